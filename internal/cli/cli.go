@@ -1,0 +1,5 @@
+// Package cli is the command line.
+package cli
+
+// Main runs the command line and returns its exit code.
+func Main() int { return 0 }

@@ -1,0 +1,380 @@
+// Package discovery publishes where a companion listens, in the files and the
+// environment variables by which a CLI finds it (companion-spec I.2), and
+// finds such files again.
+//
+// One table, [clis], says how Gemini CLI and Qwen Code differ; everything else
+// is common. A file appears after the server listens and goes before the
+// server stops, so that a reader never meets a port that nobody answers.
+package discovery
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"pollux/internal/ide"
+	"pollux/internal/sys"
+)
+
+// A cli is one command-line program that looks for a companion.
+type cli struct {
+	name string
+	dir  func() (string, error)
+	// files names the discovery files of a companion with that port.
+	files func(pids []int, port int) []string
+	// pattern matches those names; its first group is the PID or the port.
+	pattern *regexp.Regexp
+	// ppid says whether the file must name a live process inside.
+	ppid bool
+	env  func(e Endpoint) []string
+}
+
+var clis = []cli{
+	{
+		name: "gemini",
+		dir: func() (string, error) {
+			return filepath.Join(NodeTempDir(runtime.GOOS, os.Getenv), "gemini", "ide"), nil
+		},
+		files: func(pids []int, port int) (names []string) {
+			for _, pid := range pids {
+				names = append(names, fmt.Sprintf("gemini-ide-server-%d-%d.json", pid, port))
+			}
+			return names
+		},
+		pattern: regexp.MustCompile(`^gemini-ide-server-(\d+)-\d+\.json$`),
+		env: func(e Endpoint) []string {
+			return []string{
+				"GEMINI_CLI_IDE_SERVER_PORT=" + strconv.Itoa(e.Port),
+				"GEMINI_CLI_IDE_WORKSPACE_PATH=" + WorkspacePath(e.Roots),
+				"GEMINI_CLI_IDE_AUTH_TOKEN=" + e.Token,
+				"GEMINI_CLI_IDE_PID=" + strconv.Itoa(e.PIDs[0]),
+			}
+		},
+	},
+	{
+		name: "qwen",
+		dir: func() (string, error) {
+			home, err := os.UserHomeDir()
+			return filepath.Join(home, ".qwen", "ide"), err
+		},
+		files: func(_ []int, port int) []string {
+			return []string{fmt.Sprintf("%d.lock", port)}
+		},
+		pattern: regexp.MustCompile(`^(\d+)\.lock$`),
+		ppid:    true,
+		env: func(e Endpoint) []string {
+			return []string{
+				"QWEN_CODE_IDE_SERVER_PORT=" + strconv.Itoa(e.Port),
+				"QWEN_CODE_IDE_WORKSPACE_PATH=" + WorkspacePath(e.Roots),
+			}
+		},
+	},
+}
+
+// NodeTempDir is what Node's os.tmpdir() returns under that operating system
+// (a GOOS value) and environment: the CLI's notion, which is not Go's.
+func NodeTempDir(goos string, getenv func(string) string) string {
+	first := func(keys ...string) string {
+		for _, k := range keys {
+			if v := getenv(k); v != "" {
+				return v
+			}
+		}
+		return ""
+	}
+	if goos == "windows" {
+		dir := first("TEMP", "TMP")
+		if dir == "" {
+			dir = first("SystemRoot", "windir") + `\temp`
+		}
+		if len(dir) > 1 && strings.HasSuffix(dir, `\`) && !strings.HasSuffix(dir, `:\`) {
+			dir = dir[:len(dir)-1]
+		}
+		return dir
+	}
+	dir := first("TMPDIR", "TMP", "TEMP")
+	if dir == "" {
+		dir = "/tmp"
+	}
+	if len(dir) > 1 {
+		dir = strings.TrimSuffix(dir, "/")
+	}
+	return dir
+}
+
+var escapes = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+
+// WorkspacePath joins workspace roots the way the CLI takes them apart: split
+// at the list separator, then URI-decoded. A root that holds a separator or
+// looks encoded is therefore encoded; any other stands as it is. No root gives
+// "", and there is never an empty part, which would match every directory.
+func WorkspacePath(roots []string) string {
+	sep := string(os.PathListSeparator)
+	parts := make([]string, 0, len(roots))
+	for _, r := range roots {
+		if r == "" {
+			continue
+		}
+		if strings.Contains(r, sep) || escapes.MatchString(r) {
+			r = strings.ReplaceAll(r, "%", "%25")
+			r = strings.ReplaceAll(r, sep, fmt.Sprintf("%%%02X", os.PathListSeparator))
+		}
+		parts = append(parts, r)
+	}
+	return strings.Join(parts, sep)
+}
+
+// An Endpoint is a companion as a CLI sees it. PIDs are the processes it may
+// be looked up by, the likeliest first; there must be one. Roots are absolute
+// real paths.
+type Endpoint struct {
+	Port  int
+	Token string
+	Info  ide.Info
+	Roots []string
+	PIDs  []int
+}
+
+// Env returns the variables, as KEY=VALUE, that lead a CLI started with them
+// to this companion: the tie-break of companion-spec I.2 and, for the CLIs
+// that read them, the whole way.
+func (e Endpoint) Env() (env []string) {
+	for _, c := range clis {
+		env = append(env, c.env(e)...)
+	}
+	return env
+}
+
+func (e Endpoint) file(c cli) ide.DiscoveryFile {
+	f := ide.DiscoveryFile{
+		Port:          e.Port,
+		WorkspacePath: WorkspacePath(e.Roots),
+		AuthToken:     e.Token,
+		IDEInfo:       e.Info,
+		Pollux:        os.Getpid(),
+	}
+	if c.ppid {
+		f.PPID = e.PIDs[0]
+	}
+	return f
+}
+
+// A Publication is a set of discovery files on disk. Its methods may be called
+// at the same time.
+type Publication struct {
+	mu       sync.Mutex
+	endpoint Endpoint
+	removed  bool
+	paths    []string
+	madeDirs []string
+}
+
+// Publish prunes stale files and writes the endpoint's. On an error nothing is
+// left behind. Failing to write one CLI's files fails all but Qwen Code's,
+// which most users do not have.
+func Publish(e Endpoint) (*Publication, error) {
+	if len(e.PIDs) == 0 || e.Port <= 0 {
+		return nil, errors.New("discovery: an endpoint needs a port and a PID")
+	}
+	Prune(e.PIDs)
+	p := &Publication{endpoint: e}
+	if err := p.write(); err != nil {
+		p.Remove()
+		return nil, fmt.Errorf("cannot write the discovery file: %w", err)
+	}
+	return p, nil
+}
+
+// SetRoots rewrites the files with other workspace roots.
+func (p *Publication) SetRoots(roots []string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.removed || slices.Equal(p.endpoint.Roots, roots) {
+		return nil
+	}
+	p.endpoint.Roots = slices.Clone(roots)
+	return p.writeLocked()
+}
+
+// Endpoint returns what is published now.
+func (p *Publication) Endpoint() Endpoint {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.endpoint
+}
+
+func (p *Publication) write() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.writeLocked()
+}
+
+func (p *Publication) writeLocked() error {
+	for _, c := range clis {
+		err := p.writeCLILocked(c)
+		if err != nil && c.name == "gemini" {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Publication) writeCLILocked(c cli) error {
+	dir, err := c.dir()
+	if err != nil {
+		return err
+	}
+	for _, d := range []string{filepath.Dir(dir), dir} {
+		if _, err := os.Lstat(d); errors.Is(err, os.ErrNotExist) {
+			p.madeDirs = append(p.madeDirs, d)
+		}
+	}
+	if err := sys.PrivateDir(dir); err != nil {
+		return err
+	}
+	data, err := json.Marshal(p.endpoint.file(c))
+	if err != nil {
+		return err
+	}
+	for _, name := range c.files(p.endpoint.PIDs, p.endpoint.Port) {
+		path := filepath.Join(dir, name)
+		if err := sys.WriteFile(path, data); err != nil {
+			return err
+		}
+		if !slices.Contains(p.paths, path) {
+			p.paths = append(p.paths, path)
+		}
+	}
+	return nil
+}
+
+// Remove deletes the files, and the directories that Publish had to make where
+// they are empty again. It may be called more than once.
+func (p *Publication) Remove() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.removed = true
+	for _, path := range p.paths {
+		os.Remove(path)
+	}
+	p.paths = nil
+	for _, d := range slices.Backward(p.madeDirs) {
+		os.Remove(d) // fails, as it should, where others have files
+	}
+	p.madeDirs = nil
+}
+
+// dialTimeout is for loopback, where a listener answers at once and a dead
+// port refuses at once.
+const dialTimeout = 500 * time.Millisecond
+
+// Prune removes the user's own discovery files that would lead a CLI to a dead
+// companion: those of a Pollux process that has ended, and those whose port
+// refuses connections while their process is dead or one of pids (the CLI
+// takes the file with its own PID first and tries no other). Live companions'
+// files and other users' files stay.
+func Prune(pids []int) {
+	for _, c := range clis {
+		dir, err := c.dir()
+		if err != nil {
+			continue
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, entry := range entries {
+			info, err := entry.Info()
+			if err != nil || !info.Mode().IsRegular() || !sys.Own(info) {
+				continue
+			}
+			path := filepath.Join(dir, entry.Name())
+			if ok, _ := filepath.Match(sys.TempPattern, entry.Name()); ok && time.Since(info.ModTime()) > time.Minute {
+				os.Remove(path)
+				continue
+			}
+			m := c.pattern.FindStringSubmatch(entry.Name())
+			if m == nil {
+				continue
+			}
+			f, err := Read(path)
+			if err != nil {
+				continue
+			}
+			pid := f.PPID
+			if !c.ppid {
+				pid, _ = strconv.Atoi(m[1])
+			}
+			dead := f.Pollux > 0 && !sys.Alive(f.Pollux)
+			if !dead && (!sys.Alive(pid) || slices.Contains(pids, pid)) {
+				dead = refuses(f.Port)
+			}
+			if dead {
+				os.Remove(path)
+			}
+		}
+	}
+}
+
+func refuses(port int) bool {
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), dialTimeout)
+	if err == nil {
+		conn.Close()
+		return false
+	}
+	var timeout net.Error
+	return !(errors.As(err, &timeout) && timeout.Timeout())
+}
+
+// maxFile bounds what is read of a discovery file, in bytes.
+const maxFile = 1 << 20
+
+// Read reads one discovery file.
+func Read(path string) (ide.DiscoveryFile, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return ide.DiscoveryFile{}, err
+	}
+	if info.Size() > maxFile {
+		return ide.DiscoveryFile{}, fmt.Errorf("%s is too large for a discovery file", path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ide.DiscoveryFile{}, err
+	}
+	return Parse(data)
+}
+
+// Parse parses the content of a discovery file and checks what a CLI needs of
+// it: a port from 1 to 65535.
+func Parse(data []byte) (ide.DiscoveryFile, error) {
+	var f ide.DiscoveryFile
+	if err := json.Unmarshal(data, &f); err != nil {
+		return f, fmt.Errorf("not a discovery file: %w", err)
+	}
+	if f.Port < 1 || f.Port > 65535 {
+		return f, fmt.Errorf("not a discovery file: port %d", f.Port)
+	}
+	return f, nil
+}
+
+// Dirs lists the directories the files are in, by CLI.
+func Dirs() map[string]string {
+	dirs := make(map[string]string)
+	for _, c := range clis {
+		if d, err := c.dir(); err == nil {
+			dirs[c.name] = d
+		}
+	}
+	return dirs
+}

@@ -1,0 +1,260 @@
+package discovery
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"pollux/internal/ide"
+)
+
+func TestNodeTempDir(t *testing.T) {
+	for _, tt := range []struct {
+		goos string
+		env  map[string]string
+		want string
+	}{
+		{"linux", nil, "/tmp"},
+		{"linux", map[string]string{"TMPDIR": "/a/"}, "/a"},
+		{"linux", map[string]string{"TMPDIR": "/a//"}, "/a/"},
+		{"linux", map[string]string{"TMPDIR": "/"}, "/"},
+		{"linux", map[string]string{"TMP": "/b", "TEMP": "/c"}, "/b"},
+		{"linux", map[string]string{"TEMP": "/c"}, "/c"},
+		{"darwin", map[string]string{"TMPDIR": "/var/folders/x/T/"}, "/var/folders/x/T"},
+		{"windows", map[string]string{"TEMP": `C:\T\`, "TMP": `D:\`}, `C:\T`},
+		{"windows", map[string]string{"TMP": `D:\`}, `D:\`},
+		{"windows", map[string]string{"SystemRoot": `C:\Windows`}, `C:\Windows\temp`},
+	} {
+		if got := NodeTempDir(tt.goos, func(k string) string { return tt.env[k] }); got != tt.want {
+			t.Errorf("NodeTempDir(%s, %v) = %q, want %q", tt.goos, tt.env, got, tt.want)
+		}
+	}
+}
+
+// TestNodeTempDirIsNodes asks Node itself.
+func TestNodeTempDirIsNodes(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("no node on this machine")
+	}
+	for _, env := range [][]string{{}, {"TMPDIR=/a/"}, {"TMPDIR=/a//"}, {"TMPDIR=/"}, {"TMP=/b/", "TEMP=/c"}, {"TEMP=/c"}, {"TMPDIR=", "TMP=/d"}} {
+		cmd := exec.Command(node, "-p", "require('os').tmpdir()")
+		cmd.Env = env
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		getenv := func(k string) string {
+			for _, kv := range env {
+				if v, ok := strings.CutPrefix(kv, k+"="); ok {
+					return v
+				}
+			}
+			return ""
+		}
+		if got, want := NodeTempDir(runtime.GOOS, getenv), strings.TrimSpace(string(out)); got != want {
+			t.Errorf("%v: %q, Node says %q", env, got, want)
+		}
+	}
+}
+
+func TestWorkspacePath(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Unix paths")
+	}
+	for _, tt := range []struct {
+		roots []string
+		want  string
+	}{
+		{nil, ""},
+		{[]string{""}, ""},
+		{[]string{"/a", "", "/b c"}, "/a:/b c"},
+		{[]string{"/a:b", "/100%"}, "/a%3Ab:/100%"},
+		{[]string{"/x%41"}, "/x%2541"},
+	} {
+		if got := WorkspacePath(tt.roots); got != tt.want {
+			t.Errorf("WorkspacePath(%q) = %q, want %q", tt.roots, got, tt.want)
+		}
+	}
+}
+
+// isolate points the discovery directories into a test's own.
+func isolate(t *testing.T) (geminiDir, qwenDir string) {
+	t.Helper()
+	tmp, home := t.TempDir(), t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	t.Setenv("HOME", home)
+	return filepath.Join(tmp, "gemini", "ide"), filepath.Join(home, ".qwen", "ide")
+}
+
+func listen(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func TestPublishWritesTheContractsFile(t *testing.T) {
+	dir, qwen := isolate(t)
+	port := listen(t)
+	pub, err := Publish(Endpoint{Port: port, Token: "secret", Info: ide.Info{Name: "vim", DisplayName: "Vim"}, Roots: []string{"/p1", "/p2"}, PIDs: []int{os.Getppid(), os.Getpid()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, _ := filepath.Glob(dir + "/*")
+	if len(names) != 2 {
+		t.Fatalf("files: %v, want one for each PID", names)
+	}
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: mode %v, %v; want 0600", name, info.Mode(), err)
+		}
+		data, _ := os.ReadFile(name)
+		var got map[string]any
+		if err := json.Unmarshal(data, &got); err != nil {
+			t.Fatal(err)
+		}
+		if got["port"] != float64(port) || got["workspacePath"] != "/p1"+string(os.PathListSeparator)+"/p2" || got["authToken"] != "secret" {
+			t.Errorf("%s holds %s", name, data)
+		}
+		info2, _ := got["ideInfo"].(map[string]any)
+		if info2["name"] != "vim" || info2["displayName"] != "Vim" {
+			t.Errorf("ideInfo = %v", info2)
+		}
+	}
+	if info, _ := os.Stat(dir); info.Mode().Perm() != 0o700 {
+		t.Errorf("directory mode %v, want 0700", info.Mode())
+	}
+	locks, _ := filepath.Glob(qwen + "/*.lock")
+	if len(locks) != 1 {
+		t.Fatalf("Qwen Code's lock files: %v", locks)
+	}
+	lock, err := Read(locks[0])
+	if err != nil || lock.PPID != os.Getppid() {
+		t.Errorf("Qwen Code's lock = %+v, %v; want a live ppid", lock, err)
+	}
+
+	if err := pub.SetRoots([]string{"/other"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(names, locks...) {
+		if f, err := Read(name); err != nil || f.WorkspacePath != "/other" {
+			t.Errorf("after SetRoots %s = %+v, %v", name, f, err)
+		}
+	}
+	pub.Remove()
+	pub.Remove()
+	if err := pub.SetRoots([]string{"/late"}); err != nil {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob(filepath.Dir(dir)); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if left, _ := filepath.Glob(filepath.Dir(qwen)); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestPublishRefusesSomebodyElsesPlace(t *testing.T) {
+	dir, _ := isolate(t)
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(t.TempDir(), dir); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Publish(Endpoint{Port: 1, PIDs: []int{1}})
+	if err == nil || !strings.Contains(err.Error(), "remove it") {
+		t.Errorf("Publish through a symbolic link = %v, want an error that names the next step", err)
+	}
+}
+
+// TestPrune: what a crash leaves goes at the next start; live companions and
+// what we do not understand stay.
+func TestPrune(t *testing.T) {
+	dir, qwen := isolate(t)
+	for _, d := range []string{dir, qwen} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const deadPID = 1 << 29 // beyond pid_max
+	live := listen(t)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := closed.Addr().(*net.TCPAddr).Port
+	closed.Close()
+	me := os.Getpid()
+
+	type file struct {
+		path string
+		f    ide.DiscoveryFile
+		keep bool
+	}
+	at := func(pid, port int) string { return clis[0].files([]int{pid}, port)[0] }
+	files := []file{
+		{filepath.Join(dir, at(me, live)), ide.DiscoveryFile{Port: live}, true},
+		{filepath.Join(dir, at(deadPID, live)), ide.DiscoveryFile{Port: live}, true},
+		{filepath.Join(dir, at(deadPID, gone)), ide.DiscoveryFile{Port: gone}, false},
+		{filepath.Join(dir, at(me, gone)), ide.DiscoveryFile{Port: gone}, false}, // would shadow ours
+		{filepath.Join(dir, at(os.Getppid(), gone)), ide.DiscoveryFile{Port: gone}, true},
+		{filepath.Join(dir, at(os.Getppid(), live)), ide.DiscoveryFile{Port: live, Pollux: deadPID}, false},
+		{filepath.Join(dir, "gemini-ide-server-7.json"), ide.DiscoveryFile{Port: gone}, true},
+		{filepath.Join(qwen, "1.lock"), ide.DiscoveryFile{Port: gone, PPID: deadPID}, false},
+		{filepath.Join(qwen, "2.lock"), ide.DiscoveryFile{Port: live, PPID: me}, true},
+	}
+	for _, f := range files {
+		data, _ := json.Marshal(f.f)
+		if err := os.WriteFile(f.path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	garbage := filepath.Join(dir, at(deadPID, 1))
+	os.WriteFile(garbage, []byte("{"), 0o600)
+	Prune([]int{me})
+	for _, f := range append(files, file{path: garbage, keep: true}) {
+		if _, err := os.Stat(f.path); (err == nil) != f.keep {
+			t.Errorf("%s kept = %v, want %v", filepath.Base(f.path), err == nil, f.keep)
+		}
+	}
+}
+
+func TestPIDs(t *testing.T) {
+	env := func(k string) string {
+		if k == "TMUX" {
+			return "/tmp/tmux-0/default,4242,0"
+		}
+		return ""
+	}
+	got := EditorPIDs(os.Getpid(), env)
+	if len(got) != 3 || got[0] != os.Getppid() || got[1] != os.Getpid() || got[2] != 4242 {
+		t.Errorf("EditorPIDs = %v, want parent, editor, tmux server", got)
+	}
+	got = TerminalPIDs(os.Getpid(), env)
+	if got[0] != os.Getpid() || got[len(got)-1] != 4242 {
+		t.Errorf("TerminalPIDs = %v", got)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"port":1234,"workspacePath":"/a","authToken":"t","ideInfo":{"name":"x","displayName":"X"}}`))
+	f.Add([]byte(`{"port":"1234"}`))
+	f.Add([]byte(`[]`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		got, err := Parse(data)
+		if err == nil && (got.Port < 1 || got.Port > 65535) {
+			t.Errorf("Parse accepted port %d", got.Port)
+		}
+	})
+}

@@ -1,0 +1,127 @@
+// Package ide holds the wire types that Gemini CLI and a companion exchange:
+// the tools' arguments, the notifications, and the discovery file. It is the
+// bottom of the import graph and imports nothing of Pollux.
+//
+// Optional fields are left out when unset and never null: the CLI validates
+// every notification and one null in an optional field disconnects it for good
+// (companion-spec II and III; facts of the real client).
+package ide
+
+import "encoding/json"
+
+// Names of the tools a companion registers (companion-spec III).
+const (
+	ToolOpenDiff  = "openDiff"
+	ToolCloseDiff = "closeDiff"
+)
+
+// Methods of the notifications that a companion sends (companion-spec II, III).
+const (
+	MethodContextUpdate = "ide/contextUpdate"
+	MethodDiffAccepted  = "ide/diffAccepted"
+	MethodDiffRejected  = "ide/diffRejected"
+)
+
+// Limits of the context that the CLI keeps; what is beyond them is not sent
+// (companion-spec II, "Truncation").
+const (
+	// MaxOpenFiles is how many files a context lists at the most.
+	MaxOpenFiles = 10
+	// MaxSelectedText is the size of a selection in bytes of UTF-8.
+	MaxSelectedText = 16 << 10
+)
+
+// A Context is the payload of ide/contextUpdate: the contract's IdeContext.
+type Context struct {
+	WorkspaceState *WorkspaceState `json:"workspaceState,omitempty"`
+}
+
+// A WorkspaceState is what the user has open. IsTrusted is nil unless the
+// editor really knows: a change to false makes the CLI ask for a restart.
+type WorkspaceState struct {
+	OpenFiles []File `json:"openFiles"`
+	IsTrusted *bool  `json:"isTrusted,omitempty"`
+}
+
+// A File is one open file. Timestamp is when it was last focused, in
+// milliseconds since the Unix epoch; Cursor and SelectedText are set for the
+// active file only.
+type File struct {
+	Path         string  `json:"path"`
+	Timestamp    int64   `json:"timestamp"`
+	IsActive     bool    `json:"isActive,omitempty"`
+	Cursor       *Cursor `json:"cursor,omitempty"`
+	SelectedText string  `json:"selectedText,omitempty"`
+}
+
+// A Cursor is a position in a file, line and character both counted from 1,
+// characters in UTF-16 code units as the official extension counts them.
+type Cursor struct {
+	Line      int `json:"line"`
+	Character int `json:"character"`
+}
+
+// OpenDiffRequest holds the arguments of the openDiff tool. The real CLI
+// sends FilePath with symlinks resolved, and NewContent with LF line ends
+// whatever the file has; it restores CRLF itself when it writes.
+type OpenDiffRequest struct {
+	FilePath   string `json:"filePath"`
+	NewContent string `json:"newContent"`
+}
+
+// CloseDiffRequest holds the arguments of the closeDiff tool.
+// SuppressNotification is not in the contract; the real CLI sends it when the
+// user has answered in the terminal.
+type CloseDiffRequest struct {
+	FilePath             string `json:"filePath"`
+	SuppressNotification bool   `json:"suppressNotification,omitempty"`
+}
+
+// DiffAccepted is the payload of ide/diffAccepted. FilePath is the path of the
+// request, byte for byte.
+type DiffAccepted struct {
+	FilePath string `json:"filePath"`
+	Content  string `json:"content"`
+}
+
+// DiffRejected is the payload of ide/diffRejected.
+type DiffRejected struct {
+	FilePath string `json:"filePath"`
+}
+
+// ClosedContent is what closeDiff answers, as JSON inside its one text block.
+// The contract says bare text; the real CLI parses JSON and drops anything
+// else, the user's edits with it.
+type ClosedContent struct {
+	Content string `json:"content"`
+}
+
+// Text returns the text block's text.
+func (c ClosedContent) Text() string {
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // a struct of one string
+	}
+	return string(b)
+}
+
+// Info names the editor to the user (companion-spec I.2, ideInfo).
+type Info struct {
+	Name        string `json:"name"`
+	DisplayName string `json:"displayName"`
+}
+
+// A DiscoveryFile is the content of the file by which a CLI finds a companion
+// (companion-spec I.2). WorkspacePath joins the absolute roots with the
+// system's list separator.
+type DiscoveryFile struct {
+	Port          int    `json:"port"`
+	WorkspacePath string `json:"workspacePath"`
+	AuthToken     string `json:"authToken"`
+	IDEInfo       Info   `json:"ideInfo"`
+	// PPID is a live process; Qwen Code deletes a lock file without it.
+	PPID int `json:"ppid,omitempty"`
+	// Pollux is the process that wrote the file: how a later start knows a
+	// stale file of ours. The CLIs ignore it.
+	Pollux int `json:"polluxPid,omitempty"`
+}

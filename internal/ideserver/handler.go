@@ -1,0 +1,217 @@
+package ideserver
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	sessionHeader  = "Mcp-Session-Id"
+	protocolHeader = "Mcp-Protocol-Version"
+)
+
+// protocolVersions are those with sessions and event streams; from 2026 on MCP
+// over HTTP has neither.
+var protocolVersions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
+
+// handler checks, in this order: the Host (against DNS rebinding), the Origin
+// (against web pages), the token. Only then a request is looked at.
+func (s *Server) handler() http.Handler {
+	mcp := http.HandlerFunc(s.serveMCP)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		if !s.hostAllowed(r.Host) {
+			refuse(w, http.StatusForbidden, "this Host is not served here: connect to 127.0.0.1")
+			return
+		}
+		if !s.originAllowed(r) {
+			refuse(w, http.StatusForbidden, "requests from this Origin are not served")
+			return
+		}
+		if strings.HasPrefix(r.URL.Path, "/review/") {
+			s.mu.Lock()
+			pages := s.pages
+			s.mu.Unlock()
+			if pages != nil {
+				pages.ServeHTTP(w, r)
+				return
+			}
+		}
+		if !s.authorized(r) {
+			h.Set("WWW-Authenticate", `Bearer realm="pollux"`)
+			refuse(w, http.StatusUnauthorized, "the bearer token is missing or wrong: it is in the discovery file (authToken)")
+			return
+		}
+		if r.URL.Path != "/mcp" {
+			refuse(w, http.StatusNotFound, "the MCP endpoint is /mcp")
+			return
+		}
+		mcp.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) hostAllowed(host string) bool {
+	name, port, err := net.SplitHostPort(host)
+	if err != nil || port != strconv.Itoa(s.port) {
+		return false
+	}
+	if name == "127.0.0.1" || strings.EqualFold(name, "localhost") || name == "::1" {
+		return true
+	}
+	return s.cfg.ExtraHost != "" && (name == s.cfg.ExtraHost || slices.ContainsFunc(s.cfg.ExtraNames, func(n string) bool {
+		return strings.EqualFold(n, name)
+	}))
+}
+
+func (s *Server) originAllowed(r *http.Request) bool {
+	values := r.Header.Values("Origin")
+	if len(values) == 0 {
+		return true
+	}
+	origin, err := url.Parse(values[0])
+	return len(values) == 1 && err == nil && origin.Scheme == "http" && s.hostAllowed(origin.Host)
+}
+
+func (s *Server) authorized(r *http.Request) bool {
+	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	// Hashed, so that the comparison's time does not tell the token's length.
+	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.cfg.Token))
+	return subtle.ConstantTimeCompare(got[:], want[:]) == 1 && ok && strings.EqualFold(scheme, "Bearer")
+}
+
+// refuse answers with a JSON-RPC error, which MCP clients show.
+func refuse(w http.ResponseWriter, status int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(map[string]any{
+		"jsonrpc": "2.0",
+		"id":      nil,
+		"error":   map[string]any{"code": -32000, "message": message},
+	})
+}
+
+func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
+	if v := r.Header.Get(protocolHeader); v != "" && !slices.Contains(protocolVersions, v) {
+		refuse(w, http.StatusBadRequest, fmt.Sprintf("protocol version %.40q is not supported: use one of %s", v, strings.Join(protocolVersions, ", ")))
+		return
+	}
+	id := r.Header.Get(sessionHeader)
+	session := s.session(id)
+	if id != "" && session == nil {
+		refuse(w, http.StatusNotFound, "no such session: send initialize again")
+		return
+	}
+	switch r.Method {
+	case http.MethodPost:
+		s.servePost(w, r, session)
+	case http.MethodGet:
+		switch {
+		case !accepts(r, "text/event-stream"):
+			refuse(w, http.StatusNotAcceptable, "Accept must contain text/event-stream")
+		case session == nil:
+			refuse(w, http.StatusBadRequest, "the "+sessionHeader+" header is missing: send initialize first")
+		default:
+			session.serveStream(w, r)
+		}
+	case http.MethodDelete:
+		if session == nil {
+			refuse(w, http.StatusBadRequest, "the "+sessionHeader+" header is missing")
+			return
+		}
+		session.Close()
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		refuse(w, http.StatusMethodNotAllowed, "use POST, GET or DELETE")
+	}
+}
+
+func (s *Server) servePost(w http.ResponseWriter, r *http.Request, session *Session) {
+	if mt, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || mt != "application/json" {
+		refuse(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json")
+		return
+	}
+	if !accepts(r, "application/json") || !accepts(r, "text/event-stream") {
+		refuse(w, http.StatusNotAcceptable, "Accept must contain application/json and text/event-stream")
+		return
+	}
+	body, err := s.readBody(w, r)
+	if err != nil {
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			w.Header().Set("Connection", "close")
+			refuse(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is over %d MiB: the file is too large to review", large.Limit>>20))
+		} else {
+			refuse(w, http.StatusBadRequest, "the request's body did not arrive")
+		}
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if session != nil {
+		session.servePost(w, r)
+		return
+	}
+	var first struct {
+		Method string `json:"method"`
+	}
+	if err := json.Unmarshal(body, &first); err != nil || first.Method != "initialize" {
+		refuse(w, http.StatusBadRequest, "the "+sessionHeader+" header is missing: send initialize first")
+		return
+	}
+	session, err = s.newHTTPSession()
+	if err != nil {
+		w.Header().Set("Retry-After", "5")
+		refuse(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	session.servePost(w, r)
+	if session.mcp.InitializeParams() == nil {
+		session.Close()
+		return
+	}
+	session.connected()
+}
+
+// readBody reads the body whole, under a deadline of its own that is lifted
+// again: one left in place would later cancel the request.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	rc := http.NewResponseController(w)
+	rc.SetReadDeadline(time.Now().Add(bodyTimeout))
+	defer rc.SetReadDeadline(time.Time{})
+	if r.ContentLength > s.cfg.MaxBody {
+		return nil, &http.MaxBytesError{Limit: s.cfg.MaxBody}
+	}
+	return io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.MaxBody))
+}
+
+func accepts(r *http.Request, want string) bool {
+	family, _, _ := strings.Cut(want, "/")
+	for _, value := range r.Header.Values("Accept") {
+		for part := range strings.SplitSeq(value, ",") {
+			mt, _, _ := strings.Cut(part, ";")
+			switch strings.ToLower(strings.TrimSpace(mt)) {
+			case want, family + "/*", "*/*":
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,238 @@
+// Package ideserver is the companion's MCP server: the HTTP endpoint and the
+// stdio sessions that Gemini CLI connects to, the two tools, and the
+// notifications (companion-spec I.1, II, III).
+//
+// It knows nothing of editors. What the tools do is a [Backend]'s business;
+// what a session hears is queued here and survives the gap while a client
+// reconnects its event stream.
+package ideserver
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"pollux/internal/ide"
+)
+
+// A Backend does what the CLI asks for. Its methods are called from many
+// goroutines and must not block for long: the CLI waits for each.
+type Backend interface {
+	// OpenDiff starts a review and returns at once. The error's text is shown
+	// to the user by the CLI, which then takes the change for lost: an error
+	// means that there is no way to show the diff.
+	OpenDiff(ctx context.Context, s *Session, req ide.OpenDiffRequest) error
+	// CloseDiff ends a review on the CLI's side and returns the content as the
+	// user left it. No notification follows.
+	CloseDiff(ctx context.Context, s *Session, req ide.CloseDiffRequest) (content string, err error)
+	// Context is what the user has open now. It may be called often.
+	Context() ide.Context
+	// Connected is called once a client has said initialize, Gone when it will
+	// not come back: it closed its session, or its event stream ended and did
+	// not return within [Config.GoneAfter].
+	Connected(s *Session)
+	Gone(s *Session)
+}
+
+// A Config is what a [Server] needs. The durations have defaults when zero.
+type Config struct {
+	Backend Backend
+	Log     *slog.Logger
+	// Version is the companion's, told to clients.
+	Version string
+	// Token is the bearer token; a fresh one when empty.
+	Token string
+	// Port to listen on; 0, which the contract demands of a fresh start, lets
+	// the system choose. A restart after a crash passes the old one.
+	Port int
+	// ExtraHost is a second host address to listen on, and ExtraNames are Host
+	// names allowed there: for a CLI in a container (host.docker.internal).
+	ExtraHost  string
+	ExtraNames []string
+	// GoneAfter is how long a client may be without an event stream.
+	GoneAfter time.Duration
+	// KeepAlive is the interval of the comments that keep a stream from being
+	// taken for dead: the CLI's HTTP client cuts a silent one after 300 s.
+	KeepAlive time.Duration
+	// MaxBody bounds a request's body in bytes; the CLI sends whole files.
+	MaxBody int64
+}
+
+const (
+	defaultGoneAfter = 30 * time.Second
+	defaultKeepAlive = 30 * time.Second
+	defaultMaxBody   = 64 << 20
+	// unstreamedAfter bounds a session that never opened an event stream.
+	unstreamedAfter = 5 * time.Minute
+	// maxSessions is far above what a person runs and keeps a client that
+	// reconnects in a loop from eating the memory.
+	maxSessions = 256
+	bodyTimeout = time.Minute
+)
+
+// A Server is a companion's MCP server. It listens from [New] on; requests are
+// answered once [Server.Serve] runs.
+//
+// Lock order: Server.mu before Session.mu; neither is held while a Backend
+// method runs.
+type Server struct {
+	cfg       Config
+	http      *http.Server
+	listeners []net.Listener
+	port      int
+	serving   sync.WaitGroup
+
+	mu       sync.Mutex
+	sessions map[string]*Session
+	closed   bool
+	pages    http.Handler
+}
+
+// New listens on 127.0.0.1 and, if asked to, on one more address.
+func New(cfg Config) (*Server, error) {
+	if cfg.Token == "" {
+		cfg.Token = rand.Text()
+	}
+	if cfg.GoneAfter == 0 {
+		cfg.GoneAfter = defaultGoneAfter
+	}
+	if cfg.KeepAlive == 0 {
+		cfg.KeepAlive = defaultKeepAlive
+	}
+	if cfg.MaxBody == 0 {
+		cfg.MaxBody = defaultMaxBody
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{cfg: cfg, sessions: make(map[string]*Session)}
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", cfg.Port))
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on loopback: %w", err)
+	}
+	s.port = l.Addr().(*net.TCPAddr).Port
+	s.listeners = []net.Listener{l}
+	if cfg.ExtraHost != "" {
+		l, err := net.Listen("tcp", net.JoinHostPort(cfg.ExtraHost, fmt.Sprint(s.port)))
+		if err != nil {
+			s.listeners[0].Close()
+			return nil, fmt.Errorf("cannot listen on %s (is it an address of this machine?): %w", cfg.ExtraHost, err)
+		}
+		s.listeners = append(s.listeners, l)
+	}
+	s.http = &http.Server{
+		Handler:           s.handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
+		// No read or write timeout: they would cut an idle event stream.
+	}
+	return s, nil
+}
+
+// Port is the port the server listens on.
+func (s *Server) Port() int { return s.port }
+
+// Token is the bearer token that every request must carry.
+func (s *Server) Token() string { return s.cfg.Token }
+
+// HandlePages serves h below /review/. It has its own authentication; Host and
+// Origin are checked before it is asked.
+func (s *Server) HandlePages(h http.Handler) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pages = h
+}
+
+// Serve answers requests in the background until [Server.Close].
+func (s *Server) Serve() {
+	for _, l := range s.listeners {
+		s.serving.Go(func() {
+			if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				s.cfg.Log.Error("the server stopped", "err", err)
+			}
+		})
+	}
+}
+
+// Sessions returns the sessions of connected clients.
+func (s *Server) Sessions() []*Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*Session, 0, len(s.sessions))
+	for _, session := range s.sessions {
+		all = append(all, session)
+	}
+	return all
+}
+
+// ContextChanged tells every client what the user has open now. Clients that
+// are slow get the latest state only.
+func (s *Server) ContextChanged() {
+	for _, session := range s.Sessions() {
+		session.contextChanged()
+	}
+}
+
+// Close lets queued outcomes reach the clients that have a stream, for as long
+// as ctx allows, ends every stream gracefully (a broken one would make the CLI
+// report an error), and stops.
+func (s *Server) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	sessions := s.Sessions()
+	for _, session := range sessions {
+		session.flush(ctx)
+	}
+	for _, session := range sessions {
+		session.Close()
+	}
+	for _, l := range s.listeners {
+		l.Close() // also when Serve was never called
+	}
+	shut, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	err := s.http.Shutdown(shut)
+	if err != nil {
+		err = s.http.Close()
+	}
+	s.serving.Wait()
+	return err
+}
+
+func (s *Server) session(id string) *Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[id]
+}
+
+var (
+	errClosing = errors.New("the companion is shutting down")
+	errTooMany = fmt.Errorf("more than %d sessions: end some of the connected CLIs", maxSessions)
+)
+
+func (s *Server) add(session *Session) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return errClosing
+	case len(s.sessions) >= maxSessions:
+		return errTooMany
+	}
+	s.sessions[session.id] = session
+	return nil
+}
+
+func (s *Server) remove(session *Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, session.id)
+}

@@ -1,0 +1,105 @@
+package ideserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pollux/internal/ide"
+)
+
+// The schemas leave unknown arguments alone: the real CLI sends closeDiff one
+// that the contract does not have, and would take a refusal for a failure.
+const (
+	openDiffSchema = `{"type":"object","properties":{
+		"filePath":{"type":"string","description":"Absolute path of the file to be changed."},
+		"newContent":{"type":"string","description":"The proposed new content of the whole file."}},
+		"required":["filePath","newContent"]}`
+	closeDiffSchema = `{"type":"object","properties":{
+		"filePath":{"type":"string","description":"Absolute path of the file whose diff is to be closed."},
+		"suppressNotification":{"type":"boolean","description":"Accepted and without effect: closing never sends a notification."}},
+		"required":["filePath"]}`
+)
+
+func (s *Session) addTools(server *mcp.Server) {
+	server.AddTool(&mcp.Tool{
+		Name:        ide.ToolOpenDiff,
+		Description: "Opens a diff of a proposed change in the editor, where the user edits, accepts or rejects it. Returns at once; the outcome arrives as an ide/diffAccepted or ide/diffRejected notification.",
+		InputSchema: json.RawMessage(openDiffSchema),
+	}, s.tool(func(ctx context.Context, args json.RawMessage) ([]mcp.Content, error) {
+		req, err := ParseOpenDiff(args)
+		if err != nil {
+			return nil, err
+		}
+		return []mcp.Content{}, s.server.cfg.Backend.OpenDiff(ctx, s, req)
+	}))
+	server.AddTool(&mcp.Tool{
+		Name:        ide.ToolCloseDiff,
+		Description: "Closes the diff of a file. Returns the content as the user left it.",
+		InputSchema: json.RawMessage(closeDiffSchema),
+	}, s.tool(func(ctx context.Context, args json.RawMessage) ([]mcp.Content, error) {
+		var req ide.CloseDiffRequest
+		if err := unmarshalArgs(args, &req); err != nil {
+			return nil, err
+		}
+		content, err := s.server.cfg.Backend.CloseDiff(ctx, s, req)
+		return []mcp.Content{&mcp.TextContent{Text: ide.ClosedContent{Content: content}.Text()}}, err
+	}))
+}
+
+// tool makes an MCP handler of f: its error becomes a result with isError, not
+// a protocol error.
+func (s *Session) tool(f func(context.Context, json.RawMessage) ([]mcp.Content, error)) mcp.ToolHandler {
+	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		content, err := f(ctx, req.Params.Arguments)
+		if err != nil {
+			return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil
+		}
+		return &mcp.CallToolResult{Content: content}, nil
+	}
+}
+
+// ParseOpenDiff parses openDiff's arguments. Text that cannot go through an
+// editor and come back unchanged is refused: NUL bytes, invalid UTF-8, and
+// half of a surrogate pair, which Go's decoder would replace.
+func ParseOpenDiff(args json.RawMessage) (ide.OpenDiffRequest, error) {
+	var raw struct {
+		FilePath   *string `json:"filePath"`
+		NewContent *string `json:"newContent"`
+	}
+	if err := unmarshalArgs(args, &raw); err != nil {
+		return ide.OpenDiffRequest{}, err
+	}
+	switch {
+	case raw.FilePath == nil || *raw.FilePath == "":
+		return ide.OpenDiffRequest{}, errors.New("filePath is missing: pass the file's absolute path")
+	case raw.NewContent == nil:
+		return ide.OpenDiffRequest{}, errors.New("newContent is missing: pass the proposed content of the whole file")
+	case strings.ContainsRune(*raw.NewContent, 0), strings.ContainsRune(*raw.FilePath, 0):
+		return ide.OpenDiffRequest{}, errors.New("the proposal holds NUL bytes: binary content cannot be reviewed as text")
+	case !utf8.Valid(args) || strings.Count(*raw.NewContent, "\uFFFD") > replacements(args):
+		return ide.OpenDiffRequest{}, errors.New("the proposal is not valid UTF-8 and cannot be reviewed as text")
+	}
+	return ide.OpenDiffRequest{FilePath: *raw.FilePath, NewContent: *raw.NewContent}, nil
+}
+
+// replacements counts the U+FFFD that stand in the JSON text itself.
+func replacements(text []byte) int {
+	return bytes.Count(text, []byte("\uFFFD")) + bytes.Count(bytes.ToLower(text), []byte(`\ufffd`))
+}
+
+func unmarshalArgs(args json.RawMessage, v any) error {
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	if err := json.Unmarshal(args, v); err != nil {
+		return fmt.Errorf("the arguments do not fit: %w", err)
+	}
+	return nil
+}

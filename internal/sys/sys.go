@@ -1,0 +1,156 @@
+// Package sys holds everything that differs between operating systems: the
+// project's only build tags are here.
+package sys
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+)
+
+// A Process is one row of the process table.
+type Process struct {
+	PID, Parent int
+	// Name is the base name of the command as `ps -o command=` shows it; a
+	// login shell's starts with a dash.
+	Name string
+}
+
+// Lookup returns the process with that PID. It fails with [fs.ErrNotExist]
+// when there is none.
+func Lookup(pid int) (Process, error) {
+	if pid <= 0 {
+		return Process{}, fs.ErrNotExist
+	}
+	return lookup(pid)
+}
+
+// Alive reports whether a process with that PID exists, whoever owns it.
+func Alive(pid int) bool { return pid > 0 && alive(pid) }
+
+// Own reports whether the file belongs to the user that runs this process.
+// Where files have no numeric owner it is true.
+func Own(info fs.FileInfo) bool { return own(info) }
+
+// StateDir is where Pollux keeps what must survive a restart (the journal):
+// $XDG_STATE_HOME/pollux or ~/.local/state/pollux on Unix, the local
+// application data on Windows. The directory may not exist yet.
+func StateDir() (string, error) {
+	if d := os.Getenv("POLLUX_STATE_DIR"); d != "" {
+		return filepath.Abs(d)
+	}
+	if d := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(d) {
+		return filepath.Join(d, "pollux"), nil
+	}
+	if runtime.GOOS == "windows" {
+		d, err := os.UserCacheDir()
+		if err != nil {
+			return "", err
+		}
+		return filepath.Join(d, "pollux", "state"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("no home directory (%w): set HOME or POLLUX_STATE_DIR", err)
+	}
+	return filepath.Join(home, ".local", "state", "pollux"), nil
+}
+
+// RuntimeDir returns the directory of the companions' sockets, made if need
+// be: $XDG_RUNTIME_DIR/pollux, else pollux-UID in the temporary directory. It
+// is private to the user; one that somebody else owns or can write to is an
+// error.
+func RuntimeDir() (string, error) {
+	dir := os.Getenv("POLLUX_RUNTIME_DIR")
+	if dir == "" {
+		if d := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(d) && usable(d) {
+			dir = filepath.Join(d, "pollux")
+		} else {
+			dir = filepath.Join(os.TempDir(), fmt.Sprintf("pollux-%d", os.Getuid()))
+		}
+	}
+	return dir, PrivateDir(dir)
+}
+
+func usable(dir string) bool {
+	info, err := os.Stat(dir)
+	return err == nil && info.IsDir() && own(info)
+}
+
+// PrivateDir makes dir, and its parents where they are missing, readable for
+// the user alone. An existing directory of the user's is narrowed to 0700; one
+// of another user's, or a symbolic link, is an error.
+func PrivateDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a directory: remove it", dir)
+	case !own(info):
+		return fmt.Errorf("%s belongs to another user: set TMPDIR to a directory of your own", dir)
+	case runtime.GOOS != "windows" && info.Mode().Perm() != 0o700:
+		return os.Chmod(dir, 0o700)
+	}
+	return nil
+}
+
+// WriteFile writes data to path with mode 0600 from the file's first byte and
+// puts it in place with one rename, so that a reader sees the old content or
+// the new one. It does not sync: after a power cut the old content may be
+// back.
+func WriteFile(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), TempPattern) // 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+// TempPattern is the [os.CreateTemp] pattern of [WriteFile]'s files, for those
+// who clean up after a killed process.
+const TempPattern = ".pollux-*.tmp"
+
+// TieToParent arranges for the command's process to end when this one does,
+// however it ends, where the system can (Linux: a parent-death signal, bound
+// to the thread that starts the command, so the caller stays locked to its
+// thread until the command has ended).
+func TieToParent(cmd *exec.Cmd) { tieToParent(cmd) }
+
+// OpenBrowser shows the URL in the user's browser. It reports false where
+// there is no desktop to show it on.
+func OpenBrowser(url string) bool {
+	var cmd *exec.Cmd
+	switch runtime.GOOS {
+	case "darwin":
+		cmd = exec.Command("open", url)
+	case "windows":
+		cmd = exec.Command("rundll32", "url.dll,FileProtocolHandler", url)
+	default:
+		if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" || os.Getenv("SSH_CONNECTION") != "" {
+			return false
+		}
+		cmd = exec.Command("xdg-open", url)
+	}
+	if cmd.Start() != nil {
+		return false
+	}
+	go cmd.Wait()
+	return true
+}

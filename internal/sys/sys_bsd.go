@@ -1,0 +1,26 @@
+//go:build unix && !linux
+
+package sys
+
+import (
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+func lookup(pid int) (Process, error) {
+	out, err := exec.Command("ps", "-o", "ppid=,command=", "-p", strconv.Itoa(pid)).Output()
+	fields := strings.Fields(string(out))
+	if err != nil || len(fields) < 2 {
+		return Process{}, fs.ErrNotExist
+	}
+	parent, err := strconv.Atoi(fields[0])
+	if err != nil {
+		return Process{}, err
+	}
+	return Process{PID: pid, Parent: parent, Name: filepath.Base(fields[1])}, nil
+}
+
+func tieToParent(*exec.Cmd) {}

@@ -1,0 +1,47 @@
+package sys
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+func lookup(pid int) (Process, error) {
+	dir := "/proc/" + strconv.Itoa(pid)
+	stat, err := os.ReadFile(dir + "/stat")
+	if err != nil {
+		return Process{}, fs.ErrNotExist
+	}
+	// pid (comm) state ppid ...; comm may hold spaces and parentheses.
+	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
+	if open < 0 || end < open {
+		return Process{}, fs.ErrNotExist
+	}
+	fields := strings.Fields(string(stat[end+1:]))
+	if len(fields) < 2 {
+		return Process{}, fs.ErrNotExist
+	}
+	parent, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return Process{}, err
+	}
+	name := string(stat[open+1 : end])
+	if argv, err := os.ReadFile(dir + "/cmdline"); err == nil && len(argv) > 0 {
+		// ps joins the arguments with spaces and the CLI splits at the first.
+		first, _, _ := strings.Cut(strings.ReplaceAll(string(argv), "\x00", " "), " ")
+		name = filepath.Base(first)
+	}
+	return Process{PID: pid, Parent: parent, Name: name}, nil
+}
+
+func tieToParent(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+}

@@ -1,0 +1,34 @@
+//go:build unix
+
+package sys
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// TerminationSignals are the signals on which a process cleans up and ends.
+var TerminationSignals = []os.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT}
+
+func alive(pid int) bool {
+	err := syscall.Kill(pid, 0)
+	return err == nil || errors.Is(err, syscall.EPERM)
+}
+
+func own(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Getuid()
+}
+
+// LeaveInterruptToChild makes this process ignore the interrupt and quit keys
+// of the terminal while a child in the foreground handles them, and returns a
+// function that undoes it.
+func LeaveInterruptToChild() (undo func()) {
+	// Caught and dropped rather than ignored: an ignored signal is inherited.
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGINT, syscall.SIGQUIT)
+	return func() { signal.Stop(c) }
+}
