@@ -1,5 +1,141 @@
-// Package cli is the command line.
+// Package cli is the command line: one file a command.
+//
+// What is printed where: the result of a command goes to standard output and
+// nothing else does; with --json it is one JSON value. Messages for the user
+// go to standard error, one sentence each, starting with "pollux: ", and an
+// error ends in the next step to take. `pollux ide` and `pollux connect` speak
+// a protocol on standard output, so that everything else they have to say goes
+// to standard error. The exit code is 0 for success, 1 for a failure, 2 for a
+// wrong call; `pollux run` and `pollux demo` end with the CLI's own.
 package cli
 
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// Version is stamped by the release; a build from a checkout has "devel".
+var Version = "devel"
+
+// An IO is what a command reads and writes.
+type IO struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
 // Main runs the command line and returns its exit code.
-func Main() int { return 0 }
+func Main() int {
+	return Run(context.Background(), IO{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:])
+}
+
+// Run runs one command.
+func Run(ctx context.Context, streams IO, args []string) int {
+	root := newRoot(streams)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var exit exitError
+	var usage usageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.code
+	case errors.As(err, &usage):
+		fmt.Fprintf(streams.Err, "pollux: %v\nRun `%s --help` for how it is used.\n", err, usage.command)
+		return 2
+	}
+	fmt.Fprintf(streams.Err, "pollux: %v\n", err)
+	return 1
+}
+
+// An exitError ends Pollux with a child's exit code.
+type exitError struct{ code int }
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+// A usageError is a call whose words are off.
+type usageError struct {
+	error
+	command string
+}
+
+func newRoot(streams IO) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "pollux",
+		Short: "Gemini CLI's companion for every editor",
+		Long: `Pollux stands beside Gemini CLI: it tells the CLI which files are open in your
+editor, where the cursor is and what is selected, and shows the changes that
+the CLI proposes as a diff that you edit, accept or reject.
+
+  pollux run    start Gemini CLI here, with review in a browser page
+  pollux demo   try it on a sample project: no account and no key needed`,
+		Version:           version(),
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.Err)
+	root.SetVersionTemplate("pollux {{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{err, cmd.CommandPath()} })
+	root.AddCommand(
+		newRun(streams), newDemo(streams), newIDE(streams), newConnect(streams),
+		newNotify(streams), newStatus(streams), newJournal(streams),
+	)
+	for _, cmd := range root.Commands() {
+		args := cmd.Args
+		if args == nil {
+			args = cobra.NoArgs
+		}
+		cmd.Args = func(cmd *cobra.Command, a []string) error {
+			if err := args(cmd, a); err != nil {
+				return usageError{err, cmd.CommandPath()}
+			}
+			return nil
+		}
+	}
+	root.Args = func(cmd *cobra.Command, a []string) error {
+		if len(a) > 0 {
+			return usageError{fmt.Errorf("unknown command %q", a[0]), cmd.CommandPath()}
+		}
+		return nil
+	}
+	return root
+}
+
+func version() string {
+	if Version != "devel" {
+		return Version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return Version
+}
+
+// logger writes to standard error what the level lets through. At the default
+// level no token, prompt, path or text of the user's is in it.
+func logger(w io.Writer, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("unknown log level %q: use debug, info, warn or error", level)
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
+}
+
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}

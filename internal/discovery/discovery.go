@@ -53,12 +53,12 @@ var clis = []cli{
 		},
 		pattern: regexp.MustCompile(`^gemini-ide-server-(\d+)-\d+\.json$`),
 		env: func(e Endpoint) []string {
-			return []string{
+			return e.stdioEnv("GEMINI_CLI_IDE_SERVER_STDIO_", []string{
 				"GEMINI_CLI_IDE_SERVER_PORT=" + strconv.Itoa(e.Port),
 				"GEMINI_CLI_IDE_WORKSPACE_PATH=" + WorkspacePath(e.Roots),
 				"GEMINI_CLI_IDE_AUTH_TOKEN=" + e.Token,
 				"GEMINI_CLI_IDE_PID=" + strconv.Itoa(e.PIDs[0]),
-			}
+			})
 		},
 	},
 	{
@@ -73,10 +73,10 @@ var clis = []cli{
 		pattern: regexp.MustCompile(`^(\d+)\.lock$`),
 		ppid:    true,
 		env: func(e Endpoint) []string {
-			return []string{
+			return e.stdioEnv("QWEN_CODE_IDE_SERVER_STDIO_", []string{
 				"QWEN_CODE_IDE_SERVER_PORT=" + strconv.Itoa(e.Port),
 				"QWEN_CODE_IDE_WORKSPACE_PATH=" + WorkspacePath(e.Roots),
-			}
+			})
 		},
 	},
 }
@@ -143,6 +143,20 @@ type Endpoint struct {
 	Info  ide.Info
 	Roots []string
 	PIDs  []int
+	// Stdio is the command with arguments by which a CLI that cannot dial the
+	// port reaches the companion; none if empty.
+	Stdio []string
+}
+
+func (e Endpoint) stdioEnv(prefix string, env []string) []string {
+	if len(e.Stdio) == 0 {
+		return env
+	}
+	args, err := json.Marshal(e.Stdio[1:])
+	if err != nil {
+		panic(err) // strings
+	}
+	return append(env, prefix+"COMMAND="+e.Stdio[0], prefix+"ARGS="+string(args))
 }
 
 // Env returns the variables, as KEY=VALUE, that lead a CLI started with them
@@ -152,7 +166,21 @@ func (e Endpoint) Env() (env []string) {
 	for _, c := range clis {
 		env = append(env, c.env(e)...)
 	}
+	if inContainer() {
+		// Else Gemini CLI dials host.docker.internal, where we are not.
+		env = append(env, "REMOTE_CONTAINERS=true")
+	}
 	return env
+}
+
+// inContainer repeats the CLI's test.
+func inContainer() bool {
+	for _, path := range []string{"/.dockerenv", "/run/.containerenv"} {
+		if _, err := os.Stat(path); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 func (e Endpoint) file(c cli) ide.DiscoveryFile {
@@ -162,6 +190,9 @@ func (e Endpoint) file(c cli) ide.DiscoveryFile {
 		AuthToken:     e.Token,
 		IDEInfo:       e.Info,
 		Pollux:        os.Getpid(),
+	}
+	if len(e.Stdio) > 0 {
+		f.Stdio = &ide.Stdio{Command: e.Stdio[0], Args: e.Stdio[1:]}
 	}
 	if c.ppid {
 		f.PPID = e.PIDs[0]

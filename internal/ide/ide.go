@@ -61,6 +61,13 @@ type Cursor struct {
 	Character int `json:"character"`
 }
 
+// A Stdio is a command that speaks MCP on its standard input and output. The
+// real CLI gives it HOME, PATH and TERM and nothing else of its environment.
+type Stdio struct {
+	Command string   `json:"command"`
+	Args    []string `json:"args"`
+}
+
 // OpenDiffRequest holds the arguments of the openDiff tool. The real CLI
 // sends FilePath with symlinks resolved, and NewContent with LF line ends
 // whatever the file has; it restores CRLF itself when it writes.
@@ -119,6 +126,8 @@ type DiscoveryFile struct {
 	WorkspacePath string `json:"workspacePath"`
 	AuthToken     string `json:"authToken"`
 	IDEInfo       Info   `json:"ideInfo"`
+	// Stdio is how a CLI that cannot dial the port reaches the companion.
+	Stdio *Stdio `json:"stdio,omitempty"`
 	// PPID is a live process; Qwen Code deletes a lock file without it.
 	PPID int `json:"ppid,omitempty"`
 	// Pollux is the process that wrote the file: how a later start knows a

@@ -44,7 +44,7 @@ type Session struct {
 	cancel  context.CancelFunc
 	started chan struct{} // closed when mcp and conn are set
 	wake    chan struct{} // capacity 1
-	done   sync.WaitGroup
+	done    sync.WaitGroup
 
 	mu        sync.Mutex
 	ready     bool          // a stream is open for writing

@@ -23,4 +23,14 @@ func lookup(pid int) (Process, error) {
 	return Process{PID: pid, Parent: parent, Name: filepath.Base(fields[1])}, nil
 }
 
+func children(pid int) (pids []int) {
+	out, _ := exec.Command("pgrep", "-P", strconv.Itoa(pid)).Output()
+	for f := range strings.FieldsSeq(string(out)) {
+		if child, err := strconv.Atoi(f); err == nil {
+			pids = append(pids, child)
+		}
+	}
+	return pids
+}
+
 func tieToParent(*exec.Cmd) {}

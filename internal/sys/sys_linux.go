@@ -2,6 +2,7 @@ package sys
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -37,6 +38,19 @@ func lookup(pid int) (Process, error) {
 		name = filepath.Base(first)
 	}
 	return Process{PID: pid, Parent: parent, Name: name}, nil
+}
+
+func children(pid int) (pids []int) {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, t := range tasks {
+		data, _ := os.ReadFile(t)
+		for f := range strings.FieldsSeq(string(data)) {
+			if child, err := strconv.Atoi(f); err == nil {
+				pids = append(pids, child)
+			}
+		}
+	}
+	return pids
 }
 
 func tieToParent(cmd *exec.Cmd) {

@@ -23,6 +23,22 @@ func own(info fs.FileInfo) bool {
 	return ok && int(st.Uid) == os.Getuid()
 }
 
+// SignalTree signals a process and all below it, the leaves last: a launcher
+// that ignores the signal does not shield its children.
+func SignalTree(pid int, sig syscall.Signal) error {
+	tree := []int{pid}
+	for i := 0; i < len(tree); i++ {
+		tree = append(tree, children(tree[i])...)
+	}
+	err := os.ErrProcessDone
+	for _, p := range tree {
+		if e := syscall.Kill(p, sig); e == nil {
+			err = nil
+		}
+	}
+	return err
+}
+
 // LeaveInterruptToChild makes this process ignore the interrupt and quit keys
 // of the terminal while a child in the foreground handles them, and returns a
 // function that undoes it.

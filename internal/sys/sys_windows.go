@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -42,6 +43,15 @@ func lookup(pid int) (Process, error) {
 func own(fs.FileInfo) bool { return true }
 
 func tieToParent(*exec.Cmd) {}
+
+// SignalTree ends a process; children that it does not end itself stay.
+func SignalTree(pid int, _ syscall.Signal) error {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	return p.Kill()
+}
 
 // LeaveInterruptToChild makes this process ignore Ctrl-C while a child in the
 // foreground handles it, and returns a function that undoes it.

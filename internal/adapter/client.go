@@ -1,0 +1,138 @@
+package adapter
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+
+	"github.com/sourcegraph/jsonrpc2"
+)
+
+// A Handler is what a client does with what Pollux says. Nil functions are
+// passed over. They run one at a time in the order of arrival, so that none
+// may wait for a later message.
+type Handler struct {
+	// DiffOpen shows a diff; an error says that it cannot be shown.
+	DiffOpen func(Diff) error
+	// DiffClose closes a view and returns its text, or nil if there is none.
+	DiffClose   func(DiffClose) *string
+	DiffChanged func(DiffChange)
+	Clients     func(Clients)
+	Env         func(Env)
+	Message     func(Message)
+}
+
+// A Client is the client's half of the protocol, for clients written in Go.
+type Client struct {
+	conn *jsonrpc2.Conn
+}
+
+// NewClient speaks to Pollux over conn until [Client.Close].
+func NewClient(conn io.ReadWriteCloser, h Handler) *Client {
+	return &Client{jsonrpc2.NewConn(context.Background(), NewClientStream(conn), jsonrpc2.HandlerWithError(h.handle))}
+}
+
+func (h Handler) handle(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+	switch req.Method {
+	case MethodDiffOpen:
+		return struct{}{}, received(req, h.DiffOpen)
+	case MethodDiffClose:
+		var res DiffCloseResult
+		err := received(req, func(d DiffClose) error {
+			if h.DiffClose != nil {
+				res.Content = h.DiffClose(d)
+			}
+			return nil
+		})
+		return res, err
+	case MethodDiffChanged:
+		return nil, received(req, always(h.DiffChanged))
+	case MethodClients:
+		return nil, received(req, always(h.Clients))
+	case MethodEnv:
+		return nil, received(req, always(h.Env))
+	case MethodMessage:
+		return nil, received(req, always(h.Message))
+	}
+	return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "unknown method " + req.Method}
+}
+
+func always[T any](f func(T)) func(T) error {
+	if f == nil {
+		return nil
+	}
+	return func(v T) error { f(v); return nil }
+}
+
+func received[T any](req *jsonrpc2.Request, f func(T) error) error {
+	v, err := Params[T](req)
+	if err != nil || f == nil {
+		return err
+	}
+	return f(v)
+}
+
+// Params decodes a request's parameters.
+func Params[T any](req *jsonrpc2.Request) (T, error) {
+	var v T
+	if req.Params == nil {
+		return v, nil
+	}
+	if err := json.Unmarshal(*req.Params, &v); err != nil {
+		return v, &jsonrpc2.Error{Code: jsonrpc2.CodeInvalidParams, Message: req.Method + ": " + err.Error()}
+	}
+	return v, nil
+}
+
+// Call calls a method; result may be nil.
+func (c *Client) Call(ctx context.Context, method string, params, result any) error {
+	return c.conn.Call(ctx, method, params, result)
+}
+
+// Notify sends a notification.
+func (c *Client) Notify(ctx context.Context, method string, params any) error {
+	return c.conn.Notify(ctx, method, params)
+}
+
+// Initialize introduces the client.
+func (c *Client) Initialize(ctx context.Context, p InitializeParams) (res InitializeResult, err error) {
+	p.Protocol = ProtocolVersion
+	return res, c.Call(ctx, MethodInitialize, p, &res)
+}
+
+// Update tells what the editor has open.
+func (c *Client) Update(ctx context.Context, s Snapshot) error {
+	return c.Notify(ctx, MethodContextUpdate, s)
+}
+
+// Edit tells the text of a diff that the user is editing.
+func (c *Client) Edit(ctx context.Context, id, content string) error {
+	return c.Notify(ctx, MethodDiffEdit, DiffChange{ID: id, Content: &content})
+}
+
+// Accept accepts a diff. The result's status says whether the CLI was told.
+func (c *Client) Accept(ctx context.Context, a DiffAccept) (res DiffAcceptResult, err error) {
+	return res, c.Call(ctx, MethodDiffAccept, a, &res)
+}
+
+// Reject rejects a diff, or discards an orphaned one.
+func (c *Client) Reject(ctx context.Context, id string) error {
+	return c.Call(ctx, MethodDiffReject, DiffID{id}, nil)
+}
+
+// Diffs lists the diffs that wait.
+func (c *Client) Diffs(ctx context.Context) ([]Diff, error) {
+	var res DiffList
+	return res.Diffs, c.Call(ctx, MethodDiffList, nil, &res)
+}
+
+// Status describes the companion.
+func (c *Client) Status(ctx context.Context) (res Status, err error) {
+	return res, c.Call(ctx, MethodStatus, nil, &res)
+}
+
+// Done is closed when the connection has ended.
+func (c *Client) Done() <-chan struct{} { return c.conn.DisconnectNotify() }
+
+// Close ends the connection.
+func (c *Client) Close() error { return c.conn.Close() }

@@ -1,0 +1,277 @@
+// Package adapter is the protocol between Pollux and whatever shows the user's
+// files: an editor's plugin, the browser page, a terminal view, a shell hook.
+// docs/PROTOCOL.md describes it for authors of plugins; this package has its
+// messages, its framing, and the client's half.
+//
+// The protocol is JSON-RPC 2.0. It is small and snapshot-based: a client says
+// what is, not what changed, and Pollux keeps all state. Either side ignores
+// notifications and fields that it does not know.
+package adapter
+
+import "pollux/internal/ide"
+
+// ProtocolVersion goes up when a client has to change.
+const ProtocolVersion = 1
+
+// Methods a client calls. Those marked (n) are notifications.
+const (
+	MethodInitialize    = "initialize"
+	MethodContextUpdate = "context/update" // (n)
+	MethodContextEvent  = "context/event"
+	MethodDiffEdit      = "diff/edit" // (n)
+	MethodDiffAccept    = "diff/accept"
+	MethodDiffReject    = "diff/reject"
+	MethodDiffSave      = "diff/save"
+	MethodDiffList      = "diff/list"
+	MethodStatus        = "status"
+	MethodReviewLink    = "review/link"
+)
+
+// Methods Pollux calls.
+const (
+	MethodDiffOpen    = "diff/open"
+	MethodDiffClose   = "diff/close"
+	MethodDiffChanged = "diff/changed" // (n)
+	MethodClients     = "clients"      // (n)
+	MethodEnv         = "env"          // (n)
+	MethodMessage     = "message"      // (n)
+)
+
+// InitializeParams is the first thing a client says.
+type InitializeParams struct {
+	Protocol int `json:"protocol"`
+	// Client is the program that speaks: the plugin, not the editor.
+	Client Implementation `json:"client"`
+	// Editor is what the CLI's user is told; it must not be the name of an
+	// editor for which the CLI has an installer of its own.
+	Editor ide.Info `json:"editor"`
+	// PID is the editor's process; the parent of `pollux ide` if left out.
+	PID int `json:"pid,omitempty"`
+	// Roots are the workspace's directories, absolute.
+	Roots   []string `json:"roots,omitempty"`
+	Trusted *bool    `json:"trusted,omitempty"`
+	// Diff says that the client shows diffs.
+	Diff bool `json:"diff,omitempty"`
+	// Settings apply to the whole companion and count only in the message that
+	// starts it.
+	Settings Settings `json:"settings,omitzero"`
+}
+
+// Settings are the user's choices, made in the editor's configuration.
+type Settings struct {
+	// IncludeIgnored tells the CLI also of files that .gitignore or
+	// .geminiignore exclude, and of those that look like secrets.
+	IncludeIgnored bool `json:"includeIgnored,omitempty"`
+	// ReviewPage shows diffs in the browser page when no client shows them.
+	ReviewPage bool `json:"reviewPage,omitempty"`
+	// Port and Token, of a companion that crashed, let CLIs that know them
+	// connect again.
+	Port  int    `json:"port,omitempty"`
+	Token string `json:"token,omitempty"`
+}
+
+// An Implementation names a program.
+type Implementation struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// InitializeResult answers it.
+type InitializeResult struct {
+	Protocol int            `json:"protocol"`
+	Server   Implementation `json:"server"`
+	PID      int            `json:"pid"`
+	Port     int            `json:"port"`
+	Token    string         `json:"token,omitempty"`
+	// Env is what the editor sets in its own environment, so that the CLI in
+	// its terminals finds this companion.
+	Env map[string]string `json:"env"`
+}
+
+// A Snapshot is all that the editor has open now.
+type Snapshot struct {
+	Files []File `json:"files"`
+	// Roots and Trusted, where given, replace those of initialize.
+	Roots   []string `json:"roots,omitempty"`
+	Trusted *bool    `json:"trusted,omitempty"`
+}
+
+// A File is one open file of a [Snapshot].
+type File struct {
+	// Path is absolute. Buffers that are no file on disk are left out here or,
+	// at the latest, by Pollux.
+	Path string `json:"path"`
+	// Focused is when the file last had the focus, in milliseconds since the
+	// Unix epoch; 0 is never.
+	Focused int64 `json:"focused,omitempty"`
+	// Active marks the one file that has the focus, or had it before the focus
+	// went to a terminal.
+	Active    bool        `json:"active,omitempty"`
+	Cursor    *ide.Cursor `json:"cursor,omitempty"`
+	Selection string      `json:"selection,omitempty"`
+}
+
+// A ContextEvent is for clients that can run a shell command and nothing more;
+// Pollux keeps the snapshot for them, by Source.
+type ContextEvent struct {
+	// Source tells one such editor from another.
+	Source string `json:"source"`
+	// Event is "focus", "close", or "quit", which forgets the source.
+	Event     string      `json:"event"`
+	Path      string      `json:"path,omitempty"`
+	Cursor    *ide.Cursor `json:"cursor,omitempty"`
+	Selection string      `json:"selection,omitempty"`
+}
+
+// States of a [Diff] as a client sees it.
+const (
+	StateOpen     = "open"
+	StateOrphaned = "orphaned" // the CLI is gone; Save or Reject
+)
+
+// A Diff is a proposed change that waits for the user.
+type Diff struct {
+	ID    string `json:"id"`
+	Path  string `json:"path"`
+	State string `json:"state"`
+	// Original is the file's text now; where the file ends all its lines with
+	// CRLF and the proposal with LF, Original is given with LF too, and EOL
+	// says crlf. "" where Exists is false.
+	Original string `json:"original"`
+	Exists   bool   `json:"exists"`
+	// EOL is how the file on disk ends its lines: lf, crlf, mixed, or "".
+	EOL string `json:"eol,omitempty"`
+	// Proposed is what the CLI proposes, Content what it has become by the
+	// user's edits so far, in this client or another.
+	Proposed string `json:"proposed"`
+	Content  string `json:"content"`
+	// Client names the CLI, for the user to tell several apart.
+	Client string `json:"client"`
+	// Opened is in milliseconds since the Unix epoch.
+	Opened int64 `json:"opened"`
+}
+
+// Reasons of a [DiffClose].
+const (
+	ReasonAccepted   = "accepted"
+	ReasonRejected   = "rejected"
+	ReasonSuperseded = "superseded"
+	ReasonClosed     = "closed" // answered in the CLI
+	ReasonSaved      = "saved"
+	ReasonFailed     = "failed"
+)
+
+// A DiffClose tells a client to close its view.
+type DiffClose struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason"`
+}
+
+// DiffCloseResult is the client's answer. Content, if given, is the text as
+// the user left it: the edits of the last moment.
+type DiffCloseResult struct {
+	Content *string `json:"content,omitempty"`
+}
+
+// A DiffChange is the text of an open diff: from a client that edits
+// (diff/edit) to the others (diff/changed). State, set by Pollux only, is the
+// state the diff is in now.
+type DiffChange struct {
+	ID      string  `json:"id"`
+	Content *string `json:"content,omitempty"`
+	State   string  `json:"state,omitempty"`
+}
+
+// A DiffAccept accepts a diff with a content. Overwrite, the version that an
+// earlier answer with status conflict gave, says that the user has seen what
+// the file holds now and accepts all the same.
+type DiffAccept struct {
+	ID        string `json:"id"`
+	Content   string `json:"content"`
+	Overwrite string `json:"overwrite,omitempty"`
+}
+
+// Statuses of a [DiffAcceptResult].
+const (
+	StatusAccepted = "accepted"
+	// StatusConflict: the file is no longer what the diff was made against.
+	// Nothing was sent; Disk is what it holds.
+	StatusConflict = "conflict"
+	// StatusEmpty: the CLI takes an empty content for none and would write its
+	// own proposal. Nothing was sent.
+	StatusEmpty = "empty"
+)
+
+// DiffAcceptResult answers diff/accept and diff/save.
+type DiffAcceptResult struct {
+	Status  string `json:"status"`
+	Message string `json:"message,omitempty"`
+	Disk    string `json:"disk,omitempty"`
+	Version string `json:"version,omitempty"`
+}
+
+// A DiffID names a diff.
+type DiffID struct {
+	ID string `json:"id"`
+}
+
+// A DiffList answers diff/list, the oldest diff first.
+type DiffList struct {
+	Diffs []Diff `json:"diffs"`
+}
+
+// A Status describes a running companion.
+type Status struct {
+	PID     int      `json:"pid"`
+	Version string   `json:"version"`
+	Port    int      `json:"port"`
+	Editor  ide.Info `json:"editor"`
+	Roots   []string `json:"roots"`
+	// Started is in milliseconds since the Unix epoch.
+	Started int64        `json:"started"`
+	Clients []CLI        `json:"clients"`
+	Diffs   []DiffStatus `json:"diffs"`
+	// Surfaces names the clients that show diffs now.
+	Surfaces []string `json:"surfaces"`
+	Page     bool     `json:"page"`
+	Files    int      `json:"files"`
+}
+
+// A CLI is one connected CLI.
+type CLI struct {
+	Name      string `json:"name"`
+	Version   string `json:"version"`
+	Transport string `json:"transport"`
+	Since     int64  `json:"since"`
+}
+
+// A DiffStatus is a diff without its text.
+type DiffStatus struct {
+	ID     string `json:"id"`
+	Path   string `json:"path"`
+	State  string `json:"state"`
+	Client string `json:"client"`
+	Opened int64  `json:"opened"`
+}
+
+// Clients tells who is connected.
+type Clients struct {
+	Clients []CLI `json:"clients"`
+}
+
+// Env tells that the variables of [InitializeResult] have changed.
+type Env struct {
+	Env map[string]string `json:"env"`
+}
+
+// A Message is for the user.
+type Message struct {
+	// Level is "info", "warning" or "error".
+	Level string `json:"level"`
+	Text  string `json:"text"`
+}
+
+// A Link opens the review page once.
+type Link struct {
+	URL string `json:"url"`
+}

@@ -1,0 +1,191 @@
+package adapter
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// MaxMessage bounds a message in bytes: a proposal of the size the MCP side
+// takes, its original, and JSON's escapes.
+const MaxMessage = 256 << 20
+
+// maxHeader bounds the header lines of one message.
+const maxHeader = 4 << 10
+
+// ErrFraming means that the other side does not speak the protocol.
+var ErrFraming = errors.New("not a message of the adapter protocol")
+
+// A Stream frames JSON-RPC messages on a byte stream. The first byte that
+// arrives decides how, for both directions: C (of Content-Length) frames them
+// as the Language Server Protocol does, { puts one on each line. It implements
+// jsonrpc2.ObjectStream.
+type Stream struct {
+	r    *bufio.Reader
+	conn io.ReadWriteCloser
+	max  int
+
+	framed atomic.Int32 // a framing; not under mu, which a slow peer can hold
+
+	mu sync.Mutex
+	w  *bufio.Writer
+}
+
+type framing = int32
+
+const (
+	unknown framing = iota
+	lines
+	headers
+)
+
+// NewStream serves the side that learns the framing from its peer.
+func NewStream(conn io.ReadWriteCloser) *Stream {
+	return &Stream{r: bufio.NewReader(conn), w: bufio.NewWriter(conn), conn: conn, max: MaxMessage}
+}
+
+// NewClientStream is for the side that speaks first; it puts one message on
+// each line.
+func NewClientStream(conn io.ReadWriteCloser) *Stream {
+	s := NewStream(conn)
+	s.framed.Store(lines)
+	return s
+}
+
+// ReadObject reads the next message into v. A line that is no JSON is answered
+// with a parse error and passed over; a broken header ends the stream.
+func (s *Stream) ReadObject(v any) error {
+	for {
+		data, err := s.readMessage()
+		if err != nil {
+			return err
+		}
+		err = json.Unmarshal(data, v)
+		if err == nil {
+			return nil
+		}
+		var id json.RawMessage = []byte("null")
+		s.WriteObject(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{
+			"code": -32700, "message": "this is no JSON-RPC message: " + err.Error(),
+		}})
+	}
+}
+
+func (s *Stream) readMessage() ([]byte, error) {
+	f, err := s.sniff()
+	if err != nil {
+		return nil, err
+	}
+	if f == headers {
+		return s.readFramed()
+	}
+	for {
+		line, err := s.readLine(s.max)
+		if len(bytes.TrimSpace(line)) > 0 && (err == nil || err == io.EOF) {
+			return line, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *Stream) sniff() (framing, error) {
+	if f := s.framed.Load(); f != unknown {
+		return f, nil
+	}
+	first, err := s.r.Peek(1)
+	if err != nil {
+		return unknown, err
+	}
+	switch first[0] {
+	case '{':
+		s.framed.Store(lines)
+	case 'C', 'c':
+		s.framed.Store(headers)
+	default:
+		return unknown, fmt.Errorf("%w: it starts with %q; send a JSON object on a line, or a Content-Length header", ErrFraming, first)
+	}
+	return s.framed.Load(), nil
+}
+
+// readLine reads up to and with a line feed; it returns what there is at the
+// end of the stream.
+func (s *Stream) readLine(limit int) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := s.r.ReadSlice('\n')
+		if len(line)+len(part) > limit {
+			return nil, fmt.Errorf("%w: a message of over %d bytes", ErrFraming, limit)
+		}
+		line = append(line, part...)
+		if err != bufio.ErrBufferFull {
+			return line, err
+		}
+	}
+}
+
+func (s *Stream) readFramed() ([]byte, error) {
+	length, budget := -1, maxHeader
+	for {
+		line, err := s.readLine(budget)
+		if err != nil {
+			if err == io.EOF && (len(line) > 0 || length >= 0) {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+		budget -= len(line)
+		text := strings.TrimSpace(string(line))
+		if text == "" {
+			if length < 0 {
+				return nil, fmt.Errorf("%w: no Content-Length header", ErrFraming)
+			}
+			break
+		}
+		name, value, _ := strings.Cut(text, ":")
+		if !strings.EqualFold(name, "Content-Length") {
+			continue
+		}
+		length, err = strconv.Atoi(strings.TrimSpace(value))
+		if err != nil || length < 0 || length > s.max {
+			return nil, fmt.Errorf("%w: Content-Length %.20q; the limit is %d", ErrFraming, value, s.max)
+		}
+	}
+	var buf bytes.Buffer // grows with what arrives, not with what is promised
+	if _, err := io.CopyN(&buf, s.r, int64(length)); err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+// WriteObject writes one message.
+func (s *Stream) WriteObject(v any) error {
+	data, err := json.Marshal(v) // holds no line feed
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.framed.Load() == headers {
+		fmt.Fprintf(s.w, "Content-Length: %d\r\n\r\n", len(data))
+		s.w.Write(data)
+	} else {
+		s.w.Write(data)
+		s.w.WriteByte('\n')
+	}
+	return s.w.Flush()
+}
+
+// Close closes the byte stream.
+func (s *Stream) Close() error { return s.conn.Close() }

@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+
+	"pollux/internal/adapter"
+	"pollux/internal/companion"
+	"pollux/internal/discovery"
+	"pollux/internal/ide"
+	"pollux/internal/journal"
+	"pollux/internal/review"
+	"pollux/internal/sys"
+)
+
+// companionFlags are common to the commands that start a companion.
+type companionFlags struct {
+	roots          []string
+	includeIgnored bool
+	logLevel       string
+	host           string
+	hostNames      []string
+}
+
+func (f *companionFlags) add(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringArrayVar(&f.roots, "root", nil, "a workspace `directory`, instead of the working directory; may be repeated")
+	fs.BoolVar(&f.includeIgnored, "include-ignored", false, "tell the CLI also of open files that are ignored or look like secrets")
+	fs.StringVar(&f.logLevel, "log", "warn", "log `level` on standard error: debug, info, warn, error")
+	fs.StringVar(&f.host, "listen", "", "also listen on this `address`, for a CLI in a container")
+	fs.StringArrayVar(&f.hostNames, "host-name", []string{"host.docker.internal"}, "a Host `name` that is served on --listen")
+}
+
+// config makes a companion's configuration; the caller adds who it is for.
+func (f *companionFlags) config(streams IO) (companion.Config, error) {
+	log, err := logger(streams.Err, f.logLevel)
+	if err != nil {
+		return companion.Config{}, err
+	}
+	j, err := journal.Default()
+	if err != nil {
+		return companion.Config{}, err
+	}
+	cfg := companion.Config{
+		Version: version(), Log: log, Roots: f.roots, Journal: j,
+		Settings:  adapter.Settings{IncludeIgnored: f.includeIgnored},
+		ExtraHost: f.host, ExtraNames: f.hostNames,
+		Pages: func(attach func(io.ReadWriteCloser), base string) (http.Handler, func() string) {
+			s := review.New(attach, base)
+			return s, s.Link
+		},
+	}
+	if exe, err := os.Executable(); err == nil {
+		cfg.Connect = []string{exe, "connect"}
+	}
+	return cfg, nil
+}
+
+// guard starts a companion and makes sure that a panic of this goroutine
+// leaves no discovery file behind.
+func guard(cfg companion.Config, run func(*companion.Companion) error) error {
+	c, err := companion.Start(cfg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			c.Unpublish()
+			panic(r)
+		}
+		c.Close()
+	}()
+	return run(c)
+}
+
+func newIDE(streams IO) *cobra.Command {
+	var flags companionFlags
+	var standalone, attach, page bool
+	var socket string
+	cmd := &cobra.Command{
+		Use:   "ide",
+		Short: "Be the companion of the editor that starts this",
+		Long: `Speaks the adapter protocol (docs/PROTOCOL.md) on standard input and output
+with an editor's plugin, and is a companion for Gemini CLI and Qwen Code as long
+as the plugin is there.
+
+With --standalone there is no plugin: the companion runs until it is ended, is
+told of files by ` + "`pollux notify`" + `, and shows diffs on its review page.
+With --attach the plugin joins a companion that runs already, for instance that
+of ` + "`pollux run`" + ` in a terminal beside.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), sys.TerminationSignals...)
+			defer stop()
+			if attach {
+				path, err := findCompanion(ctx, socket, "")
+				if err != nil {
+					return err
+				}
+				return pipe(ctx, streams, path, "")
+			}
+			cfg, err := flags.config(streams)
+			if err != nil {
+				return err
+			}
+			cfg.Settings.ReviewPage = page || standalone
+			if standalone {
+				cfg.Editor = ide.Info{Name: "pollux", DisplayName: "Pollux"}
+				cfg.PIDs = discovery.TerminalPIDs(os.Getpid(), os.Getenv)
+				return guard(cfg, func(c *companion.Companion) error {
+					printLink(streams.Err, c)
+					<-ctx.Done()
+					return nil
+				})
+			}
+			return serveEditor(ctx, streams, cfg)
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().BoolVar(&standalone, "standalone", false, "run without an editor")
+	cmd.Flags().BoolVar(&attach, "attach", false, "join a running companion")
+	cmd.Flags().BoolVar(&page, "page", false, "show diffs on the review page where the editor cannot")
+	cmd.Flags().StringVar(&socket, "socket", "", "the `path` of the companion to join")
+	cmd.MarkFlagsMutuallyExclusive("standalone", "attach")
+	return cmd
+}
+
+// serveEditor is a companion for the plugin on the standard streams, until it
+// goes or a signal comes.
+func serveEditor(ctx context.Context, streams IO, cfg companion.Config) error {
+	var c *companion.Companion
+	start := func(p adapter.InitializeParams) (_ *companion.Companion, err error) {
+		pid := p.PID
+		if pid <= 0 {
+			pid = os.Getppid()
+		}
+		cfg.PIDs = discovery.EditorPIDs(pid, os.Getenv)
+		cfg.Editor = p.Editor
+		if len(p.Roots) > 0 {
+			cfg.Roots = p.Roots
+		}
+		s := p.Settings
+		s.IncludeIgnored = s.IncludeIgnored || cfg.Settings.IncludeIgnored
+		s.ReviewPage = s.ReviewPage || cfg.Settings.ReviewPage
+		cfg.Settings = s
+		c, err = companion.Start(cfg)
+		return c, err
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		companion.Serve(stdio{streams}, start)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+	if c != nil {
+		c.Close()
+	}
+	return nil
+}
+
+// stdio joins the standard streams. Closing it is left to the process's end.
+type stdio struct{ IO }
+
+func (s stdio) Read(b []byte) (int, error)  { return s.In.Read(b) }
+func (s stdio) Write(b []byte) (int, error) { return s.Out.Write(b) }
+func (s stdio) Close() error {
+	if c, ok := s.In.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"pollux/internal/journal"
+)
+
+func newJournal(streams IO) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "journal",
+		Short: "List, show and restore proposals and what you made of them",
+		Long: `Every change that a CLI proposed, and every text that you made of one, is kept
+for two weeks in a private directory: nothing is lost when a CLI, an editor or
+Pollux ends at the wrong moment.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withJournal(func(j *journal.Journal) error {
+				entries, err := j.List()
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					if entries == nil {
+						entries = []journal.Entry{}
+					}
+					return printJSON(streams.Out, entries)
+				}
+				if len(entries) == 0 {
+					fmt.Fprintln(streams.Out, "The journal is empty.")
+				}
+				for _, e := range entries {
+					note := string(e.State)
+					if e.Edited {
+						note += ", edited"
+					}
+					if e.Undelivered {
+						note += ", never reached the CLI"
+					}
+					fmt.Fprintf(streams.Out, "%s  %s  %s  (%s)\n", e.ID, e.Time.Format("2006-01-02 15:04:05"), e.Path, note)
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+
+	var proposal bool
+	show := &cobra.Command{
+		Use:   "show ID",
+		Short: "Print an entry's text",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withJournal(func(j *journal.Journal) error {
+				get := j.Text
+				if proposal {
+					get = j.Proposal
+				}
+				text, err := get(args[0])
+				if err == nil {
+					_, err = io.WriteString(streams.Out, text)
+				}
+				return err
+			})
+		},
+	}
+	show.Flags().BoolVar(&proposal, "proposal", false, "the CLI's proposal, without your edits")
+
+	var to string
+	restore := &cobra.Command{
+		Use:   "restore ID",
+		Short: "Write an entry's text to its file",
+		Long: `Writes the text to the file it was proposed for, or to another one. What the
+file holds now goes into the journal first.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withJournal(func(j *journal.Journal) error {
+				e, err := j.Get(args[0])
+				if err != nil {
+					return err
+				}
+				if to == "" {
+					to = e.Path
+				}
+				replaced, err := j.Restore(e.ID, to)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(streams.Err, "pollux: wrote %s\n", to)
+				if replaced != "" {
+					fmt.Fprintf(streams.Err, "pollux: to undo it: pollux journal restore %s\n", replaced)
+				}
+				return nil
+			})
+		},
+	}
+	restore.Flags().StringVar(&to, "to", "", "write this `file` instead")
+	cmd.AddCommand(show, restore)
+	return cmd
+}
+
+func withJournal(f func(*journal.Journal) error) error {
+	j, err := journal.Default()
+	if err != nil {
+		return err
+	}
+	return f(j)
+}

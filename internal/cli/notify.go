@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"pollux/internal/adapter"
+	"pollux/internal/ide"
+)
+
+func newNotify(streams IO) *cobra.Command {
+	var e adapter.ContextEvent
+	var line, column int
+	var unit, socket string
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "notify [FILE]",
+		Short: "Tell a running companion what an editor has open",
+		Long: `For editors that can run a shell command and nothing more (Kakoune, Helix,
+micro): reports that FILE has the focus, where the cursor is and what is
+selected. Pass the selection on standard input, where other users' process
+lists do not show it.
+
+The companion is the one in $POLLUX_SOCKET, else the one whose workspace holds
+the file.`,
+		Example: `  pollux notify main.go --line 12 --column 4
+  printf %s "$kak_selection" | pollux notify "$kak_buffile" --line "$kak_cursor_line" --column "$kak_cursor_char_column" --selection -
+  pollux notify main.go --event close`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := func() error {
+				usage := func(text string) error { return usageError{errors.New(text), cmd.CommandPath()} }
+				switch {
+				case e.Event != "focus" && e.Event != "close" && e.Event != "quit":
+					return usage(fmt.Sprintf("unknown event %q: use focus, close or quit", e.Event))
+				case len(args) == 0 && e.Event != "quit":
+					return usage("name the file")
+				}
+				if len(args) > 0 {
+					path, err := filepath.Abs(args[0])
+					if err != nil {
+						return err
+					}
+					e.Path = path
+				}
+				if line > 0 {
+					char, err := utf16Column(e.Path, line, max(column, 1), unit)
+					if err != nil {
+						return usage(err.Error())
+					}
+					e.Cursor = &ide.Cursor{Line: line, Character: char}
+				}
+				if e.Selection == "-" {
+					data, err := io.ReadAll(io.LimitReader(streams.In, 1<<20))
+					if err != nil {
+						return err
+					}
+					e.Selection = string(data)
+				}
+				path, err := findCompanion(cmd.Context(), socket, e.Path)
+				if err != nil {
+					return err
+				}
+				return ask(cmd.Context(), path, func(c *adapter.Client) error {
+					return c.Call(cmd.Context(), adapter.MethodContextEvent, e, nil)
+				})
+			}()
+			var usage usageError
+			if quiet && !errors.As(err, &usage) {
+				return nil
+			}
+			return err
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&e.Event, "event", "focus", "what happened: focus, close, or quit of the editor")
+	fs.StringVar(&e.Source, "source", "shell", "tells one such editor from another")
+	fs.IntVar(&line, "line", 0, "the cursor's line, from 1")
+	fs.IntVar(&column, "column", 0, "the cursor's column, from 1")
+	fs.StringVar(&unit, "unit", "char", "what --column counts: char, byte or utf16")
+	fs.StringVar(&e.Selection, "selection", "", "the selected `text`; - reads standard input")
+	fs.StringVar(&socket, "socket", "", "the `path` of the companion's socket")
+	fs.BoolVar(&quiet, "quiet", false, "do nothing where no companion is running: for an editor's hooks")
+	return cmd
+}
+
+// utf16Column converts a 1-based column of characters or bytes to UTF-16 code
+// units, by the line as it is on disk. Where the line is shorter, because the
+// buffer has changed, the rest counts as it is.
+func utf16Column(path string, line, column int, unit string) (int, error) {
+	switch unit {
+	case "utf16":
+		return column, nil
+	case "char", "byte":
+	default:
+		return 0, fmt.Errorf("unknown unit %q: use char, byte or utf16", unit)
+	}
+	text := ""
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() <= 64<<20 {
+		data, _ := os.ReadFile(path)
+		n := 0
+		for l := range strings.Lines(string(data)) {
+			if n++; n == line {
+				text = strings.TrimRight(l, "\r\n")
+				break
+			}
+		}
+	}
+	left, units := column-1, 1
+	for _, r := range text {
+		size := 1
+		if unit == "byte" {
+			size = utf8.RuneLen(r)
+		}
+		if left < size {
+			return units, nil
+		}
+		left -= size
+		units += utf16.RuneLen(r)
+	}
+	return units + left, nil
+}

@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pollux/internal/companion"
+	"pollux/internal/discovery"
+	"pollux/internal/ide"
+	"pollux/internal/sys"
+)
+
+func newRun(streams IO) *cobra.Command {
+	var flags companionFlags
+	var noBrowser bool
+	cmd := &cobra.Command{
+		Use:   "run [-- gemini [ARGUMENT...]]",
+		Short: "Start Gemini CLI here, connected to a companion",
+		Long: `Starts a companion for this directory and runs Gemini CLI in this terminal,
+connected to it. Changes that the CLI proposes wait on a page in the browser,
+and in any editor that joins (pollux ide --attach).
+
+The CLI is the gemini on the PATH, else npx fetches it. What stands after --
+is run instead: pollux run -- gemini --model gemini-2.5-flash`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
+				return usageError{fmt.Errorf("unknown argument %q: what to run goes after --", args[0]), cmd.CommandPath()}
+			}
+			if len(args) == 0 {
+				var err error
+				if args, err = findGemini(); err != nil {
+					return err
+				}
+			}
+			cfg, err := flags.config(streams)
+			if err != nil {
+				return err
+			}
+			return runCLI(cmd.Context(), streams, cfg, session{argv: args, browser: !noBrowser})
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "do not open the review page, only print its link")
+	return cmd
+}
+
+// findGemini returns the words that start Gemini CLI.
+func findGemini() ([]string, error) {
+	if path, err := exec.LookPath("gemini"); err == nil {
+		return []string{path}, nil
+	}
+	if path, err := exec.LookPath("npx"); err == nil {
+		return []string{path, "--yes", "@google/gemini-cli"}, nil
+	}
+	return nil, errors.New("Gemini CLI is not installed: install Node.js 20 or newer, then `npm install -g @google/gemini-cli`")
+}
+
+// A session is one run of a CLI with a companion.
+type session struct {
+	argv []string
+	// env is added to the companion's, as KEY=VALUE.
+	env     []string
+	dir     string
+	browser bool
+	// started is called when the companion is up, before the CLI starts.
+	started func(*companion.Companion)
+}
+
+// runCLI starts a companion, runs the CLI in the foreground, and ends with it.
+func runCLI(ctx context.Context, streams IO, cfg companion.Config, s session) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	cfg.Editor = ide.Info{Name: "pollux", DisplayName: "Pollux"}
+	cfg.PIDs = discovery.TerminalPIDs(os.Getpid(), os.Getenv)
+	cfg.Settings.ReviewPage = true
+	return guard(cfg, func(c *companion.Companion) error {
+		tmp, err := os.MkdirTemp("", "pollux-run-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(tmp)
+		defaults, err := ideDefaults(tmp)
+		if err != nil {
+			return err
+		}
+		if s.started != nil {
+			s.started(c)
+		}
+		link := printLink(streams.Err, c)
+		if s.browser && sys.OpenBrowser(link) {
+			fmt.Fprintln(streams.Err, "pollux: it opens in your browser")
+		}
+		env := append(os.Environ(), "GEMINI_CLI_SYSTEM_DEFAULTS_PATH="+defaults)
+		for k, v := range c.Env() {
+			env = append(env, k+"="+v)
+		}
+		return foreground(ctx, streams, s, append(env, s.env...))
+	})
+}
+
+func printLink(w io.Writer, c *companion.Companion) string {
+	link, err := c.Link()
+	if err == nil {
+		fmt.Fprintf(w, "pollux: review changes at %s\n", link)
+	}
+	return link
+}
+
+// foreground runs the CLI in this terminal and ends with its exit code. It
+// shares our process group, so that the terminal's keys reach both; we leave
+// the interrupt to it.
+func foreground(ctx context.Context, streams IO, s session, env []string) error {
+	undo := sys.LeaveInterruptToChild()
+	defer undo()
+	ended := make(chan error, 1)
+	go func() {
+		// The parent-death signal is bound to this thread.
+		runtime.LockOSThread()
+		cmd := exec.CommandContext(ctx, s.argv[0], s.argv[1:]...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.In, streams.Out, streams.Err
+		cmd.Env, cmd.Dir = env, s.dir
+		cmd.Cancel = func() error { return sys.SignalTree(cmd.Process.Pid, syscall.SIGTERM) }
+		cmd.WaitDelay = 5 * time.Second
+		sys.TieToParent(cmd)
+		err := cmd.Run()
+		if ctx.Err() != nil && cmd.Process != nil {
+			sys.SignalTree(cmd.Process.Pid, syscall.SIGKILL)
+		}
+		ended <- err
+	}()
+	err := <-ended
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &exit) && exit.ExitCode() > 0:
+		return exitError{exit.ExitCode()}
+	case errors.As(err, &exit):
+		return fmt.Errorf("%s was ended: %s", filepath.Base(s.argv[0]), exit)
+	}
+	return fmt.Errorf("%s cannot be started (%w): check the command after --", s.argv[0], err)
+}
+
+// ideDefaults writes the machine's default settings of Gemini CLI, with IDE
+// mode on, to a file in dir: the weakest of the CLI's layers, so that a user's
+// own setting wins and no file of the user's changes.
+func ideDefaults(dir string) (string, error) {
+	settings := make(map[string]any)
+	data, err := os.ReadFile(systemDefaults())
+	switch {
+	case err == nil:
+		// The CLI allows comments there; a file that has them is left out.
+		json.Unmarshal(data, &settings)
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", err
+	}
+	mode, ok := settings["ide"].(map[string]any)
+	if !ok {
+		mode = make(map[string]any)
+	}
+	for _, key := range []string{"enabled", "hasSeenNudge"} {
+		if _, ok := mode[key]; !ok {
+			mode[key] = true
+		}
+	}
+	settings["ide"] = mode
+	if data, err = json.MarshalIndent(settings, "", "  "); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "system-defaults.json")
+	return path, sys.WriteFile(path, data)
+}
+
+func systemDefaults() string {
+	if path := os.Getenv("GEMINI_CLI_SYSTEM_DEFAULTS_PATH"); path != "" {
+		return path
+	}
+	switch runtime.GOOS {
+	case "darwin":
+		return "/Library/Application Support/GeminiCli/system-defaults.json"
+	case "windows":
+		return `C:\ProgramData\gemini-cli\system-defaults.json`
+	}
+	return "/etc/gemini-cli/system-defaults.json"
+}

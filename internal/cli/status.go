@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pollux/internal/adapter"
+)
+
+func newStatus(streams IO) *cobra.Command {
+	var asJSON, link bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the running companions, connected CLIs and open diffs",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all, err := companions(cmd.Context())
+			if err != nil {
+				return err
+			}
+			type entry struct {
+				adapter.Status
+				Socket string `json:"socket"`
+				Link   string `json:"link,omitempty"`
+			}
+			entries := []entry{}
+			for _, c := range all {
+				e := entry{Status: c.Status, Socket: c.socket}
+				if link {
+					var l adapter.Link
+					err := ask(cmd.Context(), c.socket, func(client *adapter.Client) error {
+						return client.Call(cmd.Context(), adapter.MethodReviewLink, nil, &l)
+					})
+					if err == nil {
+						e.Link = l.URL
+					}
+				}
+				entries = append(entries, e)
+			}
+			if asJSON {
+				return printJSON(streams.Out, entries)
+			}
+			if len(entries) == 0 {
+				fmt.Fprintln(streams.Out, "No companion is running. Start one with `pollux run`.")
+			}
+			for i, e := range entries {
+				if i > 0 {
+					fmt.Fprintln(streams.Out)
+				}
+				fmt.Fprintf(streams.Out, "%s  %s\n", e.Editor.DisplayName, strings.Join(e.Roots, ", "))
+				fmt.Fprintf(streams.Out, "  process %d, port %d, up %s, %s open\n", e.PID, e.Port, since(e.Started), count(e.Files, "file"))
+				if len(e.Clients) == 0 {
+					fmt.Fprintln(streams.Out, "  no CLI is connected; in Gemini CLI: /ide enable")
+				}
+				for _, c := range e.Clients {
+					fmt.Fprintf(streams.Out, "  CLI   %s %s, connected for %s\n", c.Name, c.Version, since(c.Since))
+				}
+				for _, d := range e.Diffs {
+					state := "waits for"
+					if d.State == adapter.StateOrphaned {
+						state = "left by a CLI that ended"
+					}
+					fmt.Fprintf(streams.Out, "  diff  %s  %s %s\n", d.Path, state, since(d.Opened))
+				}
+				if e.Link != "" {
+					fmt.Fprintf(streams.Out, "  review page (this link opens it once): %s\n", e.Link)
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&link, "link", false, "make a one-time link to each review page")
+	return cmd
+}
+
+func since(ms int64) string {
+	return time.Since(time.UnixMilli(ms)).Truncate(time.Second).String()
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,336 @@
+// Package companion is the heart of Pollux: it joins the CLIs, which it serves
+// through package ideserver, with the editors, which come in through the door
+// (package adapter), and keeps all state in between: what is open, and the
+// diffs that wait.
+package companion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"pollux/internal/adapter"
+	"pollux/internal/discovery"
+	"pollux/internal/ide"
+	"pollux/internal/ideserver"
+	"pollux/internal/journal"
+)
+
+// A Config is what a [Companion] is started with.
+type Config struct {
+	Version string
+	Log     *slog.Logger
+	// Editor names the companion to the CLI's user.
+	Editor ide.Info
+	// PIDs are the processes by which CLIs look for the companion.
+	PIDs []int
+	// Roots are the workspace's directories; the working directory if empty.
+	Roots    []string
+	Settings adapter.Settings
+	// ExtraHost and ExtraNames are those of [ideserver.Config].
+	ExtraHost  string
+	ExtraNames []string
+	Journal    *journal.Journal
+	// Pages makes the review page's handler and the function that makes links
+	// to it. It attaches its clients with attach.
+	Pages func(attach func(io.ReadWriteCloser), base string) (http.Handler, func() string)
+	// Connect is the command, with arguments, that carries a CLI's stdio
+	// transport to a socket; none if empty.
+	Connect []string
+	// GoneAfter is that of [ideserver.Config].
+	GoneAfter time.Duration
+}
+
+// A Companion serves the CLIs of one workspace.
+//
+// Everything about diffs and surfaces changes under mu, and what follows from
+// a change is queued to the sessions and doors under it too: so each of them
+// hears of changes in the order in which they happened. Nothing blocks while
+// mu is held; no lock is taken before mu but none either while waiting.
+//
+// It is published last and unpublished first: listen, serve, open the door,
+// then the discovery file; on Close the reverse, with every diff answered in
+// between.
+type Companion struct {
+	cfg     Config
+	log     *slog.Logger
+	server  *ideserver.Server
+	store   *store
+	journal *journal.Journal
+	exclude excluder
+	started time.Time
+	link    func() string
+	socket  *socket
+	pub     *discovery.Publication
+
+	mu       sync.Mutex
+	roots    []string
+	diffs    map[string]*diff // open and orphaned, by ID
+	doors    []*door          // attached clients, in the order they came
+	closing  bool
+	attached sync.WaitGroup
+}
+
+// Start starts a companion and publishes it.
+func Start(cfg Config) (*Companion, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	roots, err := cleanRoots(cfg.Roots)
+	if err != nil {
+		return nil, err
+	}
+	if reserved[cfg.Editor.Name] {
+		return nil, fmt.Errorf("the editor cannot be named %q: Gemini CLI would try to install its own companion for it", cfg.Editor.Name)
+	}
+	c := &Companion{
+		cfg: cfg, log: cfg.Log, journal: cfg.Journal, started: time.Now(),
+		roots: roots, diffs: make(map[string]*diff),
+	}
+	c.store = newStore(c.excluded, func() { c.server.ContextChanged() })
+	c.server, err = ideserver.New(ideserver.Config{
+		Backend: c, Log: cfg.Log, Version: cfg.Version,
+		Token: cfg.Settings.Token, Port: cfg.Settings.Port,
+		ExtraHost: cfg.ExtraHost, ExtraNames: cfg.ExtraNames, GoneAfter: cfg.GoneAfter,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Pages != nil {
+		var pages http.Handler
+		pages, c.link = cfg.Pages(c.Attach, fmt.Sprintf("http://127.0.0.1:%d", c.server.Port()))
+		c.server.HandlePages(pages)
+	}
+	c.server.Serve()
+	if c.socket, err = c.listenSocket(); err == nil {
+		c.pub, err = discovery.Publish(discovery.Endpoint{
+			Port: c.server.Port(), Token: c.server.Token(), Info: cfg.Editor, Roots: roots, PIDs: cfg.PIDs,
+			Stdio: c.stdio(),
+		})
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	c.socket.serve(c)
+	c.log.Info("the companion is up", "port", c.server.Port(), "roots", len(roots))
+	return c, nil
+}
+
+// stdio is the command by which a CLI reaches the companion where it cannot
+// dial its port. The CLI gives it little of the environment, so it names the
+// socket.
+func (c *Companion) stdio() []string {
+	if len(c.cfg.Connect) == 0 {
+		return nil
+	}
+	return append(slices.Clone(c.cfg.Connect), "--socket", c.socket.path)
+}
+
+// reserved names make the CLI offer to install an extension.
+var reserved = map[string]bool{"vscode": true, "antigravity": true, "positron": true, "firebasestudio": true}
+
+// cleanRoots makes roots absolute real paths, without those inside another.
+func cleanRoots(roots []string) ([]string, error) {
+	if len(roots) == 0 {
+		wd, err := os.Getwd()
+		if err != nil {
+			return nil, err
+		}
+		roots = []string{wd}
+	}
+	var out []string
+	for _, r := range roots {
+		if !filepath.IsAbs(r) {
+			return nil, fmt.Errorf("the workspace root %q is relative: pass an absolute path", r)
+		}
+		if r = realPath(r); !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// closeWithin bounds how long outcomes may take to reach the CLIs at the end.
+const closeWithin = 2 * time.Second
+
+// Close unpublishes the companion, answers every CLI that waits, and stops. It
+// may be called more than once.
+func (c *Companion) Close() {
+	c.mu.Lock()
+	if c.closing {
+		c.mu.Unlock()
+		return
+	}
+	c.closing = true
+	c.mu.Unlock()
+	if c.pub != nil {
+		c.pub.Remove()
+	}
+	c.rejectAll()
+	c.store.close()
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	if err := c.server.Close(ctx); err != nil {
+		c.log.Warn("the server did not stop cleanly", "err", err)
+	}
+	if c.socket != nil {
+		c.socket.close()
+	}
+	c.mu.Lock()
+	doors := slices.Clone(c.doors)
+	c.mu.Unlock()
+	for _, d := range doors {
+		d.conn.Close()
+	}
+	c.attached.Wait()
+}
+
+// Unpublish removes the discovery files and the socket, for a process that
+// ends in a panic.
+func (c *Companion) Unpublish() {
+	if c.pub != nil {
+		c.pub.Remove()
+	}
+	if c.socket != nil {
+		c.socket.remove()
+	}
+}
+
+// Port is the port the companion listens on.
+func (c *Companion) Port() int { return c.server.Port() }
+
+// Env returns the variables that lead a CLI, and Pollux's own commands, to
+// this companion.
+func (c *Companion) Env() map[string]string {
+	env := make(map[string]string)
+	for _, kv := range c.pub.Endpoint().Env() {
+		k, v, _ := strings.Cut(kv, "=")
+		env[k] = v
+	}
+	env[adapter.EnvSocket] = c.socket.path
+	return env
+}
+
+// Roots returns the workspace's directories as absolute real paths.
+func (c *Companion) Roots() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.roots
+}
+
+// SetRoots replaces the workspace's directories: the discovery files change,
+// and the editor is told the environment that goes with them.
+func (c *Companion) SetRoots(roots []string) error {
+	roots, err := cleanRoots(roots)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	same := slices.Equal(roots, c.roots)
+	c.roots = roots
+	c.mu.Unlock()
+	if same {
+		return nil
+	}
+	if err := c.pub.SetRoots(roots); err != nil {
+		return err
+	}
+	env := adapter.Env{Env: c.Env()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, d := range c.doors {
+		d.notify(adapter.MethodEnv, env)
+	}
+	return nil
+}
+
+func (c *Companion) excluded(path string) bool {
+	return !c.cfg.Settings.IncludeIgnored && c.exclude.excluded(path, c.Roots())
+}
+
+// Context implements [ideserver.Backend].
+func (c *Companion) Context() ide.Context { return c.store.context() }
+
+// SetContext tells what a source that is no client has open: a demo's stand-in
+// for an editor.
+func (c *Companion) SetContext(s adapter.Snapshot) { c.store.update(c, s) }
+
+// Connected implements [ideserver.Backend].
+func (c *Companion) Connected(*ideserver.Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clientsChangedLocked()
+}
+
+func (c *Companion) clientsChangedLocked() {
+	clients := adapter.Clients{Clients: c.clients()}
+	for _, d := range c.doors {
+		d.notify(adapter.MethodClients, clients)
+	}
+}
+
+func (c *Companion) clients() []adapter.CLI {
+	all := []adapter.CLI{}
+	for _, s := range c.server.Sessions() {
+		if name, version := s.Client(); name != "" {
+			all = append(all, adapter.CLI{Name: name, Version: version, Transport: s.Transport(), Since: s.Since().UnixMilli()})
+		}
+	}
+	slices.SortFunc(all, func(a, b adapter.CLI) int { return int(a.Since - b.Since) })
+	return all
+}
+
+// tell shows the user a message, wherever somebody is attached.
+func (c *Companion) tell(level, text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, d := range c.doors {
+		d.notify(adapter.MethodMessage, adapter.Message{Level: level, Text: text})
+	}
+}
+
+// page reports whether diffs may wait for somebody to open the review page.
+func (c *Companion) page() bool { return c.link != nil && c.cfg.Settings.ReviewPage }
+
+// Link returns a link that opens the review page once.
+func (c *Companion) Link() (string, error) {
+	if c.link == nil {
+		return "", errors.New("this companion has no review page")
+	}
+	return c.link(), nil
+}
+
+// surfacesLocked are the attached clients that show diffs.
+func (c *Companion) surfacesLocked() []*door {
+	return slices.DeleteFunc(slices.Clone(c.doors), func(d *door) bool { return !d.params.Diff })
+}
+
+// Status describes the companion.
+func (c *Companion) Status() adapter.Status {
+	clients := c.clients()
+	files := len(c.store.context().WorkspaceState.OpenFiles)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st := adapter.Status{
+		PID: os.Getpid(), Version: c.cfg.Version, Port: c.server.Port(), Editor: c.cfg.Editor, Roots: c.roots,
+		Started: c.started.UnixMilli(), Clients: clients, Diffs: []adapter.DiffStatus{}, Surfaces: []string{},
+		Page: c.page(), Files: files,
+	}
+	for _, v := range c.viewsLocked() {
+		st.Diffs = append(st.Diffs, adapter.DiffStatus{ID: v.ID, Path: v.Path, State: v.State, Client: v.Client, Opened: v.Opened})
+	}
+	for _, d := range c.surfacesLocked() {
+		st.Surfaces = append(st.Surfaces, d.params.Client.Name)
+	}
+	return st
+}

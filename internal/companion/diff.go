@@ -1,0 +1,480 @@
+package companion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"pollux/internal/adapter"
+	"pollux/internal/ide"
+	"pollux/internal/ideserver"
+	"pollux/internal/journal"
+)
+
+// A diff is one proposal that waits for the user. Its states are the
+// journal's:
+//
+//	          accept                     the CLI is told, with the user's text
+//	         ┌──────> Accepted
+//	         │ reject                    the CLI is told
+//	         ├──────> Rejected <───────┐
+//	         │ supersede               │ the CLI proposed again for the file
+//	Open ────┼──────> Superseded       │
+//	         │ close                   │ the CLI asked for the text and has it
+//	         ├──────> Closed           │
+//	         │ fail                    │ the CLI is told: nobody can show it
+//	         ├──────> Failed           │
+//	         │ gone            discard │ the CLI has ended
+//	         └──────> Orphaned ────────┤
+//	                              save └──> Saved: Pollux wrote the file
+//
+// A CLI hears of a diff exactly once: by the notification, by closeDiff's
+// answer, or by openDiff's error. A superseded diff is not answered, since the
+// answer, which names only the path, would be taken for the new one's.
+//
+// Diffs are keyed by session and path: two CLIs may propose for one file, and
+// each waits for its own answer.
+type diff struct {
+	id      string
+	session *ideserver.Session
+	client  string
+	req     ide.OpenDiffRequest
+	base    file
+	opened  time.Time
+	ended   chan struct{} // closed when the state is no longer Open
+
+	// Guarded by Companion.mu:
+	state   journal.State
+	content string // the user's text so far
+	editor  *door  // who edited last
+}
+
+type event string
+
+const (
+	evAccept    event = "accept"
+	evReject    event = "reject"
+	evSupersede event = "supersede"
+	evClose     event = "close"
+	evFail      event = "fail"
+	evGone      event = "gone"
+	evSave      event = "save"
+)
+
+var transitions = map[journal.State]map[event]journal.State{
+	journal.Open: {
+		evAccept:    journal.Accepted,
+		evReject:    journal.Rejected,
+		evSupersede: journal.Superseded,
+		evClose:     journal.Closed,
+		evFail:      journal.Failed,
+		evGone:      journal.Orphaned,
+	},
+	journal.Orphaned: {
+		evReject: journal.Rejected,
+		evSave:   journal.Saved,
+	},
+}
+
+var reasons = map[event]string{
+	evAccept: adapter.ReasonAccepted, evReject: adapter.ReasonRejected, evSupersede: adapter.ReasonSuperseded,
+	evClose: adapter.ReasonClosed, evFail: adapter.ReasonFailed, evSave: adapter.ReasonSaved,
+}
+
+// stepLocked makes the transition, if there is one: the diff is dropped, or
+// kept as an orphan, and every surface is told. The returned channels carry
+// what the surfaces answer.
+func (c *Companion) stepLocked(d *diff, ev event) (answers []<-chan *string, ok bool) {
+	next, ok := transitions[d.state][ev]
+	if !ok {
+		return nil, false
+	}
+	if d.state == journal.Open {
+		close(d.ended)
+	}
+	d.state = next
+	if next == journal.Orphaned {
+		for _, s := range c.surfacesLocked() {
+			s.notify(adapter.MethodDiffChanged, adapter.DiffChange{ID: d.id, State: adapter.StateOrphaned})
+		}
+		return nil, true
+	}
+	delete(c.diffs, d.id)
+	for _, s := range c.surfacesLocked() {
+		answers = append(answers, s.closeDiff(adapter.DiffClose{ID: d.id, Reason: reasons[ev]}))
+	}
+	return answers, true
+}
+
+// openAck bounds the wait for an editor to say that it shows a diff. One that
+// is busy for longer is taken at its word: it has been told.
+const openAck = 2 * time.Second
+
+// closeAck bounds the wait for the text as the user left it.
+const closeAck = time.Second
+
+// OpenDiff implements [ideserver.Backend].
+func (c *Companion) OpenDiff(ctx context.Context, s *ideserver.Session, req ide.OpenDiffRequest) error {
+	if err := c.reviewable(req.FilePath); err != nil {
+		return err
+	}
+	name, version := s.Client()
+	d := &diff{
+		id: journal.NewID(), session: s, client: strings.TrimSpace(name + " " + version), req: req,
+		opened: time.Now(), ended: make(chan struct{}), state: journal.Open, content: req.NewContent,
+	}
+	var err error
+	if d.base, err = readFile(req.FilePath); err != nil {
+		return err
+	}
+
+	// Registered before it is written down, so that a closeDiff that follows
+	// at once finds it.
+	c.mu.Lock()
+	if c.closing {
+		c.mu.Unlock()
+		return errors.New("the companion is shutting down: answer in the terminal")
+	}
+	var old *diff
+	for _, o := range c.diffs {
+		if o.session == s && o.req.FilePath == req.FilePath && o.state == journal.Open {
+			old = o
+			c.stepLocked(o, evSupersede)
+		}
+	}
+	c.diffs[d.id] = d
+	c.mu.Unlock()
+	if old != nil {
+		c.record(old)
+	}
+
+	_, err = c.journal.Add(journal.Entry{ID: d.id, Path: req.FilePath, Client: d.client, CRLF: eol(d.base.text) == "crlf"}, req.NewContent)
+	if err != nil {
+		c.tell("warning", "This proposal is not in the journal: "+err.Error())
+	}
+
+	c.mu.Lock()
+	if d.state != journal.Open { // closed in the meantime
+		c.mu.Unlock()
+		c.record(d)
+		return nil
+	}
+	var acks []<-chan error
+	for _, s := range c.surfacesLocked() {
+		acks = append(acks, s.openDiff(c.viewLocked(d)))
+	}
+	c.mu.Unlock()
+	if err := c.shown(ctx, d, acks); err != nil {
+		c.mu.Lock()
+		_, failed := c.stepLocked(d, evFail)
+		c.mu.Unlock()
+		if failed {
+			c.record(d)
+			return err
+		}
+	}
+	return nil
+}
+
+// shown waits until one surface shows the diff. It fails when none can.
+func (c *Companion) shown(ctx context.Context, d *diff, acks []<-chan error) error {
+	ctx, cancel := context.WithTimeout(ctx, openAck)
+	defer cancel()
+	err := errors.New("no editor that shows diffs is attached to Pollux: answer in the terminal, or start `pollux run`")
+	for _, ack := range acks {
+		select {
+		case e := <-ack:
+			if e == nil {
+				return nil
+			}
+			err = fmt.Errorf("the editor cannot show the diff: %w", e)
+		case <-d.ended:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	if c.page() {
+		return nil // it waits on the review page
+	}
+	return err
+}
+
+// reviewable checks the path of a request.
+func (c *Companion) reviewable(path string) error {
+	if !filepath.IsAbs(path) {
+		return fmt.Errorf("filePath %q is relative: pass an absolute path", path)
+	}
+	roots := c.Roots()
+	real := realPath(path)
+	if !slices.ContainsFunc(roots, func(r string) bool { return inside(r, real) }) {
+		return fmt.Errorf("%s is not inside the workspace (%s): open its directory in the editor", path, strings.Join(roots, ", "))
+	}
+	return nil
+}
+
+// CloseDiff implements [ideserver.Backend]. The text is asked of the surfaces,
+// whose last edits may not have been told yet.
+func (c *Companion) CloseDiff(ctx context.Context, s *ideserver.Session, req ide.CloseDiffRequest) (string, error) {
+	c.mu.Lock()
+	var d *diff
+	for _, o := range c.diffs {
+		if o.session == s && o.req.FilePath == req.FilePath && o.state == journal.Open {
+			d = o
+		}
+	}
+	if d == nil {
+		c.mu.Unlock()
+		return "", fmt.Errorf("no diff is open for %s", req.FilePath)
+	}
+	known, editor := d.content, d.editor
+	surfaces := c.surfacesLocked()
+	answers, _ := c.stepLocked(d, evClose)
+	c.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(ctx, closeAck)
+	defer cancel()
+	content := known
+	for i, answer := range answers {
+		select {
+		case text := <-answer:
+			// One that differs from what we knew holds edits; between two of
+			// them the one who edited last is right.
+			if text != nil && *text != known && (content == known || surfaces[i] == editor) {
+				content = *text
+			}
+		case <-ctx.Done():
+		}
+	}
+	if content != d.req.NewContent {
+		c.keep(d, content)
+	}
+	c.record(d)
+	return content, nil
+}
+
+// edit keeps the text of a diff that the user is editing.
+func (c *Companion) edit(from *door, ch adapter.DiffChange) {
+	if ch.Content == nil {
+		return
+	}
+	c.mu.Lock()
+	d := c.diffs[ch.ID]
+	if d == nil || d.content == *ch.Content {
+		c.mu.Unlock()
+		return
+	}
+	d.content, d.editor = *ch.Content, from
+	for _, s := range c.surfacesLocked() {
+		if s != from {
+			s.notify(adapter.MethodDiffChanged, adapter.DiffChange{ID: d.id, Content: ch.Content})
+		}
+	}
+	c.mu.Unlock()
+	c.keep(d, *ch.Content)
+}
+
+var (
+	errNoDiff   = errors.New("there is no such diff: it was answered already, or its CLI closed it; `pollux journal` has the text")
+	errOrphaned = errors.New("the CLI that proposed this has ended: save it with diff/save, or discard it with diff/reject")
+	errNotGone  = errors.New("the CLI still waits for this diff: accept or reject it")
+)
+
+// accept accepts a diff, or saves an orphaned one to its file.
+func (c *Companion) accept(a adapter.DiffAccept, ev event) (adapter.DiffAcceptResult, error) {
+	var res adapter.DiffAcceptResult
+	if !utf8.ValidString(a.Content) || strings.ContainsRune(a.Content, 0) {
+		return res, errors.New("the text holds NUL bytes or invalid UTF-8: remove them, then accept again")
+	}
+	c.mu.Lock()
+	d := c.diffs[a.ID]
+	var state journal.State
+	if d != nil {
+		state = d.state
+	}
+	c.mu.Unlock()
+	switch {
+	case d == nil:
+		return res, errNoDiff
+	case ev == evAccept && state == journal.Orphaned:
+		return res, errOrphaned
+	case ev == evSave && state == journal.Open:
+		return res, errNotGone
+	case ev == evAccept && a.Content == "" && d.req.NewContent != "":
+		return adapter.DiffAcceptResult{Status: adapter.StatusEmpty,
+			Message: "Gemini CLI takes an empty text for none and would write its own proposal. Reject the change and empty the file yourself."}, nil
+	}
+	now, err := readFile(d.req.FilePath)
+	if err != nil {
+		return res, err
+	}
+	if now.version != d.base.version && now.version != a.Overwrite {
+		if a.Content != d.req.NewContent {
+			c.keep(d, a.Content)
+		}
+		return adapter.DiffAcceptResult{Status: adapter.StatusConflict, Version: now.version,
+			Disk:    comparableTo(now.text, d.req.NewContent),
+			Message: filepath.Base(d.req.FilePath) + " has changed on disk since the change was proposed. Accept again to overwrite it."}, nil
+	}
+	if a.Content != d.req.NewContent {
+		c.keep(d, a.Content)
+	}
+	if ev == evSave {
+		if now.exists {
+			if _, err := c.journal.Add(journal.Entry{Path: d.req.FilePath, State: journal.Replaced}, now.text); err != nil {
+				return res, err
+			}
+		}
+		if err := journal.ReplaceFile(d.req.FilePath, restored(a.Content, now.text)); err != nil {
+			return res, fmt.Errorf("the file cannot be written: %w", err)
+		}
+	}
+	c.mu.Lock()
+	d.content = a.Content
+	_, ok := c.stepLocked(d, ev)
+	if ok && ev == evAccept {
+		// Under the lock: no later answer for the path may be queued before it.
+		d.session.Notify(ide.MethodDiffAccepted, ide.DiffAccepted{FilePath: d.req.FilePath, Content: a.Content}, c.delivered(d))
+	}
+	c.mu.Unlock()
+	if !ok {
+		return res, errNoDiff
+	}
+	c.record(d)
+	return adapter.DiffAcceptResult{Status: adapter.StatusAccepted}, nil
+}
+
+// reject rejects a diff, or discards an orphaned one.
+func (c *Companion) reject(id string) error {
+	c.mu.Lock()
+	d := c.diffs[id]
+	if d == nil {
+		c.mu.Unlock()
+		return errNoDiff
+	}
+	c.rejectLocked(d)
+	c.mu.Unlock()
+	c.record(d)
+	return nil
+}
+
+func (c *Companion) rejectLocked(d *diff) {
+	waits := d.state == journal.Open
+	if _, ok := c.stepLocked(d, evReject); ok && waits {
+		d.session.Notify(ide.MethodDiffRejected, ide.DiffRejected{FilePath: d.req.FilePath}, func(error) {})
+	}
+}
+
+// rejectAll answers every CLI that waits: an unanswered diff blocks it for
+// good. The texts stay in the journal.
+func (c *Companion) rejectAll() {
+	c.mu.Lock()
+	var ended []*diff
+	for _, d := range c.diffs {
+		if d.state == journal.Open {
+			c.rejectLocked(d)
+			ended = append(ended, d)
+		}
+	}
+	c.mu.Unlock()
+	for _, d := range ended {
+		c.record(d)
+	}
+}
+
+// delivered notes in the journal, and tells the user, when a CLI ended before
+// it could hear that its change was accepted.
+func (c *Companion) delivered(d *diff) func(error) {
+	return func(err error) {
+		if err == nil {
+			return
+		}
+		if err := c.journal.Undelivered(d.id); err != nil {
+			c.log.Warn("the journal cannot be written", "err", err)
+		}
+		c.tell("warning", fmt.Sprintf("The CLI ended before it heard that you accepted the change to %s, so the file does not hold it. To write it: pollux journal restore %s", d.req.FilePath, d.id))
+	}
+}
+
+// maxOrphans bounds the proposals of ended CLIs that are still shown; the
+// journal has the rest.
+const maxOrphans = 50
+
+// Gone implements [ideserver.Backend]: what a CLI that has ended proposed
+// stays readable.
+func (c *Companion) Gone(s *ideserver.Session) {
+	c.mu.Lock()
+	var ended, orphans []*diff
+	for _, d := range c.diffs {
+		if d.session == s && d.state == journal.Open && !c.closing {
+			c.stepLocked(d, evGone)
+			ended = append(ended, d)
+		}
+		if d.state == journal.Orphaned {
+			orphans = append(orphans, d)
+		}
+	}
+	slices.SortFunc(orphans, byAge)
+	for _, d := range orphans[:max(0, len(orphans)-maxOrphans)] {
+		c.stepLocked(d, evReject)
+	}
+	c.clientsChangedLocked()
+	c.mu.Unlock()
+	for _, d := range ended {
+		c.record(d)
+		c.tell("warning", fmt.Sprintf("The CLI that proposed the change to %s has ended. The proposal is kept: save it or discard it.", d.req.FilePath))
+	}
+}
+
+func byAge(a, b *diff) int { return strings.Compare(a.id, b.id) }
+
+// keep writes the user's text to the journal.
+func (c *Companion) keep(d *diff, text string) {
+	if err := c.journal.Edit(d.id, text); err != nil {
+		c.log.Warn("the journal cannot be written", "err", err)
+	}
+}
+
+// record writes the diff's state to the journal.
+func (c *Companion) record(d *diff) {
+	c.mu.Lock()
+	state := d.state
+	c.mu.Unlock()
+	if err := c.journal.Finish(d.id, state); err != nil {
+		c.log.Warn("the journal cannot be written", "err", err)
+	}
+	c.log.Info("a diff ended", "state", state)
+}
+
+// viewLocked is the diff as surfaces see it.
+func (c *Companion) viewLocked(d *diff) adapter.Diff {
+	state := adapter.StateOpen
+	if d.state == journal.Orphaned {
+		state = adapter.StateOrphaned
+	}
+	return adapter.Diff{
+		ID: d.id, Path: d.req.FilePath, State: state,
+		Original: comparableTo(d.base.text, d.req.NewContent), Exists: d.base.exists, EOL: eol(d.base.text),
+		Proposed: d.req.NewContent, Content: d.content,
+		Client: d.client, Opened: d.opened.UnixMilli(),
+	}
+}
+
+// viewsLocked is all of them, the oldest first.
+func (c *Companion) viewsLocked() []adapter.Diff {
+	all := make([]*diff, 0, len(c.diffs))
+	for _, d := range c.diffs {
+		all = append(all, d)
+	}
+	slices.SortFunc(all, byAge)
+	views := make([]adapter.Diff, len(all))
+	for i, d := range all {
+		views[i] = c.viewLocked(d)
+	}
+	return views
+}

@@ -1,0 +1,277 @@
+package companion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/sourcegraph/jsonrpc2"
+
+	"pollux/internal/adapter"
+)
+
+// A door is one attached client of the adapter protocol.
+//
+// What it says is handled in the order in which it comes, on one goroutine.
+// What it is told is queued, under Companion.mu, and written by another, so
+// that a client which does not read holds up nobody else.
+type door struct {
+	conn  *jsonrpc2.Conn
+	start func(adapter.InitializeParams) (*Companion, error)
+
+	handling sync.Mutex // held while a message is handled; guards the next three
+	ended    bool
+	c        *Companion // after initialize
+	params   adapter.InitializeParams
+
+	mu    sync.Mutex
+	queue []func(context.Context)
+	wake  chan struct{} // capacity 1
+}
+
+// Serve serves one client of the adapter protocol until it goes. start returns
+// the companion that the client's initialize message is for; it is called
+// once.
+func Serve(conn io.ReadWriteCloser, start func(adapter.InitializeParams) (*Companion, error)) {
+	d := &door{start: start, wake: make(chan struct{}, 1)}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ready := make(chan struct{})
+	d.conn = jsonrpc2.NewConn(ctx, adapter.NewStream(conn), handlerFunc(func(ctx context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
+		<-ready
+		d.handle(ctx, req)
+	}))
+	close(ready)
+	var writer sync.WaitGroup
+	writer.Go(func() { d.write(ctx) })
+	<-d.conn.DisconnectNotify()
+	cancel()
+	writer.Wait()
+	d.handling.Lock()
+	d.ended = true
+	d.handling.Unlock()
+	if d.c != nil {
+		d.c.detach(d)
+	}
+}
+
+// Attach serves a further client of a running companion.
+func (c *Companion) Attach(conn io.ReadWriteCloser) {
+	c.mu.Lock()
+	if c.closing {
+		c.mu.Unlock()
+		conn.Close()
+		return
+	}
+	c.attached.Add(1)
+	c.mu.Unlock()
+	defer c.attached.Done()
+	Serve(conn, func(adapter.InitializeParams) (*Companion, error) { return c, nil })
+}
+
+type handlerFunc func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request)
+
+func (f handlerFunc) Handle(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	f(ctx, conn, req)
+}
+
+// Error codes of the protocol beyond JSON-RPC's own.
+const (
+	codeFailed         = -32000 // the message says why, for the user to read
+	codeNotInitialized = -32002
+)
+
+func (d *door) handle(ctx context.Context, req *jsonrpc2.Request) {
+	d.handling.Lock()
+	defer d.handling.Unlock()
+	if d.ended {
+		return
+	}
+	first := d.c == nil
+	result, err := d.dispatch(req)
+	if !req.Notif {
+		var rpc *jsonrpc2.Error
+		switch {
+		case err == nil:
+			d.conn.Reply(ctx, req.ID, result)
+		case errors.As(err, &rpc):
+			d.conn.ReplyWithError(ctx, req.ID, rpc)
+		default:
+			d.conn.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: codeFailed, Message: err.Error()})
+		}
+	}
+	if first && d.c != nil {
+		d.c.attach(d) // only now: the answer to initialize comes first
+	}
+}
+
+func (d *door) dispatch(req *jsonrpc2.Request) (any, error) {
+	if req.Method == adapter.MethodInitialize {
+		return d.initialize(req)
+	}
+	if d.c == nil {
+		return nil, &jsonrpc2.Error{Code: codeNotInitialized, Message: "send initialize first"}
+	}
+	switch req.Method {
+	case adapter.MethodContextUpdate:
+		return with(req, func(s adapter.Snapshot) (any, error) {
+			d.c.store.update(d, s)
+			if len(s.Roots) == 0 {
+				return nil, nil
+			}
+			err := d.c.SetRoots(s.Roots)
+			if err != nil {
+				d.c.tell("error", err.Error())
+			}
+			return nil, err
+		})
+	case adapter.MethodContextEvent:
+		return with(req, func(e adapter.ContextEvent) (any, error) {
+			if !slices.Contains([]string{"focus", "close", "quit"}, e.Event) {
+				return nil, fmt.Errorf("unknown event %q: use focus, close or quit", e.Event)
+			}
+			d.c.store.event(e)
+			return struct{}{}, nil
+		})
+	case adapter.MethodDiffEdit:
+		return with(req, func(ch adapter.DiffChange) (any, error) { d.c.edit(d, ch); return nil, nil })
+	case adapter.MethodDiffAccept:
+		return with(req, func(a adapter.DiffAccept) (any, error) { return d.c.accept(a, evAccept) })
+	case adapter.MethodDiffSave:
+		return with(req, func(a adapter.DiffAccept) (any, error) { return d.c.accept(a, evSave) })
+	case adapter.MethodDiffReject:
+		return with(req, func(id adapter.DiffID) (any, error) { return struct{}{}, d.c.reject(id.ID) })
+	case adapter.MethodDiffList:
+		d.c.mu.Lock()
+		defer d.c.mu.Unlock()
+		return adapter.DiffList{Diffs: d.c.viewsLocked()}, nil
+	case adapter.MethodStatus:
+		return d.c.Status(), nil
+	case adapter.MethodReviewLink:
+		url, err := d.c.Link()
+		return adapter.Link{URL: url}, err
+	}
+	return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "unknown method " + req.Method}
+}
+
+// with decodes the parameters for f.
+func with[T any](req *jsonrpc2.Request, f func(T) (any, error)) (any, error) {
+	v, err := adapter.Params[T](req)
+	if err != nil {
+		return nil, err
+	}
+	return f(v)
+}
+
+func (d *door) initialize(req *jsonrpc2.Request) (any, error) {
+	if d.c != nil {
+		return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeInvalidRequest, Message: "initialize was sent before"}
+	}
+	p, err := adapter.Params[adapter.InitializeParams](req)
+	if err != nil {
+		return nil, err
+	}
+	if p.Protocol != adapter.ProtocolVersion {
+		return nil, fmt.Errorf("the plugin speaks version %d of the adapter protocol, this pollux version %d: update the older of the two", p.Protocol, adapter.ProtocolVersion)
+	}
+	c, err := d.start(p)
+	if err != nil {
+		return nil, err
+	}
+	d.c, d.params = c, p
+	res := adapter.InitializeResult{
+		Protocol: adapter.ProtocolVersion,
+		Server:   adapter.Implementation{Name: "pollux", Version: c.cfg.Version},
+		PID:      c.Status().PID, Port: c.Port(), Token: c.server.Token(), Env: c.Env(),
+	}
+	return res, nil
+}
+
+// attach makes the door known and shows it the diffs that wait.
+func (c *Companion) attach(d *door) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.doors = append(c.doors, d)
+	d.notify(adapter.MethodClients, adapter.Clients{Clients: c.clients()})
+	if d.params.Diff {
+		for _, v := range c.viewsLocked() {
+			d.openDiff(v)
+		}
+	}
+}
+
+// detach forgets a client. When it was the last that shows diffs, and nobody
+// can open the review page, the CLIs that wait are answered.
+func (c *Companion) detach(d *door) {
+	c.store.forget(d)
+	c.mu.Lock()
+	c.doors = slices.DeleteFunc(c.doors, func(o *door) bool { return o == d })
+	alone := d.params.Diff && len(c.surfacesLocked()) == 0
+	c.mu.Unlock()
+	if alone && !c.page() {
+		c.rejectAll()
+	}
+}
+
+// write writes what is queued.
+func (d *door) write(ctx context.Context) {
+	for {
+		d.mu.Lock()
+		queue := d.queue
+		d.queue = nil
+		d.mu.Unlock()
+		for _, f := range queue {
+			f(ctx)
+		}
+		if len(queue) > 0 {
+			continue
+		}
+		select {
+		case <-d.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (d *door) enqueue(f func(context.Context)) {
+	d.mu.Lock()
+	d.queue = append(d.queue, f)
+	d.mu.Unlock()
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (d *door) notify(method string, params any) {
+	d.enqueue(func(ctx context.Context) { d.conn.Notify(ctx, method, params) })
+}
+
+// call queues a request; done gets its outcome, unless the client goes first.
+func (d *door) call(method string, params, result any, done func(error)) {
+	d.enqueue(func(ctx context.Context) {
+		wait, err := d.conn.DispatchCall(ctx, method, params)
+		if err != nil {
+			done(err)
+			return
+		}
+		go func() { done(wait.Wait(ctx, result)) }()
+	})
+}
+
+func (d *door) openDiff(v adapter.Diff) <-chan error {
+	ack := make(chan error, 1)
+	d.call(adapter.MethodDiffOpen, v, nil, func(err error) { ack <- err })
+	return ack
+}
+
+func (d *door) closeDiff(p adapter.DiffClose) <-chan *string {
+	answer := make(chan *string, 1)
+	res := new(adapter.DiffCloseResult)
+	d.call(adapter.MethodDiffClose, p, res, func(error) { answer <- res.Content })
+	return answer
+}

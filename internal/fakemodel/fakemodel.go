@@ -1,0 +1,374 @@
+// Package fakemodel is a scripted stand-in for Google's model API on loopback:
+// the real Gemini CLI is pointed at it with GOOGLE_GEMINI_BASE_URL. The demo
+// and the tests drive the CLI with it, offline and without a key.
+package fakemodel
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Request is what the CLI asked of the model.
+type Request struct {
+	Model string
+	// Method is the API's: generateContent, streamGenerateContent, countTokens.
+	Method string
+	// Prompt is the last text of the user's turn, Text all text of the request.
+	Prompt, Text string
+	// System is the system instruction.
+	System string
+	// Tools are the names of the functions and built-in tools on offer.
+	Tools []string
+	// Step is the number of tool results since the user's last text.
+	Step int
+	// Results are the tool results that came with this request.
+	Results []Result
+	// JSON is set when the CLI wants JSON, as its own classifiers do: the
+	// schema, or an empty object.
+	JSON json.RawMessage
+}
+
+// A Result is what a tool returned to the model.
+type Result struct {
+	Name     string
+	Response json.RawMessage
+}
+
+// A Part is a piece of an answer: text, a thought, or a call of a function.
+// Delay, before it, makes a stream slow.
+type Part struct {
+	Text    string
+	Thought bool
+	Call    string
+	Args    map[string]any
+	Delay   time.Duration
+}
+
+// A Reply is the model's answer. Status and Message make an error of it
+// instead; Hang accepts the request and never answers.
+type Reply struct {
+	Parts   []Part
+	Finish  string // STOP unless given
+	Status  int
+	Message string
+	// PerDay makes a 429 one of the daily quota, which the CLI does not retry.
+	PerDay bool
+	Hang   bool
+}
+
+// Say is a reply of one text.
+func Say(text string) Reply { return Reply{Parts: []Part{{Text: text}}} }
+
+// CallTool is a reply that calls a function.
+func CallTool(name string, args map[string]any) Reply {
+	return Reply{Parts: []Part{{Call: name, Args: args}}}
+}
+
+// A Script answers requests. It is called from several goroutines.
+type Script func(Request) Reply
+
+// A Server is a running fake model.
+type Server struct {
+	URL    string
+	http   *http.Server
+	script Script
+	done   chan struct{}
+
+	mu       sync.Mutex
+	requests []Request
+	arrived  chan struct{} // closed and replaced at each request
+}
+
+// Start serves the script on a loopback port.
+func Start(script Script) (*Server, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{URL: "http://" + l.Addr().String(), script: script, done: make(chan struct{}), arrived: make(chan struct{})}
+	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		defer close(s.done)
+		s.http.Serve(l)
+	}()
+	return s, nil
+}
+
+// Close stops the server and whatever it still answers.
+func (s *Server) Close() error {
+	err := s.http.Close()
+	<-s.done
+	return err
+}
+
+// Requests returns the requests so far that were not the CLI's own: those of
+// the conversation.
+func (s *Server) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+// Wait returns the first request that fits, past or future.
+func (s *Server) Wait(ctx context.Context, fits func(Request) bool) (Request, error) {
+	for {
+		s.mu.Lock()
+		requests, arrived := s.requests, s.arrived
+		s.mu.Unlock()
+		for _, r := range requests {
+			if fits(r) {
+				return r, nil
+			}
+		}
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+			return Request{}, fmt.Errorf("no such request among %d: %w", len(requests), ctx.Err())
+		}
+	}
+}
+
+type part struct {
+	Text             string          `json:"text,omitempty"`
+	FunctionCall     json.RawMessage `json:"functionCall,omitempty"`
+	FunctionResponse *struct {
+		Name     string          `json:"name"`
+		Response json.RawMessage `json:"response"`
+	} `json:"functionResponse,omitempty"`
+}
+
+type content struct {
+	Role  string `json:"role"`
+	Parts []part `json:"parts"`
+}
+
+func (c content) text() string {
+	var b strings.Builder
+	for _, p := range c.Parts {
+		b.WriteString(p.Text)
+	}
+	return b.String()
+}
+
+func parse(path string, body []byte) (Request, error) {
+	var raw struct {
+		Contents          []content `json:"contents"`
+		SystemInstruction content   `json:"systemInstruction"`
+		Tools             []map[string]json.RawMessage
+		GenerationConfig  struct {
+			ResponseMimeType   string          `json:"responseMimeType"`
+			ResponseJSONSchema json.RawMessage `json:"responseJsonSchema"`
+		} `json:"generationConfig"`
+	}
+	_, name, _ := strings.Cut(path, "/models/")
+	model, method, ok := strings.Cut(name, ":")
+	if !ok {
+		return Request{}, fmt.Errorf("no such method %s", path)
+	}
+	if err := json.Unmarshal(body, &raw); err != nil {
+		return Request{}, err
+	}
+	r := Request{Model: model, Method: method, System: raw.SystemInstruction.text()}
+	for _, c := range raw.Contents {
+		r.Text += c.text() + "\n"
+	}
+	for _, c := range slices.Backward(raw.Contents) {
+		if c.Role == "model" {
+			continue
+		}
+		if !slices.ContainsFunc(c.Parts, func(p part) bool { return p.FunctionResponse != nil }) {
+			r.Prompt = c.text()
+			break
+		}
+		if r.Step++; r.Step == 1 {
+			for _, p := range c.Parts {
+				if p.FunctionResponse != nil {
+					r.Results = append(r.Results, Result{p.FunctionResponse.Name, p.FunctionResponse.Response})
+				}
+			}
+		}
+	}
+	for _, t := range raw.Tools {
+		for key, value := range t {
+			var functions []struct {
+				Name string `json:"name"`
+			}
+			if key != "functionDeclarations" || json.Unmarshal(value, &functions) != nil {
+				r.Tools = append(r.Tools, key)
+			}
+			for _, f := range functions {
+				r.Tools = append(r.Tools, f.Name)
+			}
+		}
+	}
+	if raw.GenerationConfig.ResponseMimeType == "application/json" {
+		r.JSON = raw.GenerationConfig.ResponseJSONSchema
+		if r.JSON == nil {
+			r.JSON = json.RawMessage("{}")
+		}
+	}
+	return r, nil
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	var req Request
+	if err == nil {
+		req, err = parse(r.URL.Path, body)
+	}
+	if err != nil {
+		fail(w, http.StatusNotFound, err.Error(), false)
+		return
+	}
+	if req.Method == "countTokens" {
+		writeJSON(w, map[string]any{"totalTokens": len(req.Text)/4 + 1})
+		return
+	}
+	reply := own(req)
+	if reply == nil {
+		s.mu.Lock()
+		s.requests = append(s.requests, req)
+		close(s.arrived)
+		s.arrived = make(chan struct{})
+		s.mu.Unlock()
+		scripted := s.script(req)
+		reply = &scripted
+	}
+	switch {
+	case reply.Hang:
+		<-r.Context().Done()
+	case reply.Status != 0:
+		fail(w, reply.Status, reply.Message, reply.PerDay)
+	case req.Method == "streamGenerateContent":
+		stream(w, r, req, *reply)
+	default:
+		var parts []map[string]any
+		for _, p := range reply.Parts {
+			parts = append(parts, p.wire())
+		}
+		writeJSON(w, chunk(req, *reply, parts, true))
+	}
+}
+
+// own answers what the CLI asks for its own purposes: routing and checks that
+// want JSON.
+func own(r Request) *Reply {
+	if r.JSON == nil {
+		return nil
+	}
+	answer := "{}"
+	switch schema := string(r.JSON); {
+	case strings.Contains(schema, "complexity_score"):
+		answer = `{"complexity_reasoning":"short","complexity_score":10}`
+	case strings.Contains(schema, "model_choice"):
+		answer = `{"reasoning":"short","model_choice":"flash"}`
+	case strings.Contains(schema, "next_speaker"):
+		answer = `{"reasoning":"done","next_speaker":"user"}`
+	}
+	reply := Say(answer)
+	return &reply
+}
+
+func (p Part) wire() map[string]any {
+	switch {
+	case p.Call != "":
+		args := p.Args
+		if args == nil {
+			args = map[string]any{}
+		}
+		return map[string]any{"functionCall": map[string]any{"name": p.Call, "args": args}}
+	case p.Thought:
+		return map[string]any{"text": p.Text, "thought": true}
+	}
+	return map[string]any{"text": p.Text}
+}
+
+func chunk(r Request, reply Reply, parts []map[string]any, last bool) map[string]any {
+	candidate := map[string]any{"index": 0, "content": map[string]any{"role": "model", "parts": parts}}
+	out := map[string]any{"candidates": []any{candidate}, "modelVersion": r.Model, "responseId": "fake"}
+	if last {
+		finish := reply.Finish
+		if finish == "" {
+			finish = "STOP"
+		}
+		candidate["finishReason"] = finish
+		size := 0
+		for _, p := range reply.Parts {
+			size += len(p.Text)
+		}
+		in, n := len(r.Text)/4+1, size/4+1
+		out["usageMetadata"] = map[string]any{"promptTokenCount": in, "candidatesTokenCount": n, "totalTokenCount": in + n}
+	}
+	return out
+}
+
+func stream(w http.ResponseWriter, r *http.Request, req Request, reply Reply) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	rc := http.NewResponseController(w)
+	parts := reply.Parts
+	if len(parts) == 0 {
+		parts = []Part{{}}
+	}
+	for i, p := range parts {
+		if p.Delay > 0 {
+			select {
+			case <-time.After(p.Delay):
+			case <-r.Context().Done():
+				return
+			}
+		}
+		wire := []map[string]any{p.wire()}
+		if len(reply.Parts) == 0 {
+			wire = []map[string]any{}
+		}
+		data, err := json.Marshal(chunk(req, reply, wire, i == len(parts)-1))
+		if err != nil {
+			return
+		}
+		if _, err := fmt.Fprintf(w, "data: %s\n\n", data); err != nil {
+			return
+		}
+		rc.Flush()
+	}
+}
+
+var statuses = map[int]string{
+	400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND",
+	429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE",
+}
+
+func fail(w http.ResponseWriter, status int, message string, perDay bool) {
+	if message == "" {
+		message = "scripted error"
+	}
+	e := map[string]any{"code": status, "message": message, "status": statuses[status]}
+	if status == http.StatusTooManyRequests {
+		per := "Minute"
+		if perDay {
+			per = "Day"
+		}
+		e["details"] = []any{map[string]any{
+			"@type": "type.googleapis.com/google.rpc.QuotaFailure",
+			"violations": []any{map[string]any{
+				"quotaId": "GenerateRequestsPer" + per + "PerProjectPerModel-FreeTier",
+			}},
+		}}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	writeJSON(w, map[string]any{"error": e})
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(v)
+}
