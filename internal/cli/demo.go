@@ -1,5 +1,204 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 
-func newDemo(streams IO) *cobra.Command { return &cobra.Command{Use: "demo"} }
+	"github.com/spf13/cobra"
+
+	"pollux/internal/adapter"
+	"pollux/internal/companion"
+	"pollux/internal/fakemodel"
+	"pollux/internal/ide"
+)
+
+func newDemo(streams IO) *cobra.Command {
+	var flags companionFlags
+	var noBrowser bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Try Pollux on a sample project: no account and no key needed",
+		Long: `Makes a small project in a temporary directory and runs the real Gemini CLI on
+it, against a scripted model that is built in: nothing leaves this machine. Type
+any request; the model tells what it sees of your editor and proposes a change,
+which waits for you on the review page. Everything is gone when the CLI ends.
+
+The first run may need the network once, for npx to fetch Gemini CLI.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			gemini, err := findGemini()
+			if err != nil {
+				return err
+			}
+			cfg, err := flags.config(streams)
+			if err != nil {
+				return err
+			}
+			dir, err := os.MkdirTemp("", "pollux-demo-")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(dir)
+			d := demo{project: filepath.Join(dir, "greeter"), home: filepath.Join(dir, "home")}
+			if d.project, err = d.write(); err != nil {
+				return err
+			}
+			model, err := fakemodel.Start(d.answer)
+			if err != nil {
+				return err
+			}
+			defer model.Close()
+			cfg.Roots = []string{d.project}
+			fmt.Fprint(streams.Err, "pollux: a sample project, a scripted model, the real Gemini CLI. Type any request, then look at the review page. /quit ends it.\n")
+			return runCLI(cmd.Context(), streams, cfg, session{
+				argv: gemini, dir: d.project, browser: !noBrowser, env: d.env(model.URL),
+				started: func(c *companion.Companion) { c.SetContext(d.context()) },
+			})
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "do not open the review page, only print its link")
+	return cmd
+}
+
+// A demo is the sample project and the model's part in it.
+type demo struct {
+	project, home string
+	turns         atomic.Int32
+}
+
+const (
+	demoCode = `"""Greets people."""
+
+
+def greet(name):
+    return "Hello " + name
+
+
+if __name__ == "__main__":
+    print(greet("world"))
+`
+	demoBetter = `"""Greets people."""
+
+
+def greet(name: str) -> str:
+    """Return a greeting for name, or for everybody."""
+    return f"Hello, {name.strip() or 'everybody'}!"
+
+
+if __name__ == "__main__":
+    print(greet("world"))
+`
+	demoTest = `from greet import greet
+
+
+def test_greets_by_name():
+    assert greet("Ada") == "Hello, Ada!"
+
+
+def test_greets_everybody():
+    assert greet("  ") == "Hello, everybody!"
+`
+	demoReadme  = "# greeter\n\nGreets people.\n"
+	demoReadme2 = "# greeter\n\nGreets people, by name where they have one.\n\n    python3 greet.py\n"
+)
+
+var demoProposals = []struct{ say, file, content string }{
+	{"I will give it types, a docstring and a kinder greeting.", "greet.py", demoBetter},
+	{"I will add tests for it, in a new file.", "test_greet.py", demoTest},
+	{"I will tell in the README how to run it.", "README.md", demoReadme2},
+}
+
+// write writes the project and the CLI's own settings, and returns the
+// project's real path.
+func (d *demo) write() (string, error) {
+	settings := map[string]any{
+		"general":  map[string]any{"enableAutoUpdate": false, "enableAutoUpdateNotification": false, "disableAutoUpdate": true, "disableUpdateNag": true},
+		"security": map[string]any{"auth": map[string]any{"selectedType": "gemini-api-key"}, "folderTrust": map[string]any{"enabled": false}},
+		"ui":       map[string]any{"hideBanner": true, "hideTips": true},
+		"ide":      map[string]any{"enabled": true, "hasSeenNudge": true},
+		"privacy":  map[string]any{"usageStatisticsEnabled": false},
+	}
+	text, err := json.Marshal(settings)
+	if err != nil {
+		return "", err
+	}
+	for path, content := range map[string]string{
+		filepath.Join(d.project, "greet.py"):              demoCode,
+		filepath.Join(d.project, "README.md"):             demoReadme,
+		filepath.Join(d.home, ".gemini", "settings.json"): string(text),
+	} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			return "", err
+		}
+	}
+	return filepath.EvalSymlinks(d.project)
+}
+
+// env keeps the CLI to the demo: its own home, the scripted model, a key that
+// is none.
+func (d *demo) env(model string) []string {
+	env := []string{
+		"HOME=" + d.home, "USERPROFILE=" + d.home, "GEMINI_CLI_HOME=" + d.home,
+		"GOOGLE_GEMINI_BASE_URL=" + model, "GEMINI_API_KEY=demo", "GEMINI_MODEL=gemini-2.5-flash",
+		"GOOGLE_API_KEY=", "GOOGLE_GENAI_USE_VERTEXAI=", "GOOGLE_GENAI_USE_GCA=", "GEMINI_SANDBOX=",
+	}
+	// npx keeps using the user's cache.
+	if home, err := os.UserHomeDir(); err == nil && os.Getenv("npm_config_cache") == "" {
+		env = append(env, "npm_config_cache="+filepath.Join(home, ".npm"))
+	}
+	return env
+}
+
+// context is what an editor would tell: a file open, its function selected.
+func (d *demo) context() adapter.Snapshot {
+	return adapter.Snapshot{Files: []adapter.File{
+		{Path: filepath.Join(d.project, "greet.py"), Active: true, Cursor: &ide.Cursor{Line: 4, Character: 1},
+			Selection: "def greet(name):\n    return \"Hello \" + name\n"},
+		{Path: filepath.Join(d.project, "README.md"), Focused: 1},
+	}}
+}
+
+// answer is the model.
+func (d *demo) answer(r fakemodel.Request) fakemodel.Reply {
+	if r.Step > 0 {
+		return fakemodel.Say("Done: the file holds what you accepted. Ask for something else, or /quit.")
+	}
+	n := int(d.turns.Add(1)) - 1
+	if n >= len(demoProposals) {
+		return fakemodel.Say("That is all this demo can do. Now try it on a project of yours: `pollux run`.")
+	}
+	p := demoProposals[n]
+	return fakemodel.Reply{Parts: []fakemodel.Part{
+		{Text: describeContext(r.Text) + p.say + "\n"},
+		{Call: "write_file", Args: map[string]any{"file_path": filepath.Join(d.project, p.file), "content": p.content}},
+	}}
+}
+
+// describeContext puts into words what the CLI told the model of the editor.
+func describeContext(text string) string {
+	i := strings.LastIndex(text, `"activeFile":`)
+	if i < 0 {
+		return ""
+	}
+	var active struct {
+		Path   string
+		Cursor struct{ Line int }
+		Text   string `json:"selectedText"`
+	}
+	dec := json.NewDecoder(strings.NewReader(text[i+len(`"activeFile":`):]))
+	if dec.Decode(&active) != nil {
+		return ""
+	}
+	seen := fmt.Sprintf("I see %s open in your editor, the cursor in line %d", filepath.Base(active.Path), active.Cursor.Line)
+	if first, _, _ := strings.Cut(active.Text, "\n"); first != "" {
+		seen += fmt.Sprintf(", and %q selected", first)
+	}
+	return seen + ". "
+}

@@ -2,11 +2,9 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -32,6 +30,9 @@ func newRun(streams IO) *cobra.Command {
 		Long: `Starts a companion for this directory and runs Gemini CLI in this terminal,
 connected to it. Changes that the CLI proposes wait on a page in the browser,
 and in any editor that joins (pollux ide --attach).
+
+The first time, Gemini CLI asks whether to connect Pollux: answer Yes. It keeps
+the answer in its own settings (ide.enabled).
 
 The CLI is the gemini on the PATH, else npx fetches it. What stands after --
 is run instead: pollux run -- gemini --model gemini-2.5-flash`,
@@ -88,15 +89,6 @@ func runCLI(ctx context.Context, streams IO, cfg companion.Config, s session) er
 	cfg.PIDs = discovery.TerminalPIDs(os.Getpid(), os.Getenv)
 	cfg.Settings.ReviewPage = true
 	return guard(cfg, func(c *companion.Companion) error {
-		tmp, err := os.MkdirTemp("", "pollux-run-")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(tmp)
-		defaults, err := ideDefaults(tmp)
-		if err != nil {
-			return err
-		}
 		if s.started != nil {
 			s.started(c)
 		}
@@ -104,7 +96,7 @@ func runCLI(ctx context.Context, streams IO, cfg companion.Config, s session) er
 		if s.browser && sys.OpenBrowser(link) {
 			fmt.Fprintln(streams.Err, "pollux: it opens in your browser")
 		}
-		env := append(os.Environ(), "GEMINI_CLI_SYSTEM_DEFAULTS_PATH="+defaults)
+		env := os.Environ()
 		for k, v := range c.Env() {
 			env = append(env, k+"="+v)
 		}
@@ -153,47 +145,4 @@ func foreground(ctx context.Context, streams IO, s session, env []string) error 
 		return fmt.Errorf("%s was ended: %s", filepath.Base(s.argv[0]), exit)
 	}
 	return fmt.Errorf("%s cannot be started (%w): check the command after --", s.argv[0], err)
-}
-
-// ideDefaults writes the machine's default settings of Gemini CLI, with IDE
-// mode on, to a file in dir: the weakest of the CLI's layers, so that a user's
-// own setting wins and no file of the user's changes.
-func ideDefaults(dir string) (string, error) {
-	settings := make(map[string]any)
-	data, err := os.ReadFile(systemDefaults())
-	switch {
-	case err == nil:
-		// The CLI allows comments there; a file that has them is left out.
-		json.Unmarshal(data, &settings)
-	case !errors.Is(err, fs.ErrNotExist):
-		return "", err
-	}
-	mode, ok := settings["ide"].(map[string]any)
-	if !ok {
-		mode = make(map[string]any)
-	}
-	for _, key := range []string{"enabled", "hasSeenNudge"} {
-		if _, ok := mode[key]; !ok {
-			mode[key] = true
-		}
-	}
-	settings["ide"] = mode
-	if data, err = json.MarshalIndent(settings, "", "  "); err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "system-defaults.json")
-	return path, sys.WriteFile(path, data)
-}
-
-func systemDefaults() string {
-	if path := os.Getenv("GEMINI_CLI_SYSTEM_DEFAULTS_PATH"); path != "" {
-		return path
-	}
-	switch runtime.GOOS {
-	case "darwin":
-		return "/Library/Application Support/GeminiCli/system-defaults.json"
-	case "windows":
-		return `C:\ProgramData\gemini-cli\system-defaults.json`
-	}
-	return "/etc/gemini-cli/system-defaults.json"
 }
