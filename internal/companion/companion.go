@@ -178,6 +178,12 @@ func (c *Companion) Close() {
 	}
 	c.rejectAll()
 	c.store.close()
+	c.mu.Lock()
+	doors := slices.Clone(c.doors)
+	c.mu.Unlock()
+	for _, d := range doors {
+		d.conn.Close() // a page's event stream would hold up the server
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
 	if err := c.server.Close(ctx); err != nil {
@@ -185,12 +191,6 @@ func (c *Companion) Close() {
 	}
 	if c.socket != nil {
 		c.socket.close()
-	}
-	c.mu.Lock()
-	doors := slices.Clone(c.doors)
-	c.mu.Unlock()
-	for _, d := range doors {
-		d.conn.Close()
 	}
 	c.attached.Wait()
 }

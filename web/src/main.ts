@@ -1,0 +1,293 @@
+// The review page: a list of the diffs that wait, and the view of one.
+
+import { type AcceptResult, type Diff, Door } from "./door";
+import { fromLF, toLF, usesCRLF } from "./text";
+import { DiffView } from "./view";
+
+const $ = <T extends HTMLElement>(id: string) => document.getElementById(id) as T;
+const nonce = document.querySelector<HTMLMetaElement>("meta[name=nonce]")!.content;
+
+// An Item is a diff and what the user has made of it here.
+interface Item {
+  diff: Diff;
+  crlf: boolean;
+  text: string; // with LF where crlf
+  unsent: boolean;
+  timer?: number;
+}
+
+const items = new Map<string, Item>();
+let current: Item | undefined;
+let view: DiffView | undefined;
+let clients: string[] = [];
+let online = false;
+const narrow = matchMedia("(max-width: 900px)");
+let unifiedWanted = localStorage.getItem("pollux-unified") === "1";
+
+const say = (text: string) => {
+  $("live").textContent = text;
+};
+const base = (path: string) => path.slice(Math.max(path.lastIndexOf("/"), path.lastIndexOf("\\")) + 1);
+const dir = (path: string) => path.slice(0, path.length - base(path).length - 1);
+const sessionKey = (id: string) => `pollux-${id}`;
+
+const door = new Door({
+  connected() {
+    online = true;
+    render();
+    for (const item of items.values()) if (item.unsent) send(item);
+  },
+  disconnected(loggedOut) {
+    online = false;
+    if (loggedOut) toast("error", "This companion has ended, or the link was for another one. Run `pollux status --link` for a new link. What you edited is in the journal: `pollux journal`.");
+    render();
+  },
+  open(diff) {
+    const crlf = usesCRLF(diff.proposed);
+    const kept = sessionStorage.getItem(sessionKey(diff.id));
+    const known = items.get(diff.id);
+    const item: Item = { diff, crlf, text: toLF(diff.content, crlf), unsent: false };
+    if (known?.unsent) item.text = known.text;
+    else if (kept !== null) item.text = kept;
+    const mine = fromLF(item.text, crlf) !== diff.content;
+    items.set(diff.id, item);
+    if (mine) send(item);
+    if (!known) say(`${diff.client} proposes a change to ${base(diff.path)}`);
+    if (!current || current.diff.id === diff.id) show(item, !known);
+    render();
+  },
+  close(id, reason) {
+    const item = items.get(id);
+    if (!item) return undefined;
+    clearTimeout(item.timer);
+    items.delete(id);
+    sessionStorage.removeItem(sessionKey(id));
+    const what = { accepted: "was accepted", rejected: "was rejected", closed: "was answered in the terminal", superseded: "was proposed anew", saved: "was saved", failed: "could not be shown" }[reason] ?? "is closed";
+    say(`The change to ${base(item.diff.path)} ${what}`);
+    if (current === item) show([...items.values()][0], true);
+    render();
+    return fromLF(item.text, item.crlf);
+  },
+  changed(id, content, state) {
+    const item = items.get(id);
+    if (!item) return;
+    if (state) item.diff.state = state as Diff["state"];
+    if (content !== undefined && !item.unsent) {
+      item.text = toLF(content, item.crlf);
+      if (current === item) view?.setText(item.text);
+    }
+    render();
+  },
+  clients(names) {
+    clients = names;
+    render();
+  },
+  message: toast,
+});
+
+// edited is called at each keystroke; the text is sent when the user pauses.
+function edited(item: Item, text: string) {
+  item.text = text;
+  item.unsent = true;
+  clearTimeout(item.timer);
+  item.timer = window.setTimeout(() => send(item), 150);
+  render();
+}
+
+async function send(item: Item) {
+  clearTimeout(item.timer);
+  const text = item.text;
+  try {
+    await door.notify("diff/edit", { id: item.diff.id, content: fromLF(text, item.crlf) });
+    if (item.text === text) {
+      item.unsent = false;
+      sessionStorage.removeItem(sessionKey(item.diff.id));
+    }
+  } catch {
+    item.unsent = true; // sent again when the connection is back
+  }
+}
+
+// A page that goes keeps what it could not send.
+addEventListener("pagehide", () => {
+  for (const item of items.values()) {
+    if (!item.unsent) continue;
+    try {
+      sessionStorage.setItem(sessionKey(item.diff.id), item.text);
+    } catch {
+      // too large; the companion has all but the last moment
+    }
+  }
+});
+
+function unified(): boolean {
+  return narrow.matches || unifiedWanted || !(current?.diff.exists ?? true);
+}
+
+function show(item: Item | undefined, focus: boolean) {
+  view?.destroy();
+  view = undefined;
+  current = item;
+  $("conflict").hidden = true;
+  $("view").replaceChildren();
+  if (!item) return;
+  view = new DiffView({
+    parent: $("view"), path: item.diff.path, original: toLF(item.diff.original, item.crlf), content: item.text,
+    unified: unified(), readOnly: false, nonce, changed: (text) => edited(item, text),
+  });
+  if (focus) view.first();
+}
+
+function render() {
+  document.body.classList.toggle("empty", items.size === 0);
+  $("status").textContent = online ? (clients.length ? `${clients.length} connected` : "no CLI connected") : "reconnecting…";
+  $("status").title = clients.join("\n");
+  $("status").dataset.state = online ? (clients.length ? "ok" : "idle") : "off";
+  document.title = items.size ? `(${items.size}) Pollux review` : "Pollux review";
+
+  const list = $("list");
+  list.replaceChildren(...[...items.values()].map((item) => {
+    const b = document.createElement("button");
+    b.className = "item";
+    b.setAttribute("aria-current", String(item === current));
+    b.title = item.diff.path;
+    const name = document.createElement("span");
+    name.className = "name";
+    name.textContent = base(item.diff.path);
+    const tags = document.createElement("span");
+    tags.className = "tags";
+    tags.textContent = [
+      item.diff.exists ? "" : "new file",
+      item.diff.state === "orphaned" ? "CLI ended" : "",
+      fromLF(item.text, item.crlf) === item.diff.proposed ? "" : "edited",
+    ].filter(Boolean).join(", ");
+    const where = document.createElement("span");
+    where.className = "where";
+    where.textContent = dir(item.diff.path);
+    b.append(name, tags, where);
+    b.onclick = () => {
+      show(item, true);
+      render();
+    };
+    return b;
+  }));
+
+  const orphaned = current?.diff.state === "orphaned";
+  $("accept").firstElementChild!.textContent = orphaned ? "Save to file" : "Accept";
+  $("reject").firstElementChild!.textContent = orphaned ? "Discard" : "Reject";
+  $("orphaned").hidden = !orphaned;
+  $("path").textContent = current ? current.diff.path : "";
+  $("from").textContent = current ? `from ${current.diff.client}` : "";
+  $("mode").setAttribute("aria-pressed", String(unified()));
+  for (const id of ["accept", "reject"]) $<HTMLButtonElement>(id).disabled = !online;
+  $("none").textContent = !online ? "Waiting for Pollux…"
+    : clients.length ? "Nothing waits for review. Changes that Gemini CLI proposes appear here."
+    : "No CLI is connected. In Gemini CLI, type /ide enable.";
+}
+
+async function decide(method: "accept" | "reject", overwrite?: string) {
+  const item = current;
+  if (!item || !online) return;
+  const orphaned = item.diff.state === "orphaned";
+  try {
+    if (method === "reject") {
+      await send(item); // the journal has what is thrown away
+      await door.call("diff/reject", { id: item.diff.id });
+      return;
+    }
+    const res = await door.call<AcceptResult>(orphaned ? "diff/save" : "diff/accept", {
+      id: item.diff.id, content: fromLF(item.text, item.crlf), overwrite,
+    });
+    if (res.status === "empty") toast("warning", res.message ?? "");
+    if (res.status === "conflict") askConflict(item, res);
+  } catch (err) {
+    toast("error", (err as Error).message);
+  }
+}
+
+function askConflict(item: Item, res: AcceptResult) {
+  $("conflict-text").textContent = res.message ?? "";
+  $("conflict").hidden = false;
+  $("overwrite").onclick = () => {
+    $("conflict").hidden = true;
+    decide("accept", res.version);
+  };
+  $("compare").onclick = () => {
+    item.diff.original = res.disk ?? "";
+    show(item, true);
+    render();
+  };
+  $("compare").focus();
+  say(res.message ?? "");
+}
+
+function toast(level: string, text: string) {
+  const p = document.createElement("p");
+  p.className = `toast ${level}`;
+  p.textContent = text;
+  const close = document.createElement("button");
+  close.textContent = "×";
+  close.setAttribute("aria-label", "Dismiss");
+  close.onclick = () => p.remove();
+  p.append(close);
+  $("toasts").append(p);
+  if (level === "info") setTimeout(() => p.remove(), 8000);
+}
+
+function other(step: number) {
+  const all = [...items.values()];
+  if (all.length < 2 || !current) return;
+  show(all[(all.indexOf(current) + step + all.length) % all.length], true);
+  render();
+}
+
+function toggleMode() {
+  unifiedWanted = !unifiedWanted;
+  localStorage.setItem("pollux-unified", unifiedWanted ? "1" : "0");
+  show(current, true);
+  render();
+}
+
+const actions: Record<string, () => void> = {
+  accept: () => decide("accept"),
+  reject: () => decide("reject"),
+  next: () => view?.next(),
+  previous: () => view?.previous(),
+  mode: toggleMode,
+  reset: () => current && view?.replace(toLF(current.diff.proposed, current.crlf)),
+  help: () => {
+    const d = $<HTMLDialogElement>("keys");
+    if (d.open) d.close();
+    else d.showModal();
+  },
+};
+for (const [id, run] of Object.entries(actions)) $(id).onclick = run;
+$("keys-close").onclick = actions.help;
+
+addEventListener("keydown", (e) => {
+  const mod = e.ctrlKey || e.metaKey;
+  const key = [mod && "Mod", e.altKey && "Alt", e.shiftKey && "Shift", e.code].filter(Boolean).join("+");
+  const bound: Record<string, () => void> = {
+    "Mod+Enter": actions.accept,
+    "Mod+Shift+Backspace": actions.reject,
+    "Alt+ArrowDown": actions.next,
+    F8: actions.next,
+    "Alt+ArrowUp": actions.previous,
+    "Shift+F8": actions.previous,
+    "Alt+KeyU": actions.mode,
+    "Alt+KeyN": () => other(1),
+    "Alt+KeyP": () => other(-1),
+    F1: actions.help,
+  };
+  const run = bound[key];
+  if (!run || ($<HTMLDialogElement>("keys").open && key !== "F1")) return;
+  e.preventDefault();
+  e.stopPropagation();
+  run();
+}, { capture: true });
+
+narrow.addEventListener("change", () => {
+  if (current) show(current, false);
+  render();
+});
+render();
