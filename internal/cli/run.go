@@ -96,13 +96,26 @@ func runCLI(ctx context.Context, streams IO, cfg companion.Config, s session) er
 		if s.browser && sys.OpenBrowser(link) {
 			fmt.Fprintln(streams.Err, "pollux: it opens in your browser")
 		}
-		env := os.Environ()
+		// Without its launcher, a second process that ignores the signals which
+		// end a terminal's programs, the CLI cannot outlive us.
+		env := append(os.Environ(), "GEMINI_CLI_NO_RELAUNCH=true")
 		for k, v := range c.Env() {
 			env = append(env, k+"="+v)
 		}
-		return foreground(ctx, streams, s, append(env, s.env...))
+		env = append(env, s.env...)
+		for {
+			err := foreground(ctx, streams, s, env)
+			var exit exitError
+			if !errors.As(err, &exit) || exit.code != exitRestart || ctx.Err() != nil {
+				return err
+			}
+		}
 	})
 }
+
+// exitRestart is how Gemini CLI asks its launcher to start it again, for
+// instance when the user has decided to trust the folder.
+const exitRestart = 199
 
 func printLink(w io.Writer, c *companion.Companion) string {
 	link, err := c.Link()

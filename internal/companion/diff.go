@@ -255,7 +255,15 @@ func (c *Companion) CloseDiff(ctx context.Context, s *ideserver.Session, req ide
 		c.keep(d, content)
 	}
 	c.record(d)
-	return content, nil
+	return d.answer(content), nil
+}
+
+// answer is the text that the CLI is given.
+func (d *diff) answer(content string) string {
+	if content == "" {
+		return "" // which the CLI takes for its own proposal
+	}
+	return withBOM(content, d.base.text, d.req.NewContent)
 }
 
 // edit keeps the text of a diff that the user is editing.
@@ -330,7 +338,7 @@ func (c *Companion) accept(a adapter.DiffAccept, ev event) (adapter.DiffAcceptRe
 				return res, err
 			}
 		}
-		if err := journal.ReplaceFile(d.req.FilePath, restored(a.Content, now.text)); err != nil {
+		if err := journal.ReplaceFile(d.req.FilePath, restored(d.answer(a.Content), now.text)); err != nil {
 			return res, fmt.Errorf("the file cannot be written: %w", err)
 		}
 	}
@@ -339,7 +347,7 @@ func (c *Companion) accept(a adapter.DiffAccept, ev event) (adapter.DiffAcceptRe
 	_, ok := c.stepLocked(d, ev)
 	if ok && ev == evAccept {
 		// Under the lock: no later answer for the path may be queued before it.
-		d.session.Notify(ide.MethodDiffAccepted, ide.DiffAccepted{FilePath: d.req.FilePath, Content: a.Content}, c.delivered(d))
+		d.session.Notify(ide.MethodDiffAccepted, ide.DiffAccepted{FilePath: d.req.FilePath, Content: d.answer(a.Content)}, c.delivered(d))
 	}
 	c.mu.Unlock()
 	if !ok {

@@ -67,8 +67,8 @@ func eol(text string) string {
 }
 
 // comparableTo returns the text as it has to stand beside a proposal. The CLI
-// proposes LF whatever the file has, and no byte order mark, and restores both
-// when it writes: neither is a change.
+// mostly proposes LF whatever the file has and restores CRLF when it writes,
+// and a model seldom writes a byte order mark: neither is a change.
 func comparableTo(text, proposal string) string {
 	if eol(text) == "crlf" && !strings.Contains(proposal, "\r") {
 		text = strings.ReplaceAll(text, "\r\n", "\n")
@@ -79,14 +79,22 @@ func comparableTo(text, proposal string) string {
 	return text
 }
 
-// restored gives a reviewed text the line ends and the byte order mark of the
-// file it goes to: what the CLI does, for when the CLI is gone.
+// withBOM gives a reviewed text back the byte order mark that the file or the
+// proposal has: editors take it off, and the CLI writes what it is given.
+func withBOM(text string, others ...string) string {
+	for _, o := range others {
+		if strings.HasPrefix(o, bom) && !strings.HasPrefix(text, bom) {
+			return bom + text
+		}
+	}
+	return text
+}
+
+// restored gives a reviewed text the line ends of the file it goes to: what
+// the CLI does, for when the CLI is gone.
 func restored(text string, onDisk string) string {
 	if eol(onDisk) == "crlf" && !strings.Contains(text, "\r") {
 		text = strings.ReplaceAll(text, "\n", "\r\n")
-	}
-	if strings.HasPrefix(onDisk, bom) && !strings.HasPrefix(text, bom) {
-		text = bom + text
 	}
 	return text
 }
