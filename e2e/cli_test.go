@@ -1,0 +1,512 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pollux/internal/adapter"
+	"pollux/internal/fakemodel"
+	"pollux/internal/ide"
+)
+
+// write is a model that writes one file and then says so.
+func write(path *string, content string) fakemodel.Script {
+	return func(r fakemodel.Request) fakemodel.Reply {
+		if r.Step > 0 {
+			return fakemodel.Say("The tool has answered.")
+		}
+		return fakemodel.CallTool("write_file", map[string]any{"file_path": *path, "content": content})
+	}
+}
+
+const (
+	asks  = "Apply this change?"
+	after = "The tool has answered."
+)
+
+func TestConnectsAndSendsContext(t *testing.T) {
+	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Seen.") })
+	a, b := w.file("a.go", "package a\n"), w.file("b.go", "package b\n")
+	w.file(".env", "SECRET=1\n")
+	e := w.edit(nil)
+	e.Update(w.context(), adapter.Snapshot{Files: []adapter.File{
+		{Path: a, Focused: 10, Active: true, Cursor: &ide.Cursor{Line: 1, Character: 9}, Selection: "package"},
+		{Path: b, Focused: 5},
+		{Path: filepath.Join(w.project, ".env"), Focused: 7},
+		{Path: filepath.Join(w.project, "unsaved"), Focused: 6},
+	}})
+	cli := w.gemini(current, e.env())
+	cli.prompt("/ide status")
+	cli.expect("Connected to Test Editor")
+	cli.expect("a.go (active)")
+	cli.prompt("hello there")
+	cli.expect("Seen.")
+	r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "hello there") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := editorContext(t, r.Text)
+	want := map[string]any{
+		"activeFile":     map[string]any{"path": a, "cursor": map[string]any{"line": 1.0, "character": 9.0}, "selectedText": "package"},
+		"otherOpenFiles": []any{b},
+	}
+	if g, w := toJSON(t, got), toJSON(t, want); g != w {
+		t.Errorf("the model was told %s, want %s", g, w)
+	}
+
+	// Later prompts carry what has changed.
+	e.Update(w.context(), adapter.Snapshot{Files: []adapter.File{{Path: b, Focused: 20, Active: true, Cursor: &ide.Cursor{Line: 2, Character: 1}}}})
+	cli.expect("1 open file")
+	cli.prompt("and now")
+	r, err = w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "and now") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(r.Prompt, "filesClosed") || !strings.Contains(r.Prompt, "activeFileChanged") {
+		t.Errorf("the second prompt came with %q, want the changes", r.Prompt)
+	}
+}
+
+func toJSON(t *testing.T, v any) string {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// editorContext finds the JSON object of the editor's context in a request.
+func editorContext(t *testing.T, text string) (v any) {
+	t.Helper()
+	_, rest, ok := strings.Cut(text, "editor context as a JSON object")
+	if !ok {
+		t.Fatalf("no editor context in %q", tail(text, 2000))
+	}
+	_, rest, _ = strings.Cut(rest, "```json\n")
+	if err := json.NewDecoder(strings.NewReader(rest)).Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestAcceptWithEdits(t *testing.T) {
+	var path string
+	w := newWorld(t, write(&path, "one\ntwo\n"))
+	path = w.file("f.txt", "one\n")
+	e := w.edit(nil)
+	cli := w.gemini(current, e.env())
+	cli.prompt("change it")
+	d := next(t, "diff", e.opened)
+	if d.Path != path || d.Original != "one\n" || d.Proposed != "one\ntwo\n" || !d.Exists {
+		t.Errorf("diff/open said %+v", d)
+	}
+	cli.expect(asks)
+	res, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: "one\nthree\n"})
+	if err != nil || res.Status != adapter.StatusAccepted {
+		t.Fatalf("accept = %+v, %v", res, err)
+	}
+	cli.expect(after)
+	w.wantFile(path, "one\nthree\n")
+}
+
+func TestReject(t *testing.T) {
+	var path string
+	w := newWorld(t, write(&path, "two\n"))
+	path = w.file("f.txt", "one\n")
+	e := w.edit(nil)
+	cli := w.gemini(current, e.env())
+	cli.prompt("change it")
+	d := next(t, "diff", e.opened)
+	cli.expect(asks)
+	if err := e.Reject(w.context(), d.ID); err != nil {
+		t.Fatal(err)
+	}
+	cli.expect("Request cancelled", ready)
+	w.wantFile(path, "one\n")
+}
+
+// Trap 1: closeDiff answers JSON. Bare text would lose the edits that the user
+// made before saying yes in the terminal, and text that happens to be JSON with
+// a content key would be taken apart.
+func TestTrap1YesInTheTerminalKeepsEdits(t *testing.T) {
+	for _, tt := range []struct{ name, edited string }{
+		{"edits", "one\nmine\n"},
+		{"JSON", `{"content": "not this"}` + "\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var path string
+			w := newWorld(t, write(&path, "one\ntwo\n"))
+			path = w.file("f.txt", "one\n")
+			e := w.edit(nil)
+			cli := w.gemini(current, e.env())
+			cli.prompt("change it")
+			d := next(t, "diff", e.opened)
+			cli.expect(asks)
+			e.leave(d.ID, tt.edited) // typed a moment ago, not told yet
+			cli.keys("1")
+			if c := next(t, "close", e.closed); c.ID != d.ID || c.Reason != adapter.ReasonClosed {
+				t.Errorf("diff/close said %+v", c)
+			}
+			cli.expect(after)
+			w.wantFile(path, tt.edited)
+		})
+	}
+}
+
+// Trap 2: a diffRejected sent when the CLI closes a diff would turn the user's
+// yes into a rejection. Trap 3: the CLI sends suppressNotification, which is
+// not in the contract.
+func TestTrap2And3YesInTheTerminalIsNoRejection(t *testing.T) {
+	var path string
+	w := newWorld(t, write(&path, "one\ntwo\n"))
+	path = w.file("f.txt", "one\n")
+	e := w.edit(nil)
+	cli := w.gemini(current, e.env())
+	cli.prompt("change it")
+	next(t, "diff", e.opened)
+	cli.expect(asks)
+	cli.keys("1")
+	cli.expect(after)
+	w.wantFile(path, "one\ntwo\n")
+	if diffs, err := e.Diffs(w.context()); err != nil || len(diffs) != 0 {
+		t.Errorf("still open: %v, %v", diffs, err)
+	}
+}
+
+func TestNoInTheTerminalClosesTheDiff(t *testing.T) {
+	var path string
+	w := newWorld(t, write(&path, "two\n"))
+	path = w.file("f.txt", "one\n")
+	e := w.edit(nil)
+	cli := w.gemini(current, e.env())
+	cli.prompt("change it")
+	d := next(t, "diff", e.opened)
+	cli.expect(asks)
+	cli.keys("\x1b")
+	if c := next(t, "close", e.closed); c.ID != d.ID {
+		t.Errorf("diff/close said %+v", c)
+	}
+	w.wantFile(path, "one\n")
+}
+
+// Trap 4: openDiff with isError breaks a later yes in the terminal, so that it
+// is for when nobody can show the diff; with a review page somebody can.
+func TestTrap4NoEditorStillShowsOnThePage(t *testing.T) {
+	var path string
+	w := newWorld(t, write(&path, "two\n"))
+	path = w.file("f.txt", "one\n")
+	e := w.edit(func(p *adapter.InitializeParams) { p.Diff = false; p.Settings.ReviewPage = true })
+	cli := w.gemini(current, e.env())
+	cli.prompt("change it")
+	cli.expect(asks)
+	cli.keys("1")
+	cli.expect(after)
+	w.wantFile(path, "two\n")
+}
+
+// Trap 5: the CLI takes empty content for none and writes its own proposal.
+func TestTrap5EmptyTextIsNotAccepted(t *testing.T) {
+	var path string
+	w := newWorld(t, write(&path, "two\n"))
+	path = w.file("f.txt", "one\n")
+	e := w.edit(nil)
+	cli := w.gemini(current, e.env())
+	cli.prompt("change it")
+	d := next(t, "diff", e.opened)
+	cli.expect(asks)
+	res, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: ""})
+	if err != nil || res.Status != adapter.StatusEmpty || res.Message == "" {
+		t.Errorf("accept of an empty text = %+v, %v; want a warning", res, err)
+	}
+	w.wantFile(path, "one\n")
+	if _, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: "rest\n"}); err != nil {
+		t.Fatal(err)
+	}
+	cli.expect(after)
+	w.wantFile(path, "rest\n")
+}
+
+// Trap 6, the end of it: a companion that ends leaves no CLI waiting.
+func TestTrap6EditorGoneAnswersTheCLI(t *testing.T) {
+	for _, way := range []string{"end of input", "SIGTERM", "SIGHUP"} {
+		t.Run(way, func(t *testing.T) {
+			var path string
+			w := newWorld(t, write(&path, "two\n"))
+			path = w.file("f.txt", "one\n")
+			e := w.edit(nil)
+			cli := w.gemini(current, e.env())
+			cli.prompt("change it")
+			next(t, "diff", e.opened)
+			cli.expect(asks)
+			switch way {
+			case "end of input":
+				e.Client.Close()
+			default:
+				e.cmd.Process.Signal(signals[way])
+			}
+			cli.expect("Request cancelled", ready)
+			w.wantFile(path, "one\n")
+			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(w.project), "tmp", "gemini", "ide", "*")); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+			if out := w.pollux("journal"); !strings.Contains(out, path) {
+				t.Errorf("the journal has %q, want the proposal", out)
+			}
+		})
+	}
+}
+
+// Trap 7: two CLIs on one file, each with its own answer; the path goes back
+// as it came, symlinks resolved by the CLI.
+func TestTrap7TwoCLIsOnOneFile(t *testing.T) {
+	var path string
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		if r.Step > 0 {
+			return fakemodel.Say(after)
+		}
+		text := "first\n"
+		if strings.Contains(r.Prompt, "second") {
+			text = "second\n"
+		}
+		return fakemodel.CallTool("write_file", map[string]any{"file_path": path, "content": text})
+	})
+	path = w.file("f.txt", "one\n")
+	e := w.edit(nil)
+	one := w.gemini(current, e.env())
+	two := w.gemini(current, e.env())
+	one.prompt("the first")
+	d1 := next(t, "diff", e.opened)
+	two.prompt("the second")
+	d2 := next(t, "second diff", e.opened)
+	one.expect(asks)
+	two.expect(asks)
+	if err := e.Reject(w.context(), d2.ID); err != nil {
+		t.Fatal(err)
+	}
+	two.expect("Request cancelled", ready)
+	w.wantFile(path, "one\n")
+	if res, err := e.Accept(w.context(), adapter.DiffAccept{ID: d1.ID, Content: d1.Content}); err != nil || res.Status != adapter.StatusAccepted {
+		t.Fatalf("accept = %+v, %v", res, err)
+	}
+	one.expect(after)
+	w.wantFile(path, "first\n")
+}
+
+// Trap 7, line ends: the CLI proposes LF for a CRLF file and restores CRLF.
+func TestTrap7LineEndsAndMarksSurvive(t *testing.T) {
+	for _, tt := range []struct{ name, before, proposed, accepted, want string }{
+		{"CRLF", "one\r\ntwo\r\n", "one\n2\n", "one\ntwo!\n", "one\r\ntwo!\r\n"},
+		{"BOM", "\uFEFFone\n", "two\n", "two!\n", "\uFEFFtwo!\n"},
+		{"no final newline", "one", "two", "two!", "two!"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var path string
+			w := newWorld(t, write(&path, tt.proposed))
+			path = w.file("f.txt", tt.before)
+			e := w.edit(nil)
+			cli := w.gemini(current, e.env())
+			cli.prompt("change it")
+			d := next(t, "diff", e.opened)
+			cli.expect(asks)
+			if _, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: tt.accepted}); err != nil {
+				t.Fatal(err)
+			}
+			cli.expect(after)
+			w.wantFile(path, tt.want)
+		})
+	}
+}
+
+// Trap 8: Ctrl-C closes the diff, without suppressNotification.
+func TestTrap8InterruptClosesTheDiff(t *testing.T) {
+	var path string
+	w := newWorld(t, write(&path, "two\n"))
+	path = w.file("f.txt", "one\n")
+	e := w.edit(nil)
+	cli := w.gemini(current, e.env())
+	cli.prompt("change it")
+	d := next(t, "diff", e.opened)
+	cli.expect(asks)
+	cli.keys("\x03")
+	cli.keys("\x03")
+	if c := next(t, "close", e.closed); c.ID != d.ID {
+		t.Errorf("diff/close said %+v", c)
+	}
+	w.wantFile(path, "one\n")
+}
+
+// Trap 8: of a killed CLI only the event stream ends. Its proposal is kept,
+// the user told, and the text can be saved to the file all the same.
+func TestTrap8KilledCLILeavesTheProposal(t *testing.T) {
+	var path string
+	w := newWorld(t, write(&path, "two\n"))
+	path = w.file("f.txt", "one\n")
+	e := w.edit(nil)
+	cli := w.gemini(current, append(e.env(), "GEMINI_CLI_NO_RELAUNCH=true"))
+	cli.prompt("change it")
+	d := next(t, "diff", e.opened)
+	cli.expect(asks)
+	killSession(t, cli.cmd.Process.Pid)
+	if ch := next(t, "word of the end", e.events); ch.ID != d.ID || ch.State != adapter.StateOrphaned {
+		t.Errorf("diff/changed said %+v", ch)
+	}
+	if text := next(t, "message", e.texts); !strings.Contains(text, "kept") {
+		t.Errorf("the user was told %q", text)
+	}
+	var res adapter.DiffAcceptResult
+	if err := e.Call(w.context(), adapter.MethodDiffSave, adapter.DiffAccept{ID: d.ID, Content: "two, saved\n"}, &res); err != nil || res.Status != adapter.StatusAccepted {
+		t.Fatalf("save = %+v, %v", res, err)
+	}
+	w.wantFile(path, "two, saved\n")
+}
+
+// The CLI overwrites what the file holds now; the user decides whether it may.
+func TestChangedOnDiskIsAConflict(t *testing.T) {
+	var path string
+	w := newWorld(t, write(&path, "two\n"))
+	path = w.file("f.txt", "one\n")
+	e := w.edit(nil)
+	cli := w.gemini(current, e.env())
+	cli.prompt("change it")
+	d := next(t, "diff", e.opened)
+	cli.expect(asks)
+	w.file("f.txt", "one, and somebody else's line\n")
+	res, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: d.Content})
+	if err != nil || res.Status != adapter.StatusConflict || res.Disk != "one, and somebody else's line\n" {
+		t.Fatalf("accept = %+v, %v; want a conflict with the file's text", res, err)
+	}
+	w.wantFile(path, "one, and somebody else's line\n")
+	if res, err = e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: d.Content, Overwrite: res.Version}); err != nil || res.Status != adapter.StatusAccepted {
+		t.Fatalf("accept again = %+v, %v", res, err)
+	}
+	cli.expect(after)
+	w.wantFile(path, "two\n")
+}
+
+// Two windows on one project: the environment of the terminal decides.
+func TestTwoCompanionsOnOneWorkspace(t *testing.T) {
+	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
+	one := w.edit(func(p *adapter.InitializeParams) { p.Editor.DisplayName = "Window One" })
+	two := w.edit(func(p *adapter.InitializeParams) { p.Editor.DisplayName = "Window Two" })
+	for _, tt := range []struct {
+		e    *editor
+		name string
+	}{{one, "Window One"}, {two, "Window Two"}} {
+		cli := w.gemini(current, tt.e.env())
+		cli.prompt("/ide status")
+		cli.expect("Connected to " + tt.name)
+	}
+}
+
+// With nothing in the environment the file alone leads to the companion.
+func TestFoundByFileAlone(t *testing.T) {
+	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
+	w.edit(nil)
+	cli := w.gemini(current, nil)
+	cli.prompt("/ide status")
+	cli.expect("Connected to Test Editor")
+}
+
+// A root with a colon and a percent sign in its name.
+func TestOddWorkspaceName(t *testing.T) {
+	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
+	odd := filepath.Join(w.project, "a:b %41")
+	if err := os.Mkdir(odd, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.project = odd
+	w.edit(nil)
+	cli := w.gemini(current, nil)
+	cli.prompt("/ide status")
+	cli.expect("Connected to Test Editor")
+}
+
+// After a crash the companion comes back on the same port with the same token;
+// the user has to say /ide enable, a limit of the CLI's.
+func TestCompanionRestarted(t *testing.T) {
+	var path string
+	w := newWorld(t, write(&path, "two\n"))
+	path = w.file("f.txt", "one\n")
+	e := w.edit(nil)
+	cli := w.gemini(current, e.env())
+	cli.prompt("/ide status")
+	cli.expect("Connected to Test Editor")
+	e.cmd.Process.Kill()
+	<-e.Done()
+	again := w.edit(func(p *adapter.InitializeParams) {
+		p.Settings.Port, p.Settings.Token = e.info.Port, e.info.Token
+	})
+	if again.info.Port != e.info.Port {
+		t.Errorf("port %d after the restart, was %d", again.info.Port, e.info.Port)
+	}
+	cli.prompt("/ide enable")
+	cli.expect("Connected to Test Editor")
+	cli.prompt("change it")
+	d := next(t, "diff", again.opened)
+	if _, err := again.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: d.Content}); err != nil {
+		t.Fatal(err)
+	}
+	cli.expect(after)
+	w.wantFile(path, "two\n")
+}
+
+// The stdio transport, where the port cannot be dialled.
+func TestStdioTransport(t *testing.T) {
+	var path string
+	w := newWorld(t, write(&path, "one\ntwo\n"))
+	path = w.file("f.txt", "one\n")
+	e := w.edit(nil)
+	// A port that nobody listens on, in the environment and instead of the
+	// files: what is left is the command.
+	env := e.env()
+	for i, kv := range env {
+		if strings.HasPrefix(kv, "GEMINI_CLI_IDE_SERVER_PORT=") {
+			env[i] = "GEMINI_CLI_IDE_SERVER_PORT=1"
+		}
+	}
+	empty := filepath.Join(w.home, "empty")
+	if err := os.Mkdir(empty, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	env = append(env, "TMPDIR="+empty, "TERM_PROGRAM=vscode") // or the CLI sees no editor at all
+	cli := w.gemini(current, env)
+	cli.prompt("/ide status")
+	cli.expect("Connected to")
+	st, err := e.Status(w.context())
+	if err != nil || len(st.Clients) != 1 || st.Clients[0].Transport != "stdio" {
+		t.Fatalf("status = %+v, %v; want one client on stdio", st.Clients, err)
+	}
+	cli.prompt("change it")
+	d := next(t, "diff", e.opened)
+	cli.expect(asks)
+	if _, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: "one\nover stdio\n"}); err != nil {
+		t.Fatal(err)
+	}
+	cli.expect(after)
+	w.wantFile(path, "one\nover stdio\n")
+}
+
+// The old release finds its companion by the exact PID and nothing else.
+func TestOldRelease(t *testing.T) {
+	var path string
+	w := newWorld(t, write(&path, "one\ntwo"))
+	path = w.file("f.txt", "one")
+	// The test is the editor, and a shell below it runs the CLI: it looks for
+	// the shell's grandparent, our parent.
+	e := w.edit(nil)
+	cli := w.gemini(old, nil)
+	cli.prompt("/ide status")
+	cli.expect("Connected to Test Editor")
+	cli.prompt("change it")
+	d := next(t, "diff", e.opened)
+	cli.expect(asks)
+	if _, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: "one\nthree"}); err != nil {
+		t.Fatal(err)
+	}
+	cli.expect(after)
+	w.wantFile(path, "one\nthree")
+}

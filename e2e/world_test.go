@@ -1,0 +1,406 @@
+// Package e2e drives the real Gemini CLI, in a terminal, against the real
+// pollux: nothing but Google's model is a stand-in. scripts/setup.sh installs
+// the CLIs; without them the tests are skipped, unless POLLUX_E2E=require.
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+
+	"pollux/internal/adapter"
+	"pollux/internal/fakemodel"
+	"pollux/internal/ide"
+)
+
+// patience is how long a step of the real CLI may take on a busy machine.
+const patience = 90 * time.Second
+
+const (
+	current = "0.61.0"
+	old     = "0.20.2" // finds its companion by the exact PID
+)
+
+var (
+	polluxBinary string
+	repo         string
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "pollux-e2e-")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		if repo, err = filepath.Abs(".."); err != nil {
+			panic(err)
+		}
+		polluxBinary = filepath.Join(dir, "pollux")
+		args := []string{"build", "-o", polluxBinary}
+		if raceEnabled() {
+			args = append(args, "-race")
+			os.Setenv("GORACE", "atexit_sleep_ms=10")
+		}
+		build := exec.Command("go", append(args, "pollux")...)
+		build.Dir = repo
+		if out, err := build.CombinedOutput(); err != nil {
+			panic(fmt.Sprintf("%v\n%s", err, out))
+		}
+		return m.Run()
+	}())
+}
+
+func raceEnabled() bool {
+	info, _ := debug.ReadBuildInfo()
+	return slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
+}
+
+// installed is the path of something that scripts/setup.sh installs.
+func installed(t *testing.T, elem ...string) string {
+	t.Helper()
+	path := filepath.Join(append([]string{repo, ".cache", "npm"}, elem...)...)
+	if _, err := os.Stat(path); err != nil {
+		if os.Getenv("POLLUX_E2E") == "require" {
+			t.Fatalf("%s is missing: run scripts/setup.sh", path)
+		}
+		t.Skipf("%s is missing: run scripts/setup.sh", path)
+	}
+	return path
+}
+
+// A world is one user's machine: a home, a temporary directory, a project, and
+// a model that answers by script.
+type world struct {
+	t       *testing.T
+	project string
+	home    string
+	model   *fakemodel.Server
+	env     []string
+}
+
+func newWorld(t *testing.T, script fakemodel.Script) *world {
+	t.Helper()
+	t.Parallel()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, project: filepath.Join(root, "project"), home: filepath.Join(root, "home")}
+	tmp := filepath.Join(root, "tmp")
+	for _, d := range []string{w.project, filepath.Join(w.home, ".gemini"), tmp} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.writeHome(".gemini/settings.json", `{
+		"general": {"enableAutoUpdate": false, "enableAutoUpdateNotification": false, "disableAutoUpdate": true, "disableUpdateNag": true},
+		"security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": false}},
+		"ide": {"enabled": true, "hasSeenNudge": true},
+		"ui": {"hideBanner": true, "hideTips": true, "hideWindowTitle": true},
+		"tools": {"useRipgrep": false},
+		"privacy": {"usageStatisticsEnabled": false}}`)
+	if w.model, err = fakemodel.Start(script); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.model.Close() })
+	w.env = []string{
+		"HOME=" + w.home, "TMPDIR=" + tmp, "XDG_RUNTIME_DIR=" + tmp, "PATH=" + os.Getenv("PATH"),
+		"TERM=xterm-256color", "COLORTERM=truecolor", "LANG=C.UTF-8", "GORACE=" + os.Getenv("GORACE"),
+		"GEMINI_API_KEY=none", "GOOGLE_GEMINI_BASE_URL=" + w.model.URL, "GEMINI_MODEL=gemini-2.5-flash",
+	}
+	return w
+}
+
+func (w *world) writeHome(name, text string) {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.home, name), []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// file writes a file of the project and returns its path.
+func (w *world) file(name, text string) string {
+	w.t.Helper()
+	path := filepath.Join(w.project, name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+	return path
+}
+
+func (w *world) wantFile(path, want string) {
+	w.t.Helper()
+	got, err := os.ReadFile(path)
+	if err != nil || string(got) != want {
+		w.t.Errorf("%s holds %q, %v; want %q", filepath.Base(path), got, err, want)
+	}
+}
+
+// pollux runs a command to its end and returns what it printed.
+func (w *world) pollux(args ...string) string {
+	w.t.Helper()
+	cmd := exec.Command(polluxBinary, args...)
+	cmd.Env, cmd.Dir = w.env, w.project
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		w.t.Fatalf("pollux %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// An editor is a scripted plugin: it starts `pollux ide` and speaks the
+// adapter protocol with it, as a real one does.
+type editor struct {
+	*adapter.Client
+	t      *testing.T
+	cmd    *exec.Cmd
+	info   adapter.InitializeResult
+	opened chan adapter.Diff
+	closed chan adapter.DiffClose
+	events chan adapter.DiffChange
+	texts  chan string // messages for the user
+
+	mu   sync.Mutex
+	text map[string]string // of the open diffs, as the user left them
+}
+
+func (e *editor) env() (env []string) {
+	for k, v := range e.info.Env {
+		env = append(env, k+"="+v)
+	}
+	return env
+}
+
+// leave sets what the editor's diff view holds, without telling.
+func (e *editor) leave(id, text string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.text[id] = text
+}
+
+type pipes struct {
+	io.Reader
+	io.WriteCloser
+}
+
+// edit starts an editor. change may alter how it introduces itself.
+func (w *world) edit(change func(*adapter.InitializeParams)) *editor {
+	w.t.Helper()
+	cmd := exec.Command(polluxBinary, "ide", "--log", "info")
+	cmd.Env, cmd.Dir = w.env, w.project
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cmd.Stderr = testWriter{w.t, "pollux ide: "}
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	e := &editor{
+		t: w.t, cmd: cmd, text: make(map[string]string),
+		opened: make(chan adapter.Diff, 100), closed: make(chan adapter.DiffClose, 100),
+		events: make(chan adapter.DiffChange, 100), texts: make(chan string, 100),
+	}
+	e.Client = adapter.NewClient(pipes{out, in}, adapter.Handler{
+		DiffOpen: func(d adapter.Diff) error { e.leave(d.ID, d.Content); e.opened <- d; return nil },
+		DiffClose: func(c adapter.DiffClose) *string {
+			e.closed <- c
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			text := e.text[c.ID]
+			return &text
+		},
+		DiffChanged: func(c adapter.DiffChange) { e.events <- c },
+		Message:     func(m adapter.Message) { e.texts <- m.Text },
+	})
+	w.t.Cleanup(func() {
+		e.Client.Close()
+		in.Close()
+		cmd.Wait()
+	})
+	p := adapter.InitializeParams{
+		Client: adapter.Implementation{Name: "test", Version: "1"},
+		Editor: ide.Info{Name: "testeditor", DisplayName: "Test Editor"},
+		Roots:  []string{w.project}, Diff: true,
+	}
+	if change != nil {
+		change(&p)
+	}
+	if e.info, err = e.Initialize(w.context(), p); err != nil {
+		w.t.Fatal(err)
+	}
+	return e
+}
+
+func (w *world) context() context.Context {
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	w.t.Cleanup(cancel)
+	return ctx
+}
+
+type testWriter struct {
+	t      *testing.T
+	prefix string
+}
+
+func (w testWriter) Write(b []byte) (int, error) {
+	if w.t.Context().Err() == nil {
+		w.t.Logf("%s%s", w.prefix, strings.TrimRight(string(b), "\n"))
+	}
+	return len(b), nil
+}
+
+// next waits for the next thing that an editor was told.
+func next[T any](t *testing.T, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("no %s", what)
+		panic("unreachable")
+	}
+}
+
+// A terminal is a program on a pty.
+type terminal struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	pty  *os.File
+	done chan struct{} // closed when the program has ended
+
+	mu      sync.Mutex
+	text    string // what was written, without the control sequences
+	from    int    // where the next expect starts
+	changed chan struct{}
+}
+
+var control = regexp.MustCompile(`\x1b\[[0-9;?<>=!]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1bP[^\x1b]*\x1b\\|\x1b[()][0-9A-B]|\x1b[=>78cDEHMNOZ]|\r`)
+
+// run starts a program in a terminal.
+func (w *world) run(dir string, env []string, argv ...string) *terminal {
+	w.t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env, cmd.Dir = append(slices.Clone(w.env), env...), dir
+	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 60, Cols: 200})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	t := &terminal{t: w.t, cmd: cmd, pty: f, done: make(chan struct{}), changed: make(chan struct{})}
+	go func() {
+		buf := make([]byte, 32<<10)
+		raw := ""
+		for {
+			n, err := f.Read(buf)
+			raw += string(buf[:n])
+			t.mu.Lock()
+			t.text = control.ReplaceAllString(raw, "")
+			close(t.changed)
+			t.changed = make(chan struct{})
+			t.mu.Unlock()
+			if err != nil {
+				break
+			}
+		}
+		cmd.Wait()
+		close(t.done)
+	}()
+	w.t.Cleanup(func() {
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		f.Close()
+		<-t.done
+		if w.t.Failed() {
+			t.mu.Lock()
+			w.t.Logf("terminal of %s:\n%s", filepath.Base(argv[0]), tail(t.text, 4000))
+			t.mu.Unlock()
+		}
+	})
+	return t
+}
+
+func tail(s string, n int) string {
+	if len(s) > n {
+		return "..." + s[len(s)-n:]
+	}
+	return s
+}
+
+// expect waits until one of the texts appears after what was expected before.
+func (t *terminal) expect(texts ...string) string {
+	t.t.Helper()
+	deadline := time.After(patience)
+	for {
+		t.mu.Lock()
+		rest, changed := t.text[min(t.from, len(t.text)):], t.changed
+		for _, text := range texts {
+			if i := strings.Index(rest, text); i >= 0 {
+				t.from += i + len(text)
+				t.mu.Unlock()
+				return text
+			}
+		}
+		t.mu.Unlock()
+		select {
+		case <-changed:
+		case <-t.done:
+			t.t.Fatalf("the program ended; it never showed %q", texts)
+		case <-deadline:
+			t.t.Fatalf("the terminal never showed %q", texts)
+		}
+	}
+}
+
+// keys types keys. A slash command's menu needs the Enter apart from the text.
+func (t *terminal) keys(keys string) {
+	t.t.Helper()
+	if _, err := t.pty.WriteString(keys); err != nil {
+		t.t.Fatal(err)
+	}
+}
+
+// typing is a person's pause between two keys. The CLI takes an Enter that
+// comes within 30 ms of the last key for a line feed in a pasted text.
+const typing = 150 * time.Millisecond
+
+// prompt types a line, and sends it when the CLI has shown it.
+func (t *terminal) prompt(line string) {
+	t.t.Helper()
+	t.keys(line)
+	t.expect(line)
+	time.Sleep(typing)
+	t.keys("\r")
+}
+
+const ready = "Type your message"
+
+// gemini starts the CLI, as a shell in the editor's terminal does.
+func (w *world) gemini(version string, env []string, args ...string) *terminal {
+	w.t.Helper()
+	bin := installed(w.t, "gemini-"+version, "node_modules", ".bin", "gemini")
+	if version == old {
+		env = append(env, "NODE_OPTIONS=--require="+filepath.Join(repo, "e2e", "testdata", "nocontainer.cjs"))
+	} else {
+		env = append(env, "REMOTE_CONTAINERS=1")
+	}
+	t := w.run(w.project, env, append([]string{"bash", "-c", `"$0" "$@"; echo "exit code $?"`, bin}, args...)...)
+	t.expect(ready)
+	return t
+}

