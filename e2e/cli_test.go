@@ -472,7 +472,7 @@ func TestStdioTransport(t *testing.T) {
 	if err := os.Mkdir(empty, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	env = append(env, "TMPDIR="+empty, "TERM_PROGRAM=vscode") // or the CLI sees no editor at all
+	env = append(env, "TMPDIR="+empty, "TERM_PROGRAM=sublime") // or the CLI sees no editor at all
 	cli := w.gemini(current, env)
 	cli.prompt("/ide status")
 	cli.expect("Connected to")

@@ -311,6 +311,9 @@ func (w *world) run(dir string, env []string, argv ...string) *terminal {
 		for {
 			n, err := f.Read(buf)
 			raw += string(buf[:n])
+			if strings.Contains(string(buf[:n]), "\x1b[c") {
+				f.WriteString("\x1b[?62c") // what am I: a VT220
+			}
 			t.mu.Lock()
 			t.text = control.ReplaceAllString(raw, "")
 			close(t.changed)
@@ -402,5 +405,29 @@ func (w *world) gemini(version string, env []string, args ...string) *terminal {
 	}
 	t := w.run(w.project, env, append([]string{"bash", "-c", `"$0" "$@"; echo "exit code $?"`, bin}, args...)...)
 	t.expect(ready)
+	if version == old {
+		t.wakeKeyboard()
+	}
 	return t
+}
+
+// wakeKeyboard types and takes back a letter until the CLI shows one: the old
+// release shows its prompt before it reads from the keyboard, and gives no
+// sign when it does.
+func (t *terminal) wakeKeyboard() {
+	t.t.Helper()
+	deadline := time.Now().Add(patience)
+	for time.Now().Before(deadline) {
+		t.keys("~")
+		time.Sleep(2 * typing)
+		t.mu.Lock()
+		awake := strings.Contains(t.text[t.from:], "> ~")
+		t.mu.Unlock()
+		if awake {
+			t.keys("\x15") // Ctrl-U
+			t.expect(ready)
+			return
+		}
+	}
+	t.t.Fatal("the CLI never read from the keyboard")
 }

@@ -112,12 +112,11 @@ func NodeTempDir(goos string, getenv func(string) string) string {
 	return dir
 }
 
-var escapes = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
-
 // WorkspacePath joins workspace roots the way the CLI takes them apart: split
-// at the list separator, then URI-decoded. A root that holds a separator or
-// looks encoded is therefore encoded; any other stands as it is. No root gives
-// "", and there is never an empty part, which would match every directory.
+// at the list separator, then URI-decoded. A separator inside a root is
+// therefore encoded; a percent sign is not, since the CLI decodes its own
+// working directory too before it compares. No root gives "", and there is
+// never an empty part, which would match every directory.
 func WorkspacePath(roots []string) string {
 	sep := string(os.PathListSeparator)
 	parts := make([]string, 0, len(roots))
@@ -125,11 +124,7 @@ func WorkspacePath(roots []string) string {
 		if r == "" {
 			continue
 		}
-		if strings.Contains(r, sep) || escapes.MatchString(r) {
-			r = strings.ReplaceAll(r, "%", "%25")
-			r = strings.ReplaceAll(r, sep, fmt.Sprintf("%%%02X", os.PathListSeparator))
-		}
-		parts = append(parts, r)
+		parts = append(parts, strings.ReplaceAll(r, sep, fmt.Sprintf("%%%02X", os.PathListSeparator)))
 	}
 	return strings.Join(parts, sep)
 }

@@ -75,7 +75,7 @@ func TestWorkspacePath(t *testing.T) {
 		{[]string{""}, ""},
 		{[]string{"/a", "", "/b c"}, "/a:/b c"},
 		{[]string{"/a:b", "/100%"}, "/a%3Ab:/100%"},
-		{[]string{"/x%41"}, "/x%2541"},
+		{[]string{"/x%41"}, "/x%41"},
 	} {
 		if got := WorkspacePath(tt.roots); got != tt.want {
 			t.Errorf("WorkspacePath(%q) = %q, want %q", tt.roots, got, tt.want)
