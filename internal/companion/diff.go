@@ -123,9 +123,8 @@ func (c *Companion) OpenDiff(ctx context.Context, s *ideserver.Session, req ide.
 	if err := c.reviewable(req.FilePath); err != nil {
 		return err
 	}
-	name, version := s.Client()
 	d := &diff{
-		id: journal.NewID(), session: s, client: strings.TrimSpace(name + " " + version), req: req,
+		id: journal.NewID(), session: s, client: clientName(s), req: req,
 		opened: time.Now(), ended: make(chan struct{}), state: journal.Open, content: req.NewContent,
 	}
 	var err error
@@ -179,6 +178,16 @@ func (c *Companion) OpenDiff(ctx context.Context, s *ideserver.Session, req ide.
 		}
 	}
 	return nil
+}
+
+// clientName names a CLI to the user. Gemini CLI and Qwen Code give their
+// transport's name for their own.
+func clientName(s *ideserver.Session) string {
+	name, version := s.Client()
+	if name == "streamable-http-client" || name == "stdio-client" {
+		name = "CLI"
+	}
+	return strings.TrimSpace(name + " " + version)
 }
 
 // shown waits until one surface shows the diff. It fails when none can.

@@ -130,6 +130,7 @@ function show(item: Item | undefined, focus: boolean) {
   current = item;
   $("conflict").hidden = true;
   $("view").replaceChildren();
+  document.body.classList.toggle("empty", !item); // what is not displayed takes no focus
   if (!item) return;
   view = new DiffView({
     parent: $("view"), path: item.diff.path, original: toLF(item.diff.original, item.crlf), content: item.text,
@@ -139,7 +140,6 @@ function show(item: Item | undefined, focus: boolean) {
 }
 
 function render() {
-  document.body.classList.toggle("empty", items.size === 0);
   $("status").textContent = online ? (clients.length ? `${clients.length} connected` : "no CLI connected") : "reconnecting…";
   $("status").title = clients.join("\n");
   $("status").dataset.state = online ? (clients.length ? "ok" : "idle") : "off";
@@ -163,7 +163,7 @@ function render() {
     ].filter(Boolean).join(", ");
     const where = document.createElement("span");
     where.className = "where";
-    where.textContent = dir(item.diff.path);
+    where.textContent = `\u200e${dir(item.diff.path)}`; // cut at its start, by its direction
     b.append(name, tags, where);
     b.onclick = () => {
       show(item, true);

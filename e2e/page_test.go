@@ -1,0 +1,258 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"net/http"
+	"net/http/cookiejar"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"pollux/internal/adapter"
+	"pollux/internal/fakemodel"
+)
+
+var screenshots = flag.String("screenshots", "", "write the page's pictures into this directory")
+
+// browser starts Chromium.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		if os.Getenv("POLLUX_E2E") == "require" {
+			t.Fatal("chromium is missing: run scripts/setup.sh")
+		}
+		t.Skip("chromium is missing: run scripts/setup.sh")
+	}
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.Flag("disable-quic", true), chromedp.WindowSize(1280, 720))
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), opts...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	if err := chromedp.Do(ctx); err != nil { // starts it
+		t.Fatal(err)
+	}
+	return ctx
+}
+
+// link gets a one-time link to an editor's review page.
+func (e *editor) link(ctx context.Context) string {
+	e.t.Helper()
+	var l adapter.Link
+	if err := e.Call(ctx, adapter.MethodReviewLink, nil, &l); err != nil {
+		e.t.Fatal(err)
+	}
+	return l.URL
+}
+
+func picture(t *testing.T, ctx context.Context, name string) {
+	t.Helper()
+	if *screenshots == "" {
+		return
+	}
+	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(*screenshots, name), png, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// onPage runs actions and fails with what the page shows.
+func onPage(t *testing.T, ctx context.Context, actions ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(within, actions...); err != nil {
+		text, _ := chromedp.Run(ctx, chromedp.Evaluate[string]("document.body.innerText"))
+		t.Fatalf("%v; the page shows %q", err, text)
+	}
+}
+
+func shows(selector, text string) chromedp.Action[chromedp.Void] {
+	return chromedp.Poll[chromedp.Void](`[...document.querySelectorAll(`+quote(selector)+`)].some(e => e.innerText.includes(`+quote(text)+`))`, chromedp.WithPollingTimeout(patience))
+}
+
+func dark(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+	_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}},
+	})
+	return chromedp.Void{}, err
+}
+
+func quote(s string) string {
+	return `"` + strings.ReplaceAll(strings.ReplaceAll(s, `\`, `\\`), `"`, `\"`) + `"`
+}
+
+const pageBefore = `package greet
+
+import "fmt"
+
+// Hello greets.
+func Hello(name string) {
+	fmt.Println("Hello " + name)
+}
+
+func Bye() {
+	fmt.Println("Bye")
+}
+`
+
+const pageAfter = `package greet
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Hello greets a person by name, or everybody.
+func Hello(name string) {
+	if name = strings.TrimSpace(name); name == "" {
+		name = "everybody"
+	}
+	fmt.Printf("Hello, %s!\n", name)
+}
+
+func Bye() {
+	fmt.Println("Bye")
+}
+`
+
+// The page, in a real browser, with the real CLI: a diff arrives, is edited,
+// survives a reload, and is accepted with its edits.
+func TestPageEditsAndAccepts(t *testing.T) {
+	var path string
+	w := newWorld(t, write(&path, pageAfter))
+	path = w.file("greet.go", pageBefore)
+	e := w.edit(func(p *adapter.InitializeParams) { p.Diff = false; p.Settings.ReviewPage = true })
+	ctx := browser(t)
+	onPage(t, ctx, chromedp.Navigate(e.link(ctx)), shows("#none", "No CLI is connected"))
+	cli := w.gemini(current, e.env())
+	onPage(t, ctx, shows("#none", "Nothing waits"))
+	cli.prompt("change it")
+	onPage(t, ctx,
+		shows(".cm-merge-a", `fmt.Println("Hello " + name)`),
+		shows(".cm-merge-b", "Hello, %s!"),
+		shows("#path", path),
+	)
+	picture(t, ctx, "review.png")
+	// Type at the first change, by keyboard alone.
+	onPage(t, ctx, chromedp.KeyEvent("// mine\n"), shows(".cm-merge-b", "// mine"), shows(".tags", "edited"))
+	diffs := func() []adapter.Diff {
+		all, err := e.Diffs(ctx)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("diffs = %v, %v", all, err)
+		}
+		return all
+	}
+	onPage(t, ctx, chromedp.Reload(), shows(".cm-merge-b", "// mine"))
+	if got := diffs()[0].Content; !strings.Contains(got, "// mine\n") {
+		t.Errorf("after the reload the companion has %q", got)
+	}
+	onPage(t, ctx,
+		chromedp.Click(chromedp.CSS(".revert")), // the first chunk, the user's and the imports
+		shows(".cm-merge-b", `import "fmt"`),
+		chromedp.KeyEvent(kb.Enter, chromedp.KeyModifiers(kb.ModifierCtrl)), // Ctrl-Enter
+		shows("#none", "Nothing waits"),
+	)
+	cli.expect(after)
+	got, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(got), `import "fmt"`) || !strings.Contains(string(got), "everybody") {
+		t.Errorf("the file holds %q, %v", got, err)
+	}
+}
+
+// Two CLIs wait; the page lists both, narrow and dark, and rejects one.
+func TestPageListsSeveral(t *testing.T) {
+	var a, b string
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		switch {
+		case r.Step > 0:
+			return fakemodel.Say(after)
+		case strings.Contains(r.Prompt, "second"):
+			return fakemodel.CallTool("write_file", map[string]any{"file_path": b, "content": "new file\n"})
+		}
+		return fakemodel.CallTool("write_file", map[string]any{"file_path": a, "content": pageAfter})
+	})
+	a, b = w.file("greet.go", pageBefore), filepath.Join(w.project, "new.txt")
+	e := w.edit(func(p *adapter.InitializeParams) { p.Diff = false; p.Settings.ReviewPage = true })
+	ctx := browser(t)
+	onPage(t, ctx, chromedp.Navigate(e.link(ctx)))
+	one, two := w.gemini(current, e.env()), w.gemini(current, e.env())
+	one.prompt("the first")
+	onPage(t, ctx, shows(".name", "greet.go"))
+	two.prompt("the second")
+	onPage(t, ctx,
+		shows(".name", "new.txt"), shows(".tags", "new file"),
+		dark,
+	)
+	picture(t, ctx, "review-dark.png")
+	onPage(t, ctx, chromedp.EmulateViewport(600, 800), shows("#view .cm-insertedLine", "everybody"))
+	picture(t, ctx, "review-narrow.png")
+	onPage(t, ctx,
+		chromedp.EmulateViewport(1280, 720),
+		chromedp.Click(`//button[contains(., "new.txt")]`),
+		shows("#path", b),
+		chromedp.KeyEvent(kb.Backspace, chromedp.KeyModifiers(kb.ModifierCtrl, kb.ModifierShift)), // Ctrl-Shift-Backspace
+		shows("#path", a),
+	)
+	two.expect("Request cancelled", ready)
+	if _, err := os.Stat(b); err == nil {
+		t.Error("the rejected file was written")
+	}
+	// The editor is gone: the page says so and the first CLI is answered.
+	e.Client.Close()
+	one.expect("Request cancelled", ready)
+	onPage(t, ctx, shows("#status", "reconnecting"))
+}
+
+// A link opens the page once, for one browser, and nothing else is served
+// without it.
+func TestPageIsPrivate(t *testing.T) {
+	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
+	e := w.edit(nil)
+	ctx := w.context()
+	link := e.link(ctx)
+	base := link[:strings.Index(link, "/review/")]
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, stranger := &http.Client{Jar: jar}, &http.Client{}
+	get := func(c *http.Client, url string) (int, http.Header) {
+		res, err := c.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		return res.StatusCode, res.Header
+	}
+	if code, h := get(mine, link); code != 200 || !strings.Contains(h.Get("Content-Security-Policy"), "default-src 'none'") {
+		t.Errorf("the link: %d, %v", code, h)
+	}
+	for _, path := range []string{"/review/", "/review/app.js", "/review/events", link[len(base):]} {
+		if code, _ := get(stranger, base+path); code != 401 && code != 403 {
+			t.Errorf("%s without the cookie: %d", regexp.MustCompile(`[A-Z0-9]{20,}`).ReplaceAllString(path, "LINK"), code)
+		}
+	}
+	req, err := http.NewRequest("POST", base+"/review/rpc?stream=x", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Origin", "http://evil.example")
+	if res, err := mine.Do(req); err != nil || res.StatusCode != 403 {
+		t.Errorf("a message from another origin: %v, %v", res.StatusCode, err)
+	}
+}
