@@ -165,14 +165,20 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, session *Sess
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
+	var first struct {
+		Method string          `json:"method"`
+		ID     json.RawMessage `json:"id"`
+	}
+	err = json.Unmarshal(body, &first) // a batch is none
 	if session != nil {
+		if err == nil && first.Method != "" && !known[first.Method] {
+			answerUnknown(w, first.ID, first.Method)
+			return
+		}
 		session.servePost(w, r)
 		return
 	}
-	var first struct {
-		Method string `json:"method"`
-	}
-	if err := json.Unmarshal(body, &first); err != nil || first.Method != "initialize" {
+	if err != nil || first.Method != "initialize" {
 		refuse(w, http.StatusBadRequest, "the "+sessionHeader+" header is missing: send initialize first")
 		return
 	}
@@ -190,16 +196,40 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, session *Sess
 	session.connected()
 }
 
+// known are the methods that the SDK's transport lets through. To others it
+// answers 400, which disconnects Gemini CLI; JSON-RPC has an error for them.
+var known = map[string]bool{
+	"initialize": true, "ping": true, "tools/list": true, "tools/call": true,
+	"notifications/initialized": true, "notifications/cancelled": true, "notifications/progress": true,
+	"notifications/roots/list_changed": true,
+}
+
+func answerUnknown(w http.ResponseWriter, id json.RawMessage, method string) {
+	if id == nil {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(map[string]any{
+		"jsonrpc": "2.0", "id": id,
+		"error": map[string]any{"code": -32601, "message": fmt.Sprintf("method %.80q not found", method)},
+	})
+}
+
 // readBody reads the body whole, under a deadline of its own that is lifted
 // again: one left in place would later cancel the request.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	rc := http.NewResponseController(w)
 	rc.SetReadDeadline(time.Now().Add(bodyTimeout))
 	defer rc.SetReadDeadline(time.Time{})
-	if r.ContentLength > s.cfg.MaxBody {
+	body, err := io.ReadAll(io.LimitReader(r.Body, s.cfg.MaxBody+1))
+	if err == nil && int64(len(body)) > s.cfg.MaxBody {
+		// Read to the end, within reason: a client that is still writing would
+		// see a broken connection and not the answer.
+		io.CopyN(io.Discard, r.Body, 4*s.cfg.MaxBody)
 		return nil, &http.MaxBytesError{Limit: s.cfg.MaxBody}
 	}
-	return io.ReadAll(http.MaxBytesReader(w, r.Body, s.cfg.MaxBody))
+	return body, err
 }
 
 func accepts(r *http.Request, want string) bool {

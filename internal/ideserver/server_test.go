@@ -1,0 +1,642 @@
+package ideserver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"pollux/internal/ide"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
+}
+
+// A backend records what the server asks of it.
+type backend struct {
+	mu      sync.Mutex
+	context ide.Context
+	opened  chan ide.OpenDiffRequest
+	session chan *Session
+	gone    chan *Session
+	fail    error
+}
+
+func newBackend() *backend {
+	return &backend{
+		context: ide.Context{WorkspaceState: &ide.WorkspaceState{OpenFiles: []ide.File{}}},
+		opened:  make(chan ide.OpenDiffRequest, 10), session: make(chan *Session, 10), gone: make(chan *Session, 10),
+	}
+}
+
+func (b *backend) OpenDiff(_ context.Context, _ *Session, req ide.OpenDiffRequest) error {
+	b.opened <- req
+	return b.fail
+}
+
+func (b *backend) CloseDiff(_ context.Context, _ *Session, req ide.CloseDiffRequest) (string, error) {
+	return "closed " + req.FilePath, b.fail
+}
+
+func (b *backend) Context() ide.Context {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.context
+}
+
+func (b *backend) setContext(paths ...string) {
+	ws := &ide.WorkspaceState{OpenFiles: []ide.File{}}
+	for _, p := range paths {
+		ws.OpenFiles = append(ws.OpenFiles, ide.File{Path: p, Timestamp: 1})
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.context = ide.Context{WorkspaceState: ws}
+}
+
+func (b *backend) Connected(s *Session) { b.session <- s }
+func (b *backend) Gone(s *Session)      { b.gone <- s }
+
+func start(t *testing.T, b *backend, change func(*Config)) *Server {
+	t.Helper()
+	cfg := Config{Backend: b, Version: "test", Token: "secret"}
+	if change != nil {
+		change(&cfg)
+	}
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Serve()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		s.Close(ctx)
+	})
+	return s
+}
+
+// A client is a CLI on the wire.
+type client struct {
+	t       *testing.T
+	base    string
+	http    *http.Client
+	session string
+	id      int
+}
+
+func dial(t *testing.T, s *Server) *client {
+	return &client{t: t, base: fmt.Sprintf("http://127.0.0.1:%d", s.Port()), http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+}
+
+func (c *client) request(ctx context.Context, method string, body string) *http.Request {
+	c.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, method, c.base+"/mcp", strings.NewReader(body))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer secret")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	if method == "POST" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.session != "" {
+		req.Header.Set("Mcp-Session-Id", c.session)
+		req.Header.Set("Mcp-Protocol-Version", "2025-06-18")
+	}
+	return req
+}
+
+func (c *client) do(req *http.Request) (int, string, http.Header) {
+	c.t.Helper()
+	res, err := c.http.Do(req)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return res.StatusCode, string(body), res.Header
+}
+
+// call posts a request and returns its result as JSON.
+func (c *client) call(method string, params any) string {
+	c.t.Helper()
+	c.id++
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": c.id, "method": method, "params": params})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	code, text, header := c.do(c.request(c.t.Context(), "POST", string(body)))
+	if code != 200 {
+		c.t.Fatalf("%s: %d %s", method, code, text)
+	}
+	if method == "initialize" {
+		c.session = header.Get("Mcp-Session-Id")
+	}
+	data := text
+	if _, event, ok := strings.Cut(text, "data: "); ok {
+		data = event
+	}
+	var msg struct{ Result, Error json.RawMessage }
+	if err := json.Unmarshal([]byte(data), &msg); err != nil {
+		c.t.Fatalf("%s answered %q", method, text)
+	}
+	if msg.Error != nil {
+		return string(msg.Error)
+	}
+	return string(msg.Result)
+}
+
+func (c *client) initialize() *client {
+	c.t.Helper()
+	c.call("initialize", map[string]any{
+		"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "test", "version": "1"},
+	})
+	if code, body, _ := c.do(c.request(c.t.Context(), "POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`)); code != http.StatusAccepted {
+		c.t.Fatalf("notifications/initialized: %d %s, want 202", code, body)
+	}
+	return c
+}
+
+// A stream is a client's event stream.
+type stream struct {
+	t      *testing.T
+	events chan string
+	end    context.CancelFunc
+}
+
+func (c *client) listen() *stream {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(c.t.Context())
+	c.t.Cleanup(cancel)
+	res, err := c.http.Do(c.request(ctx, "GET", ""))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if res.StatusCode != 200 {
+		c.t.Fatalf("GET: %s", res.Status)
+	}
+	s := &stream{t: c.t, events: make(chan string, 1000), end: cancel}
+	go func() {
+		defer close(s.events)
+		defer res.Body.Close()
+		lines := bufio.NewScanner(res.Body)
+		lines.Buffer(nil, 16<<20)
+		for lines.Scan() {
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				s.events <- data
+			} else if strings.HasPrefix(lines.Text(), ": keep-alive") {
+				s.events <- "comment"
+			}
+		}
+	}()
+	return s
+}
+
+func (s *stream) next() string {
+	s.t.Helper()
+	select {
+	case e, ok := <-s.events:
+		if !ok {
+			return "end"
+		}
+		return e
+	case <-time.After(30 * time.Second):
+		s.t.Fatal("no event")
+		return ""
+	}
+}
+
+const emptyContext = `{"jsonrpc":"2.0","method":"ide/contextUpdate","params":{"workspaceState":{"openFiles":[]}}}`
+
+func accepted(path, content string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"ide/diffAccepted","params":{"filePath":%q,"content":%q}}`, path, content)
+}
+
+// Every refusal, in the order of the checks, each with a text that says what
+// to do.
+func TestRefusals(t *testing.T) {
+	s := start(t, newBackend(), func(c *Config) { c.MaxBody = 1 << 20 })
+	c := dial(t, s).initialize()
+	ok := `{"jsonrpc":"2.0","id":9,"method":"ping"}`
+	for _, tt := range []struct {
+		name   string
+		method string
+		body   string
+		change func(*http.Request)
+		want   int
+		says   string
+	}{
+		{"fine", "POST", ok, func(*http.Request) {}, 200, ""},
+		{"no token", "POST", ok, func(r *http.Request) { r.Header.Del("Authorization") }, 401, "authToken"},
+		{"wrong token", "POST", ok, func(r *http.Request) { r.Header.Set("Authorization", "Bearer secres") }, 401, "authToken"},
+		{"longer token", "POST", ok, func(r *http.Request) { r.Header.Set("Authorization", "Bearer secret2") }, 401, "authToken"},
+		{"other scheme", "POST", ok, func(r *http.Request) { r.Header.Set("Authorization", "Basic secret") }, 401, "authToken"},
+		{"scheme in lower case", "POST", ok, func(r *http.Request) { r.Header.Set("Authorization", "bearer secret") }, 200, ""},
+		{"foreign Host", "POST", ok, func(r *http.Request) { r.Host = "evil.example" }, 403, "127.0.0.1"},
+		{"foreign Host, our port", "POST", ok, func(r *http.Request) { r.Host = fmt.Sprintf("evil.example:%d", s.Port()) }, 403, "127.0.0.1"},
+		{"Host without port", "POST", ok, func(r *http.Request) { r.Host = "127.0.0.1" }, 403, "127.0.0.1"},
+		{"localhost", "POST", ok, func(r *http.Request) { r.Host = fmt.Sprintf("localhost:%d", s.Port()) }, 200, ""},
+		{"foreign Host comes before the token", "POST", ok, func(r *http.Request) { r.Host = "evil"; r.Header.Del("Authorization") }, 403, ""},
+		{"foreign Origin", "POST", ok, func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }, 403, "Origin"},
+		{"null Origin", "POST", ok, func(r *http.Request) { r.Header.Set("Origin", "null") }, 403, "Origin"},
+		{"own Origin", "POST", ok, func(r *http.Request) { r.Header.Set("Origin", fmt.Sprintf("http://127.0.0.1:%d", s.Port())) }, 200, ""},
+		{"another port's Origin", "POST", ok, func(r *http.Request) { r.Header.Set("Origin", "http://127.0.0.1:1") }, 403, "Origin"},
+		{"other path", "POST", ok, func(r *http.Request) { r.URL.Path = "/" }, 404, "/mcp"},
+		{"other path, no token", "POST", ok, func(r *http.Request) { r.URL.Path = "/x"; r.Header.Del("Authorization") }, 401, ""},
+		{"PUT", "PUT", ok, func(*http.Request) {}, 405, "POST"},
+		{"text body", "POST", ok, func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, 415, "application/json"},
+		{"JSON only", "POST", ok, func(r *http.Request) { r.Header.Set("Accept", "application/json") }, 406, "event-stream"},
+		{"any type", "POST", ok, func(r *http.Request) { r.Header.Set("Accept", "*/*") }, 200, ""},
+		{"GET of JSON", "GET", "", func(r *http.Request) { r.Header.Set("Accept", "application/json") }, 406, "event-stream"},
+		{"future version", "POST", ok, func(r *http.Request) { r.Header.Set("Mcp-Protocol-Version", "2026-07-28") }, 400, "2025-11-25"},
+		{"no session", "POST", ok, func(r *http.Request) { r.Header.Del("Mcp-Session-Id") }, 400, "initialize"},
+		{"GET without session", "GET", "", func(r *http.Request) { r.Header.Del("Mcp-Session-Id") }, 400, "initialize"},
+		{"unknown session", "POST", ok, func(r *http.Request) { r.Header.Set("Mcp-Session-Id", "x") }, 404, "initialize"},
+		{"too large", "POST", strings.Repeat(" ", 1<<20) + ok, func(*http.Request) {}, 413, "1 MiB"},
+		{"too large, unannounced", "POST", strings.Repeat(" ", 1<<20) + ok, func(r *http.Request) { r.ContentLength = -1 }, 413, "1 MiB"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			req := c.request(t.Context(), tt.method, tt.body)
+			tt.change(req)
+			code, body, header := c.do(req)
+			if code != tt.want || !strings.Contains(body, tt.says) {
+				t.Errorf("%d %s; want %d and %q", code, body, tt.want, tt.says)
+			}
+			if strings.Contains(body, "secret") || header.Get("X-Content-Type-Options") != "nosniff" || header.Get("Access-Control-Allow-Origin") != "" {
+				t.Errorf("headers %v, body %q", header, body)
+			}
+		})
+	}
+}
+
+func TestUnknownMethodIsAnError(t *testing.T) {
+	c := dial(t, start(t, newBackend(), nil)).initialize()
+	for _, method := range []string{"no/such", "resources/list", "prompts/list"} {
+		if got := c.call(method, nil); !strings.Contains(got, "-32601") {
+			t.Errorf("%s answered %s, want -32601", method, got)
+		}
+	}
+	if code, body, _ := c.do(c.request(t.Context(), "POST", `{"jsonrpc":"2.0","method":"notifications/future"}`)); code != http.StatusAccepted {
+		t.Errorf("an unknown notification answered %d %s", code, body)
+	}
+}
+
+// The tools' answers, byte for byte.
+func TestTools(t *testing.T) {
+	b := newBackend()
+	c := dial(t, start(t, b, nil)).initialize()
+	<-b.session
+	list := c.call("tools/list", map[string]any{})
+	for _, name := range []string{`"name":"openDiff"`, `"name":"closeDiff"`} {
+		if !strings.Contains(list, name) {
+			t.Errorf("tools/list = %s", list)
+		}
+	}
+	tool := func(name string, args any) string {
+		return c.call("tools/call", map[string]any{"name": name, "arguments": args})
+	}
+	if got, want := tool("openDiff", map[string]any{"filePath": "/f", "newContent": "x", "future": 1}), `{"content":[]}`; got != want {
+		t.Errorf("openDiff = %s, want %s", got, want)
+	}
+	if req := <-b.opened; req.FilePath != "/f" || req.NewContent != "x" {
+		t.Errorf("the backend was asked %+v", req)
+	}
+	if got, want := tool("closeDiff", map[string]any{"filePath": "/f", "suppressNotification": true}), `{"content":[{"type":"text","text":"{\"content\":\"closed /f\"}"}]}`; got != want {
+		t.Errorf("closeDiff = %s, want %s", got, want)
+	}
+	b.fail = errors.New("no editor")
+	for _, name := range []string{"openDiff", "closeDiff"} {
+		got := tool(name, map[string]any{"filePath": "/f", "newContent": ""})
+		if !strings.Contains(got, `"isError":true`) || !strings.Contains(got, "no editor") {
+			t.Errorf("%s of a failing backend = %s", name, got)
+		}
+	}
+}
+
+func TestParseOpenDiff(t *testing.T) {
+	for _, tt := range []struct{ args, says string }{
+		{`{"filePath":"/f","newContent":"a\ufffdb"}`, ""},
+		{`{"filePath":"/f","newContent":"a` + "\uFFFD" + `b"}`, ""},
+		{`{"filePath":"/f","newContent":"😀 \ud83d\ude00"}`, ""},
+		{`{"filePath":"/f","newContent":""}`, ""},
+		{``, "filePath is missing"},
+		{`{"newContent":"x"}`, "filePath is missing"},
+		{`{"filePath":"/f"}`, "newContent is missing"},
+		{`{"filePath":"/f","newContent":null}`, "newContent is missing"},
+		{`{"filePath":1,"newContent":"x"}`, "do not fit"},
+		{`{"filePath":"/f","newContent":"a\u0000b"}`, "NUL"},
+		{`{"filePath":"/f\u0000","newContent":"a"}`, "NUL"},
+		{`{"filePath":"/f","newContent":"a\ud83d"}`, "UTF-8"},
+		{"{\"filePath\":\"/f\",\"newContent\":\"a\xff\"}", "UTF-8"},
+	} {
+		_, err := ParseOpenDiff([]byte(tt.args))
+		if tt.says == "" && err != nil || tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says)) {
+			t.Errorf("%s: %v, want %q", tt.args, err, tt.says)
+		}
+	}
+}
+
+func FuzzParseOpenDiff(f *testing.F) {
+	f.Add([]byte(`{"filePath":"/f","newContent":"a\ufffdb"}`))
+	f.Add([]byte(`{"filePath":"/f","newContent":"\ud83d\ude00\r\n"}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		req, err := ParseOpenDiff(data)
+		if err != nil {
+			return
+		}
+		// What is let in survives a round trip through JSON.
+		again, err := json.Marshal(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ParseOpenDiff(again); err != nil || got != req {
+			t.Errorf("%q became %q, %v", req, got, err)
+		}
+	})
+}
+
+// The first thing a stream carries is the context, also after a reconnect, and
+// an update that follows at once is not lost.
+func TestContextGoesOutAsSoonAsAStreamOpens(t *testing.T) {
+	b := newBackend()
+	s := start(t, b, nil)
+	c := dial(t, s).initialize()
+	for range 3 {
+		st := c.listen()
+		if got := st.next(); got != emptyContext {
+			t.Fatalf("first event %s, want %s", got, emptyContext)
+		}
+		b.setContext("/a")
+		s.ContextChanged()
+		if got := st.next(); !strings.Contains(got, `"path":"/a"`) {
+			t.Errorf("then %s", got)
+		}
+		b.setContext()
+		st.end()
+		for st.next() != "end" {
+		}
+		waitFor(t, func() bool { // the server has seen the end, else the next GET is a conflict
+			session := s.Sessions()[0]
+			session.mu.Lock()
+			defer session.mu.Unlock()
+			return session.stream == nil
+		})
+	}
+}
+
+// waitFor polls a state that gives no sign.
+func waitFor(t *testing.T, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it never came about")
+		}
+	}
+}
+
+// Trap 6: an outcome decided while the client reconnects reaches it afterwards,
+// in order.
+func TestTrap6OutcomesAreQueuedOverAReconnect(t *testing.T) {
+	b := newBackend()
+	s := start(t, b, nil)
+	c := dial(t, s).initialize()
+	session := <-b.session
+	st := c.listen()
+	st.next()
+	st.end()
+	waitFor(t, func() bool { session.mu.Lock(); defer session.mu.Unlock(); return session.stream == nil })
+	told := make(chan error, 3)
+	for i := range 3 {
+		session.Notify(ide.MethodDiffAccepted, ide.DiffAccepted{FilePath: "/f", Content: fmt.Sprint(i)}, func(err error) { told <- err })
+	}
+	st = c.listen()
+	for i := range 3 {
+		if got, want := st.next(), accepted("/f", fmt.Sprint(i)); got != want {
+			t.Errorf("event %d: %s, want %s", i, got, want)
+		}
+		if err := <-told; err != nil {
+			t.Errorf("outcome %d: %v", i, err)
+		}
+	}
+}
+
+// A client without a stream is gone after a while; what it was owed is
+// reported.
+func TestGone(t *testing.T) {
+	b := newBackend()
+	s := start(t, b, func(c *Config) { c.GoneAfter = 20 * time.Millisecond })
+	c := dial(t, s).initialize()
+	session := <-b.session
+	st := c.listen()
+	st.next()
+	st.end()
+	for st.next() != "end" {
+	}
+	waitFor(t, func() bool { session.mu.Lock(); defer session.mu.Unlock(); return session.stream == nil })
+	told := make(chan error, 1)
+	session.Notify(ide.MethodDiffRejected, ide.DiffRejected{FilePath: "/f"}, func(err error) { told <- err })
+	if got := <-b.gone; got != session {
+		t.Errorf("gone: %v", got)
+	}
+	if err := <-told; !errors.Is(err, ErrUndelivered) {
+		t.Errorf("the outcome was reported as %v", err)
+	}
+	session.Notify(ide.MethodDiffRejected, ide.DiffRejected{}, func(err error) { told <- err })
+	if err := <-told; !errors.Is(err, ErrUndelivered) {
+		t.Errorf("an outcome after the end was reported as %v", err)
+	}
+	if code, _, _ := c.do(c.request(t.Context(), "GET", "")); code != 404 {
+		t.Errorf("the ended session answers %d, want 404", code)
+	}
+}
+
+func TestDelete(t *testing.T) {
+	b := newBackend()
+	c := dial(t, start(t, b, nil)).initialize()
+	<-b.session
+	if code, _, _ := c.do(c.request(t.Context(), "DELETE", "")); code != 204 {
+		t.Errorf("DELETE: %d", code)
+	}
+	<-b.gone
+}
+
+// Sessions do not hear of each other.
+func TestIsolation(t *testing.T) {
+	b := newBackend()
+	s := start(t, b, nil)
+	one := dial(t, s).initialize()
+	first := <-b.session
+	two := dial(t, s).initialize()
+	<-b.session
+	st1, st2 := one.listen(), two.listen()
+	st1.next()
+	st2.next()
+	first.Notify(ide.MethodDiffAccepted, ide.DiffAccepted{FilePath: "/f", Content: "1"}, func(error) {})
+	if got := st1.next(); got != accepted("/f", "1") {
+		t.Errorf("its own session heard %s", got)
+	}
+	b.setContext("/b")
+	s.ContextChanged()
+	if got := st2.next(); !strings.Contains(got, "contextUpdate") {
+		t.Errorf("the other session heard %s", got)
+	}
+}
+
+// Close lets outcomes out, then ends the streams gracefully: an error on the
+// stream would disconnect the CLI for good.
+func TestCloseFlushesAndEndsGracefully(t *testing.T) {
+	b := newBackend()
+	s := start(t, b, nil)
+	c := dial(t, s).initialize()
+	session := <-b.session
+	st := c.listen()
+	st.next()
+	for i := range 100 {
+		session.Notify(ide.MethodDiffRejected, ide.DiffRejected{FilePath: fmt.Sprint(i)}, func(error) {})
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for i := range 100 {
+		if got := st.next(); !strings.Contains(got, fmt.Sprintf(`"filePath":"%d"`, i)) {
+			t.Fatalf("event %d: %s", i, got)
+		}
+	}
+	if got := st.next(); got != "end" {
+		t.Errorf("then %s, want the end", got)
+	}
+	if _, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.Port())); err == nil {
+		t.Error("the port still answers")
+	}
+}
+
+func TestKeepAliveComments(t *testing.T) {
+	c := dial(t, start(t, newBackend(), func(c *Config) { c.KeepAlive = 5 * time.Millisecond })).initialize()
+	st := c.listen()
+	st.next()
+	for range 3 {
+		if got := st.next(); got != "comment" {
+			t.Errorf("an idle stream carries %s", got)
+		}
+	}
+}
+
+// A client that does not read blocks nobody, keeps only the latest context, and
+// does not hold up the end.
+func TestSlowReader(t *testing.T) {
+	b := newBackend()
+	s := start(t, b, nil)
+	c := dial(t, s).initialize()
+	session := <-b.session
+	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.Port()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var raw bytes.Buffer
+	c.request(t.Context(), "GET", "").Write(&raw)
+	conn.Write(raw.Bytes()) // and never read
+	waitFor(t, func() bool { session.mu.Lock(); defer session.mu.Unlock(); return session.ready })
+	big := strings.Repeat("x", 1<<20)
+	for range 64 {
+		session.Notify(ide.MethodDiffAccepted, ide.DiffAccepted{FilePath: "/f", Content: big}, func(error) {})
+	}
+	for range 1000 {
+		s.ContextChanged()
+	}
+	other := dial(t, s).initialize()
+	st := other.listen()
+	if got := st.next(); got != emptyContext {
+		t.Errorf("another client heard %s", got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	s.Close(ctx)
+}
+
+// The stdio transport: notifications only after the client is initialized.
+func TestServeConn(t *testing.T) {
+	b := newBackend()
+	s := start(t, b, nil)
+	mine, theirs := net.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- s.ServeConn(theirs) }()
+	lines := bufio.NewScanner(mine)
+	say := func(line string) {
+		if _, err := mine.Write([]byte(line + "\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hear := func() string {
+		if !lines.Scan() {
+			t.Fatal("the connection ended")
+		}
+		return lines.Text()
+	}
+	say(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"stdio-client","version":"1"}}}`)
+	if got := hear(); !strings.Contains(got, `"serverInfo"`) {
+		t.Errorf("initialize answered %s", got)
+	}
+	say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	if got := hear(); got != emptyContext {
+		t.Errorf("first notification %s", got)
+	}
+	session := <-b.session
+	if name, _ := session.Client(); name != "stdio-client" || session.Transport() != "stdio" {
+		t.Errorf("the session is %s's over %s", name, session.Transport())
+	}
+	session.Notify(ide.MethodDiffAccepted, ide.DiffAccepted{FilePath: "/f", Content: "1"}, func(error) {})
+	if got := hear(); got != accepted("/f", "1") {
+		t.Errorf("heard %s", got)
+	}
+	mine.Close()
+	<-ended
+	if got := <-b.gone; got != session {
+		t.Error("the wrong session is gone")
+	}
+}
+
+func TestTooManySessions(t *testing.T) {
+	s := start(t, newBackend(), nil)
+	s.mu.Lock()
+	for i := range maxSessions {
+		s.sessions[fmt.Sprint(i)] = nil
+	}
+	s.mu.Unlock()
+	c := dial(t, s)
+	code, body, _ := c.do(c.request(t.Context(), "POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`))
+	if code != 503 || !strings.Contains(body, "end some") {
+		t.Errorf("%d %s", code, body)
+	}
+	s.mu.Lock()
+	clear(s.sessions)
+	s.mu.Unlock()
+}
+
+func TestExtraHost(t *testing.T) {
+	s := start(t, newBackend(), func(c *Config) { c.ExtraHost, c.ExtraNames = "127.0.0.2", []string{"host.docker.internal"} })
+	c := dial(t, s)
+	c.base = fmt.Sprintf("http://127.0.0.2:%d", s.Port())
+	c.initialize()
+	req := c.request(t.Context(), "POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+	req.Host = fmt.Sprintf("host.docker.internal:%d", s.Port())
+	if code, body, _ := c.do(req); code != 200 {
+		t.Errorf("%d %s", code, body)
+	}
+}
