@@ -16,8 +16,9 @@ import (
 // A door is one attached client of the adapter protocol.
 //
 // What it says is handled in the order in which it comes, on one goroutine.
-// What it is told is queued, under Companion.mu, and written by another, so
-// that a client which does not read holds up nobody else.
+// What it is told, answers included, is queued and written by another: a
+// client which does not read holds up nobody else, and a client which writes
+// before it reads does not hold up itself.
 type door struct {
 	conn  *jsonrpc2.Conn
 	start func(adapter.InitializeParams) (*Companion, error)
@@ -40,9 +41,9 @@ func Serve(conn io.ReadWriteCloser, start func(adapter.InitializeParams) (*Compa
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ready := make(chan struct{})
-	d.conn = jsonrpc2.NewConn(ctx, adapter.NewStream(conn), handlerFunc(func(ctx context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	d.conn = jsonrpc2.NewConn(ctx, adapter.NewStream(conn), handlerFunc(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
 		<-ready
-		d.handle(ctx, req)
+		d.handle(req)
 	}))
 	close(ready)
 	var writer sync.WaitGroup
@@ -84,7 +85,7 @@ const (
 	codeNotInitialized = -32002
 )
 
-func (d *door) handle(ctx context.Context, req *jsonrpc2.Request) {
+func (d *door) handle(req *jsonrpc2.Request) {
 	d.handling.Lock()
 	defer d.handling.Unlock()
 	if d.ended {
@@ -93,15 +94,17 @@ func (d *door) handle(ctx context.Context, req *jsonrpc2.Request) {
 	first := d.c == nil
 	result, err := d.dispatch(req)
 	if !req.Notif {
-		var rpc *jsonrpc2.Error
-		switch {
-		case err == nil:
-			d.conn.Reply(ctx, req.ID, result)
-		case errors.As(err, &rpc):
-			d.conn.ReplyWithError(ctx, req.ID, rpc)
-		default:
-			d.conn.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: codeFailed, Message: err.Error()})
-		}
+		d.enqueue(func(ctx context.Context) {
+			var rpc *jsonrpc2.Error
+			switch {
+			case err == nil:
+				d.conn.Reply(ctx, req.ID, result)
+			case errors.As(err, &rpc):
+				d.conn.ReplyWithError(ctx, req.ID, rpc)
+			default:
+				d.conn.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: codeFailed, Message: err.Error()})
+			}
+		})
 	}
 	if first && d.c != nil {
 		d.c.attach(d) // only now: the answer to initialize comes first

@@ -1,0 +1,665 @@
+package companion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
+
+	"pollux/internal/adapter"
+	"pollux/internal/ide"
+	"pollux/internal/ideserver"
+	"pollux/internal/journal"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
+}
+
+// A world is a companion on a project of its own.
+type world struct {
+	*Companion
+	t       *testing.T
+	project string
+	journal *journal.Journal
+}
+
+func newWorld(t *testing.T, change func(*Config)) *world {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"TMPDIR", "HOME", "POLLUX_RUNTIME_DIR"} {
+		dir := filepath.Join(root, strings.ToLower(key[:4]))
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv(key, dir)
+	}
+	w := &world{t: t, project: filepath.Join(root, "p"), journal: journal.New(filepath.Join(root, "journal"))}
+	if err := os.Mkdir(w.project, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{
+		Version: "test", Editor: ide.Info{Name: "test", DisplayName: "Test"}, PIDs: []int{os.Getpid()},
+		Roots: []string{w.project}, Journal: w.journal,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	if w.Companion, err = Start(cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w
+}
+
+func (w *world) file(name, text string) string {
+	w.t.Helper()
+	path := filepath.Join(w.project, name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+	return path
+}
+
+// A cli is a connected MCP client that records the outcomes it hears.
+type cli struct {
+	*mcp.ClientSession
+	w        *world
+	outcomes chan string
+}
+
+// outcomes in the wire's order, from below the SDK, which knows no
+// notifications of others.
+type tap struct {
+	http.RoundTripper
+	token string
+	heard func(line string)
+}
+
+func (t tap) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("Authorization", "Bearer "+t.token)
+	res, err := t.RoundTripper.RoundTrip(req)
+	if err == nil && req.Method == "GET" {
+		res.Body = &tapBody{ReadCloser: res.Body, heard: t.heard}
+	}
+	return res, err
+}
+
+type tapBody struct {
+	io.ReadCloser
+	heard func(string)
+	rest  string
+}
+
+func (b *tapBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.rest += string(p[:n])
+	for {
+		line, rest, ok := strings.Cut(b.rest, "\n")
+		if !ok {
+			return n, err
+		}
+		b.rest = rest
+		b.heard(line)
+	}
+}
+
+func (w *world) connect() *cli {
+	w.t.Helper()
+	c := &cli{w: w, outcomes: make(chan string, 10000)}
+	transport := &http.Transport{}
+	w.t.Cleanup(transport.CloseIdleConnections)
+	var err error
+	c.ClientSession, err = mcp.NewClient(&mcp.Implementation{Name: "streamable-http-client", Version: "1"}, nil).Connect(w.t.Context(), &mcp.StreamableClientTransport{
+		Endpoint: fmt.Sprintf("http://127.0.0.1:%d/mcp", w.Port()),
+		HTTPClient: &http.Client{Transport: tap{transport, w.server.Token(), func(line string) {
+			if strings.Contains(line, `"ide/diff`) {
+				c.outcomes <- strings.TrimPrefix(line, "data: ")
+			}
+		}}},
+	}, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { c.ClientSession.Close() })
+	return c
+}
+
+func (c *cli) tool(name string, args map[string]any) (string, error) {
+	res, err := c.CallTool(context.Background(), &mcp.CallToolParams{Name: name, Arguments: args})
+	if err != nil {
+		return "", err
+	}
+	text := ""
+	for _, block := range res.Content {
+		text += block.(*mcp.TextContent).Text
+	}
+	if res.IsError {
+		return "", errors.New(text)
+	}
+	return text, nil
+}
+
+func (c *cli) openDiff(path, content string) error {
+	_, err := c.tool("openDiff", map[string]any{"filePath": path, "newContent": content})
+	return err
+}
+
+func (c *cli) closeDiff(path string) (string, error) {
+	return c.tool("closeDiff", map[string]any{"filePath": path, "suppressNotification": true})
+}
+
+func (c *cli) outcome() string {
+	c.w.t.Helper()
+	select {
+	case o := <-c.outcomes:
+		return o
+	case <-time.After(30 * time.Second):
+		c.w.t.Fatal("the CLI heard nothing")
+		return ""
+	}
+}
+
+// An editor is an attached client.
+type editor struct {
+	*adapter.Client
+	opened  chan adapter.Diff
+	closed  chan adapter.DiffClose
+	changed chan adapter.DiffChange
+	texts   chan string
+	envs    chan adapter.Env
+	info    adapter.InitializeResult
+
+	mu   sync.Mutex
+	text map[string]*string
+	fail error
+}
+
+func (w *world) attach(diff bool) *editor {
+	w.t.Helper()
+	e := &editor{
+		opened: make(chan adapter.Diff, 10000), closed: make(chan adapter.DiffClose, 10000), changed: make(chan adapter.DiffChange, 10000),
+		texts: make(chan string, 10000), envs: make(chan adapter.Env, 10), text: make(map[string]*string),
+	}
+	mine, theirs := net.Pipe()
+	ended := make(chan bool)
+	go func() { defer close(ended); w.Attach(theirs) }()
+	e.Client = adapter.NewClient(mine, adapter.Handler{
+		DiffOpen: func(d adapter.Diff) error {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			if e.fail == nil {
+				e.opened <- d
+			}
+			return e.fail
+		},
+		DiffClose: func(c adapter.DiffClose) *string {
+			e.closed <- c
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return e.text[c.ID]
+		},
+		DiffChanged: func(c adapter.DiffChange) { e.changed <- c },
+		Message:     func(m adapter.Message) { e.texts <- m.Text },
+		Env:         func(env adapter.Env) { e.envs <- env },
+	})
+	w.t.Cleanup(func() { e.Client.Close(); <-ended })
+	var err error
+	if e.info, err = e.Initialize(w.t.Context(), adapter.InitializeParams{Client: adapter.Implementation{Name: "test"}, Diff: diff}); err != nil {
+		w.t.Fatal(err)
+	}
+	return e
+}
+
+func get[T any](t *testing.T, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing came")
+		panic("unreachable")
+	}
+}
+
+func wantSays(t *testing.T, err error, says string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("error %v, want one that says %q", err, says)
+	}
+}
+
+func TestOpenDiffRefusals(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.connect()
+	good := w.file("f", "x\n")
+	binary := w.file("binary", "a\x00b")
+	latin := w.file("latin", "caf\xe9")
+	outside := filepath.Join(filepath.Dir(w.project), "outside")
+	if err := os.Symlink(filepath.Dir(w.project), filepath.Join(w.project, "link")); err != nil {
+		t.Fatal(err)
+	}
+	wantSays(t, c.openDiff(good, "y"), "pollux run") // nobody shows diffs
+	e := w.attach(true)
+	for _, tt := range []struct{ path, says string }{
+		{"f", "absolute"},
+		{w.project, "directory"},
+		{outside, "not inside the workspace"},
+		{filepath.Join(w.project, "link", "outside"), "not inside the workspace"},
+		{filepath.Join(w.project, "..", "outside"), "not inside the workspace"},
+		{binary, "not UTF-8"},
+		{latin, "not UTF-8"},
+	} {
+		wantSays(t, c.openDiff(tt.path, "y"), tt.says)
+	}
+	e.mu.Lock()
+	e.fail = errors.New("the window is too small")
+	e.mu.Unlock()
+	wantSays(t, c.openDiff(good, "y"), "too small")
+	if st := w.Status(); len(st.Diffs) != 0 {
+		t.Errorf("refused diffs are open: %+v", st.Diffs)
+	}
+	entries, err := w.journal.List()
+	if err != nil || len(entries) != 2 || entries[0].State != journal.Failed {
+		t.Errorf("journal = %+v, %v", entries, err)
+	}
+}
+
+func TestAcceptRejectClose(t *testing.T) {
+	w := newWorld(t, nil)
+	c, e := w.connect(), w.attach(true)
+	path := w.file("f", "old\n")
+	open := func(content string) adapter.Diff {
+		t.Helper()
+		if err := c.openDiff(path, content); err != nil {
+			t.Fatal(err)
+		}
+		return get(t, e.opened)
+	}
+
+	d := open("new\n")
+	if err := e.Edit(t.Context(), d.ID, "edited\n"); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := e.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "edited more\n"}); err != nil || res.Status != adapter.StatusAccepted {
+		t.Fatalf("accept = %+v, %v", res, err)
+	}
+	want := fmt.Sprintf(`{"jsonrpc":"2.0","method":"ide/diffAccepted","params":{"filePath":%q,"content":"edited more\n"}}`, path)
+	if got := c.outcome(); got != want {
+		t.Errorf("the CLI heard %s, want %s", got, want)
+	}
+	if _, err := e.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "again"}); err == nil {
+		t.Error("accepted twice")
+	}
+	if text, err := w.journal.Text(d.ID); err != nil || text != "edited more\n" {
+		t.Errorf("the journal has %q, %v", text, err)
+	}
+	if text, err := w.journal.Proposal(d.ID); err != nil || text != "new\n" {
+		t.Errorf("the journal has the proposal %q, %v", text, err)
+	}
+
+	d = open("new\n")
+	if err := e.Reject(t.Context(), d.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.outcome(); !strings.Contains(got, "ide/diffRejected") {
+		t.Errorf("the CLI heard %s", got)
+	}
+
+	d = open("new\n")
+	e.mu.Lock()
+	late := `typed {"content": "late"}` + "\n"
+	e.text[d.ID] = &late
+	e.mu.Unlock()
+	if got, err := c.closeDiff(path); err != nil || got != (ide.ClosedContent{Content: late}).Text() {
+		t.Errorf("closeDiff = %s, %v", got, err)
+	}
+	_, err := c.closeDiff(path)
+	wantSays(t, err, "no diff is open")
+
+	// No notification followed the close: the next one is the next diff's.
+	d = open("last\n")
+	if err := e.Reject(t.Context(), d.ID); err != nil {
+		t.Fatal(err)
+	}
+	c.outcome()
+	if len(c.outcomes) != 0 {
+		t.Errorf("the CLI also heard %s", <-c.outcomes)
+	}
+}
+
+func TestSupersededDiffIsNotAnswered(t *testing.T) {
+	w := newWorld(t, nil)
+	c, e := w.connect(), w.attach(true)
+	path := w.file("f", "old\n")
+	for _, text := range []string{"1\n", "2\n"} {
+		if err := c.openDiff(path, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, second := get(t, e.opened), get(t, e.opened)
+	if cl := get(t, e.closed); cl.ID != first.ID || cl.Reason != adapter.ReasonSuperseded {
+		t.Errorf("closed %+v", cl)
+	}
+	if _, err := e.Accept(t.Context(), adapter.DiffAccept{ID: first.ID, Content: "1\n"}); err == nil {
+		t.Error("the superseded diff was accepted")
+	}
+	if _, err := e.Accept(t.Context(), adapter.DiffAccept{ID: second.ID, Content: "2\n"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.outcome(); !strings.Contains(got, `"content":"2\n"`) {
+		t.Errorf("the CLI heard %s", got)
+	}
+}
+
+func TestConflictAndEmpty(t *testing.T) {
+	w := newWorld(t, nil)
+	c, e := w.connect(), w.attach(true)
+	path := w.file("f", "old\n")
+	if err := c.openDiff(path, "new\n"); err != nil {
+		t.Fatal(err)
+	}
+	d := get(t, e.opened)
+	accept := func(content, overwrite string) adapter.DiffAcceptResult {
+		t.Helper()
+		res, err := e.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: content, Overwrite: overwrite})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	if res := accept("", ""); res.Status != adapter.StatusEmpty {
+		t.Errorf("empty: %+v", res)
+	}
+	w.file("f", "theirs\n")
+	first := accept("new\n", "")
+	if first.Status != adapter.StatusConflict || first.Disk != "theirs\n" {
+		t.Errorf("changed: %+v", first)
+	}
+	w.file("f", "theirs again\n")
+	second := accept("new\n", first.Version)
+	if second.Status != adapter.StatusConflict || second.Disk != "theirs again\n" {
+		t.Errorf("changed after the user looked: %+v", second)
+	}
+	os.Remove(path)
+	third := accept("new\n", second.Version)
+	if third.Status != adapter.StatusConflict || third.Disk != "" {
+		t.Errorf("deleted: %+v", third)
+	}
+	if res := accept("new\n", third.Version); res.Status != adapter.StatusAccepted {
+		t.Errorf("overwritten: %+v", res)
+	}
+	c.outcome()
+}
+
+func TestTwoEditorsSeeEachOther(t *testing.T) {
+	w := newWorld(t, nil)
+	c, one := w.connect(), w.attach(true)
+	path := w.file("f", "old\n")
+	if err := c.openDiff(path, "new\n"); err != nil {
+		t.Fatal(err)
+	}
+	d := get(t, one.opened)
+	if err := one.Edit(t.Context(), d.ID, "mine\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.Status(t.Context()); err != nil { // the edit has been handled
+		t.Fatal(err)
+	}
+	two := w.attach(true)
+	if got := get(t, two.opened); got.ID != d.ID || got.Content != "mine\n" || got.Proposed != "new\n" {
+		t.Errorf("the second editor was shown %+v", got)
+	}
+	if err := two.Edit(t.Context(), d.ID, "ours\n"); err != nil {
+		t.Fatal(err)
+	}
+	if ch := get(t, one.changed); ch.Content == nil || *ch.Content != "ours\n" {
+		t.Errorf("the first editor heard %+v", ch)
+	}
+	// The last surface that goes answers the CLI; one that stays does not.
+	one.Client.Close()
+	if diffs, err := two.Diffs(t.Context()); err != nil || len(diffs) != 1 {
+		t.Errorf("diffs = %v, %v", diffs, err)
+	}
+	two.Client.Close()
+	if got := c.outcome(); !strings.Contains(got, "ide/diffRejected") {
+		t.Errorf("the CLI heard %s", got)
+	}
+	if text, err := w.journal.Text(d.ID); err != nil || text != "ours\n" {
+		t.Errorf("the journal has %q, %v", text, err)
+	}
+}
+
+func TestCLIGone(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.GoneAfter = 10 * time.Millisecond })
+	c, e := w.connect(), w.attach(true)
+	path := w.file("f", "old\r\n")
+	if err := c.openDiff(path, "new\n"); err != nil {
+		t.Fatal(err)
+	}
+	d := get(t, e.opened)
+	c.ClientSession.Close()
+	if ch := get(t, e.changed); ch.ID != d.ID || ch.State != adapter.StateOrphaned {
+		t.Errorf("the editor heard %+v", ch)
+	}
+	if text := get(t, e.texts); !strings.Contains(text, "kept") {
+		t.Errorf("the user read %q", text)
+	}
+	_, err := e.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "new\n"})
+	wantSays(t, err, "diff/save")
+	var res adapter.DiffAcceptResult
+	if err := e.Call(t.Context(), adapter.MethodDiffSave, adapter.DiffAccept{ID: d.ID, Content: "saved\n"}, &res); err != nil || res.Status != adapter.StatusAccepted {
+		t.Fatalf("save = %+v, %v", res, err)
+	}
+	if got, _ := os.ReadFile(path); string(got) != "saved\r\n" {
+		t.Errorf("the file holds %q", got)
+	}
+	entries, err := w.journal.List()
+	if err != nil || !slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.State == journal.Replaced }) {
+		t.Errorf("the file's old text is not in the journal: %+v, %v", entries, err)
+	}
+}
+
+func TestRootsChange(t *testing.T) {
+	w := newWorld(t, nil)
+	e := w.attach(true)
+	other := t.TempDir()
+	if err := e.Update(t.Context(), adapter.Snapshot{Roots: []string{other}}); err != nil {
+		t.Fatal(err)
+	}
+	real, _ := filepath.EvalSymlinks(other)
+	if env := get(t, e.envs); env.Env["GEMINI_CLI_IDE_WORKSPACE_PATH"] != real {
+		t.Errorf("the editor was told %v", env.Env)
+	}
+	if err := e.Update(t.Context(), adapter.Snapshot{Roots: []string{"relative"}}); err != nil {
+		t.Fatal(err)
+	}
+	if text := get(t, e.texts); !strings.Contains(text, "absolute") {
+		t.Errorf("the user read %q", text)
+	}
+}
+
+func TestReservedName(t *testing.T) {
+	_, err := Start(Config{Editor: ide.Info{Name: "vscode"}, PIDs: []int{1}, Journal: journal.New(t.TempDir())})
+	wantSays(t, err, "vscode")
+}
+
+func TestDoorErrors(t *testing.T) {
+	w := newWorld(t, nil)
+	mine, theirs := net.Pipe()
+	go w.Attach(theirs)
+	c := adapter.NewClient(mine, adapter.Handler{})
+	defer func() { c.Close(); <-c.Done() }()
+	wantSays(t, c.Call(t.Context(), adapter.MethodStatus, nil, nil), "initialize first")
+	wantSays(t, c.Call(t.Context(), adapter.MethodInitialize, map[string]any{"protocol": 99}, nil), "update")
+	if _, err := c.Initialize(t.Context(), adapter.InitializeParams{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Initialize(t.Context(), adapter.InitializeParams{})
+	wantSays(t, err, "before")
+	wantSays(t, c.Call(t.Context(), "no/such", nil, nil), "unknown method")
+	wantSays(t, c.Call(t.Context(), adapter.MethodDiffReject, map[string]any{"id": 7}, nil), "diff/reject")
+	wantSays(t, c.Reject(t.Context(), "none"), "no such diff")
+	wantSays(t, c.Call(t.Context(), adapter.MethodContextEvent, adapter.ContextEvent{Event: "jump"}, nil), "focus")
+	wantSays(t, c.Call(t.Context(), adapter.MethodReviewLink, nil, nil), "no review page")
+	if err := c.Notify(t.Context(), "future/notification", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Status(t.Context()); err != nil {
+		t.Errorf("after an unknown notification: %v", err)
+	}
+}
+
+// The state machine against a model: whatever CLIs and editors do, in whatever
+// order, each diff is answered exactly once, a closed or superseded one never,
+// and every text is in the journal.
+func TestModel(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			w := newWorld(t, nil)
+			rng := rand.New(rand.NewPCG(seed, 1))
+			e := w.attach(true)
+			type cliState struct {
+				*cli
+				open     map[string]adapter.Diff // by path
+				expected []string
+			}
+			clis := make([]*cliState, 3)
+			for i := range clis {
+				clis[i] = &cliState{cli: w.connect(), open: make(map[string]adapter.Diff)}
+			}
+			paths := []string{w.file("a", "a\n"), w.file("b", "b\n"), filepath.Join(w.project, "new")}
+			texts := make(map[string]string) // what the journal must have, by ID
+			states := make(map[string]journal.State)
+			for step := range 120 {
+				c := clis[rng.IntN(len(clis))]
+				path := paths[rng.IntN(len(paths))]
+				d, open := c.open[path]
+				text := fmt.Sprintf("%d\n", step)
+				switch op := rng.IntN(6); {
+				case op <= 1:
+					if err := c.openDiff(path, text); err != nil {
+						t.Fatal(err)
+					}
+					if open {
+						states[d.ID] = journal.Superseded
+					}
+					d = get(t, e.opened)
+					if d.Path != path || d.Proposed != text {
+						t.Fatalf("step %d: shown %+v", step, d)
+					}
+					c.open[path] = d
+					texts[d.ID], states[d.ID] = text, journal.Open
+				case !open:
+					if _, err := c.closeDiff(path); err == nil {
+						t.Fatalf("step %d: closed what is not open", step)
+					}
+				case op == 2:
+					if err := e.Edit(t.Context(), d.ID, text); err != nil {
+						t.Fatal(err)
+					}
+					texts[d.ID] = text
+				case op == 3:
+					res, err := e.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: text})
+					if err != nil || res.Status != adapter.StatusAccepted {
+						t.Fatalf("step %d: accept = %+v, %v", step, res, err)
+					}
+					c.expected = append(c.expected, fmt.Sprintf(`"ide/diffAccepted","params":{"filePath":%q,"content":%q}`, path, text))
+					texts[d.ID], states[d.ID] = text, journal.Accepted
+					delete(c.open, path)
+				case op == 4:
+					if err := e.Reject(t.Context(), d.ID); err != nil {
+						t.Fatal(err)
+					}
+					c.expected = append(c.expected, fmt.Sprintf(`"ide/diffRejected","params":{"filePath":%q}`, path))
+					states[d.ID] = journal.Rejected
+					delete(c.open, path)
+				case op == 5:
+					if _, err := e.Status(t.Context()); err != nil { // edits have been handled
+						t.Fatal(err)
+					}
+					got, err := c.closeDiff(path)
+					if want := (ide.ClosedContent{Content: texts[d.ID]}).Text(); err != nil || got != want {
+						t.Fatalf("step %d: closeDiff = %s, %v, want %s", step, got, err, want)
+					}
+					states[d.ID] = journal.Closed
+					delete(c.open, path)
+				}
+			}
+			// The editor goes: what is open is rejected, in any order.
+			e.Client.Close()
+			for _, c := range clis {
+				for path, d := range c.open {
+					states[d.ID] = journal.Rejected
+					c.expected = append(c.expected, fmt.Sprintf(`"ide/diffRejected","params":{"filePath":%q}`, path))
+				}
+				var got []string
+				for range c.expected {
+					got = append(got, c.outcome())
+				}
+				decided := len(c.expected) - len(c.open)
+				slices.Sort(c.expected[decided:])
+				slices.Sort(got[decided:])
+				for i, want := range c.expected {
+					if !strings.Contains(got[i], want) {
+						t.Errorf("outcome %d is %s, want %s", i, got[i], want)
+					}
+				}
+				if len(c.outcomes) > 0 {
+					t.Errorf("and also %s", <-c.outcomes)
+				}
+			}
+			w.Close() // all is written
+			for id, want := range texts {
+				if got, err := w.journal.Text(id); err != nil || got != want {
+					t.Errorf("the journal has %q, %v; want %q", got, err, want)
+				}
+				if entry, err := w.journal.Get(id); err != nil || entry.State != states[id] {
+					t.Errorf("the journal says %s, %v; want %s", entry.State, err, states[id])
+				}
+			}
+		})
+	}
+}
+
+// Ctrl-C right after a proposal: closeDiff comes while openDiff still waits for
+// the editor.
+func TestCloseBeforeOpenHasAnswered(t *testing.T) {
+	w := newWorld(t, nil)
+	c, e := w.connect(), w.attach(true)
+	path := w.file("f", "old\n")
+	e.mu.Lock() // the editor is busy
+	opened := make(chan error, 1)
+	go func() { opened <- c.openDiff(path, "new\n") }()
+	for w.Status().Diffs == nil || len(w.Status().Diffs) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	closed := make(chan error, 1)
+	go func() { _, err := c.closeDiff(path); closed <- err }()
+	if err := get(t, opened); err != nil {
+		t.Errorf("openDiff = %v", err)
+	}
+	e.mu.Unlock()
+	if err := get(t, closed); err != nil {
+		t.Errorf("closeDiff = %v", err)
+	}
+}
+
+var _ ideserver.Backend = (*Companion)(nil)

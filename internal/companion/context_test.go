@@ -1,0 +1,271 @@
+package companion
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"pollux/internal/adapter"
+	"pollux/internal/ide"
+)
+
+func none(string) bool { return false }
+
+// files makes empty files and returns their paths.
+func files(t *testing.T, names ...string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	paths := make([]string, len(names))
+	for i, n := range names {
+		paths[i] = filepath.Join(dir, n)
+		if err := os.MkdirAll(filepath.Dir(paths[i]), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(paths[i], nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return paths
+}
+
+func TestContextIsDebounced(t *testing.T) {
+	p := files(t, "a")
+	synctest.Test(t, func(t *testing.T) {
+		var sent []string
+		var s *store
+		s = newStore(none, func() { sent = append(sent, s.context().WorkspaceState.OpenFiles[0].Path) })
+		update := func(line int) {
+			s.update("x", adapter.Snapshot{Files: []adapter.File{{Path: p[0], Active: true, Cursor: &ide.Cursor{Line: line, Character: 1}}}})
+		}
+		start := time.Now()
+		update(1)
+		time.Sleep(debounce - time.Millisecond)
+		synctest.Wait()
+		if len(sent) != 0 {
+			t.Errorf("sent after %v", time.Since(start))
+		}
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		if len(sent) != 1 {
+			t.Errorf("%d updates after %v, want 1", len(sent), time.Since(start))
+		}
+		// A held key: an event each 10 ms for a second reaches the CLI about
+		// twenty times, not never and not a hundred times.
+		sent = nil
+		for i := range 100 {
+			update(i + 2)
+			time.Sleep(10 * time.Millisecond)
+		}
+		synctest.Wait()
+		if len(sent) < 10 || len(sent) > 20 {
+			t.Errorf("%d updates in a second of events", len(sent))
+		}
+		s.close()
+		update(1)
+		time.Sleep(time.Second)
+	})
+}
+
+func TestNoUpdateWhenNothingChanged(t *testing.T) {
+	p := files(t, "a", "b")
+	synctest.Test(t, func(t *testing.T) {
+		sent := 0
+		s := newStore(none, func() { sent++ })
+		snap := adapter.Snapshot{Files: []adapter.File{{Path: p[0], Focused: 5, Active: true, Cursor: &ide.Cursor{Line: 1, Character: 1}}, {Path: p[1], Focused: 3}}}
+		step := func(want int, what string) {
+			t.Helper()
+			s.update("x", snap)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if sent != want {
+				t.Errorf("%s: %d updates, want %d", what, sent, want)
+			}
+		}
+		step(1, "first")
+		step(1, "the same again")
+		snap.Files[0].Focused = 9
+		step(1, "a later focus that changes no order")
+		snap.Files = []adapter.File{{Path: p[0], Focused: 9, Active: true, Cursor: &ide.Cursor{Line: 1, Character: 2}}, snap.Files[1]}
+		step(2, "the cursor")
+		snap.Files = []adapter.File{{Path: p[0], Focused: 9}, {Path: p[1], Focused: 10, Active: true}}
+		step(3, "the focus")
+		s.close()
+	})
+}
+
+func TestBuild(t *testing.T) {
+	p := files(t, "a", "b", "c")
+	dir := filepath.Dir(p[0])
+	cursor := &ide.Cursor{Line: 2, Character: 3}
+	for _, tt := range []struct {
+		name  string
+		files []adapter.File
+		want  string
+	}{
+		{"nothing", nil, ``},
+		{"the active file is the newest", []adapter.File{{Path: p[0], Focused: 1, Active: true}, {Path: p[1], Focused: 7}}, `a 8 active; b 7`},
+		{"newest first", []adapter.File{{Path: p[1], Focused: 1}, {Path: p[0], Focused: 2}}, `a 2; b 1`},
+		{"no active file", []adapter.File{{Path: p[0], Focused: 1, Cursor: cursor, Selection: "x"}}, `a 1`},
+		{"cursor and selection of the active file only", []adapter.File{
+			{Path: p[0], Focused: 2, Active: true, Cursor: cursor, Selection: "x"},
+			{Path: p[1], Focused: 1, Cursor: cursor, Selection: "y"}}, `a 2 active 2:3 "x"; b 1`},
+		{"two active files", []adapter.File{{Path: p[0], Focused: 1, Active: true, Selection: "x"}, {Path: p[1], Focused: 2, Active: true}}, `b 2 active; a 1`},
+		{"a cursor that is none", []adapter.File{{Path: p[0], Focused: 1, Active: true, Cursor: &ide.Cursor{Line: 0, Character: 1}}}, `a 1 active`},
+		{"not on disk, relative, a directory", []adapter.File{{Path: filepath.Join(dir, "gone")}, {Path: "a"}, {Path: dir}, {Path: "term://x"}}, ``},
+		{"twice", []adapter.File{{Path: p[0], Focused: 1}, {Path: dir + "/./a", Focused: 4}}, `a 4`},
+	} {
+		got := ""
+		for i, f := range build([]snapshot{{adapter.Snapshot{Files: tt.files}, 1000}}, none).WorkspaceState.OpenFiles {
+			if i > 0 {
+				got += "; "
+			}
+			got += fmt.Sprintf("%s %d", filepath.Base(f.Path), f.Timestamp)
+			if f.IsActive {
+				got += " active"
+			}
+			if f.Cursor != nil {
+				got += fmt.Sprintf(" %d:%d", f.Cursor.Line, f.Cursor.Character)
+			}
+			if f.SelectedText != "" {
+				got += fmt.Sprintf(" %q", f.SelectedText)
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s: %s; want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestBuildKeepsTheTenNewest(t *testing.T) {
+	names := make([]string, 30)
+	for i := range names {
+		names[i] = fmt.Sprintf("f%02d", i)
+	}
+	var open []adapter.File
+	for i, p := range files(t, names...) {
+		open = append(open, adapter.File{Path: p, Focused: int64(i)})
+	}
+	odd := func(path string) bool { return (path[len(path)-1]-'0')%2 == 1 }
+	got := build([]snapshot{{adapter.Snapshot{Files: open}, 1}}, odd).WorkspaceState.OpenFiles
+	if len(got) != ide.MaxOpenFiles || filepath.Base(got[0].Path) != "f28" || filepath.Base(got[9].Path) != "f10" {
+		t.Errorf("kept %v", got)
+	}
+}
+
+func TestTrustOnlyWhenTold(t *testing.T) {
+	yes := true
+	for _, trusted := range []*bool{nil, &yes} {
+		got := build([]snapshot{{adapter.Snapshot{Trusted: trusted}, 1}}, none).WorkspaceState.IsTrusted
+		if got != trusted {
+			t.Errorf("isTrusted = %v, told %v", got, trusted)
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	for _, tt := range []struct {
+		s     string
+		limit int
+		want  string
+	}{
+		{"abc", 3, "abc"}, {"abcd", 3, "abc"}, {"aé", 2, "a"}, {"😀😀", 7, "😀"}, {"a\xff", 9, "a\uFFFD"}, {"😀", 3, ""},
+	} {
+		if got := cut(tt.s, tt.limit); got != tt.want || !utf8.ValidString(got) {
+			t.Errorf("cut(%q, %d) = %q, want %q", tt.s, tt.limit, got, tt.want)
+		}
+	}
+}
+
+func TestEventsKeepASnapshot(t *testing.T) {
+	p := files(t, "a", "b")
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(none, func() {})
+		state := func() (out string) {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			for _, f := range s.context().WorkspaceState.OpenFiles {
+				out += filepath.Base(f.Path)
+				if f.IsActive {
+					out += "*"
+				}
+			}
+			return out
+		}
+		for _, tt := range []struct{ event, path, want string }{
+			{"focus", p[0], "a*"}, {"focus", p[1], "b*a"}, {"focus", p[0], "a*b"}, {"close", p[0], "b"}, {"quit", "", ""},
+		} {
+			s.event(adapter.ContextEvent{Source: "kak", Event: tt.event, Path: tt.path})
+			if got := state(); got != tt.want {
+				t.Errorf("after %s %s: %q, want %q", tt.event, filepath.Base(tt.path), got, tt.want)
+			}
+		}
+		s.close()
+	})
+}
+
+func TestExcluded(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(".git/info/exclude", "excluded\n")
+	write(".gitignore", "# comment\n*.log\n!keep.log\n/build/\nnested/*.tmp\n")
+	write(".geminiignore", "private/\n")
+	write("sub/.gitignore", "local\n")
+	var x excluder
+	for _, tt := range []struct {
+		path string
+		want bool
+	}{
+		{"main.go", false}, {"a.log", true}, {"sub/deep/a.log", true}, {"keep.log", false}, {"build/x", true}, {"sub/build/x", false},
+		{"nested/a.tmp", true}, {"private/x", true}, {"sub/private/x", true}, {"sub/local", true}, {"local", false}, {"excluded", true},
+		{".env", true}, {".env.production", true}, {".env.example", false}, {"sub/id_rsa", true}, {"cert.pem", true}, {"environment.go", false},
+		{".ssh/config", true}, {"secrets.yaml", true}, {"key.go", false}, {"credentials.json", true},
+	} {
+		if got := x.excluded(filepath.Join(dir, tt.path), []string{dir}); got != tt.want {
+			t.Errorf("%s excluded = %v, want %v", tt.path, got, tt.want)
+		}
+	}
+	// A change of the ignore file counts at once.
+	write(".gitignore", "main.go\n")
+	if !x.excluded(filepath.Join(dir, "main.go"), []string{dir}) {
+		t.Error("the changed .gitignore has no effect")
+	}
+}
+
+func TestEOL(t *testing.T) {
+	for text, want := range map[string]string{"": "", "a": "", "a\n": "lf", "a\r\nb\r\n": "crlf", "a\r\nb\n": "mixed"} {
+		if got := eol(text); got != want {
+			t.Errorf("eol(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestTextComesBackAsItWas(t *testing.T) {
+	for _, tt := range []struct{ disk, proposal, shown string }{
+		{"a\r\nb\r\n", "a\nc\n", "a\nb\n"},
+		{"a\r\nb\r\n", "a\r\nc\r\n", "a\r\nb\r\n"},
+		{"a\r\nb\n", "a\nc\n", "a\r\nb\n"},
+		{bom + "a\n", "b\n", "a\n"},
+		{bom + "a\n", bom + "b\n", bom + "a\n"},
+	} {
+		if got := comparableTo(tt.disk, tt.proposal); got != tt.shown {
+			t.Errorf("comparableTo(%q, %q) = %q, want %q", tt.disk, tt.proposal, got, tt.shown)
+		}
+	}
+	if got := withBOM("x", "plain", bom+"y"); !strings.HasPrefix(got, bom) {
+		t.Errorf("withBOM lost the mark: %q", got)
+	}
+}
