@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log"
 
 	"github.com/sourcegraph/jsonrpc2"
 )
@@ -29,7 +30,12 @@ type Client struct {
 
 // NewClient speaks to Pollux over conn until [Client.Close].
 func NewClient(conn io.ReadWriteCloser, h Handler) *Client {
-	return &Client{jsonrpc2.NewConn(context.Background(), NewClientStream(conn), jsonrpc2.HandlerWithError(h.handle))}
+	return &Client{NewConn(context.Background(), NewClientStream(conn), jsonrpc2.HandlerWithError(h.handle))}
+}
+
+// NewConn is a JSON-RPC connection that writes nothing to standard error.
+func NewConn(ctx context.Context, s *Stream, h jsonrpc2.Handler) *jsonrpc2.Conn {
+	return jsonrpc2.NewConn(ctx, s, h, jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
 }
 
 func (h Handler) handle(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -67,6 +68,7 @@ func (s *Stream) ReadObject(v any) error {
 		if err != nil {
 			return err
 		}
+		reflect.ValueOf(v).Elem().SetZero() // of what a message before left in it
 		err = json.Unmarshal(data, v)
 		if err == nil {
 			return nil

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -72,12 +73,15 @@ type Companion struct {
 	socket  *socket
 	pub     *discovery.Publication
 
+	rooting sync.Mutex // one change of the roots at a time; taken before mu
+
 	mu       sync.Mutex
 	roots    []string
 	diffs    map[string]*diff // open and orphaned, by ID
 	doors    []*door          // attached clients, in the order they came
 	closing  bool
 	attached sync.WaitGroup
+	tasks    sync.WaitGroup // what background started
 }
 
 // Start starts a companion and publishes it.
@@ -88,6 +92,9 @@ func Start(cfg Config) (*Companion, error) {
 	roots, err := cleanRoots(cfg.Roots)
 	if err != nil {
 		return nil, err
+	}
+	if !editorName.MatchString(cfg.Editor.Name) || cfg.Editor.DisplayName == "" {
+		return nil, errors.New(`the editor has no name: send editor {"name", "displayName"} in initialize, such as {"neovim", "Neovim"}`)
 	}
 	if reserved[cfg.Editor.Name] {
 		return nil, fmt.Errorf("the editor cannot be named %q: Gemini CLI would try to install its own companion for it", cfg.Editor.Name)
@@ -100,28 +107,32 @@ func Start(cfg Config) (*Companion, error) {
 	c.server, err = ideserver.New(ideserver.Config{
 		Backend: c, Log: cfg.Log, Version: cfg.Version,
 		Token: cfg.Settings.Token, Port: cfg.Settings.Port,
-		ExtraHost: cfg.ExtraHost, ExtraNames: cfg.ExtraNames, GoneAfter: cfg.GoneAfter,
+		ExtraHost: cfg.ExtraHost, ExtraNames: cfg.ExtraNames, GoneAfter: cfg.GoneAfter, OnPanic: c.Unpublish,
 	})
 	if err != nil {
 		return nil, err
 	}
 	if cfg.Pages != nil {
 		var pages http.Handler
-		pages, c.link = cfg.Pages(c.Attach, fmt.Sprintf("http://127.0.0.1:%d", c.server.Port()))
+		pages, c.link = cfg.Pages(c.AttachPage, fmt.Sprintf("http://127.0.0.1:%d", c.server.Port()))
 		c.server.HandlePages(pages)
 	}
 	c.server.Serve()
-	if c.socket, err = c.listenSocket(); err == nil {
-		c.pub, err = discovery.Publish(discovery.Endpoint{
-			Port: c.server.Port(), Token: c.server.Token(), Info: cfg.Editor, Roots: roots, PIDs: cfg.PIDs,
-			Stdio: c.stdio(),
-		})
+	if c.socket, err = c.listenSocket(); err != nil {
+		// The CLI does not need it.
+		c.log.Warn("pollux status, notify and connect will not find this companion: set POLLUX_RUNTIME_DIR to a short path of your own", "err", err)
 	}
+	c.pub, err = discovery.Publish(discovery.Endpoint{
+		Port: c.server.Port(), Token: c.server.Token(), Info: cfg.Editor, Roots: roots, PIDs: cfg.PIDs,
+		Stdio: c.stdio(),
+	})
 	if err != nil {
 		c.Close()
 		return nil, err
 	}
-	c.socket.serve(c)
+	if c.socket != nil {
+		c.socket.serve(c)
+	}
 	c.log.Info("the companion is up", "port", c.server.Port(), "roots", len(roots))
 	return c, nil
 }
@@ -130,16 +141,19 @@ func Start(cfg Config) (*Companion, error) {
 // dial its port. The CLI gives it little of the environment, so it names the
 // socket.
 func (c *Companion) stdio() []string {
-	if len(c.cfg.Connect) == 0 {
+	if len(c.cfg.Connect) == 0 || c.socket == nil {
 		return nil
 	}
 	return append(slices.Clone(c.cfg.Connect), "--socket", c.socket.path)
 }
 
+// editorName is what the contract asks of ideInfo.name.
+var editorName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,39}$`)
+
 // reserved names make the CLI offer to install an extension.
 var reserved = map[string]bool{"vscode": true, "antigravity": true, "positron": true, "firebasestudio": true}
 
-// cleanRoots makes roots absolute real paths, without those inside another.
+// cleanRoots makes roots absolute real paths, each once.
 func cleanRoots(roots []string) ([]string, error) {
 	if len(roots) == 0 {
 		wd, err := os.Getwd()
@@ -178,6 +192,7 @@ func (c *Companion) Close() {
 	}
 	c.rejectAll()
 	c.store.close()
+	c.tasks.Wait() // for the texts that editors still answer with
 	c.mu.Lock()
 	doors := slices.Clone(c.doors)
 	c.mu.Unlock()
@@ -206,6 +221,23 @@ func (c *Companion) Unpublish() {
 	}
 }
 
+// background runs f on a goroutine of its own, which ends in bounded time and
+// for which Close waits.
+func (c *Companion) background(f func()) {
+	c.tasks.Go(func() {
+		defer c.onPanic()
+		f()
+	})
+}
+
+// onPanic, deferred, unpublishes the companion before a panic goes on.
+func (c *Companion) onPanic() {
+	if r := recover(); r != nil {
+		c.Unpublish()
+		panic(r)
+	}
+}
+
 // Port is the port the companion listens on.
 func (c *Companion) Port() int { return c.server.Port() }
 
@@ -217,7 +249,9 @@ func (c *Companion) Env() map[string]string {
 		k, v, _ := strings.Cut(kv, "=")
 		env[k] = v
 	}
-	env[adapter.EnvSocket] = c.socket.path
+	if c.socket != nil {
+		env[adapter.EnvSocket] = c.socket.path
+	}
 	return env
 }
 
@@ -235,6 +269,8 @@ func (c *Companion) SetRoots(roots []string) error {
 	if err != nil {
 		return err
 	}
+	c.rooting.Lock()
+	defer c.rooting.Unlock()
 	c.mu.Lock()
 	same := slices.Equal(roots, c.roots)
 	c.roots = roots

@@ -194,13 +194,26 @@ type editor struct {
 
 func (w *world) attach(diff bool) *editor {
 	w.t.Helper()
+	return w.serve(diff, w.Attach)
+}
+
+// own attaches an editor as the one that the companion was started for.
+func (w *world) own() *editor {
+	w.t.Helper()
+	return w.serve(true, func(conn io.ReadWriteCloser) {
+		Serve(conn, func(adapter.InitializeParams) (*Companion, error) { return w.Companion, nil })
+	})
+}
+
+func (w *world) serve(diff bool, serve func(io.ReadWriteCloser)) *editor {
+	w.t.Helper()
 	e := &editor{
 		opened: make(chan adapter.Diff, 10000), closed: make(chan adapter.DiffClose, 10000), changed: make(chan adapter.DiffChange, 10000),
 		texts: make(chan string, 10000), envs: make(chan adapter.Env, 10), text: make(map[string]*string),
 	}
 	mine, theirs := net.Pipe()
 	ended := make(chan bool)
-	go func() { defer close(ended); w.Attach(theirs) }()
+	go func() { defer close(ended); serve(theirs) }()
 	e.Client = adapter.NewClient(mine, adapter.Handler{
 		DiffOpen: func(d adapter.Diff) error {
 			e.mu.Lock()
@@ -479,8 +492,14 @@ func TestCLIGone(t *testing.T) {
 
 func TestRootsChange(t *testing.T) {
 	w := newWorld(t, nil)
-	e := w.attach(true)
+	guest, e := w.attach(true), w.own()
 	other := t.TempDir()
+	if err := guest.Update(t.Context(), adapter.Snapshot{Roots: []string{t.TempDir()}}); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := guest.Status(t.Context()); err != nil || len(st.Roots) != 1 || st.Roots[0] != w.project {
+		t.Errorf("a guest changed the roots: %v, %v", st.Roots, err)
+	}
 	if err := e.Update(t.Context(), adapter.Snapshot{Roots: []string{other}}); err != nil {
 		t.Fatal(err)
 	}
@@ -496,9 +515,143 @@ func TestRootsChange(t *testing.T) {
 	}
 }
 
-func TestReservedName(t *testing.T) {
-	_, err := Start(Config{Editor: ide.Info{Name: "vscode"}, PIDs: []int{1}, Journal: journal.New(t.TempDir())})
-	wantSays(t, err, "vscode")
+func TestEditorNames(t *testing.T) {
+	for name, says := range map[string]string{"vscode": "vscode", "": "no name", "Neo Vim": "no name"} {
+		_, err := Start(Config{Editor: ide.Info{Name: name, DisplayName: "X"}, PIDs: []int{1}, Journal: journal.New(t.TempDir())})
+		wantSays(t, err, says)
+	}
+}
+
+// Between two surfaces the one who edited last has the text; the other, which
+// did not follow, still shows the proposal.
+func TestCloseAsksTheOneWhoEdited(t *testing.T) {
+	w := newWorld(t, nil)
+	c, stale, mine := w.connect(), w.attach(true), w.attach(true)
+	path := w.file("f", "old\n")
+	if err := c.openDiff(path, "new\n"); err != nil {
+		t.Fatal(err)
+	}
+	d := get(t, mine.opened)
+	proposal := "new\n"
+	stale.mu.Lock()
+	stale.text[d.ID] = &proposal
+	stale.mu.Unlock()
+	if err := mine.Edit(t.Context(), d.ID, "edited\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mine.Status(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.closeDiff(path); err != nil || got != (ide.ClosedContent{Content: "edited\n"}).Text() {
+		t.Errorf("closeDiff = %s, %v", got, err)
+	}
+}
+
+// What was typed a moment before a diff ends otherwise is kept too.
+func TestLateEditsAreKept(t *testing.T) {
+	w := newWorld(t, nil)
+	c, e := w.connect(), w.attach(true)
+	path := w.file("f", "old\n")
+	for i := range 2 {
+		if err := c.openDiff(path, "new\n"); err != nil {
+			t.Fatal(err)
+		}
+		d := get(t, e.opened)
+		typed := fmt.Sprintf("typed %d\n", i)
+		e.mu.Lock()
+		e.text[d.ID] = &typed
+		e.mu.Unlock()
+	}
+	w.Close() // the first was superseded, the second is rejected
+	entries, err := w.journal.List()
+	if err != nil || len(entries) != 2 {
+		t.Fatalf("journal = %v, %v", entries, err)
+	}
+	for i, entry := range entries {
+		if text, err := w.journal.Text(entry.ID); err != nil || text != fmt.Sprintf("typed %d\n", 1-i) {
+			t.Errorf("the journal has %q, %v", text, err)
+		}
+	}
+}
+
+// The user accepts while the CLI ends: both finish, and the text is kept.
+func TestAcceptAsTheCLIEnds(t *testing.T) {
+	w := newWorld(t, nil)
+	e := w.attach(true)
+	path := w.file("f", "old\n")
+	for range 20 {
+		c := w.connect()
+		if err := c.openDiff(path, "new\n"); err != nil {
+			t.Fatal(err)
+		}
+		d := get(t, e.opened)
+		closed := make(chan error, 1)
+		go func() { closed <- c.ClientSession.Close() }()
+		e.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "mine\n"})
+		get(t, closed)
+		if text, err := w.journal.Text(d.ID); err != nil || text != "mine\n" {
+			t.Fatalf("the journal has %q, %v", text, err)
+		}
+	}
+}
+
+// Status while CLIs connect and go.
+func TestStatusWhileConnecting(t *testing.T) {
+	w := newWorld(t, nil)
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		for range 30 {
+			w.connect().ClientSession.Close()
+		}
+	}()
+	for {
+		w.Status()
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
+}
+
+// An editor that fails after the CLI was told yes: the CLI does not wait.
+func TestLateFailureAnswersTheCLI(t *testing.T) {
+	w := newWorld(t, nil)
+	c, e := w.connect(), w.attach(true)
+	path := w.file("f", "old\n")
+	e.mu.Lock()
+	e.fail = errors.New("no window")
+	if err := c.openDiff(path, "new\n"); err != nil { // after openAck
+		t.Error(err)
+	}
+	e.mu.Unlock()
+	if got := c.outcome(); !strings.Contains(got, "ide/diffRejected") {
+		t.Errorf("the CLI heard %s", got)
+	}
+}
+
+// Both sides write large messages before they read.
+func TestBothWriteAtOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	c, e := w.connect(), w.attach(true)
+	big := strings.Repeat("x", 1<<20) + "\n"
+	path := w.file("f", big)
+	for range 5 {
+		if err := c.openDiff(path, big+"new\n"); err != nil {
+			t.Fatal(err)
+		}
+		d := get(t, e.opened)
+		if err := e.Edit(t.Context(), d.ID, big+"edited\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Diffs(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Reject(t.Context(), d.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestDoorErrors(t *testing.T) {

@@ -30,6 +30,8 @@ type store struct {
 	changed func()
 	exclude func(path string) bool
 
+	flushing sync.Mutex // one flush at a time; taken before mu
+
 	mu      sync.Mutex
 	sources map[any]snapshot // by whoever sends the snapshots
 	pending *time.Timer
@@ -102,6 +104,8 @@ func (s *store) change(f func()) {
 }
 
 func (s *store) flush() {
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
 	s.mu.Lock()
 	s.pending = nil
 	snaps := make([]snapshot, 0, len(s.sources))

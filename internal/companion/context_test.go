@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,9 +37,8 @@ func files(t *testing.T, names ...string) []string {
 func TestContextIsDebounced(t *testing.T) {
 	p := files(t, "a")
 	synctest.Test(t, func(t *testing.T) {
-		var sent []string
-		var s *store
-		s = newStore(none, func() { sent = append(sent, s.context().WorkspaceState.OpenFiles[0].Path) })
+		var sent atomic.Int32
+		s := newStore(none, func() { sent.Add(1) })
 		update := func(line int) {
 			s.update("x", adapter.Snapshot{Files: []adapter.File{{Path: p[0], Active: true, Cursor: &ide.Cursor{Line: line, Character: 1}}}})
 		}
@@ -46,24 +46,24 @@ func TestContextIsDebounced(t *testing.T) {
 		update(1)
 		time.Sleep(debounce - time.Millisecond)
 		synctest.Wait()
-		if len(sent) != 0 {
+		if sent.Load() != 0 {
 			t.Errorf("sent after %v", time.Since(start))
 		}
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
-		if len(sent) != 1 {
-			t.Errorf("%d updates after %v, want 1", len(sent), time.Since(start))
+		if n := sent.Load(); n != 1 {
+			t.Errorf("%d updates after %v, want 1", n, time.Since(start))
 		}
 		// A held key: an event each 10 ms for a second reaches the CLI about
 		// twenty times, not never and not a hundred times.
-		sent = nil
+		sent.Store(0)
 		for i := range 100 {
 			update(i + 2)
 			time.Sleep(10 * time.Millisecond)
 		}
 		synctest.Wait()
-		if len(sent) < 10 || len(sent) > 20 {
-			t.Errorf("%d updates in a second of events", len(sent))
+		if n := sent.Load(); n < 10 || n > 20 {
+			t.Errorf("%d updates in a second of events", n)
 		}
 		s.close()
 		update(1)
@@ -74,16 +74,16 @@ func TestContextIsDebounced(t *testing.T) {
 func TestNoUpdateWhenNothingChanged(t *testing.T) {
 	p := files(t, "a", "b")
 	synctest.Test(t, func(t *testing.T) {
-		sent := 0
-		s := newStore(none, func() { sent++ })
+		var sent atomic.Int32
+		s := newStore(none, func() { sent.Add(1) })
 		snap := adapter.Snapshot{Files: []adapter.File{{Path: p[0], Focused: 5, Active: true, Cursor: &ide.Cursor{Line: 1, Character: 1}}, {Path: p[1], Focused: 3}}}
-		step := func(want int, what string) {
+		step := func(want int32, what string) {
 			t.Helper()
 			s.update("x", snap)
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if sent != want {
-				t.Errorf("%s: %d updates, want %d", what, sent, want)
+			if n := sent.Load(); n != want {
+				t.Errorf("%s: %d updates, want %d", what, n, want)
 			}
 		}
 		step(1, "first")
@@ -236,6 +236,16 @@ func TestExcluded(t *testing.T) {
 	} {
 		if got := x.excluded(filepath.Join(dir, tt.path), []string{dir}); got != tt.want {
 			t.Errorf("%s excluded = %v, want %v", tt.path, got, tt.want)
+		}
+	}
+	// A link does not hide what it leads to.
+	for link, target := range map[string]string{"conf": ".env", "notes": "a.log"} {
+		write(target, "")
+		if err := os.Symlink(filepath.Join(dir, target), filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+		if !x.excluded(filepath.Join(dir, link), []string{dir}) {
+			t.Errorf("%s, a link to %s, is not excluded", link, target)
 		}
 	}
 	// A change of the ignore file counts at once.

@@ -14,6 +14,7 @@ import (
 	"pollux/internal/ide"
 	"pollux/internal/ideserver"
 	"pollux/internal/journal"
+	"pollux/internal/sys"
 )
 
 // A diff is one proposal that waits for the user. Its states are the
@@ -40,17 +41,20 @@ import (
 // Diffs are keyed by session and path: two CLIs may propose for one file, and
 // each waits for its own answer.
 type diff struct {
-	id      string
-	session *ideserver.Session
-	client  string
-	req     ide.OpenDiffRequest
-	base    file
-	opened  time.Time
-	ended   chan struct{} // closed when the state is no longer Open
+	id        string
+	companion *Companion
+	session   *ideserver.Session
+	client    string
+	req       ide.OpenDiffRequest
+	base      file
+	opened    time.Time
+	ended     chan struct{} // closed when the state is no longer Open
 
 	// Guarded by Companion.mu:
 	state   journal.State
+	shown   bool   // it is in the journal, and surfaces may show it
 	content string // the user's text so far
+	kept    string // the text that the journal has
 	editor  *door  // who edited last
 }
 
@@ -105,10 +109,39 @@ func (c *Companion) stepLocked(d *diff, ev event) (answers []<-chan *string, ok 
 		return nil, true
 	}
 	delete(c.diffs, d.id)
+	if !d.shown {
+		return nil, true
+	}
 	for _, s := range c.surfacesLocked() {
 		answers = append(answers, s.closeDiff(adapter.DiffClose{ID: d.id, Reason: reasons[ev]}))
 	}
+	if ev == evReject || ev == evSupersede {
+		known := d.content
+		c.background(func() {
+			if text := lastText(answers, known, d.req.NewContent); text != known {
+				c.keep(d, text)
+			}
+		})
+	}
 	return answers, true
+}
+
+// lastText waits for what surfaces answer to diff/close, no longer than
+// closeAck, and returns the text that holds edits nobody told of before: one
+// that is neither what was known nor the bare proposal.
+func lastText(answers []<-chan *string, known, proposal string) string {
+	late := time.After(closeAck)
+	for _, answer := range answers {
+		select {
+		case text := <-answer:
+			if text != nil && *text != known && *text != proposal {
+				return *text
+			}
+		case <-late:
+			return known
+		}
+	}
+	return known
 }
 
 // openAck bounds the wait for an editor to say that it shows a diff. One that
@@ -124,8 +157,8 @@ func (c *Companion) OpenDiff(ctx context.Context, s *ideserver.Session, req ide.
 		return err
 	}
 	d := &diff{
-		id: journal.NewID(), session: s, client: clientName(s), req: req,
-		opened: time.Now(), ended: make(chan struct{}), state: journal.Open, content: req.NewContent,
+		id: journal.NewID(), companion: c, session: s, client: clientName(s), req: req,
+		opened: time.Now(), ended: make(chan struct{}), state: journal.Open, content: req.NewContent, kept: req.NewContent,
 	}
 	var err error
 	if d.base, err = readFile(req.FilePath); err != nil {
@@ -152,7 +185,10 @@ func (c *Companion) OpenDiff(ctx context.Context, s *ideserver.Session, req ide.
 		c.record(old)
 	}
 
-	_, err = c.journal.Add(journal.Entry{ID: d.id, Path: req.FilePath, Client: d.client, CRLF: eol(d.base.text) == "crlf"}, req.NewContent)
+	_, err = c.journal.Add(journal.Entry{
+		ID: d.id, Path: req.FilePath, Client: d.client,
+		CRLF: eol(d.base.text) == "crlf", BOM: strings.HasPrefix(d.base.text, bom),
+	}, req.NewContent)
 	if err != nil {
 		c.tell("warning", "This proposal is not in the journal: "+err.Error())
 	}
@@ -163,21 +199,37 @@ func (c *Companion) OpenDiff(ctx context.Context, s *ideserver.Session, req ide.
 		c.record(d)
 		return nil
 	}
+	d.shown = true
 	var acks []<-chan error
 	for _, s := range c.surfacesLocked() {
 		acks = append(acks, s.openDiff(c.viewLocked(d)))
 	}
 	c.mu.Unlock()
-	if err := c.shown(ctx, d, acks); err != nil {
-		c.mu.Lock()
-		_, failed := c.stepLocked(d, evFail)
-		c.mu.Unlock()
-		if failed {
-			c.record(d)
-			return err
-		}
+	shown := make(chan error, 1)
+	c.background(func() { shown <- c.firstShown(d, acks) })
+	select {
+	case err = <-shown:
+	case <-time.After(openAck):
+		// The CLI is told yes; should it turn out to be no, it must not wait.
+		c.background(func() {
+			if err := <-shown; err != nil {
+				c.tell("error", err.Error())
+				c.reject(d.id)
+			}
+		})
+		return nil
 	}
-	return nil
+	if err == nil {
+		return nil
+	}
+	c.mu.Lock()
+	_, failed := c.stepLocked(d, evFail)
+	c.mu.Unlock()
+	if !failed {
+		return nil
+	}
+	c.record(d)
+	return err
 }
 
 // clientName names a CLI to the user. Gemini CLI and Qwen Code give their
@@ -190,10 +242,9 @@ func clientName(s *ideserver.Session) string {
 	return strings.TrimSpace(name + " " + version)
 }
 
-// shown waits until one surface shows the diff. It fails when none can.
-func (c *Companion) shown(ctx context.Context, d *diff, acks []<-chan error) error {
-	ctx, cancel := context.WithTimeout(ctx, openAck)
-	defer cancel()
+// firstShown waits until one surface shows the diff, or it has ended. It fails
+// when no surface can show it.
+func (c *Companion) firstShown(d *diff, acks []<-chan error) error {
 	err := errors.New("no editor that shows diffs is attached to Pollux: answer in the terminal, or start `pollux run`")
 	for _, ack := range acks {
 		select {
@@ -203,8 +254,6 @@ func (c *Companion) shown(ctx context.Context, d *diff, acks []<-chan error) err
 			}
 			err = fmt.Errorf("the editor cannot show the diff: %w", e)
 		case <-d.ended:
-			return nil
-		case <-ctx.Done():
 			return nil
 		}
 	}
@@ -241,28 +290,16 @@ func (c *Companion) CloseDiff(ctx context.Context, s *ideserver.Session, req ide
 		c.mu.Unlock()
 		return "", fmt.Errorf("no diff is open for %s", req.FilePath)
 	}
-	known, editor := d.content, d.editor
+	known := d.content
 	surfaces := c.surfacesLocked()
 	answers, _ := c.stepLocked(d, evClose)
+	if i := slices.Index(surfaces, d.editor); i >= 0 && answers != nil {
+		answers = answers[i : i+1] // the others may not have followed
+	}
 	c.mu.Unlock()
 
-	ctx, cancel := context.WithTimeout(ctx, closeAck)
-	defer cancel()
-	content := known
-	for i, answer := range answers {
-		select {
-		case text := <-answer:
-			// One that differs from what we knew holds edits; between two of
-			// them the one who edited last is right.
-			if text != nil && *text != known && (content == known || surfaces[i] == editor) {
-				content = *text
-			}
-		case <-ctx.Done():
-		}
-	}
-	if content != d.req.NewContent {
-		c.keep(d, content)
-	}
+	content := lastText(answers, known, d.req.NewContent)
+	c.keep(d, content)
 	c.record(d)
 	return d.answer(content), nil
 }
@@ -289,7 +326,7 @@ func (c *Companion) edit(from *door, ch adapter.DiffChange) {
 	d.content, d.editor = *ch.Content, from
 	for _, s := range c.surfacesLocked() {
 		if s != from {
-			s.notify(adapter.MethodDiffChanged, adapter.DiffChange{ID: d.id, Content: ch.Content})
+			s.diffChanged(d)
 		}
 	}
 	c.mu.Unlock()
@@ -315,6 +352,9 @@ func (c *Companion) accept(a adapter.DiffAccept, ev event) (adapter.DiffAcceptRe
 		state = d.state
 	}
 	c.mu.Unlock()
+	if d != nil && a.Content != "" {
+		c.keep(d, a.Content) // whatever comes of it
+	}
 	switch {
 	case d == nil:
 		return res, errNoDiff
@@ -331,15 +371,9 @@ func (c *Companion) accept(a adapter.DiffAccept, ev event) (adapter.DiffAcceptRe
 		return res, err
 	}
 	if now.version != d.base.version && now.version != a.Overwrite {
-		if a.Content != d.req.NewContent {
-			c.keep(d, a.Content)
-		}
 		return adapter.DiffAcceptResult{Status: adapter.StatusConflict, Version: now.version,
 			Disk:    comparableTo(now.text, d.req.NewContent),
 			Message: filepath.Base(d.req.FilePath) + " has changed on disk since the change was proposed. Accept again to overwrite it."}, nil
-	}
-	if a.Content != d.req.NewContent {
-		c.keep(d, a.Content)
 	}
 	if ev == evSave {
 		if now.exists {
@@ -347,7 +381,7 @@ func (c *Companion) accept(a adapter.DiffAccept, ev event) (adapter.DiffAcceptRe
 				return res, err
 			}
 		}
-		if err := journal.ReplaceFile(d.req.FilePath, restored(d.answer(a.Content), now.text)); err != nil {
+		if err := sys.ReplaceFile(d.req.FilePath, restored(d.answer(a.Content), now.text)); err != nil {
 			return res, fmt.Errorf("the file cannot be written: %w", err)
 		}
 	}
@@ -450,8 +484,15 @@ func (c *Companion) Gone(s *ideserver.Session) {
 
 func byAge(a, b *diff) int { return strings.Compare(a.id, b.id) }
 
-// keep writes the user's text to the journal.
+// keep writes the user's text to the journal, unless it is there.
 func (c *Companion) keep(d *diff, text string) {
+	c.mu.Lock()
+	same := d.kept == text
+	d.kept = text
+	c.mu.Unlock()
+	if same {
+		return
+	}
 	if err := c.journal.Edit(d.id, text); err != nil {
 		c.log.Warn("the journal cannot be written", "err", err)
 	}
@@ -486,7 +527,9 @@ func (c *Companion) viewLocked(d *diff) adapter.Diff {
 func (c *Companion) viewsLocked() []adapter.Diff {
 	all := make([]*diff, 0, len(c.diffs))
 	for _, d := range c.diffs {
-		all = append(all, d)
+		if d.shown {
+			all = append(all, d)
+		}
 	}
 	slices.SortFunc(all, byAge)
 	views := make([]adapter.Diff, len(all))

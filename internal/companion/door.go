@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"sync"
 
@@ -23,25 +24,37 @@ type door struct {
 	conn  *jsonrpc2.Conn
 	start func(adapter.InitializeParams) (*Companion, error)
 
+	owner bool // it started the companion; its roots are the companion's
+	page  bool // it is the browser page, which needs no token
+
 	handling sync.Mutex // held while a message is handled; guards the next three
 	ended    bool
 	c        *Companion // after initialize
 	params   adapter.InitializeParams
 
-	mu    sync.Mutex
-	queue []func(context.Context)
-	wake  chan struct{} // capacity 1
+	mu      sync.Mutex
+	queue   []func(context.Context)
+	changed map[string]bool // diffs whose diff/changed is queued
+	wake    chan struct{}   // capacity 1
 }
 
-// Serve serves one client of the adapter protocol until it goes. start returns
-// the companion that the client's initialize message is for; it is called
-// once.
+// maxQueue bounds what waits for a client that does not read; one that lets
+// more pile up is given up.
+const maxQueue = 4096
+
+// Serve serves the client that a companion is for, an editor's plugin, until it
+// goes. start starts the companion when the client's initialize message comes;
+// it is called again if it failed.
 func Serve(conn io.ReadWriteCloser, start func(adapter.InitializeParams) (*Companion, error)) {
-	d := &door{start: start, wake: make(chan struct{}, 1)}
+	(&door{start: start, owner: true}).serve(conn)
+}
+
+func (d *door) serve(conn io.ReadWriteCloser) {
+	d.wake, d.changed = make(chan struct{}, 1), make(map[string]bool)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ready := make(chan struct{})
-	d.conn = jsonrpc2.NewConn(ctx, adapter.NewStream(conn), handlerFunc(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	d.conn = adapter.NewConn(ctx, adapter.NewStream(conn), handlerFunc(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
 		<-ready
 		d.handle(req)
 	}))
@@ -60,7 +73,12 @@ func Serve(conn io.ReadWriteCloser, start func(adapter.InitializeParams) (*Compa
 }
 
 // Attach serves a further client of a running companion.
-func (c *Companion) Attach(conn io.ReadWriteCloser) {
+func (c *Companion) Attach(conn io.ReadWriteCloser) { c.attachDoor(conn, &door{}) }
+
+// AttachPage serves a browser page, which is told no token.
+func (c *Companion) AttachPage(conn io.ReadWriteCloser) { c.attachDoor(conn, &door{page: true}) }
+
+func (c *Companion) attachDoor(conn io.ReadWriteCloser, d *door) {
 	c.mu.Lock()
 	if c.closing {
 		c.mu.Unlock()
@@ -70,7 +88,8 @@ func (c *Companion) Attach(conn io.ReadWriteCloser) {
 	c.attached.Add(1)
 	c.mu.Unlock()
 	defer c.attached.Done()
-	Serve(conn, func(adapter.InitializeParams) (*Companion, error) { return c, nil })
+	d.start = func(adapter.InitializeParams) (*Companion, error) { return c, nil }
+	d.serve(conn)
 }
 
 type handlerFunc func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request)
@@ -88,6 +107,7 @@ const (
 func (d *door) handle(req *jsonrpc2.Request) {
 	d.handling.Lock()
 	defer d.handling.Unlock()
+	defer d.onPanic()
 	if d.ended {
 		return
 	}
@@ -122,7 +142,7 @@ func (d *door) dispatch(req *jsonrpc2.Request) (any, error) {
 	case adapter.MethodContextUpdate:
 		return with(req, func(s adapter.Snapshot) (any, error) {
 			d.c.store.update(d, s)
-			if len(s.Roots) == 0 {
+			if len(s.Roots) == 0 || !d.owner {
 				return nil, nil
 			}
 			err := d.c.SetRoots(s.Roots)
@@ -160,6 +180,16 @@ func (d *door) dispatch(req *jsonrpc2.Request) (any, error) {
 	return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "unknown method " + req.Method}
 }
 
+// onPanic, deferred, unpublishes the companion before a panic goes on.
+func (d *door) onPanic() {
+	if r := recover(); r != nil {
+		if d.c != nil {
+			d.c.Unpublish()
+		}
+		panic(r)
+	}
+}
+
 // with decodes the parameters for f.
 func with[T any](req *jsonrpc2.Request, f func(T) (any, error)) (any, error) {
 	v, err := adapter.Params[T](req)
@@ -188,7 +218,10 @@ func (d *door) initialize(req *jsonrpc2.Request) (any, error) {
 	res := adapter.InitializeResult{
 		Protocol: adapter.ProtocolVersion,
 		Server:   adapter.Implementation{Name: "pollux", Version: c.cfg.Version},
-		PID:      c.Status().PID, Port: c.Port(), Token: c.server.Token(), Env: c.Env(),
+		PID:      os.Getpid(), Port: c.Port(),
+	}
+	if !d.page {
+		res.Token, res.Env = c.server.Token(), c.Env()
 	}
 	return res, nil
 }
@@ -199,6 +232,9 @@ func (c *Companion) attach(d *door) {
 	defer c.mu.Unlock()
 	c.doors = append(c.doors, d)
 	d.notify(adapter.MethodClients, adapter.Clients{Clients: c.clients()})
+	if d.params.Trusted != nil {
+		c.store.update(d, adapter.Snapshot{Trusted: d.params.Trusted})
+	}
 	if d.params.Diff {
 		for _, v := range c.viewsLocked() {
 			d.openDiff(v)
@@ -221,6 +257,7 @@ func (c *Companion) detach(d *door) {
 
 // write writes what is queued.
 func (d *door) write(ctx context.Context) {
+	defer d.onPanic()
 	for {
 		d.mu.Lock()
 		queue := d.queue
@@ -243,7 +280,11 @@ func (d *door) write(ctx context.Context) {
 func (d *door) enqueue(f func(context.Context)) {
 	d.mu.Lock()
 	d.queue = append(d.queue, f)
+	full := len(d.queue) > maxQueue
 	d.mu.Unlock()
+	if full {
+		go d.conn.Close()
+	}
 	select {
 	case d.wake <- struct{}{}:
 	default:
@@ -252,6 +293,28 @@ func (d *door) enqueue(f func(context.Context)) {
 
 func (d *door) notify(method string, params any) {
 	d.enqueue(func(ctx context.Context) { d.conn.Notify(ctx, method, params) })
+}
+
+// diffChanged tells the text of a diff as it is when the client gets to read
+// it: of many edits a slow client hears the last.
+func (d *door) diffChanged(diff *diff) {
+	d.mu.Lock()
+	queued := d.changed[diff.id]
+	d.changed[diff.id] = true
+	d.mu.Unlock()
+	if queued {
+		return
+	}
+	d.enqueue(func(ctx context.Context) {
+		d.mu.Lock()
+		delete(d.changed, diff.id)
+		d.mu.Unlock()
+		c := diff.companion
+		c.mu.Lock()
+		content := diff.content
+		c.mu.Unlock()
+		d.conn.Notify(ctx, adapter.MethodDiffChanged, adapter.DiffChange{ID: diff.id, Content: &content})
+	})
 }
 
 // call queues a request; done gets its outcome, unless the client goes first.

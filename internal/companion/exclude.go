@@ -3,6 +3,7 @@ package companion
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,10 +24,16 @@ type ignoreFile struct {
 	patterns []gitignore.Pattern
 }
 
-// excluded reports whether the file, given by its absolute path, is one. A
-// project is the nearest directory above that holds .git, else the workspace
-// root the file is in.
+// excluded reports whether the file, given by its absolute path, is one, by
+// that name or by the one that its symbolic links lead to. A project is the
+// nearest directory above that holds .git, else the workspace root the file is
+// in.
 func (x *excluder) excluded(path string, roots []string) bool {
+	real := realPath(path)
+	return x.match(path, roots) || real != path && x.match(real, roots)
+}
+
+func (x *excluder) match(path string, roots []string) bool {
 	if secret(path) {
 		return true
 	}
@@ -41,8 +48,8 @@ func (x *excluder) excluded(path string, roots []string) bool {
 	parts := strings.Split(rel, string(filepath.Separator))
 	var patterns []gitignore.Pattern
 	// The least specific first: the last match wins.
-	if home, err := os.UserConfigDir(); err == nil {
-		patterns = x.read(filepath.Join(home, "git", "ignore"), nil)
+	if config := gitConfigDir(); config != "" {
+		patterns = x.read(filepath.Join(config, "ignore"), nil)
 	}
 	patterns = append(patterns, x.read(filepath.Join(top, ".git", "info", "exclude"), nil)...)
 	for i := range parts {
@@ -52,6 +59,18 @@ func (x *excluder) excluded(path string, roots []string) bool {
 		}
 	}
 	return gitignore.NewMatcher(patterns).Match(parts, false)
+}
+
+// gitConfigDir is where git keeps the user's settings, on every system.
+func gitConfigDir() string {
+	if dir := os.Getenv("XDG_CONFIG_HOME"); dir != "" {
+		return filepath.Join(dir, "git")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".config", "git")
 }
 
 func project(path string, roots []string) string {
@@ -99,6 +118,7 @@ func (x *excluder) read(path string, domain []string) []gitignore.Pattern {
 	if x.cache == nil {
 		x.cache = make(map[string]ignoreFile)
 	}
+	patterns = slices.Clip(patterns) // others append to it
 	x.cache[path] = ignoreFile{info.ModTime(), info.Size(), patterns}
 	return patterns
 }

@@ -19,8 +19,9 @@ type socket struct {
 	listener net.Listener
 	serving  sync.WaitGroup
 
-	mu    sync.Mutex
-	conns map[net.Conn]bool
+	mu     sync.Mutex
+	conns  map[net.Conn]bool
+	closed bool
 }
 
 func (c *Companion) listenSocket() (*socket, error) {
@@ -32,6 +33,10 @@ func (c *Companion) listenSocket() (*socket, error) {
 	s := &socket{path: path, conns: make(map[net.Conn]bool)}
 	os.Remove(path) // of a killed process that had our PID
 	if s.listener, err = net.Listen("unix", path); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		s.listener.Close()
 		return nil, err
 	}
 	return s, nil
@@ -77,6 +82,9 @@ func (s *socket) track(conn net.Conn, add bool) {
 	defer s.mu.Unlock()
 	if add {
 		s.conns[conn] = true
+		if s.closed {
+			conn.Close()
+		}
 	} else {
 		delete(s.conns, conn)
 	}
@@ -87,6 +95,7 @@ func (s *socket) remove() { os.Remove(s.path) }
 func (s *socket) close() {
 	s.listener.Close() // removes the file
 	s.mu.Lock()
+	s.closed = true
 	for conn := range s.conns {
 		conn.Close()
 	}

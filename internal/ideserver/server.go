@@ -49,7 +49,8 @@ type Config struct {
 	// Token is the bearer token; a fresh one when empty.
 	Token string
 	// Port to listen on; 0, which the contract demands of a fresh start, lets
-	// the system choose. A restart after a crash passes the old one.
+	// the system choose. A restart after a crash passes the old one, which is
+	// used if it is free.
 	Port int
 	// ExtraHost is a second host address to listen on, and ExtraNames are Host
 	// names allowed there: for a CLI in a container (host.docker.internal).
@@ -60,6 +61,8 @@ type Config struct {
 	// KeepAlive is the interval of the comments that keep a stream from being
 	// taken for dead: the CLI's HTTP client cuts a silent one after 300 s.
 	KeepAlive time.Duration
+	// OnPanic is called before a panic ends the process.
+	OnPanic func()
 	// MaxBody bounds a request's body in bytes; the CLI sends whole files.
 	MaxBody int64
 }
@@ -113,6 +116,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, sessions: make(map[string]*Session)}
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", cfg.Port))
+	if err != nil && cfg.Port != 0 {
+		l, err = net.Listen("tcp", "127.0.0.1:0")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on loopback: %w", err)
 	}
@@ -129,11 +135,22 @@ func New(cfg Config) (*Server, error) {
 	s.http = &http.Server{
 		Handler:           s.handler(),
 		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute, // between requests; the CLI gives a connection up after 4 s
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 		// No read or write timeout: they would cut an idle event stream.
 	}
 	return s, nil
+}
+
+// onPanic, deferred, reports a panic and lets it go on.
+func (s *Server) onPanic() {
+	if r := recover(); r != nil {
+		if s.cfg.OnPanic != nil {
+			s.cfg.OnPanic()
+		}
+		panic(r)
+	}
 }
 
 // Port is the port the server listens on.
@@ -194,14 +211,14 @@ func (s *Server) Close(ctx context.Context) error {
 	for _, session := range sessions {
 		session.Close()
 	}
-	for _, l := range s.listeners {
-		l.Close() // also when Serve was never called
-	}
 	shut, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	err := s.http.Shutdown(shut)
 	if err != nil {
 		err = s.http.Close()
+	}
+	for _, l := range s.listeners {
+		l.Close() // also when Serve was never called
 	}
 	s.serving.Wait()
 	return err

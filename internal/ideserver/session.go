@@ -39,6 +39,7 @@ type Session struct {
 	mcp    *mcp.ServerSession
 	conn   mcp.Connection
 	http   *mcp.StreamableServerTransport // nil over stdio
+	bytes  io.Closer                      // the client's byte stream over stdio
 
 	ctx     context.Context // ends with the session
 	cancel  context.CancelFunc
@@ -106,6 +107,7 @@ func (srv *Server) newHTTPSession() (*Session, error) {
 // (the CLI's stdio transport, carried by `pollux connect`) until it ends.
 func (srv *Server) ServeConn(conn io.ReadWriteCloser) error {
 	s := srv.newSession()
+	s.bytes = conn
 	err := s.start(&mcp.IOTransport{Reader: conn, Writer: conn, MaxLineLength: int(srv.cfg.MaxBody)}, func() {
 		s.connected()
 		s.streamReady(nil)
@@ -121,9 +123,6 @@ func (srv *Server) ServeConn(conn io.ReadWriteCloser) error {
 
 // start connects the session's MCP server to its transport.
 func (s *Session) start(t mcp.Transport, initialized func()) error {
-	if err := s.server.add(s); err != nil {
-		return err
-	}
 	server := mcp.NewServer(&mcp.Implementation{Name: "pollux", Title: "Pollux", Version: s.server.cfg.Version}, &mcp.ServerOptions{
 		Capabilities:              &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 		SupportedProtocolVersions: protocolVersions,
@@ -136,12 +135,17 @@ func (s *Session) start(t mcp.Transport, initialized func()) error {
 	})
 	s.addTools(server)
 	var err error
-	s.mcp, err = server.Connect(s.ctx, keepConn{t, &s.conn}, nil)
-	if err != nil {
-		s.server.remove(s)
+	if s.mcp, err = server.Connect(s.ctx, keepConn{t, &s.conn}, nil); err != nil {
+		s.cancel()
 		return err
 	}
 	close(s.started)
+	// Only now can others find it.
+	if err := s.server.add(s); err != nil {
+		s.cancel()
+		s.mcp.Close()
+		return err
+	}
 	s.done.Go(s.write)
 	return nil
 }
@@ -170,13 +174,14 @@ func (s *Session) connected() {
 	}
 }
 
-// Notify queues a notification about a diff. done is called once, with nil
-// when the notification was written, else with [ErrUndelivered].
+// Notify queues a notification about a diff. done is called once, on another
+// goroutine, with nil when the notification was written, else with
+// [ErrUndelivered].
 func (s *Session) Notify(method string, params any, done func(error)) {
 	s.mu.Lock()
 	if s.ctx.Err() != nil {
 		s.mu.Unlock()
-		done(ErrUndelivered)
+		go done(ErrUndelivered)
 		return
 	}
 	s.outcomes = append(s.outcomes, outcome{method, params, done})
@@ -200,6 +205,7 @@ func (s *Session) poke() {
 
 // write is the writer goroutine.
 func (s *Session) write() {
+	defer s.server.onPanic()
 	keepAlive := time.NewTicker(s.server.cfg.KeepAlive)
 	defer keepAlive.Stop()
 	for {
@@ -210,9 +216,13 @@ func (s *Session) write() {
 		case <-keepAlive.C:
 			s.mu.Lock()
 			stream := s.stream
+			s.busy = stream != nil
 			s.mu.Unlock()
 			if stream != nil {
 				stream.comment()
+				s.mu.Lock()
+				s.busy = false
+				s.mu.Unlock()
 			}
 		case <-s.ctx.Done():
 			return
@@ -368,6 +378,9 @@ func (s *Session) Close() {
 	s.server.remove(s)
 	if busy && stream != nil {
 		stream.unblock()
+	}
+	if s.bytes != nil {
+		s.bytes.Close() // a client that does not read would block what follows
 	}
 	s.mcp.Close()
 	s.done.Wait()

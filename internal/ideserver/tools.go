@@ -57,6 +57,7 @@ func (s *Session) addTools(server *mcp.Server) {
 // a protocol error.
 func (s *Session) tool(f func(context.Context, json.RawMessage) ([]mcp.Content, error)) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		defer s.server.onPanic()
 		content, err := f(ctx, req.Params.Arguments)
 		if err != nil {
 			return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil

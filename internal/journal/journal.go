@@ -66,6 +66,8 @@ type Entry struct {
 	// CRLF is set when the file on disk ends its lines so; the text here ends
 	// them with LF, as the CLI proposed it.
 	CRLF bool `json:"crlf,omitempty"`
+	// BOM is set when the file on disk starts with a byte order mark.
+	BOM bool `json:"bom,omitempty"`
 	// PID is the companion's process.
 	PID int `json:"pid"`
 	// Bytes is the size of the text that a restore would write.
@@ -255,29 +257,10 @@ func (j *Journal) Restore(id, path string) (replaced string, err error) {
 	if e.CRLF && !strings.Contains(text, "\r") {
 		text = strings.ReplaceAll(text, "\n", "\r\n")
 	}
-	return replaced, ReplaceFile(path, text)
-}
-
-// ReplaceFile writes the user's file in place of what it held: through a
-// symbolic link, with the mode it had, whole or not at all.
-func ReplaceFile(path, text string) error {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	if e.BOM && !strings.HasPrefix(text, "\uFEFF") {
+		text = "\uFEFF" + text
 	}
-	mode := fs.FileMode(0o644)
-	if info, err := os.Stat(path); err == nil {
-		if !info.Mode().IsRegular() {
-			return fmt.Errorf("%s is not a regular file: name another with --to", path)
-		}
-		mode = info.Mode().Perm()
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	if err := sys.WriteFile(path, []byte(text)); err != nil {
-		return err
-	}
-	return os.Chmod(path, mode)
+	return replaced, sys.ReplaceFile(path, text)
 }
 
 // pruneLocked makes room for an entry of the given size.

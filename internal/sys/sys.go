@@ -123,6 +123,28 @@ func WriteFile(path string, data []byte) error {
 	return err
 }
 
+// ReplaceFile writes the user's file in place of what it held: through a
+// symbolic link, with the mode it had, whole or not at all.
+func ReplaceFile(path, text string) error {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	mode := fs.FileMode(0o644)
+	if info, err := os.Stat(path); err == nil {
+		if !info.Mode().IsRegular() {
+			return fmt.Errorf("%s is not a regular file: name another", path)
+		}
+		mode = info.Mode().Perm()
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := WriteFile(path, []byte(text)); err != nil {
+		return err
+	}
+	return os.Chmod(path, mode)
+}
+
 // TempPattern is the [os.CreateTemp] pattern of [WriteFile]'s files, for those
 // who clean up after a killed process.
 const TempPattern = ".pollux-*.tmp"
