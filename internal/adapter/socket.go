@@ -1,15 +1,12 @@
 package adapter
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"pollux/internal/sys"
 )
@@ -52,7 +49,7 @@ func Sockets() ([]string, error) {
 		case err == nil:
 			conn.Close()
 			live = append(live, path)
-		case errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist):
+		case sys.Refused(err):
 			os.Remove(path) // the PID is another process's by now
 		}
 	}

@@ -20,6 +20,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"pollux/internal/sys"
 )
 
 // Version is stamped by the release; a build from a checkout has "devel".
@@ -33,6 +35,7 @@ type IO struct {
 
 // Main runs the command line and returns its exit code.
 func Main() int {
+	sys.SurviveClosedPipes()
 	return Run(context.Background(), IO{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:])
 }
 
@@ -93,16 +96,7 @@ the CLI proposes as a diff that you edit, accept or reject.
 		newNotify(streams), newStatus(streams), newJournal(streams),
 	)
 	for _, cmd := range root.Commands() {
-		args := cmd.Args
-		if args == nil {
-			args = cobra.NoArgs
-		}
-		cmd.Args = func(cmd *cobra.Command, a []string) error {
-			if err := args(cmd, a); err != nil {
-				return usageError{err, cmd.CommandPath()}
-			}
-			return nil
-		}
+		checkArgs(cmd)
 	}
 	root.Args = func(cmd *cobra.Command, a []string) error {
 		if len(a) > 0 {
@@ -111,6 +105,24 @@ the CLI proposes as a diff that you edit, accept or reject.
 		return nil
 	}
 	return root
+}
+
+// checkArgs makes usage errors of a command's wrong arguments, and of those of
+// the commands below it.
+func checkArgs(cmd *cobra.Command) {
+	args := cmd.Args
+	if args == nil {
+		args = cobra.NoArgs
+	}
+	cmd.Args = func(cmd *cobra.Command, a []string) error {
+		if err := args(cmd, a); err != nil {
+			return usageError{err, cmd.CommandPath()}
+		}
+		return nil
+	}
+	for _, sub := range cmd.Commands() {
+		checkArgs(sub)
+	}
 }
 
 func version() string {
@@ -128,7 +140,7 @@ func version() string {
 func logger(w io.Writer, level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("unknown log level %q: use debug, info, warn or error", level)
+		return nil, usageError{fmt.Errorf("unknown log level %q: use debug, info, warn or error", level), "pollux"}
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
 }

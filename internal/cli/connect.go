@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -67,7 +68,8 @@ var errGone = errors.New("the companion is gone: start the editor again, or `pol
 
 // findCompanion returns the socket of a running companion: the one named, by
 // flag or environment, else the one whose workspace holds the file or, with no
-// file, the working directory. The most specific workspace wins.
+// file, the working directory. The most specific workspace wins, then a
+// companion that a CLI is connected to, then the newest.
 func findCompanion(ctx context.Context, socket, file string) (string, error) {
 	if socket == "" {
 		socket = os.Getenv(adapter.EnvSocket)
@@ -89,25 +91,30 @@ func findCompanion(ctx context.Context, socket, file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	best, length := "", -1
+	best, length := running{}, -1
 	for _, c := range all {
 		for _, root := range c.Roots {
 			rel, err := filepath.Rel(root, file)
-			if err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) && len(root) > length {
-				best, length = c.socket, len(root)
+			if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+				continue
+			}
+			used := len(c.Clients) > 0 && len(best.Clients) == 0
+			if len(root) > length || len(root) == length && used {
+				best, length = c, len(root)
 			}
 		}
 	}
-	if best == "" {
+	if best.socket == "" {
 		return "", fmt.Errorf("no companion is running for %s: start one with `pollux run` in its project", file)
 	}
-	return best, nil
+	return best.socket, nil
 }
 
 // A running is a companion that answered.
 type running struct {
 	adapter.Status
-	socket string
+	socket  string
+	stopped bool // it did not answer
 }
 
 // companions asks every running companion for its status, the newest first.
@@ -119,20 +126,28 @@ func companions(ctx context.Context) ([]running, error) {
 	var all []running
 	for _, path := range paths {
 		var st adapter.Status
-		err := ask(ctx, path, func(c *adapter.Client) (err error) {
+		err := ask(ctx, path, func(ctx context.Context, c *adapter.Client) (err error) {
 			st, err = c.Status(ctx)
 			return err
 		})
 		if err == nil {
-			all = append(all, running{st, path})
+			all = append(all, running{Status: st, socket: path})
+		} else if errors.Is(err, context.DeadlineExceeded) {
+			all = append(all, running{socket: path, stopped: true})
 		}
 	}
 	slices.SortFunc(all, func(a, b running) int { return int(b.Started - a.Started) })
 	return all, nil
 }
 
+// askWithin bounds a conversation: a companion that is stopped, by Ctrl-Z for
+// instance, still takes connections.
+const askWithin = 2 * time.Second
+
 // ask attaches to a companion for one conversation.
-func ask(ctx context.Context, path string, f func(*adapter.Client) error) error {
+func ask(ctx context.Context, path string, f func(context.Context, *adapter.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
 	conn, err := net.Dial("unix", path)
 	if err != nil {
 		return errGone
@@ -142,5 +157,5 @@ func ask(ctx context.Context, path string, f func(*adapter.Client) error) error 
 	if _, err := c.Initialize(ctx, adapter.InitializeParams{Client: adapter.Implementation{Name: "pollux", Version: version()}}); err != nil {
 		return err
 	}
-	return f(c)
+	return f(ctx, c)
 }

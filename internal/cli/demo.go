@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -14,6 +15,8 @@ import (
 	"pollux/internal/companion"
 	"pollux/internal/fakemodel"
 	"pollux/internal/ide"
+	"pollux/internal/journal"
+	"pollux/internal/sys"
 )
 
 func newDemo(streams IO) *cobra.Command {
@@ -25,7 +28,8 @@ func newDemo(streams IO) *cobra.Command {
 		Long: `Makes a small project in a temporary directory and runs the real Gemini CLI on
 it, against a scripted model that is built in: nothing leaves this machine. Type
 any request; the model tells what it sees of your editor and proposes a change,
-which waits for you on the review page. Everything is gone when the CLI ends.
+which waits for you on the review page. The project, and the journal of it, are
+gone when the CLI ends.
 
 The first run may need the network once, for npx to fetch Gemini CLI.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -37,11 +41,13 @@ The first run may need the network once, for npx to fetch Gemini CLI.`,
 			if err != nil {
 				return err
 			}
-			dir, err := os.MkdirTemp("", "pollux-demo-")
+			pruneDemos()
+			dir, err := os.MkdirTemp("", fmt.Sprintf("pollux-demo-%d-", os.Getpid()))
 			if err != nil {
 				return err
 			}
 			defer os.RemoveAll(dir)
+			cfg.Journal = journal.New(filepath.Join(dir, "journal"))
 			d := demo{project: filepath.Join(dir, "greeter"), home: filepath.Join(dir, "home")}
 			if d.project, err = d.write(); err != nil {
 				return err
@@ -62,6 +68,18 @@ The first run may need the network once, for npx to fetch Gemini CLI.`,
 	flags.add(cmd)
 	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "do not open the review page, only print its link")
 	return cmd
+}
+
+// pruneDemos removes what demos that were killed have left.
+func pruneDemos() {
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), "pollux-demo-*-*"))
+	for _, dir := range left {
+		pid, err := strconv.Atoi(strings.Split(filepath.Base(dir), "-")[2])
+		info, statErr := os.Lstat(dir)
+		if err == nil && statErr == nil && info.IsDir() && sys.Own(info) && !sys.Alive(pid) {
+			os.RemoveAll(dir)
+		}
+	}
 }
 
 // A demo is the sample project and the model's part in it.

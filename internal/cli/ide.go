@@ -2,10 +2,15 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -46,8 +51,20 @@ func (f *companionFlags) config(streams IO) (companion.Config, error) {
 	if err != nil {
 		return companion.Config{}, err
 	}
+	roots := make([]string, len(f.roots))
+	for i, r := range f.roots {
+		if roots[i], err = filepath.Abs(r); err != nil {
+			return companion.Config{}, err
+		}
+		if info, err := os.Stat(roots[i]); err != nil || !info.IsDir() {
+			return companion.Config{}, usageError{fmt.Errorf("--root %s is not a directory", r), "pollux"}
+		}
+	}
+	if ip := net.ParseIP(f.host); f.host != "" && (ip == nil || ip.IsUnspecified()) {
+		return companion.Config{}, usageError{fmt.Errorf("--listen %s: name one IP address of this machine, without a port, such as the container bridge's", f.host), "pollux"}
+	}
 	cfg := companion.Config{
-		Version: version(), Log: log, Roots: f.roots, Journal: j,
+		Version: version(), Log: log, Roots: roots, Journal: j,
 		Settings:  adapter.Settings{IncludeIgnored: f.includeIgnored},
 		ExtraHost: f.host, ExtraNames: f.hostNames,
 		Pages: func(attach func(io.ReadWriteCloser), base string) (http.Handler, func() string) {
@@ -132,8 +149,17 @@ of ` + "`pollux run`" + ` in a terminal beside.`,
 // serveEditor is a companion for the plugin on the standard streams, until it
 // goes or a signal comes.
 func serveEditor(ctx context.Context, streams IO, cfg companion.Config) error {
-	var c *companion.Companion
+	var (
+		mu      sync.Mutex // held during a start, so that it ends before we do
+		c       *companion.Companion
+		stopped bool
+	)
 	start := func(p adapter.InitializeParams) (_ *companion.Companion, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if stopped {
+			return nil, errors.New("pollux is being ended")
+		}
 		pid := p.PID
 		if pid <= 0 {
 			pid = os.Getppid()
@@ -159,6 +185,9 @@ func serveEditor(ctx context.Context, streams IO, cfg companion.Config) error {
 	case <-ended:
 	case <-ctx.Done():
 	}
+	mu.Lock()
+	stopped = true
+	mu.Unlock()
 	if c != nil {
 		c.Close()
 	}

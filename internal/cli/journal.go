@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -84,6 +86,10 @@ file holds now goes into the journal first.`,
 				}
 				if to == "" {
 					to = e.Path
+				} else if info, err := os.Stat(filepath.Dir(to)); err != nil || !info.IsDir() {
+					return fmt.Errorf("there is no directory %s: make it first", filepath.Dir(to))
+				} else if info, err := os.Stat(to); err == nil && info.IsDir() {
+					return fmt.Errorf("%s is a directory: name a file in it", to)
 				}
 				replaced, err := j.Restore(e.ID, to)
 				if err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -30,7 +31,7 @@ selected. Pass the selection on standard input, where other users' process
 lists do not show it.
 
 The companion is the one in $POLLUX_SOCKET, else the one whose workspace holds
-the file.`,
+the file; of several, one that a CLI is connected to.`,
 		Example: `  pollux notify main.go --line 12 --column 4
   printf %s "$kak_selection" | pollux notify "$kak_buffile" --line "$kak_cursor_line" --column "$kak_cursor_char_column" --selection -
   pollux notify main.go --event close`,
@@ -69,8 +70,8 @@ the file.`,
 				if err != nil {
 					return err
 				}
-				return ask(cmd.Context(), path, func(c *adapter.Client) error {
-					return c.Call(cmd.Context(), adapter.MethodContextEvent, e, nil)
+				return ask(cmd.Context(), path, func(ctx context.Context, c *adapter.Client) error {
+					return c.Call(ctx, adapter.MethodContextEvent, e, nil)
 				})
 			}()
 			var usage usageError

@@ -8,12 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"pollux/internal/companion"
 	"pollux/internal/discovery"
@@ -31,8 +31,8 @@ func newRun(streams IO) *cobra.Command {
 connected to it. Changes that the CLI proposes wait on a page in the browser,
 and in any editor that joins (pollux ide --attach).
 
-The first time, Gemini CLI asks whether to connect Pollux: answer Yes. It keeps
-the answer in its own settings (ide.enabled).
+Where Gemini CLI's IDE mode is not on yet, Pollux asks once to turn it on in the
+CLI's settings.
 
 The CLI is the gemini on the PATH, else npx fetches it. What stands after --
 is run instead: pollux run -- gemini --model gemini-2.5-flash`,
@@ -41,14 +41,21 @@ is run instead: pollux run -- gemini --model gemini-2.5-flash`,
 			if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
 				return usageError{fmt.Errorf("unknown argument %q: what to run goes after --", args[0]), cmd.CommandPath()}
 			}
+			var err error
 			if len(args) == 0 {
-				var err error
 				if args, err = findGemini(); err != nil {
 					return err
 				}
 			}
+			if args[0], err = exec.LookPath(args[0]); err != nil {
+				fmt.Fprintf(streams.Err, "pollux: %v: check the command after --\n", err)
+				return exitError{127}
+			}
 			cfg, err := flags.config(streams)
 			if err != nil {
+				return err
+			}
+			if err := offerIDEMode(streams, isTerminal(streams.In)); err != nil {
 				return err
 			}
 			return runCLI(cmd.Context(), streams, cfg, session{argv: args, browser: !noBrowser})
@@ -85,6 +92,10 @@ type session struct {
 func runCLI(ctx context.Context, streams IO, cfg companion.Config, s session) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	// All the while: an interrupt is the CLI's, and one too many, typed while
+	// we clean up, is nobody's.
+	undo := sys.LeaveInterruptToChild()
+	defer undo()
 	cfg.Editor = ide.Info{Name: "pollux", DisplayName: "Pollux"}
 	cfg.PIDs = discovery.TerminalPIDs(os.Getpid(), os.Getenv)
 	cfg.Settings.ReviewPage = true
@@ -117,6 +128,11 @@ func runCLI(ctx context.Context, streams IO, cfg companion.Config, s session) er
 // instance when the user has decided to trust the folder.
 const exitRestart = 199
 
+func isTerminal(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
 func printLink(w io.Writer, c *companion.Companion) string {
 	link, err := c.Link()
 	if err == nil {
@@ -126,11 +142,8 @@ func printLink(w io.Writer, c *companion.Companion) string {
 }
 
 // foreground runs the CLI in this terminal and ends with its exit code. It
-// shares our process group, so that the terminal's keys reach both; we leave
-// the interrupt to it.
+// shares our process group, so that the terminal's keys reach both.
 func foreground(ctx context.Context, streams IO, s session, env []string) error {
-	undo := sys.LeaveInterruptToChild()
-	defer undo()
 	ended := make(chan error, 1)
 	go func() {
 		// The parent-death signal is bound to this thread.
@@ -150,12 +163,12 @@ func foreground(ctx context.Context, streams IO, s session, env []string) error 
 	err := <-ended
 	var exit *exec.ExitError
 	switch {
+	case ctx.Err() != nil:
+		return exitError{128 + int(syscall.SIGTERM)}
 	case err == nil:
 		return nil
-	case errors.As(err, &exit) && exit.ExitCode() > 0:
-		return exitError{exit.ExitCode()}
 	case errors.As(err, &exit):
-		return fmt.Errorf("%s was ended: %s", filepath.Base(s.argv[0]), exit)
+		return exitError{sys.ExitCode(exit.ProcessState)}
 	}
 	return fmt.Errorf("%s cannot be started (%w): check the command after --", s.argv[0], err)
 }

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -27,11 +29,15 @@ func newStatus(streams IO) *cobra.Command {
 			}
 			entries := []entry{}
 			for _, c := range all {
+				if c.stopped {
+					fmt.Fprintf(streams.Err, "pollux: the companion at %s does not answer: is it stopped? `fg` in its terminal goes on with it\n", c.socket)
+					continue
+				}
 				e := entry{Status: c.Status, Socket: c.socket}
 				if link {
 					var l adapter.Link
-					err := ask(cmd.Context(), c.socket, func(client *adapter.Client) error {
-						return client.Call(cmd.Context(), adapter.MethodReviewLink, nil, &l)
+					err := ask(cmd.Context(), c.socket, func(ctx context.Context, client *adapter.Client) error {
+						return client.Call(ctx, adapter.MethodReviewLink, nil, &l)
 					})
 					if err == nil {
 						e.Link = l.URL
@@ -55,7 +61,7 @@ func newStatus(streams IO) *cobra.Command {
 					fmt.Fprintln(streams.Out, "  no CLI is connected; in Gemini CLI: /ide enable")
 				}
 				for _, c := range e.Clients {
-					fmt.Fprintf(streams.Out, "  CLI   %s %s, connected for %s\n", c.Name, c.Version, since(c.Since))
+					fmt.Fprintf(streams.Out, "  CLI   %s %s, connected for %s\n", printable(c.Name), printable(c.Version), since(c.Since))
 				}
 				for _, d := range e.Diffs {
 					state := "waits for"
@@ -78,6 +84,16 @@ func newStatus(streams IO) *cobra.Command {
 
 func since(ms int64) string {
 	return time.Since(time.UnixMilli(ms)).Truncate(time.Second).String()
+}
+
+// printable keeps a client's name from steering the terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, s)
 }
 
 func count(n int, noun string) string {

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -206,15 +207,17 @@ type Publication struct {
 }
 
 // Publish prunes stale files and writes the endpoint's. On an error nothing is
-// left behind. Failing to write one CLI's files fails all but Qwen Code's,
-// which most users do not have.
+// left behind. Qwen Code's files, which most users have no use for, may fail.
 func Publish(e Endpoint) (*Publication, error) {
 	if len(e.PIDs) == 0 || e.Port <= 0 {
 		return nil, errors.New("discovery: an endpoint needs a port and a PID")
 	}
 	Prune(e.PIDs)
 	p := &Publication{endpoint: e}
-	if err := p.write(); err != nil {
+	p.mu.Lock()
+	err := p.writeLocked()
+	p.mu.Unlock()
+	if err != nil {
 		p.Remove()
 		return nil, fmt.Errorf("cannot write the discovery file: %w", err)
 	}
@@ -239,12 +242,6 @@ func (p *Publication) Endpoint() Endpoint {
 	return p.endpoint
 }
 
-func (p *Publication) write() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.writeLocked()
-}
-
 func (p *Publication) writeLocked() error {
 	for _, c := range clis {
 		err := p.writeCLILocked(c)
@@ -267,6 +264,16 @@ func (p *Publication) writeCLILocked(c cli) error {
 	}
 	if err := sys.PrivateDir(dir); err != nil {
 		return err
+	}
+	// Who can write to its parent can put another in its place.
+	if info, err := os.Stat(filepath.Dir(dir)); err != nil {
+		return err
+	} else if !sys.Own(info) {
+		return fmt.Errorf("%s belongs to another user: set TMPDIR to a directory of your own, for the CLI too", filepath.Dir(dir))
+	} else if mode := info.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" {
+		if err := os.Chmod(filepath.Dir(dir), mode&^0o022); err != nil {
+			return err
+		}
 	}
 	data, err := json.Marshal(p.endpoint.file(c))
 	if err != nil {
@@ -305,7 +312,8 @@ func (p *Publication) Remove() {
 const dialTimeout = 500 * time.Millisecond
 
 // Prune removes the user's own discovery files that would lead a CLI to a dead
-// companion: those of a Pollux process that has ended, and those whose port
+// companion: those of a Pollux process that has ended (and does not answer:
+// another container's processes are not ours to see), and those whose port
 // refuses connections while their process is dead or one of pids (the CLI
 // takes the file with its own PID first and tries no other). Live companions'
 // files and other users' files stay.
@@ -341,11 +349,8 @@ func Prune(pids []int) {
 			if !c.ppid {
 				pid, _ = strconv.Atoi(m[1])
 			}
-			dead := f.Pollux > 0 && !sys.Alive(f.Pollux)
-			if !dead && (!sys.Alive(pid) || slices.Contains(pids, pid)) {
-				dead = refuses(f.Port)
-			}
-			if dead {
+			ended := f.Pollux > 0 && !sys.Alive(f.Pollux)
+			if ended && !answers(f.Port) || (!sys.Alive(pid) || slices.Contains(pids, pid)) && refuses(f.Port) {
 				os.Remove(path)
 			}
 		}
@@ -353,14 +358,25 @@ func Prune(pids []int) {
 }
 
 func refuses(port int) bool {
-	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), dialTimeout)
+	conn, err := net.DialTimeout("tcp", address(port), dialTimeout)
 	if err == nil {
 		conn.Close()
+	}
+	return sys.Refused(err)
+}
+
+// answers reports whether a Pollux companion listens on the port.
+func answers(port int) bool {
+	client := http.Client{Timeout: dialTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Get("http://" + address(port) + "/mcp")
+	if err != nil {
 		return false
 	}
-	var timeout net.Error
-	return !(errors.As(err, &timeout) && timeout.Timeout())
+	res.Body.Close()
+	return strings.Contains(res.Header.Get("WWW-Authenticate"), ide.Realm)
 }
+
+func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // maxFile bounds what is read of a discovery file, in bytes.
 const maxFile = 1 << 20
@@ -392,15 +408,4 @@ func Parse(data []byte) (ide.DiscoveryFile, error) {
 		return f, fmt.Errorf("not a discovery file: port %d", f.Port)
 	}
 	return f, nil
-}
-
-// Dirs lists the directories the files are in, by CLI.
-func Dirs() map[string]string {
-	dirs := make(map[string]string)
-	for _, c := range clis {
-		if d, err := c.dir(); err == nil {
-			dirs[c.name] = d
-		}
-	}
-	return dirs
 }

@@ -3,6 +3,8 @@ package discovery
 import (
 	"encoding/json"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -92,6 +94,7 @@ func isolate(t *testing.T) (geminiDir, qwenDir string) {
 	return filepath.Join(tmp, "gemini", "ide"), filepath.Join(home, ".qwen", "ide")
 }
 
+// listen is somebody's port that accepts and says nothing.
 func listen(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -189,6 +192,12 @@ func TestPrune(t *testing.T) {
 	}
 	const deadPID = 1 << 29 // beyond pid_max
 	live := listen(t)
+	ours := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WWW-Authenticate", ide.Realm)
+		w.WriteHeader(401)
+	}))
+	defer ours.Close()
+	ourPort := ours.Listener.Addr().(*net.TCPAddr).Port
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -210,6 +219,8 @@ func TestPrune(t *testing.T) {
 		{filepath.Join(dir, at(me, gone)), ide.DiscoveryFile{Port: gone}, false}, // would shadow ours
 		{filepath.Join(dir, at(os.Getppid(), gone)), ide.DiscoveryFile{Port: gone}, true},
 		{filepath.Join(dir, at(os.Getppid(), live)), ide.DiscoveryFile{Port: live, Pollux: deadPID}, false},
+		// Another container's companion: its processes are not ours to see.
+		{filepath.Join(dir, at(os.Getppid(), ourPort)), ide.DiscoveryFile{Port: ourPort, Pollux: deadPID}, true},
 		{filepath.Join(dir, "gemini-ide-server-7.json"), ide.DiscoveryFile{Port: gone}, true},
 		{filepath.Join(qwen, "1.lock"), ide.DiscoveryFile{Port: gone, PPID: deadPID}, false},
 		{filepath.Join(qwen, "2.lock"), ide.DiscoveryFile{Port: live, PPID: me}, true},

@@ -68,6 +68,10 @@ type Stdio struct {
 	Args    []string `json:"args"`
 }
 
+// Realm is the authentication realm that a Pollux companion names to who has
+// no token.
+const Realm = `Bearer realm="pollux"`
+
 // OpenDiffRequest holds the arguments of the openDiff tool. The real CLI
 // sends FilePath with symlinks resolved, and NewContent with LF line ends
 // whatever the file has; it restores CRLF itself when it writes.

@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"pollux/internal/ide"
 )
 
 const (
@@ -56,7 +58,7 @@ func (s *Server) handler() http.Handler {
 			}
 		}
 		if !s.authorized(r) {
-			h.Set("WWW-Authenticate", `Bearer realm="pollux"`)
+			h.Set("WWW-Authenticate", ide.Realm)
 			refuse(w, http.StatusUnauthorized, "the bearer token is missing or wrong: it is in the discovery file (authToken)")
 			return
 		}

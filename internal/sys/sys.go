@@ -62,8 +62,7 @@ func StateDir() (string, error) {
 
 // RuntimeDir returns the directory of the companions' sockets, made if need
 // be: $XDG_RUNTIME_DIR/pollux, else pollux-UID in the temporary directory. It
-// is private to the user; one that somebody else owns or can write to is an
-// error.
+// is made private to the user; one that somebody else owns is an error.
 func RuntimeDir() (string, error) {
 	dir := os.Getenv("POLLUX_RUNTIME_DIR")
 	if dir == "" {
@@ -86,6 +85,9 @@ func usable(dir string) bool {
 // of another user's, or a symbolic link, is an error.
 func PrivateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		if errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("%w: set TMPDIR to a directory of your own, for the CLI too", err)
+		}
 		return err
 	}
 	info, err := os.Lstat(dir)
@@ -96,7 +98,7 @@ func PrivateDir(dir string) error {
 	case !info.IsDir():
 		return fmt.Errorf("%s is not a directory: remove it", dir)
 	case !own(info):
-		return fmt.Errorf("%s belongs to another user: set TMPDIR to a directory of your own", dir)
+		return fmt.Errorf("%s belongs to another user: set TMPDIR to a directory of your own, for the CLI too", dir)
 	case runtime.GOOS != "windows" && info.Mode().Perm() != 0o700:
 		return os.Chmod(dir, 0o700)
 	}

@@ -13,6 +13,16 @@ import (
 // TerminationSignals are the signals on which a process cleans up and ends.
 var TerminationSignals = []os.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT}
 
+// Refused reports whether the error of a dial says that nobody listens.
+func Refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+
+// SurviveClosedPipes makes a write to a pipe that nobody reads an error, where
+// it would end the process with all that it has to clean up.
+func SurviveClosedPipes() {
+	// Caught and dropped rather than ignored: an ignored signal is inherited.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+}
+
 func alive(pid int) bool {
 	err := syscall.Kill(pid, 0)
 	return err == nil || errors.Is(err, syscall.EPERM)
@@ -37,6 +47,15 @@ func SignalTree(pid int, sig syscall.Signal) error {
 		}
 	}
 	return err
+}
+
+// ExitCode is a process's exit code as a shell gives it: 128 and the signal's
+// number for one that was killed.
+func ExitCode(p *os.ProcessState) int {
+	if st, ok := p.Sys().(syscall.WaitStatus); ok && st.Signaled() {
+		return 128 + int(st.Signal())
+	}
+	return p.ExitCode()
 }
 
 // LeaveInterruptToChild makes this process ignore the interrupt and quit keys

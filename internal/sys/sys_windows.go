@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -13,6 +14,12 @@ import (
 
 // TerminationSignals are the signals on which a process cleans up and ends.
 var TerminationSignals = []os.Signal{os.Interrupt, windows.SIGTERM}
+
+// Refused reports whether the error of a dial says that nobody listens.
+func Refused(err error) bool { return errors.Is(err, windows.WSAECONNREFUSED) }
+
+// SurviveClosedPipes does nothing: writes to such a pipe are errors here.
+func SurviveClosedPipes() {}
 
 func alive(pid int) bool {
 	const stillActive = 259
@@ -52,6 +59,9 @@ func SignalTree(pid int, _ syscall.Signal) error {
 	}
 	return p.Kill()
 }
+
+// ExitCode is a process's exit code.
+func ExitCode(p *os.ProcessState) int { return p.ExitCode() }
 
 // LeaveInterruptToChild makes this process ignore Ctrl-C while a child in the
 // foreground handles it, and returns a function that undoes it.

@@ -43,6 +43,7 @@ interface Message {
 export class Door {
   private stream = "";
   private nextID = 1;
+  private last: Promise<void> = Promise.resolve();
   private waiting = new Map<number, (m: Message) => void>();
 
   constructor(private handler: Handler) {
@@ -95,7 +96,15 @@ export class Door {
     if (m.id !== undefined) await this.post({ id: m.id, result });
   }
 
-  private async post(m: Message): Promise<void> {
+  // post sends one message after the other: a later edit must not overtake an
+  // earlier one.
+  private post(m: Message): Promise<void> {
+    const sent = this.last.then(() => this.postNow(m));
+    this.last = sent.catch(() => {});
+    return sent;
+  }
+
+  private async postNow(m: Message): Promise<void> {
     if (!this.stream) throw new Error("Pollux is not connected.");
     const res = await fetch(`rpc?stream=${this.stream}`, {
       method: "POST",

@@ -63,7 +63,7 @@ const door = new Door({
     items.delete(id);
     sessionStorage.removeItem(sessionKey(id));
     const what = { accepted: "was accepted", rejected: "was rejected", closed: "was answered in the terminal", superseded: "was proposed anew", saved: "was saved", failed: "could not be shown" }[reason] ?? "is closed";
-    say(`The change to ${base(item.diff.path)} ${what}`);
+    toast("info", `The change to ${base(item.diff.path)} ${what}.`);
     if (current === item) show([...items.values()][0], true);
     render();
     return fromLF(item.text, item.crlf);
@@ -134,7 +134,7 @@ function show(item: Item | undefined, focus: boolean) {
   if (!item) return;
   view = new DiffView({
     parent: $("view"), path: item.diff.path, original: toLF(item.diff.original, item.crlf), content: item.text,
-    unified: unified(), readOnly: false, nonce, changed: (text) => edited(item, text),
+    unified: unified(), nonce, changed: (text) => edited(item, text),
   });
   if (focus) view.first();
 }
@@ -176,11 +176,12 @@ function render() {
   $("accept").firstElementChild!.textContent = orphaned ? "Save to file" : "Accept";
   $("reject").firstElementChild!.textContent = orphaned ? "Discard" : "Reject";
   $("orphaned").hidden = !orphaned;
-  $("path").textContent = current ? current.diff.path : "";
+  $("path").textContent = current ? base(current.diff.path) : "";
+  $("what").title = current ? current.diff.path : "";
   $("from").textContent = current ? `from ${current.diff.client}` : "";
   $("mode").setAttribute("aria-pressed", String(unified()));
   for (const id of ["accept", "reject"]) $<HTMLButtonElement>(id).disabled = !online;
-  $("none").textContent = !online ? "Waiting for Pollux…"
+  $("none").textContent = !online ? "Pollux has ended, or cannot be reached. What you edited is kept: pollux journal lists it."
     : clients.length ? "Nothing waits for review. Changes that Gemini CLI proposes appear here."
     : "No CLI is connected. In Gemini CLI, type /ide enable.";
 }

@@ -64,13 +64,22 @@ function language(path: string): Extension {
 // be, never wrong.
 const diffConfig = { scanLimit: 2000, timeout: 400 };
 
+// control makes a chunk's button in the unified view. Its words are not those
+// of the buttons that answer the CLI.
+function control(type: "reject" | "accept", action: (e: MouseEvent) => void): HTMLElement {
+  const b = document.createElement("button");
+  b.textContent = type === "accept" ? "Keep" : "Undo";
+  b.title = type === "accept" ? "Keep this change" : "Undo this change";
+  b.onmousedown = action;
+  return b;
+}
+
 export interface ViewOptions {
   parent: HTMLElement;
   path: string;
   original: string;
   content: string;
   unified: boolean;
-  readOnly: boolean;
   nonce: string;
   changed(text: string): void;
 }
@@ -94,7 +103,6 @@ export class DiffView {
       EditorView.clipboardInputFilter.of((text) => text.replaceAll(/\r\n?/g, "\n")),
       keymap.of([...defaultKeymap, ...historyKeymap, indentWithTab]),
       EditorView.contentAttributes.of({ "aria-label": `Proposed text of ${options.path}, editable` }),
-      EditorState.readOnly.of(options.readOnly),
       EditorView.updateListener.of((u) => {
         if (u.docChanged && !this.quiet) options.changed(this.text());
       }),
@@ -106,7 +114,7 @@ export class DiffView {
         doc: options.content,
         extensions: [
           ...editable,
-          unifiedMergeView({ original: options.original, mergeControls: !options.readOnly, collapseUnchanged: fold, diffConfig }),
+          unifiedMergeView({ original: options.original, mergeControls: control, collapseUnchanged: fold, diffConfig }),
         ],
       });
       return;
@@ -121,7 +129,7 @@ export class DiffView {
         ],
       },
       b: { doc: options.content, extensions: editable },
-      revertControls: options.readOnly ? undefined : "a-to-b",
+      revertControls: "a-to-b",
       renderRevertControl: () => {
         const b = document.createElement("button");
         b.className = "revert";
@@ -168,10 +176,6 @@ export class DiffView {
     if (!chunk) return;
     const at = Math.min(chunk.fromB, this.editor.state.doc.length);
     this.editor.dispatch({ selection: { anchor: at }, effects: EditorView.scrollIntoView(at, { y: "center" }) });
-  }
-
-  chunks(): number {
-    return getChunks(this.editor.state)?.chunks.length ?? 0;
   }
 
   destroy() {
