@@ -34,7 +34,7 @@ func NewClient(conn io.ReadWriteCloser, h Handler) *Client {
 }
 
 // NewConn is a JSON-RPC connection that writes nothing to standard error.
-func NewConn(ctx context.Context, s *Stream, h jsonrpc2.Handler) *jsonrpc2.Conn {
+func NewConn(ctx context.Context, s jsonrpc2.ObjectStream, h jsonrpc2.Handler) *jsonrpc2.Conn {
 	return jsonrpc2.NewConn(ctx, s, h, jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
 }
 

@@ -113,6 +113,9 @@ of ` + "`pollux run`" + ` in a terminal beside.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), sys.TerminationSignals...)
 			defer stop()
+			if attach && standalone {
+				return usageError{errors.New("--standalone and --attach do not go together"), cmd.CommandPath()}
+			}
 			if attach {
 				path, err := findCompanion(ctx, socket, "")
 				if err != nil {
@@ -142,7 +145,6 @@ of ` + "`pollux run`" + ` in a terminal beside.`,
 	cmd.Flags().BoolVar(&attach, "attach", false, "join a running companion")
 	cmd.Flags().BoolVar(&page, "page", false, "show diffs on the review page where the editor cannot")
 	cmd.Flags().StringVar(&socket, "socket", "", "the `path` of the companion to join")
-	cmd.MarkFlagsMutuallyExclusive("standalone", "attach")
 	return cmd
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
 
@@ -54,7 +55,7 @@ func (d *door) serve(conn io.ReadWriteCloser) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ready := make(chan struct{})
-	d.conn = adapter.NewConn(ctx, adapter.NewStream(conn), handlerFunc(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	d.conn = adapter.NewConn(ctx, drained{adapter.NewStream(conn), d.drain}, handlerFunc(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
 		<-ready
 		d.handle(req)
 	}))
@@ -274,6 +275,34 @@ func (d *door) write(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// A drained stream ends only when what is queued has been written: a client
+// that closes its side hears the answers to what it asked before.
+type drained struct {
+	*adapter.Stream
+	drain func()
+}
+
+func (s drained) ReadObject(v any) error {
+	err := s.Stream.ReadObject(v)
+	if err == io.EOF {
+		s.drain()
+	}
+	return err
+}
+
+// drainWithin bounds the wait for a client that closed its side and does not
+// read either.
+const drainWithin = time.Second
+
+func (d *door) drain() {
+	done := make(chan struct{})
+	d.enqueue(func(context.Context) { close(done) })
+	select {
+	case <-done:
+	case <-time.After(drainWithin):
 	}
 }
 

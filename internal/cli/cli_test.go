@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/tailscale/hujson"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"pollux": func() { os.Exit(Main()) }})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireUniqueNames:  true,
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			for _, d := range []string{"home", "tmp", "run"} {
+				if err := os.Mkdir(filepath.Join(env.WorkDir, d), 0o700); err != nil {
+					return err
+				}
+			}
+			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			env.Setenv("TMPDIR", filepath.Join(env.WorkDir, "tmp"))
+			// Short, for a socket's path.
+			run, err := os.MkdirTemp("", "px")
+			if err != nil {
+				return err
+			}
+			env.Defer(func() { os.RemoveAll(run) })
+			env.Setenv("POLLUX_RUNTIME_DIR", run)
+			env.Setenv("GORACE", "atexit_sleep_ms=10")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			// await FILE TEXT waits until a background command has written it.
+			"await": func(ts *testscript.TestScript, neg bool, args []string) { await(ts, args[0], args[1]) },
+		},
+	})
+}
+
+// Every error that a user can meet ends in the next step to take.
+func TestErrorsNameTheNextStep(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("TMPDIR", t.TempDir())
+	t.Setenv("POLLUX_RUNTIME_DIR", t.TempDir())
+	t.Setenv("PATH", t.TempDir())
+	for _, tt := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"nosuch", 2, "`pollux --help`"},
+		{"status extra", 2, "`pollux status --help`"},
+		{"status --nosuch", 2, "--help"},
+		{"journal show", 2, "`pollux journal show --help`"},
+		{"journal show x", 1, "`pollux journal`"},
+		{"journal restore x", 1, "`pollux journal`"},
+		{"notify", 2, "name the file"},
+		{"notify f --event jump", 2, "use focus, close or quit"},
+		{"notify f --line 1 --unit miles", 2, "use char, byte or utf16"},
+		{"notify f", 1, "`pollux run`"},
+		{"connect", 1, "`pollux run`"},
+		{"ide --attach", 1, "`pollux run`"},
+		{"ide --standalone --attach", 2, "--help"},
+		{"ide --log loud", 2, "debug, info, warn or error"},
+		{"ide --root /no/such", 2, "not a directory"},
+		{"ide --listen 0.0.0.0", 2, "name one IP address"},
+		{"run gemini", 2, "goes after --"},
+		{"run", 1, "npm install"},
+		{"run -- nosuchprogram", 127, "check the command after --"},
+		{"demo", 1, "npm install"},
+	} {
+		var out, errs bytes.Buffer
+		code := Run(t.Context(), IO{strings.NewReader(""), &out, &errs}, strings.Fields(tt.args))
+		if code != tt.code || !strings.Contains(errs.String(), tt.says) || out.Len() > 0 {
+			t.Errorf("pollux %s: exit code %d, output %q, errors %q; want %d and %q", tt.args, code, out.String(), errs.String(), tt.code, tt.says)
+		}
+	}
+}
+
+func TestUTF16Column(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, []byte("plain\nä😀b\r\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		line, column int
+		unit         string
+		want         int
+	}{
+		{1, 3, "char", 3}, {2, 1, "char", 1}, {2, 2, "char", 2}, {2, 3, "char", 4}, {2, 4, "char", 5},
+		{2, 3, "byte", 2}, {2, 7, "byte", 4}, {2, 8, "byte", 5}, {2, 4, "utf16", 4},
+		{2, 9, "char", 10}, {99, 5, "char", 5}, // beyond what is on disk
+	} {
+		if got, err := utf16Column(path, tt.line, tt.column, tt.unit); err != nil || got != tt.want {
+			t.Errorf("line %d, %s %d: %d, %v; want %d", tt.line, tt.unit, tt.column, got, err, tt.want)
+		}
+	}
+}
+
+// The CLI's settings are the user's: one value changes, the rest stays.
+func TestEnableIDE(t *testing.T) {
+	for _, tt := range []struct {
+		before string
+		set    bool
+		keeps  string
+	}{
+		{"", false, ""},
+		{"{\n  // mine\n  \"ui\": {\"theme\": \"dark\"}, // why not\n}\n", false, "// why not"},
+		{`{"ide": {"hasSeenNudge": true}}`, false, "hasSeenNudge"},
+		{`{"ide": {"enabled": true}}`, true, ""},
+		{`{"ide": {"enabled": false}}`, true, ""},
+	} {
+		path := filepath.Join(t.TempDir(), ".gemini", "settings.json")
+		if tt.before != "" {
+			os.MkdirAll(filepath.Dir(path), 0o700)
+			os.WriteFile(path, []byte(tt.before), 0o600)
+		}
+		settings, err := readSettings(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, set := ideEnabled(settings); set != tt.set {
+			t.Errorf("%q: set = %v", tt.before, set)
+		}
+		if tt.set {
+			continue
+		}
+		if err := enableIDE(path, settings); err != nil {
+			t.Fatal(err)
+		}
+		after, _ := os.ReadFile(path)
+		v, err := hujson.Parse(after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if on, _ := ideEnabled(v); !on || !strings.Contains(string(after), tt.keeps) {
+			t.Errorf("%q became %q", tt.before, after)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "settings.json")
+	os.WriteFile(path, []byte("{oops"), 0o600)
+	if _, err := readSettings(path); err == nil || !strings.Contains(err.Error(), "left alone") {
+		t.Errorf("broken settings: %v", err)
+	}
+}
