@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 var signals = map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP}
@@ -27,6 +28,33 @@ func killSession(t *testing.T, pid int) {
 		if len(fields) > 3 && fields[3] == strconv.Itoa(pid) {
 			p, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 			syscall.Kill(p, syscall.SIGKILL)
+		}
+	}
+}
+
+// children lists the processes below pid.
+func children(t *testing.T, pid int) (all []int) {
+	t.Helper()
+	lists, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range lists {
+		data, _ := os.ReadFile(list)
+		for f := range strings.FieldsSeq(string(data)) {
+			child, _ := strconv.Atoi(f)
+			all = append(append(all, child), children(t, child)...)
+		}
+	}
+	return all
+}
+
+// waitGone waits until a process that is not ours to wait for has ended.
+func waitGone(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); syscall.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d outlived pollux", pid)
 		}
 	}
 }

@@ -1,0 +1,186 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"pollux/internal/adapter"
+)
+
+// withCLI puts the current release on the PATH.
+func (w *world) withCLI() []string {
+	bin := installed(w.t, "gemini-"+current, "node_modules", ".bin")
+	return []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
+}
+
+var pageLink = regexp.MustCompile(`http://127\.0\.0\.1:\d+/review/open/[A-Z0-9]+`)
+
+func (t *terminal) link() string {
+	t.t.Helper()
+	t.expect("review changes at http")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return pageLink.FindString(t.text)
+}
+
+// left is what a run left in the temporary directory.
+func (w *world) left() (names []string) {
+	w.t.Helper()
+	tmp := filepath.Join(filepath.Dir(w.project), "tmp")
+	for _, pattern := range []string{"gemini/ide/*", "pollux-demo-*", "pollux/*.sock"} {
+		found, err := filepath.Glob(filepath.Join(tmp, pattern))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		names = append(names, found...)
+	}
+	return names
+}
+
+// The newcomer's way: type a request, see that the context arrives, decide on
+// the page.
+func TestDemo(t *testing.T) {
+	w := newWorld(t, silent)
+	env := w.withCLI()
+	ctx := browser(t)
+	cli := w.run(w.project, env, polluxBinary, "demo", "--no-browser")
+	link := cli.link()
+	onPage(t, ctx, chromedp.Navigate(link))
+	cli.expect(ready)
+	cli.prompt("make it nicer")
+	cli.expect(`I see greet.py open in your editor, the cursor in line 4, and "def greet(name):" selected`)
+	onPage(t, ctx, shows(".cm-merge-b", "everybody"), shows("#path", "greet.py"))
+	picture(t, ctx, "review.png")
+	onPage(t, ctx, chromedp.Click(chromedp.CSS("#accept")), shows("#none", "Nothing waits"))
+	cli.expect("Done: the file holds what you accepted")
+	cli.prompt("/quit")
+	<-cli.done
+	if code := cli.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if left := w.left(); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// pollux run asks for IDE mode where it is off, and the CLI connects.
+func TestRunTurnsIDEModeOn(t *testing.T) {
+	var path string
+	w := newWorld(t, write(&path, "two\n"))
+	path = w.file("f.txt", "one\n")
+	settings := filepath.Join(w.home, ".gemini", "settings.json")
+	data, err := os.ReadFile(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	off := regexp.MustCompile(`\s*"ide":.*\n`).ReplaceAllString(string(data), "\n// a comment of the user's\n")
+	w.writeHome(".gemini/settings.json", off)
+	cli := w.run(w.project, w.withCLI(), polluxBinary, "run", "--no-browser")
+	cli.expect("[Y/n]")
+	cli.keys("\r")
+	cli.expect(ready)
+	cli.prompt("/ide status")
+	cli.expect("Connected to Pollux")
+	cli.prompt("change it")
+	cli.expect(asks)
+	var status []adapter.Status
+	if err := json.Unmarshal([]byte(w.pollux("status", "--json")), &status); err != nil || len(status) != 1 || len(status[0].Clients) != 1 || len(status[0].Diffs) != 1 {
+		t.Errorf("status = %+v, %v", status, err)
+	}
+	cli.keys("1")
+	cli.expect(after)
+	w.wantFile(path, "two\n")
+	if data, _ := os.ReadFile(settings); !strings.Contains(string(data), "a comment of the user's") {
+		t.Errorf("the settings are now %s", data)
+	}
+}
+
+// kill -9 of pollux run takes the CLI along, and the next start prunes what is
+// left.
+func TestRunKilled(t *testing.T) {
+	w := newWorld(t, silent)
+	cli := w.run(w.project, w.withCLI(), polluxBinary, "run", "--no-browser")
+	cli.expect(ready)
+	inside := children(t, cli.cmd.Process.Pid)
+	if len(inside) == 0 {
+		t.Fatal("no CLI below pollux")
+	}
+	cli.cmd.Process.Kill()
+	<-cli.done
+	for _, pid := range inside {
+		waitGone(t, pid)
+	}
+	if len(w.left()) == 0 {
+		t.Error("the test shows nothing: the killed companion left nothing")
+	}
+	w.edit(nil).Client.Close()
+	w.pollux("status") // prunes the sockets
+	if left := w.left(); slices.ContainsFunc(left, func(p string) bool { return !strings.Contains(p, "-") }) || len(left) > 3 {
+		t.Errorf("still there: %v", left)
+	}
+}
+
+// kill -9 of the companion, and of the editor with it, while a diff is open:
+// the proposal and the edits are in the journal, and can be written.
+func TestCompanionKilledWithADiffOpen(t *testing.T) {
+	var path string
+	w := newWorld(t, write(&path, "two\n"))
+	path = w.file("f.txt", "one\n")
+	e := w.edit(nil)
+	cli := w.gemini(current, e.env())
+	cli.prompt("change it")
+	d := next(t, "diff", e.opened)
+	cli.expect(asks)
+	if err := e.Edit(w.context(), d.ID, "two, edited\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Status(w.context()); err != nil {
+		t.Fatal(err)
+	}
+	e.cmd.Process.Signal(syscall.SIGKILL)
+	<-e.Done()
+	e.cmd.Wait()
+	if out := w.pollux("journal"); !strings.Contains(out, d.ID) || !strings.Contains(out, "orphaned, edited") {
+		t.Errorf("the journal lists %q", out)
+	}
+	if out := w.pollux("journal", "show", d.ID); out != "two, edited\n" {
+		t.Errorf("the journal shows %q", out)
+	}
+	w.pollux("journal", "restore", d.ID)
+	w.wantFile(path, "two, edited\n")
+	// Prunes what the killed one left.
+	again := w.edit(nil)
+	files, _ := filepath.Glob(filepath.Join(filepath.Dir(w.project), "tmp", "gemini", "ide", "*"))
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct{ Port int }
+		if json.Unmarshal(data, &got); got.Port != again.info.Port {
+			t.Errorf("%s of the killed companion is left", filepath.Base(f))
+		}
+	}
+}
+
+// An editor that dies with answers in flight: the companion still cleans up.
+func TestEditorDiesWhileTalking(t *testing.T) {
+	w := newWorld(t, silent)
+	cmd := exec.Command("bash", "-c", `for i in $(seq 400); do echo '{"jsonrpc":"2.0","id":'$i',"method":"status"}'; done | sed '1i {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocol":1,"editor":{"name":"x","displayName":"X"}}}' | "$0" ide | true`, polluxBinary)
+	cmd.Env, cmd.Dir = w.env, w.project
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if left := w.left(); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}

