@@ -1,0 +1,76 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// allowed is the import graph of docs/ARCHITECTURE.md: which of the project's
+// packages each may import.
+var allowed = map[string][]string{
+	"pollux":                    {"cli"},
+	"pollux/bench":              {"adapter", "ide"},
+	"pollux/e2e":                {},
+	"pollux/internal/ide":       {},
+	"pollux/internal/sys":       {},
+	"pollux/internal/fakemodel": {},
+	"pollux/internal/adapter":   {"ide", "sys"},
+	"pollux/internal/journal":   {"sys"},
+	"pollux/internal/discovery": {"ide", "sys"},
+	"pollux/internal/ideserver": {"ide"},
+	"pollux/internal/review":    {"adapter"},
+	"pollux/internal/companion": {"adapter", "discovery", "ide", "ideserver", "journal", "sys"},
+	"pollux/internal/cli":       {"adapter", "companion", "discovery", "fakemodel", "ide", "journal", "review", "sys"},
+}
+
+func TestImports(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		may, ok := allowed[fields[0]]
+		if !ok {
+			t.Errorf("%s is not in the import graph: add it here and to docs/ARCHITECTURE.md", fields[0])
+		}
+		for _, imported := range fields[1:] {
+			if name, ours := strings.CutPrefix(imported, "pollux/internal/"); ours && !slices.Contains(may, name) {
+				t.Errorf("%s must not import %s", fields[0], imported)
+			}
+		}
+	}
+}
+
+// The build tags are all in one package.
+func TestBuildTags(t *testing.T) {
+	out, err := exec.Command("git", "grep", "-lE", "^//go:build", "--", "*.go").Output()
+	if err != nil && len(out) > 0 {
+		t.Fatal(err)
+	}
+	for file := range strings.Lines(string(out)) {
+		if !strings.HasPrefix(file, "internal/sys/") {
+			t.Errorf("%s has a build tag: only internal/sys may", strings.TrimSpace(file))
+		}
+	}
+}
+
+// Each dependency has its reason in docs/DEPENDENCIES.md.
+func TestDependenciesHaveReasons(t *testing.T) {
+	doc, err := os.ReadFile("docs/DEPENDENCIES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("go", "list", "-m", "-f", "{{if not .Indirect}}{{.Path}}{{end}}", "all").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range strings.Fields(string(out)) {
+		if path != "pollux" && !strings.Contains(string(doc), path) {
+			t.Errorf("docs/DEPENDENCIES.md gives no reason for %s", path)
+		}
+	}
+}

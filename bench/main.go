@@ -1,0 +1,364 @@
+// Command bench measures the companion and prints one table: medians over
+// several runs, with the range. `make bench` runs it.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"pollux/internal/adapter"
+	"pollux/internal/ide"
+)
+
+func main() {
+	binary := flag.String("pollux", "./pollux", "the `binary` to measure")
+	runs := flag.Int("runs", 5, "how often each figure is taken")
+	flag.Parse()
+	if err := run(*binary, *runs); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(binary string, runs int) error {
+	binary, err := filepath.Abs(binary)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "pollux-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return err
+	}
+	info, err := os.Stat(binary)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s, %s/%s, %d cores, binary of %.1f MB; medians of %d runs (lowest to highest)\n\n",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), float64(info.Size())/1e6, runs)
+	for _, m := range []struct {
+		name, unit string
+		measure    func(*bench) (float64, error)
+	}{
+		{"start to published discovery file", "ms", startup},
+		{"resident memory, idle", "MB", idleMemory},
+		{"resident memory, 20 CLIs connected", "MB", connectedMemory},
+		{"CPU, idle for 5 s with 20 CLIs connected", "%", idleCPU},
+		{"editor's event to notification, beyond the 50 ms of debounce", "ms", latency},
+		{"openDiff of 5 MB, until answered", "ms", bigDiff},
+		{"10,000 events/s for 10 s: notifications sent", "", flood},
+		{"    resident memory after it", "MB", func(b *bench) (float64, error) { return b.flooded, nil }},
+	} {
+		if m.unit == "MB" && strings.HasPrefix(m.name, " ") {
+			fmt.Printf("%-62s %8.1f %s\n", m.name, lastFlood, m.unit)
+			continue
+		}
+		var values []float64
+		for range runs {
+			b := &bench{binary: binary, dir: dir}
+			if err := b.start(); err != nil {
+				return fmt.Errorf("%s: %w", m.name, err)
+			}
+			v, err := m.measure(b)
+			b.stop()
+			if err != nil {
+				return fmt.Errorf("%s: %w", m.name, err)
+			}
+			lastFlood = max(b.flooded, 0)
+			values = append(values, v)
+		}
+		slices.Sort(values)
+		fmt.Printf("%-62s %8.1f %-2s (%.1f to %.1f)\n", m.name, values[len(values)/2], m.unit, values[0], values[len(values)-1])
+	}
+	return nil
+}
+
+var lastFlood float64
+
+// A bench is one companion under measurement.
+type bench struct {
+	binary, dir string
+	cmd         *exec.Cmd
+	editor      *adapter.Client
+	info        adapter.InitializeResult
+	project     string
+	took        time.Duration // from exec to the answer of initialize
+	opened      chan adapter.Diff
+	ends        []func()
+	flooded     float64
+}
+
+type pipes struct {
+	io.Reader
+	io.WriteCloser
+}
+
+func (b *bench) start() error {
+	b.project = filepath.Join(b.dir, "project")
+	if err := os.MkdirAll(b.project, 0o700); err != nil {
+		return err
+	}
+	b.cmd = exec.Command(b.binary, "ide")
+	b.cmd.Dir = b.project
+	b.cmd.Env = append(os.Environ(), "HOME="+b.dir, "TMPDIR="+b.dir, "POLLUX_RUNTIME_DIR="+b.dir+"/run", "POLLUX_STATE_DIR="+b.dir+"/state")
+	in, err := b.cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := b.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	b.opened = make(chan adapter.Diff, 10)
+	began := time.Now()
+	if err := b.cmd.Start(); err != nil {
+		return err
+	}
+	b.editor = adapter.NewClient(pipes{out, in}, adapter.Handler{DiffOpen: func(d adapter.Diff) error { b.opened <- d; return nil }})
+	b.info, err = b.editor.Initialize(context.Background(), adapter.InitializeParams{
+		Editor: ide.Info{Name: "bench", DisplayName: "Bench"}, Roots: []string{b.project}, Diff: true,
+	})
+	b.took = time.Since(began)
+	if err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(b.dir, "gemini", "ide", "gemini-ide-server-*"))
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("no discovery file")
+	}
+	return err
+}
+
+func (b *bench) stop() {
+	for _, end := range b.ends {
+		end()
+	}
+	b.editor.Close()
+	b.cmd.Wait()
+}
+
+// post sends one MCP message and returns the answer and the session.
+func (b *bench) post(session string, message any) (string, string, error) {
+	body, err := json.Marshal(message)
+	if err != nil {
+		return "", "", err
+	}
+	res, err := b.do("POST", session, bytes.NewReader(body))
+	if err != nil {
+		return "", "", err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode/100 != 2 {
+		err = fmt.Errorf("%s: %s", res.Status, text)
+	}
+	return string(text), res.Header.Get("Mcp-Session-Id"), err
+}
+
+func (b *bench) do(method, session string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequest(method, fmt.Sprintf("http://127.0.0.1:%d/mcp", b.info.Port), body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+b.info.Token)
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	req.Header.Set("Content-Type", "application/json")
+	if session != "" {
+		req.Header.Set("Mcp-Session-Id", session)
+	}
+	return http.DefaultClient.Do(req)
+}
+
+// connect is a CLI: it says what the real one says, and listens.
+func (b *bench) connect() (session string, events chan time.Time, err error) {
+	_, session, err = b.post("", map[string]any{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": map[string]any{
+		"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "streamable-http-client", "version": "0"},
+	}})
+	if err == nil {
+		_, _, err = b.post(session, map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"})
+	}
+	if err == nil {
+		_, _, err = b.post(session, map[string]any{"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": map[string]any{}})
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	res, err := b.do("GET", session, nil)
+	if err != nil {
+		return "", nil, err
+	}
+	b.ends = append(b.ends, func() { res.Body.Close() })
+	events = make(chan time.Time, 100000)
+	go func() {
+		defer close(events)
+		lines := bufio.NewScanner(res.Body)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			if bytes.HasPrefix(lines.Bytes(), []byte("data:")) {
+				events <- time.Now()
+			}
+		}
+	}()
+	<-events // the first context
+	return session, events, nil
+}
+
+func (b *bench) connectAll(n int) error {
+	for range n {
+		if _, _, err := b.connect(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// memory is the companion's resident memory in MB.
+func (b *bench) memory() (float64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(data), "VmRSS:")
+	kb, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+	return kb / 1024, err
+}
+
+// cpu is the processor time the companion has used, in seconds.
+func (b *bench) cpu() (float64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	user, err1 := strconv.ParseFloat(fields[11], 64)
+	system, err2 := strconv.ParseFloat(fields[12], 64)
+	if err1 != nil || err2 != nil {
+		return 0, fmt.Errorf("unexpected stat: %s", data)
+	}
+	return (user + system) / 100, nil // clock ticks
+}
+
+func startup(b *bench) (float64, error) { return ms(b.took), nil }
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func idleMemory(b *bench) (float64, error) {
+	time.Sleep(time.Second)
+	return b.memory()
+}
+
+func connectedMemory(b *bench) (float64, error) {
+	if err := b.connectAll(20); err != nil {
+		return 0, err
+	}
+	time.Sleep(time.Second)
+	return b.memory()
+}
+
+func idleCPU(b *bench) (float64, error) {
+	if err := b.connectAll(20); err != nil {
+		return 0, err
+	}
+	before, err := b.cpu()
+	if err != nil {
+		return 0, err
+	}
+	const window = 5 * time.Second
+	time.Sleep(window)
+	after, err := b.cpu()
+	return 100 * (after - before) / window.Seconds(), err
+}
+
+func (b *bench) open() (string, error) {
+	path := filepath.Join(b.project, "file.go")
+	return path, os.WriteFile(path, []byte("package p\n"), 0o600)
+}
+
+func (b *bench) move(path string, line int) error {
+	return b.editor.Update(context.Background(), adapter.Snapshot{Files: []adapter.File{
+		{Path: path, Active: true, Cursor: &ide.Cursor{Line: line, Character: 1}},
+	}})
+}
+
+func latency(b *bench) (float64, error) {
+	path, err := b.open()
+	if err != nil {
+		return 0, err
+	}
+	_, events, err := b.connect()
+	if err != nil {
+		return 0, err
+	}
+	var all []time.Duration
+	for i := range 21 {
+		began := time.Now()
+		if err := b.move(path, i+1); err != nil {
+			return 0, err
+		}
+		all = append(all, (<-events).Sub(began)-50*time.Millisecond)
+	}
+	slices.Sort(all)
+	return ms(all[len(all)/2]), nil
+}
+
+func bigDiff(b *bench) (float64, error) {
+	path, err := b.open()
+	if err != nil {
+		return 0, err
+	}
+	session, _, err := b.connect()
+	if err != nil {
+		return 0, err
+	}
+	text := strings.Repeat("a line of some fifty characters, as code has them\n", 5<<20/50)
+	began := time.Now()
+	answer, _, err := b.post(session, map[string]any{"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": map[string]any{
+		"name": "openDiff", "arguments": map[string]any{"filePath": path, "newContent": text},
+	}})
+	took := time.Since(began)
+	if err == nil && strings.Contains(answer, "isError") {
+		err = fmt.Errorf("openDiff: %.200s", answer)
+	}
+	<-b.opened
+	return ms(took), err
+}
+
+func flood(b *bench) (float64, error) {
+	path, err := b.open()
+	if err != nil {
+		return 0, err
+	}
+	_, events, err := b.connect()
+	if err != nil {
+		return 0, err
+	}
+	const rate, length = 10000, 10 * time.Second
+	began := time.Now()
+	for sent := 0; time.Since(began) < length; time.Sleep(time.Millisecond) {
+		for due := int(time.Since(began).Seconds() * rate); sent < due; sent++ {
+			if err := b.move(path, sent+1); err != nil {
+				return 0, err
+			}
+		}
+	}
+	time.Sleep(200 * time.Millisecond)
+	b.flooded, err = b.memory()
+	return float64(len(events)), err
+}
