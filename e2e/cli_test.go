@@ -289,7 +289,7 @@ func TestTrap7TwoCLIsOnOneFile(t *testing.T) {
 	}
 	two.expect("Request cancelled", ready)
 	w.wantFile(path, "one\n")
-	if res, err := e.Accept(w.context(), adapter.DiffAccept{ID: d1.ID, Content: d1.Content}); err != nil || res.Status != adapter.StatusAccepted {
+	if res, err := e.Accept(w.context(), adapter.DiffAccept{ID: d1.ID, Content: d1.Text()}); err != nil || res.Status != adapter.StatusAccepted {
 		t.Fatalf("accept = %+v, %v", res, err)
 	}
 	one.expect(after)
@@ -375,12 +375,12 @@ func TestChangedOnDiskIsAConflict(t *testing.T) {
 	d := next(t, "diff", e.opened)
 	cli.expect(asks)
 	w.file("f.txt", "one, and somebody else's line\n")
-	res, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: d.Content})
+	res, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: d.Text()})
 	if err != nil || res.Status != adapter.StatusConflict || res.Disk != "one, and somebody else's line\n" {
 		t.Fatalf("accept = %+v, %v; want a conflict with the file's text", res, err)
 	}
 	w.wantFile(path, "one, and somebody else's line\n")
-	if res, err = e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: d.Content, Overwrite: res.Version}); err != nil || res.Status != adapter.StatusAccepted {
+	if res, err = e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: d.Text(), Overwrite: res.Version}); err != nil || res.Status != adapter.StatusAccepted {
 		t.Fatalf("accept again = %+v, %v", res, err)
 	}
 	cli.expect(after)
@@ -447,7 +447,7 @@ func TestCompanionRestarted(t *testing.T) {
 	cli.expect("Connected to Test Editor")
 	cli.prompt("change it")
 	d := next(t, "diff", again.opened)
-	if _, err := again.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: d.Content}); err != nil {
+	if _, err := again.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: d.Text()}); err != nil {
 		t.Fatal(err)
 	}
 	cli.expect(after)

@@ -157,7 +157,7 @@ func TestPageEditsAndAccepts(t *testing.T) {
 		return all
 	}
 	onPage(t, ctx, chromedp.Reload(), shows(".cm-merge-b", "// mine"))
-	if got := diffs()[0].Content; !strings.Contains(got, "// mine\n") {
+	if got := diffs()[0].Text(); !strings.Contains(got, "// mine\n") {
 		t.Errorf("after the reload the companion has %q", got)
 	}
 	onPage(t, ctx,

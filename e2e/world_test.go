@@ -220,7 +220,7 @@ func (w *world) edit(change func(*adapter.InitializeParams)) *editor {
 		events: make(chan adapter.DiffChange, 100), texts: make(chan string, 100),
 	}
 	e.Client = adapter.NewClient(pipes{out, in}, adapter.Handler{
-		DiffOpen: func(d adapter.Diff) error { e.leave(d.ID, d.Content); e.opened <- d; return nil },
+		DiffOpen: func(d adapter.Diff) error { e.leave(d.ID, d.Text()); e.opened <- d; return nil },
 		DiffClose: func(c adapter.DiffClose) *string {
 			e.closed <- c
 			e.mu.Lock()

@@ -142,13 +142,21 @@ type Diff struct {
 	// EOL is how the file on disk ends its lines: lf, crlf, mixed, or "".
 	EOL string `json:"eol,omitempty"`
 	// Proposed is what the CLI proposes, Content what it has become by the
-	// user's edits so far, in this client or another.
-	Proposed string `json:"proposed"`
-	Content  string `json:"content"`
+	// user's edits so far, in this client or another; nil for no edits.
+	Proposed string  `json:"proposed"`
+	Content  *string `json:"content,omitempty"`
 	// Client names the CLI, for the user to tell several apart.
 	Client string `json:"client"`
 	// Opened is in milliseconds since the Unix epoch.
 	Opened int64 `json:"opened"`
+}
+
+// Text is the diff's text with the edits made so far.
+func (d Diff) Text() string {
+	if d.Content != nil {
+		return *d.Content
+	}
+	return d.Proposed
 }
 
 // Reasons of a [DiffClose].

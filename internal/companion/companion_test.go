@@ -437,7 +437,7 @@ func TestTwoEditorsSeeEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	two := w.attach(true)
-	if got := get(t, two.opened); got.ID != d.ID || got.Content != "mine\n" || got.Proposed != "new\n" {
+	if got := get(t, two.opened); got.ID != d.ID || got.Text() != "mine\n" || got.Proposed != "new\n" {
 		t.Errorf("the second editor was shown %+v", got)
 	}
 	if err := two.Edit(t.Context(), d.ID, "ours\n"); err != nil {

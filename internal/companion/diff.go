@@ -515,10 +515,15 @@ func (c *Companion) viewLocked(d *diff) adapter.Diff {
 	if d.state == journal.Orphaned {
 		state = adapter.StateOrphaned
 	}
+	var edited *string
+	if d.content != d.req.NewContent {
+		edited = new(string)
+		*edited = d.content
+	}
 	return adapter.Diff{
 		ID: d.id, Path: d.req.FilePath, State: state,
 		Original: comparableTo(d.base.text, d.req.NewContent), Exists: d.base.exists, EOL: eol(d.base.text),
-		Proposed: d.req.NewContent, Content: d.content,
+		Proposed: d.req.NewContent, Content: edited,
 		Client: d.client, Opened: d.opened.UnixMilli(),
 	}
 }

@@ -9,7 +9,7 @@ export interface Diff {
   exists: boolean;
   eol?: string;
   proposed: string;
-  content: string;
+  content?: string; // left out if it is the proposal
   client: string;
   opened: number;
 }

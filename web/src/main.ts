@@ -46,10 +46,10 @@ const door = new Door({
     const crlf = usesCRLF(diff.proposed);
     const kept = sessionStorage.getItem(sessionKey(diff.id));
     const known = items.get(diff.id);
-    const item: Item = { diff, crlf, text: toLF(diff.content, crlf), unsent: false };
+    const item: Item = { diff, crlf, text: toLF(diff.content ?? diff.proposed, crlf), unsent: false };
     if (known?.unsent) item.text = known.text;
     else if (kept !== null) item.text = kept;
-    const mine = fromLF(item.text, crlf) !== diff.content;
+    const mine = fromLF(item.text, crlf) !== (diff.content ?? diff.proposed);
     items.set(diff.id, item);
     if (mine) send(item);
     if (!known) say(`${diff.client} proposes a change to ${base(diff.path)}`);
