@@ -27,6 +27,20 @@ const (
 	after = "The tool has answered."
 )
 
+// propose is where most stories start: the CLI is connected to an editor, has
+// proposed a change to a file, and asks about it.
+func propose(t *testing.T, before, proposed string) (w *world, path string, e *editor, cli *terminal, d adapter.Diff) {
+	t.Helper()
+	w = newWorld(t, write(&path, proposed))
+	path = w.file("f.txt", before)
+	e = w.edit(nil)
+	cli = w.gemini(current, e.env())
+	cli.prompt("change it")
+	d = next(t, "diff", e.opened)
+	cli.expect(asks)
+	return w, path, e, cli, d
+}
+
 func TestConnectsAndSendsContext(t *testing.T) {
 	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Seen.") })
 	a, b := w.file("a.go", "package a\n"), w.file("b.go", "package b\n")
@@ -114,14 +128,7 @@ func TestAcceptWithEdits(t *testing.T) {
 }
 
 func TestReject(t *testing.T) {
-	var path string
-	w := newWorld(t, write(&path, "two\n"))
-	path = w.file("f.txt", "one\n")
-	e := w.edit(nil)
-	cli := w.gemini(current, e.env())
-	cli.prompt("change it")
-	d := next(t, "diff", e.opened)
-	cli.expect(asks)
+	w, path, e, cli, d := propose(t, "one\n", "two\n")
 	if err := e.Reject(w.context(), d.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -138,14 +145,7 @@ func TestTrap1YesInTheTerminalKeepsEdits(t *testing.T) {
 		{"JSON", `{"content": "not this"}` + "\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var path string
-			w := newWorld(t, write(&path, "one\ntwo\n"))
-			path = w.file("f.txt", "one\n")
-			e := w.edit(nil)
-			cli := w.gemini(current, e.env())
-			cli.prompt("change it")
-			d := next(t, "diff", e.opened)
-			cli.expect(asks)
+			w, path, e, cli, d := propose(t, "one\n", "one\ntwo\n")
 			e.leave(d.ID, tt.edited) // typed a moment ago, not told yet
 			cli.keys("1")
 			if c := next(t, "close", e.closed); c.ID != d.ID || c.Reason != adapter.ReasonClosed {
@@ -161,14 +161,7 @@ func TestTrap1YesInTheTerminalKeepsEdits(t *testing.T) {
 // yes into a rejection. Trap 3: the CLI sends suppressNotification, which is
 // not in the contract.
 func TestTrap2And3YesInTheTerminalIsNoRejection(t *testing.T) {
-	var path string
-	w := newWorld(t, write(&path, "one\ntwo\n"))
-	path = w.file("f.txt", "one\n")
-	e := w.edit(nil)
-	cli := w.gemini(current, e.env())
-	cli.prompt("change it")
-	next(t, "diff", e.opened)
-	cli.expect(asks)
+	w, path, e, cli, _ := propose(t, "one\n", "one\ntwo\n")
 	cli.keys("1")
 	cli.expect(after)
 	w.wantFile(path, "one\ntwo\n")
@@ -178,14 +171,7 @@ func TestTrap2And3YesInTheTerminalIsNoRejection(t *testing.T) {
 }
 
 func TestNoInTheTerminalClosesTheDiff(t *testing.T) {
-	var path string
-	w := newWorld(t, write(&path, "two\n"))
-	path = w.file("f.txt", "one\n")
-	e := w.edit(nil)
-	cli := w.gemini(current, e.env())
-	cli.prompt("change it")
-	d := next(t, "diff", e.opened)
-	cli.expect(asks)
+	w, path, e, cli, d := propose(t, "one\n", "two\n")
 	cli.keys("\x1b")
 	if c := next(t, "close", e.closed); c.ID != d.ID {
 		t.Errorf("diff/close said %+v", c)
@@ -210,14 +196,7 @@ func TestTrap4NoEditorStillShowsOnThePage(t *testing.T) {
 
 // Trap 5: the CLI takes empty content for none and writes its own proposal.
 func TestTrap5EmptyTextIsNotAccepted(t *testing.T) {
-	var path string
-	w := newWorld(t, write(&path, "two\n"))
-	path = w.file("f.txt", "one\n")
-	e := w.edit(nil)
-	cli := w.gemini(current, e.env())
-	cli.prompt("change it")
-	d := next(t, "diff", e.opened)
-	cli.expect(asks)
+	w, path, e, cli, d := propose(t, "one\n", "two\n")
 	res, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: ""})
 	if err != nil || res.Status != adapter.StatusEmpty || res.Message == "" {
 		t.Errorf("accept of an empty text = %+v, %v; want a warning", res, err)
@@ -234,14 +213,7 @@ func TestTrap5EmptyTextIsNotAccepted(t *testing.T) {
 func TestTrap6EditorGoneAnswersTheCLI(t *testing.T) {
 	for _, way := range []string{"end of input", "SIGTERM", "SIGHUP"} {
 		t.Run(way, func(t *testing.T) {
-			var path string
-			w := newWorld(t, write(&path, "two\n"))
-			path = w.file("f.txt", "one\n")
-			e := w.edit(nil)
-			cli := w.gemini(current, e.env())
-			cli.prompt("change it")
-			next(t, "diff", e.opened)
-			cli.expect(asks)
+			w, path, e, cli, _ := propose(t, "one\n", "two\n")
 			switch way {
 			case "end of input":
 				e.Client.Close()
@@ -304,14 +276,7 @@ func TestTrap7LineEndsAndMarksSurvive(t *testing.T) {
 		{"no final newline", "one", "two", "two!", "two!"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var path string
-			w := newWorld(t, write(&path, tt.proposed))
-			path = w.file("f.txt", tt.before)
-			e := w.edit(nil)
-			cli := w.gemini(current, e.env())
-			cli.prompt("change it")
-			d := next(t, "diff", e.opened)
-			cli.expect(asks)
+			w, path, e, cli, d := propose(t, tt.before, tt.proposed)
 			if _, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: tt.accepted}); err != nil {
 				t.Fatal(err)
 			}
@@ -323,14 +288,7 @@ func TestTrap7LineEndsAndMarksSurvive(t *testing.T) {
 
 // Trap 8: Ctrl-C closes the diff, without suppressNotification.
 func TestTrap8InterruptClosesTheDiff(t *testing.T) {
-	var path string
-	w := newWorld(t, write(&path, "two\n"))
-	path = w.file("f.txt", "one\n")
-	e := w.edit(nil)
-	cli := w.gemini(current, e.env())
-	cli.prompt("change it")
-	d := next(t, "diff", e.opened)
-	cli.expect(asks)
+	w, path, e, cli, d := propose(t, "one\n", "two\n")
 	cli.keys("\x03")
 	cli.keys("\x03")
 	if c := next(t, "close", e.closed); c.ID != d.ID {
@@ -366,14 +324,7 @@ func TestTrap8KilledCLILeavesTheProposal(t *testing.T) {
 
 // The CLI overwrites what the file holds now; the user decides whether it may.
 func TestChangedOnDiskIsAConflict(t *testing.T) {
-	var path string
-	w := newWorld(t, write(&path, "two\n"))
-	path = w.file("f.txt", "one\n")
-	e := w.edit(nil)
-	cli := w.gemini(current, e.env())
-	cli.prompt("change it")
-	d := next(t, "diff", e.opened)
-	cli.expect(asks)
+	w, path, e, cli, d := propose(t, "one\n", "two\n")
 	w.file("f.txt", "one, and somebody else's line\n")
 	res, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: d.Text()})
 	if err != nil || res.Status != adapter.StatusConflict || res.Disk != "one, and somebody else's line\n" {

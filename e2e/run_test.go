@@ -132,14 +132,7 @@ func TestRunKilled(t *testing.T) {
 // kill -9 of the companion, and of the editor with it, while a diff is open:
 // the proposal and the edits are in the journal, and can be written.
 func TestCompanionKilledWithADiffOpen(t *testing.T) {
-	var path string
-	w := newWorld(t, write(&path, "two\n"))
-	path = w.file("f.txt", "one\n")
-	e := w.edit(nil)
-	cli := w.gemini(current, e.env())
-	cli.prompt("change it")
-	d := next(t, "diff", e.opened)
-	cli.expect(asks)
+	w, path, e, _, d := propose(t, "one\n", "two\n")
 	if err := e.Edit(w.context(), d.ID, "two, edited\n"); err != nil {
 		t.Fatal(err)
 	}
