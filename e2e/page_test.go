@@ -144,7 +144,7 @@ func TestPageEditsAndAccepts(t *testing.T) {
 	onPage(t, ctx,
 		shows(".cm-merge-a", `fmt.Println("Hello " + name)`),
 		shows(".cm-merge-b", "Hello, %s!"),
-		shows("#path", path),
+		shows("#path", "greet.go"),
 	)
 	picture(t, ctx, "review.png")
 	// Type at the first change, by keyboard alone.
@@ -202,10 +202,11 @@ func TestPageListsSeveral(t *testing.T) {
 	picture(t, ctx, "review-narrow.png")
 	onPage(t, ctx,
 		chromedp.EmulateViewport(1280, 720),
+		shows(".cm-merge-a", "package greet"),
 		chromedp.Click(`//button[contains(., "new.txt")]`),
-		shows("#path", b),
+		shows("#path", "new.txt"),
 		chromedp.KeyEvent(kb.Backspace, chromedp.KeyModifiers(kb.ModifierCtrl, kb.ModifierShift)), // Ctrl-Shift-Backspace
-		shows("#path", a),
+		shows("#path", "greet.go"),
 	)
 	two.expect("Request cancelled", ready)
 	if _, err := os.Stat(b); err == nil {

@@ -286,6 +286,7 @@ type terminal struct {
 	cmd  *exec.Cmd
 	pty  *os.File
 	done chan struct{} // closed when the program has ended
+	old  bool          // its menu does not show a command that is typed out
 
 	mu      sync.Mutex
 	text    string // what was written, without the control sequences
@@ -383,11 +384,21 @@ func (t *terminal) keys(keys string) {
 // comes within 30 ms of the last key for a line feed in a pasted text.
 const typing = 150 * time.Millisecond
 
+// commands are the CLI's that the tests use, with what its menu says of them.
+var commands = map[string]string{
+	"/ide status": "Check status of IDE integration",
+	"/ide enable": "Enable IDE integration",
+	"/quit":       "Exit the cli",
+}
+
 // prompt types a line, and sends it when the CLI has shown it.
 func (t *terminal) prompt(line string) {
 	t.t.Helper()
 	t.keys(line)
 	t.expect(line)
+	if help, ok := commands[line]; ok && !t.old {
+		t.expect(help) // until it knows its commands, it takes one for a prompt
+	}
 	time.Sleep(typing)
 	t.keys("\r")
 }
@@ -406,6 +417,7 @@ func (w *world) gemini(version string, env []string, args ...string) *terminal {
 	t := w.run(w.project, env, append([]string{"bash", "-c", `"$0" "$@"; echo "exit code $?"`, bin}, args...)...)
 	t.expect(ready)
 	if version == old {
+		t.old = true
 		t.wakeKeyboard()
 	}
 	return t

@@ -139,6 +139,30 @@ function show(item: Item | undefined, focus: boolean) {
   if (focus) view.first();
 }
 
+// entry makes a diff's place in the list. It stays the same element as long as
+// the diff waits: one that is replaced loses the focus, and a click half made.
+function entry(diff: Diff): HTMLElement {
+  const b = document.createElement("button");
+  b.className = "item";
+  b.dataset.id = diff.id;
+  b.title = diff.path;
+  for (const [name, text] of [
+    ["name", base(diff.path)],
+    ["tags", ""],
+    ["where", `\u200e${dir(diff.path)}`], // cut at its start, by its direction
+  ]) {
+    const span = document.createElement("span");
+    span.className = name;
+    span.textContent = text;
+    b.append(span);
+  }
+  b.onclick = () => {
+    show(items.get(diff.id), true);
+    render();
+  };
+  return b;
+}
+
 function render() {
   $("status").textContent = online ? (clients.length ? `${clients.length} connected` : "no CLI connected") : "reconnecting…";
   $("status").title = clients.join("\n");
@@ -146,31 +170,16 @@ function render() {
   document.title = items.size ? `(${items.size}) Pollux review` : "Pollux review";
 
   const list = $("list");
-  list.replaceChildren(...[...items.values()].map((item) => {
-    const b = document.createElement("button");
-    b.className = "item";
+  for (const b of [...list.children]) if (!items.has((b as HTMLElement).dataset.id!)) b.remove();
+  for (const item of items.values()) {
+    const b = list.querySelector<HTMLElement>(`[data-id="${item.diff.id}"]`) ?? list.appendChild(entry(item.diff));
     b.setAttribute("aria-current", String(item === current));
-    b.title = item.diff.path;
-    const name = document.createElement("span");
-    name.className = "name";
-    name.textContent = base(item.diff.path);
-    const tags = document.createElement("span");
-    tags.className = "tags";
-    tags.textContent = [
+    b.querySelector(".tags")!.textContent = [
       item.diff.exists ? "" : "new file",
       item.diff.state === "orphaned" ? "CLI ended" : "",
       fromLF(item.text, item.crlf) === item.diff.proposed ? "" : "edited",
     ].filter(Boolean).join(", ");
-    const where = document.createElement("span");
-    where.className = "where";
-    where.textContent = `\u200e${dir(item.diff.path)}`; // cut at its start, by its direction
-    b.append(name, tags, where);
-    b.onclick = () => {
-      show(item, true);
-      render();
-    };
-    return b;
-  }));
+  }
 
   const orphaned = current?.diff.state === "orphaned";
   $("accept").firstElementChild!.textContent = orphaned ? "Save to file" : "Accept";
