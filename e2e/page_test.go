@@ -161,7 +161,8 @@ func TestPageEditsAndAccepts(t *testing.T) {
 		t.Errorf("after the reload the companion has %q", got)
 	}
 	onPage(t, ctx,
-		chromedp.Click(chromedp.CSS(".revert")), // the first chunk, the user's and the imports
+		chromedp.Focus(chromedp.CSS(".revert")), // the first chunk, the user's and the imports
+		chromedp.KeyEvent(kb.Enter),
 		shows(".cm-merge-b", `import "fmt"`),
 		chromedp.KeyEvent(kb.Enter, chromedp.KeyModifiers(kb.ModifierCtrl)), // Ctrl-Enter
 		shows("#none", "Nothing waits"),

@@ -9,12 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"pollux/internal/adapter"
+	"pollux/internal/companion"
 )
 
 func newConnect(streams IO) *cobra.Command {
@@ -94,8 +94,7 @@ func findCompanion(ctx context.Context, socket, file string) (string, error) {
 	best, length := running{}, -1
 	for _, c := range all {
 		for _, root := range c.Roots {
-			rel, err := filepath.Rel(root, file)
-			if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+			if !companion.Inside(root, file) {
 				continue
 			}
 			used := len(c.Clients) > 0 && len(best.Clients) == 0

@@ -83,7 +83,7 @@ func project(path string, roots []string) string {
 		}
 	}
 	for _, r := range roots {
-		if inside(r, path) {
+		if Inside(r, path) {
 			return r
 		}
 	}
@@ -157,8 +157,8 @@ func secret(path string) bool {
 	return false
 }
 
-// inside reports whether path is root or below it; both are absolute.
-func inside(root, path string) bool {
+// Inside reports whether path is root or below it; both are absolute.
+func Inside(root, path string) bool {
 	rel, err := filepath.Rel(root, path)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }

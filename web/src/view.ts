@@ -70,7 +70,8 @@ function control(type: "reject" | "accept", action: (e: MouseEvent) => void): HT
   const b = document.createElement("button");
   b.textContent = type === "accept" ? "Keep" : "Undo";
   b.title = type === "accept" ? "Keep this change" : "Undo this change";
-  b.onmousedown = action;
+  b.onmousedown = (e) => e.preventDefault(); // the text keeps the focus
+  b.onclick = action; // by the keyboard too
   return b;
 }
 
@@ -136,6 +137,10 @@ export class DiffView {
         b.title = "Undo this change";
         b.setAttribute("aria-label", "Undo this change");
         b.textContent = "→";
+        // The view listens to the mouse only; a click without one is a key's.
+        b.onclick = (e) => {
+          if (e.detail === 0) b.dispatchEvent(new MouseEvent("mousedown", { bubbles: true, cancelable: true }));
+        };
         return b;
       },
       collapseUnchanged: fold,
