@@ -384,8 +384,7 @@ func TestCompanionRestarted(t *testing.T) {
 	path = w.file("f.txt", "one\n")
 	e := w.edit(nil)
 	cli := w.gemini(current, e.env())
-	cli.prompt("/ide status")
-	cli.expect("Connected to Test Editor")
+	next(t, "connection", e.joined) // /ide status would say what /ide enable is to say
 	e.cmd.Process.Kill()
 	<-e.Done()
 	again := w.edit(func(p *adapter.InitializeParams) {
