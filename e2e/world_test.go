@@ -235,7 +235,7 @@ func (w *world) edit(change func(*adapter.InitializeParams)) *editor {
 				e.joined <- true
 			}
 		},
-		Message:     func(m adapter.Message) { e.texts <- m.Text },
+		Message: func(m adapter.Message) { e.texts <- m.Text },
 	})
 	w.t.Cleanup(func() {
 		e.Client.Close()
