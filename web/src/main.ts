@@ -21,6 +21,7 @@ let current: Item | undefined;
 let view: DiffView | undefined;
 let clients: string[] = [];
 let online = false;
+let met = false; // it was online before
 const narrow = matchMedia("(max-width: 900px)");
 let unifiedWanted = localStorage.getItem("pollux-unified") === "1";
 
@@ -33,12 +34,13 @@ const sessionKey = (id: string) => `pollux-${id}`;
 
 const door = new Door({
   connected() {
-    online = true;
+    online = met = true;
     render();
     for (const item of items.values()) if (item.unsent) send(item);
   },
   disconnected(loggedOut) {
     online = false;
+    met = true;
     if (loggedOut) toast("error", "This companion has ended, or the link was for another one. Run `pollux status --link` for a new link. What you edited is in the journal: `pollux journal`.");
     render();
   },
@@ -164,7 +166,7 @@ function entry(diff: Diff): HTMLElement {
 }
 
 function render() {
-  $("status").textContent = online ? (clients.length ? `${clients.length} connected` : "no CLI connected") : "reconnecting…";
+  $("status").textContent = online ? (clients.length ? `${clients.length} connected` : "no CLI connected") : met ? "reconnecting…" : "connecting…";
   $("status").title = clients.join("\n");
   $("status").dataset.state = online ? (clients.length ? "ok" : "idle") : "off";
   document.title = items.size ? `(${items.size}) Pollux review` : "Pollux review";
@@ -190,7 +192,8 @@ function render() {
   $("from").textContent = current ? `from ${current.diff.client}` : "";
   $("mode").setAttribute("aria-pressed", String(unified()));
   for (const id of ["accept", "reject"]) $<HTMLButtonElement>(id).disabled = !online;
-  $("none").textContent = !online ? "Pollux has ended, or cannot be reached. What you edited is kept: pollux journal lists it."
+  $("none").textContent = !online && !met ? "Connecting to Pollux…"
+    : !online ? "Pollux has ended, or cannot be reached. What you edited is kept: pollux journal lists it."
     : clients.length ? "Nothing waits for review. Changes that Gemini CLI proposes appear here."
     : "No CLI is connected. In Gemini CLI, type /ide enable.";
 }
