@@ -384,7 +384,12 @@ func TestCompanionRestarted(t *testing.T) {
 	path = w.file("f.txt", "one\n")
 	e := w.edit(nil)
 	cli := w.gemini(current, e.env())
-	next(t, "connection", e.joined) // /ide status would say what /ide enable is to say
+	// Wholly connected: the context is there. (/ide status would already say
+	// what /ide enable is to say.)
+	if err := e.Update(w.context(), adapter.Snapshot{Files: []adapter.File{{Path: path, Active: true}}}); err != nil {
+		t.Fatal(err)
+	}
+	cli.expect("1 open file")
 	e.cmd.Process.Kill()
 	<-e.Done()
 	again := w.edit(func(p *adapter.InitializeParams) {

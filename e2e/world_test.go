@@ -173,7 +173,6 @@ type editor struct {
 	closed chan adapter.DiffClose
 	events chan adapter.DiffChange
 	texts  chan string // messages for the user
-	joined chan bool   // a CLI connected
 
 	mu   sync.Mutex
 	text map[string]string // of the open diffs, as the user left them
@@ -218,7 +217,7 @@ func (w *world) edit(change func(*adapter.InitializeParams)) *editor {
 	e := &editor{
 		t: w.t, cmd: cmd, text: make(map[string]string),
 		opened: make(chan adapter.Diff, 100), closed: make(chan adapter.DiffClose, 100),
-		events: make(chan adapter.DiffChange, 100), texts: make(chan string, 100), joined: make(chan bool, 100),
+		events: make(chan adapter.DiffChange, 100), texts: make(chan string, 100),
 	}
 	e.Client = adapter.NewClient(pipes{out, in}, adapter.Handler{
 		DiffOpen: func(d adapter.Diff) error { e.leave(d.ID, d.Text()); e.opened <- d; return nil },
@@ -230,12 +229,7 @@ func (w *world) edit(change func(*adapter.InitializeParams)) *editor {
 			return &text
 		},
 		DiffChanged: func(c adapter.DiffChange) { e.events <- c },
-		Clients: func(c adapter.Clients) {
-			if len(c.Clients) > 0 {
-				e.joined <- true
-			}
-		},
-		Message: func(m adapter.Message) { e.texts <- m.Text },
+		Message:     func(m adapter.Message) { e.texts <- m.Text },
 	})
 	w.t.Cleanup(func() {
 		e.Client.Close()
