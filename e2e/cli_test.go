@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -392,6 +394,18 @@ func TestCompanionRestarted(t *testing.T) {
 	cli.expect("1 open file")
 	e.cmd.Process.Kill()
 	<-e.Done()
+	e.cmd.Wait()
+	// The CLI's old connection tries twice to come back. An attempt that failed
+	// after /ide enable would disconnect the new one, so they are let pass.
+	attempts := make(chan bool, 10)
+	gap := &http.Server{Addr: fmt.Sprintf("127.0.0.1:%d", e.info.Port), Handler: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		http.NotFound(rw, nil)
+		attempts <- true
+	})}
+	go gap.ListenAndServe()
+	next(t, "first attempt", attempts)
+	next(t, "second attempt", attempts)
+	gap.Close()
 	again := w.edit(func(p *adapter.InitializeParams) {
 		p.Settings.Port, p.Settings.Token = e.info.Port, e.info.Token
 	})
