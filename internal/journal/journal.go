@@ -22,6 +22,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pollux/internal/sys"
@@ -95,9 +96,18 @@ func Default() (*Journal, error) {
 
 var validID = regexp.MustCompile(`^[0-9a-z]{9,}-[0-9a-z]{6}$`)
 
-// NewID returns an ID for a new entry. IDs sort by time.
+var lastID atomic.Int64 // in milliseconds
+
+// NewID returns an ID for a new entry. IDs sort by time, those of one process
+// also within a millisecond.
 func NewID() string {
-	return fmt.Sprintf("%09s-%s", strconv.FormatInt(time.Now().UnixMilli(), 36), strings.ToLower(rand.Text()[:6]))
+	for {
+		last := lastID.Load()
+		now := max(time.Now().UnixMilli(), last+1)
+		if lastID.CompareAndSwap(last, now) {
+			return fmt.Sprintf("%09s-%s", strconv.FormatInt(now, 36), strings.ToLower(rand.Text()[:6]))
+		}
+	}
 }
 
 // Add writes a new entry and returns its ID. Time, PID and Bytes are set here;
