@@ -55,8 +55,9 @@ type Config struct {
 //
 // Everything about diffs and surfaces changes under mu, and what follows from
 // a change is queued to the sessions and doors under it too: so each of them
-// hears of changes in the order in which they happened. Nothing blocks while
-// mu is held; no lock is taken before mu but none either while waiting.
+// hears of changes in the order in which they happened. Nothing waits for a
+// client while mu is held. A door's handling and rooting are taken before mu;
+// a door's mu, the store's and the sessions' after it.
 //
 // It is published last and unpublished first: listen, serve, open the door,
 // then the discovery file; on Close the reverse, with every diff answered in
@@ -221,8 +222,8 @@ func (c *Companion) Unpublish() {
 	}
 }
 
-// background runs f on a goroutine of its own, which ends in bounded time and
-// for which Close waits.
+// background runs f on a goroutine of its own, which ends soon after its diff
+// has, and for which Close waits.
 func (c *Companion) background(f func()) {
 	c.tasks.Go(func() {
 		defer c.onPanic()
@@ -362,8 +363,8 @@ func (c *Companion) Status() adapter.Status {
 		Started: c.started.UnixMilli(), Clients: clients, Diffs: []adapter.DiffStatus{}, Surfaces: []string{},
 		Page: c.page(), Files: files,
 	}
-	for _, v := range c.viewsLocked() {
-		st.Diffs = append(st.Diffs, adapter.DiffStatus{ID: v.ID, Path: v.Path, State: v.State, Client: v.Client, Opened: v.Opened})
+	for _, d := range c.shownLocked() {
+		st.Diffs = append(st.Diffs, d.statusLocked())
 	}
 	for _, d := range c.surfacesLocked() {
 		st.Surfaces = append(st.Surfaces, d.params.Client.Name)

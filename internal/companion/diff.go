@@ -172,12 +172,9 @@ func (c *Companion) OpenDiff(ctx context.Context, s *ideserver.Session, req ide.
 		c.mu.Unlock()
 		return errors.New("the companion is shutting down: answer in the terminal")
 	}
-	var old *diff
-	for _, o := range c.diffs {
-		if o.session == s && o.req.FilePath == req.FilePath && o.state == journal.Open {
-			old = o
-			c.stepLocked(o, evSupersede)
-		}
+	old := c.openLocked(s, req.FilePath)
+	if old != nil {
+		c.stepLocked(old, evSupersede)
 	}
 	c.diffs[d.id] = d
 	c.mu.Unlock()
@@ -201,8 +198,9 @@ func (c *Companion) OpenDiff(ctx context.Context, s *ideserver.Session, req ide.
 	}
 	d.shown = true
 	var acks []<-chan error
+	view := d.viewLocked()
 	for _, s := range c.surfacesLocked() {
-		acks = append(acks, s.openDiff(c.viewLocked(d)))
+		acks = append(acks, s.openDiff(view))
 	}
 	c.mu.Unlock()
 	shown := make(chan error, 1)
@@ -230,6 +228,17 @@ func (c *Companion) OpenDiff(ctx context.Context, s *ideserver.Session, req ide.
 	}
 	c.record(d)
 	return err
+}
+
+// openLocked is the diff that a session has open for a path, or nil: there is
+// one at the most, since a second supersedes the first.
+func (c *Companion) openLocked(s *ideserver.Session, path string) *diff {
+	for _, d := range c.diffs {
+		if d.session == s && d.req.FilePath == path && d.state == journal.Open {
+			return d
+		}
+	}
+	return nil
 }
 
 // clientName names a CLI to the user. Gemini CLI and Qwen Code give their
@@ -280,12 +289,7 @@ func (c *Companion) reviewable(path string) error {
 // whose last edits may not have been told yet.
 func (c *Companion) CloseDiff(ctx context.Context, s *ideserver.Session, req ide.CloseDiffRequest) (string, error) {
 	c.mu.Lock()
-	var d *diff
-	for _, o := range c.diffs {
-		if o.session == s && o.req.FilePath == req.FilePath && o.state == journal.Open {
-			d = o
-		}
-	}
+	d := c.openLocked(s, req.FilePath)
 	if d == nil {
 		c.mu.Unlock()
 		return "", fmt.Errorf("no diff is open for %s", req.FilePath)
@@ -509,27 +513,33 @@ func (c *Companion) record(d *diff) {
 	c.log.Info("a diff ended", "state", state)
 }
 
-// viewLocked is the diff as surfaces see it.
-func (c *Companion) viewLocked(d *diff) adapter.Diff {
+// statusLocked is the diff without its text.
+func (d *diff) statusLocked() adapter.DiffStatus {
 	state := adapter.StateOpen
 	if d.state == journal.Orphaned {
 		state = adapter.StateOrphaned
 	}
+	return adapter.DiffStatus{ID: d.id, Path: d.req.FilePath, State: state, Client: d.client, Opened: d.opened.UnixMilli()}
+}
+
+// viewLocked is the diff as surfaces see it.
+func (d *diff) viewLocked() adapter.Diff {
+	st := d.statusLocked()
 	var edited *string
 	if d.content != d.req.NewContent {
 		edited = new(string)
 		*edited = d.content
 	}
 	return adapter.Diff{
-		ID: d.id, Path: d.req.FilePath, State: state,
+		ID: st.ID, Path: st.Path, State: st.State,
 		Original: comparableTo(d.base.text, d.req.NewContent), Exists: d.base.exists, EOL: eol(d.base.text),
 		Proposed: d.req.NewContent, Content: edited,
-		Client: d.client, Opened: d.opened.UnixMilli(),
+		Client: st.Client, Opened: st.Opened,
 	}
 }
 
-// viewsLocked is all of them, the oldest first.
-func (c *Companion) viewsLocked() []adapter.Diff {
+// shownLocked is every diff that surfaces may show, the oldest first.
+func (c *Companion) shownLocked() []*diff {
 	all := make([]*diff, 0, len(c.diffs))
 	for _, d := range c.diffs {
 		if d.shown {
@@ -537,9 +547,5 @@ func (c *Companion) viewsLocked() []adapter.Diff {
 		}
 	}
 	slices.SortFunc(all, byAge)
-	views := make([]adapter.Diff, len(all))
-	for i, d := range all {
-		views[i] = c.viewLocked(d)
-	}
-	return views
+	return all
 }

@@ -171,7 +171,11 @@ func (d *door) dispatch(req *jsonrpc2.Request) (any, error) {
 	case adapter.MethodDiffList:
 		d.c.mu.Lock()
 		defer d.c.mu.Unlock()
-		return adapter.DiffList{Diffs: d.c.viewsLocked()}, nil
+		list := adapter.DiffList{Diffs: []adapter.Diff{}}
+		for _, diff := range d.c.shownLocked() {
+			list.Diffs = append(list.Diffs, diff.viewLocked())
+		}
+		return list, nil
 	case adapter.MethodStatus:
 		return d.c.Status(), nil
 	case adapter.MethodReviewLink:
@@ -237,8 +241,8 @@ func (c *Companion) attach(d *door) {
 		c.store.update(d, adapter.Snapshot{Trusted: d.params.Trusted})
 	}
 	if d.params.Diff {
-		for _, v := range c.viewsLocked() {
-			d.openDiff(v)
+		for _, diff := range c.shownLocked() {
+			d.openDiff(diff.viewLocked())
 		}
 	}
 }
