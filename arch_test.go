@@ -17,13 +17,16 @@ var allowed = map[string][]string{
 	"pollux/internal/ide":       {},
 	"pollux/internal/sys":       {},
 	"pollux/internal/fakemodel": {},
+	"pollux/internal/fakecli":   {},
+	"pollux/internal/gemini":    {"sys"},
+	"pollux/internal/bridge":    {"gemini"},
 	"pollux/internal/adapter":   {"ide", "sys"},
 	"pollux/internal/journal":   {"sys"},
 	"pollux/internal/discovery": {"ide", "sys"},
 	"pollux/internal/ideserver": {"ide"},
 	"pollux/internal/review":    {"adapter"},
 	"pollux/internal/companion": {"adapter", "discovery", "ide", "ideserver", "journal", "sys"},
-	"pollux/internal/cli":       {"adapter", "companion", "discovery", "fakemodel", "ide", "journal", "review", "sys"},
+	"pollux/internal/cli":       {"adapter", "bridge", "companion", "discovery", "fakemodel", "ide", "journal", "review", "sys"},
 }
 
 func TestImports(t *testing.T) {

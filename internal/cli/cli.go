@@ -73,13 +73,16 @@ type usageError struct {
 func newRoot(streams IO) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pollux",
-		Short: "Gemini CLI's companion for every editor",
+		Short: "Gemini CLI's companion for every editor, and its bridge for every agent",
 		Long: `Pollux stands beside Gemini CLI: it tells the CLI which files are open in your
 editor, where the cursor is and what is selected, and shows the changes that
-the CLI proposes as a diff that you edit, accept or reject.
+the CLI proposes as a diff that you edit, accept or reject. And it lets other
+agents, and your shell, ask Gemini CLI, which can then read and nothing else.
 
-  pollux run    start Gemini CLI here, with review in a browser page
-  pollux demo   try it on a sample project: no account and no key needed`,
+  pollux run      start Gemini CLI here, with review in a browser page
+  pollux demo     try it on a sample project: no account and no key needed
+  pollux ask      ask a question from the shell
+  pollux install  give Claude Code, Codex, Cursor or VS Code the bridge`,
 		Version:           version(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -94,6 +97,7 @@ the CLI proposes as a diff that you edit, accept or reject.
 	root.AddCommand(
 		newRun(streams), newDemo(streams), newIDE(streams), newConnect(streams),
 		newNotify(streams), newStatus(streams), newJournal(streams),
+		newBridge(streams), newAsk(streams), newInstall(streams),
 	)
 	for _, cmd := range root.Commands() {
 		checkArgs(cmd)

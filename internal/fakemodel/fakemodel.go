@@ -31,6 +31,8 @@ type Request struct {
 	Step int
 	// Results are the tool results that came with this request.
 	Results []Result
+	// Images are the types of the files that came with the request.
+	Images []string
 	// JSON is set when the CLI wants JSON, as its own classifiers do: the
 	// schema, or an empty object.
 	JSON json.RawMessage
@@ -137,8 +139,11 @@ func (s *Server) Wait(ctx context.Context, fits func(Request) bool) (Request, er
 }
 
 type part struct {
-	Text             string          `json:"text,omitempty"`
-	FunctionCall     json.RawMessage `json:"functionCall,omitempty"`
+	Text         string          `json:"text,omitempty"`
+	FunctionCall json.RawMessage `json:"functionCall,omitempty"`
+	InlineData   struct {
+		MimeType string `json:"mimeType"`
+	} `json:"inlineData,omitzero"`
 	FunctionResponse *struct {
 		Name     string          `json:"name"`
 		Response json.RawMessage `json:"response"`
@@ -179,6 +184,11 @@ func parse(path string, body []byte) (Request, error) {
 	r := Request{Model: model, Method: method, System: raw.SystemInstruction.text()}
 	for _, c := range raw.Contents {
 		r.Text += c.text() + "\n"
+		for _, p := range c.Parts {
+			if p.InlineData.MimeType != "" {
+				r.Images = append(r.Images, p.InlineData.MimeType)
+			}
+		}
 	}
 	for _, c := range slices.Backward(raw.Contents) {
 		if c.Role == "model" {

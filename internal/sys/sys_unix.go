@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 )
@@ -67,3 +68,27 @@ func LeaveInterruptToChild() (undo func()) {
 	signal.Notify(c, syscall.SIGINT, syscall.SIGQUIT)
 	return func() { signal.Stop(c) }
 }
+
+// A job is what holds a child's descendants together: here its process group.
+type job struct{}
+
+func leadGroup(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
+}
+
+func adopt(*os.Process) (job, error) { return job{}, nil }
+
+func terminateTree(pid int, _ job) { signalAll(pid, syscall.SIGTERM) }
+
+func killTree(pid int, _ job) { signalAll(pid, syscall.SIGKILL) }
+
+// signalAll reaches the group, and those below the process that have left it.
+func signalAll(pid int, sig syscall.Signal) {
+	SignalTree(pid, sig)
+	syscall.Kill(-pid, sig)
+}
+
+func endGroup(pid int, _ job) { syscall.Kill(-pid, syscall.SIGKILL) }

@@ -70,3 +70,51 @@ func LeaveInterruptToChild() (undo func()) {
 	signal.Notify(c, os.Interrupt)
 	return func() { signal.Stop(c) }
 }
+
+// A job is what holds a child's descendants together: a job object that ends
+// them when its last handle is closed, ours.
+type job windows.Handle
+
+func leadGroup(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.CreationFlags |= windows.CREATE_NEW_PROCESS_GROUP
+}
+
+func adopt(p *os.Process) (job, error) {
+	h, err := windows.CreateJobObject(nil, nil)
+	if err != nil {
+		return 0, err
+	}
+	var limits windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
+	limits.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+	_, err = windows.SetInformationJobObject(h, windows.JobObjectExtendedLimitInformation,
+		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits)))
+	if err == nil {
+		var child windows.Handle
+		child, err = windows.OpenProcess(windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE, false, uint32(p.Pid))
+		if err == nil {
+			err = windows.AssignProcessToJobObject(h, child)
+			windows.CloseHandle(child)
+		}
+	}
+	if err != nil {
+		windows.CloseHandle(h)
+		return 0, err
+	}
+	return job(h), nil
+}
+
+// terminateTree asks by Ctrl-Break, the one signal that a group gets here.
+func terminateTree(pid int, _ job) {
+	windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(pid))
+}
+
+func killTree(_ int, j job) { windows.TerminateJobObject(windows.Handle(j), 1) }
+
+func endGroup(_ int, j job) {
+	if j != 0 {
+		windows.CloseHandle(windows.Handle(j))
+	}
+}

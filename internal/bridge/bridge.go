@@ -1,0 +1,296 @@
+// Package bridge lets any MCP client, and the shell, ask Gemini CLI: it
+// queues calls, runs them under one deadline, falls back to another model, and
+// says of each answer how it came about.
+//
+// A call goes through these hands: a tool ([Bridge.Query], [Bridge.Search],
+// [Bridge.Structured]) checks its input and makes a prompt of it; [Bridge.ask]
+// waits for a place in the queue and for the pace, has the [gemini.Runner] ask
+// the CLI, and asks once more with the fallback model where that may help. The
+// deadline of the call's context covers all of it.
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"pollux/internal/gemini"
+)
+
+const (
+	// DefaultTimeout and MaxTimeout bound a call, from its arrival to its
+	// answer.
+	DefaultTimeout = 2 * time.Minute
+	MaxTimeout     = 30 * time.Minute
+	// leastForAnother is how much of the deadline another attempt needs.
+	leastForAnother = 10 * time.Second
+	// patience is how long the CLI may wait to ask an overloaded model again,
+	// in all. It would wait for minutes, and on a used-up quota for hours.
+	patience = 8 * time.Second
+)
+
+// A Bridge asks Gemini CLI for its clients. Its methods may be called from
+// many goroutines.
+type Bridge struct {
+	cfg       Config
+	log       *slog.Logger
+	runner    gemini.Runner
+	queue     *queue
+	pacer     *pacer
+	templates templates
+	chunks    *chunkCache
+
+	life context.Context // ends when the bridge closes
+	end  context.CancelCauseFunc
+}
+
+// New makes a bridge that starts a CLI for each call.
+func New(cfg Config) (*Bridge, error) {
+	runner, err := newRunner(cfg)
+	if err != nil {
+		return nil, err
+	}
+	b, err := newBridge(cfg, runner)
+	if err != nil {
+		runner.Close()
+	}
+	return b, err
+}
+
+func newBridge(cfg Config, runner gemini.Runner) (*Bridge, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	t, err := loadTemplates(cfg.Templates)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bridge{
+		cfg: cfg, log: cfg.Log, runner: runner, templates: t,
+		queue: &queue{max: cfg.MaxConcurrent}, pacer: newPacer(cfg.Gap, cfg.Jitter),
+		chunks: newChunkCache(),
+	}
+	b.life, b.end = context.WithCancelCause(context.Background())
+	return b, nil
+}
+
+// Close ends all calls, those that wait too, and returns when no process is
+// left of them.
+func (b *Bridge) Close() error {
+	b.end(gemini.ErrClosed)
+	return b.runner.Close()
+}
+
+// A Fallback says that another model answered than the one asked.
+type Fallback struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	Why  string `json:"why"`
+}
+
+// Meta is how an answer came about; it is the _meta of a tool's result.
+type Meta struct {
+	// DurationMs is the time from the call to its answer, QueuedMs the part of
+	// it before the CLI was started.
+	DurationMs int64 `json:"durationMs"`
+	QueuedMs   int64 `json:"queuedMs"`
+	// Model is the one that answered, by the CLI's figures.
+	Model string `json:"model"`
+	// Partial says that the answer was cut short by the timeout, Truncated
+	// that it was longer than Pollux takes.
+	Partial   bool           `json:"partial"`
+	Truncated bool           `json:"truncated,omitempty"`
+	Tokens    *gemini.Tokens `json:"tokens,omitempty"`
+	ToolUses  int            `json:"toolUses,omitempty"`
+	Fallback  *Fallback      `json:"fallback,omitempty"`
+	// Repaired says that a structured answer was valid at the second attempt.
+	Repaired bool `json:"repaired,omitempty"`
+	// Runner is how the CLI was run: spawn.
+	Runner string `json:"runner,omitempty"`
+}
+
+// errTimeout is the cause of a call's end at its deadline.
+var errTimeout = errors.New("timeout")
+
+// A call is one tool call on its way.
+type call struct {
+	b        *Bridge
+	dir      string
+	model    string
+	timeout  time.Duration
+	start    time.Time
+	progress *progress
+	cancel   func()
+	meta     Meta
+}
+
+// begin starts a call: its clock and its reports.
+func (b *Bridge) begin(ctx context.Context, c Common, report func(string)) (context.Context, *call, error) {
+	dir, err := workingDirectory(c.WorkingDirectory)
+	if err != nil {
+		return nil, nil, err
+	}
+	timeout := DefaultTimeout
+	if c.Timeout != nil {
+		timeout = time.Duration(*c.Timeout) * time.Millisecond
+		if timeout <= 0 || timeout > MaxTimeout {
+			return nil, nil, fmt.Errorf("timeout is %d: give milliseconds from 1 to %d", *c.Timeout, MaxTimeout.Milliseconds())
+		}
+	}
+	model := strings.TrimSpace(c.Model)
+	if model != "" && !modelName.MatchString(model) {
+		return nil, nil, fmt.Errorf("model is %q, which is no model's name: give one like gemini-2.5-pro, or leave it out", shorten(model, 60))
+	}
+	if model == "" {
+		model = b.cfg.DefaultModel
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
+	ctx, close := context.WithCancelCause(ctx)
+	open := context.AfterFunc(b.life, func() { close(context.Cause(b.life)) })
+	return ctx, &call{
+		b: b, dir: dir, model: model, timeout: timeout, start: time.Now(),
+		cancel:   func() { open(); close(nil); cancel() },
+		progress: newProgress(report), meta: Meta{Model: model, Runner: "spawn"},
+	}, nil
+}
+
+// end is called when the call has its answer.
+func (c *call) end() Meta {
+	c.cancel()
+	c.progress.stop()
+	c.meta.DurationMs = time.Since(c.start).Milliseconds()
+	return c.meta
+}
+
+// A Failure is a call that has no whole answer. Partial is what there was of
+// it.
+type Failure struct {
+	Err     error
+	Partial string
+}
+
+func (f *Failure) Error() string { return f.Err.Error() }
+func (f *Failure) Unwrap() error { return f.Err }
+
+// ask has the CLI answer a prompt. The error is a [*Failure] or the context's.
+func (c *call) ask(ctx context.Context, prompt string, images []string) (gemini.Result, error) {
+	waited := time.Now()
+	c.progress.now("queued")
+	s, err := c.b.queue.acquire(ctx, func(n int) { c.progress.now("queued at place %d", n) })
+	c.meta.QueuedMs += time.Since(waited).Milliseconds()
+	if err != nil {
+		return gemini.Result{}, c.failure(err, gemini.Result{})
+	}
+	defer s.release()
+	model := c.model
+	if c.meta.Fallback != nil { // an earlier turn had to
+		model = c.meta.Fallback.To
+	}
+	result, err := c.attempt(ctx, s, model, prompt, images)
+	var fault *gemini.Error
+	if errors.As(err, &fault) && fault.Kind.Overload() {
+		to := c.b.cfg.FallbackModel
+		deadline, _ := ctx.Deadline()
+		if to != "" && to != model && ctx.Err() == nil && time.Until(deadline) >= leastForAnother {
+			from := model
+			if from == "" {
+				from = result.Model
+			}
+			if from == "" {
+				from = "the default model"
+			}
+			c.meta.Fallback = &Fallback{From: from, To: to, Why: string(fault.Kind)}
+			c.progress.now("%s: asking %s instead", fault.Kind, to)
+			result, err = c.attempt(ctx, s, to, prompt, images)
+		}
+	}
+	c.count(result)
+	if err != nil {
+		return result, c.failure(err, result)
+	}
+	return result, nil
+}
+
+// attempt runs the CLI once, as soon as the pace allows.
+func (c *call) attempt(ctx context.Context, s *slot, model, prompt string, images []string) (gemini.Result, error) {
+	waited := time.Now()
+	err := c.b.pacer.wait(ctx)
+	c.meta.QueuedMs += time.Since(waited).Milliseconds()
+	if err != nil {
+		return gemini.Result{}, err
+	}
+	c.progress.now("starting Gemini CLI")
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	s.hold()
+	req := gemini.Request{Prompt: prompt, Images: images, Model: model, Dir: c.dir, Released: s.release}
+	var retrying time.Duration
+	return c.b.runner.Run(ctx, req, func(ev gemini.Event) {
+		c.progress.event(ev)
+		if r, ok := ev.(gemini.Retry); ok {
+			retrying += r.Wait
+			if retrying > patience {
+				giveUp(&gemini.Error{Kind: r.Kind, Message: r.Message})
+			}
+		}
+	})
+}
+
+// count adds a run's figures to the call's.
+func (c *call) count(r gemini.Result) {
+	if r.Model != "" {
+		c.meta.Model = r.Model
+	} else if c.meta.Fallback != nil {
+		c.meta.Model = c.meta.Fallback.To
+	}
+	if r.Tokens != (gemini.Tokens{}) {
+		if c.meta.Tokens == nil {
+			c.meta.Tokens = new(gemini.Tokens)
+		}
+		c.meta.Tokens.Input += r.Tokens.Input
+		c.meta.Tokens.Output += r.Tokens.Output
+		c.meta.Tokens.Cached += r.Tokens.Cached
+		c.meta.Tokens.Total += r.Tokens.Total
+	}
+	c.meta.ToolUses += r.Tools
+	c.meta.Truncated = c.meta.Truncated || r.Truncated
+}
+
+// failure says what a call that did not get its answer came to.
+func (c *call) failure(err error, r gemini.Result) error {
+	if errors.Is(err, errTimeout) {
+		c.meta.Partial = r.Partial() != ""
+		if !c.meta.Partial {
+			err = &timeoutError{c.timeout, time.Duration(c.meta.QueuedMs) * time.Millisecond}
+		}
+	}
+	return &Failure{Err: err, Partial: r.Partial()}
+}
+
+// A timeoutError is a timeout before the first word.
+type timeoutError struct{ timeout, queued time.Duration }
+
+func (e *timeoutError) Error() string {
+	s := fmt.Sprintf("timed out after %s without an answer", seconds(e.timeout))
+	if e.queued >= time.Second {
+		s += fmt.Sprintf(", %s of them in the queue", seconds(e.queued))
+	}
+	return s + fmt.Sprintf(": ask for less, or raise timeout (at most %d ms)", MaxTimeout.Milliseconds())
+}
+
+func (e *timeoutError) Is(target error) bool { return target == errTimeout }
+
+func seconds(d time.Duration) string {
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return fmt.Sprintf("%ds", int(d.Round(time.Second).Seconds()))
+}
+
+// partialPrefix stands before an answer that the timeout cut short.
+func (c *call) partialPrefix() string {
+	return fmt.Sprintf("[Partial response, timed out after %s]\n\n", seconds(c.timeout))
+}

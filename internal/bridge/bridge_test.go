@@ -1,0 +1,613 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"pollux/internal/fakecli"
+	"pollux/internal/gemini"
+)
+
+func TestMain(m *testing.M) {
+	fakecli.Main()
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock"))
+}
+
+// A script is a [gemini.Runner] that a test answers for.
+type script func(ctx context.Context, req gemini.Request, emit func(gemini.Event)) (gemini.Result, error)
+
+func (s script) Run(ctx context.Context, req gemini.Request, emit func(gemini.Event)) (gemini.Result, error) {
+	defer req.Released()
+	return s(ctx, req, emit)
+}
+
+func (script) Check(context.Context) (gemini.CLI, error) {
+	return gemini.CLI{Path: "/bin/gemini", Version: "0.61.0"}, nil
+}
+func (script) Close() error { return nil }
+
+func say(text string) (gemini.Result, error) {
+	return gemini.Result{Answer: text, Model: "gemini-test"}, nil
+}
+
+func hang(ctx context.Context) (gemini.Result, error) {
+	<-ctx.Done()
+	return gemini.Result{}, context.Cause(ctx)
+}
+
+func newTestBridge(t *testing.T, r gemini.Runner, change func(*Config)) *Bridge {
+	t.Helper()
+	cfg, err := FromEnv(func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Gap, cfg.Jitter = 0, 0
+	if change != nil {
+		change(&cfg)
+	}
+	b, err := newBridge(cfg, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func ms(d time.Duration) *Whole {
+	w := Whole(d.Milliseconds())
+	return &w
+}
+
+func wantWords(t *testing.T, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one with %q", words)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("no %q in %q", w, err)
+		}
+	}
+}
+
+func TestQueryInput(t *testing.T) {
+	b := newTestBridge(t, script(func(context.Context, gemini.Request, func(gemini.Event)) (gemini.Result, error) { return say("ok") }), nil)
+	none, big := Whole(0), Whole(maxWords+1)
+	over := Whole(MaxTimeout.Milliseconds() + 1)
+	many := make([]string, maxFiles+1)
+	for _, test := range []struct {
+		name  string
+		in    QueryInput
+		words []string
+	}{
+		{"empty", QueryInput{Prompt: " \n"}, []string{"prompt is empty", "say what"}},
+		{"long", QueryInput{Prompt: strings.Repeat("x", maxPromptBytes+1)}, []string{"limit is 2000000", "send less"}},
+		{"no timeout", QueryInput{Prompt: "x", Common: Common{Timeout: &none}}, []string{"timeout is 0", "from 1 to 1800000"}},
+		{"long timeout", QueryInput{Prompt: "x", Common: Common{Timeout: &over}}, []string{"timeout is 1800001", "from 1 to 1800000"}},
+		{"flag for a model", QueryInput{Prompt: "x", Common: Common{Model: "--yolo"}}, []string{"--yolo", "no model's name"}},
+		{"many files", QueryInput{Prompt: "x", Files: many}, []string{"21 files", "limit is 20"}},
+		{"no words", QueryInput{Prompt: "x", MaxResponseLength: &none}, []string{"maxResponseLength is 0", "from 1"}},
+		{"many words", QueryInput{Prompt: "x", MaxResponseLength: &big}, []string{"to 100000"}},
+		{"no directory", QueryInput{Prompt: "x", Common: Common{WorkingDirectory: "/no/such"}}, []string{"workingDirectory /no/such does not exist"}},
+		{"a file", QueryInput{Prompt: "x", Common: Common{WorkingDirectory: "bridge_test.go"}}, []string{"is not a directory"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := b.Query(t.Context(), test.in, nil)
+			wantWords(t, err, test.words...)
+		})
+	}
+}
+
+func TestSettings(t *testing.T) {
+	get := func(env map[string]string) (Config, error) {
+		return FromEnv(func(name string) string { return env[name] })
+	}
+	cfg, err := get(map[string]string{"GEMINI_MAX_CONCURRENT": "  ", "GEMINI_DEFAULT_MODEL": " gemini-x ", "GEMINI_FALLBACK_MODEL": "NONE"})
+	if err != nil || cfg.MaxConcurrent != 3 || cfg.DefaultModel != "gemini-x" || cfg.FallbackModel != "" ||
+		cfg.Gap != 5*time.Second || cfg.Jitter != 200*time.Millisecond || cfg.Command != "gemini" || cfg.Idle != 5*time.Minute {
+		t.Errorf("got %+v, %v", cfg, err)
+	}
+	if cfg, _ = get(nil); cfg.FallbackModel != "gemini-2.5-flash" {
+		t.Errorf("the fallback is %q", cfg.FallbackModel)
+	}
+	for name, value := range map[string]string{
+		"GEMINI_MAX_CONCURRENT": "abc", "GEMINI_MIN_INVOCATION_GAP_MS": "-1", "GEMINI_SPAWN_JITTER_MAX_MS": "1.5",
+		"GEMINI_IDLE_TIMEOUT_MS": "99999999999", "GEMINI_DEFAULT_MODEL": "--yolo", "GEMINI_FALLBACK_MODEL": "a b",
+	} {
+		_, err := get(map[string]string{name: value})
+		wantWords(t, err, name, value, "set it to")
+	}
+	_, err = get(map[string]string{"GEMINI_MAX_CONCURRENT": "0"})
+	wantWords(t, err, "from 1 to 64")
+}
+
+// Calls that never got a place, for every reason there is, take none with
+// them.
+func TestQueueLeaksNoSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue{max: 1}
+		nowhere := func(int) {}
+		first, err := q.acquire(t.Context(), nowhere)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := q.acquire(ctx, nowhere); !errors.Is(err, context.Canceled) {
+				t.Errorf("a cancelled one gets %v", err)
+			}
+		})
+		wg.Go(func() {
+			_, err := q.acquire(t.Context(), nowhere)
+			wantWords(t, err, "no free place within 30s", "1 calls run", "raise GEMINI_MAX_CONCURRENT (now 1)")
+		})
+		synctest.Wait()
+		cancel()
+		wg.Wait()
+		if running, waiting := q.load(); running != 1 || waiting != 0 {
+			t.Errorf("%d run, %d wait", running, waiting)
+		}
+		first.release()
+		if running, _ := q.load(); running != 0 {
+			t.Errorf("%d run", running)
+		}
+		if s, err := q.acquire(t.Context(), nowhere); err != nil {
+			t.Error(err)
+		} else {
+			s.release()
+		}
+	})
+}
+
+func TestQueueIsFirstComeFirstServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue{max: 1}
+		first, _ := q.acquire(t.Context(), func(int) {})
+		var order []int
+		var places [3][]int
+		var wg sync.WaitGroup
+		for i := range 3 {
+			wg.Go(func() {
+				s, err := q.acquire(t.Context(), func(n int) { places[i] = append(places[i], n) })
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order = append(order, i)
+				time.Sleep(time.Second)
+				s.release()
+			})
+			synctest.Wait()
+		}
+		first.release()
+		wg.Wait()
+		if fmt.Sprint(order, places) != "[0 1 2] [[1] [2 1] [3 2 1]]" {
+			t.Errorf("order %v, places %v", order, places)
+		}
+	})
+}
+
+// Starts are kept apart, however many calls come at once.
+func TestPaceUnderConcurrency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var starts []time.Duration
+		begin := time.Now()
+		b := newTestBridge(t, script(func(context.Context, gemini.Request, func(gemini.Event)) (gemini.Result, error) {
+			mu.Lock()
+			starts = append(starts, time.Since(begin))
+			mu.Unlock()
+			return say("ok")
+		}), func(c *Config) { c.Gap = 5 * time.Second })
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				if _, err := b.Query(t.Context(), QueryInput{Prompt: "x"}, nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if fmt.Sprint(starts) != "[0s 5s 10s 15s]" {
+			t.Errorf("starts at %v", starts)
+		}
+	})
+}
+
+// The deadline covers the queue, the pace and the run.
+func TestDeadlineCoversAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestBridge(t, script(func(ctx context.Context, _ gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+			return hang(ctx)
+		}), func(c *Config) { c.MaxConcurrent, c.Gap = 2, 7*time.Second })
+		begin := time.Now()
+		var wg sync.WaitGroup
+		for range 4 { // two run, one of them at 7 s; two are queued
+			wg.Go(func() {
+				a, err := b.Query(t.Context(), QueryInput{Prompt: "x", Common: Common{Timeout: ms(5 * time.Second)}}, nil)
+				wantWords(t, err, "timed out after 5s without an answer", "raise timeout")
+				if took := time.Since(begin); took != 5*time.Second || a.Meta.DurationMs != 5000 {
+					t.Errorf("took %s, says %d ms", took, a.Meta.DurationMs)
+				}
+			})
+		}
+		wg.Wait()
+		if running, waiting := b.queue.load(); running+waiting != 0 {
+			t.Errorf("%d run, %d wait", running, waiting)
+		}
+	})
+}
+
+// A timeout before the first word has no partial answer; later it has the
+// words, and is no error.
+func TestTimeout(t *testing.T) {
+	for text, narration := range map[string]string{"": "", "as far as": "", "narrated": "narrated"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newTestBridge(t, script(func(ctx context.Context, _ gemini.Request, emit func(gemini.Event)) (gemini.Result, error) {
+				emit(gemini.Started{})
+				<-ctx.Done()
+				r := gemini.Result{Answer: text, Narration: narration}
+				if narration != "" {
+					r.Answer = ""
+				}
+				return r, context.Cause(ctx)
+			}), nil)
+			a, err := b.Query(t.Context(), QueryInput{Prompt: "x"}, nil)
+			if text == "" {
+				wantWords(t, err, "timed out after 120s without an answer")
+				return
+			}
+			if err != nil || a.Text != "[Partial response, timed out after 120s]\n\n"+text || !a.Meta.Partial {
+				t.Errorf("got %q, %v, %+v", a.Text, err, a.Meta)
+			}
+		})
+	}
+}
+
+func TestFallback(t *testing.T) {
+	over := &gemini.Error{Kind: gemini.QuotaDay, Message: "used up"}
+	for _, test := range []struct {
+		name            string
+		model, fallback string
+		timeout         time.Duration
+		fails           error
+		second          error
+		asked           string
+		words           []string // of an error
+	}{
+		{name: "quota", model: "pro", fallback: "flash", fails: over, asked: "pro flash"},
+		{name: "capacity", model: "pro", fallback: "flash", fails: &gemini.Error{Kind: gemini.Capacity}, asked: "pro flash"},
+		{name: "default model", fallback: "flash", fails: over, asked: " flash"},
+		{name: "both", model: "pro", fallback: "flash", fails: over, second: over, asked: "pro flash", words: []string{"quota for today"}},
+		{name: "none", model: "pro", fails: over, asked: "pro", words: []string{"quota for today", "used up"}},
+		{name: "the same", model: "flash", fallback: "flash", fails: over, asked: "flash", words: []string{"quota"}},
+		{name: "too late", model: "pro", fallback: "flash", timeout: 9 * time.Second, fails: over, asked: "pro", words: []string{"quota"}},
+		{name: "other errors", model: "pro", fallback: "flash", fails: &gemini.Error{Kind: gemini.Auth}, asked: "pro", words: []string{"signed in"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var asked []string
+				b := newTestBridge(t, script(func(_ context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+					asked = append(asked, r.Model)
+					if len(asked) == 1 {
+						return gemini.Result{}, test.fails
+					}
+					if test.second != nil {
+						return gemini.Result{}, test.second
+					}
+					return gemini.Result{Answer: "ok", Model: "really-" + r.Model}, nil
+				}), func(c *Config) { c.FallbackModel = test.fallback })
+				in := QueryInput{Prompt: "x", Common: Common{Model: test.model}}
+				if test.timeout != 0 {
+					in.Timeout = ms(test.timeout)
+				}
+				a, err := b.Query(t.Context(), in, nil)
+				if got := strings.Join(asked, " "); got != test.asked {
+					t.Errorf("asked %q, want %q", got, test.asked)
+				}
+				if test.words != nil {
+					wantWords(t, err, test.words...)
+					return
+				}
+				if err != nil || a.Meta.Model != "really-flash" || a.Meta.Fallback == nil || a.Meta.Fallback.To != "flash" || len(a.Notes) != 1 {
+					t.Errorf("got %+v, %v", a, err)
+				}
+			})
+		})
+	}
+}
+
+// The CLI waits for minutes on a quota; we do not.
+func TestRetriesAreGivenUp(t *testing.T) {
+	for waits, want := range map[string]time.Duration{"1s 2s 3s": 6 * time.Second, "9s": 0, "5s 10s 20s": 5 * time.Second, "3h0m0s": 0} {
+		t.Run(waits, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newTestBridge(t, script(func(ctx context.Context, r gemini.Request, emit func(gemini.Event)) (gemini.Result, error) {
+					if r.Model == "gemini-2.5-flash" {
+						return say("the other's")
+					}
+					for i, w := range strings.Fields(waits) {
+						d, _ := time.ParseDuration(w)
+						emit(gemini.Retry{Attempt: i + 1, Wait: d, Kind: gemini.QuotaMinute, Message: "too much"})
+						select {
+						case <-time.After(d):
+						case <-ctx.Done():
+							return gemini.Result{}, context.Cause(ctx)
+						}
+					}
+					return say("at last")
+				}), nil)
+				begin := time.Now()
+				a, err := b.Query(t.Context(), QueryInput{Prompt: "x"}, nil)
+				if took := time.Since(begin); err != nil || took != want {
+					t.Errorf("%q, %v, after %s", a.Text, err, took)
+				}
+				if gaveUp := a.Meta.Fallback != nil; gaveUp != (waits != "1s 2s 3s") {
+					t.Errorf("fallback %+v", a.Meta.Fallback)
+				}
+			})
+		})
+	}
+}
+
+func TestProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []string
+		begin := time.Now()
+		b := newTestBridge(t, script(func(_ context.Context, _ gemini.Request, emit func(gemini.Event)) (gemini.Result, error) {
+			emit(gemini.Started{})
+			time.Sleep(20 * time.Second)
+			emit(gemini.ToolUse{Name: "read_file", Summary: "a\x1b[31m.go"})
+			time.Sleep(time.Millisecond)
+			for i := range 3000 {
+				emit(gemini.Text{Text: fmt.Sprintf("word%d ", i)})
+				time.Sleep(time.Millisecond)
+			}
+			return say("ok")
+		}), nil)
+		if _, err := b.Query(t.Context(), QueryInput{Prompt: "x"}, func(m string) {
+			got = append(got, fmt.Sprintf("%s %s", time.Since(begin).Round(100*time.Millisecond), m))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"0s queued", "0s starting Gemini CLI", "0s Gemini CLI has started", "8s Gemini CLI has started (8s)", "16s Gemini CLI has started (16s)", "20s reading a[31m.go", "20s writing"}
+		for i, w := range want {
+			if i >= len(got) || got[i] != w {
+				t.Fatalf("reports %q, want first %q", got, want)
+			}
+		}
+		if rest := got[len(want):]; len(rest) < 2 || len(rest) > 4 || !strings.HasSuffix(rest[0], " word998") && !strings.Contains(rest[0], "writing: …") {
+			t.Errorf("and then %q", rest)
+		}
+		for _, g := range got {
+			if len([]rune(g)) > progressLength+10 {
+				t.Errorf("a report of %d characters", len([]rune(g)))
+			}
+		}
+	})
+}
+
+func TestPingAnswersWhileAllIsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestBridge(t, script(func(ctx context.Context, _ gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+			return hang(ctx)
+		}), func(c *Config) { c.MaxConcurrent = 1 })
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { b.Query(t.Context(), QueryInput{Prompt: "x"}, nil) })
+		}
+		synctest.Wait()
+		text, err := b.Ping(t.Context())
+		if err != nil || !strings.Contains(text, "1 of 1 running, 1 waiting") || !strings.Contains(text, "enforced") {
+			t.Errorf("got %q, %v", text, err)
+		}
+		b.Close()
+		wg.Wait()
+	})
+}
+
+func TestTemplatesAreFilledLiterally(t *testing.T) {
+	b := newTestBridge(t, nil2(), nil)
+	got := b.templates.fill("structured", map[string]string{"prompt": "$& $1 {{schema}} {{prompt}}", "schema": "{{prompt}}$`"})
+	if !strings.HasPrefix(got, "$& $1 {{schema}} {{prompt}}\n") || !strings.HasSuffix(got, "{{prompt}}$`") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func nil2() gemini.Runner {
+	return script(func(context.Context, gemini.Request, func(gemini.Event)) (gemini.Result, error) { return say("ok") })
+}
+
+func TestTemplatesOfTheUser(t *testing.T) {
+	dir := t.TempDir()
+	write := func(text string) {
+		if err := os.WriteFile(filepath.Join(dir, "search.md"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("mine: {{query}}")
+	var prompt string
+	b := newTestBridge(t, script(func(_ context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+		prompt = r.Prompt
+		return say("ok")
+	}), func(c *Config) { c.Templates = dir })
+	if _, err := b.Search(t.Context(), SearchInput{Query: "q"}, nil); err != nil || prompt != "mine: q" {
+		t.Errorf("prompt %q, %v", prompt, err)
+	}
+	write("no place")
+	_, err := loadTemplates(dir)
+	wantWords(t, err, "search.md", "has no {{query}}")
+}
+
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	root, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside := filepath.Join(t.TempDir(), "out.txt")
+	for name, text := range map[string]string{
+		"a.txt": "hello", "fence.md": "```\nx\n```\n", "big.txt": strings.Repeat("x", maxTextFile+1),
+		"binary.txt": "a\x00b", "pic.png": "x", "big.png": strings.Repeat("x", maxImage+1), outside: "secret",
+	} {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(dir, name)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(outside, filepath.Join(dir, "link.txt")); err != nil {
+		t.Fatal(err)
+	}
+	a, err := attach(root, []string{"a.txt", filepath.Join(root, "fence.md"), "pic.png", "big.txt", "binary.txt", "big.png", outside, "link.txt", "../x", "none", "."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "\n\nThe file a.txt:\n```\nhello\n```\n\nThe file fence.md:\n````\n```\nx\n```\n````"; a.text != want {
+		t.Errorf("text %q", a.text)
+	}
+	if fmt.Sprint(a.images) != "[pic.png]" {
+		t.Errorf("images %q", a.images)
+	}
+	skipped := strings.Join(a.skipped, "\n")
+	for _, want := range []string{
+		"big.txt: it has 1000001 bytes, over the limit of 1000000", "binary.txt: it is not UTF-8", "big.png: it has 5000001 bytes",
+		outside + ": it is outside", "link.txt: it is outside", "none: there is no such file", ".: it is not a regular file",
+	} {
+		if !strings.Contains(skipped, want) {
+			t.Errorf("no %q in %q", want, skipped)
+		}
+	}
+	// The root of all files is a directory like any other.
+	if rel, err := within("/", outside); err != nil || filepath.Join("/", rel) != outside {
+		t.Errorf("within / it is %q, %v", rel, err)
+	}
+}
+
+func TestSplit(t *testing.T) {
+	for _, text := range []string{
+		"", "short", strings.Repeat("x", 100), strings.Repeat("x", 102), strings.Repeat("ü", 999), strings.Repeat("word ", 500),
+		strings.Repeat("a line of text\n", 300), strings.Repeat("a paragraph\nof two lines\n\n", 200), strings.Repeat("世界🌍", 333),
+		strings.Repeat("x", 199) + "\n" + "y", "\xff\xfe" + strings.Repeat("\x80", 500),
+	} {
+		pieces := split(text, 100)
+		if strings.Join(pieces, "") != text {
+			t.Errorf("%.20q: the pieces are not the text", text)
+		}
+		for i, p := range pieces {
+			if len(p) > 100 || len(pieces) > 1 && len(p) < 20 {
+				t.Errorf("%.20q: piece %d of %d has %d bytes", text, i+1, len(pieces), len(p))
+			}
+			if strings.HasPrefix(text, "世") && !strings.Contains("世界🌍", string([]rune(p)[0])) {
+				t.Errorf("piece %d starts within a character", i+1)
+			}
+		}
+	}
+}
+
+func TestChunkCacheIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChunkCache()
+		first := c.put([]string{"a", "b"})
+		if text, n, err := c.get(first, 2); text != "b" || n != 2 || err != nil {
+			t.Errorf("got %q, %d, %v", text, n, err)
+		}
+		_, _, err := c.get(first, 3)
+		wantWords(t, err, "has 2 chunks", "from 1 to 2")
+		_, _, err = c.get("guess", 1)
+		wantWords(t, err, "no answer with this cacheKey", "ask again")
+		for range cacheEntries {
+			c.get(first, 1) // so that it is not the one that goes
+			c.put([]string{"x"})
+		}
+		if _, _, err := c.get(first, 1); err != nil || c.len() != cacheEntries {
+			t.Errorf("%v, %d entries", err, c.len())
+		}
+		huge := c.put([]string{strings.Repeat("x", cacheBytes+1)})
+		if _, _, err := c.get(huge, 1); err != nil || c.len() != 1 {
+			t.Errorf("%v, %d entries", err, c.len())
+		}
+		time.Sleep(cacheTime + time.Second)
+		if _, _, err = c.get(huge, 1); err == nil || c.len() != 0 || c.bytes != 0 {
+			t.Errorf("an old one: %v, %d entries, %d bytes", err, c.len(), c.bytes)
+		}
+	})
+}
+
+func TestStructured(t *testing.T) {
+	object := `{"type":"object","properties":{"when":{"type":"string","format":"date"}},"required":["when"]}`
+	good := `{"when": "2026-11-21"}`
+	for _, test := range []struct {
+		name, schema string
+		answers      []string
+		want         string
+		words        []string
+	}{
+		{"plain", object, []string{good}, `{"when":"2026-11-21"}`, nil},
+		{"fenced", object, []string{"Here you are:\n```json\n" + good + "\n```\nDone."}, `{"when":"2026-11-21"}`, nil},
+		{"in words", object, []string{"It is " + good + "."}, `{"when":"2026-11-21"}`, nil},
+		{"a list of objects in words", `{"type":"array"}`, []string{`So: [1, {"a": 2}, 3]!`}, `[1,{"a":2},3]`, nil},
+		{"order and numbers are kept", `true`, []string{`{"z":1.50,"a":12345678901234567890}`}, `{"z":1.50,"a":12345678901234567890}`, nil},
+		{"repaired", object, []string{`{"when":"tomorrow"}`, good}, `{"when":"2026-11-21"}`, nil},
+		{"format is asserted", object, []string{`{"when":"tomorrow"}`, `{"when":"2026-02-30"}`}, "", []string{"at /when", "not valid date"}},
+		{"missing", object, []string{`{}`, `{}`}, "", []string{"at /:", "when"}},
+		{"no JSON", object, []string{"I cannot.", "I can not."}, "", []string{"there is no JSON in it"}},
+		{"draft 4", `{"$schema":"http://json-schema.org/draft-04/schema#","type":"integer","minimum":1,"exclusiveMinimum":true}`, []string{"1", "2"}, "2", nil},
+		{"draft 7", `{"$schema":"http://json-schema.org/draft-07/schema#","if":{"const":1},"then":false}`, []string{"1", "2"}, "2", nil},
+		{"draft 2019-09", `{"$schema":"https://json-schema.org/draft/2019-09/schema","dependentRequired":{"a":["b"]}}`, []string{`{"a":1}`, `{"a":1,"b":2}`}, `{"a":1,"b":2}`, nil},
+		{"draft 2020-12", `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"array","prefixItems":[{"type":"integer"}],"items":false}`, []string{"[1,2]", "[1]"}, "[1]", nil},
+		{"references within", `{"$ref":"#/$defs/n","$defs":{"n":{"type":"integer"}}}`, []string{`"x"`, "1"}, "1", nil},
+		{"patterns of ECMA-262", `{"type":"string","pattern":"^(?!x)"}`, []string{`"xa"`, `"a"`}, `"a"`, nil},
+		{"not JSON", `{"type":`, nil, "", []string{"the schema is not JSON", "as an object or as a string"}},
+		{"not a schema", `{"type":"nothing"}`, nil, "", []string{"the schema is not valid", "correct it"}},
+		{"not an object", `[1]`, nil, "", []string{"neither an object nor true or false"}},
+		{"references outside", `{"$ref":"file:///etc/passwd"}`, nil, "", []string{"file:///etc/passwd", "$defs"}},
+		{"large", `{"description":"` + strings.Repeat("x", maxSchema) + `"}`, nil, "", []string{"limit is 20000"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			asked := 0
+			b := newTestBridge(t, script(func(_ context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+				asked++
+				if asked > 1 && !strings.Contains(r.Prompt, "It is not valid:\n- at /") && !strings.Contains(r.Prompt, "no JSON") {
+					t.Errorf("the repair says %q", r.Prompt)
+				}
+				return say(test.answers[asked-1])
+			}), nil)
+			s, err := b.Structured(t.Context(), StructuredInput{Prompt: "x", Schema: Schema(test.schema)}, nil)
+			if test.words != nil {
+				wantWords(t, err, test.words...)
+			} else if err != nil || string(s.JSON) != test.want || s.Meta.Repaired != (len(test.answers) > 1) {
+				t.Errorf("got %s, %v, %+v", s.JSON, err, s.Meta)
+			}
+			if asked != len(test.answers) {
+				t.Errorf("asked %d times", asked)
+			}
+		})
+	}
+	for _, form := range []string{object, string(must(json.Marshal(object)))} {
+		var in StructuredInput
+		if err := json.Unmarshal([]byte(`{"schema":`+form+`}`), &in); err != nil || string(in.Schema) != object {
+			t.Errorf("%s is read as %s, %v", form, in.Schema, err)
+		}
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

@@ -1,0 +1,331 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"pollux/internal/gemini"
+)
+
+// Changes are what change mode returns, as the structured content of a tool's
+// result.
+type Changes struct {
+	Edits []Edit `json:"edits"`
+	// Diff is all edits as one unified diff for `git apply`.
+	Diff string `json:"diff"`
+	// Response is what the model said around its edits.
+	Response string `json:"response"`
+	// AppliedWrites says that files of the working directory changed while
+	// Gemini CLI ran; there are no edits then.
+	AppliedWrites bool `json:"appliedWrites"`
+}
+
+// An Edit replaces the lines StartLine to EndLine of a file, counted from 1,
+// as it was before all edits; or it makes a new file.
+type Edit struct {
+	Path      string `json:"path"`
+	StartLine int    `json:"startLine,omitempty"`
+	EndLine   int    `json:"endLine,omitempty"`
+	Old       string `json:"old"`
+	New       string `json:"new"`
+	Create    bool   `json:"create,omitempty"`
+}
+
+// change asks for changes and returns them; nothing is written. That nothing
+// was is checked by what the disk says before and after.
+func (c *call) change(ctx context.Context, prompt string, files attachments) (Answer, error) {
+	before, err := snapshot(ctx, c.dir)
+	if err != nil {
+		return Answer{}, fmt.Errorf("the files cannot be watched, so that no changes are asked for: %w", err)
+	}
+	prompt = c.b.templates.fill("change-mode", map[string]string{"prompt": prompt})
+	result, askErr := c.ask(ctx, prompt, files.images)
+	// The deadline may have passed; the check is made all the same.
+	after, err := snapshot(context.WithoutCancel(ctx), c.dir)
+	if err != nil || !before.equal(after) {
+		why := errors.New("files changed while Gemini CLI ran, so that its edits may not fit: look at what changed (git status), then try again")
+		if err != nil {
+			why = fmt.Errorf("whether files changed while Gemini CLI ran cannot be told (%w): look at what changed (git status), then try again", err)
+		}
+		return Answer{Changes: &Changes{AppliedWrites: true, Edits: []Edit{}, Response: result.Partial()}},
+			&Failure{Err: why, Partial: result.Partial()}
+	}
+	if askErr != nil { // half of the edits are no edits
+		if c.meta.Partial {
+			askErr = &Failure{Err: &timeoutError{timeout: c.timeout}, Partial: result.Partial()}
+		}
+		return Answer{}, askErr
+	}
+	changes, err := readChanges(c.dir, result.Answer)
+	if err != nil {
+		return Answer{}, &Failure{Err: fmt.Errorf("the edits cannot be used: %w: try again, or ask for fewer changes at once", err), Partial: result.Answer}
+	}
+	text := changes.Response
+	if changes.Diff != "" {
+		text = strings.TrimSpace(text + "\n\n" + changes.Diff)
+	}
+	return Answer{Text: text, Notes: c.notes(files.skipped), Changes: changes}, nil
+}
+
+// readChanges makes edits of an answer's blocks and checks that each fits its
+// file.
+func readChanges(dir, answer string) (*Changes, error) {
+	blocks, response, err := parseBlocks(answer)
+	if err != nil {
+		return nil, err
+	}
+	ch := &Changes{Edits: []Edit{}, Response: gemini.Unguard(response)}
+	files := make(map[string]*file)
+	var order []string
+	for _, b := range blocks {
+		path, err := target(dir, b)
+		if err != nil {
+			return nil, err
+		}
+		f := files[path]
+		if f == nil {
+			if f, err = readFile(dir, path, b.create); err != nil {
+				return nil, err
+			}
+			files[path] = f
+			order = append(order, path)
+		} else if b.create || f.create {
+			return nil, fmt.Errorf("%s is made new and changed too", path)
+		}
+		e, err := f.place(b)
+		if err != nil {
+			return nil, err
+		}
+		ch.Edits = append(ch.Edits, e)
+	}
+	var diff strings.Builder
+	for _, path := range order {
+		d, err := files[path].diff()
+		if err != nil {
+			return nil, err
+		}
+		diff.WriteString(d)
+	}
+	ch.Diff = diff.String()
+	return ch, nil
+}
+
+// target is the file of a block, relative to dir and with slashes. Only files
+// that really lie in dir can be changed, and none of git's own.
+func target(dir string, b block) (string, error) {
+	name := filepath.FromSlash(b.path)
+	abs := name
+	if !filepath.IsAbs(abs) {
+		abs = filepath.Join(dir, name)
+	}
+	real := abs
+	if b.create {
+		// Of a new file, the directory that is there must lie in dir.
+		if _, err := os.Lstat(abs); err == nil {
+			return "", fmt.Errorf("%s exists and is not a new file", b.path)
+		}
+		rest := ""
+		for parent := abs; ; parent = filepath.Dir(parent) {
+			r, err := filepath.EvalSymlinks(parent)
+			if err == nil {
+				real = filepath.Join(r, rest)
+				break
+			}
+			if parent == filepath.Dir(parent) {
+				return "", fmt.Errorf("%s has no directory", b.path)
+			}
+			rest = filepath.Join(filepath.Base(parent), rest)
+		}
+	} else {
+		r, err := filepath.EvalSymlinks(abs)
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("there is no file %s", b.path)
+		} else if err != nil {
+			return "", fmt.Errorf("%s cannot be read", b.path)
+		}
+		real = r
+	}
+	rel, err := filepath.Rel(dir, real)
+	if err != nil || !filepath.IsLocal(rel) || rel == "." {
+		return "", fmt.Errorf("%s is outside of the working directory", b.path)
+	}
+	rel = filepath.ToSlash(rel)
+	if slices.Contains(strings.Split(strings.ToLower(rel), "/"), ".git") {
+		return "", fmt.Errorf("%s belongs to git", b.path)
+	}
+	if strings.ContainsAny(rel, "\n\r\"\\") {
+		return "", fmt.Errorf("%q is a name that no diff can hold", rel)
+	}
+	return rel, nil
+}
+
+// A file is one that edits change.
+type file struct {
+	path   string
+	create bool
+	text   string
+	eol    string
+	lines  []string // without their ends
+	edits  []placed
+}
+
+// A placed edit knows an empty line from no line.
+type placed struct {
+	Edit
+	with []string
+}
+
+func readFile(dir, path string, create bool) (*file, error) {
+	f := &file{path: path, create: create, eol: "\n"}
+	if create {
+		return f, nil
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if f.text, err = readText(root, filepath.FromSlash(path)); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if crlf := strings.Count(f.text, "\r\n"); crlf > 0 && 2*crlf >= strings.Count(f.text, "\n") {
+		f.eol = "\r\n"
+	}
+	f.lines = splitLines(f.text)
+	for i, l := range f.lines {
+		f.lines[i] = strings.TrimRight(l, "\r\n")
+	}
+	return f, nil
+}
+
+// splitLines cuts a text into lines with their ends.
+func splitLines(text string) []string {
+	return slices.Collect(strings.Lines(text))
+}
+
+// place finds where a block belongs in its file.
+func (f *file) place(b block) (Edit, error) {
+	e := Edit{Path: f.path, Create: b.create, Old: strings.Join(b.old, "\n"), New: strings.Join(b.new, "\n")}
+	if b.create {
+		f.edits = append(f.edits, placed{e, b.new})
+		return e, nil
+	}
+	err := f.find(b, &e)
+	if err != nil {
+		// Where the file's text was in the prompt, each @ had a backslash.
+		old, new := unguard(b.old), unguard(b.new)
+		if slices.Equal(old, b.old) {
+			return e, err
+		}
+		guarded := e
+		e.Old, e.New = strings.Join(old, "\n"), strings.Join(new, "\n")
+		b.old, b.new = old, new
+		if f.find(b, &e) != nil {
+			return guarded, err
+		}
+	}
+	for _, other := range f.edits {
+		if e.StartLine <= other.EndLine && other.StartLine <= e.EndLine {
+			return e, fmt.Errorf("two blocks change line %d of %s", max(e.StartLine, other.StartLine), f.path)
+		}
+	}
+	f.edits = append(f.edits, placed{e, b.new})
+	return e, nil
+}
+
+func unguard(lines []string) []string {
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		out[i] = gemini.Unguard(l)
+	}
+	return out
+}
+
+// find sets the lines that a block replaces.
+func (f *file) find(b block, e *Edit) error {
+	if b.start != 0 || b.end != 0 {
+		if b.start < 1 || b.end < b.start || b.end > len(f.lines) {
+			return fmt.Errorf("%s has %d lines, and a block is for lines %d to %d", f.path, len(f.lines), b.start, b.end)
+		}
+		old := b.old
+		if len(old) == 0 {
+			old = []string{""}
+		}
+		if !slices.Equal(f.lines[b.start-1:b.end], old) {
+			return fmt.Errorf("lines %d to %d of %s are not what the block says they are", b.start, b.end, f.path)
+		}
+		e.StartLine, e.EndLine = b.start, b.end
+		return nil
+	}
+	if strings.TrimSpace(strings.Join(b.old, "")) == "" {
+		return fmt.Errorf("a block of %s says neither which lines nor what is in them", f.path)
+	}
+	found := 0
+	for i := 0; i+len(b.old) <= len(f.lines); i++ {
+		if slices.Equal(f.lines[i:i+len(b.old)], b.old) {
+			if found++; found == 1 {
+				e.StartLine, e.EndLine = i+1, i+len(b.old)
+			}
+		}
+	}
+	switch found {
+	case 0:
+		return fmt.Errorf("%s does not hold what a block wants to replace", f.path)
+	case 1:
+		return nil
+	}
+	return fmt.Errorf("%s holds what a block wants to replace %d times, and the block does not say which lines", f.path, found)
+}
+
+// apply is the file's text after its edits, with its line ends.
+func (f *file) apply() string {
+	if f.create {
+		text := f.edits[0].New
+		if text != "" && !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
+		return text
+	}
+	lines := splitLines(f.text)
+	edits := slices.SortedFunc(slices.Values(f.edits), func(a, b placed) int { return b.StartLine - a.StartLine })
+	for _, e := range edits {
+		var with []string
+		for _, l := range e.with {
+			with = append(with, l+f.eol)
+		}
+		// The last line of a file without a final line end stays one.
+		if last := lines[e.EndLine-1]; !strings.HasSuffix(last, "\n") {
+			if n := len(with); n > 0 {
+				with[n-1] = strings.TrimSuffix(with[n-1], f.eol)
+			}
+		}
+		lines = slices.Replace(lines, e.StartLine-1, e.EndLine, with...)
+	}
+	return strings.Join(lines, "")
+}
+
+// diff is the file's edits as a diff that git takes.
+func (f *file) diff() (string, error) {
+	text := f.apply()
+	if text == f.text && !f.create {
+		return "", nil
+	}
+	from, to := "a/"+f.path, "b/"+f.path
+	head := fmt.Sprintf("diff --git %s %s\n", from, to)
+	if f.create {
+		from, head = "/dev/null", head+"new file mode 100644\n"
+		if text == "" {
+			return head, nil
+		}
+	}
+	body, err := udiff.ToUnified(from, to, f.text, udiff.Strings(f.text, text), udiff.DefaultContextLines)
+	return head + body, err
+}

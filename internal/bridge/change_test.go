@@ -1,0 +1,290 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pollux/internal/gemini"
+)
+
+// project makes a directory with files, a git repository if asked to.
+func project(t *testing.T, repository bool, files map[string]string) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if repository {
+		runGit(t, dir, "init", "-q")
+		runGit(t, dir, "add", "-A")
+		runGit(t, dir, "-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-qm", "x")
+	}
+	return dir
+}
+
+func runGit(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+func blockOf(head, old, new string) string {
+	return "**FILE: " + head + "**\n===OLD===\n" + old + "\n===NEW===\n" + new + "\n===END===\n"
+}
+
+// What an answer's blocks make of the files, with the diff applied by git.
+func TestChanges(t *testing.T) {
+	files := map[string]string{
+		"a.txt": "one\ntwo\nthree\ntwo\n", "crlf.txt": "one\r\ntwo\r\nthree\r\n", "open.txt": "one\ntwo",
+		"doc.md": "# Title\n\nSome words, and more.\n\n```sh\nls\n```\n", "at.py": "@a\ndef f(): pass\n", "blank.txt": "a\n\nb\n",
+	}
+	for _, test := range []struct {
+		name, answer string
+		file, want   string // after the diff
+		response     string
+		words        []string // of the error
+	}{
+		{name: "range", answer: blockOf("a.txt:2-3", "two\nthree", "2\n3\n3b"), file: "a.txt", want: "one\n2\n3\n3b\ntwo\n"},
+		{name: "one line's range", answer: blockOf("a.txt:2", "two", "2"), file: "a.txt", want: "one\n2\nthree\ntwo\n"},
+		{name: "bare", answer: blockOf("a.txt", "three", "3"), file: "a.txt", want: "one\ntwo\n3\ntwo\n"},
+		{name: "words around", answer: "I do it.\n\n" + blockOf("a.txt:1-1", "one", "1") + "\nAll done!", file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "I do it.\n\n\nAll done!"},
+		{name: "two blocks", answer: blockOf("a.txt:4-4", "two", "4") + blockOf("a.txt:1-1", "one", "1"), file: "a.txt", want: "1\ntwo\nthree\n4\n"},
+		{name: "deletion", answer: "**FILE: a.txt:2-3**\n===OLD===\ntwo\nthree\n===NEW===\n===END===", file: "a.txt", want: "one\ntwo\n"},
+		{name: "an empty line", answer: blockOf("a.txt:2-2", "two", ""), file: "a.txt", want: "one\n\nthree\ntwo\n"},
+		{name: "in place of an empty line", answer: "**FILE: blank.txt:2-2**\n===OLD===\n===NEW===\nx\n===END===", file: "blank.txt", want: "a\nx\nb\n"},
+		{name: "CRLF", answer: blockOf("crlf.txt:2-2", "two", "2\n2b"), file: "crlf.txt", want: "one\r\n2\r\n2b\r\nthree\r\n"},
+		{name: "CRLF in the answer", answer: strings.ReplaceAll(blockOf("a.txt:1-1", "one", "1"), "\n", "\r\n"), file: "a.txt", want: "1\ntwo\nthree\ntwo\n"},
+		{name: "no final line end", answer: blockOf("open.txt:2-2", "two", "2"), file: "open.txt", want: "one\n2"},
+		{name: "new file", answer: "**NEW FILE: sub/new.txt**\n===NEW===\nhello\n\nyou\n===END===", file: "sub/new.txt", want: "hello\n\nyou\n"},
+		{name: "new empty file", answer: "**NEW FILE: empty.txt**\n===NEW===\n===END===", file: "empty.txt", want: ""},
+		{name: "guarded @", answer: blockOf("at.py:1-1", `\@a`, `\@b`), file: "at.py", want: "@b\ndef f(): pass\n"},
+
+		// Fences and words are not code, with an end and without one.
+		{name: "fenced, with an end", answer: "```\n" + blockOf("a.txt:1-1", "one", "1") + "```\nHope this helps!", file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "Hope this helps!"},
+		{name: "fenced, without an end", answer: "```text\n**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n```\nHope this helps!", file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "Hope this helps!"},
+		{name: "fence inside", answer: "**FILE: a.txt:1-1**\n```\n===OLD===\none\n===NEW===\n1\n```\n", file: "a.txt", want: "1\ntwo\nthree\ntwo\n"},
+		{name: "trailing fence", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n```\n\nBye.", file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "Bye."},
+		{name: "chatter without an end", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n\nLet me know if you need anything else!", file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "Let me know if you need anything else!"},
+		{name: "without an end", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n\n1b\n", file: "a.txt", want: "1\n\n1b\ntwo\nthree\ntwo\n"},
+		{name: "without an end, before another", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n\n" + blockOf("a.txt:3-3", "three", "3"), file: "a.txt", want: "1\ntwo\n3\ntwo\n"},
+		{name: "a fence of the file's", answer: blockOf("doc.md:5-7", "```sh\nls\n```", "```sh\npwd\n```"), file: "doc.md", want: "# Title\n\nSome words, and more.\n\n```sh\npwd\n```\n"},
+
+		// What is not certain is refused.
+		{name: "ambiguous", answer: blockOf("a.txt", "two", "2"), words: []string{"a.txt", "2 times", "which lines"}},
+		{name: "not there", answer: blockOf("a.txt", "four", "4"), words: []string{"does not hold"}},
+		{name: "other lines", answer: blockOf("a.txt:1-1", "two", "2"), words: []string{"lines 1 to 1 of a.txt are not"}},
+		{name: "other indentation", answer: blockOf("a.txt:1-1", " one", "1"), words: []string{"are not"}},
+		{name: "empty OLD beyond the file", answer: "**FILE: a.txt:9-9**\n===OLD===\n===NEW===\nx\n===END===", words: []string{"has 4 lines", "9 to 9"}},
+		{name: "empty OLD without a range", answer: "**FILE: a.txt**\n===OLD===\n===NEW===\nx\n===END===", words: []string{"neither which lines nor"}},
+		{name: "backward range", answer: blockOf("a.txt:3-2", "two", "2"), words: []string{"3 to 2"}},
+		{name: "overlap", answer: blockOf("a.txt:1-2", "one\ntwo", "x") + blockOf("a.txt:2-3", "two\nthree", "y"), words: []string{"two blocks change line 2"}},
+		{name: "new file that exists", answer: "**NEW FILE: a.txt**\n===NEW===\nx\n===END===", words: []string{"a.txt exists"}},
+		{name: "new file without an end", answer: "**NEW FILE: b.txt**\n===NEW===\nx\n\nSo be it.", words: []string{"must end with ===END==="}},
+		{name: "new file twice", answer: strings.Repeat("**NEW FILE: b.txt**\n===NEW===\nx\n===END===\n", 2), words: []string{"made new and changed"}},
+		{name: "no such file", answer: blockOf("none.txt:1-1", "x", "y"), words: []string{"there is no file none.txt"}},
+		{name: "outside", answer: blockOf("../x.txt:1-1", "x", "y"), words: []string{"../x.txt"}},
+		{name: "new file outside", answer: "**NEW FILE: ../../x.txt**\n===NEW===\nx\n===END===", words: []string{"outside"}},
+		{name: "git's own", answer: "**NEW FILE: .git/hooks/pre-commit**\n===NEW===\nx\n===END===", words: []string{"belongs to git"}},
+		{name: "no OLD", answer: "**FILE: a.txt:1-1**\n===NEW===\nx\n===END===", words: []string{"the block of a.txt", "===OLD=== is missing"}},
+		{name: "no NEW", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===END===", words: []string{"has no ===NEW==="}},
+		{name: "cut", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n", words: []string{"===NEW=== is missing"}},
+		{name: "stray row", answer: "===NEW===\nx", words: []string{"outside of a block"}},
+		{name: "prose in prose without an end", answer: "**FILE: doc.md:3-3**\n===OLD===\nSome words, and more.\n===NEW===\nSome other words.\n\nI changed the words.", words: []string{"not clear where its text ends"}},
+		{name: "an open fence", answer: "```\n**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n\nHope this helps!", words: []string{"fence is not closed"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := project(t, true, files)
+			c, err := readChanges(dir, test.answer)
+			if test.words != nil {
+				wantWords(t, err, test.words...)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Response != test.response {
+				t.Errorf("response %q", c.Response)
+			}
+			patch := filepath.Join(t.TempDir(), "patch")
+			if err := os.WriteFile(patch, []byte(c.Diff), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			runGit(t, dir, "apply", patch)
+			got, err := os.ReadFile(filepath.Join(dir, test.file))
+			if err != nil || string(got) != test.want {
+				t.Errorf("%s is %q, %v; want %q\n%s", test.file, got, err, test.want, c.Diff)
+			}
+		})
+	}
+}
+
+func changing(t *testing.T, answer string, meanwhile func(dir string), files map[string]string, repository bool) (Answer, error) {
+	t.Helper()
+	dir := project(t, repository, files)
+	b := newTestBridge(t, script(func(_ context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+		if meanwhile != nil {
+			meanwhile(r.Dir)
+		}
+		return say(answer)
+	}), nil)
+	return b.Query(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: dir}}, nil)
+}
+
+func TestChangeModeReturnsEdits(t *testing.T) {
+	a, err := changing(t, "Here.\n"+blockOf("a.txt:1-1", "one", "1"), nil, map[string]string{"a.txt": "one\n"}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprintf("%+v", a.Changes.Edits); got != "[{Path:a.txt StartLine:1 EndLine:1 Old:one New:1 Create:false}]" {
+		t.Errorf("edits %s", got)
+	}
+	if !strings.Contains(a.Text, "Here.") || !strings.Contains(a.Text, "+1") || a.Changes.AppliedWrites {
+		t.Errorf("text %q", a.Text)
+	}
+}
+
+// A write while the CLI ran, of any kind, is seen; the edits are then none.
+func TestSnapshotSeesWrites(t *testing.T) {
+	files := map[string]string{"a.txt": "one\n", "dirty.txt": "x\n", ".gitignore": "ignored\n"}
+	write := func(name, text string) func(string) {
+		return func(dir string) {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, repository := range []bool{true, false} {
+		for name, meanwhile := range map[string]func(string){
+			"changed":       write("a.txt", "two\n"),
+			"new":           write("b.txt", "x"),
+			"removed":       func(dir string) { os.Remove(filepath.Join(dir, "a.txt")) },
+			"mode":          func(dir string) { os.Chmod(filepath.Join(dir, "a.txt"), 0o755) },
+			"changed again": func(dir string) { write("dirty.txt", "z\n")(dir) },
+		} {
+			t.Run(fmt.Sprintf("%s, repository %v", name, repository), func(t *testing.T) {
+				a, err := changing(t, blockOf("a.txt:1-1", "one", "1"), meanwhile, files, repository)
+				wantWords(t, err, "files changed while Gemini CLI ran", "git status")
+				if a.Changes == nil || !a.Changes.AppliedWrites || len(a.Changes.Edits) != 0 {
+					t.Errorf("changes %+v", a.Changes)
+				}
+			})
+		}
+	}
+	if _, err := changing(t, blockOf("a.txt:1-1", "one", "1"), write("ignored", "x"), files, true); err != nil {
+		t.Errorf("a write that git ignores: %v", err)
+	}
+	// A file that was changed before, and is changed again.
+	dir := project(t, true, files)
+	write("dirty.txt", "first\n")(dir)
+	before, err := snapshot(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("dirty.txt", "later\n")(dir)
+	after, err := snapshot(t.Context(), dir)
+	if err != nil || before.equal(after) {
+		t.Errorf("not seen, %v", err)
+	}
+}
+
+// If it cannot be told whether something was written, something was.
+func TestSnapshotFailsClosed(t *testing.T) {
+	a, err := changing(t, blockOf("a.txt:1-1", "one", "1"), func(dir string) {
+		if err := os.WriteFile(filepath.Join(dir, ".git", "config"), []byte("broken["), 0o600); err != nil {
+			t.Error(err)
+		}
+	}, map[string]string{"a.txt": "one\n"}, true)
+	wantWords(t, err, "cannot be told", "git status")
+	if a.Changes == nil || !a.Changes.AppliedWrites {
+		t.Errorf("changes %+v", a.Changes)
+	}
+}
+
+// A repository's configuration runs nothing.
+func TestRepositoryIsNotTrusted(t *testing.T) {
+	dir := project(t, true, map[string]string{"a.txt": "one\n", ".gitattributes": "*.txt filter=evil\n"})
+	mark := filepath.Join(t.TempDir(), "ran")
+	run := "touch " + mark
+	for _, c := range []string{
+		"core.fsmonitor=" + run, "filter.evil.clean=" + run + "; cat", "filter.evil.process=" + run, "filter.evil.required=true",
+		"core.sshCommand=" + run, "extensions.partialClone=origin", "core.repositoryFormatVersion=1", "remote.origin.url=ext::sh -c touch% " + mark,
+		"protocol.ext.allow=always", "core.hooksPath=" + filepath.Join(dir, "hooks"), "core.pager=" + run,
+	} {
+		name, value, _ := strings.Cut(c, "=")
+		runGit(t, dir, "config", name, value)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("two\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := snapshot(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(mark); err == nil {
+		t.Fatal("a command of the repository's has run")
+	}
+	// The proof that it would have.
+	plain := exec.Command("git", "status") // it fails on what it runs
+	plain.Dir = dir
+	plain.Run()
+	if _, err := os.Stat(mark); err != nil {
+		t.Error("plain git runs nothing either, so that the test proves nothing")
+	}
+}
+
+func TestPartialChangesAreNone(t *testing.T) {
+	dir := project(t, false, map[string]string{"a.txt": "one\n"})
+	b := newTestBridge(t, script(func(ctx context.Context, _ gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+		<-ctx.Done()
+		return gemini.Result{Answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1"}, context.Cause(ctx)
+	}), nil)
+	timeout := Whole(50)
+	_, err := b.Query(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: dir, Timeout: &timeout}}, nil)
+	wantWords(t, err, "timed out")
+	var f *Failure
+	if !errors.As(err, &f) || f.Partial == "" {
+		t.Error("what there was is lost")
+	}
+}
+
+// The parser takes anything, and an edit that it returns is of a file there is.
+func FuzzBlocks(f *testing.F) {
+	f.Add(blockOf("a.txt:1-1", "one", "1"))
+	f.Add("```\n**FILE: a.txt**\n===OLD===\ntwo\n===NEW===\n```\nBye, all of you.")
+	f.Add("**NEW FILE: x**\n===NEW===\n===END===")
+	dir := f.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("one\ntwo\n\nthree"), 0o600); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, answer string) {
+		c, err := readChanges(dir, answer)
+		if err != nil {
+			return
+		}
+		for _, e := range c.Edits {
+			if e.Path == "a.txt" && (e.StartLine < 1 || e.EndLine < e.StartLine || e.EndLine > 4) {
+				t.Errorf("edit %+v", e)
+			}
+		}
+	})
+}

@@ -1,0 +1,88 @@
+package bridge
+
+import (
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"pollux/internal/gemini"
+)
+
+// A Config is what a [Bridge] needs. [FromEnv] makes one.
+type Config struct {
+	// Command is the CLI: a path, or a name on the PATH.
+	Command string
+	// DefaultModel is asked for when a call names none; empty leaves it to the
+	// CLI. FallbackModel is asked when the first is over its quota or
+	// overloaded; empty for none.
+	DefaultModel, FallbackModel string
+	// MaxConcurrent is how many calls run at once, 1 to 64.
+	MaxConcurrent int
+	// Gap is the time between two starts, Jitter the most that is added to it.
+	Gap, Jitter time.Duration
+	// Idle is how long a run may print nothing.
+	Idle time.Duration
+	// Templates is a directory with prompt templates of the user's.
+	Templates string
+	// Version is told to clients.
+	Version string
+	Log     *slog.Logger
+}
+
+// FromEnv reads the bridge's settings. A variable that is empty counts as not
+// set; one that makes no sense is an error that says what it may be.
+func FromEnv(getenv func(string) string) (Config, error) {
+	get := func(name, fallback string) string {
+		if v := strings.TrimSpace(getenv(name)); v != "" {
+			return v
+		}
+		return fallback
+	}
+	number := func(name string, fallback, least, most int) (int, error) {
+		v := get(name, strconv.Itoa(fallback))
+		n, err := strconv.Atoi(v)
+		if err != nil || n < least || n > most {
+			return 0, fmt.Errorf("%s is %q: set it to a whole number from %d to %d, or leave it out for %d", name, v, least, most, fallback)
+		}
+		return n, nil
+	}
+	cfg := Config{
+		Command:       get("GEMINI_CLI_PATH", "gemini"),
+		DefaultModel:  get("GEMINI_DEFAULT_MODEL", ""),
+		FallbackModel: get("GEMINI_FALLBACK_MODEL", "gemini-2.5-flash"),
+		Templates:     get("GEMINI_PROMPTS_DIR", ""),
+	}
+	if strings.EqualFold(cfg.FallbackModel, "none") {
+		cfg.FallbackModel = ""
+	}
+	for name, model := range map[string]string{"GEMINI_DEFAULT_MODEL": cfg.DefaultModel, "GEMINI_FALLBACK_MODEL": cfg.FallbackModel} {
+		if model != "" && !modelName.MatchString(model) {
+			return cfg, fmt.Errorf("%s is %q, which is no model's name: set it to one like gemini-2.5-pro", name, model)
+		}
+	}
+	var err error
+	if cfg.MaxConcurrent, err = number("GEMINI_MAX_CONCURRENT", 3, 1, 64); err != nil {
+		return cfg, err
+	}
+	for name, d := range map[string]struct {
+		to             *time.Duration
+		fallback, most int
+	}{
+		"GEMINI_MIN_INVOCATION_GAP_MS": {&cfg.Gap, 5000, 600_000},
+		"GEMINI_SPAWN_JITTER_MAX_MS":   {&cfg.Jitter, 200, 60_000},
+		"GEMINI_IDLE_TIMEOUT_MS":       {&cfg.Idle, 300_000, 1_800_000},
+	} {
+		ms, err := number(name, d.fallback, 0, d.most)
+		if err != nil {
+			return cfg, err
+		}
+		*d.to = time.Duration(ms) * time.Millisecond
+	}
+	return cfg, nil
+}
+
+func newRunner(cfg Config) (gemini.Runner, error) {
+	return gemini.NewSpawner(gemini.Config{Command: cfg.Command, Idle: cfg.Idle, Log: cfg.Log})
+}

@@ -1,0 +1,142 @@
+package bridge
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	maxFiles     = 20
+	maxTextFile  = 1_000_000
+	maxImage     = 5_000_000
+	maxFilesText = 6 << 20 // in all, below what the CLI takes as a prompt
+)
+
+var imageTypes = []string{".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp"}
+
+// attachments are the files of a call.
+type attachments struct {
+	text    string   // the text files, framed for a prompt
+	images  []string // paths relative to the directory
+	skipped []string // "NAME: why", for files that were left out
+}
+
+// attach reads the files that a call names. A file that cannot go along is
+// skipped with the reason.
+func attach(dir string, names []string) (attachments, error) {
+	var a attachments
+	if len(names) == 0 {
+		return a, nil
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return a, err
+	}
+	defer root.Close()
+	var b strings.Builder
+	for _, name := range names {
+		rel, err := within(dir, name)
+		if err == nil && slices.Contains(imageTypes, strings.ToLower(filepath.Ext(rel))) {
+			if err = checkImage(root, rel); err == nil {
+				a.images = append(a.images, rel)
+				continue
+			}
+		} else if err == nil {
+			var text string
+			if text, err = readText(root, rel); err == nil && b.Len()+len(text) > maxFilesText {
+				err = fmt.Errorf("the files are over %d bytes together", maxFilesText)
+			}
+			if err == nil {
+				frame(&b, filepath.ToSlash(rel), text)
+				continue
+			}
+		}
+		a.skipped = append(a.skipped, name+": "+err.Error())
+	}
+	a.text = b.String()
+	return a, nil
+}
+
+// within is the real path of a file relative to dir, itself a real path. A
+// file that lies outside of dir is an error.
+func within(dir, name string) (string, error) {
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(dir, name)
+	}
+	real, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", errors.New("there is no such file")
+		}
+		return "", errors.New("it cannot be read")
+	}
+	rel, err := filepath.Rel(dir, real)
+	if err != nil || !filepath.IsLocal(rel) {
+		return "", fmt.Errorf("it is outside of %s", dir)
+	}
+	return rel, nil
+}
+
+func open(root *os.Root, rel string, limit int64) (*os.File, error) {
+	info, err := root.Stat(rel)
+	switch {
+	case err != nil:
+		return nil, errors.New("it cannot be read")
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is not a regular file")
+	case info.Size() > limit:
+		return nil, fmt.Errorf("it has %d bytes, over the limit of %d", info.Size(), limit)
+	}
+	f, err := root.Open(rel)
+	if err != nil {
+		return nil, errors.New("it cannot be read")
+	}
+	return f, nil
+}
+
+func checkImage(root *os.Root, rel string) error {
+	if strings.ContainsAny(rel, "\r\n") {
+		return errors.New("its name has a line break")
+	}
+	f, err := open(root, rel, maxImage)
+	if err == nil {
+		f.Close()
+	}
+	return err
+}
+
+func readText(root *os.Root, rel string) (string, error) {
+	f, err := open(root, rel, maxTextFile)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxTextFile))
+	switch {
+	case err != nil:
+		return "", errors.New("it cannot be read")
+	case bytes.IndexByte(data, 0) >= 0 || !utf8.Valid(data):
+		return "", errors.New("it is not UTF-8 text")
+	}
+	return string(data), nil
+}
+
+// frame writes a file into a prompt, in a fence longer than any in it.
+func frame(b *strings.Builder, name, text string) {
+	fence := "```"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	fmt.Fprintf(b, "\n\nThe file %s:\n%s\n%s%s", name, fence, text, fence)
+}

@@ -1,0 +1,476 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pollux/internal/gemini"
+)
+
+const (
+	// defaultPage bounds a page of text in bytes, notes included: what the
+	// client with the least room takes.
+	defaultPage = 8 << 10
+	// notesRoom is the part of a page that is kept free for notes.
+	notesRoom = 1 << 10
+	// rootsTime bounds the question for a client's roots.
+	rootsTime = 3 * time.Second
+)
+
+// pages are the pages of clients that are known to take more, by the start of
+// their name.
+var pages = map[string]int{
+	"claude-code": 24 << 10, // it warns at 10,000 tokens
+	"gemini-cli":  30 << 10, // it cuts at 40,000 characters
+}
+
+const instructions = `Ask Google's Gemini, through Gemini CLI, about this code base or the web. It has a
+large context window and reads files and searches the web by itself; it cannot
+write files or run commands.
+
+- query: a question, with files if need be. Gemini explores workingDirectory on its own: rather name a directory than send many files. With changeMode it returns edits and a unified diff, and writes nothing.
+- search: a question that needs current facts from the web.
+- structured: an answer as JSON of a schema that you give.
+- fetch-chunk: the next part of an answer that says it has more parts.
+- ping: is Gemini CLI there, and how busy are we.
+
+A call takes from seconds to minutes. Give it all that it needs to know: it remembers nothing of earlier calls.`
+
+// A Server is the bridge as an MCP server.
+type Server struct {
+	b   *Bridge
+	mcp *mcp.Server
+
+	rootMu    sync.Mutex
+	root      string
+	rootKnown bool
+}
+
+// NewServer makes an MCP server of the bridge.
+func NewServer(b *Bridge) *Server {
+	s := &Server{b: b}
+	s.mcp = mcp.NewServer(
+		&mcp.Implementation{Name: "pollux", Title: "Pollux: Gemini CLI", Version: b.cfg.Version},
+		&mcp.ServerOptions{
+			Instructions: instructions,
+			Logger:       b.log,
+			Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
+			RootsListChangedHandler: func(context.Context, *mcp.RootsListChangedRequest) {
+				s.rootMu.Lock()
+				s.rootKnown = false
+				s.rootMu.Unlock()
+			},
+		})
+	for _, t := range s.tools() {
+		s.mcp.AddTool(t.tool, t.handle)
+	}
+	return s
+}
+
+// Run serves one client until it goes or the context ends.
+func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
+	return s.mcp.Run(ctx, cancelTransport{t})
+}
+
+type tool struct {
+	tool   *mcp.Tool
+	handle mcp.ToolHandler
+}
+
+func (s *Server) tools() []tool {
+	no, yes := new(bool), new(bool)
+	*yes = true
+	define := func(name, title, description string, input map[string]any, required []string, a mcp.ToolAnnotations, h mcp.ToolHandler) tool {
+		a.Title, a.DestructiveHint = title, no
+		if required == nil {
+			required = []string{}
+		}
+		return tool{&mcp.Tool{
+			Name: name, Title: title, Description: description, Annotations: &a,
+			InputSchema: map[string]any{"type": "object", "properties": input, "required": required, "additionalProperties": false},
+		}, h}
+	}
+	text := func(description string) map[string]any {
+		return map[string]any{"type": "string", "description": description}
+	}
+	whole := func(description string, most int) map[string]any {
+		return map[string]any{"type": "integer", "minimum": 1, "maximum": most, "description": description}
+	}
+	files := map[string]any{
+		"type": "array", "items": map[string]any{"type": "string"}, "maxItems": maxFiles,
+		"description": fmt.Sprintf("Paths of text files (up to %d bytes each) and images (up to %d), inside workingDirectory.", maxTextFile, maxImage),
+	}
+	model := text("The Gemini model, for example gemini-2.5-pro. Leave it out for the default.")
+	dir := text("The directory that Gemini works in and may read. Leave it out for the client's root.")
+	timeout := whole("Milliseconds until the call ends with what there is, queueing included. 120000 unless given.", int(MaxTimeout.Milliseconds()))
+	length := whole("The most words that the answer may have.", maxWords)
+	return []tool{
+		define("query", "Gemini Query",
+			"Ask Gemini a question: about code, a document, an image, a design, or for a second opinion. Gemini reads the files it needs in workingDirectory by itself; it cannot write or run anything. A long answer comes in parts, see fetch-chunk. With changeMode the answer holds edits and a unified diff for you to apply.",
+			map[string]any{
+				"prompt": text("What to ask, with all that Gemini needs to know."), "files": files, "model": model,
+				"workingDirectory": dir, "timeout": timeout, "maxResponseLength": length,
+				"changeMode": map[string]any{"type": "boolean", "description": "Return edits of files, as {edits, diff, response}. Nothing is written."},
+			},
+			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.query),
+		define("search", "Web Search",
+			"Ask Gemini to search the web and answer with its sources: current versions, documentation, news, error messages.",
+			map[string]any{
+				"query": text("What to find out."), "model": model,
+				"workingDirectory": dir, "timeout": timeout, "maxResponseLength": length,
+			},
+			[]string{"query"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: yes}, s.search),
+		define("structured", "Structured Output",
+			"Ask Gemini for JSON that is valid under a JSON Schema of yours: extraction, classification, data of a fixed shape. An answer that is not valid is corrected once, else the call fails with what is wrong.",
+			map[string]any{
+				"prompt": text("What to ask."),
+				"schema": map[string]any{
+					"anyOf":       []any{map[string]any{"type": "object"}, map[string]any{"type": "string"}},
+					"description": fmt.Sprintf("The JSON Schema, as an object or as a string: up to %d bytes, any draft, no references to other documents.", maxSchema),
+				},
+				"files": files, "model": model, "workingDirectory": dir, "timeout": timeout,
+			},
+			[]string{"prompt", "schema"}, mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: yes}, s.structured),
+		define("fetch-chunk", "Fetch Cached Chunk",
+			"Get another part of a long answer of query or search, with the cacheKey that came with its first part. Parts are kept for 10 minutes.",
+			map[string]any{
+				"cacheKey":   text("The key that came with the first part."),
+				"chunkIndex": map[string]any{"type": "integer", "minimum": 1, "description": "Which part, from 1."},
+			},
+			[]string{"cacheKey", "chunkIndex"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.fetchChunk),
+		define("ping", "Health Check",
+			"Is Gemini CLI there, which version, what is it allowed to do, how many calls run and wait. Answers at once and asks no model.",
+			map[string]any{}, nil,
+			mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.ping),
+	}
+}
+
+func (s *Server) query(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	var in QueryInput
+	if r := s.input(ctx, req, &in, &in.Common); r != nil {
+		return r, nil
+	}
+	a, err := s.b.Query(ctx, in, reporter(ctx, req))
+	return s.result(req, a, err), nil
+}
+
+func (s *Server) search(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	var in SearchInput
+	if r := s.input(ctx, req, &in, &in.Common); r != nil {
+		return r, nil
+	}
+	a, err := s.b.Search(ctx, in, reporter(ctx, req))
+	return s.result(req, a, err), nil
+}
+
+func (s *Server) structured(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	var in StructuredInput
+	if r := s.input(ctx, req, &in, &in.Common); r != nil {
+		return r, nil
+	}
+	out, err := s.b.Structured(ctx, in, reporter(ctx, req))
+	if err != nil {
+		return failed(err, out.Meta), nil
+	}
+	r := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(out.JSON)}}, Meta: meta(out.Meta)}
+	if len(out.Notes) > 0 {
+		r.Meta["notes"] = out.Notes
+	}
+	// The protocol's structured content is an object.
+	if bytes.HasPrefix(out.JSON, []byte("{")) {
+		r.StructuredContent = out.JSON
+	}
+	return r, nil
+}
+
+func (s *Server) fetchChunk(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	start := time.Now()
+	var in struct {
+		CacheKey   string `json:"cacheKey"`
+		ChunkIndex *Whole `json:"chunkIndex"`
+	}
+	if r := s.input(ctx, req, &in, nil); r != nil {
+		return r, nil
+	}
+	m := func() Meta { return Meta{DurationMs: time.Since(start).Milliseconds(), Model: "none"} }
+	switch {
+	case in.CacheKey == "":
+		return failed(errors.New("cacheKey is missing: give the one that came with the first part"), m()), nil
+	case in.ChunkIndex == nil || *in.ChunkIndex < 1:
+		return failed(errors.New("chunkIndex must be a whole number from 1: the parts are counted from 1"), m()), nil
+	}
+	text, total, err := s.b.chunks.get(in.CacheKey, int(*in.ChunkIndex))
+	if err != nil {
+		return failed(err, m()), nil
+	}
+	return page(text, in.CacheKey, int(*in.ChunkIndex), total, nil, meta(m())), nil
+}
+
+func (s *Server) ping(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	start := time.Now()
+	if r := s.input(ctx, req, &struct{}{}, nil); r != nil {
+		return r, nil
+	}
+	text, err := s.b.Ping(ctx)
+	m := meta(Meta{DurationMs: time.Since(start).Milliseconds(), Model: "none"})
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, Meta: m, IsError: err != nil}, nil
+}
+
+// Ping says how the bridge is. It asks no model and starts no CLI.
+func (b *Bridge) Ping(ctx context.Context) (string, error) {
+	var out strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&out, "%s: %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("Pollux", "%s", b.cfg.Version)
+	cli, err := b.runner.Check(ctx)
+	if cli.Path != "" {
+		version := cli.Version
+		if version == "" {
+			version = "of unknown version"
+		}
+		line("Gemini CLI", "%s at %s", version, cli.Path)
+	}
+	if err != nil {
+		line("problem", "%v", err)
+		line("read-only", "calls are refused until that is solved")
+	} else {
+		line("read-only", "enforced by an administrator's policy; Gemini may use %s and nothing else", strings.Join(gemini.ReadTools, ", "))
+	}
+	name := func(model, none string) string {
+		if model == "" {
+			return none
+		}
+		return model
+	}
+	line("model", "%s", name(b.cfg.DefaultModel, "the CLI's default"))
+	line("fallback", "%s", name(b.cfg.FallbackModel, "none"))
+	running, waiting := b.queue.load()
+	line("queue", "%d of %d running, %d waiting, starts at least %s apart", running, b.queue.max, waiting, b.cfg.Gap)
+	line("runner", "spawn")
+	line("kept answers", "%d", b.chunks.len())
+	return strings.TrimSuffix(out.String(), "\n"), err
+}
+
+// input reads a tool's arguments. What cannot be read is answered at once.
+func (s *Server) input(ctx context.Context, req *mcp.CallToolRequest, in any, common *Common) *mcp.CallToolResult {
+	args := req.Params.Arguments
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
+	dec := json.NewDecoder(bytes.NewReader(args))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(in); err != nil {
+		return failed(fmt.Errorf("%s: see the tool's input schema", explain(err, in)), Meta{})
+	}
+	if common == nil || filepath.IsAbs(common.WorkingDirectory) {
+		return nil
+	}
+	root, ask := s.clientRoot(ctx, req)
+	common.WorkingDirectory = filepath.Join(root, common.WorkingDirectory)
+	return ask
+}
+
+// explain says what is wrong with arguments.
+func explain(err error, in any) string {
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		want := map[reflect.Kind]string{
+			reflect.String: "a string", reflect.Int: "a whole number", reflect.Bool: "true or false", reflect.Slice: "a list of strings",
+		}[wrong.Type.Kind()]
+		if want == "" {
+			want = wrong.Type.String()
+		}
+		field := wrong.Field
+		if i := strings.LastIndexByte(field, '.'); i >= 0 {
+			field = field[i+1:]
+		}
+		if field == "" {
+			return fmt.Sprintf("%s is given where %s is wanted", wrong.Value, want)
+		}
+		return fmt.Sprintf("%s must be %s", field, want)
+	}
+	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return fmt.Sprintf("there is no argument %s", field)
+	}
+	return "the arguments are not valid JSON"
+}
+
+// multiRoundTrip is the first revision of the protocol in which a server does
+// not call its client: it returns what it needs to know as the result of the
+// call, which the client then makes again.
+const multiRoundTrip = "2026-07-28"
+
+const rootsRequest = "roots"
+
+// clientRoot is the client's first root that is a directory here; empty, for
+// the process's own, where it has none. A result, if there is one, asks the
+// client.
+func (s *Server) clientRoot(ctx context.Context, req *mcp.CallToolRequest) (string, *mcp.CallToolResult) {
+	init := req.Session.InitializeParams()
+	if init == nil || init.Capabilities == nil || init.Capabilities.RootsV2 == nil {
+		return "", nil
+	}
+	if init.ProtocolVersion >= multiRoundTrip {
+		response, ok := req.Params.InputResponses[rootsRequest]
+		if !ok {
+			return "", &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{rootsRequest: &mcp.ListRootsParams{}}}
+		}
+		list, _ := response.(*mcp.ListRootsResult)
+		return firstRoot(list), nil
+	}
+	s.rootMu.Lock()
+	defer s.rootMu.Unlock()
+	if !s.rootKnown {
+		ctx, cancel := context.WithTimeout(ctx, rootsTime)
+		defer cancel()
+		list, err := req.Session.ListRoots(ctx, nil)
+		if err != nil {
+			s.b.log.Info("the client does not tell its roots", "error", err)
+			return "", nil
+		}
+		s.root, s.rootKnown = firstRoot(list), true
+	}
+	return s.root, nil
+}
+
+func firstRoot(list *mcp.ListRootsResult) string {
+	if list == nil {
+		return ""
+	}
+	for _, root := range list.Roots {
+		if dir, ok := filePath(root.URI); ok {
+			if dir, err := workingDirectory(dir); err == nil {
+				return dir
+			}
+		}
+	}
+	return ""
+}
+
+func filePath(uri string) (string, bool) {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "file" || u.Host != "" && u.Host != "localhost" {
+		return "", false
+	}
+	path := u.Path
+	if runtime.GOOS == "windows" {
+		path = strings.TrimPrefix(path, "/")
+	}
+	return filepath.FromSlash(path), true
+}
+
+// reporter sends progress notifications where the client asked for them.
+func reporter(ctx context.Context, req *mcp.CallToolRequest) func(string) {
+	token := req.Params.GetProgressToken()
+	if token == nil {
+		return nil
+	}
+	n := 0.0
+	return func(message string) {
+		n++
+		req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: n, Message: message})
+	}
+}
+
+// result is an answer as a tool's result: its first page, if it is long.
+func (s *Server) result(req *mcp.CallToolRequest, a Answer, err error) *mcp.CallToolResult {
+	if err != nil {
+		r := failed(err, a.Meta)
+		if a.Changes != nil {
+			r.StructuredContent = a.Changes
+		}
+		return r
+	}
+	budget := defaultPage
+	if init := req.Session.InitializeParams(); init != nil && init.ClientInfo != nil {
+		for name, size := range pages {
+			if strings.HasPrefix(init.ClientInfo.Name, name) {
+				budget = size
+			}
+		}
+	}
+	notes := bracket(a.Notes, notesRoom/2)
+	key, pieces := "", []string{a.Text}
+	if len(a.Text)+notesRoom/2 > budget {
+		pieces = split(a.Text, budget-notesRoom)
+	}
+	if len(pieces) > 1 {
+		key = s.b.chunks.put(pieces)
+	}
+	r := page(pieces[0], key, 1, len(pieces), notes, meta(a.Meta))
+	if a.Changes != nil {
+		r.StructuredContent = a.Changes
+	}
+	return r
+}
+
+// bracket writes notes, a line each, in at most room bytes.
+func bracket(notes []string, room int) (lines []string) {
+	for i, n := range notes {
+		line := "[" + shorten(n, 200) + "]"
+		if room -= len(line) + 1; room < 40 {
+			return append(lines, fmt.Sprintf("[and %d more notes]", len(notes)-i))
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// page is one part of an answer. The part itself is a content of its own, so
+// that the parts joined are the answer.
+func page(text, key string, index, total int, notes []string, m mcp.Meta) *mcp.CallToolResult {
+	if total > 1 {
+		where := fmt.Sprintf("[Part %d of %d", index, total)
+		if index < total {
+			where += fmt.Sprintf(`; for the next: fetch-chunk {"cacheKey":"%s","chunkIndex":%d}`, key, index+1)
+		}
+		notes = append(notes, where+"]")
+		m["chunk"] = map[string]any{"cacheKey": key, "index": index, "total": total}
+	}
+	r := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, Meta: m}
+	if len(notes) > 0 {
+		r.Content = append(r.Content, &mcp.TextContent{Text: strings.Join(notes, "\n")})
+	}
+	return r
+}
+
+// maxPartial bounds what an error quotes of an unfinished answer.
+const maxPartial = 4 << 10
+
+func failed(err error, m Meta) *mcp.CallToolResult {
+	text := err.Error()
+	var f *Failure
+	if errors.As(err, &f) && f.Partial != "" {
+		part := f.Partial
+		if len(part) > maxPartial {
+			part = strings.ToValidUTF8(part[:maxPartial], "") + "…"
+		}
+		text += "\n\nWhat there was of the answer:\n\n" + part
+	}
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, Meta: meta(m), IsError: true}
+}
+
+func meta(m Meta) mcp.Meta {
+	data, err := json.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	out := make(mcp.Meta)
+	if err := json.Unmarshal(data, &out); err != nil {
+		panic(err)
+	}
+	return out
+}

@@ -1,0 +1,235 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pollux/internal/gemini"
+)
+
+// connect connects a client of that name to a server of the bridge.
+func connect(t *testing.T, b *Bridge, name string, roots ...string) *mcp.ClientSession {
+	t.Helper()
+	return connectAs(t, b, name, "", roots...)
+}
+
+// connectAs speaks that revision of the protocol, the newest if none.
+func connectAs(t *testing.T, b *Bridge, name, revision string, roots ...string) *mcp.ClientSession {
+	t.Helper()
+	ours, theirs := mcp.NewInMemoryTransports()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- NewServer(b).Run(ctx, ours) }()
+	client := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, nil)
+	for _, r := range roots {
+		client.AddRoots(&mcp.Root{URI: r})
+	}
+	session, err := client.Connect(ctx, theirs, &mcp.ClientSessionOptions{ProtocolVersion: revision})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		session.Close()
+		cancel()
+		<-ended
+	})
+	return session
+}
+
+func callTool(t *testing.T, s *mcp.ClientSession, tool, args string) (*mcp.CallToolResult, string) {
+	t.Helper()
+	r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, c := range r.Content {
+		texts = append(texts, c.(*mcp.TextContent).Text)
+	}
+	return r, strings.Join(texts, "\n")
+}
+
+func answering(text string) script {
+	return func(context.Context, gemini.Request, func(gemini.Event)) (gemini.Result, error) { return say(text) }
+}
+
+func TestToolsAreAsDesigned(t *testing.T) {
+	s := connect(t, newTestBridge(t, answering("ok"), nil), "test")
+	list, err := s.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]string)
+	for _, tool := range list.Tools {
+		a := tool.Annotations
+		flags := ""
+		for _, f := range []bool{a.ReadOnlyHint, *a.DestructiveHint, a.IdempotentHint, *a.OpenWorldHint} {
+			flags += map[bool]string{true: "T", false: "F"}[f]
+		}
+		schema := tool.InputSchema.(map[string]any)
+		var names []string
+		for name := range schema["properties"].(map[string]any) {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		required, _ := json.Marshal(schema["required"])
+		got[tool.Name] = tool.Title + " " + flags + " " + strings.Join(names, ",") + " " + string(required)
+		if len(tool.Description) > 2000 || tool.Description == "" || tool.OutputSchema != nil {
+			t.Errorf("%s: a description of %d bytes, output schema %v", tool.Name, len(tool.Description), tool.OutputSchema)
+		}
+	}
+	for name, want := range map[string]string{
+		"query":       `Gemini Query FFFT changeMode,files,maxResponseLength,model,prompt,timeout,workingDirectory ["prompt"]`,
+		"search":      `Web Search TFTT maxResponseLength,model,query,timeout,workingDirectory ["query"]`,
+		"structured":  `Structured Output TFFT files,model,prompt,schema,timeout,workingDirectory ["prompt","schema"]`,
+		"fetch-chunk": `Fetch Cached Chunk TFTF cacheKey,chunkIndex ["cacheKey","chunkIndex"]`,
+		"ping":        `Health Check TFTF  []`,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %s\nwant %s", name, got[name], want)
+		}
+	}
+	if len(got) != 5 {
+		t.Errorf("%d tools", len(got))
+	}
+	if text := s.InitializeResult().Instructions; text == "" || len(text) > 2000 {
+		t.Errorf("instructions of %d bytes", len(text))
+	}
+}
+
+func TestWrongArgumentsAreExplained(t *testing.T) {
+	s := connect(t, newTestBridge(t, answering("ok"), nil), "test")
+	for _, test := range [][3]string{
+		{"query", `{}`, "prompt is empty"},
+		{"query", `{"prompt":1}`, "prompt must be a string"},
+		{"query", `{"prompt":"x","timeout":"soon"}`, "timeout must be a whole number"},
+		{"query", `{"prompt":"x","timeout":1.5}`, "timeout must be a whole number"},
+		{"query", `{"prompt":"x","files":"a"}`, "files must be a list"},
+		{"query", `{"prompt":"x","changeMode":"yes"}`, "changeMode must be true or false"},
+		{"query", `{"prompt":"x","yolo":true}`, `there is no argument "yolo"`},
+		{"structured", `{"prompt":"x"}`, "schema"},
+		{"fetch-chunk", `{}`, "cacheKey is missing"},
+		{"fetch-chunk", `{"cacheKey":"x","chunkIndex":0}`, "from 1"},
+		{"fetch-chunk", `{"cacheKey":"x","chunkIndex":1}`, "ask again"},
+	} {
+		r, text := callTool(t, s, test[0], test[1])
+		if !r.IsError || !strings.Contains(text, test[2]) {
+			t.Errorf("%s %s: isError %v, %q", test[0], test[1], r.IsError, text)
+		}
+	}
+	if r, text := callTool(t, s, "query", `{"prompt":"x","timeout":1e4,"maxResponseLength":5.0}`); r.IsError {
+		t.Errorf("a whole number in another form: %s", text)
+	}
+}
+
+// The directory is the client's root, unless the call names one.
+func TestRoots(t *testing.T) {
+	root, other := project(t, false, map[string]string{"sub/x": ""}), project(t, false, nil)
+	var dir string
+	b := newTestBridge(t, script(func(_ context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+		dir = r.Dir
+		return say("ok")
+	}), nil)
+	for _, revision := range []string{"2024-11-05", "2025-06-18", "2026-07-28"} {
+		s := connectAs(t, b, "test", revision, "https://example.org", "file:///no/such/directory", "file://"+root)
+		for args, want := range map[string]string{
+			`{"prompt":"x"}`: root,
+			`{"prompt":"x","workingDirectory":"sub"}`:           root + "/sub",
+			`{"prompt":"x","workingDirectory":"` + other + `"}`: other,
+		} {
+			if r, text := callTool(t, s, "query", args); r.IsError || dir != want {
+				t.Errorf("%s, %s: in %s, want %s; %s", revision, args, dir, want, text)
+			}
+		}
+	}
+}
+
+// A long answer comes in pages that fit the client and are the answer when
+// joined.
+func TestPages(t *testing.T) {
+	answer := strings.TrimSpace(strings.Repeat("Ein längerer Absatz über 世界.\nMit zwei Zeilen.\n\n", 2000))
+	for name, most := range map[string]int{"somebody": 8 << 10, "claude-code": 24 << 10, "gemini-cli-mcp-client-pollux": 30 << 10} {
+		t.Run(name, func(t *testing.T) {
+			s := connect(t, newTestBridge(t, answering(answer), nil), name)
+			r, all := callTool(t, s, "query", `{"prompt":"x","files":["none"]}`)
+			joined := ""
+			for {
+				if len(all) > most {
+					t.Errorf("a page of %d bytes", len(all))
+				}
+				joined += r.Content[0].(*mcp.TextContent).Text
+				chunk := r.Meta["chunk"].(map[string]any)
+				if chunk["index"] == chunk["total"] {
+					break
+				}
+				args, _ := json.Marshal(map[string]any{"cacheKey": chunk["cacheKey"], "chunkIndex": chunk["index"].(float64) + 1})
+				if !strings.Contains(all, "fetch-chunk "+string(args)) {
+					t.Errorf("the page does not say how to go on: %q", all[len(all)-200:])
+				}
+				r, all = callTool(t, s, "fetch-chunk", string(args))
+			}
+			if joined != answer {
+				t.Error("the pages are not the answer")
+			}
+		})
+	}
+}
+
+// What models see holds all: edits and diff in the structured content, and the
+// _meta on the result itself.
+func TestResults(t *testing.T) {
+	dir := project(t, false, map[string]string{"a.txt": "one\n"})
+	s := connect(t, newTestBridge(t, answering("Words.\n"+blockOf("a.txt:1-1", "one", "1")), nil), "test", "file://"+dir)
+	r, text := callTool(t, s, "query", `{"prompt":"x","changeMode":true}`)
+	content, _ := json.Marshal(r.StructuredContent)
+	for _, want := range []string{`"edits":[{`, `"new":"1"`, `"diff":"diff --git a/a.txt b/a.txt\n`, `"response":"Words."`, `"appliedWrites":false`} {
+		if !strings.Contains(string(content), want) {
+			t.Errorf("no %s in %s", want, content)
+		}
+	}
+	if !strings.Contains(text, "+1") || r.Meta["model"] != "gemini-test" || r.Meta["partial"] != false || r.Meta["durationMs"] == nil {
+		t.Errorf("text %q, _meta %v", text, r.Meta)
+	}
+	if c := r.Content[0].(*mcp.TextContent); c.Meta != nil {
+		t.Errorf("the content has a _meta %v", c.Meta)
+	}
+	if r, _ := callTool(t, s, "query", `{"prompt":"x"}`); r.StructuredContent != nil {
+		t.Error("a plain answer has structured content, which hides its text from models")
+	}
+}
+
+// An error says what there was of the answer, and is a result.
+func TestErrorsAreResults(t *testing.T) {
+	b := newTestBridge(t, script(func(context.Context, gemini.Request, func(gemini.Event)) (gemini.Result, error) {
+		return gemini.Result{Answer: "half of it"}, &gemini.Error{Kind: gemini.Network, Message: "fetch failed"}
+	}), nil)
+	r, text := callTool(t, connect(t, b, "test"), "query", `{"prompt":"x"}`)
+	if !r.IsError || !strings.Contains(text, "check the network") || !strings.Contains(text, "half of it") || r.Meta["durationMs"] == nil {
+		t.Errorf("isError %v, %q, %v", r.IsError, text, r.Meta)
+	}
+	broken := newTestBridge(t, uninstalled{answering("")}, nil)
+	r, text = callTool(t, connect(t, broken, "test"), "ping", `{}`)
+	if !r.IsError || !strings.Contains(text, "npm install") || !strings.Contains(text, "calls are refused") {
+		t.Errorf("ping says %q", text)
+	}
+}
+
+type uninstalled struct{ script }
+
+func (uninstalled) Check(context.Context) (gemini.CLI, error) {
+	return gemini.CLI{}, &gemini.Error{Kind: gemini.NotInstalled}
+}
+
+func TestMetaIsNotLost(t *testing.T) {
+	m := meta(Meta{DurationMs: 1, Model: "m", Tokens: &gemini.Tokens{Total: 3}, Fallback: &Fallback{From: "a", To: "b", Why: "c"}})
+	data, err := json.Marshal(m)
+	if err != nil || string(data) != `{"durationMs":1,"fallback":{"from":"a","to":"b","why":"c"},"model":"m","partial":false,"queuedMs":0,"tokens":{"cached":0,"input":0,"output":0,"total":3}}` {
+		t.Errorf("%s, %v", data, errors.Join(err))
+	}
+}

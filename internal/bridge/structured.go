@@ -1,0 +1,264 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/dlclark/regexp2"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+)
+
+// StructuredInput is the input of the tool structured.
+type StructuredInput struct {
+	Common
+	Prompt string   `json:"prompt"`
+	Schema Schema   `json:"schema"`
+	Files  []string `json:"files"`
+}
+
+// A Schema is a JSON Schema, as a JSON value or as a string that holds one.
+type Schema json.RawMessage
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (s *Schema) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		data = []byte(text)
+	}
+	*s = append((*s)[:0], data...)
+	return nil
+}
+
+// A Structured is a JSON value that is valid under the schema it was asked
+// for.
+type Structured struct {
+	JSON  json.RawMessage
+	Notes []string
+	Meta  Meta
+}
+
+// Structured asks for JSON of a given shape. An answer that is not valid is
+// sent back once, with what is wrong with it.
+func (b *Bridge) Structured(ctx context.Context, in StructuredInput, report func(string)) (Structured, error) {
+	if err := checkText("prompt", in.Prompt, maxPromptBytes); err != nil {
+		return Structured{}, err
+	}
+	schema, err := compile(in.Schema)
+	if err != nil {
+		return Structured{}, err
+	}
+	if len(in.Files) > maxFiles {
+		return Structured{}, fmt.Errorf("%d files are given and the limit is %d: send fewer", len(in.Files), maxFiles)
+	}
+	ctx, c, err := b.begin(ctx, in.Common, report)
+	if err != nil {
+		return Structured{}, err
+	}
+	s, err := c.structured(ctx, in, schema)
+	s.Meta = c.end()
+	return s, err
+}
+
+func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsonschema.Schema) (Structured, error) {
+	files, err := attach(c.dir, in.Files)
+	if err != nil {
+		return Structured{}, err
+	}
+	prompt := c.b.templates.fill("structured", map[string]string{
+		"prompt": in.Prompt + files.text, "schema": string(in.Schema),
+	})
+	result, err := c.ask(ctx, prompt, files.images)
+	if err != nil {
+		return Structured{}, err
+	}
+	value, wrong := validate(schema, result.Answer)
+	if deadline, _ := ctx.Deadline(); wrong != nil && time.Until(deadline) >= leastForAnother {
+		c.progress.now("the answer was not valid: asking once more")
+		repair := fmt.Sprintf("%s\n\nAn earlier answer was:\n\n%s\n\nIt is not valid:\n%s\n\nAnswer with the corrected JSON and nothing else.",
+			prompt, shorten(result.Answer, 100_000), bulletList(wrong))
+		result, err = c.ask(ctx, repair, files.images)
+		if err != nil {
+			return Structured{}, err
+		}
+		if value, wrong = validate(schema, result.Answer); wrong == nil {
+			c.meta.Repaired = true
+		}
+	}
+	if wrong != nil {
+		return Structured{}, &Failure{
+			Err:     fmt.Errorf("the answer is not valid under the schema: try again, simplify the schema, or name another model\n%s", bulletList(wrong)),
+			Partial: result.Answer,
+		}
+	}
+	return Structured{JSON: value, Notes: c.notes(files.skipped)}, nil
+}
+
+func bulletList(items []string) string {
+	const most = 20
+	var b strings.Builder
+	for i, s := range items {
+		if i == most {
+			fmt.Fprintf(&b, "- and %d more\n", len(items)-most)
+			break
+		}
+		fmt.Fprintf(&b, "- %s\n", s)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// compile reads a schema of any current draft, 2020-12 unless it says another.
+// It is the caller's and goes nowhere: a reference to another document is an
+// error. format is asserted.
+func compile(s Schema) (*jsonschema.Schema, error) {
+	if len(s) > maxSchema {
+		return nil, fmt.Errorf("the schema has %d bytes and the limit is %d: make it smaller", len(s), maxSchema)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(s))
+	if err != nil {
+		return nil, fmt.Errorf("the schema is not JSON (%v): give a JSON Schema, as an object or as a string", err)
+	}
+	switch doc.(type) {
+	case map[string]any, bool:
+	default:
+		return nil, errors.New("the schema is neither an object nor true or false: give a JSON Schema")
+	}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.AssertFormat()
+	c.UseRegexpEngine(ecmaRegexp)
+	c.UseLoader(noLoader{})
+	const url = "schema.json"
+	if err = c.AddResource(url, doc); err == nil {
+		var schema *jsonschema.Schema
+		if schema, err = c.Compile(url); err == nil {
+			return schema, nil
+		}
+	}
+	return nil, fmt.Errorf("the schema is not valid: %s: correct it", strings.Join(problems(err), "; "))
+}
+
+type noLoader struct{}
+
+func (noLoader) Load(url string) (any, error) {
+	return nil, fmt.Errorf("it refers to %s: put what it refers to into its $defs", url)
+}
+
+// A schema's patterns are ECMA-262's, which have more than Go's.
+type pattern regexp2.Regexp
+
+func (p *pattern) MatchString(s string) bool {
+	ok, err := (*regexp2.Regexp)(p).MatchString(s)
+	return err == nil && ok
+}
+
+func (p *pattern) String() string { return (*regexp2.Regexp)(p).String() }
+
+func ecmaRegexp(s string) (jsonschema.Regexp, error) {
+	re, err := regexp2.Compile(s, regexp2.ECMAScript)
+	if err != nil {
+		return nil, err
+	}
+	re.MatchTimeout = 2 * time.Second // a pattern can be made to take for ever
+	return (*pattern)(re), nil
+}
+
+// validate finds the JSON in an answer and says what is wrong with it.
+func validate(schema *jsonschema.Schema, answer string) (json.RawMessage, []string) {
+	raw, err := findJSON(answer)
+	if err != nil {
+		return nil, []string{err.Error()}
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, []string{err.Error()}
+	}
+	if err := schema.Validate(value); err != nil {
+		return nil, problems(err)
+	}
+	return raw, nil
+}
+
+var fence = regexp.MustCompile("(?s)```[a-zA-Z]*[ \t]*\r?\n(.*?)```")
+
+// findJSON is the JSON value of an answer, as the model wrote it but for white
+// space: the whole answer, else what is in its first fence, else what is
+// between the outermost brackets.
+func findJSON(answer string) (json.RawMessage, error) {
+	candidates := []string{answer}
+	if m := fence.FindStringSubmatch(answer); m != nil {
+		candidates = append(candidates, m[1])
+	}
+	if i := strings.IndexAny(answer, "{["); i >= 0 {
+		closing := map[byte]string{'{': "}", '[': "]"}[answer[i]]
+		if j := strings.LastIndex(answer, closing); j > i {
+			candidates = append(candidates, answer[i:j+1])
+		}
+	}
+	var first error
+	for _, s := range candidates {
+		dec := json.NewDecoder(strings.NewReader(s))
+		var raw json.RawMessage
+		err := dec.Decode(&raw)
+		if err == nil {
+			if _, err = dec.Token(); err == io.EOF {
+				var b bytes.Buffer
+				if err := json.Compact(&b, raw); err != nil {
+					return nil, err
+				}
+				return b.Bytes(), nil
+			}
+			err = errors.New("text follows the JSON")
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return nil, fmt.Errorf("there is no JSON in it (%v)", first)
+}
+
+// problems lists what is wrong, each with the place where.
+func problems(err error) []string {
+	var ve *jsonschema.ValidationError
+	var se *jsonschema.SchemaValidationError
+	if errors.As(err, &se) {
+		if !errors.As(se.Err, &ve) {
+			return []string{se.Err.Error()}
+		}
+	} else if !errors.As(err, &ve) {
+		return []string{err.Error()}
+	}
+	printer := message.NewPrinter(language.English)
+	var out []string
+	var walk func(*jsonschema.ValidationError)
+	walk = func(e *jsonschema.ValidationError) {
+		if len(e.Causes) == 0 {
+			out = append(out, fmt.Sprintf("at %s: %s", pointer(e.InstanceLocation), e.ErrorKind.LocalizedString(printer)))
+		}
+		for _, cause := range e.Causes {
+			walk(cause)
+		}
+	}
+	walk(ve)
+	return out
+}
+
+// pointer is a JSON Pointer; the whole document is "/".
+func pointer(path []string) string {
+	if len(path) == 0 {
+		return "/"
+	}
+	var b strings.Builder
+	for _, p := range path {
+		b.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(p))
+	}
+	return b.String()
+}

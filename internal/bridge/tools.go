@@ -1,0 +1,192 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"pollux/internal/gemini"
+)
+
+const (
+	// maxPromptBytes bounds what a client may ask in one call.
+	maxPromptBytes = 2_000_000
+	maxSchema      = 20_000
+	maxWords       = 100_000
+)
+
+var modelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
+
+// Common is what query, search and structured all take.
+type Common struct {
+	Model            string `json:"model"`
+	WorkingDirectory string `json:"workingDirectory"`
+	// Timeout is in milliseconds; none stands for [DefaultTimeout].
+	Timeout *Whole `json:"timeout"`
+}
+
+// A Whole is a whole number, which some clients write as 1.0 or 1e3.
+type Whole int
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (w *Whole) UnmarshalJSON(data []byte) error {
+	var f float64
+	if err := json.Unmarshal(data, &f); err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<31 {
+		return &json.UnmarshalTypeError{Value: "value " + string(data), Type: reflect.TypeFor[int]()}
+	}
+	*w = Whole(f)
+	return nil
+}
+
+// QueryInput is the input of the tool query.
+type QueryInput struct {
+	Common
+	Prompt            string   `json:"prompt"`
+	Files             []string `json:"files"`
+	MaxResponseLength *Whole   `json:"maxResponseLength"`
+	ChangeMode        bool     `json:"changeMode"`
+}
+
+// SearchInput is the input of the tool search.
+type SearchInput struct {
+	Common
+	Query             string `json:"query"`
+	MaxResponseLength *Whole `json:"maxResponseLength"`
+}
+
+// An Answer is what query and search return.
+type Answer struct {
+	// Text is for the caller to read; Notes are about it: a fallback, files
+	// that were left out.
+	Text  string
+	Notes []string
+	// Changes are set in change mode.
+	Changes *Changes
+	Meta    Meta
+}
+
+// Query asks a question, about files if need be. report, if not nil, is told
+// what the call is doing.
+func (b *Bridge) Query(ctx context.Context, in QueryInput, report func(string)) (Answer, error) {
+	if err := checkText("prompt", in.Prompt, maxPromptBytes); err != nil {
+		return Answer{}, err
+	}
+	limit, err := lengthLimit(in.MaxResponseLength)
+	if err != nil {
+		return Answer{}, err
+	}
+	if len(in.Files) > maxFiles {
+		return Answer{}, fmt.Errorf("%d files are given and the limit is %d: send fewer, or name a directory in the prompt for Gemini to read", len(in.Files), maxFiles)
+	}
+	ctx, c, err := b.begin(ctx, in.Common, report)
+	if err != nil {
+		return Answer{}, err
+	}
+	a, err := c.query(ctx, in, limit)
+	a.Meta = c.end()
+	return a, err
+}
+
+func (c *call) query(ctx context.Context, in QueryInput, limit string) (Answer, error) {
+	files, err := attach(c.dir, in.Files)
+	if err != nil {
+		return Answer{}, err
+	}
+	prompt := in.Prompt + files.text
+	if in.ChangeMode {
+		return c.change(ctx, prompt, files)
+	}
+	result, err := c.ask(ctx, prompt+limit, files.images)
+	return c.answer(result, err, files.skipped)
+}
+
+// Search asks a question that the web answers.
+func (b *Bridge) Search(ctx context.Context, in SearchInput, report func(string)) (Answer, error) {
+	if err := checkText("query", in.Query, maxPromptBytes); err != nil {
+		return Answer{}, err
+	}
+	limit, err := lengthLimit(in.MaxResponseLength)
+	if err != nil {
+		return Answer{}, err
+	}
+	ctx, c, err := b.begin(ctx, in.Common, report)
+	if err != nil {
+		return Answer{}, err
+	}
+	prompt := b.templates.fill("search", map[string]string{"query": in.Query, "limit": strings.TrimSpace(limit)})
+	result, err := c.ask(ctx, prompt, nil)
+	a, err := c.answer(result, err, nil)
+	a.Meta = c.end()
+	return a, err
+}
+
+// answer makes an answer of a run: a whole one, or as much as there was at the
+// timeout. Other failures stay failures.
+func (c *call) answer(r gemini.Result, err error, skipped []string) (Answer, error) {
+	a := Answer{Text: r.Answer, Notes: c.notes(skipped)}
+	var f *Failure
+	if errors.As(err, &f) && c.meta.Partial {
+		a.Text = c.partialPrefix() + f.Partial
+		return a, nil
+	}
+	return a, err
+}
+
+func (c *call) notes(skipped []string) (notes []string) {
+	for _, s := range skipped {
+		notes = append(notes, "left out "+s)
+	}
+	if f := c.meta.Fallback; f != nil {
+		notes = append(notes, fmt.Sprintf("answered by %s, because of %s's %s", f.To, f.From, f.Why))
+	}
+	if c.meta.Truncated {
+		notes = append(notes, fmt.Sprintf("cut at %d bytes", gemini.MaxAnswer))
+	}
+	return notes
+}
+
+func checkText(name, text string, limit int) error {
+	switch {
+	case strings.TrimSpace(text) == "":
+		return fmt.Errorf("%s is empty: say what you want to know", name)
+	case len(text) > limit:
+		return fmt.Errorf("%s has %d bytes and the limit is %d: send less, or put it into files", name, len(text), limit)
+	}
+	return nil
+}
+
+func lengthLimit(words *Whole) (string, error) {
+	switch {
+	case words == nil:
+		return "", nil
+	case *words < 1 || *words > maxWords:
+		return "", fmt.Errorf("maxResponseLength is %d: give a number of words from 1 to %d", *words, maxWords)
+	}
+	return fmt.Sprintf("\n\nAnswer in at most %d words.", *words), nil
+}
+
+// workingDirectory is the real path of the directory that a call works in; the
+// process's own when none is named.
+func workingDirectory(dir string) (string, error) {
+	if dir == "" {
+		dir = "."
+	}
+	abs, err := filepath.Abs(dir)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return "", fmt.Errorf("workingDirectory %s does not exist: name a directory", dir)
+	}
+	if info, err := os.Stat(abs); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("workingDirectory %s is not a directory: name one", dir)
+	}
+	return abs, nil
+}

@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"pollux/internal/bridge"
+)
+
+func newAsk(streams IO) *cobra.Command {
+	var (
+		in      bridge.QueryInput
+		timeout time.Duration
+		words   int
+		schema  string
+		search  bool
+		level   string
+		asJSON  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "ask [QUESTION]",
+		Short: "Ask Gemini CLI a question from the shell, read-only",
+		Long: `Asks Gemini CLI, which may read this directory and search the web and nothing
+else, and prints the answer. Without a question, or with -, the question is read
+from standard input; with both, what is on standard input follows the question:
+
+  pollux ask "what does this project do?"
+  git diff | pollux ask "review this change"
+  pollux ask --json-schema todo.schema.json "list the TODOs" | jq .
+
+The settings of pollux bridge apply.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if in.Prompt, err = question(streams.In, args); err != nil {
+				return err
+			}
+			if strings.TrimSpace(in.Prompt) == "" {
+				return usageError{errors.New("there is no question"), cmd.CommandPath()}
+			}
+			ms := bridge.Whole(timeout.Milliseconds())
+			in.Timeout = &ms
+			if cmd.Flags().Changed("words") {
+				w := bridge.Whole(words)
+				in.MaxResponseLength = &w
+			}
+			var shape []byte
+			if schema != "" {
+				if in.ChangeMode || search {
+					return usageError{errors.New("--json-schema goes with neither --changes nor --search"), cmd.CommandPath()}
+				}
+				if shape, err = os.ReadFile(schema); err != nil {
+					return err
+				}
+			}
+			if search && (in.ChangeMode || len(in.Files) > 0) {
+				return usageError{errors.New("--search goes with neither --changes nor --file"), cmd.CommandPath()}
+			}
+			return withBridge(cmd.Context(), streams, level, func(ctx context.Context, b *bridge.Bridge) error {
+				status := newStatusLine(streams.Err)
+				var a bridge.Answer
+				var err error
+				switch {
+				case shape != nil:
+					var s bridge.Structured
+					s, err = b.Structured(ctx, bridge.StructuredInput{Common: in.Common, Prompt: in.Prompt, Schema: shape, Files: in.Files}, status.report())
+					a = bridge.Answer{Text: string(s.JSON), Notes: s.Notes, Meta: s.Meta}
+				case search:
+					a, err = b.Search(ctx, bridge.SearchInput{Common: in.Common, Query: in.Prompt, MaxResponseLength: in.MaxResponseLength}, status.report())
+				default:
+					a, err = b.Query(ctx, in, status.report())
+				}
+				status.clear()
+				if ctx.Err() != nil {
+					return exitError{130}
+				}
+				for _, n := range a.Notes {
+					fmt.Fprintf(streams.Err, "pollux: %s\n", n)
+				}
+				if err != nil {
+					var f *bridge.Failure
+					if errors.As(err, &f) && f.Partial != "" {
+						fmt.Fprintf(streams.Err, "%s\n", f.Partial)
+					}
+					return err
+				}
+				switch {
+				case asJSON:
+					err = printJSON(streams.Out, jsonAnswer{Text: a.Text, Changes: a.Changes, Meta: a.Meta})
+				case a.Changes != nil:
+					// The diff alone, for git apply.
+					if a.Changes.Response != "" {
+						fmt.Fprintln(streams.Err, a.Changes.Response)
+					}
+					_, err = io.WriteString(streams.Out, a.Changes.Diff)
+				default:
+					_, err = fmt.Fprintln(streams.Out, forOutput(streams.Out, a.Text))
+				}
+				if err == nil && a.Meta.Partial {
+					fmt.Fprintln(streams.Err, "pollux: the answer is not complete: raise --timeout")
+					return exitError{1}
+				}
+				return err
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&in.Model, "model", "m", "", "the Gemini `model`")
+	flags.StringArrayVarP(&in.Files, "file", "f", nil, "send a text `file` or an image along; may be repeated")
+	flags.StringVarP(&in.WorkingDirectory, "dir", "C", "", "the `directory` that Gemini works in")
+	flags.DurationVarP(&timeout, "timeout", "t", bridge.DefaultTimeout, "how long to wait, at most 30m")
+	flags.IntVar(&words, "words", 0, "the most words that the answer may have")
+	flags.StringVar(&schema, "json-schema", "", "answer with JSON that is valid under the schema in this `file`")
+	flags.BoolVar(&search, "search", false, "search the web")
+	flags.BoolVar(&in.ChangeMode, "changes", false, "propose changes and print them as a diff for git apply")
+	flags.BoolVar(&asJSON, "json", false, "print the answer and how it came about as JSON")
+	flags.StringVar(&level, "log", "warn", "what to log to standard error: debug, info, warn or error")
+	return cmd
+}
+
+// forOutput is a text of the model's to be printed: on a terminal without
+// control characters, which it would obey.
+func forOutput(w io.Writer, text string) string {
+	if f, ok := w.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+		return text
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+type jsonAnswer struct {
+	Text    string          `json:"text"`
+	Changes *bridge.Changes `json:"changes,omitempty"`
+	Meta    bridge.Meta     `json:"meta"`
+}
+
+// question is what is asked: the words of the command line, and what is piped
+// in.
+func question(in io.Reader, args []string) (string, error) {
+	words := strings.Join(args, " ")
+	if words == "-" {
+		words = ""
+	}
+	if isTerminal(in) {
+		return words, nil
+	}
+	if f, ok := in.(*os.File); ok && words != "" {
+		// Somebody's open standard input that never ends is no question.
+		if info, err := f.Stat(); err != nil || info.Mode()&(os.ModeNamedPipe) == 0 && !info.Mode().IsRegular() {
+			return words, nil
+		}
+	}
+	piped, err := io.ReadAll(io.LimitReader(in, 8<<20))
+	if err != nil {
+		return "", err
+	}
+	if words == "" || len(piped) == 0 {
+		return words + string(piped), nil
+	}
+	return words + "\n\n" + string(piped), nil
+}
+
+// A statusLine shows what a call is doing, on one line of a terminal.
+type statusLine struct {
+	w     io.Writer
+	width int
+}
+
+func newStatusLine(w io.Writer) *statusLine {
+	s := &statusLine{w: w}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		s.width, _, _ = term.GetSize(int(f.Fd()))
+	}
+	return s
+}
+
+func (s *statusLine) report() func(string) {
+	if s.width < 10 {
+		return nil
+	}
+	return func(message string) {
+		r := []rune(message)
+		if len(r) > s.width-1 {
+			r = append(r[:s.width-2], '…')
+		}
+		fmt.Fprintf(s.w, "\r\x1b[K%s", string(r))
+	}
+}
+
+func (s *statusLine) clear() {
+	if s.width >= 10 {
+		fmt.Fprint(s.w, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+
+	"pollux/internal/bridge"
+	"pollux/internal/sys"
+)
+
+func newBridge(streams IO) *cobra.Command {
+	var level string
+	cmd := &cobra.Command{
+		Use:   "bridge",
+		Short: "Serve Gemini CLI to an MCP client on standard input and output",
+		Long: `An MCP server on standard input and output, for Claude Code, Codex, Cursor,
+VS Code and every other MCP client: its tools ask Gemini CLI. The client starts
+it; pollux install bridge writes that into a client's settings.
+
+Gemini CLI may read and search there, and nothing else, whatever its settings
+say. Settings of the bridge, as environment variables:
+
+  GEMINI_CLI_PATH               the Gemini CLI (gemini)
+  GEMINI_DEFAULT_MODEL          the model of calls that name none (the CLI's)
+  GEMINI_FALLBACK_MODEL         asked when that is overloaded or over its
+                                quota (gemini-2.5-flash; none for none)
+  GEMINI_MAX_CONCURRENT         calls at once (3)
+  GEMINI_MIN_INVOCATION_GAP_MS  time between two starts (5000)
+  GEMINI_SPAWN_JITTER_MAX_MS    random time added to it (200)
+  GEMINI_IDLE_TIMEOUT_MS        silence after which a run is ended (300000)
+  GEMINI_PROMPTS_DIR            prompt templates of your own`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withBridge(cmd.Context(), streams, level, func(ctx context.Context, b *bridge.Bridge) error {
+				// The server waits for its calls before it ends; so they have
+				// to end, when the client has gone or we are told to.
+				defer context.AfterFunc(ctx, func() { b.Close() })()
+				in := io.NopCloser(&endingReader{r: streams.In, end: func() { go b.Close() }})
+				err := bridge.NewServer(b).Run(ctx, &mcp.IOTransport{Reader: in, Writer: nopCloser{streams.Out}})
+				if err == nil || ctx.Err() != nil || errors.Is(err, io.EOF) {
+					return nil
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&level, "log", "warn", "what to log to standard error: debug, info, warn or error")
+	return cmd
+}
+
+// An endingReader calls end when there is no more to read.
+type endingReader struct {
+	r    io.Reader
+	end  func()
+	once sync.Once
+}
+
+func (e *endingReader) Read(b []byte) (int, error) {
+	n, err := e.r.Read(b)
+	if err != nil {
+		e.once.Do(e.end)
+	}
+	return n, err
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
+
+// withBridge runs f with a bridge, which the system's signals to end end.
+func withBridge(ctx context.Context, streams IO, level string, f func(context.Context, *bridge.Bridge) error) error {
+	log, err := logger(streams.Err, level)
+	if err != nil {
+		return err
+	}
+	cfg, err := bridge.FromEnv(os.Getenv)
+	if err != nil {
+		return err
+	}
+	cfg.Log, cfg.Version = log, version()
+	ctx, stop := signal.NotifyContext(ctx, sys.TerminationSignals...)
+	defer stop()
+	b, err := bridge.New(cfg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(ctx, b), b.Close())
+}

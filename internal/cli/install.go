@@ -1,0 +1,362 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"github.com/aymanbagabas/go-udiff"
+	"github.com/spf13/cobra"
+	"github.com/tailscale/hujson"
+
+	"pollux/internal/sys"
+)
+
+// A mcpClient is a program whose settings can name MCP servers.
+type mcpClient struct {
+	name, title string
+	// file is the user's settings.
+	file func() (string, error)
+	// key is the member of JSON settings that holds the servers; empty for
+	// Codex, whose settings are TOML.
+	key string
+	// typed settings want the transport named.
+	typed bool
+	// desktop programs are not started from a shell and lack its PATH.
+	desktop bool
+}
+
+var mcpClients = []mcpClient{
+	{name: "claude-code", title: "Claude Code", file: claudeFile, key: "mcpServers", typed: true},
+	{name: "codex", title: "Codex", file: homeFile("CODEX_HOME", ".codex", "config.toml")},
+	{name: "cursor", title: "Cursor", file: homeFile("", ".cursor", "mcp.json"), key: "mcpServers"},
+	{name: "vscode", title: "VS Code", file: appFile("Code", "User", "mcp.json"), key: "servers", typed: true, desktop: true},
+	{name: "gemini", title: "Gemini CLI", file: geminiSettings, key: "mcpServers"},
+	{name: "claude-desktop", title: "Claude Desktop", file: appFile("Claude", "claude_desktop_config.json"), key: "mcpServers", desktop: true},
+}
+
+func claudeFile() (string, error) {
+	if dir := os.Getenv("CLAUDE_CONFIG_DIR"); dir != "" {
+		return filepath.Join(dir, ".claude.json"), nil
+	}
+	return homeFile("", ".claude.json")()
+}
+
+// homeFile is a file below the home directory, or below the directory that a
+// variable names in place of the first element.
+func homeFile(variable string, elem ...string) func() (string, error) {
+	return func() (string, error) {
+		if dir := os.Getenv(variable); variable != "" && dir != "" {
+			return filepath.Join(append([]string{dir}, elem[1:]...)...), nil
+		}
+		home, err := os.UserHomeDir()
+		return filepath.Join(append([]string{home}, elem...)...), err
+	}
+}
+
+// appFile is a file of a desktop program's settings.
+func appFile(elem ...string) func() (string, error) {
+	return func() (string, error) {
+		dir, err := os.UserConfigDir()
+		return filepath.Join(append([]string{dir}, elem...)...), err
+	}
+}
+
+func newInstall(streams IO) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "install",
+		Short: "Write Pollux into another program's settings",
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	var remove, yes bool
+	var names []string
+	for _, c := range mcpClients {
+		names = append(names, c.name)
+	}
+	bridge := &cobra.Command{
+		Use:       "bridge CLIENT",
+		Short:     "Make an MCP client start pollux bridge",
+		ValidArgs: names,
+		Long: `Writes pollux bridge into the settings of an MCP client, which then has Gemini
+CLI as tools. The change is shown first and made when you agree; the rest of
+the file stays as it is. The clients: ` + strings.Join(names, ", ") + `.
+
+--remove takes it out again.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || !slices.Contains(names, args[0]) {
+				return fmt.Errorf("name one client: %s", strings.Join(names, ", "))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			i := slices.Index(names, args[0])
+			return installBridge(streams, mcpClients[i], remove, yes)
+		},
+	}
+	bridge.Flags().BoolVar(&remove, "remove", false, "take Pollux out of the settings")
+	bridge.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.AddCommand(bridge)
+	return cmd
+}
+
+func installBridge(streams IO, c mcpClient, remove, yes bool) error {
+	path, err := c.file()
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	before := string(data)
+	command, err := ownCommand()
+	if err != nil {
+		return err
+	}
+	after, err := c.change(before, command, remove)
+	if err != nil {
+		return fmt.Errorf("%s is left as it is: %w", path, err)
+	}
+	if after == before {
+		state := "is in"
+		if remove {
+			state = "is not in"
+		}
+		fmt.Fprintf(streams.Err, "pollux: nothing to do: Pollux %s %s\n", state, path)
+		return nil
+	}
+	fmt.Fprint(streams.Out, udiff.Unified(path, path, before, after))
+	if !yes {
+		if !isTerminal(streams.In) {
+			return errors.New("nothing is written: call it with --yes to write it without being asked")
+		}
+		fmt.Fprintf(streams.Err, "Write %s? [Y/n] ", path)
+		answer, err := bufio.NewReader(streams.In).ReadString('\n')
+		if err != nil {
+			return err
+		}
+		if a := strings.ToLower(strings.TrimSpace(answer)); a != "" && a != "y" && a != "yes" {
+			fmt.Fprintln(streams.Err, "pollux: nothing is written")
+			return nil
+		}
+	}
+	if now, err := os.ReadFile(path); err == nil && string(now) != before {
+		return fmt.Errorf("%s has changed meanwhile: try again", path)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	if err := sys.ReplaceFile(path, after); err != nil {
+		return err
+	}
+	fmt.Fprintf(streams.Err, "pollux: wrote %s; start %s anew\n", path, c.title)
+	return nil
+}
+
+// ownCommand is the path to start Pollux by: the one on the PATH if it is this
+// program, since that one stays when a package manager brings a new version.
+func ownCommand() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	real, err := filepath.EvalSymlinks(self)
+	if err != nil {
+		return self, nil
+	}
+	if found, err := exec.LookPath("pollux"); err == nil && filepath.IsAbs(found) {
+		if r, err := filepath.EvalSymlinks(found); err == nil && r == real {
+			return found, nil
+		}
+	}
+	return real, nil
+}
+
+// serverName is what the bridge is called in settings.
+const serverName = "pollux"
+
+// A serverEntry is the bridge in JSON settings.
+type serverEntry struct {
+	Type    string            `json:"type,omitempty"`
+	Command string            `json:"command"`
+	Args    []string          `json:"args"`
+	Env     map[string]string `json:"env,omitempty"`
+}
+
+// change is the settings with the bridge in or out.
+func (c mcpClient) change(settings, command string, remove bool) (string, error) {
+	if c.key == "" {
+		return changeTOML(settings, command, remove)
+	}
+	e := serverEntry{Command: command, Args: []string{"bridge"}}
+	if c.typed {
+		e.Type = "stdio"
+	}
+	if c.desktop && runtime.GOOS != "windows" {
+		e.Env = map[string]string{"PATH": os.Getenv("PATH")}
+	}
+	return changeJSON(settings, c.key, e, remove)
+}
+
+// changeJSON sets or removes one server. All else, comments included, stays.
+func changeJSON(settings, key string, entry serverEntry, remove bool) (string, error) {
+	if strings.TrimSpace(settings) == "" {
+		settings = "{}\n"
+	}
+	root, err := hujson.Parse([]byte(settings))
+	if err != nil {
+		return "", fmt.Errorf("it is not valid JSON (%w): correct it first", err)
+	}
+	top, ok := root.Value.(*hujson.Object)
+	if !ok {
+		return "", errors.New("it is not a JSON object: correct it first")
+	}
+	indent := "  "
+	if m := regexp.MustCompile(`(?m)^([ \t]+)"`).FindStringSubmatch(settings); m != nil {
+		indent = m[1]
+	}
+	servers := member(top, key)
+	if servers == nil {
+		if remove {
+			return settings, nil
+		}
+		setMember(top, key, hujson.Value{Value: &hujson.Object{}}, indent, 0)
+		servers = member(top, key)
+	}
+	list, ok := servers.Value.(*hujson.Object)
+	if !ok {
+		return "", fmt.Errorf("its %s is not an object: correct it first", key)
+	}
+	if remove {
+		if member(list, serverName) == nil {
+			return settings, nil
+		}
+		list.Members = slices.DeleteFunc(list.Members, func(m hujson.ObjectMember) bool { return nameOf(m) == serverName })
+		return string(root.Pack()), nil
+	}
+	text, err := json.MarshalIndent(entry, strings.Repeat(indent, 2), indent)
+	if err != nil {
+		return "", err
+	}
+	value, err := hujson.Parse(text)
+	if err != nil {
+		return "", err
+	}
+	if old := member(list, serverName); old != nil && equivalent(*old, value) {
+		return settings, nil
+	}
+	setMember(list, serverName, value, indent, 1)
+	return string(root.Pack()), nil
+}
+
+func nameOf(m hujson.ObjectMember) string { return m.Name.Value.(hujson.Literal).String() }
+
+func member(o *hujson.Object, name string) *hujson.Value {
+	for i := range o.Members {
+		if nameOf(o.Members[i]) == name {
+			return &o.Members[i].Value
+		}
+	}
+	return nil
+}
+
+// setMember sets a member of an object that is depth levels deep. A new one
+// gets a line of its own, after what stands behind the last.
+func setMember(o *hujson.Object, name string, value hujson.Value, indent string, depth int) {
+	if v := member(o, name); v != nil {
+		v.Value = value.Value
+		return
+	}
+	behind, closing := string(o.AfterExtra), "\n"+strings.Repeat(indent, depth)
+	if i := strings.LastIndexByte(behind, '\n'); i >= 0 {
+		behind, closing = behind[:i], behind[i:]
+	}
+	line := strings.TrimRight(behind, " \t") + "\n" + strings.Repeat(indent, depth+1)
+	m := hujson.ObjectMember{Name: hujson.Value{BeforeExtra: hujson.Extra(line), Value: hujson.String(name)}, Value: value}
+	m.Value.BeforeExtra = hujson.Extra(" ")
+	if n := len(o.Members); n > 0 && o.Members[n-1].Value.AfterExtra != nil {
+		m.Value.AfterExtra = hujson.Extra{} // a trailing comma stays one
+	}
+	o.AfterExtra = hujson.Extra(closing)
+	o.Members = append(o.Members, m)
+}
+
+// equivalent reports whether two values say the same.
+func equivalent(a, b hujson.Value) bool {
+	decode := func(v hujson.Value) (out any) {
+		v = v.Clone()
+		v.Standardize()
+		json.Unmarshal(v.Pack(), &out)
+		return out
+	}
+	return reflect.DeepEqual(decode(a), decode(b))
+}
+
+var (
+	ownTable   = regexp.MustCompile(`^\s*\[\s*mcp_servers\s*\.\s*"?` + serverName + `"?\s*(\.[^\]]*)?\]`)
+	otherTable = regexp.MustCompile(`^\s*\[`)
+)
+
+// changeTOML sets or removes Codex's table of the bridge.
+func changeTOML(settings, command string, remove bool) (string, error) {
+	var before map[string]any
+	if _, err := toml.Decode(settings, &before); err != nil {
+		return "", fmt.Errorf("it is not valid TOML (%w): correct it first", err)
+	}
+	var kept []string
+	ours := false
+	for line := range strings.Lines(settings) {
+		if otherTable.MatchString(line) {
+			ours = ownTable.MatchString(line)
+		}
+		if !ours {
+			kept = append(kept, line)
+		}
+	}
+	after := strings.Join(kept, "")
+	if !remove {
+		if after = strings.TrimRight(after, "\n"); after != "" {
+			after += "\n\n"
+		}
+		after += fmt.Sprintf("[mcp_servers.%s]\ncommand = %q\nargs = [\"bridge\"]\ntool_timeout_sec = 1800\n", serverName, command)
+	} else if len(kept) > 0 && after != settings {
+		after = strings.TrimRight(after, "\n") + "\n"
+	}
+	// Nothing but our table may differ.
+	var now map[string]any
+	if _, err := toml.Decode(after, &now); err != nil || !reflect.DeepEqual(withoutOurs(before), withoutOurs(now)) {
+		return "", fmt.Errorf("its %s is written in a way that Pollux does not change: change it by hand", serverName)
+	}
+	return after, nil
+}
+
+func withoutOurs(settings map[string]any) map[string]any {
+	out := make(map[string]any)
+	for k, v := range settings {
+		if servers, ok := v.(map[string]any); ok && k == "mcp_servers" {
+			rest := make(map[string]any)
+			for name, s := range servers {
+				if name != serverName {
+					rest[name] = s
+				}
+			}
+			if len(rest) == 0 {
+				continue
+			}
+			v = rest
+		}
+		out[k] = v
+	}
+	return out
+}

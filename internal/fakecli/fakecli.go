@@ -1,0 +1,230 @@
+// Package fakecli is a stand-in for Gemini CLI's headless mode, for the faults
+// that the real one cannot be made to show: it crashes, lingers, floods and
+// ignores signals on demand. It is the test's own binary, started again.
+//
+// What it does is said by the prompt: the first "fake:NAME" or "fake:NAME=N"
+// in it.
+package fakecli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const variable = "GEMINI_FAKE_CLI"
+
+// Main runs the fake and ends the process, in a process that is one. It is the
+// first call of a main or a TestMain.
+func Main() {
+	if os.Getenv(variable) != "" {
+		run()
+		os.Exit(0)
+	}
+}
+
+// Install puts a fake of that version into dir and returns its path.
+func Install(dir, version string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	bundle := filepath.Join(dir, "bundle")
+	if err := os.MkdirAll(bundle, 0o755); err != nil {
+		return "", err
+	}
+	manifest := fmt.Sprintf(`{"name":"@google/gemini-cli","version":%q,"bin":{"gemini":"bundle/gemini"}}`, version)
+	if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte(manifest), 0o644); err != nil {
+		return "", err
+	}
+	script := fmt.Sprintf("#!/bin/sh\nGORACE=atexit_sleep_ms=10 %s=1 exec %q \"$@\"\n", variable, self)
+	path := filepath.Join(bundle, "gemini")
+	return path, os.WriteFile(path, []byte(script), 0o755)
+}
+
+var directive = regexp.MustCompile(`fake:([a-z-]+)(?:=(\d+))?`)
+
+// Mark is an argument of the processes that a lingering fake starts, to find
+// them by.
+const Mark = "pollux-fake-grandchild"
+
+func run() {
+	if len(os.Args) > 1 && os.Args[1] == Mark {
+		time.Sleep(time.Hour)
+	}
+	name, n := "echo", 0
+	var prompt []byte
+	// The prompt is there at once; a fake that must not read it is told by an
+	// argument, its model.
+	if !strings.Contains(strings.Join(os.Args, " "), "--model=unread") {
+		prompt, _ = io.ReadAll(os.Stdin)
+	} else {
+		name = "unread"
+	}
+	if m := directive.FindStringSubmatch(string(prompt)); m != nil {
+		name = m[1]
+		n, _ = strconv.Atoi(m[2])
+	}
+	switch name {
+	case "unread":
+		answer("did not read")
+	case "echo":
+		answer(string(prompt))
+	case "args":
+		answer(strings.Join(os.Args[1:], "\n"))
+	case "env":
+		answer(strings.Join(os.Environ(), "\n"))
+	case "hang":
+		event("init")
+		time.Sleep(time.Hour)
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM)
+		event("init")
+		say("still here")
+		time.Sleep(time.Hour)
+	case "say-and-hang":
+		event("init")
+		say("as far as I came")
+		time.Sleep(time.Hour)
+	case "crash":
+		event("init")
+		say("half of ")
+		os.Exit(1)
+	case "killed":
+		self, _ := os.FindProcess(os.Getpid())
+		self.Kill()
+		time.Sleep(time.Hour)
+	case "silent":
+	case "exit": // an error result and its exit code
+		event("init")
+		event("message", "role", "user", "content", "hi")
+		event("result", "status", "error", "error", map[string]any{"type": "FatalTurnLimitedError", "message": "Reached max session turns for this session."}, "stats", stats())
+		os.Exit(n)
+	case "exit-after-success":
+		answer("looks good")
+		os.Exit(n)
+	case "stderr":
+		fmt.Fprintln(os.Stderr, strings.TrimSpace(string(prompt)))
+		os.Exit(n)
+	case "grandchild": // it holds all that the fake has open
+		child := exec.Command(os.Args[0], Mark)
+		child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
+		if err := child.Start(); err != nil {
+			panic(err)
+		}
+		event("init")
+		say("I have a child")
+		if n > 0 {
+			result("success")
+			return
+		}
+		time.Sleep(time.Hour)
+	case "linger": // it has answered and does not end
+		answer("answered")
+		time.Sleep(time.Hour)
+	case "noise":
+		fmt.Println("Loaded cached credentials.\n{not json}\n{\"type\":\"news\"}\n[1]\n42")
+		answer("through the noise")
+	case "bytes": // one at a time, slowly enough to be read apart
+		line, _ := json.Marshal(map[string]any{"type": "message", "role": "assistant", "content": "Grüße, 世界 🌍", "delta": true})
+		for i := range line {
+			os.Stdout.Write(line[i : i+1])
+			if i%8 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		fmt.Println()
+		result("success")
+	case "narrate":
+		event("init")
+		say("I will read it. ")
+		tool("read_file", map[string]any{"file_path": "/somewhere/deep/hello.txt"}, "success")
+		say("Now another. ")
+		tool("grep_search", map[string]any{"pattern": "x y"}, "error")
+		say("The ")
+		say("answer.")
+		result("success")
+	case "stray": // a tool that the policy denies
+		event("init")
+		tool("run_shell_command", map[string]any{"command": "true"}, "success")
+		time.Sleep(time.Hour)
+	case "empty":
+		event("init")
+		result("success")
+	case "legacy":
+		fmt.Printf("Loaded cached credentials.\n{\n  \"response\": \"from an old CLI\",\n  \"stats\": {\"models\": {\"gemini-old\": {\"tokens\": {\"prompt\": 3, \"candidates\": 4, \"total\": 7}}}}\n}\n")
+	case "legacy-error":
+		fmt.Fprintf(os.Stderr, "Error: x\n    at y\n{\n  \"error\": {\"type\": \"Error\", \"message\": \"You have exhausted your daily quota on this model.\", \"code\": 1}\n}\n")
+		os.Exit(1)
+	case "retry": // n milliseconds are announced, then the answer comes
+		event("init")
+		fmt.Fprintf(os.Stderr, "Attempt 1 failed: You exceeded your current quota.\n* Quota exceeded for metric: x, limit: 5\nPlease retry in 1s.. Retrying after %dms...\n", n)
+		time.Sleep(min(time.Duration(n)*time.Millisecond, time.Hour))
+		answer("after a retry")
+	case "big": // an answer of n bytes in one message
+		event("init")
+		say(strings.Repeat("0123456789abcdef", n/16))
+		result("success")
+	case "flood": // n MB of tool output, then an answer
+		event("init")
+		line, _ := json.Marshal(map[string]any{"type": "tool_result", "tool_id": "x", "status": "success", "output": strings.Repeat("lorem ipsum ", 8000)})
+		line = append(line, '\n')
+		for written := 0; written < n<<20; written += len(line) {
+			if _, err := os.Stdout.Write(line); err != nil {
+				os.Exit(3)
+			}
+		}
+		say("after the flood")
+		result("success")
+	default:
+		panic("no such fake: " + name)
+	}
+}
+
+// event prints an event with its fields in the order given, as the CLI does.
+func event(kind string, fields ...any) {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `{"type":%q,"timestamp":%q`, kind, time.Now().UTC().Format(time.RFC3339Nano))
+	for i := 0; i < len(fields); i += 2 {
+		value, err := json.Marshal(fields[i+1])
+		if err != nil {
+			panic(err)
+		}
+		fmt.Fprintf(&b, `,%q:%s`, fields[i], value)
+	}
+	b.WriteString("}\n")
+	os.Stdout.Write(b.Bytes())
+}
+
+func say(text string) {
+	event("message", "role", "assistant", "content", text, "delta", true)
+}
+
+func tool(name string, parameters map[string]any, status string) {
+	id := name + "_1"
+	event("tool_use", "tool_name", name, "tool_id", id, "parameters", parameters)
+	event("tool_result", "tool_id", id, "status", status, "output", "ok")
+}
+
+func result(status string) { event("result", "status", status, "stats", stats()) }
+
+func stats() map[string]any {
+	return map[string]any{"total_tokens": 10, "input_tokens": 6, "output_tokens": 4, "cached": 0, "tool_calls": 0,
+		"models": map[string]any{"router-lite": map[string]any{"output_tokens": 1}, "gemini-fake": map[string]any{"output_tokens": 3}}}
+}
+
+func answer(text string) {
+	event("init")
+	say(text)
+	result("success")
+}

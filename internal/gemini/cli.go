@@ -1,0 +1,115 @@
+package gemini
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A CLI is an installed Gemini CLI.
+type CLI struct {
+	// Path is the program as it was found, Version what its package says.
+	Path, Version string
+	// argv starts it.
+	argv []string
+}
+
+// The first release whose administrator's policy can be given on the command
+// line.
+const minMajor, minMinor = 0, 35
+
+// find looks for the CLI: a path, or a name on the PATH. Its version is read
+// from the package that it lies in; a CLI that lies in none is asked.
+func find(ctx context.Context, name string) (CLI, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return CLI{}, &Error{Kind: NotInstalled, Message: tidy(err.Error())}
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return CLI{}, &Error{Kind: NotInstalled, Message: err.Error()}
+	}
+	c := CLI{Path: path, argv: []string{path}}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return CLI{}, &Error{Kind: NotInstalled, Message: err.Error()}
+	}
+	dirs := []string{filepath.Dir(real)}
+	if runtime.GOOS == "windows" {
+		// npm's gemini.cmd stands beside node_modules.
+		dirs = append(dirs, filepath.Join(filepath.Dir(real), "node_modules", "@google", "gemini-cli"))
+	}
+	for _, dir := range dirs {
+		for range 4 {
+			if version, script := readPackage(dir); version != "" {
+				c.Version = version
+				if runtime.GOOS == "windows" && script != "" {
+					// A batch file would parse its arguments once more.
+					c.argv = []string{"node", filepath.Join(dir, script)}
+				}
+				return c, nil
+			}
+			dir = filepath.Dir(dir)
+		}
+	}
+	c.Version = askVersion(ctx, path)
+	return c, nil
+}
+
+func readPackage(dir string) (version, script string) {
+	data, err := os.ReadFile(filepath.Join(dir, "package.json"))
+	if err != nil {
+		return "", ""
+	}
+	var p struct {
+		Name, Version string
+		Bin           map[string]string
+	}
+	if json.Unmarshal(data, &p) != nil || p.Name != "@google/gemini-cli" {
+		return "", ""
+	}
+	return p.Version, p.Bin["gemini"]
+}
+
+var versionNumber = regexp.MustCompile(`\d+\.\d+\.\d+\S*`)
+
+func askVersion(ctx context.Context, path string) string {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd.Env = childEnv(os.Environ(), os.TempDir())
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if err != nil {
+		return ""
+	}
+	return versionNumber.FindString(string(out))
+}
+
+// readOnly reports an error for a CLI that cannot be held to reading.
+func (c CLI) readOnly() error {
+	major, minor, ok := parseVersion(c.Version)
+	switch {
+	case !ok:
+		return &Error{Kind: TooOld, Message: "its version cannot be told"}
+	case major < minMajor, major == minMajor && minor < minMinor:
+		return &Error{Kind: TooOld, Message: c.Version}
+	}
+	return checkSystemPolicies(systemPolicies())
+}
+
+func parseVersion(v string) (major, minor int, ok bool) {
+	parts := strings.SplitN(v, ".", 3)
+	if len(parts) < 3 {
+		return 0, 0, false
+	}
+	major, err1 := strconv.Atoi(parts[0])
+	minor, err2 := strconv.Atoi(parts[1])
+	return major, minor, err1 == nil && err2 == nil
+}

@@ -1,0 +1,63 @@
+package gemini
+
+import (
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// The CLI gets these variables of ours and no others: what it needs to find
+// its settings, its credentials, the network and the system.
+var (
+	envNames = []string{
+		"HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM",
+		"XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
+		// proxies and certificates
+		"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA",
+		"NODE_TLS_REJECT_UNAUTHORIZED", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CODE_ASSIST_ENDPOINT",
+		// the keychain on a desktop
+		"DBUS_SESSION_BUS_ADDRESS",
+		// Windows
+		"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA",
+		"PROGRAMFILES", "USERPROFILE", "USERNAME", "HOMEDRIVE", "HOMEPATH", "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE",
+		// containers, where the CLI behaves differently
+		"SANDBOX",
+	}
+	envPrefixes = []string{"GOOGLE_", "GEMINI_", "CLOUDSDK_", "LC_"}
+	// An editor's companion would put what the user has open into every
+	// prompt, and these would start the CLI in its own sandbox or launcher.
+	envDropped = []string{"GEMINI_CLI_IDE_", "GEMINI_CLI_NO_RELAUNCH", "GEMINI_CLI_ACTIVITY_LOG"}
+)
+
+// childEnv is the environment of a CLI: what the allow-list lets through of
+// ours, and what Pollux sets. tmp is its temporary directory, where it leaves
+// reports that may hold the conversation.
+func childEnv(environ []string, tmp string) []string {
+	var env []string
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		hasPrefix := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+		// Proxies are written in lower case too, and Windows has Path.
+		if !slices.Contains(envNames, strings.ToUpper(name)) && !slices.ContainsFunc(envPrefixes, hasPrefix) {
+			continue
+		}
+		if slices.ContainsFunc(envDropped, hasPrefix) {
+			continue
+		}
+		env = append(env, kv)
+	}
+	env = append(env,
+		"NO_COLOR=1", "FORCE_COLOR=0",
+		// One process instead of two, of which the outer ignores signals.
+		"GEMINI_CLI_NO_RELAUNCH=true",
+		// The launcher would set the heap; without this, garbage collection
+		// nearly doubles the time of large runs.
+		"NODE_OPTIONS=--max-old-space-size=8192",
+		"NO_BROWSER=true",
+		"TMPDIR="+tmp,
+	)
+	if runtime.GOOS == "windows" {
+		env = append(env, "TMP="+tmp, "TEMP="+tmp)
+	}
+	return env
+}

@@ -1,0 +1,120 @@
+// Package gemini runs Gemini CLI for a program: a prompt goes in, events come
+// out while it works, and an answer at the end.
+//
+// What the CLI does headless, and what it cannot be trusted with, is known
+// here and nowhere else: how its output is read, how its errors are told
+// apart, that no approval mode of it is read-only, that an @ in a prompt reads
+// files. A [Runner] hides all of that from the bridge.
+package gemini
+
+import (
+	"context"
+	"time"
+)
+
+// A Request is one question to the CLI.
+type Request struct {
+	// Prompt goes to the model as it is, but for what [Guard] must change.
+	Prompt string
+	// Images are for the model to see: paths relative to Dir, inside it.
+	Images []string
+	// Model is what the CLI is asked for; empty leaves it to the CLI.
+	Model string
+	// Dir is the directory that the CLI works in, absolute.
+	Dir string
+	// Released, if set, is called once when no process works on the request
+	// any more. That may be after Run has returned: a child that was told to
+	// end takes its time.
+	Released func()
+}
+
+// A Runner asks the CLI. Its methods may be called from many goroutines.
+type Runner interface {
+	// Run asks one question. emit is called for each event, from one
+	// goroutine, and not after Run has returned.
+	//
+	// The error is an [*Error], unless the context ended, which Run answers at
+	// once with the context's cause. With an error the result holds whatever
+	// had come by then.
+	Run(ctx context.Context, req Request, emit func(Event)) (Result, error)
+	// Check says which CLI it is and whether it can be held to reading. It
+	// costs no process. The error is an [*Error].
+	Check(ctx context.Context) (CLI, error)
+	// Close ends what still runs and waits for it.
+	Close() error
+}
+
+// A Result is what a run came to.
+type Result struct {
+	// Answer is the text after the last tool use, Narration what was said
+	// before it.
+	Answer, Narration string
+	// Model is the one that answered, by the CLI's own count of tokens; of
+	// several, the one that wrote the most.
+	Model  string
+	Tokens Tokens
+	// Tools is the number of tool uses.
+	Tools int
+	// Truncated says that the answer was longer than [MaxAnswer].
+	Truncated bool
+}
+
+// Partial is the text of an unfinished run: the answer as far as it came, else
+// what was said before it.
+func (r Result) Partial() string {
+	if r.Answer != "" {
+		return r.Answer
+	}
+	return r.Narration
+}
+
+// Tokens are the CLI's counts for a run, over all models.
+type Tokens struct {
+	Input  int `json:"input"`
+	Output int `json:"output"`
+	Cached int `json:"cached"`
+	Total  int `json:"total"`
+}
+
+// An Event is something that happened in a run: [Started], [Text], [ToolUse],
+// [ToolResult], [Retry], [Warning] or [Stats].
+type Event interface{ event() }
+
+type (
+	// Started says that the CLI is up and has the prompt.
+	Started struct{}
+	// Text is a piece of what the model says.
+	Text struct{ Text string }
+	// A ToolUse is a tool that the model has called. Summary is its argument
+	// that tells most: the file, the pattern, the search, in one short line.
+	ToolUse struct{ Name, Summary string }
+	// A ToolResult is the end of a tool use. Message is the error's.
+	ToolResult struct {
+		Name    string
+		OK      bool
+		Message string
+	}
+	// A Retry says that the model's service refused and that the CLI will ask
+	// again after Wait.
+	Retry struct {
+		Attempt int
+		Wait    time.Duration
+		Kind    Kind
+		Message string
+	}
+	// A Warning is a message of the CLI's on the way.
+	Warning struct{ Message string }
+	// Stats are the run's figures.
+	Stats struct {
+		Model  string
+		Tokens Tokens
+	}
+)
+
+func (Started) event()    {}
+func (Text) event()       {}
+func (ToolUse) event()    {}
+func (ToolResult) event() {}
+func (Retry) event()      {}
+func (Warning) event()    {}
+func (Stats) event()      {}

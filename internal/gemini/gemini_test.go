@@ -1,0 +1,535 @@
+package gemini
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"pollux/internal/fakecli"
+)
+
+// patience is how long a step may take on a busy machine.
+const patience = 60 * time.Second
+
+func TestMain(m *testing.M) {
+	fakecli.Main()
+	goleak.VerifyTestMain(m)
+}
+
+// A box is a spawner of fake CLIs, and what its runs said.
+type box struct {
+	*Spawner
+	t      *testing.T
+	dir    string
+	events []string
+}
+
+func newBox(t *testing.T, change func(*Config)) *box {
+	t.Helper()
+	t.Setenv("TMPDIR", t.TempDir())
+	cli, err := fakecli.Install(t.TempDir(), "0.61.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Command: cli}
+	if change != nil {
+		change(&cfg)
+	}
+	s, err := NewSpawner(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &box{Spawner: s, t: t, dir: t.TempDir()}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+		if n := fakeProcesses(t); n > 0 {
+			t.Errorf("%d processes are left", n)
+		}
+	})
+	return b
+}
+
+// fakeProcesses counts the fakes that run.
+func fakeProcesses(t *testing.T) (n int) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		data, _ := os.ReadFile(f)
+		if strings.Contains(string(data), fakecli.Mark) || strings.Contains(string(data), "--admin-policy="+os.TempDir()) {
+			n++
+		}
+	}
+	return n
+}
+
+// run asks for a fake by name and returns what came of it.
+func (b *box) run(ctx context.Context, prompt string) (Result, error) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	released := make(chan struct{})
+	r, err := b.Run(ctx, Request{Prompt: prompt, Dir: b.dir, Released: func() { close(released) }}, func(ev Event) {
+		b.events = append(b.events, fmt.Sprintf("%T%+v", ev, ev))
+	})
+	select {
+	case <-released:
+	case <-time.After(patience):
+		b.t.Fatal("the run was never released")
+	}
+	return r, err
+}
+
+func wantKind(t *testing.T, err error, want Kind, words ...string) {
+	t.Helper()
+	var e *Error
+	if !errors.As(err, &e) || e.Kind != want {
+		t.Fatalf("got error %v, want one of kind %q", err, want)
+	}
+	for _, w := range words {
+		if !strings.Contains(e.Error(), w) {
+			t.Errorf("no %q in %q", w, e)
+		}
+	}
+}
+
+func TestAnswer(t *testing.T) {
+	b := newBox(t, nil)
+	r, err := b.run(t.Context(), "fake:echo hello")
+	if err != nil || r.Answer != "fake:echo hello" {
+		t.Fatalf("got %+v, %v", r, err)
+	}
+	// The model that wrote the most, not the one that routed.
+	if r.Model != "gemini-fake" || r.Tokens.Total != 10 {
+		t.Errorf("model %q, tokens %+v", r.Model, r.Tokens)
+	}
+}
+
+func TestNarrationIsNotTheAnswer(t *testing.T) {
+	b := newBox(t, nil)
+	r, err := b.run(t.Context(), "fake:narrate")
+	if err != nil || r.Answer != "The answer." || r.Narration != "I will read it.\nNow another." || r.Tools != 2 {
+		t.Fatalf("got %+v, %v", r, err)
+	}
+	want := []string{
+		"gemini.Started{}", "gemini.Text{Text:I will read it. }",
+		"gemini.ToolUse{Name:read_file Summary:hello.txt}", "gemini.ToolResult{Name:read_file OK:true Message:}",
+		"gemini.Text{Text:Now another. }",
+		`gemini.ToolUse{Name:grep_search Summary:"x y"}`, "gemini.ToolResult{Name:grep_search OK:false Message:}",
+		"gemini.Text{Text:The }", "gemini.Text{Text:answer.}",
+	}
+	if got := b.events[:len(want)]; !slices.Equal(got, want) {
+		t.Errorf("events %q", got)
+	}
+}
+
+func TestCharactersSplitBetweenReads(t *testing.T) {
+	b := newBox(t, nil)
+	if r, err := b.run(t.Context(), "fake:bytes"); err != nil || r.Answer != "Grüße, 世界 🌍" {
+		t.Errorf("got %q, %v", r.Answer, err)
+	}
+}
+
+func TestOtherOutputIsTolerated(t *testing.T) {
+	b := newBox(t, nil)
+	if r, err := b.run(t.Context(), "fake:noise"); err != nil || r.Answer != "through the noise" {
+		t.Errorf("got %q, %v", r.Answer, err)
+	}
+}
+
+func TestLegacyJSON(t *testing.T) {
+	b := newBox(t, nil)
+	r, err := b.run(t.Context(), "fake:legacy")
+	if err != nil || r.Answer != "from an old CLI" || r.Model != "gemini-old" || r.Tokens.Total != 7 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	_, err = b.run(t.Context(), "fake:legacy-error")
+	wantKind(t, err, QuotaDay)
+}
+
+// A CLI that ends before it has read its prompt closes the pipe under us.
+func TestChildThatDoesNotReadItsPrompt(t *testing.T) {
+	b := newBox(t, nil)
+	r, err := b.Run(t.Context(), Request{Prompt: strings.Repeat("long ", 1<<20), Model: "unread", Dir: b.dir}, func(Event) {})
+	if err != nil || r.Answer != "did not read" {
+		t.Errorf("got %q, %v", r.Answer, err)
+	}
+}
+
+// What a run leaves behind holds its output open, and neither delays the
+// answer nor outlives the run.
+func TestGrandchildHoldsTheOutput(t *testing.T) {
+	b := newBox(t, nil)
+	if r, err := b.run(t.Context(), "fake:grandchild=1"); err != nil || r.Answer != "I have a child" {
+		t.Errorf("got %q, %v", r.Answer, err)
+	}
+}
+
+func TestCancelIsAnsweredAtOnce(t *testing.T) {
+	for _, fake := range []string{"hang", "stubborn", "grandchild"} {
+		t.Run(fake, func(t *testing.T) {
+			b := newBox(t, nil)
+			cause := errors.New("the test's cause")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			gone := make(chan struct{})
+			_, err := b.Run(ctx, Request{Prompt: "fake:" + fake, Dir: b.dir, Released: func() { close(gone) }}, func(ev Event) {
+				if _, ok := ev.(Started); ok {
+					cancel(cause)
+				}
+			})
+			if err != cause {
+				t.Errorf("got %v", err)
+			}
+			if fake == "stubborn" {
+				select {
+				case <-gone:
+					t.Error("a child that ignores the signal was gone when the answer came")
+				default:
+				}
+			}
+			select {
+			case <-gone:
+			case <-time.After(patience):
+				t.Fatal("the child lives on")
+			}
+		})
+	}
+}
+
+func TestTextBeforeTheEndIsKept(t *testing.T) {
+	b := newBox(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := b.Run(ctx, Request{Prompt: "fake:say-and-hang", Dir: b.dir}, func(ev Event) {
+		if _, ok := ev.(Text); ok {
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) || r.Partial() != "as far as I came" {
+		t.Errorf("got %q, %v", r.Partial(), err)
+	}
+}
+
+// A CLI that has answered and does not end is ended.
+func TestLingeringChild(t *testing.T) {
+	b := newBox(t, nil)
+	if r, err := b.run(t.Context(), "fake:linger"); err != nil || r.Answer != "answered" {
+		t.Errorf("got %q, %v", r.Answer, err)
+	}
+}
+
+func TestSilenceIsEnded(t *testing.T) {
+	b := newBox(t, func(c *Config) { c.Idle = 300 * time.Millisecond })
+	_, err := b.run(t.Context(), "fake:hang")
+	wantKind(t, err, Stalled, "no output for 300ms")
+}
+
+// A tool that runs although the policy denies it ends the run.
+func TestStrayToolEndsTheRun(t *testing.T) {
+	b := newBox(t, nil)
+	_, err := b.run(t.Context(), "fake:stray")
+	wantKind(t, err, Unenforceable, "run_shell_command")
+}
+
+func TestFailures(t *testing.T) {
+	for _, test := range []struct {
+		fake string
+		want Kind
+		text string // partial
+	}{
+		{"crash", Failed, "half of"},
+		{"killed", Crashed, ""},
+		{"silent", Crashed, ""},
+		{"empty", Empty, ""},
+		{"exit=53", TurnLimit, ""},
+		{"exit=1", TurnLimit, ""},
+		{"exit-after-success=1", Crashed, "looks good"},
+		{"stderr=55 Gemini CLI is not running in a trusted directory.", Untrusted, ""},
+		{"stderr=41 Please set an Auth method in your settings.json", Auth, ""},
+		{"stderr=1 Error authenticating: IneligibleTierError: not eligible", TierEnded, ""},
+		{"stderr=1 Unknown arguments: admin-policy, adminPolicy", TooOld, ""},
+	} {
+		t.Run(test.fake, func(t *testing.T) {
+			b := newBox(t, nil)
+			r, err := b.run(t.Context(), "fake:"+test.fake)
+			var e *Error
+			if !errors.As(err, &e) {
+				t.Fatalf("got %v", err)
+			}
+			if test.fake == "crash" && e.Kind == Crashed { // it says nothing either
+				return
+			}
+			wantKind(t, err, test.want)
+			if r.Partial() != test.text {
+				t.Errorf("partial text %q", r.Partial())
+			}
+		})
+	}
+}
+
+func TestRetriesAreAnnounced(t *testing.T) {
+	b := newBox(t, nil)
+	if _, err := b.run(t.Context(), "fake:retry=20"); err != nil {
+		t.Fatal(err)
+	}
+	want := "gemini.Retry{Attempt:1 Wait:20ms Kind:quota per minute Message:You exceeded your current quota. * Quota exceeded for metric: x, limit: 5 Please retry in 1s}"
+	if !slices.Contains(b.events, want) {
+		t.Errorf("events %q", b.events)
+	}
+}
+
+func TestOutputIsBounded(t *testing.T) {
+	b := newBox(t, nil)
+	r, err := b.run(t.Context(), fmt.Sprintf("fake:big=%d", 20<<20)) // one line, longer than a line may be
+	if err != nil || !r.Truncated || len(r.Answer) != MaxAnswer {
+		t.Errorf("%d bytes, truncated %v, %v", len(r.Answer), r.Truncated, err)
+	}
+	if r, err := b.run(t.Context(), "fake:flood=100"); err != nil || r.Answer != "after the flood" {
+		t.Errorf("got %q, %v", r.Answer, err)
+	}
+	_, err = b.run(t.Context(), "fake:flood=400")
+	wantKind(t, err, TooMuchOutput)
+}
+
+// Every value is held to its flag, and there is no yolo among them.
+func TestArguments(t *testing.T) {
+	b := newBox(t, nil)
+	r, err := b.Run(t.Context(), Request{Prompt: "fake:args", Model: "--yolo", Dir: b.dir}, func(Event) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := strings.Split(r.Answer, "\n")
+	for _, want := range []string{"--model=--yolo", "--approval-mode=default", "--output-format=stream-json", "--extensions=none", "--allowed-mcp-server-names=none"} {
+		if !slices.Contains(args, want) {
+			t.Errorf("no %s in %q", want, args)
+		}
+	}
+	for _, a := range args {
+		if !strings.HasPrefix(a, "--") || !strings.Contains(a, "=") || a == "--yolo" {
+			t.Errorf("the argument %q stands alone", a)
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	tmp := "/tmp/x"
+	env := childEnv([]string{
+		"HOME=/h", "Path=C:\\x", "https_proxy=p", "NODE_EXTRA_CA_CERTS=c", "GEMINI_API_KEY=k", "GOOGLE_CLOUD_PROJECT=p", "CLOUDSDK_X=1", "LC_ALL=C",
+		"AWS_SECRET_ACCESS_KEY=s", "ANTHROPIC_API_KEY=a", "NODE_OPTIONS=--inspect", "GEMINI_CLI_IDE_SERVER_PORT=1", "TMPDIR=/tmp", "LD_PRELOAD=x",
+	}, tmp)
+	want := []string{
+		"HOME=/h", "Path=C:\\x", "https_proxy=p", "NODE_EXTRA_CA_CERTS=c", "GEMINI_API_KEY=k", "GOOGLE_CLOUD_PROJECT=p", "CLOUDSDK_X=1", "LC_ALL=C",
+		"NO_COLOR=1", "FORCE_COLOR=0", "GEMINI_CLI_NO_RELAUNCH=true", "NODE_OPTIONS=--max-old-space-size=8192", "NO_BROWSER=true", "TMPDIR=" + tmp,
+	}
+	if !slices.Equal(env, want) {
+		t.Errorf("got %q", env)
+	}
+}
+
+func TestGuard(t *testing.T) {
+	note := guardNote
+	for _, test := range [][2]string{
+		{"plain", "plain"},
+		{"@file", `\@file` + note},
+		{"bob@example.org", `bob\@example.org` + note},
+		{"@@x", `\@\@x` + note},
+		{`already \@x`, `already \@x`},
+		{"@ alone, @{x} and @(y) end @", "@ alone, @{x} and @(y) end @"},
+		{"at the end @. or @.gitignore", `at the end @. or \@.gitignore` + note},
+		{`@"a b"`, `\@"a b"` + note},
+		{"a\n@b", "a\n\\@b" + note},
+		{"/help me", "The request:\n\n/help me"},
+		{"  /help", "The request:\n\n  /help"},
+		{"// a comment", "The request:\n\n// a comment"},
+		{"a/b", "a/b"},
+	} {
+		if got := Guard(test[0]); got != test[1] {
+			t.Errorf("Guard(%q) is %q, want %q", test[0], got, test[1])
+		}
+		if guarded := Guard(test[0]); Guard(guarded) != guarded {
+			t.Errorf("guarding %q twice changes it: %q", test[0], Guard(guarded))
+		}
+	}
+	if got := Unguard(`a\@b`); got != "a@b" {
+		t.Errorf("Unguard gives %q", got)
+	}
+}
+
+func TestClassify(t *testing.T) {
+	for _, test := range []struct {
+		exit            int
+		message, stderr string
+		want            Kind
+	}{
+		{1, "[API Error: You have exhausted your daily quota on this model.]\nPlease wait", "", QuotaDay},
+		{173, "[API Error: You exceeded your current quota, please check your plan.]", "", QuotaMinute},
+		{173, "", "", QuotaMinute},
+		{145, "", "", Auth},
+		{244, `[API Error: {"error":{"code":500,"message":"An internal error","status":"INTERNAL"}}]`, "", Capacity},
+		{247, `[API Error: {"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}]`, "", Capacity},
+		{1, "[API Error: models/x is not found for API version v1beta]", "", BadModel},
+		{144, `[API Error: {"error":{"code":400,"message":"API key not valid.","details":[{"reason":"API_KEY_INVALID"}]}}]`, "", Auth},
+		{144, `[API Error: {"error":{"code":400,"message":"The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}]`, "", TooLong},
+		{144, `[API Error: {"error":{"code":400,"message":"odd","status":"INVALID_ARGUMENT"}}]`, "", BadRequest},
+		{0, "The model response was blocked due to safety settings.", "", Blocked},
+		{0, "The model returned an empty response with no text or thoughts.", "", Empty},
+		{1, "[API Error: exception TypeError: fetch failed sending request]", "", Network},
+		{1, "[API Error: terminated]", "", Network},
+		{52, "", "Error in settings.json: x\nPlease fix the configuration file(s) and try again.", Settings},
+		{53, "FatalTurnLimitedError: Reached max session turns", "", TurnLimit},
+		{1, "", "Error authenticating: FatalAuthenticationError: Manual authorization is required", Auth},
+		{1, "", "Error: No capacity available for model gemini-2.5-pro on the server", Capacity},
+		// Words that only look like it.
+		{1, "syntax error in line 4290 of author.go", "", Failed},
+		{1, "", "the author wrote 429 lines about authentication in 1503", Failed},
+		{1, "", "Error executing tool read_file: File not found: quota exceeded 429 UNAUTHENTICATED.txt", Crashed},
+		{1, "", "", Crashed},
+	} {
+		if got := classify(test.exit, test.message, test.stderr); got.Kind != test.want {
+			t.Errorf("exit %d, %q, %q is %q, want %q", test.exit, test.message, test.stderr, got.Kind, test.want)
+		}
+	}
+}
+
+// Each error that a user can meet says what to do next.
+func TestEveryErrorHasANextStep(t *testing.T) {
+	for kind, r := range remedies {
+		text := (&Error{Kind: kind, Message: "what the CLI said"}).Error()
+		if r.next == "" || !strings.HasSuffix(text, ": "+r.next) || !strings.Contains(text, "what the CLI said") {
+			t.Errorf("%q says %q", kind, text)
+		}
+	}
+}
+
+func TestSecretsAreTakenOut(t *testing.T) {
+	t.Setenv("GEMINI_API_KEY", "AIzaSyVerySecret")
+	err := classify(1, `[API Error: {"error":{"message":"key AIzaSyVerySecret at https://x/?key=AIzaSyOther&a=b is bad"}}]`, "")
+	if text := err.Error(); strings.Contains(text, "VerySecret") || strings.Contains(text, "Other") || !strings.Contains(text, "is bad") {
+		t.Errorf("got %q", text)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for version, want := range map[string]Kind{"0.61.0": "", "0.35.0": "", "1.0.0": "", "0.34.9": TooOld, "0.36.0-preview.1": "", "odd": TooOld} {
+		t.Run(version, func(t *testing.T) {
+			cli, err := fakecli.Install(t.TempDir(), version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := newBox(t, func(c *Config) { c.Command = cli })
+			got, err := b.Check(t.Context())
+			if want == "" && err != nil || got.Version != version {
+				t.Errorf("got %+v, %v", got, err)
+			}
+			if want != "" {
+				wantKind(t, err, want)
+				// It is not started either.
+				_, err = b.run(t.Context(), "fake:echo")
+				wantKind(t, err, want)
+			}
+		})
+	}
+	b := newBox(t, func(c *Config) { c.Command = filepath.Join(t.TempDir(), "no-such-cli") })
+	_, err := b.Check(t.Context())
+	wantKind(t, err, NotInstalled, "npm install")
+}
+
+// An administrator's policies make the CLI ignore ours: denials are well,
+// permissions are not.
+func TestSystemPolicies(t *testing.T) {
+	dir := t.TempDir()
+	if err := checkSystemPolicies(dir); err != nil {
+		t.Error(err)
+	}
+	write := func(decision string) {
+		rule := "[[rule]]\ntoolName = \"x\"\ndecision = \"" + decision + "\"\npriority = 1\n"
+		if err := os.WriteFile(filepath.Join(dir, "p.toml"), []byte(rule), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("deny")
+	if err := checkSystemPolicies(dir); err != nil {
+		t.Error(err)
+	}
+	write("allow")
+	wantKind(t, checkSystemPolicies(dir), Unenforceable)
+}
+
+func TestClosedSpawnerRunsNothing(t *testing.T) {
+	b := newBox(t, nil)
+	running := make(chan error, 1)
+	started := make(chan struct{})
+	go func() {
+		_, err := b.Run(t.Context(), Request{Prompt: "fake:hang", Dir: b.dir}, func(Event) { close(started) })
+		running <- err
+	}()
+	<-started
+	b.Close()
+	if err := <-running; err != ErrClosed {
+		t.Errorf("a running call ends with %v", err)
+	}
+	if _, err := b.run(t.Context(), "fake:echo"); err != ErrClosed {
+		t.Errorf("a new call ends with %v", err)
+	}
+}
+
+// What a killed spawner left is removed by the next; what a living one uses is
+// not.
+func TestStaleDirectoriesAreRemoved(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	dead := filepath.Join(os.TempDir(), rootPrefix+"4194305-x")
+	alive := filepath.Join(os.TempDir(), fmt.Sprintf("%s%d-x", rootPrefix, os.Getpid()))
+	for _, d := range []string{dead, alive} {
+		if err := os.MkdirAll(filepath.Join(d, "run-1"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := NewSpawner(Config{Command: "gemini"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := os.Stat(dead); err == nil {
+		t.Error("a dead one's directory is still there")
+	}
+	if _, err := os.Stat(alive); err != nil {
+		t.Error("a living one's directory is gone")
+	}
+}
+
+// The stream's reader takes anything, in pieces of any size, and what it reads
+// does not depend on the size.
+func FuzzTranscript(f *testing.F) {
+	f.Add([]byte(`{"type":"init"}`+"\n"+`{"type":"message","role":"assistant","content":"a","delta":true}`+"\n"+`{"type":"result","status":"success","stats":{"models":{"m":{}}}}`+"\n"), 3)
+	f.Add([]byte(`{"type":"tool_use","tool_id":"1","tool_name":"x","parameters":{"query":"ü"}}`+"\r\n\n{\n"), 1)
+	f.Add([]byte(`{"response":"x","stats":{}}`), 7)
+	f.Fuzz(func(t *testing.T, data []byte, size int) {
+		read := func(size int) (Result, string) {
+			tr := transcript{emit: func(Event) {}}
+			for piece := range slices.Chunk(data, size) {
+				tr.Write(piece)
+			}
+			tr.finish(nil)
+			return tr.result(), tr.status + tr.message
+		}
+		whole, s1 := read(len(data) + 1)
+		pieces, s2 := read(max(1, min(size, len(data)+1)))
+		if whole != pieces || s1 != s2 {
+			t.Errorf("%+v %q, in pieces %+v %q", whole, s1, pieces, s2)
+		}
+	})
+}

@@ -1,0 +1,474 @@
+package gemini
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"pollux/internal/sys"
+)
+
+// MaxPrompt bounds a prompt in bytes: the CLI reads 8 MiB of its standard
+// input and drops the rest.
+const MaxPrompt = 8<<20 - 4096
+
+const (
+	// maxOutput bounds what a run may print in all; the disk takes it.
+	maxOutput = 256 << 20
+	// maxStderr bounds what is kept of standard error.
+	maxStderr = 64 << 10
+	// grace is how long a child may take to end when asked to.
+	grace = 5 * time.Second
+	// exitWait is how long a child may take to end after its result. The
+	// answer is not held up by one that does not.
+	exitWait = 3 * time.Second
+	// searchWait is how long a web search may take. On a used-up quota the CLI
+	// repeats it without a pause, for ever, and says nothing.
+	searchWait = 60 * time.Second
+	// lookEvery is how often the output is looked at: often enough not to be
+	// noticed beside a model, seldom enough to cost nothing.
+	lookEvery = 10 * time.Millisecond
+)
+
+// A Config is what a [Spawner] needs.
+type Config struct {
+	// Command is the CLI: a path, or a name on the PATH.
+	Command string
+	// Idle is how long a run may print nothing; 5 minutes when zero.
+	Idle time.Duration
+	Log  *slog.Logger
+}
+
+// A Spawner is a [Runner] that starts the CLI anew for each request.
+//
+// The prompt goes to its standard input, never to its arguments, which every
+// user of the machine can read. Its output goes to files that are read while
+// they grow: the CLI exits without waiting for its output to be taken, so that
+// a pipe loses the end of a long answer, and a file cannot be held open
+// against us by what the CLI leaves running. The files are in a directory of
+// the run's own, which is also the CLI's temporary directory, and are gone
+// with it.
+type Spawner struct {
+	cfg  Config
+	root string // holds the runs' directories
+
+	mu     sync.Mutex
+	closed bool
+	runs   sync.WaitGroup
+	stop   chan struct{} // closed by Close
+
+	cliMu  sync.Mutex
+	cli    CLI
+	cliFor string // the file that cli was found for
+}
+
+// ErrClosed is the cause of runs that [Spawner.Close] ended.
+var ErrClosed = errors.New("Pollux is shutting down")
+
+const rootPrefix = "pollux-bridge-"
+
+// NewSpawner makes the directory that its runs need, and removes those of
+// others that were killed.
+func NewSpawner(cfg Config) (*Spawner, error) {
+	if cfg.Idle == 0 {
+		cfg.Idle = 5 * time.Minute
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	removeStale()
+	root, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", rootPrefix, os.Getpid()))
+	if err != nil {
+		return nil, fmt.Errorf("no temporary directory (%w): set TMPDIR to a directory of your own", err)
+	}
+	return &Spawner{cfg: cfg, root: root, stop: make(chan struct{})}, nil
+}
+
+// removeStale removes the directories of spawners whose process is gone.
+func removeStale() {
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), rootPrefix+"*"))
+	for _, dir := range dirs {
+		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), rootPrefix), "-")
+		n, err := strconv.Atoi(pid)
+		info, statErr := os.Lstat(dir)
+		if err == nil && statErr == nil && info.IsDir() && sys.Own(info) && !sys.Alive(n) {
+			os.RemoveAll(dir)
+		}
+	}
+}
+
+// Close implements [Runner].
+func (s *Spawner) Close() error {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.stop)
+	}
+	s.mu.Unlock()
+	s.runs.Wait()
+	return os.RemoveAll(s.root)
+}
+
+// Check implements [Runner].
+func (s *Spawner) Check(ctx context.Context) (CLI, error) {
+	cli, err := s.find(ctx)
+	if err != nil {
+		return cli, err
+	}
+	return cli, cli.readOnly()
+}
+
+// find is [find], remembered for as long as the program's file is the same.
+func (s *Spawner) find(ctx context.Context) (CLI, error) {
+	s.cliMu.Lock()
+	defer s.cliMu.Unlock()
+	key := fileKey(s.cfg.Command)
+	if key != "" && key == s.cliFor && s.cli.Version != "" {
+		return s.cli, nil
+	}
+	cli, err := find(ctx, s.cfg.Command)
+	if err == nil {
+		s.cli, s.cliFor = cli, key
+	}
+	return cli, err
+}
+
+// fileKey names the file behind a command in the state it is in now.
+func fileKey(command string) string {
+	path, err := exec.LookPath(command)
+	if err != nil {
+		return ""
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	real, _ := filepath.EvalSymlinks(path)
+	return fmt.Sprint(real, info.Size(), info.ModTime().UnixNano())
+}
+
+// Run implements [Runner].
+func (s *Spawner) Run(ctx context.Context, req Request, emit func(Event)) (Result, error) {
+	released := req.Released
+	if released == nil {
+		released = func() {}
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		released()
+		return Result{}, ErrClosed
+	}
+	s.runs.Add(1)
+	s.mu.Unlock()
+	r := &run{s: s, req: req, emit: emit, transcript: transcript{emit: emit}}
+	defer func() {
+		go func() {
+			defer s.runs.Done()
+			r.end()
+			released()
+		}()
+	}()
+	if err := r.start(ctx); err != nil {
+		return Result{}, err
+	}
+	return r.follow(ctx)
+}
+
+// A run is one process and what it prints.
+type run struct {
+	s    *Spawner
+	req  Request
+	emit func(Event)
+
+	dir            string
+	stdin          *os.File // our end; nil when the prompt is written
+	stdout, stderr *os.File // opened for reading
+	child          *sys.Child
+
+	buf        []byte
+	transcript transcript
+	errText    []byte
+	retry      retryReader
+	printed    int64
+}
+
+func (r *run) start(ctx context.Context) error {
+	cli, err := r.s.Check(ctx)
+	if err != nil {
+		return err
+	}
+	prompt := Guard(r.req.Prompt)
+	for _, image := range r.req.Images {
+		prompt += "\n\n" + mentionPath(image)
+	}
+	if len(prompt) > MaxPrompt {
+		return &Error{Kind: TooLong, Message: fmt.Sprintf("%d bytes; Gemini CLI takes %d", len(prompt), MaxPrompt)}
+	}
+	if r.dir, err = os.MkdirTemp(r.s.root, "run-"); err != nil {
+		return fmt.Errorf("no room for a run (%w): check the disk of %s", err, r.s.root)
+	}
+	tmp := filepath.Join(r.dir, "tmp")
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		return err
+	}
+	// Each run has the policy anew: the CLI takes a missing one for none.
+	if err := os.WriteFile(r.policy(), readOnlyPolicy, 0o600); err != nil {
+		return err
+	}
+	cmd := exec.Command(cli.argv[0], append(cli.argv[1:], r.args()...)...)
+	cmd.Dir = r.req.Dir
+	cmd.Env = childEnv(os.Environ(), tmp)
+	var theirs []*os.File
+	defer func() {
+		for _, f := range theirs {
+			f.Close()
+		}
+	}()
+	for name, f := range map[string]**os.File{"stdout": &r.stdout, "stderr": &r.stderr} {
+		path := filepath.Join(r.dir, name)
+		w, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
+		if err != nil {
+			return err
+		}
+		theirs = append(theirs, w)
+		if *f, err = os.Open(path); err != nil {
+			return err
+		}
+		if name == "stdout" {
+			cmd.Stdout = w
+		} else {
+			cmd.Stderr = w
+		}
+	}
+	in, out, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	theirs = append(theirs, in)
+	cmd.Stdin, r.stdin = in, out
+	if r.child, err = sys.StartChild(cmd); err != nil {
+		return &Error{Kind: NotInstalled, Message: tidy(err.Error())}
+	}
+	// The CLI may end before it has read all, which it then never does; end
+	// closes the pipe, so that this ends too.
+	go func() {
+		io.WriteString(out, prompt)
+		out.Close()
+	}()
+	return nil
+}
+
+func (r *run) policy() string { return filepath.Join(r.dir, "readonly.toml") }
+
+// args holds each value to its flag with an equals sign, so that no value is
+// taken for a flag.
+func (r *run) args() []string {
+	args := []string{
+		"--output-format=stream-json",
+		"--approval-mode=default",
+		"--admin-policy=" + r.policy(),
+		// Should the first be ignored, the rules still hold as the user's.
+		"--policy=" + r.policy(),
+		"--extensions=none",
+		"--allowed-mcp-server-names=none",
+	}
+	if r.req.Model != "" {
+		args = append(args, "--model="+r.req.Model)
+	}
+	return args
+}
+
+// follow reads the output until the child has ended, or the context has, or
+// something has gone wrong with it.
+func (r *run) follow(ctx context.Context) (Result, error) {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	last := time.Now()
+	var ended time.Time // when the result came
+	exited := false
+	for {
+		n, err := r.read()
+		if n > 0 {
+			last = time.Now()
+		}
+		if exited || err != nil {
+			break
+		}
+		if r.transcript.ended && ended.IsZero() {
+			ended = time.Now()
+		}
+		var fault *Error
+		switch now := time.Now(); {
+		case !ended.IsZero() && now.Sub(ended) > exitWait:
+			exited = true // for us
+			continue
+		case r.printed > maxOutput:
+			fault = &Error{Kind: TooMuchOutput, Message: fmt.Sprintf("over %d MiB", maxOutput>>20)}
+		case now.Sub(last) > r.s.cfg.Idle:
+			fault = &Error{Kind: Stalled, Message: fmt.Sprintf("no output for %s", r.s.cfg.Idle)}
+		case !r.transcript.searching.IsZero() && now.Sub(r.transcript.searching) > searchWait:
+			fault = &Error{Kind: QuotaDay, Message: fmt.Sprintf("a web search had no answer for %s; its quota may be used up", searchWait)}
+		case r.transcript.strayed != "":
+			fault = &Error{Kind: Unenforceable, Message: "the policy did not keep it from using " + r.transcript.strayed}
+		}
+		if fault != nil {
+			return r.transcript.result(), fault
+		}
+		select {
+		case <-r.child.Done():
+			exited = true
+		case <-ctx.Done():
+			r.read()
+			r.transcript.finish(nil)
+			return r.transcript.result(), context.Cause(ctx)
+		case <-r.s.stop:
+			return r.transcript.result(), ErrClosed
+		case <-look.C:
+		}
+	}
+	r.transcript.finish(r.errText)
+	return r.conclude()
+}
+
+// conclude tells whether a child that has ended has answered: exit code 0, a
+// result that says success, and a text.
+func (r *run) conclude() (Result, error) {
+	t, exit := &r.transcript, 0
+	select {
+	case <-r.child.Done():
+		exit = r.child.ExitCode()
+	default: // it printed its result and lingers
+	}
+	result := t.result()
+	switch {
+	case exit == 0 && t.ended && t.status == "success" && result.Answer != "":
+		return result, nil
+	case exit == 0 && t.ended && t.status == "success":
+		message := t.message
+		if result.Narration != "" {
+			message = "it ended after a tool use"
+		}
+		return result, &Error{Kind: Empty, Message: tidy(message)}
+	case exit == 0 && !t.ended && t.message == "":
+		return result, &Error{Kind: Crashed, Message: "no result came"}
+	}
+	return result, classify(exit, t.message, string(r.errText))
+}
+
+// read takes what has been printed since the last time.
+func (r *run) read() (int, error) {
+	if r.buf == nil {
+		r.buf = make([]byte, 64<<10)
+	}
+	buf, total := r.buf, 0
+	for _, stream := range []struct {
+		f *os.File
+		w io.Writer
+	}{{r.stderr, errWriter{r}}, {r.stdout, &r.transcript}} {
+		for r.printed <= maxOutput {
+			n, err := stream.f.Read(buf)
+			total += n
+			r.printed += int64(n)
+			stream.w.Write(buf[:n])
+			if n == 0 || err != nil {
+				if err != nil && err != io.EOF {
+					return total, err
+				}
+				break
+			}
+		}
+	}
+	return total, nil
+}
+
+// An errWriter keeps the first and the last of standard error and watches it
+// for retries.
+type errWriter struct{ *run }
+
+func (w errWriter) Write(b []byte) (int, error) {
+	w.retry.read(b, w.emit)
+	w.errText = append(w.errText, b...)
+	if over := len(w.errText) - maxStderr; over > 0 {
+		w.errText = append(w.errText[:maxStderr/2], w.errText[maxStderr/2+over:]...)
+	}
+	return len(b), nil
+}
+
+// end ends the child, if it still runs, and removes what the run left.
+func (r *run) end() {
+	if r.child != nil {
+		select {
+		case <-r.child.Done():
+		default:
+			r.child.Stop(grace)
+		}
+	}
+	for _, f := range []*os.File{r.stdin, r.stdout, r.stderr} {
+		if f != nil {
+			f.Close()
+		}
+	}
+	if r.dir != "" {
+		if err := os.RemoveAll(r.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			r.s.cfg.Log.Warn("a run's files stay", "error", err)
+		}
+	}
+}
+
+// A retryReader finds the CLI's announcements of retries in standard error:
+// "Attempt 1 failed: ... Retrying after 5971ms...", whose message may have
+// several lines, or "Attempt 1 failed with status 503. Retrying with
+// backoff...".
+type retryReader struct{ pending []byte }
+
+var (
+	attempt  = regexp.MustCompile(`(?s)Attempt (\d+) failed(.*?)(?:Retrying after (\d+)ms|(Retrying with backoff))`)
+	maxRetry = 16 << 10
+)
+
+// backoff is about what the CLI waits after the first attempt where it does
+// not say so; it doubles from there.
+const backoff = 5 * time.Second
+
+func (r *retryReader) read(b []byte, emit func(Event)) {
+	r.pending = append(r.pending, b...)
+	for {
+		m := attempt.FindSubmatchIndex(r.pending)
+		if m == nil {
+			break
+		}
+		text := func(i int) string {
+			if m[2*i] < 0 {
+				return ""
+			}
+			return string(r.pending[m[2*i]:m[2*i+1]])
+		}
+		n, _ := strconv.Atoi(text(1))
+		wait := backoff << min(max(n, 1)-1, 10)
+		if ms, err := strconv.Atoi(text(3)); err == nil {
+			wait = time.Duration(ms) * time.Millisecond
+		}
+		message := strings.Trim(text(2), ": \n")
+		kind := kindOf(message)
+		if kind == "" {
+			kind = Capacity
+		}
+		emit(Retry{Attempt: n, Wait: wait, Kind: kind, Message: tidy(message)})
+		r.pending = r.pending[m[1]:]
+	}
+	if over := len(r.pending) - maxRetry; over > 0 {
+		r.pending = append(r.pending[:0], r.pending[over:]...)
+	}
+}

@@ -1,0 +1,339 @@
+package gemini
+
+import (
+	"bytes"
+	"encoding/json"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// MaxAnswer bounds an answer in bytes; what is beyond is dropped, and the
+	// result says so.
+	MaxAnswer = 8 << 20
+	// maxLine bounds a line of the CLI's output that is kept whole.
+	maxLine = 16 << 20
+	// maxLegacy bounds output that is not the stream's, kept for the case that
+	// it is the JSON of an older CLI.
+	maxLegacy = MaxAnswer * 2
+)
+
+// A wireEvent is a line of the CLI's --output-format stream-json.
+type wireEvent struct {
+	Type       string          `json:"type"`
+	Role       string          `json:"role"`
+	Content    string          `json:"content"`
+	ToolName   string          `json:"tool_name"`
+	ToolID     string          `json:"tool_id"`
+	Parameters json.RawMessage `json:"parameters"`
+	Status     string          `json:"status"`
+	Severity   string          `json:"severity"`
+	Message    string          `json:"message"`
+	Error      *struct {
+		Type    string `json:"type"`
+		Message string `json:"message"`
+	} `json:"error"`
+	Stats *wireStats `json:"stats"`
+}
+
+type wireStats struct {
+	Total  int `json:"total_tokens"`
+	Input  int `json:"input_tokens"`
+	Output int `json:"output_tokens"`
+	Cached int `json:"cached"`
+	Models map[string]struct {
+		Output int `json:"output_tokens"`
+		Total  int `json:"total_tokens"`
+		// in the older JSON
+		Tokens struct {
+			Prompt     int `json:"prompt"`
+			Candidates int `json:"candidates"`
+			Total      int `json:"total"`
+			Cached     int `json:"cached"`
+		} `json:"tokens"`
+	} `json:"models"`
+}
+
+// A transcript reads the CLI's output as it comes and keeps what the result
+// needs: a bounded amount, whatever the CLI prints.
+type transcript struct {
+	emit func(Event)
+
+	line    []byte // an unfinished one
+	cutLine bool   // it was longer than maxLine
+
+	answer    strings.Builder
+	narration strings.Builder
+	truncated bool
+
+	streaming bool // the output is the stream's
+	ended     bool // the result event has come
+	status    string
+	message   string // of the error and result events
+	model     string
+	tokens    Tokens
+	tools     int
+	toolNames map[string]string
+	searching time.Time // since when a web search runs; zero when none does
+	strayed   string    // a tool that ran though the policy denies it
+	legacy    []byte
+}
+
+// Write takes output in pieces of any size; a character may be cut between
+// two of them. It never fails.
+func (t *transcript) Write(b []byte) (int, error) {
+	n := len(b)
+	for len(b) > 0 {
+		i := bytes.IndexByte(b, '\n')
+		piece := b
+		if i >= 0 {
+			piece = b[:i]
+		}
+		if room := maxLine - len(t.line); len(piece) > room {
+			piece, t.cutLine = piece[:room], true
+		}
+		if i >= 0 && len(t.line) == 0 && !t.cutLine {
+			t.readLine(piece)
+		} else {
+			t.line = append(t.line, piece...)
+			if i >= 0 {
+				t.flush()
+			}
+		}
+		if i < 0 {
+			break
+		}
+		b = b[i+1:]
+	}
+	return n, nil
+}
+
+// flush ends the unfinished line.
+func (t *transcript) flush() {
+	line := t.line
+	if t.cutLine {
+		line = salvage(line)
+		t.truncated = true
+	}
+	if len(line) > 0 {
+		t.readLine(line)
+	}
+	t.line, t.cutLine = t.line[:0], false
+	if cap(t.line) > 1<<20 {
+		t.line = nil
+	}
+}
+
+// salvage makes an event of the start of a message whose line is too long.
+func salvage(line []byte) []byte {
+	i := bytes.Index(line, []byte(`"content":"`))
+	if i < 0 || !bytes.HasPrefix(line, []byte(`{"type":"message"`)) {
+		return nil
+	}
+	// An escape may be cut: \, \u, \u00, or the first half of a pair.
+	cut := len(line)
+	if j := bytes.LastIndexByte(line[:cut], '\\'); j >= cut-12 {
+		for cut = j; cut > 0 && line[cut-1] == '\\'; cut-- {
+		}
+	}
+	for !utf8.Valid(line[max(0, cut-utf8.UTFMax):cut]) && cut > len(line)-2*utf8.UTFMax {
+		cut--
+	}
+	return append(line[:cut:cut], `"}`...)
+}
+
+func (t *transcript) readLine(line []byte) {
+	line = bytes.TrimSpace(line)
+	if len(line) == 0 {
+		return
+	}
+	var ev wireEvent
+	if line[0] != '{' || json.Unmarshal(line, &ev) != nil || !t.apply(&ev) {
+		// Other lines are nothing of ours, unless there never are ours.
+		if !t.streaming && len(t.legacy)+len(line) < maxLegacy {
+			t.legacy = append(append(t.legacy, line...), '\n')
+		}
+		return
+	}
+	t.streaming, t.legacy = true, nil
+}
+
+// apply takes one event and reports whether it is one of the stream's.
+func (t *transcript) apply(ev *wireEvent) bool {
+	switch ev.Type {
+	case "init":
+		t.emit(Started{})
+	case "message":
+		if ev.Role == "assistant" && ev.Content != "" {
+			t.say(ev.Content)
+		}
+	case "tool_use":
+		t.turn()
+		t.tools++
+		if t.toolNames == nil {
+			t.toolNames = make(map[string]string)
+		}
+		t.toolNames[ev.ToolID] = ev.ToolName
+		if ev.ToolName == "google_web_search" {
+			t.searching = time.Now()
+		}
+		t.emit(ToolUse{Name: ev.ToolName, Summary: summarize(ev.Parameters)})
+	case "tool_result":
+		t.turn()
+		name := t.toolNames[ev.ToolID]
+		delete(t.toolNames, ev.ToolID)
+		if name == "google_web_search" {
+			t.searching = time.Time{}
+		}
+		r := ToolResult{Name: name, OK: ev.Status == "success"}
+		if r.OK && name != "" && !slices.Contains(ReadTools, name) {
+			t.strayed = name
+		}
+		if ev.Error != nil {
+			r.Message = tidy(ev.Error.Message)
+		}
+		t.emit(r)
+	case "error":
+		if ev.Severity == "error" || t.message == "" {
+			t.message = ev.Message
+		}
+		t.emit(Warning{tidy(ev.Message)})
+	case "result":
+		t.ended, t.status = true, ev.Status
+		if ev.Error != nil && ev.Error.Message != "" {
+			t.message = ev.Error.Message
+			if ev.Error.Type != "" && ev.Error.Type != "unknown" {
+				t.message = ev.Error.Type + ": " + t.message
+			}
+		}
+		t.count(ev.Stats)
+	default:
+		return false
+	}
+	return true
+}
+
+// say adds to the answer, as much as there is room for.
+func (t *transcript) say(text string) {
+	if room := MaxAnswer - t.answer.Len(); len(text) > room {
+		for room > 0 && !utf8.RuneStart(text[room]) {
+			room--
+		}
+		text, t.truncated = text[:max(room, 0)], true
+	}
+	if text != "" {
+		t.answer.WriteString(text)
+		t.emit(Text{text})
+	}
+}
+
+// turn makes narration of what has been said: a tool is used after it.
+func (t *transcript) turn() {
+	if t.answer.Len() == 0 {
+		return
+	}
+	if t.narration.Len() > 0 {
+		t.narration.WriteString("\n")
+	}
+	if t.narration.Len() < MaxAnswer {
+		t.narration.WriteString(strings.TrimSpace(t.answer.String()))
+	}
+	t.answer.Reset()
+}
+
+func (t *transcript) count(s *wireStats) {
+	if s == nil {
+		return
+	}
+	t.tokens = Tokens{Input: s.Input, Output: s.Output, Cached: s.Cached, Total: s.Total}
+	most := -1
+	for name, m := range s.Models {
+		out := max(m.Output, m.Tokens.Candidates)
+		if out > most || out == most && name < t.model {
+			t.model, most = name, out
+		}
+		if s.Total == 0 {
+			t.tokens.Input += m.Tokens.Prompt
+			t.tokens.Output += m.Tokens.Candidates
+			t.tokens.Cached += m.Tokens.Cached
+			t.tokens.Total += m.Tokens.Total
+		}
+	}
+	t.emit(Stats{Model: t.model, Tokens: t.tokens})
+}
+
+// finish is called when there is no more output.
+func (t *transcript) finish(stderr []byte) {
+	t.flush()
+	if t.streaming {
+		return
+	}
+	// An older CLI prints one JSON value at the end, on standard error when it
+	// fails.
+	for _, out := range [][]byte{t.legacy, stderr} {
+		i := bytes.IndexByte(out, '{')
+		if i < 0 {
+			continue
+		}
+		var v struct {
+			Response *string `json:"response"`
+			Error    *struct {
+				Type    string `json:"type"`
+				Message string `json:"message"`
+			} `json:"error"`
+			Stats *wireStats `json:"stats"`
+		}
+		if json.NewDecoder(bytes.NewReader(out[i:])).Decode(&v) != nil {
+			continue
+		}
+		switch {
+		case v.Error != nil:
+			t.ended, t.status, t.message = true, "error", v.Error.Message
+		case v.Response != nil:
+			t.ended, t.status = true, "success"
+			t.say(*v.Response)
+		default:
+			continue
+		}
+		t.count(v.Stats)
+		return
+	}
+}
+
+func (t *transcript) result() Result {
+	return Result{
+		Answer: strings.TrimSpace(t.answer.String()), Narration: t.narration.String(),
+		Model: t.model, Tokens: t.tokens, Tools: t.tools, Truncated: t.truncated,
+	}
+}
+
+// summarize is the argument of a tool that tells most.
+func summarize(parameters json.RawMessage) string {
+	var args map[string]any
+	if json.Unmarshal(parameters, &args) != nil {
+		return ""
+	}
+	for _, key := range []string{"file_path", "absolute_path", "path", "dir_path", "query", "pattern", "command", "prompt", "url"} {
+		s, ok := args[key].(string)
+		if !ok || s == "" {
+			continue
+		}
+		if filepath.IsAbs(s) {
+			s = path.Base(filepath.ToSlash(s))
+		}
+		s = strings.Join(strings.Fields(s), " ")
+		if r := []rune(s); len(r) > 60 {
+			s = string(r[:59]) + "…"
+		}
+		if key == "query" || key == "pattern" {
+			s = strconv.Quote(s)
+		}
+		return s
+	}
+	return ""
+}
