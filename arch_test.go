@@ -12,7 +12,7 @@ import (
 // packages each may import.
 var allowed = map[string][]string{
 	"pollux":                    {"cli"},
-	"pollux/bench":              {"adapter", "ide"},
+	"pollux/bench":              {"adapter", "fakecli", "fakemodel", "ide"},
 	"pollux/e2e":                {},
 	"pollux/internal/ide":       {},
 	"pollux/internal/sys":       {},

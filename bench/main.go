@@ -1,5 +1,5 @@
-// Command bench measures the companion and prints one table: medians over
-// several runs, with the range. `make bench` runs it.
+// Command bench measures the companion and the bridge and prints a table of
+// each: medians over several runs, with the range. `make bench` runs it.
 package main
 
 import (
@@ -21,14 +21,31 @@ import (
 	"time"
 
 	"pollux/internal/adapter"
+	"pollux/internal/fakecli"
 	"pollux/internal/ide"
 )
 
 func main() {
+	fakecli.Main()
 	binary := flag.String("pollux", "./pollux", "the `binary` to measure")
 	runs := flag.Int("runs", 5, "how often each figure is taken")
+	which := flag.String("of", "companion,bridge", "what to measure")
+	peer := flag.String("peer", "", "the `command` of another bridge, measured beside ours")
+	cli := flag.String("cli", ".cache/npm/gemini-0.61.0/node_modules/.bin/gemini", "the real Gemini `CLI`, for the bridge")
 	flag.Parse()
-	if err := run(*binary, *runs); err != nil {
+	err := error(nil)
+	for of := range strings.SplitSeq(*which, ",") {
+		switch {
+		case err != nil:
+		case of == "companion":
+			err = run(*binary, *runs)
+		case of == "bridge":
+			err = runBridge(*binary, *peer, *cli, *runs)
+		default:
+			err = fmt.Errorf("unknown -of %q", of)
+		}
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -222,8 +239,11 @@ func (b *bench) connectAll(n int) error {
 }
 
 // memory is the companion's resident memory in MB.
-func (b *bench) memory() (float64, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.cmd.Process.Pid))
+func (b *bench) memory() (float64, error) { return resident(b.cmd.Process.Pid) }
+
+// resident is a process's resident memory in MB.
+func resident(pid int) (float64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}

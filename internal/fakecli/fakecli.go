@@ -171,6 +171,8 @@ func run() {
 		fmt.Fprintf(os.Stderr, "Attempt 1 failed: You exceeded your current quota.\n* Quota exceeded for metric: x, limit: 5\nPlease retry in 1s.. Retrying after %dms...\n", n)
 		time.Sleep(min(time.Duration(n)*time.Millisecond, time.Hour))
 		answer("after a retry")
+	case "edit": // of the first line of a.txt, in change mode
+		answer("**FILE: a.txt:1-1**\n===OLD===\na\n===NEW===\nb\n===END===\n")
 	case "big": // an answer of n bytes in one message
 		event("init")
 		say(strings.Repeat("0123456789abcdef", n/16))
