@@ -54,12 +54,12 @@ func Install(dir, version string) (string, error) {
 
 var directive = regexp.MustCompile(`fake:([a-z-]+)(?:=(\d+))?`)
 
-// Mark is an argument of the processes that a lingering fake starts, to find
-// them by.
-const Mark = "pollux-fake-grandchild"
+// mark is the first argument of the processes that a fake leaves behind; the
+// second is its temporary directory, to find them by.
+const mark = "pollux-fake-grandchild"
 
 func run() {
-	if len(os.Args) > 1 && os.Args[1] == Mark {
+	if len(os.Args) > 1 && os.Args[1] == mark {
 		time.Sleep(time.Hour)
 	}
 	name, n := "echo", 0
@@ -117,7 +117,7 @@ func run() {
 		fmt.Fprintln(os.Stderr, strings.TrimSpace(string(prompt)))
 		os.Exit(n)
 	case "grandchild": // it holds all that the fake has open
-		child := exec.Command(os.Args[0], Mark)
+		child := exec.Command(os.Args[0], mark, os.TempDir())
 		child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 		if err := child.Start(); err != nil {
 			panic(err)
@@ -158,6 +158,33 @@ func run() {
 		event("init")
 		tool("run_shell_command", map[string]any{"command": "true"}, "success")
 		time.Sleep(time.Hour)
+	case "alias": // the older name of a tool that the policy allows
+		event("init")
+		tool("search_file_content", map[string]any{"pattern": "x"}, "success")
+		say("searched")
+		result("success")
+	case "no-policy":
+		fmt.Fprintln(os.Stderr, "[ADMIN] Policy file error in a:\n  Failed to read policy path")
+		event("init")
+		time.Sleep(time.Hour)
+	case "search-loop":
+		event("init")
+		event("tool_use", "tool_name", "google_web_search", "tool_id", "s", "parameters", map[string]any{"query": "q"})
+		fmt.Fprintln(os.Stderr, "(node:1) MaxListenersExceededWarning: Possible EventTarget memory leak detected. 11 abort listeners added to [AbortSignal].")
+		time.Sleep(time.Hour)
+	case "again": // a stream that broke, and the second attempt
+		event("init")
+		say("half of ")
+		say("the ")
+		time.Sleep(600 * time.Millisecond)
+		say("half of the answer")
+		result("success")
+	case "pause": // and one that only paused
+		event("init")
+		say("one ")
+		time.Sleep(600 * time.Millisecond)
+		say("and two")
+		result("success")
 	case "empty":
 		event("init")
 		result("success")

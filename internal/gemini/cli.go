@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"pollux/internal/sys"
 )
 
 // A CLI is an installed Gemini CLI.
@@ -79,17 +81,34 @@ func readPackage(dir string) (version, script string) {
 
 var versionNumber = regexp.MustCompile(`\d+\.\d+\.\d+\S*`)
 
+// askVersion has a CLI say its version, which takes it seconds; empty where it
+// does not say.
 func askVersion(ctx context.Context, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "--version")
-	cmd.Env = childEnv(os.Environ(), os.TempDir())
-	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
+	out, err := os.CreateTemp("", "pollux-version-")
 	if err != nil {
 		return ""
 	}
-	return versionNumber.FindString(string(out))
+	defer os.Remove(out.Name())
+	defer out.Close()
+	cmd := exec.Command(path, "--version")
+	cmd.Env, cmd.Stdout = childEnv(os.Environ(), os.TempDir()), out
+	child, err := sys.StartChild(cmd)
+	if err != nil {
+		return ""
+	}
+	select {
+	case <-child.Done():
+	case <-ctx.Done():
+		child.Stop(0)
+		return ""
+	}
+	text, err := os.ReadFile(out.Name())
+	if err != nil || child.ExitCode() != 0 {
+		return ""
+	}
+	return versionNumber.FindString(string(text))
 }
 
 // readOnly reports an error for a CLI that cannot be held to reading.

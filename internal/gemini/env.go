@@ -20,13 +20,16 @@ var (
 		// Windows
 		"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA",
 		"PROGRAMFILES", "USERPROFILE", "USERNAME", "HOMEDRIVE", "HOMEPATH", "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE",
-		// containers, where the CLI behaves differently
-		"SANDBOX",
+		// Google's cloud, where the CLI signs in differently
+		"CLOUD_SHELL", "GCLOUD_PROJECT",
+		// managers of Node versions, whose node is a wrapper
+		"VOLTA_HOME", "ASDF_DIR", "ASDF_DATA_DIR", "NVM_DIR", "FNM_DIR", "FNM_MULTISHELL_PATH", "MISE_DATA_DIR", "MISE_CONFIG_DIR",
 	}
 	envPrefixes = []string{"GOOGLE_", "GEMINI_", "CLOUDSDK_", "LC_"}
 	// An editor's companion would put what the user has open into every
-	// prompt, and these would start the CLI in its own sandbox or launcher.
-	envDropped = []string{"GEMINI_CLI_IDE_", "GEMINI_CLI_NO_RELAUNCH", "GEMINI_CLI_ACTIVITY_LOG"}
+	// prompt; the CLI's sandbox, which starts it anew, puts the prompt into the
+	// arguments.
+	envDropped = []string{"GEMINI_CLI_IDE_", "GEMINI_CLI_NO_RELAUNCH", "GEMINI_CLI_ACTIVITY_LOG", "GEMINI_SANDBOX"}
 )
 
 // childEnv is the environment of a CLI: what the allow-list lets through of

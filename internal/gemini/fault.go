@@ -15,6 +15,8 @@ const (
 	NotInstalled  Kind = "not installed"
 	TooOld        Kind = "too old"
 	Unenforceable Kind = "not read-only"
+	Strayed       Kind = "strayed"
+	SearchQuota   Kind = "search quota"
 	Auth          Kind = "auth"
 	TierEnded     Kind = "tier ended"
 	Untrusted     Kind = "untrusted folder"
@@ -44,7 +46,9 @@ type remedy struct{ what, next string }
 var remedies = map[Kind]remedy{
 	NotInstalled:  {"Gemini CLI is not installed", "install it with `npm install -g @google/gemini-cli`, or set GEMINI_CLI_PATH to it"},
 	TooOld:        {"this Gemini CLI is too old to be held to reading", "update it with `npm install -g @google/gemini-cli@latest` (0.35 or newer)"},
-	Unenforceable: {"Gemini CLI cannot be held to reading here, so it was not asked", "ask the administrator to take allowing rules out of the system's policies"},
+	Unenforceable: {"Gemini CLI cannot be held to reading here", "ask the administrator to take allowing rules out of the system's policies"},
+	Strayed:       {"Gemini CLI used a tool that the policy denies, and was ended", "look at what changed, and update Gemini CLI"},
+	SearchQuota:   {"the quota of the web search is used up", "ask without the web, or wait until tomorrow"},
 	Auth:          {"Gemini CLI is not signed in", "run `gemini` once in a terminal and sign in, or set GEMINI_API_KEY where the MCP client starts Pollux"},
 	TierEnded:     {"Google no longer serves this account's tier in Gemini CLI", "use a Gemini API key (GEMINI_API_KEY) or a paid plan"},
 	Untrusted:     {"Gemini CLI does not trust this folder", "run `gemini` in it once and trust it, or set GEMINI_CLI_TRUST_WORKSPACE=true where the MCP client starts Pollux; the CLI then runs the folder's own hooks and reads its .env"},
@@ -94,12 +98,16 @@ var exits = map[int]Kind{
 	500 % 256: Capacity, 502 % 256: Capacity, 503 % 256: Capacity, 504 % 256: Capacity,
 }
 
+// policyIgnored is what the CLI says when it does not follow a policy that it
+// is given.
+var policyIgnored = regexp.MustCompile(`Ignoring --admin-policy|Failed to read policy|Policy file error`)
+
 // phrases tell errors apart by their words, the most telling first.
 var phrases = []struct {
 	kind Kind
 	re   *regexp.Regexp
 }{
-	{Unenforceable, regexp.MustCompile(`Ignoring --admin-policy`)},
+	{Unenforceable, policyIgnored},
 	{TooOld, regexp.MustCompile(`(?i)\bunknown arguments?: .*(policy|output-format|allowed-mcp)|Invalid values:[\s\S]*stream-json`)},
 	{Untrusted, regexp.MustCompile(`not running in a trusted directory`)},
 	{TierEnded, regexp.MustCompile(`(?i)\bIneligibleTierError\b|\bUNSUPPORTED_CLIENT\b|\b(consumer|free|individual)s?\b[^.\n]{0,60}\b(tier|accounts?|plans?)\b[^.\n]{0,60}\b(no longer|ended|discontinued|retired)\b`)},
@@ -142,7 +150,7 @@ func classify(exit int, message, stderr string) *Error {
 		}
 	}
 	if message == "" {
-		message = firstLine(words)
+		message = telling(words)
 	}
 	switch {
 	case kind != "":
@@ -157,6 +165,19 @@ func classify(exit int, message, stderr string) *Error {
 // toolNoise are lines of standard error that say nothing of why a run ended;
 // some quote files or the model.
 var toolNoise = regexp.MustCompile(`(?m)^(Error executing tool .*|\[STARTUP\] .*|YOLO mode .*|Loaded cached credentials.*|\(node:\d+\) .*|\(Use .node --trace.*|    at .*|Warning: .*|WARNING: .*)$\n?`)
+
+var complaint = regexp.MustCompile(`(?i)\b(error|fail|failed|cannot|could not|must|not)\b`)
+
+// telling is the line of standard error that says most of a failure: the first
+// that complains, else the first.
+func telling(s string) string {
+	for line := range strings.Lines(s) {
+		if complaint.MatchString(line) {
+			return strings.TrimSpace(line)
+		}
+	}
+	return firstLine(s)
+}
 
 func firstLine(s string) string {
 	for line := range strings.Lines(s) {

@@ -50,7 +50,8 @@ type Result struct {
 	// before it.
 	Answer, Narration string
 	// Model is the one that answered, by the CLI's own count of tokens; of
-	// several, the one that wrote the most.
+	// several, the one that wrote the most. Of a run that did not get so far it
+	// is the one asked for.
 	Model  string
 	Tokens Tokens
 	// Tools is the number of tool uses.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dlclark/regexp2"
 	"go.uber.org/goleak"
 
 	"pollux/internal/fakecli"
@@ -71,7 +72,7 @@ func fakeProcesses(t *testing.T) (n int) {
 	}
 	for _, f := range files {
 		data, _ := os.ReadFile(f)
-		if strings.Contains(string(data), fakecli.Mark) || strings.Contains(string(data), "--admin-policy="+os.TempDir()) {
+		if strings.Contains(string(data), os.TempDir()) {
 			n++
 		}
 	}
@@ -242,7 +243,10 @@ func TestSilenceIsEnded(t *testing.T) {
 func TestStrayToolEndsTheRun(t *testing.T) {
 	b := newBox(t, nil)
 	_, err := b.run(t.Context(), "fake:stray")
-	wantKind(t, err, Unenforceable, "run_shell_command")
+	wantKind(t, err, Strayed, "run_shell_command", "look at what changed")
+	if r, err := b.run(t.Context(), "fake:alias"); err != nil || r.Answer != "searched" {
+		t.Errorf("an older name of a tool that is allowed: %q, %v", r.Answer, err)
+	}
 }
 
 func TestFailures(t *testing.T) {
@@ -251,7 +255,7 @@ func TestFailures(t *testing.T) {
 		want Kind
 		text string // partial
 	}{
-		{"crash", Failed, "half of"},
+		{"crash", Crashed, "half of"},
 		{"killed", Crashed, ""},
 		{"silent", Crashed, ""},
 		{"empty", Empty, ""},
@@ -261,18 +265,11 @@ func TestFailures(t *testing.T) {
 		{"stderr=55 Gemini CLI is not running in a trusted directory.", Untrusted, ""},
 		{"stderr=41 Please set an Auth method in your settings.json", Auth, ""},
 		{"stderr=1 Error authenticating: IneligibleTierError: not eligible", TierEnded, ""},
-		{"stderr=1 Unknown arguments: admin-policy, adminPolicy", TooOld, ""},
+		{"stderr=1 Unknown argument: admin-policy", TooOld, ""},
 	} {
 		t.Run(test.fake, func(t *testing.T) {
 			b := newBox(t, nil)
 			r, err := b.run(t.Context(), "fake:"+test.fake)
-			var e *Error
-			if !errors.As(err, &e) {
-				t.Fatalf("got %v", err)
-			}
-			if test.fake == "crash" && e.Kind == Crashed { // it says nothing either
-				return
-			}
 			wantKind(t, err, test.want)
 			if r.Partial() != test.text {
 				t.Errorf("partial text %q", r.Partial())
@@ -301,7 +298,7 @@ func TestOutputIsBounded(t *testing.T) {
 	if r, err := b.run(t.Context(), "fake:flood=100"); err != nil || r.Answer != "after the flood" {
 		t.Errorf("got %q, %v", r.Answer, err)
 	}
-	_, err = b.run(t.Context(), "fake:flood=400")
+	_, err = b.run(t.Context(), "fake:flood=260")
 	wantKind(t, err, TooMuchOutput)
 }
 
@@ -313,7 +310,7 @@ func TestArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := strings.Split(r.Answer, "\n")
-	for _, want := range []string{"--model=--yolo", "--approval-mode=default", "--output-format=stream-json", "--extensions=none", "--allowed-mcp-server-names=none"} {
+	for _, want := range []string{"--model=--yolo", "--approval-mode=default", "--output-format=stream-json", "--sandbox=false", "--extensions=none"} {
 		if !slices.Contains(args, want) {
 			t.Errorf("no %s in %q", want, args)
 		}
@@ -322,6 +319,10 @@ func TestArguments(t *testing.T) {
 		if !strings.HasPrefix(a, "--") || !strings.Contains(a, "=") || a == "--yolo" {
 			t.Errorf("the argument %q stands alone", a)
 		}
+		// A project may have a server of any name that can be known.
+		if name, ok := strings.CutPrefix(a, "--allowed-mcp-server-names="); ok && len(name) < 20 {
+			t.Errorf("MCP servers of the name %q are started", name)
+		}
 	}
 }
 
@@ -329,7 +330,7 @@ func TestEnvironment(t *testing.T) {
 	tmp := "/tmp/x"
 	env := childEnv([]string{
 		"HOME=/h", "Path=C:\\x", "https_proxy=p", "NODE_EXTRA_CA_CERTS=c", "GEMINI_API_KEY=k", "GOOGLE_CLOUD_PROJECT=p", "CLOUDSDK_X=1", "LC_ALL=C",
-		"AWS_SECRET_ACCESS_KEY=s", "ANTHROPIC_API_KEY=a", "NODE_OPTIONS=--inspect", "GEMINI_CLI_IDE_SERVER_PORT=1", "TMPDIR=/tmp", "LD_PRELOAD=x",
+		"AWS_SECRET_ACCESS_KEY=s", "ANTHROPIC_API_KEY=a", "NODE_OPTIONS=--inspect", "GEMINI_CLI_IDE_SERVER_PORT=1", "GEMINI_SANDBOX=docker", "TMPDIR=/tmp", "LD_PRELOAD=x",
 	}, tmp)
 	want := []string{
 		"HOME=/h", "Path=C:\\x", "https_proxy=p", "NODE_EXTRA_CA_CERTS=c", "GEMINI_API_KEY=k", "GOOGLE_CLOUD_PROJECT=p", "CLOUDSDK_X=1", "LC_ALL=C",
@@ -347,6 +348,7 @@ func TestGuard(t *testing.T) {
 		{"@file", `\@file` + note},
 		{"bob@example.org", `bob\@example.org` + note},
 		{"@@x", `\@\@x` + note},
+		{"see @@@@x", `see \@\@\@\@x` + note},
 		{`already \@x`, `already \@x`},
 		{"@ alone, @{x} and @(y) end @", "@ alone, @{x} and @(y) end @"},
 		{"at the end @. or @.gitignore", `at the end @. or \@.gitignore` + note},
@@ -367,6 +369,108 @@ func TestGuard(t *testing.T) {
 	if got := Unguard(`a\@b`); got != "a@b" {
 		t.Errorf("Unguard gives %q", got)
 	}
+}
+
+// The CLI's own expression of what it reads finds nothing in a guarded text.
+func FuzzGuard(f *testing.F) {
+	cli := regexp2.MustCompile(`(?<!\\)@(?:(?:"(?:[^"]*)")|(?:\\.|[^ \t\n\r,;!?()\[\]{}.]|\.(?!$|[ \t\n\r])))+`, regexp2.ECMAScript)
+	for _, s := range []string{"a@b", "@@@x", `\@@x`, "@.x @. @", `@"a b" @\ x`, "/x @y", "@\xff@\u00e9", "@.\r\n@.."} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		guarded := Guard(text)
+		if m, err := cli.FindStringMatch(guarded); err == nil && m != nil {
+			t.Errorf("of %q, guarded as %q, the CLI reads %q", text, guarded, m.String())
+		}
+		if strings.HasPrefix(guarded, "/") {
+			t.Errorf("%q is a command", guarded)
+		}
+		if !strings.Contains(text, `\@`) && !strings.Contains(Unguard(guarded), text) {
+			t.Errorf("%q is lost in %q", text, guarded)
+		}
+	})
+}
+
+// A stream that broke is asked for again, and printed as if it went on.
+func TestRetriedStreamIsNotDoubled(t *testing.T) {
+	for name, want := range map[string]string{"again": "half of the answer", "pause": "one and two"} {
+		b := newBox(t, nil)
+		if r, err := b.run(t.Context(), "fake:"+name); err != nil || r.Answer != want {
+			t.Errorf("%s: %q, %v", name, r.Answer, err)
+		}
+	}
+}
+
+// What the model quotes of a guarded prompt comes back as it was written.
+func TestAnswersAreNotGuarded(t *testing.T) {
+	b := newBox(t, nil)
+	r, err := b.run(t.Context(), "fake:echo @a and x@y")
+	if err != nil || !strings.HasPrefix(r.Answer, "fake:echo @a and x@y\n") {
+		t.Errorf("got %q, %v", r.Answer, err)
+	}
+	// Where the prompt had both, it cannot be told which is which.
+	if r, err = b.run(t.Context(), `fake:echo @a and \@b`); err != nil || !strings.HasPrefix(r.Answer, `fake:echo \@a and \@b`) {
+		t.Errorf("got %q, %v", r.Answer, err)
+	}
+}
+
+// The CLI takes a path with a comma for two, and a policy it does not find for
+// none.
+func TestCommaInTheTemporaryDirectory(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "a,b"))
+	if err := os.Mkdir(os.TempDir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := NewSpawner(Config{Command: "gemini"})
+	if err == nil || !strings.Contains(err.Error(), "set TMPDIR to one without") {
+		t.Errorf("got %v", err)
+	}
+	if left, _ := os.ReadDir(os.TempDir()); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestIgnoredPolicyEndsTheRun(t *testing.T) {
+	b := newBox(t, nil)
+	_, err := b.run(t.Context(), "fake:no-policy")
+	wantKind(t, err, Unenforceable, "does not follow")
+}
+
+func TestSearchWithoutEndIsEnded(t *testing.T) {
+	b := newBox(t, nil)
+	_, err := b.run(t.Context(), "fake:search-loop")
+	wantKind(t, err, SearchQuota)
+}
+
+// A cleaner of temporary files may take the directory.
+func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
+	b := newBox(t, nil)
+	if err := os.RemoveAll(b.root); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.run(t.Context(), "fake:echo"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A CLI that is in no package is asked for its version, within the deadline.
+func TestVersionIsAsked(t *testing.T) {
+	script := func(text string) string {
+		path := filepath.Join(t.TempDir(), "gemini")
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	b := newBox(t, func(c *Config) { c.Command = script("echo 0.50.1") })
+	if cli, err := b.Check(t.Context()); err != nil || cli.Version != "0.50.1" {
+		t.Errorf("got %+v, %v", cli, err)
+	}
+	b = newBox(t, func(c *Config) { c.Command = script("sleep 3600 & wait") })
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := b.run(ctx, "fake:echo")
+	wantKind(t, err, TooOld)
 }
 
 func TestClassify(t *testing.T) {
@@ -493,10 +597,18 @@ func TestStaleDirectoriesAreRemoved(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	dead := filepath.Join(os.TempDir(), rootPrefix+"4194305-x")
 	alive := filepath.Join(os.TempDir(), fmt.Sprintf("%s%d-x", rootPrefix, os.Getpid()))
-	for _, d := range []string{dead, alive} {
+	young := dead + "-young" // its process may be in another container
+	long := time.Now().Add(-2 * staleAfter)
+	for _, d := range []string{dead, alive, young} {
 		if err := os.MkdirAll(filepath.Join(d, "run-1"), 0o700); err != nil {
 			t.Fatal(err)
 		}
+		if err := os.Chtimes(d, long, long); d != young && err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chtimes(young, time.Now(), time.Now()); err != nil {
+		t.Fatal(err)
 	}
 	s, err := NewSpawner(Config{Command: "gemini"})
 	if err != nil {
@@ -506,8 +618,10 @@ func TestStaleDirectoriesAreRemoved(t *testing.T) {
 	if _, err := os.Stat(dead); err == nil {
 		t.Error("a dead one's directory is still there")
 	}
-	if _, err := os.Stat(alive); err != nil {
-		t.Error("a living one's directory is gone")
+	for _, d := range []string{alive, young} {
+		if _, err := os.Stat(d); err != nil {
+			t.Errorf("%s is gone", d)
+		}
 	}
 }
 

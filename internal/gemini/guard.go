@@ -6,11 +6,6 @@ import (
 	"strings"
 )
 
-// mention is where the CLI takes an @ in a prompt for a path and reads it: an
-// @ that no backslash precedes, before anything but a space, most punctuation
-// or a brace. It does so in the middle of a word too.
-var mention = regexp.MustCompile(`(^|[^\\])@([^ \t\n\r,;!?()\[\]{}.]|\.[^ \t\n\r])`)
-
 const guardNote = "\n\n(In this message each at sign is written with a backslash before it; read it without.)"
 
 // Guard makes a text safe to be the CLI's prompt: no @ in it reads a file, and
@@ -18,18 +13,36 @@ const guardNote = "\n\n(In this message each at sign is written with a backslash
 // @, a backslash before it, which it does not take out again; so the text then
 // says what that means. [Unguard] is the way back.
 func Guard(text string) string {
-	guarded := text
-	// Twice, because neighbours share a character: @@.
-	for range 2 {
-		guarded = mention.ReplaceAllString(guarded, `${1}\@${2}`)
+	var b strings.Builder
+	done := 0
+	for i := range text {
+		if mentions(text, i) {
+			b.WriteString(text[done:i] + `\`)
+			done = i
+		}
 	}
-	if guarded != text {
-		guarded += guardNote
+	b.WriteString(text[done:])
+	if done > 0 || b.Len() > len(text) {
+		b.WriteString(guardNote)
 	}
+	guarded := b.String()
 	if strings.HasPrefix(strings.TrimSpace(guarded), "/") {
 		guarded = "The request:\n\n" + guarded
 	}
 	return guarded
+}
+
+// mentions reports whether the CLI takes what stands at text[i] for a path to
+// read: an @ that no backslash precedes, in the middle of a word too, before
+// anything but white space, most punctuation or a bracket.
+func mentions(text string, i int) bool {
+	if text[i] != '@' || i > 0 && text[i-1] == '\\' || i+1 == len(text) {
+		return false
+	}
+	if text[i+1] == '.' { // as the end of a sentence it is none
+		return i+2 < len(text) && !strings.ContainsRune(" \t\n\r", rune(text[i+2]))
+	}
+	return !strings.ContainsRune(" \t\n\r,;!?()[]{}", rune(text[i+1]))
 }
 
 // Unguard is a text of the model's with each \@ an @ again.

@@ -17,6 +17,9 @@ var readOnlyPolicy []byte
 // ReadTools are the tools that the policy allows.
 var ReadTools = []string{"read_file", "list_directory", "glob", "grep_search", "google_web_search"}
 
+// readAliases are older names that the CLI takes for one of [ReadTools].
+var readAliases = []string{"search_file_content"}
+
 // systemPolicies is where an administrator's policies are. The CLI ignores
 // --admin-policy when there are any.
 func systemPolicies() string {

@@ -2,6 +2,7 @@ package gemini
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -33,8 +34,7 @@ const (
 	// exitWait is how long a child may take to end after its result. The
 	// answer is not held up by one that does not.
 	exitWait = 3 * time.Second
-	// searchWait is how long a web search may take. On a used-up quota the CLI
-	// repeats it without a pause, for ever, and says nothing.
+	// searchWait is how long a web search may take.
 	searchWait = 60 * time.Second
 	// lookEvery is how often the output is looked at: often enough not to be
 	// noticed beside a model, seldom enough to cost nothing.
@@ -68,10 +68,15 @@ type Spawner struct {
 	runs   sync.WaitGroup
 	stop   chan struct{} // closed by Close
 
-	cliMu  sync.Mutex
-	cli    CLI
-	cliFor string // the file that cli was found for
+	cliTurn chan struct{} // holds one when nobody looks for the CLI
+	cli     CLI           // guarded by cliTurn
+	cliFor  string        // the file that cli was found for
 }
+
+// searchLoop is the one sign that the CLI repeats a web search without a pause
+// and without end, which it does when the search's quota is used up: Node's
+// warning of what piles up in it.
+var searchLoop = regexp.MustCompile(`MaxListenersExceededWarning.*abort listeners`)
 
 // ErrClosed is the cause of runs that [Spawner.Close] ended.
 var ErrClosed = errors.New("Pollux is shutting down")
@@ -92,8 +97,20 @@ func NewSpawner(cfg Config) (*Spawner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no temporary directory (%w): set TMPDIR to a directory of your own", err)
 	}
-	return &Spawner{cfg: cfg, root: root, stop: make(chan struct{})}, nil
+	// The CLI splits a list of policies at its commas.
+	if strings.Contains(root, ",") {
+		os.RemoveAll(root)
+		return nil, fmt.Errorf("the temporary directory %s has a comma in its name: set TMPDIR to one without", os.TempDir())
+	}
+	s := &Spawner{cfg: cfg, root: root, stop: make(chan struct{}), cliTurn: make(chan struct{}, 1)}
+	s.cliTurn <- struct{}{}
+	return s, nil
 }
+
+// staleAfter is how old a directory must be to be removed: older than a run
+// can be, for its process may live where we do not see it, in a container with
+// the same temporary directory.
+const staleAfter = time.Hour
 
 // removeStale removes the directories of spawners whose process is gone.
 func removeStale() {
@@ -102,7 +119,7 @@ func removeStale() {
 		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), rootPrefix), "-")
 		n, err := strconv.Atoi(pid)
 		info, statErr := os.Lstat(dir)
-		if err == nil && statErr == nil && info.IsDir() && sys.Own(info) && !sys.Alive(n) {
+		if err == nil && statErr == nil && info.IsDir() && sys.Own(info) && !sys.Alive(n) && time.Since(info.ModTime()) > staleAfter {
 			os.RemoveAll(dir)
 		}
 	}
@@ -131,14 +148,18 @@ func (s *Spawner) Check(ctx context.Context) (CLI, error) {
 
 // find is [find], remembered for as long as the program's file is the same.
 func (s *Spawner) find(ctx context.Context) (CLI, error) {
-	s.cliMu.Lock()
-	defer s.cliMu.Unlock()
+	select {
+	case <-s.cliTurn:
+	case <-ctx.Done():
+		return CLI{}, context.Cause(ctx)
+	}
+	defer func() { s.cliTurn <- struct{}{} }()
 	key := fileKey(s.cfg.Command)
-	if key != "" && key == s.cliFor && s.cli.Version != "" {
+	if key != "" && key == s.cliFor {
 		return s.cli, nil
 	}
 	cli, err := find(ctx, s.cfg.Command)
-	if err == nil {
+	if err == nil && ctx.Err() == nil {
 		s.cli, s.cliFor = cli, key
 	}
 	return cli, err
@@ -183,7 +204,11 @@ func (s *Spawner) Run(ctx context.Context, req Request, emit func(Event)) (Resul
 	if err := r.start(ctx); err != nil {
 		return Result{}, err
 	}
-	return r.follow(ctx)
+	result, err := r.follow(ctx)
+	if r.unguard {
+		result.Answer, result.Narration = Unguard(result.Answer), Unguard(result.Narration)
+	}
+	return result, err
 }
 
 // A run is one process and what it prints.
@@ -196,6 +221,7 @@ type run struct {
 	stdin          *os.File // our end; nil when the prompt is written
 	stdout, stderr *os.File // opened for reading
 	child          *sys.Child
+	unguard        bool
 
 	buf        []byte
 	transcript transcript
@@ -210,11 +236,17 @@ func (r *run) start(ctx context.Context) error {
 		return err
 	}
 	prompt := Guard(r.req.Prompt)
+	// What the model quotes of the prompt has the backslashes too.
+	r.unguard = prompt != r.req.Prompt && !strings.Contains(r.req.Prompt, `\@`)
 	for _, image := range r.req.Images {
 		prompt += "\n\n" + mentionPath(image)
 	}
 	if len(prompt) > MaxPrompt {
 		return &Error{Kind: TooLong, Message: fmt.Sprintf("%d bytes; Gemini CLI takes %d", len(prompt), MaxPrompt)}
+	}
+	// It may be gone, by whatever cleans up old temporary files.
+	if err := sys.PrivateDir(r.s.root); err != nil {
+		return err
 	}
 	if r.dir, err = os.MkdirTemp(r.s.root, "run-"); err != nil {
 		return fmt.Errorf("no room for a run (%w): check the disk of %s", err, r.s.root)
@@ -261,6 +293,10 @@ func (r *run) start(ctx context.Context) error {
 	if r.child, err = sys.StartChild(cmd); err != nil {
 		return &Error{Kind: NotInstalled, Message: tidy(err.Error())}
 	}
+	// Where open files can be removed, nothing of the answer is left by a
+	// process that is killed.
+	os.Remove(r.stdout.Name())
+	os.Remove(r.stderr.Name())
 	// The CLI may end before it has read all, which it then never does; end
 	// closes the pipe, so that this ends too.
 	go func() {
@@ -281,8 +317,10 @@ func (r *run) args() []string {
 		"--admin-policy=" + r.policy(),
 		// Should the first be ignored, the rules still hold as the user's.
 		"--policy=" + r.policy(),
+		"--sandbox=false",
 		"--extensions=none",
-		"--allowed-mcp-server-names=none",
+		// A name that no server has.
+		"--allowed-mcp-server-names=" + rand.Text(),
 	}
 	if r.req.Model != "" {
 		args = append(args, "--model="+r.req.Model)
@@ -319,9 +357,13 @@ func (r *run) follow(ctx context.Context) (Result, error) {
 		case now.Sub(last) > r.s.cfg.Idle:
 			fault = &Error{Kind: Stalled, Message: fmt.Sprintf("no output for %s", r.s.cfg.Idle)}
 		case !r.transcript.searching.IsZero() && now.Sub(r.transcript.searching) > searchWait:
-			fault = &Error{Kind: QuotaDay, Message: fmt.Sprintf("a web search had no answer for %s; its quota may be used up", searchWait)}
+			fault = &Error{Kind: Stalled, Message: fmt.Sprintf("a web search had no answer for %s", searchWait)}
+		case !r.transcript.searching.IsZero() && searchLoop.Match(r.errText):
+			fault = &Error{Kind: SearchQuota}
+		case policyIgnored.Match(r.errText):
+			fault = &Error{Kind: Unenforceable, Message: "it does not follow the policy that it is given"}
 		case r.transcript.strayed != "":
-			fault = &Error{Kind: Unenforceable, Message: "the policy did not keep it from using " + r.transcript.strayed}
+			fault = &Error{Kind: Strayed, Message: r.transcript.strayed}
 		}
 		if fault != nil {
 			return r.transcript.result(), fault

@@ -26,6 +26,8 @@ const (
 // A wireEvent is a line of the CLI's --output-format stream-json.
 type wireEvent struct {
 	Type       string          `json:"type"`
+	Timestamp  json.RawMessage `json:"timestamp"`
+	Model      string          `json:"model"`
 	Role       string          `json:"role"`
 	Content    string          `json:"content"`
 	ToolName   string          `json:"tool_name"`
@@ -70,6 +72,8 @@ type transcript struct {
 	answer    strings.Builder
 	narration strings.Builder
 	truncated bool
+	spoke     time.Time // when the last piece of the answer came
+	restarts  []int     // where in the answer it went on after a pause
 
 	streaming bool // the output is the stream's
 	ended     bool // the result event has come
@@ -167,9 +171,16 @@ func (t *transcript) readLine(line []byte) {
 func (t *transcript) apply(ev *wireEvent) bool {
 	switch ev.Type {
 	case "init":
+		t.model = ev.Model // as asked for; the figures at the end know better
 		t.emit(Started{})
 	case "message":
 		if ev.Role == "assistant" && ev.Content != "" {
+			var at time.Time
+			json.Unmarshal(ev.Timestamp, &at) // zero where there is none
+			if t.answer.Len() > 0 && at.Sub(t.spoke) >= restartPause {
+				t.restarts = append(t.restarts, t.answer.Len())
+			}
+			t.spoke = at
 			t.say(ev.Content)
 		}
 	case "tool_use":
@@ -191,7 +202,7 @@ func (t *transcript) apply(ev *wireEvent) bool {
 			t.searching = time.Time{}
 		}
 		r := ToolResult{Name: name, OK: ev.Status == "success"}
-		if r.OK && name != "" && !slices.Contains(ReadTools, name) {
+		if r.OK && name != "" && !slices.Contains(ReadTools, name) && !slices.Contains(readAliases, name) {
 			t.strayed = name
 		}
 		if ev.Error != nil {
@@ -244,6 +255,7 @@ func (t *transcript) turn() {
 		t.narration.WriteString(strings.TrimSpace(t.answer.String()))
 	}
 	t.answer.Reset()
+	t.restarts = nil
 }
 
 func (t *transcript) count(s *wireStats) {
@@ -252,6 +264,9 @@ func (t *transcript) count(s *wireStats) {
 	}
 	t.tokens = Tokens{Input: s.Input, Output: s.Output, Cached: s.Cached, Total: s.Total}
 	most := -1
+	if len(s.Models) > 0 {
+		t.model = ""
+	}
 	for name, m := range s.Models {
 		out := max(m.Output, m.Tokens.Candidates)
 		if out > most || out == most && name < t.model {
@@ -305,9 +320,26 @@ func (t *transcript) finish(stderr []byte) {
 	}
 }
 
+// restartPause is the least time between the parts of an answer of which the
+// second may be the first once more.
+const restartPause = 500 * time.Millisecond
+
+// once is the answer without what a failed attempt had said of it: the CLI asks
+// again after a stream that broke, and prints what comes as if it went on. It
+// is seen where the new attempt starts with the words of the old.
+func (t *transcript) once() string {
+	s, cut := t.answer.String(), 0
+	for _, at := range t.restarts {
+		if first := s[cut:at]; len(strings.TrimSpace(first)) > 0 && strings.HasPrefix(s[at:], first) {
+			cut = at
+		}
+	}
+	return s[cut:]
+}
+
 func (t *transcript) result() Result {
 	return Result{
-		Answer: strings.TrimSpace(t.answer.String()), Narration: t.narration.String(),
+		Answer: strings.TrimSpace(t.once()), Narration: t.narration.String(),
 		Model: t.model, Tokens: t.tokens, Tools: t.tools, Truncated: t.truncated,
 	}
 }

@@ -131,11 +131,16 @@ func WriteFile(path string, data []byte) error {
 func ReplaceFile(path, text string) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
+	} else if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("%s is a symbolic link to nothing: make what it links to, or remove it", path)
 	}
 	mode := fs.FileMode(0o644)
 	if info, err := os.Stat(path); err == nil {
 		if !info.Mode().IsRegular() {
 			return fmt.Errorf("%s is not a regular file: name another", path)
+		}
+		if info.Mode().Perm()&0o200 == 0 {
+			return fmt.Errorf("%s is read-only: make it writable (chmod u+w) first", path)
 		}
 		mode = info.Mode().Perm()
 	}
@@ -147,6 +152,11 @@ func ReplaceFile(path, text string) error {
 	}
 	return os.Chmod(path, mode)
 }
+
+// Stamp tells two states of a file apart better than size and times do, where
+// the system can: when its content or its properties were last changed, which
+// no program can set back, and which file it is.
+func Stamp(info fs.FileInfo) string { return stamp(info) }
 
 // TempPattern is the [os.CreateTemp] pattern of [WriteFile]'s files, for those
 // who clean up after a killed process.

@@ -3,11 +3,13 @@
 package sys
 
 import (
+	"fmt"
 	"io/fs"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 func lookup(pid int) (Process, error) {
@@ -21,6 +23,15 @@ func lookup(pid int) (Process, error) {
 		return Process{}, err
 	}
 	return Process{PID: pid, Parent: parent, Name: filepath.Base(fields[1])}, nil
+}
+
+// stamp is of what all of these systems call the same.
+func stamp(info fs.FileInfo) string {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprint(st.Ino)
 }
 
 func children(pid int) (pids []int) {

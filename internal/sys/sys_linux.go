@@ -40,6 +40,14 @@ func lookup(pid int) (Process, error) {
 	return Process{PID: pid, Parent: parent, Name: name}, nil
 }
 
+func stamp(info fs.FileInfo) string {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprint(st.Ctim.Sec, ".", st.Ctim.Nsec, " ", st.Ino)
+}
+
 func children(pid int) (pids []int) {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, t := range tasks {

@@ -49,6 +49,8 @@ func lookup(pid int) (Process, error) {
 
 func own(fs.FileInfo) bool { return true }
 
+func stamp(fs.FileInfo) string { return "" }
+
 func tieToParent(*exec.Cmd) {}
 
 // SignalTree ends a process; children that it does not end itself stay.
