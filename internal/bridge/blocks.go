@@ -3,6 +3,7 @@ package bridge
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -39,6 +40,9 @@ const (
 // strict: what it cannot be sure of is an error, which names the block.
 func parseBlocks(answer string) (blocks []block, response string, err error) {
 	lines := strings.Split(strings.ReplaceAll(answer, "\r\n", "\n"), "\n")
+	// An answer that ends one block ends them all: one without an end may be
+	// cut, or quote another.
+	ended := slices.ContainsFunc(lines, func(l string) bool { return strings.TrimSpace(l) == endRow })
 	var around []string
 	for i := 0; i < len(lines); {
 		m := header.FindStringSubmatch(strings.TrimSpace(lines[i]))
@@ -59,10 +63,10 @@ func parseBlocks(answer string) (blocks []block, response string, err error) {
 			}
 		}
 		fenced := false
-		if n := len(around); n > 0 && opensFence(around[n-1]) {
+		if n := len(around); n > 0 && opensFence(around[n-1]) && fences(around)%2 == 1 {
 			around, fenced = around[:n-1], true
 		}
-		next, after, err := b.read(lines, i+1, fenced)
+		next, after, err := b.read(lines, i+1, fenced, ended)
 		if err != nil {
 			return nil, "", fmt.Errorf("the block of %s: %w", b.path, err)
 		}
@@ -73,14 +77,21 @@ func parseBlocks(answer string) (blocks []block, response string, err error) {
 	return blocks, strings.TrimSpace(strings.Join(around, "\n")), nil
 }
 
-func opensFence(line string) bool {
-	m := fenceRow.FindStringSubmatch(line)
-	return m != nil
+func opensFence(line string) bool { return fenceRow.MatchString(line) }
+
+// fences counts the fences of a text, opening and closing ones.
+func fences(lines []string) (n int) {
+	for _, l := range lines {
+		if fenceRow.MatchString(l) {
+			n++
+		}
+	}
+	return n
 }
 
 // read reads a block's body from lines[i] on and returns where it ends, and
 // the lines of text found after its NEW.
-func (b *block) read(lines []string, i int, fenced bool) (next int, after []string, err error) {
+func (b *block) read(lines []string, i int, fenced, ended bool) (next int, after []string, err error) {
 	row := func() string {
 		if i < len(lines) {
 			return strings.TrimSpace(lines[i])
@@ -130,10 +141,15 @@ func (b *block) read(lines []string, i int, fenced bool) (next int, after []stri
 			return i, nil, nil
 		case r == oldRow || r == newRow:
 			return 0, nil, fmt.Errorf("%s comes twice", r)
+		case header.MatchString(r) && ended:
+			return 0, nil, fmt.Errorf("it has no %s", endRow)
 		case header.MatchString(r):
 			return b.unended(lines[from:i], i, fenced)
 		}
 		i++
+	}
+	if ended {
+		return 0, nil, fmt.Errorf("it has no %s", endRow)
 	}
 	return b.unended(lines[from:], i, fenced)
 }
@@ -161,7 +177,7 @@ func (b *block) unended(body []string, next int, fenced bool) (int, []string, er
 			depth++
 		case depth > 0:
 			depth--
-		case fenced || !hasFence(body[i+1:]):
+		case fenced || fences(body[i+1:]) == 0:
 			b.new = body[:i]
 			return next, append(body[i+1:len(body):len(body)], opening...), nil
 		default:
@@ -172,27 +188,14 @@ func (b *block) unended(body []string, next int, fenced bool) (int, []string, er
 		return 0, nil, fmt.Errorf("its fence is not closed, and there is no %s", endRow)
 	}
 	code := trimBlank(body)
-	for !hasProse(b.old) {
-		i := lastBlank(code)
-		if i < 0 || !isProse(code[i+1:]) {
-			break
+	if i := lastBlank(code); i >= 0 && isProse(code[i+1:]) {
+		if hasProse(b.old) || !isChatter(code[i+1:]) {
+			return 0, nil, fmt.Errorf("it is not clear where its text ends, without %s", endRow)
 		}
 		code = trimBlank(code[:i])
 	}
-	if len(b.old) > 0 && hasProse(b.old) && lastBlank(code) >= 0 && isProse(code[lastBlank(code)+1:]) {
-		return 0, nil, fmt.Errorf("it is not clear where its text ends, without %s", endRow)
-	}
 	b.new = code
 	return next, append(body[len(code):len(body):len(body)], opening...), nil
-}
-
-func hasFence(lines []string) bool {
-	for _, l := range lines {
-		if fenceRow.MatchString(l) {
-			return true
-		}
-	}
-	return false
 }
 
 func trimBlank(lines []string) []string {
@@ -222,6 +225,13 @@ func isProse(lines []string) bool {
 		}
 	}
 	return len(lines) > 0 && strings.Contains(lines[0], " ")
+}
+
+// chatter is how a model takes its leave.
+var chatter = regexp.MustCompile(`^(I|I've|I'll|I'm|I'd|Let me|Let's|Hope|I hope|Feel free|Please|Done|All done|That's|You can|You may|(This|These|The) (change|fix|update|edit|modification|code)s?)\b`)
+
+func isChatter(lines []string) bool {
+	return len(lines) > 0 && chatter.MatchString(strings.TrimSpace(lines[0]))
 }
 
 func hasProse(lines []string) bool {

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"pollux/internal/gemini"
@@ -124,6 +125,7 @@ type call struct {
 	start    time.Time
 	progress *progress
 	cancel   func()
+	running  sync.WaitGroup // processes that work for the call
 	meta     Meta
 }
 
@@ -165,6 +167,24 @@ func (c *call) end() Meta {
 	return c.meta
 }
 
+// wait returns when no process works for the call any more.
+func (c *call) wait() error {
+	gone := make(chan struct{})
+	go func() {
+		c.running.Wait()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+		return nil
+	case <-time.After(endTime):
+		return errors.New("Gemini CLI does not end")
+	}
+}
+
+// endTime is more than a process needs to end when it is made to.
+const endTime = 15 * time.Second
+
 // A Failure is a call that has no whole answer. Partial is what there was of
 // it.
 type Failure struct {
@@ -194,7 +214,7 @@ func (c *call) ask(ctx context.Context, prompt string, images []string) (gemini.
 	if errors.As(err, &fault) && fault.Kind.Overload() {
 		to := c.b.cfg.FallbackModel
 		deadline, _ := ctx.Deadline()
-		if to != "" && to != model && ctx.Err() == nil && time.Until(deadline) >= leastForAnother {
+		if to != "" && to != model && to != result.Model && ctx.Err() == nil && time.Until(deadline) >= leastForAnother {
 			from := model
 			if from == "" {
 				from = result.Model
@@ -226,7 +246,9 @@ func (c *call) attempt(ctx context.Context, s *slot, model, prompt string, image
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	s.hold()
-	req := gemini.Request{Prompt: prompt, Images: images, Model: model, Dir: c.dir, Released: s.release}
+	c.running.Add(1)
+	released := func() { s.release(); c.running.Done() }
+	req := gemini.Request{Prompt: prompt, Images: images, Model: model, Dir: c.dir, Released: released}
 	var retrying time.Duration
 	return c.b.runner.Run(ctx, req, func(ev gemini.Event) {
 		c.progress.event(ev)
@@ -263,18 +285,22 @@ func (c *call) count(r gemini.Result) {
 func (c *call) failure(err error, r gemini.Result) error {
 	if errors.Is(err, errTimeout) {
 		c.meta.Partial = r.Partial() != ""
-		if !c.meta.Partial {
-			err = &timeoutError{c.timeout, time.Duration(c.meta.QueuedMs) * time.Millisecond}
-		}
+		err = &timeoutError{c.timeout, time.Duration(c.meta.QueuedMs) * time.Millisecond, c.meta.Partial}
 	}
 	return &Failure{Err: err, Partial: r.Partial()}
 }
 
-// A timeoutError is a timeout before the first word.
-type timeoutError struct{ timeout, queued time.Duration }
+// A timeoutError is a timeout, before the first word or after.
+type timeoutError struct {
+	timeout, queued time.Duration
+	partial         bool
+}
 
 func (e *timeoutError) Error() string {
 	s := fmt.Sprintf("timed out after %s without an answer", seconds(e.timeout))
+	if e.partial {
+		s = fmt.Sprintf("timed out after %s in the middle of the answer", seconds(e.timeout))
+	}
 	if e.queued >= time.Second {
 		s += fmt.Sprintf(", %s of them in the queue", seconds(e.queued))
 	}

@@ -226,6 +226,26 @@ func TestPaceUnderConcurrency(t *testing.T) {
 	})
 }
 
+// A call that waits for a place waits no longer than it may.
+func TestDeadlineCoversTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestBridge(t, script(func(ctx context.Context, _ gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+			return hang(ctx)
+		}), func(c *Config) { c.MaxConcurrent = 1 })
+		var wg sync.WaitGroup
+		wg.Go(func() { b.Query(t.Context(), QueryInput{Prompt: "x"}, nil) })
+		synctest.Wait()
+		begin := time.Now()
+		_, err := b.Query(t.Context(), QueryInput{Prompt: "x", Common: Common{Timeout: ms(5 * time.Second)}}, nil)
+		wantWords(t, err, "timed out after 5s", "5s of them in the queue")
+		if took := time.Since(begin); took != 5*time.Second {
+			t.Errorf("took %s", took)
+		}
+		b.Close()
+		wg.Wait()
+	})
+}
+
 // The deadline covers the queue, the pace and the run.
 func TestDeadlineCoversAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -281,6 +301,7 @@ func TestFallback(t *testing.T) {
 	for _, test := range []struct {
 		name            string
 		model, fallback string
+		model1          string // the one that answered first, by the CLI
 		timeout         time.Duration
 		fails           error
 		second          error
@@ -293,6 +314,7 @@ func TestFallback(t *testing.T) {
 		{name: "both", model: "pro", fallback: "flash", fails: over, second: over, asked: "pro flash", words: []string{"quota for today"}},
 		{name: "none", model: "pro", fails: over, asked: "pro", words: []string{"quota for today", "used up"}},
 		{name: "the same", model: "flash", fallback: "flash", fails: over, asked: "flash", words: []string{"quota"}},
+		{name: "the default was the fallback", fallback: "flash", fails: over, model1: "flash", asked: "", words: []string{"quota"}},
 		{name: "too late", model: "pro", fallback: "flash", timeout: 9 * time.Second, fails: over, asked: "pro", words: []string{"quota"}},
 		{name: "other errors", model: "pro", fallback: "flash", fails: &gemini.Error{Kind: gemini.Auth}, asked: "pro", words: []string{"signed in"}},
 	} {
@@ -302,7 +324,7 @@ func TestFallback(t *testing.T) {
 				b := newTestBridge(t, script(func(_ context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
 					asked = append(asked, r.Model)
 					if len(asked) == 1 {
-						return gemini.Result{}, test.fails
+						return gemini.Result{Model: test.model1}, test.fails
 					}
 					if test.second != nil {
 						return gemini.Result{}, test.second
@@ -388,7 +410,8 @@ func TestProgress(t *testing.T) {
 				t.Fatalf("reports %q, want first %q", got, want)
 			}
 		}
-		if rest := got[len(want):]; len(rest) < 2 || len(rest) > 4 || !strings.HasSuffix(rest[0], " word998") && !strings.Contains(rest[0], "writing: …") {
+		// Then the last words, once a second.
+		if rest := got[len(want):]; len(rest) != 3 || !strings.HasPrefix(rest[0], "21s writing: …") || !strings.HasSuffix(rest[0], " word998") {
 			t.Errorf("and then %q", rest)
 		}
 		for _, g := range got {
@@ -446,6 +469,9 @@ func TestTemplatesOfTheUser(t *testing.T) {
 	if _, err := b.Search(t.Context(), SearchInput{Query: "q"}, nil); err != nil || prompt != "mine: q" {
 		t.Errorf("prompt %q, %v", prompt, err)
 	}
+	if _, err := loadTemplates(filepath.Join(dir, "none")); err == nil || !strings.Contains(err.Error(), "no directory") {
+		t.Errorf("a directory that is not there: %v", err)
+	}
 	write("no place")
 	_, err := loadTemplates(dir)
 	wantWords(t, err, "search.md", "has no {{query}}")
@@ -460,6 +486,7 @@ func TestFiles(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "out.txt")
 	for name, text := range map[string]string{
 		"a.txt": "hello", "fence.md": "```\nx\n```\n", "big.txt": strings.Repeat("x", maxTextFile+1),
+		"list.pl": "my @a = \\@b;", "q\"q.png": "x",
 		"binary.txt": "a\x00b", "pic.png": "x", "big.png": strings.Repeat("x", maxImage+1), outside: "secret",
 	} {
 		if !filepath.IsAbs(name) {
@@ -472,11 +499,11 @@ func TestFiles(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "link.txt")); err != nil {
 		t.Fatal(err)
 	}
-	a, err := attach(root, []string{"a.txt", filepath.Join(root, "fence.md"), "pic.png", "big.txt", "binary.txt", "big.png", outside, "link.txt", "../x", "none", "."})
+	a, err := attach(root, []string{"a.txt", filepath.Join(root, "fence.md"), "pic.png", "big.txt", "binary.txt", "big.png", outside, "link.txt", "../x", "none", ".", "list.pl", "q\"q.png"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "\n\nThe file a.txt:\n```\nhello\n```\n\nThe file fence.md:\n````\n```\nx\n```\n````"; a.text != want {
+	if want := "\n\nThe file a.txt:\n```\nhello\n```\n\nThe file fence.md:\n````\n```\nx\n```\n````\n\nThe file list.pl: read it yourself, with read_file."; a.text != want {
 		t.Errorf("text %q", a.text)
 	}
 	if fmt.Sprint(a.images) != "[pic.png]" {
@@ -485,7 +512,7 @@ func TestFiles(t *testing.T) {
 	skipped := strings.Join(a.skipped, "\n")
 	for _, want := range []string{
 		"big.txt: it has 1000001 bytes, over the limit of 1000000", "binary.txt: it is not UTF-8", "big.png: it has 5000001 bytes",
-		outside + ": it is outside", "link.txt: it is outside", "none: there is no such file", ".: it is not a regular file",
+		outside + ": it is outside", "link.txt: it is outside", "none: there is no such file", "q.png: its name has", ".: it is not a regular file",
 	} {
 		if !strings.Contains(skipped, want) {
 			t.Errorf("no %q in %q", want, skipped)
@@ -503,7 +530,7 @@ func TestSplit(t *testing.T) {
 		strings.Repeat("a line of text\n", 300), strings.Repeat("a paragraph\nof two lines\n\n", 200), strings.Repeat("世界🌍", 333),
 		strings.Repeat("x", 199) + "\n" + "y", "\xff\xfe" + strings.Repeat("\x80", 500),
 	} {
-		pieces := split(text, 100)
+		pieces := split(text, 100, 1<<30)
 		if strings.Join(pieces, "") != text {
 			t.Errorf("%.20q: the pieces are not the text", text)
 		}
@@ -514,6 +541,19 @@ func TestSplit(t *testing.T) {
 			if strings.HasPrefix(text, "世") && !strings.Contains("世界🌍", string([]rune(p)[0])) {
 				t.Errorf("piece %d starts within a character", i+1)
 			}
+		}
+	}
+}
+
+func TestSplitByLines(t *testing.T) {
+	text := strings.Repeat("x\n", 600)
+	pieces := split(text, 8000, 240)
+	if strings.Join(pieces, "") != text || len(pieces) != 3 {
+		t.Errorf("%d pieces", len(pieces))
+	}
+	for _, p := range pieces {
+		if n := strings.Count(p, "\n"); n > 240 {
+			t.Errorf("a piece of %d lines", n)
 		}
 	}
 }
@@ -560,6 +600,10 @@ func TestStructured(t *testing.T) {
 		{"fenced", object, []string{"Here you are:\n```json\n" + good + "\n```\nDone."}, `{"when":"2026-11-21"}`, nil},
 		{"in words", object, []string{"It is " + good + "."}, `{"when":"2026-11-21"}`, nil},
 		{"a list of objects in words", `{"type":"array"}`, []string{`So: [1, {"a": 2}, 3]!`}, `[1,{"a":2},3]`, nil},
+		{"a reference before", object, []string{"As in [1], and {2}: " + good, "none"}, "", []string{"no JSON"}},
+		{"a list before", object, []string{"As in [1]: " + good}, `{"when":"2026-11-21"}`, nil},
+		{"a name with @", `{"required":["@type"]}`, []string{`{"@type":1}`}, `{"@type":1}`, nil},
+		{"missing", ``, nil, "", []string{"schema is missing"}},
 		{"order and numbers are kept", `true`, []string{`{"z":1.50,"a":12345678901234567890}`}, `{"z":1.50,"a":12345678901234567890}`, nil},
 		{"repaired", object, []string{`{"when":"tomorrow"}`, good}, `{"when":"2026-11-21"}`, nil},
 		{"format is asserted", object, []string{`{"when":"tomorrow"}`, `{"when":"2026-02-30"}`}, "", []string{"at /when", "not valid date"}},

@@ -11,21 +11,25 @@ import (
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
-
-	"pollux/internal/gemini"
 )
 
 // Changes are what change mode returns, as the structured content of a tool's
 // result.
 type Changes struct {
 	Edits []Edit `json:"edits"`
-	// Diff is all edits as one unified diff for `git apply`.
+	// Diff is all edits as one unified diff for `git apply`. Its paths are, as
+	// git wants them, relative to the top of the repository.
 	Diff string `json:"diff"`
 	// Response is what the model said around its edits.
 	Response string `json:"response"`
 	// AppliedWrites says that files of the working directory changed while
 	// Gemini CLI ran; there are no edits then.
 	AppliedWrites bool `json:"appliedWrites"`
+	// Notes are about the answer: a fallback, files that were left out.
+	Notes []string `json:"notes,omitempty"`
+	// Error is why there are no edits, for clients that show models nothing but
+	// the structured content.
+	Error string `json:"error,omitempty"`
 }
 
 // An Edit replaces the lines StartLine to EndLine of a file, counted from 1,
@@ -37,34 +41,39 @@ type Edit struct {
 	Old       string `json:"old"`
 	New       string `json:"new"`
 	Create    bool   `json:"create,omitempty"`
+	// Delete tells lines that go from ones that become an empty line.
+	Delete bool `json:"delete,omitempty"`
 }
 
 // change asks for changes and returns them; nothing is written. That nothing
 // was is checked by what the disk says before and after.
-func (c *call) change(ctx context.Context, prompt string, files attachments) (Answer, error) {
+func (c *call) change(ctx context.Context, prompt, limit string, files attachments) (Answer, error) {
 	before, err := snapshot(ctx, c.dir)
 	if err != nil {
 		return Answer{}, fmt.Errorf("the files cannot be watched, so that no changes are asked for: %w", err)
 	}
-	prompt = c.b.templates.fill("change-mode", map[string]string{"prompt": prompt})
+	prompt = c.b.templates.fill("change-mode", map[string]string{"prompt": prompt}) +
+		strings.Replace(limit, "Answer in", "Around the blocks write", 1)
 	result, askErr := c.ask(ctx, prompt, files.images)
-	// The deadline may have passed; the check is made all the same.
-	after, err := snapshot(context.WithoutCancel(ctx), c.dir)
+	// The deadline may have passed; the check is made all the same, when
+	// nothing runs any more that could write.
+	err = c.wait()
+	var after state
+	if err == nil {
+		after, err = snapshot(context.WithoutCancel(ctx), c.dir)
+	}
 	if err != nil || !before.equal(after) {
 		why := errors.New("files changed while Gemini CLI ran, so that its edits may not fit: look at what changed (git status), then try again")
 		if err != nil {
 			why = fmt.Errorf("whether files changed while Gemini CLI ran cannot be told (%w): look at what changed (git status), then try again", err)
 		}
-		return Answer{Changes: &Changes{AppliedWrites: true, Edits: []Edit{}, Response: result.Partial()}},
+		return Answer{Changes: &Changes{AppliedWrites: true, Edits: []Edit{}, Response: result.Partial(), Error: why.Error()}},
 			&Failure{Err: why, Partial: result.Partial()}
 	}
 	if askErr != nil { // half of the edits are no edits
-		if c.meta.Partial {
-			askErr = &Failure{Err: &timeoutError{timeout: c.timeout}, Partial: result.Partial()}
-		}
 		return Answer{}, askErr
 	}
-	changes, err := readChanges(c.dir, result.Answer)
+	changes, err := readChanges(c.dir, before.prefix, result.Answer)
 	if err != nil {
 		return Answer{}, &Failure{Err: fmt.Errorf("the edits cannot be used: %w: try again, or ask for fewer changes at once", err), Partial: result.Answer}
 	}
@@ -72,17 +81,18 @@ func (c *call) change(ctx context.Context, prompt string, files attachments) (An
 	if changes.Diff != "" {
 		text = strings.TrimSpace(text + "\n\n" + changes.Diff)
 	}
-	return Answer{Text: text, Notes: c.notes(files.skipped), Changes: changes}, nil
+	changes.Notes = c.notes(files.skipped)
+	return Answer{Text: text, Notes: changes.Notes, Changes: changes}, nil
 }
 
 // readChanges makes edits of an answer's blocks and checks that each fits its
-// file.
-func readChanges(dir, answer string) (*Changes, error) {
+// file. The diff's paths start with prefix.
+func readChanges(dir, prefix, answer string) (*Changes, error) {
 	blocks, response, err := parseBlocks(answer)
 	if err != nil {
 		return nil, err
 	}
-	ch := &Changes{Edits: []Edit{}, Response: gemini.Unguard(response)}
+	ch := &Changes{Edits: []Edit{}, Response: response}
 	files := make(map[string]*file)
 	var order []string
 	for _, b := range blocks {
@@ -108,7 +118,7 @@ func readChanges(dir, answer string) (*Changes, error) {
 	}
 	var diff strings.Builder
 	for _, path := range order {
-		d, err := files[path].diff()
+		d, err := files[path].diff(prefix)
 		if err != nil {
 			return nil, err
 		}
@@ -161,7 +171,7 @@ func target(dir string, b block) (string, error) {
 	if slices.Contains(strings.Split(strings.ToLower(rel), "/"), ".git") {
 		return "", fmt.Errorf("%s belongs to git", b.path)
 	}
-	if strings.ContainsAny(rel, "\n\r\"\\") {
+	if strings.ContainsAny(rel, "\n\r\t\"\\") {
 		return "", fmt.Errorf("%q is a name that no diff can hold", rel)
 	}
 	return rel, nil
@@ -218,20 +228,10 @@ func (f *file) place(b block) (Edit, error) {
 		f.edits = append(f.edits, placed{e, b.new})
 		return e, nil
 	}
-	err := f.find(b, &e)
-	if err != nil {
-		// Where the file's text was in the prompt, each @ had a backslash.
-		old, new := unguard(b.old), unguard(b.new)
-		if slices.Equal(old, b.old) {
-			return e, err
-		}
-		guarded := e
-		e.Old, e.New = strings.Join(old, "\n"), strings.Join(new, "\n")
-		b.old, b.new = old, new
-		if f.find(b, &e) != nil {
-			return guarded, err
-		}
+	if err := f.find(b, &e); err != nil {
+		return e, err
 	}
+	e.Delete = len(b.new) == 0
 	for _, other := range f.edits {
 		if e.StartLine <= other.EndLine && other.StartLine <= e.EndLine {
 			return e, fmt.Errorf("two blocks change line %d of %s", max(e.StartLine, other.StartLine), f.path)
@@ -241,16 +241,11 @@ func (f *file) place(b block) (Edit, error) {
 	return e, nil
 }
 
-func unguard(lines []string) []string {
-	out := make([]string, len(lines))
-	for i, l := range lines {
-		out[i] = gemini.Unguard(l)
-	}
-	return out
-}
-
 // find sets the lines that a block replaces.
 func (f *file) find(b block, e *Edit) error {
+	if f.text == "" && strings.TrimSpace(strings.Join(b.old, "")) == "" && b.end <= 1 {
+		return nil // all of an empty file
+	}
 	if b.start != 0 || b.end != 0 {
 		if b.start < 1 || b.end < b.start || b.end > len(f.lines) {
 			return fmt.Errorf("%s has %d lines, and a block is for lines %d to %d", f.path, len(f.lines), b.start, b.end)
@@ -297,14 +292,23 @@ func (f *file) apply() string {
 	lines := splitLines(f.text)
 	edits := slices.SortedFunc(slices.Values(f.edits), func(a, b placed) int { return b.StartLine - a.StartLine })
 	for _, e := range edits {
+		eol := f.eol
+		if e.StartLine > 0 && strings.HasSuffix(lines[e.StartLine-1], "\n") {
+			// The replaced lines' own, where a file has both kinds.
+			eol = lines[e.StartLine-1][len(strings.TrimRight(lines[e.StartLine-1], "\r\n")):]
+		}
 		var with []string
 		for _, l := range e.with {
-			with = append(with, l+f.eol)
+			with = append(with, l+eol)
+		}
+		if e.StartLine == 0 { // an empty file
+			lines = with
+			continue
 		}
 		// The last line of a file without a final line end stays one.
 		if last := lines[e.EndLine-1]; !strings.HasSuffix(last, "\n") {
 			if n := len(with); n > 0 {
-				with[n-1] = strings.TrimSuffix(with[n-1], f.eol)
+				with[n-1] = strings.TrimSuffix(with[n-1], eol)
 			}
 		}
 		lines = slices.Replace(lines, e.StartLine-1, e.EndLine, with...)
@@ -313,12 +317,12 @@ func (f *file) apply() string {
 }
 
 // diff is the file's edits as a diff that git takes.
-func (f *file) diff() (string, error) {
+func (f *file) diff(prefix string) (string, error) {
 	text := f.apply()
 	if text == f.text && !f.create {
 		return "", nil
 	}
-	from, to := "a/"+f.path, "b/"+f.path
+	from, to := "a/"+prefix+f.path, "b/"+prefix+f.path
 	head := fmt.Sprintf("diff --git %s %s\n", from, to)
 	if f.create {
 		from, head = "/dev/null", head+"new file mode 100644\n"

@@ -58,6 +58,7 @@ func TestChanges(t *testing.T) {
 	files := map[string]string{
 		"a.txt": "one\ntwo\nthree\ntwo\n", "crlf.txt": "one\r\ntwo\r\nthree\r\n", "open.txt": "one\ntwo",
 		"doc.md": "# Title\n\nSome words, and more.\n\n```sh\nls\n```\n", "at.py": "@a\ndef f(): pass\n", "blank.txt": "a\n\nb\n",
+		"mixed.txt": "one\ntwo\r\nthree\r\nfour\n", "void.txt": "",
 	}
 	for _, test := range []struct {
 		name, answer string
@@ -78,7 +79,10 @@ func TestChanges(t *testing.T) {
 		{name: "no final line end", answer: blockOf("open.txt:2-2", "two", "2"), file: "open.txt", want: "one\n2"},
 		{name: "new file", answer: "**NEW FILE: sub/new.txt**\n===NEW===\nhello\n\nyou\n===END===", file: "sub/new.txt", want: "hello\n\nyou\n"},
 		{name: "new empty file", answer: "**NEW FILE: empty.txt**\n===NEW===\n===END===", file: "empty.txt", want: ""},
-		{name: "guarded @", answer: blockOf("at.py:1-1", `\@a`, `\@b`), file: "at.py", want: "@b\ndef f(): pass\n"},
+		{name: "mixed line ends", answer: blockOf("mixed.txt:1-1", "one", "1\n1b") + blockOf("mixed.txt:3-3", "three", "3\n3b"), file: "mixed.txt", want: "1\n1b\ntwo\r\n3\r\n3b\r\nfour\n"},
+		{name: "an empty file", answer: "**FILE: void.txt**\n===OLD===\n===NEW===\nx\ny\n===END===", file: "void.txt", want: "x\ny\n"},
+		{name: "an empty file's first line", answer: "**FILE: void.txt:1-1**\n===OLD===\n\n===NEW===\nx\n===END===", file: "void.txt", want: "x\n"},
+		{name: "a code block before", answer: "Like so:\n```\nx\n```\n" + blockOf("a.txt:1-1", "one", "1"), file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "Like so:\n```\nx\n```"},
 
 		// Fences and words are not code, with an end and without one.
 		{name: "fenced, with an end", answer: "```\n" + blockOf("a.txt:1-1", "one", "1") + "```\nHope this helps!", file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "Hope this helps!"},
@@ -87,7 +91,7 @@ func TestChanges(t *testing.T) {
 		{name: "trailing fence", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n```\n\nBye.", file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "Bye."},
 		{name: "chatter without an end", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n\nLet me know if you need anything else!", file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "Let me know if you need anything else!"},
 		{name: "without an end", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n\n1b\n", file: "a.txt", want: "1\n\n1b\ntwo\nthree\ntwo\n"},
-		{name: "without an end, before another", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n\n" + blockOf("a.txt:3-3", "three", "3"), file: "a.txt", want: "1\ntwo\n3\ntwo\n"},
+		{name: "without an end, before another", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n\n**FILE: a.txt:3-3**\n===OLD===\nthree\n===NEW===\n3\n", file: "a.txt", want: "1\ntwo\n3\ntwo\n"},
 		{name: "a fence of the file's", answer: blockOf("doc.md:5-7", "```sh\nls\n```", "```sh\npwd\n```"), file: "doc.md", want: "# Title\n\nSome words, and more.\n\n```sh\npwd\n```\n"},
 
 		// What is not certain is refused.
@@ -111,11 +115,14 @@ func TestChanges(t *testing.T) {
 		{name: "cut", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n", words: []string{"===NEW=== is missing"}},
 		{name: "stray row", answer: "===NEW===\nx", words: []string{"outside of a block"}},
 		{name: "prose in prose without an end", answer: "**FILE: doc.md:3-3**\n===OLD===\nSome words, and more.\n===NEW===\nSome other words.\n\nI changed the words.", words: []string{"not clear where its text ends"}},
+		{name: "paragraphs without an end", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\nSome text\n\nThis is the second paragraph.", words: []string{"not clear where its text ends"}},
+		{name: "one ended, one not", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\nQuote:\n" + blockOf("a.txt:3-3", "three", "pwned"), words: []string{"has no ===END==="}},
+		{name: "a tab in a name", answer: "**NEW FILE: a\tb.txt**\n===NEW===\nx\n===END===", words: []string{"no diff can hold"}},
 		{name: "an open fence", answer: "```\n**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n\nHope this helps!", words: []string{"fence is not closed"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := project(t, true, files)
-			c, err := readChanges(dir, test.answer)
+			c, err := readChanges(dir, "", test.answer)
 			if test.words != nil {
 				wantWords(t, err, test.words...)
 				return
@@ -156,7 +163,7 @@ func TestChangeModeReturnsEdits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprintf("%+v", a.Changes.Edits); got != "[{Path:a.txt StartLine:1 EndLine:1 Old:one New:1 Create:false}]" {
+	if got := fmt.Sprintf("%+v", a.Changes.Edits); got != "[{Path:a.txt StartLine:1 EndLine:1 Old:one New:1 Create:false Delete:false}]" {
 		t.Errorf("edits %s", got)
 	}
 	if !strings.Contains(a.Text, "Here.") || !strings.Contains(a.Text, "+1") || a.Changes.AppliedWrites {
@@ -252,13 +259,118 @@ func TestRepositoryIsNotTrusted(t *testing.T) {
 	}
 }
 
+// git takes a diff's paths from the top of the repository, wherever it is run.
+func TestDiffOfASubdirectory(t *testing.T) {
+	dir := project(t, true, map[string]string{"a.txt": "one\n", "sub dir/a.txt": "one\n"})
+	sub := filepath.Join(dir, "sub dir")
+	b := newTestBridge(t, answering(blockOf("a.txt:1-1", "one", "1")), nil)
+	a, err := b.Query(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: sub}}, nil)
+	if err != nil || a.Changes.Edits[0].Path != "a.txt" {
+		t.Fatalf("%+v, %v", a.Changes, err)
+	}
+	patch := filepath.Join(t.TempDir(), "patch")
+	if err := os.WriteFile(patch, []byte(a.Changes.Diff), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runGit(t, sub, "apply", patch)
+	for path, want := range map[string]string{filepath.Join(dir, "a.txt"): "one\n", filepath.Join(sub, "a.txt"): "1\n"} {
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%s is %q, %v", path, got, err)
+		}
+	}
+}
+
+// Deletion and an empty line differ in the edits too.
+func TestDeletionIsMarked(t *testing.T) {
+	dir := project(t, false, map[string]string{"a.txt": "one\ntwo\n"})
+	for new, want := range map[string]bool{"": true, "\n": false} {
+		c, err := readChanges(dir, "", "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n"+new+"===END===")
+		if err != nil || c.Edits[0].Delete != want || c.Edits[0].New != "" {
+			t.Errorf("%q: %+v, %v", new, c, err)
+		}
+	}
+}
+
+// No corner of a repository is out of sight, but for what git ignores.
+func TestSnapshotSeesCorners(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(t *testing.T, dir string)
+		file    string
+	}{
+		"submodule": {func(t *testing.T, dir string) {
+			other := project(t, true, map[string]string{"f": "x"})
+			runGit(t, dir, "-c", "protocol.file.allow=always", "submodule", "add", "-q", other, "mod")
+		}, "mod/f"},
+		"nested repository": {func(t *testing.T, dir string) {
+			if err := os.Mkdir(filepath.Join(dir, "nested"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			runGit(t, filepath.Join(dir, "nested"), "init", "-q")
+			if err := os.WriteFile(filepath.Join(dir, "nested", "f"), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}, "nested/f"},
+		"assumed unchanged":  {func(t *testing.T, dir string) { runGit(t, dir, "update-index", "--assume-unchanged", "a.txt") }, "a.txt"},
+		"outside the tree":   {func(t *testing.T, dir string) { runGit(t, dir, "config", "core.worktree", t.TempDir()) }, "a.txt"},
+		"ignored altogether": {func(t *testing.T, dir string) { os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("*\n"), 0o644) }, "b.txt"},
+		"a hook":             {func(*testing.T, string) {}, ".git/hooks/pre-commit"},
+		"the configuration":  {func(*testing.T, string) {}, ".git/config"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := project(t, true, map[string]string{"a.txt": "one\n", "ignored/x": ""})
+			test.prepare(t, dir)
+			work := dir
+			if name == "ignored altogether" {
+				work = filepath.Join(dir, "ignored")
+				runGit(t, dir, "rm", "-q", "--cached", "ignored/x")
+			}
+			before, err := snapshot(t.Context(), work)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := os.OpenFile(filepath.Join(work, test.file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.WriteString("\n")
+			f.Close()
+			if after, err := snapshot(t.Context(), work); err != nil || before.equal(after) {
+				t.Errorf("not seen, %v", err)
+			}
+		})
+	}
+}
+
+// A write with the size and the times that were there before.
+func TestSnapshotSeesDisguisedWrites(t *testing.T) {
+	dir := project(t, true, map[string]string{"a.txt": "one\n"})
+	path := filepath.Join(dir, "a.txt")
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := snapshot(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("two\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := snapshot(t.Context(), dir); err != nil || before.equal(after) {
+		t.Errorf("not seen, %v", err)
+	}
+}
+
 func TestPartialChangesAreNone(t *testing.T) {
 	dir := project(t, false, map[string]string{"a.txt": "one\n"})
 	b := newTestBridge(t, script(func(ctx context.Context, _ gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
 		<-ctx.Done()
 		return gemini.Result{Answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1"}, context.Cause(ctx)
 	}), nil)
-	timeout := Whole(50)
+	timeout := Whole(2000)
 	_, err := b.Query(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: dir, Timeout: &timeout}}, nil)
 	wantWords(t, err, "timed out")
 	var f *Failure
@@ -277,7 +389,7 @@ func FuzzBlocks(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, answer string) {
-		c, err := readChanges(dir, answer)
+		c, err := readChanges(dir, "", answer)
 		if err != nil {
 			return
 		}

@@ -90,15 +90,24 @@ func (c *chunkCache) len() int {
 	return len(c.entries)
 }
 
-// split cuts a text into pieces of at most budget bytes that make the text
-// again when joined. They are of about one size, and end where a paragraph, a
+// split cuts a text into pieces of at most budget bytes and so many lines that
+// make the text again when joined. They are of about one size, and end where a paragraph, a
 // line or a word does if one ends near there, else between two characters.
-func split(text string, budget int) []string {
+func split(text string, budget, lines int) []string {
 	var pieces []string
-	for len(text) > budget {
+	for len(text) > budget || strings.Count(text, "\n") > lines {
 		left := (len(text) + budget - 1) / budget
 		target := len(text) / left
-		cut := cutNear(text[:min(budget, target+target/4)], target/2)
+		cut := len(text)
+		if left > 1 {
+			cut = cutNear(text[:min(budget, target+target/4)], target/2)
+		}
+		if n := strings.Count(text[:cut], "\n"); n > lines {
+			cut = 0
+			for range lines {
+				cut += strings.IndexByte(text[cut:], '\n') + 1
+			}
+		}
 		pieces = append(pieces, text[:cut])
 		text = text[cut:]
 	}

@@ -67,14 +67,14 @@ func FromEnv(getenv func(string) string) (Config, error) {
 		return cfg, err
 	}
 	for name, d := range map[string]struct {
-		to             *time.Duration
-		fallback, most int
+		to                    *time.Duration
+		fallback, least, most int
 	}{
-		"GEMINI_MIN_INVOCATION_GAP_MS": {&cfg.Gap, 5000, 600_000},
-		"GEMINI_SPAWN_JITTER_MAX_MS":   {&cfg.Jitter, 200, 60_000},
-		"GEMINI_IDLE_TIMEOUT_MS":       {&cfg.Idle, 300_000, 1_800_000},
+		"GEMINI_MIN_INVOCATION_GAP_MS": {&cfg.Gap, 5000, 0, 600_000},
+		"GEMINI_SPAWN_JITTER_MAX_MS":   {&cfg.Jitter, 200, 0, 60_000},
+		"GEMINI_IDLE_TIMEOUT_MS":       {&cfg.Idle, 300_000, 1000, 1_800_000},
 	} {
-		ms, err := number(name, d.fallback, 0, d.most)
+		ms, err := number(name, d.fallback, d.least, d.most)
 		if err != nil {
 			return cfg, err
 		}

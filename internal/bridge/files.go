@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"pollux/internal/gemini"
 )
 
 const (
@@ -54,7 +56,13 @@ func attach(dir string, names []string) (attachments, error) {
 			if text, err = readText(root, rel); err == nil && b.Len()+len(text) > maxFilesText {
 				err = fmt.Errorf("the files are over %d bytes together", maxFilesText)
 			}
-			if err == nil {
+			switch {
+			case err != nil:
+			case strings.Contains(text, `\@`) && gemini.Guard(text) != text:
+				// On the way through the CLI its @ and its \@ would be one.
+				fmt.Fprintf(&b, "\n\nThe file %s: read it yourself, with read_file.", filepath.ToSlash(rel))
+				continue
+			default:
 				frame(&b, filepath.ToSlash(rel), text)
 				continue
 			}
@@ -103,8 +111,8 @@ func open(root *os.Root, rel string, limit int64) (*os.File, error) {
 }
 
 func checkImage(root *os.Root, rel string) error {
-	if strings.ContainsAny(rel, "\r\n") {
-		return errors.New("its name has a line break")
+	if strings.ContainsAny(rel, "\r\n\"") {
+		return errors.New("its name has a line break or a quote, which Gemini CLI does not take")
 	}
 	f, err := open(root, rel, maxImage)
 	if err == nil {

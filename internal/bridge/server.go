@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math"
 	"net/url"
 	"path/filepath"
 	"reflect"
@@ -26,8 +28,11 @@ const (
 	// notesRoom is the part of a page that is kept free for notes.
 	notesRoom = 1 << 10
 	// rootsTime bounds the question for a client's roots.
-	rootsTime = 3 * time.Second
+	rootsTime = 2 * time.Second
 )
+
+// codexLines is the most lines of a page for Codex, which cuts at 256.
+const codexLines = 240
 
 // pages are the pages of clients that are known to take more, by the start of
 // their name.
@@ -65,7 +70,7 @@ func NewServer(b *Bridge) *Server {
 		&mcp.Implementation{Name: "pollux", Title: "Pollux: Gemini CLI", Version: b.cfg.Version},
 		&mcp.ServerOptions{
 			Instructions: instructions,
-			Logger:       b.log,
+			Logger:       sdkLog(b.log),
 			Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 			RootsListChangedHandler: func(context.Context, *mcp.RootsListChangedRequest) {
 				s.rootMu.Lock()
@@ -79,14 +84,27 @@ func NewServer(b *Bridge) *Server {
 	return s
 }
 
-// Run serves one client until it goes or the context ends.
-func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
-	return s.mcp.Run(ctx, cancelTransport{t})
+// sdkLog is where the SDK logs, which takes an ordinary end for an error.
+func sdkLog(log *slog.Logger) *slog.Logger {
+	if log.Enabled(context.Background(), slog.LevelInfo) {
+		return log
+	}
+	return slog.New(slog.DiscardHandler)
 }
+
+// Run serves one client until it goes or the context ends.
+func (s *Server) Run(ctx context.Context, t mcp.Transport) error { return s.mcp.Run(ctx, t) }
 
 type tool struct {
 	tool   *mcp.Tool
 	handle mcp.ToolHandler
+}
+
+// withRoom lets a client that would put a large result into a file show it:
+// edits are not paged.
+func (t tool) withRoom() tool {
+	t.tool.Meta = mcp.Meta{"anthropic/maxResultSizeChars": 200_000}
+	return t
 }
 
 func (s *Server) tools() []tool {
@@ -124,7 +142,7 @@ func (s *Server) tools() []tool {
 				"workingDirectory": dir, "timeout": timeout, "maxResponseLength": length,
 				"changeMode": map[string]any{"type": "boolean", "description": "Return edits of files, as {edits, diff, response}. Nothing is written."},
 			},
-			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.query),
+			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.query).withRoom(),
 		define("search", "Web Search",
 			"Ask Gemini to search the web and answer with its sources: current versions, documentation, news, error messages.",
 			map[string]any{
@@ -294,11 +312,14 @@ func explain(err error, in any) string {
 			want = wrong.Type.String()
 		}
 		field := wrong.Field
+		if strings.HasPrefix(field, "files") {
+			want = "a list of strings"
+		}
 		if i := strings.LastIndexByte(field, '.'); i >= 0 {
 			field = field[i+1:]
 		}
 		if field == "" {
-			return fmt.Sprintf("%s is given where %s is wanted", wrong.Value, want)
+			return "the arguments are not an object"
 		}
 		return fmt.Sprintf("%s must be %s", field, want)
 	}
@@ -332,18 +353,23 @@ func (s *Server) clientRoot(ctx context.Context, req *mcp.CallToolRequest) (stri
 		return firstRoot(list), nil
 	}
 	s.rootMu.Lock()
-	defer s.rootMu.Unlock()
-	if !s.rootKnown {
-		ctx, cancel := context.WithTimeout(ctx, rootsTime)
-		defer cancel()
-		list, err := req.Session.ListRoots(ctx, nil)
-		if err != nil {
-			s.b.log.Info("the client does not tell its roots", "error", err)
-			return "", nil
-		}
-		s.root, s.rootKnown = firstRoot(list), true
+	root, known := s.root, s.rootKnown
+	s.rootMu.Unlock()
+	if known {
+		return root, nil
 	}
-	return s.root, nil
+	ctx, cancel := context.WithTimeout(ctx, rootsTime)
+	defer cancel()
+	list, err := req.Session.ListRoots(ctx, nil)
+	if err != nil {
+		// It is not asked again: each call would wait for it.
+		s.b.log.Info("the client does not tell its roots", "error", err)
+	}
+	root = firstRoot(list)
+	s.rootMu.Lock()
+	s.root, s.rootKnown = root, true
+	s.rootMu.Unlock()
+	return root, nil
 }
 
 func firstRoot(list *mcp.ListRootsResult) string {
@@ -394,18 +420,21 @@ func (s *Server) result(req *mcp.CallToolRequest, a Answer, err error) *mcp.Call
 		}
 		return r
 	}
-	budget := defaultPage
+	budget, most := defaultPage, math.MaxInt
 	if init := req.Session.InitializeParams(); init != nil && init.ClientInfo != nil {
 		for name, size := range pages {
 			if strings.HasPrefix(init.ClientInfo.Name, name) {
 				budget = size
 			}
 		}
+		if strings.HasPrefix(init.ClientInfo.Name, "codex") {
+			most = codexLines
+		}
 	}
 	notes := bracket(a.Notes, notesRoom/2)
 	key, pieces := "", []string{a.Text}
-	if len(a.Text)+notesRoom/2 > budget {
-		pieces = split(a.Text, budget-notesRoom)
+	if len(a.Text)+notesRoom/2 > budget || strings.Count(a.Text, "\n") > most {
+		pieces = split(a.Text, budget-notesRoom, most)
 	}
 	if len(pieces) > 1 {
 		key = s.b.chunks.put(pieces)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -148,6 +150,37 @@ func TestRoots(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A client that does not answer is not asked twice.
+func TestSilentRoots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestBridge(t, answering("ok"), nil)
+		ours, theirs := mcp.NewInMemoryTransports()
+		ended := make(chan error, 1)
+		go func() { ended <- NewServer(b).Run(t.Context(), ours) }()
+		client := mcp.NewClient(&mcp.Implementation{Name: "silent"}, nil)
+		client.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+				if method == "roots/list" {
+					<-ctx.Done()
+				}
+				return next(ctx, method, req)
+			}
+		})
+		session, err := client.Connect(t.Context(), theirs, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []time.Duration{rootsTime, 0} {
+			begin := time.Now()
+			if _, text := callTool(t, session, "query", `{"prompt":"x"}`); text != "ok" || time.Since(begin) != want {
+				t.Errorf("%q after %s, want %s", text, time.Since(begin), want)
+			}
+		}
+		session.Close()
+		<-ended
+	})
 }
 
 // A long answer comes in pages that fit the client and are the answer when

@@ -12,64 +12,86 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"pollux/internal/sys"
 )
 
-// A state is what the files of a directory are like, in so far as git does not
-// ignore them: what git says of each that is not as committed, and the size,
-// times and kind of each of those. A file that git reports neither before nor
-// after is the same.
-type state map[string]string
+// A state is what the files of a directory are like: the kind, size, times and
+// identity of each that git does not ignore. Of a repository it is of all of
+// it, with nested repositories and what git itself would run or read.
+type state struct {
+	files map[string]string
+	// prefix is the directory's path below the top of its repository, with a
+	// slash at the end; empty at the top, and without a repository.
+	prefix string
+}
 
-func (s state) equal(other state) bool { return maps.Equal(s, other) }
+func (s state) equal(other state) bool { return maps.Equal(s.files, other.files) }
 
 // snapshotTime bounds a snapshot.
 const snapshotTime = time.Minute
 
 // snapshot takes the state of a directory. The repository is not trusted:
-// nothing that its configuration names is run.
+// nothing that its configuration names is run. git only lists files; whether
+// they have changed, which may need the repository's filters, is not asked of
+// it.
 func snapshot(ctx context.Context, dir string) (state, error) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotTime)
 	defer cancel()
-	if _, err := exec.LookPath("git"); err != nil {
-		return walk(ctx, dir)
-	}
+	s := state{files: make(map[string]string)}
 	g := git{ctx: ctx, dir: dir}
-	if _, err := g.run("rev-parse", "--is-inside-work-tree"); err != nil {
-		if inRepository(dir) {
-			return nil, fmt.Errorf("git does not read this repository: %w", err)
-		}
-		return walk(ctx, dir)
+	if _, err := exec.LookPath("git"); err != nil {
+		return s, s.walk(ctx, dir)
 	}
-	if err := g.disarm(); err != nil {
-		return nil, err
+	inside, err := g.run("rev-parse", "--is-inside-work-tree")
+	if err != nil && inRepository(dir) {
+		return s, fmt.Errorf("git does not read this repository: %w", err)
 	}
-	top, err := g.run("rev-parse", "--show-toplevel")
+	if err != nil || strings.TrimSpace(string(inside)) != "true" {
+		return s, s.walk(ctx, dir)
+	}
+	if _, err := g.run("check-ignore", "-q", "--", dir); err == nil {
+		return s, s.walk(ctx, dir)
+	}
+	where, err := g.run("rev-parse", "--show-toplevel", "--absolute-git-dir", "--show-prefix")
+	lines := strings.Split(string(where), "\n")
+	if err != nil || len(lines) < 3 {
+		return s, fmt.Errorf("git does not say where its files are: %w", err)
+	}
+	top, gitDir := strings.TrimRight(lines[0], "\r"), strings.TrimRight(lines[1], "\r")
+	s.prefix = strings.TrimRight(lines[2], "\r")
+	g.dir = top
+	names, err := g.run("ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	if err != nil {
-		return nil, err
+		return s, err
 	}
-	head, _ := g.run("rev-parse", "--verify", "--quiet", "HEAD") // there may be none yet
-	out, err := g.run("status", "--porcelain=v1", "-z", "--untracked-files=all", "--ignore-submodules=all", "--no-renames")
-	if err != nil {
-		return nil, err
-	}
-	s := state{"HEAD": string(head)}
-	root := strings.TrimRight(string(top), "\r\n")
-	for entry := range bytes.SplitSeq(out, []byte{0}) {
-		if len(entry) < 4 {
+	for name := range bytes.SplitSeq(names, []byte{0}) {
+		if len(name) == 0 {
 			continue
 		}
-		path := filepath.Join(root, filepath.FromSlash(string(entry[3:])))
+		path := filepath.Join(top, filepath.FromSlash(string(name)))
 		info, err := os.Lstat(path)
-		s[path] = string(entry[:2]) + describe(info, err)
+		if err == nil && info.IsDir() { // a submodule, or a repository in this one
+			if err := s.walk(ctx, path); err != nil {
+				return s, err
+			}
+			continue
+		}
+		s.files[path] = describe(info, err)
+	}
+	for _, name := range []string{"HEAD", "config", "hooks", "info"} {
+		if err := s.walk(ctx, filepath.Join(gitDir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return s, err
+		}
 	}
 	return s, nil
 }
 
 func describe(info fs.FileInfo, err error) string {
 	if err != nil {
-		return " gone"
+		return "gone"
 	}
-	return fmt.Sprintf(" %v %d %d", info.Mode(), info.Size(), info.ModTime().UnixNano())
+	return fmt.Sprintf("%v %d %d %s", info.Mode(), info.Size(), info.ModTime().UnixNano(), sys.Stamp(info))
 }
 
 // inRepository reports whether dir or one above it has a .git.
@@ -88,16 +110,15 @@ func inRepository(dir string) bool {
 
 // A git runs git's commands in a repository that is not trusted.
 type git struct {
-	ctx    context.Context
-	dir    string
-	filter []string // -c settings that turn the repository's filters off
+	ctx context.Context
+	dir string
 }
 
 func (g *git) run(args ...string) ([]byte, error) {
-	args = append(append([]string{
+	args = append([]string{
 		"-c", "core.fsmonitor=false", "-c", "core.hooksPath=" + os.DevNull, "-c", "core.pager=cat",
 		"-c", "core.untrackedCache=false", "-c", "submodule.recurse=false",
-	}, g.filter...), args...)
+	}, args...)
 	cmd := exec.CommandContext(g.ctx, "git", args...)
 	cmd.Dir = g.dir
 	cmd.WaitDelay = time.Second
@@ -123,56 +144,29 @@ func (g *git) run(args ...string) ([]byte, error) {
 	return stdout.Bytes(), nil
 }
 
-// disarm turns off the repository's content filters, which are commands that
-// git runs to tell whether a file has changed.
-func (g *git) disarm() error {
-	out, err := g.run("config", "--list", "--name-only", "-z")
-	if err != nil {
-		return err
-	}
-	seen := make(map[string]bool)
-	for name := range bytes.SplitSeq(out, []byte{0}) {
-		section, key := string(name), ""
-		if i := strings.LastIndexByte(section, '.'); i >= 0 {
-			section, key = section[:i], section[i+1:]
-		}
-		if !strings.HasPrefix(section, "filter.") || seen[section] || key == "" {
-			continue
-		}
-		seen[section] = true
-		if strings.ContainsAny(section, "=\n") {
-			return errors.New("its configuration names a filter in an odd way")
-		}
-		g.filter = append(g.filter, "-c", section+".clean=", "-c", section+".smudge=", "-c", section+".process=", "-c", section+".required=false")
-	}
-	return nil
-}
-
 // maxWalk bounds the files of a directory without git.
 const maxWalk = 200_000
 
-// walk takes the state of a directory that git does not know: of every file.
-func walk(ctx context.Context, dir string) (state, error) {
-	s := make(state)
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+// walk adds the state of every file of a directory that git does not know.
+func (s state) walk(ctx context.Context, dir string) error {
+	n := 0
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			if path == dir {
 				return err
 			}
-			s[path] = "unreadable"
+			s.files[path] = "unreadable"
 			return nil
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if len(s) >= maxWalk {
+		if n++; n > maxWalk {
 			return fmt.Errorf("there are over %d files: make it a git repository", maxWalk)
 		}
-		info, err := d.Info()
 		if !d.IsDir() {
-			s[path] = describe(info, err)
+			s.files[path] = describe(d.Info())
 		}
 		return nil
 	})
-	return s, err
 }

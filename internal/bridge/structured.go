@@ -73,6 +73,9 @@ func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsons
 	if err != nil {
 		return Structured{}, err
 	}
+	if in.RequireFiles && len(files.skipped) > 0 {
+		return Structured{}, fmt.Errorf("%s: name files that can go along", strings.Join(files.skipped, "; "))
+	}
 	prompt := c.b.templates.fill("structured", map[string]string{
 		"prompt": in.Prompt + files.text, "schema": string(in.Schema),
 	})
@@ -119,6 +122,10 @@ func bulletList(items []string) string {
 // It is the caller's and goes nowhere: a reference to another document is an
 // error. format is asserted.
 func compile(s Schema) (*jsonschema.Schema, error) {
+	s = bytes.TrimPrefix(s, []byte("\ufeff"))
+	if len(bytes.TrimSpace(s)) == 0 {
+		return nil, errors.New("schema is missing: give a JSON Schema, as an object or as a string")
+	}
 	if len(s) > maxSchema {
 		return nil, fmt.Errorf("the schema has %d bytes and the limit is %d: make it smaller", len(s), maxSchema)
 	}
@@ -173,56 +180,77 @@ func ecmaRegexp(s string) (jsonschema.Regexp, error) {
 
 // validate finds the JSON in an answer and says what is wrong with it.
 func validate(schema *jsonschema.Schema, answer string) (json.RawMessage, []string) {
-	raw, err := findJSON(answer)
+	values, err := findJSON(answer)
 	if err != nil {
 		return nil, []string{err.Error()}
 	}
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		return nil, []string{err.Error()}
+	var wrong []string
+	for _, raw := range values {
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+		if err == nil {
+			err = schema.Validate(value)
+		}
+		if err == nil {
+			return raw, nil
+		}
+		if wrong == nil {
+			wrong = problems(err)
+		}
 	}
-	if err := schema.Validate(value); err != nil {
-		return nil, problems(err)
-	}
-	return raw, nil
+	return nil, wrong
 }
 
 var fence = regexp.MustCompile("(?s)```[a-zA-Z]*[ \t]*\r?\n(.*?)```")
 
-// findJSON is the JSON value of an answer, as the model wrote it but for white
-// space: the whole answer, else what is in its first fence, else what is
-// between the outermost brackets.
-func findJSON(answer string) (json.RawMessage, error) {
+// findJSON finds the JSON values that an answer may mean, as the model wrote
+// them but for white space: the whole answer, what is in its first fence, what
+// is between its outermost braces or brackets.
+func findJSON(answer string) (values []json.RawMessage, err error) {
 	candidates := []string{answer}
 	if m := fence.FindStringSubmatch(answer); m != nil {
 		candidates = append(candidates, m[1])
 	}
-	if i := strings.IndexAny(answer, "{["); i >= 0 {
-		closing := map[byte]string{'{': "}", '[': "]"}[answer[i]]
-		if j := strings.LastIndex(answer, closing); j > i {
+	between := func(open, end string) int {
+		i, j := strings.Index(answer, open), strings.LastIndex(answer, end)
+		if i >= 0 && j > i {
 			candidates = append(candidates, answer[i:j+1])
 		}
+		return i
 	}
-	var first error
+	if strings.IndexByte(answer, '[') < strings.IndexByte(answer, '{') {
+		between("[", "]")
+		between("{", "}")
+	} else {
+		between("{", "}")
+		between("[", "]")
+	}
 	for _, s := range candidates {
-		dec := json.NewDecoder(strings.NewReader(s))
-		var raw json.RawMessage
-		err := dec.Decode(&raw)
-		if err == nil {
-			if _, err = dec.Token(); err == io.EOF {
-				var b bytes.Buffer
-				if err := json.Compact(&b, raw); err != nil {
-					return nil, err
-				}
-				return b.Bytes(), nil
-			}
-			err = errors.New("text follows the JSON")
-		}
-		if first == nil {
-			first = err
+		raw, e := oneValue(s)
+		if e == nil {
+			values = append(values, raw)
+		} else if err == nil {
+			err = fmt.Errorf("there is no JSON in it (%v)", e)
 		}
 	}
-	return nil, fmt.Errorf("there is no JSON in it (%v)", first)
+	if len(values) > 0 {
+		err = nil
+	}
+	return values, err
+}
+
+// oneValue is the one JSON value of a text, without white space.
+func oneValue(s string) (json.RawMessage, error) {
+	dec := json.NewDecoder(strings.NewReader(s))
+	var raw json.RawMessage
+	if err := dec.Decode(&raw); err != nil {
+		return nil, err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return nil, errors.New("text follows the JSON")
+	}
+	var b bytes.Buffer
+	err := json.Compact(&b, raw)
+	return b.Bytes(), err
 }
 
 // problems lists what is wrong, each with the place where.

@@ -27,6 +27,11 @@ type templates map[string]string
 // place of them. One that lacks a placeholder it needs is an error.
 func loadTemplates(dir string) (templates, error) {
 	t := make(templates)
+	if dir != "" {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return nil, fmt.Errorf("GEMINI_PROMPTS_DIR is %q, which is no directory: set it to one with prompt templates", dir)
+		}
+	}
 	for name, needs := range placeholders {
 		data, err := builtin.ReadFile("prompts/" + name + ".md")
 		if err != nil {

@@ -30,6 +30,9 @@ type Common struct {
 	WorkingDirectory string `json:"workingDirectory"`
 	// Timeout is in milliseconds; none stands for [DefaultTimeout].
 	Timeout *Whole `json:"timeout"`
+	// RequireFiles makes a file that cannot go along an error, where MCP
+	// clients get the answer without it and a note.
+	RequireFiles bool `json:"-"`
 }
 
 // A Whole is a whole number, which some clients write as 1.0 or 1e3.
@@ -100,8 +103,11 @@ func (c *call) query(ctx context.Context, in QueryInput, limit string) (Answer, 
 		return Answer{}, err
 	}
 	prompt := in.Prompt + files.text
+	if in.RequireFiles && len(files.skipped) > 0 {
+		return Answer{}, fmt.Errorf("%s: name files that can go along", strings.Join(files.skipped, "; "))
+	}
 	if in.ChangeMode {
-		return c.change(ctx, prompt, files)
+		return c.change(ctx, prompt, limit, files)
 	}
 	result, err := c.ask(ctx, prompt+limit, files.images)
 	return c.answer(result, err, files.skipped)

@@ -47,12 +47,19 @@ The settings of pollux bridge apply.`,
 			if strings.TrimSpace(in.Prompt) == "" {
 				return usageError{errors.New("there is no question"), cmd.CommandPath()}
 			}
+			if timeout < time.Millisecond || timeout > bridge.MaxTimeout {
+				return usageError{fmt.Errorf("--timeout is %s: give from 1ms to %s", timeout, bridge.MaxTimeout), cmd.CommandPath()}
+			}
 			ms := bridge.Whole(timeout.Milliseconds())
 			in.Timeout = &ms
 			if cmd.Flags().Changed("words") {
+				if words < 1 {
+					return usageError{fmt.Errorf("--words is %d: give a number from 1", words), cmd.CommandPath()}
+				}
 				w := bridge.Whole(words)
 				in.MaxResponseLength = &w
 			}
+			in.RequireFiles = true
 			var shape []byte
 			if schema != "" {
 				if in.ChangeMode || search {
@@ -83,15 +90,19 @@ The settings of pollux bridge apply.`,
 				if ctx.Err() != nil {
 					return exitError{130}
 				}
+				// What the model or a file's name say may hold what a
+				// terminal obeys.
+				say := func(text string) { fmt.Fprintln(streams.Err, forOutput(streams.Err, text)) }
 				for _, n := range a.Notes {
-					fmt.Fprintf(streams.Err, "pollux: %s\n", n)
+					say("pollux: " + n)
 				}
 				if err != nil {
 					var f *bridge.Failure
 					if errors.As(err, &f) && f.Partial != "" {
-						fmt.Fprintf(streams.Err, "%s\n", f.Partial)
+						say(f.Partial)
 					}
-					return err
+					say("pollux: " + err.Error())
+					return exitError{1}
 				}
 				switch {
 				case asJSON:
@@ -99,9 +110,12 @@ The settings of pollux bridge apply.`,
 				case a.Changes != nil:
 					// The diff alone, for git apply.
 					if a.Changes.Response != "" {
-						fmt.Fprintln(streams.Err, a.Changes.Response)
+						say(a.Changes.Response)
 					}
-					_, err = io.WriteString(streams.Out, a.Changes.Diff)
+					if a.Changes.Diff == "" {
+						say("pollux: no changes are proposed")
+					}
+					_, err = io.WriteString(streams.Out, forOutput(streams.Out, a.Changes.Diff))
 				default:
 					_, err = fmt.Fprintln(streams.Out, forOutput(streams.Out, a.Text))
 				}
@@ -174,34 +188,42 @@ func question(in io.Reader, args []string) (string, error) {
 }
 
 // A statusLine shows what a call is doing, on one line of a terminal.
-type statusLine struct {
-	w     io.Writer
-	width int
-}
+type statusLine struct{ f *os.File }
 
-func newStatusLine(w io.Writer) *statusLine {
-	s := &statusLine{w: w}
+func newStatusLine(w io.Writer) statusLine {
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		s.width, _, _ = term.GetSize(int(f.Fd()))
+		return statusLine{f}
 	}
-	return s
+	return statusLine{}
 }
 
-func (s *statusLine) report() func(string) {
-	if s.width < 10 {
+func (s statusLine) report() func(string) {
+	if s.f == nil {
 		return nil
 	}
 	return func(message string) {
-		r := []rune(message)
-		if len(r) > s.width-1 {
-			r = append(r[:s.width-2], '…')
+		// The window may have changed, and what is not ASCII may be wide.
+		width, _, err := term.GetSize(int(s.f.Fd()))
+		if err != nil || width < 10 {
+			return
 		}
-		fmt.Fprintf(s.w, "\r\x1b[K%s", string(r))
+		used := 0
+		for i, r := range message {
+			columns := 1
+			if r >= 0x1100 {
+				columns = 2
+			}
+			if used += columns; used > width-2 {
+				message = message[:i] + "…"
+				break
+			}
+		}
+		fmt.Fprintf(s.f, "\r\x1b[K%s", message)
 	}
 }
 
-func (s *statusLine) clear() {
-	if s.width >= 10 {
-		fmt.Fprint(s.w, "\r\x1b[K")
+func (s statusLine) clear() {
+	if s.f != nil {
+		fmt.Fprint(s.f, "\r\x1b[K")
 	}
 }

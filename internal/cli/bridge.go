@@ -6,9 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"sync"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
 	"pollux/internal/bridge"
@@ -41,8 +39,7 @@ say. Settings of the bridge, as environment variables:
 				// The server waits for its calls before it ends; so they have
 				// to end, when the client has gone or we are told to.
 				defer context.AfterFunc(ctx, func() { b.Close() })()
-				in := io.NopCloser(&endingReader{r: streams.In, end: func() { go b.Close() }})
-				err := bridge.NewServer(b).Run(ctx, &mcp.IOTransport{Reader: in, Writer: nopCloser{streams.Out}})
+				err := bridge.NewServer(b).Run(ctx, bridge.Stdio(streams.In, streams.Out, func() { go b.Close() }))
 				if err == nil || ctx.Err() != nil || errors.Is(err, io.EOF) {
 					return nil
 				}
@@ -53,25 +50,6 @@ say. Settings of the bridge, as environment variables:
 	cmd.Flags().StringVar(&level, "log", "warn", "what to log to standard error: debug, info, warn or error")
 	return cmd
 }
-
-// An endingReader calls end when there is no more to read.
-type endingReader struct {
-	r    io.Reader
-	end  func()
-	once sync.Once
-}
-
-func (e *endingReader) Read(b []byte) (int, error) {
-	n, err := e.r.Read(b)
-	if err != nil {
-		e.once.Do(e.end)
-	}
-	return n, err
-}
-
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }
 
 // withBridge runs f with a bridge, which the system's signals to end end.
 func withBridge(ctx context.Context, streams IO, level string, f func(context.Context, *bridge.Bridge) error) error {

@@ -144,7 +144,7 @@ func installBridge(streams IO, c mcpClient, remove, yes bool) error {
 		fmt.Fprintf(streams.Err, "Write %s? [Y/n] ", path)
 		answer, err := bufio.NewReader(streams.In).ReadString('\n')
 		if err != nil {
-			return err
+			answer = "n" // the end of the input is no agreement
 		}
 		if a := strings.ToLower(strings.TrimSpace(answer)); a != "" && a != "y" && a != "yes" {
 			fmt.Fprintln(streams.Err, "pollux: nothing is written")
@@ -194,8 +194,25 @@ type serverEntry struct {
 	Env     map[string]string `json:"env,omitempty"`
 }
 
-// change is the settings with the bridge in or out.
+// change is the settings with the bridge in or out. Its byte order mark and
+// its line ends stay.
 func (c mcpClient) change(settings, command string, remove bool) (string, error) {
+	text, mark := strings.CutPrefix(settings, "\ufeff")
+	crlf := strings.Contains(text, "\r\n")
+	after, err := c.changeText(strings.ReplaceAll(text, "\r\n", "\n"), command, remove)
+	if err != nil {
+		return "", err
+	}
+	if crlf {
+		after = strings.ReplaceAll(after, "\n", "\r\n")
+	}
+	if mark {
+		after = "\ufeff" + after
+	}
+	return after, nil
+}
+
+func (c mcpClient) changeText(settings, command string, remove bool) (string, error) {
 	if c.key == "" {
 		return changeTOML(settings, command, remove)
 	}
@@ -238,26 +255,110 @@ func changeJSON(settings, key string, entry serverEntry, remove bool) (string, e
 	if !ok {
 		return "", fmt.Errorf("its %s is not an object: correct it first", key)
 	}
-	if remove {
-		if member(list, serverName) == nil {
-			return settings, nil
-		}
-		list.Members = slices.DeleteFunc(list.Members, func(m hujson.ObjectMember) bool { return nameOf(m) == serverName })
-		return string(root.Pack()), nil
-	}
-	text, err := json.MarshalIndent(entry, strings.Repeat(indent, 2), indent)
-	if err != nil {
-		return "", err
-	}
-	value, err := hujson.Parse(text)
-	if err != nil {
-		return "", err
-	}
-	if old := member(list, serverName); old != nil && equivalent(*old, value) {
+	old := member(list, serverName)
+	switch {
+	case remove && old == nil:
 		return settings, nil
+	case remove:
+		removeMember(list, serverName)
+	case old != nil && merge(old, entry, indent):
+		return settings, nil
+	case old == nil:
+		value, err := valueOf(entry, indent, 2)
+		if err != nil {
+			return "", err
+		}
+		setMember(list, serverName, value, indent, 1)
 	}
-	setMember(list, serverName, value, indent, 1)
-	return string(root.Pack()), nil
+	after := string(root.Pack())
+	if json.Valid([]byte(settings)) && !json.Valid([]byte(after)) {
+		return "", fmt.Errorf("its %s is written in a way that Pollux does not change: change it by hand", key)
+	}
+	return after, nil
+}
+
+// valueOf is a value as it is written depth levels deep.
+func valueOf(v any, indent string, depth int) (hujson.Value, error) {
+	text, err := json.MarshalIndent(v, strings.Repeat(indent, depth), indent)
+	if err != nil {
+		return hujson.Value{}, err
+	}
+	return hujson.Parse(text)
+}
+
+// merge brings the user's entry up to date, and leaves what else is in it. It
+// reports whether there was nothing to do.
+func merge(old *hujson.Value, entry serverEntry, indent string) (same bool) {
+	o, ok := old.Value.(*hujson.Object)
+	if !ok {
+		value, err := valueOf(entry, indent, 2)
+		if err == nil {
+			old.Value = value.Value
+		}
+		return false
+	}
+	same = true
+	set := func(name string, v any) {
+		if value, err := valueOf(v, indent, 3); err == nil {
+			setMember(o, name, value, indent, 2)
+			same = false
+		}
+	}
+	var has struct {
+		Command string
+		Args    []string
+		Env     map[string]any
+		Type    string
+	}
+	std := old.Clone()
+	std.Standardize()
+	json.Unmarshal(std.Pack(), &has)
+	if has.Type != entry.Type && entry.Type != "" {
+		set("type", entry.Type)
+	}
+	if has.Command != entry.Command {
+		set("command", entry.Command)
+	}
+	if !slices.Contains(has.Args, "bridge") {
+		set("args", entry.Args)
+	}
+	if has.Env == nil && entry.Env != nil {
+		set("env", entry.Env)
+	}
+	return same
+}
+
+// removeMember takes a member out. Comments before it stay, and so does what
+// follows the last one.
+func removeMember(o *hujson.Object, name string) {
+	i := slices.IndexFunc(o.Members, func(m hujson.ObjectMember) bool { return nameOf(m) == name })
+	gone := o.Members[i]
+	comment := strings.TrimRight(string(gone.Name.BeforeExtra), " \t\n")
+	o.Members = slices.Delete(o.Members, i, i+1)
+	if i < len(o.Members) {
+		next := &o.Members[i].Name.BeforeExtra
+		*next = before(comment, *next)
+		return
+	}
+	if n := len(o.Members); n > 0 {
+		// A comma stays behind the new last one only if there was one before.
+		last := &o.Members[n-1].Value.AfterExtra
+		if gone.Value.AfterExtra == nil {
+			comment = strings.TrimRight(string(*last), " \t\n") + comment
+			*last = nil
+		} else if *last == nil {
+			*last = hujson.Extra{}
+		}
+	}
+	o.AfterExtra = before(comment, o.AfterExtra)
+}
+
+// before puts a comment, which may need a line's end, before what follows it.
+func before(comment string, rest hujson.Extra) hujson.Extra {
+	if strings.Contains(comment, "//") && !strings.HasPrefix(string(rest), "\n") {
+		comment += "\n"
+	}
+	return append(hujson.Extra(comment), rest...)
 }
 
 func nameOf(m hujson.ObjectMember) string { return m.Name.Value.(hujson.Literal).String() }
@@ -292,17 +393,6 @@ func setMember(o *hujson.Object, name string, value hujson.Value, indent string,
 	o.Members = append(o.Members, m)
 }
 
-// equivalent reports whether two values say the same.
-func equivalent(a, b hujson.Value) bool {
-	decode := func(v hujson.Value) (out any) {
-		v = v.Clone()
-		v.Standardize()
-		json.Unmarshal(v.Pack(), &out)
-		return out
-	}
-	return reflect.DeepEqual(decode(a), decode(b))
-}
-
 var (
 	ownTable   = regexp.MustCompile(`^\s*\[\s*mcp_servers\s*\.\s*"?` + serverName + `"?\s*(\.[^\]]*)?\]`)
 	otherTable = regexp.MustCompile(`^\s*\[`)
@@ -310,38 +400,123 @@ var (
 
 // changeTOML sets or removes Codex's table of the bridge.
 func changeTOML(settings, command string, remove bool) (string, error) {
-	var before map[string]any
-	if _, err := toml.Decode(settings, &before); err != nil {
+	byHand := fmt.Errorf("its mcp_servers are written in a way that Pollux does not change: change %s by hand", serverName)
+	before, err := servers(settings)
+	if err != nil {
 		return "", fmt.Errorf("it is not valid TOML (%w): correct it first", err)
 	}
-	var kept []string
-	ours := false
-	for line := range strings.Lines(settings) {
-		if otherTable.MatchString(line) {
-			ours = ownTable.MatchString(line)
-		}
-		if !ours {
-			kept = append(kept, line)
-		}
+	had := before.ours()
+	switch {
+	case remove && had == nil, !remove && had != nil && had["command"] == command && startsBridge(had):
+		return settings, nil
+	case inlineServers.MatchString(settings):
+		return "", byHand
 	}
-	after := strings.Join(kept, "")
-	if !remove {
-		if after = strings.TrimRight(after, "\n"); after != "" {
+	var after string
+	switch {
+	case remove:
+		after = withoutTables(settings)
+	case had == nil:
+		if after = strings.TrimRight(settings, "\n"); after != "" {
 			after += "\n\n"
 		}
 		after += fmt.Sprintf("[mcp_servers.%s]\ncommand = %q\nargs = [\"bridge\"]\ntool_timeout_sec = 1800\n", serverName, command)
-	} else if len(kept) > 0 && after != settings {
-		after = strings.TrimRight(after, "\n") + "\n"
+	default:
+		after = withCommand(settings, command, startsBridge(had))
 	}
-	// Nothing but our table may differ.
-	var now map[string]any
-	if _, err := toml.Decode(after, &now); err != nil || !reflect.DeepEqual(withoutOurs(before), withoutOurs(now)) {
-		return "", fmt.Errorf("its %s is written in a way that Pollux does not change: change it by hand", serverName)
+	// Nothing but our table may differ, and that must be as it should.
+	now, err := servers(after)
+	if err != nil || !reflect.DeepEqual(withoutOurs(before), withoutOurs(now)) || (now.ours() == nil) != remove ||
+		!remove && (now.ours()["command"] != command || !startsBridge(now.ours())) {
+		return "", byHand
 	}
 	return after, nil
 }
 
-func withoutOurs(settings map[string]any) map[string]any {
+// inlineServers is a table that no other table can be added to.
+var inlineServers = regexp.MustCompile(`(?m)^\s*mcp_servers\s*=`)
+
+type tomlSettings map[string]any
+
+func servers(settings string) (tomlSettings, error) {
+	var m tomlSettings
+	_, err := toml.Decode(settings, &m)
+	return m, err
+}
+
+// ours is the bridge's table, nil if there is none.
+func (m tomlSettings) ours() map[string]any {
+	all, _ := m["mcp_servers"].(map[string]any)
+	table, _ := all[serverName].(map[string]any)
+	return table
+}
+
+func startsBridge(table map[string]any) bool {
+	args, _ := table["args"].([]any)
+	return slices.Contains(args, any("bridge"))
+}
+
+// withoutTables takes our tables out. What stands between the last line of
+// theirs and the next table, comments above all, stays.
+func withoutTables(settings string) string {
+	var kept, tail []string
+	ours := false
+	for line := range strings.Lines(settings) {
+		if otherTable.MatchString(line) {
+			if ours {
+				kept = append(kept, tail...)
+			}
+			ours, tail = ownTable.MatchString(line), nil
+		}
+		blank := strings.TrimSpace(line) == "" || strings.HasPrefix(strings.TrimSpace(line), "#")
+		switch {
+		case !ours:
+			kept = append(kept, line)
+		case blank:
+			tail = append(tail, line)
+		default:
+			tail = nil
+		}
+	}
+	if ours {
+		kept = append(kept, tail...)
+	}
+	after := strings.TrimRight(strings.Join(kept, ""), "\n")
+	if after != "" {
+		after += "\n"
+	}
+	return after
+}
+
+var tomlKey = regexp.MustCompile(`^\s*(command|args)\s*=`)
+
+// withCommand sets the command of our table, and its arguments unless they are
+// right.
+func withCommand(settings, command string, argsToo bool) string {
+	var out []string
+	ours := false
+	for line := range strings.Lines(settings) {
+		if otherTable.MatchString(line) {
+			m := ownTable.FindStringSubmatch(line)
+			ours = m != nil && m[1] == ""
+			out = append(out, line)
+			if ours {
+				out = append(out, fmt.Sprintf("command = %q\n", command))
+				if !argsToo {
+					out = append(out, "args = [\"bridge\"]\n")
+				}
+			}
+			continue
+		}
+		if m := tomlKey.FindStringSubmatch(line); ours && m != nil && (m[1] == "command" || !argsToo) {
+			continue
+		}
+		out = append(out, line)
+	}
+	return strings.Join(out, "")
+}
+
+func withoutOurs(settings tomlSettings) map[string]any {
 	out := make(map[string]any)
 	for k, v := range settings {
 		if servers, ok := v.(map[string]any); ok && k == "mcp_servers" {

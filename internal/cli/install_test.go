@@ -13,9 +13,12 @@ import (
 func TestInstallKeepsWhatIsThere(t *testing.T) {
 	entry := serverEntry{Type: "stdio", Command: "/bin/pollux", Args: []string{"bridge"}}
 	for name, test := range map[string][2]string{
-		"none":    {"", "{\n  \"mcpServers\": {\n    \"pollux\": {\n      \"type\": \"stdio\",\n      \"command\": \"/bin/pollux\",\n      \"args\": [\n        \"bridge\"\n      ]\n    }\n  }\n}\n"},
-		"others":  {"{\n    // mine\n    \"mcpServers\": {\n        \"x\": {\"command\": \"x\"}, // x\n    },\n    \"z\": 1.50\n}", "{\n    // mine\n    \"mcpServers\": {\n        \"x\": {\"command\": \"x\"}, // x\n        \"pollux\": {\n            \"type\": \"stdio\",\n            \"command\": \"/bin/pollux\",\n            \"args\": [\n                \"bridge\"\n            ]\n        },\n    },\n    \"z\": 1.50\n}"},
-		"an old":  {`{"mcpServers": {"pollux": {"command": "old"}, "y": {}}}`, "{\"mcpServers\": {\"pollux\": {\n      \"type\": \"stdio\",\n      \"command\": \"/bin/pollux\",\n      \"args\": [\n        \"bridge\"\n      ]\n    }, \"y\": {}}}"},
+		"none":   {"", "{\n  \"mcpServers\": {\n    \"pollux\": {\n      \"type\": \"stdio\",\n      \"command\": \"/bin/pollux\",\n      \"args\": [\n        \"bridge\"\n      ]\n    }\n  }\n}\n"},
+		"others": {"{\n    // mine\n    \"mcpServers\": {\n        \"x\": {\"command\": \"x\"}, // x\n    },\n    \"z\": 1.50\n}", "{\n    // mine\n    \"mcpServers\": {\n        \"x\": {\"command\": \"x\"}, // x\n        \"pollux\": {\n            \"type\": \"stdio\",\n            \"command\": \"/bin/pollux\",\n            \"args\": [\n                \"bridge\"\n            ]\n        },\n    },\n    \"z\": 1.50\n}"},
+		"an old": {
+			"{\n  \"mcpServers\": {\n    \"pollux\": {\n      \"type\": \"stdio\",\n      \"command\": \"old\",\n      \"args\": [\"bridge\", \"--log\", \"debug\"],\n      \"env\": {\"GEMINI_API_KEY\": \"k\"}, // mine\n      \"timeout\": 600\n    }\n  }\n}",
+			"{\n  \"mcpServers\": {\n    \"pollux\": {\n      \"type\": \"stdio\",\n      \"command\": \"/bin/pollux\",\n      \"args\": [\"bridge\", \"--log\", \"debug\"],\n      \"env\": {\"GEMINI_API_KEY\": \"k\"}, // mine\n      \"timeout\": 600\n    }\n  }\n}",
+		},
 		"in line": {`{"a":1}`, "{\"a\":1,\n  \"mcpServers\": {\n    \"pollux\": {\n      \"type\": \"stdio\",\n      \"command\": \"/bin/pollux\",\n      \"args\": [\n        \"bridge\"\n      ]\n    }\n  }\n}"},
 	} {
 		got, err := changeJSON(test[0], "mcpServers", entry, false)
@@ -29,9 +32,47 @@ func TestInstallKeepsWhatIsThere(t *testing.T) {
 		if err != nil || strings.Contains(gone, "pollux") {
 			t.Errorf("%s: removed: %v\n%s", name, err, gone)
 		}
-		if std, err := hujson.Standardize([]byte(gone)); err != nil || !json.Valid(std) {
+		if std, err := hujson.Standardize([]byte(gone)); err != nil || !json.Valid(std) || json.Valid([]byte(test[0])) && !json.Valid([]byte(gone)) {
 			t.Errorf("%s: removed, it is not JSON: %s", name, gone)
 		}
+	}
+	// Out and in again leaves what others wrote, and their comments.
+	for _, before := range []string{
+		"{\n  \"mcpServers\": {\n    \"x\": {} // first\n  }\n}",
+		"{\n  \"mcpServers\": {\n    \"x\": {}, // first\n    /* none */\n  }\n}",
+		"{\n  \"mcpServers\": {\n    \"x\": {}\n    // last\n  }\n}",
+	} {
+		in, err := changeJSON(before, "mcpServers", entry, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := changeJSON(in, "mcpServers", entry, true)
+		if err != nil || strings.Join(strings.Fields(out), " ") != strings.Join(strings.Fields(before), " ") {
+			t.Errorf("%v\n%s\nwith it\n%s\nand out\n%s", err, before, in, out)
+		}
+	}
+	for before, want := range map[string]string{
+		`{"mcpServers": {"x": {} , "pollux": {"command": "y"}}}`:               `{"mcpServers": {"x": {}}}`,
+		"{\"mcpServers\": {\"x\": {}, // about x\n\"pollux\": {}}}":            "{\"mcpServers\": {\"x\": {} // about x}}",
+		"{\"mcpServers\": {\"pollux\": {}, // about it\n\"x\": {}}}":           "{\"mcpServers\": { // about it\n\"x\": {}}}",
+		"{\"mcpServers\": {\n  \"pollux\": {\"command\": \"y\"}\n}, \"a\": 1}": "{\"mcpServers\": {\n}, \"a\": 1}",
+	} {
+		got, err := changeJSON(before, "mcpServers", entry, true)
+		if err != nil || got != want && !strings.Contains(before, "//") {
+			t.Errorf("%s without it is %s, %v", before, got, err)
+		}
+		if i := strings.Index(before, "// about"); i >= 0 && !strings.Contains(got, before[i:i+10]) {
+			t.Errorf("the comment of %s is gone: %s", before, got)
+		}
+		if _, err := hujson.Parse([]byte(got)); err != nil {
+			t.Errorf("%s is not valid: %v", got, err)
+		}
+	}
+	// A mark and line ends stay.
+	c := mcpClient{key: "mcpServers"}
+	got, err := c.change("\ufeff{\r\n  \"a\": 1\r\n}\r\n", "pollux", false)
+	if err != nil || !strings.HasPrefix(got, "\ufeff{\r\n") || strings.Count(got, "\n") != strings.Count(got, "\r\n") {
+		t.Errorf("%q, %v", got, err)
 	}
 	for _, bad := range []string{"{", "[]", `{"mcpServers":[]}`} {
 		if _, err := changeJSON(bad, "mcpServers", entry, false); err == nil || !strings.Contains(err.Error(), "correct it first") {
@@ -46,24 +87,33 @@ func TestInstallCodex(t *testing.T) {
 		"":                             ours,
 		"# mine\nmodel = \"x\"\n":      "# mine\nmodel = \"x\"\n\n" + ours,
 		"[mcp_servers.x]\na = 1 # x\n": "[mcp_servers.x]\na = 1 # x\n\n" + ours,
-		"[mcp_servers.pollux]\ncommand = \"old\"\n[mcp_servers.pollux.env]\nA = \"1\"\n[z]\nb = 2\n": "[z]\nb = 2\n\n" + ours,
+		"[mcp_servers.pollux]\ncommand = \"old\"\ntool_timeout_sec = 9\n[mcp_servers.pollux.env]\nA = \"1\"\n\n# about z\n[z]\nb = 2\n": "[mcp_servers.pollux]\ncommand = \"/bin/pollux\"\nargs = [\"bridge\"]\ntool_timeout_sec = 9\n[mcp_servers.pollux.env]\nA = \"1\"\n\n# about z\n[z]\nb = 2\n",
+		ours: ours,
 	} {
 		got, err := changeTOML(before, "/bin/pollux", false)
 		if err != nil || got != want {
 			t.Errorf("%q becomes %q, %v; want %q", before, got, err, want)
 		}
 		gone, err := changeTOML(got, "/bin/pollux", true)
-		if err != nil || strings.Contains(gone, "pollux") {
+		if err != nil || strings.Contains(gone, "pollux") || strings.Contains(before, "# about z") && gone != "\n# about z\n[z]\nb = 2\n" {
 			t.Errorf("removed: %q, %v", gone, err)
 		}
 	}
 	for before, want := range map[string]string{
 		"a = ": "correct it first",
 		"mcp_servers = { pollux = { command = \"x\" }, y = {} }\n": "by hand",
+		"[mcp_servers]\npollux = { command = \"x\" }\n":            "by hand",
+		"mcp_servers.pollux.command = \"x\"\n":                     "by hand",
 	} {
-		if _, err := changeTOML(before, "/bin/pollux", false); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", before, err)
+		for _, remove := range []bool{false, true} {
+			if got, err := changeTOML(before, "/bin/pollux", remove); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q, removed %v: %q, %v", before, remove, got, err)
+			}
 		}
+	}
+	// A table in line takes no other.
+	if got, err := changeTOML("mcp_servers = { y = {} }\n", "/bin/pollux", false); err == nil {
+		t.Errorf("became %q", got)
 	}
 }
 
