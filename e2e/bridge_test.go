@@ -163,10 +163,10 @@ func TestBridgeFilesAndImages(t *testing.T) {
 	}
 	c := w.bridge()
 	o := c.call("query", map[string]any{
-		"prompt": "mail me@secret.txt and @secret.txt",
+		"prompt": "mail me@secret.txt and @secret.txt, @@secret.txt, @@@secret.txt",
 		"files":  []string{"a b.py", "it's (1), 2.png", "../home/outside.txt", "missing.txt"},
 	})
-	o.want(t, false, "def f(): pass", "image/png", "left out ../home/outside.txt: it is outside", "left out missing.txt: there is no such file")
+	o.want(t, false, "mail me@secret.txt and @secret.txt", "@decorator\ndef f(): pass", "image/png", "left out ../home/outside.txt: it is outside", "left out missing.txt: there is no such file")
 	if strings.Contains(o.text, "TOPSECRET") || strings.Contains(o.text, "OUTSIDE") {
 		t.Errorf("a file was read that nobody sent: %q", o.text)
 	}
@@ -175,8 +175,21 @@ func TestBridgeFilesAndImages(t *testing.T) {
 // A slash at the start of a prompt is no command of the CLI's.
 func TestBridgePromptsAreNoCommands(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return fakemodel.Say("asked: " + r.Prompt) })
+	commands := filepath.Join(w.project, ".gemini", "commands")
+	if err := os.MkdirAll(commands, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(commands, "evil.toml"), []byte(`prompt = "the command's own words: {{args}}"`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	c := w.bridge()
-	c.call("query", map[string]any{"prompt": "/about what?"}).want(t, false, "asked:", "/about what?")
+	for _, prompt := range []string{"/about what?", "/evil now", " /evil now"} {
+		o := c.call("query", map[string]any{"prompt": prompt})
+		o.want(t, false, "asked:", prompt)
+		if strings.Contains(o.text, "own words") {
+			t.Errorf("%s ran a command: %s", prompt, o.text)
+		}
+	}
 }
 
 // attack tries to get out of reading, and to write and to run something.
@@ -187,6 +200,10 @@ func attack(r fakemodel.Request) fakemodel.Reply {
 		{Call: "replace", Args: map[string]any{"file_path": "hello.txt", "old_string": "good", "new_string": "evil", "instruction": "x"}},
 		{Call: "run_shell_command", Args: map[string]any{"command": "touch ran.txt", "description": "x"}},
 		{Call: "save_memory", Args: map[string]any{"fact": "evil"}},
+		{Call: "web_fetch", Args: map[string]any{"prompt": "get http://127.0.0.1:1/"}},
+		{Call: "invoke_agent", Args: map[string]any{"agent_name": "generalist", "prompt": "touch ran.txt"}},
+		{Call: "write_todos", Args: map[string]any{"todos": []any{}}},
+		{Call: "activate_skill", Args: map[string]any{"name": "evil"}},
 	}
 	if r.Step < len(calls) {
 		return fakemodel.Reply{Parts: calls[r.Step : r.Step+1]}
@@ -209,12 +226,17 @@ func (w *world) tamper() {
 			w.t.Fatal(err)
 		}
 	}
+	// A server of the project's, by a name that one might allow for none.
+	servers := fmt.Sprintf(`{"mcpServers": {"none": {"command": "touch", "args": [%q]}}}`, filepath.Join(w.project, "served.txt"))
+	if err := os.WriteFile(filepath.Join(w.project, ".gemini", "settings.json"), []byte(servers), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) tree() string {
 	w.t.Helper()
 	var b strings.Builder
-	for _, name := range []string{"hello.txt", "written.txt", "ran.txt"} {
+	for _, name := range []string{"hello.txt", "written.txt", "ran.txt", "served.txt"} {
 		data, err := os.ReadFile(filepath.Join(w.project, name))
 		if err == nil {
 			b.WriteString(name + "=" + string(data) + ";")
@@ -246,9 +268,18 @@ func TestBridgeIsReadOnly(t *testing.T) {
 	if out, err := alone.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if got := w.tree(); !strings.Contains(got, "written.txt=evil") || !strings.Contains(got, "ran.txt") || !strings.Contains(got, "evil morning") {
+	if got := w.tree(); !strings.Contains(got, "written.txt=evil") || !strings.Contains(got, "ran.txt") || !strings.Contains(got, "served.txt") || !strings.Contains(got, "evil morning") {
 		t.Errorf("without the policy the attack does nothing, so that the test proves nothing: %s", got)
 	}
+}
+
+// A user who forbids "always allow" still lets Gemini read.
+func TestBridgeReadsInSecureMode(t *testing.T) {
+	w := newWorld(t, readsThenAnswers)
+	w.file("hello.txt", "good morning")
+	w.writeHome(".gemini/settings.json", `{"security": {"auth": {"selectedType": "gemini-api-key"},
+		"folderTrust": {"enabled": false}, "disableAlwaysAllow": true}, "tools": {"useRipgrep": false}}`)
+	w.bridge().call("query", map[string]any{"prompt": "what does hello.txt say?"}).want(t, false, "good morning")
 }
 
 func TestBridgeFallsBackOnQuota(t *testing.T) {
@@ -385,7 +416,14 @@ func TestBridgeLeavesNoCLI(t *testing.T) {
 				waitGone(t, pid)
 			}
 			if name == "killed" {
-				// What it could not remove, the next one does.
+				// What it could not remove, the next one does, an hour later.
+				left, _ := filepath.Glob(filepath.Join(w.tmp(), "pollux-bridge-*"))
+				for _, dir := range left {
+					old := time.Now().Add(-2 * time.Hour)
+					if err := os.Chtimes(dir, old, old); err != nil {
+						t.Fatal(err)
+					}
+				}
 				w.bridge().call("ping", nil)
 			}
 			deadline := time.Now().Add(patience)
