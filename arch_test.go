@@ -19,7 +19,7 @@ var allowed = map[string][]string{
 	"pollux/internal/fakemodel": {},
 	"pollux/internal/fakecli":   {},
 	"pollux/internal/gemini":    {"sys"},
-	"pollux/internal/bridge":    {"gemini"},
+	"pollux/internal/bridge":    {"gemini", "sys"},
 	"pollux/internal/adapter":   {"ide", "sys"},
 	"pollux/internal/journal":   {"sys"},
 	"pollux/internal/discovery": {"ide", "sys"},
