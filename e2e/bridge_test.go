@@ -47,6 +47,7 @@ func (w *world) bridge(env ...string) *bridgeClient {
 			c.reported <- r.Params.Message
 		},
 	})
+	//lint:ignore SA1019 the protocol has deprecated roots; its clients have not
 	client.AddRoots(&mcp.Root{URI: "file://" + w.project, Name: "project"})
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -8,12 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"net/url"
 	"path/filepath"
 	"reflect"
-	"runtime"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -27,8 +24,6 @@ const (
 	defaultPage = 8 << 10
 	// notesRoom is the part of a page that is kept free for notes.
 	notesRoom = 1 << 10
-	// rootsTime bounds the question for a client's roots.
-	rootsTime = 2 * time.Second
 )
 
 // codexLines is the most lines of a page for Codex, which cuts at 256.
@@ -55,29 +50,21 @@ A call takes from seconds to minutes. Give it all that it needs to know: it reme
 
 // A Server is the bridge as an MCP server.
 type Server struct {
-	b   *Bridge
-	mcp *mcp.Server
-
-	rootMu    sync.Mutex
-	root      string
-	rootKnown bool
+	b     *Bridge
+	mcp   *mcp.Server
+	roots roots
 }
 
 // NewServer makes an MCP server of the bridge.
 func NewServer(b *Bridge) *Server {
 	s := &Server{b: b}
-	s.mcp = mcp.NewServer(
-		&mcp.Implementation{Name: "pollux", Title: "Pollux: Gemini CLI", Version: b.cfg.Version},
-		&mcp.ServerOptions{
-			Instructions: instructions,
-			Logger:       sdkLog(b.log),
-			Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
-			RootsListChangedHandler: func(context.Context, *mcp.RootsListChangedRequest) {
-				s.rootMu.Lock()
-				s.rootKnown = false
-				s.rootMu.Unlock()
-			},
-		})
+	options := &mcp.ServerOptions{
+		Instructions: instructions,
+		Logger:       sdkLog(b.log),
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
+	}
+	s.roots.watch(options)
+	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "pollux", Title: "Pollux: Gemini CLI", Version: b.cfg.Version}, options)
 	for _, t := range s.tools() {
 		s.mcp.AddTool(t.tool, t.handle)
 	}
@@ -296,7 +283,7 @@ func (s *Server) input(ctx context.Context, req *mcp.CallToolRequest, in any, co
 	if common == nil || filepath.IsAbs(common.WorkingDirectory) {
 		return nil
 	}
-	root, ask := s.clientRoot(ctx, req)
+	root, ask := s.roots.first(ctx, req)
 	common.WorkingDirectory = filepath.Join(root, common.WorkingDirectory)
 	return ask
 }
@@ -327,75 +314,6 @@ func explain(err error, in any) string {
 		return fmt.Sprintf("there is no argument %s", field)
 	}
 	return "the arguments are not valid JSON"
-}
-
-// multiRoundTrip is the first revision of the protocol in which a server does
-// not call its client: it returns what it needs to know as the result of the
-// call, which the client then makes again.
-const multiRoundTrip = "2026-07-28"
-
-const rootsRequest = "roots"
-
-// clientRoot is the client's first root that is a directory here; empty, for
-// the process's own, where it has none. A result, if there is one, asks the
-// client.
-func (s *Server) clientRoot(ctx context.Context, req *mcp.CallToolRequest) (string, *mcp.CallToolResult) {
-	init := req.Session.InitializeParams()
-	if init == nil || init.Capabilities == nil || init.Capabilities.RootsV2 == nil {
-		return "", nil
-	}
-	if init.ProtocolVersion >= multiRoundTrip {
-		response, ok := req.Params.InputResponses[rootsRequest]
-		if !ok {
-			return "", &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{rootsRequest: &mcp.ListRootsParams{}}}
-		}
-		list, _ := response.(*mcp.ListRootsResult)
-		return firstRoot(list), nil
-	}
-	s.rootMu.Lock()
-	root, known := s.root, s.rootKnown
-	s.rootMu.Unlock()
-	if known {
-		return root, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, rootsTime)
-	defer cancel()
-	list, err := req.Session.ListRoots(ctx, nil)
-	if err != nil {
-		// It is not asked again: each call would wait for it.
-		s.b.log.Info("the client does not tell its roots", "error", err)
-	}
-	root = firstRoot(list)
-	s.rootMu.Lock()
-	s.root, s.rootKnown = root, true
-	s.rootMu.Unlock()
-	return root, nil
-}
-
-func firstRoot(list *mcp.ListRootsResult) string {
-	if list == nil {
-		return ""
-	}
-	for _, root := range list.Roots {
-		if dir, ok := filePath(root.URI); ok {
-			if dir, err := workingDirectory(dir); err == nil {
-				return dir
-			}
-		}
-	}
-	return ""
-}
-
-func filePath(uri string) (string, bool) {
-	u, err := url.Parse(uri)
-	if err != nil || u.Scheme != "file" || u.Host != "" && u.Host != "localhost" {
-		return "", false
-	}
-	path := u.Path
-	if runtime.GOOS == "windows" {
-		path = strings.TrimPrefix(path, "/")
-	}
-	return filepath.FromSlash(path), true
 }
 
 // reporter sends progress notifications where the client asked for them.

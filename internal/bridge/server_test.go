@@ -30,6 +30,7 @@ func connectAs(t *testing.T, b *Bridge, name, revision string, roots ...string) 
 	go func() { ended <- NewServer(b).Run(ctx, ours) }()
 	client := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, nil)
 	for _, r := range roots {
+		//lint:ignore SA1019 see roots.go
 		client.AddRoots(&mcp.Root{URI: r})
 	}
 	session, err := client.Connect(ctx, theirs, &mcp.ClientSessionOptions{ProtocolVersion: revision})

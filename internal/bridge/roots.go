@@ -1,0 +1,101 @@
+package bridge
+
+//lint:file-ignore SA1019 the protocol has deprecated roots and given clients nothing in their place
+
+import (
+	"context"
+	"net/url"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// multiRoundTrip is the first revision of the protocol in which a server does
+// not call its client: it returns what it needs to know as the result of the
+// call, which the client then makes again.
+const multiRoundTrip = "2026-07-28"
+
+const rootsRequest = "roots"
+
+// rootsTime bounds the question for a client's roots.
+const rootsTime = 2 * time.Second
+
+// A roots is the client's, as far as they matter: where calls work that name no
+// directory.
+type roots struct {
+	mu    sync.Mutex
+	root  string
+	known bool
+}
+
+// watch keeps the root known only as long as it is the client's.
+func (r *roots) watch(o *mcp.ServerOptions) {
+	o.RootsListChangedHandler = func(context.Context, *mcp.RootsListChangedRequest) {
+		r.mu.Lock()
+		r.known = false
+		r.mu.Unlock()
+	}
+}
+
+// first is the client's first root that is a directory here; empty, for
+// the process's own, where it has none. A result, if there is one, asks the
+// client.
+func (r *roots) first(ctx context.Context, req *mcp.CallToolRequest) (string, *mcp.CallToolResult) {
+	init := req.Session.InitializeParams()
+	if init == nil || init.Capabilities == nil || init.Capabilities.RootsV2 == nil {
+		return "", nil
+	}
+	if init.ProtocolVersion >= multiRoundTrip {
+		response, ok := req.Params.InputResponses[rootsRequest]
+		if !ok {
+			return "", &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{rootsRequest: &mcp.ListRootsParams{}}}
+		}
+		list, _ := response.(*mcp.ListRootsResult)
+		return firstRoot(list), nil
+	}
+	r.mu.Lock()
+	root, known := r.root, r.known
+	r.mu.Unlock()
+	if known {
+		return root, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, rootsTime)
+	defer cancel()
+	// A client that does not answer is not asked again: each call would wait.
+	list, _ := req.Session.ListRoots(ctx, nil)
+	root = firstRoot(list)
+	r.mu.Lock()
+	r.root, r.known = root, true
+	r.mu.Unlock()
+	return root, nil
+}
+
+func firstRoot(list *mcp.ListRootsResult) string {
+	if list == nil {
+		return ""
+	}
+	for _, root := range list.Roots {
+		if dir, ok := filePath(root.URI); ok {
+			if dir, err := workingDirectory(dir); err == nil {
+				return dir
+			}
+		}
+	}
+	return ""
+}
+
+func filePath(uri string) (string, bool) {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "file" || u.Host != "" && u.Host != "localhost" {
+		return "", false
+	}
+	path := u.Path
+	if runtime.GOOS == "windows" {
+		path = strings.TrimPrefix(path, "/")
+	}
+	return filepath.FromSlash(path), true
+}
