@@ -30,7 +30,14 @@ const maxMessage = 32 << 20
 //     hurry them up.
 func Stdio(in io.Reader, out io.Writer, atEnd func()) mcp.Transport {
 	w := &lockedWriter{w: out}
-	return stdio{&mcp.IOTransport{Reader: &messages{in: bufio.NewReader(in), out: w, atEnd: atEnd}, Writer: w, MaxLineLength: -1}}
+	m := &messages{in: bufio.NewReader(in), atEnd: atEnd, complaints: make(chan string, 64), complained: make(chan struct{})}
+	go func() {
+		defer close(m.complained)
+		for c := range m.complaints {
+			io.WriteString(w, c)
+		}
+	}()
+	return stdio{&mcp.IOTransport{Reader: m, Writer: w, MaxLineLength: -1}}
 }
 
 // A lockedWriter keeps messages apart that two sides write. Each is one call
@@ -51,10 +58,26 @@ func (*lockedWriter) Close() error { return nil }
 // messages reads the lines of the input that are messages.
 type messages struct {
 	in    *bufio.Reader
-	out   io.Writer
 	atEnd func()
 	rest  []byte
 	err   error
+
+	// complaints are the answers to other lines. They are not written by the
+	// goroutine that reads, which would then wait for a client that writes
+	// before it reads; beyond some, they are dropped.
+	complaints chan string
+	complained chan struct{} // closed when all are written
+	end        sync.Once
+}
+
+// finish is called when there is nothing more to read.
+func (m *messages) finish() {
+	m.atEnd()
+	close(m.complaints)
+	select {
+	case <-m.complained:
+	case <-time.After(time.Second):
+	}
 }
 
 func (m *messages) Close() error { return nil }
@@ -62,19 +85,20 @@ func (m *messages) Close() error { return nil }
 func (m *messages) Read(b []byte) (int, error) {
 	for len(m.rest) == 0 {
 		if m.err != nil {
+			m.end.Do(m.finish)
 			return 0, m.err
 		}
 		var line []byte
 		var long bool
 		line, long, m.err = m.line()
-		if m.err != nil {
-			m.atEnd()
-		}
 		if len(bytes.TrimSpace(line)) == 0 && !long {
 			continue
 		}
 		if code, problem := check(line, long); problem != "" {
-			fmt.Fprintf(m.out, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%q}}`+"\n", code, problem)
+			select {
+			case m.complaints <- fmt.Sprintf(`{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%q}}`+"\n", code, problem):
+			default:
+			}
 			continue
 		}
 		m.rest = append(bytes.TrimSpace(line), '\n')

@@ -1,0 +1,131 @@
+package bridge
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"pollux/internal/gemini"
+)
+
+// A wire is a client on pipes.
+type wire struct {
+	in    *io.PipeWriter
+	out   *bufio.Scanner
+	ended chan error
+}
+
+func dial(t *testing.T, b *Bridge) *wire {
+	t.Helper()
+	theirs, in := io.Pipe()
+	out, ours := io.Pipe()
+	w := &wire{in: in, out: bufio.NewScanner(out), ended: make(chan error, 1)}
+	go func() {
+		w.ended <- NewServer(b).Run(context.Background(), Stdio(theirs, ours, func() { go b.Close() }))
+		ours.Close()
+	}()
+	t.Cleanup(func() {
+		in.Close()
+		go io.Copy(io.Discard, out)
+		<-w.ended
+	})
+	return w
+}
+
+func (w *wire) write(lines ...string) { io.WriteString(w.in, strings.Join(lines, "\n")+"\n") }
+
+func (w *wire) want(t *testing.T, words ...string) {
+	t.Helper()
+	if !w.out.Scan() {
+		t.Fatalf("the output ended before %q", words)
+	}
+	for _, word := range words {
+		if !strings.Contains(w.out.Text(), word) {
+			t.Errorf("no %q in %q", word, w.out.Text())
+		}
+	}
+}
+
+const hello = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
+
+func query(id, prompt string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"query","arguments":{"prompt":%q}}}`, id, prompt)
+}
+
+func TestJunkOnTheWire(t *testing.T) {
+	w := dial(t, newTestBridge(t, answering("ok"), nil))
+	w.write(hello)
+	w.want(t, `"id":0`, "pollux")
+	for junk, code := range map[string]string{
+		"warning: junk": "-32700", `{"jsonrpc":`: "-32700", "\xff": "-32700",
+		"{}": "-32600", "[]": "-32600", "null": "-32600", "42": "-32600", `{"jsonrpc":"1.0","id":1,"method":"ping"}`: "-32600",
+		`{"jsonrpc":"2.0","id":1.5,"method":"ping"}`: "-32600", `{"jsonrpc":"2.0","id":{},"method":"ping"}`: "-32600",
+		`{"jsonrpc":"2.0","id":1,"method":"ping"} {"jsonrpc":"2.0","id":2,"method":"ping"}`: "-32700",
+		`"` + strings.Repeat("x", maxMessage) + `"`:                                         "-32600",
+	} {
+		w.write(junk)
+		w.want(t, code, `"id":null`)
+	}
+	w.write("", query(`"a"`, "hi"))
+	w.want(t, `"id":"a"`, `"text":"ok"`)
+}
+
+// A client may write all that it has before it reads.
+func TestJunkDoesNotBlock(t *testing.T) {
+	w := dial(t, newTestBridge(t, answering("ok"), nil))
+	w.write(hello)
+	w.want(t, `"id":0`)
+	for range 1000 {
+		w.write("junk")
+	}
+	w.write(query("1", "hi"))
+	for w.out.Scan() {
+		if strings.Contains(w.out.Text(), `"id":1,`) {
+			return
+		}
+	}
+	t.Error("the query has no answer")
+}
+
+// A cancelled call gets no answer, and its number is free again.
+func TestCancelledCallsAreNotAnswered(t *testing.T) {
+	started := make(chan struct{}, 1)
+	b := newTestBridge(t, script(func(ctx context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+		if r.Prompt == "hang" {
+			started <- struct{}{}
+			return hang(ctx)
+		}
+		return say("ok")
+	}), nil)
+	w := dial(t, b)
+	w.write(hello)
+	w.want(t, `"id":0`)
+	w.write(query("7", "hang"))
+	<-started
+	w.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, query(`"7"`, "hi"))
+	w.want(t, `"id":"7"`, `"text":"ok"`)
+}
+
+// What is asked before the end of the input is answered after it.
+func TestEndOfInput(t *testing.T) {
+	b := newTestBridge(t, script(func(ctx context.Context, _ gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+		return hang(ctx)
+	}), nil)
+	w := dial(t, b)
+	w.write(hello)
+	w.want(t, `"id":0`)
+	go func() {
+		w.write(query("1", "hi"), `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ping"}}`)
+		w.in.Close()
+	}()
+	got := ""
+	for w.out.Scan() {
+		got += w.out.Text() + "\n"
+	}
+	if !strings.Contains(got, `"id":2,`) || !strings.Contains(got, `"id":1,`) || !strings.Contains(got, "shutting down") {
+		t.Errorf("got %q", got)
+	}
+}
