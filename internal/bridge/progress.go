@@ -36,7 +36,8 @@ type progress struct {
 	mu    sync.Mutex
 	steps []string // not yet reported
 	doing string   // the last step
-	words string   // of the answer, not yet reported
+	words string   // the last of the answer
+	spoke bool     // words are not yet reported
 }
 
 // newProgress starts reporting to send, which is called from one goroutine.
@@ -78,9 +79,9 @@ func (p *progress) report() {
 		case <-words.C:
 			p.mu.Lock()
 			message := ""
-			if p.words != "" {
+			if p.spoke {
 				message = clean(p.doing + ": " + p.words)
-				p.words = ""
+				p.spoke = false
 			}
 			p.mu.Unlock()
 			if message != "" {
@@ -99,7 +100,7 @@ func (p *progress) report() {
 // now sets the step that the call is at.
 func (p *progress) now(format string, args ...any) {
 	p.mu.Lock()
-	p.doing, p.words = clean(fmt.Sprintf(format, args...)), ""
+	p.doing, p.words, p.spoke = clean(fmt.Sprintf(format, args...)), "", false
 	p.steps = append(p.steps, p.doing)
 	if over := len(p.steps) - progressBacklog; over > 0 {
 		p.steps = p.steps[over:]
@@ -132,7 +133,7 @@ func (p *progress) event(ev gemini.Event) {
 			p.now("writing")
 		}
 		p.mu.Lock()
-		p.words = lastWords(p.words + ev.Text)
+		p.words, p.spoke = lastWords(p.words+ev.Text), true
 		p.mu.Unlock()
 	}
 }
