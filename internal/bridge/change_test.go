@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"pollux/internal/gemini"
 )
@@ -213,6 +214,26 @@ func TestSnapshotSeesWrites(t *testing.T) {
 	if err != nil || before.equal(after) {
 		t.Errorf("not seen, %v", err)
 	}
+}
+
+// A dying writes on after its answer, or its timeout.
+type dying struct{ script }
+
+func (dying) Run(ctx context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+	go func() {
+		time.Sleep(100 * time.Millisecond)
+		os.WriteFile(filepath.Join(r.Dir, "late.txt"), nil, 0o644)
+		r.Released()
+	}()
+	return say(blockOf("a.txt:1-1", "one", "1"))
+}
+
+// What is written while the process ends is seen too.
+func TestSnapshotSeesLateWrites(t *testing.T) {
+	dir := project(t, true, map[string]string{"a.txt": "one\n"})
+	b := newTestBridge(t, dying{}, nil)
+	_, err := b.Query(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: dir}}, nil)
+	wantWords(t, err, "files changed while Gemini CLI ran")
 }
 
 // If it cannot be told whether something was written, something was.

@@ -135,12 +135,12 @@ func run() {
 	case "noise":
 		fmt.Println("Loaded cached credentials.\n{not json}\n{\"type\":\"news\"}\n[1]\n42")
 		answer("through the noise")
-	case "bytes": // one at a time, slowly enough to be read apart
+	case "bytes": // one at a time; those of a character are read apart
 		line, _ := json.Marshal(map[string]any{"type": "message", "role": "assistant", "content": "Grüße, 世界 🌍", "delta": true})
 		for i := range line {
 			os.Stdout.Write(line[i : i+1])
-			if i%8 == 0 {
-				time.Sleep(time.Millisecond)
+			if line[i] >= 0x80 {
+				time.Sleep(25 * time.Millisecond)
 			}
 		}
 		fmt.Println()
