@@ -177,7 +177,7 @@ func (b *block) unended(body []string, next int, fenced bool) (int, []string, er
 			depth++
 		case depth > 0:
 			depth--
-		case fenced || fences(body[i+1:]) == 0:
+		case fences(body[i+1:]) == 0 && fences(b.old)%2 == 0:
 			b.new = body[:i]
 			return next, append(body[i+1:len(body):len(body)], opening...), nil
 		default:

@@ -126,6 +126,7 @@ type call struct {
 	progress *progress
 	cancel   func()
 	running  sync.WaitGroup // processes that work for the call
+	verbatim bool           // answers are left as the model wrote them
 	meta     Meta
 }
 
@@ -248,7 +249,7 @@ func (c *call) attempt(ctx context.Context, s *slot, model, prompt string, image
 	s.hold()
 	c.running.Add(1)
 	released := func() { s.release(); c.running.Done() }
-	req := gemini.Request{Prompt: prompt, Images: images, Model: model, Dir: c.dir, Released: released}
+	req := gemini.Request{Prompt: prompt, Images: images, Model: model, Dir: c.dir, Verbatim: c.verbatim, Released: released}
 	var retrying time.Duration
 	return c.b.runner.Run(ctx, req, func(ev gemini.Event) {
 		c.progress.event(ev)

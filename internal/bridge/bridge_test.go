@@ -392,7 +392,7 @@ func TestProgress(t *testing.T) {
 			emit(gemini.Started{})
 			time.Sleep(20 * time.Second)
 			emit(gemini.ToolUse{Name: "read_file", Summary: "a\x1b[31m.go"})
-			time.Sleep(time.Millisecond)
+			time.Sleep(1500 * time.Microsecond) // so that no word comes with a tick
 			for i := range 3000 {
 				emit(gemini.Text{Text: fmt.Sprintf("word%d ", i)})
 				time.Sleep(time.Millisecond)

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
+
+	"pollux/internal/gemini"
 )
 
 // Changes are what change mode returns, as the structured content of a tool's
@@ -54,6 +56,8 @@ func (c *call) change(ctx context.Context, prompt, limit string, files attachmen
 	}
 	prompt = c.b.templates.fill("change-mode", map[string]string{"prompt": prompt}) +
 		strings.Replace(limit, "Answer in", "Around the blocks write", 1)
+	c.verbatim = true
+	guarded := gemini.Guarded(prompt)
 	result, askErr := c.ask(ctx, prompt, files.images)
 	// The deadline may have passed; the check is made all the same, when
 	// nothing runs any more that could write.
@@ -73,7 +77,7 @@ func (c *call) change(ctx context.Context, prompt, limit string, files attachmen
 	if askErr != nil { // half of the edits are no edits
 		return Answer{}, askErr
 	}
-	changes, err := readChanges(c.dir, before.prefix, result.Answer)
+	changes, err := readChanges(c.dir, before.prefix, result.Answer, guarded)
 	if err != nil {
 		return Answer{}, &Failure{Err: fmt.Errorf("the edits cannot be used: %w: try again, or ask for fewer changes at once", err), Partial: result.Answer}
 	}
@@ -86,13 +90,17 @@ func (c *call) change(ctx context.Context, prompt, limit string, files attachmen
 }
 
 // readChanges makes edits of an answer's blocks and checks that each fits its
-// file. The diff's paths start with prefix.
-func readChanges(dir, prefix, answer string) (*Changes, error) {
+// file. The diff's paths start with prefix. guarded says that each @ had a
+// backslash in the prompt, which the answer may quote.
+func readChanges(dir, prefix, answer string, guarded bool) (*Changes, error) {
 	blocks, response, err := parseBlocks(answer)
 	if err != nil {
 		return nil, err
 	}
 	ch := &Changes{Edits: []Edit{}, Response: response}
+	if guarded {
+		ch.Response = gemini.Unguard(response)
+	}
 	files := make(map[string]*file)
 	var order []string
 	for _, b := range blocks {
@@ -110,7 +118,7 @@ func readChanges(dir, prefix, answer string) (*Changes, error) {
 		} else if b.create || f.create {
 			return nil, fmt.Errorf("%s is made new and changed too", path)
 		}
-		e, err := f.place(b)
+		e, err := f.place(b, guarded)
 		if err != nil {
 			return nil, err
 		}
@@ -221,15 +229,39 @@ func splitLines(text string) []string {
 	return slices.Collect(strings.Lines(text))
 }
 
-// place finds where a block belongs in its file.
-func (f *file) place(b block) (Edit, error) {
-	e := Edit{Path: f.path, Create: b.create, Old: strings.Join(b.old, "\n"), New: strings.Join(b.new, "\n")}
+// backslashed are the ends of files in which \@ has a meaning of its own.
+var backslashed = []string{".pl", ".pm", ".t", ".tex", ".sty", ".cls", ".ltx", ".dtx"}
+
+// place finds where a block belongs in its file. In a guarded call a block may
+// hold \@ where the file has, or is to have, an @.
+func (f *file) place(b block, guarded bool) (e Edit, err error) {
+	e = Edit{Path: f.path, Create: b.create}
+	if !b.create {
+		err = f.find(b, &e)
+	}
+	old, new := strings.Join(b.old, "\n"), strings.Join(b.new, "\n")
+	if guarded && strings.Contains(old+new, `\@`) {
+		unguarded := b
+		unguarded.old, unguarded.new = unguardAll(b.old), unguardAll(b.new)
+		switch {
+		case err != nil: // the block writes each @ so, or does not fit at all
+			if f.find(unguarded, &e) == nil {
+				b, err = unguarded, nil
+			}
+		case strings.Contains(old, "@"): // it tells them apart
+		case slices.Contains(backslashed, filepath.Ext(f.path)):
+			err = fmt.Errorf("a block of %s holds \\@, and it cannot be told whether that is @: ask without an @ in the prompt and the files", f.path)
+		default:
+			b.new = unguarded.new
+		}
+	}
+	if err != nil {
+		return e, err
+	}
+	e.Old, e.New = strings.Join(b.old, "\n"), strings.Join(b.new, "\n")
 	if b.create {
 		f.edits = append(f.edits, placed{e, b.new})
 		return e, nil
-	}
-	if err := f.find(b, &e); err != nil {
-		return e, err
 	}
 	e.Delete = len(b.new) == 0
 	for _, other := range f.edits {
@@ -239,6 +271,14 @@ func (f *file) place(b block) (Edit, error) {
 	}
 	f.edits = append(f.edits, placed{e, b.new})
 	return e, nil
+}
+
+func unguardAll(lines []string) []string {
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		out[i] = gemini.Unguard(l)
+	}
+	return out
 }
 
 // find sets the lines that a block replaces.

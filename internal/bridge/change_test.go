@@ -59,7 +59,7 @@ func TestChanges(t *testing.T) {
 	files := map[string]string{
 		"a.txt": "one\ntwo\nthree\ntwo\n", "crlf.txt": "one\r\ntwo\r\nthree\r\n", "open.txt": "one\ntwo",
 		"doc.md": "# Title\n\nSome words, and more.\n\n```sh\nls\n```\n", "at.py": "@a\ndef f(): pass\n", "blank.txt": "a\n\nb\n",
-		"mixed.txt": "one\ntwo\r\nthree\r\nfour\n", "void.txt": "",
+		"list.pl": "f(@l);\n", "mixed.txt": "one\ntwo\r\nthree\r\nfour\n", "void.txt": "",
 	}
 	for _, test := range []struct {
 		name, answer string
@@ -80,6 +80,13 @@ func TestChanges(t *testing.T) {
 		{name: "no final line end", answer: blockOf("open.txt:2-2", "two", "2"), file: "open.txt", want: "one\n2"},
 		{name: "new file", answer: "**NEW FILE: sub/new.txt**\n===NEW===\nhello\n\nyou\n===END===", file: "sub/new.txt", want: "hello\n\nyou\n"},
 		{name: "new empty file", answer: "**NEW FILE: empty.txt**\n===NEW===\n===END===", file: "empty.txt", want: ""},
+		// Each @ of a prompt has a backslash on its way, which the model may quote.
+		{name: "guarded, quoted", answer: blockOf("at.py:1-1", `\@a`, `\@b`), file: "at.py", want: "@b\ndef f(): pass\n"},
+		{name: "guarded, in the new text only", answer: blockOf("at.py:2-2", "def f(): pass", "\\@c\ndef f(): pass"), file: "at.py", want: "@a\n@c\ndef f(): pass\n"},
+		{name: "guarded, a new file", answer: "**NEW FILE: x.py**\n===NEW===\n\\@c\n===END===", file: "x.py", want: "@c\n"},
+		{name: "guarded, told apart", answer: blockOf("list.pl:1-1", "f(@l);", `f(\@l);`), file: "list.pl", want: "f(\\@l);\n"},
+		{name: "guarded, not to be told apart", answer: "**NEW FILE: x.pl**\n===NEW===\nf(\\@l);\n===END===", words: []string{"cannot be told whether that is @", "ask without"}},
+		{name: "not sent", answer: blockOf("at.py:2-2", "def f(): pass", `x = "\@"`), file: "at.py", want: "@a\nx = \"\\@\"\n"},
 		{name: "mixed line ends", answer: blockOf("mixed.txt:1-1", "one", "1\n1b") + blockOf("mixed.txt:3-3", "three", "3\n3b"), file: "mixed.txt", want: "1\n1b\ntwo\r\n3\r\n3b\r\nfour\n"},
 		{name: "an empty file", answer: "**FILE: void.txt**\n===OLD===\n===NEW===\nx\ny\n===END===", file: "void.txt", want: "x\ny\n"},
 		{name: "an empty file's first line", answer: "**FILE: void.txt:1-1**\n===OLD===\n\n===NEW===\nx\n===END===", file: "void.txt", want: "x\n"},
@@ -119,11 +126,13 @@ func TestChanges(t *testing.T) {
 		{name: "paragraphs without an end", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\nSome text\n\nThis is the second paragraph.", words: []string{"not clear where its text ends"}},
 		{name: "one ended, one not", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\nQuote:\n" + blockOf("a.txt:3-3", "three", "pwned"), words: []string{"has no ===END==="}},
 		{name: "a tab in a name", answer: "**NEW FILE: a\tb.txt**\n===NEW===\nx\n===END===", words: []string{"no diff can hold"}},
+		{name: "a fence for a fence", answer: "**FILE: doc.md:5-5**\n===OLD===\n```sh\n===NEW===\n```\n", words: []string{"not clear where its text ends"}},
+		{name: "a fence within a fence", answer: "```\n**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\nRun:\n```\nmake\n```\nMore.\n```\n", words: []string{"not clear where its text ends"}},
 		{name: "an open fence", answer: "```\n**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n\nHope this helps!", words: []string{"fence is not closed"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := project(t, true, files)
-			c, err := readChanges(dir, "", test.answer)
+			c, err := readChanges(dir, "", test.answer, strings.Contains(test.name, "guarded"))
 			if test.words != nil {
 				wantWords(t, err, test.words...)
 				return
@@ -301,11 +310,52 @@ func TestDiffOfASubdirectory(t *testing.T) {
 	}
 }
 
+// So it is where git ignores the directory.
+func TestDiffOfAnIgnoredDirectory(t *testing.T) {
+	dir := project(t, true, map[string]string{".gitignore": "build\n", "build/a.txt": "one\n"})
+	s, err := snapshot(t.Context(), filepath.Join(dir, "build"))
+	if err != nil || s.prefix != "build/" || len(s.files) != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// What git does for itself in a repository, or in one within, is no write.
+func TestSnapshotIsNotDisturbedByGit(t *testing.T) {
+	dir := project(t, true, map[string]string{"a.txt": "one\n"})
+	nested := filepath.Join(dir, "nested")
+	if err := os.Mkdir(nested, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	runGit(t, nested, "init", "-q")
+	for name, text := range map[string]string{"f": "x", ".gitignore": "*.log\n"} {
+		if err := os.WriteFile(filepath.Join(nested, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runGit(t, nested, "add", "-A")
+	before, err := snapshot(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{dir, nested} {
+		if err := os.Chtimes(filepath.Join(d, ".git", "index"), time.Now(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		runGit(t, d, "status")
+	}
+	if err := os.WriteFile(filepath.Join(nested, "x.log"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := snapshot(t.Context(), dir); err != nil || !before.equal(after) {
+		t.Errorf("taken for a write, %v", err)
+	}
+}
+
 // Deletion and an empty line differ in the edits too.
 func TestDeletionIsMarked(t *testing.T) {
 	dir := project(t, false, map[string]string{"a.txt": "one\ntwo\n"})
 	for new, want := range map[string]bool{"": true, "\n": false} {
-		c, err := readChanges(dir, "", "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n"+new+"===END===")
+		c, err := readChanges(dir, "", "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n"+new+"===END===", false)
 		if err != nil || c.Edits[0].Delete != want || c.Edits[0].New != "" {
 			t.Errorf("%q: %+v, %v", new, c, err)
 		}
@@ -335,12 +385,23 @@ func TestSnapshotSeesCorners(t *testing.T) {
 		"outside the tree":   {func(t *testing.T, dir string) { runGit(t, dir, "config", "core.worktree", t.TempDir()) }, "a.txt"},
 		"ignored altogether": {func(t *testing.T, dir string) { os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("*\n"), 0o644) }, "b.txt"},
 		"a hook":             {func(*testing.T, string) {}, ".git/hooks/pre-commit"},
-		"the configuration":  {func(*testing.T, string) {}, ".git/config"},
+		"an empty submodule": {func(t *testing.T, dir string) {
+			other := project(t, true, map[string]string{"f": "x"})
+			runGit(t, dir, "-c", "protocol.file.allow=always", "submodule", "add", "-q", other, "mod")
+			runGit(t, dir, "submodule", "deinit", "-q", "-f", "mod")
+		}, "mod/f"},
+		"a linked work tree's hook": {func(t *testing.T, dir string) {
+			runGit(t, dir, "worktree", "add", "-q", filepath.Join(dir, "linked"))
+		}, "../.git/hooks/pre-commit"},
+		"the configuration": {func(*testing.T, string) {}, ".git/config"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := project(t, true, map[string]string{"a.txt": "one\n", "ignored/x": ""})
 			test.prepare(t, dir)
 			work := dir
+			if strings.HasPrefix(name, "a linked") {
+				work = filepath.Join(dir, "linked")
+			}
 			if name == "ignored altogether" {
 				work = filepath.Join(dir, "ignored")
 				runGit(t, dir, "rm", "-q", "--cached", "ignored/x")
@@ -410,7 +471,7 @@ func FuzzBlocks(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, answer string) {
-		c, err := readChanges(dir, "", answer)
+		c, err := readChanges(dir, "", answer, true)
 		if err != nil {
 			return
 		}

@@ -58,7 +58,7 @@ func attach(dir string, names []string) (attachments, error) {
 			}
 			switch {
 			case err != nil:
-			case strings.Contains(text, `\@`) && gemini.Guard(text) != text:
+			case strings.Contains(text, `\@`) && gemini.Guarded(text):
 				// On the way through the CLI its @ and its \@ would be one.
 				fmt.Fprintf(&b, "\n\nThe file %s: read it yourself, with read_file.", filepath.ToSlash(rel))
 				continue

@@ -30,6 +30,7 @@ type roots struct {
 	mu    sync.Mutex
 	root  string
 	known bool
+	turn  int // counts the client's changes
 }
 
 // watch keeps the root known only as long as it is the client's.
@@ -37,6 +38,7 @@ func (r *roots) watch(o *mcp.ServerOptions) {
 	o.RootsListChangedHandler = func(context.Context, *mcp.RootsListChangedRequest) {
 		r.mu.Lock()
 		r.known = false
+		r.turn++
 		r.mu.Unlock()
 	}
 }
@@ -58,18 +60,20 @@ func (r *roots) first(ctx context.Context, req *mcp.CallToolRequest) (string, *m
 		return firstRoot(list), nil
 	}
 	r.mu.Lock()
-	root, known := r.root, r.known
+	root, known, turn := r.root, r.known, r.turn
 	r.mu.Unlock()
 	if known {
 		return root, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, rootsTime)
+	asking, cancel := context.WithTimeout(ctx, rootsTime)
 	defer cancel()
-	// A client that does not answer is not asked again: each call would wait.
-	list, _ := req.Session.ListRoots(ctx, nil)
+	list, _ := req.Session.ListRoots(asking, nil)
 	root = firstRoot(list)
+	// A client that does not answer is not asked again: each call would wait.
 	r.mu.Lock()
-	r.root, r.known = root, true
+	if ctx.Err() == nil && r.turn == turn {
+		r.root, r.known = root, true
+	}
 	r.mu.Unlock()
 	return root, nil
 }

@@ -50,9 +50,6 @@ func snapshot(ctx context.Context, dir string) (state, error) {
 	if err != nil || strings.TrimSpace(string(inside)) != "true" {
 		return s, s.walk(ctx, dir)
 	}
-	if _, err := g.run("check-ignore", "-q", "--", dir); err == nil {
-		return s, s.walk(ctx, dir)
-	}
 	where, err := g.run("rev-parse", "--show-toplevel", "--absolute-git-dir", "--show-prefix")
 	lines := strings.Split(string(where), "\n")
 	if err != nil || len(lines) < 3 {
@@ -60,10 +57,19 @@ func snapshot(ctx context.Context, dir string) (state, error) {
 	}
 	top, gitDir := strings.TrimRight(lines[0], "\r"), strings.TrimRight(lines[1], "\r")
 	s.prefix = strings.TrimRight(lines[2], "\r")
-	g.dir = top
+	if _, err := g.run("check-ignore", "-q", "--", dir); err == nil {
+		return s, s.walk(ctx, dir)
+	}
+	return s, s.repository(ctx, top, gitDir)
+}
+
+// repository adds the state of a repository: what git does not ignore in its
+// work tree, and what git would follow or run.
+func (s state) repository(ctx context.Context, top, gitDir string) error {
+	g := git{ctx: ctx, dir: top}
 	names, err := g.run("ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	if err != nil {
-		return s, err
+		return err
 	}
 	for name := range bytes.SplitSeq(names, []byte{0}) {
 		if len(name) == 0 {
@@ -71,20 +77,42 @@ func snapshot(ctx context.Context, dir string) (state, error) {
 		}
 		path := filepath.Join(top, filepath.FromSlash(string(name)))
 		info, err := os.Lstat(path)
-		if err == nil && info.IsDir() { // a submodule, or a repository in this one
-			if err := s.walk(ctx, path); err != nil {
-				return s, err
+		if err == nil && info.IsDir() {
+			if err := s.nested(ctx, path); err != nil {
+				return err
 			}
 			continue
 		}
 		s.files[path] = describe(info, err)
 	}
-	for _, name := range []string{"HEAD", "config", "hooks", "info"} {
-		if err := s.walk(ctx, filepath.Join(gitDir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return s, err
+	dirs := []string{gitDir}
+	// A linked work tree has its configuration and hooks elsewhere.
+	if common, err := os.ReadFile(filepath.Join(gitDir, "commondir")); err == nil {
+		dir := strings.TrimSpace(string(common))
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(gitDir, dir)
+		}
+		dirs = append(dirs, dir)
+	}
+	for _, dir := range dirs {
+		for _, name := range []string{"HEAD", "config", "hooks", "info"} {
+			if err := s.walk(ctx, filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
 		}
 	}
-	return s, nil
+	return nil
+}
+
+// nested adds the state of a submodule, or of a repository in another one.
+func (s state) nested(ctx context.Context, dir string) error {
+	g := git{ctx: ctx, dir: dir}
+	where, err := g.run("rev-parse", "--absolute-git-dir", "--show-prefix")
+	gitDir, prefix, _ := strings.Cut(string(where), "\n")
+	if err != nil || strings.TrimSpace(prefix) != "" { // it is none, or empty
+		return s.walk(ctx, dir)
+	}
+	return s.repository(ctx, dir, strings.TrimRight(gitDir, "\r"))
 }
 
 func describe(info fs.FileInfo, err error) string {

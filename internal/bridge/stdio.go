@@ -101,7 +101,7 @@ func (m *messages) Read(b []byte) (int, error) {
 			}
 			continue
 		}
-		m.rest = append(bytes.TrimSpace(line), '\n')
+		m.rest = unroll(line)
 	}
 	n := copy(b, m.rest)
 	m.rest = m.rest[n:]
@@ -123,6 +123,20 @@ func (m *messages) line() (line []byte, long bool, err error) {
 	}
 }
 
+// unroll makes a line of each message of a batch, which only one revision of
+// the protocol knows; each is answered by itself.
+func unroll(line []byte) []byte {
+	var batch []json.RawMessage
+	if json.Unmarshal(line, &batch) != nil {
+		batch = []json.RawMessage{line}
+	}
+	var out []byte
+	for _, m := range batch {
+		out = append(append(out, bytes.TrimSpace(m)...), '\n')
+	}
+	return out
+}
+
 // check says what is wrong with a line, and the error code for it.
 func check(line []byte, long bool) (code int, problem string) {
 	switch {
@@ -131,11 +145,12 @@ func check(line []byte, long bool) (code int, problem string) {
 	case !json.Valid(line) || !utf8.Valid(line):
 		return jsonrpc.CodeParseError, "a line is not JSON: send one message a line"
 	}
-	all := []json.RawMessage{line}
-	if bytes.HasPrefix(bytes.TrimSpace(line), []byte("[")) {
-		if err := json.Unmarshal(line, &all); err != nil || len(all) == 0 {
-			return jsonrpc.CodeInvalidRequest, "an empty batch"
-		}
+	var all []json.RawMessage
+	if json.Unmarshal(line, &all) != nil {
+		all = []json.RawMessage{line}
+	}
+	if len(all) == 0 {
+		return jsonrpc.CodeInvalidRequest, "a batch is empty: send one message a line"
 	}
 	for _, one := range all {
 		var m struct {

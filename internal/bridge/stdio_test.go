@@ -71,6 +71,10 @@ func TestJunkOnTheWire(t *testing.T) {
 	}
 	w.write("", query(`"a"`, "hi"))
 	w.want(t, `"id":"a"`, `"text":"ok"`)
+	// A batch, as one revision of the protocol has them.
+	w.write(`[{"jsonrpc":"2.0","method":"notifications/initialized"},{"jsonrpc":"2.0","id":5,"method":"ping"}, {"jsonrpc":"2.0","id":6,"method":"ping"}]`)
+	w.want(t, `"id":5`)
+	w.want(t, `"id":6`)
 }
 
 // A client may write all that it has before it reads.

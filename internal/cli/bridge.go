@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +40,20 @@ say. Settings of the bridge, as environment variables:
 				// The server waits for its calls before it ends; so they have
 				// to end, when the client has gone or we are told to.
 				defer context.AfterFunc(ctx, func() { b.Close() })()
-				err := bridge.NewServer(b).Run(ctx, bridge.Stdio(streams.In, streams.Out, func() { go b.Close() }))
+				served := make(chan error, 1)
+				go func() {
+					served <- bridge.NewServer(b).Run(ctx, bridge.Stdio(streams.In, streams.Out, func() { go b.Close() }))
+				}()
+				var err error
+				select {
+				case err = <-served:
+				case <-ctx.Done():
+					// Its last answers may wait for a client that does not read.
+					select {
+					case <-served:
+					case <-time.After(5 * time.Second):
+					}
+				}
 				if err == nil || ctx.Err() != nil || errors.Is(err, io.EOF) {
 					return nil
 				}

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -261,6 +262,8 @@ func changeJSON(settings, key string, entry serverEntry, remove bool) (string, e
 		return settings, nil
 	case remove:
 		removeMember(list, serverName)
+	case old != nil && hasURL(old):
+		return "", fmt.Errorf("its %s has an entry %s with a url, which is another server: rename or remove that first", key, serverName)
 	case old != nil && merge(old, entry, indent):
 		return settings, nil
 	case old == nil:
@@ -322,10 +325,32 @@ func merge(old *hujson.Value, entry serverEntry, indent string) (same bool) {
 	if !slices.Contains(has.Args, "bridge") {
 		set("args", entry.Args)
 	}
-	if has.Env == nil && entry.Env != nil {
-		set("env", entry.Env)
+	if path := entry.Env["PATH"]; path != "" {
+		env := member(o, "env")
+		switch list, _ := envObject(env); {
+		case env == nil:
+			set("env", entry.Env)
+		case list != nil && has.Env["PATH"] == nil:
+			if value, err := valueOf(path, indent, 4); err == nil {
+				setMember(list, "PATH", value, indent, 3)
+				same = false
+			}
+		}
 	}
 	return same
+}
+
+func hasURL(v *hujson.Value) bool {
+	o, ok := v.Value.(*hujson.Object)
+	return ok && member(o, "url") != nil
+}
+
+func envObject(v *hujson.Value) (*hujson.Object, bool) {
+	if v == nil {
+		return nil, false
+	}
+	o, ok := v.Value.(*hujson.Object)
+	return o, ok
 }
 
 // removeMember takes a member out. Comments before it stay, and so does what
@@ -488,32 +513,38 @@ func withoutTables(settings string) string {
 	return after
 }
 
-var tomlKey = regexp.MustCompile(`^\s*(command|args)\s*=`)
+var (
+	tomlCommand = regexp.MustCompile(`^(\s*command\s*=\s*)(?:"(?:[^"\\]|\\.)*"|'[^']*')`)
+	tomlArgs    = regexp.MustCompile(`^(\s*args\s*=\s*)\[[^\]]*\]`)
+)
 
 // withCommand sets the command of our table, and its arguments unless they are
 // right.
 func withCommand(settings, command string, argsToo bool) string {
 	var out []string
-	ours := false
+	ours, at := false, 0 // at is where our table's first line goes
+	commandSet, argsSet := false, argsToo
 	for line := range strings.Lines(settings) {
 		if otherTable.MatchString(line) {
 			m := ownTable.FindStringSubmatch(line)
-			ours = m != nil && m[1] == ""
-			out = append(out, line)
-			if ours {
-				out = append(out, fmt.Sprintf("command = %q\n", command))
-				if !argsToo {
-					out = append(out, "args = [\"bridge\"]\n")
-				}
+			if ours = m != nil && m[1] == ""; ours {
+				at = len(out) + 1
 			}
-			continue
-		}
-		if m := tomlKey.FindStringSubmatch(line); ours && m != nil && (m[1] == "command" || !argsToo) {
-			continue
+		} else if m := tomlCommand.FindStringSubmatch(line); ours && m != nil {
+			line, commandSet = m[1]+strconv.Quote(command)+line[len(m[0]):], true
+		} else if m := tomlArgs.FindStringSubmatch(line); ours && m != nil && !argsToo {
+			line, argsSet = m[1]+`["bridge"]`+line[len(m[0]):], true
 		}
 		out = append(out, line)
 	}
-	return strings.Join(out, "")
+	var missing []string
+	if !commandSet {
+		missing = append(missing, fmt.Sprintf("command = %q\n", command))
+	}
+	if !argsSet {
+		missing = append(missing, "args = [\"bridge\"]\n")
+	}
+	return strings.Join(slices.Insert(out, at, missing...), "")
 }
 
 func withoutOurs(settings tomlSettings) map[string]any {

@@ -74,6 +74,14 @@ func TestInstallKeepsWhatIsThere(t *testing.T) {
 	if err != nil || !strings.HasPrefix(got, "\ufeff{\r\n") || strings.Count(got, "\n") != strings.Count(got, "\r\n") {
 		t.Errorf("%q, %v", got, err)
 	}
+	if _, err := changeJSON(`{"mcpServers":{"pollux":{"url":"http://x"}}}`, "mcpServers", entry, false); err == nil || !strings.Contains(err.Error(), "rename or remove") {
+		t.Errorf("an entry with a url: %v", err)
+	}
+	desktop := serverEntry{Command: "/bin/pollux", Args: []string{"bridge"}, Env: map[string]string{"PATH": "/bin"}}
+	got, err = changeJSON(`{"mcpServers":{"pollux":{"command":"/bin/pollux","args":["bridge"],"env":{"GEMINI_API_KEY":"k"}}}}`, "mcpServers", desktop, false)
+	if err != nil || !strings.Contains(got, `"GEMINI_API_KEY":"k"`) || !strings.Contains(got, `"PATH": "/bin"`) {
+		t.Errorf("a PATH that is missing: %s, %v", got, err)
+	}
 	for _, bad := range []string{"{", "[]", `{"mcpServers":[]}`} {
 		if _, err := changeJSON(bad, "mcpServers", entry, false); err == nil || !strings.Contains(err.Error(), "correct it first") {
 			t.Errorf("%s: %v", bad, err)
@@ -87,7 +95,7 @@ func TestInstallCodex(t *testing.T) {
 		"":                             ours,
 		"# mine\nmodel = \"x\"\n":      "# mine\nmodel = \"x\"\n\n" + ours,
 		"[mcp_servers.x]\na = 1 # x\n": "[mcp_servers.x]\na = 1 # x\n\n" + ours,
-		"[mcp_servers.pollux]\ncommand = \"old\"\ntool_timeout_sec = 9\n[mcp_servers.pollux.env]\nA = \"1\"\n\n# about z\n[z]\nb = 2\n": "[mcp_servers.pollux]\ncommand = \"/bin/pollux\"\nargs = [\"bridge\"]\ntool_timeout_sec = 9\n[mcp_servers.pollux.env]\nA = \"1\"\n\n# about z\n[z]\nb = 2\n",
+		"[mcp_servers.pollux]\ncommand = \"old\" # mine\ntool_timeout_sec = 9\n[mcp_servers.pollux.env]\nA = \"1\"\n\n# about z\n[z]\nb = 2\n": "[mcp_servers.pollux]\nargs = [\"bridge\"]\ncommand = \"/bin/pollux\" # mine\ntool_timeout_sec = 9\n[mcp_servers.pollux.env]\nA = \"1\"\n\n# about z\n[z]\nb = 2\n",
 		ours: ours,
 	} {
 		got, err := changeTOML(before, "/bin/pollux", false)

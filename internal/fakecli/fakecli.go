@@ -174,10 +174,24 @@ func run() {
 		time.Sleep(time.Hour)
 	case "again": // a stream that broke, and the second attempt
 		event("init")
-		say("half of ")
-		say("the ")
+		say("This is the first half ")
+		say("of the long ")
 		time.Sleep(600 * time.Millisecond)
-		say("half of the answer")
+		say("This is the first half of the long answer")
+		result("success")
+	case "digits": // the same twice, on purpose
+		event("init")
+		say("1")
+		time.Sleep(600 * time.Millisecond)
+		say("1")
+		result("success")
+	case "last-words": // the policy is not followed, as one hears at the end
+		answer("done")
+		fmt.Fprintln(os.Stderr, "Security Warning: Ignoring --admin-policy because system policies are already defined")
+	case "stray-burst":
+		event("init")
+		tool("write_file", map[string]any{"file_path": "x"}, "success")
+		say("done")
 		result("success")
 	case "pause": // and one that only paused
 		event("init")

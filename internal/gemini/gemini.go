@@ -22,6 +22,9 @@ type Request struct {
 	Model string
 	// Dir is the directory that the CLI works in, absolute.
 	Dir string
+	// Verbatim leaves the answer as the model wrote it, where otherwise the
+	// backslashes of [Guard] that it quotes are taken out.
+	Verbatim bool
 	// Released, if set, is called once when no process works on the request
 	// any more. That may be after Run has returned: a child that was told to
 	// end takes its time.
@@ -38,7 +41,8 @@ type Runner interface {
 	// had come by then.
 	Run(ctx context.Context, req Request, emit func(Event)) (Result, error)
 	// Check says which CLI it is and whether it can be held to reading. It
-	// costs no process. The error is an [*Error].
+	// costs no process, but for a CLI that lies in no package of npm's, which
+	// is asked for its version once. The error is an [*Error].
 	Check(ctx context.Context) (CLI, error)
 	// Close ends what still runs and waits for it.
 	Close() error

@@ -244,6 +244,8 @@ func TestStrayToolEndsTheRun(t *testing.T) {
 	b := newBox(t, nil)
 	_, err := b.run(t.Context(), "fake:stray")
 	wantKind(t, err, Strayed, "run_shell_command", "look at what changed")
+	_, err = b.run(t.Context(), "fake:stray-burst") // all at once, and the end
+	wantKind(t, err, Strayed, "write_file")
 	if r, err := b.run(t.Context(), "fake:alias"); err != nil || r.Answer != "searched" {
 		t.Errorf("an older name of a tool that is allowed: %q, %v", r.Answer, err)
 	}
@@ -393,7 +395,7 @@ func FuzzGuard(f *testing.F) {
 
 // A stream that broke is asked for again, and printed as if it went on.
 func TestRetriedStreamIsNotDoubled(t *testing.T) {
-	for name, want := range map[string]string{"again": "half of the answer", "pause": "one and two"} {
+	for name, want := range map[string]string{"again": "This is the first half of the long answer", "pause": "one and two", "digits": "11"} {
 		b := newBox(t, nil)
 		if r, err := b.run(t.Context(), "fake:"+name); err != nil || r.Answer != want {
 			t.Errorf("%s: %q, %v", name, r.Answer, err)
@@ -432,14 +434,25 @@ func TestCommaInTheTemporaryDirectory(t *testing.T) {
 
 func TestIgnoredPolicyEndsTheRun(t *testing.T) {
 	b := newBox(t, nil)
-	_, err := b.run(t.Context(), "fake:no-policy")
-	wantKind(t, err, Unenforceable, "does not follow")
+	for _, fake := range []string{"no-policy", "last-words"} {
+		_, err := b.run(t.Context(), "fake:"+fake)
+		wantKind(t, err, Unenforceable, "does not follow")
+	}
 }
 
 func TestSearchWithoutEndIsEnded(t *testing.T) {
 	b := newBox(t, nil)
 	_, err := b.run(t.Context(), "fake:search-loop")
 	wantKind(t, err, SearchQuota)
+}
+
+func TestEachSearchIsWatched(t *testing.T) {
+	tr := transcript{emit: func(Event) {}}
+	tr.Write([]byte(`{"type":"tool_use","tool_name":"google_web_search","tool_id":"a"}` + "\n" +
+		`{"type":"tool_use","tool_name":"google_web_search","tool_id":"b"}` + "\n" + `{"type":"tool_result","tool_id":"a","status":"success"}` + "\n"))
+	if since := tr.searchedSince(time.Now().Add(time.Minute)); since < time.Minute {
+		t.Errorf("the second is watched for %s", since)
+	}
 }
 
 // A cleaner of temporary files may take the directory.
@@ -466,10 +479,20 @@ func TestVersionIsAsked(t *testing.T) {
 	if cli, err := b.Check(t.Context()); err != nil || cli.Version != "0.50.1" {
 		t.Errorf("got %+v, %v", cli, err)
 	}
+	// One that fails is asked again, but not by every call.
+	b = newBox(t, func(c *Config) { c.Command = script("test -e $0.2 && echo 0.50.2; touch $0.2") })
+	_, err := b.Check(t.Context())
+	wantKind(t, err, TooOld)
+	_, err = b.Check(t.Context())
+	wantKind(t, err, TooOld)
+	b.cliAt = b.cliAt.Add(-askAgain)
+	if cli, err := b.Check(t.Context()); err != nil || cli.Version != "0.50.2" {
+		t.Errorf("got %+v, %v", cli, err)
+	}
 	b = newBox(t, func(c *Config) { c.Command = script("sleep 3600 & wait") })
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err := b.run(ctx, "fake:echo")
+	_, err = b.run(ctx, "fake:echo")
 	wantKind(t, err, TooOld)
 }
 

@@ -32,6 +32,16 @@ func Guard(text string) string {
 	return guarded
 }
 
+// Guarded reports whether Guard puts a backslash anywhere into a text.
+func Guarded(text string) bool {
+	for i := range text {
+		if mentions(text, i) {
+			return true
+		}
+	}
+	return false
+}
+
 // mentions reports whether the CLI takes what stands at text[i] for a path to
 // read: an @ that no backslash precedes, in the middle of a word too, before
 // anything but white space, most punctuation or a bracket.

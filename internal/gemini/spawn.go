@@ -71,6 +71,7 @@ type Spawner struct {
 	cliTurn chan struct{} // holds one when nobody looks for the CLI
 	cli     CLI           // guarded by cliTurn
 	cliFor  string        // the file that cli was found for
+	cliAt   time.Time     // when
 }
 
 // searchLoop is the one sign that the CLI repeats a web search without a pause
@@ -146,6 +147,9 @@ func (s *Spawner) Check(ctx context.Context) (CLI, error) {
 	return cli, cli.readOnly()
 }
 
+// askAgain is how long a CLI that did not say its version is not asked again.
+const askAgain = 30 * time.Second
+
 // find is [find], remembered for as long as the program's file is the same.
 func (s *Spawner) find(ctx context.Context) (CLI, error) {
 	select {
@@ -155,12 +159,12 @@ func (s *Spawner) find(ctx context.Context) (CLI, error) {
 	}
 	defer func() { s.cliTurn <- struct{}{} }()
 	key := fileKey(s.cfg.Command)
-	if key != "" && key == s.cliFor {
+	if key != "" && key == s.cliFor && (s.cli.Version != "" || time.Since(s.cliAt) < askAgain) {
 		return s.cli, nil
 	}
 	cli, err := find(ctx, s.cfg.Command)
 	if err == nil && ctx.Err() == nil {
-		s.cli, s.cliFor = cli, key
+		s.cli, s.cliFor, s.cliAt = cli, key, time.Now()
 	}
 	return cli, err
 }
@@ -237,7 +241,7 @@ func (r *run) start(ctx context.Context) error {
 	}
 	prompt := Guard(r.req.Prompt)
 	// What the model quotes of the prompt has the backslashes too.
-	r.unguard = prompt != r.req.Prompt && !strings.Contains(r.req.Prompt, `\@`)
+	r.unguard = !r.req.Verbatim && Guarded(r.req.Prompt) && !strings.Contains(r.req.Prompt, `\@`)
 	for _, image := range r.req.Images {
 		prompt += "\n\n" + mentionPath(image)
 	}
@@ -347,8 +351,9 @@ func (r *run) follow(ctx context.Context) (Result, error) {
 		if r.transcript.ended && ended.IsZero() {
 			ended = time.Now()
 		}
-		var fault *Error
+		fault := r.fault()
 		switch now := time.Now(); {
+		case fault != nil:
 		case !ended.IsZero() && now.Sub(ended) > exitWait:
 			exited = true // for us
 			continue
@@ -356,14 +361,8 @@ func (r *run) follow(ctx context.Context) (Result, error) {
 			fault = &Error{Kind: TooMuchOutput, Message: fmt.Sprintf("over %d MiB", maxOutput>>20)}
 		case now.Sub(last) > r.s.cfg.Idle:
 			fault = &Error{Kind: Stalled, Message: fmt.Sprintf("no output for %s", r.s.cfg.Idle)}
-		case !r.transcript.searching.IsZero() && now.Sub(r.transcript.searching) > searchWait:
+		case r.transcript.searchedSince(now) > searchWait:
 			fault = &Error{Kind: Stalled, Message: fmt.Sprintf("a web search had no answer for %s", searchWait)}
-		case !r.transcript.searching.IsZero() && searchLoop.Match(r.errText):
-			fault = &Error{Kind: SearchQuota}
-		case policyIgnored.Match(r.errText):
-			fault = &Error{Kind: Unenforceable, Message: "it does not follow the policy that it is given"}
-		case r.transcript.strayed != "":
-			fault = &Error{Kind: Strayed, Message: r.transcript.strayed}
 		}
 		if fault != nil {
 			return r.transcript.result(), fault
@@ -384,6 +383,20 @@ func (r *run) follow(ctx context.Context) (Result, error) {
 	return r.conclude()
 }
 
+// fault is what the output shows that no run may go on after, or count as an
+// answer.
+func (r *run) fault() *Error {
+	switch {
+	case policyIgnored.Match(r.errText):
+		return &Error{Kind: Unenforceable, Message: "it does not follow the policy that it is given"}
+	case r.transcript.strayed != "":
+		return &Error{Kind: Strayed, Message: r.transcript.strayed}
+	case len(r.transcript.searches) > 0 && searchLoop.Match(r.errText):
+		return &Error{Kind: SearchQuota}
+	}
+	return nil
+}
+
 // conclude tells whether a child that has ended has answered: exit code 0, a
 // result that says success, and a text.
 func (r *run) conclude() (Result, error) {
@@ -394,6 +407,9 @@ func (r *run) conclude() (Result, error) {
 	default: // it printed its result and lingers
 	}
 	result := t.result()
+	if fault := r.fault(); fault != nil {
+		return result, fault
+	}
 	switch {
 	case exit == 0 && t.ended && t.status == "success" && result.Answer != "":
 		return result, nil

@@ -83,8 +83,8 @@ type transcript struct {
 	tokens    Tokens
 	tools     int
 	toolNames map[string]string
-	searching time.Time // since when a web search runs; zero when none does
-	strayed   string    // a tool that ran though the policy denies it
+	searches  map[string]time.Time // the web searches that run, since when
+	strayed   string               // a tool that ran though the policy denies it
 	legacy    []byte
 }
 
@@ -191,16 +191,17 @@ func (t *transcript) apply(ev *wireEvent) bool {
 		}
 		t.toolNames[ev.ToolID] = ev.ToolName
 		if ev.ToolName == "google_web_search" {
-			t.searching = time.Now()
+			if t.searches == nil {
+				t.searches = make(map[string]time.Time)
+			}
+			t.searches[ev.ToolID] = time.Now()
 		}
 		t.emit(ToolUse{Name: ev.ToolName, Summary: summarize(ev.Parameters)})
 	case "tool_result":
 		t.turn()
 		name := t.toolNames[ev.ToolID]
 		delete(t.toolNames, ev.ToolID)
-		if name == "google_web_search" {
-			t.searching = time.Time{}
-		}
+		delete(t.searches, ev.ToolID)
 		r := ToolResult{Name: name, OK: ev.Status == "success"}
 		if r.OK && name != "" && !slices.Contains(ReadTools, name) && !slices.Contains(readAliases, name) {
 			t.strayed = name
@@ -227,6 +228,14 @@ func (t *transcript) apply(ev *wireEvent) bool {
 		return false
 	}
 	return true
+}
+
+// searchedSince is how long the oldest web search has run that still does.
+func (t *transcript) searchedSince(now time.Time) (longest time.Duration) {
+	for _, start := range t.searches {
+		longest = max(longest, now.Sub(start))
+	}
+	return longest
 }
 
 // say adds to the answer, as much as there is room for.
@@ -326,11 +335,12 @@ const restartPause = 500 * time.Millisecond
 
 // once is the answer without what a failed attempt had said of it: the CLI asks
 // again after a stream that broke, and prints what comes as if it went on. It
-// is seen where the new attempt starts with the words of the old.
+// is seen where the new attempt starts with the words of the old, and those are
+// more than an answer says twice by itself.
 func (t *transcript) once() string {
 	s, cut := t.answer.String(), 0
 	for _, at := range t.restarts {
-		if first := s[cut:at]; len(strings.TrimSpace(first)) > 0 && strings.HasPrefix(s[at:], first) {
+		if first := s[cut:at]; len(first) >= 32 && len(strings.Fields(first)) >= 5 && strings.HasPrefix(s[at:], first) {
 			cut = at
 		}
 	}
