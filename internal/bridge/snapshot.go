@@ -20,13 +20,22 @@ import (
 // identity of each that git does not ignore. Of a repository it is of all of
 // it, with nested repositories and what git itself would run or read.
 type state struct {
-	files map[string]string
+	files map[string]fileState
 	// prefix is the directory's path below the top of its repository, with a
 	// slash at the end; empty at the top, and without a repository.
 	prefix string
 }
 
 func (s state) equal(other state) bool { return maps.Equal(s.files, other.files) }
+
+// A fileState is what one file is like.
+type fileState struct {
+	mode           fs.FileMode
+	size, modified int64
+	changed        int64
+	id             uint64
+	problem        string // it is not there, or cannot be looked at
+}
 
 // snapshotTime bounds a snapshot.
 const snapshotTime = time.Minute
@@ -38,7 +47,7 @@ const snapshotTime = time.Minute
 func snapshot(ctx context.Context, dir string) (state, error) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotTime)
 	defer cancel()
-	s := state{files: make(map[string]string)}
+	s := state{files: make(map[string]fileState)}
 	g := git{ctx: ctx, dir: dir}
 	if _, err := exec.LookPath("git"); err != nil {
 		return s, s.walk(ctx, dir)
@@ -115,11 +124,13 @@ func (s state) nested(ctx context.Context, dir string) error {
 	return s.repository(ctx, dir, strings.TrimRight(gitDir, "\r"))
 }
 
-func describe(info fs.FileInfo, err error) string {
+func describe(info fs.FileInfo, err error) fileState {
 	if err != nil {
-		return "gone"
+		return fileState{problem: "gone"}
 	}
-	return fmt.Sprintf("%v %d %d %s", info.Mode(), info.Size(), info.ModTime().UnixNano(), sys.Stamp(info))
+	s := fileState{mode: info.Mode(), size: info.Size(), modified: info.ModTime().UnixNano()}
+	s.changed, s.id = sys.Stamp(info)
+	return s
 }
 
 // inRepository reports whether dir or one above it has a .git.
@@ -183,7 +194,7 @@ func (s state) walk(ctx context.Context, dir string) error {
 			if path == dir {
 				return err
 			}
-			s.files[path] = "unreadable"
+			s.files[path] = fileState{problem: "unreadable"}
 			return nil
 		}
 		if ctx.Err() != nil {

@@ -155,8 +155,9 @@ func ReplaceFile(path, text string) error {
 
 // Stamp tells two states of a file apart better than size and times do, where
 // the system can: when its content or its properties were last changed, which
-// no program can set back, and which file it is.
-func Stamp(info fs.FileInfo) string { return stamp(info) }
+// no program can set back, in nanoseconds, and which file it is. Zeros where it
+// cannot.
+func Stamp(info fs.FileInfo) (changed int64, id uint64) { return stamp(info) }
 
 // TempPattern is the [os.CreateTemp] pattern of [WriteFile]'s files, for those
 // who clean up after a killed process.

@@ -3,7 +3,6 @@
 package sys
 
 import (
-	"fmt"
 	"io/fs"
 	"os/exec"
 	"path/filepath"
@@ -26,12 +25,12 @@ func lookup(pid int) (Process, error) {
 }
 
 // stamp is of what all of these systems call the same.
-func stamp(info fs.FileInfo) string {
+func stamp(info fs.FileInfo) (changed int64, id uint64) {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return ""
+		return 0, 0
 	}
-	return fmt.Sprint(st.Ino)
+	return 0, uint64(st.Ino)
 }
 
 func children(pid int) (pids []int) {

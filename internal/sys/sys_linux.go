@@ -40,12 +40,12 @@ func lookup(pid int) (Process, error) {
 	return Process{PID: pid, Parent: parent, Name: name}, nil
 }
 
-func stamp(info fs.FileInfo) string {
+func stamp(info fs.FileInfo) (changed int64, id uint64) {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return ""
+		return 0, 0
 	}
-	return fmt.Sprint(st.Ctim.Sec, ".", st.Ctim.Nsec, " ", st.Ino)
+	return st.Ctim.Nano(), st.Ino
 }
 
 func children(pid int) (pids []int) {

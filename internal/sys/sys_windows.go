@@ -49,7 +49,7 @@ func lookup(pid int) (Process, error) {
 
 func own(fs.FileInfo) bool { return true }
 
-func stamp(fs.FileInfo) string { return "" }
+func stamp(fs.FileInfo) (changed int64, id uint64) { return 0, 0 }
 
 func tieToParent(*exec.Cmd) {}
 
