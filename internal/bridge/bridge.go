@@ -225,7 +225,11 @@ func (c *call) ask(ctx context.Context, prompt string, images []string) (gemini.
 			}
 			c.meta.Fallback = &Fallback{From: from, To: to, Why: string(fault.Kind)}
 			c.progress.now("%s: asking %s instead", fault.Kind, to)
+			first := result
 			result, err = c.attempt(ctx, s, to, prompt, images)
+			if err != nil && result.Partial() == "" {
+				result.Answer, result.Narration = first.Answer, first.Narration
+			}
 		}
 	}
 	c.count(result)

@@ -351,6 +351,22 @@ func TestFallback(t *testing.T) {
 	}
 }
 
+// What the first model had said is not lost when the second says nothing.
+func TestFallbackKeepsWhatThereWas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestBridge(t, script(func(ctx context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+			if r.Model == "pro" {
+				return gemini.Result{Answer: "half of it"}, &gemini.Error{Kind: gemini.QuotaDay}
+			}
+			return hang(ctx)
+		}), nil)
+		a, err := b.Query(t.Context(), QueryInput{Prompt: "x", Common: Common{Model: "pro"}}, nil)
+		if err != nil || !strings.HasSuffix(a.Text, "half of it") || !a.Meta.Partial {
+			t.Errorf("%q, %v", a.Text, err)
+		}
+	})
+}
+
 // The CLI waits for minutes on a quota; we do not.
 func TestRetriesAreGivenUp(t *testing.T) {
 	for waits, want := range map[string]time.Duration{"1s 2s 3s": 6 * time.Second, "9s": 0, "5s 10s 20s": 5 * time.Second, "3h0m0s": 0} {
