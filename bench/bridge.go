@@ -31,14 +31,11 @@ type subject struct {
 // runBridge measures the bridge, and the peer if there is one, and prints
 // medians and ratios.
 func runBridge(binary, peer, cli string, runs int) error {
-	dir, err := os.MkdirTemp("", "pollux-bench-")
+	dir, err := scratch()
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		return err
-	}
 	model, err := fakemodel.Start(func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("hello") })
 	if err != nil {
 		return err

@@ -51,19 +51,25 @@ func main() {
 	}
 }
 
+// scratch makes a temporary directory and returns its real path.
+func scratch() (string, error) {
+	dir, err := os.MkdirTemp("", "pollux-bench-")
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(dir)
+}
+
 func run(binary string, runs int) error {
 	binary, err := filepath.Abs(binary)
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "pollux-bench-")
+	dir, err := scratch()
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		return err
-	}
 	info, err := os.Stat(binary)
 	if err != nil {
 		return err

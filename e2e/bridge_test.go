@@ -27,9 +27,7 @@ type bridgeClient struct {
 	cmd   *exec.Cmd
 	leave func() // closes the bridge's standard input and waits for its end
 
-	mu       sync.Mutex
-	progress []string
-	reported chan string
+	reported chan string // the messages of its progress notifications
 }
 
 func (w *world) bridge(env ...string) *bridgeClient {
@@ -37,37 +35,25 @@ func (w *world) bridge(env ...string) *bridgeClient {
 	cmd := exec.Command(polluxBinary, "bridge", "--log", "debug")
 	cmd.Dir = w.project
 	cmd.Env = append(w.bridgeEnv(), env...)
-	cmd.Stderr = testWriter{w.t, "pollux bridge: "}
 	c := &bridgeClient{w: w, cmd: cmd, reported: make(chan string, 1000)}
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
-			c.mu.Lock()
-			c.progress = append(c.progress, r.Params.Message)
-			c.mu.Unlock()
 			c.reported <- r.Params.Message
 		},
 	})
 	//lint:ignore SA1019 the protocol has deprecated roots; its clients have not
 	client.AddRoots(&mcp.Root{URI: "file://" + w.project, Name: "project"})
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		w.t.Fatal(err)
-	}
+	in, out := w.start(cmd)
 	c.leave = sync.OnceFunc(func() {
 		in.Close()
 		cmd.Wait()
 	})
 	w.t.Cleanup(c.leave)
-	if c.ClientSession, err = client.Connect(w.context(), &mcp.IOTransport{Reader: out, Writer: in}, nil); err != nil {
+	session, err := client.Connect(w.context(), &mcp.IOTransport{Reader: out, Writer: in}, nil)
+	if err != nil {
 		w.t.Fatal(err)
 	}
+	c.ClientSession = session
 	return c
 }
 

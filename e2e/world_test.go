@@ -197,23 +197,29 @@ type pipes struct {
 	io.WriteCloser
 }
 
+// start starts a pollux that speaks a protocol on its standard streams.
+func (w *world) start(cmd *exec.Cmd) (in io.WriteCloser, out io.ReadCloser) {
+	w.t.Helper()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if out, err = cmd.StdoutPipe(); err != nil {
+		w.t.Fatal(err)
+	}
+	cmd.Stderr = testWriter{w.t, "pollux " + cmd.Args[1] + ": "}
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	return in, out
+}
+
 // edit starts an editor. change may alter how it introduces itself.
 func (w *world) edit(change func(*adapter.InitializeParams)) *editor {
 	w.t.Helper()
 	cmd := exec.Command(polluxBinary, "ide", "--log", "info")
 	cmd.Env, cmd.Dir = w.env, w.project
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	cmd.Stderr = testWriter{w.t, "pollux ide: "}
-	if err := cmd.Start(); err != nil {
-		w.t.Fatal(err)
-	}
+	in, out := w.start(cmd)
 	e := &editor{
 		t: w.t, cmd: cmd, text: make(map[string]string),
 		opened: make(chan adapter.Diff, 100), closed: make(chan adapter.DiffClose, 100),
@@ -244,9 +250,11 @@ func (w *world) edit(change func(*adapter.InitializeParams)) *editor {
 	if change != nil {
 		change(&p)
 	}
-	if e.info, err = e.Initialize(w.context(), p); err != nil {
+	info, err := e.Initialize(w.context(), p)
+	if err != nil {
 		w.t.Fatal(err)
 	}
+	e.info = info
 	return e
 }
 

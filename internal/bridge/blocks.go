@@ -163,7 +163,7 @@ func (b *block) unended(body []string, next int, fenced bool) (int, []string, er
 	}
 	// The next block's opening fence is not of this one.
 	var opening []string
-	if n := len(trimBlank(body)); n > 0 && next > 0 && !fenced {
+	if n := len(trimBlank(body)); n > 0 && !fenced {
 		if m := fenceRow.FindStringSubmatch(body[n-1]); m != nil && strings.TrimSpace(m[2]) != "" {
 			body, opening = body[:n-1], body[n-1:n]
 		}

@@ -171,8 +171,8 @@ func target(dir string, b block) (string, error) {
 		}
 		real = r
 	}
-	rel, err := filepath.Rel(dir, real)
-	if err != nil || !filepath.IsLocal(rel) || rel == "." {
+	rel, ok := inside(dir, real)
+	if !ok || rel == "." {
 		return "", fmt.Errorf("%s is outside of the working directory", b.path)
 	}
 	rel = filepath.ToSlash(rel)

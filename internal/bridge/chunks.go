@@ -91,8 +91,9 @@ func (c *chunkCache) len() int {
 }
 
 // split cuts a text into pieces of at most budget bytes and so many lines that
-// make the text again when joined. They are of about one size, and end where a paragraph, a
-// line or a word does if one ends near there, else between two characters.
+// make the text again when joined. They are of about one size, and end where a
+// paragraph, a line or a word does if one ends near there, else between two
+// characters.
 func split(text string, budget, lines int) []string {
 	var pieces []string
 	for len(text) > budget || strings.Count(text, "\n") > lines {

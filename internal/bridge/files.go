@@ -31,8 +31,16 @@ type attachments struct {
 	skipped []string // "NAME: why", for files that were left out
 }
 
-// attach reads the files that a call names. A file that cannot go along is
-// skipped with the reason.
+// attach reads the files that a call names.
+func (c *call) attach(names []string, all bool) (attachments, error) {
+	a, err := attach(c.dir, names)
+	if err == nil && all && len(a.skipped) > 0 {
+		err = fmt.Errorf("%s: name files that can go along", strings.Join(a.skipped, "; "))
+	}
+	return a, err
+}
+
+// attach reads files. One that cannot go along is skipped with the reason.
 func attach(dir string, names []string) (attachments, error) {
 	var a attachments
 	if len(names) == 0 {
@@ -86,11 +94,17 @@ func within(dir, name string) (string, error) {
 		}
 		return "", errors.New("it cannot be read")
 	}
-	rel, err := filepath.Rel(dir, real)
-	if err != nil || !filepath.IsLocal(rel) {
+	rel, ok := inside(dir, real)
+	if !ok {
 		return "", fmt.Errorf("it is outside of %s", dir)
 	}
 	return rel, nil
+}
+
+// inside is a real path relative to dir, a real path too, if it lies in it.
+func inside(dir, real string) (rel string, ok bool) {
+	rel, err := filepath.Rel(dir, real)
+	return rel, err == nil && filepath.IsLocal(rel)
 }
 
 func open(root *os.Root, rel string, limit int64) (*os.File, error) {

@@ -18,23 +18,22 @@ import (
 	"pollux/internal/gemini"
 )
 
-const (
-	// defaultPage bounds a page of text in bytes, notes included: what the
-	// client with the least room takes.
-	defaultPage = 8 << 10
-	// notesRoom is the part of a page that is kept free for notes.
-	notesRoom = 1 << 10
-)
+// A pageSize is how much text a client takes at once: bytes, notes included,
+// and lines.
+type pageSize struct{ bytes, lines int }
 
-// codexLines is the most lines of a page for Codex, which cuts at 256.
-const codexLines = 240
+// defaultPage is what the client with the least room takes.
+var defaultPage = pageSize{8 << 10, math.MaxInt}
 
-// pages are the pages of clients that are known to take more, by the start of
-// their name.
-var pages = map[string]int{
-	"claude-code": 24 << 10, // it warns at 10,000 tokens
-	"gemini-cli":  30 << 10, // it cuts at 40,000 characters
+// pages are those of other clients, by the start of their name.
+var pages = map[string]pageSize{
+	"claude-code": {24 << 10, math.MaxInt}, // it warns at 10,000 tokens
+	"gemini-cli":  {30 << 10, math.MaxInt}, // it cuts at 40,000 characters
+	"codex":       {8 << 10, 240},          // it cuts at 10 KiB, and at 256 lines
 }
+
+// notesRoom is the part of a page, in bytes, that is kept free for notes.
+const notesRoom = 1 << 10
 
 const instructions = `Ask Google's Gemini, through Gemini CLI, about this code base or the web. It has a
 large context window and reads files and searches the web by itself; it cannot
@@ -338,21 +337,18 @@ func (s *Server) result(req *mcp.CallToolRequest, a Answer, err error) *mcp.Call
 		}
 		return r
 	}
-	budget, most := defaultPage, math.MaxInt
+	size := defaultPage
 	if init := req.Session.InitializeParams(); init != nil && init.ClientInfo != nil {
-		for name, size := range pages {
+		for name, own := range pages {
 			if strings.HasPrefix(init.ClientInfo.Name, name) {
-				budget = size
+				size = own
 			}
-		}
-		if strings.HasPrefix(init.ClientInfo.Name, "codex") {
-			most = codexLines
 		}
 	}
 	notes := bracket(a.Notes, notesRoom/2)
 	key, pieces := "", []string{a.Text}
-	if len(a.Text)+notesRoom/2 > budget || strings.Count(a.Text, "\n") > most {
-		pieces = split(a.Text, budget-notesRoom, most)
+	if len(a.Text)+notesRoom/2 > size.bytes || strings.Count(a.Text, "\n") > size.lines {
+		pieces = split(a.Text, size.bytes-notesRoom, size.lines)
 	}
 	if len(pieces) > 1 {
 		key = s.b.chunks.put(pieces)

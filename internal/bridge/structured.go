@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,8 +57,8 @@ func (b *Bridge) Structured(ctx context.Context, in StructuredInput, report func
 	if err != nil {
 		return Structured{}, err
 	}
-	if len(in.Files) > maxFiles {
-		return Structured{}, fmt.Errorf("%d files are given and the limit is %d: send fewer", len(in.Files), maxFiles)
+	if err := checkFiles(in.Files); err != nil {
+		return Structured{}, err
 	}
 	ctx, c, err := b.begin(ctx, in.Common, report)
 	if err != nil {
@@ -69,12 +70,9 @@ func (b *Bridge) Structured(ctx context.Context, in StructuredInput, report func
 }
 
 func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsonschema.Schema) (Structured, error) {
-	files, err := attach(c.dir, in.Files)
+	files, err := c.attach(in.Files, in.RequireFiles)
 	if err != nil {
 		return Structured{}, err
-	}
-	if in.RequireFiles && len(files.skipped) > 0 {
-		return Structured{}, fmt.Errorf("%s: name files that can go along", strings.Join(files.skipped, "; "))
 	}
 	prompt := c.b.templates.fill("structured", map[string]string{
 		"prompt": in.Prompt + files.text, "schema": string(in.Schema),
@@ -210,19 +208,15 @@ func findJSON(answer string) (values []json.RawMessage, err error) {
 	if m := fence.FindStringSubmatch(answer); m != nil {
 		candidates = append(candidates, m[1])
 	}
-	between := func(open, end string) int {
-		i, j := strings.Index(answer, open), strings.LastIndex(answer, end)
+	brackets := []string{"{}", "[]"}
+	if strings.IndexByte(answer, '[') < strings.IndexByte(answer, '{') {
+		slices.Reverse(brackets) // the outer ones first
+	}
+	for _, pair := range brackets {
+		i, j := strings.IndexByte(answer, pair[0]), strings.LastIndexByte(answer, pair[1])
 		if i >= 0 && j > i {
 			candidates = append(candidates, answer[i:j+1])
 		}
-		return i
-	}
-	if strings.IndexByte(answer, '[') < strings.IndexByte(answer, '{') {
-		between("[", "]")
-		between("{", "}")
-	} else {
-		between("{", "}")
-		between("[", "]")
 	}
 	for _, s := range candidates {
 		raw, e := oneValue(s)

@@ -85,8 +85,8 @@ func (b *Bridge) Query(ctx context.Context, in QueryInput, report func(string)) 
 	if err != nil {
 		return Answer{}, err
 	}
-	if len(in.Files) > maxFiles {
-		return Answer{}, fmt.Errorf("%d files are given and the limit is %d: send fewer, or name a directory in the prompt for Gemini to read", len(in.Files), maxFiles)
+	if err := checkFiles(in.Files); err != nil {
+		return Answer{}, err
 	}
 	ctx, c, err := b.begin(ctx, in.Common, report)
 	if err != nil {
@@ -98,14 +98,11 @@ func (b *Bridge) Query(ctx context.Context, in QueryInput, report func(string)) 
 }
 
 func (c *call) query(ctx context.Context, in QueryInput, limit string) (Answer, error) {
-	files, err := attach(c.dir, in.Files)
+	files, err := c.attach(in.Files, in.RequireFiles)
 	if err != nil {
 		return Answer{}, err
 	}
 	prompt := in.Prompt + files.text
-	if in.RequireFiles && len(files.skipped) > 0 {
-		return Answer{}, fmt.Errorf("%s: name files that can go along", strings.Join(files.skipped, "; "))
-	}
 	if in.ChangeMode {
 		return c.change(ctx, prompt, limit, files)
 	}
@@ -164,6 +161,13 @@ func checkText(name, text string, limit int) error {
 		return fmt.Errorf("%s is empty: say what you want to know", name)
 	case len(text) > limit:
 		return fmt.Errorf("%s has %d bytes and the limit is %d: send less, or put it into files", name, len(text), limit)
+	}
+	return nil
+}
+
+func checkFiles(files []string) error {
+	if len(files) > maxFiles {
+		return fmt.Errorf("%d files are given and the limit is %d: send fewer, or name a directory in the prompt for Gemini to read", len(files), maxFiles)
 	}
 	return nil
 }

@@ -144,7 +144,7 @@ The settings of pollux bridge apply.`,
 // forOutput is a text of the model's to be printed: on a terminal without
 // control characters, which it would obey.
 func forOutput(w io.Writer, text string) string {
-	if f, ok := w.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+	if !isTerminal(w) {
 		return text
 	}
 	return strings.Map(func(r rune) rune {
@@ -191,10 +191,10 @@ func question(in io.Reader, args []string) (string, error) {
 type statusLine struct{ f *os.File }
 
 func newStatusLine(w io.Writer) statusLine {
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return statusLine{f}
+	if !isTerminal(w) {
+		return statusLine{}
 	}
-	return statusLine{}
+	return statusLine{w.(*os.File)}
 }
 
 func (s statusLine) report() func(string) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -42,15 +43,25 @@ func offerIDEMode(streams IO, interactive bool) error {
 		return nil
 	}
 	fmt.Fprintf(streams.Err, "pollux: Gemini CLI connects to editors only in IDE mode, which is not on.\nTurn it on in %s? [Y/n] ", path)
-	answer, err := bufio.NewReader(streams.In).ReadString('\n')
+	yes, err := agreed(streams.In)
 	if err != nil {
 		return err
 	}
-	if a := strings.ToLower(strings.TrimSpace(answer)); a != "" && a != "y" && a != "yes" {
+	if !yes {
 		fmt.Fprintln(streams.Err, "pollux: left off; /ide enable in Gemini CLI turns it on")
 		return nil
 	}
 	return enableIDE(path, settings)
+}
+
+// agreed reads the answer to a question that [Y/n] ends.
+func agreed(in io.Reader) (bool, error) {
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil {
+		return false, err
+	}
+	a := strings.ToLower(strings.TrimSpace(answer))
+	return a == "" || a == "y" || a == "yes", nil
 }
 
 func geminiSettings() (string, error) {

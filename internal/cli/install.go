@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -143,11 +142,8 @@ func installBridge(streams IO, c mcpClient, remove, yes bool) error {
 			return errors.New("nothing is written: call it with --yes to write it without being asked")
 		}
 		fmt.Fprintf(streams.Err, "Write %s? [Y/n] ", path)
-		answer, err := bufio.NewReader(streams.In).ReadString('\n')
-		if err != nil {
-			answer = "n" // the end of the input is no agreement
-		}
-		if a := strings.ToLower(strings.TrimSpace(answer)); a != "" && a != "y" && a != "yes" {
+		// The end of the input is no agreement.
+		if yes, _ := agreed(streams.In); !yes {
 			fmt.Fprintln(streams.Err, "pollux: nothing is written")
 			return nil
 		}
@@ -236,8 +232,8 @@ func changeJSON(settings, key string, entry serverEntry, remove bool) (string, e
 	if err != nil {
 		return "", fmt.Errorf("it is not valid JSON (%w): correct it first", err)
 	}
-	top, ok := root.Value.(*hujson.Object)
-	if !ok {
+	top := object(&root)
+	if top == nil {
 		return "", errors.New("it is not a JSON object: correct it first")
 	}
 	indent := "  "
@@ -252,8 +248,8 @@ func changeJSON(settings, key string, entry serverEntry, remove bool) (string, e
 		setMember(top, key, hujson.Value{Value: &hujson.Object{}}, indent, 0)
 		servers = member(top, key)
 	}
-	list, ok := servers.Value.(*hujson.Object)
-	if !ok {
+	list := object(servers)
+	if list == nil {
 		return "", fmt.Errorf("its %s is not an object: correct it first", key)
 	}
 	old := member(list, serverName)
@@ -292,8 +288,8 @@ func valueOf(v any, indent string, depth int) (hujson.Value, error) {
 // merge brings the user's entry up to date, and leaves what else is in it. It
 // reports whether there was nothing to do.
 func merge(old *hujson.Value, entry serverEntry, indent string) (same bool) {
-	o, ok := old.Value.(*hujson.Object)
-	if !ok {
+	o := object(old)
+	if o == nil {
 		value, err := valueOf(entry, indent, 2)
 		if err == nil {
 			old.Value = value.Value
@@ -327,7 +323,7 @@ func merge(old *hujson.Value, entry serverEntry, indent string) (same bool) {
 	}
 	if path := entry.Env["PATH"]; path != "" {
 		env := member(o, "env")
-		switch list, _ := envObject(env); {
+		switch list := object(env); {
 		case env == nil:
 			set("env", entry.Env)
 		case list != nil && has.Env["PATH"] == nil:
@@ -341,16 +337,17 @@ func merge(old *hujson.Value, entry serverEntry, indent string) (same bool) {
 }
 
 func hasURL(v *hujson.Value) bool {
-	o, ok := v.Value.(*hujson.Object)
-	return ok && member(o, "url") != nil
+	o := object(v)
+	return o != nil && member(o, "url") != nil
 }
 
-func envObject(v *hujson.Value) (*hujson.Object, bool) {
+// object is the object that a value is; nil for another one, or none.
+func object(v *hujson.Value) *hujson.Object {
 	if v == nil {
-		return nil, false
+		return nil
 	}
-	o, ok := v.Value.(*hujson.Object)
-	return o, ok
+	o, _ := v.Value.(*hujson.Object)
+	return o
 }
 
 // removeMember takes a member out. Comments before it stay, and so does what

@@ -128,8 +128,9 @@ func runCLI(ctx context.Context, streams IO, cfg companion.Config, s session) er
 // instance when the user has decided to trust the folder.
 const exitRestart = 199
 
-func isTerminal(r io.Reader) bool {
-	f, ok := r.(*os.File)
+// isTerminal reports whether a stream is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 

@@ -210,10 +210,15 @@ func tidy(message string) string {
 	}
 	message = report.ReplaceAllString(message, "")
 	message = strings.Join(strings.Fields(scrub(message)), " ")
-	if r := []rune(message); len(r) > 300 {
-		message = string(r[:299]) + "…"
+	return strings.TrimRight(shorten(message, 300), ". ")
+}
+
+// shorten cuts a text to n characters.
+func shorten(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
 	}
-	return strings.TrimRight(message, ". ")
+	return s
 }
 
 var secretName = regexp.MustCompile(`(?i)(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS)$`)

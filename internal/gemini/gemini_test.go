@@ -450,7 +450,7 @@ func TestEachSearchIsWatched(t *testing.T) {
 	tr := transcript{emit: func(Event) {}}
 	tr.Write([]byte(`{"type":"tool_use","tool_name":"google_web_search","tool_id":"a"}` + "\n" +
 		`{"type":"tool_use","tool_name":"google_web_search","tool_id":"b"}` + "\n" + `{"type":"tool_result","tool_id":"a","status":"success"}` + "\n"))
-	if since := tr.searchedSince(time.Now().Add(time.Minute)); since < time.Minute {
+	if since, any := tr.searched(time.Now().Add(time.Minute)); !any || since < time.Minute {
 		t.Errorf("the second is watched for %s", since)
 	}
 }

@@ -22,7 +22,7 @@ func Guard(text string) string {
 		}
 	}
 	b.WriteString(text[done:])
-	if done > 0 || b.Len() > len(text) {
+	if b.Len() > len(text) {
 		b.WriteString(guardNote)
 	}
 	guarded := b.String()

@@ -351,7 +351,10 @@ func (r *run) follow(ctx context.Context) (Result, error) {
 		if r.transcript.ended && ended.IsZero() {
 			ended = time.Now()
 		}
-		fault := r.fault()
+		var fault *Error
+		if n > 0 {
+			fault = r.fault()
+		}
 		switch now := time.Now(); {
 		case fault != nil:
 		case !ended.IsZero() && now.Sub(ended) > exitWait:
@@ -361,8 +364,10 @@ func (r *run) follow(ctx context.Context) (Result, error) {
 			fault = &Error{Kind: TooMuchOutput, Message: fmt.Sprintf("over %d MiB", maxOutput>>20)}
 		case now.Sub(last) > r.s.cfg.Idle:
 			fault = &Error{Kind: Stalled, Message: fmt.Sprintf("no output for %s", r.s.cfg.Idle)}
-		case r.transcript.searchedSince(now) > searchWait:
-			fault = &Error{Kind: Stalled, Message: fmt.Sprintf("a web search had no answer for %s", searchWait)}
+		default:
+			if longest, _ := r.transcript.searched(now); longest > searchWait {
+				fault = &Error{Kind: Stalled, Message: fmt.Sprintf("a web search had no answer for %s", searchWait)}
+			}
 		}
 		if fault != nil {
 			return r.transcript.result(), fault
@@ -386,12 +391,13 @@ func (r *run) follow(ctx context.Context) (Result, error) {
 // fault is what the output shows that no run may go on after, or count as an
 // answer.
 func (r *run) fault() *Error {
+	_, searching := r.transcript.searched(time.Now())
 	switch {
 	case policyIgnored.Match(r.errText):
 		return &Error{Kind: Unenforceable, Message: "it does not follow the policy that it is given"}
 	case r.transcript.strayed != "":
 		return &Error{Kind: Strayed, Message: r.transcript.strayed}
-	case len(r.transcript.searches) > 0 && searchLoop.Match(r.errText):
+	case searching && searchLoop.Match(r.errText):
 		return &Error{Kind: SearchQuota}
 	}
 	return nil

@@ -82,10 +82,15 @@ type transcript struct {
 	model     string
 	tokens    Tokens
 	tools     int
-	toolNames map[string]string
-	searches  map[string]time.Time // the web searches that run, since when
-	strayed   string               // a tool that ran though the policy denies it
+	open      map[string]openTool // the tools that run, by their ID
+	strayed   string              // a tool that ran though the policy denies it
 	legacy    []byte
+}
+
+// An openTool is one that has no result yet.
+type openTool struct {
+	name  string
+	since time.Time
 }
 
 // Write takes output in pieces of any size; a character may be cut between
@@ -186,22 +191,15 @@ func (t *transcript) apply(ev *wireEvent) bool {
 	case "tool_use":
 		t.turn()
 		t.tools++
-		if t.toolNames == nil {
-			t.toolNames = make(map[string]string)
+		if t.open == nil {
+			t.open = make(map[string]openTool)
 		}
-		t.toolNames[ev.ToolID] = ev.ToolName
-		if ev.ToolName == "google_web_search" {
-			if t.searches == nil {
-				t.searches = make(map[string]time.Time)
-			}
-			t.searches[ev.ToolID] = time.Now()
-		}
+		t.open[ev.ToolID] = openTool{ev.ToolName, time.Now()}
 		t.emit(ToolUse{Name: ev.ToolName, Summary: summarize(ev.Parameters)})
 	case "tool_result":
 		t.turn()
-		name := t.toolNames[ev.ToolID]
-		delete(t.toolNames, ev.ToolID)
-		delete(t.searches, ev.ToolID)
+		name := t.open[ev.ToolID].name
+		delete(t.open, ev.ToolID)
 		r := ToolResult{Name: name, OK: ev.Status == "success"}
 		if r.OK && name != "" && !slices.Contains(ReadTools, name) && !slices.Contains(readAliases, name) {
 			t.strayed = name
@@ -230,12 +228,15 @@ func (t *transcript) apply(ev *wireEvent) bool {
 	return true
 }
 
-// searchedSince is how long the oldest web search has run that still does.
-func (t *transcript) searchedSince(now time.Time) (longest time.Duration) {
-	for _, start := range t.searches {
-		longest = max(longest, now.Sub(start))
+// searched is how long the oldest web search has run that still does, if one
+// does.
+func (t *transcript) searched(now time.Time) (longest time.Duration, any bool) {
+	for _, tool := range t.open {
+		if tool.name == "google_web_search" {
+			longest, any = max(longest, now.Sub(tool.since)), true
+		}
 	}
-	return longest
+	return longest, any
 }
 
 // say adds to the answer, as much as there is room for.
@@ -368,10 +369,7 @@ func summarize(parameters json.RawMessage) string {
 		if filepath.IsAbs(s) {
 			s = path.Base(filepath.ToSlash(s))
 		}
-		s = strings.Join(strings.Fields(s), " ")
-		if r := []rune(s); len(r) > 60 {
-			s = string(r[:59]) + "…"
-		}
+		s = shorten(strings.Join(strings.Fields(s), " "), 60)
 		if key == "query" || key == "pattern" {
 			s = strconv.Quote(s)
 		}
