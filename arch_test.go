@@ -14,6 +14,7 @@ var allowed = map[string][]string{
 	"pollux":                    {"cli"},
 	"pollux/bench":              {"adapter", "fakecli", "fakemodel", "ide"},
 	"pollux/e2e":                {},
+	"pollux/internal/hunk":      {},
 	"pollux/internal/ide":       {},
 	"pollux/internal/sys":       {},
 	"pollux/internal/fakemodel": {},
@@ -25,7 +26,7 @@ var allowed = map[string][]string{
 	"pollux/internal/discovery": {"ide", "sys"},
 	"pollux/internal/ideserver": {"ide"},
 	"pollux/internal/review":    {"adapter"},
-	"pollux/internal/companion": {"adapter", "discovery", "ide", "ideserver", "journal", "sys"},
+	"pollux/internal/companion": {"adapter", "discovery", "gemini", "hunk", "ide", "ideserver", "journal", "sys"},
 	"pollux/internal/cli":       {"adapter", "bridge", "companion", "discovery", "fakemodel", "ide", "journal", "review", "sys"},
 }
 

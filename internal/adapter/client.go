@@ -21,6 +21,7 @@ type Handler struct {
 	Clients     func(Clients)
 	Env         func(Env)
 	Message     func(Message)
+	FileChanged func(FileChanged)
 }
 
 // A Client is the client's half of the protocol, for clients written in Go.
@@ -59,6 +60,8 @@ func (h Handler) handle(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Reque
 		return nil, received(req, always(h.Env))
 	case MethodMessage:
 		return nil, received(req, always(h.Message))
+	case MethodFileChanged:
+		return nil, received(req, always(h.FileChanged))
 	}
 	return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "unknown method " + req.Method}
 }
@@ -130,6 +133,11 @@ func (c *Client) Reject(ctx context.Context, id string) error {
 func (c *Client) Diffs(ctx context.Context) ([]Diff, error) {
 	var res DiffList
 	return res.Diffs, c.Call(ctx, MethodDiffList, nil, &res)
+}
+
+// Save writes an orphaned diff's text to its file. The result is as Accept's.
+func (c *Client) Save(ctx context.Context, a DiffAccept) (res DiffAcceptResult, err error) {
+	return res, c.Call(ctx, MethodDiffSave, a, &res)
 }
 
 // Status describes the companion.

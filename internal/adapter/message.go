@@ -23,6 +23,9 @@ const (
 	MethodDiffReject    = "diff/reject"
 	MethodDiffSave      = "diff/save"
 	MethodDiffList      = "diff/list"
+	MethodDiffHunks     = "diff/hunks"
+	MethodDiffHunk      = "diff/hunk"
+	MethodPrompt        = "prompt"
 	MethodStatus        = "status"
 	MethodReviewLink    = "review/link"
 )
@@ -35,6 +38,7 @@ const (
 	MethodClients     = "clients"      // (n)
 	MethodEnv         = "env"          // (n)
 	MethodMessage     = "message"      // (n)
+	MethodFileChanged = "file/changed" // (n)
 )
 
 // InitializeParams is the first thing a client says.
@@ -226,6 +230,89 @@ type DiffID struct {
 // A DiffList answers diff/list, the oldest diff first.
 type DiffList struct {
 	Diffs []Diff `json:"diffs"`
+}
+
+// A DiffText is the text of a diff as the client shows it now.
+type DiffText struct {
+	ID      string `json:"id"`
+	Content string `json:"content"`
+}
+
+// A DiffHunks answers diff/hunks.
+type DiffHunks struct {
+	Hunks []DiffHunk `json:"hunks"`
+}
+
+// A DiffHunk is one run of lines in which the text that was sent differs from
+// the original. Lines count from 1.
+type DiffHunk struct {
+	// Line is the first of Lines lines of the text. If Lines is 0, lines are
+	// only missing, before Line.
+	Line  int `json:"line"`
+	Lines int `json:"lines"`
+	// Original and OriginalLines are the same for the original.
+	Original      int `json:"original"`
+	OriginalLines int `json:"originalLines"`
+	// Removed are the original's lines, without line feeds.
+	Removed []string `json:"removed"`
+}
+
+// What a [DiffTake] takes.
+const (
+	TakeOriginal = "original" // undo the change
+	TakeProposed = "proposed" // put the CLI's change back
+)
+
+// A DiffTake asks for the hunk at a line of the text to be as it is in the
+// original or in the proposal.
+type DiffTake struct {
+	DiffText
+	Line int    `json:"line"`
+	Take string `json:"take"`
+}
+
+// A DiffEdit is the change to the text that does it: Lines lines from Line on
+// become Text.
+type DiffEdit struct {
+	Line  int    `json:"line"`
+	Lines int    `json:"lines"`
+	Text  string `json:"text"`
+	// EOL says whether the whole text ends in a line feed then.
+	EOL bool `json:"eol"`
+}
+
+// A PromptParams asks for what to type into the CLI's terminal to ask about a
+// file. All fields may be left out.
+type PromptParams struct {
+	Path string `json:"path,omitempty"`
+	// Line and EndLine, from 1, are the selected lines; 0 for none.
+	Line     int       `json:"line,omitempty"`
+	EndLine  int       `json:"endLine,omitempty"`
+	Question string    `json:"question,omitempty"`
+	Problems []Problem `json:"problems,omitempty"`
+}
+
+// A Problem is what the editor knows to be wrong with the file.
+type Problem struct {
+	Line     int    `json:"line"`
+	Severity string `json:"severity,omitempty"`
+	Message  string `json:"message"`
+	Source   string `json:"source,omitempty"`
+}
+
+// A Prompt answers it. Paste is Text as a terminal is given pasted text, and
+// Submit says that Enter is to follow, at least 100 ms later: the CLI takes
+// one that comes at once for a part of what is pasted.
+type Prompt struct {
+	Text   string `json:"text"`
+	Paste  string `json:"paste"`
+	Submit bool   `json:"submit"`
+}
+
+// A FileChanged tells that a file of the editor's has changed on disk: read it
+// again, unless the user has unsaved changes.
+type FileChanged struct {
+	Path string `json:"path"`
 }
 
 // A Status describes a running companion.

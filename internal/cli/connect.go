@@ -125,7 +125,7 @@ func companions(ctx context.Context) ([]running, error) {
 	var all []running
 	for _, path := range paths {
 		var st adapter.Status
-		err := ask(ctx, path, func(ctx context.Context, c *adapter.Client) (err error) {
+		err := ask(ctx, path, func(ctx context.Context, c *adapter.Client, _ adapter.InitializeResult) (err error) {
 			st, err = c.Status(ctx)
 			return err
 		})
@@ -144,7 +144,7 @@ func companions(ctx context.Context) ([]running, error) {
 const askWithin = 2 * time.Second
 
 // ask attaches to a companion for one conversation.
-func ask(ctx context.Context, path string, f func(context.Context, *adapter.Client) error) error {
+func ask(ctx context.Context, path string, f func(context.Context, *adapter.Client, adapter.InitializeResult) error) error {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	conn, err := net.Dial("unix", path)
@@ -153,8 +153,9 @@ func ask(ctx context.Context, path string, f func(context.Context, *adapter.Clie
 	}
 	c := adapter.NewClient(conn, adapter.Handler{})
 	defer c.Close()
-	if _, err := c.Initialize(ctx, adapter.InitializeParams{Client: adapter.Implementation{Name: "pollux", Version: version()}}); err != nil {
+	info, err := c.Initialize(ctx, adapter.InitializeParams{Client: adapter.Implementation{Name: "pollux", Version: version()}})
+	if err != nil {
 		return err
 	}
-	return f(ctx, c)
+	return f(ctx, c, info)
 }

@@ -70,7 +70,7 @@ the file; of several, one that a CLI is connected to.`,
 				if err != nil {
 					return err
 				}
-				return ask(cmd.Context(), path, func(ctx context.Context, c *adapter.Client) error {
+				return ask(cmd.Context(), path, func(ctx context.Context, c *adapter.Client, _ adapter.InitializeResult) error {
 					return c.Call(ctx, adapter.MethodContextEvent, e, nil)
 				})
 			}()

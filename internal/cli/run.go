@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"pollux/internal/adapter"
 	"pollux/internal/companion"
 	"pollux/internal/discovery"
 	"pollux/internal/ide"
@@ -23,13 +24,16 @@ import (
 
 func newRun(streams IO) *cobra.Command {
 	var flags companionFlags
-	var noBrowser bool
+	var noBrowser, attach bool
 	cmd := &cobra.Command{
 		Use:   "run [-- gemini [ARGUMENT...]]",
 		Short: "Start Gemini CLI here, connected to a companion",
 		Long: `Starts a companion for this directory and runs Gemini CLI in this terminal,
 connected to it. Changes that the CLI proposes wait on a page in the browser,
 and in any editor that joins (pollux ide --attach).
+
+With --attach no companion is started: the CLI is connected to one that runs,
+that of the editor in whose terminal this is, or of the directory.
 
 Where Gemini CLI's IDE mode is not on yet, Pollux asks once to turn it on in the
 CLI's settings.
@@ -58,10 +62,14 @@ is run instead: pollux run -- gemini --model gemini-2.5-flash`,
 			if err := offerIDEMode(streams, isTerminal(streams.In)); err != nil {
 				return err
 			}
+			if attach {
+				return joinCLI(cmd.Context(), streams, session{argv: args})
+			}
 			return runCLI(cmd.Context(), streams, cfg, session{argv: args, browser: !noBrowser})
 		},
 	}
 	flags.add(cmd)
+	cmd.Flags().BoolVar(&attach, "attach", false, "connect the CLI to a companion that runs")
 	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "do not open the review page, only print its link")
 	return cmd
 }
@@ -90,12 +98,8 @@ type session struct {
 
 // runCLI starts a companion, runs the CLI in the foreground, and ends with it.
 func runCLI(ctx context.Context, streams IO, cfg companion.Config, s session) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := leaveToCLI(ctx)
 	defer stop()
-	// All the while: an interrupt is the CLI's, and one too many, typed while
-	// we clean up, is nobody's.
-	undo := sys.LeaveInterruptToChild()
-	defer undo()
 	cfg.Editor = ide.Info{Name: "pollux", DisplayName: "Pollux"}
 	cfg.PIDs = discovery.TerminalPIDs(os.Getpid(), os.Getenv)
 	cfg.Settings.ReviewPage = true
@@ -107,21 +111,54 @@ func runCLI(ctx context.Context, streams IO, cfg companion.Config, s session) er
 		if s.browser && sys.OpenBrowser(link) {
 			fmt.Fprintln(streams.Err, "pollux: it opens in your browser")
 		}
-		// Without its launcher, a second process that ignores the signals which
-		// end a terminal's programs, the CLI cannot outlive us.
-		env := append(os.Environ(), "GEMINI_CLI_NO_RELAUNCH=true")
-		for k, v := range c.Env() {
-			env = append(env, k+"="+v)
-		}
-		env = append(env, s.env...)
-		for {
-			err := foreground(ctx, streams, s, env)
-			var exit exitError
-			if !errors.As(err, &exit) || exit.code != exitRestart || ctx.Err() != nil {
-				return err
-			}
-		}
+		return s.run(ctx, streams, c.Env())
 	})
+}
+
+// joinCLI runs the CLI in the foreground with a companion that runs already.
+func joinCLI(ctx context.Context, streams IO, s session) error {
+	ctx, stop := leaveToCLI(ctx)
+	defer stop()
+	path, err := findCompanion(ctx, "", "")
+	if err != nil {
+		return err
+	}
+	var env map[string]string
+	err = ask(ctx, path, func(_ context.Context, _ *adapter.Client, info adapter.InitializeResult) error {
+		env = info.Env
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.run(ctx, streams, env)
+}
+
+// leaveToCLI makes a context for the time that a CLI has the terminal: an
+// interrupt is the CLI's, and one too many, typed while we clean up, is
+// nobody's.
+func leaveToCLI(ctx context.Context) (context.Context, func()) {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
+	undo := sys.LeaveInterruptToChild()
+	return ctx, func() { undo(); stop() }
+}
+
+// run runs the CLI, and again when it asks for it.
+func (s session) run(ctx context.Context, streams IO, companion map[string]string) error {
+	// Without its launcher, a second process that ignores the signals which
+	// end a terminal's programs, the CLI cannot outlive us.
+	env := append(os.Environ(), "GEMINI_CLI_NO_RELAUNCH=true")
+	for k, v := range companion {
+		env = append(env, k+"="+v)
+	}
+	env = append(env, s.env...)
+	for {
+		err := foreground(ctx, streams, s, env)
+		var exit exitError
+		if !errors.As(err, &exit) || exit.code != exitRestart || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // exitRestart is how Gemini CLI asks its launcher to start it again, for

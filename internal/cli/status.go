@@ -36,7 +36,7 @@ func newStatus(streams IO) *cobra.Command {
 				e := entry{Status: c.Status, Socket: c.socket}
 				if link {
 					var l adapter.Link
-					err := ask(cmd.Context(), c.socket, func(ctx context.Context, client *adapter.Client) error {
+					err := ask(cmd.Context(), c.socket, func(ctx context.Context, client *adapter.Client, _ adapter.InitializeResult) error {
 						return client.Call(ctx, adapter.MethodReviewLink, nil, &l)
 					})
 					if err == nil {

@@ -67,6 +67,7 @@ type Companion struct {
 	log     *slog.Logger
 	server  *ideserver.Server
 	store   *store
+	watch   *watcher
 	journal *journal.Journal
 	exclude excluder
 	started time.Time
@@ -113,6 +114,7 @@ func Start(cfg Config) (*Companion, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.watch = newWatcher(c.store.paths, c.fileChanged)
 	if cfg.Pages != nil {
 		var pages http.Handler
 		pages, c.link = cfg.Pages(c.AttachPage, fmt.Sprintf("http://127.0.0.1:%d", c.server.Port()))
@@ -193,6 +195,7 @@ func (c *Companion) Close() {
 	}
 	c.rejectAll()
 	c.store.close()
+	c.watch.close()
 	c.tasks.Wait() // for the texts that editors still answer with
 	c.mu.Lock()
 	doors := slices.Clone(c.doors)
@@ -311,6 +314,7 @@ func (c *Companion) Connected(*ideserver.Session) {
 
 func (c *Companion) clientsChangedLocked() {
 	clients := adapter.Clients{Clients: c.clients()}
+	c.watch.look(len(clients.Clients) > 0 && !c.closing)
 	for _, d := range c.doors {
 		d.notify(adapter.MethodClients, clients)
 	}
@@ -333,6 +337,15 @@ func (c *Companion) tell(level, text string) {
 	defer c.mu.Unlock()
 	for _, d := range c.doors {
 		d.notify(adapter.MethodMessage, adapter.Message{Level: level, Text: text})
+	}
+}
+
+// fileChanged tells the editors of a file that somebody else wrote.
+func (c *Companion) fileChanged(path string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, d := range c.doors {
+		d.notify(adapter.MethodFileChanged, adapter.FileChanged{Path: path})
 	}
 }
 

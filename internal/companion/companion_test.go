@@ -185,6 +185,7 @@ type editor struct {
 	changed chan adapter.DiffChange
 	texts   chan string
 	envs    chan adapter.Env
+	files   chan adapter.FileChanged
 	info    adapter.InitializeResult
 
 	mu   sync.Mutex
@@ -209,7 +210,7 @@ func (w *world) serve(diff bool, serve func(io.ReadWriteCloser)) *editor {
 	w.t.Helper()
 	e := &editor{
 		opened: make(chan adapter.Diff, 10000), closed: make(chan adapter.DiffClose, 10000), changed: make(chan adapter.DiffChange, 10000),
-		texts: make(chan string, 10000), envs: make(chan adapter.Env, 10), text: make(map[string]*string),
+		texts: make(chan string, 10000), envs: make(chan adapter.Env, 10), files: make(chan adapter.FileChanged, 10), text: make(map[string]*string),
 	}
 	mine, theirs := net.Pipe()
 	ended := make(chan bool)
@@ -232,6 +233,7 @@ func (w *world) serve(diff bool, serve func(io.ReadWriteCloser)) *editor {
 		DiffChanged: func(c adapter.DiffChange) { e.changed <- c },
 		Message:     func(m adapter.Message) { e.texts <- m.Text },
 		Env:         func(env adapter.Env) { e.envs <- env },
+		FileChanged: func(f adapter.FileChanged) { e.files <- f },
 	})
 	w.t.Cleanup(func() { e.Client.Close(); <-ended })
 	var err error

@@ -133,6 +133,18 @@ func (s *store) context() ide.Context {
 	return s.current
 }
 
+// paths are the files that the editors have open, told to the CLI or not.
+func (s *store) paths() (paths []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, snap := range s.sources {
+		for _, f := range snap.Files {
+			paths = append(paths, f.Path)
+		}
+	}
+	return paths
+}
+
 func (s *store) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"pollux/internal/adapter"
+	"pollux/internal/hunk"
 	"pollux/internal/ide"
 	"pollux/internal/ideserver"
 	"pollux/internal/journal"
@@ -294,6 +295,7 @@ func (c *Companion) CloseDiff(ctx context.Context, s *ideserver.Session, req ide
 		c.mu.Unlock()
 		return "", fmt.Errorf("no diff is open for %s", req.FilePath)
 	}
+	c.watch.soon(req.FilePath)
 	known := d.content
 	surfaces := c.surfacesLocked()
 	answers, _ := c.stepLocked(d, evClose)
@@ -390,6 +392,9 @@ func (c *Companion) accept(a adapter.DiffAccept, ev event) (adapter.DiffAcceptRe
 		}
 	}
 	c.mu.Lock()
+	if ev == evAccept {
+		c.watch.soon(d.req.FilePath)
+	}
 	d.content = a.Content
 	_, ok := c.stepLocked(d, ev)
 	if ok && ev == evAccept {
@@ -402,6 +407,59 @@ func (c *Companion) accept(a adapter.DiffAccept, ev event) (adapter.DiffAcceptRe
 	}
 	c.record(d)
 	return adapter.DiffAcceptResult{Status: adapter.StatusAccepted}, nil
+}
+
+// hunks says where the text of a client's view differs from the original.
+func (c *Companion) hunks(t adapter.DiffText) (any, error) {
+	original, _, err := c.texts(t.ID)
+	if err != nil {
+		return nil, err
+	}
+	res := adapter.DiffHunks{Hunks: []adapter.DiffHunk{}}
+	for _, h := range hunk.Between(original, t.Content) {
+		removed := hunk.Split(h.OldText(original))
+		if removed == nil {
+			removed = []string{}
+		}
+		res.Hunks = append(res.Hunks, adapter.DiffHunk{
+			Line: h.New, Lines: h.NewLines, Original: h.Old, OriginalLines: h.OldLines, Removed: removed,
+		})
+	}
+	return res, nil
+}
+
+// takeHunk is the change that makes a hunk of a client's view what it is in
+// the original, or in the proposal.
+func (c *Companion) takeHunk(t adapter.DiffTake) (any, error) {
+	original, proposed, err := c.texts(t.ID)
+	if err != nil {
+		return nil, err
+	}
+	from, none := original, "nothing to undo in this line: it is as in the file"
+	switch t.Take {
+	case adapter.TakeOriginal:
+	case adapter.TakeProposed:
+		from, none = proposed, "nothing to take over in this line: it is as proposed"
+	default:
+		return nil, fmt.Errorf("unknown take %q: use original or proposed", t.Take)
+	}
+	h, ok := hunk.At(hunk.Between(from, t.Content), t.Line)
+	if !ok {
+		return nil, errors.New(none)
+	}
+	after := h.Replace(from, t.Content)
+	return adapter.DiffEdit{Line: h.New, Lines: h.NewLines, Text: h.OldText(from), EOL: strings.HasSuffix(after, "\n")}, nil
+}
+
+// texts are the original and the proposal of a diff as clients see them.
+func (c *Companion) texts(id string) (original, proposed string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.diffs[id]
+	if d == nil {
+		return "", "", errNoDiff
+	}
+	return comparableTo(d.base.text, d.req.NewContent), d.req.NewContent, nil
 }
 
 // reject rejects a diff, or discards an orphaned one.

@@ -176,6 +176,12 @@ func (d *door) dispatch(req *jsonrpc2.Request) (any, error) {
 			list.Diffs = append(list.Diffs, diff.viewLocked())
 		}
 		return list, nil
+	case adapter.MethodDiffHunks:
+		return with(req, d.c.hunks)
+	case adapter.MethodDiffHunk:
+		return with(req, d.c.takeHunk)
+	case adapter.MethodPrompt:
+		return with(req, func(p adapter.PromptParams) (any, error) { return prompt(p, d.c.Roots()), nil })
 	case adapter.MethodStatus:
 		return d.c.Status(), nil
 	case adapter.MethodReviewLink:

@@ -60,9 +60,9 @@ func Unguard(text string) string { return strings.ReplaceAll(text, `\@`, "@") }
 
 var pathSpecial = regexp.MustCompile(`[^A-Za-z0-9_/.-]`)
 
-// mentionPath is what makes the CLI attach a file: an @ and the path, whose
+// Mention is what makes the CLI attach a file: an @ and the path, whose
 // special characters it wants escaped (in quotes on Windows).
-func mentionPath(path string) string {
+func Mention(path string) string {
 	if runtime.GOOS == "windows" {
 		return `@"` + path + `"`
 	}

@@ -243,7 +243,7 @@ func (r *run) start(ctx context.Context) error {
 	// What the model quotes of the prompt has the backslashes too.
 	r.unguard = !r.req.Verbatim && Guarded(r.req.Prompt) && !strings.Contains(r.req.Prompt, `\@`)
 	for _, image := range r.req.Images {
-		prompt += "\n\n" + mentionPath(image)
+		prompt += "\n\n" + Mention(image)
 	}
 	if len(prompt) > MaxPrompt {
 		return &Error{Kind: TooLong, Message: fmt.Sprintf("%d bytes; Gemini CLI takes %d", len(prompt), MaxPrompt)}

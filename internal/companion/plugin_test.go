@@ -1,0 +1,153 @@
+package companion
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"pollux/internal/adapter"
+)
+
+// What plugins ask for so that they need no logic of their own.
+
+func TestHunksOfADiff(t *testing.T) {
+	w := newWorld(t, nil)
+	c, e := w.connect(), w.attach(true)
+	if err := c.openDiff(w.file("f", "a\r\nb\r\nc\r\n"), "a\nX\nc\nd"); err != nil {
+		t.Fatal(err)
+	}
+	d := get(t, e.opened)
+	call := func(method string, params, result any) error {
+		return e.Call(t.Context(), method, params, result)
+	}
+	var hunks adapter.DiffHunks
+	if err := call(adapter.MethodDiffHunks, adapter.DiffText{ID: d.ID, Content: d.Proposed}, &hunks); err != nil {
+		t.Fatal(err)
+	}
+	want := []adapter.DiffHunk{
+		{Line: 2, Lines: 1, Original: 2, OriginalLines: 1, Removed: []string{"b"}},
+		{Line: 4, Lines: 1, Original: 4, Removed: []string{}},
+	}
+	if !reflect.DeepEqual(hunks.Hunks, want) {
+		t.Errorf("hunks = %+v, want %+v", hunks.Hunks, want)
+	}
+	take := func(content string, line int, what string) (edit adapter.DiffEdit, err error) {
+		return edit, call(adapter.MethodDiffHunk, adapter.DiffTake{DiffText: adapter.DiffText{ID: d.ID, Content: content}, Line: line, Take: what}, &edit)
+	}
+	for _, test := range []struct {
+		content string
+		line    int
+		take    string
+		want    adapter.DiffEdit
+		err     string
+	}{
+		{d.Proposed, 2, "original", adapter.DiffEdit{Line: 2, Lines: 1, Text: "b\n"}, ""},
+		{d.Proposed, 4, "original", adapter.DiffEdit{Line: 4, Lines: 1, EOL: true}, ""},
+		{"a\nb\nc\nd", 2, "proposed", adapter.DiffEdit{Line: 2, Lines: 1, Text: "X\n"}, ""},
+		{"a\nX\nc\n", 3, "proposed", adapter.DiffEdit{Line: 4, Text: "d"}, ""},
+		{d.Proposed, 1, "original", adapter.DiffEdit{}, "nothing to undo"},
+		{d.Proposed, 2, "proposed", adapter.DiffEdit{}, "as proposed"},
+		{d.Proposed, 2, "mine", adapter.DiffEdit{}, "use original or proposed"},
+	} {
+		got, err := take(test.content, test.line, test.take)
+		if test.err != "" {
+			wantSays(t, err, test.err)
+		} else if err != nil || got != test.want {
+			t.Errorf("%s of line %d of %q = %+v, %v; want %+v", test.take, test.line, test.content, got, err, test.want)
+		}
+	}
+	wantSays(t, call(adapter.MethodDiffHunks, adapter.DiffText{ID: "none"}, &hunks), "no such diff")
+}
+
+// The editor hears that its file was written, as soon as it is whole: after an
+// accept, and when a CLI writes without asking.
+func TestFileChanged(t *testing.T) {
+	w := newWorld(t, nil)
+	c, e := w.connect(), w.attach(true)
+	path := w.file("f", "old\n")
+	if err := c.openDiff(path, "new\n"); err != nil {
+		t.Fatal(err)
+	}
+	d := get(t, e.opened)
+	if _, err := e.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "new\n"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("new\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := get(t, e.files); got.Path != path {
+		t.Errorf("changed: %q, want %q", got.Path, path)
+	}
+
+	other := w.file("g", "old\n")
+	if err := e.Update(t.Context(), adapter.Snapshot{Files: []adapter.File{{Path: other, Active: true}}}); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, func() bool { // it has been looked at once
+		w.watch.mu.Lock()
+		defer w.watch.mu.Unlock()
+		_, known := w.watch.known[other]
+		return known
+	})
+	if err := os.WriteFile(other, []byte("new\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := get(t, e.files); got.Path != other {
+		t.Errorf("changed: %q, want %q", got.Path, other)
+	}
+	if err := os.Remove(other); err != nil {
+		t.Fatal(err)
+	}
+	if got := get(t, e.files); got.Path != other {
+		t.Errorf("changed: %q, want %q", got.Path, other)
+	}
+}
+
+func waitUntil(t *testing.T, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it never became true")
+		}
+	}
+}
+
+func TestPrompt(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("paths are quoted there")
+	}
+	root := t.TempDir()
+	root, _ = filepath.EvalSymlinks(root)
+	for _, test := range []struct {
+		name   string
+		p      adapter.PromptParams
+		want   string
+		submit bool
+	}{
+		{"a file", adapter.PromptParams{Path: root + "/src/a.go"}, "@src/a.go ", false},
+		{"a question", adapter.PromptParams{Path: root + "/a.go", Question: " why? "}, "@a.go: why?", true},
+		{"lines", adapter.PromptParams{Path: root + "/a.go", Line: 3, EndLine: 7, Question: "why?"}, "@a.go lines 3-7: why?", true},
+		{"one line", adapter.PromptParams{Path: root + "/a.go", Line: 3, EndLine: 3}, "@a.go line 3 ", false},
+		{"a name with spaces", adapter.PromptParams{Path: root + "/my file (1).go"}, `@my\ file\ \(1\).go `, false},
+		{"elsewhere", adapter.PromptParams{Path: "/elsewhere/a.go"}, "@/elsewhere/a.go ", false},
+		{"no file", adapter.PromptParams{Question: "hello"}, "hello", true},
+		{"problems", adapter.PromptParams{Path: root + "/a.go", Question: "fix", Problems: []adapter.Problem{
+			{Line: 2, Severity: "error", Message: "undefined:\n  x", Source: "compiler"}, {Line: 9, Message: "unused"},
+		}}, "@a.go: fix\n\nThe editor reports:\n- line 2: error: undefined: x (compiler)\n- line 9: problem: unused", true},
+		{"an escape", adapter.PromptParams{Question: "a\x1b[201~/quit\rb"}, "a [201~/quit b", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := prompt(test.p, []string{root})
+			if got.Text != test.want || got.Submit != test.submit {
+				t.Errorf("%q, %v; want %q, %v", got.Text, got.Submit, test.want, test.submit)
+			}
+			if inner, ok := strings.CutPrefix(got.Paste, "\x1b[200~"); !ok || inner != got.Text+"\x1b[201~" {
+				t.Errorf("pasted %q", got.Paste)
+			}
+		})
+	}
+}

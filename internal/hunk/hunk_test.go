@@ -1,0 +1,62 @@
+package hunk
+
+import (
+	"reflect"
+	"testing"
+)
+
+func TestBetween(t *testing.T) {
+	for _, test := range []struct {
+		name, old, new string
+		want           []Hunk
+	}{
+		{"nothing", "a\n", "a\n", nil},
+		{"a line changed", "a\nb\nc\n", "a\nX\nc\n", []Hunk{{2, 1, 2, 1}}},
+		{"a line added at the end", "a\n", "a\nb\n", []Hunk{{2, 0, 2, 1}}},
+		{"the first line taken out", "a\nb\n", "b\n", []Hunk{{1, 1, 1, 0}}},
+		{"a new file", "", "a\nb\n", []Hunk{{1, 0, 1, 2}}},
+		{"an emptied file", "a\nb\n", "", []Hunk{{1, 2, 1, 0}}},
+		{"the final line feed", "a\nb", "a\nb\n", []Hunk{{2, 1, 2, 1}}},
+		{"several", "a\nb\nc\nd\n", "b\nc\nE\nd\nf\n", []Hunk{{1, 1, 1, 0}, {4, 0, 3, 1}, {5, 0, 5, 1}}},
+		{"line ends", "a\r\nb\r\n", "a\nb\r\n", []Hunk{{1, 1, 1, 1}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := Between(test.old, test.new); !reflect.DeepEqual(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestAt(t *testing.T) {
+	hunks := Between("a\nb\nc\nd\n", "b\nc\nE\nd\nf\n")
+	for line, want := range map[int]int{0: 1, 1: 1, 2: 0, 3: 3, 4: 0, 5: 5, 6: 0} {
+		h, ok := At(hunks, line)
+		if ok != (want != 0) || ok && h.New != want {
+			t.Errorf("line %d is at %v, %v; want the hunk at %d", line, h, ok, want)
+		}
+	}
+}
+
+// Putting every hunk back, the last one first, gives the old text.
+func FuzzReplace(f *testing.F) {
+	f.Add("a\nb\nc\n", "a\nX\nc")
+	f.Add("", "x\ny")
+	f.Add("a\r\nb", "")
+	f.Add("\n\n\n", "\n")
+	f.Fuzz(func(t *testing.T, old, new string) {
+		hunks := Between(old, new)
+		got := new
+		for i := len(hunks) - 1; i >= 0; i-- {
+			got = hunks[i].Replace(old, got)
+		}
+		if got != old {
+			t.Errorf("%q became %q, want %q", new, got, old)
+		}
+		for i, h := range hunks {
+			if h.OldText(old) == h.NewText(new) || i > 0 && h.New <= hunks[i-1].New+hunks[i-1].NewLines {
+				t.Errorf("hunk %d of %v says nothing, or touches the one before", i, hunks)
+			}
+		}
+	})
+}
