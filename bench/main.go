@@ -3,14 +3,11 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +20,7 @@ import (
 	"pollux/internal/adapter"
 	"pollux/internal/fakecli"
 	"pollux/internal/ide"
+	"pollux/internal/wirecli"
 )
 
 func main() {
@@ -169,75 +167,20 @@ func (b *bench) stop() {
 	b.cmd.Wait()
 }
 
-// post sends one MCP message and returns the answer and the session.
-func (b *bench) post(session string, message any) (string, string, error) {
-	body, err := json.Marshal(message)
-	if err != nil {
-		return "", "", err
-	}
-	res, err := b.do("POST", session, bytes.NewReader(body))
-	if err != nil {
-		return "", "", err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode/100 != 2 {
-		err = fmt.Errorf("%s: %s", res.Status, text)
-	}
-	return string(text), res.Header.Get("Mcp-Session-Id"), err
-}
-
-func (b *bench) do(method, session string, body io.Reader) (*http.Response, error) {
-	req, err := http.NewRequest(method, fmt.Sprintf("http://127.0.0.1:%d/mcp", b.info.Port), body)
+// connect is a CLI that has heard the first context.
+func (b *bench) connect() (*wirecli.CLI, error) {
+	c, err := wirecli.Dial(context.Background(), b.info.Port, b.info.Token)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Authorization", "Bearer "+b.info.Token)
-	req.Header.Set("Accept", "application/json, text/event-stream")
-	req.Header.Set("Content-Type", "application/json")
-	if session != "" {
-		req.Header.Set("Mcp-Session-Id", session)
-	}
-	return http.DefaultClient.Do(req)
-}
-
-// connect is a CLI: it says what the real one says, and listens.
-func (b *bench) connect() (session string, events chan time.Time, err error) {
-	_, session, err = b.post("", map[string]any{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": map[string]any{
-		"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "streamable-http-client", "version": "0"},
-	}})
-	if err == nil {
-		_, _, err = b.post(session, map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"})
-	}
-	if err == nil {
-		_, _, err = b.post(session, map[string]any{"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": map[string]any{}})
-	}
-	if err != nil {
-		return "", nil, err
-	}
-	res, err := b.do("GET", session, nil)
-	if err != nil {
-		return "", nil, err
-	}
-	b.ends = append(b.ends, func() { res.Body.Close() })
-	events = make(chan time.Time, 100000)
-	go func() {
-		defer close(events)
-		lines := bufio.NewScanner(res.Body)
-		lines.Buffer(nil, 1<<20)
-		for lines.Scan() {
-			if bytes.HasPrefix(lines.Bytes(), []byte("data:")) {
-				events <- time.Now()
-			}
-		}
-	}()
-	<-events // the first context
-	return session, events, nil
+	b.ends = append(b.ends, c.Close)
+	<-c.Heard
+	return c, nil
 }
 
 func (b *bench) connectAll(n int) error {
 	for range n {
-		if _, _, err := b.connect(); err != nil {
+		if _, err := b.connect(); err != nil {
 			return err
 		}
 	}
@@ -320,7 +263,7 @@ func latency(b *bench) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, events, err := b.connect()
+	cli, err := b.connect()
 	if err != nil {
 		return 0, err
 	}
@@ -330,7 +273,7 @@ func latency(b *bench) (float64, error) {
 		if err := b.move(path, i+1); err != nil {
 			return 0, err
 		}
-		all = append(all, (<-events).Sub(began)-50*time.Millisecond)
+		all = append(all, (<-cli.Heard).At.Sub(began)-50*time.Millisecond)
 	}
 	slices.Sort(all)
 	return ms(all[len(all)/2]), nil
@@ -341,19 +284,14 @@ func bigDiff(b *bench) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	session, _, err := b.connect()
+	cli, err := b.connect()
 	if err != nil {
 		return 0, err
 	}
 	text := strings.Repeat("a line of some fifty characters, as code has them\n", 5<<20/50)
 	began := time.Now()
-	answer, _, err := b.post(session, map[string]any{"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": map[string]any{
-		"name": "openDiff", "arguments": map[string]any{"filePath": path, "newContent": text},
-	}})
+	err = cli.OpenDiff(context.Background(), path, text)
 	took := time.Since(began)
-	if err == nil && strings.Contains(answer, "isError") {
-		err = fmt.Errorf("openDiff: %.200s", answer)
-	}
 	<-b.opened
 	return ms(took), err
 }
@@ -363,7 +301,7 @@ func flood(b *bench) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, events, err := b.connect()
+	cli, err := b.connect()
 	if err != nil {
 		return 0, err
 	}
@@ -377,7 +315,7 @@ func flood(b *bench) (float64, error) {
 		}
 	}
 	time.Sleep(200 * time.Millisecond) // more than the debounce
-	return float64(len(events)), nil
+	return float64(len(cli.Heard)), nil
 }
 
 func floodMemory(b *bench) (float64, error) {

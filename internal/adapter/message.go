@@ -307,6 +307,8 @@ type Prompt struct {
 	Text   string `json:"text"`
 	Paste  string `json:"paste"`
 	Submit bool   `json:"submit"`
+	// Ready is in what the CLI shows once it reads its keyboard.
+	Ready string `json:"ready"`
 }
 
 // A FileChanged tells that a file of the editor's has changed on disk: read it

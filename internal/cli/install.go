@@ -107,6 +107,9 @@ the file stays as it is. The clients: ` + strings.Join(names, ", ") + `.
 	bridge.Flags().BoolVar(&remove, "remove", false, "take Pollux out of the settings")
 	bridge.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	cmd.AddCommand(bridge)
+	for _, h := range editorHomes {
+		cmd.AddCommand(newInstallEditor(streams, h))
+	}
 	return cmd
 }
 
@@ -137,16 +140,8 @@ func installBridge(streams IO, c mcpClient, remove, yes bool) error {
 		return nil
 	}
 	fmt.Fprint(streams.Out, udiff.Unified(path, path, before, after))
-	if !yes {
-		if !isTerminal(streams.In) {
-			return errors.New("nothing is written: call it with --yes to write it without being asked")
-		}
-		fmt.Fprintf(streams.Err, "Write %s? [Y/n] ", path)
-		// The end of the input is no agreement.
-		if yes, _ := agreed(streams.In); !yes {
-			fmt.Fprintln(streams.Err, "pollux: nothing is written")
-			return nil
-		}
+	if agreed, err := confirm(streams, "Write "+path+"?", yes); err != nil || !agreed {
+		return err
 	}
 	if now, err := os.ReadFile(path); err == nil && string(now) != before {
 		return fmt.Errorf("%s has changed meanwhile: try again", path)
@@ -159,6 +154,23 @@ func installBridge(streams IO, c mcpClient, remove, yes bool) error {
 	}
 	fmt.Fprintf(streams.Err, "pollux: wrote %s; start %s anew\n", path, c.title)
 	return nil
+}
+
+// confirm asks the user, unless they said yes before.
+func confirm(streams IO, question string, yes bool) (bool, error) {
+	if yes {
+		return true, nil
+	}
+	if !isTerminal(streams.In) {
+		return false, errors.New("nothing is written: call it with --yes to write it without being asked")
+	}
+	fmt.Fprintf(streams.Err, "%s [Y/n] ", question)
+	// The end of the input is no agreement.
+	agreed, _ := agreed(streams.In)
+	if !agreed {
+		fmt.Fprintln(streams.Err, "pollux: nothing is written")
+	}
+	return agreed, nil
 }
 
 // ownCommand is the path to start Pollux by: the one on the PATH if it is this

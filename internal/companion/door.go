@@ -33,6 +33,8 @@ type door struct {
 	c        *Companion // after initialize
 	params   adapter.InitializeParams
 
+	calls int // requests sent; the writer's
+
 	mu      sync.Mutex
 	queue   []func(context.Context)
 	changed map[string]bool // diffs whose diff/changed is queued
@@ -357,9 +359,13 @@ func (d *door) diffChanged(diff *diff) {
 }
 
 // call queues a request; done gets its outcome, unless the client goes first.
+// The IDs are far from those of clients: Vim takes nothing but numbers, and a
+// request with the number of one of its own for the answer to that.
 func (d *door) call(method string, params, result any, done func(error)) {
 	d.enqueue(func(ctx context.Context) {
-		wait, err := d.conn.DispatchCall(ctx, method, params)
+		d.calls++
+		id := jsonrpc2.ID{Num: firstID + uint64(d.calls)}
+		wait, err := d.conn.DispatchCall(ctx, method, params, jsonrpc2.PickID(id))
 		if err != nil {
 			done(err)
 			return
@@ -367,6 +373,8 @@ func (d *door) call(method string, params, result any, done func(error)) {
 		go func() { done(wait.Wait(ctx, result)) }()
 	})
 }
+
+const firstID = 1_000_000_000
 
 func (d *door) openDiff(v adapter.Diff) <-chan error {
 	ack := make(chan error, 1)

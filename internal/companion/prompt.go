@@ -10,6 +10,9 @@ import (
 	"pollux/internal/gemini"
 )
 
+// ready is what the CLI shows in its empty input line.
+const ready = "Type your message"
+
 // prompt is what to type into the CLI's terminal to ask about a file: the file
 // as the CLI's @ takes it, relative to the first of the roots, where editors
 // start the CLI.
@@ -51,7 +54,7 @@ func prompt(p adapter.PromptParams, roots []string) adapter.Prompt {
 	if question == "" && !strings.HasSuffix(text, "\n") {
 		text += " " // the user goes on typing
 	}
-	return adapter.Prompt{Text: text, Paste: "\x1b[200~" + text + "\x1b[201~", Submit: question != ""}
+	return adapter.Prompt{Text: text, Paste: "\x1b[200~" + text + "\x1b[201~", Submit: question != "", Ready: ready}
 }
 
 func nameIn(path string, roots []string) string {

@@ -1,0 +1,669 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"pollux/internal/editortest"
+	"pollux/internal/fakemodel"
+	"pollux/internal/ide"
+	"pollux/internal/wirecli"
+)
+
+// A desk is a real editor, with Pollux's plugin installed as a user does, in a
+// terminal.
+type desk struct {
+	*world
+	*editortest.Editor
+	t *testing.T
+}
+
+// sit starts an editor on files of the project.
+func (w *world) sit(kind editortest.Kind, files ...string) *desk {
+	w.t.Helper()
+	if _, err := exec.LookPath(kind.Binary); err != nil {
+		if os.Getenv("POLLUX_E2E") == "require" {
+			w.t.Fatalf("%v: run scripts/setup.sh", err)
+		}
+		w.t.Skip(err)
+	}
+	dir, err := os.MkdirTemp("", "px") // sockets want short names
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { os.RemoveAll(dir) })
+	cli := installed(w.t, "gemini-"+current, "node_modules", ".bin")
+	path := strings.Join([]string{filepath.Dir(polluxBinary), cli, os.Getenv("PATH")}, ":")
+	w.env = append(w.env, "PATH="+path, "SHELL=/bin/bash", "REMOTE_CONTAINERS=1", "EDITOR=", "COLUMNS=", "LINES=")
+	w.pollux("install", kind.Name, "--yes")
+	return w.open(kind, dir, files...)
+}
+
+// open starts an editor that is installed already.
+func (w *world) open(kind editortest.Kind, dir string, files ...string) *desk {
+	w.t.Helper()
+	e, err := kind.Start(w.context(), dir, w.project, w.env, files...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	d := &desk{w, e, w.t}
+	w.t.Cleanup(func() {
+		if w.t.Failed() {
+			w.t.Logf("%s shows:\n%s", kind.Name, e.Text())
+		}
+		e.Close()
+		waitGone(w.t, e.PID)
+	})
+	d.until(kind.State.Started, "1")
+	return d
+}
+
+func (d *desk) until(expression, value string) {
+	d.t.Helper()
+	if err := d.Until(d.context(), expression, value); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *desk) press(keys ...string) {
+	d.t.Helper()
+	if err := d.Press(keys...); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// command runs one of the plugin's commands.
+func (d *desk) command(name string) {
+	d.t.Helper()
+	d.press(d.Command(name)...)
+}
+
+func (d *desk) ask(expression string) string {
+	d.t.Helper()
+	text, err := d.Ask(expression)
+	if err != nil {
+		d.t.Fatalf("%s: %v", expression, err)
+	}
+	return text
+}
+
+// text is the value of an expression that gives {"text": ...}.
+func (d *desk) text(expression string) string {
+	d.t.Helper()
+	var v struct{ Text string }
+	if answer := d.ask(expression); json.Unmarshal([]byte(answer), &v) != nil {
+		d.t.Fatalf("%s is %s", expression, answer)
+	}
+	return v.Text
+}
+
+// shows waits until the diff of a file is on the screen.
+func (d *desk) shows(path string) {
+	d.t.Helper()
+	d.until(d.State.Shown, path)
+}
+
+func (d *desk) see(text string) {
+	d.t.Helper()
+	if err := d.Wait(d.context(), text); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// terminal starts the CLI in the editor's terminal by the plugin's command.
+func (d *desk) terminal() {
+	d.t.Helper()
+	d.command("open")
+	d.see(ready)
+	d.until(d.State.Terminal, "1")
+}
+
+// say types a prompt into the CLI.
+func (d *desk) say(prompt string) {
+	d.t.Helper()
+	d.press(prompt)
+	d.see(prompt)
+	time.Sleep(typing)
+	d.press("Enter")
+}
+
+// cli connects a CLI that is only its wire to the editor's companion.
+func (d *desk) cli() *wirecli.CLI {
+	d.t.Helper()
+	port, err := strconv.Atoi(d.ask(d.State.Port))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	c, err := wirecli.Dial(d.context(), port, d.ask(d.State.Token))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(c.Close)
+	return c
+}
+
+// heard waits for a notification that fits.
+func heard(t *testing.T, c *wirecli.CLI, what string, fits func(wirecli.Notification) bool) wirecli.Notification {
+	t.Helper()
+	deadline := time.After(patience)
+	var last string
+	for {
+		select {
+		case n, ok := <-c.Heard:
+			if !ok {
+				t.Fatalf("the stream ended before %s; the last was %s", what, last)
+			}
+			if fits(n) {
+				return n
+			}
+			last = n.Method + " " + string(n.Params)
+		case <-deadline:
+			t.Fatalf("never heard %s; the last was %s", what, last)
+		}
+	}
+}
+
+func rejected(n wirecli.Notification) bool { return n.Method == ide.MethodDiffRejected }
+
+// accepted waits for the CLI to hear that its change was accepted, and with
+// which text.
+func accepted(t *testing.T, c *wirecli.CLI) string {
+	t.Helper()
+	n := heard(t, c, "an accepted diff", func(n wirecli.Notification) bool { return n.Method == ide.MethodDiffAccepted })
+	var p ide.DiffAccepted
+	if err := json.Unmarshal(n.Params, &p); err != nil {
+		t.Fatal(err)
+	}
+	return p.Content
+}
+
+// context waits until the companion tells of files that fit.
+func told(t *testing.T, c *wirecli.CLI, what string, fits func(open []ide.File) bool) {
+	t.Helper()
+	heard(t, c, what, func(n wirecli.Notification) bool {
+		var p ide.Context
+		return n.Method == ide.MethodContextUpdate && json.Unmarshal(n.Params, &p) == nil && fits(p.WorkspaceState.OpenFiles)
+	})
+}
+
+// hands are what a user's fingers do, where the editors differ.
+type hands struct {
+	// select two: from the first line's start, the word "one" and no more.
+	selectWord []string
+	// edit puts "mine" and a line feed at the start of the proposal, from
+	// inside it.
+	edit []string
+	// accepts and rejects are all ways of it, from inside the proposal.
+	accepts, rejects [][]string
+	// quit leaves the editor whatever waits.
+	quit []string
+	// file leaves the terminal, or the diff, for the window with the file.
+	leave []string
+	// save saves the buffer.
+	save []string
+	// change puts "dirty" at the start of the file's buffer.
+	change []string
+	// down moves the cursor one line down.
+	down []string
+	// visit opens a file by name.
+	visit func(name string) []string
+	// close closes the current buffer.
+	close []string
+	// rename gives the buffer's file another name.
+	rename func(name string) []string
+	// scratch shows a buffer that is no file.
+	scratch []string
+	// drop forgets changes of the buffer.
+	undoHunk, acceptHunk, nextHunk []string
+}
+
+var vimHands = hands{
+	selectWord: []string{"gg0ve"},
+	edit:       []string{"ggOmine", "Escape"},
+	accepts: [][]string{
+		{":w", "Enter"}, {":wq", "Enter"}, {":x", "Enter"}, {"ZZ"}, {"C-c", "C-c"}, {":Pollux accept", "Enter"},
+	},
+	rejects: [][]string{
+		{":q!", "Enter"}, {"ZQ"}, {":bwipeout!", "Enter"}, {":bdelete!", "Enter"}, {"C-c", "C-k"}, {":Pollux reject", "Enter"},
+		{"C-w", "h", ":q", "Enter"}, {"C-w", "h", ":bwipeout", "Enter"}, {":enew!", "Enter"}, {"C-w", "j", ":only!", "Enter"},
+	},
+	quit:       []string{"Escape", ":qa!", "Enter"},
+	leave:      []string{"C-w", "t"},
+	save:       []string{":w", "Enter"},
+	change:     []string{"ggOdirty", "Escape"},
+	down:       []string{"j"},
+	visit:      func(name string) []string { return []string{":edit " + name, "Enter"} },
+	close:      []string{":bdelete", "Enter"},
+	rename:     func(name string) []string { return []string{":saveas! " + name, "Enter"} },
+	scratch:    []string{":help", "Enter"},
+	undoHunk:   []string{"C-c", "C-u"},
+	acceptHunk: []string{"C-c", "C-a"},
+	nextHunk:   []string{"C-c", "C-n"},
+}
+
+var emacsHands = hands{
+	selectWord: []string{"M-<", "C-Space", "M-f"},
+	edit:       []string{"M-<", "mine", "Enter"},
+	accepts:    [][]string{{"C-x", "C-s"}, {"C-c", "C-c"}, {"M-x", "pollux-accept", "Enter"}},
+	rejects: [][]string{
+		{"C-c", "C-k"}, {"M-x", "pollux-reject", "Enter"}, {"C-x", "k", "Enter"}, {"C-x", "o", "C-x", "k", "Enter"},
+	},
+	quit:       []string{"C-x", "C-c"},
+	leave:      []string{"C-x", "o"},
+	save:       []string{"C-x", "C-s"},
+	change:     []string{"M-<", "dirty", "Enter"},
+	down:       []string{"C-n"},
+	visit:      func(name string) []string { return []string{"C-x", "C-f", name, "Enter"} },
+	close:      []string{"C-x", "k", "Enter"},
+	rename:     func(name string) []string { return []string{"C-x", "C-w", name, "Enter"} },
+	scratch:    []string{"C-x", "b", "*scratch*", "Enter"},
+	undoHunk:   []string{"C-c", "C-u"},
+	acceptHunk: []string{"C-c", "C-a"},
+	nextHunk:   []string{"C-c", "C-n"},
+}
+
+func handsOf(kind editortest.Kind) hands {
+	if kind.Name == "emacs" {
+		return emacsHands
+	}
+	return vimHands
+}
+
+// eachEditor runs a story in each editor.
+func eachEditor(t *testing.T, story func(t *testing.T, kind editortest.Kind, h hands)) {
+	for _, kind := range editortest.Kinds {
+		t.Run(kind.Name, func(t *testing.T) { story(t, kind, handsOf(kind)) })
+	}
+}
+
+// The real CLI in the editor's own terminal: it is connected, and what is
+// open, where the cursor is and what is selected reaches the model.
+func TestEditorContextReachesTheModel(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Seen.") })
+		path := w.file("a.txt", "one \U0001F600 two\nthree\n")
+		other := w.file("b.txt", "b\n")
+		d := w.sit(kind, other, path)
+		d.press(h.visit(path)...)
+		d.press(h.selectWord...)
+		d.terminal()
+		d.see("2 open files")
+		d.say("hello there")
+		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "hello there") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := toJSON(t, editorContext(t, r.Text))
+		if !strings.Contains(got, `"path":"`+path+`"`) || !strings.Contains(got, `"selectedText":"one"`) || !strings.Contains(got, other) {
+			t.Errorf("the model was told %s", got)
+		}
+	})
+}
+
+// A change of the real CLI's, while the user types in its terminal: the diff
+// opens, the keys stay, a yes in the terminal is what counts, the buffer has
+// the file then.
+func TestEditorAnswerInTheTerminal(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		var path string
+		w := newWorld(t, write(&path, "one\ntwo\n"))
+		path = w.file("a.txt", "one\n")
+		d := w.sit(kind, path)
+		d.terminal()
+		d.say("change it")
+		d.shows(path)
+		d.see(asks)
+		d.until(d.State.Terminal, "1")
+		d.press("1")
+		d.see(after)
+		w.wantFile(path, "one\ntwo\n")
+		d.until(d.State.Shown, "")
+		d.until(d.State.Terminal, "1")
+		d.until(d.State.Buffer("a.txt"), d.quoted("one\ntwo"))
+	})
+}
+
+// quoted is a text as State's expressions give it; Emacs's buffers hold the
+// last line feed, Vim's do not.
+func (d *desk) quoted(text string) string {
+	if d.Name == "emacs" {
+		text += "\n"
+		return `{"text":` + toJSON(d.t, text) + `}`
+	}
+	sep := ""
+	if d.Name == "nvim" || d.Name == "vim" {
+		sep = " "
+	}
+	if d.Name == "vim" {
+		sep = ""
+	}
+	return `{"text":` + sep + toJSON(d.t, text) + `}`
+}
+
+// Edited in the editor and accepted there: the file has the edited bytes, and
+// the buffer too.
+func TestEditorEditAndAccept(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		var path string
+		w := newWorld(t, write(&path, "one\ntwo\n"))
+		path = w.file("a.txt", "one\n")
+		d := w.sit(kind, path)
+		d.terminal()
+		d.say("change it")
+		d.shows(path)
+		d.see(asks)
+		d.leaveTerminal(h)
+		d.command("next")
+		d.press(h.edit...)
+		d.press(h.accepts[0]...)
+		d.see(after)
+		w.wantFile(path, "mine\none\ntwo\n")
+		d.until(d.State.Buffer("a.txt"), d.quoted("mine\none\ntwo"))
+	})
+}
+
+// leaveTerminal gives the keys to the editor again.
+func (d *desk) leaveTerminal(h hands) {
+	d.t.Helper()
+	if d.Name == "emacs" {
+		d.press("C-c", "o") // C-x is the terminal's in char mode; C-c is the escape
+		return
+	}
+	if d.Name == "vim" {
+		d.press("C-w", "t") // in its other mode a terminal stands still
+	} else {
+		d.press("C-\\", "C-n")
+	}
+	d.until("mode()", "n")
+}
+
+// wait starts an editor on a file, with a change to it on the screen.
+func waits(t *testing.T, kind editortest.Kind, before, proposed string) (d *desk, c *wirecli.CLI, path string) {
+	t.Helper()
+	w := newWorld(t, silent)
+	path = w.file("a.txt", before)
+	d = w.sit(kind, path)
+	c = d.cli()
+	if err := c.OpenDiff(d.context(), path, proposed); err != nil {
+		t.Fatal(err)
+	}
+	d.shows(path)
+	return d, c, path
+}
+
+// Every way to say yes, and every way to leave: the CLI hears which it was.
+func TestEditorEveryWayOut(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		d, c, path := waits(t, kind, "one\n", "one\ntwo\n")
+		first := true
+		again := func() {
+			t.Helper()
+			if !first {
+				if err := c.OpenDiff(d.context(), path, "one\ntwo\n"); err != nil {
+					t.Fatal(err)
+				}
+				d.shows(path)
+			}
+			first = false
+			d.command("next")
+		}
+		for _, keys := range h.accepts {
+			t.Logf("%q", keys)
+			again()
+			d.press(keys...)
+			if text := accepted(t, c); text != "one\ntwo\n" {
+				t.Errorf("%q: accepted %q", keys, text)
+			}
+			d.until(d.State.Shown, "")
+		}
+		for _, keys := range h.rejects {
+			t.Logf("%q", keys)
+			again()
+			d.press(keys...)
+			heard(t, c, fmt.Sprintf("%q as a rejection", keys), rejected)
+			d.until(d.State.Shown, "")
+			if d.Name != "emacs" {
+				d.press(":edit a.txt", "Enter")
+			}
+		}
+	})
+}
+
+// Texts that editors like to change come back as they were.
+func TestEditorBytes(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		w := newWorld(t, silent)
+		d := w.sit(kind, w.file("start.txt", "x\n"))
+		c := d.cli()
+		for i, text := range []string{
+			"no final newline", "a\n", "a\r\nb\r\n", "a\r\nb", "mixed\r\nends\n", "\n", "\n\n", "  trailing \t\n",
+			"\U0001F600 emoji é 中\n", "\ufeffmark\n", "tab\there\n", "ctrl\x01\x7f\n", "\r\n", "a\rb\n",
+		} {
+			path := w.file(fmt.Sprintf("f%d.txt", i), "old\n")
+			if err := c.OpenDiff(d.context(), path, text); err != nil {
+				t.Errorf("%q: %v", text, err)
+				continue
+			}
+			d.shows(path)
+			d.command("accept")
+			if got := accepted(t, c); got != text {
+				t.Errorf("%q came back as %q", text, got)
+			}
+			d.until(d.State.Shown, "")
+		}
+		// A file that is not there yet, and one of many lines.
+		path := filepath.Join(w.project, "new.txt")
+		big := strings.Repeat("a line of text\n", 20000)
+		if err := c.OpenDiff(d.context(), path, big); err != nil {
+			t.Fatal(err)
+		}
+		d.shows(path)
+		d.command("accept")
+		if got := accepted(t, c); got != big {
+			t.Errorf("%d bytes came back as %d", len(big), len(got))
+		}
+	})
+}
+
+// Hunks by the same keys everywhere.
+func TestEditorHunks(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		d, c, _ := waits(t, kind, "a\nb\nc\nd\ne\n", "A\nb\nc\nd\nE\nf")
+		d.command("next")
+		d.press("g", "g")
+		if d.Name == "emacs" {
+			d.press("C-_", "M-<") // the two letters were text
+		}
+		d.press(h.undoHunk...)
+		d.until(d.State.Proposal, d.proposal("a\nb\nc\nd\nE\nf"))
+		d.press(h.nextHunk...)
+		d.press(h.undoHunk...)
+		d.until(d.State.Proposal, d.proposal("a\nb\nc\nd\ne"+d.final()))
+		d.press(h.acceptHunk...)
+		d.until(d.State.Proposal, d.proposal("a\nb\nc\nd\nE\nf"))
+		d.press(h.accepts[0]...)
+		if got, want := accepted(t, c), "a\nb\nc\nd\nE\nf"; got != want {
+			t.Errorf("accepted %q, want %q", got, want)
+		}
+	})
+}
+
+func (d *desk) final() string {
+	if d.Name == "emacs" {
+		return "\n"
+	}
+	return ""
+}
+
+func (d *desk) proposal(text string) string { return `{"text":` + d.space() + toJSON(d.t, text) + `}` }
+
+func (d *desk) space() string { return "" }
+
+// Unsaved changes are shown, and neither an accepted change nor its reload
+// takes them away.
+func TestEditorDirtyBuffer(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		w := newWorld(t, silent)
+		path := w.file("a.txt", "one\n")
+		d := w.sit(kind, path)
+		d.press(h.change...)
+		c := d.cli()
+		if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
+			t.Fatal(err)
+		}
+		d.shows(path)
+		d.see("dirty")
+		d.command("accept")
+		accepted(t, c)
+		w.file("a.txt", "two\n") // as the CLI does
+		d.see("unsaved changes are kept")
+		if got := d.text(d.State.Buffer("a.txt")); strings.TrimSuffix(got, "\n") != "dirty\none" {
+			t.Errorf("the buffer holds %q", got)
+		}
+		w.wantFile(path, "two\n")
+	})
+}
+
+// Several changes wait: one is shown, the others are counted and come after.
+func TestEditorSeveralDiffs(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		d, c, path := waits(t, kind, "one\n", "two\n")
+		other := d.file("b.txt", "b\n")
+		c2 := d.cli()
+		if err := c2.OpenDiff(d.context(), other, "B\n"); err != nil {
+			t.Fatal(err)
+		}
+		d.until(d.State.Waiting, "2")
+		d.shows(path)
+		d.command("next")
+		d.press(h.edit...)
+		d.command("next") // from inside: the one that waits
+		d.shows(other)
+		d.command("reject")
+		heard(t, c2, "a rejection", rejected)
+		d.shows(path) // with the edits made so far
+		d.command("accept")
+		if got := accepted(t, c); got != "mine\ntwo\n" {
+			t.Errorf("accepted %q", got)
+		}
+		d.until(d.State.Waiting, "0")
+	})
+}
+
+// The companion crashes: it comes back on the same port with the same token,
+// so that CLIs can connect again.
+func TestEditorRestartsPollux(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		w := newWorld(t, silent)
+		d := w.sit(kind, w.file("a.txt", "one\n"))
+		port, token := d.ask(d.State.Port), d.ask(d.State.Token)
+		for _, pid := range children(t, d.PID) {
+			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+			if strings.TrimSpace(string(name)) == "pollux" {
+				syscall.Kill(pid, syscall.SIGKILL)
+				waitGone(t, pid)
+			}
+		}
+		d.until(d.State.Started, "1")
+		if p, k := d.ask(d.State.Port), d.ask(d.State.Token); p != port || k != token {
+			t.Errorf("back on port %s, was %s; same token: %v", p, port, k == token)
+		}
+		d.cli()
+	})
+}
+
+// What is told of files follows what the user does with them.
+func TestEditorFollowsFiles(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		w := newWorld(t, silent)
+		a, b := w.file("a.txt", "one\n\U0001F600x\nthree\n"), w.file("b.txt", "b\n")
+		d := w.sit(kind, a)
+		c := d.cli()
+		active := func(path string, line, char int, more func([]ide.File) bool) func([]ide.File) bool {
+			return func(open []ide.File) bool {
+				return len(open) > 0 && open[0].IsActive && open[0].Path == path &&
+					(line == 0 || open[0].Cursor != nil && *open[0].Cursor == ide.Cursor{Line: line, Character: char}) && (more == nil || more(open))
+			}
+		}
+		paths := func(want ...string) func([]ide.File) bool {
+			return func(open []ide.File) bool {
+				var got []string
+				for _, f := range open {
+					got = append(got, f.Path)
+				}
+				slices.Sort(got)
+				slices.Sort(want)
+				return slices.Equal(got, want)
+			}
+		}
+		told(t, c, "the file", active(a, 1, 1, paths(a)))
+		d.press(h.down...)
+		told(t, c, "the second line", active(a, 2, 1, nil))
+		d.press(map[bool]string{true: "C-f", false: "l"}[d.Name == "emacs"])
+		told(t, c, "the column after an emoji", active(a, 2, 3, nil))
+		d.press(h.visit(b)...)
+		told(t, c, "the other file", active(b, 1, 1, paths(a, b)))
+		d.press(h.rename("c.txt")...)
+		renamed := filepath.Join(w.project, "c.txt")
+		told(t, c, "the new name", func(open []ide.File) bool {
+			return slices.ContainsFunc(open, func(f ide.File) bool { return f.Path == renamed && f.IsActive })
+		})
+		d.press(h.close...)
+		told(t, c, "that it is closed", func(open []ide.File) bool {
+			return !slices.ContainsFunc(open, func(f ide.File) bool { return f.Path == renamed })
+		})
+		d.press(h.visit(a)...)
+		d.press(h.scratch...)
+		if err := os.Remove(a); err != nil {
+			t.Fatal(err)
+		}
+		d.press(h.visit(renamed)...)
+		told(t, c, "that the deleted one is gone", func(open []ide.File) bool {
+			return !slices.ContainsFunc(open, func(f ide.File) bool { return f.Path == a || strings.Contains(f.Path, "help") })
+		})
+	})
+}
+
+// The editor ends while a diff is open, by every way of ending: the CLI hears
+// of it, nothing is left behind, and the journal has the text.
+func TestEditorEnds(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		for _, end := range []string{"quit", "SIGHUP", "SIGTERM", "SIGKILL"} {
+			t.Run(end, func(t *testing.T) {
+				d, c, _ := waits(t, kind, "one\n", "one\ntwo\n")
+				below := children(t, d.PID)
+				switch end {
+				case "quit":
+					d.press(h.quit...)
+					if d.Name == "emacs" {
+						d.see("anyway")
+						d.press("yes", "Enter")
+					}
+				case "SIGKILL":
+					syscall.Kill(d.PID, syscall.SIGKILL)
+				default:
+					syscall.Kill(d.PID, signals[end])
+				}
+				heard(t, c, "a rejection", rejected)
+				for _, pid := range below {
+					waitGone(t, pid)
+				}
+				if left := d.left(); len(left) > 0 {
+					t.Errorf("left behind: %v", left)
+				}
+				if out := d.pollux("journal"); !strings.Contains(out, "a.txt") {
+					t.Errorf("the journal lists %q", out)
+				}
+			})
+		}
+	})
+}

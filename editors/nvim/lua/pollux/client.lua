@@ -1,0 +1,302 @@
+-- The process `pollux ide`, and JSON-RPC with it, one message on each line
+-- (docs/PROTOCOL.md of Pollux).
+local config = require("pollux.config")
+
+local M = {
+  clis = {}, -- the connected CLIs
+  info = nil, -- the answer to initialize, while the companion is up
+  log = {}, -- what there was to say, for :Pollux log
+}
+
+local VERSION = "1.0"
+local PROTOCOL = 1
+
+local job -- the channel of the running process
+local stopping = false
+local started -- when, by vim.loop.now()
+local failures = 0
+local again -- port and token of a companion that crashed
+local next_id = 0
+local pending = {} -- callbacks by id of the request
+local stderr = {}
+local no_restart = 5 -- failed starts in a row
+
+function M.note(text)
+  table.insert(M.log, os.date("%H:%M:%S ") .. text)
+  if #M.log > 500 then
+    table.remove(M.log, 1)
+  end
+end
+
+--- Shows the user a message. level is "info", "warning" or "error".
+function M.say(text, level)
+  M.note(text)
+  local levels = vim.log.levels
+  local l = ({ warning = levels.WARN, error = levels.ERROR })[level] or levels.INFO
+  vim.schedule(function()
+    vim.notify("pollux: " .. text, l)
+  end)
+end
+
+function M.event(name)
+  pcall(vim.api.nvim_exec_autocmds, "User", { pattern = "Pollux" .. name, modeline = false })
+  pcall(vim.cmd, "redrawstatus!")
+end
+
+local function write(message)
+  message.jsonrpc = "2.0"
+  if job then
+    pcall(vim.fn.chansend, job, vim.json.encode(message) .. "\n")
+  end
+end
+
+function M.running()
+  return job ~= nil
+end
+
+function M.ready()
+  return M.info ~= nil
+end
+
+function M.notify(method, params)
+  if M.info then
+    write({ method = method, params = params })
+  end
+end
+
+--- Calls done(error, result) with the answer; the error is a text.
+function M.request(method, params, done)
+  if not job or (not M.info and method ~= "initialize") then
+    done("Pollux is not running: :Pollux start, and :Pollux log if that fails")
+    return
+  end
+  next_id = next_id + 1
+  pending[next_id] = done
+  write({ id = next_id, method = method, params = params })
+  return next_id
+end
+
+--- Waits for the answer: returns the result, or nil and the error.
+function M.call(method, params)
+  local done, err, result = false, nil, nil
+  local id = M.request(method, params, function(e, r)
+    done, err, result = true, e, r
+  end)
+  if not done and not vim.wait(5000, function()
+    return done
+  end, 5) then
+    pending[id] = nil
+    err = "Pollux does not answer: try again"
+  end
+  if err then
+    return nil, err
+  end
+  return result or {}
+end
+
+local function set_env(env)
+  for name, value in pairs(env or {}) do
+    vim.env[name] = value
+  end
+end
+
+-- What Pollux calls. A function that returns a second value fails with it.
+local handlers = {
+  ["diff/open"] = function(p)
+    return require("pollux.diff").open(p)
+  end,
+  ["diff/close"] = function(p)
+    return { content = require("pollux.diff").close(p.id, p.reason) }
+  end,
+  ["diff/changed"] = function(p)
+    require("pollux.diff").changed(p)
+  end,
+  ["file/changed"] = function(p)
+    require("pollux.diff").reload(p.path)
+  end,
+  clients = function(p)
+    local before = #M.clis
+    M.clis = p.clients or {}
+    if #M.clis ~= before then
+      M.event(#M.clis > before and "Connected" or "Disconnected")
+    end
+  end,
+  env = function(p)
+    set_env(p.env)
+  end,
+  message = function(p)
+    M.say(p.text, p.level)
+  end,
+}
+
+local function received(message)
+  if message.method then
+    local handler = handlers[message.method]
+    if not handler then
+      if message.id then
+        write({ id = message.id, error = { code = -32601, message = "unknown method " .. message.method } })
+      end
+      return
+    end
+    local ok, result, failure = pcall(handler, message.params or {})
+    if not ok then
+      failure = tostring(result)
+      M.note(message.method .. ": " .. failure)
+    end
+    if message.id then
+      if failure then
+        write({ id = message.id, error = { code = -32000, message = failure } })
+      else
+        write({ id = message.id, result = result and next(result) and result or vim.empty_dict() })
+      end
+    end
+    return
+  end
+  local done = pending[message.id]
+  pending[message.id or 0] = nil
+  if done then
+    done(message.error and (message.error.message or "unknown error"), message.result)
+  end
+end
+
+-- on_stdout gets lines; the last one may go on in the next call.
+local function reader()
+  local part = {}
+  return function(_, data)
+    for i, piece in ipairs(data) do
+      table.insert(part, piece)
+      if i < #data then
+        local line = table.concat(part)
+        part = {}
+        if line ~= "" then
+          local ok, message = pcall(vim.json.decode, line, { luanil = { object = true, array = true } })
+          if ok and type(message) == "table" then
+            received(message)
+          else
+            M.note("not understood: a message of " .. #line .. " bytes")
+          end
+        end
+      end
+    end
+  end
+end
+
+local function initialize()
+  local opts = config.get()
+  local v = vim.version()
+  M.request("initialize", {
+    protocol = PROTOCOL,
+    client = { name = "pollux.nvim", version = VERSION },
+    editor = { name = "neovim", displayName = "Neovim" },
+    pid = vim.fn.getpid(),
+    roots = require("pollux.context").roots(),
+    diff = true,
+    settings = {
+      includeIgnored = opts.include_ignored,
+      reviewPage = opts.review_page,
+      port = again and again.port,
+      token = again and again.token,
+    },
+  }, function(err, result)
+    if err then
+      stopping = true
+      M.say(err, "error")
+      M.stop()
+      return
+    end
+    if result.protocol ~= PROTOCOL then
+      M.say(("this plugin and `%s` do not go together: update both"):format(opts.command), "error")
+      M.stop()
+      return
+    end
+    M.info = result
+    again = { port = result.port, token = result.token }
+    set_env(result.env)
+    M.note(("up: Neovim %d.%d, pollux %s, port %d"):format(v.major, v.minor, result.server.version, result.port))
+    require("pollux.context").start()
+    M.event("Started")
+  end)
+end
+
+local function ended(_, code)
+  local was = M.info
+  job, M.info, M.clis = nil, nil, {}
+  local waiting = pending
+  pending = {}
+  for _, done in pairs(waiting) do
+    if was then
+      pcall(done, "Pollux has ended: :Pollux log says why")
+    end
+  end
+  require("pollux.context").stop()
+  require("pollux.diff").lost()
+  M.event("Stopped")
+  if stopping then
+    return
+  end
+  local last = vim.trim(table.concat(stderr, "\n"))
+  M.note(("pollux ended with code %d. %s"):format(code, last))
+  if was and vim.loop.now() - started > 10000 then
+    failures = 0
+  end
+  failures = failures + 1
+  if code == 2 and not was then
+    M.say(("`%s` is too old for this plugin: install a newer one"):format(config.get().command), "error")
+  elseif failures >= no_restart then
+    M.say("it keeps ending: " .. (last ~= "" and last or ":Pollux log") .. " (:Pollux start tries again)", "error")
+  else
+    vim.defer_fn(function()
+      if not job then
+        M.launch()
+      end
+    end, failures == 1 and 0 or 250 * 2 ^ failures)
+  end
+end
+
+function M.launch()
+  local command = config.get().command
+  if vim.fn.executable(command) == 0 then
+    M.say(("`%s` is not installed, or not on the PATH: see :help pollux-install"):format(command), "error")
+    return
+  end
+  stopping, stderr, started = false, {}, vim.loop.now()
+  local ok, channel = pcall(vim.fn.jobstart, { command, "ide" }, {
+    on_stdout = reader(),
+    on_stderr = function(_, data)
+      for _, line in ipairs(data) do
+        if line ~= "" then
+          table.insert(stderr, line)
+          M.note(line)
+          if #stderr > 20 then
+            table.remove(stderr, 1)
+          end
+        end
+      end
+    end,
+    on_exit = ended,
+  })
+  if not ok or channel <= 0 then
+    M.say(("`%s` cannot be started: %s"):format(command, tostring(channel)), "error")
+    return
+  end
+  job = channel
+  initialize()
+end
+
+--- Starts Pollux, unless it runs.
+function M.start()
+  if not job then
+    failures = 0
+    M.launch()
+  end
+end
+
+--- Stops it. CLIs that wait are told that their changes were rejected.
+function M.stop()
+  stopping = true
+  if job then
+    vim.fn.chanclose(job, "stdin")
+  end
+end
+
+return M

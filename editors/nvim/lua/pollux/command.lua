@@ -1,0 +1,163 @@
+-- The command :Pollux.
+local client = require("pollux.client")
+local diff = require("pollux.diff")
+
+local M = {}
+
+-- What a command's range, or the whole file, is to Pollux.
+local function target(opts)
+  local buf = vim.api.nvim_get_current_buf()
+  local path = vim.api.nvim_buf_get_name(buf)
+  local params = { path = vim.bo[buf].buftype == "" and path ~= "" and vim.fn.fnamemodify(path, ":p") or nil }
+  if params.path and opts.range > 0 then
+    params.line, params.endLine = opts.line1, opts.line2
+  end
+  return params, buf
+end
+
+local function send(opts, params, rest)
+  params.question = rest
+  if params.path and vim.bo.modified then
+    client.say("the CLI reads the file as it was saved last", "warning")
+  end
+  require("pollux.terminal").send(params)
+end
+
+local function show_status()
+  local s, err = client.call("status", vim.empty_dict())
+  if not s then
+    return client.say(err, "error")
+  end
+  local lines =
+    { ("Pollux %s, port %d: %d files told of in %s"):format(s.version, s.port, s.files, table.concat(s.roots, ", ")) }
+  for _, c in ipairs(s.clients) do
+    table.insert(lines, ("connected: %s %s"):format(c.name, c.version))
+  end
+  if #s.clients == 0 then
+    table.insert(lines, "no CLI is connected: :Pollux open, or /ide enable in a CLI that runs")
+  end
+  for _, d in ipairs(diff.waiting()) do
+    table.insert(lines, ("to review: %s (%s)"):format(diff.name(d), d.diff.state))
+  end
+  vim.api.nvim_echo({ { table.concat(lines, "\n") } }, false, {})
+end
+
+local function show_log()
+  vim.cmd("botright new")
+  local buf = vim.api.nvim_get_current_buf()
+  vim.bo[buf].buftype, vim.bo[buf].bufhidden, vim.bo[buf].swapfile = "nofile", "wipe", false
+  vim.api.nvim_buf_set_lines(buf, 0, -1, false, client.log)
+  vim.bo[buf].modifiable = false
+  vim.cmd("normal! G")
+end
+
+local function list()
+  local waiting = diff.waiting()
+  if #waiting == 0 then
+    return client.say("no change waits for you")
+  end
+  vim.ui.select(waiting, {
+    prompt = "Review:",
+    format_item = function(d)
+      return ("%s  %s%s"):format(
+        diff.name(d),
+        d.diff.client,
+        d.diff.state == "orphaned" and "  (its CLI has ended)" or ""
+      )
+    end,
+  }, function(d)
+    if d and not d.ended then
+      diff.go(d)
+    end
+  end)
+end
+
+local severities = { "error", "warning", "info", "hint" }
+
+local commands = {
+  open = function()
+    require("pollux.terminal").open()
+  end,
+  toggle = function()
+    require("pollux.terminal").toggle()
+  end,
+  send = function(opts, rest)
+    local params = target(opts)
+    if not params.path and rest == "" then
+      return client.say("this buffer is no file: ask a question, :Pollux send QUESTION", "error")
+    end
+    send(opts, params, rest)
+  end,
+  diagnostics = function(opts, rest)
+    local params, buf = target(opts)
+    if not params.path then
+      return client.say("this buffer is no file", "error")
+    end
+    params.problems = {}
+    for _, p in ipairs(vim.diagnostic.get(buf)) do
+      if not params.line or p.lnum + 1 >= params.line and p.lnum + 1 <= params.endLine then
+        table.insert(params.problems, {
+          line = p.lnum + 1,
+          severity = severities[p.severity],
+          message = p.message,
+          source = p.source,
+        })
+      end
+    end
+    if #params.problems == 0 then
+      return client.say("there are no diagnostics here")
+    end
+    table.sort(params.problems, function(a, b)
+      return a.line < b.line
+    end)
+    send(opts, params, rest ~= "" and rest or "Fix these.")
+  end,
+  accept = diff.accept,
+  reject = diff.reject,
+  next = diff.next,
+  ["next-hunk"] = function()
+    diff.hunk(false)
+  end,
+  ["previous-hunk"] = function()
+    diff.hunk(true)
+  end,
+  ["accept-hunk"] = function()
+    diff.take("proposed")
+  end,
+  ["undo-hunk"] = function()
+    diff.take("original")
+  end,
+  list = list,
+  status = show_status,
+  log = show_log,
+  start = client.start,
+  stop = client.stop,
+}
+
+function M.complete(lead, line)
+  if line:match("^%S*%s+%S*$") == nil then
+    return {}
+  end
+  local found = {}
+  for name in pairs(commands) do
+    if name:sub(1, #lead) == lead then
+      table.insert(found, name)
+    end
+  end
+  table.sort(found)
+  return found
+end
+
+function M.run(opts)
+  local name, rest = opts.args:match("^(%S*)%s*(.-)$")
+  if name == "" then
+    name = "status"
+  end
+  local command = commands[name]
+  if not command then
+    return client.say(("unknown command %q: :Pollux followed by Tab lists them"):format(name), "error")
+  end
+  command(opts, rest)
+end
+
+return M

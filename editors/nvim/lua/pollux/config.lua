@@ -1,0 +1,48 @@
+-- The options and their defaults; :help pollux-options describes them.
+local M = {}
+
+-- `pollux install` notes the binary's place where the PATH has another or none.
+local function installed_command()
+  local root = vim.fn.fnamemodify(debug.getinfo(1, "S").source:sub(2), ":p:h:h:h")
+  local file = root .. "/command"
+  return vim.fn.filereadable(file) == 1 and vim.fn.readfile(file, "", 1)[1] or "pollux"
+end
+
+local defaults = {
+  command = installed_command(),
+  cli = nil,
+  autostart = true,
+  layout = "auto",
+  include_ignored = false,
+  review_page = false,
+  terminal = { position = "botright vertical", size = 0.4 },
+  keys = true,
+}
+
+local options
+
+local function check(opts)
+  for key in pairs(opts) do
+    if defaults[key] == nil and key ~= "cli" then
+      error(("pollux: unknown option %q; :help pollux-options has them"):format(key), 0)
+    end
+  end
+  if opts.layout and not vim.tbl_contains({ "auto", "side-by-side", "inline" }, opts.layout) then
+    error("pollux: layout is auto, side-by-side or inline", 0)
+  end
+  return opts
+end
+
+--- The options in force: setup()'s, else g:pollux, else the defaults.
+function M.get()
+  if not options then
+    options = vim.tbl_deep_extend("force", defaults, check(vim.g.pollux or {}))
+  end
+  return options
+end
+
+function M.set(opts)
+  options = vim.tbl_deep_extend("force", defaults, check(vim.g.pollux or {}), check(opts or {}))
+end
+
+return M

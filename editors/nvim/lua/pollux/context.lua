@@ -1,0 +1,298 @@
+-- What is open, where the cursor is and what is selected, as the snapshot that
+-- Pollux is sent at each event. Pollux waits for more and drops what makes no
+-- difference, so nothing here is clever.
+local client = require("pollux.client")
+
+local M = {}
+
+-- A selection in bytes; Pollux cuts it exactly.
+local MAX_SELECTION = 20000
+-- Leaving visual mode and entering a terminal are two events in one tick.
+local STICKY = 40 -- ms
+
+local group
+local others = {} -- path by buffer
+local focused = {} -- when a buffer last had the focus, in ms
+local active -- { buf, cursor, selection }
+local list_dirty, push_due = true, false
+local release -- a timer, while a selection that ended may still be the terminal's
+local last_roots
+
+local function now()
+  local s, us = vim.loop.gettimeofday()
+  return s * 1000 + math.floor(us / 1000)
+end
+
+--- The path of a buffer that is a file on disk, else nil.
+local function file_of(buf)
+  -- Without 'hidden' a buffer that was left is not loaded.
+  if not vim.api.nvim_buf_is_loaded(buf) and not focused[buf] then
+    return nil
+  end
+  if vim.bo[buf].buftype ~= "" or not vim.bo[buf].buflisted then
+    return nil
+  end
+  local name = vim.api.nvim_buf_get_name(buf)
+  if name == "" or name:find("^%a[%w+.-]+://") or vim.fn.filereadable(name) == 0 then
+    return nil
+  end
+  return vim.fn.fnamemodify(name, ":p")
+end
+
+--- The workspace: the working directories of Neovim and its tabs, and the
+--- roots of its language servers.
+function M.roots()
+  local roots, seen = {}, {}
+  local function add(dir)
+    dir = dir and vim.fn.fnamemodify(dir, ":p")
+    if dir and #dir > 1 then
+      dir = dir:gsub("/+$", "")
+    end
+    if dir and not seen[dir] and vim.fn.isdirectory(dir) == 1 then
+      seen[dir] = true
+      table.insert(roots, dir)
+    end
+  end
+  add(vim.fn.getcwd(-1, -1))
+  for _, tab in ipairs(vim.api.nvim_list_tabpages()) do
+    add(vim.fn.getcwd(-1, vim.api.nvim_tabpage_get_number(tab)))
+  end
+  local servers = {}
+  if vim.lsp then
+    servers = (vim.lsp.get_clients or vim.lsp.get_active_clients)()
+  end
+  for _, server in ipairs(servers) do
+    add(server.config and server.config.root_dir)
+  end
+  return roots
+end
+
+--- The column in UTF-16 code units, from 1, of a byte of a line, from 0.
+function M.utf16(line, byte)
+  byte = math.min(byte, #line)
+  if vim.fn.has("nvim-0.11") == 1 then
+    return vim.str_utfindex(line, "utf-16", byte, false) + 1
+  end
+  local _, units = vim.str_utfindex(line, byte)
+  return units + 1
+end
+
+local function char_at(line, byte) -- the whole character that starts at byte, from 1
+  return vim.fn.matchstr(line:sub(byte), "^.")
+end
+
+-- The part of a line between two screen columns, from 1, both included.
+local function cells(line, left, right)
+  local out, column = {}, 1
+  for _, char in ipairs(vim.fn.split(line, "\\zs")) do
+    local width = vim.fn.strdisplaywidth(char, column - 1)
+    if column > right then
+      break
+    end
+    if column + width > left then
+      table.insert(out, char)
+    end
+    column = column + width
+  end
+  return table.concat(out)
+end
+
+--- The selected text, in visual or select mode.
+local function selection(mode)
+  local kind = ({ v = "v", s = "v", V = "V", S = "V", ["\22"] = "b", ["\19"] = "b" })[mode:sub(1, 1)]
+  if not kind then
+    return nil
+  end
+  local from, to = vim.fn.getpos("v"), vim.fn.getpos(".")
+  if from[2] > to[2] or from[2] == to[2] and from[3] > to[3] then
+    from, to = to, from
+  end
+  local exclusive = vim.o.selection == "exclusive"
+  local lines, size = {}, 0
+  local left, right
+  if kind == "b" then
+    local a, b = vim.fn.virtcol("v"), vim.fn.virtcol(".")
+    local function start(pos) -- the first cell of a character that has several
+      return vim.fn.strdisplaywidth(vim.fn.getline(pos[2]):sub(1, pos[3] - 1)) + 1
+    end
+    left, right = math.min(start(from), start(to)), math.max(a, b)
+    if vim.fn.getcurpos()[5] == vim.v.maxcol or vim.fn.getcurpos()[5] >= 2147483647 then
+      right = math.huge
+    elseif exclusive then
+      right = right - 1
+    end
+  end
+  for nr = from[2], to[2] do
+    local line = vim.fn.getline(nr)
+    if kind == "b" then
+      line = cells(line, left, right)
+    elseif kind == "v" then
+      local last = #line
+      if nr == to[2] then
+        last = to[3] - 1 + (exclusive and 0 or #char_at(line, to[3]))
+        if not exclusive and to[3] > #line and nr < vim.fn.line("$") then
+          line, last = line .. "\n", #line + 1 -- the line's end is selected too
+        end
+      end
+      line = line:sub(nr == from[2] and from[3] or 1, last)
+    end
+    table.insert(lines, line)
+    size = size + #line + 1
+    if size > MAX_SELECTION then
+      break
+    end
+  end
+  return table.concat(lines, "\n")
+end
+
+local function rebuild()
+  others = {}
+  for _, buf in ipairs(vim.api.nvim_list_bufs()) do
+    others[buf] = file_of(buf)
+  end
+  for buf in pairs(focused) do
+    if not others[buf] then
+      focused[buf] = nil
+    end
+  end
+  list_dirty = false
+end
+
+-- Looks at the current window. In a terminal, or a buffer that is no file, all
+-- stays as it was: the CLI's user is asking about the file beside.
+local function sample()
+  local buf = vim.api.nvim_get_current_buf()
+  if list_dirty then
+    rebuild()
+  end
+  if active and not others[active.buf] then
+    active = nil
+  end
+  if not others[buf] then
+    return
+  end
+  local mode = vim.api.nvim_get_mode().mode
+  if mode:sub(1, 1) == "c" or mode:sub(1, 1) == "t" then
+    return
+  end
+  local same = active and active.buf == buf
+  local pos = vim.api.nvim_win_get_cursor(0)
+  local line = vim.api.nvim_buf_get_lines(buf, pos[1] - 1, pos[1], false)[1] or ""
+  local selected = selection(mode)
+  if not selected and same and release then
+    selected = active.selection
+  end
+  focused[buf] = now()
+  active = { buf = buf, cursor = { line = pos[1], character = M.utf16(line, pos[2]) }, selection = selected }
+end
+
+local function push()
+  push_due = false
+  if not client.ready() then
+    return
+  end
+  sample()
+  local files = {}
+  for buf, path in pairs(others) do
+    local file = { path = path, focused = focused[buf] }
+    if active and active.buf == buf then
+      file.active, file.cursor, file.selection = true, active.cursor, active.selection
+    end
+    table.insert(files, file)
+  end
+  local update = { files = #files > 0 and files or nil }
+  local roots = M.roots_changed()
+  if roots then
+    update.roots = roots
+  end
+  client.notify("context/update", next(update) and update or vim.empty_dict())
+end
+
+function M.roots_changed()
+  if last_roots and not M.roots_due then
+    return nil
+  end
+  M.roots_due = false
+  local roots = M.roots()
+  if last_roots and vim.deep_equal(roots, last_roots) then
+    return nil
+  end
+  last_roots = roots
+  return roots
+end
+
+local function soon()
+  if not push_due then
+    push_due = true
+    vim.schedule(push)
+  end
+end
+
+--- Sends the state as it is, for tests and after a reconnect.
+M.soon = soon
+
+function M.start()
+  M.stop()
+  list_dirty, last_roots, M.roots_due = true, M.roots(), false
+  group = vim.api.nvim_create_augroup("pollux_context", {})
+  local function on(events, f)
+    vim.api.nvim_create_autocmd(events, { group = group, callback = f })
+  end
+  on({ "CursorMoved", "CursorMovedI", "WinEnter", "TabEnter", "TextChanged", "InsertLeave" }, function()
+    if not release then
+      sample()
+    end
+    soon()
+  end)
+  on(
+    { "BufEnter", "BufReadPost", "BufWritePost", "BufFilePost", "BufDelete", "BufWipeout", "BufAdd", "BufHidden" },
+    function()
+      list_dirty = true
+      soon()
+    end
+  )
+  on({ "DirChanged", "TabNewEntered", "TabClosed", "BufReadPost" }, function()
+    M.roots_due = true
+    soon()
+  end)
+  if vim.fn.exists("##LspAttach") == 1 then
+    on({ "LspAttach", "LspDetach" }, function()
+      M.roots_due = true
+      soon()
+    end)
+  end
+  on("ModeChanged", function()
+    local old, new = vim.v.event.old_mode, vim.v.event.new_mode
+    if old:find("^[vVsS\22\19]") and not new:find("^[vVsS\22\19]") then
+      if release then
+        release:stop()
+      end
+      release = vim.loop.new_timer()
+      local timer = release
+      timer:start(
+        STICKY,
+        0,
+        vim.schedule_wrap(function()
+          timer:close()
+          if release == timer then
+            release = nil
+            soon()
+          end
+        end)
+      )
+      return
+    end
+    sample()
+    soon()
+  end)
+  soon()
+end
+
+function M.stop()
+  if group then
+    pcall(vim.api.nvim_del_augroup_by_id, group)
+    group = nil
+  end
+end
+
+return M

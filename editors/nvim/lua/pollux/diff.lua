@@ -1,0 +1,747 @@
+-- The changes that CLIs propose: one at a time is on the screen, the others
+-- wait. What differs, and what becomes of a change, is Pollux's; here are the
+-- buffers and windows.
+--
+-- A view never takes the focus, so that keys go on reaching the terminal that
+-- the user types in. The proposal's buffer counts as modified from the start:
+-- `:q` says so, `:w`, `:wq` and `:x` accept, and every way in which the buffer
+-- goes without having been written rejects.
+local client = require("pollux.client")
+local config = require("pollux.config")
+
+local M = {}
+
+local diffs = {} -- by id: { diff, ended, and while it is shown: buf, left, wins, ... }
+local order = {} -- ids, the oldest first
+local shown -- the id on the screen
+local entered -- the window that the user went to last
+
+local ns = vim.api.nvim_create_namespace("pollux")
+local PAUSE = 200 -- ms of no typing, after which the text is kept
+local NARROW = 100 -- columns that two texts side by side need
+
+M.keys = {
+  { "<C-c><C-c>", "accept" },
+  { "<C-c><C-k>", "reject" },
+  { "<C-c><C-n>", "next-hunk" },
+  { "<C-c><C-p>", "previous-hunk" },
+  { "<C-c><C-a>", "accept-hunk" },
+  { "<C-c><C-u>", "undo-hunk" },
+}
+
+local function new_timer(ms, f)
+  local timer = vim.loop.new_timer()
+  timer:start(
+    ms,
+    0,
+    vim.schedule_wrap(function()
+      if not timer:is_closing() then
+        timer:close()
+        f()
+      end
+    end)
+  )
+  return timer
+end
+
+local function valid_buf(buf)
+  return buf and vim.api.nvim_buf_is_valid(buf) and vim.api.nvim_buf_is_loaded(buf)
+end
+
+--- A text as a buffer's lines, and how the buffer has to be set to give it back
+--- byte for byte.
+local function lines_of(text)
+  local bom = text:sub(1, 3) == "\239\187\191"
+  if bom then
+    text = text:sub(4)
+  end
+  local _, lf = text:gsub("\n", "")
+  local _, crlf = text:gsub("\r\n", "")
+  local dos = lf > 0 and lf == crlf
+  if dos then
+    text = text:gsub("\r\n", "\n")
+  end
+  local eol = text:sub(-1) == "\n"
+  if eol then
+    text = text:sub(1, -2)
+  end
+  return vim.split(text, "\n", { plain = true }), { dos = dos, eol = eol, bom = bom, blank = text == "" and eol }
+end
+
+local function fill(buf, text)
+  local lines, form = lines_of(text)
+  vim.api.nvim_buf_set_lines(buf, 0, -1, false, lines)
+  vim.bo[buf].fileformat = form.dos and "dos" or "unix"
+  vim.bo[buf].fixendofline = false
+  vim.bo[buf].endofline = form.eol
+  return form
+end
+
+--- The text of a view as it is to be on disk.
+local function text_of(d)
+  if not valid_buf(d.buf) then
+    return d.text
+  end
+  local lines = vim.api.nvim_buf_get_lines(d.buf, 0, -1, false)
+  if #lines == 1 and lines[1] == "" and not d.form.blank then
+    return ""
+  end
+  local nl = vim.bo[d.buf].fileformat == "dos" and "\r\n" or "\n"
+  return (d.form.bom and "\239\187\191" or "") .. table.concat(lines, nl) .. (vim.bo[d.buf].endofline and nl or "")
+end
+
+local function by_buf(buf)
+  for _, d in pairs(diffs) do
+    if d.buf == buf or d.left == buf then
+      return d
+    end
+  end
+end
+
+--- The diff that a command means: that of the buffer, else the one shown.
+function M.current()
+  return by_buf(vim.api.nvim_get_current_buf()) or diffs[shown or ""]
+end
+
+--- The diffs that wait, the oldest first.
+function M.waiting()
+  return vim.tbl_map(function(id)
+    return diffs[id]
+  end, order)
+end
+
+local function name(d)
+  return vim.fn.fnamemodify(d.diff.path, ":~:.")
+end
+M.name = name
+
+local function highlight(buf, path)
+  local ok, ft
+  if vim.fn.has("nvim-0.8") == 1 then
+    ok, ft = pcall(vim.filetype.match, { filename = path, buf = buf })
+  else
+    ft = vim.filetype and vim.filetype.match and nil
+    local target = vim.fn.bufnr(path)
+    ok, ft = true, target > 0 and vim.bo[target].filetype or nil
+  end
+  if not ok or not ft or ft == "" then
+    return
+  end
+  -- Not 'filetype': its plugins, and language servers, are for real files.
+  if vim.treesitter and vim.treesitter.language and vim.treesitter.language.get_lang then
+    local lang = vim.treesitter.language.get_lang(ft) or ft
+    if pcall(vim.treesitter.start, buf, lang) then
+      return
+    end
+  end
+  vim.bo[buf].syntax = ft
+end
+
+local function scratch(d, what, buftype, text)
+  local buf = vim.api.nvim_create_buf(false, true)
+  vim.api.nvim_buf_set_name(buf, ("pollux://%s/%s/%s"):format(d.diff.id, what, vim.fn.fnamemodify(d.diff.path, ":t")))
+  vim.bo[buf].buftype = buftype
+  vim.bo[buf].bufhidden = "wipe"
+  vim.bo[buf].swapfile = false
+  local levels = vim.bo[buf].undolevels
+  vim.bo[buf].undolevels = -1
+  local form = fill(buf, text)
+  vim.bo[buf].undolevels = levels
+  local target = vim.fn.bufnr("^" .. vim.fn.fnameescape(d.diff.path) .. "$")
+  if target > 0 and valid_buf(target) then
+    for _, o in ipairs({ "tabstop", "shiftwidth", "softtabstop", "expandtab", "autoindent" }) do
+      vim.bo[buf][o] = vim.bo[target][o]
+    end
+  end
+  highlight(buf, d.diff.path)
+  return buf, form
+end
+
+-- The window beside which a diff opens: the one with the file, else the last
+-- one with a file, else the first that is no terminal; nil if there is none.
+local function beside(path)
+  local best, rank = nil, 0
+  local last = vim.fn.win_getid(vim.fn.winnr("#"))
+  for _, win in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
+    local buf = vim.api.nvim_win_get_buf(win)
+    if vim.api.nvim_win_get_config(win).relative == "" and vim.bo[buf].buftype ~= "terminal" then
+      local r = 1
+      if vim.fn.fnamemodify(vim.api.nvim_buf_get_name(buf), ":p") == path then
+        r = 4
+      elseif vim.bo[buf].buftype == "" then
+        r = win == last and 3 or 2
+      end
+      if r > rank then
+        best, rank = win, r
+      end
+    end
+  end
+  return best
+end
+
+local function split(win, how, buf)
+  local new
+  vim.api.nvim_win_call(win, function()
+    vim.cmd("noautocmd keepalt keepjumps " .. how .. " split")
+    new = vim.api.nvim_get_current_win()
+    vim.wo[new].winfixheight, vim.wo[new].winfixwidth = false, false
+  end)
+  vim.api.nvim_win_set_buf(new, buf)
+  return new
+end
+
+local function diffthis(win)
+  vim.api.nvim_win_call(win, function()
+    vim.cmd("diffthis")
+  end)
+end
+
+local function caption(win, text)
+  text = " " .. text:gsub("%%", "%%%%")
+  if vim.fn.exists("+winbar") == 1 then
+    vim.wo[win].winbar = text
+  else
+    vim.wo[win].statusline = text
+  end
+end
+
+-- Marks what the text changes in the one window of an inline view.
+local function draw(d)
+  if not valid_buf(d.buf) or not d.inline then
+    return
+  end
+  local tick = vim.api.nvim_buf_get_changedtick(d.buf)
+  client.request("diff/hunks", { id = d.diff.id, content = text_of(d) }, function(err, result)
+    if err or not valid_buf(d.buf) or vim.api.nvim_buf_get_changedtick(d.buf) ~= tick then
+      return
+    end
+    vim.api.nvim_buf_clear_namespace(d.buf, ns, 0, -1)
+    local count = vim.api.nvim_buf_line_count(d.buf)
+    for _, h in ipairs(result.hunks) do
+      if h.lines > 0 then
+        vim.api.nvim_buf_set_extmark(d.buf, ns, h.line - 1, 0, {
+          end_row = math.min(h.line - 1 + h.lines, count),
+          hl_group = "DiffAdd",
+          hl_eol = true,
+          priority = 50,
+        })
+      end
+      if #h.removed > 0 then
+        local virt = {}
+        for _, line in ipairs(h.removed) do
+          table.insert(virt, { { (line:gsub("\t", "    "):gsub("\r", "")) .. " ", "DiffDelete" } })
+        end
+        local above = h.line <= count
+        vim.api.nvim_buf_set_extmark(
+          d.buf,
+          ns,
+          math.min(h.line, count) - 1,
+          0,
+          { virt_lines = virt, virt_lines_above = above }
+        )
+      end
+    end
+  end)
+end
+
+local function edited(d)
+  d.text = text_of(d)
+  if d.pause and not d.pause:is_closing() then
+    d.pause:close()
+  end
+  d.pause = new_timer(PAUSE, function()
+    if d.ended then
+      return
+    end
+    client.notify("diff/edit", { id = d.diff.id, content = d.text })
+    draw(d)
+  end)
+end
+
+local function forget(d)
+  d.ended = true
+  diffs[d.diff.id] = nil
+  order = vim.tbl_filter(function(id)
+    return id ~= d.diff.id
+  end, order)
+end
+
+-- Takes a view off the screen and leaves the windows as they were.
+local function hide(d)
+  if shown == d.diff.id then
+    shown = nil
+  end
+  if d.pause and not d.pause:is_closing() then
+    d.pause:close()
+  end
+  d.text = text_of(d)
+  d.hiding = true
+  if d.dirty and vim.api.nvim_win_is_valid(d.dirty) then
+    vim.api.nvim_win_call(d.dirty, function()
+      vim.cmd("diffoff")
+    end)
+  end
+  for _, win in ipairs(d.wins or {}) do
+    if vim.api.nvim_win_is_valid(win) then
+      if not pcall(vim.api.nvim_win_close, win, true) then
+        -- The last window: it keeps an empty buffer.
+        vim.api.nvim_win_set_buf(win, vim.api.nvim_create_buf(true, false))
+      end
+    end
+  end
+  for _, buf in ipairs({ d.buf or 0, d.left or 0 }) do
+    if buf > 0 and vim.api.nvim_buf_is_valid(buf) then
+      pcall(vim.api.nvim_buf_delete, buf, { force = true })
+    end
+  end
+  if d.tab and vim.api.nvim_tabpage_is_valid(d.tab) and d.tab == vim.api.nvim_get_current_tabpage() then
+    if #vim.api.nvim_tabpage_list_wins(0) == d.count then
+      pcall(vim.cmd, d.sizes)
+    end
+  end
+  d.buf, d.left, d.wins, d.dirty, d.hiding = nil, nil, nil, nil, nil
+end
+
+local show
+
+local function show_next()
+  if not shown and order[1] then
+    show(diffs[order[1]])
+  end
+end
+
+local function finish(d)
+  forget(d)
+  if d.deciding then
+    return -- accept() comes back to it: what `:wq` closes must still be there
+  end
+  vim.schedule(function()
+    hide(d)
+    show_next()
+    client.event("DiffClosed")
+  end)
+end
+
+local function reject(d)
+  if d.ended then
+    return
+  end
+  local id, text = d.diff.id, text_of(d)
+  if text and text ~= (d.diff.content or d.diff.proposed) then
+    client.notify("diff/edit", { id = id, content = text }) -- the journal keeps it
+  end
+  finish(d)
+  client.request("diff/reject", { id = id }, function(err)
+    if err then
+      client.note(err)
+    end
+  end)
+end
+
+-- Accepts; reports whether Pollux took it.
+local function accept(d, overwrite)
+  if d.ended then
+    return true
+  end
+  if d.lost then
+    client.say(
+      "the companion that this change came from has ended: `:w FILE` saves the text, `pollux journal` has it too",
+      "error"
+    )
+    return false
+  end
+  local orphan = d.diff.state == "orphaned"
+  d.deciding = true
+  local result, err = client.call(orphan and "diff/save" or "diff/accept", {
+    id = d.diff.id,
+    content = text_of(d),
+    overwrite = overwrite,
+  })
+  d.deciding = false
+  if not result then
+    if d.ended then
+      finish(d)
+    end
+    client.say(err, "error")
+    return d.ended
+  end
+  if result.status == "accepted" then
+    if valid_buf(d.buf) then
+      vim.bo[d.buf].modified = false
+    end
+    finish(d)
+    return true
+  end
+  if result.status == "conflict" then
+    local answer = vim.fn.confirm(result.message, "&Overwrite it\n&Compare with it\n&Not now", 3, "Warning")
+    if answer == 1 then
+      return accept(d, result.version)
+    elseif answer == 2 and valid_buf(d.left) then
+      vim.bo[d.left].modifiable = true
+      fill(d.left, result.disk or "")
+      vim.bo[d.left].modifiable = false
+      client.say("on the left is now what the file holds")
+    end
+    return false
+  end
+  client.say(result.message or result.status, "error")
+  return false
+end
+
+-- BufWriteCmd: `:w` of the proposal.
+local function written(d, args)
+  if args.match ~= vim.api.nvim_buf_get_name(d.buf) and vim.fn.expand("<afile>") ~= vim.fn.bufname(d.buf) then
+    vim.fn.writefile(vim.split(text_of(d), "\n", { plain = true }), vim.fn.expand("<afile>"), "b") -- a copy
+    return
+  end
+  if entered and vim.api.nvim_win_is_valid(entered) and vim.api.nvim_win_get_buf(entered) ~= d.buf then
+    return -- :wa in another window decides nothing
+  end
+  if not accept(d) then
+    vim.bo[d.buf].modified = true
+  end
+end
+
+local function watch(d)
+  local group = vim.api.nvim_create_augroup("pollux_diff_" .. d.diff.id, {})
+  local function on(events, buf, f)
+    vim.api.nvim_create_autocmd(events, { group = group, buffer = buf, callback = f, nested = events == "BufWriteCmd" })
+  end
+  on("BufWriteCmd", d.buf, function(args)
+    written(d, args)
+  end)
+  on({ "TextChanged", "TextChangedI", "InsertLeave" }, d.buf, function()
+    edited(d)
+  end)
+  on("BufUnload", d.buf, function()
+    d.text = text_of(d) -- the last moment that there is one
+  end)
+  for _, buf in ipairs({ d.buf, d.left }) do
+    on("BufWipeout", buf, function()
+      if not d.hiding then
+        if buf == d.buf then
+          d.buf = nil
+        end
+        reject(d)
+      end
+    end)
+  end
+end
+
+local function set_keys(buf)
+  if not config.get().keys then
+    return
+  end
+  for _, k in ipairs(M.keys) do
+    vim.keymap.set("n", k[1], "<Cmd>Pollux " .. k[2] .. "<CR>", { buffer = buf, nowait = true })
+  end
+end
+
+-- The buffer of the target, if it has unsaved changes.
+local function dirty_buffer(path)
+  for _, buf in ipairs(vim.api.nvim_list_bufs()) do
+    if
+      vim.api.nvim_buf_is_loaded(buf)
+      and vim.bo[buf].modified
+      and vim.bo[buf].buftype == ""
+      and vim.fn.resolve(vim.fn.fnamemodify(vim.api.nvim_buf_get_name(buf), ":p")) == path
+    then
+      return buf
+    end
+  end
+end
+
+show = function(d)
+  local base = beside(d.diff.path)
+  d.tab, d.count, d.sizes = vim.api.nvim_get_current_tabpage(), #vim.api.nvim_tabpage_list_wins(0), vim.fn.winrestcmd()
+  local text = d.text or d.diff.content or d.diff.proposed
+  d.buf, d.form = scratch(d, "proposed", "acwrite", text)
+  d.text = text
+  local width = base and vim.api.nvim_win_get_width(base) or vim.api.nvim_win_get_width(0)
+  local layout = config.get().layout
+  d.inline = layout == "inline" or layout == "auto" and width < NARROW
+  local height = base and vim.api.nvim_win_get_height(base)
+  local ok, err = pcall(function()
+    local first
+    if d.inline then
+      first = split(base or 0, "aboveleft", d.buf)
+      d.wins = { first }
+    else
+      d.left = scratch(d, "original", "nofile", d.diff.original)
+      vim.bo[d.left].modifiable = false
+      first = split(base or 0, "aboveleft", d.left)
+      d.wins = { first }
+      table.insert(d.wins, split(first, "rightbelow vertical", d.buf))
+    end
+    local dirty = dirty_buffer(d.diff.path)
+    if dirty then
+      d.dirty = split(d.wins[#d.wins], "rightbelow vertical", dirty)
+      table.insert(d.wins, d.dirty)
+    end
+    if base and height > 12 then
+      vim.api.nvim_win_set_height(first, height - math.max(4, math.floor(height / 4)) - 1)
+    end
+    if not d.inline then
+      vim.tbl_map(diffthis, d.wins)
+    end
+  end)
+  vim.bo[d.buf].modified = true
+  if not ok then
+    hide(d)
+    return tostring(err)
+  end
+  shown = d.diff.id
+  watch(d)
+  set_keys(d.buf)
+  local right = d.inline and d.wins[1] or d.wins[2]
+  local state = d.diff.state == "orphaned" and "its CLI has ended; :w saves" or ":w accepts"
+  caption(right, ("Gemini proposes: %s (%s, :q! rejects)"):format(name(d), state))
+  if d.left then
+    set_keys(d.left)
+    caption(d.wins[1], d.diff.exists and "on disk: " .. name(d) or "a new file")
+  end
+  if d.dirty then
+    caption(d.dirty, "your unsaved changes: they stay as they are")
+    client.say(name(d) .. " has unsaved changes; they are in a window of their own and stay as they are", "warning")
+  end
+  if d.inline then
+    draw(d)
+  end
+  vim.api.nvim_win_call(right, function()
+    if d.inline or vim.fn.diff_hlID(1, 1) == 0 then
+      client.request("diff/hunks", { id = d.diff.id, content = text }, function(e, result)
+        local h = not e and result.hunks[1]
+        if h and vim.api.nvim_win_is_valid(right) and vim.api.nvim_win_get_buf(right) == d.buf then
+          local last = vim.api.nvim_buf_line_count(d.buf)
+          vim.api.nvim_win_set_cursor(right, { math.max(1, math.min(h.line, last)), 0 })
+          vim.api.nvim_win_call(right, function()
+            vim.cmd("normal! zz")
+          end)
+        end
+      end)
+    end
+  end)
+  if vim.fn.has("nvim-0.8") == 0 then
+    vim.cmd("redraw")
+  end
+end
+
+--- Pollux: a diff to show. Answers {}, or nil and why it cannot be shown.
+function M.open(diff)
+  local old = diffs[diff.id]
+  if old then
+    return {}
+  end
+  local d = { diff = diff, text = diff.content or diff.proposed }
+  diffs[diff.id] = d
+  table.insert(order, diff.id)
+  if not shown then
+    local failure = show(d)
+    if failure then
+      forget(d)
+      return nil, failure
+    end
+  end
+  client.event("DiffOpened")
+  return {}
+end
+
+--- Pollux: the diff has been decided. Returns the text as the user left it.
+function M.close(id, reason)
+  local d = diffs[id]
+  if not d then
+    return nil
+  end
+  local text = text_of(d)
+  client.note(("%s: %s"):format(name(d), reason))
+  if valid_buf(d.buf) then
+    vim.bo[d.buf].modified = false
+  end
+  finish(d)
+  return text
+end
+
+--- Pollux: another client edited the text, or the CLI has ended.
+function M.changed(p)
+  local d = diffs[p.id]
+  if not d then
+    return
+  end
+  if p.state then
+    d.diff.state = p.state
+  end
+  if p.content and p.content ~= text_of(d) then
+    d.text = p.content
+    if valid_buf(d.buf) then
+      d.form = fill(d.buf, p.content)
+      vim.bo[d.buf].modified = true
+      draw(d)
+    end
+  end
+end
+
+--- The companion has ended: what is shown stays, and can be saved.
+function M.lost()
+  for _, d in pairs(vim.deepcopy(order)) do
+    if diffs[d].buf then
+      diffs[d].lost = true
+    else
+      forget(diffs[d])
+    end
+  end
+end
+
+--- Pollux: a file was written by somebody else.
+function M.reload(path)
+  for _, buf in ipairs(vim.api.nvim_list_bufs()) do
+    if vim.api.nvim_buf_is_loaded(buf) and vim.bo[buf].buftype == "" then
+      local file = vim.fn.fnamemodify(vim.api.nvim_buf_get_name(buf), ":p")
+      if file == path or vim.fn.resolve(file) == path then
+        if vim.bo[buf].modified then
+          client.say(
+            vim.fn.fnamemodify(path, ":~:.") .. " was written; your unsaved changes are kept (:e! takes the file)",
+            "warning"
+          )
+        elseif vim.fn.filereadable(path) == 1 then
+          local autoread = vim.bo[buf].autoread
+          vim.bo[buf].autoread = true
+          vim.cmd("silent! checktime " .. buf)
+          vim.bo[buf].autoread = autoread
+        end
+      end
+    end
+  end
+  require("pollux.context").soon()
+end
+
+function M.accept()
+  local d = M.current()
+  if not d then
+    return client.say("no change waits for you")
+  end
+  if not d.buf then
+    show(d)
+  end
+  accept(d)
+end
+
+function M.reject()
+  local d = M.current()
+  if not d then
+    return client.say("no change waits for you")
+  end
+  reject(d)
+end
+
+--- Goes to the diff on the screen; in it, to the next one that waits.
+function M.next()
+  local d = M.current()
+  if not d then
+    return client.say("no change waits for you")
+  end
+  if by_buf(vim.api.nvim_get_current_buf()) and #order > 1 then
+    local at = 0
+    for i, id in ipairs(order) do
+      at = id == d.diff.id and i or at
+    end
+    return M.go(diffs[order[at % #order + 1]])
+  end
+  M.go(d)
+end
+
+--- Shows a diff, in place of the one on the screen, and goes to it.
+function M.go(d)
+  if not d.buf then
+    local other = diffs[shown or ""]
+    if other then
+      client.notify("diff/edit", { id = other.diff.id, content = text_of(other) })
+      hide(other)
+    end
+    local failure = show(d)
+    if failure then
+      return client.say(failure, "error")
+    end
+  end
+  for _, win in ipairs(d.wins) do
+    if vim.api.nvim_win_is_valid(win) and vim.api.nvim_win_get_buf(win) == d.buf then
+      vim.api.nvim_set_current_win(win)
+    end
+  end
+end
+
+local function with_buffer(f)
+  local d = M.current()
+  if not d or not valid_buf(d.buf) then
+    return client.say("no change is on the screen")
+  end
+  for _, win in ipairs(d.wins) do
+    if vim.api.nvim_win_is_valid(win) and vim.api.nvim_win_get_buf(win) == d.buf then
+      return f(d, win)
+    end
+  end
+end
+
+--- Goes to the next hunk, or the one before.
+function M.hunk(backwards)
+  with_buffer(function(d, win)
+    local result, err = client.call("diff/hunks", { id = d.diff.id, content = text_of(d) })
+    if not result then
+      return client.say(err, "error")
+    end
+    local line = vim.api.nvim_win_get_cursor(win)[1]
+    local last = vim.api.nvim_buf_line_count(d.buf)
+    local to
+    for _, h in ipairs(result.hunks) do
+      local at = math.max(1, math.min(h.line, last))
+      if backwards and at < line then
+        to = at
+      elseif not backwards and at > line and not to then
+        to = at
+      end
+    end
+    if not to then
+      return client.say(backwards and "no hunk before this line" or "no hunk after this line")
+    end
+    vim.api.nvim_win_set_cursor(win, { to, 0 })
+  end)
+end
+
+--- Makes the hunk at the cursor as it is on disk ("original") or as the CLI
+--- proposed it ("proposed").
+function M.take(what)
+  with_buffer(function(d, win)
+    local line = vim.api.nvim_win_get_cursor(win)[1]
+    local edit, err = client.call("diff/hunk", { id = d.diff.id, content = text_of(d), line = line, take = what })
+    if not edit then
+      return client.say(err)
+    end
+    local new, form = lines_of(edit.text)
+    if edit.text == "" then
+      new = {}
+    end
+    local _ = form
+    local from, to = edit.line - 1, edit.line - 1 + edit.lines
+    local last = vim.api.nvim_buf_line_count(d.buf)
+    if text_of(d) == "" then
+      from, to = 0, 1 -- the one line of an empty buffer is none
+    end
+    vim.api.nvim_buf_set_lines(d.buf, from, math.min(to, last), false, new)
+    vim.bo[d.buf].endofline = edit.eol
+    vim.bo[d.buf].modified = true
+    edited(d)
+    vim.api.nvim_win_call(win, function()
+      if not d.inline then
+        vim.cmd("diffupdate")
+      end
+    end)
+  end)
+end
+
+vim.api.nvim_create_autocmd({ "WinEnter", "VimEnter", "BufWinEnter" }, {
+  group = vim.api.nvim_create_augroup("pollux_windows", {}),
+  callback = function()
+    entered = vim.api.nvim_get_current_win()
+  end,
+})
+
+return M

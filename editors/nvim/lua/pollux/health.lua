@@ -1,0 +1,45 @@
+-- :checkhealth pollux
+local M = {}
+
+function M.check()
+  local h = vim.health
+  local start = h.start or h.report_start
+  local ok, info, warn, bad =
+    h.ok or h.report_ok, h.info or h.report_info, h.warn or h.report_warn, h.error or h.report_error
+  local client = require("pollux.client")
+  local opts = require("pollux.config").get()
+
+  start("pollux")
+  if vim.fn.executable(opts.command) == 1 then
+    ok(
+      ("`%s` is %s: %s"):format(
+        opts.command,
+        vim.fn.exepath(opts.command),
+        vim.trim(vim.fn.system({ opts.command, "--version" }))
+      )
+    )
+  else
+    bad(("`%s` is not on the PATH"):format(opts.command), { ":help pollux-install" })
+    return
+  end
+  if client.ready() then
+    ok(("the companion is up on port %d"):format(client.info.port))
+    info("roots: " .. table.concat(require("pollux.context").roots(), ", "))
+  else
+    bad("the companion is not running", { ":Pollux start", ":Pollux log" })
+  end
+  if opts.cli or vim.fn.executable("gemini") == 1 or vim.fn.executable("npx") == 1 then
+    ok("Gemini CLI can be started")
+  else
+    warn("Gemini CLI is not installed", { "npm install -g @google/gemini-cli" })
+  end
+  if #client.clis > 0 then
+    for _, c in ipairs(client.clis) do
+      ok(("connected: %s %s"):format(c.name, c.version))
+    end
+  else
+    info("no CLI is connected; :Pollux open starts one, /ide enable connects one that runs")
+  end
+end
+
+return M

@@ -1,0 +1,285 @@
+vim9script
+# The process `pollux ide`, and JSON-RPC with it, which Vim frames by itself
+# (docs/PROTOCOL.md of Pollux).
+
+import autoload 'pollux.vim' as options
+import autoload 'pollux/context.vim'
+import autoload 'pollux/diff.vim'
+
+const VERSION = '1.0'
+const PROTOCOL = 1
+const TRIES = 5 # failed starts in a row
+
+var job: job
+var running = false
+var stopping = false
+var started: list<any>
+var failures = 0
+var info: dict<any> = {} # the answer to initialize, while the companion is up
+var again: dict<any> = {} # port and token of a companion that crashed
+var clis: list<any> = []
+var log: list<string> = []
+var stderr: list<string> = []
+
+export def Ready(): bool
+  return !empty(info)
+enddef
+
+export def Info(): dict<any>
+  return info
+enddef
+
+export def Clis(): list<any>
+  return clis
+enddef
+
+export def Log(): list<string>
+  return log
+enddef
+
+export def Note(text: string)
+  add(log, strftime('%H:%M:%S ') .. text)
+  if len(log) > 500
+    remove(log, 0)
+  endif
+enddef
+
+# Shows the user a message. level is 'info', 'warning' or 'error'.
+export def Say(text: string, level = 'info')
+  Note(text)
+  timer_start(0, (_) => Show(text, level))
+enddef
+
+def Show(text: string, level: string)
+  if mode() == 't'
+    # The command line is not in sight of somebody who types in a terminal.
+    popup_notification('pollux: ' .. text, {highlight: level == 'info' ? 'Normal' : 'WarningMsg', time: 5000})
+    return
+  endif
+  execute 'echohl' {warning: 'WarningMsg', error: 'ErrorMsg'}->get(level, 'None')
+  echomsg 'pollux: ' .. text
+  echohl None
+enddef
+
+export def Event(name: string)
+  if exists('#User#Pollux' .. name)
+    execute 'doautocmd <nomodeline> User Pollux' .. name
+  endif
+  redrawstatus!
+enddef
+
+def Write(message: dict<any>)
+  if running && ch_status(job_getchannel(job)) == 'open'
+    try
+      ch_sendexpr(job, message)
+    catch
+      Note(v:exception)
+    endtry
+  endif
+enddef
+
+export def Notify(method: string, params: dict<any>)
+  if Ready()
+    Write({method: method, params: params})
+  endif
+enddef
+
+# Calls Done(error, result) with the answer; the error is a text.
+export def Request(method: string, params: dict<any>, Done: func(string, any))
+  if !running || (!Ready() && method != 'initialize')
+    Done('Pollux is not running: :Pollux start, and :Pollux log if that fails', {})
+    return
+  endif
+  ch_sendexpr(job, {method: method, params: params}, {callback: (_, answer) => Answer(answer, Done)})
+enddef
+
+def Answer(answer: dict<any>, Done: func(string, any))
+  if has_key(answer, 'error')
+    Done(get(answer.error, 'message', 'unknown error'), {})
+  else
+    Done('', get(answer, 'result', {}))
+  endif
+enddef
+
+# Waits for the answer: returns [error, result].
+export def Call(method: string, params: dict<any>): list<any>
+  if !running || !Ready()
+    return ['Pollux is not running: :Pollux start, and :Pollux log if that fails', {}]
+  endif
+  var answer = ch_evalexpr(job, {method: method, params: params}, {timeout: 5000})
+  if type(answer) != v:t_dict || empty(answer)
+    return ['Pollux does not answer: try again', {}]
+  endif
+  if has_key(answer, 'error')
+    return [get(answer.error, 'message', 'unknown error'), {}]
+  endif
+  var result = get(answer, 'result', {})
+  return ['', type(result) == v:t_dict ? result : {}]
+enddef
+
+def SetEnv(env: dict<any>)
+  for [name, value] in items(env)
+    setenv(name, value)
+  endfor
+enddef
+
+# What Pollux calls. Returns a result, or throws what the user is to read.
+def Handle(method: string, p: dict<any>): dict<any>
+  if method == 'diff/open'
+    diff.Open(p)
+  elseif method == 'diff/close'
+    return diff.Close(p.id, get(p, 'reason', ''))
+  elseif method == 'diff/changed'
+    diff.Changed(p)
+  elseif method == 'file/changed'
+    diff.Reload(p.path)
+  elseif method == 'clients'
+    var before = len(clis)
+    clis = get(p, 'clients', [])
+    if len(clis) != before
+      Event(len(clis) > before ? 'Connected' : 'Disconnected')
+    endif
+  elseif method == 'env'
+    SetEnv(p.env)
+  elseif method == 'message'
+    Say(p.text, get(p, 'level', 'info'))
+  else
+    throw 'unknown method ' .. method
+  endif
+  return {}
+enddef
+
+def Received(_: channel, message: dict<any>)
+  if !has_key(message, 'method')
+    return
+  endif
+  var answer: dict<any> = {}
+  try
+    answer.result = Handle(message.method, get(message, 'params', {}))
+  catch
+    var text = substitute(v:exception, '^Vim\%((\a\+)\)\?:\?', '', '')
+    Note(message.method .. ': ' .. text .. ' ' .. v:throwpoint)
+    answer.error = {code: text =~ '^unknown method' ? -32601 : -32000, message: text}
+  endtry
+  if has_key(message, 'id')
+    answer.id = message.id
+    Write(answer)
+  endif
+enddef
+
+def Initialized(error: string, result: dict<any>)
+  if error != ''
+    Say(error, 'error')
+    Stop()
+    return
+  endif
+  if get(result, 'protocol', 0) != PROTOCOL
+    Say(printf('this plugin and `%s` do not go together: update both', options.Command()), 'error')
+    Stop()
+    return
+  endif
+  info = result
+  again = {port: result.port, token: result.token}
+  SetEnv(result.env)
+  Note(printf('up: Vim %d, pollux %s, port %d', v:versionlong, result.server.version, result.port))
+  context.Start()
+  Event('Started')
+enddef
+
+def Ended(_: job, code: number)
+  var was = Ready()
+  running = false
+  info = {}
+  clis = []
+  context.Stop()
+  diff.Lost()
+  if v:exiting != v:null
+    return
+  endif
+  Event('Stopped')
+  if stopping
+    return
+  endif
+  var last = trim(join(stderr, ' '))
+  Note(printf('pollux ended with code %d. %s', code, last))
+  if was && reltimefloat(reltime(started)) > 10
+    failures = 0
+  endif
+  failures += 1
+  if code == 2 && !was
+    Say(printf('`%s` is too old for this plugin: install a newer one', options.Command()), 'error')
+  elseif failures >= TRIES
+    Say(printf('it keeps ending: %s (:Pollux start tries again)', last ?? ':Pollux log'), 'error')
+  else
+    timer_start(failures == 1 ? 0 : 250 * float2nr(pow(2, failures)), (_) => Launch())
+  endif
+enddef
+
+def Error(_: channel, line: string)
+  add(stderr, line)
+  if len(stderr) > 20
+    remove(stderr, 0)
+  endif
+  Note(line)
+enddef
+
+def Launch()
+  if running
+    return
+  endif
+  var command = options.Command()
+  if executable(command) == 0
+    Say(printf('`%s` is not installed, or not on the PATH: see :help pollux-install', command), 'error')
+    return
+  endif
+  stopping = false
+  stderr = []
+  started = reltime()
+  job = job_start([command, 'ide'], {
+    in_mode: 'lsp', out_mode: 'lsp', err_mode: 'nl', noblock: 1,
+    out_cb: Received, err_cb: Error, exit_cb: Ended, stoponexit: 'term',
+  })
+  if job_status(job) != 'run'
+    Say(printf('`%s` cannot be started', command), 'error')
+    return
+  endif
+  running = true
+  var settings: dict<any> = {
+    includeIgnored: !!options.Option('include_ignored'), reviewPage: !!options.Option('review_page'),
+  }
+  extend(settings, again)
+  Request('initialize', {
+    protocol: PROTOCOL,
+    client: {name: 'pollux.vim', version: VERSION},
+    editor: {name: 'vim', displayName: 'Vim'},
+    pid: getpid(),
+    roots: context.Roots(),
+    diff: true,
+    settings: settings,
+  }, Initialized)
+enddef
+
+# Starts Pollux, unless it runs.
+export def Start()
+  failures = 0
+  Launch()
+enddef
+
+export def Autostart()
+  var wrong = options.WrongOption()
+  if wrong != ''
+    Say(wrong, 'error')
+  elseif options.Option('autostart')
+    Start()
+  endif
+enddef
+
+# Stops it. CLIs that wait are told that their changes were rejected.
+export def Stop()
+  stopping = true
+  if running
+    ch_close_in(job)
+  endif
+enddef
+
+defcompile

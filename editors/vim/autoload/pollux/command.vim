@@ -1,0 +1,150 @@
+vim9script
+# The command :Pollux.
+
+import autoload 'pollux/client.vim'
+import autoload 'pollux/diff.vim'
+import autoload 'pollux/terminal.vim'
+
+# What a command's range, or the whole file, is to Pollux.
+def Target(range: number, line1: number, line2: number): dict<any>
+  if &buftype != '' || bufname() == ''
+    return {}
+  endif
+  var params: dict<any> = {path: expand('%:p')}
+  if range > 0
+    extend(params, {line: line1, endLine: line2})
+  endif
+  return params
+enddef
+
+def Send(params: dict<any>, question: string)
+  if has_key(params, 'path') && &modified
+    client.Say('the CLI reads the file as it was saved last', 'warning')
+  endif
+  terminal.Send(extend({question: question}, params))
+enddef
+
+# What the location list, and else the quickfix list, holds of this buffer.
+def Problems(params: dict<any>): list<dict<any>>
+  var found: list<dict<any>> = []
+  var entries = getloclist(0)->filter((_, e) => e.bufnr == bufnr())
+  if empty(entries)
+    entries = getqflist()->filter((_, e) => e.bufnr == bufnr())
+  endif
+  for e in entries
+    if e.lnum > 0 && (!has_key(params, 'line') || e.lnum >= params.line && e.lnum <= params.endLine)
+      var severity = {E: 'error', W: 'warning', I: 'info', N: 'hint'}->get(toupper(e.type), '')
+      add(found, {line: e.lnum, severity: severity, message: e.text})
+    endif
+  endfor
+  return found->sort((a, b) => a.line - b.line)
+enddef
+
+def Diagnostics(params: dict<any>, question: string)
+  if empty(params)
+    client.Say('this buffer is no file', 'error')
+    return
+  endif
+  var problems = Problems(params)
+  if empty(problems)
+    client.Say('the location list and the quickfix list have nothing about this file')
+    return
+  endif
+  Send(extend({problems: problems}, params), question ?? 'Fix these.')
+enddef
+
+def Status()
+  var [error, s] = client.Call('status', {})
+  if error != ''
+    client.Say(error, 'error')
+    return
+  endif
+  var lines = [printf('Pollux %s, port %d: %d files told of in %s', s.version, s.port, s.files, join(s.roots, ', '))]
+  for c in s.clients
+    add(lines, printf('connected: %s %s', c.name, c.version))
+  endfor
+  if empty(s.clients)
+    add(lines, 'no CLI is connected: :Pollux open, or /ide enable in a CLI that runs')
+  endif
+  for d in diff.Waiting()
+    add(lines, printf('to review: %s (%s)', diff.Name(d), d.diff.state))
+  endfor
+  echo join(lines, "\n")
+enddef
+
+def Log()
+  botright new
+  setlocal buftype=nofile bufhidden=wipe noswapfile
+  setline(1, client.Log())
+  setlocal nomodifiable
+  normal! G
+enddef
+
+def List()
+  var waiting = diff.Waiting()
+  if empty(waiting)
+    client.Say('no change waits for you')
+    return
+  endif
+  var choices = waiting->mapnew((_, d) => diff.Name(d) .. '  ' .. d.diff.client
+    .. (d.diff.state == 'orphaned' ? '  (its CLI has ended)' : ''))
+  popup_menu(choices, {title: ' Review ', callback: (_, choice) => {
+    if choice > 0 && !waiting[choice - 1].ended
+      diff.Go(waiting[choice - 1])
+    endif
+  }})
+enddef
+
+const names = ['open', 'toggle', 'send', 'diagnostics', 'accept', 'reject', 'next', 'next-hunk', 'previous-hunk',
+  'accept-hunk', 'undo-hunk', 'list', 'status', 'log', 'start', 'stop']
+
+export def Complete(lead: string, line: string, _: number): list<string>
+  return line =~ '^\S*\s\+\S*$' ? copy(names)->filter((_, n) => stridx(n, lead) == 0)->sort() : []
+enddef
+
+export def Run(args: string, range: number, line1: number, line2: number)
+  var name = matchstr(args, '^\S*')
+  var rest = trim(args[len(name) :])
+  var params = Target(range, line1, line2)
+  if name == 'open'
+    terminal.Open()
+  elseif name == 'toggle'
+    terminal.Toggle()
+  elseif name == 'send'
+    if empty(params) && rest == ''
+      client.Say('this buffer is no file: ask a question, :Pollux send QUESTION', 'error')
+    else
+      Send(params, rest)
+    endif
+  elseif name == 'diagnostics'
+    Diagnostics(params, rest)
+  elseif name == 'accept'
+    diff.Accept()
+  elseif name == 'reject'
+    diff.Reject()
+  elseif name == 'next'
+    diff.Next()
+  elseif name == 'next-hunk'
+    diff.Hunk(false)
+  elseif name == 'previous-hunk'
+    diff.Hunk(true)
+  elseif name == 'accept-hunk'
+    diff.Take('proposed')
+  elseif name == 'undo-hunk'
+    diff.Take('original')
+  elseif name == 'list'
+    List()
+  elseif name == 'status' || name == ''
+    Status()
+  elseif name == 'log'
+    Log()
+  elseif name == 'start'
+    client.Start()
+  elseif name == 'stop'
+    client.Stop()
+  else
+    client.Say(printf('unknown command "%s": :Pollux followed by Tab lists them', name), 'error')
+  endif
+enddef
+
+defcompile

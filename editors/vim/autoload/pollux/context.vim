@@ -1,0 +1,237 @@
+vim9script
+# What is open, where the cursor is and what is selected, as the snapshot that
+# Pollux is sent at each event. Pollux waits for more and drops what makes no
+# difference, so nothing here is clever.
+
+import autoload 'pollux/client.vim'
+
+# A selection in bytes; Pollux cuts it exactly.
+const MAX_SELECTION = 20000
+# Leaving Visual mode and entering a terminal are two events in one tick.
+const STICKY = 40
+const VISUAL = "^[vVsS\<C-v>\<C-s>]"
+
+var others: dict<string> = {} # path by buffer
+var focused: dict<number> = {} # when a buffer last had the focus, in ms
+var active: dict<any> = {} # buf, cursor, selection
+var list_dirty = true
+var push_due = false
+var release = 0 # a timer, while a selection that ended may still be the terminal's
+var last_roots: list<string> = []
+var roots_due = false
+
+def Now(): number
+  return float2nr(reltimefloat(reltime()) * 1000)
+enddef
+
+def IsFile(b: dict<any>): bool
+  # Without 'hidden' a buffer that was left is not loaded.
+  return b.listed && (b.loaded || has_key(focused, b.bufnr)) && b.name != '' && getbufvar(b.bufnr, '&buftype') == ''
+    && b.name !~ '^\a[[:alnum:]+.-]\+://' && filereadable(b.name)
+enddef
+
+# The workspace: the working directories of Vim and of its tabs.
+export def Roots(): list<string>
+  var roots: list<string> = []
+  for dir in [getcwd(-1)] + range(1, tabpagenr('$'))->mapnew((_, n) => getcwd(-1, n))
+    if index(roots, dir) < 0 && isdirectory(dir)
+      add(roots, dir)
+    endif
+  endfor
+  return roots
+enddef
+
+# The column in UTF-16 code units, from 1, after so many bytes of a line.
+export def Utf16(line: string, bytes: number): number
+  var units = 1
+  for c in str2list(strpart(line, 0, bytes))
+    units += c > 0xFFFF ? 2 : 1
+  endfor
+  return units
+enddef
+
+# The part of a line between two screen columns, from 1, both included.
+def Cells(line: string, left: number, right: number): string
+  var out = ''
+  var column = 1
+  for char in split(line, '\zs')
+    var width = strdisplaywidth(char, column - 1)
+    if column > right
+      break
+    endif
+    if column + width > left
+      out ..= char
+    endif
+    column += width
+  endfor
+  return out
+enddef
+
+# The selected text, in Visual or Select mode.
+def Selection(mode: string): string
+  var from = getpos('v')
+  var to = getpos('.')
+  var [kind, exclusive] = [mode[0], &selection == 'exclusive']
+  if from[1] > to[1] || from[1] == to[1] && from[2] > to[2]
+    [from, to] = [to, from]
+  endif
+  var [left, right] = [0, 0]
+  if kind == "\<C-v>" || kind == "\<C-s>"
+    var First = (pos) => strdisplaywidth(strpart(getline(pos[1]), 0, pos[2] - 1)) + 1
+    left = min([First(from), First(to)])
+    right = max([virtcol('v'), virtcol('.')]) - (exclusive ? 1 : 0)
+    if getcurpos()[4] >= v:maxcol
+      right = v:maxcol
+    endif
+  endif
+  var lines: list<string> = []
+  var size = 0
+  for nr in range(from[1], to[1])
+    var line = getline(nr)
+    if left > 0
+      line = Cells(line, left, right)
+    elseif kind == 'v' || kind == 's'
+      if nr == to[1]
+        if exclusive
+          line = strpart(line, 0, to[2] - 1)
+        elseif to[2] > len(line) && nr < line('$')
+          line ..= "\n" # the line's end is selected too
+        else
+          line = strpart(line, 0, to[2] - 1 + len(matchstr(strpart(line, to[2] - 1), '^.')))
+        endif
+      endif
+      if nr == from[1]
+        line = strpart(line, from[2] - 1)
+      endif
+    endif
+    add(lines, line)
+    size += len(line) + 1
+    if size > MAX_SELECTION
+      break
+    endif
+  endfor
+  return join(lines, "\n")
+enddef
+
+def Rebuild()
+  others = {}
+  for b in getbufinfo({buflisted: 1})
+    if IsFile(b)
+      others[b.bufnr] = fnamemodify(b.name, ':p')
+    endif
+  endfor
+  filter(focused, (buf, _) => has_key(others, buf))
+  list_dirty = false
+enddef
+
+# Looks at the current window. In a terminal, or a buffer that is no file, all
+# stays as it was: the CLI's user is asking about the file beside.
+def Sample()
+  if list_dirty
+    Rebuild()
+  endif
+  if !empty(active) && !has_key(others, active.buf)
+    active = {}
+  endif
+  var buf = string(bufnr())
+  var mode = mode()
+  if !has_key(others, buf) || mode[0] == 'c' || mode[0] == 't'
+    return
+  endif
+  var selection = ''
+  if mode =~ VISUAL
+    selection = Selection(mode)
+  elseif release != 0 && get(active, 'buf', '') == buf
+    selection = active.selection
+  endif
+  focused[buf] = localtime() * 1000 + Now() % 1000
+  active = {buf: buf, cursor: {line: line('.'), character: Utf16(getline('.'), col('.') - 1)}, selection: selection}
+enddef
+
+def Push(_: number)
+  push_due = false
+  if !client.Ready()
+    return
+  endif
+  Sample()
+  var files: list<dict<any>> = []
+  for [buf, path] in items(others)
+    var file: dict<any> = {path: path, focused: get(focused, buf, 0)}
+    if get(active, 'buf', '') == buf
+      extend(file, {active: true, cursor: active.cursor, selection: active.selection})
+    endif
+    add(files, file)
+  endfor
+  var update: dict<any> = {files: files}
+  if roots_due
+    roots_due = false
+    var roots = Roots()
+    if roots != last_roots
+      last_roots = roots
+      update.roots = roots
+    endif
+  endif
+  client.Notify('context/update', update)
+enddef
+
+export def Soon()
+  if !push_due
+    push_due = true
+    timer_start(0, Push)
+  endif
+enddef
+
+export def Moved()
+  if release == 0
+    Sample()
+  endif
+  Soon()
+enddef
+
+export def Listed()
+  list_dirty = true
+  Soon()
+enddef
+
+export def Directory()
+  roots_due = true
+  Soon()
+enddef
+
+export def Mode()
+  if v:event.old_mode =~ VISUAL && v:event.new_mode !~ VISUAL
+    if release != 0
+      timer_stop(release)
+    endif
+    release = timer_start(STICKY, Release)
+    return
+  endif
+  Sample()
+  Soon()
+enddef
+
+def Release(_: number)
+  release = 0
+  Soon()
+enddef
+
+export def Start()
+  list_dirty = true
+  last_roots = Roots()
+  augroup pollux_context
+    autocmd!
+    autocmd CursorMoved,CursorMovedI,WinEnter,TabEnter,TextChanged,InsertLeave * Moved()
+    autocmd BufEnter,BufReadPost,BufWritePost,BufFilePost,BufDelete,BufWipeout,BufAdd,BufHidden * Listed()
+    autocmd DirChanged,TabNew,TabClosed * Directory()
+    autocmd ModeChanged * Mode()
+  augroup END
+  Soon()
+enddef
+
+export def Stop()
+  augroup pollux_context
+    autocmd!
+  augroup END
+enddef
+
+defcompile

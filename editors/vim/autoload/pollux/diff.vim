@@ -1,0 +1,703 @@
+vim9script
+# The changes that CLIs propose: one at a time is on the screen, the others
+# wait. What differs, and what becomes of a change, is Pollux's; here are the
+# buffers and windows.
+#
+# A view never takes the focus, so that keys go on reaching the terminal that
+# the user types in. The proposal's buffer counts as modified from the start:
+# `:q` says so, `:w`, `:wq` and `:x` accept, and every way in which the buffer
+# goes without having been written rejects.
+
+import autoload 'pollux.vim' as options
+import autoload 'pollux/client.vim'
+import autoload 'pollux/context.vim'
+
+const PAUSE = 200 # ms of no typing, after which the text is kept
+const NARROW = 100 # columns that two texts side by side need
+const BOM = "\uFEFF"
+const KEYS = [
+  ['<C-c><C-c>', 'accept'],
+  ['<C-c><C-k>', 'reject'],
+  ['<C-c><C-n>', 'next-hunk'],
+  ['<C-c><C-p>', 'previous-hunk'],
+  ['<C-c><C-a>', 'accept-hunk'],
+  ['<C-c><C-u>', 'undo-hunk'],
+]
+
+var diffs: dict<dict<any>> = {} # by id
+var order: list<string> = [] # ids, the oldest first
+var shown = '' # the id on the screen
+var entered = 0 # the window that the user went to last
+
+def Loaded(buf: number): bool
+  return buf > 0 && bufloaded(buf)
+enddef
+
+# A text as a buffer's lines, and how the buffer has to be set to give it back
+# byte for byte.
+def LinesOf(whole: string): list<any>
+  var text = whole
+  var form = {bom: stridx(text, BOM) == 0, dos: false, eol: false, blank: false}
+  if form.bom
+    text = text[1 :]
+  endif
+  var lf = count(text, "\n")
+  form.dos = lf > 0 && lf == count(text, "\r\n")
+  if form.dos
+    text = substitute(text, "\r\n", "\n", 'g')
+  endif
+  form.eol = text =~ '\n$'
+  if form.eol
+    text = strpart(text, 0, len(text) - 1)
+  endif
+  form.blank = text == '' && form.eol
+  return [split(text, "\n", true), form]
+enddef
+
+def Fill(buf: number, text: string): dict<any>
+  var [lines, form] = LinesOf(text)
+  if empty(lines)
+    lines = ['']
+  endif
+  setbufline(buf, 1, lines)
+  deletebufline(buf, len(lines) + 1, '$')
+  setbufvar(buf, '&fileformat', form.dos ? 'dos' : 'unix')
+  setbufvar(buf, '&fixendofline', 0)
+  setbufvar(buf, '&endofline', form.eol)
+  return form
+enddef
+
+# The text of a view as it is to be on disk.
+def TextOf(d: dict<any>): string
+  if !Loaded(d.buf)
+    return d.text
+  endif
+  var lines = getbufline(d.buf, 1, '$')
+  if lines == [''] && !d.form.blank
+    return ''
+  endif
+  var nl = getbufvar(d.buf, '&fileformat') == 'dos' ? "\r\n" : "\n"
+  return (d.form.bom ? BOM : '') .. join(lines, nl) .. (getbufvar(d.buf, '&endofline') ? nl : '')
+enddef
+
+def ByBuffer(buf: number): dict<any>
+  for d in values(diffs)
+    if d.buf == buf || d.left == buf
+      return d
+    endif
+  endfor
+  return {}
+enddef
+
+# The diff that a command means: that of the buffer, else the one shown.
+def Current(): dict<any>
+  var d = ByBuffer(bufnr())
+  return empty(d) ? get(diffs, shown, {}) : d
+enddef
+
+# The diffs that wait, the oldest first.
+export def Waiting(): list<dict<any>>
+  return order->mapnew((_, id) => diffs[id])
+enddef
+
+export def Name(d: dict<any>): string
+  return fnamemodify(d.diff.path, ':~:.')
+enddef
+
+# The path of the diff on the screen, and the buffer of its proposal.
+export def Shown(): string
+  var d = Current()
+  return !empty(d) && d.buf > 0 ? d.diff.path : ''
+enddef
+
+export def Buffer(): number
+  return get(Current(), 'buf', 0)
+enddef
+
+def Target(path: string): number
+  for b in getbufinfo({bufloaded: 1})
+    if getbufvar(b.bufnr, '&buftype') == '' && b.name != '' && resolve(fnamemodify(b.name, ':p')) == path
+      return b.bufnr
+    endif
+  endfor
+  return 0
+enddef
+
+def Scratch(d: dict<any>, what: string, buftype: string, text: string): number
+  var buf = bufadd(printf('pollux://%s/%s/%s', d.diff.id, what, fnamemodify(d.diff.path, ':t')))
+  for [name, value] in items({buftype: buftype, bufhidden: 'wipe', swapfile: 0, buflisted: 0, undolevels: -1})
+    setbufvar(buf, '&' .. name, value)
+  endfor
+  noautocmd bufload(buf)
+  var form = Fill(buf, text)
+  setbufvar(buf, '&undolevels', -123456) # as everywhere
+  if what == 'proposed'
+    d.form = form
+  endif
+  var target = Target(d.diff.path)
+  if target > 0
+    for name in ['tabstop', 'shiftwidth', 'softtabstop', 'expandtab', 'autoindent']
+      setbufvar(buf, '&' .. name, getbufvar(target, '&' .. name))
+    endfor
+  endif
+  return buf
+enddef
+
+# Not 'filetype': its plugins are for real files.
+def Highlight(d: dict<any>, win: number, buf: number)
+  var target = Target(d.diff.path)
+  var filetype = target > 0 ? getbufvar(target, '&filetype') : ''
+  if filetype == ''
+    var ignore = &eventignore
+    set eventignore=FileType,Syntax
+    win_execute(win, 'silent! doautocmd <nomodeline> filetypedetect BufRead ' .. fnameescape(d.diff.path))
+    filetype = getbufvar(buf, '&filetype')
+    setbufvar(buf, '&filetype', '')
+    &eventignore = ignore
+  endif
+  if filetype != ''
+    setbufvar(buf, '&syntax', filetype)
+  endif
+enddef
+
+# The window beside which a diff opens: the one with the file, else the last
+# one with a file, else the first that is no terminal; the current one if there
+# is none.
+def Beside(path: string): number
+  var best = win_getid()
+  var rank = 0
+  var last = win_getid(winnr('#'))
+  for w in getwininfo()->filter((_, w) => w.tabnr == tabpagenr() && !w.terminal && win_gettype(w.winid) !~ 'popup')
+    var r = 1
+    if fnamemodify(bufname(w.bufnr), ':p') == path
+      r = 4
+    elseif getbufvar(w.bufnr, '&buftype') == ''
+      r = w.winid == last ? 3 : 2
+    endif
+    if r > rank
+      best = w.winid
+      rank = r
+    endif
+  endfor
+  return best
+enddef
+
+def Windows(): list<number>
+  return gettabinfo(tabpagenr())[0].windows
+enddef
+
+def Split(win: number, how: string, buf: number): number
+  var before = Windows()
+  win_execute(win, printf('noautocmd keepalt keepjumps %s sbuffer %d', how, buf))
+  var new = Windows()->filter((_, w) => index(before, w) < 0)
+  if empty(new)
+    throw 'there is no room for another window'
+  endif
+  for name in ['winfixheight', 'winfixwidth', 'previewwindow']
+    setwinvar(new[0], '&' .. name, 0)
+  endfor
+  return new[0]
+enddef
+
+def Caption(win: number, text: string)
+  setwinvar(win, '&statusline', ' ' .. substitute(text, '%', '%%', 'g'))
+enddef
+
+# Marks what the text changes in the one window of an inline view.
+def Draw(d: dict<any>)
+  if !d.inline || !Loaded(d.buf)
+    return
+  endif
+  if empty(prop_type_get('PolluxAdded'))
+    prop_type_add('PolluxAdded', {highlight: 'DiffAdd', combine: true})
+    prop_type_add('PolluxRemoved', {highlight: 'DiffDelete'})
+  endif
+  var tick = getbufvar(d.buf, 'changedtick')
+  client.Request('diff/hunks', {id: d.diff.id, content: TextOf(d)}, (error, result) => {
+    if error != '' || !Loaded(d.buf) || getbufvar(d.buf, 'changedtick') != tick
+      return
+    endif
+    for type in ['PolluxAdded', 'PolluxRemoved']
+      prop_remove({type: type, bufnr: d.buf, all: true})
+    endfor
+    var last = getbufinfo(d.buf)[0].linecount
+    for h in result.hunks
+      for n in range(h.line, min([h.line + h.lines - 1, last]))
+        prop_add(n, 1, {type: 'PolluxAdded', bufnr: d.buf, length: len(getbufoneline(d.buf, n))})
+      endfor
+      for text in h.line > last ? reverse(copy(h.removed)) : h.removed
+        prop_add(min([h.line, last]), 0, {type: 'PolluxRemoved', bufnr: d.buf,
+          text: substitute(substitute(text, "\t", '    ', 'g'), "\r", '', 'g') .. ' ',
+          text_align: h.line > last ? 'below' : 'above'})
+      endfor
+    endfor
+  })
+enddef
+
+export def Edited(id: string)
+  var d = get(diffs, id, {})
+  if empty(d)
+    return
+  endif
+  timer_stop(d.pause)
+  d.pause = timer_start(PAUSE, (_) => {
+    if !d.ended
+      client.Notify('diff/edit', {id: d.diff.id, content: TextOf(d)})
+      Draw(d)
+    endif
+  })
+enddef
+
+def Forget(d: dict<any>)
+  d.ended = true
+  if has_key(diffs, d.diff.id)
+    remove(diffs, d.diff.id)
+  endif
+  filter(order, (_, id) => id != d.diff.id)
+enddef
+
+# Takes a view off the screen and leaves the windows as they were.
+def Hide(d: dict<any>)
+  if shown == d.diff.id
+    shown = ''
+  endif
+  timer_stop(d.pause)
+  d.text = TextOf(d)
+  d.hiding = true
+  if win_id2win(d.dirty) > 0
+    win_execute(d.dirty, 'diffoff')
+  endif
+  for win in d.wins
+    if !empty(getwininfo(win))
+      try
+        win_execute(win, 'close!')
+      catch /E444/
+        win_execute(win, 'enew!') # the last window keeps an empty buffer
+      endtry
+    endif
+  endfor
+  for buf in [d.buf, d.left]
+    if buf > 0 && bufexists(buf)
+      execute 'silent! bwipeout!' buf
+    endif
+  endfor
+  if d.tab == tabpagenr() && winnr('$') == d.count
+    execute d.sizes
+  endif
+  extend(d, {buf: 0, left: 0, wins: [], dirty: 0, hiding: false})
+enddef
+
+def Finish(d: dict<any>)
+  Forget(d)
+  if d.deciding
+    return # Decide() comes back to it: what `:wq` closes must still be there
+  endif
+  timer_start(0, (_) => Finished(d))
+enddef
+
+def Finished(d: dict<any>)
+  Hide(d)
+  if shown == '' && !empty(order)
+    Show(diffs[order[0]])
+  endif
+  client.Event('DiffClosed')
+enddef
+
+def Decline(d: dict<any>)
+  if d.ended
+    return
+  endif
+  var text = TextOf(d)
+  if text != get(d.diff, 'content', d.diff.proposed)
+    client.Notify('diff/edit', {id: d.diff.id, content: text}) # the journal keeps it
+  endif
+  Finish(d)
+  client.Request('diff/reject', {id: d.diff.id}, (error, _) => {
+    if error != ''
+      client.Note(error)
+    endif
+  })
+enddef
+
+# Accepts; reports whether Pollux took it.
+def Decide(d: dict<any>, overwrite = ''): bool
+  if d.ended
+    return true
+  endif
+  if d.lost
+    client.Say('the companion that this change came from has ended: `:w FILE` saves the text, `pollux journal` has it too', 'error')
+    return false
+  endif
+  var params: dict<any> = {id: d.diff.id, content: TextOf(d)}
+  if overwrite != ''
+    params.overwrite = overwrite
+  endif
+  d.deciding = true
+  var [error, result] = client.Call(d.diff.state == 'orphaned' ? 'diff/save' : 'diff/accept', params)
+  d.deciding = false
+  if error != ''
+    if d.ended
+      Finish(d)
+    endif
+    client.Say(error, 'error')
+    return d.ended
+  endif
+  if result.status == 'accepted'
+    if Loaded(d.buf)
+      setbufvar(d.buf, '&modified', 0)
+    endif
+    Finish(d)
+    return true
+  endif
+  if result.status != 'conflict'
+    client.Say(get(result, 'message', result.status), 'error')
+    return false
+  endif
+  var answer = confirm(result.message, "&Overwrite it\n&Compare with it\n&Not now", 3, 'Warning')
+  if answer == 1
+    return Decide(d, result.version)
+  elseif answer == 2 && Loaded(d.left)
+    setbufvar(d.left, '&modifiable', 1)
+    Fill(d.left, get(result, 'disk', ''))
+    setbufvar(d.left, '&modifiable', 0)
+    client.Say('on the left is now what the file holds')
+  endif
+  return false
+enddef
+
+# BufWriteCmd: `:w` of the proposal.
+export def Written(id: string, name: string)
+  var d = get(diffs, id, {})
+  if empty(d)
+    setlocal nomodified
+    return
+  endif
+  if name != bufname(d.buf)
+    writefile(split(TextOf(d), "\n", true), name, 'b') # a copy
+    return
+  endif
+  if entered > 0 && winbufnr(entered) > 0 && winbufnr(entered) != d.buf
+    return # :wa in another window decides nothing
+  endif
+  if !Decide(d)
+    setbufvar(d.buf, '&modified', 1)
+  endif
+enddef
+
+# BufUnload: the last moment that there is a text.
+export def Unloaded(id: string)
+  var d = get(diffs, id, {})
+  if !empty(d)
+    d.text = TextOf(d)
+  endif
+enddef
+
+export def Wiped(id: string, buf: number)
+  var d = get(diffs, id, {})
+  if !empty(d) && !d.hiding
+    if d.buf == buf
+      d.buf = 0
+    endif
+    Decline(d)
+  endif
+enddef
+
+def Watch(d: dict<any>)
+  var id = d.diff.id
+  var on: list<dict<any>> = []
+  var On = (events: any, buf: number, cmd: string) =>
+    add(on, {group: 'pollux_diff', event: events, bufnr: buf, cmd: cmd, nested: type(events) == v:t_string && events == 'BufWriteCmd'})
+  On('BufWriteCmd', d.buf, printf('call pollux#diff#Written("%s", expand("<afile>"))', id))
+  On(['TextChanged', 'TextChangedI', 'InsertLeave'], d.buf, printf('call pollux#diff#Edited("%s")', id))
+  On('BufUnload', d.buf, printf('call pollux#diff#Unloaded("%s")', id))
+  On('BufWipeout', d.buf, printf('call pollux#diff#Wiped("%s", %d)', id, d.buf))
+  if d.left > 0
+    On('BufWipeout', d.left, printf('call pollux#diff#Wiped("%s", %d)', id, d.left))
+  endif
+  autocmd_add(on)
+enddef
+
+def SetKeys(win: number)
+  if options.Option('keys')
+    for [lhs, name] in KEYS
+      win_execute(win, printf('nnoremap <buffer> <silent> <nowait> %s <Cmd>Pollux %s<CR>', lhs, name))
+    endfor
+  endif
+enddef
+
+def Show(d: dict<any>)
+  var base = Beside(d.diff.path)
+  var info = getwininfo(base)[0]
+  extend(d, {tab: tabpagenr(), count: winnr('$'), sizes: winrestcmd()})
+  d.buf = Scratch(d, 'proposed', 'acwrite', d.text)
+  var layout = options.Option('layout')
+  d.inline = layout == 'inline' || layout == 'auto' && info.width < NARROW
+  try
+    var first = 0
+    if d.inline
+      first = Split(base, 'aboveleft', d.buf)
+      d.wins = [first]
+    else
+      d.left = Scratch(d, 'original', 'nofile', d.diff.original)
+      setbufvar(d.left, '&modifiable', 0)
+      first = Split(base, 'aboveleft', d.left)
+      d.wins = [first]
+      add(d.wins, Split(first, 'rightbelow vertical', d.buf))
+    endif
+    var target = Target(d.diff.path)
+    if target > 0 && getbufvar(target, '&modified')
+      d.dirty = Split(d.wins[-1], 'rightbelow vertical', target)
+      add(d.wins, d.dirty)
+    endif
+    if info.height > 12 && !info.terminal
+      win_execute(first, printf('resize %d', info.height - max([4, info.height / 4]) - 1))
+    endif
+    if !d.inline
+      for win in d.wins
+        win_execute(win, 'diffthis')
+      endfor
+    endif
+  catch
+    var error = substitute(v:exception, '^Vim\%((\a\+)\)\?:\?', '', '')
+    Hide(d)
+    throw error
+  endtry
+  setbufvar(d.buf, '&modified', 1)
+  shown = d.diff.id
+  Watch(d)
+  var right = d.inline ? d.wins[0] : d.wins[1]
+  Highlight(d, right, d.buf)
+  SetKeys(right)
+  Caption(right, printf('Gemini proposes: %s (%s, :q! rejects)', Name(d),
+    d.diff.state == 'orphaned' ? 'its CLI has ended; :w saves' : ':w accepts'))
+  if d.left > 0
+    Highlight(d, d.wins[0], d.left)
+    SetKeys(d.wins[0])
+    Caption(d.wins[0], d.diff.exists ? 'on disk: ' .. Name(d) : 'a new file')
+  endif
+  if d.dirty > 0
+    Caption(d.dirty, 'your unsaved changes: they stay as they are')
+    client.Say(Name(d) .. ' has unsaved changes; they are in a window of their own and stay as they are', 'warning')
+  endif
+  setbufvar(d.buf, '&modified', 1)
+  Draw(d)
+  client.Request('diff/hunks', {id: d.diff.id, content: d.text}, (error, result) => {
+    if error == '' && !empty(result.hunks) && winbufnr(right) == d.buf
+      win_execute(right, printf('call cursor(%d, 1) | normal! zz', max([1, result.hunks[0].line])))
+    endif
+  })
+  redraw
+enddef
+
+# Pollux: a diff to show. Throws why it cannot be shown.
+export def Open(diff: dict<any>)
+  if has_key(diffs, diff.id)
+    return
+  endif
+  var d: dict<any> = {
+    diff: diff, text: get(diff, 'content', diff.proposed), ended: false, lost: false, deciding: false, hiding: false,
+    buf: 0, left: 0, dirty: 0, wins: [], pause: 0, inline: false, form: {},
+  }
+  diffs[diff.id] = d
+  add(order, diff.id)
+  if shown == ''
+    try
+      Show(d)
+    catch
+      Forget(d)
+      throw v:exception
+    endtry
+  endif
+  client.Event('DiffOpened')
+enddef
+
+# Pollux: the diff has been decided. Returns the text as the user left it.
+export def Close(id: string, reason: string): dict<any>
+  var d = get(diffs, id, {})
+  if empty(d)
+    return {}
+  endif
+  var text = TextOf(d)
+  client.Note(Name(d) .. ': ' .. reason)
+  if Loaded(d.buf)
+    setbufvar(d.buf, '&modified', 0)
+  endif
+  Finish(d)
+  return {content: text}
+enddef
+
+# Pollux: another client edited the text, or the CLI has ended.
+export def Changed(p: dict<any>)
+  var d = get(diffs, p.id, {})
+  if empty(d)
+    return
+  endif
+  if has_key(p, 'state')
+    d.diff.state = p.state
+  endif
+  if has_key(p, 'content') && p.content != TextOf(d)
+    d.text = p.content
+    if Loaded(d.buf)
+      d.form = Fill(d.buf, p.content)
+      setbufvar(d.buf, '&modified', 1)
+      Draw(d)
+    endif
+  endif
+enddef
+
+# The companion has ended: what is shown stays, and can be saved.
+export def Lost()
+  for d in values(diffs)
+    if d.buf > 0
+      d.lost = true
+    else
+      Forget(d)
+    endif
+  endfor
+enddef
+
+# Pollux: a file was written by somebody else.
+export def Reload(path: string)
+  var buf = Target(path)
+  if buf > 0 && getbufvar(buf, '&modified')
+    client.Say(fnamemodify(path, ':~:.') .. ' was written; your unsaved changes are kept (:e! takes the file)', 'warning')
+  elseif buf > 0 && filereadable(path)
+    var autoread = getbufvar(buf, '&autoread')
+    setbufvar(buf, '&autoread', 1)
+    execute 'silent! checktime' buf
+    setbufvar(buf, '&autoread', autoread)
+    redraw
+  endif
+  context.Soon()
+enddef
+
+def None()
+  client.Say('no change waits for you')
+enddef
+
+export def Accept()
+  var d = Current()
+  if empty(d)
+    None()
+    return
+  endif
+  if d.buf == 0
+    Show(d)
+  endif
+  Decide(d)
+enddef
+
+export def Reject()
+  var d = Current()
+  if empty(d)
+    None()
+  else
+    Decline(d)
+  endif
+enddef
+
+# Goes to the diff on the screen; in it, to the next one that waits.
+export def Next()
+  var d = Current()
+  if empty(d)
+    None()
+  elseif !empty(ByBuffer(bufnr())) && len(order) > 1
+    Go(diffs[order[(index(order, d.diff.id) + 1) % len(order)]])
+  else
+    Go(d)
+  endif
+enddef
+
+# Shows a diff, in place of the one on the screen, and goes to it.
+export def Go(d: dict<any>)
+  if d.buf == 0
+    var other = get(diffs, shown, {})
+    if !empty(other)
+      client.Notify('diff/edit', {id: other.diff.id, content: TextOf(other)})
+      Hide(other)
+    endif
+    Show(d)
+  endif
+  win_gotoid(Window(d))
+enddef
+
+def Window(d: dict<any>): number
+  var found = d.wins->copy()->filter((_, w) => winbufnr(w) == d.buf)
+  return empty(found) ? 0 : found[0]
+enddef
+
+def OnScreen(): dict<any>
+  var d = Current()
+  if empty(d) || Window(d) == 0
+    client.Say('no change is on the screen')
+    return {}
+  endif
+  return d
+enddef
+
+# Goes to the next hunk, or the one before.
+export def Hunk(backwards: bool)
+  var d = OnScreen()
+  if empty(d)
+    return
+  endif
+  var [error, result] = client.Call('diff/hunks', {id: d.diff.id, content: TextOf(d)})
+  if error != ''
+    client.Say(error, 'error')
+    return
+  endif
+  var win = Window(d)
+  var here = line('.', win)
+  var lines = result.hunks->mapnew((_, h) => max([1, min([h.line, line('$', win)])]))
+    ->filter((_, n) => backwards ? n < here : n > here)
+  if empty(lines)
+    client.Say(backwards ? 'no hunk before this line' : 'no hunk after this line')
+  else
+    win_execute(win, printf('call cursor(%d, 1)', backwards ? lines[-1] : lines[0]))
+  endif
+enddef
+
+# Makes the hunk at the cursor as it is on disk ('original') or as the CLI
+# proposed it ('proposed').
+export def Take(what: string)
+  var d = OnScreen()
+  if empty(d)
+    return
+  endif
+  var win = Window(d)
+  var was = TextOf(d)
+  var [error, edit] = client.Call('diff/hunk', {id: d.diff.id, content: was, line: line('.', win), take: what})
+  if error != ''
+    client.Say(error)
+    return
+  endif
+  var new: list<string> = []
+  if edit.text != ''
+    new = LinesOf(edit.text)[0]
+  endif
+  # The one line of an empty buffer is none.
+  var gone = was == '' ? 1 : edit.lines
+  if was == ''
+    edit.line = 1
+  endif
+  if !empty(new)
+    appendbufline(d.buf, edit.line - 1, new)
+  endif
+  if gone > 0
+    deletebufline(d.buf, edit.line + len(new), edit.line + len(new) + gone - 1)
+  endif
+  setbufvar(d.buf, '&endofline', edit.eol)
+  setbufvar(d.buf, '&modified', 1)
+  win_execute(win, printf('call cursor(%d, 1)', max([1, edit.line])))
+  if !d.inline
+    win_execute(win, 'diffupdate')
+  endif
+  Edited(d.diff.id)
+enddef
+
+augroup pollux_diff
+  autocmd!
+  autocmd WinEnter,BufWinEnter,VimEnter * entered = win_getid()
+augroup END
+
+defcompile

@@ -1,0 +1,29 @@
+" Starts Pollux with Vim, and defines its command and mappings.
+if exists('g:loaded_pollux')
+  finish
+endif
+let g:loaded_pollux = 1
+if !has('vim9script') || v:version < 900 || !has('job') || !has('channel') || !has('terminal') || !has('diff')
+  echomsg 'pollux: Vim 9.0 or newer with +channel, +job, +terminal and +diff is needed'
+  finish
+endif
+
+command! -nargs=* -range -bang -complete=customlist,pollux#command#Complete Pollux
+      \ call pollux#command#Run(<q-args>, <range>, <line1>, <line2>)
+
+for s:name in ['open', 'toggle', 'send', 'diagnostics', 'accept', 'reject', 'next', 'list',
+      \ 'next-hunk', 'previous-hunk', 'accept-hunk', 'undo-hunk', 'status']
+  execute printf('nnoremap <silent> <Plug>(pollux-%s) <Cmd>Pollux %s<CR>', s:name, s:name)
+endfor
+unlet s:name
+xnoremap <silent> <Plug>(pollux-send) :Pollux send<CR>
+xnoremap <silent> <Plug>(pollux-diagnostics) :Pollux diagnostics<CR>
+
+augroup pollux_start
+  autocmd!
+  if v:vim_did_enter
+    call timer_start(0, {-> pollux#client#Autostart()})
+  else
+    autocmd VimEnter * call pollux#client#Autostart()
+  endif
+augroup END

@@ -1,0 +1,280 @@
+package editortest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Kind is an editor that can be driven.
+type Kind struct {
+	// Name is that of `pollux install`.
+	Name   string
+	Binary string
+	start  func(e *Editor, dir string) (argv []string, err error)
+	ask    func(e *Editor, expression string) (string, error)
+	// Command is what a user types to run one of the plugin's commands.
+	Command func(name string) []string
+	// State holds expressions, in the editor's language, of what tests ask.
+	State State
+}
+
+// State are expressions.
+type State struct {
+	// Started is "1" once the companion is up.
+	Started string
+	// Port and Token are the companion's.
+	Port, Token string
+	// Shown is the path of the diff on the screen, "" for none.
+	Shown string
+	// Proposal is the text of its buffer as JSON.
+	Proposal string
+	// Waiting is how many diffs wait.
+	Waiting string
+	// Terminal is "1" while keys go to a terminal.
+	Terminal string
+	// Buffer is the text of the file's buffer, by name, as JSON.
+	Buffer func(name string) string
+}
+
+// Vim's family says most things alike.
+func exCommand(name string) []string { return []string{":Pollux " + name, "Enter"} }
+
+// Kinds are the editors with a plugin of their own.
+var Kinds = []Kind{
+	{
+		Name: "nvim", Binary: "nvim",
+		start: func(e *Editor, dir string) ([]string, error) {
+			e.socket = filepath.Join(dir, "nvim.sock")
+			return []string{"nvim", "--listen", e.socket}, nil
+		},
+		ask: func(e *Editor, expression string) (string, error) {
+			cmd := exec.Command("nvim", "--headless", "--clean", "--server", e.socket, "--remote-expr", expression)
+			cmd.Env = e.env
+			out, err := cmd.CombinedOutput() // 0.7 writes it to standard error
+			return strings.TrimSuffix(string(out), "\n"), err
+		},
+		Command: exCommand,
+		State: State{
+			Started:  `luaeval('require("pollux.client").ready() and 1 or 0')`,
+			Port:     `luaeval('require("pollux.client").info.port')`,
+			Token:    `luaeval('require("pollux.client").info.token')`,
+			Shown:    `luaeval('(function() local d = require("pollux.diff").current() return d and d.buf and d.diff.path or "" end)()')`,
+			Proposal: `luaeval('vim.json.encode((function() local d = require("pollux.diff").current() return {text = table.concat(vim.api.nvim_buf_get_lines(d.buf, 0, -1, false), "\n")} end)())')`,
+			Waiting:  `luaeval('#require("pollux.diff").waiting()')`,
+			Terminal: `mode() ==# 't'`,
+			Buffer: func(name string) string {
+				return `json_encode({'text': join(getbufline('` + name + `', 1, '$'), "\n")})`
+			},
+		},
+	},
+	{
+		Name: "vim", Binary: "vim",
+		start: func(e *Editor, dir string) ([]string, error) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return nil, err
+			}
+			e.vim = &vim{listener: l, answers: make(chan string)}
+			go e.vim.serve()
+			return []string{"vim", "--cmd", fmt.Sprintf("let g:test_channel = ch_open('%s')", l.Addr())}, nil
+		},
+		ask:     func(e *Editor, expression string) (string, error) { return e.vim.ask(expression) },
+		Command: exCommand,
+		State: State{
+			Started:  `pollux#client#Ready() ? 1 : 0`,
+			Port:     `pollux#client#Info().port`,
+			Token:    `pollux#client#Info().token`,
+			Shown:    `pollux#diff#Shown()`,
+			Proposal: `json_encode({'text': join(getbufline(pollux#diff#Buffer(), 1, '$'), "\n")})`,
+			Waiting:  `len(pollux#diff#Waiting())`,
+			Terminal: `mode() ==# 't'`,
+			Buffer: func(name string) string {
+				return `json_encode({'text': join(getbufline('` + name + `', 1, '$'), "\n")})`
+			},
+		},
+	},
+	{
+		Name: "emacs", Binary: "emacs",
+		start: func(e *Editor, dir string) ([]string, error) {
+			e.socket = filepath.Join(dir, "emacs.sock")
+			return []string{"emacs", "-nw", "--eval", fmt.Sprintf(`(progn (setq server-socket-dir %q server-name "emacs.sock" inhibit-startup-screen t) (server-start))`, dir)}, nil
+		},
+		ask: func(e *Editor, expression string) (string, error) {
+			cmd := exec.Command("emacsclient", "-s", e.socket, "--eval", `(with-current-buffer (window-buffer) `+expression+`)`)
+			cmd.Env = e.env
+			out, err := cmd.CombinedOutput()
+			text := strings.TrimSuffix(string(out), "\n")
+			if err != nil {
+				return "", fmt.Errorf("%w: %s", err, text)
+			}
+			if unquoted, ok := strings.CutPrefix(text, `"`); ok {
+				text = strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(strings.TrimSuffix(unquoted, `"`))
+			}
+			return text, nil
+		},
+		Command: func(name string) []string { return []string{"M-x", "pollux-" + name, "Enter"} },
+		State: State{
+			Started:  `(if (pollux-ready-p) 1 0)`,
+			Port:     `(plist-get pollux--info :port)`,
+			Token:    `(plist-get pollux--info :token)`,
+			Shown:    `(let ((d (pollux--current))) (if (and d (buffer-live-p (pollux--diff-buffer d))) (pollux--diff-path d) ""))`,
+			Proposal: `(with-current-buffer (pollux--diff-buffer (pollux--current)) (json-encode (list :text (buffer-substring-no-properties (point-min) (point-max)))))`,
+			Waiting:  `(length (pollux-waiting))`,
+			Terminal: `(if (with-current-buffer (window-buffer) (derived-mode-p 'term-mode 'vterm-mode 'eat-mode)) 1 0)`,
+			Buffer: func(name string) string {
+				return `(with-current-buffer "` + name + `" (json-encode (list :text (buffer-string))))`
+			},
+		},
+	},
+}
+
+// An Editor is a running one.
+type Editor struct {
+	*Screen
+	Kind
+	env    []string
+	socket string
+	vim    *vim
+}
+
+// Start starts an editor on files. dir is a directory for its sockets, with a
+// short path; cwd its working directory.
+func (k Kind) Start(ctx context.Context, dir, cwd string, env []string, files ...string) (*Editor, error) {
+	e := &Editor{Kind: k, env: env}
+	argv, err := k.start(e, dir)
+	if err != nil {
+		return nil, err
+	}
+	if e.Screen, err = NewScreen(dir, cwd, env, 180, 50, append(argv, files...)...); err != nil {
+		return nil, err
+	}
+	return e, e.Until(ctx, "1+1", "2", "(+ 1 1)")
+}
+
+// Ask evaluates an expression of the editor's language.
+func (e *Editor) Ask(expression string) (string, error) { return e.ask(e, expression) }
+
+// Until waits until an expression has a value. The third, if there is one,
+// stands for the first in Emacs.
+func (e *Editor) Until(ctx context.Context, expression, value string, lisp ...string) error {
+	if e.Name == "emacs" && len(lisp) > 0 {
+		expression = lisp[0]
+	}
+	var last string
+	var err error
+	for {
+		if last, err = e.Ask(expression); err == nil && last == value {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s is %q (%v), never %q; the screen:\n%s", expression, last, err, value, e.Text())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Press types what a list of tmux's key names and texts says.
+func (e *Editor) Press(keys ...string) error {
+	for _, k := range keys {
+		if err := e.press(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var named = map[string]bool{"Enter": true, "Escape": true, "Tab": true, "BSpace": true, "Space": true, "Up": true, "Down": true}
+
+func (e *Editor) press(k string) error {
+	if named[k] || len(k) >= 3 && len(k) <= 6 && (k[:2] == "C-" || k[:2] == "M-") {
+		return e.Keys(k)
+	}
+	return e.Type(k)
+}
+
+// Run runs one of the plugin's commands as a user does.
+func (e *Editor) Run(name string) error { return e.Press(e.Command(name)...) }
+
+// Close ends the editor by a hangup.
+func (e *Editor) Close() {
+	e.Screen.Close()
+	if e.vim != nil {
+		e.vim.close()
+	}
+}
+
+// A vim is Vim's channel to us, by which it evaluates expressions.
+type vim struct {
+	listener net.Listener
+	answers  chan string
+
+	mu   sync.Mutex
+	conn net.Conn
+	id   int
+}
+
+func (v *vim) serve() {
+	conn, err := v.listener.Accept()
+	if err != nil {
+		return
+	}
+	v.mu.Lock()
+	v.conn = conn
+	v.mu.Unlock()
+	dec := json.NewDecoder(bufio.NewReader(conn))
+	for {
+		var answer []json.RawMessage
+		if dec.Decode(&answer) != nil || len(answer) != 2 {
+			close(v.answers)
+			return
+		}
+		var text string
+		if json.Unmarshal(answer[1], &text) != nil {
+			text = string(answer[1])
+		}
+		v.answers <- text
+	}
+}
+
+func (v *vim) ask(expression string) (string, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.conn == nil {
+		return "", fmt.Errorf("Vim has not connected yet")
+	}
+	v.id--
+	data, err := json.Marshal([]any{"expr", expression, v.id})
+	if err != nil {
+		return "", err
+	}
+	if _, err := v.conn.Write(data); err != nil {
+		return "", err
+	}
+	select {
+	case text, ok := <-v.answers:
+		if !ok {
+			return "", fmt.Errorf("Vim has gone")
+		}
+		return text, nil
+	case <-time.After(10 * time.Second):
+		return "", fmt.Errorf("Vim does not answer")
+	}
+}
+
+func (v *vim) close() {
+	v.listener.Close()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.conn != nil {
+		v.conn.Close()
+	}
+}

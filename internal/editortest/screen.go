@@ -1,0 +1,87 @@
+// Package editortest drives real editors for tests, benchmarks and pictures:
+// each in a terminal of tmux's, with a way to ask it about its state.
+package editortest
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Screen is a program in a terminal of its own.
+type Screen struct {
+	socket string
+	env    []string
+	PID    int
+}
+
+// NewScreen starts a program. dir is for the terminal's own files, cwd the
+// program's.
+func NewScreen(dir, cwd string, env []string, columns, lines int, argv ...string) (*Screen, error) {
+	s := &Screen{socket: filepath.Join(dir, "tmux.sock"), env: env}
+	args := append([]string{
+		"-f", "/dev/null", "new-session", "-d", "-x", strconv.Itoa(columns), "-y", strconv.Itoa(lines), "-c", cwd,
+	}, argv...)
+	if out, err := s.tmux(args...); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	for _, option := range [][]string{{"escape-time", "0"}, {"status", "off"}, {"default-terminal", "tmux-256color"}} {
+		s.tmux(append([]string{"set-option", "-g"}, option...)...)
+	}
+	out, err := s.tmux("display-message", "-p", "#{pane_pid}")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	s.PID, err = strconv.Atoi(strings.TrimSpace(out))
+	return s, err
+}
+
+func (s *Screen) tmux(args ...string) (string, error) {
+	cmd := exec.Command("tmux", append([]string{"-u", "-S", s.socket}, args...)...)
+	cmd.Env = s.env
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// Type types a text.
+func (s *Screen) Type(text string) error {
+	_, err := s.tmux("send-keys", "-l", "--", text)
+	return err
+}
+
+// Keys presses keys by tmux's names for them: Enter, Escape, C-c, M-x.
+func (s *Screen) Keys(names ...string) error {
+	_, err := s.tmux(append([]string{"send-keys", "--"}, names...)...)
+	return err
+}
+
+// Text is what is on the screen.
+func (s *Screen) Text() string {
+	out, _ := s.tmux("capture-pane", "-p")
+	return out
+}
+
+// Coloured is what is on the screen, with the escape sequences of its colours.
+func (s *Screen) Coloured() string {
+	out, _ := s.tmux("capture-pane", "-p", "-e")
+	return out
+}
+
+// Wait waits until the screen shows a text.
+func (s *Screen) Wait(ctx context.Context, text string) error {
+	for !strings.Contains(s.Text(), text) {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the screen never showed %q; it shows:\n%s", text, s.Text())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// Close ends the terminal, and the program with it by a hangup.
+func (s *Screen) Close() { s.tmux("kill-server") }
