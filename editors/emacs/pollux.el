@@ -1,0 +1,1210 @@
+;;; pollux.el --- Gemini CLI's companion  -*- lexical-binding: t; -*-
+
+;; Version: 1.0
+;; Package-Requires: ((emacs "27.1"))
+;; Keywords: tools, convenience
+;; URL: https://github.com/pollux-editor/pollux
+;; SPDX-License-Identifier: MIT
+
+;;; Commentary:
+
+;; Pollux tells Gemini CLI which files are open in Emacs, where point is and
+;; what is selected, and shows the changes that the CLI proposes as a diff that
+;; you edit, accept or reject.  It needs the program `pollux'.
+;;
+;; `pollux-mode' turns it on.  `pollux-open' starts Gemini CLI in a terminal
+;; beside; a CLI in any other terminal of this Emacs finds its companion too.
+;; In a diff: C-c C-c or C-x C-s accepts, C-c C-k rejects, and so does killing
+;; the buffer; C-c C-n and C-c C-p go from hunk to hunk, C-c C-u undoes the
+;; hunk at point, C-c C-a takes it again, C-c C-e opens Ediff.
+;;
+;; All that is not of Emacs is done by `pollux ide', which this file speaks
+;; JSON-RPC with.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'jsonrpc)
+(require 'project)
+(require 'subr-x)
+
+(declare-function term-mode "term")
+(declare-function term-char-mode "term")
+(declare-function term-exec "term")
+(declare-function flymake-diagnostics "flymake")
+(declare-function flymake-diagnostic-beg "flymake")
+(declare-function flymake-diagnostic-text "flymake")
+(declare-function flymake-diagnostic-type "flymake")
+(declare-function flycheck-error-line "ext:flycheck")
+(declare-function flycheck-error-level "ext:flycheck")
+(declare-function flycheck-error-message "ext:flycheck")
+(declare-function ediff-buffers "ediff")
+(defvar flymake-mode)
+(defvar flycheck-current-errors)
+(defvar ediff-quit-hook)
+
+(defgroup pollux nil
+  "Gemini CLI's companion."
+  :group 'tools
+  :prefix "pollux-")
+
+(defcustom pollux-command nil
+  "The program `pollux'.
+If nil, the one that `pollux install' noted, else the one on the variable
+`exec-path'."
+  :type '(choice (const :tag "Find it" nil) file))
+
+(defcustom pollux-cli nil
+  "The program, with arguments, that `pollux-open' runs.
+If nil, gemini, or what npx fetches."
+  :type '(choice (const :tag "Gemini CLI" nil) (repeat string)))
+
+(defcustom pollux-layout 'auto
+  "How a diff is shown.
+With `auto', side by side where there are 100 columns for it."
+  :type '(choice (const auto) (const side-by-side) (const inline)))
+
+(defcustom pollux-include-ignored nil
+  "Whether the CLI is told of ignored files and likely secrets too."
+  :type 'boolean)
+
+(defcustom pollux-review-page nil
+  "Whether diffs also wait on a page in the browser."
+  :type 'boolean)
+
+(defcustom pollux-terminal-width 0.4
+  "How much of the frame's width the CLI's terminal gets."
+  :type 'number)
+
+(defface pollux-added '((t :inherit diff-added :extend t))
+  "Lines that a proposal adds.")
+
+(defface pollux-removed '((t :inherit diff-removed :extend t))
+  "Lines that a proposal takes out.")
+
+(defvar pollux-diff-opened-hook nil "Run when a diff has come.")
+(defvar pollux-diff-closed-hook nil "Run when a diff was decided on.")
+
+;;;; The process
+
+(defconst pollux--version "1.0")
+(defconst pollux--protocol 1)
+(defconst pollux--tries 5 "Failed starts in a row before giving up.")
+
+(defvar pollux--connection nil)
+(defvar pollux--info nil "The answer to initialize, while the companion is up.")
+(defvar pollux--again nil "Port and token of a companion that crashed.")
+(defvar pollux--stopping nil)
+(defvar pollux--started nil)
+(defvar pollux--failures 0)
+(defvar pollux--clis nil "The connected CLIs.")
+(defvar pollux--directory default-directory)
+
+(defun pollux-ready-p ()
+  "Whether the companion is up."
+  (and pollux--info t))
+
+(defun pollux--note (format &rest args)
+  "Put FORMAT with ARGS into the log."
+  (with-current-buffer (get-buffer-create " *pollux log*")
+    (goto-char (point-max))
+    (insert (format-time-string "%T ") (apply #'format format args) "\n")
+    (when (> (buffer-size) 100000)
+      (delete-region (point-min) (/ (point-max) 2)))))
+
+(defun pollux--say (format &rest args)
+  "Show the user FORMAT with ARGS."
+  (let ((text (apply #'format format args)))
+    (pollux--note "%s" text)
+    (message "pollux: %s" text)))
+
+(defconst pollux--here (file-name-directory (or load-file-name buffer-file-name "")))
+
+(defun pollux--program ()
+  "The program to start."
+  (let ((noted (expand-file-name "command" pollux--here)))
+    (or pollux-command
+        (and (file-readable-p noted)
+             (with-temp-buffer
+               (insert-file-contents noted)
+               (string-trim (buffer-string))))
+        "pollux")))
+
+(defun pollux--set-env (env)
+  "Set ENV, a plist of variables, for the programs that Emacs starts."
+  (cl-loop for (name value) on env by #'cddr
+           do (setenv (substring (symbol-name name) 1) value)))
+
+(defun pollux--bool (value)
+  "VALUE for JSON."
+  (if value t :json-false))
+
+(defun pollux--request (method params callback)
+  "Call METHOD with PARAMS; CALLBACK gets the error's text, or nil, and the result."
+  (if (not pollux--connection)
+      (funcall callback "Pollux is not running: M-x pollux-start" nil)
+    (jsonrpc-async-request
+     pollux--connection method params
+     :success-fn (lambda (result) (funcall callback nil result))
+     :error-fn (lambda (err) (funcall callback (plist-get err :message) nil))
+     :timeout-fn (lambda () (funcall callback "Pollux does not answer" nil)))))
+
+(defun pollux--call (method params)
+  "Call METHOD with PARAMS and return the result; a failure is a `user-error'."
+  (unless (pollux-ready-p)
+    (user-error "Pollux is not running: M-x pollux-start, and M-x pollux-log if that fails"))
+  (condition-case err
+      (jsonrpc-request pollux--connection method params :timeout 5)
+    (jsonrpc-error
+     (user-error "Pollux: %s" (or (alist-get 'jsonrpc-error-message (cddr err))
+                                  (cadr err))))))
+
+(defun pollux--notify (method params)
+  "Tell Pollux METHOD with PARAMS."
+  (when (pollux-ready-p)
+    (jsonrpc-notify pollux--connection method params)))
+
+(defun pollux--on-request (_connection method params)
+  "Answer METHOD with PARAMS, which Pollux calls."
+  (pcase method
+    ('diff/open (pollux--open-diff params) (make-hash-table))
+    ('diff/close (let ((text (pollux--close-diff (plist-get params :id))))
+                   (if text (list :content text) (make-hash-table))))
+    (_ (jsonrpc-error :code -32601 :message (format "unknown method %s" method)))))
+
+(defun pollux--on-notification (_connection method params)
+  "Hear METHOD with PARAMS from Pollux."
+  (pcase method
+    ('diff/changed (pollux--diff-changed params))
+    ('file/changed (pollux--reload (plist-get params :path)))
+    ('clients (setq pollux--clis (append (plist-get params :clients) nil))
+              (force-mode-line-update t))
+    ('env (pollux--set-env (plist-get params :env)))
+    ('message (pollux--say "%s" (plist-get params :text)))))
+
+(defun pollux-start ()
+  "Start Pollux, unless it runs."
+  (interactive)
+  (setq pollux--failures 0)
+  (pollux--launch))
+
+(defun pollux--launch ()
+  "Start `pollux ide'."
+  (let ((program (pollux--program)))
+    (cond
+     (pollux--connection)
+     ((not (executable-find program))
+      (pollux--say "`%s' is not installed, or not on the PATH: see the commentary of pollux.el" program))
+     (t
+      (setq pollux--stopping nil
+            pollux--started (float-time))
+      (let* ((errors (get-buffer-create " *pollux stderr*"))
+             (connection
+              (make-instance
+               'jsonrpc-process-connection
+               :name "pollux"
+               :process (lambda ()
+                          (with-current-buffer errors (erase-buffer))
+                          (let ((default-directory pollux--directory))
+                            (make-process :name "pollux" :command (list program "ide")
+                                          :connection-type 'pipe :coding 'utf-8-emacs-unix
+                                          :noquery t :stderr errors)))
+               :request-dispatcher #'pollux--on-request
+               :notification-dispatcher #'pollux--on-notification
+               :on-shutdown #'pollux--ended)))
+        (when-let ((pipe (get-buffer-process errors)))
+          (set-process-query-on-exit-flag pipe nil))
+        ;; No copy of all that is said: it holds the user's texts.
+        (ignore-errors
+          (if (slot-exists-p connection '-events-buffer-scrollback-size)
+              (setf (slot-value connection '-events-buffer-scrollback-size) 0)
+            (setf (slot-value connection '-events-buffer-config) '(:size 0 :format full))))
+        (setq pollux--connection connection)
+        (pollux--request
+         'initialize
+         (list :protocol pollux--protocol
+               :client (list :name "pollux.el" :version pollux--version)
+               :editor (list :name "emacs" :displayName "Emacs")
+               :pid (emacs-pid)
+               :roots (vconcat (pollux--roots))
+               :diff t
+               :settings (append (list :includeIgnored (pollux--bool pollux-include-ignored)
+                                       :reviewPage (pollux--bool pollux-review-page))
+                                 pollux--again))
+         #'pollux--initialized))))))
+
+(defun pollux--initialized (err result)
+  "Go on after initialize with ERR or RESULT."
+  (cond
+   (err
+    (pollux--say "%s" err)
+    (pollux-stop))
+   ((not (equal (plist-get result :protocol) pollux--protocol))
+    (pollux--say "this package and `%s' do not go together: update both" (pollux--program))
+    (pollux-stop))
+   (t
+    (setq pollux--info result
+          pollux--again (list :port (plist-get result :port) :token (plist-get result :token)))
+    (pollux--set-env (plist-get result :env))
+    (pollux--note "up: pollux %s, port %s" (plist-get (plist-get result :server) :version)
+                  (plist-get result :port))
+    (pollux--context-start))))
+
+(defun pollux--ended (connection)
+  "The process of CONNECTION has ended: start it again, unless it was stopped."
+  (let ((was pollux--info)
+        (code (process-exit-status (jsonrpc--process connection)))
+        (last (with-current-buffer (get-buffer-create " *pollux stderr*")
+                (string-trim (buffer-string)))))
+    (setq pollux--connection nil pollux--info nil pollux--clis nil)
+    (pollux--context-stop)
+    (pollux--lost)
+    (force-mode-line-update t)
+    (unless pollux--stopping
+      (pollux--note "pollux ended with code %s. %s" code last)
+      (when (and was (> (- (float-time) pollux--started) 10))
+        (setq pollux--failures 0))
+      (cl-incf pollux--failures)
+      (cond
+       ((and (eql code 2) (not was))
+        (pollux--say "`%s' is too old for this package: install a newer one" (pollux--program)))
+       ((>= pollux--failures pollux--tries)
+        (pollux--say "it keeps ending: %s (M-x pollux-start tries again)" last))
+       (t
+        (run-at-time (if (= pollux--failures 1) 0 (* 0.25 (expt 2 pollux--failures))) nil
+                     #'pollux--launch))))))
+
+(defun pollux-stop ()
+  "Stop Pollux.
+CLIs that wait are told that their changes were rejected."
+  (interactive)
+  (setq pollux--stopping t)
+  (when pollux--connection
+    (process-send-eof (jsonrpc--process pollux--connection))))
+
+;;;; Context
+
+(defvar pollux--files nil "The open files: an alist of buffers and paths.")
+(defvar pollux--files-due t)
+(defvar pollux--focused (make-hash-table :test 'eq :weakness 'key))
+(defvar pollux--active nil "The buffer that has, or had, the focus.")
+(defvar pollux--active-state nil "Its cursor and selection, a plist.")
+(defvar pollux--push-timer nil)
+(defvar pollux--roots-sent nil)
+(defvar pollux--projects (make-hash-table :test 'equal) "Roots by directory.")
+(defconst pollux--max-selection 20000 "In characters; Pollux cuts it exactly.")
+
+(defun pollux--project-root (dir)
+  "The root of the project that DIR is in, or nil."
+  (let ((known (gethash dir pollux--projects 'unknown)))
+    (if (not (eq known 'unknown))
+        known
+      (puthash dir
+               (when-let ((project (ignore-errors (project-current nil dir))))
+                 (directory-file-name
+                  (expand-file-name
+                   (if (fboundp 'project-root)
+                       (project-root project)
+                     (car (with-no-warnings (project-roots project)))))))
+               pollux--projects))))
+
+(defun pollux--roots ()
+  "The workspace: the projects of the open files, and where Emacs was started."
+  (let ((roots (list (or (pollux--project-root pollux--directory)
+                         (directory-file-name (expand-file-name pollux--directory))))))
+    (dolist (file (sort (mapcar #'cdr pollux--files) #'string<))
+      (when-let ((root (pollux--project-root (file-name-directory file))))
+        (cl-pushnew root roots :test #'equal)))
+    (seq-filter #'file-directory-p (nreverse roots))))
+
+(defun pollux--file (buffer)
+  "The path of BUFFER, if it is a file on disk."
+  (when-let ((file (buffer-local-value 'buffer-file-name buffer)))
+    (and (not (file-remote-p file))
+         (file-regular-p file)
+         (expand-file-name file))))
+
+(defun pollux--rebuild ()
+  "Look for the open files."
+  (setq pollux--files-due nil
+        pollux--files (cl-loop for buffer in (buffer-list)
+                               for file = (pollux--file buffer)
+                               when file collect (cons buffer file))))
+
+(defun pollux--utf16 (text)
+  "The length of TEXT in UTF-16 code units."
+  (+ (length text) (cl-count-if (lambda (c) (> c #xFFFF)) text)))
+
+(defun pollux--clean (text)
+  "TEXT without what is no Unicode."
+  (replace-regexp-in-string "[^\0-\x10FFFF]" "\xFFFD" (substring-no-properties text) t t))
+
+(defun pollux--sample ()
+  "Look at the selected window.
+In a terminal, or a buffer that is no file, all stays as it was: the CLI's
+user is asking about the file beside."
+  (when pollux--files-due (pollux--rebuild))
+  (unless (assq pollux--active pollux--files)
+    (setq pollux--active nil))
+  (let ((buffer (window-buffer (selected-window))))
+    (when (assq buffer pollux--files)
+      (puthash buffer (truncate (* 1000 (float-time))) pollux--focused)
+      (setq pollux--active buffer)
+      (with-current-buffer buffer
+        (save-restriction
+          (widen)
+          (setq pollux--active-state
+                (list :cursor (list :line (line-number-at-pos)
+                                    :character (1+ (pollux--utf16 (buffer-substring-no-properties
+                                                                   (line-beginning-position) (point)))))
+                      :selection (if (use-region-p)
+                                     (pollux--selection)
+                                   ""))))))))
+
+(defun pollux--selection ()
+  "The selected text, rectangles too."
+  (if (bound-and-true-p rectangle-mark-mode)
+      (pollux--clean (mapconcat #'identity (extract-rectangle (region-beginning) (region-end)) "\n"))
+    (pollux--clean (buffer-substring-no-properties
+                    (region-beginning)
+                    (min (region-end) (+ (region-beginning) pollux--max-selection))))))
+
+(defun pollux--push ()
+  "Send what is open."
+  (setq pollux--push-timer nil)
+  (when (pollux-ready-p)
+    (unless (minibufferp (window-buffer (selected-window)))
+      (pollux--sample))
+    (let ((roots (pollux--roots)))
+      (pollux--notify
+       'context/update
+       (append
+        (list :files
+              (cl-loop for (buffer . path) in pollux--files vconcat
+                       (list (append (list :path path :focused (gethash buffer pollux--focused 0))
+                                     (when (eq buffer pollux--active)
+                                       (append '(:active t) pollux--active-state))))))
+        (unless (equal roots pollux--roots-sent)
+          (setq pollux--roots-sent roots)
+          (list :roots (vconcat roots))))))))
+
+(defun pollux--soon (&rest _)
+  "Send what is open when Emacs has done with what it is doing."
+  (unless pollux--push-timer
+    (setq pollux--push-timer (run-at-time 0 nil #'pollux--push))))
+
+(defun pollux--listed (&rest _)
+  "The list of files may have changed."
+  (setq pollux--files-due t)
+  (pollux--soon))
+
+(defconst pollux--hooks
+  '((post-command-hook . pollux--soon)
+    (window-selection-change-functions . pollux--soon)
+    (window-buffer-change-functions . pollux--listed)
+    (find-file-hook . pollux--listed)
+    (kill-buffer-hook . pollux--listed)
+    (after-save-hook . pollux--listed)
+    (after-set-visited-file-name-hook . pollux--listed)))
+
+(defun pollux--context-start ()
+  "Follow what happens."
+  (setq pollux--roots-sent (pollux--roots))
+  (pcase-dolist (`(,hook . ,function) pollux--hooks)
+    (add-hook hook function))
+  (pollux--listed))
+
+(defun pollux--context-stop ()
+  "Follow no longer."
+  (pcase-dolist (`(,hook . ,function) pollux--hooks)
+    (remove-hook hook function)))
+
+;;;; Diffs
+
+;; One is on the screen, the others wait.  A view never takes the focus, so
+;; that keys go on reaching the terminal that the user types in.
+
+(cl-defstruct pollux--diff
+  "A change that a CLI proposes."
+  id path client original exists state proposed
+  text       ; as it is now, while no buffer holds it
+  form       ; how the buffer's text goes to disk: :dos, :bom
+  buffer left windows inline hunks pause
+  ended lost hiding deciding)
+
+(defvar pollux--diffs nil "The diffs that wait, the oldest first.")
+(defvar pollux--shown nil "The one on the screen.")
+(defvar-local pollux--this nil "The diff that a buffer shows.")
+
+(defconst pollux--narrow 100 "Columns that two texts side by side need.")
+
+(defun pollux-waiting ()
+  "The changes that wait for you, the oldest first."
+  pollux--diffs)
+
+(defun pollux--current ()
+  "The diff that a command means: that of the buffer, else the one shown."
+  (or (buffer-local-value 'pollux--this (window-buffer (selected-window)))
+      pollux--shown
+      (car pollux--diffs)))
+
+(defun pollux--find (id)
+  "The diff with ID."
+  (cl-find id pollux--diffs :key #'pollux--diff-id :test #'equal))
+
+(defun pollux--name (d)
+  "A short name of the file of D."
+  (file-relative-name (pollux--diff-path d) (car (pollux--roots))))
+
+(defun pollux--fill (text)
+  "Make TEXT the buffer's, and return how it goes to disk."
+  (let ((bom (string-prefix-p "\xFEFF" text))
+        (lf (cl-count ?\n text))
+        (dos nil))
+    (when bom (setq text (substring text 1)))
+    (when (and (> lf 0)
+               (= lf (with-temp-buffer (insert text) (how-many "\r\n" (point-min) (point-max)))))
+      (setq dos t
+            text (replace-regexp-in-string "\r\n" "\n" text t t)))
+    (erase-buffer)
+    (insert text)
+    (goto-char (point-min))
+    (list :dos dos :bom bom)))
+
+(defun pollux--text (d)
+  "The text of D as it is to be on disk."
+  (if (not (buffer-live-p (pollux--diff-buffer d)))
+      (pollux--diff-text d)
+    (let ((text (with-current-buffer (pollux--diff-buffer d)
+                  (save-restriction (widen) (pollux--clean (buffer-string)))))
+          (form (pollux--diff-form d)))
+      (when (plist-get form :dos)
+        (setq text (replace-regexp-in-string "\n" "\r\n" text t t)))
+      (if (and (plist-get form :bom) (not (string-empty-p text)))
+          (concat "\xFEFF" text)
+        text))))
+
+(defvar pollux-diff-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "C-c C-c") #'pollux-accept)
+    (define-key map (kbd "C-c C-k") #'pollux-reject)
+    (define-key map (kbd "C-c C-n") #'pollux-next-hunk)
+    (define-key map (kbd "C-c C-p") #'pollux-previous-hunk)
+    (define-key map (kbd "C-c C-a") #'pollux-accept-hunk)
+    (define-key map (kbd "C-c C-u") #'pollux-undo-hunk)
+    (define-key map (kbd "C-c C-e") #'pollux-ediff)
+    map)
+  "Keys of `pollux-diff-mode'.")
+
+(define-minor-mode pollux-diff-mode
+  "A change that a CLI proposes."
+  :lighter " Review"
+  :keymap pollux-diff-mode-map)
+
+(defun pollux--make-buffer (d name text)
+  "A buffer for D, called NAME, with TEXT; returns it and its form."
+  (let ((buffer (generate-new-buffer name))
+        (path (pollux--diff-path d))
+        form)
+    (with-current-buffer buffer
+      (buffer-disable-undo)
+      (setq form (pollux--fill text))
+      ;; The mode for its looks; its hooks, and what the text says of itself as
+      ;; a file, are for real files.
+      (let ((buffer-file-name path)
+            (enable-local-variables nil)
+            (enable-dir-local-variables nil))
+        (with-demoted-errors "pollux: %S"
+          (delay-mode-hooks (set-auto-mode t))))
+      (with-demoted-errors "pollux: %S"
+        (font-lock-mode 1))
+      (setq-local require-final-newline nil
+                  mode-require-final-newline nil
+                  before-save-hook nil
+                  write-contents-functions (list #'pollux--write)
+                  buffer-offer-save nil
+                  default-directory (file-name-as-directory
+                                     (if (file-directory-p (file-name-directory path))
+                                         (file-name-directory path)
+                                       pollux--directory)))
+      (setq pollux--this d)
+      (add-hook 'kill-buffer-hook #'pollux--killed nil t)
+      (pollux-diff-mode 1))
+    (cons buffer form)))
+
+(defun pollux--write ()
+  "Accept, in place of writing the buffer's file."
+  (pollux-accept)
+  t)
+
+(defun pollux--killed ()
+  "A buffer of a diff is being killed: that rejects."
+  (let ((d pollux--this))
+    (when (and d (not (pollux--diff-hiding d)))
+      (setf (pollux--diff-text d) (pollux--text d))
+      (when (eq (current-buffer) (pollux--diff-buffer d))
+        (setf (pollux--diff-buffer d) nil))
+      (pollux--decline d))))
+
+(defun pollux--terminal-p (buffer)
+  "Whether BUFFER is a terminal."
+  (with-current-buffer buffer
+    (derived-mode-p 'term-mode 'vterm-mode 'eat-mode 'eshell-mode 'shell-mode)))
+
+(defun pollux--beside (path)
+  "The window beside which a diff of PATH opens."
+  (let ((windows (seq-remove #'window-dedicated-p (window-list nil 'no-minibuffer))))
+    (or (seq-find (lambda (w) (equal (buffer-file-name (window-buffer w)) path)) windows)
+        (seq-find (lambda (w) (buffer-file-name (window-buffer w))) windows)
+        (seq-find (lambda (w) (not (pollux--terminal-p (window-buffer w)))) windows)
+        (selected-window))))
+
+(defun pollux--split (window side buffer &optional size)
+  "Split WINDOW, put BUFFER on its SIDE with SIZE, and return that window."
+  (let* ((window-combination-resize nil)
+         (new (split-window window (and size (- size)) side)))
+    (set-window-buffer new buffer)
+    (set-window-dedicated-p new nil)
+    new))
+
+(defun pollux--show (d)
+  "Put D on the screen; a failure is an error."
+  (let* ((base (pollux--beside (pollux--diff-path d)))
+         (file (file-name-nondirectory (pollux--diff-path d)))
+         (dirty (when-let ((b (find-buffer-visiting (pollux--diff-path d))))
+                  (and (buffer-modified-p b) b)))
+         (inline (or (eq pollux-layout 'inline)
+                     (and (eq pollux-layout 'auto) (< (window-width base) pollux--narrow))))
+         (made (pollux--make-buffer d (format "*proposed: %s*" file) (pollux--diff-text d)))
+         (window-min-height 3)
+         first)
+    (setf (pollux--diff-buffer d) (car made)
+          (pollux--diff-form d) (cdr made)
+          (pollux--diff-inline d) inline)
+    (condition-case err
+        (let ((height (max 5 (- (window-total-height base) (max 5 (/ (window-total-height base) 4))))))
+          (if inline
+              (progn
+                (setq first (pollux--split base 'above (car made) height))
+                (push first (pollux--diff-windows d)))
+            (setf (pollux--diff-left d)
+                  (car (pollux--make-buffer d (format "*on disk: %s*" file) (pollux--diff-original d))))
+            (setq first (pollux--split base 'above (pollux--diff-left d) height))
+            (push first (pollux--diff-windows d))
+            (push (pollux--split first 'right (car made)) (pollux--diff-windows d)))
+          (when dirty
+            (push (pollux--split (car (pollux--diff-windows d)) 'right dirty) (pollux--diff-windows d))))
+      (error
+       (pollux--hide d)
+       (error "%s" (error-message-string err))))
+    (setq pollux--shown d)
+    (when-let ((left (pollux--diff-left d)))
+      (with-current-buffer left
+        (setq buffer-read-only t
+              header-line-format (if (pollux--diff-exists d) " on disk" " a new file"))
+        (set-buffer-modified-p nil)))
+    (with-current-buffer (car made)
+      (buffer-enable-undo)
+      (set-buffer-modified-p t)
+      (setq header-line-format
+            (replace-regexp-in-string
+             "%" "%%"
+             (format " Gemini proposes: %s (C-c C-c %s, C-c C-k rejects)" (pollux--name d)
+                     (if (equal (pollux--diff-state d) "orphaned")
+                         "saves; its CLI has ended" "accepts"))
+             t t))
+      (add-hook 'after-change-functions #'pollux--edited nil t)
+      (add-hook 'post-command-hook #'pollux--follow nil t))
+    (when dirty
+      (pollux--say "%s has unsaved changes; they are in a window of their own and stay as they are"
+                   (pollux--name d)))
+    (pollux--draw d t)))
+
+(defun pollux--hide (d)
+  "Take D off the screen."
+  (when (eq pollux--shown d)
+    (setq pollux--shown nil))
+  (when (pollux--diff-pause d)
+    (cancel-timer (pollux--diff-pause d)))
+  (setf (pollux--diff-text d) (pollux--text d)
+        (pollux--diff-hiding d) t)
+  (dolist (window (pollux--diff-windows d))
+    (when (and (window-live-p window) (not (eq window (frame-root-window (window-frame window)))))
+      (ignore-errors (delete-window window))))
+  (dolist (buffer (list (pollux--diff-buffer d) (pollux--diff-left d)))
+    (when (buffer-live-p buffer)
+      (with-current-buffer buffer (set-buffer-modified-p nil))
+      (kill-buffer buffer)))
+  (setf (pollux--diff-buffer d) nil
+        (pollux--diff-left d) nil
+        (pollux--diff-windows d) nil
+        (pollux--diff-hiding d) nil))
+
+(defun pollux--goto-line (line)
+  "Go to LINE of the whole buffer."
+  (goto-char (point-min))
+  (forward-line (1- line)))
+
+(defun pollux--mark (from count face)
+  "Give COUNT lines after FROM the FACE."
+  (save-excursion
+    (pollux--goto-line from)
+    (let ((overlay (make-overlay (point) (progn (forward-line count) (point)))))
+      (overlay-put overlay 'pollux t)
+      (overlay-put overlay 'face face))))
+
+(defun pollux--draw (d &optional first)
+  "Mark what differs in D; with FIRST go to the first hunk too."
+  (let ((buffer (pollux--diff-buffer d)))
+    (when (buffer-live-p buffer)
+      (let ((tick (buffer-chars-modified-tick buffer)))
+        (pollux--request
+         'diff/hunks (list :id (pollux--diff-id d) :content (pollux--text d))
+         (lambda (err result)
+           (when (and (not err) (buffer-live-p buffer)
+                      (= tick (buffer-chars-modified-tick buffer)))
+             (setf (pollux--diff-hunks d) (append (plist-get result :hunks) nil))
+             (pollux--draw-hunks d)
+             (when-let ((hunk (and first (car (pollux--diff-hunks d)))))
+               (dolist (window (get-buffer-window-list buffer nil t))
+                 (with-selected-window window
+                   (pollux--goto-line (plist-get hunk :line))
+                   (ignore-errors (recenter))
+                   (pollux--follow)))))))))))
+
+(defun pollux--draw-hunks (d)
+  "Mark the hunks of D."
+  (dolist (buffer (list (pollux--diff-buffer d) (pollux--diff-left d)))
+    (when (buffer-live-p buffer)
+      (with-current-buffer buffer
+        (save-restriction (widen) (remove-overlays (point-min) (point-max) 'pollux t)))))
+  (dolist (hunk (pollux--diff-hunks d))
+    (with-current-buffer (pollux--diff-buffer d)
+      (save-restriction
+        (widen)
+        (pollux--mark (plist-get hunk :line) (plist-get hunk :lines) 'pollux-added)
+        (when (and (pollux--diff-inline d) (> (length (plist-get hunk :removed)) 0))
+          (save-excursion
+            (pollux--goto-line (plist-get hunk :line))
+            (let ((overlay (make-overlay (point) (point)))
+                  (text (concat (mapconcat #'identity (plist-get hunk :removed) "\n") "\n")))
+              (overlay-put overlay 'pollux t)
+              (overlay-put overlay 'before-string (propertize text 'face 'pollux-removed)))))))
+    (when (buffer-live-p (pollux--diff-left d))
+      (with-current-buffer (pollux--diff-left d)
+        (pollux--mark (plist-get hunk :original) (plist-get hunk :originalLines) 'pollux-removed)))))
+
+(defun pollux--follow ()
+  "Scroll the text on disk to what the proposal shows."
+  (when-let* ((d pollux--this)
+              (left (pollux--diff-left d))
+              (window (and (buffer-live-p left) (get-buffer-window left)))
+              (mine (get-buffer-window (pollux--diff-buffer d))))
+    (let* ((line (with-current-buffer (pollux--diff-buffer d)
+                   (line-number-at-pos (window-start mine) t)))
+           (off 0))
+      (dolist (hunk (pollux--diff-hunks d))
+        (when (<= (+ (plist-get hunk :line) (plist-get hunk :lines)) line)
+          (setq off (- (plist-get hunk :originalLines) (plist-get hunk :lines) (- off)))))
+      (with-current-buffer left
+        (save-excursion
+          (pollux--goto-line (max 1 (+ line off)))
+          (set-window-start window (point)))))))
+
+(defun pollux--edited (&rest _)
+  "The user edits: keep the text at the next pause."
+  (let ((d pollux--this))
+    (when d
+      (when (pollux--diff-pause d)
+        (cancel-timer (pollux--diff-pause d)))
+      (setf (pollux--diff-pause d)
+            (run-at-time 0.2 nil
+                         (lambda ()
+                           (unless (pollux--diff-ended d)
+                             (pollux--notify 'diff/edit (list :id (pollux--diff-id d) :content (pollux--text d)))
+                             (pollux--draw d))))))))
+
+(defun pollux--finish (d)
+  "D has been decided on."
+  (setf (pollux--diff-ended d) t)
+  (setq pollux--diffs (delq d pollux--diffs))
+  (unless (pollux--diff-deciding d)
+    (run-at-time 0 nil #'pollux--finished d)))
+
+(defun pollux--finished (d)
+  "Take D away, and show the next."
+  (pollux--hide d)
+  (pollux--show-next)
+  (force-mode-line-update t)
+  (run-hooks 'pollux-diff-closed-hook))
+
+(defun pollux--decline (d)
+  "Reject D."
+  (unless (pollux--diff-ended d)
+    (let ((text (pollux--text d)))
+      (unless (equal text (pollux--diff-proposed d))
+        (pollux--notify 'diff/edit (list :id (pollux--diff-id d) :content text)))) ; the journal keeps it
+    (pollux--finish d)
+    (pollux--request 'diff/reject (list :id (pollux--diff-id d))
+                     (lambda (err _) (when err (pollux--note "%s" err))))))
+
+(defun pollux--decide (d &optional overwrite)
+  "Accept D, over the version OVERWRITE of the file."
+  (when (pollux--diff-lost d)
+    (user-error "The companion that this change came from has ended: write the buffer with C-x C-w; `pollux journal' has the text too"))
+  (setf (pollux--diff-deciding d) t)
+  (let ((result (unwind-protect
+                    (pollux--call (if (equal (pollux--diff-state d) "orphaned") 'diff/save 'diff/accept)
+                                  (append (list :id (pollux--diff-id d) :content (pollux--text d))
+                                          (and overwrite (list :overwrite overwrite))))
+                  (setf (pollux--diff-deciding d) nil)
+                  (when (pollux--diff-ended d) (pollux--finish d)))))
+    (pcase (plist-get result :status)
+      ("accepted"
+       (when (buffer-live-p (pollux--diff-buffer d))
+         (with-current-buffer (pollux--diff-buffer d) (set-buffer-modified-p nil)))
+       (pollux--finish d))
+      ("conflict"
+       (pcase (car (read-multiple-choice (plist-get result :message)
+                                         '((?o "overwrite it") (?c "compare with it") (?n "not now"))))
+         (?o (pollux--decide d (plist-get result :version)))
+         (?c (when (buffer-live-p (pollux--diff-left d))
+               (with-current-buffer (pollux--diff-left d)
+                 (let ((inhibit-read-only t))
+                   (pollux--fill (or (plist-get result :disk) ""))))
+               (pollux--say "on the left is now what the file holds")))))
+      (_ (user-error "%s" (plist-get result :message))))))
+
+(defun pollux--open-diff (p)
+  "Show the diff that P describes; one that cannot be shown is an error."
+  (unless (pollux--find (plist-get p :id))
+    (let ((d (make-pollux--diff
+              :id (plist-get p :id) :path (plist-get p :path) :client (plist-get p :client)
+              :original (plist-get p :original) :exists (eq (plist-get p :exists) t)
+              :state (plist-get p :state) :proposed (plist-get p :proposed)
+              :text (or (plist-get p :content) (plist-get p :proposed)))))
+      (cond
+       (pollux--shown)
+       ((active-minibuffer-window)
+        ;; Which puts the windows back as they were when it ends.
+        (add-hook 'minibuffer-exit-hook #'pollux--show-later))
+       (t
+        (condition-case err
+            (pollux--show d)
+          (error (jsonrpc-error :code -32000 :message (error-message-string err))))))
+      (setq pollux--diffs (append pollux--diffs (list d)))
+      (force-mode-line-update t)
+      (run-hooks 'pollux-diff-opened-hook))))
+
+(defun pollux--show-next ()
+  "Show the diff that waits longest, unless one is shown."
+  (when (and pollux--diffs (not pollux--shown))
+    (if (active-minibuffer-window)
+        (add-hook 'minibuffer-exit-hook #'pollux--show-later)
+      (with-demoted-errors "pollux: %S"
+        (pollux--show (car pollux--diffs))))))
+
+(defun pollux--show-later ()
+  "Show what waits once the minibuffer is left."
+  (remove-hook 'minibuffer-exit-hook #'pollux--show-later)
+  (run-at-time 0 nil #'pollux--show-next))
+
+(defun pollux--close-diff (id)
+  "The diff with ID has been decided; return its text."
+  (when-let ((d (pollux--find id)))
+    (prog1 (pollux--text d)
+      (pollux--finish d))))
+
+(defun pollux--diff-changed (p)
+  "Another client edited the text, or the CLI has ended; P says which."
+  (when-let ((d (pollux--find (plist-get p :id))))
+    (when (plist-get p :state)
+      (setf (pollux--diff-state d) (plist-get p :state)))
+    (let ((text (plist-get p :content)))
+      (when (and text (not (equal text (pollux--text d))))
+        (setf (pollux--diff-text d) text)
+        (when (buffer-live-p (pollux--diff-buffer d))
+          (with-current-buffer (pollux--diff-buffer d)
+            (let ((inhibit-modification-hooks t))
+              (setf (pollux--diff-form d) (pollux--fill text))
+              (set-buffer-modified-p t)))
+          (pollux--draw d))))))
+
+(defun pollux--lost ()
+  "The companion has ended: what is shown stays, and can be saved."
+  (dolist (d pollux--diffs)
+    (setf (pollux--diff-lost d) t))
+  (setq pollux--diffs (seq-filter #'pollux--diff-buffer pollux--diffs)))
+
+(defun pollux--reload (path)
+  "PATH was written by somebody else: read it again."
+  (when-let ((buffer (find-buffer-visiting path)))
+    (with-current-buffer buffer
+      (cond
+       ((buffer-modified-p)
+        (pollux--say "%s was written; your unsaved changes are kept (M-x revert-buffer takes the file)"
+                     (file-name-nondirectory path)))
+       ((and (file-readable-p path) (not (verify-visited-file-modtime buffer)))
+        (with-demoted-errors "pollux: %S"
+          (revert-buffer t t t))))))
+  (pollux--listed))
+
+;;;; Commands
+
+(defun pollux--some ()
+  "The current diff; without one, a `user-error'."
+  (or (pollux--current) (user-error "No change waits for you")))
+
+;;;###autoload
+(defun pollux-accept ()
+  "Accept the change: the CLI writes the file with the text as you left it."
+  (interactive)
+  (let ((d (pollux--some)))
+    (unless (pollux--diff-buffer d)
+      (pollux-review d))
+    (pollux--decide d)))
+
+;;;###autoload
+(defun pollux-reject ()
+  "Reject the change."
+  (interactive)
+  (pollux--decline (pollux--some)))
+
+(defun pollux-review (d)
+  "Show D, in place of the diff on the screen, and go to it."
+  (unless (and (buffer-live-p (pollux--diff-buffer d))
+               (get-buffer-window (pollux--diff-buffer d)))
+    (when-let ((other (or pollux--shown (and (pollux--diff-buffer d) d))))
+      (pollux--notify 'diff/edit (list :id (pollux--diff-id other) :content (pollux--text other)))
+      (pollux--hide other))
+    (pollux--show d))
+  (select-window (get-buffer-window (pollux--diff-buffer d))))
+
+;;;###autoload
+(defun pollux-next ()
+  "Go to the change on the screen; in it, to the next one that waits."
+  (interactive)
+  (let ((d (pollux--some)))
+    (if (and (eq d (buffer-local-value 'pollux--this (window-buffer (selected-window))))
+             (cdr pollux--diffs))
+        (pollux-review (or (cadr (memq d pollux--diffs)) (car pollux--diffs)))
+      (pollux-review d))))
+
+;;;###autoload
+(defun pollux-list ()
+  "Choose one of the changes that wait."
+  (interactive)
+  (unless pollux--diffs
+    (user-error "No change waits for you"))
+  (let* ((choices (mapcar (lambda (d)
+                            (cons (format "%s  %s%s" (pollux--name d) (pollux--diff-client d)
+                                          (if (equal (pollux--diff-state d) "orphaned")
+                                              "  (its CLI has ended)" ""))
+                                  d))
+                          pollux--diffs))
+         (choice (completing-read "Review: " choices nil t)))
+    (pollux-review (cdr (assoc choice choices)))))
+
+(defmacro pollux--in-proposal (d &rest body)
+  "Bind D to the current diff and run BODY in its buffer and window."
+  (declare (indent 1) (debug (symbolp body)))
+  `(let ((,d (pollux--some)))
+     (unless (buffer-live-p (pollux--diff-buffer ,d))
+       (user-error "No change is on the screen"))
+     (let ((window (get-buffer-window (pollux--diff-buffer ,d))))
+       (with-selected-window (or window (selected-window))
+         (with-current-buffer (pollux--diff-buffer ,d)
+           ,@body)))))
+
+(defun pollux--hunk (backwards)
+  "Go to the next hunk, or the one before if BACKWARDS."
+  (pollux--in-proposal d
+    (let* ((line (line-number-at-pos nil t))
+           (hunks (pollux--call 'diff/hunks (list :id (pollux--diff-id d) :content (pollux--text d))))
+           (last (line-number-at-pos (point-max) t))
+           (lines (mapcar (lambda (h) (min last (plist-get h :line))) (plist-get hunks :hunks)))
+           (to (if backwards
+                   (car (last (seq-filter (lambda (n) (< n line)) lines)))
+                 (seq-find (lambda (n) (> n line)) lines))))
+      (unless to
+        (user-error (if backwards "No hunk before this line" "No hunk after this line")))
+      (pollux--goto-line to)
+      (pollux--follow))))
+
+(defun pollux-next-hunk ()
+  "Go to the next hunk."
+  (interactive)
+  (pollux--hunk nil))
+
+(defun pollux-previous-hunk ()
+  "Go to the hunk before."
+  (interactive)
+  (pollux--hunk t))
+
+(defun pollux--take (what)
+  "Make the hunk at point as in the original or the proposed text: WHAT."
+  (pollux--in-proposal d
+    (let ((edit (pollux--call 'diff/hunk (list :id (pollux--diff-id d) :content (pollux--text d)
+                                               :line (line-number-at-pos nil t) :take what)))
+          (inhibit-read-only t))
+      (save-restriction
+        (widen)
+        (pollux--goto-line (plist-get edit :line))
+        (let ((start (point)))
+          (forward-line (plist-get edit :lines))
+          (delete-region start (point))
+          (insert (replace-regexp-in-string "\r\n" "\n" (plist-get edit :text) t t))
+          (goto-char start)))
+      (set-buffer-modified-p t))))
+
+(defun pollux-accept-hunk ()
+  "Make the hunk at point as it was proposed."
+  (interactive)
+  (pollux--take "proposed"))
+
+(defun pollux-undo-hunk ()
+  "Make the hunk at point as it is on disk."
+  (interactive)
+  (pollux--take "original"))
+
+(defun pollux-ediff ()
+  "Compare the change with the file in Ediff; then decide as ever."
+  (interactive)
+  (require 'ediff)
+  (let ((d (pollux--some)))
+    (unless (buffer-live-p (pollux--diff-left d))
+      (setf (pollux--diff-left d)
+            (car (pollux--make-buffer d (format "*on disk: %s*" (file-name-nondirectory (pollux--diff-path d)))
+                                      (pollux--diff-original d)))))
+    (ediff-buffers (pollux--diff-left d) (pollux--diff-buffer d)
+                   (list (lambda ()
+                           (add-hook 'ediff-quit-hook
+                                     (lambda ()
+                                       (when (buffer-live-p (pollux--diff-buffer d))
+                                         (pop-to-buffer (pollux--diff-buffer d))))
+                                     t t))))))
+
+;;;###autoload
+(defun pollux-status ()
+  "Say what Pollux knows."
+  (interactive)
+  (let ((s (pollux--call 'status (make-hash-table))))
+    (message "%s"
+             (string-join
+              (append
+               (list (format "Pollux %s, port %s: %s files told of in %s" (plist-get s :version)
+                             (plist-get s :port) (plist-get s :files)
+                             (mapconcat #'identity (plist-get s :roots) ", ")))
+               (or (mapcar (lambda (c) (format "connected: %s %s" (plist-get c :name) (plist-get c :version)))
+                           (plist-get s :clients))
+                   (list "no CLI is connected: M-x pollux-open, or /ide enable in a CLI that runs"))
+               (mapcar (lambda (d) (format "to review: %s (%s)" (pollux--name d) (pollux--diff-state d)))
+                       pollux--diffs))
+              "\n"))))
+
+(defun pollux-log ()
+  "Show what there was to say."
+  (interactive)
+  (with-current-buffer (get-buffer-create "*pollux log*")
+    (let ((inhibit-read-only t))
+      (erase-buffer)
+      (insert (with-current-buffer (get-buffer-create " *pollux log*") (buffer-string))))
+    (special-mode)
+    (pop-to-buffer (current-buffer))))
+
+;;;; The terminal
+
+(defconst pollux--enter 0.15 "Seconds after a paste; the CLI takes an earlier Enter for a part of it.")
+
+(defun pollux--terminal ()
+  "The CLI's terminal, if it runs."
+  (when-let ((buffer (get-buffer "*gemini*")))
+    (and (process-live-p (get-buffer-process buffer)) buffer)))
+
+(defun pollux--start-terminal ()
+  "Start the CLI in a terminal, and return its buffer."
+  (unless (pollux-ready-p)
+    (user-error "Pollux is not running: M-x pollux-start, and M-x pollux-log if that fails"))
+  (require 'term)
+  (when-let ((old (get-buffer "*gemini*")))
+    (kill-buffer old))
+  (let ((default-directory (file-name-as-directory (car (pollux--roots))))
+        (buffer (get-buffer-create "*gemini*")))
+    (pollux--display-terminal buffer)
+    (with-current-buffer buffer
+      (term-mode)
+      (term-exec buffer "gemini" (pollux--program) nil
+                 (append '("run" "--attach") (and pollux-cli (cons "--" pollux-cli))))
+      (term-char-mode)
+      (set-process-query-on-exit-flag (get-buffer-process buffer) nil))
+    buffer))
+
+(defun pollux--display-terminal (buffer)
+  "Show BUFFER beside, and go to it."
+  (select-window
+   (or (get-buffer-window buffer)
+       (display-buffer buffer `((display-buffer-in-direction)
+                                (direction . rightmost)
+                                (window-width . ,pollux-terminal-width))))))
+
+;;;###autoload
+(defun pollux-open ()
+  "Show Gemini CLI in a terminal beside; start it if it does not run."
+  (interactive)
+  (let ((buffer (pollux--terminal)))
+    (if buffer
+        (pollux--display-terminal buffer)
+      (pollux--start-terminal))))
+
+;;;###autoload
+(defun pollux-toggle ()
+  "Show Gemini CLI's terminal, or hide it."
+  (interactive)
+  (let ((window (and (pollux--terminal) (get-buffer-window (pollux--terminal)))))
+    (if window
+        (delete-window window)
+      (pollux-open))))
+
+(defun pollux--type (prompt)
+  "Type PROMPT into the CLI."
+  (let ((process (get-buffer-process (pollux--terminal))))
+    (process-send-string process (plist-get prompt :paste))
+    (when (eq (plist-get prompt :submit) t)
+      (run-at-time pollux--enter nil
+                   (lambda ()
+                     (when (process-live-p process)
+                       (process-send-string process "\r")))))))
+
+(defun pollux--type-when-ready (prompt)
+  "Type PROMPT when the CLI reads its keyboard."
+  (let ((buffer (pollux--terminal)))
+    (cond
+     ((not buffer)
+      (pollux--say "the CLI has ended; your question was: %s" (plist-get prompt :text)))
+     ((with-current-buffer buffer
+        (save-excursion
+          (goto-char (point-min))
+          (search-forward (plist-get prompt :ready) nil t)))
+      (pollux--type prompt))
+     (t (run-at-time 0.2 nil #'pollux--type-when-ready prompt)))))
+
+(defun pollux--target ()
+  "The file, and the lines of the region, as Pollux takes them."
+  (append
+   (when buffer-file-name (list :path (expand-file-name buffer-file-name)))
+   (when (and buffer-file-name (use-region-p))
+     (list :line (line-number-at-pos (region-beginning) t)
+           :endLine (line-number-at-pos (if (= (region-end) (region-beginning))
+                                            (region-end)
+                                          (1- (region-end)))
+                                        t)))))
+
+(defun pollux--send (params)
+  "Ask the CLI what PARAMS say."
+  (when (and (plist-get params :path) (buffer-modified-p))
+    (pollux--say "the CLI reads the file as it was saved last"))
+  (let ((prompt (pollux--call 'prompt params))
+        (running (pollux--terminal)))
+    (pollux-open)
+    (if running
+        (pollux--type prompt)
+      (pollux--type-when-ready prompt))))
+
+;;;###autoload
+(defun pollux-send (question)
+  "Ask Gemini CLI QUESTION about the region's lines, or the file.
+With an empty question only the file is named, and you go on typing."
+  (interactive (list (read-string "Ask Gemini: ")))
+  (when (and (not buffer-file-name) (string-empty-p question))
+    (user-error "This buffer is no file: ask a question"))
+  (pollux--send (append (list :question question) (pollux--target))))
+
+(defun pollux--problems ()
+  "What Flymake and Flycheck say of the buffer."
+  (append
+   (when (bound-and-true-p flymake-mode)
+     (mapcar (lambda (d)
+               (list :line (line-number-at-pos (flymake-diagnostic-beg d) t)
+                     :severity (replace-regexp-in-string "\\`:\\|-?flymake-" "" (format "%s" (flymake-diagnostic-type d)))
+                     :message (flymake-diagnostic-text d)))
+             (flymake-diagnostics)))
+   (when (bound-and-true-p flycheck-mode)
+     (mapcar (lambda (e)
+               (list :line (or (flycheck-error-line e) 1)
+                     :severity (format "%s" (flycheck-error-level e))
+                     :message (or (flycheck-error-message e) "")))
+             flycheck-current-errors))))
+
+;;;###autoload
+(defun pollux-diagnostics (question)
+  "Give Gemini CLI the diagnostics of the region, or the file, with QUESTION."
+  (interactive (list (read-string "Ask Gemini: " nil nil "Fix these.")))
+  (let* ((target (pollux--target))
+         (from (plist-get target :line))
+         (problems (seq-filter (lambda (p)
+                                 (or (not from)
+                                     (<= from (plist-get p :line) (plist-get target :endLine))))
+                               (pollux--problems))))
+    (unless problems
+      (user-error "Flymake and Flycheck have nothing about this"))
+    (pollux--send (append (list :question question :problems (vconcat problems)) target))))
+
+;;;; The mode
+
+(defvar pollux-command-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map "o" #'pollux-open)
+    (define-key map "t" #'pollux-toggle)
+    (define-key map "s" #'pollux-send)
+    (define-key map "d" #'pollux-diagnostics)
+    (define-key map "a" #'pollux-accept)
+    (define-key map "r" #'pollux-reject)
+    (define-key map "n" #'pollux-next)
+    (define-key map "l" #'pollux-list)
+    (define-key map "?" #'pollux-status)
+    map)
+  "The commands, for a prefix key of your choice.")
+(fset 'pollux-command-map pollux-command-map)
+
+;;;###autoload
+(defun pollux-menu ()
+  "Choose a command by one key."
+  (interactive)
+  (call-interactively
+   (pcase (car (read-multiple-choice
+                "Pollux:"
+                '((?o "open") (?s "send") (?d "diagnostics") (?n "next") (?a "accept") (?r "reject")
+                  (?l "list") (?t "toggle") (?i "status"))))
+     (?i #'pollux-status)
+     (key (lookup-key pollux-command-map (string key))))))
+
+(defvar pollux-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map [menu-bar tools pollux]
+      (list 'menu-item "Gemini CLI" (make-sparse-keymap "Gemini CLI")))
+    (dolist (item '(("Log" . pollux-log) ("Status" . pollux-status) ("List Changes" . pollux-list)
+                    ("Reject" . pollux-reject) ("Accept" . pollux-accept) ("Next Change" . pollux-next)
+                    ("Send Diagnostics" . pollux-diagnostics) ("Send..." . pollux-send)
+                    ("Open" . pollux-open)))
+      (define-key map (vector 'menu-bar 'tools 'pollux (cdr item)) item))
+    map)
+  "The menu of `pollux-mode'; it binds no keys.")
+
+(defun pollux-mode-line ()
+  "How many changes wait for you, and that a CLI is connected."
+  (cond (pollux--diffs (format " Gemini[%d]" (length pollux--diffs)))
+        (pollux--clis " Gemini")
+        (t "")))
+
+;;;###autoload
+(define-minor-mode pollux-mode
+  "Be the companion of Gemini CLI."
+  :global t
+  :lighter (:eval (pollux-mode-line))
+  :keymap pollux-mode-map
+  (if pollux-mode
+      (pollux-start)
+    (pollux-stop)))
+
+(provide 'pollux)
+;;; pollux.el ends here

@@ -105,7 +105,7 @@ var Kinds = []Kind{
 		Name: "emacs", Binary: "emacs",
 		start: func(e *Editor, dir string) ([]string, error) {
 			e.socket = filepath.Join(dir, "emacs.sock")
-			return []string{"emacs", "-nw", "--eval", fmt.Sprintf(`(progn (setq server-socket-dir %q server-name "emacs.sock" inhibit-startup-screen t) (server-start))`, dir)}, nil
+			return []string{"emacs", "-nw", "--eval", fmt.Sprintf(`(progn (setq server-socket-dir %q server-name "emacs.sock" inhibit-startup-screen t suggest-key-bindings nil) (server-start))`, dir)}, nil
 		},
 		ask: func(e *Editor, expression string) (string, error) {
 			cmd := exec.Command("emacsclient", "-s", e.socket, "--eval", `(with-current-buffer (window-buffer) `+expression+`)`)
@@ -195,7 +195,7 @@ func (e *Editor) Press(keys ...string) error {
 var named = map[string]bool{"Enter": true, "Escape": true, "Tab": true, "BSpace": true, "Space": true, "Up": true, "Down": true}
 
 func (e *Editor) press(k string) error {
-	if named[k] || len(k) >= 3 && len(k) <= 6 && (k[:2] == "C-" || k[:2] == "M-") {
+	if named[k] || len(k) >= 3 && len(k) <= 8 && (k[:2] == "C-" || k[:2] == "M-") {
 		return e.Keys(k)
 	}
 	return e.Type(k)

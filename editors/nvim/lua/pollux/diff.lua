@@ -304,8 +304,22 @@ end
 
 local show
 
-local function show_next()
-  if not shown and order[1] then
+-- In the command-line window no other can be opened.
+local function busy()
+  if vim.fn.getcmdwintype() == "" then
+    return false
+  end
+  vim.api.nvim_create_autocmd("CmdwinLeave", {
+    once = true,
+    callback = function()
+      vim.schedule(M.show_next)
+    end,
+  })
+  return true
+end
+
+function M.show_next()
+  if not shown and order[1] and not busy() then
     show(diffs[order[1]])
   end
 end
@@ -317,7 +331,7 @@ local function finish(d)
   end
   vim.schedule(function()
     hide(d)
-    show_next()
+    M.show_next()
     client.event("DiffClosed")
   end)
 end
@@ -535,7 +549,7 @@ function M.open(diff)
   local d = { diff = diff, text = diff.content or diff.proposed }
   diffs[diff.id] = d
   table.insert(order, diff.id)
-  if not shown then
+  if not shown and not busy() then
     local failure = show(d)
     if failure then
       forget(d)

@@ -297,10 +297,28 @@ enddef
 
 def Finished(d: dict<any>)
   Hide(d)
-  if shown == '' && !empty(order)
+  ShowNext()
+  client.Event('DiffClosed')
+enddef
+
+# In the command-line window no other can be opened.
+def Busy(): bool
+  if getcmdwintype() == ''
+    return false
+  endif
+  autocmd_add([{group: 'pollux_diff', event: 'CmdwinLeave', pattern: '*', once: true, replace: true,
+    cmd: 'call pollux#diff#ShowLater()'}])
+  return true
+enddef
+
+export def ShowLater()
+  timer_start(0, (_) => ShowNext())
+enddef
+
+def ShowNext()
+  if shown == '' && !empty(order) && !Busy()
     Show(diffs[order[0]])
   endif
-  client.Event('DiffClosed')
 enddef
 
 def Decline(d: dict<any>)
@@ -486,7 +504,6 @@ def Show(d: dict<any>)
       win_execute(right, printf('call cursor(%d, 1) | normal! zz', max([1, result.hunks[0].line])))
     endif
   })
-  redraw
 enddef
 
 # Pollux: a diff to show. Throws why it cannot be shown.
@@ -500,7 +517,7 @@ export def Open(diff: dict<any>)
   }
   diffs[diff.id] = d
   add(order, diff.id)
-  if shown == ''
+  if shown == '' && !Busy()
     try
       Show(d)
     catch
