@@ -112,6 +112,13 @@ func (d *desk) shows(path string) {
 	d.until(d.State.Shown, path)
 }
 
+// enter goes to the diff on the screen.
+func (d *desk) enter() {
+	d.t.Helper()
+	d.command("next")
+	d.until(d.State.Inside, "1")
+}
+
 func (d *desk) see(text string) {
 	d.t.Helper()
 	if err := d.Wait(d.context(), text); err != nil {
@@ -379,7 +386,7 @@ func TestEditorEditAndAccept(t *testing.T) {
 		d.shows(path)
 		d.see(asks)
 		d.leaveTerminal(h)
-		d.command("next")
+		d.enter()
 		d.press(h.edit...)
 		d.press(h.accepts[0]...)
 		d.see(after)
@@ -431,7 +438,7 @@ func TestEditorEveryWayOut(t *testing.T) {
 				d.shows(path)
 			}
 			first = false
-			d.command("next")
+			d.enter()
 		}
 		for _, keys := range h.accepts {
 			t.Logf("%q", keys)
@@ -495,7 +502,7 @@ func TestEditorBytes(t *testing.T) {
 func TestEditorHunks(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, _ := waits(t, kind, "a\nb\nc\nd\ne\n", "A\nb\nc\nd\nE\nf")
-		d.command("next")
+		d.enter()
 		d.press("g", "g")
 		if d.Name == "emacs" {
 			d.press("C-_", "M-<") // the two letters were text
@@ -586,7 +593,7 @@ func TestEditorSeveralDiffs(t *testing.T) {
 		}
 		d.until(d.State.Waiting, "2")
 		d.shows(path)
-		d.command("next")
+		d.enter()
 		d.press(h.edit...)
 		d.command("next") // from inside: the one that waits
 		d.shows(other)
@@ -601,6 +608,16 @@ func TestEditorSeveralDiffs(t *testing.T) {
 	})
 }
 
+// companion is the process of the editor's companion, 0 for none.
+func (d *desk) companion() int {
+	for _, pid := range children(d.t, d.PID) {
+		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); strings.TrimSpace(string(name)) == "pollux" {
+			return pid
+		}
+	}
+	return 0
+}
+
 // The companion crashes: it comes back on the same port with the same token,
 // so that CLIs can connect again.
 func TestEditorRestartsPollux(t *testing.T) {
@@ -608,11 +625,12 @@ func TestEditorRestartsPollux(t *testing.T) {
 		w := newWorld(t, silent)
 		d := w.sit(kind, w.file("a.txt", "one\n"))
 		port, token := d.ask(d.State.Port), d.ask(d.State.Token)
-		for _, pid := range children(t, d.PID) {
-			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-			if strings.TrimSpace(string(name)) == "pollux" {
-				syscall.Kill(pid, syscall.SIGKILL)
-				waitGone(t, pid)
+		old := d.companion()
+		syscall.Kill(old, syscall.SIGKILL)
+		waitGone(t, old)
+		for deadline := time.Now().Add(patience); d.companion() == 0; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("it was not started again")
 			}
 		}
 		d.until(d.State.Started, "1")

@@ -34,6 +34,8 @@ type State struct {
 	Port, Token string
 	// Shown is the path of the diff on the screen, "" for none.
 	Shown string
+	// Inside is "1" while the cursor is in it.
+	Inside string
 	// Proposal is the text of its buffer as JSON.
 	Proposal string
 	// Waiting is how many diffs wait.
@@ -67,6 +69,7 @@ var Kinds = []Kind{
 			Port:     `luaeval('require("pollux.client").info.port')`,
 			Token:    `luaeval('require("pollux.client").info.token')`,
 			Shown:    `luaeval('(function() local d = require("pollux.diff").current() return d and d.buf and d.diff.path or "" end)()')`,
+			Inside:   `bufname() =~# '^pollux://.*/proposed/' ? 1 : 0`,
 			Proposal: `luaeval('vim.json.encode((function() local d = require("pollux.diff").current() return {text = table.concat(vim.api.nvim_buf_get_lines(d.buf, 0, -1, false), "\n")} end)())')`,
 			Waiting:  `luaeval('#require("pollux.diff").waiting()')`,
 			Terminal: `mode() ==# 't'`,
@@ -93,6 +96,7 @@ var Kinds = []Kind{
 			Port:     `pollux#client#Info().port`,
 			Token:    `pollux#client#Info().token`,
 			Shown:    `pollux#diff#Shown()`,
+			Inside:   `bufname() =~# '^pollux://.*/proposed/' ? 1 : 0`,
 			Proposal: `json_encode({'text': join(getbufline(pollux#diff#Buffer(), 1, '$'), "\n")})`,
 			Waiting:  `len(pollux#diff#Waiting())`,
 			Terminal: `mode() ==# 't'`,
@@ -126,6 +130,7 @@ var Kinds = []Kind{
 			Port:     `(plist-get pollux--info :port)`,
 			Token:    `(plist-get pollux--info :token)`,
 			Shown:    `(let ((d (pollux--current))) (if (and d (buffer-live-p (pollux--diff-buffer d))) (pollux--diff-path d) ""))`,
+			Inside:   `(if pollux--this 1 0)`,
 			Proposal: `(with-current-buffer (pollux--diff-buffer (pollux--current)) (json-encode (list :text (buffer-substring-no-properties (point-min) (point-max)))))`,
 			Waiting:  `(length (pollux-waiting))`,
 			Terminal: `(if (with-current-buffer (window-buffer) (derived-mode-p 'term-mode 'vterm-mode 'eat-mode)) 1 0)`,
