@@ -96,7 +96,7 @@ agents, and your shell, ask Gemini CLI, which can then read and nothing else.
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{err, cmd.CommandPath()} })
 	root.AddCommand(
 		newRun(streams), newDemo(streams), newIDE(streams), newConnect(streams),
-		newNotify(streams), newStatus(streams), newJournal(streams),
+		newReview(streams), newLSP(streams), newNotify(streams), newStatus(streams), newJournal(streams),
 		newBridge(streams), newAsk(streams), newInstall(streams),
 	)
 	for _, cmd := range root.Commands() {

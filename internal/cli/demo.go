@@ -21,7 +21,7 @@ import (
 
 func newDemo(streams IO) *cobra.Command {
 	var flags companionFlags
-	var noBrowser bool
+	var review func() (string, error)
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Try Pollux on a sample project: no account and no key needed",
@@ -33,6 +33,10 @@ gone when the CLI ends.
 
 The first run may need the network once, for npx to fetch Gemini CLI.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			where, err := review()
+			if err != nil {
+				return err
+			}
 			gemini, err := findGemini()
 			if err != nil {
 				return err
@@ -60,13 +64,13 @@ The first run may need the network once, for npx to fetch Gemini CLI.`,
 			cfg.Roots = []string{d.project}
 			fmt.Fprint(streams.Err, "pollux: a sample project, a scripted model, the real Gemini CLI. Type any request, then look at the review page. /quit ends it.\n")
 			return runCLI(cmd.Context(), streams, cfg, session{
-				argv: gemini, dir: d.project, browser: !noBrowser, env: d.env(model.URL),
+				argv: gemini, dir: d.project, review: where, env: d.env(model.URL),
 				started: func(c *companion.Companion) { c.SetContext(d.context()) },
 			})
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "do not open the review page, only print its link")
+	review = reviewFlag(cmd)
 	return cmd
 }
 

@@ -137,7 +137,7 @@ of ` + "`pollux run`" + ` in a terminal beside.`,
 					return nil
 				})
 			}
-			return serveEditor(ctx, streams, cfg)
+			return serveEditor(ctx, stdio{streams}, cfg)
 		},
 	}
 	flags.add(cmd)
@@ -148,9 +148,9 @@ of ` + "`pollux run`" + ` in a terminal beside.`,
 	return cmd
 }
 
-// serveEditor is a companion for the plugin on the standard streams, until it
-// goes or a signal comes.
-func serveEditor(ctx context.Context, streams IO, cfg companion.Config) error {
+// serveEditor is a companion for the plugin on a connection, until it goes or
+// a signal comes.
+func serveEditor(ctx context.Context, conn io.ReadWriteCloser, cfg companion.Config) error {
 	var (
 		mu      sync.Mutex // held during a start, so that it ends before we do
 		c       *companion.Companion
@@ -181,7 +181,7 @@ func serveEditor(ctx context.Context, streams IO, cfg companion.Config) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		companion.Serve(stdio{streams}, start)
+		companion.Serve(conn, start)
 	}()
 	select {
 	case <-ended:

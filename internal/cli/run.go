@@ -24,13 +24,15 @@ import (
 
 func newRun(streams IO) *cobra.Command {
 	var flags companionFlags
-	var noBrowser, attach bool
+	var attach bool
+	var review func() (string, error)
 	cmd := &cobra.Command{
 		Use:   "run [-- gemini [ARGUMENT...]]",
 		Short: "Start Gemini CLI here, connected to a companion",
 		Long: `Starts a companion for this directory and runs Gemini CLI in this terminal,
 connected to it. Changes that the CLI proposes wait on a page in the browser,
-and in any editor that joins (pollux ide --attach).
+and in any editor that joins (pollux ide --attach). In tmux, --review split
+shows them in a pane beside, --review popup in a popup.
 
 With --attach no companion is started: the CLI is connected to one that runs,
 that of the editor in whose terminal this is, or of the directory.
@@ -45,7 +47,10 @@ is run instead: pollux run -- gemini --model gemini-2.5-flash`,
 			if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
 				return usageError{fmt.Errorf("unknown argument %q: what to run goes after --", args[0]), cmd.CommandPath()}
 			}
-			var err error
+			where, err := review()
+			if err != nil {
+				return err
+			}
 			if len(args) == 0 {
 				if args, err = findGemini(); err != nil {
 					return err
@@ -65,12 +70,12 @@ is run instead: pollux run -- gemini --model gemini-2.5-flash`,
 			if attach {
 				return joinCLI(cmd.Context(), streams, session{argv: args})
 			}
-			return runCLI(cmd.Context(), streams, cfg, session{argv: args, browser: !noBrowser})
+			return runCLI(cmd.Context(), streams, cfg, session{argv: args, review: where})
 		},
 	}
 	flags.add(cmd)
 	cmd.Flags().BoolVar(&attach, "attach", false, "connect the CLI to a companion that runs")
-	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "do not open the review page, only print its link")
+	review = reviewFlag(cmd)
 	return cmd
 }
 
@@ -89,9 +94,9 @@ func findGemini() ([]string, error) {
 type session struct {
 	argv []string
 	// env is added to the companion's, as KEY=VALUE.
-	env     []string
-	dir     string
-	browser bool
+	env    []string
+	dir    string
+	review string // one of the review constants
 	// started is called when the companion is up, before the CLI starts.
 	started func(*companion.Companion)
 }
@@ -108,8 +113,17 @@ func runCLI(ctx context.Context, streams IO, cfg companion.Config, s session) er
 			s.started(c)
 		}
 		link := printLink(streams.Err, c)
-		if s.browser && sys.OpenBrowser(link) {
-			fmt.Fprintln(streams.Err, "pollux: it opens in your browser")
+		switch s.review {
+		case reviewBrowser:
+			if sys.OpenBrowser(link) {
+				fmt.Fprintln(streams.Err, "pollux: it opens in your browser")
+			}
+		case reviewSplit, reviewPopup:
+			stop, err := reviewIn(s.review, c)
+			if err != nil {
+				return err
+			}
+			defer stop()
 		}
 		return s.run(ctx, streams, c.Env())
 	})

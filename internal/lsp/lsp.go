@@ -1,0 +1,570 @@
+// Package lsp is the companion as a language server, for editors that have a
+// language client and no plugin of ours. It is a client of the adapter
+// protocol on one side and speaks the Language Server Protocol on the other.
+//
+// What it can know is what the editor's requests happen to say: which files
+// are open; the cursor, from whatever asks about a position; the selection,
+// from a request for code actions. It offers diffs by a message with actions,
+// and as code actions. It never sends workspace/applyEdit: editors apply that
+// without asking. docs/EDITORS.md has what each editor gives.
+package lsp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sourcegraph/jsonrpc2"
+
+	"pollux/internal/adapter"
+	"pollux/internal/ide"
+)
+
+// A Config says how to serve.
+type Config struct {
+	// Dial connects to the companion; what the client says in initialize
+	// starts it.
+	Dial    func(adapter.Handler) *adapter.Client
+	Version string
+	// OpenBrowser shows a page where the editor cannot; it reports whether
+	// there is a browser.
+	OpenBrowser func(url string) bool
+}
+
+// Serve serves the editor until it says exit, closes the connection, or the
+// context ends.
+func Serve(ctx context.Context, conn io.ReadWriteCloser, cfg Config) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := &server{cfg: cfg, ctx: ctx, end: cancel, docs: make(map[string]*document), diffs: make(map[string]adapter.Diff)}
+	ready := make(chan struct{})
+	s.conn = adapter.NewConn(ctx, adapter.NewStream(conn), handler(func(req *jsonrpc2.Request) {
+		<-ready
+		s.handle(req)
+	}))
+	close(ready)
+	s.client = cfg.Dial(adapter.Handler{
+		DiffOpen:    s.diffOpen,
+		DiffClose:   s.diffClose,
+		DiffChanged: s.diffChanged,
+		Message:     func(m adapter.Message) { s.show(m.Level, m.Text) },
+	})
+	select {
+	case <-s.conn.DisconnectNotify():
+	case <-s.client.Done():
+	case <-ctx.Done():
+	}
+	cancel()
+	s.client.Close()
+	s.conn.Close()
+	s.asking.Wait()
+}
+
+type handler func(*jsonrpc2.Request)
+
+func (h handler) Handle(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) { h(req) }
+
+// A server is one editor. What the editor says is handled in order on one
+// goroutine; questions to the user wait on their own.
+type server struct {
+	cfg    Config
+	ctx    context.Context
+	end    func()
+	conn   *jsonrpc2.Conn
+	client *adapter.Client
+	asking sync.WaitGroup
+
+	// Of the handling goroutine:
+	initialized  bool
+	showDocument bool
+	roots        []string
+	docs         map[string]*document // by path
+	active       string
+
+	mu    sync.Mutex
+	diffs map[string]adapter.Diff // those that wait
+}
+
+// A document is an open file.
+type document struct {
+	text      string
+	focused   int64
+	cursor    *ide.Cursor
+	selection string
+}
+
+// The parts of the protocol that are used here.
+type (
+	position struct {
+		Line      int `json:"line"`
+		Character int `json:"character"`
+	}
+	textRange struct {
+		Start position `json:"start"`
+		End   position `json:"end"`
+	}
+	folder struct {
+		URI string `json:"uri"`
+	}
+	initializeParams struct {
+		ProcessID        int      `json:"processId"`
+		RootURI          string   `json:"rootUri"`
+		RootPath         string   `json:"rootPath"`
+		WorkspaceFolders []folder `json:"workspaceFolders"`
+		ClientInfo       struct {
+			Name string `json:"name"`
+		} `json:"clientInfo"`
+		Capabilities struct {
+			Window struct {
+				ShowDocument struct {
+					Support bool `json:"support"`
+				} `json:"showDocument"`
+			} `json:"window"`
+		} `json:"capabilities"`
+	}
+	// documentParams are those of everything that names a document.
+	documentParams struct {
+		TextDocument struct {
+			URI  string `json:"uri"`
+			Text string `json:"text"`
+		} `json:"textDocument"`
+		Position       *position    `json:"position"`
+		Range          *textRange   `json:"range"`
+		ContentChanges []textChange `json:"contentChanges"`
+	}
+	textChange struct {
+		Range *textRange `json:"range"`
+		Text  string     `json:"text"`
+	}
+	messageAction struct {
+		Title string `json:"title"`
+	}
+)
+
+func (s *server) handle(req *jsonrpc2.Request) {
+	result, err := s.dispatch(req)
+	if req.Notif {
+		return
+	}
+	var rpc *jsonrpc2.Error
+	switch {
+	case err == nil:
+		s.conn.Reply(s.ctx, req.ID, result)
+	case errors.As(err, &rpc):
+		s.conn.ReplyWithError(s.ctx, req.ID, rpc)
+	default:
+		s.conn.ReplyWithError(s.ctx, req.ID, &jsonrpc2.Error{Code: -32803, Message: err.Error()}) // RequestFailed
+	}
+}
+
+func (s *server) dispatch(req *jsonrpc2.Request) (any, error) {
+	switch req.Method {
+	case "initialize":
+		p, err := adapter.Params[initializeParams](req)
+		if err != nil {
+			return nil, err
+		}
+		return s.initialize(p)
+	case "exit":
+		s.end()
+		return nil, nil
+	}
+	if !s.initialized {
+		return nil, &jsonrpc2.Error{Code: -32002, Message: "send initialize first"}
+	}
+	switch req.Method {
+	case "shutdown", "initialized", "textDocument/hover", "textDocument/documentHighlight",
+		"textDocument/didOpen", "textDocument/didChange", "textDocument/didSave", "textDocument/didClose", "textDocument/codeAction":
+		p, err := adapter.Params[documentParams](req)
+		if err != nil {
+			return nil, err
+		}
+		s.document(req.Method, p)
+		if req.Method == "textDocument/codeAction" {
+			return s.actions(), nil
+		}
+		return nil, nil
+	case "workspace/didChangeWorkspaceFolders":
+		p, err := adapter.Params[struct {
+			Event struct{ Added, Removed []folder }
+		}](req)
+		if err != nil {
+			return nil, err
+		}
+		s.changeRoots(p.Event.Added, p.Event.Removed)
+		return nil, nil
+	case "workspace/executeCommand":
+		p, err := adapter.Params[struct {
+			Command   string
+			Arguments []string
+		}](req)
+		if err != nil {
+			return nil, err
+		}
+		return nil, s.command(p.Command, p.Arguments)
+	}
+	if strings.HasPrefix(req.Method, "$/") || req.Notif {
+		return nil, nil
+	}
+	return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "unknown method " + req.Method}
+}
+
+// The commands behind the code actions.
+const (
+	commandReview = "pollux.review"
+	commandAccept = "pollux.accept"
+	commandReject = "pollux.reject"
+)
+
+var notInName = regexp.MustCompile(`[^a-z0-9._-]+`)
+
+// editorInfo names the editor to the CLI. Of a name that the CLI would install
+// an extension for, it makes another.
+func editorInfo(client string) ide.Info {
+	display := strings.TrimSpace(client)
+	if display == "" {
+		display = "Editor"
+	}
+	name := strings.Trim(notInName.ReplaceAllString(strings.ToLower(display), "-"), "-.")
+	if name == "" {
+		name = "editor"
+	}
+	return ide.Info{Name: "lsp-" + name[:min(len(name), 30)], DisplayName: display}
+}
+
+func (s *server) initialize(p initializeParams) (any, error) {
+	for _, f := range p.WorkspaceFolders {
+		s.addRoot(f.URI)
+	}
+	if len(s.roots) == 0 {
+		s.addRoot(p.RootURI)
+	}
+	if len(s.roots) == 0 && filepath.IsAbs(p.RootPath) {
+		s.roots = []string{p.RootPath}
+	}
+	s.showDocument = p.Capabilities.Window.ShowDocument.Support
+	_, err := s.client.Initialize(s.ctx, adapter.InitializeParams{
+		Client: adapter.Implementation{Name: "pollux lsp", Version: s.cfg.Version},
+		Editor: editorInfo(p.ClientInfo.Name), PID: p.ProcessID, Roots: s.roots, Diff: true,
+		Settings: adapter.Settings{ReviewPage: true},
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.initialized = true
+	return map[string]any{
+		"serverInfo": map[string]any{"name": "pollux", "version": s.cfg.Version},
+		"capabilities": map[string]any{
+			"textDocumentSync":          map[string]any{"openClose": true, "change": 2, "save": true},
+			"hoverProvider":             true,
+			"documentHighlightProvider": true,
+			"codeActionProvider":        true,
+			"executeCommandProvider":    map[string]any{"commands": []string{commandReview, commandAccept, commandReject}},
+			"workspace":                 map[string]any{"workspaceFolders": map[string]any{"supported": true, "changeNotifications": true}},
+		},
+	}, nil
+}
+
+func (s *server) addRoot(uri string) {
+	if path, ok := pathOf(uri); ok && !slices.Contains(s.roots, path) {
+		s.roots = append(s.roots, path)
+	}
+}
+
+func (s *server) changeRoots(added, removed []folder) {
+	for _, f := range removed {
+		path, _ := pathOf(f.URI)
+		s.roots = slices.DeleteFunc(s.roots, func(r string) bool { return r == path })
+	}
+	for _, f := range added {
+		s.addRoot(f.URI)
+	}
+	s.update()
+}
+
+// pathOf is the path of a file's URI.
+func pathOf(uri string) (string, bool) {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "file" || u.Path == "" {
+		return "", false
+	}
+	path := u.Path
+	if runtime.GOOS == "windows" {
+		path = strings.TrimPrefix(path, "/")
+	}
+	return filepath.Clean(filepath.FromSlash(path)), true
+}
+
+// document takes from a request what it says of a document.
+func (s *server) document(method string, p documentParams) {
+	path, ok := pathOf(p.TextDocument.URI)
+	if !ok {
+		return
+	}
+	d := s.docs[path]
+	switch {
+	case method == "textDocument/didOpen":
+		d = &document{text: p.TextDocument.Text}
+		s.docs[path] = d
+	case d == nil:
+		return
+	case method == "textDocument/didClose":
+		delete(s.docs, path)
+		s.update()
+		return
+	}
+	for _, c := range p.ContentChanges {
+		if at := d.apply(c); at != nil {
+			d.cursor, d.selection = at, ""
+		}
+	}
+	if p.Position != nil {
+		d.cursor = cursorAt(*p.Position)
+	}
+	if r := p.Range; r != nil {
+		d.cursor = cursorAt(r.End)
+		d.selection = d.text[d.offset(r.Start):max(d.offset(r.Start), d.offset(r.End))]
+	}
+	s.active, d.focused = path, time.Now().UnixMilli()
+	s.update()
+}
+
+func cursorAt(p position) *ide.Cursor {
+	return &ide.Cursor{Line: p.Line + 1, Character: p.Character + 1}
+}
+
+// apply makes a change, and returns the cursor behind it, if it says where.
+func (d *document) apply(c textChange) *ide.Cursor {
+	if c.Range == nil {
+		d.text = c.Text
+		return nil
+	}
+	from := d.offset(c.Range.Start)
+	to := max(from, d.offset(c.Range.End))
+	d.text = d.text[:from] + c.Text + d.text[to:]
+	return d.cursorOf(from + len(c.Text))
+}
+
+// offset is where a position, in UTF-16 code units, is in the text.
+func (d *document) offset(p position) int {
+	at := 0
+	for range p.Line {
+		i := strings.IndexByte(d.text[at:], '\n')
+		if i < 0 {
+			return len(d.text)
+		}
+		at += i + 1
+	}
+	units := p.Character
+	for i, r := range d.text[at:] {
+		if units <= 0 || r == '\n' {
+			return at + i
+		}
+		units -= utf16Len(r)
+	}
+	return len(d.text)
+}
+
+func (d *document) cursorOf(offset int) *ide.Cursor {
+	before := d.text[:offset]
+	line := before[strings.LastIndexByte(before, '\n')+1:]
+	units := 1
+	for _, r := range line {
+		units += utf16Len(r)
+	}
+	return &ide.Cursor{Line: strings.Count(before, "\n") + 1, Character: units}
+}
+
+func utf16Len(r rune) int {
+	if r > 0xFFFF {
+		return 2
+	}
+	return 1
+}
+
+func (s *server) update() {
+	snap := adapter.Snapshot{Roots: s.roots, Files: []adapter.File{}}
+	for path, d := range s.docs {
+		f := adapter.File{Path: path, Focused: d.focused}
+		if path == s.active {
+			f.Active, f.Cursor, f.Selection = true, d.cursor, d.selection
+		}
+		snap.Files = append(snap.Files, f)
+	}
+	s.client.Update(s.ctx, snap)
+}
+
+// Diffs. These functions run on the companion's connection, which must not
+// wait for the editor.
+
+func (s *server) diffOpen(d adapter.Diff) error {
+	s.mu.Lock()
+	s.diffs[d.ID] = d
+	s.mu.Unlock()
+	s.asking.Go(func() { s.offer(d) })
+	return nil
+}
+
+func (s *server) diffClose(c adapter.DiffClose) *string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.diffs, c.ID)
+	return nil // it edits nothing
+}
+
+func (s *server) diffChanged(c adapter.DiffChange) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, ok := s.diffs[c.ID]
+	if !ok {
+		return
+	}
+	if c.Content != nil {
+		d.Content = c.Content
+	}
+	if c.State != "" {
+		d.State = c.State
+	}
+	s.diffs[c.ID] = d
+}
+
+func (s *server) diff(id string) (adapter.Diff, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, ok := s.diffs[id]
+	if !ok {
+		return d, errors.New("there is no such change: it was answered already")
+	}
+	return d, nil
+}
+
+var choices = []messageAction{{"Review"}, {"Accept"}, {"Reject"}}
+
+// offer asks the user about a diff, where the editor can.
+func (s *server) offer(d adapter.Diff) {
+	text := fmt.Sprintf("Gemini proposes a change to %s", filepath.Base(d.Path))
+	switch s.ask(text, choices) {
+	case "Review":
+		s.say(s.command(commandReview, []string{d.ID}))
+	case "Accept":
+		s.say(s.command(commandAccept, []string{d.ID}))
+	case "Reject":
+		s.say(s.command(commandReject, []string{d.ID}))
+	}
+}
+
+// ask shows a message with actions and returns the title of the chosen one. An
+// editor that cannot shows the message alone.
+func (s *server) ask(text string, actions []messageAction) string {
+	var chosen *messageAction
+	err := s.conn.Call(s.ctx, "window/showMessageRequest", map[string]any{"type": 3, "message": text, "actions": actions}, &chosen)
+	if err != nil && s.ctx.Err() == nil {
+		s.show("info", text+": see the code actions, or `pollux review` in a terminal")
+	}
+	if chosen == nil {
+		return ""
+	}
+	return chosen.Title
+}
+
+func (s *server) say(err error) {
+	if err != nil {
+		s.show("error", err.Error())
+	}
+}
+
+func (s *server) show(level, text string) {
+	types := map[string]int{"error": 1, "warning": 2, "info": 3}
+	s.conn.Notify(s.ctx, "window/showMessage", map[string]any{"type": types[level], "message": "pollux: " + text})
+}
+
+// actions are what can be done with the diffs that wait, the oldest first.
+func (s *server) actions() []map[string]any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := []map[string]any{}
+	ids := make([]string, 0, len(s.diffs))
+	for id := range s.diffs {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		name := filepath.Base(s.diffs[id].Path)
+		for _, a := range [][2]string{{"review", commandReview}, {"accept", commandAccept}, {"reject", commandReject}} {
+			title := fmt.Sprintf("Gemini: %s the change to %s", a[0], name)
+			all = append(all, map[string]any{"title": title, "command": map[string]any{"title": title, "command": a[1], "arguments": []string{id}}})
+		}
+	}
+	return all
+}
+
+// command starts one of the commands. Its outcome is shown, not returned: it
+// may need an answer of the user's, and editors wait for the result.
+func (s *server) command(name string, args []string) error {
+	if len(args) != 1 {
+		return errors.New("name one change")
+	}
+	d, err := s.diff(args[0])
+	if err != nil {
+		return err
+	}
+	switch name {
+	case commandReview:
+		s.asking.Go(func() { s.say(s.review()) })
+	case commandAccept:
+		s.asking.Go(func() { s.say(s.accept(d, "")) })
+	case commandReject:
+		s.asking.Go(func() { s.say(s.client.Reject(s.ctx, d.ID)) })
+	default:
+		return fmt.Errorf("unknown command %q", name)
+	}
+	return nil
+}
+
+func (s *server) accept(d adapter.Diff, overwrite string) error {
+	a := adapter.DiffAccept{ID: d.ID, Content: d.Text(), Overwrite: overwrite}
+	accept := s.client.Accept
+	if d.State == adapter.StateOrphaned {
+		accept = s.client.Save
+	}
+	res, err := accept(s.ctx, a)
+	switch {
+	case err != nil:
+		return err
+	case res.Status == adapter.StatusConflict:
+		if s.ask(res.Message, []messageAction{{"Overwrite"}, {"Not now"}}) == "Overwrite" {
+			return s.accept(d, res.Version)
+		}
+	case res.Status == adapter.StatusEmpty:
+		return errors.New(res.Message)
+	}
+	return nil
+}
+
+// review opens the page: in the editor's browser, else in ours.
+func (s *server) review() error {
+	var link adapter.Link
+	if err := s.client.Call(s.ctx, adapter.MethodReviewLink, nil, &link); err != nil {
+		return err
+	}
+	if s.showDocument {
+		var shown struct{ Success bool }
+		err := s.conn.Call(s.ctx, "window/showDocument", map[string]any{"uri": link.URL, "external": true, "takeFocus": true}, &shown)
+		if err == nil && shown.Success {
+			return nil
+		}
+	}
+	if s.cfg.OpenBrowser != nil && s.cfg.OpenBrowser(link.URL) {
+		return nil
+	}
+	return errors.New("there is no browser to show it in: run `pollux review` in a terminal")
+}

@@ -1,0 +1,170 @@
+package tui
+
+import (
+	"pollux/internal/hunk"
+)
+
+// A kind says what a row is.
+type kind int
+
+const (
+	same    kind = iota // in both texts
+	removed             // only on disk
+	added               // only in the text to be
+	undone              // proposed, and taken back by the user
+	fold                // lines left out
+)
+
+// A row is one line of a unified view.
+type row struct {
+	kind kind
+	text string
+	// old and new are the line's numbers; 0 for none.
+	old, new int
+	// hunk is the index of the hunk that the row belongs to; -1 for none.
+	hunk int
+	// count is how many lines a fold leaves out.
+	count int
+}
+
+// A change is one hunk of a view.
+type change struct {
+	hunk.Hunk
+	undone bool
+	line   int // of the text, where the companion's terms find it
+}
+
+// around is how many lines are shown before and after a change.
+const around = 4
+
+// layOut makes the rows of a text against the one on disk and the proposal.
+func layOut(original, proposed, text string) (rows []row, changes []change) {
+	now := hunk.Between(original, text)
+	for _, h := range now {
+		changes = append(changes, change{Hunk: h, line: max(h.New, 1)})
+	}
+	// What of the proposal is not in the text, where the text is as on disk.
+	for _, h := range hunk.Between(proposed, text) {
+		if !touches(now, h) {
+			changes = insert(changes, change{Hunk: h, undone: true, line: max(h.New, 1)})
+		}
+	}
+	before, after := hunk.Split(original), hunk.Split(text)
+	mine := hunk.Split(proposed)
+	oldLine, newLine := 1, 1
+	for i, c := range changes {
+		for newLine < c.New {
+			rows = append(rows, row{kind: same, text: after[newLine-1], old: oldLine, new: newLine, hunk: -1})
+			oldLine, newLine = oldLine+1, newLine+1
+		}
+		if c.undone {
+			for range c.NewLines {
+				rows = append(rows, row{kind: same, text: after[newLine-1], old: oldLine, new: newLine, hunk: i})
+				oldLine, newLine = oldLine+1, newLine+1
+			}
+			for n := range c.OldLines {
+				rows = append(rows, row{kind: undone, text: mine[c.Old-1+n], hunk: i})
+			}
+			if c.OldLines == 0 {
+				rows = append(rows, row{kind: undone, text: "(to be taken out)", hunk: i})
+			}
+			continue
+		}
+		for range c.OldLines {
+			rows = append(rows, row{kind: removed, text: before[oldLine-1], old: oldLine, hunk: i})
+			oldLine++
+		}
+		for range c.NewLines {
+			rows = append(rows, row{kind: added, text: after[newLine-1], new: newLine, hunk: i})
+			newLine++
+		}
+	}
+	for newLine <= len(after) {
+		rows = append(rows, row{kind: same, text: after[newLine-1], old: oldLine, new: newLine, hunk: -1})
+		oldLine, newLine = oldLine+1, newLine+1
+	}
+	return folded(rows), changes
+}
+
+// touches reports whether a hunk is in, or at, one of the others.
+func touches(hunks []hunk.Hunk, h hunk.Hunk) bool {
+	for _, o := range hunks {
+		if h.New <= o.New+o.NewLines && o.New <= h.New+h.NewLines {
+			return true
+		}
+	}
+	return false
+}
+
+func insert(changes []change, c change) []change {
+	i := 0
+	for i < len(changes) && changes[i].New <= c.New {
+		i++
+	}
+	return append(changes[:i], append([]change{c}, changes[i:]...)...)
+}
+
+// folded leaves out what is far from any change.
+func folded(rows []row) []row {
+	near := make([]bool, len(rows))
+	for i, r := range rows {
+		if r.hunk >= 0 {
+			for j := max(0, i-around); j <= min(len(rows)-1, i+around); j++ {
+				near[j] = true
+			}
+		}
+	}
+	var out []row
+	for i := 0; i < len(rows); {
+		j := i
+		for j < len(rows) && !near[j] {
+			j++
+		}
+		if j-i > 1 {
+			out = append(out, row{kind: fold, hunk: -1, count: j - i})
+			i = j
+			continue
+		}
+		out = append(out, rows[i])
+		i++
+	}
+	return out
+}
+
+// A pair is one line of a side-by-side view; nil is a gap.
+type pair struct{ left, right *row }
+
+// paired puts what is only on disk beside what takes its place.
+func paired(rows []row) (pairs []pair) {
+	for i := 0; i < len(rows); {
+		if rows[i].kind != removed && rows[i].kind != added {
+			r := &rows[i]
+			if r.kind == undone {
+				pairs = append(pairs, pair{right: r})
+			} else {
+				pairs = append(pairs, pair{r, r})
+			}
+			i++
+			continue
+		}
+		gone := i
+		for i < len(rows) && rows[i].kind == removed && rows[i].hunk == rows[gone].hunk {
+			i++
+		}
+		come := i
+		for i < len(rows) && rows[i].kind == added && rows[i].hunk == rows[gone].hunk {
+			i++
+		}
+		for n := range max(come-gone, i-come) {
+			var p pair
+			if gone+n < come {
+				p.left = &rows[gone+n]
+			}
+			if come+n < i {
+				p.right = &rows[come+n]
+			}
+			pairs = append(pairs, p)
+		}
+	}
+	return pairs
+}

@@ -1,0 +1,232 @@
+package tui
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"unicode"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"pollux/internal/adapter"
+)
+
+// The terminal's own sixteen colours, so that its theme is followed; Bubble
+// Tea takes them out where there are none to be. Signs say the same.
+const (
+	red     = "\x1b[31m"
+	green   = "\x1b[32m"
+	yellow  = "\x1b[33m"
+	faint   = "\x1b[2m"
+	bold    = "\x1b[1m"
+	reverse = "\x1b[7m"
+	plain   = "\x1b[m"
+)
+
+func (m *model) View() tea.View {
+	var lines []string
+	switch {
+	case m.help:
+		lines = m.helpLines()
+	case m.item() == nil:
+		lines = m.emptyLines()
+	default:
+		lines = m.diffLines()
+	}
+	for i, l := range lines {
+		lines[i] = ansi.Truncate(l, m.width, "")
+	}
+	v := tea.NewView(strings.Join(lines, "\n"))
+	v.AltScreen = true
+	v.WindowTitle = "pollux review"
+	return v
+}
+
+const keys = "y accept  r reject  n/p hunk  u undo  a take  e edit  tab next  ? help  q leave"
+
+func (m *model) helpLines() []string {
+	return strings.Split(strings.TrimPrefix(`
+ y          accept: the CLI writes the file with the text as it is here
+ r          reject
+ n, p       next hunk, hunk before
+ u          undo the hunk: as it is on disk
+ a          take the hunk as it was proposed
+ e          edit the text in $EDITOR
+ Tab        the next change that waits
+ v          side by side, or one below the other
+ j, k, Space, b, g, G   scroll
+ q          leave; nothing is decided
+
+ +  comes in     -  goes out     ~  proposed, and taken back by you
+
+ Any key goes on.`, "\n"), "\n")
+}
+
+func (m *model) emptyLines() []string {
+	lines := []string{"", " Nothing waits for you.", ""}
+	if m.clis == 0 {
+		lines = append(lines, " No CLI is connected; in Gemini CLI: /ide enable")
+	} else {
+		lines = append(lines, " Changes that the CLI proposes appear here.")
+	}
+	for len(lines) < m.height-2 {
+		lines = append(lines, "")
+	}
+	return append(lines, " "+printable(m.message), faint+" q leave"+plain)
+}
+
+func (m *model) diffLines() []string {
+	it := m.item()
+	var lines []string
+	if n := m.list(); n > 0 {
+		from := max(0, min(m.current-n/2, len(m.items)-n))
+		for i := from; i < from+n; i++ {
+			mark := "  "
+			if i == m.current {
+				mark = "> "
+			}
+			lines = append(lines, mark+m.title(m.items[i]))
+		}
+	}
+	title := " " + m.title(it)
+	if len(it.changes) > 0 {
+		title += fmt.Sprintf("   hunk %d of %d", it.at+1, len(it.changes))
+	} else {
+		title += "   no difference"
+	}
+	lines = append(lines, reverse+pad(title, m.width)+plain)
+	var body []string
+	if m.sideBySide() {
+		body = m.sides(it)
+	} else {
+		body = m.unified(it)
+	}
+	body = body[min(it.top, len(body)):]
+	for i := range m.body() {
+		if i < len(body) {
+			lines = append(lines, body[i])
+		} else {
+			lines = append(lines, "")
+		}
+	}
+	return append(lines, " "+printable(m.message), faint+" "+keys+plain)
+}
+
+func (m *model) title(it *item) string {
+	title := printable(filepath.Base(it.Path))
+	if dir := filepath.Dir(it.Path); dir != "." {
+		title += "  " + printable(dir)
+	}
+	if it.Client != "" {
+		title += "  " + printable(it.Client)
+	}
+	if !it.Exists {
+		title += "  (new file)"
+	}
+	if it.State == adapter.StateOrphaned {
+		title += "  (its CLI has ended)"
+	}
+	return title
+}
+
+var signs = map[kind]struct{ sign, colour string }{
+	same: {" ", ""}, removed: {"-", red}, added: {"+", green}, undone: {"~", yellow},
+}
+
+func (m *model) unified(it *item) (lines []string) {
+	for i := range it.rows {
+		r := &it.rows[i]
+		if r.kind == fold {
+			lines = append(lines, foldLine(r))
+			continue
+		}
+		number := r.new
+		if number == 0 {
+			number = r.old
+		}
+		lines = append(lines, m.mark(it, r)+m.cell(r, number, m.width-1))
+	}
+	return lines
+}
+
+func (m *model) sides(it *item) (lines []string) {
+	left := (m.width - 3) / 2
+	right := m.width - 3 - left
+	for _, p := range paired(it.rows) {
+		if p.right != nil && p.right.kind == fold {
+			lines = append(lines, foldLine(p.right))
+			continue
+		}
+		l, r := strings.Repeat(" ", left), strings.Repeat(" ", right)
+		mark := " "
+		if p.left != nil {
+			l, mark = m.cell(p.left, p.left.old, left), m.mark(it, p.left)
+		}
+		if p.right != nil {
+			r, mark = m.cell(p.right, p.right.new, right), m.mark(it, p.right)
+		}
+		lines = append(lines, mark+l+"│"+r)
+	}
+	return lines
+}
+
+func foldLine(r *row) string {
+	return fmt.Sprintf("%s       ... %d lines%s", faint, r.count, plain)
+}
+
+// mark shows which hunk is the current one.
+func (m *model) mark(it *item, r *row) string {
+	if r.hunk >= 0 && r.hunk == it.at {
+		return bold + ">" + plain
+	}
+	return " "
+}
+
+// cell is a line with its number, width columns wide.
+func (m *model) cell(r *row, number, width int) string {
+	n := "     "
+	if number > 0 {
+		n = fmt.Sprintf("%5d", number)
+	}
+	s := signs[r.kind]
+	text := s.sign + visible(r.text)
+	text = pad(ansi.Truncate(text, max(0, width-6), "…"), width-6)
+	return faint + n + plain + " " + s.colour + text + plain
+}
+
+func pad(s string, width int) string {
+	return s + strings.Repeat(" ", max(0, width-ansi.StringWidth(s)))
+}
+
+// visible is a line of a file with what would steer the terminal made visible.
+func visible(s string) string {
+	var b strings.Builder
+	column := 0
+	for _, r := range s {
+		switch {
+		case r == '\t':
+			n := 4 - column%4
+			b.WriteString(strings.Repeat(" ", n))
+			column += n
+			continue
+		case r == '\r':
+			b.WriteRune('␍')
+		case r < ' ':
+			b.WriteRune('␀' + r)
+		case r == 0x7f:
+			b.WriteRune('␡')
+		case !unicode.IsPrint(r) && !unicode.Is(unicode.Mn, r) && r != '\u200d' && r != '\ufe0f':
+			b.WriteRune('·')
+		default:
+			b.WriteRune(r)
+		}
+		column++
+	}
+	return b.String()
+}
+
+// printable is a text of somebody else's on one line.
+func printable(s string) string {
+	return visible(strings.Join(strings.Fields(s), " "))
+}
