@@ -1,0 +1,58 @@
+# Pollux tells Gemini CLI what is open in Kakoune, where the cursor is and what
+# is selected. :pollux-open starts the CLI in a terminal beside, :pollux-review
+# shows the changes it proposes; docs/EDITORS.md has more.
+
+define-command -hidden pollux-focus %{
+    # A long selection does not fit into a shell's environment.
+    evaluate-commands %sh{
+        if [ "$kak_selection_length" -gt 1 ] && [ "$kak_selection_length" -le 16384 ]; then
+            echo pollux-focus-selection
+        else
+            echo pollux-focus-cursor
+        fi
+    }
+}
+
+define-command -hidden pollux-focus-cursor %{
+    nop %sh{
+        case $kak_buffile in /*) ;; *) exit ;; esac
+        @POLLUX@ notify --quiet --source "kakoune-$kak_session" "$kak_buffile" \
+            --line "$kak_cursor_line" --column "$kak_cursor_char_column" </dev/null >/dev/null 2>&1 &
+    }
+}
+
+define-command -hidden pollux-focus-selection %{
+    nop %sh{
+        case $kak_buffile in /*) ;; *) exit ;; esac
+        printf %s "$kak_selection" | @POLLUX@ notify --quiet --source "kakoune-$kak_session" "$kak_buffile" \
+            --line "$kak_cursor_line" --column "$kak_cursor_char_column" --selection - >/dev/null 2>&1 &
+    }
+}
+
+define-command -hidden pollux-close %{
+    nop %sh{
+        case $kak_buffile in /*) ;; *) exit ;; esac
+        @POLLUX@ notify --quiet --source "kakoune-$kak_session" "$kak_buffile" --event close </dev/null >/dev/null 2>&1 &
+    }
+}
+
+define-command pollux-open -docstring 'start Gemini CLI in a terminal beside, with a companion' %{
+    terminal @POLLUX@ run
+}
+
+define-command pollux-review -docstring 'review what Gemini CLI proposes, in a terminal' %{
+    terminal @POLLUX@ review
+}
+
+define-command pollux-status -docstring 'show the companions, CLIs and changes that wait' %{
+    info -title pollux -- %sh{ @POLLUX@ status 2>&1 }
+}
+
+hook -group pollux global NormalIdle .* pollux-focus
+hook -group pollux global InsertIdle .* pollux-focus
+hook -group pollux global WinDisplay .* pollux-focus
+hook -group pollux global BufWritePost .* pollux-focus
+hook -group pollux global BufClose .* pollux-close
+hook -group pollux global KakEnd .* %{
+    nop %sh{ @POLLUX@ notify --quiet --source "kakoune-$kak_session" --event quit </dev/null >/dev/null 2>&1 & }
+}

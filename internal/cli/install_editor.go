@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -34,8 +35,8 @@ type editorHome struct {
 	extra func(files map[string]string, command string)
 	// config is the user's file that gets a block; nil for none.
 	config func() (string, error)
-	// block is what stands in it; dir is the package's.
-	block func(dir, command string) (string, error)
+	// block is the name of what stands in it.
+	block string
 	// valid checks the file with the block in it.
 	valid func(text string) error
 	after string // what to do next
@@ -45,8 +46,8 @@ var editorHomes = []editorHome{
 	{name: "nvim", title: "Neovim", dir: nvimDir, extra: addHelpTags, after: "start Neovim anew; :help pollux"},
 	{name: "vim", title: "Vim", dir: vimDir, extra: addHelpTags, after: "start Vim anew; :help pollux"},
 	{name: "emacs", title: "Emacs", dir: emacsDir, extra: addEmacsPackage, after: "start Emacs anew; M-x describe-package RET pollux"},
-	{name: "kakoune", title: "Kakoune", config: configFile("kak", "kakrc"), block: snippet("kakoune/pollux.kak"), after: "start Kakoune anew"},
-	{name: "helix", title: "Helix", config: configFile("helix", "config.toml"), block: snippet("helix/pollux.toml"), valid: validTOML, after: ":config-reload in Helix, or start it anew"},
+	{name: "kakoune", title: "Kakoune", config: configFile("kak", "kakrc"), block: "kakoune/pollux.kak", after: "start Kakoune anew"},
+	{name: "helix", title: "Helix", config: configFile("helix", "config.toml"), block: "helix/pollux.toml", valid: validTOML, after: ":config-reload in Helix, or start it anew"},
 }
 
 // xdg is a directory below one of the XDG base directories.
@@ -130,12 +131,23 @@ func configFile(elem ...string) func() (string, error) {
 	return func() (string, error) { return xdg("XDG_CONFIG_HOME", ".config", elem...) }
 }
 
-// snippet is a file of ours with the command in the place of `pollux`.
-func snippet(name string) func(dir, command string) (string, error) {
-	return func(_, command string) (string, error) {
-		text, err := editors.FS.ReadFile(name)
-		return strings.ReplaceAll(string(text), "@POLLUX@", command), err
+var delimiter = regexp.MustCompile(`POLLUX_[0-9a-f]{32}`)
+
+// snippet is a file of ours, with the command in it as a shell takes it, and a
+// delimiter of here documents that nobody who names files can know. One that
+// was made before stays.
+func snippet(name, command, before string) (string, error) {
+	text, err := editors.FS.ReadFile(name)
+	if err != nil {
+		return "", err
 	}
+	end := delimiter.FindString(before)
+	if end == "" {
+		random := make([]byte, 16)
+		rand.Read(random)
+		end = "POLLUX_" + hex.EncodeToString(random)
+	}
+	return strings.NewReplacer("@POLLUX@", command, "@DELIMITER@", end).Replace(string(text)), nil
 }
 
 func validTOML(text string) error {
@@ -228,7 +240,7 @@ func (h editorHome) install(streams IO, remove, yes bool) error {
 		}
 	}
 	if h.config != nil {
-		if err := h.planConfig(&p, dir, command, remove); err != nil {
+		if err := h.planConfig(&p, command, remove); err != nil {
 			return err
 		}
 	}
@@ -377,7 +389,7 @@ const (
 
 var ownBlock = regexp.MustCompile(`(?ms)^# pollux: begin.*?^# pollux: end\n?`)
 
-func (h editorHome) planConfig(p *plan, dir, command string, remove bool) error {
+func (h editorHome) planConfig(p *plan, command string, remove bool) error {
 	file, err := h.config()
 	if err != nil {
 		return err
@@ -389,7 +401,10 @@ func (h editorHome) planConfig(p *plan, dir, command string, remove bool) error 
 	before := string(data)
 	after := ownBlock.ReplaceAllString(before, "")
 	if !remove {
-		block, err := h.block(dir, command)
+		if strings.ContainsAny(command, " \t'\"\\$%{}") {
+			return fmt.Errorf("%s is a path that %s's settings cannot hold: put pollux on the PATH first", command, h.title)
+		}
+		block, err := snippet(h.block, command, before)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/rivo/uniseg"
 	"github.com/spf13/cobra"
 
 	"pollux/internal/adapter"
@@ -19,9 +20,9 @@ import (
 
 func newNotify(streams IO) *cobra.Command {
 	var e adapter.ContextEvent
-	var line, column int
+	var line, column, nameFD int
 	var unit, socket string
-	var quiet bool
+	var quiet, blockCursor bool
 	cmd := &cobra.Command{
 		Use:   "notify [FILE]",
 		Short: "Tell a running companion what an editor has open",
@@ -42,6 +43,12 @@ the file; of several, one that a CLI is connected to.`,
 				switch {
 				case e.Event != "focus" && e.Event != "close" && e.Event != "quit":
 					return usage(fmt.Sprintf("unknown event %q: use focus, close or quit", e.Event))
+				case nameFD > 0 && len(args) == 0:
+					name, err := readName(nameFD)
+					if err != nil {
+						return usage(err.Error())
+					}
+					args = []string{name}
 				case len(args) == 0 && e.Event != "quit":
 					return usage("name the file")
 				}
@@ -66,6 +73,9 @@ the file; of several, one that a CLI is connected to.`,
 					}
 					e.Selection = string(data)
 				}
+				if blockCursor && uniseg.GraphemeClusterCount(e.Selection) <= 1 {
+					e.Selection = ""
+				}
 				path, err := findCompanion(cmd.Context(), socket, e.Path)
 				if err != nil {
 					return err
@@ -86,23 +96,43 @@ the file; of several, one that a CLI is connected to.`,
 	fs.StringVar(&e.Source, "source", "shell", "tells one such editor from another")
 	fs.IntVar(&line, "line", 0, "the cursor's line, from 1")
 	fs.IntVar(&column, "column", 0, "the cursor's column, from 1")
-	fs.StringVar(&unit, "unit", "char", "what --column counts: char, byte or utf16")
+	fs.StringVar(&unit, "unit", "char", "what --column counts: char, byte, utf16 or grapheme")
+	fs.IntVar(&nameFD, "name-fd", 0, "read FILE's name, a line, from this file `descriptor`: for editors whose shell commands cannot quote it")
+	fs.BoolVar(&blockCursor, "block-cursor", false, "a selection of one character is only the cursor")
 	fs.StringVar(&e.Selection, "selection", "", "the selected `text`; - reads standard input")
 	fs.StringVar(&socket, "socket", "", "the `path` of the companion's socket")
 	fs.BoolVar(&quiet, "quiet", false, "do nothing where no companion is running: for an editor's hooks")
 	return cmd
 }
 
-// utf16Column converts a 1-based column of characters or bytes to UTF-16 code
+// readName reads a line from a file descriptor.
+func readName(fd int) (string, error) {
+	f := os.NewFile(uintptr(fd), "name")
+	if f == nil {
+		return "", fmt.Errorf("--name-fd %d is not open", fd)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, 64<<10))
+	if err != nil {
+		return "", fmt.Errorf("--name-fd %d cannot be read: %w", fd, err)
+	}
+	name := strings.TrimSuffix(string(data), "\n")
+	if name == "" {
+		return "", fmt.Errorf("--name-fd %d has no name", fd)
+	}
+	return name, nil
+}
+
+// utf16Column converts a 1-based column of another unit to UTF-16 code
 // units, by the line as it is on disk. Where the line is shorter, because the
 // buffer has changed, the rest counts as it is.
 func utf16Column(path string, line, column int, unit string) (int, error) {
 	switch unit {
 	case "utf16":
 		return column, nil
-	case "char", "byte":
+	case "char", "byte", "grapheme":
 	default:
-		return 0, fmt.Errorf("unknown unit %q: use char, byte or utf16", unit)
+		return 0, fmt.Errorf("unknown unit %q: use char, byte, utf16 or grapheme", unit)
 	}
 	text := ""
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() <= 64<<20 {
@@ -116,6 +146,16 @@ func utf16Column(path string, line, column int, unit string) (int, error) {
 		}
 	}
 	left, units := column-1, 1
+	if unit == "grapheme" {
+		clusters := uniseg.NewGraphemes(text)
+		for left > 0 && clusters.Next() {
+			for _, r := range clusters.Runes() {
+				units += utf16.RuneLen(r)
+			}
+			left--
+		}
+		return units + left, nil
+	}
 	for _, r := range text {
 		size := 1
 		if unit == "byte" {
