@@ -628,11 +628,7 @@ func TestEditorRestartsPollux(t *testing.T) {
 		old := d.companion()
 		syscall.Kill(old, syscall.SIGKILL)
 		waitGone(t, old)
-		for deadline := time.Now().Add(patience); d.companion() == 0; time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("it was not started again")
-			}
-		}
+		waitFor(t, "a new one", func() bool { return d.companion() != 0 })
 		d.until(d.State.Started, "1")
 		if p, k := d.ask(d.State.Port), d.ask(d.State.Token); p != port || k != token {
 			t.Errorf("back on port %s, was %s; same token: %v", p, port, k == token)

@@ -58,3 +58,13 @@ func waitGone(t *testing.T, pid int) {
 		}
 	}
 }
+
+// waitFor waits until something holds.
+func waitFor(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for %s in vain", what)
+		}
+	}
+}

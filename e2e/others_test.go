@@ -1,0 +1,171 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pollux/internal/editortest"
+	"pollux/internal/fakemodel"
+	"pollux/internal/ide"
+	"pollux/internal/wirecli"
+)
+
+// The editors without a plugin of ours.
+
+// bare starts a program in a terminal, with pollux on its PATH.
+func (w *world) bare(argv ...string) *seat {
+	w.t.Helper()
+	if _, err := exec.LookPath(argv[0]); err != nil {
+		if os.Getenv("POLLUX_E2E") == "require" {
+			w.t.Fatalf("%v: run scripts/setup.sh", err)
+		}
+		w.t.Skip(err)
+	}
+	dir, err := os.MkdirTemp("", "px")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { os.RemoveAll(dir) })
+	w.env = append(w.env, "PATH="+filepath.Dir(polluxBinary)+":"+os.Getenv("PATH"))
+	screen, err := editortest.NewScreen(dir, w.project, w.env, 120, 40, argv...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		if w.t.Failed() {
+			w.t.Logf("the screen:\n%s", screen.Text())
+		}
+		screen.Close()
+		waitGone(w.t, screen.PID)
+	})
+	return &seat{w, screen, w.t, nil}
+}
+
+func (s *seat) press(keys ...string) {
+	s.t.Helper()
+	if err := s.Keys(keys...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Kakoune, as `pollux install` sets it up, beside the real CLI in `pollux run`.
+func TestKakoune(t *testing.T) {
+	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Seen.") })
+	path := w.file("it's a.txt", "one \U0001F600 two\nthree\n")
+	w.pollux("install", "kakoune", "--yes")
+	cli := w.run(w.project, w.withCLI(), polluxBinary, "run", "--no-browser")
+	cli.expect(ready)
+	s := w.bare("kak", path)
+	cli.expect("1 open file")
+	s.keys("ghe") // the first word
+	wantModelTold(t, w, cli, "first", path, `"selectedText":"one`)
+	s.keys("gjgh")
+	wantModelTold(t, w, cli, "second", path, `"line":2`)
+	s.keys(":quit")
+	s.press("Enter")
+	cli.expect("Type your message")
+}
+
+// wantModelTold asks the CLI until what the model is told of the editor has a
+// text in it: Kakoune's hooks run when it is idle.
+func wantModelTold(t *testing.T, w *world, cli *terminal, word, path, want string) {
+	t.Helper()
+	var got string
+	for _, n := range []string{"a", "b", "c", "d", "e", "f"} {
+		question := word + " question " + n
+		cli.prompt(question)
+		cli.expect("Seen.")
+		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, question) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got += r.Text; strings.Contains(strings.ReplaceAll(got, `": `, `":`), want) && strings.Contains(got, toJSON(t, path)) {
+			return
+		}
+	}
+	t.Errorf("the model was never told %s; it was told %s", want, tail(got, 3000))
+}
+
+// endpoint is the port and the token in the discovery file of the only
+// companion.
+func (w *world) endpoint() (port int, token string, ok bool) {
+	files, _ := filepath.Glob(filepath.Join(filepath.Dir(w.project), "tmp", "gemini", "ide", "*"))
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		var v struct {
+			Port      int
+			AuthToken string
+		}
+		if err == nil && json.Unmarshal(data, &v) == nil {
+			return v.Port, v.AuthToken, true
+		}
+	}
+	return 0, "", false
+}
+
+// A real language client, Neovim's own, with no plugin of ours.
+func TestLanguageClient(t *testing.T) {
+	w := newWorld(t, silent)
+	path := w.file("a.txt", "one \U0001F600 two\nthree\n")
+	script := w.file("client.lua", `
+local id = vim.lsp.start_client({ name = "pollux", cmd = { "pollux", "lsp" }, root_dir = vim.fn.getcwd() })
+vim.lsp.buf_attach_client(0, id)
+vim.keymap.set("n", "gh", vim.lsp.buf.document_highlight)
+vim.keymap.set({ "n", "x" }, "ga", vim.lsp.buf.code_action)
+vim.keymap.set("x", "gA", vim.lsp.buf.range_code_action or vim.lsp.buf.code_action)
+`)
+	s := w.bare("nvim", "--clean", "-S", script, path)
+	var c *wirecli.CLI
+	waitFor(t, "the companion", func() bool {
+		port, token, ok := w.endpoint()
+		if !ok {
+			return false
+		}
+		var err error
+		c, err = wirecli.Dial(w.context(), port, token)
+		return err == nil
+	})
+	t.Cleanup(c.Close)
+	open := func(fits func(f ide.File) bool) func([]ide.File) bool {
+		return func(open []ide.File) bool {
+			return slices.ContainsFunc(open, func(f ide.File) bool { return f.Path == path && fits(f) })
+		}
+	}
+	told(t, c, "the file", open(func(ide.File) bool { return true }))
+	s.keys("fwgh")
+	told(t, c, "the column after an emoji", open(func(f ide.File) bool {
+		return f.IsActive && f.Cursor != nil && *f.Cursor == ide.Cursor{Line: 1, Character: 9}
+	}))
+	s.keys("jA!") // typing says where, too
+	s.press("Escape")
+	told(t, c, "the end of the second line", open(func(f ide.File) bool { return f.Cursor != nil && *f.Cursor == ide.Cursor{Line: 2, Character: 7} }))
+
+	if err := c.OpenDiff(w.context(), path, "two\n"); err != nil {
+		t.Fatal(err)
+	}
+	s.see("Gemini proposes a change to a.txt")
+	s.keys("2")
+	s.press("Enter")
+	if got := accepted(t, c); got != "two\n" {
+		t.Errorf("accepted %q", got)
+	}
+	if err := c.OpenDiff(w.context(), path, "three\n"); err != nil {
+		t.Fatal(err)
+	}
+	s.see("Gemini proposes a change to a.txt")
+	s.press("Enter") // no choice
+	s.keys("ga")
+	s.see("Gemini: reject the change to a.txt")
+	s.keys("3")
+	s.press("Enter")
+	heard(t, c, "a rejection", rejected)
+	s.keys(":qa!")
+	s.press("Enter")
+	waitGone(t, s.PID)
+	waitFor(t, "the files to be gone", func() bool { return len(w.left()) == 0 })
+}
