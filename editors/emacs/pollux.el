@@ -131,7 +131,7 @@ With `auto', side by side where there are 100 columns for it."
         "pollux")))
 
 (defun pollux--set-env (env)
-  "Set ENV, a plist of variables, for the programs that Emacs starts."
+  "Set ENV, a plist of variables, for programs to be started."
   (cl-loop for (name value) on env by #'cddr
            do (setenv (substring (symbol-name name) 1) value)))
 
@@ -165,7 +165,7 @@ With `auto', side by side where there are 100 columns for it."
     (jsonrpc-notify pollux--connection method params)))
 
 (defun pollux--on-request (_connection method params)
-  "Answer METHOD with PARAMS, which Pollux calls."
+  "Answer Pollux's request of METHOD with PARAMS."
   (pcase method
     ('diff/open (pollux--open-diff params) (make-hash-table))
     ('diff/close (let ((text (pollux--close-diff (plist-get params :id))))
@@ -183,7 +183,7 @@ With `auto', side by side where there are 100 columns for it."
     ('message (pollux--say "%s" (plist-get params :text)))))
 
 (defun pollux-start ()
-  "Start Pollux, unless it runs."
+  "Start Pollux, unless it is up."
   (interactive)
   (setq pollux--failures 0)
   (pollux--launch))
@@ -439,7 +439,7 @@ user is asking about the file beside."
 (defconst pollux--narrow 100 "Columns that two texts side by side need.")
 
 (defun pollux-waiting ()
-  "The changes that wait for you, the oldest first."
+  "The diffs that wait for you, the oldest first."
   pollux--diffs)
 
 (defun pollux--current ()
@@ -457,7 +457,7 @@ user is asking about the file beside."
   (file-relative-name (pollux--diff-path d) (car (pollux--roots))))
 
 (defun pollux--fill (text)
-  "Make TEXT the buffer's, and return how it goes to disk."
+  "Make TEXT the buffer's, and return its form on disk."
   (let ((bom (string-prefix-p "\xFEFF" text))
         (lf (cl-count ?\n text))
         (dos nil))
@@ -502,7 +502,7 @@ user is asking about the file beside."
   :keymap pollux-diff-mode-map)
 
 (defun pollux--make-buffer (d name text)
-  "A buffer for D, called NAME, with TEXT; returns it and its form."
+  "A buffer for D, called NAME, with TEXT, and its form."
   (let ((buffer (generate-new-buffer name))
         (path (pollux--diff-path d))
         form)
@@ -695,7 +695,7 @@ user is asking about the file beside."
         (pollux--mark (plist-get hunk :original) (plist-get hunk :originalLines) 'pollux-removed)))))
 
 (defun pollux--follow ()
-  "Scroll the text on disk to what the proposal shows."
+  "Scroll the text on disk along with the proposal."
   (when-let* ((d pollux--this)
               (left (pollux--diff-left d))
               (window (and (buffer-live-p left) (get-buffer-window left)))
@@ -816,7 +816,7 @@ user is asking about the file beside."
       (pollux--finish d))))
 
 (defun pollux--diff-changed (p)
-  "Another client edited the text, or the CLI has ended; P says which."
+  "Another client edited the text, or the CLI has ended, by P."
   (when-let ((d (pollux--find (plist-get p :id))))
     (when (plist-get p :state)
       (setf (pollux--diff-state d) (plist-get p :state)))
@@ -892,7 +892,7 @@ user is asking about the file beside."
 
 ;;;###autoload
 (defun pollux-list ()
-  "Choose one of the changes that wait."
+  "Choose one of the diffs that wait."
   (interactive)
   (unless pollux--diffs
     (user-error "No change waits for you"))
@@ -1017,7 +1017,7 @@ user is asking about the file beside."
 (defconst pollux--enter 0.15 "Seconds after a paste; the CLI takes an earlier Enter for a part of it.")
 
 (defun pollux--terminal ()
-  "The CLI's terminal, if it runs."
+  "The CLI's terminal, if it is alive."
   (when-let ((buffer (get-buffer "*gemini*")))
     (and (process-live-p (get-buffer-process buffer)) buffer)))
 
@@ -1076,7 +1076,7 @@ user is asking about the file beside."
                        (process-send-string process "\r")))))))
 
 (defun pollux--type-when-ready (prompt)
-  "Type PROMPT when the CLI reads its keyboard."
+  "Type PROMPT once the CLI is ready."
   (let ((buffer (pollux--terminal)))
     (cond
      ((not buffer)
@@ -1191,7 +1191,7 @@ With an empty question only the file is named, and you go on typing."
   "The menu of `pollux-mode'; it binds no keys.")
 
 (defun pollux-mode-line ()
-  "How many changes wait for you, and that a CLI is connected."
+  "How many diffs wait for you, and that a CLI is connected."
   (cond (pollux--diffs (format " Gemini[%d]" (length pollux--diffs)))
         (pollux--clis " Gemini")
         (t "")))

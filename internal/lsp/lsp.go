@@ -51,13 +51,13 @@ func Serve(ctx context.Context, conn io.ReadWriteCloser, cfg Config) {
 		<-ready
 		s.handle(req)
 	}))
-	close(ready)
 	s.client = cfg.Dial(adapter.Handler{
 		DiffOpen:    s.diffOpen,
 		DiffClose:   s.diffClose,
 		DiffChanged: s.diffChanged,
 		Message:     func(m adapter.Message) { s.show(m.Level, m.Text) },
 	})
+	close(ready)
 	select {
 	case <-s.conn.DisconnectNotify():
 	case <-s.client.Done():

@@ -1,0 +1,250 @@
+package lsp
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/sourcegraph/jsonrpc2"
+	"go.uber.org/goleak"
+
+	"pollux/internal/adapter"
+	"pollux/internal/ide"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A desk is an editor's language client on one side of the server, and the
+// companion's end of the adapter protocol on the other.
+type desk struct {
+	t         *testing.T
+	editor    *jsonrpc2.Conn
+	companion *jsonrpc2.Conn
+
+	mu     sync.Mutex
+	said   []string                      // methods and texts that the editor got
+	told   adapter.Snapshot              // what the companion was told last
+	init   adapter.InitializeParams      // how it was introduced
+	calls  []string                      // diff/... requests of the server's
+	choose string                        // what the user chooses; "" for nothing, "?" for an editor that cannot ask
+	accept []adapter.DiffAcceptResult    // what the companion answers
+	texts  map[string]adapter.DiffAccept // the accepted ones
+}
+
+func (d *desk) do(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f()
+}
+
+func sit(t *testing.T) *desk {
+	d := &desk{t: t, texts: make(map[string]adapter.DiffAccept)}
+	mine, theirs := net.Pipe()
+	near, far := net.Pipe()
+	d.companion = jsonrpc2.NewConn(t.Context(), adapter.NewStream(far), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		switch req.Method {
+		case adapter.MethodInitialize:
+			return adapter.InitializeResult{Protocol: 1}, json.Unmarshal(*req.Params, &d.init)
+		case adapter.MethodContextUpdate:
+			d.told = adapter.Snapshot{}
+			return nil, json.Unmarshal(*req.Params, &d.told)
+		case adapter.MethodReviewLink:
+			return adapter.Link{URL: "http://127.0.0.1:1/review"}, nil
+		case adapter.MethodDiffAccept:
+			var a adapter.DiffAccept
+			json.Unmarshal(*req.Params, &a)
+			d.texts[a.ID] = a
+			res := adapter.DiffAcceptResult{Status: adapter.StatusAccepted}
+			if len(d.accept) > 0 {
+				res, d.accept = d.accept[0], d.accept[1:]
+			}
+			return res, nil
+		case adapter.MethodDiffReject:
+			d.calls = append(d.calls, "reject")
+			return struct{}{}, nil
+		}
+		return nil, &jsonrpc2.Error{Code: -32601}
+	}))
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		Serve(t.Context(), theirs, Config{Dial: func(h adapter.Handler) *adapter.Client { return adapter.NewClient(near, h) }})
+	}()
+	d.editor = jsonrpc2.NewConn(t.Context(), jsonrpc2.NewBufferedStream(mine, jsonrpc2.VSCodeObjectCodec{}), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		var p struct {
+			Message string
+			URI     string
+			Actions []messageAction
+		}
+		json.Unmarshal(*req.Params, &p)
+		d.said = append(d.said, req.Method+" "+p.Message+p.URI)
+		switch {
+		case req.Method == "window/showDocument":
+			return map[string]any{"success": true}, nil
+		case d.choose == "?" && !req.Notif:
+			return nil, &jsonrpc2.Error{Code: -32601, Message: "not here"}
+		case slices.Contains(p.Actions, messageAction{d.choose}):
+			return messageAction{d.choose}, nil
+		}
+		return nil, nil
+	}))
+	t.Cleanup(func() {
+		d.editor.Close()
+		<-served
+		d.companion.Close()
+		<-d.companion.DisconnectNotify()
+	})
+	return d
+}
+
+func (d *desk) call(method string, params any) (result json.RawMessage) {
+	d.t.Helper()
+	if err := d.editor.Call(d.t.Context(), method, params, &result); err != nil {
+		d.t.Fatalf("%s: %v", method, err)
+	}
+	return result
+}
+
+func (d *desk) initialize() {
+	d.t.Helper()
+	d.call("initialize", map[string]any{
+		"processId": 42, "rootUri": "file:///home/a%20b", "clientInfo": map[string]any{"name": "Sublime Text LSP"},
+		"capabilities": map[string]any{"window": map[string]any{"showDocument": map[string]any{"support": true}}},
+	})
+}
+
+func doc(more map[string]any) map[string]any {
+	p := map[string]any{"textDocument": map[string]any{"uri": "file:///home/a%20b/x.go", "text": "one \U0001F600 two\nthree\n"}}
+	for k, v := range more {
+		p[k] = v
+	}
+	return p
+}
+
+func at(line, char int) map[string]any { return map[string]any{"line": line, "character": char} }
+
+func TestContextFromRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := sit(t)
+		d.initialize()
+		d.do(func() {
+			if d.init.PID != 42 || !slices.Equal(d.init.Roots, []string{"/home/a b"}) || d.init.Editor != (ide.Info{Name: "lsp-sublime-text-lsp", DisplayName: "Sublime Text LSP"}) {
+				t.Errorf("introduced as %+v", d.init)
+			}
+		})
+		d.editor.Notify(t.Context(), "textDocument/didOpen", doc(nil))
+		for _, test := range []struct {
+			method    string
+			params    map[string]any
+			cursor    *ide.Cursor
+			selection string
+		}{
+			{"textDocument/hover", doc(map[string]any{"position": at(0, 7)}), &ide.Cursor{Line: 1, Character: 8}, ""},
+			{"textDocument/codeAction", doc(map[string]any{"range": map[string]any{"start": at(0, 4), "end": at(1, 2)}}), &ide.Cursor{Line: 2, Character: 3}, "\U0001F600 two\nth"},
+			{"textDocument/documentHighlight", doc(map[string]any{"position": at(1, 0)}), &ide.Cursor{Line: 2, Character: 1}, "\U0001F600 two\nth"},
+		} {
+			d.call(test.method, test.params)
+			synctest.Wait()
+			d.do(func() {
+				f := d.told.Files[0]
+				if f.Path != "/home/a b/x.go" || !f.Active || *f.Cursor != *test.cursor {
+					t.Errorf("after %s: told of %+v at %+v", test.method, f, f.Cursor)
+				}
+			})
+		}
+		// Typing: a change after the emoji, counted in UTF-16.
+		d.editor.Notify(t.Context(), "textDocument/didChange", doc(map[string]any{"contentChanges": []any{
+			map[string]any{"range": map[string]any{"start": at(0, 6), "end": at(0, 10)}, "text": "!\U0001F600"},
+		}}))
+		d.call("shutdown", nil)
+		synctest.Wait()
+		d.do(func() {
+			if f := d.told.Files[0]; *f.Cursor != (ide.Cursor{Line: 1, Character: 10}) || f.Selection != "" {
+				t.Errorf("after typing: %+v at %+v", f, f.Cursor)
+			}
+		})
+		d.editor.Notify(t.Context(), "textDocument/didClose", doc(nil))
+		d.call("shutdown", nil)
+		synctest.Wait()
+		d.do(func() {
+			if len(d.told.Files) != 0 {
+				t.Errorf("a closed file is told of: %+v", d.told.Files)
+			}
+		})
+	})
+}
+
+func TestOffers(t *testing.T) {
+	diff := adapter.Diff{ID: "1", Path: "/home/a b/x.go", State: adapter.StateOpen, Proposed: "new\n"}
+	for _, test := range []struct {
+		name, choose string
+		accept       []adapter.DiffAcceptResult
+		said, calls  string
+		overwrite    string
+	}{
+		{name: "accepted", choose: "Accept", said: "proposes a change to x.go"},
+		{name: "rejected", choose: "Reject", calls: "reject"},
+		{name: "reviewed", choose: "Review", said: "window/showDocument http://127.0.0.1:1/review"},
+		{name: "left waiting", choose: "", said: "proposes a change to x.go"},
+		{name: "an editor that cannot ask", choose: "?", said: "see the code actions"},
+		{name: "conflict", choose: "Accept", accept: []adapter.DiffAcceptResult{{Status: adapter.StatusConflict, Version: "v", Message: "it has changed"}}, said: "it has changed"},
+		{name: "empty", choose: "Accept", accept: []adapter.DiffAcceptResult{{Status: adapter.StatusEmpty, Message: "empty it yourself"}}, said: "empty it yourself"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := sit(t)
+				d.do(func() { d.choose, d.accept = test.choose, test.accept })
+				d.initialize()
+				if err := d.companion.Call(t.Context(), adapter.MethodDiffOpen, diff, nil); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				d.do(func() {
+					if said := strings.Join(d.said, "\n"); !strings.Contains(said, test.said) {
+						t.Errorf("the editor was told %q, want %q", said, test.said)
+					}
+					if calls := strings.Join(d.calls, " "); calls != test.calls {
+						t.Errorf("the companion was asked %q, want %q", calls, test.calls)
+					}
+					if _, ok := d.texts["1"]; ok != (test.choose == "Accept") {
+						t.Errorf("accepted: %v", ok)
+					}
+				})
+				// What waits is among the code actions, until it is closed.
+				var actions []map[string]any
+				json.Unmarshal(d.call("textDocument/codeAction", doc(map[string]any{"range": map[string]any{"start": at(0, 0), "end": at(0, 0)}})), &actions)
+				if len(actions) != 3 {
+					t.Errorf("actions: %v", actions)
+				}
+				if err := d.companion.Call(t.Context(), adapter.MethodDiffClose, adapter.DiffClose{ID: "1"}, nil); err != nil {
+					t.Fatal(err)
+				}
+				if got := string(d.call("textDocument/codeAction", doc(nil))); got != "[]" {
+					t.Errorf("actions after it: %s", got)
+				}
+			})
+		})
+	}
+}
+
+func TestRequestsBeforeInitialize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := sit(t)
+		if err := d.editor.Call(t.Context(), "textDocument/hover", doc(nil), nil); err == nil {
+			t.Error("answered")
+		}
+		d.initialize()
+		if err := d.editor.Call(t.Context(), "textDocument/definition", doc(nil), nil); err == nil {
+			t.Error("an unknown method is answered")
+		}
+	})
+}
