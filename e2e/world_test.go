@@ -27,7 +27,7 @@ import (
 )
 
 // patience is how long a step of the real CLI may take on a busy machine.
-const patience = 15 * time.Second
+const patience = 90 * time.Second
 
 const (
 	current = "0.61.0"

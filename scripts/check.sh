@@ -1,10 +1,10 @@
 #!/bin/sh
 # What needs no browser and no CLI: formatting, vet on three systems, linters,
-# and that the committed page is what its source builds.
+# the editors' own checks, and that the committed page is what its source builds.
 set -eu
 cd "$(dirname "$0")/.."
 
-unformatted=$(gofmt -l main.go internal e2e bench)
+unformatted=$(gofmt -l main.go internal editors e2e bench)
 if [ -n "$unformatted" ]; then
 	echo "check: run gofmt -w on: $unformatted" >&2
 	exit 1
@@ -14,6 +14,7 @@ GOOS=darwin go vet . ./internal/...
 GOOS=windows go vet . ./internal/...
 go tool staticcheck ./...
 go mod tidy -diff
+./scripts/check-editors.sh
 ./web/build.sh
 if [ -n "$(git status --porcelain -- internal/review/page)" ]; then
 	echo "check: internal/review/page is not what web/ builds: commit the new build" >&2

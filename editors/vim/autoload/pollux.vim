@@ -55,5 +55,3 @@ export def Statusline(): string
   endif
   return empty(pollux#client#Clis()) ? '' : 'Gemini'
 enddef
-
-defcompile

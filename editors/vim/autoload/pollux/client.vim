@@ -281,5 +281,3 @@ export def Stop()
     ch_close_in(job)
   endif
 enddef
-
-defcompile

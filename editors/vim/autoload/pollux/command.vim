@@ -146,5 +146,3 @@ export def Run(args: string, range: number, line1: number, line2: number)
     client.Say(printf('unknown command "%s": :Pollux followed by Tab lists them', name), 'error')
   endif
 enddef
-
-defcompile

@@ -233,5 +233,3 @@ export def Stop()
     autocmd!
   augroup END
 enddef
-
-defcompile

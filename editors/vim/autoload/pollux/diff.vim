@@ -716,5 +716,3 @@ augroup pollux_diff
   autocmd!
   autocmd WinEnter,BufWinEnter,VimEnter * entered = win_getid()
 augroup END
-
-defcompile

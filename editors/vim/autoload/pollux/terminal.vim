@@ -117,5 +117,3 @@ def Wait(prompt: dict<any>)
     timer_start(READY, (_) => Wait(prompt))
   endif
 enddef
-
-defcompile

@@ -1,0 +1,37 @@
+#!/bin/sh
+# What the editors' own tools say of the plugins: StyLua, Vim's compiler, both
+# help files, Emacs's byte compiler and checkdoc, all without a warning.
+set -eu
+cd "$(dirname "$0")/../editors"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+fail() {
+	echo "check: $1" >&2
+	exit 1
+}
+
+node ../scripts/stylua.mjs $(find nvim -name '*.lua')
+
+# Every function of Vim's is compiled, which else happens when it is called.
+for f in vim/autoload/pollux.vim vim/autoload/pollux/*.vim; do
+	name=$(echo "$f" | sed 's|vim/autoload/||; s|\.vim$||; s|/|#|g')
+	HOME=$tmp vim -es -u NONE -N --cmd "set rtp^=$PWD/vim" --cmd "redir! > $tmp/vim" \
+		-c "source $f" -c "defcompile $name#*" -c 'redir END' -c 'qa!' </dev/null || fail "vim on $f"
+	! grep -q . "$tmp/vim" || { cat "$tmp/vim"; fail "$f does not compile"; }
+done
+
+for e in nvim vim; do
+	cp -r "$e/doc" "$tmp/$e"
+	HOME=$tmp $e -es -u NONE -c "helptags $tmp/$e" -c 'qa!' </dev/null >"$tmp/out" 2>&1 || { cat "$tmp/out"; fail "$e/doc"; }
+	awk 'length > 79 { print FILENAME ":" FNR ": over 79 columns"; bad = 1 } END { exit bad }' "$tmp/$e/pollux.txt" || fail "$e/doc"
+done
+
+cp emacs/pollux.el "$tmp"
+cd "$tmp"
+HOME=$tmp emacs -Q --batch --eval '(setq byte-compile-error-on-warn t)' -f batch-byte-compile pollux.el 2>out || { cat out; fail "pollux.el has warnings"; }
+HOME=$tmp emacs -Q --batch --eval '(progn (require (quote checkdoc))
+  (let ((checkdoc-create-error-function
+         (lambda (text start &rest _) (message "pollux.el:%d: %s" (line-number-at-pos start) text) nil)))
+    (find-file "pollux.el") (checkdoc-current-buffer t)))' 2>out
+! grep pollux.el: out || fail "checkdoc"
