@@ -14,17 +14,18 @@ fail() {
 node ../scripts/stylua.mjs $(find nvim -name '*.lua')
 
 # Every function of Vim's is compiled, which else happens when it is called.
-for f in vim/autoload/pollux.vim vim/autoload/pollux/*.vim; do
-	name=$(echo "$f" | sed 's|vim/autoload/||; s|\.vim$||; s|/|#|g')
-	HOME=$tmp vim -es -u NONE -N --cmd "set rtp^=$PWD/vim" --cmd "redir! > $tmp/vim" \
-		-c "source $f" -c "defcompile $name#*" -c 'redir END' -c 'qa!' </dev/null || fail "vim on $f"
-	! grep -q . "$tmp/vim" || { cat "$tmp/vim"; fail "$f does not compile"; }
+cp -r vim "$tmp/rtp"
+for f in "$tmp"/rtp/autoload/pollux.vim "$tmp"/rtp/autoload/pollux/*.vim; do
+	echo defcompile >>"$f"
+	HOME=$tmp vim -es -u NONE -N --cmd "set rtp^=$tmp/rtp" --cmd "redir! > $tmp/errors" \
+		-c "source $f" -c 'redir END' -c 'qa!' </dev/null || true
+	! grep -q . "$tmp/errors" || { cat "$tmp/errors"; fail "$(basename "$f") does not compile"; }
 done
 
 for e in nvim vim; do
-	cp -r "$e/doc" "$tmp/$e"
-	HOME=$tmp $e -es -u NONE -c "helptags $tmp/$e" -c 'qa!' </dev/null >"$tmp/out" 2>&1 || { cat "$tmp/out"; fail "$e/doc"; }
-	awk 'length > 79 { print FILENAME ":" FNR ": over 79 columns"; bad = 1 } END { exit bad }' "$tmp/$e/pollux.txt" || fail "$e/doc"
+	cp -r "$e/doc" "$tmp/doc-$e"
+	HOME=$tmp $e -es -u NONE -c "helptags $tmp/doc-$e" -c 'qa!' </dev/null >"$tmp/out" 2>&1 || { cat "$tmp/out"; fail "$e/doc"; }
+	awk 'length > 79 { print FILENAME ":" FNR ": over 79 columns"; bad = 1 } END { exit bad }' "$tmp/doc-$e/pollux.txt" || fail "$e/doc"
 done
 
 cp emacs/pollux.el "$tmp"
