@@ -186,7 +186,9 @@ With `auto', side by side where there are 100 columns for it."
   "Start Pollux, unless it is up."
   (interactive)
   (setq pollux--failures 0)
-  (pollux--launch))
+  (if (and pollux--connection pollux--stopping)
+      (setq pollux--stopping 'restart)
+    (pollux--launch)))
 
 (defun pollux--launch ()
   "Start `pollux ide'."
@@ -198,7 +200,7 @@ With `auto', side by side where there are 100 columns for it."
      (t
       (setq pollux--stopping nil
             pollux--started (float-time))
-      (let* ((errors (get-buffer-create " *pollux stderr*"))
+      (let* ((errors (get-buffer-create " *pollux errors*"))
              (connection
               (make-instance
                'jsonrpc-process-connection
@@ -220,7 +222,8 @@ With `auto', side by side where there are 100 columns for it."
               (setf (slot-value connection '-events-buffer-scrollback-size) 0)
             (setf (slot-value connection '-events-buffer-config) '(:size 0 :format full))))
         (setq pollux--connection connection)
-        (pollux--request
+        (with-demoted-errors "pollux: %S" ; it has ended already; `pollux--ended' says why
+         (pollux--request
          'initialize
          (list :protocol pollux--protocol
                :client (list :name "pollux.el" :version pollux--version)
@@ -231,11 +234,12 @@ With `auto', side by side where there are 100 columns for it."
                :settings (append (list :includeIgnored (pollux--bool pollux-include-ignored)
                                        :reviewPage (pollux--bool pollux-review-page))
                                  pollux--again))
-         #'pollux--initialized))))))
+         #'pollux--initialized)))))))
 
 (defun pollux--initialized (err result)
   "Go on after initialize with ERR or RESULT."
   (cond
+   ((and err (not (and pollux--connection (jsonrpc-running-p pollux--connection))))) ; `pollux--ended' says why
    (err
     (pollux--say "%s" err)
     (pollux-stop))
@@ -254,12 +258,14 @@ With `auto', side by side where there are 100 columns for it."
   "The process of CONNECTION has ended: start it again, unless it was stopped."
   (let ((was pollux--info)
         (code (process-exit-status (jsonrpc--process connection)))
-        (last (with-current-buffer (get-buffer-create " *pollux stderr*")
+        (last (with-current-buffer (get-buffer-create " *pollux errors*")
                 (string-trim (buffer-string)))))
     (setq pollux--connection nil pollux--info nil pollux--clis nil)
     (pollux--context-stop)
     (pollux--lost)
     (force-mode-line-update t)
+    (when (eq pollux--stopping 'restart)
+      (run-at-time 0 nil #'pollux--launch))
     (unless pollux--stopping
       (pollux--note "pollux ended with code %s. %s" code last)
       (when (and was (> (- (float-time) pollux--started) 10))
@@ -279,13 +285,14 @@ With `auto', side by side where there are 100 columns for it."
 CLIs that wait are told that their changes were rejected."
   (interactive)
   (setq pollux--stopping t)
-  (when pollux--connection
+  (when (and pollux--connection (jsonrpc-running-p pollux--connection))
     (process-send-eof (jsonrpc--process pollux--connection))))
 
 ;;;; Context
 
 (defvar pollux--files nil "The open files: an alist of buffers and paths.")
 (defvar pollux--files-due t)
+(defvar pollux--roots-due t)
 (defvar pollux--focused (make-hash-table :test 'eq :weakness 'key))
 (defvar pollux--active nil "The buffer that has, or had, the focus.")
 (defvar pollux--active-state nil "Its cursor and selection, a plist.")
@@ -327,13 +334,20 @@ CLIs that wait are told that their changes were rejected."
 (defun pollux--rebuild ()
   "Look for the open files."
   (setq pollux--files-due nil
+        pollux--roots-due t
         pollux--files (cl-loop for buffer in (buffer-list)
                                for file = (pollux--file buffer)
                                when file collect (cons buffer file))))
 
-(defun pollux--utf16 (text)
-  "The length of TEXT in UTF-16 code units."
-  (+ (length text) (cl-count-if (lambda (c) (> c #xFFFF)) text)))
+(defun pollux--utf16-column ()
+  "The column of point in UTF-16 code units, from 1."
+  (let ((from (line-beginning-position)) (to (point)))
+    (+ 1 (- to from)
+       (if (= (- to from) (- (position-bytes to) (position-bytes from)))
+           0 ; ASCII, which may be long
+         (save-excursion
+           (goto-char from)
+           (how-many "[\x10000-\x10FFFF]" from to))))))
 
 (defun pollux--clean (text)
   "TEXT without what is no Unicode."
@@ -355,8 +369,7 @@ user is asking about the file beside."
           (widen)
           (setq pollux--active-state
                 (list :cursor (list :line (line-number-at-pos)
-                                    :character (1+ (pollux--utf16 (buffer-substring-no-properties
-                                                                   (line-beginning-position) (point)))))
+                                    :character (pollux--utf16-column))
                       :selection (if (use-region-p)
                                      (pollux--selection)
                                    ""))))))))
@@ -369,13 +382,26 @@ user is asking about the file beside."
                     (region-beginning)
                     (min (region-end) (+ (region-beginning) pollux--max-selection))))))
 
+(defvar pollux--last nil "What `pollux--moved-p' saw last.")
+
+(defun pollux--moved-p ()
+  "Look at the selected window; nil if nothing has happened since the last time."
+  (let ((window (selected-window)))
+    (unless (minibufferp (window-buffer window))
+      (with-current-buffer (window-buffer window)
+        (let ((now (list (current-buffer) (point) (use-region-p) (mark t)
+                         (buffer-chars-modified-tick) pollux--files-due pollux--clis)))
+          (unless (and (equal now pollux--last) (not pollux--files-due))
+            (setq pollux--last now)
+            (pollux--sample)
+            t))))))
+
 (defun pollux--push ()
   "Send what is open."
   (setq pollux--push-timer nil)
-  (when (pollux-ready-p)
-    (unless (minibufferp (window-buffer (selected-window)))
-      (pollux--sample))
-    (let ((roots (pollux--roots)))
+  (when (and (pollux-ready-p) (pollux--moved-p))
+    (let ((roots (if pollux--roots-due (pollux--roots) pollux--roots-sent)))
+      (setq pollux--roots-due nil)
       (pollux--notify
        'context/update
        (append
@@ -409,7 +435,8 @@ user is asking about the file beside."
 
 (defun pollux--context-start ()
   "Follow what happens."
-  (setq pollux--roots-sent (pollux--roots))
+  (setq pollux--roots-sent (pollux--roots)
+        pollux--last nil)
   (pcase-dolist (`(,hook . ,function) pollux--hooks)
     (add-hook hook function))
   (pollux--listed))
@@ -430,11 +457,12 @@ user is asking about the file beside."
   text       ; as it is now, while no buffer holds it
   form       ; how the buffer's text goes to disk: :dos, :bom
   buffer left windows inline hunks pause
-  ended lost hiding deciding)
+  ended finished lost hiding deciding)
 
 (defvar pollux--diffs nil "The diffs that wait, the oldest first.")
 (defvar pollux--shown nil "The one on the screen.")
 (defvar-local pollux--this nil "The diff that a buffer shows.")
+(put 'pollux--this 'permanent-local t) ; the user may choose another mode
 
 (defconst pollux--narrow 100 "Columns that two texts side by side need.")
 
@@ -501,6 +529,27 @@ user is asking about the file beside."
   :lighter " Review"
   :keymap pollux-diff-mode-map)
 
+(defvar inhibit-interaction)
+(defvar org-inhibit-startup)
+(defvar org-resource-download-policy)
+
+(defun pollux--set-up ()
+  "Make the buffer one of a diff, whatever its mode."
+  (setq-local require-final-newline nil
+              mode-require-final-newline nil
+              before-save-hook nil
+              after-save-hook nil
+              buffer-invisibility-spec nil ; nothing of it may be hidden
+              write-contents-functions (list #'pollux--write)
+              buffer-offer-save nil)
+  (add-hook 'kill-buffer-hook #'pollux--killed nil t)
+  (add-hook 'after-change-functions #'pollux--edited nil t)
+  (add-hook 'post-command-hook #'pollux--follow nil t)
+  (add-hook 'change-major-mode-after-body-hook #'pollux--set-up nil t)
+  (pollux-diff-mode 1))
+(put 'pollux--set-up 'permanent-local-hook t)
+(put 'pollux--killed 'permanent-local-hook t)
+
 (defun pollux--make-buffer (d name text)
   "A buffer for D, called NAME, with TEXT, and its form."
   (let ((buffer (generate-new-buffer name))
@@ -508,34 +557,34 @@ user is asking about the file beside."
         form)
     (with-current-buffer buffer
       (buffer-disable-undo)
-      (setq form (pollux--fill text))
-      ;; The mode for its looks; its hooks, and what the text says of itself as
-      ;; a file, are for real files.
+      (setq form (pollux--fill text)
+            pollux--this d)
+      ;; The mode for its looks; its hooks, what the text says of itself as a
+      ;; file, and questions, are for real files.
       (let ((buffer-file-name path)
             (enable-local-variables nil)
-            (enable-dir-local-variables nil))
+            (enable-dir-local-variables nil)
+            (inhibit-interaction t)
+            (org-inhibit-startup t)
+            (org-resource-download-policy nil))
         (with-demoted-errors "pollux: %S"
           (delay-mode-hooks (set-auto-mode t))))
       (with-demoted-errors "pollux: %S"
         (font-lock-mode 1))
-      (setq-local require-final-newline nil
-                  mode-require-final-newline nil
-                  before-save-hook nil
-                  write-contents-functions (list #'pollux--write)
-                  buffer-offer-save nil
-                  default-directory (file-name-as-directory
-                                     (if (file-directory-p (file-name-directory path))
-                                         (file-name-directory path)
-                                       pollux--directory)))
-      (setq pollux--this d)
-      (add-hook 'kill-buffer-hook #'pollux--killed nil t)
-      (pollux-diff-mode 1))
+      (pollux--set-up)
+      (setq default-directory (file-name-as-directory
+                               (if (file-directory-p (file-name-directory path))
+                                   (file-name-directory path)
+                                 pollux--directory))))
     (cons buffer form)))
 
 (defun pollux--write ()
-  "Accept, in place of writing the buffer's file."
-  (pollux-accept)
-  t)
+  "Accept, in place of writing the buffer's file.
+A buffer that was given a file's name, as \\[write-file] does, is a copy, and
+is written."
+  (unless buffer-file-name
+    (pollux--decide pollux--this)
+    t))
 
 (defun pollux--killed ()
   "A buffer of a diff is being killed: that rejects."
@@ -562,10 +611,23 @@ user is asking about the file beside."
 (defun pollux--split (window side buffer &optional size)
   "Split WINDOW, put BUFFER on its SIDE with SIZE, and return that window."
   (let* ((window-combination-resize nil)
+         (window-combination-limit t) ; so that WINDOW has the room again afterwards
          (new (split-window window (and size (- size)) side)))
     (set-window-buffer new buffer)
     (set-window-dedicated-p new nil)
     new))
+
+(defun pollux--caption (d)
+  "Say above the proposal of D what it is."
+  (when (buffer-live-p (pollux--diff-buffer d))
+    (with-current-buffer (pollux--diff-buffer d)
+      (setq header-line-format
+            (replace-regexp-in-string
+             "%" "%%"
+             (format " Gemini proposes: %s (C-c C-c %s, C-c C-k rejects)" (pollux--name d)
+                     (if (equal (pollux--diff-state d) "orphaned")
+                         "saves; its CLI has ended" "accepts"))
+             t t)))))
 
 (defun pollux--show (d)
   "Put D on the screen; a failure is an error."
@@ -606,15 +668,7 @@ user is asking about the file beside."
     (with-current-buffer (car made)
       (buffer-enable-undo)
       (set-buffer-modified-p t)
-      (setq header-line-format
-            (replace-regexp-in-string
-             "%" "%%"
-             (format " Gemini proposes: %s (C-c C-c %s, C-c C-k rejects)" (pollux--name d)
-                     (if (equal (pollux--diff-state d) "orphaned")
-                         "saves; its CLI has ended" "accepts"))
-             t t))
-      (add-hook 'after-change-functions #'pollux--edited nil t)
-      (add-hook 'post-command-hook #'pollux--follow nil t))
+      (pollux--caption d))
     (when dirty
       (pollux--say "%s has unsaved changes; they are in a window of their own and stay as they are"
                    (pollux--name d)))
@@ -672,6 +726,15 @@ user is asking about the file beside."
                    (ignore-errors (recenter))
                    (pollux--follow)))))))))))
 
+(defconst pollux--most-removed 15
+  "Lines that an inline view shows of what is taken out; it cannot be scrolled.")
+
+(defun pollux--removed-text (lines)
+  "The text of LINES, or the first of them."
+  (concat (mapconcat #'identity (seq-take lines pollux--most-removed) "\n") "\n"
+          (let ((more (- (length lines) pollux--most-removed)))
+            (if (> more 0) (format "... %d more; C-c C-e compares\n" more) ""))))
+
 (defun pollux--draw-hunks (d)
   "Mark the hunks of D."
   (dolist (buffer (list (pollux--diff-buffer d) (pollux--diff-left d)))
@@ -687,7 +750,7 @@ user is asking about the file beside."
           (save-excursion
             (pollux--goto-line (plist-get hunk :line))
             (let ((overlay (make-overlay (point) (point)))
-                  (text (concat (mapconcat #'identity (plist-get hunk :removed) "\n") "\n")))
+                  (text (pollux--removed-text (append (plist-get hunk :removed) nil))))
               (overlay-put overlay 'pollux t)
               (overlay-put overlay 'before-string (propertize text 'face 'pollux-removed)))))))
     (when (buffer-live-p (pollux--diff-left d))
@@ -714,7 +777,7 @@ user is asking about the file beside."
 (defun pollux--edited (&rest _)
   "The user edits: keep the text at the next pause."
   (let ((d pollux--this))
-    (when d
+    (when (and d (eq (current-buffer) (pollux--diff-buffer d)) (eq d pollux--shown))
       (when (pollux--diff-pause d)
         (cancel-timer (pollux--diff-pause d)))
       (setf (pollux--diff-pause d)
@@ -728,15 +791,22 @@ user is asking about the file beside."
   "D has been decided on."
   (setf (pollux--diff-ended d) t)
   (setq pollux--diffs (delq d pollux--diffs))
-  (unless (pollux--diff-deciding d)
+  (unless (or (pollux--diff-deciding d) (pollux--diff-finished d))
+    (setf (pollux--diff-finished d) t)
     (run-at-time 0 nil #'pollux--finished d)))
 
 (defun pollux--finished (d)
   "Take D away, and show the next."
-  (pollux--hide d)
-  (pollux--show-next)
-  (force-mode-line-update t)
-  (run-hooks 'pollux-diff-closed-hook))
+  (if (active-minibuffer-window)
+      ;; Which puts the windows back as they were when it ends.
+      (letrec ((later (lambda ()
+                        (remove-hook 'minibuffer-exit-hook later)
+                        (run-at-time 0 nil #'pollux--finished d))))
+        (add-hook 'minibuffer-exit-hook later))
+    (pollux--hide d)
+    (pollux--show-next)
+    (force-mode-line-update t)
+    (run-hooks 'pollux-diff-closed-hook)))
 
 (defun pollux--decline (d)
   "Reject D."
@@ -768,10 +838,12 @@ user is asking about the file beside."
        (pcase (car (read-multiple-choice (plist-get result :message)
                                          '((?o "overwrite it") (?c "compare with it") (?n "not now"))))
          (?o (pollux--decide d (plist-get result :version)))
-         (?c (when (buffer-live-p (pollux--diff-left d))
+           (?c (setf (pollux--diff-original d) (or (plist-get result :disk) ""))
+             (if (not (buffer-live-p (pollux--diff-left d)))
+                 (pollux-ediff)
                (with-current-buffer (pollux--diff-left d)
                  (let ((inhibit-read-only t))
-                   (pollux--fill (or (plist-get result :disk) ""))))
+                   (pollux--fill (pollux--diff-original d))))
                (pollux--say "on the left is now what the file holds")))))
       (_ (user-error "%s" (plist-get result :message))))))
 
@@ -783,6 +855,7 @@ user is asking about the file beside."
               :original (plist-get p :original) :exists (eq (plist-get p :exists) t)
               :state (plist-get p :state) :proposed (plist-get p :proposed)
               :text (or (plist-get p :content) (plist-get p :proposed)))))
+      (pollux--forget-hidden)
       (cond
        (pollux--shown)
        ((active-minibuffer-window)
@@ -796,8 +869,14 @@ user is asking about the file beside."
       (force-mode-line-update t)
       (run-hooks 'pollux-diff-opened-hook))))
 
+(defun pollux--forget-hidden ()
+  "A diff whose windows the user took away does not keep others waiting."
+  (when (and pollux--shown (not (pollux--visible pollux--shown)))
+    (pollux--hide pollux--shown)))
+
 (defun pollux--show-next ()
   "Show the diff that waits longest, unless one is shown."
+  (pollux--forget-hidden)
   (when (and pollux--diffs (not pollux--shown))
     (if (active-minibuffer-window)
         (add-hook 'minibuffer-exit-hook #'pollux--show-later)
@@ -819,7 +898,8 @@ user is asking about the file beside."
   "Another client edited the text, or the CLI has ended, by P."
   (when-let ((d (pollux--find (plist-get p :id))))
     (when (plist-get p :state)
-      (setf (pollux--diff-state d) (plist-get p :state)))
+      (setf (pollux--diff-state d) (plist-get p :state))
+      (pollux--caption d))
     (let ((text (plist-get p :content)))
       (when (and text (not (equal text (pollux--text d))))
         (setf (pollux--diff-text d) text)
@@ -833,7 +913,10 @@ user is asking about the file beside."
 (defun pollux--lost ()
   "The companion has ended: what is shown stays, and can be saved."
   (dolist (d pollux--diffs)
-    (setf (pollux--diff-lost d) t))
+    (setf (pollux--diff-lost d) t)
+    (when (buffer-live-p (pollux--diff-buffer d))
+      (with-current-buffer (pollux--diff-buffer d)
+        (setq header-line-format " the companion has ended: C-x C-w saves the text, as does `pollux journal'"))))
   (setq pollux--diffs (seq-filter #'pollux--diff-buffer pollux--diffs)))
 
 (defun pollux--reload (path)
@@ -855,20 +938,30 @@ user is asking about the file beside."
   "The current diff; without one, a `user-error'."
   (or (pollux--current) (user-error "No change waits for you")))
 
+(defun pollux--visible (d)
+  "Whether the proposal of D is in a window."
+  (and (buffer-live-p (pollux--diff-buffer d))
+       (get-buffer-window (pollux--diff-buffer d) 'visible)))
+
+(defun pollux--seen ()
+  "The current diff; one that is out of sight is shown, and not decided on."
+  (let ((d (pollux--some)))
+    (unless (pollux--visible d)
+      (pollux-review d)
+      (user-error "Look at it first, then decide"))
+    d))
+
 ;;;###autoload
 (defun pollux-accept ()
   "Accept the change: the CLI writes the file with the text as you left it."
   (interactive)
-  (let ((d (pollux--some)))
-    (unless (pollux--diff-buffer d)
-      (pollux-review d))
-    (pollux--decide d)))
+  (pollux--decide (pollux--seen)))
 
 ;;;###autoload
 (defun pollux-reject ()
   "Reject the change."
   (interactive)
-  (pollux--decline (pollux--some)))
+  (pollux--decline (pollux--seen)))
 
 (defun pollux-review (d)
   "Show D, in place of the diff on the screen, and go to it."
@@ -953,7 +1046,9 @@ user is asking about the file beside."
         (let ((start (point)))
           (forward-line (plist-get edit :lines))
           (delete-region start (point))
-          (insert (replace-regexp-in-string "\r\n" "\n" (plist-get edit :text) t t))
+          (insert (if (plist-get (pollux--diff-form d) :dos)
+                      (replace-regexp-in-string "\r\n" "\n" (plist-get edit :text) t t)
+                    (plist-get edit :text)))
           (goto-char start)))
       (set-buffer-modified-p t))))
 
@@ -1061,9 +1156,9 @@ user is asking about the file beside."
   "Show Gemini CLI's terminal, or hide it."
   (interactive)
   (let ((window (and (pollux--terminal) (get-buffer-window (pollux--terminal)))))
-    (if window
-        (delete-window window)
-      (pollux-open))))
+    (cond ((not window) (pollux-open))
+          ((eq window (frame-root-window)) (bury-buffer (window-buffer window)))
+          (t (delete-window window)))))
 
 (defun pollux--type (prompt)
   "Type PROMPT into the CLI."

@@ -272,7 +272,7 @@ func (h editorHome) install(streams IO, remove, yes bool) error {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		for d := filepath.Dir(name); dir != "" && strings.HasPrefix(d, dir) && os.Remove(d) == nil; d = filepath.Dir(d) {
+		for d := filepath.Dir(name); dir != "" && strings.HasPrefix(d, top(dir)) && os.Remove(d) == nil; d = filepath.Dir(d) {
 		}
 	}
 	if remove {
@@ -281,6 +281,15 @@ func (h editorHome) install(streams IO, remove, yes bool) error {
 		fmt.Fprintf(streams.Err, "pollux: done; %s\n", h.after)
 	}
 	return nil
+}
+
+// top is the highest directory of a package that is there for nothing else:
+// of pack/pollux/start/pollux the first pollux.
+func top(dir string) string {
+	if pack := filepath.Dir(filepath.Dir(dir)); filepath.Base(pack) == "pollux" {
+		return pack
+	}
+	return dir
 }
 
 // onPath reports whether the command is what its name finds on the PATH.
