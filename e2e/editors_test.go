@@ -230,6 +230,8 @@ type hands struct {
 	// scratch shows a buffer that is no file.
 	scratch []string
 	// drop forgets changes of the buffer.
+	// copy saves the proposal's text under another name.
+	copy                           func(name string) []string
 	undoHunk, acceptHunk, nextHunk []string
 	// typing are commands that a diff comes in the middle of, with what is
 	// seen when they are done.
@@ -260,6 +262,7 @@ var vimHands = hands{
 	close:      []string{":bdelete", "Enter"},
 	rename:     func(name string) []string { return []string{":saveas! " + name, "Enter"} },
 	scratch:    []string{":help", "Enter"},
+	copy:       func(name string) []string { return []string{":w " + name, "Enter"} },
 	undoHunk:   []string{"C-c", "C-u"},
 	acceptHunk: []string{"C-c", "C-a"},
 	nextHunk:   []string{"C-c", "C-n"},
@@ -286,6 +289,7 @@ var emacsHands = hands{
 	close:      []string{"C-x", "k", "Enter"},
 	rename:     func(name string) []string { return []string{"C-x", "C-w", name, "Enter"} },
 	scratch:    []string{"C-x", "b", "*scratch*", "Enter"},
+	copy:       func(name string) []string { return []string{"C-x", "C-w", name, "Enter"} },
 	undoHunk:   []string{"C-c", "C-u"},
 	acceptHunk: []string{"C-c", "C-a"},
 	nextHunk:   []string{"C-c", "C-n"},
@@ -634,6 +638,50 @@ func TestEditorRestartsPollux(t *testing.T) {
 			t.Errorf("back on port %s, was %s; same token: %v", p, port, k == token)
 		}
 		d.cli()
+	})
+}
+
+// A copy of the text decides nothing; and when the companion is killed, what
+// the user has edited can still be saved.
+func TestEditorSavesACopy(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		d, c, path := waits(t, kind, "one\n", "two\n")
+		d.enter()
+		d.press(h.edit...)
+		copied := filepath.Join(d.project, "copy.txt")
+		d.press(h.copy(copied)...)
+		holds := func(path string) func() bool {
+			return func() bool {
+				data, _ := os.ReadFile(path)
+				return string(data) == "mine\ntwo\n"
+			}
+		}
+		waitFor(t, "the copy", holds(copied))
+		if got := d.ask(d.State.Waiting); got != "1" {
+			t.Errorf("%s diffs wait after a copy", got)
+		}
+		d.command("reject")
+		heard(t, c, "a rejection", rejected)
+		d.until(d.State.Shown, "")
+		d.wantFile(path, "one\n")
+
+		if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
+			t.Fatal(err)
+		}
+		d.shows(path)
+		d.enter()
+		d.press(h.edit...)
+		old := d.companion()
+		syscall.Kill(old, syscall.SIGKILL)
+		waitGone(t, old)
+		waitFor(t, "a new one", func() bool { return d.companion() != 0 })
+		d.until(d.State.Started, "1")
+		d.press(h.accepts[0]...)
+		d.see("ended")
+		lost := filepath.Join(d.project, "lost.txt")
+		d.press(h.copy(lost)...)
+		waitFor(t, "the lost text", holds(lost))
+		d.wantFile(path, "one\n")
 	})
 }
 
