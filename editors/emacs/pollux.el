@@ -3,8 +3,7 @@
 ;; Version: 1.0
 ;; Package-Requires: ((emacs "27.1"))
 ;; Keywords: tools, convenience
-;; URL: https://github.com/pollux-editor/pollux
-;; SPDX-License-Identifier: MIT
+;; SPDX-License-Identifier: Apache-2.0
 
 ;;; Commentary:
 
