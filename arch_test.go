@@ -27,6 +27,8 @@ var allowed = map[string][]string{
 	"pollux/internal/discovery":  {"ide", "sys"},
 	"pollux/internal/ideserver":  {"ide"},
 	"pollux/internal/review":     {"adapter"},
+	"pollux/internal/tui":        {"adapter", "hunk"},
+	"pollux/internal/lsp":        {"adapter", "ide"},
 	"pollux/internal/companion":  {"adapter", "discovery", "gemini", "hunk", "ide", "ideserver", "journal", "sys"},
 	"pollux/editors":             {},
 	"pollux/internal/editortest": {},
