@@ -1,5 +1,5 @@
-// Command bench measures the companion and the bridge and prints a table of
-// each: medians over several runs, with the range. `make bench` runs it.
+// Command bench measures the companion, the editors with its plugins, and the
+// bridge, and prints a table of each: medians over several runs, with the range. `make bench` runs it.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 	fakecli.Main()
 	binary := flag.String("pollux", "./pollux", "the `binary` to measure")
 	runs := flag.Int("runs", 5, "how often each figure is taken")
-	which := flag.String("of", "companion,bridge", "what to measure")
+	which := flag.String("of", "companion,editors,bridge", "what to measure")
 	peer := flag.String("peer", "", "the `command` of another bridge, measured beside ours")
 	cli := flag.String("cli", ".cache/npm/gemini-0.61.0/node_modules/.bin/gemini", "the real Gemini `CLI`, for the bridge")
 	flag.Parse()
@@ -37,6 +37,8 @@ func main() {
 		case err != nil:
 		case of == "companion":
 			err = run(*binary, *runs)
+		case of == "editors":
+			err = runEditors(*binary, *runs)
 		case of == "bridge":
 			err = runBridge(*binary, *peer, *cli, *runs)
 		default:
@@ -100,8 +102,7 @@ func run(binary string, runs int) error {
 			}
 			values = append(values, v)
 		}
-		slices.Sort(values)
-		fmt.Printf("%-62s %8.1f %-2s (%.1f to %.1f)\n", m.name, values[len(values)/2], m.unit, values[0], values[len(values)-1])
+		printRow(m.name, m.unit, values)
 	}
 	return nil
 }

@@ -193,7 +193,13 @@ func addEmacsPackage(files map[string]string, command string) {
 (autoload 'pollux-mode "pollux" "Be the companion of Gemini CLI." t)
 (dolist (command '(pollux-open pollux-toggle pollux-send pollux-diagnostics pollux-status pollux-menu))
   (autoload command "pollux" nil t))
-(add-hook 'emacs-startup-hook #'pollux-mode)
+;; When Emacs has started and is idle, so that nobody waits for what it loads.
+(add-hook 'emacs-startup-hook
+          (lambda ()
+            (run-with-idle-timer 0.1 nil
+                                 (lambda ()
+                                   (let ((gc-cons-threshold (max gc-cons-threshold 64000000)))
+                                     (pollux-mode 1))))))
 `
 }
 
