@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"pollux/internal/adapter"
 	"pollux/internal/editortest"
 	"pollux/internal/fakemodel"
 	"pollux/internal/ide"
@@ -168,4 +169,38 @@ vim.keymap.set("x", "gA", vim.lsp.buf.range_code_action or vim.lsp.buf.code_acti
 	s.press("Enter")
 	waitGone(t, s.PID)
 	waitFor(t, "the files to be gone", func() bool { return len(w.left()) == 0 })
+}
+
+// Helix by its keys. Debian 12 has none: scripts/newer-editors.sh runs this.
+func TestHelix(t *testing.T) {
+	if out, err := exec.Command("hx", "--version").Output(); err != nil || strings.Contains(string(out), " 25.01") {
+		t.Skipf("no Helix 25.07 or newer: %s %v", out, err)
+	}
+	w := newWorld(t, silent)
+	path := w.file("it's $(touch x).txt", "one \U0001F600 two\nthree\n")
+	w.pollux("install", "helix", "--yes")
+	e := w.edit(func(p *adapter.InitializeParams) { p.Diff = false })
+	c, err := wirecli.Dial(w.context(), e.info.Port, e.info.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	w.env = append(w.env, e.env()...)
+	s := w.bare("hx", path)
+	s.see("three")
+	s.keys("w")
+	s.keys(" if")
+	told(t, c, "the selection", func(open []ide.File) bool {
+		return len(open) == 1 && open[0].Path == path && open[0].SelectedText == "one " && *open[0].Cursor == ide.Cursor{Line: 1, Character: 4}
+	})
+	s.keys("glh") // the last character but one
+	s.keys(" if")
+	told(t, c, "the column after an emoji", func(open []ide.File) bool {
+		return open[0].SelectedText == "" && *open[0].Cursor == ide.Cursor{Line: 1, Character: 9}
+	})
+	s.keys(" ic")
+	told(t, c, "that it is closed", func(open []ide.File) bool { return len(open) == 0 })
+	if _, err := os.Stat(filepath.Join(w.project, "x")); err == nil {
+		t.Error("the file's name was run as a command")
+	}
 }

@@ -97,7 +97,8 @@ With `auto', side by side where there are 100 columns for it."
 (defvar pollux--started nil)
 (defvar pollux--failures 0)
 (defvar pollux--clis nil "The connected CLIs.")
-(defvar pollux--directory default-directory)
+(defvar pollux--directory (or command-line-default-directory default-directory)
+  "Where Emacs was started.")
 
 (defun pollux-ready-p ()
   "Whether the companion is up."

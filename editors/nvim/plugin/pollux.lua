@@ -37,6 +37,17 @@ for _, name in ipairs({
 }) do
   vim.keymap.set("n", "<Plug>(pollux-" .. name .. ")", "<Cmd>Pollux " .. name .. "<CR>")
 end
+-- What a session kept of a diff is gone.
+vim.api.nvim_create_autocmd("BufReadCmd", {
+  pattern = "pollux://*",
+  callback = function(args)
+    vim.schedule(function()
+      pcall(vim.api.nvim_buf_delete, args.buf, { force = true })
+    end)
+  end,
+})
+
+vim.keymap.set("x", "<Plug>(pollux-open)", "<Cmd>Pollux open<CR>")
 vim.keymap.set("x", "<Plug>(pollux-send)", ":Pollux send<CR>")
 vim.keymap.set("x", "<Plug>(pollux-diagnostics)", ":Pollux diagnostics<CR>")
 

@@ -20,6 +20,7 @@ local next_id = 0
 local pending = {} -- callbacks by id of the request
 local stderr = {}
 local no_restart = 5 -- failed starts in a row
+local GRACE = 5000 -- ms that Pollux has to end by itself
 
 function M.note(text)
   table.insert(M.log, os.date("%H:%M:%S ") .. text)
@@ -232,6 +233,9 @@ local function ended(_, code)
   require("pollux.diff").lost()
   M.event("Stopped")
   if stopping then
+    if stopping == "restart" then
+      M.launch()
+    end
     return
   end
   local last = vim.trim(table.concat(stderr, "\n"))
@@ -285,9 +289,11 @@ end
 
 --- Starts Pollux, unless it runs.
 function M.start()
+  failures = 0
   if not job then
-    failures = 0
     M.launch()
+  elseif stopping then
+    stopping = "restart"
   end
 end
 
@@ -295,7 +301,13 @@ end
 function M.stop()
   stopping = true
   if job then
+    local ending = job
     vim.fn.chanclose(job, "stdin")
+    vim.defer_fn(function()
+      if job == ending then
+        vim.fn.jobstop(job)
+      end
+    end, GRACE)
   end
 end
 

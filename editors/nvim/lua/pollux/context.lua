@@ -122,6 +122,9 @@ local function selection(mode)
       right = right - 1
     end
   end
+  if kind == "b" and right ~= math.huge and vim.fn.exists("*getregion") == 1 and to[2] - from[2] < 1000 then
+    return table.concat(vim.fn.getregion(vim.fn.getpos("v"), vim.fn.getpos("."), { type = "\22" }), "\n")
+  end
   for nr = from[2], to[2] do
     local line = vim.fn.getline(nr)
     if kind == "b" then
@@ -263,7 +266,11 @@ function M.start()
   end
   on("ModeChanged", function()
     local old, new = vim.v.event.old_mode, vim.v.event.new_mode
-    if old:find("^[vVsS\22\19]") and not new:find("^[vVsS\22\19]") then
+    local visual, command = "^[vVsS\22\19]", "^c"
+    if old:find(visual) and new:find(command) then
+      return -- what is selected is what the command is about
+    end
+    if old:find(visual) and not new:find(visual) or old:find(command) and active and active.selection then
       if release then
         release:stop()
       end

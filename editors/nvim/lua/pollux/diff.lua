@@ -14,7 +14,8 @@ local M = {}
 local diffs = {} -- by id: { diff, ended, and while it is shown: buf, left, wins, ... }
 local order = {} -- ids, the oldest first
 local shown -- the id on the screen
-local entered -- the window that the user went to last
+local entered = vim.api.nvim_get_current_win() -- the window that the user went to last
+local typed -- the command line that is being executed
 
 local ns = vim.api.nvim_create_namespace("pollux")
 local PAUSE = 200 -- ms of no typing, after which the text is kept
@@ -27,6 +28,7 @@ M.keys = {
   { "<C-c><C-p>", "previous-hunk" },
   { "<C-c><C-a>", "accept-hunk" },
   { "<C-c><C-u>", "undo-hunk" },
+  { "ZZ", "accept" },
 }
 
 local function new_timer(ms, f)
@@ -139,7 +141,8 @@ end
 
 local function scratch(d, what, buftype, text)
   local buf = vim.api.nvim_create_buf(false, true)
-  vim.api.nvim_buf_set_name(buf, ("pollux://%s/%s/%s"):format(d.diff.id, what, vim.fn.fnamemodify(d.diff.path, ":t")))
+  local uri = ("pollux://%s/%s/%s"):format(d.diff.id, what, vim.fn.fnamemodify(d.diff.path, ":t"))
+  vim.api.nvim_buf_set_name(buf, uri)
   vim.bo[buf].buftype = buftype
   vim.bo[buf].bufhidden = "wipe"
   vim.bo[buf].swapfile = false
@@ -153,8 +156,8 @@ local function scratch(d, what, buftype, text)
       vim.bo[buf][o] = vim.bo[target][o]
     end
   end
-  highlight(buf, d.diff.path)
-  return buf, form
+  pcall(highlight, buf, d.diff.path)
+  return buf, form, uri
 end
 
 -- The window beside which a diff opens: the one with the file, else the last
@@ -197,12 +200,29 @@ local function diffthis(win)
 end
 
 local function caption(win, text)
-  text = " " .. text:gsub("%%", "%%%%")
+  if text ~= "" then
+    text = " " .. text:gsub("%%", "%%%%")
+  end
   if vim.fn.exists("+winbar") == 1 then
     vim.wo[win].winbar = text
   else
     vim.wo[win].statusline = text
   end
+end
+
+-- Says above the proposal what it is.
+local function caption_of(d)
+  local win = d.wins and d.wins[d.left and 2 or 1]
+  if not win or not vim.api.nvim_win_is_valid(win) or vim.api.nvim_win_get_buf(win) ~= d.buf then
+    return
+  end
+  local text = "Gemini proposes: %s (:w accepts, :q! rejects)"
+  if d.lost then
+    text = "%s: its companion has ended; :w FILE saves the text, and `pollux journal` has it"
+  elseif d.diff.state == "orphaned" then
+    text = "Gemini proposed: %s (its CLI has ended; :w saves it, :q! discards it)"
+  end
+  caption(win, text:format(name(d)))
 end
 
 -- Marks what the text changes in the one window of an inline view.
@@ -276,6 +296,16 @@ local function hide(d)
   end
   d.text = text_of(d)
   d.hiding = true
+  if d.buf and vim.api.nvim_get_current_buf() == d.buf and vim.api.nvim_get_mode().mode:find("^[iR]") then
+    -- What is still typed was meant for the proposal.
+    vim.cmd("stopinsert")
+    while vim.fn.getchar(1) ~= 0 do
+      vim.fn.getchar(0)
+    end
+  end
+  if valid_buf(d.buf) then
+    vim.bo[d.buf].modified = false
+  end
   if d.dirty and vim.api.nvim_win_is_valid(d.dirty) then
     vim.api.nvim_win_call(d.dirty, function()
       vim.cmd("diffoff")
@@ -286,6 +316,10 @@ local function hide(d)
       if not pcall(vim.api.nvim_win_close, win, true) then
         -- The last window: it keeps an empty buffer.
         vim.api.nvim_win_set_buf(win, vim.api.nvim_create_buf(true, false))
+        caption(win, "")
+        vim.api.nvim_win_call(win, function()
+          vim.cmd("diffoff")
+        end)
       end
     end
   end
@@ -304,6 +338,19 @@ end
 
 local show
 
+-- Shows a diff; where that fails it goes on waiting, and the user is told.
+local function try(d)
+  local ok, failure = pcall(show, d)
+  if not ok then
+    pcall(hide, d)
+  end
+  if not ok or failure then
+    failure = tostring(failure):match("E%d+:[^\n]*") or tostring(failure)
+    client.say(("%s waits to be reviewed, but cannot be shown (%s): :Pollux next"):format(name(d), failure), "warning")
+    return failure
+  end
+end
+
 -- In the command-line window no other can be opened.
 local function busy()
   if vim.fn.getcmdwintype() == "" then
@@ -320,7 +367,7 @@ end
 
 function M.show_next()
   if not shown and order[1] and not busy() then
-    show(diffs[order[1]])
+    try(diffs[order[1]])
   end
 end
 
@@ -330,8 +377,16 @@ local function finish(d)
     return -- accept() comes back to it: what `:wq` closes must still be there
   end
   vim.schedule(function()
-    hide(d)
+    local inside = d.buf and vim.api.nvim_get_current_buf() == d.buf
+    local ok, err = pcall(hide, d)
+    if not ok then
+      client.note(tostring(err))
+    end
     M.show_next()
+    local now = diffs[shown or ""]
+    if inside and now and now.diff.path == d.diff.path then
+      M.go(now) -- the CLI has proposed anew for the file
+    end
     client.event("DiffClosed")
   end)
 end
@@ -351,6 +406,8 @@ local function reject(d)
     end
   end)
 end
+
+M.decline = reject
 
 -- Accepts; reports whether Pollux took it.
 local function accept(d, overwrite)
@@ -402,18 +459,61 @@ local function accept(d, overwrite)
   return false
 end
 
+-- Whether the user has asked for this write: by a command that was typed, in
+-- the proposal. `:wa` elsewhere, 'autowrite' and plugins that save by
+-- themselves have not.
+local function asked(d)
+  if not vim.api.nvim_win_is_valid(entered) or vim.api.nvim_win_get_buf(entered) ~= d.buf then
+    return false
+  end
+  if typed and typed:find("^[%s:%%]*[wux]%a*") and not typed:find("^[%s:%%]*[wx]q?al?l?[%s!|]*$") then
+    return true
+  end
+  return vim.fn.confirm(("Accept the change to %s?"):format(name(d)), "&Accept\n&Not now", 2) == 1
+end
+
 -- BufWriteCmd: `:w` of the proposal.
 local function written(d, args)
-  if args.match ~= vim.api.nvim_buf_get_name(d.buf) and vim.fn.expand("<afile>") ~= vim.fn.bufname(d.buf) then
-    vim.fn.writefile(vim.split(text_of(d), "\n", { plain = true }), vim.fn.expand("<afile>"), "b") -- a copy
-    return
+  local file = vim.fn.expand("<afile>")
+  if args.match ~= d.uri and file ~= d.uri then -- a copy
+    if vim.fn.filereadable(file) == 1 and vim.v.cmdbang == 0 then
+      return client.say(("%s exists: add ! to overwrite it"):format(file), "error")
+    end
+    vim.fn.writefile(vim.split(text_of(d), "\n", { plain = true }), file, "b")
+    if vim.api.nvim_buf_get_name(d.buf) ~= d.uri then
+      vim.api.nvim_buf_set_name(d.buf, d.uri) -- after :saveas
+    end
+    return client.say("saved a copy to " .. file)
   end
-  if entered and vim.api.nvim_win_is_valid(entered) and vim.api.nvim_win_get_buf(entered) ~= d.buf then
-    return -- :wa in another window decides nothing
-  end
-  if not accept(d) then
+  if not asked(d) or not accept(d) then
     vim.bo[d.buf].modified = true
   end
+end
+
+-- The text on disk is no longer beside the proposal: `:only` and another buffer
+-- in its window leave the one; closing its window rejects.
+local function alone(d)
+  d.left = nil
+  vim.schedule(function()
+    if d.ended or not valid_buf(d.buf) then
+      return
+    end
+    local right = d.wins[2]
+    local other = vim.api.nvim_win_is_valid(d.wins[1])
+    local only = vim.api.nvim_win_is_valid(right) and #vim.api.nvim_tabpage_list_wins(0) == 1
+    if not other and not only then
+      return M.decline(d)
+    end
+    for _, win in ipairs(d.wins) do
+      if vim.api.nvim_win_is_valid(win) then
+        vim.api.nvim_win_call(win, function()
+          vim.cmd("diffoff")
+        end)
+      end
+    end
+    d.wins, d.inline = { right }, true
+    draw(d)
+  end)
 end
 
 local function watch(d)
@@ -432,12 +532,16 @@ local function watch(d)
   end)
   for _, buf in ipairs({ d.buf, d.left }) do
     on("BufWipeout", buf, function()
-      if not d.hiding then
-        if buf == d.buf then
-          d.buf = nil
-        end
-        reject(d)
+      if d.hiding then
+        return
       end
+      if buf == d.left and valid_buf(d.buf) then
+        return alone(d)
+      end
+      if buf == d.buf then
+        d.buf = nil
+      end
+      reject(d)
     end)
   end
 end
@@ -466,10 +570,11 @@ local function dirty_buffer(path)
 end
 
 show = function(d)
+  local was = entered
   local base = beside(d.diff.path)
   d.tab, d.count, d.sizes = vim.api.nvim_get_current_tabpage(), #vim.api.nvim_tabpage_list_wins(0), vim.fn.winrestcmd()
   local text = d.text or d.diff.content or d.diff.proposed
-  d.buf, d.form = scratch(d, "proposed", "acwrite", text)
+  d.buf, d.form, d.uri = scratch(d, "proposed", "acwrite", text)
   d.text = text
   local width = base and vim.api.nvim_win_get_width(base) or vim.api.nvim_win_get_width(0)
   local layout = config.get().layout
@@ -504,12 +609,12 @@ show = function(d)
     hide(d)
     return tostring(err)
   end
+  entered = was
   shown = d.diff.id
   watch(d)
   set_keys(d.buf)
   local right = d.inline and d.wins[1] or d.wins[2]
-  local state = d.diff.state == "orphaned" and "its CLI has ended; :w saves" or ":w accepts"
-  caption(right, ("Gemini proposes: %s (%s, :q! rejects)"):format(name(d), state))
+  caption_of(d)
   if d.left then
     set_keys(d.left)
     caption(d.wins[1], d.diff.exists and "on disk: " .. name(d) or "a new file")
@@ -550,11 +655,7 @@ function M.open(diff)
   diffs[diff.id] = d
   table.insert(order, diff.id)
   if not shown and not busy() then
-    local failure = show(d)
-    if failure then
-      forget(d)
-      return nil, failure
-    end
+    try(d)
   end
   client.event("DiffOpened")
   return {}
@@ -583,6 +684,7 @@ function M.changed(p)
   end
   if p.state then
     d.diff.state = p.state
+    caption_of(d)
   end
   if p.content and p.content ~= text_of(d) then
     d.text = p.content
@@ -596,13 +698,17 @@ end
 
 --- The companion has ended: what is shown stays, and can be saved.
 function M.lost()
-  for _, d in pairs(vim.deepcopy(order)) do
-    if diffs[d].buf then
-      diffs[d].lost = true
+  for _, id in ipairs(order) do
+    local d = diffs[id]
+    if d.buf then
+      d.lost = true
+      caption_of(d)
+      client.say(("%s: the companion has ended; your text is still here"):format(name(d)), "warning")
     else
-      forget(diffs[d])
+      forget(d)
     end
   end
+  order, shown = {}, nil
 end
 
 --- Pollux: a file was written by somebody else.
@@ -617,10 +723,11 @@ function M.reload(path)
             "warning"
           )
         elseif vim.fn.filereadable(path) == 1 then
-          local autoread = vim.bo[buf].autoread
           vim.bo[buf].autoread = true
           vim.cmd("silent! checktime " .. buf)
-          vim.bo[buf].autoread = autoread
+          vim.api.nvim_buf_call(buf, function()
+            vim.cmd("setlocal autoread<")
+          end)
         end
       end
     end
@@ -634,7 +741,8 @@ function M.accept()
     return client.say("no change waits for you")
   end
   if not d.buf then
-    show(d)
+    M.go(d)
+    return client.say("look at it first, then decide")
   end
   accept(d)
 end
@@ -671,9 +779,11 @@ function M.go(d)
       client.notify("diff/edit", { id = other.diff.id, content = text_of(other) })
       hide(other)
     end
-    local failure = show(d)
-    if failure then
-      return client.say(failure, "error")
+    if try(d) then
+      vim.cmd("tab split") -- where there is room
+      if try(d) then
+        return
+      end
     end
   end
   for _, win in ipairs(d.wins) do
@@ -751,10 +861,21 @@ function M.take(what)
   end)
 end
 
-vim.api.nvim_create_autocmd({ "WinEnter", "VimEnter", "BufWinEnter" }, {
-  group = vim.api.nvim_create_augroup("pollux_windows", {}),
+local group = vim.api.nvim_create_augroup("pollux_windows", {})
+vim.api.nvim_create_autocmd("WinEnter", {
+  group = group,
   callback = function()
     entered = vim.api.nvim_get_current_win()
+  end,
+})
+vim.api.nvim_create_autocmd("CmdlineLeave", {
+  group = group,
+  pattern = ":",
+  callback = function()
+    typed = vim.fn.getcmdline()
+    vim.schedule(function()
+      typed = nil
+    end)
   end,
 })
 

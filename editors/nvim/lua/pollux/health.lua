@@ -2,7 +2,7 @@
 local M = {}
 
 function M.check()
-  local h = vim.health
+  local h = vim.health or require("health")
   local start = h.start or h.report_start
   local ok, info, warn, bad =
     h.ok or h.report_ok, h.info or h.report_info, h.warn or h.report_warn, h.error or h.report_error

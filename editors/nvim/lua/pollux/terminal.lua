@@ -46,7 +46,7 @@ end
 --- Shows the CLI's terminal, and starts it if there is none.
 function M.open(enter)
   local win = window()
-  if win then
+  if win and job then
     if enter ~= false then
       vim.api.nvim_set_current_win(win)
       vim.cmd("startinsert")
@@ -62,9 +62,17 @@ function M.open(enter)
       client.say("Pollux is not running: :Pollux start, and :Pollux log if that fails", "error")
       return false
     end
-    split()
+    local old = buf
+    if win then
+      vim.api.nvim_set_current_win(win)
+    else
+      split()
+    end
     buf = vim.api.nvim_create_buf(false, true)
     vim.api.nvim_win_set_buf(0, buf)
+    if old and vim.api.nvim_buf_is_valid(old) then
+      pcall(vim.api.nvim_buf_delete, old, { force = true }) -- of a CLI that has ended
+    end
     local opts = {
       cwd = require("pollux.context").roots()[1],
       on_exit = function(_, code)
