@@ -16,11 +16,15 @@ for s:name in ['open', 'toggle', 'send', 'diagnostics', 'accept', 'reject', 'nex
   execute printf('nnoremap <silent> <Plug>(pollux-%s) <Cmd>Pollux %s<CR>', s:name, s:name)
 endfor
 unlet s:name
+xnoremap <silent> <Plug>(pollux-open) <Cmd>Pollux open<CR>
 xnoremap <silent> <Plug>(pollux-send) :Pollux send<CR>
 xnoremap <silent> <Plug>(pollux-diagnostics) :Pollux diagnostics<CR>
 
 augroup pollux_start
   autocmd!
+  " What a session kept of a diff is gone.
+  autocmd BufReadCmd pollux://* let s:gone = str2nr(expand('<abuf>'))
+        \ | call timer_start(0, {-> execute('silent! bwipeout! ' .. s:gone)})
   if v:vim_did_enter
     call timer_start(0, {-> pollux#client#Autostart()})
   else

@@ -9,10 +9,12 @@ import autoload 'pollux/diff.vim'
 const VERSION = '1.0'
 const PROTOCOL = 1
 const TRIES = 5 # failed starts in a row
+const GRACE = 5000 # ms that Pollux has to end by itself
 
 var job: job
 var running = false
 var stopping = false
+var restart = false # once it has stopped
 var started: list<any>
 var failures = 0
 var info: dict<any> = {} # the answer to initialize, while the companion is up
@@ -198,6 +200,9 @@ def Ended(_: job, code: number)
   endif
   Event('Stopped')
   if stopping
+    if restart
+      Launch()
+    endif
     return
   endif
   var last = trim(join(stderr, ' '))
@@ -233,6 +238,7 @@ def Launch()
     return
   endif
   stopping = false
+  restart = false
   stderr = []
   started = reltime()
   job = job_start([command, 'ide'], {
@@ -262,6 +268,7 @@ enddef
 # Starts Pollux, unless it runs.
 export def Start()
   failures = 0
+  restart = stopping
   Launch()
 enddef
 
@@ -278,6 +285,8 @@ enddef
 export def Stop()
   stopping = true
   if running
+    var ending = job
     ch_close_in(job)
+    timer_start(GRACE, (_) => job_stop(ending))
   endif
 enddef

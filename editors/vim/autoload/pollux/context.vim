@@ -20,8 +20,12 @@ var release = 0 # a timer, while a selection that ended may still be the termina
 var last_roots: list<string> = []
 var roots_due = false
 
+# localtime() has seconds only, and reltime() may count from anywhere.
+const begun = localtime() * 1000
+const clock = reltime()
+
 def Now(): number
-  return float2nr(reltimefloat(reltime()) * 1000)
+  return begun + float2nr(reltimefloat(reltime(clock)) * 1000)
 enddef
 
 def IsFile(b: dict<any>): bool
@@ -84,6 +88,9 @@ def Selection(mode: string): string
       right = v:maxcol
     endif
   endif
+  if left > 0 && right != v:maxcol && exists('*getregion') && to[1] - from[1] < 1000
+    return call('getregion', [getpos('v'), getpos('.'), {type: "\<C-v>"}])->join("\n")
+  endif
   var lines: list<string> = []
   var size = 0
   for nr in range(from[1], to[1])
@@ -144,7 +151,7 @@ def Sample()
   elseif release != 0 && get(active, 'buf', '') == buf
     selection = active.selection
   endif
-  focused[buf] = localtime() * 1000 + Now() % 1000
+  focused[buf] = Now()
   active = {buf: buf, cursor: {line: line('.'), character: Utf16(getline('.'), col('.') - 1)}, selection: selection}
 enddef
 
@@ -199,7 +206,11 @@ export def Directory()
 enddef
 
 export def Mode()
-  if v:event.old_mode =~ VISUAL && v:event.new_mode !~ VISUAL
+  var [old, new] = [v:event.old_mode, v:event.new_mode]
+  if old =~ VISUAL && new =~ '^c'
+    return # what is selected is what the command is about
+  endif
+  if old =~ VISUAL && new !~ VISUAL || old =~ '^c' && get(active, 'selection', '') != ''
     if release != 0
       timer_stop(release)
     endif

@@ -22,12 +22,15 @@ const KEYS = [
   ['<C-c><C-p>', 'previous-hunk'],
   ['<C-c><C-a>', 'accept-hunk'],
   ['<C-c><C-u>', 'undo-hunk'],
+  ['ZZ', 'accept'],
 ]
 
 var diffs: dict<dict<any>> = {} # by id
 var order: list<string> = [] # ids, the oldest first
 var shown = '' # the id on the screen
-var entered = 0 # the window that the user went to last
+var ended: list<dict<any>> = [] # decided on, and to be taken off the screen
+var entered = win_getid() # the window that the user went to last
+var typed = '' # the command line that is being executed
 
 def Loaded(buf: number): bool
   return buf > 0 && bufloaded(buf)
@@ -124,7 +127,8 @@ def Target(path: string): number
 enddef
 
 def Scratch(d: dict<any>, what: string, buftype: string, text: string): number
-  var buf = bufadd(printf('pollux://%s/%s/%s', d.diff.id, what, fnamemodify(d.diff.path, ':t')))
+  var uri = printf('pollux://%s/%s/%s', d.diff.id, what, fnamemodify(d.diff.path, ':t'))
+  var buf = bufadd(uri)
   for [name, value] in items({buftype: buftype, bufhidden: 'wipe', swapfile: 0, buflisted: 0, undolevels: -1})
     setbufvar(buf, '&' .. name, value)
   endfor
@@ -132,7 +136,7 @@ def Scratch(d: dict<any>, what: string, buftype: string, text: string): number
   var form = Fill(buf, text)
   setbufvar(buf, '&undolevels', -123456) # as everywhere
   if what == 'proposed'
-    d.form = form
+    extend(d, {form: form, uri: uri})
   endif
   var target = Target(d.diff.path)
   if target > 0
@@ -149,11 +153,14 @@ def Highlight(d: dict<any>, win: number, buf: number)
   var filetype = target > 0 ? getbufvar(target, '&filetype') : ''
   if filetype == ''
     var ignore = &eventignore
-    set eventignore=FileType,Syntax
-    win_execute(win, 'silent! doautocmd <nomodeline> filetypedetect BufRead ' .. fnameescape(d.diff.path))
-    filetype = getbufvar(buf, '&filetype')
-    setbufvar(buf, '&filetype', '')
-    &eventignore = ignore
+    try
+      set eventignore=FileType,Syntax
+      win_execute(win, 'silent! doautocmd <nomodeline> filetypedetect BufRead ' .. fnameescape(d.diff.path))
+      filetype = getbufvar(buf, '&filetype')
+      setbufvar(buf, '&filetype', '')
+    finally
+      &eventignore = ignore
+    endtry
   endif
   if filetype != ''
     setbufvar(buf, '&syntax', filetype)
@@ -188,7 +195,7 @@ enddef
 
 def Split(win: number, how: string, buf: number): number
   var before = Windows()
-  win_execute(win, printf('noautocmd keepalt keepjumps %s sbuffer %d', how, buf))
+  win_execute(win, printf('noautocmd keepalt keepjumps %s split', how))
   var new = Windows()->filter((_, w) => index(before, w) < 0)
   if empty(new)
     throw 'there is no room for another window'
@@ -196,11 +203,28 @@ def Split(win: number, how: string, buf: number): number
   for name in ['winfixheight', 'winfixwidth', 'previewwindow']
     setwinvar(new[0], '&' .. name, 0)
   endfor
+  silent! setwinvar(new[0], '&winfixbuf', 0)
+  win_execute(new[0], printf('keepalt keepjumps buffer! %d', buf))
   return new[0]
 enddef
 
 def Caption(win: number, text: string)
-  setwinvar(win, '&statusline', ' ' .. substitute(text, '%', '%%', 'g'))
+  setwinvar(win, '&statusline', text == '' ? '' : ' ' .. substitute(text, '%', '%%', 'g'))
+enddef
+
+# Says below the proposal what it is.
+def CaptionOf(d: dict<any>)
+  var win = Window(d)
+  if win == 0
+    return
+  endif
+  var text = 'Gemini proposes: %s (:w accepts, :q! rejects)'
+  if d.lost
+    text = '%s: its companion has ended; :w FILE saves the text, and `pollux journal` has it'
+  elseif d.diff.state == 'orphaned'
+    text = 'Gemini proposed: %s (its CLI has ended; :w saves it, :q! discards it)'
+  endif
+  Caption(win, printf(text, Name(d)))
 enddef
 
 # Marks what the text changes in the one window of an inline view.
@@ -223,8 +247,11 @@ def Draw(d: dict<any>)
     var last = getbufinfo(d.buf)[0].linecount
     for h in result.hunks
       for n in range(h.line, min([h.line + h.lines - 1, last]))
-        prop_add(n, 1, {type: 'PolluxAdded', bufnr: d.buf, length: len(getbufoneline(d.buf, n))})
+        prop_add(n, 1, {type: 'PolluxAdded', bufnr: d.buf, length: len(getbufline(d.buf, n)[0])})
       endfor
+      if !has('patch-9.0.0121')
+        continue # it has no text that is not in the buffer
+      endif
       for text in h.line > last ? reverse(copy(h.removed)) : h.removed
         prop_add(min([h.line, last]), 0, {type: 'PolluxRemoved', bufnr: d.buf,
           text: substitute(substitute(text, "\t", '    ', 'g'), "\r", '', 'g') .. ' ',
@@ -264,6 +291,16 @@ def Hide(d: dict<any>)
   timer_stop(d.pause)
   d.text = TextOf(d)
   d.hiding = true
+  if bufnr() == d.buf && mode() =~ '^[iR]'
+    # What is still typed was meant for the proposal.
+    stopinsert
+    while getchar(1) != 0
+      getchar(0)
+    endwhile
+  endif
+  if Loaded(d.buf)
+    setbufvar(d.buf, '&modified', 0)
+  endif
   if win_id2win(d.dirty) > 0
     win_execute(d.dirty, 'diffoff')
   endif
@@ -272,7 +309,8 @@ def Hide(d: dict<any>)
       try
         win_execute(win, 'close!')
       catch /E444/
-        win_execute(win, 'enew!') # the last window keeps an empty buffer
+        Caption(win, '')
+        win_execute(win, 'diffoff | enew!') # the last window keeps an empty buffer
       endtry
     endif
   endfor
@@ -296,29 +334,69 @@ def Finish(d: dict<any>)
 enddef
 
 def Finished(d: dict<any>)
-  Hide(d)
+  var inside = d.buf > 0 && bufnr() == d.buf
+  if !inside && Busy()
+    add(ended, d)
+    return
+  endif
+  try
+    Hide(d)
+  catch
+    client.Note(v:exception .. ' ' .. v:throwpoint)
+  endtry
   ShowNext()
+  var now = get(diffs, shown, {})
+  if inside && !empty(now) && now.diff.path == d.diff.path
+    Go(now) # the CLI has proposed anew for the file
+  endif
   client.Event('DiffClosed')
 enddef
 
-# In the command-line window no other can be opened.
+# In the command-line window no other can be opened, and opening one ends
+# Visual mode and an insert in a block: wait for the end of those.
 def Busy(): bool
-  if getcmdwintype() == ''
+  var event = ['ModeChanged', '*:[nt]*']
+  if getcmdwintype() != ''
+    event = ['CmdwinLeave', '*']
+  elseif mode() !~ "^[vVsSiR\<C-v>\<C-s>]"
     return false
   endif
-  autocmd_add([{group: 'pollux_diff', event: 'CmdwinLeave', pattern: '*', once: true, replace: true,
+  autocmd_add([{group: 'pollux_diff', event: event[0], pattern: event[1], once: true, replace: true,
     cmd: 'call pollux#diff#ShowLater()'}])
   return true
 enddef
 
 export def ShowLater()
-  timer_start(0, (_) => ShowNext())
+  timer_start(0, (_) => Later())
+enddef
+
+def Later()
+  var gone = ended
+  ended = []
+  for d in gone
+    Finished(d)
+  endfor
+  ShowNext()
 enddef
 
 def ShowNext()
   if shown == '' && !empty(order) && !Busy()
-    Show(diffs[order[0]])
+    Try(diffs[order[0]])
   endif
+enddef
+
+# Shows a diff, and reports whether it did; where that fails it goes on
+# waiting, and the user is told.
+def Try(d: dict<any>): bool
+  try
+    Show(d)
+    return true
+  catch
+    var error = substitute(v:exception, '^Vim\%((\a\+)\)\?:\?', '', '')
+    Hide(d)
+    client.Say(printf('%s waits to be reviewed, but cannot be shown (%s): :Pollux next', Name(d), error), 'warning')
+    return false
+  endtry
 enddef
 
 def Decline(d: dict<any>)
@@ -383,6 +461,19 @@ def Decide(d: dict<any>, overwrite = ''): bool
   return false
 enddef
 
+# Whether the user has asked for this write: by a command that was typed, in
+# the proposal. `:wa` elsewhere, 'autowrite' and plugins that save by
+# themselves have not.
+def Asked(d: dict<any>): bool
+  if winbufnr(entered) != d.buf
+    return false
+  endif
+  if typed =~ '^[[:space:]:%]*[wux]\a*' && typed !~ '^[[:space:]:%]*[wx]q\?a\%[ll]\s*\%([!|].*\)\?$'
+    return true
+  endif
+  return confirm(printf('Accept the change to %s?', Name(d)), "&Accept\n&Not now", 2) == 1
+enddef
+
 # BufWriteCmd: `:w` of the proposal.
 export def Written(id: string, name: string)
   var d = get(diffs, id, {})
@@ -390,16 +481,39 @@ export def Written(id: string, name: string)
     setlocal nomodified
     return
   endif
-  if name != bufname(d.buf)
-    writefile(split(TextOf(d), "\n", true), name, 'b') # a copy
+  if name != d.uri # a copy
+    if filereadable(name) && !v:cmdbang
+      client.Say(name .. ' exists: add ! to overwrite it', 'error')
+      return
+    endif
+    writefile(split(TextOf(d), "\n", true), name, 'b')
+    if bufname(d.buf) != d.uri
+      execute 'silent keepalt file' fnameescape(d.uri) # after :saveas
+    endif
+    client.Say('saved a copy to ' .. name)
     return
   endif
-  if entered > 0 && winbufnr(entered) > 0 && winbufnr(entered) != d.buf
-    return # :wa in another window decides nothing
-  endif
-  if !Decide(d)
+  if !Asked(d) || !Decide(d)
     setbufvar(d.buf, '&modified', 1)
   endif
+enddef
+
+# The text on disk is no longer beside the proposal: `:only` and another buffer
+# in its window leave the one; closing its window rejects.
+def Alone(d: dict<any>)
+  if d.ended || !Loaded(d.buf)
+    return
+  endif
+  var right = d.wins[1]
+  if empty(getwininfo(d.wins[0])) && !(winbufnr(right) == d.buf && winnr('$') == 1)
+    Decline(d)
+    return
+  endif
+  for win in d.wins
+    win_execute(win, 'diffoff')
+  endfor
+  extend(d, {wins: [right], inline: true})
+  Draw(d)
 enddef
 
 # BufUnload: the last moment that there is a text.
@@ -412,12 +526,18 @@ enddef
 
 export def Wiped(id: string, buf: number)
   var d = get(diffs, id, {})
-  if !empty(d) && !d.hiding
-    if d.buf == buf
-      d.buf = 0
-    endif
-    Decline(d)
+  if empty(d) || d.hiding
+    return
   endif
+  if d.left == buf && Loaded(d.buf)
+    d.left = 0
+    timer_start(0, (_) => Alone(d))
+    return
+  endif
+  if d.buf == buf
+    d.buf = 0
+  endif
+  Decline(d)
 enddef
 
 def Watch(d: dict<any>)
@@ -444,50 +564,45 @@ def SetKeys(win: number)
 enddef
 
 def Show(d: dict<any>)
+  var was = entered
   var base = Beside(d.diff.path)
   var info = getwininfo(base)[0]
   extend(d, {tab: tabpagenr(), count: winnr('$'), sizes: winrestcmd()})
   d.buf = Scratch(d, 'proposed', 'acwrite', d.text)
   var layout = options.Option('layout')
   d.inline = layout == 'inline' || layout == 'auto' && info.width < NARROW
-  try
-    var first = 0
-    if d.inline
-      first = Split(base, 'aboveleft', d.buf)
-      d.wins = [first]
-    else
-      d.left = Scratch(d, 'original', 'nofile', d.diff.original)
-      setbufvar(d.left, '&modifiable', 0)
-      first = Split(base, 'aboveleft', d.left)
-      d.wins = [first]
-      add(d.wins, Split(first, 'rightbelow vertical', d.buf))
-    endif
-    var target = Target(d.diff.path)
-    if target > 0 && getbufvar(target, '&modified')
-      d.dirty = Split(d.wins[-1], 'rightbelow vertical', target)
-      add(d.wins, d.dirty)
-    endif
-    if info.height > 12 && !info.terminal
-      win_execute(first, printf('resize %d', info.height - max([4, info.height / 4]) - 1))
-    endif
-    if !d.inline
-      for win in d.wins
-        win_execute(win, 'diffthis')
-      endfor
-    endif
-  catch
-    var error = substitute(v:exception, '^Vim\%((\a\+)\)\?:\?', '', '')
-    Hide(d)
-    throw error
-  endtry
+  var first = 0
+  if d.inline
+    first = Split(base, 'aboveleft', d.buf)
+    d.wins = [first]
+  else
+    d.left = Scratch(d, 'original', 'nofile', d.diff.original)
+    setbufvar(d.left, '&modifiable', 0)
+    first = Split(base, 'aboveleft', d.left)
+    d.wins = [first]
+    add(d.wins, Split(first, 'rightbelow vertical', d.buf))
+  endif
+  var target = Target(d.diff.path)
+  if target > 0 && getbufvar(target, '&modified')
+    d.dirty = Split(d.wins[-1], 'rightbelow vertical', target)
+    add(d.wins, d.dirty)
+  endif
+  if info.height > 12 && !info.terminal
+    win_execute(first, printf('resize %d', info.height - max([4, info.height / 4]) - 1))
+  endif
+  if !d.inline
+    for win in d.wins
+      win_execute(win, 'diffthis')
+    endfor
+  endif
   setbufvar(d.buf, '&modified', 1)
+  entered = was
   shown = d.diff.id
   Watch(d)
   var right = d.inline ? d.wins[0] : d.wins[1]
   Highlight(d, right, d.buf)
   SetKeys(right)
-  Caption(right, printf('Gemini proposes: %s (%s, :q! rejects)', Name(d),
-    d.diff.state == 'orphaned' ? 'its CLI has ended; :w saves' : ':w accepts'))
+  CaptionOf(d)
   if d.left > 0
     Highlight(d, d.wins[0], d.left)
     SetKeys(d.wins[0])
@@ -506,7 +621,7 @@ def Show(d: dict<any>)
   })
 enddef
 
-# Pollux: a diff to show. Throws why it cannot be shown.
+# Pollux: a diff to show.
 export def Open(diff: dict<any>)
   if has_key(diffs, diff.id)
     return
@@ -517,14 +632,7 @@ export def Open(diff: dict<any>)
   }
   diffs[diff.id] = d
   add(order, diff.id)
-  if shown == '' && !Busy()
-    try
-      Show(d)
-    catch
-      Forget(d)
-      throw v:exception
-    endtry
-  endif
+  ShowNext()
   client.Event('DiffOpened')
 enddef
 
@@ -551,6 +659,7 @@ export def Changed(p: dict<any>)
   endif
   if has_key(p, 'state')
     d.diff.state = p.state
+    CaptionOf(d)
   endif
   if has_key(p, 'content') && p.content != TextOf(d)
     d.text = p.content
@@ -564,13 +673,19 @@ enddef
 
 # The companion has ended: what is shown stays, and can be saved.
 export def Lost()
-  for d in values(diffs)
+  for id in order
+    var d = diffs[id]
     if d.buf > 0
       d.lost = true
+      CaptionOf(d)
+      client.Say(Name(d) .. ': the companion has ended; your text is still here', 'warning')
     else
-      Forget(d)
+      d.ended = true
+      remove(diffs, id)
     endif
   endfor
+  order = []
+  shown = ''
 enddef
 
 # Pollux: a file was written by somebody else.
@@ -579,10 +694,9 @@ export def Reload(path: string)
   if buf > 0 && getbufvar(buf, '&modified')
     client.Say(fnamemodify(path, ':~:.') .. ' was written; your unsaved changes are kept (:e! takes the file)', 'warning')
   elseif buf > 0 && filereadable(path)
-    var autoread = getbufvar(buf, '&autoread')
     setbufvar(buf, '&autoread', 1)
     execute 'silent! checktime' buf
-    setbufvar(buf, '&autoread', autoread)
+    setbufvar(buf, '&autoread', -1) # as everywhere
     redraw
   endif
   context.Soon()
@@ -599,7 +713,9 @@ export def Accept()
     return
   endif
   if d.buf == 0
-    Show(d)
+    Go(d)
+    client.Say('look at it first, then decide')
+    return
   endif
   Decide(d)
 enddef
@@ -633,7 +749,12 @@ export def Go(d: dict<any>)
       client.Notify('diff/edit', {id: other.diff.id, content: TextOf(other)})
       Hide(other)
     endif
-    Show(d)
+    if !Try(d)
+      tab split # where there is room
+      if !Try(d)
+        return
+      endif
+    endif
   endif
   win_gotoid(Window(d))
 enddef
@@ -712,7 +833,15 @@ export def Take(what: string)
   Edited(d.diff.id)
 enddef
 
+def Typed(command: string)
+  typed = command
+  timer_start(0, (_) => {
+    typed = ''
+  })
+enddef
+
 augroup pollux_diff
   autocmd!
-  autocmd WinEnter,BufWinEnter,VimEnter * entered = win_getid()
+  autocmd WinEnter * entered = win_getid()
+  autocmd CmdlineLeave : Typed(getcmdline())
 augroup END
