@@ -270,6 +270,7 @@ var vimHands = hands{
 		{[]string{":echo 12"}, []string{"3456", "Enter"}, "123456"},
 		{[]string{"q:", "ilet g:seen = 12"}, []string{"3457", "Enter"}, ""},
 		{[]string{"iab"}, []string{"cd", "Escape", ":echo getline(1)", "Enter"}, "abcd"},
+		{[]string{"v"}, []string{"Escape"}, ""},
 	},
 }
 
@@ -683,6 +684,139 @@ func TestEditorSavesACopy(t *testing.T) {
 		waitFor(t, "the lost text", holds(lost))
 		d.wantFile(path, "one\n")
 	})
+}
+
+// answer waits for what a CLI hears of its change, and is its method.
+func answer(t *testing.T, c *wirecli.CLI) string {
+	t.Helper()
+	return heard(t, c, "an answer", func(n wirecli.Notification) bool {
+		return n.Method == ide.MethodDiffAccepted || n.Method == ide.MethodDiffRejected
+	}).Method
+}
+
+// What saves by itself, or saves something else, accepts nothing; more room
+// for the proposal, and another mode, take nothing away.
+func TestEditorDecidesOnlyWhenAsked(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		d, c, path := waits(t, kind, "one\n", "one\ntwo\n")
+		still := func(what string) {
+			t.Helper()
+			if got := d.ask(d.State.Waiting); got != "1" {
+				t.Errorf("%s: %s diffs wait", what, got)
+			}
+			d.shows(path)
+		}
+		if d.Name == "emacs" {
+			d.press("C-x", "s", "C-x", "1")
+			d.command("accept") // out of sight: it is shown first
+			d.see("Look at it first")
+			still("accept of what is hidden")
+			d.enter()
+			d.press("M-x", "python-mode", "Enter")
+			d.press("C-x", "k", "Enter")
+		} else {
+			d.press(":wa", "Enter")
+			still(":wa elsewhere")
+			d.enter()
+			d.press(":wa", "Enter")
+			d.see("Accept the change to a.txt?")
+			d.press("n")
+			still(":wa")
+			d.press(":set autowrite", "Enter", ":!true", "Enter")
+			d.see("Accept the change to a.txt?")
+			d.press("n")
+			d.see("Press ENTER")
+			d.press("Enter", ":set noautowrite", "Enter")
+			still("autowrite")
+			d.press(":only", "Enter")
+			still(":only")
+			d.press(":split a.txt", "Enter")
+			d.enter()
+			d.press(":q!", "Enter")
+		}
+		if got := answer(t, c); got != ide.MethodDiffRejected {
+			t.Errorf("the CLI heard %s", got)
+		}
+		d.until(d.State.Shown, "")
+	})
+}
+
+// The CLI proposes anew while the user types in its old proposal: the keys go
+// into the new one, or nowhere, and never into the file.
+func TestEditorSupersededWhileTyping(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		d, c, path := waits(t, kind, "one\n", "two\n")
+		d.enter()
+		if d.Name != "emacs" {
+			d.press("i")
+		}
+		d.press("abc")
+		d.until(d.State.Proposal, d.proposal("abctwo"+d.final()))
+		if err := c.OpenDiff(d.context(), path, "three\n"); err != nil {
+			t.Fatal(err)
+		}
+		d.until(d.State.Proposal, d.proposal("three"+d.final()))
+		d.until(d.State.Inside, "1")
+		d.until(d.State.Buffer("a.txt"), d.quoted("one"))
+		if d.Name != "emacs" {
+			d.press("Escape") // typing goes on in the new one
+		}
+		d.command("reject")
+		heard(t, c, "a rejection", rejected)
+	})
+}
+
+// Neither a missing program nor one that is too old goes unsaid.
+func TestEditorWithoutPollux(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		for name, test := range map[string]struct{ script, says string }{
+			"missing": {"", "is not installed, or not on the PATH"},
+			"too old": {"#!/bin/sh\necho 'unknown flag' >&2\nexit 2\n", "is too old"},
+			"broken":  {"#!/bin/sh\nexit 3\n", "it keeps ending"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				w := newWorld(t, silent)
+				path := w.file("a.txt", "one\n")
+				dir, err := os.MkdirTemp("", "px")
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { os.RemoveAll(dir) })
+				own := filepath.Join(dir, "bin")
+				if err := os.Mkdir(own, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				bare := os.Getenv("PATH")
+				w.env = append(w.env, "PATH="+filepath.Dir(polluxBinary)+":"+bare)
+				w.pollux("install", kind.Name, "--yes")
+				if test.script != "" {
+					if err := os.WriteFile(filepath.Join(own, "pollux"), []byte(test.script), 0o700); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w.env = append(w.env, "PATH="+own+":"+bareOf(bare))
+				e, err := kind.Start(w.context(), dir, w.project, w.env, path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					e.Close()
+					waitGone(t, e.PID)
+				})
+				if err := e.Wait(w.context(), test.says); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+	})
+}
+
+// bareOf is a PATH without the places that have a pollux.
+func bareOf(path string) string {
+	return strings.Join(slices.DeleteFunc(filepath.SplitList(path), func(dir string) bool {
+		_, err := os.Stat(filepath.Join(dir, "pollux"))
+		return err == nil
+	}), ":")
 }
 
 // What is told of files follows what the user does with them.

@@ -168,7 +168,7 @@ With `auto', side by side where there are 100 columns for it."
   "Answer Pollux's request of METHOD with PARAMS."
   (pcase method
     ('diff/open (pollux--open-diff params) (make-hash-table))
-    ('diff/close (let ((text (pollux--close-diff (plist-get params :id))))
+    ('diff/close (let ((text (pollux--close-diff (plist-get params :id) (plist-get params :reason))))
                    (if text (list :content text) (make-hash-table))))
     (_ (jsonrpc-error :code -32601 :message (format "unknown method %s" method)))))
 
@@ -461,6 +461,7 @@ user is asking about the file beside."
 
 (defvar pollux--diffs nil "The diffs that wait, the oldest first.")
 (defvar pollux--shown nil "The one on the screen.")
+(defvar pollux--superseded nil "A view that waits for the proposal that takes its place.")
 (defvar-local pollux--this nil "The diff that a buffer shows.")
 (put 'pollux--this 'permanent-local t) ; the user may choose another mode
 
@@ -857,6 +858,7 @@ is written."
               :text (or (plist-get p :content) (plist-get p :proposed)))))
       (pollux--forget-hidden)
       (cond
+       ((pollux--replace d))
        (pollux--shown)
        ((active-minibuffer-window)
         ;; Which puts the windows back as they were when it ends.
@@ -888,11 +890,33 @@ is written."
   (remove-hook 'minibuffer-exit-hook #'pollux--show-later)
   (run-at-time 0 nil #'pollux--show-next))
 
-(defun pollux--close-diff (id)
-  "The diff with ID has been decided; return its text."
+(defun pollux--close-diff (id reason)
+  "The diff with ID has been decided for REASON; return its text."
   (when-let ((d (pollux--find id)))
     (prog1 (pollux--text d)
-      (pollux--finish d))))
+      (if (not (and (equal reason "superseded") (buffer-live-p (pollux--diff-buffer d))))
+          (pollux--finish d)
+        ;; It stays until the new proposal is there: the user may be typing in it.
+        (setf (pollux--diff-ended d) t)
+        (setq pollux--diffs (delq d pollux--diffs)
+              pollux--superseded d)
+        (run-at-time 2 nil (lambda ()
+                             (when (eq pollux--superseded d)
+                               (setq pollux--superseded nil)
+                               (pollux--finish d))))))))
+
+(defun pollux--replace (d)
+  "Let D, if it is the new proposal, take the place of the old, and its cursor."
+  (when-let ((old pollux--superseded))
+    (when (equal (pollux--diff-path old) (pollux--diff-path d))
+      (setq pollux--superseded nil)
+      (let ((inside (eq (window-buffer (selected-window)) (pollux--diff-buffer old))))
+        (pollux--hide old)
+        (pollux--show d)
+        (when inside
+          (select-window (get-buffer-window (pollux--diff-buffer d)))))
+      (pollux--finish old)
+      t)))
 
 (defun pollux--diff-changed (p)
   "Another client edited the text, or the CLI has ended, by P."

@@ -18,6 +18,8 @@ local entered = vim.api.nvim_get_current_win() -- the window that the user went 
 local typed -- the command line that is being executed
 
 local ns = vim.api.nvim_create_namespace("pollux")
+local superseded -- a view that waits for the proposal that takes its place
+local SUCCESSOR = 2000 -- ms that it waits
 local PAUSE = 200 -- ms of no typing, after which the text is kept
 local NARROW = 100 -- columns that two texts side by side need
 
@@ -338,19 +340,6 @@ end
 
 local show
 
--- Shows a diff; where that fails it goes on waiting, and the user is told.
-local function try(d)
-  local ok, failure = pcall(show, d)
-  if not ok then
-    pcall(hide, d)
-  end
-  if not ok or failure then
-    failure = tostring(failure):match("E%d+:[^\n]*") or tostring(failure)
-    client.say(("%s waits to be reviewed, but cannot be shown (%s): :Pollux next"):format(name(d), failure), "warning")
-    return failure
-  end
-end
-
 -- In the command-line window no other can be opened.
 local function busy()
   if vim.fn.getcmdwintype() == "" then
@@ -371,24 +360,59 @@ function M.show_next()
   end
 end
 
+-- Shows a diff; where that fails it goes on waiting, and the user is told.
+local function try(d)
+  local ok, failure = pcall(show, d)
+  if not ok then
+    pcall(hide, d)
+  end
+  if not ok or failure then
+    failure = tostring(failure):match("E%d+:[^\n]*") or tostring(failure)
+    client.say(("%s waits to be reviewed, but cannot be shown (%s): :Pollux next"):format(name(d), failure), "warning")
+    return failure
+  end
+end
+
 local function finish(d)
   forget(d)
   if d.deciding then
     return -- accept() comes back to it: what `:wq` closes must still be there
   end
   vim.schedule(function()
-    local inside = d.buf and vim.api.nvim_get_current_buf() == d.buf
     local ok, err = pcall(hide, d)
     if not ok then
       client.note(tostring(err))
     end
     M.show_next()
-    local now = diffs[shown or ""]
-    if inside and now and now.diff.path == d.diff.path then
-      M.go(now) -- the CLI has proposed anew for the file
-    end
     client.event("DiffClosed")
   end)
+end
+
+-- A view whose CLI proposes anew for the file stays until the new proposal is
+-- there: the user may be typing in it.
+local function await(d)
+  forget(d)
+  superseded = d
+  vim.defer_fn(function()
+    if superseded == d then
+      superseded = nil
+      finish(d)
+    end
+  end, SUCCESSOR)
+end
+
+-- The new proposal takes the place of the old, and its cursor.
+local function replace(old, d)
+  superseded = nil
+  if vim.api.nvim_get_current_buf() ~= old.buf then
+    return finish(old)
+  end
+  shown = nil
+  if not try(d) then
+    M.go(d)
+    d.count, d.sizes = old.count, old.sizes
+  end
+  finish(old)
 end
 
 local function reject(d)
@@ -654,7 +678,9 @@ function M.open(diff)
   local d = { diff = diff, text = diff.content or diff.proposed }
   diffs[diff.id] = d
   table.insert(order, diff.id)
-  if not shown and not busy() then
+  if superseded and superseded.diff.path == diff.path then
+    replace(superseded, d)
+  elseif not shown and not busy() then
     try(d)
   end
   client.event("DiffOpened")
@@ -672,7 +698,11 @@ function M.close(id, reason)
   if valid_buf(d.buf) then
     vim.bo[d.buf].modified = false
   end
-  finish(d)
+  if reason == "superseded" and d.buf then
+    await(d)
+  else
+    finish(d)
+  end
   return text
 end
 

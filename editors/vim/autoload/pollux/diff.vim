@@ -12,6 +12,7 @@ import autoload 'pollux.vim' as options
 import autoload 'pollux/client.vim'
 import autoload 'pollux/context.vim'
 
+const SUCCESSOR = 2000 # ms that a view waits for the proposal that takes its place
 const PAUSE = 200 # ms of no typing, after which the text is kept
 const NARROW = 100 # columns that two texts side by side need
 const BOM = "\uFEFF"
@@ -28,6 +29,7 @@ const KEYS = [
 var diffs: dict<dict<any>> = {} # by id
 var order: list<string> = [] # ids, the oldest first
 var shown = '' # the id on the screen
+var superseded: dict<any> = {} # such a view
 var ended: list<dict<any>> = [] # decided on, and to be taken off the screen
 var entered = win_getid() # the window that the user went to last
 var typed = '' # the command line that is being executed
@@ -345,11 +347,35 @@ def Finished(d: dict<any>)
     client.Note(v:exception .. ' ' .. v:throwpoint)
   endtry
   ShowNext()
-  var now = get(diffs, shown, {})
-  if inside && !empty(now) && now.diff.path == d.diff.path
-    Go(now) # the CLI has proposed anew for the file
-  endif
   client.Event('DiffClosed')
+enddef
+
+# A view whose CLI proposes anew for the file stays until the new proposal is
+# there: the user may be typing in it.
+def Await(d: dict<any>)
+  Forget(d)
+  superseded = d
+  timer_start(SUCCESSOR, (_) => {
+    if superseded is d
+      superseded = {}
+      Finish(d)
+    endif
+  })
+enddef
+
+# The new proposal takes the place of the old, and its cursor.
+def Replace(old: dict<any>, d: dict<any>)
+  superseded = {}
+  if bufnr() != old.buf
+    Finish(old)
+    return
+  endif
+  shown = ''
+  if Try(d)
+    win_gotoid(Window(d))
+    extend(d, {count: old.count, sizes: old.sizes})
+  endif
+  Finish(old)
 enddef
 
 # In the command-line window no other can be opened, and opening one ends
@@ -632,7 +658,11 @@ export def Open(diff: dict<any>)
   }
   diffs[diff.id] = d
   add(order, diff.id)
-  ShowNext()
+  if get(get(superseded, 'diff', {}), 'path', '') == diff.path
+    Replace(superseded, d)
+  else
+    ShowNext()
+  endif
   client.Event('DiffOpened')
 enddef
 
@@ -647,7 +677,11 @@ export def Close(id: string, reason: string): dict<any>
   if Loaded(d.buf)
     setbufvar(d.buf, '&modified', 0)
   endif
-  Finish(d)
+  if reason == 'superseded' && d.buf > 0
+    Await(d)
+  else
+    Finish(d)
+  endif
   return {content: text}
 enddef
 
