@@ -11,7 +11,8 @@ fail() {
 	exit 1
 }
 
-node ../scripts/stylua.mjs $(find nvim -name '*.lua')
+node ../scripts/stylua.mjs $(find nvim -name '*.lua') ../scripts/globals.lua
+HOME=$tmp FILES=$(find nvim -name '*.lua') nvim --headless --clean -c 'luafile ../scripts/globals.lua' -c 'qa!' || fail "unknown names"
 
 # Every function of Vim's is compiled, which else happens when it is called.
 cp -r vim "$tmp/rtp"

@@ -58,7 +58,9 @@ var Kinds = []Kind{
 			return []string{"nvim", "--listen", e.socket}, nil
 		},
 		ask: func(e *Editor, expression string) (string, error) {
-			cmd := exec.Command("nvim", "--headless", "--clean", "--server", e.socket, "--remote-expr", expression)
+			ctx, cancel := context.WithTimeout(context.Background(), askWithin)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, "nvim", "--headless", "--clean", "--server", e.socket, "--remote-expr", expression)
 			cmd.Env = e.env
 			out, err := cmd.CombinedOutput() // 0.7 writes it to standard error
 			return strings.TrimSuffix(string(out), "\n"), err
@@ -112,7 +114,9 @@ var Kinds = []Kind{
 			return []string{"emacs", "-nw", "--eval", fmt.Sprintf(`(progn (setq server-socket-dir %q server-name "emacs.sock" inhibit-startup-screen t suggest-key-bindings nil) (server-start))`, dir)}, nil
 		},
 		ask: func(e *Editor, expression string) (string, error) {
-			cmd := exec.Command("emacsclient", "-s", e.socket, "--eval", `(with-current-buffer (window-buffer) `+expression+`)`)
+			ctx, cancel := context.WithTimeout(context.Background(), askWithin)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, "emacsclient", "-s", e.socket, "--eval", `(with-current-buffer (window-buffer) `+expression+`)`)
 			cmd.Env = e.env
 			out, err := cmd.CombinedOutput()
 			text := strings.TrimSuffix(string(out), "\n")
@@ -217,6 +221,9 @@ func (e *Editor) Close() {
 	}
 }
 
+// askWithin bounds an answer: an editor that asks its user something gives none.
+const askWithin = 10 * time.Second
+
 // A vim is Vim's channel to us, by which it evaluates expressions.
 type vim struct {
 	listener net.Listener
@@ -270,7 +277,7 @@ func (v *vim) ask(expression string) (string, error) {
 			return "", fmt.Errorf("Vim has gone")
 		}
 		return text, nil
-	case <-time.After(10 * time.Second):
+	case <-time.After(askWithin):
 		return "", fmt.Errorf("Vim does not answer")
 	}
 }

@@ -340,6 +340,19 @@ end
 
 local show
 
+-- Shows a diff; where that fails it goes on waiting, and the user is told.
+local function try(d)
+  local ok, failure = pcall(show, d)
+  if not ok then
+    pcall(hide, d)
+  end
+  if not ok or failure then
+    failure = tostring(failure):match("E%d+:[^\n]*") or tostring(failure)
+    client.say(("%s waits to be reviewed, but cannot be shown (%s): :Pollux next"):format(name(d), failure), "warning")
+    return failure
+  end
+end
+
 -- In the command-line window no other can be opened.
 local function busy()
   if vim.fn.getcmdwintype() == "" then
@@ -357,19 +370,6 @@ end
 function M.show_next()
   if not shown and order[1] and not busy() then
     try(diffs[order[1]])
-  end
-end
-
--- Shows a diff; where that fails it goes on waiting, and the user is told.
-local function try(d)
-  local ok, failure = pcall(show, d)
-  if not ok then
-    pcall(hide, d)
-  end
-  if not ok or failure then
-    failure = tostring(failure):match("E%d+:[^\n]*") or tostring(failure)
-    client.say(("%s waits to be reviewed, but cannot be shown (%s): :Pollux next"):format(name(d), failure), "warning")
-    return failure
   end
 end
 
