@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"pollux/internal/editortest"
+	"pollux/internal/fakemodel"
+)
+
+const (
+	greetBefore = "def greet(name):\n    print(\"Hello \" + name)\n\n\ngreet(\"world\")\n"
+	greetAfter  = "def greet(name=\"everybody\"):\n    \"\"\"Say hello, politely.\"\"\"\n    print(f\"Hello, {name}!\")\n\n\ngreet(\"world\")\ngreet()\n"
+)
+
+// The pictures in the docs, of real editors with the real CLI in their
+// terminals: `make screenshots`.
+func TestPictures(t *testing.T) {
+	if *screenshots == "" {
+		t.Skip("only with -screenshots")
+	}
+	for _, kind := range editortest.Kinds {
+		t.Run(kind.Name, func(t *testing.T) {
+			var path string
+			w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return write(&path, greetAfter)(r) })
+			path = w.file("greet.py", greetBefore)
+			w.writeHome(".vimrc", "syntax on\nset background=dark laststatus=2\n")
+			d := w.sit(kind, path)
+			d.terminal()
+			d.say("greet everybody by default")
+			d.shows(path)
+			d.see(asks)
+			d.see("everybody")
+			w.shoot(kind.Name+".png", d.Coloured())
+		})
+	}
+	t.Run("terminal", func(t *testing.T) {
+		w := newWorld(t, silent)
+		s := w.review(130, 24)
+		s.open(w.file("greet.py", greetBefore), greetAfter)
+		s.see("hunk 1 of")
+		w.shoot("terminal.png", s.Coloured())
+	})
+}
+
+// shoot makes a picture of a terminal.
+func (w *world) shoot(name, coloured string) {
+	w.t.Helper()
+	ctx := browser(w.t)
+	page := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Write([]byte(editortest.Page(coloured)))
+	}))
+	defer page.Close()
+	onPage(w.t, ctx, chromedp.Navigate(page.URL))
+	png, err := chromedp.Run(ctx, chromedp.Screenshot(chromedp.CSS("pre")))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(*screenshots, name), png, 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
