@@ -348,10 +348,12 @@ func TestEditorAnswerInTheTerminal(t *testing.T) {
 		path = w.file("a.txt", "one\n")
 		d := w.sit(kind, path)
 		d.terminal()
+		width := d.ask(d.State.Width)
 		d.say("change it")
 		d.shows(path)
 		d.see(asks)
 		d.until(d.State.Terminal, "1")
+		d.until(d.State.Width, width) // or the CLI's lines are wrapped anew
 		d.press("1")
 		d.see(after)
 		w.wantFile(path, "one\ntwo\n")

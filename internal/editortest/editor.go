@@ -42,6 +42,8 @@ type State struct {
 	Waiting string
 	// Terminal is "1" while keys go to a terminal.
 	Terminal string
+	// Width is the current window's.
+	Width string
 	// Buffer is the text of the file's buffer, by name, as JSON.
 	Buffer func(name string) string
 }

@@ -195,6 +195,27 @@ local function split(win, how, buf)
   return new
 end
 
+-- Calls f, which opens or closes windows of d, so that only the window beside
+-- gives or gets room: 'equalalways' would make the terminal narrower too, and
+-- what is in it would be wrapped anew.
+local function keeping_sizes(f, d)
+  local beside_it = d.base and vim.api.nvim_win_is_valid(d.base) and d.base or beside(d.diff.path)
+  local fixed = {}
+  for _, win in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
+    if win ~= beside_it and not vim.tbl_contains(d.wins or {}, win) then
+      fixed[win] = { vim.wo[win].winfixwidth, vim.wo[win].winfixheight }
+      vim.wo[win].winfixwidth, vim.wo[win].winfixheight = true, true
+    end
+  end
+  local results = { pcall(f, d) }
+  for win, was in pairs(fixed) do
+    if vim.api.nvim_win_is_valid(win) then
+      vim.wo[win].winfixwidth, vim.wo[win].winfixheight = was[1], was[2]
+    end
+  end
+  return unpack(results)
+end
+
 local function diffthis(win)
   vim.api.nvim_win_call(win, function()
     vim.cmd("diffthis")
@@ -342,9 +363,9 @@ local show
 
 -- Shows a diff; where that fails it goes on waiting, and the user is told.
 local function try(d)
-  local ok, failure = pcall(show, d)
+  local ok, failure = keeping_sizes(show, d)
   if not ok then
-    pcall(hide, d)
+    keeping_sizes(hide, d)
   end
   if not ok or failure then
     failure = tostring(failure):match("E%d+:[^\n]*") or tostring(failure)
@@ -379,7 +400,7 @@ local function finish(d)
     return -- accept() comes back to it: what `:wq` closes must still be there
   end
   vim.schedule(function()
-    local ok, err = pcall(hide, d)
+    local ok, err = keeping_sizes(hide, d)
     if not ok then
       client.note(tostring(err))
     end
@@ -596,6 +617,7 @@ end
 show = function(d)
   local was = entered
   local base = beside(d.diff.path)
+  d.base = base
   d.tab, d.count, d.sizes = vim.api.nvim_get_current_tabpage(), #vim.api.nvim_tabpage_list_wins(0), vim.fn.winrestcmd()
   local text = d.text or d.diff.content or d.diff.proposed
   d.buf, d.form, d.uri = scratch(d, "proposed", "acwrite", text)
@@ -807,7 +829,7 @@ function M.go(d)
     local other = diffs[shown or ""]
     if other then
       client.notify("diff/edit", { id = other.diff.id, content = text_of(other) })
-      hide(other)
+      keeping_sizes(hide, other)
     end
     if try(d) then
       vim.cmd("tab split") -- where there is room

@@ -134,7 +134,7 @@ def Scratch(d: dict<any>, what: string, buftype: string, text: string): number
   for [name, value] in items({buftype: buftype, bufhidden: 'wipe', swapfile: 0, buflisted: 0, undolevels: -1})
     setbufvar(buf, '&' .. name, value)
   endfor
-  noautocmd bufload(buf)
+  silent noautocmd bufload(buf)
   var form = Fill(buf, text)
   setbufvar(buf, '&undolevels', -123456) # as everywhere
   if what == 'proposed'
@@ -206,7 +206,7 @@ def Split(win: number, how: string, buf: number): number
     setwinvar(new[0], '&' .. name, 0)
   endfor
   silent! setwinvar(new[0], '&winfixbuf', 0)
-  win_execute(new[0], printf('keepalt keepjumps buffer! %d', buf))
+  win_execute(new[0], printf('silent keepalt keepjumps buffer! %d', buf))
   return new[0]
 enddef
 
@@ -285,6 +285,31 @@ def Forget(d: dict<any>)
   filter(order, (_, id) => id != d.diff.id)
 enddef
 
+# Calls F, which opens or closes windows of d, so that only the window beside
+# gives or gets room: 'equalalways' would make the terminal narrower too, and
+# what is in it would be wrapped anew.
+def KeepingSizes(F: func(dict<any>), d: dict<any>)
+  var base = empty(getwininfo(d.base)) ? Beside(d.diff.path) : d.base
+  var fixed: list<list<any>> = []
+  for win in Windows()
+    if win != base && index(d.wins, win) < 0
+      add(fixed, [win, getwinvar(win, '&winfixwidth'), getwinvar(win, '&winfixheight')])
+      setwinvar(win, '&winfixwidth', 1)
+      setwinvar(win, '&winfixheight', 1)
+    endif
+  endfor
+  try
+    F(d)
+  finally
+    for [win, width, height] in fixed
+      if !empty(getwininfo(win))
+        setwinvar(win, '&winfixwidth', width)
+        setwinvar(win, '&winfixheight', height)
+      endif
+    endfor
+  endtry
+enddef
+
 # Takes a view off the screen and leaves the windows as they were.
 def Hide(d: dict<any>)
   if shown == d.diff.id
@@ -342,7 +367,7 @@ def Finished(d: dict<any>)
     return
   endif
   try
-    Hide(d)
+    KeepingSizes(Hide, d)
   catch
     client.Note(v:exception .. ' ' .. v:throwpoint)
   endtry
@@ -415,11 +440,11 @@ enddef
 # waiting, and the user is told.
 def Try(d: dict<any>): bool
   try
-    Show(d)
+    KeepingSizes(Show, d)
     return true
   catch
     var error = substitute(v:exception, '^Vim\%((\a\+)\)\?:\?', '', '')
-    Hide(d)
+    KeepingSizes(Hide, d)
     client.Say(printf('%s waits to be reviewed, but cannot be shown (%s): :Pollux next', Name(d), error), 'warning')
     return false
   endtry
@@ -592,6 +617,7 @@ enddef
 def Show(d: dict<any>)
   var was = entered
   var base = Beside(d.diff.path)
+  d.base = base
   var info = getwininfo(base)[0]
   extend(d, {tab: tabpagenr(), count: winnr('$'), sizes: winrestcmd()})
   d.buf = Scratch(d, 'proposed', 'acwrite', d.text)
@@ -654,7 +680,7 @@ export def Open(diff: dict<any>)
   endif
   var d: dict<any> = {
     diff: diff, text: get(diff, 'content', diff.proposed), ended: false, lost: false, deciding: false, hiding: false,
-    buf: 0, left: 0, dirty: 0, wins: [], pause: 0, inline: false, form: {},
+    base: 0, buf: 0, left: 0, dirty: 0, wins: [], pause: 0, inline: false, form: {},
   }
   diffs[diff.id] = d
   add(order, diff.id)
@@ -781,7 +807,7 @@ export def Go(d: dict<any>)
     var other = get(diffs, shown, {})
     if !empty(other)
       client.Notify('diff/edit', {id: other.diff.id, content: TextOf(other)})
-      Hide(other)
+      KeepingSizes(Hide, other)
     endif
     if !Try(d)
       tab split # where there is room
