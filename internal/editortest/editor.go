@@ -76,6 +76,7 @@ var Kinds = []Kind{
 			Inside:   `bufname() =~# '^pollux://.*/proposed/' ? 1 : 0`,
 			Proposal: `luaeval('vim.json.encode((function() local d = require("pollux.diff").current() return {text = table.concat(vim.api.nvim_buf_get_lines(d.buf, 0, -1, false), "\n")} end)())')`,
 			Waiting:  `luaeval('#require("pollux.diff").waiting()')`,
+			Width:    `winwidth(0)`,
 			Terminal: `mode() ==# 't'`,
 			Buffer: func(name string) string {
 				return `json_encode({'text': join(getbufline('` + name + `', 1, '$'), "\n")})`
