@@ -140,6 +140,7 @@ var Kinds = []Kind{
 			Inside:   `(if pollux--this 1 0)`,
 			Proposal: `(with-current-buffer (pollux--diff-buffer (pollux--current)) (json-encode (list :text (buffer-substring-no-properties (point-min) (point-max)))))`,
 			Waiting:  `(length (pollux-waiting))`,
+			Width:    `(window-width)`,
 			Terminal: `(if (with-current-buffer (window-buffer) (derived-mode-p 'term-mode 'vterm-mode 'eat-mode)) 1 0)`,
 			Buffer: func(name string) string {
 				return `(with-current-buffer "` + name + `" (json-encode (list :text (buffer-string))))`
