@@ -104,6 +104,7 @@ var Kinds = []Kind{
 			Inside:   `bufname() =~# '^pollux://.*/proposed/' ? 1 : 0`,
 			Proposal: `json_encode({'text': join(getbufline(pollux#diff#Buffer(), 1, '$'), "\n")})`,
 			Waiting:  `len(pollux#diff#Waiting())`,
+			Width:    `winwidth(0)`,
 			Terminal: `mode() ==# 't'`,
 			Buffer: func(name string) string {
 				return `json_encode({'text': join(getbufline('` + name + `', 1, '$'), "\n")})`
