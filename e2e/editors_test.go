@@ -229,7 +229,8 @@ type hands struct {
 	rename func(name string) []string
 	// scratch shows a buffer that is no file.
 	scratch []string
-	// drop forgets changes of the buffer.
+	// send asks a question about the first two lines.
+	send func(question string) []string
 	// copy saves the proposal's text under another name.
 	copy                           func(name string) []string
 	undoHunk, acceptHunk, nextHunk []string
@@ -262,6 +263,7 @@ var vimHands = hands{
 	close:      []string{":bdelete", "Enter"},
 	rename:     func(name string) []string { return []string{":saveas! " + name, "Enter"} },
 	scratch:    []string{":help", "Enter"},
+	send:       func(question string) []string { return []string{":1,2Pollux send " + question, "Enter"} },
 	copy:       func(name string) []string { return []string{":w " + name, "Enter"} },
 	undoHunk:   []string{"C-c", "C-u"},
 	acceptHunk: []string{"C-c", "C-a"},
@@ -281,15 +283,18 @@ var emacsHands = hands{
 	rejects: [][]string{
 		{"C-c", "C-k"}, {"M-x", "pollux-reject", "Enter"}, {"C-x", "k", "Enter"}, {"C-x", "o", "C-x", "o", "C-x", "k", "Enter"},
 	},
-	quit:       []string{"C-x", "C-c"},
-	leave:      []string{"C-x", "o"},
-	save:       []string{"C-x", "C-s"},
-	change:     []string{"M-<", "dirty", "Enter"},
-	down:       []string{"C-n"},
-	visit:      func(name string) []string { return []string{"C-x", "C-f", name, "Enter"} },
-	close:      []string{"C-x", "k", "Enter"},
-	rename:     func(name string) []string { return []string{"C-x", "C-w", name, "Enter"} },
-	scratch:    []string{"C-x", "b", "*scratch*", "Enter"},
+	quit:    []string{"C-x", "C-c"},
+	leave:   []string{"C-x", "o"},
+	save:    []string{"C-x", "C-s"},
+	change:  []string{"M-<", "dirty", "Enter"},
+	down:    []string{"C-n"},
+	visit:   func(name string) []string { return []string{"C-x", "C-f", name, "Enter"} },
+	close:   []string{"C-x", "k", "Enter"},
+	rename:  func(name string) []string { return []string{"C-x", "C-w", name, "Enter"} },
+	scratch: []string{"C-x", "b", "*scratch*", "Enter"},
+	send: func(question string) []string {
+		return []string{"M-<", "C-Space", "C-n", "C-n", "M-x", "pollux-send", "Enter", question, "Enter"}
+	},
 	copy:       func(name string) []string { return []string{"C-x", "C-w", name, "Enter"} },
 	undoHunk:   []string{"C-c", "C-u"},
 	acceptHunk: []string{"C-c", "C-a"},
@@ -334,6 +339,28 @@ func TestEditorContextReachesTheModel(t *testing.T) {
 		got := toJSON(t, editorContext(t, r.Text))
 		if !strings.Contains(got, `"path":"`+path+`"`) || !strings.Contains(got, `"selectedText":"one"`) || !strings.Contains(got, other) {
 			t.Errorf("the model was told %s", got)
+		}
+	})
+}
+
+// A question about lines, asked from the editor: the CLI is started for the
+// first, and has the file with both.
+func TestEditorAsks(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Because.") })
+		path := w.file("my file.txt", "one\ntwo\nthree\n")
+		d := w.sit(kind, path)
+		for _, question := range []string{"why is this so?", "and what then?"} {
+			d.press(h.send(question)...)
+			r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, question) })
+			if err != nil {
+				t.Fatalf("%v; the screen:\n%s", err, d.Text())
+			}
+			if !strings.Contains(r.Prompt, "lines 1-2: "+question) || !strings.Contains(r.Text, "three") {
+				t.Errorf("the model was asked %q", tail(r.Prompt, 500))
+			}
+			d.see("Because.")
+			d.leaveTerminal(h)
 		}
 	})
 }
@@ -409,11 +436,11 @@ func (d *desk) leaveTerminal(h hands) {
 		d.press("C-c", "o") // C-x is the terminal's in char mode; C-c is the escape
 		return
 	}
-	if d.Name == "vim" {
-		d.press("C-w", "t") // in its other mode a terminal stands still
-	} else {
+	if d.Name == "nvim" {
 		d.press("C-\\", "C-n")
+		d.until("mode()", "n")
 	}
+	d.press("C-w", "t") // in its other mode a terminal of Vim's stands still
 	d.until("mode()", "n")
 }
 

@@ -27,6 +27,7 @@
 (require 'project)
 (require 'subr-x)
 
+(defvar term-home-marker)
 (declare-function term-mode "term")
 (declare-function term-char-mode "term")
 (declare-function term-exec "term")
@@ -1134,6 +1135,8 @@ is written."
 ;;;; The terminal
 
 (defconst pollux--enter 0.15 "Seconds after a paste; the CLI takes an earlier Enter for a part of it.")
+(defconst pollux--look 0.1 "Seconds between two looks at the CLI's screen.")
+(defconst pollux--looks 100 "Looks until a question counts as not taken.")
 
 (defun pollux--terminal ()
   "The CLI's terminal, if it is alive."
@@ -1184,28 +1187,42 @@ is written."
           ((eq window (frame-root-window)) (bury-buffer (window-buffer window)))
           (t (delete-window window)))))
 
+(defun pollux--waits-p (prompt)
+  "Whether the CLI's input line waits for a first character of PROMPT."
+  (when-let ((buffer (pollux--terminal)))
+    (with-current-buffer buffer
+      (save-excursion
+        (goto-char (if (markerp term-home-marker) term-home-marker (point-min)))
+        (search-forward (plist-get prompt :ready) nil t)))))
+
+(defun pollux--enter (prompt count)
+  "Press Enter after PROMPT is on the CLI's screen, for COUNT looks.
+The CLI is late to read what it is sent while it starts."
+  (cond
+   ((not (pollux--terminal)))
+   ((not (pollux--waits-p prompt))
+    (run-at-time pollux--enter nil
+                 (lambda ()
+                   (cond
+                    ((pollux--waits-p prompt) (pollux--enter prompt count))
+                    ((pollux--terminal)
+                     (process-send-string (get-buffer-process (pollux--terminal)) "\r"))))))
+   ((> count 0) (run-at-time pollux--look nil #'pollux--enter prompt (1- count)))
+   (t (pollux--say "the CLI has not taken your question: %s" (plist-get prompt :text)))))
+
 (defun pollux--type (prompt)
   "Type PROMPT into the CLI."
-  (let ((process (get-buffer-process (pollux--terminal))))
-    (process-send-string process (plist-get prompt :paste))
-    (when (eq (plist-get prompt :submit) t)
-      (run-at-time pollux--enter nil
-                   (lambda ()
-                     (when (process-live-p process)
-                       (process-send-string process "\r")))))))
+  (process-send-string (get-buffer-process (pollux--terminal)) (plist-get prompt :paste))
+  (when (eq (plist-get prompt :submit) t)
+    (pollux--enter prompt pollux--looks)))
 
 (defun pollux--type-when-ready (prompt)
   "Type PROMPT once the CLI is ready."
-  (let ((buffer (pollux--terminal)))
-    (cond
-     ((not buffer)
-      (pollux--say "the CLI has ended; your question was: %s" (plist-get prompt :text)))
-     ((with-current-buffer buffer
-        (save-excursion
-          (goto-char (point-min))
-          (search-forward (plist-get prompt :ready) nil t)))
-      (pollux--type prompt))
-     (t (run-at-time 0.2 nil #'pollux--type-when-ready prompt)))))
+  (cond
+   ((not (pollux--terminal))
+    (pollux--say "the CLI has ended; your question was: %s" (plist-get prompt :text)))
+   ((pollux--waits-p prompt) (pollux--type prompt))
+   (t (run-at-time pollux--look nil #'pollux--type-when-ready prompt))))
 
 (defun pollux--target ()
   "The file, and the lines of the region, as Pollux takes them."

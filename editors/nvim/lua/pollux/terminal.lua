@@ -6,7 +6,8 @@ local M = {}
 
 local buf, job
 local ENTER = 150 -- ms after a paste; the CLI takes an earlier Enter for a part of it
-local READY = 200 -- ms between two looks whether the CLI can be typed to
+local LOOK = 100 -- ms between two looks at the CLI's screen
+local LOOKS = 100 -- until a question counts as not taken
 
 local function window()
   if buf and vim.api.nvim_buf_is_valid(buf) then
@@ -109,26 +110,45 @@ function M.toggle()
   end
 end
 
-local function shows(text)
+-- Whether the CLI's input line waits for a first character.
+local function waits(prompt)
   if not buf or not vim.api.nvim_buf_is_valid(buf) then
     return false
   end
-  for _, line in ipairs(vim.api.nvim_buf_get_lines(buf, 0, -1, false)) do
-    if line:find(text, 1, true) then
+  for _, line in ipairs(vim.api.nvim_buf_get_lines(buf, -1 - vim.o.lines, -1, false)) do
+    if line:find(prompt.ready, 1, true) then
       return true
     end
   end
   return false
 end
 
-local function type_in(prompt)
-  vim.fn.chansend(job, prompt.paste)
-  if prompt.submit then
+-- The CLI reads late what it is sent while it starts, so the Enter waits until
+-- the paste is to be seen.
+local function enter(prompt, looks)
+  if not job then
+    return
+  elseif not waits(prompt) then
     vim.defer_fn(function()
-      if job then
+      if waits(prompt) then
+        enter(prompt, looks)
+      elseif job then
         vim.fn.chansend(job, "\r")
       end
     end, ENTER)
+  elseif looks > 0 then
+    vim.defer_fn(function()
+      enter(prompt, looks - 1)
+    end, LOOK)
+  else
+    client.say("the CLI has not taken your question: " .. prompt.text, "warning")
+  end
+end
+
+local function type_in(prompt)
+  vim.fn.chansend(job, prompt.paste)
+  if prompt.submit then
+    enter(prompt, LOOKS)
   end
 end
 
@@ -149,10 +169,10 @@ function M.send(params)
     if not job then
       return client.say("the CLI has ended; your question was: " .. prompt.text, "warning")
     end
-    if shows(prompt.ready) then
+    if waits(prompt) then
       return type_in(prompt)
     end
-    vim.defer_fn(wait, READY)
+    vim.defer_fn(wait, LOOK)
   end
   wait()
 end

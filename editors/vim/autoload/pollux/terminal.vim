@@ -6,7 +6,8 @@ import autoload 'pollux/client.vim'
 import autoload 'pollux/context.vim'
 
 const ENTER = 150 # ms after a paste; the CLI takes an earlier Enter for a part of it
-const READY = 200 # ms between two looks whether the CLI can be typed to
+const LOOK = 100 # ms between two looks at the CLI's screen
+const LOOKS = 100 # until a question counts as not taken
 
 var buf = 0
 
@@ -83,10 +84,41 @@ export def Toggle()
   endif
 enddef
 
+# Whether the CLI's input line waits for a first character.
+def Waits(prompt: dict<any>): bool
+  return range(1, term_getsize(buf)[0])->mapnew((_, n) => term_getline(buf, n))->join("\n")->stridx(prompt.ready) >= 0
+enddef
+
+# Sends bytes. term_sendkeys() sends keys, and makes CSI 27 u of the Esc in a
+# paste where the CLI has asked for such keys.
+def Put(text: string)
+  ch_sendraw(job_getchannel(term_getjob(buf)), text)
+enddef
+
+# The CLI reads late what it is sent while it starts, so the Enter waits until
+# the paste is to be seen.
+def Enter(prompt: dict<any>, looks: number)
+  if !Running()
+    return
+  elseif !Waits(prompt)
+    timer_start(ENTER, (_) => {
+      if Waits(prompt)
+        Enter(prompt, looks)
+      elseif Running()
+        Put("\r")
+      endif
+    })
+  elseif looks > 0
+    timer_start(LOOK, (_) => Enter(prompt, looks - 1))
+  else
+    client.Say('the CLI has not taken your question: ' .. prompt.text, 'warning')
+  endif
+enddef
+
 def TypeIn(prompt: dict<any>)
-  term_sendkeys(buf, prompt.paste)
+  Put(prompt.paste)
   if prompt.submit
-    timer_start(ENTER, (_) => term_sendkeys(buf, "\r"))
+    Enter(prompt, LOOKS)
   endif
 enddef
 
@@ -111,9 +143,9 @@ enddef
 def Wait(prompt: dict<any>)
   if !Running()
     client.Say('the CLI has ended; your question was: ' .. prompt.text, 'warning')
-  elseif range(1, term_getsize(buf)[0])->mapnew((_, n) => term_getline(buf, n))->join("\n")->stridx(prompt.ready) >= 0
+  elseif Waits(prompt)
     TypeIn(prompt)
   else
-    timer_start(READY, (_) => Wait(prompt))
+    timer_start(LOOK, (_) => Wait(prompt))
   endif
 enddef
