@@ -1196,7 +1196,7 @@ is written."
         (search-forward (plist-get prompt :ready) nil t)))))
 
 (defun pollux--enter (prompt count)
-  "Press Enter after PROMPT is on the CLI's screen, for COUNT looks.
+  "Press Enter after PROMPT is on the CLI's screen, looking COUNT times.
 The CLI is late to read what it is sent while it starts."
   (cond
    ((not (pollux--terminal)))

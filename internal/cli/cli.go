@@ -82,7 +82,9 @@ agents, and your shell, ask Gemini CLI, which can then read and nothing else.
   pollux run      start Gemini CLI here, with review in a browser page
   pollux demo     try it on a sample project: no account and no key needed
   pollux ask      ask a question from the shell
-  pollux install  give Claude Code, Codex, Cursor or VS Code the bridge`,
+  pollux install  give Neovim, Vim, Emacs, Kakoune or Helix the companion, or
+                  Claude Code, Codex, Cursor or VS Code the bridge
+  pollux review   the changes that wait, in a terminal`,
 		Version:           version(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
