@@ -106,6 +106,20 @@ func (d *desk) text(expression string) string {
 	return v.Text
 }
 
+// holds waits until a buffer has a text. The last line feed is a part of the
+// buffer in Emacs only.
+func (d *desk) holds(expression, text string) {
+	d.t.Helper()
+	if d.Name != "emacs" {
+		text = strings.TrimSuffix(text, "\n")
+	}
+	waitFor(d.t, fmt.Sprintf("%s to be %q", expression, text), func() bool {
+		var v struct{ Text string }
+		answer, err := d.Ask(expression)
+		return err == nil && json.Unmarshal([]byte(answer), &v) == nil && v.Text == text
+	})
+}
+
 // shows waits until the diff of a file is on the screen.
 func (d *desk) shows(path string) {
 	d.t.Helper()
@@ -386,25 +400,8 @@ func TestEditorAnswerInTheTerminal(t *testing.T) {
 		w.wantFile(path, "one\ntwo\n")
 		d.until(d.State.Shown, "")
 		d.until(d.State.Terminal, "1")
-		d.until(d.State.Buffer("a.txt"), d.quoted("one\ntwo"))
+		d.holds(d.State.Buffer("a.txt"), "one\ntwo\n")
 	})
-}
-
-// quoted is a text as State's expressions give it; Emacs's buffers hold the
-// last line feed, Vim's do not.
-func (d *desk) quoted(text string) string {
-	if d.Name == "emacs" {
-		text += "\n"
-		return `{"text":` + toJSON(d.t, text) + `}`
-	}
-	sep := ""
-	if d.Name == "nvim" || d.Name == "vim" {
-		sep = " "
-	}
-	if d.Name == "vim" {
-		sep = ""
-	}
-	return `{"text":` + sep + toJSON(d.t, text) + `}`
 }
 
 // Edited in the editor and accepted there: the file has the edited bytes, and
@@ -425,7 +422,7 @@ func TestEditorEditAndAccept(t *testing.T) {
 		d.press(h.accepts[0]...)
 		d.see(after)
 		w.wantFile(path, "mine\none\ntwo\n")
-		d.until(d.State.Buffer("a.txt"), d.quoted("mine\none\ntwo"))
+		d.holds(d.State.Buffer("a.txt"), "mine\none\ntwo\n")
 	})
 }
 
@@ -542,29 +539,18 @@ func TestEditorHunks(t *testing.T) {
 			d.press("C-_", "M-<") // the two letters were text
 		}
 		d.press(h.undoHunk...)
-		d.until(d.State.Proposal, d.proposal("a\nb\nc\nd\nE\nf"))
+		d.holds(d.State.Proposal, "a\nb\nc\nd\nE\nf")
 		d.press(h.nextHunk...)
 		d.press(h.undoHunk...)
-		d.until(d.State.Proposal, d.proposal("a\nb\nc\nd\ne"+d.final()))
+		d.holds(d.State.Proposal, "a\nb\nc\nd\ne\n")
 		d.press(h.acceptHunk...)
-		d.until(d.State.Proposal, d.proposal("a\nb\nc\nd\nE\nf"))
+		d.holds(d.State.Proposal, "a\nb\nc\nd\nE\nf")
 		d.press(h.accepts[0]...)
 		if got, want := accepted(t, c), "a\nb\nc\nd\nE\nf"; got != want {
 			t.Errorf("accepted %q, want %q", got, want)
 		}
 	})
 }
-
-func (d *desk) final() string {
-	if d.Name == "emacs" {
-		return "\n"
-	}
-	return ""
-}
-
-func (d *desk) proposal(text string) string { return `{"text":` + d.space() + toJSON(d.t, text) + `}` }
-
-func (d *desk) space() string { return "" }
 
 // Unsaved changes are shown, and neither an accepted change nor its reload
 // takes them away.
@@ -780,13 +766,13 @@ func TestEditorSupersededWhileTyping(t *testing.T) {
 			d.press("i")
 		}
 		d.press("abc")
-		d.until(d.State.Proposal, d.proposal("abctwo"+d.final()))
+		d.holds(d.State.Proposal, "abctwo\n")
 		if err := c.OpenDiff(d.context(), path, "three\n"); err != nil {
 			t.Fatal(err)
 		}
-		d.until(d.State.Proposal, d.proposal("three"+d.final()))
+		d.holds(d.State.Proposal, "three\n")
 		d.until(d.State.Inside, "1")
-		d.until(d.State.Buffer("a.txt"), d.quoted("one"))
+		d.holds(d.State.Buffer("a.txt"), "one\n")
 		if d.Name != "emacs" {
 			d.press("Escape") // typing goes on in the new one
 		}

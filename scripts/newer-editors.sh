@@ -2,7 +2,7 @@
 # Runs the stories of the editors in a newer Debian than this one, in a chroot
 # that it makes: newer-editors.sh trixie (or sid) [test pattern]. It needs root
 # and mmdebstrap, 2 GB in /var/tmp, and a minute for the chroot; it is not a
-# part of `make test`.
+# part of `make test`. All that the tests print is in /var/tmp/RELEASE/e2e.log.
 set -eu
 cd "$(dirname "$0")/.."
 release=${1:?name a release: trixie or sid}
@@ -31,5 +31,5 @@ in_root() { chroot "$root" env -i PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/s
 for e in "nvim --version" "vim --version" "emacs --version" "kak -version" "hx --version" "node --version"; do
 	in_root sh -c "$e" | head -1
 done
-in_root env POLLUX_BINARY=/repo/pollux POLLUX_E2E=require sh -c "cd /repo/e2e && ./e2e.test -test.v -test.run '$pattern'" |
-	grep -E '^ *--- |^(PASS|FAIL|panic)|_test.go'
+in_root env POLLUX_BINARY=/repo/pollux POLLUX_E2E=require sh -c "cd /repo/e2e && ./e2e.test -test.v -test.run '$pattern'" | tee "$root/e2e.log" |
+	grep --line-buffered -E '^ *--- |^(PASS|FAIL|panic)|_test.go'

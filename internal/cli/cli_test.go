@@ -64,7 +64,7 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		{"journal restore x", 1, "`pollux journal`"},
 		{"notify", 2, "name the file"},
 		{"notify f --event jump", 2, "use focus, close or quit"},
-		{"notify f --line 1 --unit miles", 2, "use char, byte or utf16"},
+		{"notify f --line 1 --unit miles", 2, "use char, byte, utf16 or grapheme"},
 		{"notify f", 1, "`pollux run`"},
 		{"connect", 1, "`pollux run`"},
 		{"ide --attach", 1, "`pollux run`"},

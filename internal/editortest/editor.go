@@ -170,18 +170,14 @@ func (k Kind) Start(ctx context.Context, dir, cwd string, env []string, files ..
 	if e.Screen, err = NewScreen(dir, cwd, env, 180, 50, append(argv, files...)...); err != nil {
 		return nil, err
 	}
-	return e, e.Until(ctx, "1+1", "2", "(+ 1 1)")
+	return e, e.Until(ctx, "1", "1")
 }
 
 // Ask evaluates an expression of the editor's language.
 func (e *Editor) Ask(expression string) (string, error) { return e.ask(e, expression) }
 
-// Until waits until an expression has a value. The third, if there is one,
-// stands for the first in Emacs.
-func (e *Editor) Until(ctx context.Context, expression, value string, lisp ...string) error {
-	if e.Name == "emacs" && len(lisp) > 0 {
-		expression = lisp[0]
-	}
+// Until waits until an expression has a value.
+func (e *Editor) Until(ctx context.Context, expression, value string) error {
 	var last string
 	var err error
 	for {

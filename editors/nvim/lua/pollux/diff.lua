@@ -120,15 +120,14 @@ end
 M.name = name
 
 local function highlight(buf, path)
-  local ok, ft
+  local ft
   if vim.fn.has("nvim-0.8") == 1 then
-    ok, ft = pcall(vim.filetype.match, { filename = path, buf = buf })
+    ft = vim.filetype.match({ filename = path, buf = buf })
   else
-    ft = vim.filetype and vim.filetype.match and nil
     local target = vim.fn.bufnr(path)
-    ok, ft = true, target > 0 and vim.bo[target].filetype or nil
+    ft = target > 0 and vim.bo[target].filetype
   end
-  if not ok or not ft or ft == "" then
+  if not ft or ft == "" then
     return
   end
   -- Not 'filetype': its plugins, and language servers, are for real files.
@@ -672,17 +671,13 @@ show = function(d)
   if d.inline then
     draw(d)
   end
-  vim.api.nvim_win_call(right, function()
-    if d.inline or vim.fn.diff_hlID(1, 1) == 0 then
-      client.request("diff/hunks", { id = d.diff.id, content = text }, function(e, result)
-        local h = not e and result.hunks[1]
-        if h and vim.api.nvim_win_is_valid(right) and vim.api.nvim_win_get_buf(right) == d.buf then
-          local last = vim.api.nvim_buf_line_count(d.buf)
-          vim.api.nvim_win_set_cursor(right, { math.max(1, math.min(h.line, last)), 0 })
-          vim.api.nvim_win_call(right, function()
-            vim.cmd("normal! zz")
-          end)
-        end
+  client.request("diff/hunks", { id = d.diff.id, content = text }, function(e, result)
+    local h = not e and result.hunks[1]
+    if h and vim.api.nvim_win_is_valid(right) and vim.api.nvim_win_get_buf(right) == d.buf then
+      local last = vim.api.nvim_buf_line_count(d.buf)
+      vim.api.nvim_win_set_cursor(right, { math.max(1, math.min(h.line, last)), 0 })
+      vim.api.nvim_win_call(right, function()
+        vim.cmd("normal! zz")
       end)
     end
   end)
@@ -891,11 +886,7 @@ function M.take(what)
     if not edit then
       return client.say(err)
     end
-    local new, form = lines_of(edit.text)
-    if edit.text == "" then
-      new = {}
-    end
-    local _ = form
+    local new = edit.text == "" and {} or (lines_of(edit.text))
     local from, to = edit.line - 1, edit.line - 1 + edit.lines
     local last = vim.api.nvim_buf_line_count(d.buf)
     if text_of(d) == "" then

@@ -109,6 +109,7 @@ export def Call(method: string, params: dict<any>): list<any>
     return ['Pollux is not running: :Pollux start, and :Pollux log if that fails', {}]
   endif
   var answer = ch_evalexpr(job, {method: method, params: params}, {timeout: 5000})
+  redraw # or what came meanwhile can make Vim 9.2 wait for an Enter
   if type(answer) != v:t_dict || empty(answer)
     return ['Pollux does not answer: try again', {}]
   endif
