@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rivo/uniseg"
 	"github.com/sourcegraph/jsonrpc2"
 
 	"pollux/internal/adapter"
@@ -85,6 +86,8 @@ type server struct {
 
 	// Of the handling goroutine:
 	initialized  bool
+	down         bool // shutdown was asked for
+	blockCursor  bool // a selection of one character is the cursor
 	showDocument bool
 	roots        []string
 	docs         map[string]*document // by path
@@ -100,6 +103,7 @@ type document struct {
 	focused   int64
 	cursor    *ide.Cursor
 	selection string
+	selected  textRange
 }
 
 // The parts of the protocol that are used here.
@@ -137,8 +141,11 @@ type (
 			URI  string `json:"uri"`
 			Text string `json:"text"`
 		} `json:"textDocument"`
-		Position       *position    `json:"position"`
-		Range          *textRange   `json:"range"`
+		Position *position  `json:"position"`
+		Range    *textRange `json:"range"`
+		Context  struct {
+			Only []string `json:"only"`
+		} `json:"context"`
 		ContentChanges []textChange `json:"contentChanges"`
 	}
 	textChange struct {
@@ -181,18 +188,30 @@ func (s *server) dispatch(req *jsonrpc2.Request) (any, error) {
 	if !s.initialized {
 		return nil, &jsonrpc2.Error{Code: -32002, Message: "send initialize first"}
 	}
+	if s.down && !req.Notif {
+		return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeInvalidRequest, Message: "shutdown was asked for"}
+	}
 	switch req.Method {
-	case "shutdown", "initialized", "textDocument/hover", "textDocument/documentHighlight",
+	case "shutdown":
+		s.down = true
+		return nil, nil
+	case "initialized", "textDocument/hover", "textDocument/documentHighlight",
 		"textDocument/didOpen", "textDocument/didChange", "textDocument/didSave", "textDocument/didClose", "textDocument/codeAction":
 		p, err := adapter.Params[documentParams](req)
 		if err != nil {
 			return nil, err
 		}
-		s.document(req.Method, p)
-		if req.Method == "textDocument/codeAction" {
-			return s.actions(), nil
+		if req.Method != "textDocument/codeAction" {
+			s.document(req.Method, p)
+			return nil, nil
 		}
-		return nil, nil
+		// An editor that looks for actions of a kind does so by itself, when it
+		// saves or formats, and runs what it gets.
+		if len(p.Context.Only) > 0 && !slices.Contains(p.Context.Only, actionKind) {
+			return []any{}, nil
+		}
+		s.document(req.Method, p)
+		return s.actions(), nil
 	case "workspace/didChangeWorkspaceFolders":
 		p, err := adapter.Params[struct {
 			Event struct{ Added, Removed []folder }
@@ -212,14 +231,15 @@ func (s *server) dispatch(req *jsonrpc2.Request) (any, error) {
 		}
 		return nil, s.command(p.Command, p.Arguments)
 	}
-	if strings.HasPrefix(req.Method, "$/") || req.Notif {
+	if req.Notif {
 		return nil, nil
 	}
 	return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "unknown method " + req.Method}
 }
 
-// The commands behind the code actions.
+// The kind of the code actions, and the commands behind them.
 const (
+	actionKind    = "pollux"
 	commandReview = "pollux.review"
 	commandAccept = "pollux.accept"
 	commandReject = "pollux.reject"
@@ -251,6 +271,7 @@ func (s *server) initialize(p initializeParams) (any, error) {
 	if len(s.roots) == 0 && filepath.IsAbs(p.RootPath) {
 		s.roots = []string{p.RootPath}
 	}
+	s.blockCursor = slices.Contains([]string{"helix", "kak-lsp", "kakoune-lsp"}, strings.ToLower(p.ClientInfo.Name))
 	s.showDocument = p.Capabilities.Window.ShowDocument.Support
 	_, err := s.client.Initialize(s.ctx, adapter.InitializeParams{
 		Client: adapter.Implementation{Name: "pollux lsp", Version: s.cfg.Version},
@@ -267,7 +288,7 @@ func (s *server) initialize(p initializeParams) (any, error) {
 			"textDocumentSync":          map[string]any{"openClose": true, "change": 2, "save": true},
 			"hoverProvider":             true,
 			"documentHighlightProvider": true,
-			"codeActionProvider":        true,
+			"codeActionProvider":        map[string]any{"codeActionKinds": []string{actionKind}},
 			"executeCommandProvider":    map[string]any{"commands": []string{commandReview, commandAccept, commandReject}},
 			"workspace":                 map[string]any{"workspaceFolders": map[string]any{"supported": true, "changeNotifications": true}},
 		},
@@ -327,15 +348,31 @@ func (s *server) document(method string, p documentParams) {
 			d.cursor, d.selection = at, ""
 		}
 	}
-	if p.Position != nil {
-		d.cursor = cursorAt(*p.Position)
+	if at := p.Position; at != nil {
+		d.cursor = cursorAt(*at)
+		if at.before(d.selected.Start) || d.selected.End.before(*at) {
+			d.selection = ""
+		}
 	}
 	if r := p.Range; r != nil {
-		d.cursor = cursorAt(r.End)
-		d.selection = d.text[d.offset(r.Start):max(d.offset(r.Start), d.offset(r.End))]
+		d.choose(*r, s.blockCursor)
 	}
 	s.active, d.focused = path, time.Now().UnixMilli()
 	s.update()
+}
+
+// choose takes a range for the selection, and its end for the cursor.
+func (d *document) choose(r textRange, blockCursor bool) {
+	from := d.offset(r.Start)
+	text := d.text[from:max(from, d.offset(r.End))]
+	if blockCursor && uniseg.GraphemeClusterCount(text) <= 1 {
+		r.End, text = r.Start, ""
+	}
+	d.cursor, d.selection, d.selected = cursorAt(r.End), text, r
+}
+
+func (p position) before(other position) bool {
+	return p.Line < other.Line || p.Line == other.Line && p.Character < other.Character
 }
 
 func cursorAt(p position) *ide.Cursor {
@@ -501,7 +538,7 @@ func (s *server) actions() []map[string]any {
 		name := filepath.Base(s.diffs[id].Path)
 		for _, a := range [][2]string{{"review", commandReview}, {"accept", commandAccept}, {"reject", commandReject}} {
 			title := fmt.Sprintf("Gemini: %s the change to %s", a[0], name)
-			all = append(all, map[string]any{"title": title, "command": map[string]any{"title": title, "command": a[1], "arguments": []string{id}}})
+			all = append(all, map[string]any{"title": title, "kind": actionKind, "command": map[string]any{"title": title, "command": a[1], "arguments": []string{id}}})
 		}
 	}
 	return all

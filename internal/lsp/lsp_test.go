@@ -42,11 +42,50 @@ func (d *desk) do(f func()) {
 	f()
 }
 
+// A buffered connection takes what is written at once, as a socket does, and
+// the companion.
+type buffered struct {
+	net.Conn
+	mu     sync.Mutex
+	closed bool
+	out    chan []byte
+}
+
+func buffer(conn net.Conn) *buffered {
+	b := &buffered{Conn: conn, out: make(chan []byte, 100)}
+	go func() {
+		for data := range b.out {
+			conn.Write(data)
+		}
+	}()
+	return b
+}
+
+func (b *buffered) Write(data []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return 0, net.ErrClosed
+	}
+	b.out <- slices.Clone(data)
+	return len(data), nil
+}
+
+func (b *buffered) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.closed = true
+		close(b.out)
+	}
+	return b.Conn.Close()
+}
+
 func sit(t *testing.T) *desk {
 	d := &desk{t: t, texts: make(map[string]adapter.DiffAccept)}
 	mine, theirs := net.Pipe()
 	near, far := net.Pipe()
-	d.companion = jsonrpc2.NewConn(t.Context(), adapter.NewStream(far), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+	d.companion = jsonrpc2.NewConn(t.Context(), adapter.NewStream(buffer(far)), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		switch req.Method {
@@ -77,7 +116,7 @@ func sit(t *testing.T) *desk {
 		defer close(served)
 		Serve(t.Context(), theirs, Config{Dial: func(h adapter.Handler) *adapter.Client { return adapter.NewClient(near, h) }})
 	}()
-	d.editor = jsonrpc2.NewConn(t.Context(), jsonrpc2.NewBufferedStream(mine, jsonrpc2.VSCodeObjectCodec{}), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+	d.editor = jsonrpc2.NewConn(t.Context(), jsonrpc2.NewBufferedStream(buffer(mine), jsonrpc2.VSCodeObjectCodec{}), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		var p struct {
@@ -116,8 +155,13 @@ func (d *desk) call(method string, params any) (result json.RawMessage) {
 
 func (d *desk) initialize() {
 	d.t.Helper()
+	d.initializeAs("Sublime Text LSP")
+}
+
+func (d *desk) initializeAs(client string) {
+	d.t.Helper()
 	d.call("initialize", map[string]any{
-		"processId": 42, "rootUri": "file:///home/a%20b", "clientInfo": map[string]any{"name": "Sublime Text LSP"},
+		"processId": 42, "rootUri": "file:///home/a%20b", "clientInfo": map[string]any{"name": client},
 		"capabilities": map[string]any{"window": map[string]any{"showDocument": map[string]any{"support": true}}},
 	})
 }
@@ -151,12 +195,13 @@ func TestContextFromRequests(t *testing.T) {
 			{"textDocument/hover", doc(map[string]any{"position": at(0, 7)}), &ide.Cursor{Line: 1, Character: 8}, ""},
 			{"textDocument/codeAction", doc(map[string]any{"range": map[string]any{"start": at(0, 4), "end": at(1, 2)}}), &ide.Cursor{Line: 2, Character: 3}, "\U0001F600 two\nth"},
 			{"textDocument/documentHighlight", doc(map[string]any{"position": at(1, 0)}), &ide.Cursor{Line: 2, Character: 1}, "\U0001F600 two\nth"},
+			{"textDocument/hover", doc(map[string]any{"position": at(0, 0)}), &ide.Cursor{Line: 1, Character: 1}, ""},
 		} {
 			d.call(test.method, test.params)
 			synctest.Wait()
 			d.do(func() {
 				f := d.told.Files[0]
-				if f.Path != "/home/a b/x.go" || !f.Active || *f.Cursor != *test.cursor {
+				if f.Path != "/home/a b/x.go" || !f.Active || *f.Cursor != *test.cursor || f.Selection != test.selection {
 					t.Errorf("after %s: told of %+v at %+v", test.method, f, f.Cursor)
 				}
 			})
@@ -165,7 +210,7 @@ func TestContextFromRequests(t *testing.T) {
 		d.editor.Notify(t.Context(), "textDocument/didChange", doc(map[string]any{"contentChanges": []any{
 			map[string]any{"range": map[string]any{"start": at(0, 6), "end": at(0, 10)}, "text": "!\U0001F600"},
 		}}))
-		d.call("shutdown", nil)
+		d.call("initialized", nil)
 		synctest.Wait()
 		d.do(func() {
 			if f := d.told.Files[0]; *f.Cursor != (ide.Cursor{Line: 1, Character: 10}) || f.Selection != "" {
@@ -173,7 +218,7 @@ func TestContextFromRequests(t *testing.T) {
 			}
 		})
 		d.editor.Notify(t.Context(), "textDocument/didClose", doc(nil))
-		d.call("shutdown", nil)
+		d.call("initialized", nil)
 		synctest.Wait()
 		d.do(func() {
 			if len(d.told.Files) != 0 {
@@ -225,11 +270,35 @@ func TestOffers(t *testing.T) {
 				if len(actions) != 3 {
 					t.Errorf("actions: %v", actions)
 				}
+				// Not among those that an editor runs by itself when it saves.
+				onSave := map[string]any{"range": map[string]any{"start": at(0, 0), "end": at(9, 0)}, "context": map[string]any{"only": []string{"source.organizeImports"}}}
+				if got := string(d.call("textDocument/codeAction", doc(onSave))); got != "[]" {
+					t.Errorf("actions on save: %s", got)
+				}
 				if err := d.companion.Call(t.Context(), adapter.MethodDiffClose, adapter.DiffClose{ID: "1"}, nil); err != nil {
 					t.Fatal(err)
 				}
 				if got := string(d.call("textDocument/codeAction", doc(nil))); got != "[]" {
 					t.Errorf("actions after it: %s", got)
+				}
+			})
+		})
+	}
+}
+
+// In an editor whose cursor is a selection of one character, that selects
+// nothing.
+func TestBlockCursor(t *testing.T) {
+	for client, want := range map[string]string{"helix": "", "Neovim": "n"} {
+		synctest.Test(t, func(t *testing.T) {
+			d := sit(t)
+			d.initializeAs(client)
+			d.editor.Notify(t.Context(), "textDocument/didOpen", doc(nil))
+			d.call("textDocument/codeAction", doc(map[string]any{"range": map[string]any{"start": at(0, 1), "end": at(0, 2)}}))
+			synctest.Wait()
+			d.do(func() {
+				if got := d.told.Files[0].Selection; got != want {
+					t.Errorf("%s: selected %q, want %q", client, got, want)
 				}
 			})
 		})
@@ -245,6 +314,10 @@ func TestRequestsBeforeInitialize(t *testing.T) {
 		d.initialize()
 		if err := d.editor.Call(t.Context(), "textDocument/definition", doc(nil), nil); err == nil {
 			t.Error("an unknown method is answered")
+		}
+		d.call("shutdown", nil)
+		if err := d.editor.Call(t.Context(), "textDocument/hover", doc(nil), nil); err == nil {
+			t.Error("answered after shutdown")
 		}
 	})
 }
