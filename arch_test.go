@@ -27,7 +27,7 @@ var allowed = map[string][]string{
 	"pollux/internal/discovery":  {"ide", "sys"},
 	"pollux/internal/ideserver":  {"ide"},
 	"pollux/internal/review":     {"adapter"},
-	"pollux/internal/tui":        {"adapter", "hunk"},
+	"pollux/internal/tui":        {"adapter", "hunk", "sys"},
 	"pollux/internal/lsp":        {"adapter", "ide"},
 	"pollux/internal/companion":  {"adapter", "discovery", "gemini", "hunk", "ide", "ideserver", "journal", "sys"},
 	"pollux/editors":             {},

@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -22,31 +25,44 @@ type seat struct {
 // review starts it. The companion's editor shows no diffs.
 func (w *world) review(columns, lines int, env ...string) *seat {
 	w.t.Helper()
-	e := w.edit(func(p *adapter.InitializeParams) { p.Diff = false })
+	s := w.seat(false)
+	s.start(columns, lines, env)
+	s.see("Nothing waits")
+	return s
+}
+
+// seat is a review that has not started.
+func (w *world) seat(editorShowsDiffs bool) *seat {
+	w.t.Helper()
+	e := w.edit(func(p *adapter.InitializeParams) { p.Diff = editorShowsDiffs })
 	c, err := wirecli.Dial(w.context(), e.info.Port, e.info.Token)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(c.Close)
+	w.env = append(w.env, e.env()...)
+	return &seat{w, nil, w.t, c}
+}
+
+func (s *seat) start(columns, lines int, env []string, args ...string) {
+	s.t.Helper()
 	dir, err := os.MkdirTemp("", "px")
 	if err != nil {
-		w.t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	w.t.Cleanup(func() { os.RemoveAll(dir) })
-	screen, err := editortest.NewScreen(dir, w.project, append(append(w.env, e.env()...), env...), columns, lines, polluxBinary, "review")
+	s.t.Cleanup(func() { os.RemoveAll(dir) })
+	argv := append([]string{polluxBinary, "review"}, args...)
+	s.Screen, err = editortest.NewScreen(dir, s.project, append(s.env, env...), columns, lines, argv...)
 	if err != nil {
-		w.t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	w.t.Cleanup(func() {
-		if w.t.Failed() {
-			w.t.Logf("the screen:\n%s", screen.Text())
+	s.t.Cleanup(func() {
+		if s.t.Failed() {
+			s.t.Logf("the screen:\n%s", s.Text())
 		}
-		screen.Close()
-		waitGone(w.t, screen.PID)
+		s.Close()
+		waitGone(s.t, s.PID)
 	})
-	s := &seat{w, screen, w.t, c}
-	s.see("Nothing waits")
-	return s
 }
 
 func (s *seat) see(text string) {
@@ -62,6 +78,7 @@ func (s *seat) open(path, text string) {
 		s.t.Fatal(err)
 	}
 	s.see(filepath.Base(path))
+	s.see("y accept") // and not: another change
 }
 
 func (s *seat) keys(keys string) {
@@ -168,4 +185,108 @@ func TestReviewSeveral(t *testing.T) {
 	s.see("Any key goes on")
 	s.keys("q")
 	s.see("+A")
+}
+
+// A key that was meant for one change does not decide on the next.
+func TestReviewKeyMeantForAnother(t *testing.T) {
+	w := newWorld(t, silent)
+	s := w.review(80, 24)
+	s.open(w.file("a.txt", "a\n"), "A\n")
+	s.open(w.file("b.txt", "b\n"), "B\n")
+	s.see("> a.txt")
+	s.keys("yy")
+	if got := accepted(t, s.cli); got != "A\n" {
+		t.Errorf("accepted %q", got)
+	}
+	s.see("+B")
+	s.see("y accept")
+	s.keys("r")
+	heard(t, s.cli, "a rejection", rejected)
+}
+
+// The change is answered, or its companion ends, while the user writes in the
+// editor: the text is kept, and its place is told.
+func TestReviewEndsWhileEditing(t *testing.T) {
+	for name, args := range map[string][]string{"it stays": nil, "it is to end by itself": {"--once"}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, silent)
+			path := w.file("a.txt", "one\n")
+			script := w.file("edit.sh", "#!/bin/sh\n: > started\nwhile [ ! -e go ]; do sleep 0.02; done\nprintf 'my words' > \"$1\"\n")
+			s := w.seat(true) // or nothing could wait before the review starts
+			if err := s.cli.OpenDiff(s.context(), path, "two\n"); err != nil {
+				t.Fatal(err)
+			}
+			s.start(100, 24, []string{"EDITOR=sh " + script}, args...)
+			s.see("y accept")
+			s.keys("e")
+			waitFor(t, "the editor", func() bool { _, err := os.Stat(filepath.Join(w.project, "started")); return err == nil })
+			if _, err := s.cli.CloseDiff(s.context(), path); err != nil {
+				t.Fatal(err)
+			}
+			w.file("go", "")
+			s.see("your text is in")
+			kept, _ := filepath.Glob(filepath.Join(filepath.Dir(w.project), "tmp", "pollux-edit-*", "a.txt"))
+			if len(kept) != 1 {
+				t.Fatalf("kept: %v", kept)
+			}
+			if text, _ := os.ReadFile(kept[0]); string(text) != "my words" {
+				t.Errorf("kept %q", text)
+			}
+			s.keys("q")
+			waitGone(t, s.PID)
+		})
+	}
+}
+
+// In tmux a popup comes when something waits, and one more for what comes at
+// the moment when it goes.
+func TestReviewPopup(t *testing.T) {
+	w := newWorld(t, silent)
+	dir, err := os.MkdirTemp("", "px")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	env := filepath.Join(dir, "env")
+	command := fmt.Sprintf("%s run --review popup -- sh -c 'env > %s.new; mv %s.new %s; exec sleep 1000'", polluxBinary, env, env, env)
+	inner := filepath.Join(dir, "inner.sock")
+	screen, err := editortest.NewScreen(dir, w.project, w.env, 120, 40, "env", "-u", "TMUX", "tmux", "-f", "/dev/null", "-S", inner, "new-session", command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &seat{w, screen, t, nil}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the screen:\n%s", screen.Text())
+		}
+		exec.Command("tmux", "-S", inner, "kill-server").Run()
+		screen.Close()
+		waitGone(t, screen.PID)
+	})
+	waitFor(t, "the CLI", func() bool { _, err := os.Stat(env); return err == nil })
+	text, err := os.ReadFile(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vars := make(map[string]string)
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		vars[name] = value
+	}
+	port, err := strconv.Atoi(vars["GEMINI_CLI_IDE_SERVER_PORT"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.cli, err = wirecli.Dial(w.context(), port, vars["GEMINI_CLI_IDE_AUTH_TOKEN"]); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.cli.Close)
+	for i := range 5 {
+		name := fmt.Sprintf("f%d.txt", i)
+		s.open(w.file(name, "old\n"), "new\n")
+		s.keys("y")
+		if got := accepted(t, s.cli); got != "new\n" {
+			t.Errorf("accepted %q", got)
+		}
+	}
 }

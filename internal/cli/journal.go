@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/journal"
+	"pollux/internal/tui"
 )
 
 func newJournal(streams IO) *cobra.Command {
@@ -42,7 +43,7 @@ Pollux ends at the wrong moment.`,
 					if e.Undelivered {
 						note += ", never reached the CLI"
 					}
-					fmt.Fprintf(streams.Out, "%s  %s  %s  (%s)\n", e.ID, e.Time.Format("2006-01-02 15:04:05"), e.Path, note)
+					fmt.Fprintf(streams.Out, "%s  %s  %s  (%s)\n", e.ID, e.Time.Format("2006-01-02 15:04:05"), tui.Printable(e.Path), note)
 				}
 				return nil
 			})

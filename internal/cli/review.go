@@ -15,6 +15,10 @@ import (
 	"pollux/internal/tui"
 )
 
+// exitLeft is the exit code of a review --once that the user left while
+// something waited.
+const exitLeft = 3
+
 func newReview(streams IO) *cobra.Command {
 	var socket string
 	var once bool
@@ -49,6 +53,9 @@ the working directory.`,
 					return adapter.NewClient(conn, h), nil
 				},
 			})
+			if errors.Is(err, tui.ErrLeft) {
+				return exitError{exitLeft}
+			}
 			if errors.Is(err, tui.ErrEnded) || errors.Is(err, context.Canceled) {
 				return nil
 			}
@@ -56,6 +63,6 @@ the working directory.`,
 		},
 	}
 	cmd.Flags().StringVar(&socket, "socket", "", "the `path` of the companion's socket")
-	cmd.Flags().BoolVar(&once, "once", false, "end when nothing waits any more")
+	cmd.Flags().BoolVar(&once, "once", false, "end when nothing waits any more; leaving before ends with exit code 3")
 	return cmd
 }

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"pollux/internal/adapter"
+	"pollux/internal/tui"
 )
 
 func newStatus(streams IO) *cobra.Command {
@@ -55,20 +55,20 @@ func newStatus(streams IO) *cobra.Command {
 				if i > 0 {
 					fmt.Fprintln(streams.Out)
 				}
-				fmt.Fprintf(streams.Out, "%s  %s\n", e.Editor.DisplayName, strings.Join(e.Roots, ", "))
+				fmt.Fprintf(streams.Out, "%s  %s\n", tui.Printable(e.Editor.DisplayName), tui.Printable(strings.Join(e.Roots, ", ")))
 				fmt.Fprintf(streams.Out, "  process %d, port %d, up %s, %s open\n", e.PID, e.Port, since(e.Started), count(e.Files, "file"))
 				if len(e.Clients) == 0 {
 					fmt.Fprintln(streams.Out, "  no CLI is connected; in Gemini CLI: /ide enable")
 				}
 				for _, c := range e.Clients {
-					fmt.Fprintf(streams.Out, "  CLI   %s %s, connected for %s\n", printable(c.Name), printable(c.Version), since(c.Since))
+					fmt.Fprintf(streams.Out, "  CLI   %s %s, connected for %s\n", tui.Printable(c.Name), tui.Printable(c.Version), since(c.Since))
 				}
 				for _, d := range e.Diffs {
 					state := "waits for"
 					if d.State == adapter.StateOrphaned {
 						state = "left by a CLI that ended"
 					}
-					fmt.Fprintf(streams.Out, "  diff  %s  %s %s\n", d.Path, state, since(d.Opened))
+					fmt.Fprintf(streams.Out, "  diff  %s  %s %s\n", tui.Printable(d.Path), state, since(d.Opened))
 				}
 				if e.Link != "" {
 					fmt.Fprintf(streams.Out, "  review page (this link opens it once): %s\n", e.Link)
@@ -84,16 +84,6 @@ func newStatus(streams IO) *cobra.Command {
 
 func since(ms int64) string {
 	return time.Since(time.UnixMilli(ms)).Truncate(time.Second).String()
-}
-
-// printable keeps a client's name from steering the terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, s)
 }
 
 func count(n int, noun string) string {

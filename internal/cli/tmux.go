@@ -63,49 +63,82 @@ func reviewIn(where string, c *companion.Companion) (stop func(), err error) {
 		}
 		return func() {}, nil // it ends with the companion
 	}
-	var mu sync.Mutex
-	var popup *exec.Cmd
-	var ending bool
+	p := &popups{argv: []string{"display-popup", "-E", "-w", "95%", "-h", "90%", self, "review", "--once", "--socket", socket}, waiting: make(map[string]bool)}
 	mine, theirs := net.Pipe()
-	var served sync.WaitGroup
-	served.Go(func() { c.Attach(theirs) })
-	show := func(adapter.Diff) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if popup != nil || ending {
-			return nil // it shows what comes, too
-		}
-		popup = exec.Command("tmux", "display-popup", "-E", "-w", "95%", "-h", "90%", self, "review", "--once", "--socket", socket)
-		cmd := popup
-		if err := cmd.Start(); err != nil {
-			popup = nil
-			return err
-		}
-		served.Go(func() {
-			cmd.Wait()
-			mu.Lock()
-			defer mu.Unlock()
-			popup = nil
-		})
-		return nil
-	}
-	client := adapter.NewClient(mine, adapter.Handler{DiffOpen: show})
+	p.work.Go(func() { c.Attach(theirs) })
+	client := adapter.NewClient(mine, adapter.Handler{DiffOpen: p.show, DiffClose: p.forget})
 	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
 	defer cancel()
 	if _, err := client.Initialize(ctx, adapter.InitializeParams{Client: adapter.Implementation{Name: "tmux popup", Version: version()}, Diff: true}); err != nil {
 		client.Close()
-		served.Wait()
+		p.work.Wait()
 		return nil, err
 	}
 	return func() {
 		client.Close()
-		mu.Lock()
-		ending = true
-		if popup != nil {
-			exec.Command("tmux", "display-popup", "-C").Run()
-			popup.Process.Kill()
-		}
-		mu.Unlock()
-		served.Wait()
+		p.end()
 	}, nil
+}
+
+// popups opens a popup when something waits.
+type popups struct {
+	argv []string // tmux's
+	work sync.WaitGroup
+
+	mu      sync.Mutex
+	running *exec.Cmd
+	waiting map[string]bool // by diff's ID
+	fresh   bool            // one came after the popup that runs was started
+	ending  bool
+}
+
+func (p *popups) show(d adapter.Diff) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting[d.ID], p.fresh = true, true
+	return p.openLocked()
+}
+
+func (p *popups) forget(d adapter.DiffClose) *string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.waiting, d.ID)
+	return nil
+}
+
+func (p *popups) openLocked() error {
+	if p.running != nil || p.ending {
+		return nil // it shows what comes, too
+	}
+	cmd := exec.Command("tmux", p.argv...)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	p.running, p.fresh = cmd, false
+	p.work.Go(func() {
+		cmd.Wait()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.running = nil
+		switch {
+		case p.ending || len(p.waiting) == 0 || cmd.ProcessState.ExitCode() == exitLeft:
+		case p.fresh && cmd.ProcessState.Success(): // it came when the popup was about to end
+			p.openLocked()
+		default: // an older tmux, or another popup is open
+			exec.Command("tmux", "display-message", "pollux: a change waits: `pollux review` shows it").Run()
+		}
+	})
+	return nil
+}
+
+// end closes the popup, and returns when all is done.
+func (p *popups) end() {
+	p.mu.Lock()
+	p.ending = true
+	if p.running != nil {
+		exec.Command("tmux", "display-popup", "-C").Run()
+		p.running.Process.Kill()
+	}
+	p.mu.Unlock()
+	p.work.Wait()
 }

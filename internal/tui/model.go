@@ -8,12 +8,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 
 	"pollux/internal/adapter"
 	"pollux/internal/hunk"
+	"pollux/internal/sys"
 )
 
 // An item is a diff in review.
@@ -24,6 +27,9 @@ type item struct {
 	changes []change
 	at      int // the current change
 	top     int // the first row on the screen
+	left    int // columns that the texts are moved by
+	// deciding is set while the companion is asked.
+	deciding bool
 	// conflict is what the companion said when the file had changed.
 	conflict *adapter.DiffAcceptResult
 }
@@ -48,7 +54,9 @@ type model struct {
 	help          bool
 	split         *bool // the user's choice of the layout
 	gone          bool
-	had           bool // something has waited
+	leaving       bool // any key ends
+	swaps         int  // how often another diff came in place of one that went
+	settled       int  // how many of these the user has had time to see
 }
 
 func (m *model) Init() tea.Cmd { return nil }
@@ -73,10 +81,13 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if m.find(msg.ID) < 0 {
 			it := &item{Diff: adapter.Diff(msg), text: adapter.Diff(msg).Text()}
 			it.layOut()
-			m.items, m.had = append(m.items, it), true
+			m.items = append(m.items, it)
 			if len(m.items) == 1 {
 				m.message = ""
 				m.show()
+				if m.swaps > m.settled {
+					return m, m.swap()
+				}
 			}
 		}
 	case closed:
@@ -86,7 +97,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			it := m.items[i]
 			if msg.State != "" {
 				it.State = msg.State
-				m.message = "the CLI that proposed this has ended: y writes the file, r discards it"
+				m.message = fmt.Sprintf("the CLI that proposed %s has ended: y writes the file, r discards it", filepath.Base(it.Path))
 			}
 			if msg.Content != nil && *msg.Content != it.text {
 				it.text = *msg.Content
@@ -97,11 +108,18 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.clis = int(msg)
 	case said:
 		m.message = string(msg)
+	case settled:
+		m.settled = int(msg)
 	case ended:
 		m.gone = true
-		return m, tea.Quit
+		m.items = nil
+		return m, m.quit()
+	case none:
+		if len(m.items) == 0 {
+			return m, m.quit()
+		}
 	case decided:
-		return m, m.answer(msg)
+		m.answer(msg)
 	case edited:
 		m.edited(msg)
 	case tea.KeyPressMsg:
@@ -117,15 +135,37 @@ func (m *model) drop(id, reason string) tea.Cmd {
 		return nil
 	}
 	m.message = filepath.Base(m.items[i].Path) + ": " + reason
+	seen := m.item()
 	m.items = slices.Delete(m.items, i, i+1)
 	if m.current > i || m.current >= len(m.items) {
 		m.current = max(0, m.current-1)
 	}
 	if m.cfg.Once && len(m.items) == 0 {
-		return tea.Quit
+		return m.quit()
 	}
 	m.show()
+	if m.item() != seen {
+		return m.swap()
+	}
 	return nil
+}
+
+// unseen is how long the keys that decide do nothing when another diff has
+// come in place of the one they may have been meant for.
+const unseen = 500 * time.Millisecond
+
+func (m *model) swap() tea.Cmd {
+	m.swaps++
+	n := m.swaps
+	return tea.Tick(unseen, func(time.Time) tea.Msg { return settled(n) })
+}
+
+// quit ends the program; at a key, if there is something to read.
+func (m *model) quit() tea.Cmd {
+	if m.leaving = m.texts.keeps(); m.leaving {
+		return nil
+	}
+	return tea.Quit
 }
 
 // within bounds an answer of the companion's.
@@ -133,10 +173,15 @@ const within = 10 * time.Second
 
 // decide asks the companion to accept, save, or (with no text) reject.
 func (m *model) decide(it *item, accept bool, overwrite string) tea.Cmd {
+	if it.deciding {
+		return nil
+	}
+	it.deciding = true
 	id, text, orphan := it.ID, it.text, it.State == adapter.StateOrphaned
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(m.ctx, within)
 		defer cancel()
+		m.texts.flush(ctx)
 		a := adapter.DiffAccept{ID: id, Content: text, Overwrite: overwrite}
 		d := decided{id: id}
 		switch {
@@ -151,8 +196,11 @@ func (m *model) decide(it *item, accept bool, overwrite string) tea.Cmd {
 	}
 }
 
-func (m *model) answer(d decided) tea.Cmd {
+func (m *model) answer(d decided) {
 	i := m.find(d.id)
+	if i >= 0 {
+		m.items[i].deciding = false
+	}
 	switch {
 	case d.err != nil:
 		m.message = d.err.Error()
@@ -163,22 +211,20 @@ func (m *model) answer(d decided) tea.Cmd {
 	case d.result.Status == adapter.StatusEmpty:
 		m.message = d.result.Message
 	}
-	return nil
 }
 
-// set makes a text the diff's, and tells the companion.
-func (m *model) set(it *item, text string) tea.Cmd {
+// set makes a text the diff's.
+func (m *model) set(it *item, text string) {
 	it.text = text
 	it.layOut()
-	m.texts.set(it.ID, text)
+	m.texts.edit(it.ID, text)
 	m.show()
-	return func() tea.Msg {
-		m.client.Notify(m.ctx, adapter.MethodDiffEdit, adapter.DiffChange{ID: it.ID, Content: &text})
-		return nil
-	}
 }
 
 func (m *model) key(key string) tea.Cmd {
+	if m.leaving {
+		return tea.Quit
+	}
 	m.message = ""
 	if m.help {
 		m.help = false
@@ -209,10 +255,11 @@ func (m *model) key(key string) tea.Cmd {
 		return nil
 	}
 	switch key {
-	case "y", "c":
-		return m.decide(it, true, "")
-	case "r", "x":
-		return m.decide(it, false, "")
+	case "y", "c", "r", "x":
+		if m.swaps > m.settled {
+			return nil
+		}
+		return m.decide(it, key == "y" || key == "c", "")
 	case "n":
 		it.at = min(it.at+1, max(0, len(it.changes)-1))
 		m.show()
@@ -220,7 +267,7 @@ func (m *model) key(key string) tea.Cmd {
 		it.at = max(it.at-1, 0)
 		m.show()
 	case "u", "a":
-		return m.take(it, key == "u")
+		m.take(it, key == "u")
 	case "e":
 		return m.edit(it)
 	case "tab":
@@ -231,6 +278,10 @@ func (m *model) key(key string) tea.Cmd {
 		split := !m.sideBySide()
 		m.split = &split
 		m.show()
+	case "l", "right":
+		it.left += sideways
+	case "h", "left":
+		it.left -= sideways
 	case "j", "down":
 		it.top++
 	case "k", "up":
@@ -249,28 +300,35 @@ func (m *model) key(key string) tea.Cmd {
 }
 
 // take undoes the current change, or takes it over again.
-func (m *model) take(it *item, undo bool) tea.Cmd {
+func (m *model) take(it *item, undo bool) {
 	if len(it.changes) == 0 {
 		m.message = "there is no hunk"
-		return nil
+		return
 	}
 	c := it.changes[it.at]
 	switch {
 	case undo && c.undone:
 		m.message = "it is undone already: a takes it again"
-		return nil
+		return
 	case undo:
-		return m.set(it, c.Replace(it.Original, it.text))
+		m.set(it, c.Replace(it.Original, it.text))
+		return
 	case c.undone:
-		return m.set(it, c.Replace(it.Proposed, it.text))
+		m.set(it, c.Replace(it.Proposed, it.text))
+		return
 	}
 	// A change that the user edited can become the proposed one again.
-	h, ok := hunk.At(hunk.Between(it.Proposed, it.text), c.line)
-	if !ok {
-		m.message = "it is as proposed already: u undoes it"
-		return nil
+	text := it.text
+	for _, h := range slices.Backward(hunk.Between(it.Proposed, it.text)) {
+		if h.New < c.New+max(c.NewLines, 1) && c.New < h.New+max(h.NewLines, 1) {
+			text = h.Replace(it.Proposed, text)
+		}
 	}
-	return m.set(it, h.Replace(it.Proposed, it.text))
+	if text == it.text {
+		m.message = "it is as proposed already: u undoes it"
+		return
+	}
+	m.set(it, text)
 }
 
 // edit opens the text in the user's editor.
@@ -285,29 +343,41 @@ func (m *model) edit(it *item) tea.Cmd {
 		m.message = err.Error()
 		return nil
 	}
-	id := it.ID
+	id, before := it.ID, it.text
 	cmd := exec.CommandContext(m.ctx, "sh", "-c", m.cfg.Editor+` "$1"`, "sh", path)
+	cmd.Cancel = func() error { return sys.SignalTree(cmd.Process.Pid, syscall.SIGHUP) } // it may save
+	cmd.WaitDelay = within
+	// This runs when the editor has ended, before the loop goes on with what
+	// came meanwhile.
 	return tea.ExecProcess(cmd, func(err error) tea.Msg {
 		data, readErr := os.ReadFile(path)
-		return edited{id: id, path: path, text: string(data), err: errors.Join(err, readErr)}
+		text := string(data)
+		if before != "" && !strings.HasSuffix(before, "\n") {
+			text = strings.TrimSuffix(text, "\n") // editors end the last line
+		}
+		failed := errors.Join(err, readErr)
+		switch {
+		case failed != nil:
+			m.texts.keep(path)
+			return edited{problem: fmt.Sprintf("the editor failed (%v); the text is in %s", failed, path)}
+		case text != before && !m.texts.edit(id, text):
+			m.texts.keep(path)
+			return edited{problem: "it was decided on while you edited: your text is in " + path}
+		}
+		os.RemoveAll(dir)
+		return edited{id: id, text: text}
 	})
 }
 
 func (m *model) edited(msg edited) {
-	i := m.find(msg.id)
-	switch {
-	case msg.err != nil:
-		m.message = fmt.Sprintf("the editor failed (%v); the text is in %s", msg.err, msg.path)
-		return
-	case i < 0:
-		m.message = "it was decided on while you edited: your text is in " + msg.path
+	if msg.problem != "" {
+		m.message = msg.problem
 		return
 	}
-	os.RemoveAll(filepath.Dir(msg.path))
-	if it := m.items[i]; msg.text != it.text {
-		if cmd := m.set(it, msg.text); cmd != nil {
-			cmd() // in order, before any decision
-		}
+	if i := m.find(msg.id); i >= 0 && msg.text != m.items[i].text {
+		m.items[i].text = msg.text
+		m.items[i].layOut()
+		m.show()
 	}
 }
 
@@ -373,7 +443,15 @@ func (m *model) hunksOfLines(it *item) (hunks []int) {
 	return hunks
 }
 
+// sideways is how many columns the texts move at a key.
+const sideways = 16
+
 func (m *model) clamp(it *item) {
+	least := 0
+	for _, r := range it.rows {
+		least = min(least, -r.from)
+	}
+	it.left = max(it.left, least)
 	n := len(it.rows)
 	if m.sideBySide() {
 		n = len(paired(it.rows))

@@ -1,6 +1,10 @@
 package tui
 
 import (
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+
 	"pollux/internal/hunk"
 )
 
@@ -25,13 +29,15 @@ type row struct {
 	hunk int
 	// count is how many lines a fold leaves out.
 	count int
+	// from is the column of the first difference from the line that this one
+	// takes the place of, or that takes its; 0 where there is none.
+	from int
 }
 
 // A change is one hunk of a view.
 type change struct {
 	hunk.Hunk
 	undone bool
-	line   int // of the text, where the companion's terms find it
 }
 
 // around is how many lines are shown before and after a change.
@@ -41,12 +47,12 @@ const around = 4
 func layOut(original, proposed, text string) (rows []row, changes []change) {
 	now := hunk.Between(original, text)
 	for _, h := range now {
-		changes = append(changes, change{Hunk: h, line: max(h.New, 1)})
+		changes = append(changes, change{Hunk: h})
 	}
 	// What of the proposal is not in the text, where the text is as on disk.
 	for _, h := range hunk.Between(proposed, text) {
 		if !touches(now, h) {
-			changes = insert(changes, change{Hunk: h, undone: true, line: max(h.New, 1)})
+			changes = insert(changes, change{Hunk: h, undone: true})
 		}
 	}
 	before, after := hunk.Split(original), hunk.Split(text)
@@ -83,7 +89,23 @@ func layOut(original, proposed, text string) (rows []row, changes []change) {
 		rows = append(rows, row{kind: same, text: after[newLine-1], old: oldLine, new: newLine, hunk: -1})
 		oldLine, newLine = oldLine+1, newLine+1
 	}
-	return folded(rows), changes
+	rows = folded(rows)
+	for _, p := range paired(rows) {
+		if p.left != nil && p.right != nil && p.left != p.right {
+			p.left.from = firstDifference(visible(p.left.text), visible(p.right.text))
+			p.right.from = p.left.from
+		}
+	}
+	return rows, changes
+}
+
+// firstDifference is the column in which two lines differ first.
+func firstDifference(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return ansi.StringWidth(strings.ToValidUTF8(a[:n], ""))
 }
 
 // touches reports whether a hunk is in, or at, one of the others.

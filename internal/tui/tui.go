@@ -10,7 +10,9 @@ package tui
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 	"sync"
 
 	tea "charm.land/bubbletea/v2"
@@ -35,15 +37,20 @@ type Config struct {
 	Options []tea.ProgramOption
 }
 
-// ErrEnded means that the companion has ended.
-var ErrEnded = errors.New("the companion has ended")
+// ErrEnded means that the companion has ended, ErrLeft that the user left a
+// review that was to end by itself.
+var (
+	ErrEnded = errors.New("the companion has ended")
+	ErrLeft  = errors.New("something waits still")
+)
 
-// Run reviews until the user leaves, the context ends, or the companion does,
-// which is [ErrEnded].
+// Run reviews until the user leaves, the context ends, or the companion does.
+// The error then is nil, [ErrLeft] or [ErrEnded], unless there is a text that
+// the user wrote in the editor and that reached nobody: then it names its file.
 func Run(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	texts := &texts{byID: make(map[string]string)}
+	texts := newTexts()
 	inbox := &inbox{wake: make(chan struct{}, 1)}
 	client, err := cfg.Dial(adapter.Handler{
 		DiffOpen: func(d adapter.Diff) error {
@@ -68,12 +75,14 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer client.Close()
+	texts.client = client
 	m := &model{ctx: ctx, cfg: cfg, client: client, texts: texts, width: 80, height: 24}
 	p := tea.NewProgram(m, append([]tea.ProgramOption{
 		tea.WithContext(ctx), tea.WithInput(cfg.In), tea.WithOutput(cfg.Out), tea.WithEnvironment(cfg.Env),
 	}, cfg.Options...)...)
 	var pump sync.WaitGroup
 	pump.Go(func() { inbox.deliver(ctx, p.Send) })
+	pump.Go(func() { texts.deliver(ctx) })
 	pump.Go(func() {
 		select {
 		case <-client.Done():
@@ -88,12 +97,21 @@ func Run(ctx context.Context, cfg Config) error {
 		pump.Wait()
 		return err
 	}
+	if cfg.Once {
+		if waiting, err := client.Diffs(ctx); err == nil && len(waiting) == 0 {
+			inbox.put(none{})
+		}
+	}
 	_, err = p.Run()
 	cancel()
 	pump.Wait()
 	switch {
+	case len(texts.kept) > 0:
+		return fmt.Errorf("the text that you wrote is in %s: its change was decided on meanwhile", strings.Join(texts.kept, ", "))
 	case m.gone:
 		return ErrEnded
+	case err == nil && cfg.Once && len(m.items) > 0:
+		return ErrLeft
 	case errors.Is(err, tea.ErrProgramKilled), errors.Is(err, tea.ErrInterrupted):
 		return nil
 	}
@@ -102,16 +120,87 @@ func Run(ctx context.Context, cfg Config) error {
 
 // texts are the texts of the diffs as they are now. The program's loop stands
 // still while the user's editor runs; the companion wants answers all the
-// same.
+// same. What the user made of them reaches the companion in order.
 type texts struct {
-	mu   sync.Mutex
-	byID map[string]string
+	client *adapter.Client
+	wake   chan struct{}
+
+	mu     sync.Mutex
+	byID   map[string]string
+	unsent []string // IDs
+	kept   []string // files with texts of the user's that have no diff any more
+
+	sending sync.Mutex
 }
 
+func newTexts() *texts {
+	return &texts{byID: make(map[string]string), wake: make(chan struct{}, 1)}
+}
+
+// set is the companion's word.
 func (t *texts) set(id, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.byID[id] = text
+}
+
+// edit is the user's, for a diff that waits still; it reports whether it does.
+func (t *texts) edit(id, text string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, waits := t.byID[id]; !waits {
+		return false
+	}
+	t.byID[id] = text
+	t.unsent = append(t.unsent, id)
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// keep remembers a file with a text that could not be edited in.
+func (t *texts) keep(path string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = append(t.kept, path)
+}
+
+// keeps reports whether there is such a file.
+func (t *texts) keeps() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.kept) > 0
+}
+
+// flush returns when the companion has been told of all edits.
+func (t *texts) flush(ctx context.Context) {
+	t.sending.Lock()
+	defer t.sending.Unlock()
+	t.mu.Lock()
+	ids, told := t.unsent, make(map[string]string)
+	t.unsent = nil
+	for _, id := range ids {
+		if text, waits := t.byID[id]; waits {
+			told[id] = text
+		}
+	}
+	t.mu.Unlock()
+	for id, text := range told {
+		t.client.Edit(ctx, id, text)
+	}
+}
+
+func (t *texts) deliver(ctx context.Context) {
+	for {
+		select {
+		case <-t.wake:
+			t.flush(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (t *texts) take(id string) *string {
@@ -168,15 +257,16 @@ type (
 	clis    int
 	said    string
 	ended   struct{}
+	// settled says that the user has had time to see the diff of a swap.
+	settled int
+	// none says that there is nothing to wait for.
+	none struct{}
 	// decided is the companion's answer to an accept or reject.
 	decided struct {
 		id     string
 		result adapter.DiffAcceptResult
 		err    error
 	}
-	// edited is what the user's editor left.
-	edited struct {
-		id, path, text string
-		err            error
-	}
+	// edited is what the user's editor left, and what there is to say of it.
+	edited struct{ id, text, problem string }
 )

@@ -1,9 +1,16 @@
 package tui
 
 import (
+	"context"
+	"net"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/charmbracelet/x/ansi"
+	"github.com/sourcegraph/jsonrpc2"
 	"go.uber.org/goleak"
 
 	"pollux/internal/adapter"
@@ -69,6 +76,77 @@ func FuzzUndo(f *testing.F) {
 			t.Fatalf("undoing all of %q to %q gives %q", original, proposed, it.text)
 		}
 	})
+}
+
+// A difference far to the right is in sight.
+func TestLongLines(t *testing.T) {
+	far := strings.Repeat("x", 300)
+	it := &item{Diff: adapter.Diff{Original: far + "safe" + far + "\n", Proposed: far + "evil" + far + "\n"}}
+	it.text = it.Proposed
+	it.layOut()
+	for i, want := range []string{"-…", "+…"} {
+		got := ansi.Strip(cell(it, &it.rows[i], 1, 60))
+		if !strings.Contains(got, want) || !strings.Contains(got, []string{"safe", "evil"}[i]) || ansi.StringWidth(got) != 60 {
+			t.Errorf("shown as %q", got)
+		}
+	}
+	it.left = -it.rows[0].from // the user looks at the start
+	if got := ansi.Strip(cell(it, &it.rows[0], 1, 60)); !strings.Contains(got, "-xxx") {
+		t.Errorf("its start is shown as %q", got)
+	}
+}
+
+// What the user makes of a text reaches the companion in order, and before
+// anything that is asked after it.
+func TestEditsInOrder(t *testing.T) {
+	near, far := net.Pipe()
+	var got []string
+	companion := adapter.NewConn(t.Context(), adapter.NewStream(far), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+		edit, err := adapter.Params[adapter.DiffChange](req)
+		if err == nil && edit.Content != nil {
+			got = append(got, *edit.Content)
+		}
+		return struct{}{}, err
+	}))
+	texts := newTexts()
+	texts.client = adapter.NewClient(near, adapter.Handler{})
+	defer func() { texts.client.Close(); <-companion.DisconnectNotify() }()
+	var delivery sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	delivery.Go(func() { texts.deliver(ctx) })
+	texts.set("1", "")
+	for i := range 1000 {
+		if !texts.edit("1", strconv.Itoa(i)) {
+			t.Fatal("it waits no more")
+		}
+	}
+	texts.flush(t.Context())
+	cancel()
+	delivery.Wait()
+	texts.client.Call(t.Context(), "after", struct{}{}, nil)
+	if len(got) == 0 || got[len(got)-1] != "999" {
+		t.Errorf("the companion ends with %v", got)
+	}
+	if !slices.IsSortedFunc(got, func(a, b string) int { return len(a) - len(b) }) {
+		t.Errorf("out of order: %v", got)
+	}
+	texts.take("1")
+	if texts.edit("1", "late") {
+		t.Error("a diff that was decided on takes an edit")
+	}
+}
+
+// What the user made of a hunk becomes what was proposed again, wherever in it
+// the difference is.
+func TestTakeAgain(t *testing.T) {
+	m := &model{texts: newTexts(), width: 80, height: 24}
+	it := &item{Diff: adapter.Diff{Original: "a\nb\nc\n", Proposed: "A\nB\nc\n"}, text: "A\nmine\nc\n"}
+	it.layOut()
+	m.items = []*item{it}
+	m.take(it, false)
+	if it.text != it.Proposed {
+		t.Errorf("it is %q", it.text)
+	}
 }
 
 func TestVisible(t *testing.T) {

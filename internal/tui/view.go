@@ -55,7 +55,7 @@ func (m *model) helpLines() []string {
  e          edit the text in $EDITOR
  Tab        the next change that waits
  v          side by side, or one below the other
- j, k, Space, b, g, G   scroll
+ j, k, Space, b, g, G   scroll;  h, l  to the sides
  q          leave; nothing is decided
 
  +  comes in     -  goes out     ~  proposed, and taken back by you
@@ -73,7 +73,11 @@ func (m *model) emptyLines() []string {
 	for len(lines) < m.height-2 {
 		lines = append(lines, "")
 	}
-	return append(lines, " "+printable(m.message), faint+" q leave"+plain)
+	footer := "q leave"
+	if m.leaving {
+		footer = "any key ends"
+	}
+	return append(lines, " "+Printable(m.message), faint+" "+footer+plain)
 }
 
 func (m *model) diffLines() []string {
@@ -110,16 +114,20 @@ func (m *model) diffLines() []string {
 			lines = append(lines, "")
 		}
 	}
-	return append(lines, " "+printable(m.message), faint+" "+keys+plain)
+	footer := keys
+	if m.swaps > m.settled {
+		footer = "another change: look at it first"
+	}
+	return append(lines, " "+Printable(m.message), faint+" "+footer+plain)
 }
 
 func (m *model) title(it *item) string {
-	title := printable(filepath.Base(it.Path))
+	title := Printable(filepath.Base(it.Path))
 	if dir := filepath.Dir(it.Path); dir != "." {
-		title += "  " + printable(dir)
+		title += "  " + Printable(dir)
 	}
 	if it.Client != "" {
-		title += "  " + printable(it.Client)
+		title += "  " + Printable(it.Client)
 	}
 	if !it.Exists {
 		title += "  (new file)"
@@ -145,7 +153,7 @@ func (m *model) unified(it *item) (lines []string) {
 		if number == 0 {
 			number = r.old
 		}
-		lines = append(lines, m.mark(it, r)+m.cell(r, number, m.width-1))
+		lines = append(lines, m.mark(it, r)+cell(it, r, number, m.width-1))
 	}
 	return lines
 }
@@ -161,10 +169,10 @@ func (m *model) sides(it *item) (lines []string) {
 		l, r := strings.Repeat(" ", left), strings.Repeat(" ", right)
 		mark := " "
 		if p.left != nil {
-			l, mark = m.cell(p.left, p.left.old, left), m.mark(it, p.left)
+			l, mark = cell(it, p.left, p.left.old, left), m.mark(it, p.left)
 		}
 		if p.right != nil {
-			r, mark = m.cell(p.right, p.right.new, right), m.mark(it, p.right)
+			r, mark = cell(it, p.right, p.right.new, right), m.mark(it, p.right)
 		}
 		lines = append(lines, mark+l+"│"+r)
 	}
@@ -183,20 +191,34 @@ func (m *model) mark(it *item, r *row) string {
 	return " "
 }
 
-// cell is a line with its number, width columns wide.
-func (m *model) cell(r *row, number, width int) string {
+// cell is a line with its number, width columns wide. Of a line that is longer
+// it shows the part with the first difference, unless the user looks elsewhere.
+func cell(it *item, r *row, number, width int) string {
 	n := "     "
 	if number > 0 {
 		n = fmt.Sprintf("%5d", number)
 	}
+	room := max(1, width-7)
+	text, left := visible(r.text), it.left
+	if r.from > room*3/4 {
+		left += r.from - room/2
+	}
+	if left > 0 {
+		text = ansi.TruncateLeft(text, left+1, "…")
+	}
 	s := signs[r.kind]
-	text := s.sign + visible(r.text)
-	text = pad(ansi.Truncate(text, max(0, width-6), "…"), width-6)
+	text = pad(ansi.Truncate(s.sign+text, room+1, "…"), room+1)
 	return faint + n + plain + " " + s.colour + text + plain
 }
 
 func pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-ansi.StringWidth(s)))
+}
+
+// Printable is somebody else's text on one line, with what would steer the
+// terminal made visible.
+func Printable(s string) string {
+	return visible(strings.TrimSpace(s))
 }
 
 // visible is a line of a file with what would steer the terminal made visible.
@@ -224,9 +246,4 @@ func visible(s string) string {
 		column++
 	}
 	return b.String()
-}
-
-// printable is a text of somebody else's on one line.
-func printable(s string) string {
-	return visible(strings.Join(strings.Fields(s), " "))
 }
