@@ -2,7 +2,7 @@
 # is selected. :pollux-open starts the CLI in a terminal beside, :pollux-review
 # shows the changes it proposes; docs/EDITORS.md has more.
 
-define-command -hidden pollux-focus %{
+define-command -override -hidden pollux-focus %{
     # A long selection does not fit into a shell's environment.
     evaluate-commands %sh{
         if [ "$kak_selection_length" -gt 1 ] && [ "$kak_selection_length" -le 16384 ]; then
@@ -13,7 +13,7 @@ define-command -hidden pollux-focus %{
     }
 }
 
-define-command -hidden pollux-focus-cursor %{
+define-command -override -hidden pollux-focus-cursor %{
     nop %sh{
         case $kak_buffile in /*) ;; *) exit ;; esac
         @POLLUX@ notify --quiet --source "kakoune-$kak_session" "$kak_buffile" \
@@ -21,7 +21,7 @@ define-command -hidden pollux-focus-cursor %{
     }
 }
 
-define-command -hidden pollux-focus-selection %{
+define-command -override -hidden pollux-focus-selection %{
     nop %sh{
         case $kak_buffile in /*) ;; *) exit ;; esac
         printf %s "$kak_selection" | @POLLUX@ notify --quiet --source "kakoune-$kak_session" "$kak_buffile" \
@@ -29,25 +29,26 @@ define-command -hidden pollux-focus-selection %{
     }
 }
 
-define-command -hidden pollux-close %{
+define-command -override -hidden pollux-close %{
     nop %sh{
         case $kak_buffile in /*) ;; *) exit ;; esac
         @POLLUX@ notify --quiet --source "kakoune-$kak_session" "$kak_buffile" --event close </dev/null >/dev/null 2>&1 &
     }
 }
 
-define-command pollux-open -docstring 'start Gemini CLI in a terminal beside, with a companion' %{
+define-command -override pollux-open -docstring 'start Gemini CLI in a terminal beside, with a companion' %{
     terminal @POLLUX@ run
 }
 
-define-command pollux-review -docstring 'review what Gemini CLI proposes, in a terminal' %{
+define-command -override pollux-review -docstring 'review what Gemini CLI proposes, in a terminal' %{
     terminal @POLLUX@ review
 }
 
-define-command pollux-status -docstring 'show the companions, CLIs and changes that wait' %{
+define-command -override pollux-status -docstring 'show the companions, CLIs and changes that wait' %{
     info -title pollux -- %sh{ @POLLUX@ status 2>&1 }
 }
 
+remove-hooks global pollux
 hook -group pollux global NormalIdle .* pollux-focus
 hook -group pollux global InsertIdle .* pollux-focus
 hook -group pollux global WinDisplay .* pollux-focus

@@ -29,8 +29,10 @@ import (
 // files that are all ours, or a block in a file of the user's, or both.
 type editorHome struct {
 	name, title string
-	// dir is the package's directory; nil for none.
-	dir func() (string, error)
+	// dir is the package's directory; nil for none. Those of other versions
+	// are beside it, by the pattern.
+	dir      func() (string, error)
+	versions string
 	// extra makes files that are not in the repository's folder, by name.
 	extra func(files map[string]string, command string)
 	// config is the user's file that gets a block; nil for none.
@@ -45,7 +47,7 @@ type editorHome struct {
 var editorHomes = []editorHome{
 	{name: "nvim", title: "Neovim", dir: nvimDir, extra: addHelpTags, after: "start Neovim anew; :help pollux"},
 	{name: "vim", title: "Vim", dir: vimDir, extra: addHelpTags, after: "start Vim anew; :help pollux"},
-	{name: "emacs", title: "Emacs", dir: emacsDir, extra: addEmacsPackage, after: "start Emacs anew; M-x describe-package RET pollux"},
+	{name: "emacs", title: "Emacs", dir: emacsDir, versions: "pollux-[0-9]*", extra: addEmacsPackage, after: "start Emacs anew; M-x describe-package RET pollux"},
 	{name: "kakoune", title: "Kakoune", config: configFile("kak", "kakrc"), block: "kakoune/pollux.kak", after: "start Kakoune anew"},
 	{name: "helix", title: "Helix", config: configFile("helix", "config.toml"), block: "helix/pollux.toml", valid: validTOML, after: ":config-reload in Helix, or start it anew"},
 }
@@ -224,7 +226,50 @@ stay as they are.
 type plan struct {
 	write  map[string]string // by path; the content
 	remove []string          // paths of files
+	dirs   []string          // of packages; they go when they are empty
 	show   string            // to the user
+	before map[string]string // by path; what was there when the plan was made
+}
+
+// contents are the files that the plan changes, as they are now.
+func (p *plan) contents() map[string]string {
+	now := make(map[string]string)
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(p.write)), p.remove) {
+		if data, err := os.ReadFile(name); err == nil {
+			now[name] = string(data)
+		}
+	}
+	return now
+}
+
+// carryOut does what the plan says, unless a file has changed since.
+func (p *plan) carryOut() error {
+	if !maps.Equal(p.before, p.contents()) {
+		return errors.New("the files have changed meanwhile, and nothing is written: start it again")
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.write)) {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		if err := sys.ReplaceFile(name, p.write[name]); err != nil {
+			return err
+		}
+	}
+	for _, name := range p.remove {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for d := filepath.Dir(name); p.owns(d) && os.Remove(d) == nil; d = filepath.Dir(d) {
+		}
+	}
+	return nil
+}
+
+// owns reports whether a directory is there for a package and nothing else.
+func (p *plan) owns(d string) bool {
+	return slices.ContainsFunc(p.dirs, func(dir string) bool {
+		return strings.HasPrefix(d+string(filepath.Separator), top(dir)+string(filepath.Separator))
+	})
 }
 
 func (h editorHome) install(streams IO, remove, yes bool) error {
@@ -236,13 +281,21 @@ func (h editorHome) install(streams IO, remove, yes bool) error {
 		command = "pollux"
 	}
 	p := plan{write: make(map[string]string)}
-	dir := ""
 	if h.dir != nil {
-		if dir, err = h.dir(); err != nil {
+		dir, err := h.dir()
+		if err != nil {
 			return err
 		}
 		if err := h.planPackage(&p, dir, command, remove); err != nil {
 			return err
+		}
+		others, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), h.versions, manifestName))
+		for _, manifest := range others {
+			if other := filepath.Dir(manifest); other != dir {
+				if err := h.planPackage(&p, other, command, true); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	if h.config != nil {
@@ -258,6 +311,7 @@ func (h editorHome) install(streams IO, remove, yes bool) error {
 		fmt.Fprintf(streams.Err, "pollux: nothing to do: Pollux is %s %s\n", state, h.title)
 		return nil
 	}
+	p.before = p.contents()
 	fmt.Fprint(streams.Out, p.show)
 	question := "Write this?"
 	if remove {
@@ -266,20 +320,8 @@ func (h editorHome) install(streams IO, remove, yes bool) error {
 	if agreed, err := confirm(streams, question, yes); err != nil || !agreed {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.write)) {
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			return err
-		}
-		if err := sys.ReplaceFile(name, p.write[name]); err != nil {
-			return err
-		}
-	}
-	for _, name := range p.remove {
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		for d := filepath.Dir(name); dir != "" && strings.HasPrefix(d, top(dir)) && os.Remove(d) == nil; d = filepath.Dir(d) {
-		}
+	if err := p.carryOut(); err != nil {
+		return err
 	}
 	if remove {
 		fmt.Fprintf(streams.Err, "pollux: it is out of %s\n", h.title)
@@ -317,6 +359,7 @@ func sum(text string) string {
 }
 
 func (h editorHome) planPackage(p *plan, dir, command string, remove bool) error {
+	p.dirs = append(p.dirs, dir)
 	had := make(map[string]string)
 	data, err := os.ReadFile(filepath.Join(dir, manifestName))
 	switch {
@@ -402,6 +445,9 @@ const (
 	blockEnd   = "# pollux: end\n"
 )
 
+// A bareWord means itself to a shell, to Kakoune and to Helix.
+var bareWord = regexp.MustCompile(`^[A-Za-z0-9_./@+,:=-]+$`)
+
 var ownBlock = regexp.MustCompile(`(?ms)^# pollux: begin.*?^# pollux: end\n?`)
 
 func (h editorHome) planConfig(p *plan, command string, remove bool) error {
@@ -416,7 +462,7 @@ func (h editorHome) planConfig(p *plan, command string, remove bool) error {
 	before := string(data)
 	after := ownBlock.ReplaceAllString(before, "")
 	if !remove {
-		if strings.ContainsAny(command, " \t'\"\\$%{}") {
+		if !bareWord.MatchString(command) {
 			return fmt.Errorf("%s is a path that %s's settings cannot hold: put pollux on the PATH first", command, h.title)
 		}
 		block, err := snippet(h.block, command, before)
@@ -447,7 +493,7 @@ func (h editorHome) planConfig(p *plan, command string, remove bool) error {
 			return fmt.Errorf("%s has keys of its own where Pollux's would go (%w): add them by hand, docs/EDITORS.md has them", file, err)
 		}
 	}
-	if after == "" && remove {
+	if info, err := os.Lstat(file); after == "" && remove && err == nil && info.Mode().IsRegular() {
 		p.remove = append(p.remove, file)
 	} else {
 		p.write[file] = after

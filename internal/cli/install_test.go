@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -174,4 +175,31 @@ func same(t *testing.T, c mcpClient, a, b string) bool {
 		return string(out)
 	}
 	return decode(a) != "" && decode(a) == decode(b)
+}
+
+// What the user writes while the question waits is not written over.
+func TestInstallNoticesChanges(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kakrc")
+	for _, content := range []string{"", "mine\n"} {
+		if content != "" {
+			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := plan{write: map[string]string{file: content + "ours\n"}}
+		p.before = p.contents()
+		if err := os.WriteFile(file, []byte(content+"more of mine\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.carryOut(); err == nil || !strings.Contains(err.Error(), "changed meanwhile") {
+			t.Errorf("carried out: %v", err)
+		}
+		if got, _ := os.ReadFile(file); string(got) != content+"more of mine\n" {
+			t.Errorf("the file holds %q", got)
+		}
+		p.before = p.contents()
+		if err := p.carryOut(); err != nil {
+			t.Error(err)
+		}
+	}
 }
