@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/creack/pty"
@@ -222,7 +221,7 @@ func open(env []string, dir string, argv ...string) (*screen, error) {
 
 func (s *screen) close() {
 	if s.cmd.ProcessState == nil {
-		syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
+		s.cmd.Process.Kill() // what it started ends with the terminal
 		s.cmd.Wait()
 	}
 	s.pty.Close()

@@ -646,7 +646,7 @@ func TestEditorRestartsPollux(t *testing.T) {
 		d := w.sit(kind, w.file("a.txt", "one\n"))
 		port, token := d.ask(d.State.Port), d.ask(d.State.Token)
 		old := d.companion()
-		syscall.Kill(old, syscall.SIGKILL)
+		send(t, old, syscall.SIGKILL)
 		waitGone(t, old)
 		waitFor(t, "a new one", func() bool { return d.companion() != 0 })
 		d.until(d.State.Started, "1")
@@ -688,7 +688,7 @@ func TestEditorSavesACopy(t *testing.T) {
 		d.enter()
 		d.press(h.edit...)
 		old := d.companion()
-		syscall.Kill(old, syscall.SIGKILL)
+		send(t, old, syscall.SIGKILL)
 		waitGone(t, old)
 		waitFor(t, "a new one", func() bool { return d.companion() != 0 })
 		d.until(d.State.Started, "1")
@@ -894,13 +894,10 @@ func TestEditorEnds(t *testing.T) {
 			t.Run(end, func(t *testing.T) {
 				d, c, _ := waits(t, kind, "one\n", "one\ntwo\n")
 				below := children(t, d.PID)
-				switch end {
-				case "quit":
+				if end == "quit" {
 					d.press(h.quit...)
-				case "SIGKILL":
-					syscall.Kill(d.PID, syscall.SIGKILL)
-				default:
-					syscall.Kill(d.PID, signals[end])
+				} else {
+					send(t, d.PID, signals[end])
 				}
 				heard(t, c, "a rejection", rejected)
 				for _, pid := range below {

@@ -10,7 +10,18 @@ import (
 	"time"
 )
 
-var signals = map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP}
+var signals = map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP, "SIGKILL": syscall.SIGKILL}
+
+func send(t *testing.T, pid int, signal os.Signal) {
+	t.Helper()
+	p, err := os.FindProcess(pid)
+	if err == nil {
+		err = p.Signal(signal)
+	}
+	if err != nil {
+		t.Fatalf("process %d: %v", pid, err)
+	}
+}
 
 // killSession kills every process of the session that pid leads.
 func killSession(t *testing.T, pid int) {
