@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -63,7 +64,7 @@ func reviewIn(where string, c *companion.Companion) (stop func(), err error) {
 		}
 		return func() {}, nil // it ends with the companion
 	}
-	p := &popups{argv: []string{"display-popup", "-E", "-w", "95%", "-h", "90%", self, "review", "--once", "--socket", socket}, waiting: make(map[string]bool)}
+	p := &popups{argv: []string{"display-popup", "-E", "-w", "95%", "-h", "90%", self, "review", "--once", "--socket", socket}, waiting: make(map[string]bool), done: make(chan struct{})}
 	mine, theirs := net.Pipe()
 	p.work.Go(func() { c.Attach(theirs) })
 	client := adapter.NewClient(mine, adapter.Handler{DiffOpen: p.show, DiffClose: p.forget})
@@ -84,18 +85,20 @@ func reviewIn(where string, c *companion.Companion) (stop func(), err error) {
 type popups struct {
 	argv []string // tmux's
 	work sync.WaitGroup
+	done chan struct{} // closed by end
 
 	mu      sync.Mutex
 	running *exec.Cmd
 	waiting map[string]bool // by diff's ID
 	fresh   bool            // one came after the popup that runs was started
+	told    bool            // the user knows that there is no popup
 	ending  bool
 }
 
 func (p *popups) show(d adapter.Diff) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waiting[d.ID], p.fresh = true, true
+	p.waiting[d.ID], p.fresh, p.told = true, true, false
 	return p.openLocked()
 }
 
@@ -122,19 +125,42 @@ func (p *popups) openLocked() error {
 		p.running = nil
 		switch {
 		case p.ending || len(p.waiting) == 0 || cmd.ProcessState.ExitCode() == exitLeft:
-		case p.fresh && cmd.ProcessState.Success(): // it came when the popup was about to end
+		case p.fresh: // it came when the popup was about to end
 			p.openLocked()
-		default: // an older tmux, or another popup is open
-			exec.Command("tmux", "display-message", "pollux: a change waits: `pollux review` shows it").Run()
+		default:
+			// Another popup is open, no terminal is attached, or this tmux has
+			// no popups.
+			if !p.told {
+				exec.Command("tmux", "display-message", "pollux: a change waits: `pollux review` shows it").Run()
+			}
+			p.told = true
+			p.work.Go(p.later)
 		}
 	})
 	return nil
 }
 
+// later tries again.
+func (p *popups) later() {
+	select {
+	case <-time.After(popupAgain):
+	case <-p.done:
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.waiting) > 0 {
+		p.openLocked()
+	}
+}
+
+// popupAgain is how long after tmux has shown no popup it is asked again.
+const popupAgain = time.Second
+
 // end closes the popup, and returns when all is done.
 func (p *popups) end() {
 	p.mu.Lock()
 	p.ending = true
+	close(p.done)
 	if p.running != nil {
 		exec.Command("tmux", "display-popup", "-C").Run()
 		p.running.Process.Kill()

@@ -708,6 +708,9 @@ func TestModel(t *testing.T) {
 				path := paths[rng.IntN(len(paths))]
 				d, open := c.open[path]
 				text := fmt.Sprintf("%d\n", step)
+				if _, err := e.Status(t.Context()); err != nil { // the editor's edits have been handled: the CLI comes another way
+					t.Fatal(err)
+				}
 				switch op := rng.IntN(6); {
 				case op <= 1:
 					if err := c.openDiff(path, text); err != nil {
@@ -747,9 +750,6 @@ func TestModel(t *testing.T) {
 					states[d.ID] = journal.Rejected
 					delete(c.open, path)
 				case op == 5:
-					if _, err := e.Status(t.Context()); err != nil { // edits have been handled
-						t.Fatal(err)
-					}
 					got, err := c.closeDiff(path)
 					if want := (ide.ClosedContent{Content: texts[d.ID]}).Text(); err != nil || got != want {
 						t.Fatalf("step %d: closeDiff = %s, %v, want %s", step, got, err, want)

@@ -55,6 +55,7 @@ type model struct {
 	split         *bool // the user's choice of the layout
 	gone          bool
 	leaving       bool // any key ends
+	left          bool // by the user, while something waited
 	swaps         int  // how often another diff came in place of one that went
 	settled       int  // how many of these the user has had time to see
 }
@@ -233,6 +234,7 @@ func (m *model) key(key string) tea.Cmd {
 	it := m.item()
 	switch key {
 	case "q", "ctrl+c":
+		m.left = it != nil
 		return tea.Quit
 	case "?":
 		m.help = true

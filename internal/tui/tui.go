@@ -110,7 +110,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("the text that you wrote is in %s: its change was decided on meanwhile", strings.Join(texts.kept, ", "))
 	case m.gone:
 		return ErrEnded
-	case err == nil && cfg.Once && len(m.items) > 0:
+	case err == nil && cfg.Once && m.left:
 		return ErrLeft
 	case errors.Is(err, tea.ErrProgramKilled), errors.Is(err, tea.ErrInterrupted):
 		return nil
