@@ -32,7 +32,7 @@ var allowed = map[string][]string{
 	"pollux/internal/companion":  {"adapter", "discovery", "gemini", "hunk", "ide", "ideserver", "journal", "sys"},
 	"pollux/editors":             {},
 	"pollux/internal/editortest": {},
-	"pollux/internal/cli":        {"adapter", "bridge", "companion", "discovery", "fakemodel", "ide", "journal", "lsp", "review", "sys", "tui"},
+	"pollux/internal/cli":        {"adapter", "bridge", "companion", "discovery", "fakemodel", "gemini", "ide", "journal", "lsp", "review", "sys", "tui"},
 }
 
 func TestImports(t *testing.T) {

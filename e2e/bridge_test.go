@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/fakemodel"
+	"pollux/internal/gemini"
 )
 
 // A bridgeClient is an MCP client of `pollux bridge`, which asks the real
@@ -111,6 +112,21 @@ func (w *world) wantNothingLeft(c *bridgeClient) {
 
 func (w *world) tmp() string { return filepath.Join(filepath.Dir(w.project), "tmp") }
 
+// eachRunner tells a story of the bridge for both of its runners.
+func eachRunner(t *testing.T, story func(t *testing.T)) {
+	for _, runner := range []string{gemini.Warmed, gemini.Spawned} {
+		t.Run(runner, story)
+	}
+}
+
+// runner is the one that a story of [eachRunner] is told for.
+func runner(t *testing.T) string {
+	if strings.Contains(t.Name()+"/", "/"+gemini.Spawned+"/") {
+		return gemini.Spawned
+	}
+	return gemini.Warmed
+}
+
 // readsThenAnswers reads hello.txt and answers.
 func readsThenAnswers(r fakemodel.Request) fakemodel.Reply {
 	if r.Step == 0 {
@@ -121,7 +137,9 @@ func readsThenAnswers(r fakemodel.Request) fakemodel.Reply {
 	return fakemodel.Say("It says: " + string(r.Results[0].Response))
 }
 
-func TestBridgeQueryReadsAndAnswers(t *testing.T) {
+func TestBridgeQueryReadsAndAnswers(t *testing.T) { eachRunner(t, bridgeQueryReadsAndAnswers) }
+
+func bridgeQueryReadsAndAnswers(t *testing.T) {
 	w := newWorld(t, readsThenAnswers)
 	w.file("hello.txt", "good morning")
 	c := w.bridge()
@@ -138,7 +156,9 @@ func TestBridgeQueryReadsAndAnswers(t *testing.T) {
 	w.wantNothingLeft(c)
 }
 
-func TestBridgeFilesAndImages(t *testing.T) {
+func TestBridgeFilesAndImages(t *testing.T) { eachRunner(t, bridgeFilesAndImages) }
+
+func bridgeFilesAndImages(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		return fakemodel.Say(r.Prompt + strings.Join(r.Images, ","))
 	})
@@ -160,7 +180,9 @@ func TestBridgeFilesAndImages(t *testing.T) {
 }
 
 // A slash at the start of a prompt is no command of the CLI's.
-func TestBridgePromptsAreNoCommands(t *testing.T) {
+func TestBridgePromptsAreNoCommands(t *testing.T) { eachRunner(t, bridgePromptsAreNoCommands) }
+
+func bridgePromptsAreNoCommands(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return fakemodel.Say("asked: " + r.Prompt) })
 	commands := filepath.Join(w.project, ".gemini", "commands")
 	if err := os.MkdirAll(commands, 0o700); err != nil {
@@ -235,7 +257,9 @@ func (w *world) tree() string {
 // Whatever the model tries, nothing is written and nothing is run: in each
 // tool that asks it. The CLI alone, with the same settings and the same model,
 // does write and run.
-func TestBridgeIsReadOnly(t *testing.T) {
+func TestBridgeIsReadOnly(t *testing.T) { eachRunner(t, bridgeIsReadOnly) }
+
+func bridgeIsReadOnly(t *testing.T) {
 	w := newWorld(t, attack)
 	w.file("hello.txt", "good morning")
 	w.tamper()
@@ -261,7 +285,9 @@ func TestBridgeIsReadOnly(t *testing.T) {
 }
 
 // A user who forbids "always allow" still lets Gemini read.
-func TestBridgeReadsInSecureMode(t *testing.T) {
+func TestBridgeReadsInSecureMode(t *testing.T) { eachRunner(t, bridgeReadsInSecureMode) }
+
+func bridgeReadsInSecureMode(t *testing.T) {
 	w := newWorld(t, readsThenAnswers)
 	w.file("hello.txt", "good morning")
 	w.writeHome(".gemini/settings.json", `{"security": {"auth": {"selectedType": "gemini-api-key"},
@@ -269,7 +295,9 @@ func TestBridgeReadsInSecureMode(t *testing.T) {
 	w.bridge().call("query", map[string]any{"prompt": "what does hello.txt say?"}).want(t, false, "good morning")
 }
 
-func TestBridgeFallsBackOnQuota(t *testing.T) {
+func TestBridgeFallsBackOnQuota(t *testing.T) { eachRunner(t, bridgeFallsBackOnQuota) }
+
+func bridgeFallsBackOnQuota(t *testing.T) {
 	for name, refuse := range map[string]fakemodel.Reply{
 		"per day":    {Status: 429, PerDay: true, Message: "You exceeded your current quota."},
 		"per minute": {Status: 429, Message: "You exceeded your current quota. Please retry in 20s."},
@@ -294,13 +322,16 @@ func TestBridgeFallsBackOnQuota(t *testing.T) {
 	}
 }
 
-func TestBridgeErrorsNameTheNextStep(t *testing.T) {
+func TestBridgeErrorsNameTheNextStep(t *testing.T) { eachRunner(t, bridgeErrorsNameTheNextStep) }
+
+func bridgeErrorsNameTheNextStep(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		reply fakemodel.Reply
 		setup func(*world)
 		env   []string
 		want  []string
+		warm  []string // where that differs
 	}{
 		{name: "quota without a fallback", reply: fakemodel.Reply{Status: 429, PerDay: true}, env: []string{"GEMINI_FALLBACK_MODEL=None"},
 			want: []string{"quota for today", "name another model"}},
@@ -311,7 +342,8 @@ func TestBridgeErrorsNameTheNextStep(t *testing.T) {
 		{name: "no key", env: []string{"GEMINI_API_KEY="}, want: []string{"not signed in", "sign in"}},
 		{name: "bad model", reply: fakemodel.Reply{Status: 404, Message: "models/x is not found for API version v1beta"},
 			want: []string{"no such model", "check the name"}},
-		{name: "blocked", reply: fakemodel.Reply{Finish: "SAFETY", Parts: []fakemodel.Part{{}}}, want: []string{"safety", "differently"}},
+		{name: "blocked", reply: fakemodel.Reply{Finish: "SAFETY", Parts: []fakemodel.Part{{}}}, want: []string{"safety", "differently"},
+			warm: []string{"no answer", "differently"}}, // over the protocol it looks like any other
 		{name: "empty", reply: fakemodel.Reply{}, want: []string{"no answer", "try again"}},
 		{name: "untrusted folder", reply: fakemodel.Say("hi"), setup: func(w *world) {
 			w.writeHome(".gemini/settings.json", `{"security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": true}}}`)
@@ -328,12 +360,24 @@ func TestBridgeErrorsNameTheNextStep(t *testing.T) {
 				test.setup(w)
 			}
 			c := w.bridge(test.env...)
-			c.call("query", map[string]any{"prompt": "hi"}).want(t, true, test.want...)
+			want := test.want
+			if test.warm != nil && runner(t) == gemini.Warmed {
+				want = test.warm
+			}
+			// A kept CLI works in a folder that is not trusted, and leaves what is
+			// in it alone.
+			fails := test.name != "untrusted folder" || runner(t) == gemini.Spawned
+			if !fails {
+				want = []string{"hi"}
+			}
+			c.call("query", map[string]any{"prompt": "hi"}).want(t, fails, want...)
 		})
 	}
 }
 
-func TestBridgeTimesOut(t *testing.T) {
+func TestBridgeTimesOut(t *testing.T) { eachRunner(t, bridgeTimesOut) }
+
+func bridgeTimesOut(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		if strings.Contains(r.Prompt, "begin") {
 			return fakemodel.Reply{Parts: []fakemodel.Part{{Text: "the beginning of "}, {Text: "the end", Delay: time.Hour}}}
@@ -350,7 +394,9 @@ func TestBridgeTimesOut(t *testing.T) {
 	w.wantNothingLeft(c)
 }
 
-func TestBridgeCancels(t *testing.T) {
+func TestBridgeCancels(t *testing.T) { eachRunner(t, bridgeCancels) }
+
+func bridgeCancels(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		if strings.Contains(r.Prompt, "hang") {
 			return fakemodel.Reply{Hang: true}
@@ -375,15 +421,19 @@ func TestBridgeCancels(t *testing.T) {
 	if err := next(t, "end of the call", done); err == nil {
 		t.Error("a cancelled call has a result")
 	}
-	for _, pid := range running {
-		waitGone(t, pid)
+	if runner(t) == gemini.Spawned {
+		for _, pid := range running {
+			waitGone(t, pid)
+		}
 	}
 	c.call("query", map[string]any{"prompt": "hi"}).want(t, false, "free again")
 	w.wantNothingLeft(c)
 }
 
 // However the bridge ends, the CLI ends with it.
-func TestBridgeLeavesNoCLI(t *testing.T) {
+func TestBridgeLeavesNoCLI(t *testing.T) { eachRunner(t, bridgeLeavesNoCLI) }
+
+func bridgeLeavesNoCLI(t *testing.T) {
 	for name, end := range map[string]func(*bridgeClient){
 		"killed":       func(c *bridgeClient) { c.cmd.Process.Kill(); c.leave() },
 		"terminated":   func(c *bridgeClient) { c.cmd.Process.Signal(signals["SIGTERM"]) },
@@ -429,7 +479,9 @@ func TestBridgeLeavesNoCLI(t *testing.T) {
 }
 
 // 50 MB of answer: bounded, and what is kept is whole and can be fetched.
-func TestBridgeHugeAnswer(t *testing.T) {
+func TestBridgeHugeAnswer(t *testing.T) { eachRunner(t, bridgeHugeAnswer) }
+
+func bridgeHugeAnswer(t *testing.T) {
 	// The CLI ends an answer that repeats itself.
 	random := rand.New(rand.NewPCG(1, 2))
 	var parts []fakemodel.Part
@@ -456,7 +508,9 @@ func TestBridgeHugeAnswer(t *testing.T) {
 	w.wantNothingLeft(c)
 }
 
-func TestBridgeSearches(t *testing.T) {
+func TestBridgeSearches(t *testing.T) { eachRunner(t, bridgeSearches) }
+
+func bridgeSearches(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		switch {
 		case slices.Contains(r.Tools, "googleSearch"):
@@ -472,7 +526,9 @@ func TestBridgeSearches(t *testing.T) {
 	}
 }
 
-func TestBridgeStructured(t *testing.T) {
+func TestBridgeStructured(t *testing.T) { eachRunner(t, bridgeStructured) }
+
+func bridgeStructured(t *testing.T) {
 	schema := `{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object",
 		"properties": {"when": {"type": "string", "format": "date"}}, "required": ["when"]}`
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
@@ -493,7 +549,9 @@ func TestBridgeStructured(t *testing.T) {
 	}
 }
 
-func TestBridgeChangeMode(t *testing.T) {
+func TestBridgeChangeMode(t *testing.T) { eachRunner(t, bridgeChangeMode) }
+
+func bridgeChangeMode(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		return fakemodel.Say("I rename it.\n\n**FILE: greet.py:1-2**\n===OLD===\ndef greet():\n    pass\n===NEW===\ndef hello():\n    pass\n===END===\n\n" +
 			"**NEW FILE: docs/hello.md**\n===NEW===\n# Hello\n===END===\nDone!")

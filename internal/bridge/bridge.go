@@ -48,7 +48,7 @@ type Bridge struct {
 	end  context.CancelCauseFunc
 }
 
-// New makes a bridge that starts a CLI for each call.
+// New makes a bridge.
 func New(cfg Config) (*Bridge, error) {
 	runner, err := newRunner(cfg)
 	if err != nil {
@@ -109,7 +109,8 @@ type Meta struct {
 	Fallback  *Fallback      `json:"fallback,omitempty"`
 	// Repaired says that a structured answer was valid at the second attempt.
 	Repaired bool `json:"repaired,omitempty"`
-	// Runner is how the CLI was run: spawn.
+	// Runner is how the CLI was run: warm, or spawn for one that was started for
+	// this call.
 	Runner string `json:"runner,omitempty"`
 }
 
@@ -156,7 +157,7 @@ func (b *Bridge) begin(ctx context.Context, c Common, report func(string)) (cont
 	return ctx, &call{
 		b: b, dir: dir, model: model, timeout: timeout, start: time.Now(),
 		cancel:   func() { open(); close(nil); cancel() },
-		progress: newProgress(report), meta: Meta{Model: model, Runner: "spawn"},
+		progress: newProgress(report), meta: Meta{Model: model},
 	}, nil
 }
 
@@ -196,8 +197,17 @@ type Failure struct {
 func (f *Failure) Error() string { return f.Err.Error() }
 func (f *Failure) Unwrap() error { return f.Err }
 
-// ask has the CLI answer a prompt. The error is a [*Failure] or the context's.
-func (c *call) ask(ctx context.Context, prompt string, images []string) (gemini.Result, error) {
+// A question is what the CLI is asked.
+type question struct {
+	prompt string
+	images []string
+	// session names the conversation that it belongs to; replay is the prompt
+	// with what was said before, where the CLI has that no more.
+	session, replay string
+}
+
+// ask has the CLI answer. The error is a [*Failure] or the context's.
+func (c *call) ask(ctx context.Context, q question) (gemini.Result, error) {
 	waited := time.Now()
 	c.progress.now("queued")
 	s, err := c.b.queue.acquire(ctx, func(n int) { c.progress.now("queued at place %d", n) })
@@ -210,7 +220,7 @@ func (c *call) ask(ctx context.Context, prompt string, images []string) (gemini.
 	if c.meta.Fallback != nil { // an earlier turn had to
 		model = c.meta.Fallback.To
 	}
-	result, err := c.attempt(ctx, s, model, prompt, images)
+	result, err := c.attempt(ctx, s, q, model)
 	var fault *gemini.Error
 	if errors.As(err, &fault) && fault.Kind.Overload() {
 		to := c.b.cfg.FallbackModel
@@ -226,7 +236,7 @@ func (c *call) ask(ctx context.Context, prompt string, images []string) (gemini.
 			c.meta.Fallback = &Fallback{From: from, To: to, Why: string(fault.Kind)}
 			c.progress.now("%s: asking %s instead", fault.Kind, to)
 			first := result
-			result, err = c.attempt(ctx, s, to, prompt, images)
+			result, err = c.attempt(ctx, s, q, to)
 			if err != nil && result.Partial() == "" {
 				result.Answer, result.Narration = first.Answer, first.Narration
 			}
@@ -239,21 +249,17 @@ func (c *call) ask(ctx context.Context, prompt string, images []string) (gemini.
 	return result, nil
 }
 
-// attempt runs the CLI once, as soon as the pace allows.
-func (c *call) attempt(ctx context.Context, s *slot, model, prompt string, images []string) (gemini.Result, error) {
-	waited := time.Now()
-	err := c.b.pacer.wait(ctx)
-	c.meta.QueuedMs += time.Since(waited).Milliseconds()
-	if err != nil {
-		return gemini.Result{}, err
-	}
-	c.progress.now("starting Gemini CLI")
+// attempt runs the CLI once.
+func (c *call) attempt(ctx context.Context, s *slot, q question, model string) (gemini.Result, error) {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	s.hold()
 	c.running.Add(1)
-	released := func() { s.release(); c.running.Done() }
-	req := gemini.Request{Prompt: prompt, Images: images, Model: model, Dir: c.dir, Verbatim: c.verbatim, Released: released}
+	req := gemini.Request{
+		Prompt: q.prompt, Images: q.images, Model: model, Dir: c.dir, Verbatim: c.verbatim,
+		Session: q.session, Replay: q.replay, Pace: c.pace,
+		Released: func() { s.release(); c.running.Done() },
+	}
 	var retrying time.Duration
 	return c.b.runner.Run(ctx, req, func(ev gemini.Event) {
 		c.progress.event(ev)
@@ -266,8 +272,22 @@ func (c *call) attempt(ctx context.Context, s *slot, model, prompt string, image
 	})
 }
 
+// pace returns when a CLI may be started.
+func (c *call) pace(ctx context.Context) error {
+	waited := time.Now()
+	err := c.b.pacer.wait(ctx)
+	c.meta.QueuedMs += time.Since(waited).Milliseconds()
+	if err == nil {
+		c.progress.now("starting Gemini CLI")
+	}
+	return err
+}
+
 // count adds a run's figures to the call's.
 func (c *call) count(r gemini.Result) {
+	if r.Runner != "" {
+		c.meta.Runner = r.Runner
+	}
 	if r.Model != "" {
 		c.meta.Model = r.Model
 	} else if c.meta.Fallback != nil {

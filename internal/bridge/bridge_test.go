@@ -29,8 +29,14 @@ type script func(ctx context.Context, req gemini.Request, emit func(gemini.Event
 
 func (s script) Run(ctx context.Context, req gemini.Request, emit func(gemini.Event)) (gemini.Result, error) {
 	defer req.Released()
+	if err := req.Pace(ctx); err != nil {
+		return gemini.Result{}, err
+	}
 	return s(ctx, req, emit)
 }
+
+func (script) Forget(string)            {}
+func (script) Workers() []gemini.Worker { return nil }
 
 func (script) Check(context.Context) (gemini.CLI, error) {
 	return gemini.CLI{Path: "/bin/gemini", Version: "0.61.0"}, nil
@@ -420,7 +426,7 @@ func TestProgress(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		want := []string{"0s queued", "0s starting Gemini CLI", "0s Gemini CLI has started", "8s Gemini CLI has started (8s)", "16s Gemini CLI has started (16s)", "20s reading a[31m.go", "20s writing"}
+		want := []string{"0s queued", "0s starting Gemini CLI", "0s Gemini CLI has started", "8s Gemini CLI has started (8s)", "16s Gemini CLI has started (16s)", "20s reading a[31m.go"}
 		for i, w := range want {
 			if i >= len(got) || got[i] != w {
 				t.Fatalf("reports %q, want first %q", got, want)

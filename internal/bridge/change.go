@@ -57,8 +57,7 @@ func (c *call) change(ctx context.Context, prompt, limit string, files attachmen
 	prompt = c.b.templates.fill("change-mode", map[string]string{"prompt": prompt}) +
 		strings.Replace(limit, "Answer in", "Around the blocks write", 1)
 	c.verbatim = true
-	guarded := gemini.Guarded(prompt)
-	result, askErr := c.ask(ctx, prompt, files.images)
+	result, askErr := c.ask(ctx, question{prompt: prompt, images: files.images})
 	// The deadline may have passed; the check is made all the same, when
 	// nothing runs any more that could write.
 	err = c.wait()
@@ -77,6 +76,7 @@ func (c *call) change(ctx context.Context, prompt, limit string, files attachmen
 	if askErr != nil { // half of the edits are no edits
 		return Answer{}, askErr
 	}
+	guarded := result.Runner == gemini.Spawned && gemini.Guarded(prompt)
 	changes, err := readChanges(c.dir, before.prefix, result.Answer, guarded)
 	if err != nil {
 		return Answer{}, &Failure{Err: fmt.Errorf("the edits cannot be used: %w: try again, or ask for fewer changes at once", err), Partial: result.Answer}

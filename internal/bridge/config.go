@@ -24,6 +24,12 @@ type Config struct {
 	Gap, Jitter time.Duration
 	// Idle is how long a run may print nothing.
 	Idle time.Duration
+	// Runner is [gemini.Warmed], which starts a CLI for a call only where it
+	// cannot keep one, or [gemini.Spawned]. Warm bounds the CLIs that are kept.
+	Runner string
+	Warm   gemini.WarmConfig
+	// Ahead keeps a CLI for the process's own directory from the start.
+	Ahead bool
 	// Templates is a directory with prompt templates of the user's.
 	Templates string
 	// Version is told to clients.
@@ -62,7 +68,27 @@ func FromEnv(getenv func(string) string) (Config, error) {
 			return cfg, fmt.Errorf("%s is %q, which is no model's name: set it to one like gemini-2.5-pro", name, model)
 		}
 	}
+	switch cfg.Runner = strings.ToLower(get("GEMINI_RUNNER", gemini.Warmed)); cfg.Runner {
+	case gemini.Warmed, gemini.Spawned:
+	default:
+		return cfg, fmt.Errorf("GEMINI_RUNNER is %q: set it to warm or spawn, or leave it out for warm", cfg.Runner)
+	}
+	switch ahead := strings.ToLower(get("GEMINI_WARM_AHEAD", "false")); ahead {
+	case "true", "1", "yes":
+		cfg.Ahead = true
+	case "false", "0", "no":
+	default:
+		return cfg, fmt.Errorf("GEMINI_WARM_AHEAD is %q: set it to true or false, or leave it out for false", ahead)
+	}
 	var err error
+	if cfg.Warm.Workers, err = number("GEMINI_WARM_PROCESSES", 3, 1, 32); err != nil {
+		return cfg, err
+	}
+	mb, err := number("GEMINI_WARM_MEMORY_MB", 1024, 256, 65536)
+	if err != nil {
+		return cfg, err
+	}
+	cfg.Warm.Memory = int64(mb) << 20
 	if cfg.MaxConcurrent, err = number("GEMINI_MAX_CONCURRENT", 3, 1, 64); err != nil {
 		return cfg, err
 	}
@@ -73,6 +99,7 @@ func FromEnv(getenv func(string) string) (Config, error) {
 		"GEMINI_MIN_INVOCATION_GAP_MS": {&cfg.Gap, 5000, 0, 600_000},
 		"GEMINI_SPAWN_JITTER_MAX_MS":   {&cfg.Jitter, 200, 0, 60_000},
 		"GEMINI_IDLE_TIMEOUT_MS":       {&cfg.Idle, 300_000, 1000, 1_800_000},
+		"GEMINI_WARM_IDLE_MS":          {&cfg.Warm.Idle, 600_000, 1000, 86_400_000},
 	} {
 		ms, err := number(name, d.fallback, d.least, d.most)
 		if err != nil {
@@ -84,5 +111,13 @@ func FromEnv(getenv func(string) string) (Config, error) {
 }
 
 func newRunner(cfg Config) (gemini.Runner, error) {
-	return gemini.NewSpawner(gemini.Config{Command: cfg.Command, Idle: cfg.Idle, Log: cfg.Log})
+	spawner, err := gemini.NewSpawner(gemini.Config{Command: cfg.Command, Idle: cfg.Idle, Log: cfg.Log})
+	if err != nil || cfg.Runner == gemini.Spawned {
+		return spawner, err
+	}
+	warm := gemini.NewWarm(spawner, cfg.Warm)
+	if dir, err := workingDirectory(""); err == nil && cfg.Ahead {
+		warm.Warm(dir)
+	}
+	return warm, nil
 }

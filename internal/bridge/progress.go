@@ -126,13 +126,13 @@ func (p *progress) event(ev gemini.Event) {
 	case gemini.Retry:
 		p.now("%s; Gemini CLI tries again in %s", ev.Kind, ev.Wait.Round(time.Second))
 	case gemini.Text:
+		// Not a step of its own: the words follow. A report right before the
+		// answer may reach a client together with it, and be taken for one of no
+		// call (by the TypeScript SDK).
 		p.mu.Lock()
-		writing := p.doing == "writing"
-		p.mu.Unlock()
-		if !writing {
-			p.now("writing")
+		if p.doing != "writing" {
+			p.doing, p.words = "writing", ""
 		}
-		p.mu.Lock()
 		p.words, p.spoke = lastWords(p.words+ev.Text), true
 		p.mu.Unlock()
 	}

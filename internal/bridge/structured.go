@@ -3,6 +3,7 @@ package bridge
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,16 +78,20 @@ func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsons
 	prompt := c.b.templates.fill("structured", map[string]string{
 		"prompt": in.Prompt + files.text, "schema": string(in.Schema),
 	})
-	result, err := c.ask(ctx, prompt, files.images)
+	session := rand.Text()
+	defer c.b.runner.Forget(session)
+	result, err := c.ask(ctx, question{prompt: prompt, images: files.images, session: session})
 	if err != nil {
 		return Structured{}, err
 	}
 	value, wrong := validate(schema, result.Answer)
 	if deadline, _ := ctx.Deadline(); wrong != nil && time.Until(deadline) >= leastForAnother {
 		c.progress.now("the answer was not valid: asking once more")
-		repair := fmt.Sprintf("%s\n\nAn earlier answer was:\n\n%s\n\nIt is not valid:\n%s\n\nAnswer with the corrected JSON and nothing else.",
-			prompt, shorten(result.Answer, 100_000), bulletList(wrong))
-		result, err = c.ask(ctx, repair, files.images)
+		repair := fmt.Sprintf("It is not valid:\n%s\n\nAnswer with the corrected JSON and nothing else.", bulletList(wrong))
+		result, err = c.ask(ctx, question{
+			prompt: repair, images: files.images, session: session,
+			replay: fmt.Sprintf("%s\n\nAn earlier answer was:\n\n%s\n\n%s", prompt, shorten(result.Answer, 100_000), repair),
+		})
 		if err != nil {
 			return Structured{}, err
 		}

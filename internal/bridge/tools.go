@@ -106,7 +106,7 @@ func (c *call) query(ctx context.Context, in QueryInput, limit string) (Answer, 
 	if in.ChangeMode {
 		return c.change(ctx, prompt, limit, files)
 	}
-	result, err := c.ask(ctx, prompt+limit, files.images)
+	result, err := c.ask(ctx, question{prompt: prompt + limit, images: files.images})
 	return c.answer(result, err, files.skipped)
 }
 
@@ -124,7 +124,7 @@ func (b *Bridge) Search(ctx context.Context, in SearchInput, report func(string)
 		return Answer{}, err
 	}
 	prompt := b.templates.fill("search", map[string]string{"query": in.Query, "limit": strings.TrimSpace(limit)})
-	result, err := c.ask(ctx, prompt, nil)
+	result, err := c.ask(ctx, question{prompt: prompt})
 	a, err := c.answer(result, err, nil)
 	a.Meta = c.end()
 	return a, err

@@ -72,7 +72,7 @@ The settings of pollux bridge apply.`,
 			if search && (in.ChangeMode || len(in.Files) > 0) {
 				return usageError{errors.New("--search goes with neither --changes nor --file"), cmd.CommandPath()}
 			}
-			return withBridge(cmd.Context(), streams, level, func(ctx context.Context, b *bridge.Bridge) error {
+			return withBridge(cmd.Context(), streams, level, once, func(ctx context.Context, b *bridge.Bridge) error {
 				status := newStatusLine(streams.Err)
 				var a bridge.Answer
 				var err error

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/bridge"
+	"pollux/internal/gemini"
 	"pollux/internal/sys"
 )
 
@@ -36,7 +37,7 @@ say. Settings of the bridge, as environment variables:
   GEMINI_IDLE_TIMEOUT_MS        silence after which a run is ended (300000)
   GEMINI_PROMPTS_DIR            prompt templates of your own`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withBridge(cmd.Context(), streams, level, func(ctx context.Context, b *bridge.Bridge) error {
+			return withBridge(cmd.Context(), streams, level, func(*bridge.Config) {}, func(ctx context.Context, b *bridge.Bridge) error {
 				// The server waits for its calls before it ends; so they have
 				// to end, when the client has gone or we are told to.
 				defer context.AfterFunc(ctx, func() { b.Close() })()
@@ -65,8 +66,11 @@ say. Settings of the bridge, as environment variables:
 	return cmd
 }
 
+// once makes a bridge for a single call, after which nothing stays warm.
+func once(cfg *bridge.Config) { cfg.Runner = gemini.Spawned }
+
 // withBridge runs f with a bridge, which the system's signals to end end.
-func withBridge(ctx context.Context, streams IO, level string, f func(context.Context, *bridge.Bridge) error) error {
+func withBridge(ctx context.Context, streams IO, level string, change func(*bridge.Config), f func(context.Context, *bridge.Bridge) error) error {
 	log, err := logger(streams.Err, level)
 	if err != nil {
 		return err
@@ -76,6 +80,7 @@ func withBridge(ctx context.Context, streams IO, level string, f func(context.Co
 		return err
 	}
 	cfg.Log, cfg.Version = log, version()
+	change(&cfg)
 	ctx, stop := signal.NotifyContext(ctx, sys.TerminationSignals...)
 	defer stop()
 	b, err := bridge.New(cfg)

@@ -1,4 +1,4 @@
-// Package fakecli is a stand-in for Gemini CLI's headless mode, for the faults
+// Package fakecli is a stand-in for Gemini CLI, headless and as an ACP agent, for the faults
 // that the real one cannot be made to show: it crashes, lingers, floods and
 // ignores signals on demand. It is the test's own binary, started again.
 //
@@ -47,7 +47,7 @@ func Install(dir, version string) (string, error) {
 	if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte(manifest), 0o644); err != nil {
 		return "", err
 	}
-	script := fmt.Sprintf("#!/bin/sh\nGORACE=atexit_sleep_ms=10 %s=1 exec %q \"$@\"\n", variable, self)
+	script := fmt.Sprintf("#!/bin/sh\nGORACE=atexit_sleep_ms=10 %s=%s exec %q \"$@\"\n", variable, version, self)
 	path := filepath.Join(bundle, "gemini")
 	return path, os.WriteFile(path, []byte(script), 0o755)
 }
@@ -61,6 +61,10 @@ const mark = "pollux-fake-grandchild"
 func run() {
 	if len(os.Args) > 1 && os.Args[1] == mark {
 		time.Sleep(time.Hour)
+	}
+	if len(os.Args) > 1 && os.Args[1] == "--acp" {
+		runACP(os.Getenv(variable))
+		return
 	}
 	name, n := "echo", 0
 	var prompt []byte

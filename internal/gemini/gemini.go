@@ -25,6 +25,13 @@ type Request struct {
 	// Verbatim leaves the answer as the model wrote it, where otherwise the
 	// backslashes of [Guard] that it quotes are taken out.
 	Verbatim bool
+	// Session names a conversation that the question belongs to. Where the
+	// runner has it alive, Prompt goes on in it; else Replay, which is Prompt
+	// with what was said before, starts it anew.
+	Session, Replay string
+	// Pace, if set, is called before a process is started for the request, and
+	// returns when that may be.
+	Pace func(context.Context) error
 	// Released, if set, is called once when no process works on the request
 	// any more. That may be after Run has returned: a child that was told to
 	// end takes its time.
@@ -44,8 +51,33 @@ type Runner interface {
 	// costs no process, but for a CLI that lies in no package of npm's, which
 	// is asked for its version once. The error is an [*Error].
 	Check(ctx context.Context) (CLI, error)
+	// Forget lets go of a conversation.
+	Forget(session string)
+	// Workers are the processes that wait for requests or work on them.
+	Workers() []Worker
 	// Close ends what still runs and waits for it.
 	Close() error
+}
+
+// The kinds of runners.
+const (
+	Spawned = "spawn"
+	Warmed  = "warm"
+)
+
+// A Worker is a process of a [Warm] runner's.
+type Worker struct {
+	PID int `json:"pid"`
+	// Dir is its workspace.
+	Dir string `json:"dir"`
+	// Memory is its resident memory in bytes; 0 where that cannot be told.
+	Memory int64 `json:"memory"`
+	// Running is how many questions it works on, Sessions how many
+	// conversations it has begun.
+	Running  int       `json:"running"`
+	Sessions int       `json:"sessions"`
+	Started  time.Time `json:"started"`
+	Used     time.Time `json:"used"`
 }
 
 // A Result is what a run came to.
@@ -62,6 +94,8 @@ type Result struct {
 	Tools int
 	// Truncated says that the answer was longer than [MaxAnswer].
 	Truncated bool
+	// Runner is [Spawned] or [Warmed]; empty where no process was reached.
+	Runner string
 }
 
 // Partial is the text of an unfinished run: the answer as far as it came, else

@@ -138,6 +138,12 @@ func (s *Spawner) Close() error {
 	return os.RemoveAll(s.root)
 }
 
+// Forget implements [Runner]: there is nothing to let go of.
+func (s *Spawner) Forget(string) {}
+
+// Workers implements [Runner]: there are none.
+func (s *Spawner) Workers() []Worker { return nil }
+
 // Check implements [Runner].
 func (s *Spawner) Check(ctx context.Context) (CLI, error) {
 	cli, err := s.find(ctx)
@@ -205,10 +211,19 @@ func (s *Spawner) Run(ctx context.Context, req Request, emit func(Event)) (Resul
 			released()
 		}()
 	}()
+	if req.Replay != "" {
+		r.req.Prompt = req.Replay
+	}
+	if req.Pace != nil {
+		if err := req.Pace(ctx); err != nil {
+			return Result{}, err
+		}
+	}
 	if err := r.start(ctx); err != nil {
-		return Result{}, err
+		return Result{Runner: Spawned}, err
 	}
 	result, err := r.follow(ctx)
+	result.Runner = Spawned
 	if r.unguard {
 		result.Answer, result.Narration = Unguard(result.Answer), Unguard(result.Narration)
 	}
@@ -312,24 +327,27 @@ func (r *run) start(ctx context.Context) error {
 
 func (r *run) policy() string { return filepath.Join(r.dir, "readonly.toml") }
 
-// args holds each value to its flag with an equals sign, so that no value is
-// taken for a flag.
 func (r *run) args() []string {
-	args := []string{
-		"--output-format=stream-json",
+	args := append([]string{"--output-format=stream-json"}, enforce(r.policy())...)
+	if r.req.Model != "" {
+		args = append(args, "--model="+r.req.Model)
+	}
+	return args
+}
+
+// enforce are the arguments that hold the CLI to a policy. Each value is held
+// to its flag with an equals sign, so that none is taken for a flag.
+func enforce(policy string) []string {
+	return []string{
 		"--approval-mode=default",
-		"--admin-policy=" + r.policy(),
+		"--admin-policy=" + policy,
 		// Should the first be ignored, the rules still hold as the user's.
-		"--policy=" + r.policy(),
+		"--policy=" + policy,
 		"--sandbox=false",
 		"--extensions=none",
 		// A name that no server has.
 		"--allowed-mcp-server-names=" + rand.Text(),
 	}
-	if r.req.Model != "" {
-		args = append(args, "--model="+r.req.Model)
-	}
-	return args
 }
 
 // follow reads the output until the child has ended, or the context has, or

@@ -64,7 +64,8 @@ type wireStats struct {
 // A transcript reads the CLI's output as it comes and keeps what the result
 // needs: a bounded amount, whatever the CLI prints.
 type transcript struct {
-	emit func(Event)
+	emit    func(Event)
+	allowed []string // tools besides those that read
 
 	line    []byte // an unfinished one
 	cutLine bool   // it was longer than maxLine
@@ -182,32 +183,16 @@ func (t *transcript) apply(ev *wireEvent) bool {
 		if ev.Role == "assistant" && ev.Content != "" {
 			var at time.Time
 			json.Unmarshal(ev.Timestamp, &at) // zero where there is none
-			if t.answer.Len() > 0 && at.Sub(t.spoke) >= restartPause {
-				t.restarts = append(t.restarts, t.answer.Len())
-			}
-			t.spoke = at
-			t.say(ev.Content)
+			t.hear(ev.Content, at)
 		}
 	case "tool_use":
-		t.turn()
-		t.tools++
-		if t.open == nil {
-			t.open = make(map[string]openTool)
-		}
-		t.open[ev.ToolID] = openTool{ev.ToolName, time.Now()}
-		t.emit(ToolUse{Name: ev.ToolName, Summary: summarize(ev.Parameters)})
+		t.use(ev.ToolID, ev.ToolName, summarize(ev.Parameters))
 	case "tool_result":
-		t.turn()
-		name := t.open[ev.ToolID].name
-		delete(t.open, ev.ToolID)
-		r := ToolResult{Name: name, OK: ev.Status == "success"}
-		if r.OK && name != "" && !slices.Contains(ReadTools, name) && !slices.Contains(readAliases, name) {
-			t.strayed = name
-		}
+		message := ""
 		if ev.Error != nil {
-			r.Message = tidy(ev.Error.Message)
+			message = ev.Error.Message
 		}
-		t.emit(r)
+		t.used(ev.ToolID, ev.Status == "success", message)
 	case "error":
 		if ev.Severity == "error" || t.message == "" {
 			t.message = ev.Message
@@ -226,6 +211,36 @@ func (t *transcript) apply(ev *wireEvent) bool {
 		return false
 	}
 	return true
+}
+
+// hear takes a piece of what the model says, and when it came.
+func (t *transcript) hear(text string, at time.Time) {
+	if t.answer.Len() > 0 && at.Sub(t.spoke) >= restartPause {
+		t.restarts = append(t.restarts, t.answer.Len())
+	}
+	t.spoke = at
+	t.say(text)
+}
+
+// use takes the start of a tool use, used its end.
+func (t *transcript) use(id, name, summary string) {
+	t.turn()
+	t.tools++
+	if t.open == nil {
+		t.open = make(map[string]openTool)
+	}
+	t.open[id] = openTool{name, time.Now()}
+	t.emit(ToolUse{Name: name, Summary: summary})
+}
+
+func (t *transcript) used(id string, ok bool, message string) {
+	t.turn()
+	name := t.open[id].name
+	delete(t.open, id)
+	if ok && name != "" && !slices.Contains(ReadTools, name) && !slices.Contains(readAliases, name) && !slices.Contains(t.allowed, name) {
+		t.strayed = name
+	}
+	t.emit(ToolResult{Name: name, OK: ok, Message: tidy(message)})
 }
 
 // searched is how long the oldest web search has run that still does, if one

@@ -233,6 +233,10 @@ func StartChild(cmd *exec.Cmd) (*Child, error) {
 	return c, nil
 }
 
+// Memory is the resident memory of a process in bytes; 0 where that cannot be
+// told.
+func Memory(pid int) int64 { return memory(pid) }
+
 // PID is the child's.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
 

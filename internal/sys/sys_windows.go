@@ -120,3 +120,5 @@ func endGroup(_ int, j job) {
 		windows.CloseHandle(windows.Handle(j))
 	}
 }
+
+func memory(int) int64 { return 0 }

@@ -1,0 +1,220 @@
+package fakecli
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Versions of the fake that cannot be kept warm: one knows no --acp, one says
+// nothing when it is greeted.
+const (
+	NoACP   = "0.40.0"
+	MuteACP = "0.41.0"
+)
+
+// An agent is the fake's --acp mode. A prompt is answered as in [run], as far
+// as the fault has a meaning there; "fake:remember" answers with the prompts
+// of the session so far.
+type agent struct {
+	mu       sync.Mutex
+	sessions map[string]*agentSession
+}
+
+type agentSession struct {
+	id      string
+	model   string
+	prompts []string
+	cancel  chan struct{}
+}
+
+type rpc struct {
+	ID     json.RawMessage `json:"id,omitempty"`
+	Method string          `json:"method"`
+	Params struct {
+		SessionID string `json:"sessionId"`
+		ModelID   string `json:"modelId"`
+		Prompt    []struct{ Text string }
+	} `json:"params"`
+}
+
+func runACP(version string) {
+	switch version {
+	case NoACP:
+		fmt.Fprintln(os.Stderr, "Unknown argument: acp")
+		os.Exit(1)
+	case MuteACP:
+		time.Sleep(time.Hour)
+	}
+	a := &agent{sessions: make(map[string]*agentSession)}
+	in := bufio.NewReader(os.Stdin)
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var m rpc
+		if json.Unmarshal(line, &m) != nil {
+			continue
+		}
+		switch m.Method {
+		case "initialize":
+			a.reply(m, map[string]any{"protocolVersion": 1})
+		case "session/new":
+			a.mu.Lock()
+			s := &agentSession{id: "s" + strconv.Itoa(len(a.sessions)), model: "gemini-fake"}
+			a.sessions[s.id] = s
+			a.mu.Unlock()
+			a.reply(m, map[string]any{"sessionId": s.id, "models": map[string]any{"currentModelId": s.model}})
+		case "session/set_model":
+			a.sessions[m.Params.SessionID].model = m.Params.ModelID
+			a.reply(m, map[string]any{})
+		case "session/cancel":
+			if s := a.sessions[m.Params.SessionID]; s != nil && s.cancel != nil {
+				close(s.cancel)
+				s.cancel = nil
+			}
+		case "session/prompt":
+			s := a.sessions[m.Params.SessionID]
+			s.prompts = append(s.prompts, m.Params.Prompt[0].Text)
+			cancel := make(chan struct{})
+			s.cancel = cancel
+			go a.prompt(m, s.id, s.model, slices.Clone(s.prompts), cancel)
+		}
+	}
+}
+
+func (a *agent) send(v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	os.Stdout.Write(append(data, '\n'))
+}
+
+func (a *agent) reply(m rpc, result any) {
+	a.send(map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result})
+}
+
+func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel chan struct{}) {
+	prompt := prompts[len(prompts)-1]
+	name, n := "echo", 0
+	if d := directive.FindStringSubmatch(prompt); d != nil {
+		name = d[1]
+		n, _ = strconv.Atoi(d[2])
+	}
+	update := func(kind string, fields map[string]any) {
+		fields["sessionUpdate"] = kind
+		a.send(map[string]any{"jsonrpc": "2.0", "method": "session/update", "params": map[string]any{"sessionId": session, "update": fields}})
+	}
+	say := func(text string) {
+		update("agent_message_chunk", map[string]any{"content": map[string]any{"type": "text", "text": text}})
+	}
+	tool := func(name, status string) {
+		id := name + "__" + name + "_1"
+		update("tool_call", map[string]any{"toolCallId": id, "status": "in_progress", "title": "hello.txt"})
+		update("tool_call_update", map[string]any{"toolCallId": id, "status": status, "title": "hello.txt"})
+	}
+	end := func(reason string) {
+		count := map[string]any{"input_tokens": 7, "output_tokens": 3}
+		quota := map[string]any{"token_count": count, "model_usage": []any{map[string]any{"model": model, "token_count": count}}}
+		a.reply(m, map[string]any{"stopReason": reason, "_meta": map[string]any{"quota": quota}})
+	}
+	hang := func() {
+		<-cancel
+		end("cancelled")
+	}
+	switch name {
+	case "echo":
+		say(prompt)
+	case "remember":
+		say(strings.Join(prompts, " | "))
+	case "args":
+		say(strings.Join(os.Args[1:], "\n"))
+	case "env":
+		say(strings.Join(os.Environ(), "\n"))
+	case "hang":
+		hang()
+		return
+	case "say-and-hang":
+		say("as far as I came")
+		hang()
+		return
+	case "stubborn": // it hears no cancel, and no signal that it could
+		signal.Ignore(syscall.SIGTERM)
+		say("still here")
+		time.Sleep(time.Hour)
+	case "crash":
+		say("half of ")
+		time.Sleep(20 * time.Millisecond)
+		os.Exit(1)
+	case "killed", "silent", "exit":
+		os.Exit(1)
+	case "killed-once": // in the life of its temporary directory's parent
+		if f, err := os.OpenFile(os.TempDir()+"/../../killed-once", os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+			f.Close()
+			os.Exit(1)
+		}
+		say("survived")
+	case "noise":
+		os.Stdout.WriteString("Loaded cached credentials.\n{not json}\n[1]\n42\n\n")
+		say("through the noise")
+	case "grandchild":
+		say("I have a child")
+	case "narrate":
+		say("I will read it. ")
+		tool("read_file", "completed")
+		say("The ")
+		say("answer.")
+	case "stray":
+		tool("run_shell_command", "completed")
+		hang()
+		return
+	case "no-policy":
+		fmt.Fprintln(os.Stderr, "Policy file error in a: Failed to read policy")
+		hang()
+		return
+	case "retry":
+		fmt.Fprintf(os.Stderr, "Attempt 1 failed: You exceeded your current quota. Retrying after %dms...\n", n)
+		select {
+		case <-cancel:
+			end("cancelled")
+			return
+		case <-time.After(min(time.Duration(n)*time.Millisecond, time.Hour)):
+		}
+		say("after a retry")
+	case "empty":
+	case "error":
+		a.send(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": n, "message": "no"}})
+		return
+	case "big":
+		say(strings.Repeat("0123456789abcdef", n/16))
+	case "flood":
+		text := strings.Repeat("lorem ipsum ", 8000)
+		for range n << 20 / len(text) {
+			update("tool_call_update", map[string]any{"toolCallId": "read_file__read_file_1", "status": "in_progress", "content": []any{map[string]any{"content": map[string]any{"text": text}}}})
+		}
+		say("after the flood")
+	case "slow":
+		select {
+		case <-cancel:
+			end("cancelled")
+			return
+		case <-time.After(time.Duration(n) * time.Millisecond):
+		}
+		say("slowly")
+	default:
+		panic("no such fake: " + name)
+	}
+	end("end_turn")
+}

@@ -1,0 +1,182 @@
+package gemini
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"sync"
+
+	"github.com/sourcegraph/jsonrpc2"
+)
+
+// The Agent Client Protocol, as far as the CLI and we use it: JSON-RPC, a
+// message a line. github.com/coder/acp-go-sdk has all of it, but ends the
+// connection at a line of 10 MB, which a proposal of two whole files reaches,
+// and at 1024 updates that wait, which a fast model reaches while a client is
+// slow; and a line that is no JSON, which the CLI prints at times, ends it too.
+
+const acpVersion = 1
+
+type (
+	acpInitialize struct {
+		ProtocolVersion    int             `json:"protocolVersion"`
+		ClientCapabilities acpCapabilities `json:"clientCapabilities"`
+		ClientInfo         acpInfo         `json:"clientInfo"`
+	}
+	acpCapabilities struct {
+		FS struct {
+			ReadTextFile  bool `json:"readTextFile"`
+			WriteTextFile bool `json:"writeTextFile"`
+		} `json:"fs"`
+		Terminal bool `json:"terminal"`
+	}
+	acpInfo struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+	}
+	acpNewSession struct {
+		CWD        string `json:"cwd"`
+		MCPServers []any  `json:"mcpServers"`
+	}
+	acpSessionRef struct {
+		SessionID string `json:"sessionId"`
+	}
+	acpNewSessionResult struct {
+		SessionID string `json:"sessionId"`
+		Models    struct {
+			Current string `json:"currentModelId"`
+		} `json:"models"`
+	}
+	acpSetModel struct {
+		SessionID string `json:"sessionId"`
+		ModelID   string `json:"modelId"`
+	}
+	acpPrompt struct {
+		SessionID string       `json:"sessionId"`
+		Prompt    []acpContent `json:"prompt"`
+	}
+	acpContent struct {
+		Type     string `json:"type"`
+		Text     string `json:"text,omitempty"`
+		Data     []byte `json:"data,omitempty"` // base64 on the wire
+		MIMEType string `json:"mimeType,omitempty"`
+	}
+	acpPromptResult struct {
+		StopReason string `json:"stopReason"`
+		Meta       struct {
+			Quota struct {
+				Count  acpTokens `json:"token_count"`
+				Models []struct {
+					Model string    `json:"model"`
+					Count acpTokens `json:"token_count"`
+				} `json:"model_usage"`
+			} `json:"quota"`
+		} `json:"_meta"`
+	}
+	acpTokens struct {
+		Input  int `json:"input_tokens"`
+		Output int `json:"output_tokens"`
+	}
+	acpUpdate struct {
+		SessionID string `json:"sessionId"`
+		Update    struct {
+			Kind       string          `json:"sessionUpdate"`
+			Content    json.RawMessage `json:"content"`
+			ToolCallID string          `json:"toolCallId"`
+			Status     string          `json:"status"`
+			Title      string          `json:"title"`
+		} `json:"update"`
+	}
+	acpPermission struct {
+		SessionID string `json:"sessionId"`
+		Options   []struct {
+			ID   string `json:"optionId"`
+			Kind string `json:"kind"`
+		} `json:"options"`
+		ToolCall struct {
+			ID   string `json:"toolCallId"`
+			Kind string `json:"kind"`
+		} `json:"toolCall"`
+	}
+	acpFile struct {
+		SessionID string  `json:"sessionId"`
+		Path      string  `json:"path"`
+		Content   *string `json:"content"`
+		Line      *int    `json:"line"`
+		Limit     *int    `json:"limit"`
+	}
+)
+
+// maxACPLine bounds a message of the CLI's.
+const maxACPLine = 64 << 20
+
+var errLongLine = errors.New("a line of Gemini CLI's is too long")
+
+// An acpStream is the lines of a CLI. What is no message is passed over.
+type acpStream struct {
+	r io.ReadCloser
+	b *bufio.Reader
+
+	mu sync.Mutex
+	w  io.WriteCloser
+}
+
+func newACPStream(r io.ReadCloser, w io.WriteCloser) *acpStream {
+	return &acpStream{r: r, b: bufio.NewReaderSize(r, 64<<10), w: w}
+}
+
+func (s *acpStream) ReadObject(v any) error {
+	for {
+		line, err := s.line()
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] == '{' && json.Valid(line) {
+			return json.Unmarshal(line, v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (s *acpStream) line() (line []byte, err error) {
+	for {
+		piece, err := s.b.ReadSlice('\n')
+		line = append(line, piece...)
+		if len(line) > maxACPLine {
+			return nil, errLongLine
+		}
+		if err != bufio.ErrBufferFull {
+			return line, err
+		}
+	}
+}
+
+func (s *acpStream) WriteObject(v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err = s.w.Write(append(data, '\n'))
+	return err
+}
+
+func (s *acpStream) Close() error { return errors.Join(s.w.Close(), s.r.Close()) }
+
+// acpHandler answers what the CLI asks and takes its updates, in order.
+type acpHandler func(method string, params json.RawMessage) (any, error)
+
+func newACPConn(s *acpStream, h acpHandler) *jsonrpc2.Conn {
+	handler := jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+		var params json.RawMessage
+		if req.Params != nil {
+			params = *req.Params
+		}
+		return h(req.Method, params)
+	})
+	return jsonrpc2.NewConn(context.Background(), s, handler, jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
+}

@@ -1,0 +1,583 @@
+package gemini
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sourcegraph/jsonrpc2"
+
+	"pollux/internal/sys"
+)
+
+const (
+	// cancelWait is how long the CLI may take to stop when it is told to; it
+	// needs about 50 ms.
+	cancelWait = 3 * time.Second
+	// silence is how long a question must have had no news since the CLI said
+	// that it asks a model again, to be the one that it said so of.
+	silence = time.Second
+)
+
+// A worker is a process of the CLI's that serves the Agent Client Protocol in
+// one workspace.
+type worker struct {
+	log      func(msg string, args ...any)
+	dir      string // the workspace
+	identity string // of what it was started with
+	tmp      string // its own directory
+	child    *sys.Child
+	stream   *acpStream
+	conn     *jsonrpc2.Conn
+	started  time.Time
+	making   chan struct{} // holds one when no session is being made: several at once take seconds
+	readers  sync.WaitGroup
+
+	mu       sync.Mutex
+	turns    map[string]*turn // the questions it works on, by session
+	spares   []*warmSession   // prepared ones
+	sessions int
+	running  int // questions, and those who are about to ask
+	used     time.Time
+	retired  bool // it ends when nothing runs
+	stderr   []byte
+	ignoring bool // it does not follow its policy
+	retries  retryReader
+}
+
+// A warmSession is a conversation of the CLI's.
+type warmSession struct {
+	w         *worker
+	id, model string
+}
+
+// A turn is a question that a worker works on.
+type turn struct {
+	mu         sync.Mutex
+	transcript transcript
+	events     []Event
+	wake       chan struct{}
+	news       time.Time
+}
+
+func newTurn() *turn {
+	t := &turn{wake: make(chan struct{}, 1), news: time.Now()}
+	t.transcript.emit = func(ev Event) { t.events = append(t.events, ev) }
+	return t
+}
+
+// tell lets f change the turn.
+func (t *turn) tell(f func()) {
+	t.mu.Lock()
+	f()
+	t.mu.Unlock()
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take is what has happened since the last time.
+func (t *turn) take() []Event {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	events := t.events
+	t.events = nil
+	return events
+}
+
+// startWorker starts the CLI in dir and says hello to it, in handshake at most.
+// root is where it may have a directory.
+func startWorker(ctx context.Context, cli CLI, dir, root string, handshake time.Duration, log func(string, ...any)) (_ *worker, err error) {
+	if err := sys.PrivateDir(root); err != nil {
+		return nil, err
+	}
+	w := &worker{log: log, dir: dir, making: make(chan struct{}, 1), turns: make(map[string]*turn), started: time.Now(), used: time.Now()}
+	w.making <- struct{}{}
+	if w.tmp, err = os.MkdirTemp(root, "worker-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			w.end()
+		}
+	}()
+	tmp := filepath.Join(w.tmp, "tmp")
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		return nil, err
+	}
+	policy := filepath.Join(w.tmp, "readonly.toml")
+	if err := os.WriteFile(policy, readOnlyPolicy, 0o600); err != nil {
+		return nil, err
+	}
+	args := append([]string{"--acp"}, enforce(policy)...)
+	cmd := exec.Command(cli.argv[0], append(slices.Clone(cli.argv[1:]), args...)...)
+	cmd.Dir = dir
+	cmd.Env = childEnv(os.Environ(), tmp)
+	if runtime.GOOS != "windows" {
+		// Without it the CLI holds back what it would say on standard error.
+		cmd.Env = append(cmd.Env, "GEMINI_DEBUG_LOG_FILE=/dev/stderr")
+	}
+	var ours, theirs []*os.File
+	pipe := func() (r, w *os.File) {
+		if err != nil {
+			return nil, nil
+		}
+		if r, w, err = os.Pipe(); err == nil {
+			ours = append(ours, r, w)
+		}
+		return r, w
+	}
+	inR, inW := pipe()
+	outR, outW := pipe()
+	errR, errW := pipe()
+	if err == nil {
+		theirs = []*os.File{inR, outW, errW}
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
+		w.child, err = sys.StartChild(cmd)
+	}
+	if err != nil {
+		for _, f := range ours {
+			f.Close()
+		}
+		return nil, err
+	}
+	for _, f := range theirs {
+		f.Close()
+	}
+	w.readers.Go(func() { w.readErrors(errR) })
+	w.stream = newACPStream(outR, inW)
+	w.conn = newACPConn(w.stream, w.handle)
+	ctx, cancel := context.WithTimeout(ctx, handshake)
+	defer cancel()
+	hello := acpInitialize{ProtocolVersion: acpVersion, ClientInfo: acpInfo{Name: "pollux", Version: "1"}}
+	if err = w.call(ctx, "initialize", hello, nil); err != nil {
+		return nil, fmt.Errorf("no answer to initialize (%w)", err)
+	}
+	return w, nil
+}
+
+// call is the connection's, but ends with the context even while the CLI does
+// not read.
+func (w *worker) call(ctx context.Context, method string, params, result any) error {
+	done := make(chan error, 1)
+	go func() { done <- w.conn.Call(ctx, method, params, result) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// alive reports whether the process runs and listens.
+func (w *worker) alive() bool {
+	select {
+	case <-w.child.Done():
+		return false
+	case <-w.conn.DisconnectNotify():
+		return false
+	default:
+		return true
+	}
+}
+
+// end ends the process and removes what it had.
+func (w *worker) end() {
+	if w.child != nil {
+		w.child.Stop(grace)
+		if w.conn != nil {
+			w.conn.Close()
+		}
+		w.readers.Wait()
+	}
+	if err := os.RemoveAll(w.tmp); err != nil {
+		w.log("a worker's files stay", "error", err)
+	}
+}
+
+// session is a new conversation, prepared or made now.
+func (w *worker) session(ctx context.Context) (*warmSession, error) {
+	w.mu.Lock()
+	if n := len(w.spares); n > 0 {
+		s := w.spares[n-1]
+		w.spares = w.spares[:n-1]
+		w.mu.Unlock()
+		return s, nil
+	}
+	w.mu.Unlock()
+	select {
+	case <-w.making:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	// It is made even if nobody waits for it any more: another call may.
+	type made struct {
+		s   *warmSession
+		err error
+	}
+	done := make(chan made, 1)
+	go func() {
+		var res acpNewSessionResult
+		err := w.conn.Call(context.Background(), "session/new", acpNewSession{CWD: w.dir, MCPServers: []any{}}, &res)
+		w.mu.Lock()
+		w.sessions++
+		w.mu.Unlock()
+		w.making <- struct{}{}
+		done <- made{&warmSession{w: w, id: res.SessionID, model: res.Models.Current}, err}
+	}()
+	select {
+	case m := <-done:
+		return m.s, m.err
+	case <-ctx.Done():
+		go func() {
+			if m := <-done; m.err == nil {
+				w.keep(m.s)
+			}
+		}()
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (w *worker) keep(s *warmSession) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.spares = append(w.spares, s)
+}
+
+// prepare makes a session for the next call.
+func (w *worker) prepare(ctx context.Context) {
+	w.mu.Lock()
+	has := len(w.spares) > 0
+	w.mu.Unlock()
+	if has {
+		return
+	}
+	if s, err := w.session(ctx); err == nil {
+		w.keep(s)
+	}
+}
+
+// ask has the CLI answer in a session. emit is called in this goroutine. gone,
+// which is not nil after the question was sent, is closed when the CLI works
+// on it no more.
+func (s *warmSession) ask(ctx context.Context, req Request, prompt string, idle time.Duration, emit func(Event)) (result Result, gone <-chan struct{}, err error) {
+	w := s.w
+	content, err := contents(req, prompt)
+	if err != nil {
+		return Result{}, nil, err
+	}
+	if req.Model != "" && req.Model != s.model {
+		if err := w.call(ctx, "session/set_model", acpSetModel{s.id, req.Model}, nil); err != nil {
+			return Result{}, nil, w.failure(ctx, err)
+		}
+		s.model = req.Model
+	}
+	if fault := w.unheld(); fault != nil {
+		return Result{}, nil, fault
+	}
+	t := newTurn()
+	t.transcript.model = req.Model
+	w.mu.Lock()
+	w.turns[s.id] = t
+	w.mu.Unlock()
+	var reply acpPromptResult
+	answered := make(chan error, 1)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		answered <- w.conn.Call(context.Background(), "session/prompt", acpPrompt{s.id, content}, &reply)
+		w.mu.Lock()
+		delete(w.turns, s.id)
+		w.mu.Unlock()
+	}()
+	emit(Started{})
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for {
+		for _, ev := range t.take() {
+			emit(ev)
+		}
+		select {
+		case <-t.wake:
+			if fault := s.fault(t, idle); fault != nil {
+				err = fault
+			}
+		case err := <-answered:
+			for _, ev := range t.take() {
+				emit(ev)
+			}
+			result, err = w.conclude(t, reply, err)
+			return result, ended, err
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-look.C:
+			if fault := s.fault(t, idle); fault != nil {
+				err = fault
+			}
+		}
+		if err != nil {
+			go w.conn.Notify(context.Background(), "session/cancel", acpSessionRef{s.id})
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			return t.transcript.result(), ended, err
+		}
+	}
+}
+
+// fault is what no question may go on after.
+func (s *warmSession) fault(t *turn, idle time.Duration) *Error {
+	if fault := s.w.unheld(); fault != nil {
+		return fault
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.transcript.strayed != "" {
+		return &Error{Kind: Strayed, Message: t.transcript.strayed}
+	}
+	if longest, _ := t.transcript.searched(time.Now()); longest > searchWait {
+		return &Error{Kind: Stalled, Message: fmt.Sprintf("a web search had no answer for %s", searchWait)}
+	}
+	if time.Since(t.news) > idle {
+		return &Error{Kind: Stalled, Message: fmt.Sprintf("no output for %s", idle)}
+	}
+	return nil
+}
+
+// unheld is the error of a process that does not follow its policy.
+func (w *worker) unheld() *Error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ignoring {
+		return &Error{Kind: Unenforceable, Message: "it does not follow the policy that it is given"}
+	}
+	return nil
+}
+
+// conclude makes a result of the CLI's answer to session/prompt.
+func (w *worker) conclude(t *turn, reply acpPromptResult, err error) (Result, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tr := &t.transcript
+	quota := reply.Meta.Quota
+	tr.tokens = Tokens{Input: quota.Count.Input, Output: quota.Count.Output, Total: quota.Count.Input + quota.Count.Output}
+	most := -1
+	for _, m := range quota.Models {
+		if m.Count.Output > most {
+			tr.model, most = m.Model, m.Count.Output
+		}
+	}
+	result := tr.result()
+	switch {
+	case err != nil:
+		return result, w.failure(context.Background(), err)
+	case tr.strayed != "":
+		return result, &Error{Kind: Strayed, Message: tr.strayed}
+	case reply.StopReason == "max_turn_requests":
+		return result, &Error{Kind: TurnLimit}
+	case reply.StopReason == "refusal":
+		return result, &Error{Kind: Blocked}
+	case reply.StopReason == "cancelled":
+		return result, &Error{Kind: Failed, Message: "it gave up by itself"}
+	case result.Answer == "" && result.Narration != "":
+		return result, &Error{Kind: Empty, Message: "it ended after a tool use"}
+	case result.Answer == "":
+		return result, &Error{Kind: Empty}
+	}
+	return result, nil
+}
+
+// failure makes an error of one of the connection's.
+func (w *worker) failure(ctx context.Context, err error) error {
+	var rpc *jsonrpc2.Error
+	if !errors.As(err, &rpc) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return &Error{Kind: Crashed, Message: tidy(telling(toolNoise.ReplaceAllString(string(w.stderr), "")))}
+	}
+	message := rpc.Message
+	if rpc.Data != nil {
+		var data struct{ Details string }
+		if json.Unmarshal(*rpc.Data, &data) == nil && data.Details != "" {
+			message += ": " + data.Details
+		}
+	}
+	kind := kindOf(message)
+	if kind == "" {
+		kind = rpcKinds[int(rpc.Code)]
+	}
+	if kind == "" {
+		kind = Failed
+	}
+	return &Error{Kind: kind, Message: tidy(message)}
+}
+
+// rpcKinds are the codes that have a meaning of their own: an HTTP status, or
+// the protocol's.
+var rpcKinds = map[int]Kind{
+	-32000: Auth, 400: BadRequest, 401: Auth, 403: Auth, 404: BadModel, 429: QuotaMinute,
+	500: Capacity, 502: Capacity, 503: Capacity, 504: Capacity,
+}
+
+// contents is a question with its images.
+func contents(req Request, prompt string) ([]acpContent, error) {
+	// The CLI takes a slash for a command, and a dollar.
+	if s := strings.TrimSpace(prompt); strings.HasPrefix(s, "/") || strings.HasPrefix(s, "$") {
+		prompt = "The request:\n\n" + prompt
+	}
+	content := []acpContent{{Type: "text", Text: prompt}}
+	if len(req.Images) == 0 {
+		return content, nil
+	}
+	root, err := os.OpenRoot(req.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	for _, name := range req.Images {
+		data, err := root.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("%s cannot be read: name another image", name)
+		}
+		content = append(content, acpContent{Type: "image", Data: data, MIMEType: mime.TypeByExtension(strings.ToLower(filepath.Ext(name)))})
+	}
+	return content, nil
+}
+
+// handle takes what the CLI says and asks.
+func (w *worker) handle(method string, params json.RawMessage) (any, error) {
+	switch method {
+	case "session/update":
+		var u acpUpdate
+		if json.Unmarshal(params, &u) == nil {
+			w.update(u)
+		}
+		return nil, nil
+	case "session/request_permission":
+		// The policy lets what may be done be done unasked.
+		var p acpPermission
+		if err := json.Unmarshal(params, &p); err != nil {
+			return nil, err
+		}
+		for _, o := range p.Options {
+			if o.Kind == "reject_once" {
+				return map[string]any{"outcome": map[string]any{"outcome": "selected", "optionId": o.ID}}, nil
+			}
+		}
+		return map[string]any{"outcome": map[string]any{"outcome": "cancelled"}}, nil
+	}
+	return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "not offered: " + method}
+}
+
+// modeNotice is what the CLI says in the model's place when a mode changes.
+const modeNotice = "[MODE_UPDATE] "
+
+func (w *worker) update(u acpUpdate) {
+	w.mu.Lock()
+	t := w.turns[u.SessionID]
+	w.mu.Unlock()
+	if t == nil {
+		return
+	}
+	t.tell(func() {
+		t.news = time.Now()
+		switch u.Update.Kind {
+		case "agent_message_chunk":
+			var c acpContent
+			if json.Unmarshal(u.Update.Content, &c) == nil && c.Text != "" && !strings.HasPrefix(c.Text, modeNotice) {
+				t.transcript.hear(c.Text, t.news)
+			}
+		case "tool_call", "tool_call_update":
+			w.tool(&t.transcript, u)
+		}
+	})
+}
+
+// toolArgument is what a tool's title says that it works on.
+func toolArgument(title string) string {
+	title = strings.Join(strings.Fields(title), " ")
+	title = strings.TrimPrefix(title, "Searching the web for: ")
+	return shorten(title, 60)
+}
+
+// tool takes the state of a tool use. A refused one may have no beginning.
+func (w *worker) tool(t *transcript, u acpUpdate) {
+	id := u.Update.ToolCallID
+	if _, open := t.open[id]; !open {
+		name, _, _ := strings.Cut(id, "__")
+		t.use(id, name, toolArgument(u.Update.Title))
+	}
+	switch u.Update.Status {
+	case "completed":
+		t.used(id, true, "")
+	case "failed":
+		var parts []struct{ Content acpContent }
+		message := ""
+		if json.Unmarshal(u.Update.Content, &parts) == nil && len(parts) > 0 {
+			message = parts[0].Content.Text
+		}
+		t.used(id, false, message)
+	}
+}
+
+// readErrors keeps the end of standard error and finds retries in it.
+func (w *worker) readErrors(r io.ReadCloser) {
+	defer r.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buf)
+		w.mu.Lock()
+		w.stderr = append(w.stderr, buf[:n]...)
+		if over := len(w.stderr) - maxStderr; over > 0 {
+			w.stderr = append(w.stderr[:0], w.stderr[over:]...)
+		}
+		w.ignoring = w.ignoring || policyIgnored.Match(w.stderr)
+		var retries []Event
+		w.retries.read(buf[:n], func(ev Event) { retries = append(retries, ev) })
+		turns := make([]*turn, 0, len(w.turns))
+		for _, t := range w.turns {
+			turns = append(turns, t)
+		}
+		w.mu.Unlock()
+		for _, ev := range retries {
+			w.retry(ev, turns)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// retry tells a question that the CLI asks its model again. The CLI does not
+// say which question that is: where there are several it is told to those that
+// have no news.
+func (w *worker) retry(ev Event, turns []*turn) {
+	now := time.Now()
+	for _, t := range turns {
+		if len(turns) == 1 {
+			t.tell(func() { t.transcript.emit(ev) })
+			continue
+		}
+		time.AfterFunc(silence, func() {
+			t.tell(func() {
+				if t.news.Before(now) {
+					t.transcript.emit(ev)
+				}
+			})
+		})
+	}
+}
