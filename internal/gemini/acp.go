@@ -102,13 +102,6 @@ type (
 			Kind string `json:"kind"`
 		} `json:"toolCall"`
 	}
-	acpFile struct {
-		SessionID string  `json:"sessionId"`
-		Path      string  `json:"path"`
-		Content   *string `json:"content"`
-		Line      *int    `json:"line"`
-		Limit     *int    `json:"limit"`
-	}
 )
 
 // maxACPLine bounds a message of the CLI's.
