@@ -43,6 +43,7 @@ type Bridge struct {
 	pacer     *pacer
 	templates templates
 	chunks    *chunkCache
+	talks     *conversations
 
 	life context.Context // ends when the bridge closes
 	end  context.CancelCauseFunc
@@ -72,7 +73,7 @@ func newBridge(cfg Config, runner gemini.Runner) (*Bridge, error) {
 	b := &Bridge{
 		cfg: cfg, log: cfg.Log, runner: runner, templates: t,
 		queue: &queue{max: cfg.MaxConcurrent}, pacer: newPacer(cfg.Gap, cfg.Jitter),
-		chunks: newChunkCache(),
+		chunks: newChunkCache(), talks: newConversations(runner.Forget),
 	}
 	b.life, b.end = context.WithCancelCause(context.Background())
 	return b, nil
@@ -112,6 +113,8 @@ type Meta struct {
 	// Runner is how the CLI was run: warm, or spawn for one that was started for
 	// this call.
 	Runner string `json:"runner,omitempty"`
+	// SessionID is by what a query goes on with what was said.
+	SessionID string `json:"sessionId,omitempty"`
 }
 
 // errTimeout is the cause of a call's end at its deadline.

@@ -49,7 +49,7 @@ type Edit struct {
 
 // change asks for changes and returns them; nothing is written. That nothing
 // was is checked by what the disk says before and after.
-func (c *call) change(ctx context.Context, prompt, limit string, files attachments) (Answer, error) {
+func (c *call) change(ctx context.Context, talk *conversation, prompt, limit string, files attachments) (Answer, error) {
 	before, err := snapshot(ctx, c.dir)
 	if err != nil {
 		return Answer{}, fmt.Errorf("the files cannot be watched, so that no changes are asked for: %w", err)
@@ -57,7 +57,7 @@ func (c *call) change(ctx context.Context, prompt, limit string, files attachmen
 	prompt = c.b.templates.fill("change-mode", map[string]string{"prompt": prompt}) +
 		strings.Replace(limit, "Answer in", "Around the blocks write", 1)
 	c.verbatim = true
-	result, askErr := c.ask(ctx, question{prompt: prompt, images: files.images})
+	result, askErr := c.ask(ctx, question{prompt: prompt, images: files.images, session: talk.id, replay: talk.replay(prompt)})
 	// The deadline may have passed; the check is made all the same, when
 	// nothing runs any more that could write.
 	err = c.wait()

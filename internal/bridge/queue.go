@@ -52,7 +52,8 @@ func (s *slot) release() {
 	}
 }
 
-// queueWait is how long a call waits for a slot.
+// queueWait is how long a call waits for a slot; a job waits as long as its
+// deadline lets it.
 const queueWait = 30 * time.Second
 
 // acquire waits for a slot, at most for queueWait. place is told the call's
@@ -71,7 +72,11 @@ func (q *queue) acquire(ctx context.Context, place func(int)) (*slot, error) {
 	q.waiting = append(q.waiting, w)
 	n := len(q.waiting)
 	q.mu.Unlock()
-	limit := time.NewTimer(queueWait)
+	wait := queueWait
+	if ctx.Value(jobKey{}) != nil {
+		wait = MaxTimeout
+	}
+	limit := time.NewTimer(wait)
 	defer limit.Stop()
 	for {
 		place(n)

@@ -44,19 +44,23 @@ write files or run commands.
 - structured: an answer as JSON of a schema that you give.
 - fetch-chunk: the next part of an answer that says it has more parts.
 - ping: is Gemini CLI there, and how busy are we.
+- list-sessions, close-session: the conversations that query can go on with.
+- start-job, wait-job, cancel-job, list-jobs: for calls that take longer than you may wait.
 
-A call takes from seconds to minutes. Give it all that it needs to know: it remembers nothing of earlier calls.`
+A call takes from seconds to minutes. Give it all that it needs to know: it remembers nothing of earlier calls, except for a query with the sessionId that an earlier one came with.`
 
 // A Server is the bridge as an MCP server.
 type Server struct {
-	b     *Bridge
-	mcp   *mcp.Server
-	roots roots
+	b        *Bridge
+	mcp      *mcp.Server
+	roots    roots
+	jobs     jobs
+	handlers map[string]mcp.ToolHandler
 }
 
 // NewServer makes an MCP server of the bridge.
 func NewServer(b *Bridge) *Server {
-	s := &Server{b: b}
+	s := &Server{b: b, jobs: jobs{byID: make(map[string]*job)}, handlers: make(map[string]mcp.ToolHandler)}
 	options := &mcp.ServerOptions{
 		Instructions: instructions,
 		Logger:       sdkLog(b.log),
@@ -66,6 +70,7 @@ func NewServer(b *Bridge) *Server {
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "pollux", Title: "Pollux: Gemini CLI", Version: b.cfg.Version}, options)
 	for _, t := range s.tools() {
 		s.mcp.AddTool(t.tool, t.handle)
+		s.handlers[t.tool.Name] = t.handle
 	}
 	return s
 }
@@ -78,8 +83,13 @@ func sdkLog(log *slog.Logger) *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
-// Run serves one client until it goes or the context ends.
-func (s *Server) Run(ctx context.Context, t mcp.Transport) error { return s.mcp.Run(ctx, t) }
+// Run serves one client until it goes or the context ends. Its jobs end with
+// the bridge.
+func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
+	defer s.jobs.work.Wait()
+	defer s.jobs.cancel()
+	return s.mcp.Run(ctx, t)
+}
 
 type tool struct {
 	tool   *mcp.Tool
@@ -127,6 +137,7 @@ func (s *Server) tools() []tool {
 				"prompt": text("What to ask, with all that Gemini needs to know."), "files": files, "model": model,
 				"workingDirectory": dir, "timeout": timeout, "maxResponseLength": length,
 				"changeMode": map[string]any{"type": "boolean", "description": "Return edits of files, as {edits, diff, response}. Nothing is written."},
+				"sessionId":  text("The sessionId that an earlier answer came with, to go on with that conversation in its directory. Leave it out for a new one."),
 			},
 			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.query).withRoom(),
 		define("search", "Web Search",
@@ -154,6 +165,33 @@ func (s *Server) tools() []tool {
 				"chunkIndex": map[string]any{"type": "integer", "minimum": 1, "description": "Which part, from 1."},
 			},
 			[]string{"cacheKey", "chunkIndex"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.fetchChunk),
+		define("list-sessions", "List Sessions",
+			fmt.Sprintf("List the conversations that query can go on with. One ends %d minutes after its last query.", int(conversationTime.Minutes())),
+			map[string]any{}, nil,
+			mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.listSessions),
+		define("close-session", "Close Session",
+			"End a conversation of query that is not needed any more.",
+			map[string]any{"sessionId": text("The sessionId that its answers came with.")}, []string{"sessionId"},
+			mcp.ToolAnnotations{IdempotentHint: true, OpenWorldHint: no}, s.closeSession),
+		define("start-job", "Start Job",
+			"Start a call of query, search or structured that may take longer than you can wait, and return at once with a jobId.",
+			map[string]any{
+				"tool":      map[string]any{"type": "string", "enum": jobTools, "description": "The tool to call."},
+				"arguments": map[string]any{"type": "object", "description": "Its arguments. A timeout of up to " + fmt.Sprint(MaxTimeout.Milliseconds()) + " ms is possible."},
+			},
+			[]string{"tool", "arguments"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.startJob),
+		define("wait-job", "Wait for Job",
+			fmt.Sprintf("Wait for a job's result, which is kept for %d minutes.", int(jobTime.Minutes())),
+			map[string]any{
+				"jobId":   text("The jobId that start-job returned."),
+				"timeout": map[string]any{"type": "integer", "minimum": 0, "maximum": maxJobWait.Milliseconds(), "description": fmt.Sprintf("Milliseconds to wait, %d unless given.", jobWait.Milliseconds())},
+			},
+			[]string{"jobId"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.waitJob).withRoom(),
+		define("cancel-job", "Cancel Job", "End a job that is not needed any more.",
+			map[string]any{"jobId": text("The jobId that start-job returned.")}, []string{"jobId"},
+			mcp.ToolAnnotations{IdempotentHint: true, OpenWorldHint: no}, s.cancelJob),
+		define("list-jobs", "List Jobs", "List the jobs that run and those that have ended lately.",
+			map[string]any{}, nil, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.listJobs),
 		define("ping", "Health Check",
 			"Is Gemini CLI there, which version, what is it allowed to do, how many calls run and wait. Answers at once and asks no model.",
 			map[string]any{}, nil,
@@ -220,6 +258,42 @@ func (s *Server) fetchChunk(ctx context.Context, req *mcp.CallToolRequest) (*mcp
 		return failed(err, m()), nil
 	}
 	return page(text, in.CacheKey, int(*in.ChunkIndex), total, nil, meta(m())), nil
+}
+
+func (s *Server) listSessions(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	if r := s.input(ctx, req, &struct{}{}, nil); r != nil {
+		return r, nil
+	}
+	return listed("sessions", s.b.talks.list()), nil
+}
+
+func (s *Server) closeSession(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	var in struct {
+		SessionID string `json:"sessionId"`
+	}
+	if r := s.input(ctx, req, &in, nil); r != nil {
+		return r, nil
+	}
+	if !s.b.talks.close(in.SessionID) {
+		return failed(errors.New("there is no such session: list-sessions has those that there are"), Meta{Model: "none"}), nil
+	}
+	return plain("closed"), nil
+}
+
+// plain is a result of the bridge's own.
+func plain(text string) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, Meta: meta(Meta{Model: "none"})}
+}
+
+// listed is a list of the bridge's own, for a client and as text.
+func listed(name string, list any) *mcp.CallToolResult {
+	data, err := json.Marshal(map[string]any{name: list})
+	if err != nil {
+		return failed(err, Meta{Model: "none"})
+	}
+	r := plain(string(data))
+	r.StructuredContent = json.RawMessage(data)
+	return r
 }
 
 func (s *Server) ping(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -324,6 +398,9 @@ func explain(err error, in any) string {
 
 // reporter sends progress notifications where the client asked for them.
 func reporter(ctx context.Context, req *mcp.CallToolRequest) func(string) {
+	if j, ok := ctx.Value(jobKey{}).(*job); ok {
+		return j.report
+	}
 	token := req.Params.GetProgressToken()
 	if token == nil {
 		return nil
@@ -351,6 +428,9 @@ func (s *Server) result(req *mcp.CallToolRequest, a Answer, err error) *mcp.Call
 				size = own
 			}
 		}
+	}
+	if id := a.Meta.SessionID; id != "" {
+		a.Notes = append(a.Notes, "sessionId "+id+" goes on with this")
 	}
 	notes := bracket(a.Notes, notesRoom/2)
 	key, pieces := "", []string{a.Text}

@@ -88,17 +88,24 @@ func TestToolsAreAsDesigned(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"query":       `Gemini Query FFFT changeMode,files,maxResponseLength,model,prompt,timeout,workingDirectory ["prompt"]`,
+		"query":       `Gemini Query FFFT changeMode,files,maxResponseLength,model,prompt,sessionId,timeout,workingDirectory ["prompt"]`,
 		"search":      `Web Search TFTT maxResponseLength,model,query,timeout,workingDirectory ["query"]`,
 		"structured":  `Structured Output TFFT files,model,prompt,schema,timeout,workingDirectory ["prompt","schema"]`,
 		"fetch-chunk": `Fetch Cached Chunk TFTF cacheKey,chunkIndex ["cacheKey","chunkIndex"]`,
 		"ping":        `Health Check TFTF  []`,
+
+		"list-sessions": `List Sessions TFTF  []`,
+		"close-session": `Close Session FFTF sessionId ["sessionId"]`,
+		"start-job":     `Start Job FFFT arguments,tool ["tool","arguments"]`,
+		"wait-job":      `Wait for Job TFTF jobId,timeout ["jobId"]`,
+		"cancel-job":    `Cancel Job FFTF jobId ["jobId"]`,
+		"list-jobs":     `List Jobs TFTF  []`,
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %s\nwant %s", name, got[name], want)
 		}
 	}
-	if len(got) != 5 {
+	if len(got) != 11 {
 		t.Errorf("%d tools", len(got))
 	}
 	if text := s.InitializeResult().Instructions; text == "" || len(text) > 2000 {
@@ -175,7 +182,7 @@ func TestSilentRoots(t *testing.T) {
 		}
 		for _, want := range []time.Duration{rootsTime, 0} {
 			begin := time.Now()
-			if _, text := callTool(t, session, "query", `{"prompt":"x"}`); text != "ok" || time.Since(begin) != want {
+			if _, text := callTool(t, session, "query", `{"prompt":"x"}`); !strings.HasPrefix(text, "ok\n") || time.Since(begin) != want {
 				t.Errorf("%q after %s, want %s", text, time.Since(begin), want)
 			}
 		}

@@ -55,6 +55,9 @@ type QueryInput struct {
 	Files             []string `json:"files"`
 	MaxResponseLength *Whole   `json:"maxResponseLength"`
 	ChangeMode        bool     `json:"changeMode"`
+	// SessionID goes on with an earlier query, in its directory and with its
+	// model unless another is named.
+	SessionID string `json:"sessionId"`
 }
 
 // SearchInput is the input of the tool search.
@@ -97,17 +100,37 @@ func (b *Bridge) Query(ctx context.Context, in QueryInput, report func(string)) 
 	return a, err
 }
 
-func (c *call) query(ctx context.Context, in QueryInput, limit string) (Answer, error) {
+func (c *call) query(ctx context.Context, in QueryInput, limit string) (a Answer, err error) {
+	talk, err := c.b.talks.take(ctx, in.SessionID)
+	if err != nil {
+		return Answer{}, c.failure(err, gemini.Result{})
+	}
+	var said *exchange
+	defer func() { c.b.talks.give(talk, said) }()
+	if talk.queries > 0 {
+		c.dir = talk.dir
+		if in.Model == "" {
+			c.model, c.meta.Model = talk.model, talk.model
+		}
+	}
+	talk.dir, talk.model = c.dir, c.model
 	files, err := c.attach(in.Files, in.RequireFiles)
 	if err != nil {
 		return Answer{}, err
 	}
 	prompt := in.Prompt + files.text
 	if in.ChangeMode {
-		return c.change(ctx, prompt, limit, files)
+		a, err = c.change(ctx, talk, prompt, limit, files)
+	} else {
+		var result gemini.Result
+		result, err = c.ask(ctx, question{prompt: prompt + limit, images: files.images, session: talk.id, replay: talk.replay(prompt + limit)})
+		a, err = c.answer(result, err, files.skipped)
 	}
-	result, err := c.ask(ctx, question{prompt: prompt + limit, images: files.images})
-	return c.answer(result, err, files.skipped)
+	if err == nil && !c.meta.Partial {
+		said = &exchange{prompt, a.Text}
+		c.meta.SessionID = talk.id
+	}
+	return a, err
 }
 
 // Search asks a question that the web answers.

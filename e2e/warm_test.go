@@ -1,0 +1,165 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pollux/internal/fakemodel"
+	"pollux/internal/gemini"
+)
+
+// A query goes on where another ended: the model has what was said, and in a
+// conversation of its own it has nothing of it.
+func TestBridgeConversation(t *testing.T) {
+	eachRunner(t, func(t *testing.T) {
+		w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+			return fakemodel.Say("Noted.")
+		})
+		c := w.bridge()
+		first := c.call("query", map[string]any{"prompt": "my number is 4711"})
+		first.want(t, false, "Noted.", "sessionId")
+		id, _ := first.Meta["sessionId"].(string)
+		if id == "" || first.Meta["runner"] != runner(t) {
+			t.Fatalf("_meta is %v", first.Meta)
+		}
+		c.call("query", map[string]any{"prompt": "what is my number?", "sessionId": id}).want(t, false, "Noted.")
+		c.call("query", map[string]any{"prompt": "what is my number then?"}).want(t, false, "Noted.")
+		knew := map[string]bool{}
+		for _, r := range w.model.Requests() {
+			for _, q := range []string{"what is my number?", "what is my number then?"} {
+				if strings.Contains(r.Prompt, q) {
+					knew[q] = strings.Contains(r.Text, "4711")
+				}
+			}
+		}
+		if !knew["what is my number?"] || knew["what is my number then?"] {
+			t.Errorf("the model had the number: %v", knew)
+		}
+		c.call("list-sessions", nil).want(t, false, id, "my number is 4711")
+		c.call("close-session", map[string]any{"sessionId": id}).want(t, false, "closed")
+		c.call("query", map[string]any{"prompt": "x", "sessionId": id}).want(t, true, "no session")
+		w.wantNothingLeft(c)
+	})
+}
+
+// Nothing of one workspace is in a request that is made for another, or later
+// for the same one when it is gone there.
+func TestWarmIsolation(t *testing.T) {
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
+	secret := func(what string) string { return "planted-" + what }
+	other := filepath.Join(filepath.Dir(w.project), "other")
+	for _, dir := range []string{other, filepath.Join(w.project, "src")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{
+		".env":          "PLANTED=" + secret("env") + "\nGEMINI_MODEL=" + secret("model") + "\n",
+		"GEMINI.md":     secret("memory"),
+		"src/GEMINI.md": secret("deep-memory"),
+		"notes.txt":     secret("file"),
+	} {
+		w.file(name, text)
+	}
+	if err := os.WriteFile(filepath.Join(other, "app.txt"), []byte("nothing\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := w.bridge("GEMINI_MODEL=", "GEMINI_DEFAULT_MODEL=gemini-2.5-flash", "GEMINI_MAX_CONCURRENT=4")
+	ask := func(dir, prompt string) outcome {
+		return c.call("query", map[string]any{"prompt": prompt, "workingDirectory": dir})
+	}
+	for range 2 {
+		ask(w.project, secret("history")).want(t, false, "ok")
+		ask(other, "in the other").want(t, false, "ok")
+		ask(w.project, "again").want(t, false, "ok")
+	}
+	sawMemory := false
+	for _, r := range w.model.Requests() {
+		sawMemory = sawMemory || strings.Contains(r.Text, secret("memory"))
+		for _, what := range []string{"env", "model", "memory", "deep-memory", "file", "history"} {
+			found := strings.Contains(r.Text, secret(what)) || strings.Contains(r.Model, secret(what))
+			switch {
+			case strings.Contains(r.Prompt, "in the other") && found:
+				t.Errorf("a request for the other workspace has the first one's %s", what)
+			case strings.Contains(r.Prompt, "again") && found && what != "memory":
+				t.Errorf("a later request has the %s of another", what)
+			}
+		}
+	}
+	if !sawMemory {
+		t.Error("the workspace's own GEMINI.md is in no request: this proves nothing")
+	}
+	pids := map[any]bool{}
+	for _, line := range strings.Split(c.call("ping", nil).text, "\n") {
+		if strings.HasPrefix(line, "warm process: ") {
+			pids[strings.Fields(line)[2]] = true
+		}
+	}
+	if len(pids) != 2 {
+		t.Errorf("ping tells of processes %v", pids)
+	}
+	w.wantNothingLeft(c)
+}
+
+// The process is killed in the middle of an answer, and before its first word.
+func TestWarmProcessIsKilled(t *testing.T) {
+	release := make(chan struct{})
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		if strings.Contains(r.Prompt, "begin") {
+			return fakemodel.Reply{Parts: []fakemodel.Part{{Text: "the beginning of "}, {Text: "the end", Delay: time.Hour}}}
+		}
+		select {
+		case <-release:
+		default:
+			if strings.Contains(r.Prompt, "wait") {
+				return fakemodel.Reply{Hang: true}
+			}
+		}
+		return fakemodel.Say("an answer")
+	})
+	c := w.bridge()
+	for _, prompt := range []string{"begin", "wait"} {
+		done := make(chan outcome, 1)
+		seen := len(w.model.Requests())
+		go func() { done <- c.call("query", map[string]any{"prompt": prompt}) }()
+		waitFor(t, "the request", func() bool { return len(w.model.Requests()) > seen })
+		if prompt == "begin" {
+			for !strings.Contains(next(t, "words", c.reported), "the beginning of") {
+			}
+		} else {
+			close(release)
+		}
+		for _, pid := range children(t, c.cmd.Process.Pid) {
+			send(t, pid, os.Kill)
+		}
+		o := next(t, "an answer", done)
+		if prompt == "begin" {
+			o.want(t, true, "ended without a result", "the beginning of")
+		} else {
+			o.want(t, false, "an answer") // from another process
+		}
+	}
+	w.wantNothingLeft(c)
+}
+
+// A job outlives the call that started it.
+func TestBridgeJob(t *testing.T) {
+	w := newWorld(t, readsThenAnswers)
+	w.file("hello.txt", "good morning")
+	c := w.bridge()
+	o := c.call("start-job", map[string]any{"tool": "query", "arguments": map[string]any{"prompt": "what does hello.txt say?"}})
+	id, _ := o.Meta["jobId"].(string)
+	for range 10 {
+		if o = c.call("wait-job", map[string]any{"jobId": id, "timeout": 20000}); o.Meta["running"] != true {
+			break
+		}
+	}
+	o.want(t, false, "good morning")
+	if o.Meta["runner"] != gemini.Warmed {
+		t.Errorf("_meta is %v", o.Meta)
+	}
+	w.wantNothingLeft(c)
+}

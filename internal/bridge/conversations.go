@@ -1,0 +1,180 @@
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// A conversation is kept for conversationTime after it was used last, at
+	// most so many, the least recently used go first, each with so much text.
+	conversationTime  = 30 * time.Minute
+	maxConversations  = 50
+	conversationBytes = 2 << 20
+)
+
+// A conversation is what was said in several queries. While the process lives
+// that answered, it goes on there; else it is told to another from here.
+type conversation struct {
+	id    string
+	begun time.Time
+	turn  chan struct{} // holds one when no query is under way
+
+	// Of whoever has the turn:
+	dir, model string
+	said       []exchange
+	bytes      int
+
+	// Of conversations.mu:
+	used    time.Time
+	queries int
+}
+
+// An exchange is a prompt and its answer.
+type exchange struct{ prompt, answer string }
+
+// replay is a prompt that says what was said before.
+func (c *conversation) replay(prompt string) string {
+	if len(c.said) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("We are in the middle of a conversation. This was said so far:\n")
+	for _, e := range c.said {
+		fmt.Fprintf(&b, "\n<user>\n%s\n</user>\n\n<you>\n%s\n</you>\n", e.prompt, e.answer)
+	}
+	b.WriteString("\nNow the user says:\n\n" + prompt)
+	return b.String()
+}
+
+type conversations struct {
+	forget func(id string)
+
+	mu   sync.Mutex
+	byID map[string]*conversation
+}
+
+func newConversations(forget func(string)) *conversations {
+	return &conversations{forget: forget, byID: make(map[string]*conversation)}
+}
+
+// take is the conversation of that name, or a new one where there is none,
+// with its turn, which give gives back.
+func (cs *conversations) take(ctx context.Context, id string) (*conversation, error) {
+	if id == "" {
+		return &conversation{id: rand.Text(), begun: time.Now(), turn: make(chan struct{}, 1)}, nil
+	}
+	cs.mu.Lock()
+	cs.pruneLocked()
+	c := cs.byID[id]
+	cs.mu.Unlock()
+	gone := fmt.Errorf("there is no session %q: it has ended, or its %d minutes are over; leave sessionId out to begin a new one", shorten(id, 60), int(conversationTime.Minutes()))
+	if c == nil {
+		return nil, gone
+	}
+	select {
+	case <-c.turn:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.byID[id] != c { // closed meanwhile
+		c.turn <- struct{}{}
+		return nil, gone
+	}
+	if c.bytes > conversationBytes {
+		c.turn <- struct{}{}
+		return nil, fmt.Errorf("the session has %d bytes and the limit is %d: begin a new one, with what matters of it", c.bytes, conversationBytes)
+	}
+	return c, nil
+}
+
+// give ends a turn. What was said, if the query was answered, is kept.
+func (cs *conversations) give(c *conversation, e *exchange) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if e != nil {
+		c.said = append(c.said, *e)
+		c.bytes += len(e.prompt) + len(e.answer)
+		c.queries++
+		c.used = time.Now()
+		if c.queries == 1 {
+			cs.byID[c.id] = c
+			cs.pruneLocked()
+		}
+	} else if c.queries == 0 {
+		cs.forget(c.id)
+	}
+	c.turn <- struct{}{}
+}
+
+func (cs *conversations) pruneLocked() {
+	for id, c := range cs.byID {
+		if time.Since(c.used) > conversationTime {
+			cs.dropLocked(id)
+		}
+	}
+	for len(cs.byID) > maxConversations {
+		var oldest *conversation
+		for _, c := range cs.byID {
+			if oldest == nil || c.used.Before(oldest.used) {
+				oldest = c
+			}
+		}
+		cs.dropLocked(oldest.id)
+	}
+}
+
+func (cs *conversations) dropLocked(id string) {
+	delete(cs.byID, id)
+	cs.forget(id)
+}
+
+// close ends a conversation; it reports whether there was one.
+func (cs *conversations) close(id string) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.pruneLocked()
+	if cs.byID[id] == nil {
+		return false
+	}
+	cs.dropLocked(id)
+	return true
+}
+
+// A Session is a conversation that can go on.
+type Session struct {
+	ID      string `json:"sessionId"`
+	Dir     string `json:"workingDirectory"`
+	Queries int    `json:"queries"`
+	// IdleSeconds is how long it was not used, ExpiresSeconds when it ends.
+	IdleSeconds    int    `json:"idleSeconds"`
+	ExpiresSeconds int    `json:"expiresSeconds"`
+	About          string `json:"about"` // the start of its first prompt
+}
+
+// list are the conversations, the most recently used first.
+func (cs *conversations) list() []Session {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.pruneLocked()
+	all := []Session{}
+	for _, c := range cs.byID {
+		idle := time.Since(c.used)
+		all = append(all, Session{
+			ID: c.id, Dir: c.dir, Queries: c.queries, About: shorten(visible(strings.Join(strings.Fields(c.said[0].prompt), " ")), 80),
+			IdleSeconds: int(idle.Seconds()), ExpiresSeconds: int((conversationTime - idle).Seconds()),
+		})
+	}
+	slices.SortFunc(all, func(a, b Session) int {
+		return cmp.Or(cmp.Compare(a.IdleSeconds, b.IdleSeconds), strings.Compare(a.ID, b.ID))
+	})
+	return all
+}

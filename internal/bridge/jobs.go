@@ -1,0 +1,306 @@
+package bridge
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	// A job that has ended is kept for jobTime, at most so many, the oldest go
+	// first. As many may run or wait in the queue.
+	jobTime = 30 * time.Minute
+	maxJobs = 50
+	// jobWait is how long wait-job waits unless told otherwise: less than any
+	// client's limit.
+	jobWait, maxJobWait = 45 * time.Second, 10 * time.Minute
+)
+
+// errJobCancelled is the cause of the end of a job that its client cancelled.
+var errJobCancelled = errors.New("cancelled by cancel-job")
+
+// A job is a call whose result is fetched later, for clients that do not wait
+// as long as it takes.
+type job struct {
+	id      string
+	tool    string
+	about   string
+	started time.Time
+	cancel  context.CancelCauseFunc
+	done    chan struct{} // closed when result is there
+
+	mu       sync.Mutex
+	progress string
+	news     chan struct{} // closed at the next progress
+	result   *mcp.CallToolResult
+	ended    time.Time
+}
+
+func (j *job) report(message string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.progress = message
+	close(j.news)
+	j.news = make(chan struct{})
+}
+
+type jobs struct {
+	mu   sync.Mutex
+	byID map[string]*job
+	work sync.WaitGroup
+}
+
+// add makes a job known, unless there are too many that run.
+func (js *jobs) add(j *job) error {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	js.pruneLocked()
+	for len(js.byID) >= maxJobs {
+		var oldest *job
+		for _, o := range js.byID {
+			if ended := o.endedAt(); !ended.IsZero() && (oldest == nil || ended.Before(oldest.endedAt())) {
+				oldest = o
+			}
+		}
+		if oldest == nil {
+			return fmt.Errorf("%d jobs run: wait for one, or cancel one", maxJobs)
+		}
+		delete(js.byID, oldest.id)
+	}
+	js.byID[j.id] = j
+	return nil
+}
+
+func (j *job) endedAt() time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.ended
+}
+
+func (js *jobs) pruneLocked() {
+	for id, j := range js.byID {
+		if ended := j.endedAt(); !ended.IsZero() && time.Since(ended) > jobTime {
+			delete(js.byID, id)
+		}
+	}
+}
+
+// cancel ends all jobs.
+func (js *jobs) cancel() {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	for _, j := range js.byID {
+		j.cancel(nil)
+	}
+}
+
+func (js *jobs) get(id string) (*job, error) {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	js.pruneLocked()
+	if j := js.byID[id]; j != nil {
+		return j, nil
+	}
+	return nil, fmt.Errorf("there is no job %q: list-jobs has those that there are; a job is kept for %d minutes after its end", shorten(id, 60), int(jobTime.Minutes()))
+}
+
+// A jobState is a job in a list.
+type jobState struct {
+	ID      string `json:"jobId"`
+	Tool    string `json:"tool"`
+	About   string `json:"about"`
+	State   string `json:"state"` // running, done or failed
+	Seconds int    `json:"seconds"`
+	Doing   string `json:"doing,omitempty"`
+}
+
+func (j *job) state() jobState {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := jobState{ID: j.id, Tool: j.tool, About: j.about, State: "running", Doing: j.progress}
+	end := time.Now()
+	if j.result != nil {
+		s.State, s.Doing, end = "done", "", j.ended
+		if j.result.IsError {
+			s.State = "failed"
+		}
+	}
+	s.Seconds = int(end.Sub(j.started).Seconds())
+	return s
+}
+
+func (js *jobs) list() []jobState {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	js.pruneLocked()
+	all := slices.SortedFunc(func(yield func(*job) bool) {
+		for _, j := range js.byID {
+			if !yield(j) {
+				return
+			}
+		}
+	}, func(a, b *job) int { return b.started.Compare(a.started) })
+	states := []jobState{}
+	for _, j := range all {
+		states = append(states, j.state())
+	}
+	return states
+}
+
+// jobKey is where a job's context has the job.
+type jobKey struct{}
+
+// jobTools are the tools that can be jobs.
+var jobTools = []string{"query", "search", "structured"}
+
+func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	var in struct {
+		Tool      string         `json:"tool"`
+		Arguments map[string]any `json:"arguments"`
+	}
+	if r := s.input(ctx, req, &in, nil); r != nil {
+		return r, nil
+	}
+	if !slices.Contains(jobTools, in.Tool) {
+		return failed(fmt.Errorf("tool is %q: name one of %s", shorten(in.Tool, 60), strings.Join(jobTools, ", ")), Meta{Model: "none"}), nil
+	}
+	// The client is asked for its root now, not by the job.
+	dir, _ := in.Arguments["workingDirectory"].(string)
+	if !filepath.IsAbs(dir) {
+		root, ask := s.roots.first(ctx, req)
+		if ask != nil {
+			return ask, nil
+		}
+		abs, err := workingDirectory(filepath.Join(root, dir))
+		if err != nil {
+			return failed(err, Meta{Model: "none"}), nil
+		}
+		if in.Arguments == nil {
+			in.Arguments = make(map[string]any)
+		}
+		in.Arguments["workingDirectory"] = abs
+	}
+	arguments, err := json.Marshal(in.Arguments)
+	if err != nil {
+		return failed(err, Meta{Model: "none"}), nil
+	}
+	about, _ := in.Arguments["prompt"].(string)
+	if in.Tool == "search" {
+		about, _ = in.Arguments["query"].(string)
+	}
+	j := &job{
+		id: rand.Text(), tool: in.Tool, about: shorten(visible(strings.Join(strings.Fields(about), " ")), 80),
+		started: time.Now(), done: make(chan struct{}), news: make(chan struct{}),
+	}
+	// It lives as long as the bridge, not as this call.
+	run, cancel := context.WithCancelCause(context.WithValue(s.b.life, jobKey{}, j))
+	j.cancel = cancel
+	if err := s.jobs.add(j); err != nil {
+		cancel(nil)
+		return failed(err, Meta{Model: "none"}), nil
+	}
+	call := &mcp.CallToolRequest{Session: req.Session, Extra: req.Extra, Params: &mcp.CallToolParamsRaw{Name: in.Tool, Arguments: arguments}}
+	s.jobs.work.Go(func() {
+		defer cancel(nil)
+		result, err := s.handlers[in.Tool](run, call)
+		if err != nil {
+			result = failed(err, Meta{})
+		}
+		j.mu.Lock()
+		j.result, j.ended = result, time.Now()
+		j.mu.Unlock()
+		close(j.done)
+	})
+	r := plain(fmt.Sprintf(`Job %s runs. Its result: wait-job {"jobId":"%s"}`, j.id, j.id))
+	r.Meta["jobId"] = j.id
+	return r, nil
+}
+
+func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	var in struct {
+		JobID   string `json:"jobId"`
+		Timeout *Whole `json:"timeout"`
+	}
+	if r := s.input(ctx, req, &in, nil); r != nil {
+		return r, nil
+	}
+	wait := jobWait
+	if in.Timeout != nil {
+		wait = time.Duration(*in.Timeout) * time.Millisecond
+		if wait < 0 || wait > maxJobWait {
+			return failed(fmt.Errorf("timeout is %d: give milliseconds from 0 to %d", *in.Timeout, maxJobWait.Milliseconds()), Meta{Model: "none"}), nil
+		}
+	}
+	j, err := s.jobs.get(in.JobID)
+	if err != nil {
+		return failed(err, Meta{Model: "none"}), nil
+	}
+	report := reporter(ctx, req)
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	beat := time.NewTicker(progressEvery)
+	defer beat.Stop()
+	for {
+		j.mu.Lock()
+		news, progress := j.news, j.progress
+		j.mu.Unlock()
+		if report != nil && progress != "" {
+			report(progress)
+		}
+		select {
+		case <-j.done:
+			return j.result, nil
+		case <-news:
+		case <-beat.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-over.C:
+			state := j.state()
+			r := plain(fmt.Sprintf("The job still runs, for %d seconds now (%s): call wait-job again.", state.Seconds, state.Doing))
+			r.Meta["jobId"] = j.id
+			r.Meta["running"] = true
+			return r, nil
+		}
+	}
+}
+
+func (s *Server) cancelJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	var in struct {
+		JobID string `json:"jobId"`
+	}
+	if r := s.input(ctx, req, &in, nil); r != nil {
+		return r, nil
+	}
+	j, err := s.jobs.get(in.JobID)
+	if err != nil {
+		return failed(err, Meta{Model: "none"}), nil
+	}
+	select {
+	case <-j.done:
+		return plain("The job has ended already: wait-job has its result."), nil
+	default:
+	}
+	j.cancel(errJobCancelled)
+	select {
+	case <-j.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return plain("cancelled"), nil
+}
+
+func (s *Server) listJobs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	if r := s.input(ctx, req, &struct{}{}, nil); r != nil {
+		return r, nil
+	}
+	return listed("jobs", s.jobs.list()), nil
+}

@@ -1,0 +1,245 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pollux/internal/gemini"
+)
+
+// A parrot answers with what it is asked, and remembers sessions until it is
+// told to forget them, as a warm runner does.
+type parrot struct {
+	script
+	mu    sync.Mutex
+	known map[string]bool
+	asked []gemini.Request
+}
+
+func newParrot() *parrot {
+	p := &parrot{known: make(map[string]bool)}
+	p.script = func(_ context.Context, req gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.asked = append(p.asked, req)
+		if strings.Contains(req.Prompt, "fail") {
+			return gemini.Result{}, &gemini.Error{Kind: gemini.Crashed}
+		}
+		p.known[req.Session] = true
+		return gemini.Result{Answer: "You said: " + req.Prompt, Model: "m", Runner: gemini.Warmed}, nil
+	}
+	return p
+}
+
+func (p *parrot) Forget(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.known, id)
+}
+
+func (p *parrot) last() gemini.Request { return p.asked[len(p.asked)-1] }
+
+func TestConversation(t *testing.T) {
+	p := newParrot()
+	b := newTestBridge(t, p, nil)
+	dir := t.TempDir()
+	first, err := b.Query(t.Context(), QueryInput{Prompt: "one", Common: Common{WorkingDirectory: dir, Model: "gemini-x"}}, nil)
+	id := first.Meta.SessionID
+	if err != nil || id == "" || p.last().Session != id || p.last().Replay != "" {
+		t.Fatalf("got %+v, %v; asked %+v", first, err, p.last())
+	}
+	second, err := b.Query(t.Context(), QueryInput{Prompt: "two", SessionID: id}, nil)
+	asked := p.last()
+	if err != nil || second.Meta.SessionID != id || asked.Session != id || asked.Prompt != "two" || asked.Model != "gemini-x" {
+		t.Errorf("got %+v, %v; asked %+v", second, err, asked)
+	}
+	if real, _ := workingDirectory(dir); asked.Dir != real {
+		t.Errorf("it works in %s", asked.Dir)
+	}
+	for _, words := range []string{"one", "You said: one", "two"} {
+		if !strings.Contains(asked.Replay, words) {
+			t.Errorf("no %q in what is told where the session is gone: %q", words, asked.Replay)
+		}
+	}
+	// Another conversation has nothing of it.
+	if _, err := b.Query(t.Context(), QueryInput{Prompt: "three"}, nil); err != nil || p.last().Session == id || p.last().Replay != "" {
+		t.Errorf("%v; asked %+v", err, p.last())
+	}
+	// A failure says nothing.
+	if _, err := b.Query(t.Context(), QueryInput{Prompt: "fail", SessionID: id}, nil); err == nil {
+		t.Error("no error")
+	}
+	if _, err := b.Query(t.Context(), QueryInput{Prompt: "four", SessionID: id}, nil); err != nil || strings.Contains(p.last().Replay, "fail") {
+		t.Errorf("%v; told %q", err, p.last().Replay)
+	}
+	if all := b.talks.list(); len(all) != 2 || all[0].Queries+all[1].Queries != 4 {
+		t.Errorf("sessions: %+v", all)
+	}
+	if !b.talks.close(id) || b.talks.close(id) || p.known[id] {
+		t.Error("it is closed never, or twice, or not forgotten")
+	}
+	_, err = b.Query(t.Context(), QueryInput{Prompt: "five", SessionID: id}, nil)
+	wantWords(t, err, "no session", "leave sessionId out")
+}
+
+func TestConversationsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParrot()
+		b := newTestBridge(t, p, nil)
+		ask := func(id, prompt string) (string, error) {
+			a, err := b.Query(t.Context(), QueryInput{Prompt: prompt, SessionID: id}, nil)
+			time.Sleep(time.Second)
+			return a.Meta.SessionID, err
+		}
+		first, _ := ask("", "first")
+		kept, _ := ask("", "kept")
+		for i := range maxConversations - 1 {
+			if _, err := ask("", fmt.Sprint(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := ask(first, "x"); err == nil {
+			t.Error("the one used longest ago goes on")
+		}
+		if _, err := ask(kept, "x"); err != nil {
+			t.Error(err)
+		}
+		if n := len(b.talks.list()); n != maxConversations || len(p.known) != n {
+			t.Errorf("%d sessions, %d known", n, len(p.known))
+		}
+		time.Sleep(conversationTime)
+		_, err := ask(kept, "x")
+		wantWords(t, err, "no session")
+		if n := len(b.talks.list()); n != 0 || len(p.known) != 0 {
+			t.Errorf("%d sessions, %d known", n, len(p.known))
+		}
+		long, _ := ask("", strings.Repeat("x", maxPromptBytes))
+		_, err = ask(long, "more")
+		wantWords(t, err, "begin a new one")
+	})
+}
+
+// Two queries at once in one conversation come one after the other.
+func TestConversationTakesTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParrot()
+		inner := p.script
+		p.script = func(ctx context.Context, req gemini.Request, emit func(gemini.Event)) (gemini.Result, error) {
+			time.Sleep(time.Second)
+			return inner(ctx, req, emit)
+		}
+		b := newTestBridge(t, p, nil)
+		first, err := b.Query(t.Context(), QueryInput{Prompt: "one"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				if _, err := b.Query(t.Context(), QueryInput{Prompt: "more", SessionID: first.Meta.SessionID}, nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if !strings.Contains(p.last().Replay, "You said: more") {
+			t.Errorf("the second knows only %q", p.last().Replay)
+		}
+	})
+}
+
+func TestJobs(t *testing.T) {
+	gate := make(chan struct{})
+	s := connect(t, newTestBridge(t, script(func(ctx context.Context, req gemini.Request, emit func(gemini.Event)) (gemini.Result, error) {
+		if strings.Contains(req.Prompt, "hang") {
+			return hang(ctx)
+		}
+		emit(gemini.ToolUse{Name: "read_file", Summary: "a.go"})
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return gemini.Result{}, context.Cause(ctx)
+		}
+		return say("at last")
+	}), nil), "test")
+	start := func(args string) string {
+		t.Helper()
+		r, text := callTool(t, s, "start-job", args)
+		id, _ := r.Meta["jobId"].(string)
+		if r.IsError || id == "" || !strings.Contains(text, id) {
+			t.Fatalf("%v %s", r.Meta, text)
+		}
+		return id
+	}
+	id := start(`{"tool":"query","arguments":{"prompt":"what?"}}`)
+	if r, text := callTool(t, s, "wait-job", fmt.Sprintf(`{"jobId":%q,"timeout":0}`, id)); r.IsError || r.Meta["running"] != true || !strings.Contains(text, "call wait-job again") {
+		t.Errorf("%v %s", r.Meta, text)
+	}
+	close(gate)
+	for range 2 { // the result is kept
+		if r, text := callTool(t, s, "wait-job", fmt.Sprintf(`{"jobId":%q}`, id)); r.IsError || !strings.HasPrefix(text, "at last") || r.Meta["model"] != "gemini-test" {
+			t.Errorf("%v %s", r.Meta, text)
+		}
+	}
+	long := start(`{"tool":"search","arguments":{"query":"hang"}}`)
+	if _, text := callTool(t, s, "cancel-job", fmt.Sprintf(`{"jobId":%q}`, long)); text != "cancelled" {
+		t.Error(text)
+	}
+	if r, text := callTool(t, s, "wait-job", fmt.Sprintf(`{"jobId":%q}`, long)); !r.IsError || !strings.Contains(text, "cancel") {
+		t.Errorf("%v %s", r.IsError, text)
+	}
+	_, text := callTool(t, s, "list-jobs", `{}`)
+	var list struct{ Jobs []jobState }
+	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list.Jobs) != 2 || list.Jobs[0].State != "failed" || list.Jobs[1].State != "done" || list.Jobs[1].About != "what?" {
+		t.Errorf("%v %s", err, text)
+	}
+	for args, words := range map[string][]string{
+		`{"tool":"ping","arguments":{}}`:                                       {"name one of query"},
+		`{"tool":"query","arguments":{"prompt":"x","workingDirectory":"/no"}}`: {""},
+	} {
+		r, text := callTool(t, s, "start-job", args)
+		for _, w := range words {
+			if !strings.Contains(text, w) {
+				t.Errorf("%v %s", r.IsError, text)
+			}
+		}
+	}
+	if r, text := callTool(t, s, "wait-job", `{"jobId":"none"}`); !r.IsError || !strings.Contains(text, "list-jobs") {
+		t.Error(text)
+	}
+}
+
+// Jobs wait for a place as long as their own deadline, and end with the bridge.
+func TestJobsWaitInTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestBridge(t, script(func(ctx context.Context, _ gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+			select {
+			case <-time.After(40 * time.Second):
+				return say("ok")
+			case <-ctx.Done():
+				return gemini.Result{}, context.Cause(ctx)
+			}
+		}), func(c *Config) { c.MaxConcurrent = 1 })
+		for _, job := range []bool{true, false} {
+			ctx := t.Context()
+			if job {
+				ctx = context.WithValue(ctx, jobKey{}, &job)
+			}
+			var wg sync.WaitGroup
+			errs := make([]error, 2)
+			for i := range errs {
+				wg.Go(func() { _, errs[i] = b.Query(ctx, QueryInput{Prompt: "x"}, nil) })
+			}
+			wg.Wait()
+			if failed := errs[0] != nil || errs[1] != nil; failed == job {
+				t.Errorf("job %v: %v", job, errs)
+			}
+		}
+	})
+}
