@@ -21,7 +21,7 @@ var allowed = map[string][]string{
 	"pollux/internal/fakecli":    {},
 	"pollux/internal/wirecli":    {},
 	"pollux/internal/gemini":     {"sys"},
-	"pollux/internal/bridge":     {"gemini", "sys"},
+	"pollux/internal/bridge":     {"gemini", "hunk", "sys"},
 	"pollux/internal/adapter":    {"ide", "sys"},
 	"pollux/internal/journal":    {"sys"},
 	"pollux/internal/discovery":  {"ide", "sys"},

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -158,6 +159,58 @@ func TestBridgeJob(t *testing.T) {
 		}
 	}
 	o.want(t, false, "good morning")
+	if o.Meta["runner"] != gemini.Warmed {
+		t.Errorf("_meta is %v", o.Meta)
+	}
+	w.wantNothingLeft(c)
+}
+
+// The CLI's own tools change files, several and in several steps, and nothing
+// is on the disk: the edits and the diff are what they wrote.
+func TestWarmChangeMode(t *testing.T) {
+	var project string
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		in := func(elem ...string) string { return filepath.Join(append([]string{project}, elem...)...) }
+		steps := []fakemodel.Reply{
+			fakemodel.CallTool("read_file", map[string]any{"file_path": "greet.py"}),
+			fakemodel.CallTool("replace", map[string]any{"file_path": in("greet.py"), "instruction": "rename", "old_string": "def greet():", "new_string": "def hello():"}),
+			fakemodel.CallTool("replace", map[string]any{"file_path": in("greet.py"), "instruction": "more", "old_string": "def hello():\n    pass", "new_string": "def hello():\n    print('hello')"}),
+			fakemodel.CallTool("write_file", map[string]any{"file_path": in("docs", "hello.md"), "content": "# Hello\n"}),
+			fakemodel.CallTool("write_file", map[string]any{"file_path": in("..", "outside.txt"), "content": "no\n"}),
+			fakemodel.CallTool("run_shell_command", map[string]any{"command": "touch ran"}),
+		}
+		if r.Step < len(steps) {
+			return steps[r.Step]
+		}
+		return fakemodel.Say("Renamed it.")
+	})
+	project = w.project
+	before := map[string]string{"greet.py": "def greet():\r\n    pass\r\n", "other.txt": "other\n"}
+	for name, text := range before {
+		w.file(name, text)
+	}
+	c := w.bridge()
+	o := c.call("query", map[string]any{"prompt": "rename greet to hello", "changeMode": true})
+	o.want(t, false, "Renamed it.", "+def hello():")
+	for name, text := range before {
+		w.wantFile(filepath.Join(w.project, name), text)
+	}
+	for _, path := range []string{filepath.Join(w.project, "docs"), filepath.Join(w.project, "ran"), filepath.Join(filepath.Dir(w.project), "outside.txt")} {
+		if _, err := os.Stat(path); err == nil {
+			t.Errorf("%s is on the disk", path)
+		}
+	}
+	changes := o.StructuredContent.(map[string]any)
+	if edits := changes["edits"].([]any); len(edits) != 2 || changes["response"] != "Renamed it." || changes["appliedWrites"] != false {
+		t.Errorf("got %v", changes)
+	}
+	apply := exec.Command("git", "apply", "-")
+	apply.Dir, apply.Stdin = w.project, strings.NewReader(changes["diff"].(string))
+	if out, err := apply.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out, changes["diff"])
+	}
+	w.wantFile(filepath.Join(w.project, "greet.py"), "def hello():\r\n    print('hello')\r\n")
+	w.wantFile(filepath.Join(w.project, "docs", "hello.md"), "# Hello\n")
 	if o.Meta["runner"] != gemini.Warmed {
 		t.Errorf("_meta is %v", o.Meta)
 	}

@@ -207,6 +207,7 @@ type question struct {
 	// session names the conversation that it belongs to; replay is the prompt
 	// with what was said before, where the CLI has that no more.
 	session, replay string
+	change          *gemini.Change
 }
 
 // ask has the CLI answer. The error is a [*Failure] or the context's.
@@ -260,7 +261,7 @@ func (c *call) attempt(ctx context.Context, s *slot, q question, model string) (
 	c.running.Add(1)
 	req := gemini.Request{
 		Prompt: q.prompt, Images: q.images, Model: model, Dir: c.dir, Verbatim: c.verbatim,
-		Session: q.session, Replay: q.replay, Pace: c.pace,
+		Session: q.session, Replay: q.replay, Change: q.change, Pace: c.pace,
 		Released: func() { s.release(); c.running.Done() },
 	}
 	var retrying time.Duration

@@ -49,18 +49,25 @@ type Edit struct {
 
 // change asks for changes and returns them; nothing is written. That nothing
 // was is checked by what the disk says before and after.
-func (c *call) change(ctx context.Context, talk *conversation, prompt, limit string, files attachments) (Answer, error) {
+func (c *call) change(ctx context.Context, talk *conversation, prompt, limit string, attached attachments) (Answer, error) {
 	before, err := snapshot(ctx, c.dir)
 	if err != nil {
 		return Answer{}, fmt.Errorf("the files cannot be watched, so that no changes are asked for: %w", err)
 	}
-	prompt = c.b.templates.fill("change-mode", map[string]string{"prompt": prompt}) +
-		strings.Replace(limit, "Answer in", "Around the blocks write", 1)
+	limit = strings.Replace(limit, "Answer in", "Around the changes write", 1)
+	fill := func(template string) string {
+		return c.b.templates.fill(template, map[string]string{"prompt": prompt}) + limit
+	}
+	blocks, tools, files := fill("change-mode"), fill("change-mode-tools"), newOverlay(c.dir)
 	c.verbatim = true
-	result, askErr := c.ask(ctx, question{prompt: prompt, images: files.images, session: talk.id, replay: talk.replay(prompt)})
+	result, askErr := c.ask(ctx, question{
+		prompt: blocks, images: attached.images, session: talk.id, replay: talk.replay(blocks),
+		change: &gemini.Change{Prompt: tools, Replay: talk.replay(tools), Files: files},
+	})
 	// The deadline may have passed; the check is made all the same, when
 	// nothing runs any more that could write.
 	err = c.wait()
+	files.tidy()
 	var after state
 	if err == nil {
 		after, err = snapshot(context.WithoutCancel(ctx), c.dir)
@@ -76,8 +83,14 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 	if askErr != nil { // half of the edits are no edits
 		return Answer{}, askErr
 	}
-	guarded := result.Runner == gemini.Spawned && gemini.Guarded(prompt)
-	changes, err := readChanges(c.dir, before.prefix, result.Answer, guarded)
+	changes, err := files.changes(before.prefix)
+	if err == nil {
+		changes.Response = result.Answer
+		if len(changes.Edits) == 0 { // none by tools: it may have written blocks
+			guarded := !result.Changed && gemini.Guarded(blocks)
+			changes, err = readChanges(c.dir, before.prefix, result.Answer, guarded)
+		}
+	}
 	if err != nil {
 		return Answer{}, &Failure{Err: fmt.Errorf("the edits cannot be used: %w: try again, or ask for fewer changes at once", err), Partial: result.Answer}
 	}
@@ -85,7 +98,7 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 	if changes.Diff != "" {
 		text = strings.TrimSpace(text + "\n\n" + changes.Diff)
 	}
-	changes.Notes = c.notes(files.skipped)
+	changes.Notes = c.notes(attached.skipped)
 	return Answer{Text: text, Notes: changes.Notes, Changes: changes}, nil
 }
 
@@ -362,14 +375,19 @@ func (f *file) diff(prefix string) (string, error) {
 	if text == f.text && !f.create {
 		return "", nil
 	}
-	from, to := "a/"+prefix+f.path, "b/"+prefix+f.path
+	return unified(prefix+f.path, f.create, f.text, text)
+}
+
+// unified is a change of a file, or a new one, as a diff that git takes.
+func unified(path string, create bool, before, after string) (string, error) {
+	from, to := "a/"+path, "b/"+path
 	head := fmt.Sprintf("diff --git %s %s\n", from, to)
-	if f.create {
+	if create {
 		from, head = "/dev/null", head+"new file mode 100644\n"
-		if text == "" {
+		if after == "" {
 			return head, nil
 		}
 	}
-	body, err := udiff.ToUnified(from, to, f.text, udiff.Strings(f.text, text), udiff.DefaultContextLines)
+	body, err := udiff.ToUnified(from, to, before, udiff.Strings(before, after), udiff.DefaultContextLines)
 	return head + body, err
 }

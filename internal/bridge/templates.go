@@ -15,9 +15,10 @@ var builtin embed.FS
 
 // placeholders are what each template must hold.
 var placeholders = map[string][]string{
-	"search":      {"query"},
-	"structured":  {"prompt", "schema"},
-	"change-mode": {"prompt"},
+	"search":            {"query"},
+	"structured":        {"prompt", "schema"},
+	"change-mode":       {"prompt"},
+	"change-mode-tools": {"prompt"},
 }
 
 // templates are the prompts around what the user asks, by name.

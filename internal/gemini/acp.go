@@ -102,6 +102,13 @@ type (
 			Kind string `json:"kind"`
 		} `json:"toolCall"`
 	}
+	acpFile struct {
+		SessionID string `json:"sessionId"`
+		Path      string `json:"path"`
+		Content   string `json:"content"`
+		Line      *int   `json:"line"` // from 1
+		Limit     *int   `json:"limit"`
+	}
 )
 
 // maxACPLine bounds a message of the CLI's.

@@ -123,6 +123,15 @@ func (c CLI) readOnly() error {
 	return checkSystemPolicies(systemPolicies())
 }
 
+// The first release that was seen to write to its client's files where it is
+// served them, and not to the disk.
+const filesMajor, filesMinor = 0, 61
+
+func (c CLI) servesFiles() bool {
+	major, minor, ok := parseVersion(c.Version)
+	return ok && (major > filesMajor || major == filesMajor && minor >= filesMinor)
+}
+
 func parseVersion(v string) (major, minor int, ok bool) {
 	parts := strings.SplitN(v, ".", 3)
 	if len(parts) < 3 {

@@ -29,6 +29,9 @@ type Request struct {
 	// runner has it alive, Prompt goes on in it; else Replay, which is Prompt
 	// with what was said before, starts it anew.
 	Session, Replay string
+	// Change, if set, is asked instead by a runner that can serve the CLI its
+	// files: the CLI's own tools then write to Files and not to the disk.
+	Change *Change
 	// Pace, if set, is called before a process is started for the request, and
 	// returns when that may be.
 	Pace func(context.Context) error
@@ -36,6 +39,19 @@ type Request struct {
 	// any more. That may be after Run has returned: a child that was told to
 	// end takes its time.
 	Released func()
+}
+
+// A Change is a request for changes of files.
+type Change struct {
+	Prompt, Replay string // as in [Request]
+	Files          Files
+}
+
+// Files are what the CLI's tools that change files see and write. Paths are
+// absolute.
+type Files interface {
+	Read(path string) (string, error)
+	Write(path, text string) error
 }
 
 // A Runner asks the CLI. Its methods may be called from many goroutines.
@@ -96,6 +112,8 @@ type Result struct {
 	Truncated bool
 	// Runner is [Spawned] or [Warmed]; empty where no process was reached.
 	Runner string
+	// Changed says that the request's Change was asked.
+	Changed bool
 }
 
 // Partial is the text of an unfinished run: the answer as far as it came, else

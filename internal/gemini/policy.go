@@ -14,6 +14,15 @@ import (
 //go:embed readonly.toml
 var readOnlyPolicy []byte
 
+// changePolicy lets it call the tools that write, too, in a process whose
+// files we serve.
+//
+//go:embed changes.toml
+var changePolicy []byte
+
+// writeTools are the tools that changePolicy allows besides.
+var writeTools = []string{"write_file", "replace"}
+
 // ReadTools are the tools that the policy allows.
 var ReadTools = []string{"read_file", "list_directory", "glob", "grep_search", "google_web_search"}
 

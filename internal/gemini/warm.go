@@ -46,8 +46,8 @@ type Warm struct {
 
 	mu       sync.Mutex
 	closed   bool
-	current  map[string]*worker   // by workspace
-	starting map[string]*start    // by workspace
+	current  map[place]*worker
+	starting map[place]*start
 	all      map[*worker]bool     // those that run
 	failed   map[string]time.Time // by what was to be started: not again before
 	named    map[string]*warmSession
@@ -55,6 +55,15 @@ type Warm struct {
 	life     context.Context
 	stop     context.CancelFunc
 }
+
+// A place is what there is one process for: a workspace, and whether its tools
+// may write to what we serve.
+type place struct {
+	dir    string
+	change bool
+}
+
+func (w *worker) place() place { return place{w.dir, w.change} }
 
 // A start is a process on its way.
 type start struct {
@@ -86,7 +95,7 @@ func NewWarm(s *Spawner, cfg WarmConfig) *Warm {
 		cfg.Memory = 1 << 30
 	}
 	p := &Warm{
-		spawner: s, cfg: cfg, current: make(map[string]*worker), starting: make(map[string]*start),
+		spawner: s, cfg: cfg, current: make(map[place]*worker), starting: make(map[place]*start),
 		all: make(map[*worker]bool), failed: make(map[string]time.Time), named: make(map[string]*warmSession),
 	}
 	p.life, p.stop = context.WithCancel(context.Background())
@@ -143,7 +152,7 @@ func (p *Warm) Warm(dir string) {
 		return
 	}
 	p.work.Go(func() {
-		if w, err := p.worker(p.life, dir); err == nil {
+		if w, err := p.worker(p.life, place{dir: dir}); err == nil {
 			p.release(w)
 		}
 	})
@@ -197,7 +206,7 @@ func (p *Warm) Run(ctx context.Context, req Request, emit func(Event)) (Result, 
 			}
 			released()
 		})
-		result.Runner = Warmed
+		result.Runner, result.Changed = Warmed, req.Change != nil
 		return result, err
 	}
 }
@@ -260,22 +269,32 @@ func (p *Warm) settle(w *worker, ended <-chan struct{}, err error) {
 // held; release gives it back.
 func (p *Warm) session(ctx context.Context, cli CLI, req Request) (s *warmSession, prompt string, err error) {
 	prompt = req.Prompt
+	at := place{req.Dir, req.Change != nil}
+	if at.change {
+		if !cli.servesFiles() {
+			return nil, "", fmt.Errorf("%w: this version writes to the disk", errCold)
+		}
+		prompt = req.Change.Prompt
+	}
 	if req.Session != "" {
 		p.mu.Lock()
 		s = p.named[req.Session]
 		delete(p.named, req.Session) // until it has answered
-		if s != nil && s.w.dir == req.Dir && s.w.alive() && !s.w.retired && s.w.identity == identity(cli, req.Dir) {
+		if s != nil && s.w.place() == at && s.w.alive() && !s.w.retired && s.w.identity == identity(cli, req.Dir) {
 			p.holdLocked(s.w)
 			p.mu.Unlock()
 			return s, prompt, nil
 		}
 		p.mu.Unlock()
 	}
-	if req.Replay != "" {
+	switch {
+	case at.change && req.Change.Replay != "":
+		prompt = req.Change.Replay
+	case !at.change && req.Replay != "":
 		prompt = req.Replay
 	}
 	for range 2 { // it may end between the two steps
-		w, err := p.worker(ctx, req.Dir)
+		w, err := p.worker(ctx, at)
 		if err != nil {
 			return nil, "", err
 		}
@@ -301,14 +320,14 @@ func (p *Warm) holdLocked(w *worker) {
 }
 
 // worker is the process of a workspace, started if need be, and held.
-func (p *Warm) worker(ctx context.Context, dir string) (*worker, error) {
+func (p *Warm) worker(ctx context.Context, at place) (*worker, error) {
 	cli, err := p.Check(ctx)
 	if err != nil {
 		return nil, err
 	}
-	id := identity(cli, dir)
+	id := identity(cli, at.dir)
 	p.mu.Lock()
-	w := p.current[dir]
+	w := p.current[at]
 	if w != nil && w.alive() && w.identity == id {
 		p.holdLocked(w)
 		p.mu.Unlock()
@@ -317,7 +336,7 @@ func (p *Warm) worker(ctx context.Context, dir string) (*worker, error) {
 	if w != nil {
 		p.retireLocked(w)
 	}
-	st := p.startLocked(cli, dir, id)
+	st := p.startLocked(cli, at, id)
 	p.mu.Unlock()
 	select {
 	case <-st.done:
@@ -338,8 +357,8 @@ func (p *Warm) worker(ctx context.Context, dir string) (*worker, error) {
 
 // startLocked starts the process of a workspace, or returns the start that is
 // under way.
-func (p *Warm) startLocked(cli CLI, dir, id string) *start {
-	if st := p.starting[dir]; st != nil {
+func (p *Warm) startLocked(cli CLI, at place, id string) *start {
+	if st := p.starting[at]; st != nil {
 		return st
 	}
 	st := &start{done: make(chan struct{})}
@@ -355,16 +374,16 @@ func (p *Warm) startLocked(cli CLI, dir, id string) *start {
 	if until := p.failed[key]; time.Now().Before(until) {
 		return refuse(errors.New("it could not be started a moment ago"))
 	}
-	if !p.roomLocked(dir) {
+	if !p.roomLocked(at) {
 		return refuse(fmt.Errorf("all %d are busy", p.cfg.Workers))
 	}
-	p.starting[dir] = st
+	p.starting[at] = st
 	p.work.Go(func() {
 		defer close(st.done)
-		w, err := startWorker(p.life, cli, dir, p.spawner.root, p.cfg.Handshake, p.spawner.cfg.Log.Warn)
+		w, err := startWorker(p.life, cli, at.dir, at.change, p.spawner.root, p.cfg.Handshake, p.spawner.cfg.Log.Warn)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		delete(p.starting, dir)
+		delete(p.starting, at)
 		if err == nil && p.closed {
 			p.work.Go(w.end)
 			err = ErrClosed
@@ -377,10 +396,10 @@ func (p *Warm) startLocked(cli CLI, dir, id string) *start {
 		}
 		delete(p.failed, key)
 		w.identity = id
-		if old := p.current[dir]; old != nil {
+		if old := p.current[at]; old != nil {
 			p.retireLocked(old)
 		}
-		st.w, p.current[dir], p.all[w] = w, w, true
+		st.w, p.current[at], p.all[w] = w, w, true
 		p.work.Go(func() { p.watch(w) })
 	})
 	return st
@@ -388,10 +407,10 @@ func (p *Warm) startLocked(cli CLI, dir, id string) *start {
 
 // roomLocked makes room for one more process, of the one that was idle the
 // longest if need be.
-func (p *Warm) roomLocked(dir string) bool {
+func (p *Warm) roomLocked(at place) bool {
 	n := len(p.starting)
 	for w := range p.all {
-		if w != p.current[dir] && !w.retired {
+		if w != p.current[at] && !w.retired {
 			n++
 		}
 	}
@@ -416,8 +435,8 @@ func (p *Warm) roomLocked(dir string) bool {
 
 // retireLocked takes a worker out: it ends as soon as nothing runs in it.
 func (p *Warm) retireLocked(w *worker) {
-	if p.current[w.dir] == w {
-		delete(p.current, w.dir)
+	if p.current[w.place()] == w {
+		delete(p.current, w.place())
 	}
 	for name, s := range p.named {
 		if s.w == w {
@@ -478,7 +497,7 @@ func (p *Warm) release(w *worker) {
 	case retired || !w.alive() || p.closed:
 	case due || sys.Memory(w.child.PID()) > p.cfg.Memory:
 		if cli, err := p.Check(p.life); err == nil {
-			p.startLocked(cli, w.dir, identity(cli, w.dir))
+			p.startLocked(cli, w.place(), identity(cli, w.dir))
 		}
 	case idle:
 		p.work.Go(func() { w.prepare(p.life) })

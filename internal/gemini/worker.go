@@ -35,6 +35,7 @@ const (
 type worker struct {
 	log      func(msg string, args ...any)
 	dir      string // the workspace
+	change   bool   // its tools may write, to what we serve
 	identity string // of what it was started with
 	tmp      string // its own directory
 	child    *sys.Child
@@ -64,6 +65,7 @@ type warmSession struct {
 
 // A turn is a question that a worker works on.
 type turn struct {
+	files      Files // what its tools write to
 	mu         sync.Mutex
 	transcript transcript
 	events     []Event
@@ -98,12 +100,12 @@ func (t *turn) take() []Event {
 }
 
 // startWorker starts the CLI in dir and says hello to it, in handshake at most.
-// root is where it may have a directory.
-func startWorker(ctx context.Context, cli CLI, dir, root string, handshake time.Duration, log func(string, ...any)) (_ *worker, err error) {
+// root is where it may have a directory; change makes it one whose tools write.
+func startWorker(ctx context.Context, cli CLI, dir string, change bool, root string, handshake time.Duration, log func(string, ...any)) (_ *worker, err error) {
 	if err := sys.PrivateDir(root); err != nil {
 		return nil, err
 	}
-	w := &worker{log: log, dir: dir, making: make(chan struct{}, 1), turns: make(map[string]*turn), started: time.Now(), used: time.Now()}
+	w := &worker{log: log, dir: dir, change: change, making: make(chan struct{}, 1), turns: make(map[string]*turn), started: time.Now(), used: time.Now()}
 	w.making <- struct{}{}
 	if w.tmp, err = os.MkdirTemp(root, "worker-"); err != nil {
 		return nil, err
@@ -117,8 +119,11 @@ func startWorker(ctx context.Context, cli CLI, dir, root string, handshake time.
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return nil, err
 	}
-	policy := filepath.Join(w.tmp, "readonly.toml")
-	if err := os.WriteFile(policy, readOnlyPolicy, 0o600); err != nil {
+	policy, rules := filepath.Join(w.tmp, "policy.toml"), readOnlyPolicy
+	if change {
+		rules = changePolicy
+	}
+	if err := os.WriteFile(policy, rules, 0o600); err != nil {
 		return nil, err
 	}
 	args := append([]string{"--acp"}, enforce(policy)...)
@@ -162,6 +167,7 @@ func startWorker(ctx context.Context, cli CLI, dir, root string, handshake time.
 	ctx, cancel := context.WithTimeout(ctx, handshake)
 	defer cancel()
 	hello := acpInitialize{ProtocolVersion: acpVersion, ClientInfo: acpInfo{Name: "pollux", Version: "1"}}
+	hello.ClientCapabilities.FS.ReadTextFile, hello.ClientCapabilities.FS.WriteTextFile = change, change
 	if err = w.call(ctx, "initialize", hello, nil); err != nil {
 		return nil, fmt.Errorf("no answer to initialize (%w)", err)
 	}
@@ -289,6 +295,9 @@ func (s *warmSession) ask(ctx context.Context, req Request, prompt string, idle 
 	}
 	t := newTurn()
 	t.transcript.model = req.Model
+	if w.change {
+		t.files, t.transcript.allowed = req.Change.Files, writeTools
+	}
 	w.mu.Lock()
 	w.turns[s.id] = t
 	w.mu.Unlock()
@@ -480,7 +489,44 @@ func (w *worker) handle(method string, params json.RawMessage) (any, error) {
 		}
 		return map[string]any{"outcome": map[string]any{"outcome": "cancelled"}}, nil
 	}
+	if w.change && (method == "fs/read_text_file" || method == "fs/write_text_file") {
+		return w.file(method, params)
+	}
 	return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "not offered: " + method}
+}
+
+// file reads or writes a file of a turn's.
+func (w *worker) file(method string, params json.RawMessage) (any, error) {
+	var p acpFile
+	if err := json.Unmarshal(params, &p); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	t := w.turns[p.SessionID]
+	w.mu.Unlock()
+	if t == nil {
+		return nil, errors.New("nothing is asked in this session")
+	}
+	if method == "fs/write_text_file" {
+		return struct{}{}, t.files.Write(p.Path, p.Content)
+	}
+	text, err := t.files.Read(p.Path)
+	if err != nil {
+		return nil, err
+	}
+	if p.Line != nil || p.Limit != nil {
+		lines := slices.Collect(strings.Lines(text))
+		from := 0
+		if p.Line != nil {
+			from = min(max(*p.Line-1, 0), len(lines))
+		}
+		to := len(lines)
+		if p.Limit != nil {
+			to = min(to, from+max(*p.Limit, 0))
+		}
+		text = strings.Join(lines[from:to], "")
+	}
+	return map[string]any{"content": text}, nil
 }
 
 // modeNotice is what the CLI says in the model's place when a mode changes.
