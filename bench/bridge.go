@@ -45,6 +45,9 @@ func runBridge(binary, peer, cli string, runs int) error {
 	if err := us.prepare(dir, cli, model.URL); err != nil {
 		return err
 	}
+	if err := us.fill(); err != nil {
+		return err
+	}
 	if binary, err = filepath.Abs(binary); err != nil {
 		return err
 	}
@@ -130,7 +133,7 @@ func (s *subject) prepare(dir, cli, url string) error {
 		return fmt.Errorf("%w: run scripts/setup.sh cli, or name another with -cli", err)
 	}
 	home := filepath.Join(dir, "home")
-	for _, d := range []string{s.project, s.large, filepath.Join(home, ".gemini"), filepath.Join(dir, "tmp")} {
+	for _, d := range []string{s.project, filepath.Join(home, ".gemini"), filepath.Join(dir, "tmp")} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return err
 		}
@@ -148,6 +151,14 @@ func (s *subject) prepare(dir, cli, url string) error {
 		"GEMINI_API_KEY=none", "GOOGLE_GEMINI_BASE_URL="+url)
 	s.real = append(slices.Clone(env), "GEMINI_CLI_PATH="+cli)
 	s.fake = append(slices.Clone(env), "GEMINI_CLI_PATH="+fake)
+	return nil
+}
+
+// fill makes the large repository.
+func (s *subject) fill() error {
+	if err := os.Mkdir(s.large, 0o700); err != nil {
+		return err
+	}
 	for i := range 100_000 {
 		path := filepath.Join(s.large, fmt.Sprintf("d%d", i/1000), fmt.Sprintf("f%d", i))
 		if i%1000 == 0 {

@@ -27,7 +27,7 @@ func main() {
 	fakecli.Main()
 	binary := flag.String("pollux", "./pollux", "the `binary` to measure")
 	runs := flag.Int("runs", 5, "how often each figure is taken")
-	which := flag.String("of", "companion,editors,bridge", "what to measure")
+	which := flag.String("of", "companion,editors,bridge,warm", "what to measure")
 	peer := flag.String("peer", "", "the `command` of another bridge, measured beside ours")
 	cli := flag.String("cli", ".cache/npm/gemini-0.61.0/node_modules/.bin/gemini", "the real Gemini `CLI`, for the bridge")
 	flag.Parse()
@@ -41,6 +41,8 @@ func main() {
 			err = runEditors(*binary, *runs)
 		case of == "bridge":
 			err = runBridge(*binary, *peer, *cli, *runs)
+		case of == "warm":
+			err = runWarm(*binary, *peer, *cli, *runs)
 		default:
 			err = fmt.Errorf("unknown -of %q", of)
 		}
@@ -198,7 +200,11 @@ func resident(pid int) (float64, error) {
 		return 0, err
 	}
 	_, rest, _ := strings.Cut(string(data), "VmRSS:")
-	kb, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		return 0, fmt.Errorf("process %d has ended", pid)
+	}
+	kb, err := strconv.ParseFloat(fields[0], 64)
 	return kb / 1024, err
 }
 
