@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -88,10 +89,180 @@ func TestStress(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
-	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, f := range lines {
-		if data, _ := os.ReadFile(f); strings.Contains(string(data), os.TempDir()) {
-			t.Errorf("a process is left: %q", data)
+	if left := processes(os.TempDir()); len(left) > 0 {
+		t.Errorf("processes are left: %q", left)
+	}
+}
+
+// 1,000 calls over 5 workspaces through warm processes, which are killed, print
+// garbage, hang and crash, while callers give up and there is at times no room
+// on the disk: each call is answered, and nothing is left or grows.
+func TestWarmStress(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	cli, err := fakecli.Install(t.TempDir(), "0.61.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spawner, err := gemini.NewSpawner(gemini.Config{Command: cli})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner := gemini.NewWarm(spawner, gemini.WarmConfig{Workers: 3})
+	b := newTestBridge(t, runner, func(c *Config) { c.MaxConcurrent = 8 })
+	var dirs []string
+	for range 5 {
+		dirs = append(dirs, t.TempDir())
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	before := heap()
+
+	stop := make(chan struct{})
+	var faults sync.WaitGroup
+	faults.Go(func() { // kills
+		random := rand.New(rand.NewPCG(seed, 1))
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Duration(random.IntN(400)) * time.Millisecond):
+			}
+			if all := runner.Workers(); len(all) > 0 {
+				if p, err := os.FindProcess(all[random.IntN(len(all))].PID); err == nil {
+					p.Kill()
+				}
+			}
+		}
+	})
+	faults.Go(func() { // no room: the directory of the runs is a file for a while
+		roots, err := filepath.Glob(filepath.Join(os.TempDir(), "pollux-bridge-*"))
+		if err != nil || len(roots) != 1 {
+			t.Errorf("%v, %v", roots, err)
+			return
+		}
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Second):
+			}
+			away := roots[0] + ".away"
+			if os.Rename(roots[0], away) != nil {
+				continue
+			}
+			os.WriteFile(roots[0], nil, 0o600)
+			time.Sleep(30 * time.Millisecond)
+			os.Remove(roots[0])
+			if os.Rename(away, roots[0]) != nil { // it was made again at once
+				os.RemoveAll(away)
+			}
+		}
+	})
+
+	var mu sync.Mutex
+	outcomes := make(map[string]int)
+	var sessions []string
+	var wg sync.WaitGroup
+	callers := make(chan struct{}, 16)
+	for i := range 1000 {
+		callers <- struct{}{}
+		fake := []string{"echo", "echo", "echo", "echo", "remember", "noise", "crash", "killed", "hang", "say-and-hang", "slow=20", "error=500", "empty", "narrate"}[random.IntN(14)]
+		timeout := Whole(5000 + random.IntN(20_000))
+		if strings.Contains("hang say-and-hang", fake) {
+			timeout = Whole(1 + random.IntN(300))
+		}
+		in := QueryInput{Prompt: fmt.Sprintf("fake:%s number %d.", fake, i), Common: Common{Timeout: &timeout, WorkingDirectory: dirs[random.IntN(len(dirs))]}}
+		mu.Lock()
+		if len(sessions) > 0 && random.IntN(4) == 0 {
+			in.SessionID = sessions[random.IntN(len(sessions))]
+		}
+		mu.Unlock()
+		ctx, cancel := context.WithCancel(t.Context())
+		after := time.Duration(-1)
+		if random.IntN(6) == 0 {
+			after = time.Duration(random.IntN(200)) * time.Millisecond
+		}
+		wg.Go(func() {
+			defer func() { <-callers }()
+			defer cancel()
+			if after >= 0 {
+				defer time.AfterFunc(after, cancel).Stop()
+			}
+			a, err := b.Query(ctx, in, func(string) {})
+			mu.Lock()
+			defer mu.Unlock()
+			var fault *gemini.Error
+			outcome := "answer"
+			switch {
+			case err == nil && a.Meta.Partial:
+				outcome = "partial"
+			case err == nil:
+				outcome += " by " + a.Meta.Runner
+				own := fmt.Sprintf("number %d.", i)
+				if strings.Contains("echo remember", fake) && in.SessionID == "" && (!strings.Contains(a.Text, own) || strings.Count(a.Text, "number ") != 1) {
+					t.Errorf("call %d has another's answer: %q", i, a.Text)
+				}
+				sessions = append(sessions, a.Meta.SessionID)
+				sessions = sessions[max(0, len(sessions)-maxConversations/2):]
+			case errors.Is(err, context.Canceled):
+				outcome = "cancelled"
+			case errors.Is(err, errTimeout):
+				outcome = "timeout"
+			case errors.As(err, &fault):
+				outcome = "error: " + string(fault.Kind)
+			default:
+				outcome = "error: " + strings.Join(strings.Fields(err.Error())[:3], " ")
+			}
+			outcomes[outcome]++
+		})
+	}
+	wg.Wait()
+	close(stop)
+	faults.Wait()
+	t.Logf("outcomes: %v", outcomes)
+	if outcomes["answer by warm"] < 100 {
+		t.Error("there is hardly a warm answer")
+	}
+	if all := runner.Workers(); len(all) > 4 {
+		t.Errorf("workers: %+v", all)
+	}
+	if running, waiting := b.queue.load(); waiting != 0 || running > 8 {
+		t.Errorf("%d slots are taken, %d calls wait", running, waiting)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if running, waiting := b.queue.load(); running+waiting != 0 {
+		t.Errorf("%d slots are taken, %d calls wait", running, waiting)
+	}
+	if now := heap(); now > before+16<<20 {
+		t.Errorf("the heap has grown from %d to %d bytes", before, now)
+	}
+	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if left := processes(os.TempDir()); len(left) > 0 {
+		t.Errorf("processes are left: %q", left)
+	}
+}
+
+// heap is what is in use of it.
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// processes are the command lines that hold a text.
+func processes(text string) (all []string) {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range files {
+		if data, _ := os.ReadFile(f); strings.Contains(string(data), text) {
+			all = append(all, string(data))
 		}
 	}
+	return all
 }

@@ -265,18 +265,18 @@ func (r *run) start(ctx context.Context) error {
 	}
 	// It may be gone, by whatever cleans up old temporary files.
 	if err := sys.PrivateDir(r.s.root); err != nil {
-		return err
+		return r.noRoom(err)
 	}
 	if r.dir, err = os.MkdirTemp(r.s.root, "run-"); err != nil {
-		return fmt.Errorf("no room for a run (%w): check the disk of %s", err, r.s.root)
+		return r.noRoom(err)
 	}
 	tmp := filepath.Join(r.dir, "tmp")
 	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return err
+		return r.noRoom(err)
 	}
 	// Each run has the policy anew: the CLI takes a missing one for none.
 	if err := os.WriteFile(r.policy(), readOnlyPolicy, 0o600); err != nil {
-		return err
+		return r.noRoom(err)
 	}
 	cmd := exec.Command(cli.argv[0], append(cli.argv[1:], r.args()...)...)
 	cmd.Dir = r.req.Dir
@@ -291,11 +291,11 @@ func (r *run) start(ctx context.Context) error {
 		path := filepath.Join(r.dir, name)
 		w, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
 		if err != nil {
-			return err
+			return r.noRoom(err)
 		}
 		theirs = append(theirs, w)
 		if *f, err = os.Open(path); err != nil {
-			return err
+			return r.noRoom(err)
 		}
 		if name == "stdout" {
 			cmd.Stdout = w
@@ -323,6 +323,10 @@ func (r *run) start(ctx context.Context) error {
 		out.Close()
 	}()
 	return nil
+}
+
+func (r *run) noRoom(err error) error {
+	return fmt.Errorf("no room for a run (%w): check the disk of %s", err, r.s.root)
 }
 
 func (r *run) policy() string { return filepath.Join(r.dir, "readonly.toml") }

@@ -48,8 +48,8 @@ type Warm struct {
 	closed   bool
 	current  map[place]*worker
 	starting map[place]*start
-	all      map[*worker]bool     // those that run
-	failed   map[string]time.Time // by what was to be started: not again before
+	all      map[*worker]bool    // those that run
+	failed   map[string]failures // by what was to be started
 	named    map[string]*warmSession
 	work     sync.WaitGroup
 	life     context.Context
@@ -72,8 +72,28 @@ type start struct {
 	err  error
 }
 
-// failedFor is how long a CLI that could not be warmed is not tried again.
-const failedFor = time.Minute
+// failures are those of one CLI and what it is started with.
+type failures struct {
+	n     int
+	until time.Time // it is not tried again before
+}
+
+const (
+	// After a failure a start is not tried for firstPause, which doubles with
+	// each failure up to longestPause; a CLI that did not answer at all would
+	// make the next call wait as long again, and is left alone for longer.
+	firstPause, longestPause = 500 * time.Millisecond, time.Minute
+	mutePause                = 10 * time.Minute
+)
+
+func (f *failures) add(err error) {
+	f.n++
+	pause := min(firstPause<<min(f.n-1, 10), longestPause)
+	if errors.Is(err, context.DeadlineExceeded) {
+		pause = mutePause
+	}
+	f.until = time.Now().Add(pause)
+}
 
 // NewWarm makes a runner of a spawner, which it closes with itself.
 func NewWarm(s *Spawner, cfg WarmConfig) *Warm {
@@ -96,7 +116,7 @@ func NewWarm(s *Spawner, cfg WarmConfig) *Warm {
 	}
 	p := &Warm{
 		spawner: s, cfg: cfg, current: make(map[place]*worker), starting: make(map[place]*start),
-		all: make(map[*worker]bool), failed: make(map[string]time.Time), named: make(map[string]*warmSession),
+		all: make(map[*worker]bool), failed: make(map[string]failures), named: make(map[string]*warmSession),
 	}
 	p.life, p.stop = context.WithCancel(context.Background())
 	return p
@@ -371,7 +391,7 @@ func (p *Warm) startLocked(cli CLI, at place, id string) *start {
 	if p.closed {
 		return refuse(ErrClosed)
 	}
-	if until := p.failed[key]; time.Now().Before(until) {
+	if time.Now().Before(p.failed[key].until) {
 		return refuse(errors.New("it could not be started a moment ago"))
 	}
 	if !p.roomLocked(at) {
@@ -390,7 +410,9 @@ func (p *Warm) startLocked(cli CLI, at place, id string) *start {
 		}
 		if err != nil {
 			st.err = err
-			p.failed[key] = time.Now().Add(failedFor)
+			f := p.failed[key]
+			f.add(err)
+			p.failed[key] = f
 			p.spawner.cfg.Log.Warn("Gemini CLI cannot be kept warm", "error", err)
 			return
 		}
