@@ -93,14 +93,22 @@ func TestWarmIsolation(t *testing.T) {
 	if !sawMemory {
 		t.Error("the workspace's own GEMINI.md is in no request: this proves nothing")
 	}
-	pids := map[any]bool{}
+	pids := map[string]bool{}
 	for _, line := range strings.Split(c.call("ping", nil).text, "\n") {
-		if strings.HasPrefix(line, "warm process: ") {
-			pids[strings.Fields(line)[2]] = true
+		if rest, ok := strings.CutPrefix(line, "warm: process "); ok {
+			pids[strings.Fields(rest)[0]] = true
 		}
 	}
 	if len(pids) != 2 {
 		t.Errorf("ping tells of processes %v", pids)
+	}
+	for pid := range pids {
+		if status := w.pollux("status"); !strings.Contains(status, "process "+pid+" in ") {
+			t.Errorf("no process %s in\n%s", pid, status)
+		}
+	}
+	if status := w.pollux("status", "--bridges", "--json"); !strings.Contains(status, `"runner": "warm"`) {
+		t.Errorf("--json says %s", status)
 	}
 	w.wantNothingLeft(c)
 }

@@ -44,6 +44,7 @@ type Bridge struct {
 	templates templates
 	chunks    *chunkCache
 	talks     *conversations
+	started   time.Time
 
 	life context.Context // ends when the bridge closes
 	end  context.CancelCauseFunc
@@ -73,7 +74,7 @@ func newBridge(cfg Config, runner gemini.Runner) (*Bridge, error) {
 	b := &Bridge{
 		cfg: cfg, log: cfg.Log, runner: runner, templates: t,
 		queue: &queue{max: cfg.MaxConcurrent}, pacer: newPacer(cfg.Gap, cfg.Jitter),
-		chunks: newChunkCache(), talks: newConversations(runner.Forget),
+		chunks: newChunkCache(), talks: newConversations(runner.Forget), started: time.Now(),
 	}
 	b.life, b.end = context.WithCancelCause(context.Background())
 	return b, nil

@@ -339,12 +339,9 @@ func (b *Bridge) Ping(ctx context.Context) (string, error) {
 	line("queue", "%d of %d running, %d waiting, starts at least %s apart", running, b.queue.max, waiting, b.cfg.Gap)
 	line("runner", "%s", b.cfg.Runner)
 	for _, w := range b.runner.Workers() {
-		state := "idle for " + seconds(time.Since(w.Used))
-		if w.Running > 0 {
-			state = fmt.Sprintf("%d running", w.Running)
-		}
-		line("warm process", "%d in %s, %s, %d MB, %d sessions, up %s", w.PID, w.Dir, state, w.Memory>>20, w.Sessions, seconds(time.Since(w.Started)))
+		line("warm", "%s", workerLine(w))
 	}
+	line("sessions", "%d", len(b.talks.list()))
 	line("kept answers", "%d", b.chunks.len())
 	return strings.TrimSuffix(out.String(), "\n"), err
 }

@@ -35,9 +35,18 @@ say. Settings of the bridge, as environment variables:
   GEMINI_MIN_INVOCATION_GAP_MS  time between two starts (5000)
   GEMINI_SPAWN_JITTER_MAX_MS    random time added to it (200)
   GEMINI_IDLE_TIMEOUT_MS        silence after which a run is ended (300000)
-  GEMINI_PROMPTS_DIR            prompt templates of your own`,
+  GEMINI_PROMPTS_DIR            prompt templates of your own
+  GEMINI_RUNNER                 warm keeps CLIs running, spawn starts one for
+                                each call (warm)
+  GEMINI_WARM_PROCESSES         CLIs that are kept, of all directories (3)
+  GEMINI_WARM_IDLE_MS           after so long unused one is ended (600000)
+  GEMINI_WARM_MEMORY_MB         with more than that one is replaced (1024)
+  GEMINI_WARM_AHEAD             true starts one with the bridge (false)`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withBridge(cmd.Context(), streams, level, func(*bridge.Config) {}, func(ctx context.Context, b *bridge.Bridge) error {
+				if stop, err := b.Publish(); err == nil {
+					defer stop()
+				} // else `pollux status` does not know of it
 				// The server waits for its calls before it ends; so they have
 				// to end, when the client has gone or we are told to.
 				defer context.AfterFunc(ctx, func() { b.Close() })()

@@ -9,15 +9,32 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/adapter"
+	"pollux/internal/bridge"
 	"pollux/internal/tui"
 )
 
 func newStatus(streams IO) *cobra.Command {
-	var asJSON, link bool
+	var asJSON, link, bridges bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show the running companions, connected CLIs and open diffs",
+		Short: "Show the running companions, connected CLIs and open diffs, and the bridges",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			running, err := bridge.Bridges(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if bridges {
+				if asJSON {
+					return printJSON(streams.Out, running)
+				}
+				if len(running) == 0 {
+					fmt.Fprintln(streams.Out, "No bridge is running. An MCP client starts one; see `pollux install bridge`.")
+				}
+				for _, b := range running {
+					fmt.Fprint(streams.Out, b)
+				}
+				return nil
+			}
 			all, err := companions(cmd.Context())
 			if err != nil {
 				return err
@@ -74,10 +91,14 @@ func newStatus(streams IO) *cobra.Command {
 					fmt.Fprintf(streams.Out, "  review page (this link opens it once): %s\n", e.Link)
 				}
 			}
+			for _, b := range running {
+				fmt.Fprintf(streams.Out, "\n%s", b)
+			}
 			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&bridges, "bridges", false, "show the bridges only, and their warm processes")
 	cmd.Flags().BoolVar(&link, "link", false, "make a one-time link to each review page")
 	return cmd
 }
