@@ -171,12 +171,30 @@ func (s *acpStream) Close() error { return errors.Join(s.w.Close(), s.r.Close())
 type acpHandler func(method string, params json.RawMessage) (any, error)
 
 func newACPConn(s *acpStream, h acpHandler) *jsonrpc2.Conn {
-	handler := jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
-		var params json.RawMessage
-		if req.Params != nil {
-			params = *req.Params
+	return jsonrpc2.NewConn(context.Background(), s, h, jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
+}
+
+// Handle implements [jsonrpc2.Handler]. Answers are written by a goroutine of
+// their own: the CLI does not read while it writes, and must not find us doing
+// the same.
+func (h acpHandler) Handle(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	var params json.RawMessage
+	if req.Params != nil {
+		params = *req.Params
+	}
+	result, err := h(req.Method, params)
+	if req.Notif {
+		return
+	}
+	go func() {
+		if err == nil {
+			conn.Reply(ctx, req.ID, result)
+			return
 		}
-		return h(req.Method, params)
-	})
-	return jsonrpc2.NewConn(context.Background(), s, handler, jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
+		var rpc *jsonrpc2.Error
+		if !errors.As(err, &rpc) {
+			rpc = &jsonrpc2.Error{Code: jsonrpc2.CodeInternalError, Message: err.Error()}
+		}
+		conn.ReplyWithError(ctx, req.ID, rpc)
+	}()
 }
