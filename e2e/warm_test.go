@@ -176,7 +176,7 @@ func TestBridgeJob(t *testing.T) {
 // The CLI's own tools change files, several and in several steps, and nothing
 // is on the disk: the edits and the diff are what they wrote.
 func TestWarmChangeMode(t *testing.T) {
-	var project string
+	var project, home string
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		in := func(elem ...string) string { return filepath.Join(append([]string{project}, elem...)...) }
 		steps := []fakemodel.Reply{
@@ -186,13 +186,15 @@ func TestWarmChangeMode(t *testing.T) {
 			fakemodel.CallTool("write_file", map[string]any{"file_path": in("docs", "hello.md"), "content": "# Hello\n"}),
 			fakemodel.CallTool("write_file", map[string]any{"file_path": in("..", "outside.txt"), "content": "no\n"}),
 			fakemodel.CallTool("run_shell_command", map[string]any{"command": "touch ran"}),
+			// The CLI's own places, which it writes to without asking its client.
+			fakemodel.CallTool("write_file", map[string]any{"file_path": filepath.Join(home, ".gemini", "settings.json"), "content": "{}"}),
 		}
 		if r.Step < len(steps) {
 			return steps[r.Step]
 		}
 		return fakemodel.Say("Renamed it.")
 	})
-	project = w.project
+	project, home = w.project, w.home
 	before := map[string]string{"greet.py": "def greet():\r\n    pass\r\n", "other.txt": "other\n"}
 	for name, text := range before {
 		w.file(name, text)
@@ -223,4 +225,31 @@ func TestWarmChangeMode(t *testing.T) {
 		t.Errorf("_meta is %v", o.Meta)
 	}
 	w.wantNothingLeft(c)
+}
+
+// The CLI writes its memory and its temporary files by itself, whatever its
+// client serves: in change mode that is not the user's home, and ends the call.
+func TestWarmChangeModeSparesTheHome(t *testing.T) {
+	for _, name := range []string{"GEMINI.md", "settings.json", "tmp/project/evil.txt"} {
+		t.Run(name, func(t *testing.T) {
+			var at string
+			w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+				if r.Step == 0 {
+					return fakemodel.CallTool("write_file", map[string]any{"file_path": at, "content": "planted\n"})
+				}
+				return fakemodel.Say("Done.")
+			})
+			at = filepath.Join(w.home, ".gemini", filepath.FromSlash(name))
+			c := w.bridge()
+			o := c.call("query", map[string]any{"prompt": "change it", "changeMode": true})
+			if after, _ := os.ReadFile(at); strings.Contains(string(after), "planted") {
+				t.Errorf("%s is now %q; the call: %s", at, after, o.text)
+			}
+			// Nor where the workspace is the home itself.
+			c.call("query", map[string]any{"prompt": "change it", "changeMode": true, "workingDirectory": w.home})
+			if after, _ := os.ReadFile(at); strings.Contains(string(after), "planted") {
+				t.Errorf("%s is now %q", at, after)
+			}
+		})
+	}
 }

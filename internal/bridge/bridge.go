@@ -268,7 +268,7 @@ func (c *call) attempt(ctx context.Context, s *slot, q question, model string) (
 	var retrying time.Duration
 	return c.b.runner.Run(ctx, req, func(ev gemini.Event) {
 		c.progress.event(ev)
-		if r, ok := ev.(gemini.Retry); ok {
+		if r, ok := ev.(gemini.Retry); ok && !r.Unsure {
 			retrying += r.Wait
 			if retrying > patience {
 				giveUp(&gemini.Error{Kind: r.Kind, Message: r.Message})

@@ -58,7 +58,12 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 	fill := func(template string) string {
 		return c.b.templates.fill(template, map[string]string{"prompt": prompt}) + limit
 	}
-	blocks, tools, files := fill("change-mode"), fill("change-mode-tools"), newOverlay(c.dir)
+	blocks, tools := fill("change-mode"), fill("change-mode-tools")
+	overlays := []*overlay{newOverlay(c.dir)} // one an attempt; the last counts
+	files := func() gemini.Files {
+		overlays = append(overlays, newOverlay(c.dir))
+		return overlays[len(overlays)-1]
+	}
 	c.verbatim = true
 	result, askErr := c.ask(ctx, question{
 		prompt: blocks, images: attached.images, session: talk.id, replay: talk.replay(blocks),
@@ -67,7 +72,9 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 	// The deadline may have passed; the check is made all the same, when
 	// nothing runs any more that could write.
 	err = c.wait()
-	files.tidy()
+	for _, o := range overlays {
+		o.tidy()
+	}
 	var after state
 	if err == nil {
 		after, err = snapshot(context.WithoutCancel(ctx), c.dir)
@@ -83,13 +90,15 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 	if askErr != nil { // half of the edits are no edits
 		return Answer{}, askErr
 	}
-	changes, err := files.changes(before.prefix)
-	if err == nil {
-		changes.Response = result.Answer
-		if len(changes.Edits) == 0 { // none by tools: it may have written blocks
-			guarded := !result.Changed && gemini.Guarded(blocks)
-			changes, err = readChanges(c.dir, before.prefix, result.Answer, guarded)
+	changes := new(Changes)
+	if result.Changed {
+		if changes, err = overlays[len(overlays)-1].changes(before.prefix); err == nil {
+			changes.Response = result.Answer
 		}
+	}
+	if err == nil && len(changes.Edits) == 0 { // none by tools: it may have written blocks
+		guarded := !result.Changed && gemini.Guarded(blocks)
+		changes, err = readChanges(c.dir, before.prefix, result.Answer, guarded)
 	}
 	if err != nil {
 		return Answer{}, &Failure{Err: fmt.Errorf("the edits cannot be used: %w: try again, or ask for fewer changes at once", err), Partial: result.Answer}

@@ -39,12 +39,22 @@ func newChunkCache() *chunkCache {
 // put keeps pieces and returns the key to get them by, which cannot be
 // guessed.
 func (c *chunkCache) put(pieces []string) string {
-	e := &cached{key: rand.Text(), pieces: pieces, until: time.Now().Add(cacheTime)}
+	key := rand.Text()
+	c.keep(key, pieces)
+	return key
+}
+
+// keep keeps pieces by a key that they have already, from now on.
+func (c *chunkCache) keep(key string, pieces []string) {
+	e := &cached{key: key, pieces: pieces, until: time.Now().Add(cacheTime)}
 	for _, p := range pieces {
 		e.bytes += len(p)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if el := c.entries[key]; el != nil {
+		c.removeLocked(el)
+	}
 	c.entries[e.key] = c.recent.PushFront(e)
 	c.bytes += e.bytes
 	now := time.Now()
@@ -55,7 +65,16 @@ func (c *chunkCache) put(pieces []string) string {
 		}
 		el = older
 	}
-	return e.key
+}
+
+// all are the pieces of a key; nil if it has none any more.
+func (c *chunkCache) all(key string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if el := c.entries[key]; el != nil {
+		return el.Value.(*cached).pieces
+	}
+	return nil
 }
 
 func (c *chunkCache) removeLocked(el *list.Element) {

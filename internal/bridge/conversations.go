@@ -26,14 +26,12 @@ type conversation struct {
 	begun time.Time
 	turn  chan struct{} // holds one when no query is under way
 
-	// Of whoever has the turn:
+	// Of conversations.mu, changed by whoever has the turn:
 	dir, model string
 	said       []exchange
 	bytes      int
-
-	// Of conversations.mu:
-	used    time.Time
-	queries int
+	used       time.Time
+	busy       bool
 }
 
 // An exchange is a prompt and its answer.
@@ -85,7 +83,7 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if cs.byID[id] != c { // closed meanwhile
+	if cs.byID[id] != c { // ended meanwhile
 		c.turn <- struct{}{}
 		return nil, gone
 	}
@@ -93,40 +91,49 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 		c.turn <- struct{}{}
 		return nil, fmt.Errorf("the session has %d bytes and the limit is %d: begin a new one, with what matters of it", c.bytes, conversationBytes)
 	}
+	c.busy = true
 	return c, nil
 }
 
-// give ends a turn. What was said, if the query was answered, is kept.
-func (cs *conversations) give(c *conversation, e *exchange) {
+// give ends a turn. What was said, if the query was answered, is kept. It
+// reports whether the conversation can go on.
+func (cs *conversations) give(c *conversation, e *exchange, dir, model string) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
+	first := len(c.said) == 0
 	if e != nil {
 		c.said = append(c.said, *e)
 		c.bytes += len(e.prompt) + len(e.answer)
-		c.queries++
-		c.used = time.Now()
-		if c.queries == 1 {
+		c.dir, c.model = dir, model
+		if first {
 			cs.byID[c.id] = c
-			cs.pruneLocked()
 		}
-	} else if c.queries == 0 {
+	}
+	c.busy, c.used = false, time.Now()
+	kept := cs.byID[c.id] == c
+	if !kept { // it failed at the start, or was closed meanwhile
 		cs.forget(c.id)
 	}
+	cs.pruneLocked()
 	c.turn <- struct{}{}
+	return kept
 }
 
 func (cs *conversations) pruneLocked() {
 	for id, c := range cs.byID {
-		if time.Since(c.used) > conversationTime {
+		if !c.busy && time.Since(c.used) > conversationTime {
 			cs.dropLocked(id)
 		}
 	}
 	for len(cs.byID) > maxConversations {
 		var oldest *conversation
 		for _, c := range cs.byID {
-			if oldest == nil || c.used.Before(oldest.used) {
+			if !c.busy && (oldest == nil || c.used.Before(oldest.used)) {
 				oldest = c
 			}
+		}
+		if oldest == nil {
+			return
 		}
 		cs.dropLocked(oldest.id)
 	}
@@ -169,7 +176,7 @@ func (cs *conversations) list() []Session {
 	for _, c := range cs.byID {
 		idle := time.Since(c.used)
 		all = append(all, Session{
-			ID: c.id, Dir: c.dir, Queries: c.queries, About: shorten(visible(strings.Join(strings.Fields(c.said[0].prompt), " ")), 80),
+			ID: c.id, Dir: c.dir, Queries: len(c.said), About: shorten(visible(strings.Join(strings.Fields(c.said[0].prompt), " ")), 80),
 			IdleSeconds: int(idle.Seconds()), ExpiresSeconds: int((conversationTime - idle).Seconds()),
 		})
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pollux/internal/gemini"
 )
 
 const (
@@ -42,6 +44,8 @@ type job struct {
 	progress string
 	news     chan struct{} // closed at the next progress
 	result   *mcp.CallToolResult
+	pieces   []string // of a long answer, by the key in its _meta
+	key      string
 	ended    time.Time
 }
 
@@ -54,15 +58,19 @@ func (j *job) report(message string) {
 }
 
 type jobs struct {
-	mu   sync.Mutex
-	byID map[string]*job
-	work sync.WaitGroup
+	mu     sync.Mutex
+	byID   map[string]*job
+	closed bool
+	work   sync.WaitGroup
 }
 
-// add makes a job known, unless there are too many that run.
-func (js *jobs) add(j *job) error {
+// start makes a job known and runs it, unless there are too many that run.
+func (js *jobs) start(j *job, run func()) error {
 	js.mu.Lock()
 	defer js.mu.Unlock()
+	if js.closed {
+		return gemini.ErrClosed
+	}
 	js.pruneLocked()
 	for len(js.byID) >= maxJobs {
 		var oldest *job
@@ -77,6 +85,7 @@ func (js *jobs) add(j *job) error {
 		delete(js.byID, oldest.id)
 	}
 	js.byID[j.id] = j
+	js.work.Go(run)
 	return nil
 }
 
@@ -94,10 +103,12 @@ func (js *jobs) pruneLocked() {
 	}
 }
 
-// cancel ends all jobs.
-func (js *jobs) cancel() {
+// close ends all jobs, and returns when they have ended.
+func (js *jobs) close() {
+	defer js.work.Wait()
 	js.mu.Lock()
 	defer js.mu.Unlock()
+	js.closed = true
 	for _, j := range js.byID {
 		j.cancel(nil)
 	}
@@ -204,12 +215,8 @@ func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	// It lives as long as the bridge, not as this call.
 	run, cancel := context.WithCancelCause(context.WithValue(s.b.life, jobKey{}, j))
 	j.cancel = cancel
-	if err := s.jobs.add(j); err != nil {
-		cancel(nil)
-		return failed(err, Meta{Model: "none"}), nil
-	}
 	call := &mcp.CallToolRequest{Session: req.Session, Extra: req.Extra, Params: &mcp.CallToolParamsRaw{Name: in.Tool, Arguments: arguments}}
-	s.jobs.work.Go(func() {
+	err = s.jobs.start(j, func() {
 		defer cancel(nil)
 		result, err := s.handlers[in.Tool](run, call)
 		if err != nil {
@@ -217,9 +224,17 @@ func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 		}
 		j.mu.Lock()
 		j.result, j.ended = result, time.Now()
+		if chunk, ok := result.Meta["chunk"].(map[string]any); ok {
+			j.key, _ = chunk["cacheKey"].(string)
+			j.pieces = s.b.chunks.all(j.key)
+		}
 		j.mu.Unlock()
 		close(j.done)
 	})
+	if err != nil {
+		cancel(nil)
+		return failed(err, Meta{Model: "none"}), nil
+	}
 	r := plain(fmt.Sprintf(`Job %s runs. Its result: wait-job {"jobId":"%s"}`, j.id, j.id))
 	r.Meta["jobId"] = j.id
 	return r, nil
@@ -258,12 +273,17 @@ func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 		}
 		select {
 		case <-j.done:
-			return j.result, nil
+			return s.jobResult(j), nil
 		case <-news:
 		case <-beat.C:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-over.C:
+			select {
+			case <-j.done:
+				return s.jobResult(j), nil
+			default:
+			}
 			state := j.state()
 			r := plain(fmt.Sprintf("The job still runs, for %d seconds now (%s): call wait-job again.", state.Seconds, state.Doing))
 			r.Meta["jobId"] = j.id
@@ -271,6 +291,15 @@ func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 			return r, nil
 		}
 	}
+}
+
+// jobResult is the result of a job that has ended. The parts of a long answer
+// are to be had from now on as long as those of any.
+func (s *Server) jobResult(j *job) *mcp.CallToolResult {
+	if len(j.pieces) > 0 {
+		s.b.chunks.keep(j.key, j.pieces)
+	}
+	return j.result
 }
 
 func (s *Server) cancelJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -104,10 +105,7 @@ func (o *overlay) Write(name, text string) error {
 	if len(text) > maxTextFile {
 		return errors.New("the file would be too large")
 	}
-	// The model writes line feeds, whatever the file has.
-	if crlf := strings.Count(f.before, "\r\n"); crlf > 0 && crlf == strings.Count(f.before, "\n") && !strings.Contains(text, "\r") {
-		text = strings.ReplaceAll(text, "\n", "\r\n")
-	}
+	text = keepLineEnds(f.before, text)
 	if !f.written {
 		f.written = true
 		o.order = append(o.order, path)
@@ -161,9 +159,59 @@ func edits(path, before, after string) (all []Edit) {
 			e.StartLine, e.EndLine = len(old), len(old)
 		}
 		e.Old, e.New = strings.Join(trimmed(gone), "\n"), strings.Join(trimmed(come), "\n")
+		if n := len(all); n > 0 && e.StartLine > 0 && all[n-1].EndLine == e.StartLine {
+			// Before and after the last line: that is one edit.
+			all[n-1].New += strings.TrimPrefix(e.New, e.Old)
+			continue
+		}
 		all = append(all, e)
 	}
 	return all
+}
+
+// keepLineEnds is a text with the line ends of the one before it: lines that
+// stay have theirs, and others that of the line before them. The model writes
+// line feeds, and the CLI one kind of ends throughout.
+func keepLineEnds(before, text string) string {
+	if !strings.Contains(before, "\r\n") {
+		return text
+	}
+	plain := func(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }
+	old, new := slices.Collect(strings.Lines(before)), slices.Collect(strings.Lines(plain(text)))
+	end := func(i int) string { // of line i of old, or the next before it
+		for i = min(i, len(old)-1); i >= 0; i-- {
+			if body := strings.TrimRight(old[i], "\r\n"); body != old[i] {
+				return old[i][len(body):]
+			}
+		}
+		return old[0][len(strings.TrimRight(old[0], "\r\n")):]
+	}
+	var b strings.Builder
+	i, j := 0, 0 // lines of old and new
+	put := func(line string, end string) {
+		if body, ok := strings.CutSuffix(line, "\n"); ok {
+			line = body + end
+		}
+		b.WriteString(line)
+	}
+	for _, h := range hunk.Between(plain(before), plain(text)) {
+		for ; j < h.New-1; i, j = i+1, j+1 {
+			put(new[j], end(i))
+		}
+		for n := range h.NewLines {
+			at := i + min(n, h.OldLines-1)
+			if h.OldLines == 0 {
+				at = i - 1
+			}
+			put(new[j], end(max(at, 0)))
+			j++
+		}
+		i += h.OldLines
+	}
+	for ; j < len(new); i, j = i+1, j+1 {
+		put(new[j], end(i))
+	}
+	return b.String()
 }
 
 func trimmed(lines []string) []string {

@@ -25,6 +25,7 @@ func TestOverlay(t *testing.T) {
 		{"emptied", "a\n", "", []Edit{{StartLine: 1, EndLine: 1, Old: "a", Delete: true}}},
 		{"no final line end", "a\nb", "a\nB", []Edit{{StartLine: 2, EndLine: 2, Old: "b", New: "B"}}},
 		{"CRLF, written with LF", "a\r\nb\r\n", "a\nB\n", []Edit{{StartLine: 2, EndLine: 2, Old: "b", New: "B"}}},
+		{"before and after the last line", "a\nb\n", "a\nX\nb\nY\n", []Edit{{StartLine: 2, EndLine: 2, Old: "b", New: "X\nb\nY"}}},
 		{"nothing", "a\n", "a\n", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -71,6 +72,25 @@ func TestOverlay(t *testing.T) {
 				t.Errorf("git makes it %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+// Lines that stay keep their ends, whatever the model and the CLI make of them.
+func TestKeepLineEnds(t *testing.T) {
+	for _, test := range [][3]string{
+		{"a\nb\n", "a\nB\n", "a\nB\n"},
+		{"a\r\nb\r\n", "a\nB\n", "a\r\nB\r\n"},
+		{"a\r\nb\nc\n", "a\r\nb\r\nC\r\n", "a\r\nb\nC\n"},
+		{"a\r\nb\nc\n", "a\nx\nb\nc\n", "a\r\nx\r\nb\nc\n"},
+		{"a\r\nb", "a\nb", "a\r\nb"},
+		{"a\r\nb", "a\nb\nc", "a\r\nb\r\nc"},
+		{"a\r\n", "", ""},
+		{"\r\n", "x\ny\n", "x\r\ny\r\n"},
+		{"a\r\nb\r\n", "x\na\nb\n", "x\r\na\r\nb\r\n"},
+	} {
+		if got := keepLineEnds(test[0], test[1]); got != test[2] {
+			t.Errorf("%q to %q is %q, want %q", test[0], test[1], got, test[2])
+		}
 	}
 }
 

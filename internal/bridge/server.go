@@ -86,8 +86,7 @@ func sdkLog(log *slog.Logger) *slog.Logger {
 // Run serves one client until it goes or the context ends. Its jobs end with
 // the bridge.
 func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
-	defer s.jobs.work.Wait()
-	defer s.jobs.cancel()
+	defer s.jobs.close()
 	return s.mcp.Run(ctx, t)
 }
 

@@ -106,14 +106,17 @@ func (c *call) query(ctx context.Context, in QueryInput, limit string) (a Answer
 		return Answer{}, c.failure(err, gemini.Result{})
 	}
 	var said *exchange
-	defer func() { c.b.talks.give(talk, said) }()
-	if talk.queries > 0 {
+	defer func() {
+		if c.b.talks.give(talk, said, c.dir, c.model) && said != nil {
+			c.meta.SessionID = talk.id
+		}
+	}()
+	if len(talk.said) > 0 {
 		c.dir = talk.dir
 		if in.Model == "" {
 			c.model, c.meta.Model = talk.model, talk.model
 		}
 	}
-	talk.dir, talk.model = c.dir, c.model
 	files, err := c.attach(in.Files, in.RequireFiles)
 	if err != nil {
 		return Answer{}, err
@@ -128,7 +131,6 @@ func (c *call) query(ctx context.Context, in QueryInput, limit string) (a Answer
 	}
 	if err == nil && !c.meta.Partial {
 		said = &exchange{prompt, a.Text}
-		c.meta.SessionID = talk.id
 	}
 	return a, err
 }

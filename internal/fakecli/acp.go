@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"slices"
 	"strconv"
@@ -19,6 +20,8 @@ import (
 const (
 	NoACP   = "0.40.0"
 	MuteACP = "0.41.0"
+	// SlowACP begins one session and no other.
+	SlowACP = "0.42.0"
 )
 
 // An agent is the fake's --acp mode. A prompt is answered as in [run], as far
@@ -69,6 +72,9 @@ func runACP(version string) {
 		case "initialize":
 			a.reply(m, map[string]any{"protocolVersion": 1})
 		case "session/new":
+			if version == SlowACP && len(a.sessions) > 0 {
+				continue
+			}
 			a.mu.Lock()
 			s := &agentSession{id: "s" + strconv.Itoa(len(a.sessions)), model: "gemini-fake"}
 			a.sessions[s.id] = s
@@ -167,10 +173,26 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 		}
 		say("survived")
 	case "noise":
-		os.Stdout.WriteString("Loaded cached credentials.\n{not json}\n[1]\n42\n\n")
+		os.Stdout.WriteString("Loaded cached credentials.\n{not json}\n[1]\n42\n\n{\"level\":\"info\"}\n")
 		say("through the noise")
-	case "grandchild":
+	case "grandchild": // which leads a session of its own and holds what we print to
+		child := exec.Command("setsid", os.Args[0], mark, os.TempDir())
+		child.Stdout, child.Stderr = os.Stdout, os.Stderr
+		if err := child.Start(); err != nil {
+			panic(err)
+		}
 		say("I have a child")
+	case "search-loop":
+		update("tool_call", map[string]any{"toolCallId": "google_web_search__1", "status": "in_progress", "title": "Searching the web for: \"q\""})
+		for {
+			select {
+			case <-cancel:
+				end("cancelled")
+				return
+			case <-time.After(5 * time.Millisecond):
+				fmt.Fprintln(os.Stderr, "[LOG] Model fallback activated: switching from a to b")
+			}
+		}
 	case "narrate":
 		say("I will read it. ")
 		tool("read_file", "completed")

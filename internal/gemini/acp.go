@@ -132,13 +132,32 @@ func newACPStream(r io.ReadCloser, w io.WriteCloser) *acpStream {
 func (s *acpStream) ReadObject(v any) error {
 	for {
 		line, err := s.line()
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] == '{' && json.Valid(line) {
+		if isMessage(line) {
 			return json.Unmarshal(line, v)
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// isMessage tells messages from what else the CLI, its hooks and its libraries
+// print, which may be JSON too.
+func isMessage(line []byte) bool {
+	if line = bytes.TrimSpace(line); len(line) == 0 || line[0] != '{' {
+		return false
+	}
+	var m struct {
+		JSONRPC string          `json:"jsonrpc"`
+		Method  *string         `json:"method"`
+		ID      json.RawMessage `json:"id"`
+		Result  json.RawMessage `json:"result"`
+		Error   json.RawMessage `json:"error"`
+	}
+	if json.Unmarshal(line, &m) != nil || m.JSONRPC != "2.0" {
+		return false
+	}
+	return m.Method != nil || len(m.ID) > 0 && (len(m.Result) > 0 || len(m.Error) > 0)
 }
 
 func (s *acpStream) line() (line []byte, err error) {

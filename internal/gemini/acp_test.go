@@ -35,6 +35,25 @@ func TestACPWriterThatDoesNotRead(t *testing.T) {
 	<-heard
 }
 
+func TestACPMessages(t *testing.T) {
+	for line, want := range map[string]bool{
+		`{"jsonrpc":"2.0","method":"m"}`:                true,
+		` {"jsonrpc":"2.0","id":1,"result":null} `:      true,
+		`{"jsonrpc":"2.0","id":"a","error":{"code":1}}`: true,
+		`{"level":"info"}`:                              false,
+		`{"jsonrpc":"2.0"}`:                             false,
+		`{"jsonrpc":"2.0","id":1}`:                      false,
+		`{"jsonrpc":"2.0","result":1}`:                  false,
+		`[{"jsonrpc":"2.0","method":"m"}]`:              false,
+		`{"jsonrpc":"2.0","method":"m"} and more`:       false,
+		``: false,
+	} {
+		if isMessage([]byte(line)) != want {
+			t.Errorf("%s: %v", line, !want)
+		}
+	}
+}
+
 type readOnly struct{ io.Reader }
 
 func (readOnly) Close() error                { return nil }
@@ -50,14 +69,13 @@ func FuzzACPStream(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		want := 0
 		for line := range strings.Lines(text) {
-			line = strings.TrimSpace(line)
-			if strings.HasPrefix(line, "{") && json.Valid([]byte(line)) {
+			if isMessage([]byte(line)) {
 				want++
 			}
 		}
 		s := newACPStream(readOnly{bytes.NewReader([]byte(text))}, readOnly{})
 		for got := 0; ; got++ {
-			var v json.RawMessage
+			var v json.RawMessage // what jsonrpc2 makes of it is not ours
 			if err := s.ReadObject(&v); err != nil {
 				if !errors.Is(err, io.EOF) || got != want {
 					t.Fatalf("%d messages of %d, then %v", got, want, err)

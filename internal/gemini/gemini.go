@@ -44,7 +44,9 @@ type Request struct {
 // A Change is a request for changes of files.
 type Change struct {
 	Prompt, Replay string // as in [Request]
-	Files          Files
+	// Files makes what the tools of one attempt see and write. What an attempt
+	// that failed has written is of no use to the next.
+	Files func() Files
 }
 
 // Files are what the CLI's tools that change files see and write. Paths are
@@ -158,6 +160,8 @@ type (
 		Wait    time.Duration
 		Kind    Kind
 		Message string
+		// Unsure says that it may be another question that is asked again.
+		Unsure bool
 	}
 	// A Warning is a message of the CLI's on the way.
 	Warning struct{ Message string }

@@ -85,6 +85,7 @@ type transcript struct {
 	tools     int
 	open      map[string]openTool // the tools that run, by their ID
 	strayed   string              // a tool that ran though the policy denies it
+	wrote     int                 // how many tool uses have written a file
 	legacy    []byte
 }
 
@@ -239,6 +240,9 @@ func (t *transcript) used(id string, ok bool, message string) {
 	delete(t.open, id)
 	if ok && name != "" && !slices.Contains(ReadTools, name) && !slices.Contains(readAliases, name) && !slices.Contains(t.allowed, name) {
 		t.strayed = name
+	}
+	if ok && slices.Contains(writeTools, name) {
+		t.wrote++
 	}
 	t.emit(ToolResult{Name: name, OK: ok, Message: tidy(message)})
 }

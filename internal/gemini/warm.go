@@ -89,7 +89,7 @@ const (
 func (f *failures) add(err error) {
 	f.n++
 	pause := min(firstPause<<min(f.n-1, 10), longestPause)
-	if errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errMute) {
 		pause = mutePause
 	}
 	f.until = time.Now().Add(pause)
@@ -212,6 +212,10 @@ func (p *Warm) Run(ctx context.Context, req Request, emit func(Event)) (Result, 
 		result, gone, err := p.ask(ctx, req, hear)
 		var fault *Error
 		crashed := errors.As(err, &fault) && fault.Kind == Crashed && ctx.Err() == nil
+		if errors.Is(err, errMute) && gone != nil { // to a step before the question
+			<-gone
+			err = errCold
+		}
 		if errors.Is(err, errCold) {
 			p.spawner.cfg.Log.Info("no warm process: starting Gemini CLI for this call", "why", err)
 			return p.spawner.Run(ctx, req, emit)
@@ -226,7 +230,9 @@ func (p *Warm) Run(ctx context.Context, req Request, emit func(Event)) (Result, 
 			}
 			released()
 		})
-		result.Runner, result.Changed = Warmed, req.Change != nil
+		if gone != nil {
+			result.Runner, result.Changed = Warmed, req.Change != nil
+		}
 		return result, err
 	}
 }
@@ -246,6 +252,9 @@ func (p *Warm) ask(ctx context.Context, req Request, emit func(Event)) (Result, 
 		return Result{}, nil, err
 	}
 	result, ended, err := s.ask(ctx, req, prompt, p.spawner.cfg.Idle, emit)
+	if errors.Is(err, errMute) {
+		p.giveUp(s.w, err)
+	}
 	if err == nil && req.Session != "" {
 		p.mu.Lock()
 		if p.all[s.w] && !s.w.retired {
@@ -265,11 +274,11 @@ func (p *Warm) ask(ctx context.Context, req Request, emit func(Event)) (Result, 
 // it has answered, else as soon as it has stopped or was made to.
 func (p *Warm) settle(w *worker, ended <-chan struct{}, err error) {
 	defer p.release(w)
-	if ended == nil {
-		return
-	}
 	var fault *Error
 	bad := errors.As(err, &fault) && (fault.Kind == Strayed || fault.Kind == Unenforceable)
+	if ended == nil && !bad {
+		return
+	}
 	if !bad {
 		select {
 		case <-ended:
@@ -282,7 +291,9 @@ func (p *Warm) settle(w *worker, ended <-chan struct{}, err error) {
 	p.retireLocked(w)
 	p.mu.Unlock()
 	w.child.Stop(0)
-	<-ended
+	if ended != nil {
+		<-ended
+	}
 }
 
 // session finds the conversation of a request, or begins one. The worker is
@@ -291,8 +302,11 @@ func (p *Warm) session(ctx context.Context, cli CLI, req Request) (s *warmSessio
 	prompt = req.Prompt
 	at := place{req.Dir, req.Change != nil}
 	if at.change {
-		if !cli.servesFiles() {
+		switch {
+		case !cli.servesFiles():
 			return nil, "", fmt.Errorf("%w: this version writes to the disk", errCold)
+		case nearHome(req.Dir):
+			return nil, "", fmt.Errorf("%w: the CLI's own files are there, which it writes by itself", errCold)
 		}
 		prompt = req.Change.Prompt
 	}
@@ -322,6 +336,11 @@ func (p *Warm) session(ctx context.Context, cli CLI, req Request) (s *warmSessio
 			return s, prompt, nil
 		}
 		alive := w.alive()
+		if errors.Is(err, errMute) {
+			p.giveUp(w, err)
+			p.release(w)
+			return nil, "", fmt.Errorf("%w: %w", errCold, err)
+		}
 		p.release(w)
 		if ctx.Err() != nil {
 			return nil, "", context.Cause(ctx)
@@ -331,6 +350,23 @@ func (p *Warm) session(ctx context.Context, cli CLI, req Request) (s *warmSessio
 		}
 	}
 	return nil, "", fmt.Errorf("%w: it ends as soon as it has started", errCold)
+}
+
+// giveUp ends a worker that does not answer, and has no other started for a
+// while.
+func (p *Warm) giveUp(w *worker, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.retireLocked(w)
+	p.failLocked(w.key, err)
+	go w.child.Stop(grace)
+}
+
+func (p *Warm) failLocked(key string, err error) {
+	f := p.failed[key]
+	f.add(err)
+	p.failed[key] = f
+	p.spawner.cfg.Log.Warn("Gemini CLI cannot be kept warm", "error", err)
 }
 
 func (p *Warm) holdLocked(w *worker) {
@@ -368,7 +404,7 @@ func (p *Warm) worker(ctx context.Context, at place) (*worker, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.all[st.w] {
+	if !p.all[st.w] || st.w.retired {
 		return nil, fmt.Errorf("%w: it has ended again", errCold)
 	}
 	p.holdLocked(st.w)
@@ -410,14 +446,11 @@ func (p *Warm) startLocked(cli CLI, at place, id string) *start {
 		}
 		if err != nil {
 			st.err = err
-			f := p.failed[key]
-			f.add(err)
-			p.failed[key] = f
-			p.spawner.cfg.Log.Warn("Gemini CLI cannot be kept warm", "error", err)
+			p.failLocked(key, err)
 			return
 		}
 		delete(p.failed, key)
-		w.identity = id
+		w.identity, w.key = id, key
 		if old := p.current[at]; old != nil {
 			p.retireLocked(old)
 		}
@@ -537,9 +570,14 @@ func identity(cli CLI, dir string) string {
 		}
 	}
 	look(cli.Path)
-	if home, err := os.UserHomeDir(); err == nil {
-		for _, name := range []string{".env", ".gemini/.env", ".gemini/settings.json", ".gemini/trustedFolders.json", ".gemini/google_accounts.json", ".gemini/policies"} {
-			look(filepath.Join(home, filepath.FromSlash(name)))
+	own := geminiHome()
+	for _, name := range []string{"../.env", ".env", "settings.json", "trustedFolders.json", "google_accounts.json", "GEMINI.md"} {
+		look(filepath.Join(own, filepath.FromSlash(name)))
+	}
+	for _, policies := range []string{filepath.Join(own, "policies"), systemPolicies()} {
+		files, _ := filepath.Glob(filepath.Join(policies, "*.toml"))
+		for _, f := range files {
+			look(f)
 		}
 	}
 	look(filepath.Join(filepath.Dir(systemPolicies()), "settings.json"))

@@ -149,7 +149,13 @@ func TestRunners(t *testing.T) {
 			"a policy that is not followed": func(t *testing.T, s *seat) {
 				_, err := s.ask(t.Context(), Request{Prompt: "fake:no-policy"})
 				wantKind(t, err, Unenforceable)
+				s.want("fake:echo after it", "fake:echo after it")
 			},
+			"a search without end": func(t *testing.T, s *seat) {
+				_, err := s.ask(t.Context(), Request{Prompt: "fake:search-loop"})
+				wantKind(t, err, SearchQuota)
+			},
+			"a grandchild": func(t *testing.T, s *seat) { s.want("fake:grandchild=1", "I have a child") },
 			"a deadline": func(t *testing.T, s *seat) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				late := errors.New("late")
@@ -298,6 +304,82 @@ func TestWarmFallsBack(t *testing.T) {
 				t.Errorf("workers: %+v", all)
 			}
 		})
+	}
+}
+
+// A process that begins no session any more is given up, and the call does not
+// wait for it longer than for a start.
+func TestWarmMuteSession(t *testing.T) {
+	s := sit(t, Warmed, fakecli.SlowACP, func(_ *Config, w *WarmConfig) { w.Handshake = time.Second })
+	if r := s.want("fake:echo x", "fake:echo x"); r.Runner != Warmed {
+		t.Errorf("the runner is %q", r.Runner)
+	}
+	for range 2 {
+		if r := s.want("fake:echo x", "fake:echo x"); r.Runner != Spawned {
+			t.Errorf("the runner is %q", r.Runner)
+		}
+	}
+	s.until("its end", func() bool { return len(s.Workers()) == 0 })
+}
+
+// What the CLI says of one question is not held against another.
+func TestWarmRetryOfAnother(t *testing.T) {
+	s := sit(t, Warmed, "0.61.0", nil)
+	s.want("fake:echo x", "fake:echo x")
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		s.Run(ctx, Request{Prompt: "fake:retry=30000", Dir: s.dir}, func(Event) {})
+	})
+	s.until("the other", func() bool { return s.Workers()[0].Running == 1 })
+	heard := make(chan Retry, 10)
+	wg.Go(func() {
+		s.Run(ctx, Request{Prompt: "fake:retry=20000", Dir: s.dir}, func(ev Event) {
+			if r, ok := ev.(Retry); ok {
+				heard <- r
+			}
+		})
+	})
+	if r := <-heard; !r.Unsure {
+		t.Errorf("of two that are silent, one is sure to be meant: %+v", r)
+	}
+	cancel()
+	wg.Wait()
+}
+
+// A home of its own for change mode: like the user's, and nothing that is
+// written to it reaches the user's, but for credentials that are renewed.
+func TestPrivateHome(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("GEMINI_CLI_HOME", "")
+	theirs, ours := filepath.Join(os.Getenv("HOME"), ".gemini"), t.TempDir()
+	if err := os.MkdirAll(filepath.Join(theirs, "tmp"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"settings.json", "GEMINI.md", "oauth_creds.json"} {
+		if err := os.WriteFile(filepath.Join(theirs, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := privateHome(ours); err != nil {
+		t.Fatal(err)
+	}
+	for name, same := range map[string]bool{"settings.json": false, "GEMINI.md": false, "oauth_creds.json": true} {
+		if err := os.WriteFile(filepath.Join(ours, ".gemini", name), []byte("changed"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(filepath.Join(theirs, name))
+		if want := map[bool]string{true: "changed", false: name}[same]; err != nil || string(data) != want {
+			t.Errorf("the user's %s is %q, %v", name, data, err)
+		}
+	}
+	for dir, near := range map[string]bool{
+		os.Getenv("HOME"): true, theirs: true, filepath.Join(theirs, "tmp"): true, "/": true,
+		filepath.Join(os.Getenv("HOME"), "project"): false, ours: false,
+	} {
+		if nearHome(dir) != near {
+			t.Errorf("%s is near the CLI's home: %v", dir, !near)
+		}
 	}
 }
 

@@ -1,11 +1,11 @@
 package gemini
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"os"
 	"os/exec"
@@ -25,6 +25,9 @@ const (
 	// cancelWait is how long the CLI may take to stop when it is told to; it
 	// needs about 50 ms.
 	cancelWait = 3 * time.Second
+	// errorsWait is how long the rest of standard error is waited for after the
+	// end of the process.
+	errorsWait = 200 * time.Millisecond
 	// silence is how long a question must have had no news since the CLI said
 	// that it asks a model again, to be the one that it said so of.
 	silence = time.Second
@@ -37,17 +40,20 @@ type worker struct {
 	dir      string // the workspace
 	change   bool   // its tools may write, to what we serve
 	identity string // of what it was started with
+	key      string // by which a failure to start another is remembered
 	tmp      string // its own directory
 	child    *sys.Child
 	stream   *acpStream
+	errors   *os.File // its standard error
 	conn     *jsonrpc2.Conn
+	patience time.Duration // for what takes no model
 	started  time.Time
 	making   chan struct{} // holds one when no session is being made: several at once take seconds
 	readers  sync.WaitGroup
 
 	mu       sync.Mutex
 	turns    map[string]*turn // the questions it works on, by session
-	spares   []*warmSession   // prepared ones
+	spares   []spare
 	sessions int
 	running  int // questions, and those who are about to ask
 	used     time.Time
@@ -56,6 +62,15 @@ type worker struct {
 	ignoring bool // it does not follow its policy
 	retries  retryReader
 }
+
+// A spare is a session that was prepared. It knows the workspace as it was then.
+type spare struct {
+	*warmSession
+	made time.Time
+}
+
+// spareTime is how long a spare is good for.
+const spareTime = 30 * time.Second
 
 // A warmSession is a conversation of the CLI's.
 type warmSession struct {
@@ -67,6 +82,9 @@ type warmSession struct {
 type turn struct {
 	files      Files // what its tools write to
 	mu         sync.Mutex
+	served     int  // what they have written to it
+	quota      bool // a search repeats itself
+	over       bool // it was answered
 	transcript transcript
 	events     []Event
 	wake       chan struct{}
@@ -105,7 +123,7 @@ func startWorker(ctx context.Context, cli CLI, dir string, change bool, root str
 	if err := sys.PrivateDir(root); err != nil {
 		return nil, err
 	}
-	w := &worker{log: log, dir: dir, change: change, making: make(chan struct{}, 1), turns: make(map[string]*turn), started: time.Now(), used: time.Now()}
+	w := &worker{log: log, dir: dir, change: change, patience: handshake, making: make(chan struct{}, 1), turns: make(map[string]*turn), started: time.Now(), used: time.Now()}
 	w.making <- struct{}{}
 	if w.tmp, err = os.MkdirTemp(root, "worker-"); err != nil {
 		return nil, err
@@ -130,6 +148,15 @@ func startWorker(ctx context.Context, cli CLI, dir string, change bool, root str
 	cmd := exec.Command(cli.argv[0], append(slices.Clone(cli.argv[1:]), args...)...)
 	cmd.Dir = dir
 	cmd.Env = childEnv(os.Environ(), tmp)
+	if change {
+		// The CLI writes to files of its own home by itself, its memory for one,
+		// whatever the client serves.
+		home := filepath.Join(w.tmp, "home")
+		if err := privateHome(home); err != nil {
+			return nil, err
+		}
+		cmd.Env = append(cmd.Env, "GEMINI_CLI_HOME="+home)
+	}
 	if runtime.GOOS != "windows" {
 		// Without it the CLI holds back what it would say on standard error.
 		cmd.Env = append(cmd.Env, "GEMINI_DEBUG_LOG_FILE=/dev/stderr")
@@ -161,7 +188,8 @@ func startWorker(ctx context.Context, cli CLI, dir string, change bool, root str
 	for _, f := range theirs {
 		f.Close()
 	}
-	w.readers.Go(func() { w.readErrors(errR) })
+	w.errors = errR
+	w.readers.Go(w.readErrors)
 	w.stream = newACPStream(outR, inW)
 	w.conn = newACPConn(w.stream, w.handle)
 	ctx, cancel := context.WithTimeout(ctx, handshake)
@@ -174,6 +202,69 @@ func startWorker(ctx context.Context, cli CLI, dir string, change bool, root str
 	return w, nil
 }
 
+// privateHome makes a home for a CLI that is like the user's, but that nothing
+// is written back from: settings and memory are copies. Credentials, which the
+// CLI renews, are the user's own; its tools cannot write there.
+func privateHome(home string) error {
+	theirs, ours := geminiHome(), filepath.Join(home, ".gemini")
+	if err := os.MkdirAll(ours, 0o700); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(theirs)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		from, to := filepath.Join(theirs, e.Name()), filepath.Join(ours, e.Name())
+		info, err := os.Stat(from)
+		if err != nil || !info.Mode().IsRegular() || info.Size() > 1<<20 {
+			continue
+		}
+		if lower := strings.ToLower(e.Name()); strings.Contains(lower, "cred") || strings.Contains(lower, "oauth") || strings.Contains(lower, "account") {
+			if os.Symlink(from, to) == nil {
+				continue
+			}
+		}
+		data, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(to, data, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// geminiHome is the CLI's own directory.
+func geminiHome() string {
+	home := os.Getenv("GEMINI_CLI_HOME")
+	if home == "" {
+		home, _ = os.UserHomeDir()
+	}
+	return filepath.Join(home, ".gemini")
+}
+
+// nearHome reports whether a workspace holds one of the CLI's own directories,
+// or lies in one: there the CLI writes by itself.
+func nearHome(dir string) bool {
+	dirs := []string{geminiHome()}
+	if home, err := os.UserHomeDir(); err == nil {
+		dirs = append(dirs, filepath.Join(home, ".gemini"))
+	}
+	for _, own := range dirs {
+		if real, err := filepath.EvalSymlinks(own); err == nil {
+			own = real
+		}
+		for _, pair := range [][2]string{{dir, own}, {own, dir}} {
+			if rel, err := filepath.Rel(pair[0], pair[1]); err != nil || filepath.IsLocal(rel) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // call is the connection's, but ends with the context even while the CLI does
 // not read.
 func (w *worker) call(ctx context.Context, method string, params, result any) error {
@@ -181,6 +272,9 @@ func (w *worker) call(ctx context.Context, method string, params, result any) er
 	go func() { done <- w.conn.Call(ctx, method, params, result) }()
 	select {
 	case err := <-done:
+		if err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -206,23 +300,39 @@ func (w *worker) end() {
 		if w.conn != nil {
 			w.conn.Close()
 		}
+		// A process that has left the group may hold it open.
+		closing := time.AfterFunc(errorsWait, func() { w.errors.Close() })
 		w.readers.Wait()
+		closing.Stop()
+		w.errors.Close()
 	}
 	if err := os.RemoveAll(w.tmp); err != nil {
 		w.log("a worker's files stay", "error", err)
 	}
 }
 
+// errMute is the end of the patience with a process that does not answer.
+var errMute = errors.New("it does not answer")
+
+// spare is a session that was prepared, if there is a fresh one.
+func (w *worker) spare() *warmSession {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.spares = slices.DeleteFunc(w.spares, func(s spare) bool { return time.Since(s.made) > spareTime })
+	n := len(w.spares)
+	if n == 0 {
+		return nil
+	}
+	s := w.spares[n-1]
+	w.spares = w.spares[:n-1]
+	return s.warmSession
+}
+
 // session is a new conversation, prepared or made now.
 func (w *worker) session(ctx context.Context) (*warmSession, error) {
-	w.mu.Lock()
-	if n := len(w.spares); n > 0 {
-		s := w.spares[n-1]
-		w.spares = w.spares[:n-1]
-		w.mu.Unlock()
+	if s := w.spare(); s != nil {
 		return s, nil
 	}
-	w.mu.Unlock()
 	select {
 	case <-w.making:
 	case <-ctx.Done():
@@ -236,7 +346,9 @@ func (w *worker) session(ctx context.Context) (*warmSession, error) {
 	done := make(chan made, 1)
 	go func() {
 		var res acpNewSessionResult
-		err := w.conn.Call(context.Background(), "session/new", acpNewSession{CWD: w.dir, MCPServers: []any{}}, &res)
+		ctx, cancel := context.WithTimeoutCause(context.Background(), w.patience, errMute)
+		defer cancel()
+		err := w.call(ctx, "session/new", acpNewSession{CWD: w.dir, MCPServers: []any{}}, &res)
 		w.mu.Lock()
 		w.sessions++
 		w.mu.Unlock()
@@ -259,15 +371,13 @@ func (w *worker) session(ctx context.Context) (*warmSession, error) {
 func (w *worker) keep(s *warmSession) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.spares = append(w.spares, s)
+	w.spares = append(w.spares, spare{s, time.Now()})
 }
 
 // prepare makes a session for the next call.
 func (w *worker) prepare(ctx context.Context) {
-	w.mu.Lock()
-	has := len(w.spares) > 0
-	w.mu.Unlock()
-	if has {
+	if s := w.spare(); s != nil {
+		w.keep(s)
 		return
 	}
 	if s, err := w.session(ctx); err == nil {
@@ -285,7 +395,10 @@ func (s *warmSession) ask(ctx context.Context, req Request, prompt string, idle 
 		return Result{}, nil, err
 	}
 	if req.Model != "" && req.Model != s.model {
-		if err := w.call(ctx, "session/set_model", acpSetModel{s.id, req.Model}, nil); err != nil {
+		setting, cancel := context.WithTimeoutCause(ctx, w.patience, errMute)
+		err := w.call(setting, "session/set_model", acpSetModel{s.id, req.Model}, nil)
+		cancel()
+		if err != nil {
 			return Result{}, nil, w.failure(ctx, err)
 		}
 		s.model = req.Model
@@ -296,7 +409,7 @@ func (s *warmSession) ask(ctx context.Context, req Request, prompt string, idle 
 	t := newTurn()
 	t.transcript.model = req.Model
 	if w.change {
-		t.files, t.transcript.allowed = req.Change.Files, writeTools
+		t.files, t.transcript.allowed = req.Change.Files(), writeTools
 	}
 	w.mu.Lock()
 	w.turns[s.id] = t
@@ -310,6 +423,9 @@ func (s *warmSession) ask(ctx context.Context, req Request, prompt string, idle 
 		w.mu.Lock()
 		delete(w.turns, s.id)
 		w.mu.Unlock()
+		t.mu.Lock()
+		t.over = true
+		t.mu.Unlock()
 	}()
 	emit(Started{})
 	look := time.NewTicker(time.Second)
@@ -354,6 +470,9 @@ func (s *warmSession) fault(t *turn, idle time.Duration) *Error {
 	defer t.mu.Unlock()
 	if t.transcript.strayed != "" {
 		return &Error{Kind: Strayed, Message: t.transcript.strayed}
+	}
+	if t.quota {
+		return &Error{Kind: SearchQuota}
 	}
 	if longest, _ := t.transcript.searched(time.Now()); longest > searchWait {
 		return &Error{Kind: Stalled, Message: fmt.Sprintf("a web search had no answer for %s", searchWait)}
@@ -411,6 +530,9 @@ func (w *worker) conclude(t *turn, reply acpPromptResult, err error) (Result, er
 func (w *worker) failure(ctx context.Context, err error) error {
 	var rpc *jsonrpc2.Error
 	if !errors.As(err, &rpc) {
+		if errors.Is(err, errMute) {
+			return err
+		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -508,6 +630,7 @@ func (w *worker) file(method string, params json.RawMessage) (any, error) {
 		return nil, errors.New("nothing is asked in this session")
 	}
 	if method == "fs/write_text_file" {
+		t.tell(func() { t.served++ })
 		return struct{}{}, t.files.Write(p.Path, p.Content)
 	}
 	text, err := t.files.Read(p.Path)
@@ -549,6 +672,9 @@ func (w *worker) update(u acpUpdate) {
 			}
 		case "tool_call", "tool_call_update":
 			w.tool(&t.transcript, u)
+			if w.change && t.transcript.wrote > t.served && t.transcript.strayed == "" {
+				t.transcript.strayed = "write_file, to the disk"
+			}
 		}
 	})
 }
@@ -580,27 +706,45 @@ func (w *worker) tool(t *transcript, u acpUpdate) {
 	}
 }
 
-// readErrors keeps the end of standard error and finds retries in it.
-func (w *worker) readErrors(r io.ReadCloser) {
-	defer r.Close()
+// searchFlood is what the CLI says over and over while it repeats a web search
+// whose quota is used up.
+var searchFlood = []byte("Model fallback activated")
+
+// mostFloods is how often that may be in a second.
+const mostFloods = 10
+
+// readErrors keeps the end of standard error and finds signs in it.
+func (w *worker) readErrors() {
 	buf := make([]byte, 32<<10)
+	floods, since := 0, time.Now()
 	for {
-		n, err := r.Read(buf)
+		n, err := w.errors.Read(buf)
 		w.mu.Lock()
 		w.stderr = append(w.stderr, buf[:n]...)
 		if over := len(w.stderr) - maxStderr; over > 0 {
 			w.stderr = append(w.stderr[:0], w.stderr[over:]...)
 		}
 		w.ignoring = w.ignoring || policyIgnored.Match(w.stderr)
-		var retries []Event
-		w.retries.read(buf[:n], func(ev Event) { retries = append(retries, ev) })
+		var retries []Retry
+		w.retries.read(buf[:n], func(ev Event) { retries = append(retries, ev.(Retry)) })
 		turns := make([]*turn, 0, len(w.turns))
 		for _, t := range w.turns {
 			turns = append(turns, t)
 		}
 		w.mu.Unlock()
-		for _, ev := range retries {
-			w.retry(ev, turns)
+		for _, r := range retries {
+			w.retry(r, turns)
+		}
+		if time.Since(since) > time.Second {
+			floods, since = 0, time.Now()
+		}
+		if floods += bytes.Count(buf[:n], searchFlood); floods > mostFloods {
+			endSearch(turns)
+		}
+		if w.ignoring {
+			for _, t := range turns {
+				t.tell(func() {}) // it looks
+			}
 		}
 		if err != nil {
 			return
@@ -608,22 +752,43 @@ func (w *worker) readErrors(r io.ReadCloser) {
 	}
 }
 
-// retry tells a question that the CLI asks its model again. The CLI does not
-// say which question that is: where there are several it is told to those that
-// have no news.
-func (w *worker) retry(ev Event, turns []*turn) {
-	now := time.Now()
+// endSearch ends the question whose web search has run the longest.
+func endSearch(turns []*turn) {
+	var oldest *turn
+	var most time.Duration
 	for _, t := range turns {
-		if len(turns) == 1 {
-			t.tell(func() { t.transcript.emit(ev) })
-			continue
+		t.mu.Lock()
+		if longest, any := t.transcript.searched(time.Now()); any && longest >= most {
+			oldest, most = t, longest
 		}
-		time.AfterFunc(silence, func() {
-			t.tell(func() {
-				if t.news.Before(now) {
-					t.transcript.emit(ev)
-				}
-			})
-		})
+		t.mu.Unlock()
 	}
+	if oldest != nil {
+		oldest.tell(func() { oldest.quota = true })
+	}
+}
+
+// retry tells a question that the CLI asks its model again. The CLI does not
+// say which question that is: where there are several it may be any that has
+// no news for a while, and where it is but one it is that.
+func (w *worker) retry(r Retry, turns []*turn) {
+	now := time.Now()
+	if len(turns) == 1 {
+		turns[0].tell(func() { turns[0].transcript.emit(r) })
+		return
+	}
+	time.AfterFunc(silence, func() {
+		var silent []*turn
+		for _, t := range turns {
+			t.mu.Lock()
+			if t.news.Before(now) && !t.over {
+				silent = append(silent, t)
+			}
+			t.mu.Unlock()
+		}
+		r.Unsure = len(silent) > 1
+		for _, t := range silent {
+			t.tell(func() { t.transcript.emit(r) })
+		}
+	})
 }
