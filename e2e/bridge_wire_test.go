@@ -39,7 +39,7 @@ func TestBridgeNpmSDK(t *testing.T) {
 	cmd := exec.CommandContext(w.context(), "node", filepath.Join(repo, "e2e", "testdata", "bridge.mjs"), filepath.Join(sdk, "..", "..", ".."), polluxBinary)
 	cmd.Env, cmd.Dir = w.bridgeEnv(), w.project
 	out, err := cmd.CombinedOutput()
-	want := `tools fetch-chunk,ping,query,search,structured
+	want := `tools cancel-job,close-session,fetch-chunk,list-jobs,list-sessions,ping,query,search,start-job,structured,wait-job
 query It says: {"output":"good morning"} gemini-2.5-flash false
 progress true
 long true true
