@@ -17,8 +17,9 @@ import (
 	"pollux/internal/fakemodel"
 )
 
-// laterCalls is how many calls of a kind are made after the first.
-const laterCalls = 20
+// laterCalls is how many calls of a kind are made after the first: of warm
+// processes, and of ones that are started for each.
+const laterCalls, laterStarts = 20, 3
 
 // A warmth is what a bridge costs call by call: milliseconds and megabytes.
 type warmth struct{ first, later, followUp, eight, memory, memoryEight []float64 }
@@ -46,7 +47,8 @@ func runWarm(binary, peer, cli string, runs int) error {
 	type contender struct {
 		name string
 		subject
-		env []string
+		env   []string
+		later int
 	}
 	with := func(env []string, more ...string) []string {
 		// The last one that names a CLI stays the last.
@@ -54,21 +56,21 @@ func runWarm(binary, peer, cli string, runs int) error {
 	}
 	ours := us
 	ours.argv = []string{binary, "bridge"}
-	all := []contender{{"warm", ours, with(us.real)}, {"spawn", ours, with(us.real, "GEMINI_RUNNER=spawn")}}
+	all := []contender{{"warm", ours, with(us.real), laterCalls}, {"spawn", ours, with(us.real, "GEMINI_RUNNER=spawn"), laterStarts}}
 	if peer != "" {
 		them := us
 		them.argv = strings.Fields(peer)
-		all = append(all, contender{"peer", them, with(us.real)})
+		all = append(all, contender{"peer", them, with(us.real), laterStarts})
 	}
 	results := make([]warmth, len(all))
 	for i, c := range all {
 		for range runs {
-			if err := c.warmth(c.env, &results[i]); err != nil {
+			if err := c.warmth(c.env, c.later, &results[i]); err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
 		}
 	}
-	fmt.Printf("\nWarm processes; the real CLI, a model that answers at once; medians of %d runs, %d later calls each", runs, laterCalls)
+	fmt.Printf("\nWarm processes; the real CLI, a model that answers at once; medians of %d runs", runs)
 	if peer != "" {
 		fmt.Printf("; the peer is %s", peer)
 	}
@@ -140,7 +142,7 @@ func call(c *mcp.ClientSession, args map[string]any) (took float64, r *mcp.CallT
 }
 
 // warmth takes the figures of one bridge's life.
-func (s *subject) warmth(env []string, w *warmth) error {
+func (s *subject) warmth(env []string, later int, w *warmth) error {
 	return s.serve(env, func(c *mcp.ClientSession, cmd *exec.Cmd) error {
 		args := func() map[string]any { return map[string]any{"prompt": "hi", "workingDirectory": s.project} }
 		took, r, err := call(c, args())
@@ -149,7 +151,7 @@ func (s *subject) warmth(env []string, w *warmth) error {
 		}
 		w.first = append(w.first, took)
 		w.memory = append(w.memory, family(cmd.Process.Pid))
-		for range laterCalls {
+		for range later {
 			took, _, err := call(c, args())
 			if err != nil {
 				return err
@@ -158,7 +160,7 @@ func (s *subject) warmth(env []string, w *warmth) error {
 			time.Sleep(200 * time.Millisecond) // as a user, who thinks
 		}
 		id, _ := r.Meta["sessionId"].(string)
-		for range laterCalls {
+		for range later {
 			again := args()
 			if id != "" {
 				again["sessionId"] = id
