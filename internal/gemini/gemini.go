@@ -32,8 +32,8 @@ type Request struct {
 	// Change, if set, is asked instead by a runner that can serve the CLI its
 	// files: the CLI's own tools then write to Files and not to the disk.
 	Change *Change
-	// Pace, if set, is called before a process is started for the request, and
-	// returns when that may be.
+	// Pace, if set, is called before a process is started for this request alone,
+	// and returns when that may be.
 	Pace func(context.Context) error
 	// Released, if set, is called once when no process works on the request
 	// any more. That may be after Run has returned: a child that was told to
