@@ -310,7 +310,7 @@ func TestWarmFallsBack(t *testing.T) {
 // A process that begins no session any more is given up, and the call does not
 // wait for it longer than for a start.
 func TestWarmMuteSession(t *testing.T) {
-	s := sit(t, Warmed, fakecli.SlowACP, func(_ *Config, w *WarmConfig) { w.Handshake = time.Second })
+	s := sit(t, Warmed, fakecli.SlowACP, func(_ *Config, w *WarmConfig) { w.Handshake = 5 * time.Second })
 	if r := s.want("fake:echo x", "fake:echo x"); r.Runner != Warmed {
 		t.Errorf("the runner is %q", r.Runner)
 	}
