@@ -14,7 +14,7 @@ import (
 func (w *world) bridgeEnv() []string {
 	return append(slices.Clone(w.env),
 		"GEMINI_CLI_PATH="+installed(w.t, "gemini-"+current, "node_modules", ".bin", "gemini"),
-		"GEMINI_MIN_INVOCATION_GAP_MS=0", "GEMINI_MAX_CONCURRENT=1", "GEMINI_RUNNER="+runner(w.t))
+		"GEMINI_MIN_INVOCATION_GAP_MS=0", "GEMINI_MAX_CONCURRENT=1", "GEMINI_RUNNER="+runner(w.t), "GEMINI_WARM_WAIT_MS=60000")
 }
 
 // The npm MCP client SDK, which Claude Code, Cursor and VS Code are built on.

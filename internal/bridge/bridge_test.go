@@ -121,7 +121,8 @@ func TestSettings(t *testing.T) {
 	}
 	cfg, err := get(map[string]string{"GEMINI_MAX_CONCURRENT": "  ", "GEMINI_DEFAULT_MODEL": " gemini-x ", "GEMINI_FALLBACK_MODEL": "NONE"})
 	if err != nil || cfg.MaxConcurrent != 3 || cfg.DefaultModel != "gemini-x" || cfg.FallbackModel != "" ||
-		cfg.Gap != 5*time.Second || cfg.Jitter != 200*time.Millisecond || cfg.Command != "gemini" || cfg.Idle != 5*time.Minute {
+		cfg.Gap != 5*time.Second || cfg.Jitter != 200*time.Millisecond || cfg.Command != "gemini" || cfg.Idle != 5*time.Minute ||
+		cfg.Runner != gemini.Warmed || cfg.Ahead || cfg.Warm.Workers != 3 || cfg.Warm.Idle != 10*time.Minute || cfg.Warm.Memory != 1<<30 {
 		t.Errorf("got %+v, %v", cfg, err)
 	}
 	if cfg, _ = get(nil); cfg.FallbackModel != "gemini-2.5-flash" {
@@ -130,6 +131,7 @@ func TestSettings(t *testing.T) {
 	for name, value := range map[string]string{
 		"GEMINI_MAX_CONCURRENT": "abc", "GEMINI_MIN_INVOCATION_GAP_MS": "-1", "GEMINI_SPAWN_JITTER_MAX_MS": "1.5",
 		"GEMINI_IDLE_TIMEOUT_MS": "99999999999", "GEMINI_DEFAULT_MODEL": "--yolo", "GEMINI_FALLBACK_MODEL": "a b",
+		"GEMINI_RUNNER": "hot", "GEMINI_WARM_AHEAD": "perhaps", "GEMINI_WARM_PROCESSES": "0", "GEMINI_WARM_MEMORY_MB": "1",
 	} {
 		_, err := get(map[string]string{name: value})
 		wantWords(t, err, name, value, "set it to")

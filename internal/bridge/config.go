@@ -100,6 +100,7 @@ func FromEnv(getenv func(string) string) (Config, error) {
 		"GEMINI_SPAWN_JITTER_MAX_MS":   {&cfg.Jitter, 200, 0, 60_000},
 		"GEMINI_IDLE_TIMEOUT_MS":       {&cfg.Idle, 300_000, 1000, 1_800_000},
 		"GEMINI_WARM_IDLE_MS":          {&cfg.Warm.Idle, 600_000, 1000, 86_400_000},
+		"GEMINI_WARM_WAIT_MS":          {&cfg.Warm.Wait, 5000, 100, 120_000},
 	} {
 		ms, err := number(name, d.fallback, d.least, d.most)
 		if err != nil {

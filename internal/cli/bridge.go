@@ -40,6 +40,7 @@ say. Settings of the bridge, as environment variables:
                                 each call (warm)
   GEMINI_WARM_PROCESSES         CLIs that are kept, of all directories (3)
   GEMINI_WARM_IDLE_MS           after so long unused one is ended (600000)
+  GEMINI_WARM_WAIT_MS           so long a call waits for one to start (5000)
   GEMINI_WARM_MEMORY_MB         with more than that one is replaced (1024)
   GEMINI_WARM_AHEAD             true starts one with the bridge (false)`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

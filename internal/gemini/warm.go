@@ -26,9 +26,10 @@ type WarmConfig struct {
 	Sessions int
 	Memory   int64
 	Age      time.Duration
-	// Handshake is how long a process may take to be there; 20 seconds when
-	// zero.
-	Handshake time.Duration
+	// Handshake is how long a process may take to be there; a minute when zero.
+	// Wait is how much of that calls wait for, from its start; after that they
+	// are answered otherwise; 5 seconds when zero.
+	Handshake, Wait time.Duration
 }
 
 // A Warm is a [Runner] that keeps processes of the CLI which serve the Agent
@@ -67,9 +68,10 @@ func (w *worker) place() place { return place{w.dir, w.change} }
 
 // A start is a process on its way.
 type start struct {
-	done chan struct{}
-	w    *worker
-	err  error
+	began time.Time
+	done  chan struct{}
+	w     *worker
+	err   error
 }
 
 // failures are those of one CLI and what it is started with.
@@ -104,7 +106,8 @@ func NewWarm(s *Spawner, cfg WarmConfig) *Warm {
 	}
 	set(&cfg.Idle, 10*time.Minute)
 	set(&cfg.Age, 2*time.Hour)
-	set(&cfg.Handshake, 20*time.Second)
+	set(&cfg.Handshake, time.Minute)
+	set(&cfg.Wait, 5*time.Second)
 	if cfg.Workers == 0 {
 		cfg.Workers = 3
 	}
@@ -394,8 +397,12 @@ func (p *Warm) worker(ctx context.Context, at place) (*worker, error) {
 	}
 	st := p.startLocked(cli, at, id)
 	p.mu.Unlock()
+	enough := time.NewTimer(p.cfg.Wait - time.Since(st.began))
+	defer enough.Stop()
 	select {
 	case <-st.done:
+	case <-enough.C:
+		return nil, fmt.Errorf("%w: it takes long to start", errCold)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -417,7 +424,7 @@ func (p *Warm) startLocked(cli CLI, at place, id string) *start {
 	if st := p.starting[at]; st != nil {
 		return st
 	}
-	st := &start{done: make(chan struct{})}
+	st := &start{began: time.Now(), done: make(chan struct{})}
 	refuse := func(err error) *start {
 		st.err = err
 		close(st.done)

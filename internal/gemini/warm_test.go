@@ -32,7 +32,7 @@ func sit(t *testing.T, kind, version string, change func(*Config, *WarmConfig)) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, warm := Config{Command: cli}, WarmConfig{}
+	cfg, warm := Config{Command: cli}, WarmConfig{Wait: patience}
 	if change != nil {
 		change(&cfg, &warm)
 	}
@@ -379,6 +379,17 @@ func TestPrivateHome(t *testing.T) {
 	} {
 		if nearHome(dir) != near {
 			t.Errorf("%s is near the CLI's home: %v", dir, !near)
+		}
+	}
+}
+
+// A call does not wait for a process that takes long to start; later ones not at
+// all, until it is there.
+func TestWarmSlowStart(t *testing.T) {
+	s := sit(t, Warmed, fakecli.MuteACP, func(_ *Config, w *WarmConfig) { w.Wait = 200 * time.Millisecond })
+	for range 3 {
+		if r := s.want("fake:echo x", "fake:echo x"); r.Runner != Spawned {
+			t.Errorf("the runner is %q", r.Runner)
 		}
 	}
 }
