@@ -13,10 +13,12 @@ import (
 
 const (
 	// A conversation is kept for conversationTime after it was used last, at
-	// most so many, the least recently used go first, each with so much text.
-	conversationTime  = 30 * time.Minute
-	maxConversations  = 50
-	conversationBytes = 2 << 20
+	// most so many, with so much text in all; the least recently used go first.
+	// One with more than conversationBytes takes no further query.
+	conversationTime   = 30 * time.Minute
+	maxConversations   = 50
+	conversationsBytes = 64 << 20
+	conversationBytes  = 2 << 20
 )
 
 // A conversation is what was said in several queries. While the process lives
@@ -125,7 +127,14 @@ func (cs *conversations) pruneLocked() {
 			cs.dropLocked(id)
 		}
 	}
-	for len(cs.byID) > maxConversations {
+	for {
+		bytes := 0
+		for _, c := range cs.byID {
+			bytes += c.bytes
+		}
+		if len(cs.byID) <= maxConversations && bytes <= conversationsBytes {
+			return
+		}
 		var oldest *conversation
 		for _, c := range cs.byID {
 			if !c.busy && (oldest == nil || c.used.Before(oldest.used)) {

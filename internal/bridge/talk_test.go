@@ -122,6 +122,14 @@ func TestConversationsAreBounded(t *testing.T) {
 		long, _ := ask("", strings.Repeat("x", maxPromptBytes))
 		_, err = ask(long, "more")
 		wantWords(t, err, "begin a new one")
+		for range 40 { // each with its echo
+			if _, err := ask("", strings.Repeat("x", maxPromptBytes)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(b.talks.list()); n > conversationsBytes/maxPromptBytes/2 {
+			t.Errorf("%d sessions of %d bytes", n, 2*maxPromptBytes)
+		}
 	})
 }
 
