@@ -59,7 +59,7 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 		return c.b.templates.fill(template, map[string]string{"prompt": prompt}) + limit
 	}
 	blocks, tools := fill("change-mode"), fill("change-mode-tools")
-	overlays := []*overlay{newOverlay(c.dir)} // one an attempt; the last counts
+	var overlays []*overlay // one an attempt; the last counts
 	files := func() gemini.Files {
 		overlays = append(overlays, newOverlay(c.dir))
 		return overlays[len(overlays)-1]
