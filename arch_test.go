@@ -1,8 +1,12 @@
 package main
 
 import (
+	"cmp"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -80,6 +84,36 @@ func TestDependenciesHaveReasons(t *testing.T) {
 	for _, path := range strings.Fields(string(out)) {
 		if path != "pollux" && !strings.Contains(string(doc), path) {
 			t.Errorf("docs/DEPENDENCIES.md gives no reason for %s", path)
+		}
+	}
+}
+
+// Each test that docs/SECURITY.md names is there.
+func TestSecurityNamesItsTests(t *testing.T) {
+	doc, err := os.ReadFile("docs/SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := make(map[string]bool)
+	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "." {
+			return cmp.Or(err, filepath.SkipDir)
+		}
+		if !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(source, -1) {
+			there[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile("`(Test\\w+)`").FindAllSubmatch(doc, -1) {
+		if !there[string(m[1])] {
+			t.Errorf("docs/SECURITY.md names %s, which is no test", m[1])
 		}
 	}
 }
