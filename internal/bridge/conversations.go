@@ -33,8 +33,10 @@ type conversation struct {
 	said       []exchange
 	bytes      int
 	used       time.Time
-	busy       bool
 }
+
+// busy reports whether a query is under way.
+func (c *conversation) busy() bool { return len(c.turn) == 0 }
 
 // An exchange is a prompt and its answer.
 type exchange struct{ prompt, answer string }
@@ -93,7 +95,6 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 		c.turn <- struct{}{}
 		return nil, fmt.Errorf("the session has %d bytes and the limit is %d: begin a new one, with what matters of it", c.bytes, conversationBytes)
 	}
-	c.busy = true
 	return c, nil
 }
 
@@ -111,19 +112,19 @@ func (cs *conversations) give(c *conversation, e *exchange, dir, model string) b
 			cs.byID[c.id] = c
 		}
 	}
-	c.busy, c.used = false, time.Now()
+	c.used = time.Now()
 	kept := cs.byID[c.id] == c
 	if !kept { // it failed at the start, or was closed meanwhile
 		cs.forget(c.id)
 	}
-	cs.pruneLocked()
 	c.turn <- struct{}{}
+	cs.pruneLocked()
 	return kept
 }
 
 func (cs *conversations) pruneLocked() {
 	for id, c := range cs.byID {
-		if !c.busy && time.Since(c.used) > conversationTime {
+		if !c.busy() && time.Since(c.used) > conversationTime {
 			cs.dropLocked(id)
 		}
 	}
@@ -137,7 +138,7 @@ func (cs *conversations) pruneLocked() {
 		}
 		var oldest *conversation
 		for _, c := range cs.byID {
-			if !c.busy && (oldest == nil || c.used.Before(oldest.used)) {
+			if !c.busy() && (oldest == nil || c.used.Before(oldest.used)) {
 				oldest = c
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -153,13 +154,7 @@ func (js *jobs) list() []jobState {
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	js.pruneLocked()
-	all := slices.SortedFunc(func(yield func(*job) bool) {
-		for _, j := range js.byID {
-			if !yield(j) {
-				return
-			}
-		}
-	}, func(a, b *job) int { return b.started.Compare(a.started) })
+	all := slices.SortedFunc(maps.Values(js.byID), func(a, b *job) int { return b.started.Compare(a.started) })
 	states := []jobState{}
 	for _, j := range all {
 		states = append(states, j.state())

@@ -92,15 +92,10 @@ type (
 		} `json:"update"`
 	}
 	acpPermission struct {
-		SessionID string `json:"sessionId"`
-		Options   []struct {
+		Options []struct {
 			ID   string `json:"optionId"`
 			Kind string `json:"kind"`
 		} `json:"options"`
-		ToolCall struct {
-			ID   string `json:"toolCallId"`
-			Kind string `json:"kind"`
-		} `json:"toolCall"`
 	}
 	acpFile struct {
 		SessionID string `json:"sessionId"`

@@ -117,7 +117,7 @@ func (c CLI) readOnly() error {
 	switch {
 	case !ok:
 		return &Error{Kind: TooOld, Message: "its version cannot be told"}
-	case major < minMajor, major == minMajor && minor < minMinor:
+	case before(major, minor, minMajor, minMinor):
 		return &Error{Kind: TooOld, Message: c.Version}
 	}
 	return checkSystemPolicies(systemPolicies())
@@ -129,7 +129,11 @@ const filesMajor, filesMinor = 0, 61
 
 func (c CLI) servesFiles() bool {
 	major, minor, ok := parseVersion(c.Version)
-	return ok && (major > filesMajor || major == filesMajor && minor >= filesMinor)
+	return ok && !before(major, minor, filesMajor, filesMinor)
+}
+
+func before(major, minor, thanMajor, thanMinor int) bool {
+	return major < thanMajor || major == thanMajor && minor < thanMinor
 }
 
 func parseVersion(v string) (major, minor int, ok bool) {

@@ -175,7 +175,11 @@ func (p *Warm) Warm(dir string) {
 		return
 	}
 	p.work.Go(func() {
-		if w, err := p.worker(p.life, place{dir: dir}); err == nil {
+		cli, err := p.Check(p.life)
+		if err != nil {
+			return
+		}
+		if w, err := p.worker(p.life, cli, place{dir: dir}); err == nil {
 			p.release(w)
 		}
 	})
@@ -331,7 +335,7 @@ func (p *Warm) session(ctx context.Context, cli CLI, req Request) (s *warmSessio
 		prompt = req.Replay
 	}
 	for range 2 { // it may end between the two steps
-		w, err := p.worker(ctx, at)
+		w, err := p.worker(ctx, cli, at)
 		if err != nil {
 			return nil, "", err
 		}
@@ -379,11 +383,7 @@ func (p *Warm) holdLocked(w *worker) {
 }
 
 // worker is the process of a workspace, started if need be, and held.
-func (p *Warm) worker(ctx context.Context, at place) (*worker, error) {
-	cli, err := p.Check(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (p *Warm) worker(ctx context.Context, cli CLI, at place) (*worker, error) {
 	id := identity(cli, at.dir)
 	p.mu.Lock()
 	w := p.current[at]

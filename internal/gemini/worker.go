@@ -436,9 +436,7 @@ func (s *warmSession) ask(ctx context.Context, req Request, prompt string, idle 
 		}
 		select {
 		case <-t.wake:
-			if fault := s.fault(t, idle); fault != nil {
-				err = fault
-			}
+		case <-look.C:
 		case err := <-answered:
 			for _, ev := range t.take() {
 				emit(ev)
@@ -447,10 +445,9 @@ func (s *warmSession) ask(ctx context.Context, req Request, prompt string, idle 
 			return result, ended, err
 		case <-ctx.Done():
 			err = context.Cause(ctx)
-		case <-look.C:
-			if fault := s.fault(t, idle); fault != nil {
-				err = fault
-			}
+		}
+		if fault := s.fault(t, idle); err == nil && fault != nil {
+			err = fault
 		}
 		if err != nil {
 			go w.conn.Notify(context.Background(), "session/cancel", acpSessionRef{s.id})
