@@ -24,7 +24,8 @@ var allowed = map[string][]string{
 	"pollux/internal/fakemodel":  {},
 	"pollux/internal/fakecli":    {},
 	"pollux/internal/wirecli":    {},
-	"pollux/internal/gemini":     {"sys"},
+	"pollux/internal/settings":   {"sys"},
+	"pollux/internal/gemini":     {"settings", "sys"},
 	"pollux/internal/bridge":     {"gemini", "hunk", "sys"},
 	"pollux/internal/adapter":    {"ide", "sys"},
 	"pollux/internal/journal":    {"sys"},
@@ -36,7 +37,7 @@ var allowed = map[string][]string{
 	"pollux/internal/companion":  {"adapter", "discovery", "gemini", "hunk", "ide", "ideserver", "journal", "sys"},
 	"pollux/editors":             {},
 	"pollux/internal/editortest": {},
-	"pollux/internal/cli":        {"adapter", "bridge", "companion", "discovery", "fakemodel", "gemini", "ide", "journal", "lsp", "review", "sys", "tui"},
+	"pollux/internal/cli":        {"adapter", "bridge", "companion", "discovery", "fakemodel", "gemini", "ide", "journal", "lsp", "review", "settings", "sys", "tui"},
 }
 
 func TestImports(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"github.com/tailscale/hujson"
 )
 
 func TestMain(m *testing.M) {
@@ -102,52 +101,5 @@ func TestUTF16Column(t *testing.T) {
 		if got, err := utf16Column(path, tt.line, tt.column, tt.unit); err != nil || got != tt.want {
 			t.Errorf("line %d, %s %d: %d, %v; want %d", tt.line, tt.unit, tt.column, got, err, tt.want)
 		}
-	}
-}
-
-// The CLI's settings are the user's: one value changes, the rest stays.
-func TestEnableIDE(t *testing.T) {
-	for _, tt := range []struct {
-		before string
-		set    bool
-		keeps  string
-	}{
-		{"", false, ""},
-		{"{\n  // mine\n  \"ui\": {\"theme\": \"dark\"}, // why not\n}\n", false, "// why not"},
-		{`{"ide": {"hasSeenNudge": true}}`, false, "hasSeenNudge"},
-		{`{"ide": {"enabled": true}}`, true, ""},
-		{`{"ide": {"enabled": false}}`, true, ""},
-	} {
-		path := filepath.Join(t.TempDir(), ".gemini", "settings.json")
-		if tt.before != "" {
-			os.MkdirAll(filepath.Dir(path), 0o700)
-			os.WriteFile(path, []byte(tt.before), 0o600)
-		}
-		settings, err := readSettings(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, set := ideEnabled(settings); set != tt.set {
-			t.Errorf("%q: set = %v", tt.before, set)
-		}
-		if tt.set {
-			continue
-		}
-		if err := enableIDE(path, settings); err != nil {
-			t.Fatal(err)
-		}
-		after, _ := os.ReadFile(path)
-		v, err := hujson.Parse(after)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if on, _ := ideEnabled(v); !on || !strings.Contains(string(after), tt.keeps) {
-			t.Errorf("%q became %q", tt.before, after)
-		}
-	}
-	path := filepath.Join(t.TempDir(), "settings.json")
-	os.WriteFile(path, []byte("{oops"), 0o600)
-	if _, err := readSettings(path); err == nil || !strings.Contains(err.Error(), "left alone") {
-		t.Errorf("broken settings: %v", err)
 	}
 }

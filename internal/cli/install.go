@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tailscale/hujson"
 
+	"pollux/internal/settings"
 	"pollux/internal/sys"
 )
 
@@ -42,7 +43,7 @@ var mcpClients = []mcpClient{
 	{name: "codex", title: "Codex", file: homeFile("CODEX_HOME", ".codex", "config.toml")},
 	{name: "cursor", title: "Cursor", file: homeFile("", ".cursor", "mcp.json"), key: "mcpServers"},
 	{name: "vscode", title: "VS Code", file: appFile("Code", "User", "mcp.json"), key: "servers", typed: true, desktop: true},
-	{name: "gemini", title: "Gemini CLI", file: geminiSettings, key: "mcpServers"},
+	{name: "gemini", title: "Gemini CLI", file: settings.UserFile, key: "mcpServers"},
 	{name: "claude-desktop", title: "Claude Desktop", file: appFile("Claude", "claude_desktop_config.json"), key: "mcpServers", desktop: true},
 }
 

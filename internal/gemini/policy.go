@@ -5,7 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
+
+	"pollux/internal/settings"
 )
 
 // readOnlyPolicy lets the CLI read and search and nothing else, in every
@@ -32,13 +33,7 @@ var readAliases = []string{"search_file_content"}
 // systemPolicies is where an administrator's policies are. The CLI ignores
 // --admin-policy when there are any.
 func systemPolicies() string {
-	switch runtime.GOOS {
-	case "darwin":
-		return "/Library/Application Support/GeminiCli/policies"
-	case "windows":
-		return `C:\ProgramData\gemini-cli\policies`
-	}
-	return "/etc/gemini-cli/policies"
+	return filepath.Join(settings.SystemDir(), "policies")
 }
 
 var permissive = regexp.MustCompile(`(?i)["'](allow|ask_user)["']`)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sourcegraph/jsonrpc2"
 
+	"pollux/internal/settings"
 	"pollux/internal/sys"
 )
 
@@ -238,11 +239,8 @@ func privateHome(home string) error {
 
 // geminiHome is the CLI's own directory.
 func geminiHome() string {
-	home := os.Getenv("GEMINI_CLI_HOME")
-	if home == "" {
-		home, _ = os.UserHomeDir()
-	}
-	return filepath.Join(home, ".gemini")
+	home, _ := settings.Home()
+	return home
 }
 
 // nearHome reports whether a workspace holds one of the CLI's own directories,

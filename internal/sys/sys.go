@@ -37,6 +37,20 @@ func Alive(pid int) bool { return pid > 0 && alive(pid) }
 // Where files have no numeric owner it is true.
 func Own(info fs.FileInfo) bool { return own(info) }
 
+// Administered reports whether the file belongs to root and nobody else can
+// write it. Where files have no numeric owner it is true.
+func Administered(info fs.FileInfo) bool {
+	return runtime.GOOS == "windows" || administered(info) && info.Mode().Perm()&0o022 == 0
+}
+
+// FreeSpace is how many bytes the user may still write in dir.
+func FreeSpace(dir string) (int64, error) { return freeSpace(dir) }
+
+// Environs are the values that the environment variable has in the user's
+// running processes, each once; none where that cannot be seen (it can on
+// Linux).
+func Environs(key string) []string { return environs(key) }
+
 // StateDir is where Pollux keeps what must survive a restart (the journal):
 // $XDG_STATE_HOME/pollux or ~/.local/state/pollux on Unix, the local
 // application data on Windows. The directory may not exist yet.

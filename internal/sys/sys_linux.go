@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -69,6 +70,22 @@ func children(pid int) (pids []int) {
 		}
 	}
 	return pids
+}
+
+func environs(key string) (values []string) {
+	files, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, f := range files {
+		if info, err := os.Stat(filepath.Dir(f)); err != nil || !own(info) {
+			continue
+		}
+		data, _ := os.ReadFile(f)
+		for kv := range strings.SplitSeq(string(data), "\x00") {
+			if v, ok := strings.CutPrefix(kv, key+"="); ok && v != "" && !slices.Contains(values, v) {
+				values = append(values, v)
+			}
+		}
+	}
+	return values
 }
 
 func tieToParent(cmd *exec.Cmd) {

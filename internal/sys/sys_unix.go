@@ -34,6 +34,19 @@ func own(info fs.FileInfo) bool {
 	return ok && int(st.Uid) == os.Getuid()
 }
 
+func administered(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && st.Uid == 0
+}
+
+func freeSpace(dir string) (int64, error) {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		return 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	return int64(st.Bavail) * int64(st.Bsize), nil
+}
+
 // SignalTree signals a process and all below it, the leaves last: a launcher
 // that ignores the signal does not shield its children.
 func SignalTree(pid int, sig syscall.Signal) error {

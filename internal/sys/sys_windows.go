@@ -122,3 +122,19 @@ func endGroup(_ int, j job) {
 }
 
 func memory(int) int64 { return 0 }
+
+func administered(fs.FileInfo) bool { return true }
+
+func environs(string) []string { return nil }
+
+func freeSpace(dir string) (int64, error) {
+	path, err := windows.UTF16PtrFromString(dir)
+	if err != nil {
+		return 0, err
+	}
+	var free uint64
+	if err := windows.GetDiskFreeSpaceEx(path, &free, nil, nil); err != nil {
+		return 0, &fs.PathError{Op: "GetDiskFreeSpaceEx", Path: dir, Err: err}
+	}
+	return int64(free), nil
+}

@@ -1,0 +1,342 @@
+// Package settings reads the settings of Gemini CLI as the CLI does: its
+// layers, which of them counts, and whether it trusts a folder; and it turns on
+// IDE mode, the one thing that Pollux changes there.
+//
+// The CLI's environment is this process's.
+package settings
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/tailscale/hujson"
+
+	"pollux/internal/sys"
+)
+
+// Home is the directory of the user's settings, credentials and memory of the
+// CLI. It may not exist.
+func Home() (string, error) {
+	home := os.Getenv("GEMINI_CLI_HOME")
+	if home == "" {
+		var err error
+		if home, err = os.UserHomeDir(); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(home, ".gemini"), nil
+}
+
+// UserFile is where the user's own settings are. The file may not exist.
+func UserFile() (string, error) {
+	home, err := Home()
+	return filepath.Join(home, "settings.json"), err
+}
+
+// SystemDir is where an administrator's settings and policies are.
+func SystemDir() string {
+	switch runtime.GOOS {
+	case "darwin":
+		return "/Library/Application Support/GeminiCli"
+	case "windows":
+		return `C:\ProgramData\gemini-cli`
+	}
+	return "/etc/gemini-cli"
+}
+
+// A Layer is one file of settings.
+type Layer struct {
+	// Name says whose it is: "defaults of the system", "user", "workspace" or
+	// "system".
+	Name, Path string
+	// Err says why the CLI does not start with it.
+	Err error
+	// Skipped says why the CLI passes over it without ending.
+	Skipped string
+	values  values
+}
+
+// values are the settings that matter to Pollux.
+type values struct {
+	IDE struct {
+		Enabled *bool
+	}
+	Security struct {
+		FolderTrust struct {
+			Enabled *bool
+		}
+		Auth struct {
+			SelectedType *string
+			EnforcedType *string
+		}
+	}
+}
+
+// Settings are those that hold in a directory.
+type Settings struct {
+	// Layers are the files that exist, a later one above an earlier one.
+	Layers []Layer
+	// Trust is whether the CLI trusts the directory; TrustFrom says by what.
+	Trust     Trust
+	TrustFrom string
+	// TrustErr says why the CLI does not start with the list of trusted folders.
+	TrustErr error
+}
+
+// Trust is what the CLI knows of a folder.
+type Trust int
+
+// In a folder of which nothing is known the CLI asks when it is started in a
+// terminal, and refuses otherwise.
+const (
+	Unknown Trust = iota
+	Trusted
+	Untrusted
+)
+
+// Load reads the settings that hold for a CLI started in dir.
+func Load(dir string) (Settings, error) {
+	home, err := Home()
+	if err != nil {
+		return Settings{}, err
+	}
+	var s Settings
+	system := os.Getenv("GEMINI_CLI_SYSTEM_SETTINGS_PATH")
+	if system == "" {
+		system = filepath.Join(SystemDir(), "settings.json")
+	}
+	defaults := os.Getenv("GEMINI_CLI_SYSTEM_DEFAULTS_PATH")
+	if defaults == "" {
+		defaults = filepath.Join(filepath.Dir(system), "system-defaults.json")
+	}
+	layer := func(name, path string, systems bool) *Layer {
+		l, ok := read(name, path, systems)
+		if !ok {
+			return nil
+		}
+		return &l
+	}
+	add := func(l *Layer) {
+		if l != nil {
+			s.Layers = append(s.Layers, *l)
+		}
+	}
+	add(layer("defaults of the system", defaults, true))
+	add(layer("user", filepath.Join(home, "settings.json"), false))
+	top := layer("system", system, true)
+	workspace := filepath.Join(dir, ".gemini")
+	var ws *Layer
+	if workspace != home {
+		ws = layer("workspace", filepath.Join(workspace, "settings.json"), false)
+	}
+	without := s
+	if top != nil {
+		without.Layers = append(without.Layers[:len(without.Layers):len(without.Layers)], *top)
+	}
+	s.Trust, s.TrustFrom, s.TrustErr = without.trust(home, dir)
+	if ws != nil && s.Trust != Trusted && ws.Err == nil {
+		ws.Skipped, ws.values = "the folder is not trusted", values{}
+	}
+	add(ws)
+	add(top)
+	return s, nil
+}
+
+func read(name, path string, system bool) (Layer, bool) {
+	l := Layer{Name: name, Path: path}
+	info, err := os.Stat(path)
+	if err != nil {
+		return l, false
+	}
+	if system {
+		if dir, err := os.Stat(filepath.Dir(path)); err != nil || !sys.Administered(info) || !sys.Administered(dir) {
+			l.Skipped = "the file and its directory must be root's, writable for nobody else"
+			return l, true
+		}
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		l.Err = err
+		return l, true
+	}
+	l.Err = parse(data, &l.values)
+	return l, true
+}
+
+// parse reads JSON with comments, but, like the CLI, without trailing commas.
+func parse(data []byte, to any) error {
+	v, err := hujson.Parse(data)
+	if err != nil {
+		return err
+	}
+	if trailing(v) {
+		return errors.New("there is a comma after the last element, which Gemini CLI does not take")
+	}
+	if _, ok := v.Value.(*hujson.Object); !ok {
+		return errors.New("it is no JSON object")
+	}
+	v.Standardize()
+	var wrong *json.UnmarshalTypeError
+	if err := json.Unmarshal(v.Pack(), to); err != nil && !errors.As(err, &wrong) {
+		return err
+	}
+	return nil // the CLI warns of a value of the wrong type, no more
+}
+
+// trailing reports whether a comma follows a last element.
+func trailing(v hujson.Value) bool {
+	for w := range v.All() {
+		switch c := w.Value.(type) {
+		case *hujson.Object:
+			if n := len(c.Members); n > 0 && c.Members[n-1].Value.AfterExtra != nil {
+				return true
+			}
+		case *hujson.Array:
+			if n := len(c.Elements); n > 0 && c.Elements[n-1].AfterExtra != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// IDEMode reports whether IDE mode is on, and the layer that says so; nil if
+// none does, which means off.
+func (s Settings) IDEMode() (on bool, by *Layer) {
+	for i := range s.Layers {
+		if v := s.Layers[i].values.IDE.Enabled; v != nil {
+			on, by = *v, &s.Layers[i]
+		}
+	}
+	return on, by
+}
+
+// Auth is the way of signing in that is selected, by the CLI's own name
+// ("oauth-personal", "gemini-api-key", "vertex-ai"); empty if none is.
+func (s Settings) Auth() (kind string) {
+	for _, l := range s.Layers {
+		if v := l.values.Security.Auth.SelectedType; v != nil {
+			kind = *v
+		}
+	}
+	return kind
+}
+
+func (s Settings) trustsFolders() bool {
+	on := true
+	for _, l := range s.Layers {
+		if v := l.values.Security.FolderTrust.Enabled; v != nil {
+			on = *v
+		}
+	}
+	return on
+}
+
+func (s Settings) trust(home, dir string) (Trust, string, error) {
+	switch env := os.Getenv("GEMINI_CLI_TRUST_WORKSPACE"); {
+	case os.Getenv("GEMINI_RESTRICTED_MODE") == "true":
+		return Untrusted, "GEMINI_RESTRICTED_MODE", nil
+	case env == "false":
+		return Untrusted, "GEMINI_CLI_TRUST_WORKSPACE", nil
+	case env == "true":
+		return Trusted, "GEMINI_CLI_TRUST_WORKSPACE", nil
+	case !s.trustsFolders():
+		return Trusted, "security.folderTrust.enabled", nil
+	}
+	path := os.Getenv("GEMINI_CLI_TRUSTED_FOLDERS_PATH")
+	if path == "" {
+		path = filepath.Join(home, "trustedFolders.json")
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Unknown, path, nil
+	}
+	var rules map[string]string
+	if err == nil {
+		err = parse(data, &rules)
+	}
+	if err != nil {
+		return Unknown, path, fmt.Errorf("%s: %w", path, err)
+	}
+	dir = real(dir)
+	longest, trust := -1, Unknown
+	for rule, level := range rules {
+		root := rule
+		switch level {
+		case "TRUST_PARENT":
+			root = filepath.Dir(rule)
+		case "TRUST_FOLDER", "DO_NOT_TRUST":
+		default:
+			return Unknown, path, fmt.Errorf("%s: %q is no level of trust: use TRUST_FOLDER, TRUST_PARENT or DO_NOT_TRUST", path, level)
+		}
+		if rel, err := filepath.Rel(real(root), dir); err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) || len(rule) <= longest {
+			continue
+		}
+		longest, trust = len(rule), Trusted
+		if level == "DO_NOT_TRUST" {
+			trust = Untrusted
+		}
+	}
+	return trust, path, nil
+}
+
+func real(path string) string {
+	if r, err := filepath.EvalSymlinks(path); err == nil {
+		return r
+	}
+	return path
+}
+
+// IDEModeSet reports whether a file of the user's settings says anything of IDE
+// mode. A file that is not valid is an error.
+func IDEModeSet(path string) (bool, error) {
+	v, err := readUser(path)
+	if err != nil {
+		return false, err
+	}
+	v.Standardize()
+	var s values
+	return json.Unmarshal(v.Pack(), &s) == nil && s.IDE.Enabled != nil, nil
+}
+
+// EnableIDE turns IDE mode on in a file of the user's settings, and leaves the
+// rest of it, comments included, as it is.
+func EnableIDE(path string) error {
+	v, err := readUser(path)
+	if err != nil {
+		return err
+	}
+	patch := `[{"op":"add","path":"/ide/enabled","value":true},{"op":"add","path":"/ide/hasSeenNudge","value":true}]`
+	if v.Find("/ide") == nil {
+		patch = `[{"op":"add","path":"/ide","value":{"enabled":true,"hasSeenNudge":true}}]`
+	}
+	if err := v.Patch([]byte(patch)); err != nil {
+		return fmt.Errorf("%s cannot be changed (%w): type /ide enable in Gemini CLI", path, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return sys.ReplaceFile(path, string(v.Pack()))
+}
+
+// readUser reads a file for a change. A missing one is empty.
+func readUser(path string) (hujson.Value, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(strings.TrimSpace(string(data))) == 0 {
+		data, err = []byte("{}\n"), nil
+	}
+	if err != nil {
+		return hujson.Value{}, err
+	}
+	v, err := hujson.Parse(data)
+	if err != nil {
+		return v, fmt.Errorf("%s is not valid, so that it is left alone: %w", path, err)
+	}
+	return v, nil
+}

@@ -1,0 +1,188 @@
+package settings
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tailscale/hujson"
+)
+
+// home makes a home of the CLI's and a project, and writes files by names that
+// start with "home/" or "project/".
+func home(t *testing.T, files map[string]string) (project string) {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	project = filepath.Join(root, "project")
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "ROOT", root)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(project, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GEMINI_CLI_HOME", filepath.Join(root, "home"))
+	t.Setenv("GEMINI_CLI_SYSTEM_SETTINGS_PATH", filepath.Join(root, "system", "settings.json"))
+	for _, key := range []string{"GEMINI_CLI_TRUST_WORKSPACE", "GEMINI_RESTRICTED_MODE", "GEMINI_CLI_TRUSTED_FOLDERS_PATH", "GEMINI_CLI_SYSTEM_DEFAULTS_PATH"} {
+		t.Setenv(key, "")
+	}
+	return project
+}
+
+const (
+	user      = "home/.gemini/settings.json"
+	workspace = "project/.gemini/settings.json"
+	trusted   = "home/.gemini/trustedFolders.json"
+	system    = "system/settings.json"
+)
+
+func TestLoad(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		files map[string]string
+		on    bool
+		by    string
+		trust Trust
+		auth  string
+		bad   string // in the error of a layer
+	}{
+		{name: "nothing", trust: Unknown},
+		{name: "on", files: map[string]string{user: `{"ide":{"enabled":true}}`}, on: true, by: "user"},
+		{name: "off", files: map[string]string{user: `{"ide":{"enabled":false}}`}, by: "user"},
+		{name: "comments", files: map[string]string{user: "{// why\n\"ide\":{\"enabled\":true}}"}, on: true, by: "user"},
+		{name: "a trailing comma", files: map[string]string{user: `{"ide":{"enabled":true,}}`}, bad: "comma"},
+		{name: "broken", files: map[string]string{user: `{"ide"`}, bad: "hujson"},
+		{name: "no object", files: map[string]string{user: `[]`}, bad: "object"},
+		{name: "an untrusted folder's do not count", files: map[string]string{user: `{"ide":{"enabled":true}}`, workspace: `{"ide":{"enabled":false}}`}, on: true, by: "user"},
+		{name: "a trusted folder's do", trust: Trusted, files: map[string]string{user: `{"ide":{"enabled":true}}`, workspace: `{"ide":{"enabled":false}}`, trusted: `{"ROOT/project":"TRUST_FOLDER"}`}, by: "workspace"},
+		{name: "the parent is trusted", trust: Trusted, files: map[string]string{trusted: `{"ROOT/other":"TRUST_PARENT"}`}},
+		{name: "the longest rule counts", trust: Untrusted, files: map[string]string{trusted: `{"ROOT":"TRUST_FOLDER","ROOT/project":"DO_NOT_TRUST"}`}},
+		{name: "a name that only begins alike", files: map[string]string{trusted: `{"ROOT/proj":"TRUST_FOLDER"}`}},
+		{name: "folder trust is off", trust: Trusted, files: map[string]string{user: `{"security":{"folderTrust":{"enabled":false},"auth":{"selectedType":"vertex-ai"}}}`}, auth: "vertex-ai"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := Load(home(t, tt.files))
+			if err != nil {
+				t.Fatal(err)
+			}
+			on, by := s.IDEMode()
+			name, bad := "", ""
+			if by != nil {
+				name = by.Name
+			}
+			for _, l := range s.Layers {
+				if l.Err != nil {
+					bad = l.Err.Error()
+				}
+			}
+			if on != tt.on || name != tt.by || s.Trust != tt.trust || s.Auth() != tt.auth || s.TrustErr != nil {
+				t.Errorf("IDE mode %v by %q, trust %v (%v), auth %q; want %v by %q, %v, %q", on, name, s.Trust, s.TrustErr, s.Auth(), tt.on, tt.by, tt.trust, tt.auth)
+			}
+			if (bad == "") != (tt.bad == "") || !strings.Contains(bad, tt.bad) {
+				t.Errorf("error %q, want %q", bad, tt.bad)
+			}
+		})
+	}
+}
+
+func TestTrustedFoldersMustBeRight(t *testing.T) {
+	for _, text := range []string{`{"/":"MAYBE"}`, `{`, `[]`} {
+		s, err := Load(home(t, map[string]string{trusted: text}))
+		if err != nil || s.TrustErr == nil {
+			t.Errorf("%s: %v, %v", text, err, s.TrustErr)
+		}
+	}
+}
+
+func TestTrustByTheEnvironment(t *testing.T) {
+	dir := home(t, map[string]string{trusted: `{"/":"TRUST_FOLDER"}`})
+	t.Setenv("GEMINI_CLI_TRUST_WORKSPACE", "false")
+	if s, _ := Load(dir); s.Trust != Untrusted || s.TrustFrom != "GEMINI_CLI_TRUST_WORKSPACE" {
+		t.Errorf("%v by %s", s.Trust, s.TrustFrom)
+	}
+}
+
+// The system's settings stand above the user's, but only where root alone can
+// write them.
+func TestSystemSettings(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can make files of root's")
+	}
+	files := map[string]string{user: `{"ide":{"enabled":true}}`, system: `{"ide":{"enabled":false}}`}
+	dir := home(t, files)
+	s, err := Load(dir)
+	if on, by := s.IDEMode(); err != nil || on || by.Name != "system" {
+		t.Errorf("IDE mode %v, %v", on, err)
+	}
+	if err := os.Chmod(os.Getenv("GEMINI_CLI_SYSTEM_SETTINGS_PATH"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	s, err = Load(dir)
+	if on, by := s.IDEMode(); err != nil || !on || by.Name != "user" || s.Layers[1].Skipped == "" {
+		t.Errorf("with a file that all can write: IDE mode %v, %v, %+v", on, err, s.Layers)
+	}
+}
+
+// The CLI's settings are the user's: one value changes, the rest stays.
+func TestEnableIDE(t *testing.T) {
+	for _, tt := range []struct {
+		before string
+		set    bool
+		keeps  string
+	}{
+		{"", false, ""},
+		{"{\n  // mine\n  \"ui\": {\"theme\": \"dark\"}, // why not\n}\n", false, "// why not"},
+		{`{"ide": {"hasSeenNudge": true}}`, false, "hasSeenNudge"},
+		{`{"ide": {"enabled": true}}`, true, ""},
+		{`{"ide": {"enabled": false}}`, true, ""},
+	} {
+		path := filepath.Join(t.TempDir(), ".gemini", "settings.json")
+		if tt.before != "" {
+			os.MkdirAll(filepath.Dir(path), 0o700)
+			os.WriteFile(path, []byte(tt.before), 0o600)
+		}
+		set, err := IDEModeSet(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if set != tt.set {
+			t.Errorf("%q: set = %v", tt.before, set)
+		}
+		if tt.set {
+			continue
+		}
+		if err := EnableIDE(path); err != nil {
+			t.Fatal(err)
+		}
+		after, _ := os.ReadFile(path)
+		var v values
+		if err := json.Unmarshal(standard(t, after), &v); err != nil || v.IDE.Enabled == nil || !*v.IDE.Enabled || !strings.Contains(string(after), tt.keeps) {
+			t.Errorf("%q became %q", tt.before, after)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "settings.json")
+	os.WriteFile(path, []byte("{oops"), 0o600)
+	if _, err := IDEModeSet(path); err == nil || !strings.Contains(err.Error(), "left alone") {
+		t.Errorf("broken settings: %v", err)
+	}
+}
+
+func standard(t *testing.T, text []byte) []byte {
+	t.Helper()
+	b, err := hujson.Standardize(bytes.Clone(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
