@@ -84,7 +84,8 @@ agents, and your shell, ask Gemini CLI, which can then read and nothing else.
   pollux ask      ask a question from the shell
   pollux install  give Neovim, Vim, Emacs, Kakoune or Helix the companion, or
                   Claude Code, Codex, Cursor or VS Code the bridge
-  pollux review   the changes that wait, in a terminal`,
+  pollux review   the changes that wait, in a terminal
+  pollux doctor   why Gemini CLI does not connect, and what to do`,
 		Version:           version(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -98,7 +99,7 @@ agents, and your shell, ask Gemini CLI, which can then read and nothing else.
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{err, cmd.CommandPath()} })
 	root.AddCommand(
 		newRun(streams), newDemo(streams), newIDE(streams), newConnect(streams),
-		newReview(streams), newLSP(streams), newNotify(streams), newStatus(streams), newJournal(streams),
+		newReview(streams), newLSP(streams), newNotify(streams), newStatus(streams), newDoctor(streams), newJournal(streams),
 		newBridge(streams), newAsk(streams), newInstall(streams),
 	)
 	for _, cmd := range root.Commands() {

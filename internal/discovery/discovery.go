@@ -311,13 +311,20 @@ func (p *Publication) Remove() {
 // port refuses at once.
 const dialTimeout = 500 * time.Millisecond
 
-// Prune removes the user's own discovery files that would lead a CLI to a dead
+// Prune removes the files that [Stale] names.
+func Prune(pids []int) {
+	for _, path := range Stale(pids) {
+		os.Remove(path)
+	}
+}
+
+// Stale are the user's own discovery files that would lead a CLI to a dead
 // companion: those of a Pollux process that has ended (and does not answer:
 // another container's processes are not ours to see), and those whose port
 // refuses connections while their process is dead or one of pids (the CLI
 // takes the file with its own PID first and tries no other). Live companions'
-// files and other users' files stay.
-func Prune(pids []int) {
+// files and other users' files are not among them; what a killed write left is.
+func Stale(pids []int) (stale []string) {
 	for _, c := range clis {
 		dir, err := c.dir()
 		if err != nil {
@@ -334,7 +341,7 @@ func Prune(pids []int) {
 			}
 			path := filepath.Join(dir, entry.Name())
 			if ok, _ := filepath.Match(sys.TempPattern, entry.Name()); ok && time.Since(info.ModTime()) > time.Minute {
-				os.Remove(path)
+				stale = append(stale, path)
 				continue
 			}
 			m := c.pattern.FindStringSubmatch(entry.Name())
@@ -351,10 +358,11 @@ func Prune(pids []int) {
 			}
 			ended := f.Pollux > 0 && !sys.Alive(f.Pollux)
 			if ended && !answers(f.Port) || (!sys.Alive(pid) || slices.Contains(pids, pid)) && refuses(f.Port) {
-				os.Remove(path)
+				stale = append(stale, path)
 			}
 		}
 	}
+	return stale
 }
 
 func refuses(port int) bool {

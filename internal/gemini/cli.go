@@ -27,9 +27,10 @@ type CLI struct {
 // line.
 const minMajor, minMinor = 0, 35
 
-// find looks for the CLI: a path, or a name on the PATH. Its version is read
-// from the package that it lies in; a CLI that lies in none is asked.
-func find(ctx context.Context, name string) (CLI, error) {
+// Find looks for the CLI: a path, or a name on the PATH. Its version is read
+// from the package that it lies in; a CLI that lies in none is asked, which
+// takes it seconds. An error is an [*Error] of kind [NotInstalled].
+func Find(ctx context.Context, name string) (CLI, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
 		return CLI{}, &Error{Kind: NotInstalled, Message: tidy(err.Error())}
@@ -111,9 +112,9 @@ func askVersion(ctx context.Context, path string) string {
 	return versionNumber.FindString(string(text))
 }
 
-// readOnly reports an error for a CLI that cannot be held to reading.
-func (c CLI) readOnly() error {
-	major, minor, ok := parseVersion(c.Version)
+// ReadOnly reports an error for a CLI that cannot be held to reading.
+func (c CLI) ReadOnly() error {
+	major, minor, ok := c.Number()
 	switch {
 	case !ok:
 		return &Error{Kind: TooOld, Message: "its version cannot be told"}
@@ -128,7 +129,7 @@ func (c CLI) readOnly() error {
 const filesMajor, filesMinor = 0, 61
 
 func (c CLI) servesFiles() bool {
-	major, minor, ok := parseVersion(c.Version)
+	major, minor, ok := c.Number()
 	return ok && !before(major, minor, filesMajor, filesMinor)
 }
 
@@ -136,8 +137,9 @@ func before(major, minor, thanMajor, thanMinor int) bool {
 	return major < thanMajor || major == thanMajor && minor < thanMinor
 }
 
-func parseVersion(v string) (major, minor int, ok bool) {
-	parts := strings.SplitN(v, ".", 3)
+// Number is the first two parts of the version, if it is known.
+func (c CLI) Number() (major, minor int, ok bool) {
+	parts := strings.SplitN(c.Version, ".", 3)
 	if len(parts) < 3 {
 		return 0, 0, false
 	}

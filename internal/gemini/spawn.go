@@ -150,13 +150,13 @@ func (s *Spawner) Check(ctx context.Context) (CLI, error) {
 	if err != nil {
 		return cli, err
 	}
-	return cli, cli.readOnly()
+	return cli, cli.ReadOnly()
 }
 
 // askAgain is how long a CLI that did not say its version is not asked again.
 const askAgain = 30 * time.Second
 
-// find is [find], remembered for as long as the program's file is the same.
+// find is [Find], remembered for as long as the program's file is the same.
 func (s *Spawner) find(ctx context.Context) (CLI, error) {
 	select {
 	case <-s.cliTurn:
@@ -168,7 +168,7 @@ func (s *Spawner) find(ctx context.Context) (CLI, error) {
 	if key != "" && key == s.cliFor && (s.cli.Version != "" || time.Since(s.cliAt) < askAgain) {
 		return s.cli, nil
 	}
-	cli, err := find(ctx, s.cfg.Command)
+	cli, err := Find(ctx, s.cfg.Command)
 	if err == nil && ctx.Err() == nil {
 		s.cli, s.cliFor, s.cliAt = cli, key, time.Now()
 	}

@@ -125,6 +125,31 @@ func NewWarm(s *Spawner, cfg WarmConfig) *Warm {
 	return p
 }
 
+// Probe starts a CLI for dir as a warm process would be, has it make a session,
+// and ends it: no question is asked, so that it costs no quota. It returns how
+// long it took until the session was there. An error is an [*Error] where the
+// CLI said what is wrong.
+func Probe(ctx context.Context, cli CLI, dir string) (took time.Duration, err error) {
+	root, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", rootPrefix, os.Getpid()))
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(root)
+	began := time.Now()
+	w, err := startWorker(ctx, cli, dir, false, root, time.Minute, func(string, ...any) {})
+	if err != nil {
+		if kind := kindOf(err.Error()); kind != "" {
+			return 0, &Error{Kind: kind, Message: tidy(err.Error())}
+		}
+		return 0, err
+	}
+	defer w.end()
+	if _, err := w.session(ctx); err != nil {
+		return 0, w.failure(ctx, err)
+	}
+	return time.Since(began), nil
+}
+
 // Check implements [Runner].
 func (p *Warm) Check(ctx context.Context) (CLI, error) { return p.spawner.Check(ctx) }
 

@@ -132,6 +132,12 @@ func startWorker(ctx context.Context, cli CLI, dir string, change bool, root str
 	defer func() {
 		if err != nil {
 			w.end()
+			w.mu.Lock()
+			said := tidy(telling(toolNoise.ReplaceAllString(string(w.stderr), "")))
+			w.mu.Unlock()
+			if said != "" {
+				err = fmt.Errorf("%w: %s", err, said)
+			}
 		}
 	}()
 	tmp := filepath.Join(w.tmp, "tmp")

@@ -1,6 +1,7 @@
 // Package wirecli is a CLI as a companion sees one: it sends what Gemini CLI
-// sends and records what it hears. The tests and benchmarks use it where what
-// matters is the wire and its time; the real CLI has tests of its own.
+// sends and records what it hears. `pollux doctor` and `pollux conformance` are
+// made of it, and the tests and benchmarks use it where what matters is the wire
+// and its time; the real CLI has tests of its own.
 package wirecli
 
 import (
@@ -11,20 +12,45 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
+
+// An Endpoint is where a companion is, and who asks.
+type Endpoint struct {
+	// Host is dialled, and said in the Host header; the loopback address if
+	// empty.
+	Host  string
+	Port  int
+	Token string // none is sent if it is empty
+	// Name is the client's; Gemini CLI's own if empty.
+	Name string
+}
+
+// URL is the companion's one endpoint.
+func (e Endpoint) URL() string {
+	host := e.Host
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, strconv.Itoa(e.Port)) + "/mcp"
+}
 
 // A CLI is one connected CLI.
 type CLI struct {
 	// Heard are the notifications, in the order in which they came; closed at
 	// the end of the stream.
 	Heard chan Notification
+	// Tools are the names of those that the companion has.
+	Tools []string
 
-	port           int
-	token, session string
-	stream         io.Closer
+	to      Endpoint
+	http    http.Client
+	session string
+	stream  io.Closer
 }
 
 // A Notification is one that the companion sent.
@@ -34,28 +60,69 @@ type Notification struct {
 	At     time.Time       `json:"-"`
 }
 
-// Dial connects to a companion, with the requests that the real CLI makes. The
-// first notification is the context.
+// A StatusError is an answer of HTTP that is no success.
+type StatusError struct {
+	Code int
+	Text string
+}
+
+func (e *StatusError) Error() string { return fmt.Sprintf("HTTP %d: %s", e.Code, e.Text) }
+
+// Dial connects to a companion on the loopback address, with the requests that
+// the real CLI makes. The first notification is the context.
 func Dial(ctx context.Context, port int, token string) (*CLI, error) {
-	c := &CLI{Heard: make(chan Notification, 100000), port: port, token: token}
-	for i, m := range []map[string]any{
+	c, err := Greet(ctx, Endpoint{Port: port, Token: token})
+	if err != nil {
+		return nil, err
+	}
+	return c, c.Listen(ctx)
+}
+
+// Greet makes the requests that come before the stream of notifications. The
+// answer to one that is refused is a [*StatusError].
+func Greet(ctx context.Context, to Endpoint) (*CLI, error) {
+	// The CLI goes around a proxy on this way, too.
+	c := &CLI{Heard: make(chan Notification, 100000), to: to, http: http.Client{Transport: &http.Transport{}}}
+	name := to.Name
+	if name == "" {
+		name = "streamable-http-client"
+	}
+	var answer string
+	for _, m := range []map[string]any{
 		{"id": 1, "method": "initialize", "params": map[string]any{
-			"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "streamable-http-client", "version": "0"},
+			"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": name, "version": "0"},
 		}},
 		{"method": "notifications/initialized"},
 		{"id": 2, "method": "tools/list", "params": map[string]any{}},
 	} {
-		if _, err := c.post(ctx, m); err != nil {
-			return nil, fmt.Errorf("message %d: %w", i, err)
+		var err error
+		if answer, err = c.post(ctx, m); err != nil {
+			c.http.CloseIdleConnections()
+			return nil, fmt.Errorf("%s: %w", m["method"], err)
 		}
 	}
+	var list struct {
+		Result struct{ Tools []struct{ Name string } }
+	}
+	if err := json.Unmarshal([]byte(message(answer)), &list); err != nil {
+		c.http.CloseIdleConnections()
+		return nil, fmt.Errorf("tools/list: %w", err)
+	}
+	for _, t := range list.Result.Tools {
+		c.Tools = append(c.Tools, t.Name)
+	}
+	return c, nil
+}
+
+// Listen opens the stream of notifications. It outlives ctx.
+func (c *CLI) Listen(ctx context.Context) error {
 	res, err := c.do(context.WithoutCancel(ctx), "GET", nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c.stream = res.Body
 	go c.listen(res.Body)
-	return c, nil
+	return nil
 }
 
 func (c *CLI) listen(stream io.Reader) {
@@ -78,9 +145,7 @@ func (c *CLI) Call(ctx context.Context, tool string, args map[string]any) (strin
 	if err != nil {
 		return "", err
 	}
-	if _, data, ok := strings.Cut(answer, "data:"); ok {
-		answer = data
-	}
+	answer = message(answer)
 	var res struct {
 		Result struct {
 			Content []struct{ Text string }
@@ -115,8 +180,31 @@ func (c *CLI) CloseDiff(ctx context.Context, path string) (string, error) {
 	return c.Call(ctx, "closeDiff", map[string]any{"filePath": path, "suppressNotification": true})
 }
 
+// message is the JSON of an answer, which may come as one event of a stream.
+func message(answer string) string {
+	if strings.HasPrefix(strings.TrimSpace(answer), "{") {
+		return answer
+	}
+	_, data, _ := strings.Cut(answer, "data:")
+	data, _, _ = strings.Cut(data, "\n")
+	return data
+}
+
 // Close ends the stream, all that a CLI does when it ends.
-func (c *CLI) Close() { c.stream.Close() }
+func (c *CLI) Close() {
+	if c.stream != nil {
+		c.stream.Close()
+	}
+	c.http.CloseIdleConnections()
+}
+
+// Leave ends the session too, which no CLI does.
+func (c *CLI) Leave(ctx context.Context) {
+	if res, err := c.do(ctx, "DELETE", nil); err == nil {
+		res.Body.Close()
+	}
+	c.Close()
+}
 
 func (c *CLI) post(ctx context.Context, message map[string]any) (string, error) {
 	message["jsonrpc"] = "2.0"
@@ -131,7 +219,7 @@ func (c *CLI) post(ctx context.Context, message map[string]any) (string, error) 
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
 	if err == nil && res.StatusCode/100 != 2 {
-		err = fmt.Errorf("%s: %s", res.Status, text)
+		err = &StatusError{res.StatusCode, strings.TrimSpace(string(text))}
 	}
 	if id := res.Header.Get("Mcp-Session-Id"); id != "" {
 		c.session = id
@@ -140,15 +228,17 @@ func (c *CLI) post(ctx context.Context, message map[string]any) (string, error) 
 }
 
 func (c *CLI) do(ctx context.Context, method string, body io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, fmt.Sprintf("http://127.0.0.1:%d/mcp", c.port), body)
+	req, err := http.NewRequestWithContext(ctx, method, c.to.URL(), body)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Authorization", "Bearer "+c.token)
+	if c.to.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.to.Token)
+	}
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	req.Header.Set("Content-Type", "application/json")
 	if c.session != "" {
 		req.Header.Set("Mcp-Session-Id", c.session)
 	}
-	return http.DefaultClient.Do(req)
+	return c.http.Do(req)
 }

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"pollux/internal/doctor"
+)
+
+func newDoctor(streams IO) *cobra.Command {
+	var asJSON, fix, yes bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Find out why Gemini CLI does not connect, and what to do",
+		Long: `Replays what Gemini CLI does when it is started here: which companion it looks
+for and takes, whether that answers, and what in the settings, the terminal and
+the system keeps them apart. Then it tries what the bridge needs, up to a warm
+process of Gemini CLI; no question is asked, so that it costs no quota.
+
+Run it where you start the CLI: in the same terminal and directory. Each line is
+ok, a warning, or failed with the cause and what mends it. The exit code is 1 if
+something failed.
+
+--fix mends what is Pollux's to mend, after showing it: it removes files that
+companions which have ended left behind, makes files of yours readable for you
+alone, and turns on Gemini CLI's IDE mode. The symptoms and causes are listed in
+docs/DOCTOR.md.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if yes && !fix {
+				return usageError{errors.New("--yes goes with --fix"), cmd.CommandPath()}
+			}
+			examine := func(quiet bool) (doctor.Report, error) {
+				cfg, err := doctorConfig(cmd)
+				if err != nil {
+					return doctor.Report{}, err
+				}
+				part := ""
+				if !quiet {
+					cfg.Emit = func(f doctor.Finding) {
+						if f.Part != part {
+							part = f.Part
+							fmt.Fprintf(streams.Out, "%s\n", map[string]string{
+								doctor.Companion: "The companion, for a Gemini CLI started in " + cfg.Dir,
+								doctor.Bridge:    "\nThe bridge, for agents that ask Gemini CLI",
+							}[part])
+						}
+						doctor.Print(streams.Out, f)
+					}
+				}
+				return doctor.Examine(cmd.Context(), cfg), nil
+			}
+			report, err := examine(asJSON)
+			if err != nil {
+				return err
+			}
+			if mends := report.Mends(); fix && len(mends) > 0 {
+				fmt.Fprintln(streams.Err, "\npollux doctor can")
+				for _, m := range mends {
+					fmt.Fprintf(streams.Err, "  - %s\n", m)
+				}
+				if !yes {
+					fmt.Fprint(streams.Err, "Shall it? [Y/n] ")
+					agreed, err := agreed(streams.In)
+					if err != nil {
+						return errors.New("nobody is there to say yes, so that nothing was changed: use --fix --yes")
+					}
+					if !agreed {
+						return errors.New("nothing was changed")
+					}
+				}
+				if err := report.Mend(); err != nil {
+					return err
+				}
+				fmt.Fprint(streams.Err, "Done. Once more:\n\n")
+				if report, err = examine(asJSON); err != nil {
+					return err
+				}
+			}
+			failed, warnings := report.Count(doctor.Failed), report.Count(doctor.Warning)
+			switch {
+			case asJSON:
+				if err := printJSON(streams.Out, report); err != nil {
+					return err
+				}
+			case failed+warnings == 0:
+				fmt.Fprintln(streams.Out, "\nNothing is wrong.")
+			default:
+				fmt.Fprintf(streams.Out, "\n%d failed, %s\n", failed, count(warnings, "warning"))
+			}
+			if failed > 0 {
+				return exitError{1}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&fix, "fix", false, "mend what is Pollux's to mend, after showing it")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "with --fix, do not ask")
+	return cmd
+}
+
+func doctorConfig(cmd *cobra.Command) (doctor.Config, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return doctor.Config{}, err
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return doctor.Config{}, err
+	}
+	cfg := doctor.Config{Dir: dir, Version: version()}
+	all, err := companions(cmd.Context())
+	if err != nil {
+		return cfg, nil // the disk's check says why
+	}
+	for _, c := range all {
+		cfg.Running = append(cfg.Running, doctor.Running{Status: c.Status, Stopped: c.stopped})
+	}
+	return cfg, nil
+}

@@ -1,0 +1,125 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"pollux/internal/gemini"
+	"pollux/internal/settings"
+)
+
+// checkBridge tries what the bridge needs. Other agents start it with an
+// environment of their own, which may differ from this one.
+func (e *exam) checkBridge(ctx context.Context) {
+	cli, err := e.cli, e.cliErr
+	if command := env("GEMINI_CLI_PATH"); command != "" {
+		cli, err = gemini.Find(ctx, command)
+	}
+	if err == nil {
+		err = cli.ReadOnly()
+	}
+	if err != nil {
+		e.fail("read-only", "", "%s", errText(err))
+		return
+	}
+	e.ok("read-only", "Gemini CLI %s can be held to reading", cli.Version)
+	e.checkAuth()
+	e.checkTrust()
+	if e.failed("auth", "settings", "node") {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	took, err := gemini.Probe(ctx, cli, e.Dir)
+	var fault *gemini.Error
+	switch {
+	case err == nil:
+		e.ok("warm", "a warm process is ready in %.1f s", took.Seconds())
+	case errors.As(err, &fault) && fault.Kind == gemini.Auth:
+		e.fail("auth", "", "%s", errText(err))
+	default:
+		e.warn("warm", "run `gemini` in a terminal to see what it says; GEMINI_RUNNER=spawn does without", "no warm process can be had, so that each call starts Gemini CLI anew: %s", errText(err))
+	}
+}
+
+// checkAuth tells how the CLI signs in, as far as files and variables say.
+func (e *exam) checkAuth() {
+	kind := e.settings.Auth()
+	switch {
+	case kind != "":
+	case env("GOOGLE_GENAI_USE_GCA") == "true":
+		kind = "oauth-personal"
+	case env("GOOGLE_GENAI_USE_VERTEXAI") == "true":
+		kind = "vertex-ai"
+	case env("GOOGLE_GEMINI_BASE_URL") != "":
+		kind = "gateway"
+	case env("GEMINI_API_KEY") != "":
+		kind = "gemini-api-key"
+	case env("CLOUD_SHELL") == "true", env("GEMINI_CLI_USE_COMPUTE_ADC") == "true":
+		kind = "compute-default-credentials"
+	}
+	home, _ := settings.Home()
+	switch {
+	case kind == "":
+		e.fail("auth", "run `gemini` once and sign in, or set GEMINI_API_KEY", "no way of signing in is chosen")
+	case kind == "oauth-personal" && !exists(filepath.Join(home, "oauth_creds.json")):
+		e.warn("auth", "run `gemini` once and sign in", "signing in with Google is chosen, but no credentials are in %s", home)
+	case kind == "gemini-api-key" && e.variable("GEMINI_API_KEY") == "":
+		e.warn("auth", "set GEMINI_API_KEY, or run `gemini` once and enter it", "an API key is chosen, but none is in the environment or a .env file; it may be in the keychain")
+	case kind == "vertex-ai" && e.variable("GOOGLE_API_KEY") == "" && (e.variable("GOOGLE_CLOUD_PROJECT") == "" || e.variable("GOOGLE_CLOUD_LOCATION") == ""):
+		e.fail("auth", "set GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION, or GOOGLE_API_KEY", "Vertex AI is chosen, but neither a project with its location nor a key is set")
+	default:
+		e.ok("auth", "Gemini CLI signs in by %s", oneLine(kind))
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// variable is a variable as the CLI sees it: of the environment or the first
+// .env file, which the user's own are always and others where the folder is
+// trusted.
+func (e *exam) variable(key string) string {
+	if v := env(key); v != "" {
+		return v
+	}
+	home, _ := settings.Home()
+	files := []string{filepath.Join(home, ".env"), filepath.Join(filepath.Dir(home), ".env")}
+	if e.settings.Trust == settings.Trusted {
+		for dir := e.Dir; ; dir = filepath.Dir(dir) {
+			files = append(files, filepath.Join(dir, ".gemini", ".env"), filepath.Join(dir, ".env"))
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
+	for _, f := range files {
+		data, _ := os.ReadFile(f)
+		for line := range strings.Lines(string(data)) {
+			k, v, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
+			if ok && strings.TrimSpace(k) == key {
+				return strings.TrimSpace(v)
+			}
+		}
+	}
+	return ""
+}
+
+// checkTrust tells what the CLI will do in a folder that it does not know.
+func (e *exam) checkTrust() {
+	const how = "run `gemini` here once and trust the folder, or set GEMINI_CLI_TRUST_WORKSPACE=true where the agent starts Pollux"
+	switch e.settings.Trust {
+	case settings.Trusted:
+		e.ok("trust", "Gemini CLI trusts this folder")
+	case settings.Untrusted:
+		e.warn("trust", how, "Gemini CLI does not trust this folder (%s): what is not answered by a warm process is refused", e.settings.TrustFrom)
+	default:
+		e.warn("trust", how, "Gemini CLI has not been told whether to trust this folder: what is not answered by a warm process is refused")
+	}
+}

@@ -1,0 +1,339 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"pollux/internal/discovery"
+	"pollux/internal/sys"
+)
+
+const startOne = "pollux run (or start your editor in this folder)"
+
+// ideVariables lead a CLI to the companion of the editor in whose terminal it
+// runs.
+var ideVariables = []string{"GEMINI_CLI_IDE_SERVER_PORT", "GEMINI_CLI_IDE_WORKSPACE_PATH", "GEMINI_CLI_IDE_AUTH_TOKEN", "GEMINI_CLI_IDE_PID", "GEMINI_CLI_IDE_SERVER_STDIO_COMMAND", "GEMINI_CLI_IDE_SERVER_STDIO_ARGS"}
+
+// checkVariables finds a terminal that an editor left behind.
+func (e *exam) checkVariables() {
+	port := env("GEMINI_CLI_IDE_SERVER_PORT")
+	pid, _ := strconv.Atoi(env("GEMINI_CLI_IDE_PID"))
+	gone := ""
+	switch {
+	case port != "" && refuses("127.0.0.1", port):
+		gone = "on port " + oneLine(port) + " nobody listens"
+	case pid > 0 && !sys.Alive(pid) && port == "":
+		gone = fmt.Sprintf("there is no process %d", pid)
+	}
+	set := slices.DeleteFunc(slices.Clone(ideVariables), func(key string) bool { return env(key) == "" })
+	switch {
+	case gone != "":
+		e.warn("variables", "unset "+strings.Join(set, " "), "this terminal's variables (%s, ...) are of a companion that is gone: %s", set[0], gone)
+	case len(set) > 0:
+		e.ok("variables", "this terminal's variables name a companion that is there")
+	}
+}
+
+func refuses(host, port string) bool {
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort(host, port), time.Second)
+	if err == nil {
+		conn.Close()
+	}
+	return sys.Refused(err)
+}
+
+// checkCompanion goes the way that the CLI goes.
+func (e *exam) checkCompanion(ctx context.Context) {
+	e.lookup = discovery.Replay(e.place)
+	e.checkProcess()
+	e.checkDirectory()
+	e.checkStale()
+	c := e.lookup.Chosen
+	if c == nil {
+		e.none(ctx)
+		return
+	}
+	if !e.knownEditor(c) {
+		e.fail("editor", "update that editor's companion, or use `pollux run`", "the file %s names no editor, and this terminal is none that Gemini CLI knows: it says that IDE integration is not supported", c.Path)
+	}
+	if !e.checkWorkspace(c) {
+		return
+	}
+	e.checkConnection(ctx, c)
+	e.checkOthers(c)
+	e.checkVersion(c)
+}
+
+// checkProcess tells which process the CLI will look for.
+func (e *exam) checkProcess() {
+	pid, what := e.lookup.PID, ""
+	if p, err := sys.Lookup(pid); err == nil {
+		what = " (" + oneLine(p.Name) + ")"
+	}
+	if env("TMUX") != "" {
+		what += ", in tmux"
+	}
+	if !e.place.AnyPID() && e.lookup.Chosen == nil {
+		if i := slices.IndexFunc(e.lookup.Candidates, func(c discovery.Candidate) bool { return c.Err == nil && c.Inside }); i >= 0 {
+			e.fail("process", installCLI+"@latest, or pollux run", "Gemini CLI %s looks for the companion of process %d%s and no other; %s is that of process %d", e.cli.Version, pid, what, name(&e.lookup.Candidates[i]), e.lookup.Candidates[i].PID)
+			return
+		}
+	}
+	e.ok("process", "Gemini CLI will look first for the companion of process %d%s", pid, what)
+}
+
+// checkDirectory looks at where the files are, and whether they are the user's
+// alone.
+func (e *exam) checkDirectory() {
+	const own = "export TMPDIR=~/tmp (a directory of your own), for the editor and the CLI"
+	for _, dir := range []string{filepath.Dir(e.lookup.Dir), e.lookup.Dir} {
+		info, err := os.Stat(dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return
+		case err != nil:
+			e.fail("directory", own, "%s cannot be looked at: %v", dir, err)
+			return
+		case !info.IsDir():
+			e.fail("directory", "rm "+dir, "%s is no directory, so that no companion can publish itself", dir)
+			return
+		case !sys.Own(info):
+			e.fail("directory", own, "%s belongs to another user: no companion of yours can publish itself there", dir)
+			return
+		}
+	}
+	if runtime.GOOS == "windows" {
+		return
+	}
+	open := slices.DeleteFunc(append([]string{e.lookup.Dir}, paths(e.lookup.Candidates)...), func(path string) bool {
+		info, err := os.Stat(path)
+		return err != nil || !sys.Own(info) || info.Mode().Perm()&0o077 == 0
+	})
+	if len(open) == 0 {
+		e.ok("directory", "Gemini CLI will look in %s", e.lookup.Dir)
+		return
+	}
+	e.add(Finding{
+		Check: "directory", Status: Warning, Next: mendHint,
+		Text:  "other users of this machine can read the token of your companion: " + strings.Join(open, ", "),
+		Mends: "make readable for you alone: " + strings.Join(open, ", "),
+		mend: func() error {
+			var errs []error
+			for _, path := range open {
+				mode := fs.FileMode(0o600)
+				if path == e.lookup.Dir {
+					mode = 0o700
+				}
+				errs = append(errs, os.Chmod(path, mode))
+			}
+			return errors.Join(errs...)
+		},
+	})
+}
+
+func paths(cs []discovery.Candidate) (all []string) {
+	for _, c := range cs {
+		all = append(all, c.Path)
+	}
+	return all
+}
+
+// checkStale finds files of companions that have ended, and files that are
+// none.
+func (e *exam) checkStale() {
+	for _, c := range e.lookup.Candidates {
+		if c.Err != nil && !errors.Is(c.Err, discovery.ErrOtherUser) {
+			e.warn("file", "rm "+c.Path, "Gemini CLI passes over %s: %v", c.Path, c.Err)
+		}
+	}
+	stale := discovery.Stale([]int{e.lookup.PID})
+	if len(stale) == 0 {
+		return
+	}
+	f := Finding{
+		Check: "stale", Status: Warning, Next: mendHint,
+		Text:  "of companions that have ended there are still: " + strings.Join(stale, ", "),
+		Mends: "remove " + strings.Join(stale, ", "),
+		mend:  func() error { discovery.Prune([]int{e.lookup.PID}); return nil },
+	}
+	if c := e.lookup.Chosen; c != nil && slices.Contains(stale, c.Path) {
+		f.Status = Failed
+		f.Text = fmt.Sprintf("Gemini CLI will take %s, which a companion that has ended left behind, and try no other", c.Path)
+	}
+	e.add(f)
+}
+
+// name is what to call a companion.
+func name(c *discovery.Candidate) string {
+	editor := oneLine(cmp.Or(c.File.IDEInfo.DisplayName, c.File.IDEInfo.Name))
+	if editor == "" {
+		editor = "a companion"
+	}
+	return fmt.Sprintf("%s (port %s)", editor, oneLine(c.PortText))
+}
+
+// workspace is the list of its folders, for a person.
+func workspace(c *discovery.Candidate) string {
+	if c.Workspace == nil {
+		return ""
+	}
+	return oneLine(strings.ReplaceAll(*c.Workspace, string(os.PathListSeparator), ", "))
+}
+
+// none says why no file is there to be taken.
+func (e *exam) none(ctx context.Context) {
+	if e.failed("process", "directory") || e.byVariables(ctx) || e.elsewhere() {
+		return
+	}
+	for _, c := range e.lookup.Candidates {
+		if errors.Is(c.Err, discovery.ErrOtherUser) {
+			who := "another user"
+			if u := env("SUDO_USER"); u != "" {
+				who = oneLine(u)
+			}
+			e.fail("user", "start Gemini CLI as the user who started the editor, without sudo", "the companion of %s is not one for you: Gemini CLI passes over files of other users", who)
+			return
+		}
+	}
+	if r := e.running(); r != nil {
+		e.fail("file", "pollux run --attach, or restart the editor", "the companion of %s runs for this folder, but its discovery file in %s is gone: does something clean that directory?", oneLine(r.Editor.DisplayName), e.lookup.Dir)
+		return
+	}
+	e.fail("companion", startOne, "no companion is running for %s", e.Dir)
+}
+
+// byVariables goes the one way that is left without a file: the variables, in
+// a terminal that the CLI knows.
+func (e *exam) byVariables(ctx context.Context) bool {
+	path := env("GEMINI_CLI_IDE_WORKSPACE_PATH")
+	if !knownTerminal() || path == "" || !discovery.Holds(path, e.Dir) {
+		return false
+	}
+	how, tools, err := e.connectByVariables(ctx, env("GEMINI_CLI_IDE_AUTH_TOKEN"))
+	if err != nil {
+		return false
+	}
+	e.ok("companion", "Gemini CLI will connect by %s", how)
+	e.checkTools(tools)
+	return true
+}
+
+// running is a companion of Pollux's that runs for the directory.
+func (e *exam) running() *Running {
+	for i, r := range e.Running {
+		if slices.ContainsFunc(r.Roots, func(root string) bool { return discovery.Within(root, e.Dir) }) {
+			return &e.Running[i]
+		}
+	}
+	return nil
+}
+
+// elsewhere looks for a companion for this folder in the temporary directories
+// of the user's other processes.
+func (e *exam) elsewhere() bool {
+	tmps := []string{"/tmp", env("XDG_RUNTIME_DIR")}
+	for _, key := range []string{"TMPDIR", "TMP", "TEMP"} {
+		tmps = append(tmps, sys.Environs(key)...)
+	}
+	slices.Sort(tmps)
+	for _, tmp := range slices.Compact(tmps) {
+		if !filepath.IsAbs(tmp) || filepath.Join(tmp, "gemini", "ide") == e.lookup.Dir {
+			continue
+		}
+		there := e.place
+		there.Getenv = func(key string) string {
+			if key == "TMPDIR" {
+				return tmp
+			}
+			return os.Getenv(key)
+		}
+		if c := discovery.Replay(there).Chosen; c != nil && c.Inside && !refuses("127.0.0.1", c.PortText) {
+			next := "export TMPDIR=" + tmp
+			if tmp == "/tmp" {
+				next = "unset TMPDIR TMP TEMP"
+			}
+			e.fail("tmpdir", next, "%s is there for this folder, but in %s, and a CLI started here looks in %s: TMPDIR differs", name(c), filepath.Dir(c.Path), e.lookup.Dir)
+			return true
+		}
+	}
+	return false
+}
+
+// knownTerminal reports whether the CLI takes this terminal for an editor's.
+func knownTerminal() bool {
+	return slices.Contains([]string{"vscode", "sublime", "Zed"}, env("TERM_PROGRAM")) || env("ZED_SESSION_ID") != "" ||
+		env("XCODE_VERSION_ACTUAL") != "" || strings.Contains(strings.ToLower(env("TERMINAL_EMULATOR")), "jetbrains")
+}
+
+func (e *exam) knownEditor(c *discovery.Candidate) bool {
+	return c.File.IDEInfo.Name != "" && c.File.IDEInfo.DisplayName != "" || knownTerminal()
+}
+
+// checkWorkspace reports whether the companion is one for the directory.
+func (e *exam) checkWorkspace(c *discovery.Candidate) bool {
+	path := c.Workspace
+	if v, ok := os.LookupEnv("GEMINI_CLI_IDE_WORKSPACE_PATH"); path == nil && ok {
+		path = &v
+	}
+	switch {
+	case path == nil:
+		e.fail("workspace", startOne, "%s names no workspace in %s", name(c), c.Path)
+	case *path == "":
+		e.fail("workspace", "open the folder in the editor, or "+startOne, "%s has no folder open", name(c))
+	case !discovery.Holds(*path, e.Dir):
+		if e.elsewhere() {
+			return false
+		}
+		first, _, _ := strings.Cut(*path, string(os.PathListSeparator))
+		e.fail("workspace", "cd "+oneLine(first)+", or here: "+startOne, "%s is for %s, and this is %s", name(c), workspace(c), e.Dir)
+	default:
+		if slices.Contains(strings.Split(*path, string(os.PathListSeparator)), "") {
+			e.warn("hijack", "end it, or use `pollux run --attach`", "%s claims every folder, by an empty part in its workspace", name(c))
+		}
+		e.ok("workspace", "%s is for %s", name(c), oneLine(strings.ReplaceAll(*path, string(os.PathListSeparator), ", ")))
+		return true
+	}
+	return false
+}
+
+// checkOthers finds more than one companion for the directory.
+func (e *exam) checkOthers(chosen *discovery.Candidate) {
+	ports := []string{chosen.PortText}
+	var others []string
+	ours := chosen.File.Pollux != 0
+	for i := range e.lookup.Candidates {
+		c := &e.lookup.Candidates[i]
+		if c.Err != nil || !c.Inside || slices.Contains(ports, c.PortText) || refuses("127.0.0.1", c.PortText) {
+			continue
+		}
+		ports = append(ports, c.PortText)
+		others = append(others, name(c))
+		if !ours && c.File.Pollux != 0 {
+			e.warn("hijack", "pollux run --attach", "Gemini CLI will take %s, and not Pollux's %s", name(chosen), name(c))
+			return
+		}
+	}
+	if len(others) > 0 && env("GEMINI_CLI_IDE_SERVER_PORT") != chosen.PortText {
+		e.warn("several", "start the CLI in the terminal of the editor that you mean, or with `pollux run --attach`", "Gemini CLI will take %s; for this folder there is also %s", name(chosen), strings.Join(others, ", "))
+	}
+}
+
+// checkVersion finds a companion that was started before an update of Pollux.
+func (e *exam) checkVersion(c *discovery.Candidate) {
+	for _, r := range e.Running {
+		if r.PID == c.File.Pollux && !r.Stopped && r.Version != e.Version {
+			e.warn("version", "restart the editor", "the companion is Pollux %s, and this is %s", oneLine(r.Version), e.Version)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pollux/internal/discovery"
+	"pollux/internal/ide"
+	"pollux/internal/sys"
+	"pollux/internal/wirecli"
+)
+
+// answerWithin is how long a companion may take to answer. The CLI waits for a
+// minute.
+const answerWithin = 3 * time.Second
+
+// checkConnection tries, in the CLI's order, the ways to the companion: the
+// port and then the command of its file, then those of the variables.
+func (e *exam) checkConnection(ctx context.Context, c *discovery.Candidate) {
+	token := c.File.AuthToken
+	if token == "" {
+		token = env("GEMINI_CLI_IDE_AUTH_TOKEN")
+	}
+	host := discovery.DialHost(e.place)
+	tools, err := greet(ctx, host, c.PortText, token)
+	if err == nil {
+		e.ok("port", "%s answers", name(c))
+		e.checkTools(tools)
+		return
+	}
+	how := ""
+	if s := c.File.Stdio; s != nil {
+		if tools, stdioErr := talk(ctx, s.Command, s.Args); stdioErr == nil {
+			how = "the command in its file (" + oneLine(s.Command) + ")"
+			e.ok("port", "%s cannot be reached by its port (%s), but by %s", name(c), explain(err), how)
+			e.checkTools(tools)
+			return
+		}
+	}
+	if how, tools, viaErr := e.connectByVariables(ctx, token); viaErr == nil {
+		e.ok("port", "Gemini CLI will connect by %s", how)
+		e.checkTools(tools)
+		return
+	}
+	e.unreachable(ctx, c, host, token, err)
+}
+
+// connectByVariables tries what this terminal's variables name.
+func (e *exam) connectByVariables(ctx context.Context, token string) (how string, tools []string, err error) {
+	err = errors.New("no variable names a companion")
+	if port := env("GEMINI_CLI_IDE_SERVER_PORT"); port != "" {
+		if tools, err = greet(ctx, discovery.DialHost(e.place), port, token); err == nil {
+			return "the port in GEMINI_CLI_IDE_SERVER_PORT", tools, nil
+		}
+	}
+	if command := env("GEMINI_CLI_IDE_SERVER_STDIO_COMMAND"); command != "" {
+		var args []string
+		json.Unmarshal([]byte(env("GEMINI_CLI_IDE_SERVER_STDIO_ARGS")), &args)
+		if tools, err = talk(ctx, command, args); err == nil {
+			return "the command in GEMINI_CLI_IDE_SERVER_STDIO_COMMAND", tools, nil
+		}
+	}
+	return "", nil, err
+}
+
+// greet connects as the CLI does, and leaves again.
+func greet(ctx context.Context, host, port, token string) (tools []string, err error) {
+	n, err := strconv.Atoi(port)
+	if err != nil || n < 1 || n > 65535 {
+		return nil, fmt.Errorf("%q is no port", port)
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	c, err := wirecli.Greet(ctx, wirecli.Endpoint{Host: host, Port: n, Token: token, Name: "pollux-doctor"})
+	if err != nil {
+		return nil, err
+	}
+	c.Leave(ctx)
+	return c.Tools, nil
+}
+
+// talk does it over the stdio transport, with the little of the environment
+// that the CLI hands on.
+func talk(ctx context.Context, command string, args []string) (tools []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command, args...)
+	for _, key := range []string{"HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"} {
+		if v := env(key); v != "" {
+			cmd.Env = append(cmd.Env, key+"="+v)
+		}
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "pollux-doctor", Version: "0"}, nil)
+	session, err := client.Connect(ctx, &mcp.CommandTransport{Command: cmd, TerminateDuration: time.Second}, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer session.Close()
+	list, err := session.ListTools(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range list.Tools {
+		tools = append(tools, t.Name)
+	}
+	return tools, nil
+}
+
+func (e *exam) checkTools(tools []string) {
+	for _, t := range []string{ide.ToolOpenDiff, ide.ToolCloseDiff} {
+		if !slices.Contains(tools, t) {
+			e.warn("tools", "update that companion", "the companion has no tool %s: Gemini CLI will show its changes in the terminal only", t)
+			return
+		}
+	}
+}
+
+// explain is an error of a connection in a few words.
+func explain(err error) string {
+	var dns *net.DNSError
+	var status *wirecli.StatusError
+	switch {
+	case errors.As(err, &dns):
+		return "there is no host " + dns.Name
+	case sys.Refused(err):
+		return "nobody listens"
+	case errors.As(err, &status):
+		return fmt.Sprintf("it answers HTTP %d", status.Code)
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no answer"
+	}
+	return oneLine(err.Error())
+}
+
+// unreachable says why the companion cannot be reached in any way.
+func (e *exam) unreachable(ctx context.Context, c *discovery.Candidate, host, token string, err error) {
+	var status *wirecli.StatusError
+	const local = "127.0.0.1"
+	if host != local {
+		if _, here := greet(ctx, local, c.PortText, token); here == nil {
+			e.fail("container", "export REMOTE_CONTAINERS=true", "this is a container, in which Gemini CLI dials %s (%s); but %s is here, in the same container", host, explain(err), name(c))
+			return
+		}
+		e.fail("container", "read docs/REMOTE.md: pollux run --attach --socket, or --listen on the host", "this is a container, in which Gemini CLI dials %s (%s)", host, explain(err))
+		return
+	}
+	dead := e.failed("stale")
+	switch {
+	case errors.As(err, &status) && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden):
+		e.fail("token", "restart that companion", "%s refuses the token in %s (HTTP %d)", name(c), c.Path, status.Code)
+	case errors.As(err, &status):
+		e.fail("port", "rm "+c.Path+", then restart the companion", "what listens on port %s is no companion (HTTP %d); the file that names it is %s", oneLine(c.PortText), status.Code, c.Path)
+	case errors.Is(err, context.DeadlineExceeded):
+		next := "go on with it (fg), or end it"
+		if c.File.Pollux > 0 {
+			next = fmt.Sprintf("kill -CONT %d, or fg in its terminal", c.File.Pollux)
+		}
+		e.fail("port", next, "%s takes connections but does not answer: is it stopped (Ctrl-Z)?", name(c))
+	case sys.Refused(err) && dead: // said already
+	case sys.Refused(err):
+		e.fail("port", "restart that companion", "nobody listens on port %s, which %s names: its companion, process %d, lives elsewhere or hangs", oneLine(c.PortText), c.Path, c.PID)
+	default:
+		e.fail("port", "rm "+c.Path+", then restart the companion", "%s gives no answer that a companion gives: %s", name(c), strings.TrimSpace(explain(err)))
+	}
+}
