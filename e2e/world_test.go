@@ -93,6 +93,8 @@ type world struct {
 	home    string
 	model   *fakemodel.Server
 	env     []string
+	binary  string   // the pollux of editors
+	wrap    []string // what starts it
 }
 
 func newWorld(t *testing.T, script fakemodel.Script) *world {
@@ -102,7 +104,7 @@ func newWorld(t *testing.T, script fakemodel.Script) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, project: filepath.Join(root, "project"), home: filepath.Join(root, "home")}
+	w := &world{t: t, binary: polluxBinary, project: filepath.Join(root, "project"), home: filepath.Join(root, "home")}
 	tmp := filepath.Join(root, "tmp")
 	for _, d := range []string{w.project, filepath.Join(w.home, ".gemini"), tmp} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
@@ -220,7 +222,8 @@ func (w *world) start(cmd *exec.Cmd) (in io.WriteCloser, out io.ReadCloser) {
 // edit starts an editor. change may alter how it introduces itself.
 func (w *world) edit(change func(*adapter.InitializeParams)) *editor {
 	w.t.Helper()
-	cmd := exec.Command(polluxBinary, "ide", "--log", "info")
+	argv := append(slices.Clone(w.wrap), w.binary, "ide", "--log", "info")
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env, cmd.Dir = w.env, w.project
 	in, out := w.start(cmd)
 	e := &editor{

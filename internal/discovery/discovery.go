@@ -186,6 +186,7 @@ func (e Endpoint) file(c cli) ide.DiscoveryFile {
 		AuthToken:     e.Token,
 		IDEInfo:       e.Info,
 		Pollux:        os.Getpid(),
+		Namespace:     sys.Namespace(),
 	}
 	if len(e.Stdio) > 0 {
 		f.Stdio = &ide.Stdio{Command: e.Stdio[0], Args: e.Stdio[1:]}
@@ -352,11 +353,20 @@ func Stale(pids []int) (stale []string) {
 			if err != nil {
 				continue
 			}
+			if f.Namespace != "" && f.Namespace != sys.Namespace() {
+				continue
+			}
 			pid := f.PPID
 			if !c.ppid {
 				pid, _ = strconv.Atoi(m[1])
 			}
 			ended := f.Pollux > 0 && !sys.Alive(f.Pollux)
+			if f.Port == 0 { // a command leads to it
+				if ended {
+					stale = append(stale, path)
+				}
+				continue
+			}
 			if ended && !answers(f.Port) || (!sys.Alive(pid) || slices.Contains(pids, pid)) && refuses(f.Port) {
 				stale = append(stale, path)
 			}
@@ -406,11 +416,14 @@ func Read(path string) (ide.DiscoveryFile, error) {
 }
 
 // Parse parses the content of a discovery file and checks what a CLI needs of
-// it: a port from 1 to 65535.
+// it: a port from 1 to 65535, or none and a command.
 func Parse(data []byte) (ide.DiscoveryFile, error) {
 	var f ide.DiscoveryFile
 	if err := json.Unmarshal(data, &f); err != nil {
 		return f, fmt.Errorf("not a discovery file: %w", err)
+	}
+	if f.Port == 0 && f.Stdio != nil && f.Stdio.Command != "" {
+		return f, nil
 	}
 	if f.Port < 1 || f.Port > 65535 {
 		return f, fmt.Errorf("not a discovery file: port %d", f.Port)

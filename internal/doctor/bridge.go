@@ -27,9 +27,12 @@ func (e *exam) checkBridge(ctx context.Context) {
 		return
 	}
 	e.ok("read-only", "Gemini CLI %s can be held to reading", cli.Version)
+	if e.failed("settings", "node") {
+		return
+	}
 	e.checkAuth()
 	e.checkTrust()
-	if e.failed("auth", "settings", "node") {
+	if e.failed("auth") {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

@@ -180,6 +180,9 @@ func name(c *discovery.Candidate) string {
 	if editor == "" {
 		editor = "a companion"
 	}
+	if c.PortText == "" {
+		return editor
+	}
 	return fmt.Sprintf("%s (port %s)", editor, oneLine(c.PortText))
 }
 
@@ -258,7 +261,7 @@ func (e *exam) elsewhere() bool {
 			}
 			return os.Getenv(key)
 		}
-		if c := discovery.Replay(there).Chosen; c != nil && c.Inside && !refuses("127.0.0.1", c.PortText) {
+		if c := discovery.Replay(there).Chosen; c != nil && c.Inside && !claimsAll(c.Workspace) && !refuses("127.0.0.1", c.PortText) {
 			next := "export TMPDIR=" + tmp
 			if tmp == "/tmp" {
 				next = "unset TMPDIR TMP TEMP"
@@ -298,13 +301,19 @@ func (e *exam) checkWorkspace(c *discovery.Candidate) bool {
 		first, _, _ := strings.Cut(*path, string(os.PathListSeparator))
 		e.fail("workspace", "cd "+oneLine(first)+", or here: "+startOne, "%s is for %s, and this is %s", name(c), workspace(c), e.Dir)
 	default:
-		if slices.Contains(strings.Split(*path, string(os.PathListSeparator)), "") {
+		if claimsAll(path) {
 			e.warn("hijack", "end it, or use `pollux run --attach`", "%s claims every folder, by an empty part in its workspace", name(c))
 		}
 		e.ok("workspace", "%s is for %s", name(c), oneLine(strings.ReplaceAll(*path, string(os.PathListSeparator), ", ")))
 		return true
 	}
 	return false
+}
+
+// claimsAll reports whether a workspace has an empty part, which stands for
+// wherever the CLI is started.
+func claimsAll(workspace *string) bool {
+	return slices.Contains(strings.Split(*workspace, string(os.PathListSeparator)), "")
 }
 
 // checkOthers finds more than one companion for the directory.

@@ -137,4 +137,7 @@ type DiscoveryFile struct {
 	// Pollux is the process that wrote the file: how a later start knows a
 	// stale file of ours. The CLIs ignore it.
 	Pollux int `json:"polluxPid,omitempty"`
+	// Namespace is where that process and the port are to be seen: a container
+	// and its host may share the directory, and neither sees the other's.
+	Namespace string `json:"polluxNamespace,omitempty"`
 }

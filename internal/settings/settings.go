@@ -150,15 +150,12 @@ func Load(dir string) (Settings, error) {
 
 func read(name, path string, system bool) (Layer, bool) {
 	l := Layer{Name: name, Path: path}
-	info, err := os.Stat(path)
-	if err != nil {
+	if _, err := os.Stat(path); err != nil {
 		return l, false
 	}
-	if system {
-		if dir, err := os.Stat(filepath.Dir(path)); err != nil || !sys.Administered(info) || !sys.Administered(dir) {
-			l.Skipped = "the file and its directory must be root's, writable for nobody else"
-			return l, true
-		}
+	if system && !administered(path) {
+		l.Skipped = "it and all directories above it must be root's, writable for nobody else"
+		return l, true
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -167,6 +164,18 @@ func read(name, path string, system bool) (Layer, bool) {
 	}
 	l.Err = parse(data, &l.values)
 	return l, true
+}
+
+// administered reports whether nobody but root can change what is at the path.
+func administered(path string) bool {
+	for p := real(path); ; p = filepath.Dir(p) {
+		if info, err := os.Stat(p); err != nil || !sys.Administered(info) {
+			return false
+		}
+		if p == filepath.Dir(p) {
+			return true
+		}
+	}
 }
 
 // parse reads JSON with comments, but, like the CLI, without trailing commas.

@@ -121,11 +121,29 @@ func TestSystemSettings(t *testing.T) {
 	}
 	files := map[string]string{user: `{"ide":{"enabled":true}}`, system: `{"ide":{"enabled":false}}`}
 	dir := home(t, files)
+	// All can write to a temporary directory.
+	etc, err := os.MkdirTemp("/var", "pollux-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(etc) })
+	path := filepath.Join(etc, "settings.json")
+	if err := os.Chmod(etc, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(files[system]), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	s, err := Load(dir)
+	if on, by := s.IDEMode(); err != nil || !on || by.Name != "user" {
+		t.Errorf("in a temporary directory: IDE mode %v, %v", on, err)
+	}
+	t.Setenv("GEMINI_CLI_SYSTEM_SETTINGS_PATH", path)
+	s, err = Load(dir)
 	if on, by := s.IDEMode(); err != nil || on || by.Name != "system" {
 		t.Errorf("IDE mode %v, %v", on, err)
 	}
-	if err := os.Chmod(os.Getenv("GEMINI_CLI_SYSTEM_SETTINGS_PATH"), 0o666); err != nil {
+	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
 	s, err = Load(dir)

@@ -43,6 +43,11 @@ func Administered(info fs.FileInfo) bool {
 	return runtime.GOOS == "windows" || administered(info) && info.Mode().Perm()&0o022 == 0
 }
 
+// Namespace names what this process can see: processes and ports of another
+// container, or of its host, are not there for it. Empty where there is nothing
+// of the kind.
+func Namespace() string { return namespace() }
+
 // FreeSpace is how many bytes the user may still write in dir.
 func FreeSpace(dir string) (int64, error) { return freeSpace(dir) }
 

@@ -48,3 +48,5 @@ func tieToParent(*exec.Cmd) {}
 func memory(int) int64 { return 0 }
 
 func environs(string) []string { return nil }
+
+func namespace() string { return "" }

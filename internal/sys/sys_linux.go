@@ -72,6 +72,12 @@ func children(pid int) (pids []int) {
 	return pids
 }
 
+func namespace() string {
+	pid, _ := os.Readlink("/proc/self/ns/pid")
+	net, _ := os.Readlink("/proc/self/ns/net")
+	return strings.TrimSpace(pid + " " + net)
+}
+
 func environs(key string) (values []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, f := range files {

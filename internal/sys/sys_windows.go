@@ -138,3 +138,5 @@ func freeSpace(dir string) (int64, error) {
 	}
 	return int64(free), nil
 }
+
+func namespace() string { return "" }

@@ -1,0 +1,690 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"pollux/internal/adapter"
+	"pollux/internal/doctor"
+	"pollux/internal/fakemodel"
+)
+
+// A patient is a world that doctor looks at: a companion with an editor, and
+// the real CLI on the PATH.
+type patient struct {
+	*world
+	editor *editor
+	dir    string   // where the CLI is started
+	env    []string // of its terminal, besides the world's
+	bin    string   // the directory of the CLI
+}
+
+func newPatient(t *testing.T) *patient {
+	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
+	p := &patient{world: w, dir: w.project, bin: installed(t, "gemini-"+current, "node_modules", ".bin")}
+	// On build machines that are containers the CLI would dial elsewhere.
+	p.set("REMOTE_CONTAINERS=1")
+	return p
+}
+
+func (p *patient) set(env ...string) { p.env = append(p.env, env...) }
+
+// settings replaces a part of the user's settings.
+func (p *patient) settings(before, now string) {
+	p.t.Helper()
+	path := filepath.Join(p.home, ".gemini", "settings.json")
+	text, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(text), before) {
+		p.t.Fatalf("no %s in the settings: %v", before, err)
+	}
+	p.writeHome(".gemini/settings.json", strings.Replace(string(text), before, now, 1))
+}
+
+// files are the discovery files.
+func (p *patient) files() []string {
+	p.t.Helper()
+	all, err := filepath.Glob(filepath.Join(p.tmp(), "gemini", "ide", "*.json"))
+	if err != nil || len(all) == 0 {
+		p.t.Fatalf("no discovery files: %v", err)
+	}
+	return all
+}
+
+// tamper changes what all discovery files say.
+func (p *patient) tamper(change func(f map[string]any)) {
+	p.t.Helper()
+	for _, path := range p.files() {
+		data, err := os.ReadFile(path)
+		f := make(map[string]any)
+		if err == nil {
+			err = json.Unmarshal(data, &f)
+		}
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		change(f)
+		p.write(path, toJSON(p.t, f))
+	}
+}
+
+func (p *patient) write(path, text string) {
+	p.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// kill kills the companion, which leaves its files.
+func (p *patient) kill() {
+	p.editor.cmd.Process.Kill()
+	<-p.editor.Done()
+	p.editor.cmd.Wait()
+}
+
+// environ is the environment of the terminal.
+func (p *patient) environ() []string {
+	return append(append(slices.Clone(p.world.env), "PATH="+p.bin+":"+os.Getenv("PATH")), p.env...)
+}
+
+// doctor runs `pollux doctor` from a shell, as the CLI is, in front of which
+// there may be another program, and returns what is not well.
+func (p *patient) doctor(before []string, args ...string) (findings []doctor.Finding, code int) {
+	p.t.Helper()
+	argv := append(slices.Clone(before), "bash", "-c", `"$0" "$@"; exit $?`, polluxBinary, "doctor", "--json")
+	cmd := exec.Command(argv[0], append(argv[1:], args...)...)
+	cmd.Env, cmd.Dir = p.environ(), p.dir
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var r doctor.Report
+	if jsonErr := json.Unmarshal(out.Bytes(), &r); jsonErr != nil || cmd.ProcessState == nil || cmd.ProcessState.ExitCode() > 1 {
+		p.t.Fatalf("pollux doctor: %v\n%s%s", err, out.Bytes(), errs.Bytes())
+	}
+	if bytes.Contains(out.Bytes(), []byte(p.editor.token())) {
+		p.t.Errorf("doctor prints the token:\n%s", out.Bytes())
+	}
+	return r.Findings, cmd.ProcessState.ExitCode()
+}
+
+func (e *editor) token() string {
+	if e == nil {
+		return "no token"
+	}
+	return e.info.Token
+}
+
+// unwell are the findings that are not ok, as "failed companion/port".
+func unwell(findings []doctor.Finding) (all []string) {
+	for _, f := range findings {
+		if f.Status != doctor.OK {
+			all = append(all, fmt.Sprintf("%s %s/%s", f.Status, f.Part, f.Check))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// wantUnwell examines the patient and compares.
+func (p *patient) wantUnwell(before []string, want ...string) {
+	p.t.Helper()
+	findings, code := p.doctor(before)
+	got := unwell(findings)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		p.t.Errorf("doctor finds %q, want %q:\n%s", got, want, toJSON(p.t, findings))
+	}
+	failed := slices.ContainsFunc(want, func(f string) bool { return strings.HasPrefix(f, "failed") })
+	if (code == 1) != failed {
+		p.t.Errorf("exit code %d, failed %v", code, failed)
+	}
+	for _, f := range findings {
+		if f.Status != doctor.OK && f.Next == "" && !strings.Contains(f.Text, ": ") {
+			p.t.Errorf("%s names no next step: %s", f.Check, f.Text)
+		}
+	}
+}
+
+// The real CLI's own word on whether it is connected.
+const (
+	connects     = "Connected to"
+	disconnected = "Disconnected"
+	unsupported  = "not supported"
+	startsNot    = "exit code" // it ends with an error
+	notAsked     = ""
+)
+
+// wantCLI asks the real CLI in the same place.
+func (p *patient) wantCLI(says string) {
+	p.t.Helper()
+	if says == notAsked {
+		return
+	}
+	cli := p.run(p.dir, p.environ()[len(p.world.env):], "bash", "-c", `"$0" "$@"; echo "exit code $?"`, "gemini")
+	if says == startsNot {
+		cli.expect(startsNot)
+		return
+	}
+	cli.expect(ready)
+	if says == unsupported { // there is no such command then
+		cli.keys("/ide")
+		cli.expect("Manage IDE integration") // it knows its commands
+		cli.keys(" status")
+		time.Sleep(typing)
+		cli.keys("\r")
+	} else {
+		cli.prompt("/ide status")
+	}
+	if got := cli.expect(connects, disconnected, unsupported); got != says {
+		p.t.Errorf("the CLI says %q, want %q", got, says)
+	}
+}
+
+// Each of doctor's causes, made for real, is found, and nothing else is; and
+// the real CLI, in the same place, does what doctor says that it will.
+func TestDoctor(t *testing.T) {
+	const dead = "1" // nobody listens on this port
+	noStdio := func(f map[string]any) { delete(f, "stdio") }
+	root := func(p *patient) {
+		if os.Getuid() != 0 {
+			p.t.Skip("needs root")
+		}
+	}
+	for name, tt := range map[string]struct {
+		make func(p *patient) // before the editor starts
+		then func(p *patient) // after it
+		want []string
+		cli  string
+		bare bool // no editor
+	}{
+		"healthy":                   {cli: connects},
+		"healthy, by the variables": {cli: connects, then: func(p *patient) { p.set(p.editor.env()...) }},
+		"healthy, in a folder below": {cli: connects, then: func(p *patient) {
+			p.dir = filepath.Join(p.project, "sub")
+			p.write(filepath.Join(p.dir, "f"), "")
+		}},
+		"no companion": {bare: true, want: []string{"failed companion/companion"}, cli: unsupported},
+		"no companion, in a terminal that the CLI knows": {bare: true, want: []string{"failed companion/companion"}, cli: disconnected,
+			make: func(p *patient) { p.set("TERM_PROGRAM=sublime") }},
+		"no CLI, but npx": {want: []string{"warning companion/cli", "failed bridge/read-only"},
+			make: func(p *patient) { p.bin = p.toolsOnly("node", "npx"); p.set("PATH=" + p.bin) }},
+		"no CLI": {want: []string{"failed companion/cli", "failed bridge/read-only"},
+			make: func(p *patient) { p.bin = p.toolsOnly("node"); p.set("PATH=" + p.bin) }},
+		"an old CLI, another process": {want: []string{"warning companion/cli", "failed companion/process", "failed bridge/read-only"},
+			make: func(p *patient) { p.bin = installed(p.t, "gemini-"+old, "node_modules", ".bin") },
+			then: func(p *patient) { p.rename(4194303) }},
+		"a CLI that sends no token": {want: []string{"failed companion/cli", "failed companion/process", "failed bridge/read-only"},
+			make: func(p *patient) { p.cliVersion("0.5.5") }, then: func(p *patient) { p.rename(4194303) }},
+		"no Node": {want: []string{"failed companion/node"},
+			make: func(p *patient) { p.bin = p.toolsOnly("gemini"); p.set("PATH=" + p.bin) }},
+		"an old Node": {want: []string{"failed companion/node"},
+			make: func(p *patient) { p.command("node", "echo v18.20.4") }},
+		"broken settings": {want: []string{"failed companion/settings"}, cli: startsNot,
+			make: func(p *patient) { p.settings(`{"enabled": true`, `{"enabled": true,`) }},
+		"a broken list of trusted folders": {want: []string{"failed companion/settings"}, cli: startsNot,
+			make: func(p *patient) {
+				p.settings(`"folderTrust": {"enabled": false}`, `"folderTrust": {"enabled": true}`)
+				p.writeHome(".gemini/trustedFolders.json", `{"/": "YES"}`)
+			}},
+		"IDE mode is off": {want: []string{"failed companion/ide-mode"}, cli: disconnected,
+			make: func(p *patient) { p.settings(`"ide": {"enabled": true`, `"ide": {"enabled": false`) }},
+		"IDE mode was never on": {want: []string{"failed companion/ide-mode"}, cli: disconnected,
+			make: func(p *patient) { p.settings(`"ide": {"enabled": true, `, `"ide": {`) }},
+		"IDE mode is off for the folder": {want: []string{"failed companion/ide-mode"}, cli: disconnected,
+			make: func(p *patient) {
+				p.write(filepath.Join(p.project, ".gemini", "settings.json"), `{"ide":{"enabled":false}}`)
+			}},
+		"IDE mode is off for all": {want: []string{"failed companion/ide-mode"}, cli: disconnected,
+			make: func(p *patient) {
+				root(p)
+				etc, err := os.MkdirTemp("/var", "pollux-test-")
+				if err != nil {
+					p.t.Fatal(err)
+				}
+				p.t.Cleanup(func() { os.RemoveAll(etc) })
+				path := filepath.Join(etc, "settings.json")
+				p.write(path, `{"ide":{"enabled":false}}`)
+				p.set("GEMINI_CLI_SYSTEM_SETTINGS_PATH=" + path)
+			}},
+		"settings for all that all can write": {want: []string{"warning companion/settings"}, cli: connects,
+			make: func(p *patient) {
+				path := filepath.Join(p.home, "etc", "settings.json")
+				p.write(path, `{"ide":{"enabled":false}}`)
+				p.set("GEMINI_CLI_SYSTEM_SETTINGS_PATH=" + path)
+			}},
+		"CI":              {want: []string{"failed companion/terminal"}, then: func(p *patient) { p.set("CI=true") }},
+		"a dumb terminal": {want: []string{"warning companion/terminal"}, then: func(p *patient) { p.set("TERM=dumb") }},
+		"a dead proxy":    {want: []string{"warning companion/proxy"}, cli: connects, then: func(p *patient) { p.set("HTTPS_PROXY=http://me:secret@127.0.0.1:"+dead, "NO_PROXY=127.0.0.1") }},
+		"no proxy's URL":  {want: []string{"failed companion/proxy", "warning bridge/warm"}, then: func(p *patient) { p.set("HTTP_PROXY=::::", "NO_PROXY=127.0.0.1") }},
+		"no certificates": {want: []string{"warning companion/proxy"}, then: func(p *patient) { p.set("NODE_EXTRA_CA_CERTS=/nowhere") }},
+		"variables of an editor that is gone": {want: []string{"warning companion/variables"}, cli: connects,
+			then: func(p *patient) { p.set("GEMINI_CLI_IDE_SERVER_PORT="+dead, "GEMINI_CLI_IDE_WORKSPACE_PATH=/gone") }},
+		"variables of a process that is gone": {want: []string{"warning companion/variables"}, cli: connects,
+			then: func(p *patient) { p.set("GEMINI_CLI_IDE_PID=4194303") }},
+		"another TMPDIR": {want: []string{"failed companion/tmpdir"}, cli: unsupported,
+			then: func(p *patient) {
+				other := filepath.Join(p.home, "tmp")
+				p.write(filepath.Join(other, "f"), "")
+				p.set("TMPDIR=" + other)
+			}},
+		"another folder": {want: []string{"failed companion/workspace"}, cli: disconnected,
+			then: func(p *patient) { p.dir = p.home }},
+		"no folder": {want: []string{"failed companion/workspace"}, cli: disconnected,
+			then: func(p *patient) { p.tamper(func(f map[string]any) { f["workspacePath"] = "" }) }},
+		"no workspace at all": {want: []string{"failed companion/workspace"}, cli: disconnected,
+			then: func(p *patient) { p.tamper(func(f map[string]any) { delete(f, "workspacePath") }) }},
+		"no name": {want: []string{"failed companion/editor"}, cli: unsupported,
+			then: func(p *patient) { p.tamper(func(f map[string]any) { delete(f, "ideInfo") }) }},
+		"a wrong token": {want: []string{"failed companion/token"}, cli: disconnected,
+			then: func(p *patient) { p.tamper(func(f map[string]any) { noStdio(f); f["authToken"] = "wrong" }) }},
+		"a command instead of a port": {cli: connects,
+			then: func(p *patient) { p.tamper(func(f map[string]any) { delete(f, "port") }) }},
+		"a port of something else": {want: []string{"failed companion/port"}, cli: disconnected,
+			then: func(p *patient) {
+				_, port, _ := strings.Cut(strings.TrimPrefix(p.model.URL, "http://"), ":")
+				n, _ := strconv.Atoi(port)
+				p.tamper(func(f map[string]any) { noStdio(f); f["port"] = n })
+			}},
+		"a companion that was killed": {want: []string{"failed companion/stale"}, cli: disconnected,
+			then: func(p *patient) { p.kill() }},
+		"a stopped companion": {want: []string{"failed companion/port"},
+			then: func(p *patient) {
+				p.tamper(noStdio)
+				p.editor.cmd.Process.Signal(syscall.SIGSTOP)
+				p.t.Cleanup(func() { p.editor.cmd.Process.Signal(syscall.SIGCONT) })
+			}},
+		"a file of a companion that has ended, beside": {want: []string{"warning companion/stale"}, cli: connects,
+			then: func(p *patient) {
+				p.write(filepath.Join(p.tmp(), "gemini", "ide", "gemini-ide-server-4194303-1.json"), `{"port":1,"workspacePath":"/"}`)
+			}},
+		"a file that is none": {want: []string{"warning companion/file"}, cli: connects,
+			then: func(p *patient) {
+				p.write(filepath.Join(p.tmp(), "gemini", "ide", "gemini-ide-server-4194303-1.json"), `{`)
+			}},
+		"its files are gone": {want: []string{"failed companion/file"}, cli: unsupported,
+			then: func(p *patient) {
+				for _, f := range p.files() {
+					os.Remove(f)
+				}
+			}},
+		"files that others can read": {want: []string{"warning companion/directory"}, cli: connects,
+			then: func(p *patient) { os.Chmod(p.files()[0], 0o644) }},
+		"another user's directory": {bare: true, want: []string{"failed companion/directory"}, cli: unsupported,
+			make: func(p *patient) {
+				root(p)
+				p.write(filepath.Join(p.tmp(), "gemini", "ide", "f"), "")
+				os.Chown(filepath.Join(p.tmp(), "gemini"), 65534, 65534)
+			}},
+		"another user's companion": {want: []string{"failed companion/user"}, cli: unsupported,
+			then: func(p *patient) {
+				root(p)
+				for _, f := range p.files() {
+					os.Chown(f, 65534, 65534)
+				}
+			}},
+		"two companions": {want: []string{"warning companion/several"}, cli: connects,
+			then: func(p *patient) { p.edit(nil) }},
+		"two companions, one by the variables": {cli: connects,
+			then: func(p *patient) { p.edit(nil); p.set(p.editor.env()...) }},
+		"another companion comes first": {want: []string{"warning companion/hijack"}, cli: connects,
+			then: func(p *patient) {
+				p.rename(4194302)
+				p.edit(func(i *adapter.InitializeParams) { i.Editor.DisplayName = "Other" })
+				p.tamper(func(f map[string]any) {
+					if f["ideInfo"].(map[string]any)["displayName"] == "Other" {
+						delete(f, "polluxPid")
+					}
+				})
+			}},
+		"a companion that claims every folder": {want: []string{"warning companion/hijack"}, cli: connects,
+			then: func(p *patient) { p.tamper(func(f map[string]any) { f["workspacePath"] = "/elsewhere:" }) }},
+		"a companion without diffs": {bare: true, want: []string{"warning companion/tools"}, cli: connects,
+			make: func(p *patient) { p.withoutTools() }},
+		"a companion of another version": {want: []string{"warning companion/version"},
+			make: func(p *patient) { p.otherVersion() }},
+		"no room": {want: []string{"failed companion/disk"},
+			then: func(p *patient) {
+				root(p)
+				dir := filepath.Join(p.home, "full")
+				p.write(filepath.Join(dir, "f"), "")
+				if err := syscall.Mount("none", dir, "tmpfs", syscall.MS_RDONLY, "size=64k"); err != nil {
+					p.t.Skipf("no mounts here: %v", err)
+				}
+				p.t.Cleanup(func() { syscall.Unmount(dir, 0) })
+				p.set("POLLUX_STATE_DIR=" + dir)
+			}},
+		"not signed in": {want: []string{"failed bridge/auth"},
+			make: func(p *patient) {
+				p.settings(`"auth": {"selectedType": "gemini-api-key"}, `, "")
+				p.set("GEMINI_API_KEY=", "GOOGLE_GEMINI_BASE_URL=")
+			}},
+		"no key": {want: []string{"warning bridge/auth", "failed bridge/auth"},
+			make: func(p *patient) { p.set("GEMINI_API_KEY=") }},
+		"no project for Vertex AI": {want: []string{"failed bridge/auth"},
+			make: func(p *patient) { p.settings(`"gemini-api-key"`, `"vertex-ai"`) }},
+		"a folder that nobody has trusted": {want: []string{"warning bridge/trust"},
+			make: func(p *patient) { p.settings(`"folderTrust": {"enabled": false}`, `"folderTrust": {"enabled": true}`) }},
+		"a CLI too old for the bridge": {want: []string{"failed bridge/read-only"},
+			make: func(p *patient) {
+				p.set("GEMINI_CLI_PATH=" + filepath.Join(installed(p.t, "gemini-"+old, "node_modules", ".bin"), "gemini"))
+			}},
+		"no warm process": {want: []string{"warning bridge/warm"},
+			make: func(p *patient) {
+				path := p.command("broken", `[ "$1" = --version ] && echo 0.61.0 && exit; echo "boom" >&2; exit 1`)
+				p.set("GEMINI_CLI_PATH=" + path)
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPatient(t)
+			if tt.make != nil {
+				tt.make(p)
+			}
+			if !tt.bare {
+				p.editor = p.edit(nil)
+			}
+			if tt.then != nil {
+				tt.then(p)
+			}
+			p.wantUnwell(nil, tt.want...)
+			p.wantCLI(tt.cli)
+		})
+	}
+}
+
+// toolsOnly is a directory with these programs, and a shell, and nothing else.
+func (p *patient) toolsOnly(names ...string) string {
+	p.t.Helper()
+	dir := filepath.Join(p.home, "bin")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	for _, n := range append(names, "bash", "ps") {
+		path := filepath.Join(p.bin, n)
+		if _, err := os.Stat(path); err != nil {
+			if path, err = exec.LookPath(n); err != nil {
+				p.t.Fatal(err)
+			}
+		}
+		if err := os.Symlink(path, filepath.Join(dir, n)); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// command puts a shell script first on the PATH.
+func (p *patient) command(name, script string) string {
+	p.t.Helper()
+	dir := filepath.Join(p.home, "first")
+	path := filepath.Join(dir, name)
+	p.write(path, "#!/bin/sh\n"+script+"\n")
+	if err := os.Chmod(path, 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	p.set("PATH=" + dir + ":" + p.bin + ":" + os.Getenv("PATH"))
+	return path
+}
+
+// cliVersion makes a CLI of which only the version matters.
+func (p *patient) cliVersion(version string) {
+	p.t.Helper()
+	p.write(filepath.Join(p.home, "first", "package.json"), toJSON(p.t, map[string]any{"name": "@google/gemini-cli", "version": version}))
+	p.command("gemini", "exit 1")
+}
+
+// rename makes one discovery file of all, with another PID in its name.
+func (p *patient) rename(pid int) {
+	p.t.Helper()
+	for _, path := range p.files() {
+		parts := strings.Split(path, "-")
+		parts[len(parts)-2] = strconv.Itoa(pid)
+		if err := os.Rename(path, strings.Join(parts, "-")); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// withoutTools publishes a companion that has no tools.
+func (p *patient) withoutTools() {
+	p.t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		var m struct {
+			ID     any
+			Method string
+		}
+		json.NewDecoder(r.Body).Decode(&m)
+		result := map[string]any{"tools": []any{}}
+		switch {
+		case r.Method == http.MethodGet:
+			rw.Header().Set("Content-Type", "text/event-stream")
+			rw.(http.Flusher).Flush()
+			<-r.Context().Done()
+			return
+		case m.ID == nil:
+			rw.WriteHeader(http.StatusAccepted)
+			return
+		case m.Method == "initialize":
+			rw.Header().Set("Mcp-Session-Id", "1")
+			result = map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{"tools": map[string]any{}}, "serverInfo": map[string]any{"name": "x", "version": "1"}}
+		}
+		rw.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(rw).Encode(map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result})
+	}))
+	p.t.Cleanup(s.CloseClientConnections)
+	p.t.Cleanup(s.Close)
+	_, port, _ := strings.Cut(strings.TrimPrefix(s.URL, "http://"), ":")
+	n, _ := strconv.Atoi(port)
+	p.write(filepath.Join(p.tmp(), "gemini", "ide", fmt.Sprintf("gemini-ide-server-%d-%d.json", os.Getpid(), n)), toJSON(p.t, map[string]any{
+		"port": n, "workspacePath": p.project, "ideInfo": map[string]any{"name": "other", "displayName": "Other"},
+	}))
+}
+
+// otherVersion starts the companion as that of another version of Pollux.
+func (p *patient) otherVersion() {
+	p.t.Helper()
+	if os.Getenv("POLLUX_BINARY") != "" {
+		p.t.Skip("needs Go")
+	}
+	path := filepath.Join(p.home, "pollux-old")
+	build := exec.Command("go", "build", "-ldflags=-X pollux/internal/cli.Version=0.0.1", "-o", path, "pollux")
+	build.Dir = repo
+	if out, err := build.CombinedOutput(); err != nil {
+		p.t.Fatalf("%v\n%s", err, out)
+	}
+	p.binary = path
+}
+
+// doctor --fix shows what it will do, does it, and all is well.
+func TestDoctorFix(t *testing.T) {
+	p := newPatient(t)
+	p.settings(`"ide": {"enabled": true, `, `"ide": {`)
+	p.editor = p.edit(nil)
+	stale := filepath.Join(p.tmp(), "gemini", "ide", "gemini-ide-server-4194303-1.json")
+	p.write(stale, `{"port":1,"workspacePath":"/"}`)
+	loose := p.files()[0]
+	if err := os.Chmod(loose, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p.wantUnwell(nil, "failed companion/ide-mode", "warning companion/directory", "warning companion/stale")
+	run := func(in string, args ...string) (string, error) {
+		cmd := exec.Command(polluxBinary, append([]string{"doctor"}, args...)...)
+		cmd.Env, cmd.Dir, cmd.Stdin = p.environ(), p.dir, strings.NewReader(in)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	for _, in := range []string{"", "n\n"} {
+		out, err := run(in, "--fix")
+		if err == nil || !strings.Contains(out, "remove "+stale) || !strings.Contains(out, "turn on IDE mode") {
+			t.Errorf("answered %q: %v\n%s", in, err, out)
+		}
+		if _, err := os.Stat(stale); err != nil {
+			t.Errorf("answered %q it mended: %v", in, err)
+		}
+	}
+	if out, err := run("y\n", "--fix"); err != nil || !strings.Contains(out, "Nothing is wrong.") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if info, err := os.Stat(loose); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the loose file: %v, %v", info, err)
+	}
+	p.wantUnwell(nil)
+	p.wantCLI(connects)
+}
+
+// Nothing is wrong where nothing is wrong, wherever the CLI is started.
+func TestDoctorPlaces(t *testing.T) {
+	for name, before := range map[string]func(p *patient) []string{
+		"a nested shell": func(*patient) []string {
+			return []string{"bash", "-c", `bash -c '"$0" "$@"; exit $?' "$0" "$@"; exit $?`}
+		},
+		"sh, not bash": func(*patient) []string { return []string{"sh", "-c", `"$0" "$@"; exit $?`} },
+		"setsid":       func(*patient) []string { return []string{"setsid", "--wait"} },
+		"env -i": func(p *patient) []string {
+			keep := []string{"env", "-i"}
+			for _, kv := range p.environ() {
+				switch k, _, _ := strings.Cut(kv, "="); k {
+				case "HOME", "PATH", "TMPDIR", "REMOTE_CONTAINERS", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "XDG_RUNTIME_DIR", "TERM":
+					keep = append(keep, kv)
+				}
+			}
+			return keep
+		},
+		"a chroot": func(p *patient) []string { return p.chroot("") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPatient(t)
+			p.editor = p.edit(nil)
+			p.wantUnwell(before(p))
+		})
+	}
+	// In tmux, whose server is the process that the CLI looks for.
+	t.Run("tmux", func(t *testing.T) {
+		p := newPatient(t)
+		p.editor = p.edit(nil)
+		out := filepath.Join(p.home, "out.json")
+		server := []string{"-u", "-S", filepath.Join(p.home, "px"), "-f", "/dev/null"}
+		tmux := func(args ...string) {
+			cmd := exec.Command("tmux", append(slices.Clone(server), args...)...)
+			cmd.Env, cmd.Dir = p.environ(), p.dir
+			if msg, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("tmux %v: %v\n%s", args, err, msg)
+			}
+		}
+		t.Cleanup(func() { exec.Command("tmux", append(slices.Clone(server), "kill-server")...).Run() })
+		tmux("new-session", "-d", "-x", "100", "-y", "30", "bash", "--norc")
+		tmux("send-keys", fmt.Sprintf("%s doctor --json > %s; mv %[2]s %[2]s.done", polluxBinary, out), "Enter")
+		var data []byte
+		waitFor(t, "doctor in tmux", func() (done bool) {
+			var err error
+			data, err = os.ReadFile(out + ".done")
+			return err == nil
+		})
+		var r doctor.Report
+		if err := json.Unmarshal(data, &r); err != nil || len(unwell(r.Findings)) > 0 {
+			t.Errorf("%v: %s", err, data)
+		}
+		if !strings.Contains(string(data), "(tmux), in tmux") {
+			t.Errorf("it does not say that tmux is what the CLI looks for: %s", data)
+		}
+	})
+	// Another user of the machine is told whose companion that is, and with one
+	// of his own nothing is wrong.
+	t.Run("a second user", func(t *testing.T) {
+		if os.Getuid() != 0 {
+			t.Skip("needs root")
+		}
+		p := newPatient(t)
+		p.editor = p.edit(nil)
+		second := []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}
+		p.openTo(65534)
+		p.wantUnwell(second, "failed companion/directory", "failed companion/disk", "warning bridge/warm")
+		p.set("TMPDIR="+filepath.Join(p.home, "tmp"), "XDG_RUNTIME_DIR="+filepath.Join(p.home, "tmp"))
+		p.wantUnwell(second, "failed companion/companion")
+		p.wrap, p.world.env = second, append(p.world.env, p.env...)
+		p.editor = p.edit(nil)
+		p.wantUnwell(second)
+	})
+}
+
+// In a container the CLI dials elsewhere.
+func TestDoctorContainer(t *testing.T) {
+	for name, tt := range map[string]struct {
+		env  []string
+		then func(p *patient)
+		want []string
+		net  bool // the container has a network of its own
+	}{
+		"the companion is in it, too": {env: []string{"REMOTE_CONTAINERS="}, want: []string{"failed companion/container"},
+			then: func(p *patient) { p.tamper(func(f map[string]any) { delete(f, "stdio") }) }},
+		"by the command":         {env: []string{"REMOTE_CONTAINERS="}},
+		"it is one of VS Code's": {},
+		"over ssh":               {env: []string{"REMOTE_CONTAINERS=", "SSH_CONNECTION=127.0.0.1 1 127.0.0.1 22"}},
+		"the companion is outside": {env: []string{"REMOTE_CONTAINERS="}, want: []string{"failed companion/container"},
+			then: func(p *patient) { p.tamper(func(f map[string]any) { delete(f, "stdio") }) }, net: true},
+		"the CLI is Windows' own": {env: []string{"WSL_DISTRO_NAME=Debian"}, want: []string{"failed companion/cli"},
+			then: func(p *patient) { p.set("PATH=/mnt/c/npm:" + os.Getenv("PATH")) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPatient(t)
+			p.set(tt.env...)
+			p.editor = p.edit(nil)
+			if tt.then != nil {
+				tt.then(p)
+			}
+			before := p.chroot("mkdir -p $R/mnt/c; ln -s " + p.bin + " $R/mnt/c/npm; touch $R/.dockerenv")
+			if tt.net {
+				before = slices.Insert(before, 1, "-n")
+			}
+			p.wantUnwell(before, tt.want...)
+		})
+	}
+}
+
+// chroot is what runs a command in a root of its own, which is made of this
+// machine's directories, after a script that knows it as $R.
+func (p *patient) chroot(script string) []string {
+	p.t.Helper()
+	if os.Getuid() != 0 {
+		p.t.Skip("needs root")
+	}
+	root := filepath.Join(p.home, "root")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	return []string{"unshare", "-m", "sh", "-ec", `R=` + root + `
+		mount -t tmpfs none $R
+		for d in usr bin sbin lib lib64 etc proc dev root home work tmp opt; do
+			[ -e /$d ] || continue
+			mkdir -p $R/$d
+			mount --rbind /$d $R/$d
+		done
+		mkdir -p $R` + repo + `; mountpoint -q $R` + repo + ` || [ -e $R` + repo + `/go.mod ] || mount --rbind ` + repo + ` $R` + repo + `
+		` + script + `
+		dir=$PWD
+		exec chroot $R sh -c 'cd "$0" && exec "$@"' "$dir" "$@"`, "sh"}
+}
+
+// openTo gives the world to a user.
+func (p *patient) openTo(uid int) {
+	p.t.Helper()
+	for dir := p.project; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		os.Chmod(dir, 0o755)
+	}
+	p.write(filepath.Join(p.home, "tmp", "f"), "")
+	filepath.WalkDir(p.home, func(path string, _ os.DirEntry, err error) error { return os.Chown(path, uid, uid) })
+	os.Chmod(filepath.Dir(polluxBinary), 0o755)
+}
