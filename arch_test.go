@@ -26,6 +26,7 @@ var allowed = map[string][]string{
 	"pollux/internal/wirecli":    {},
 	"pollux/internal/settings":   {"sys"},
 	"pollux/internal/gemini":     {"settings", "sys"},
+	"pollux/internal/remote":     {"adapter", "ide", "sys"},
 	"pollux/internal/doctor":     {"adapter", "discovery", "gemini", "ide", "settings", "sys", "wirecli"},
 	"pollux/internal/bridge":     {"gemini", "hunk", "sys"},
 	"pollux/internal/adapter":    {"ide", "sys"},
@@ -38,7 +39,7 @@ var allowed = map[string][]string{
 	"pollux/internal/companion":  {"adapter", "discovery", "gemini", "hunk", "ide", "ideserver", "journal", "sys"},
 	"pollux/editors":             {},
 	"pollux/internal/editortest": {},
-	"pollux/internal/cli":        {"adapter", "bridge", "companion", "discovery", "doctor", "fakemodel", "gemini", "ide", "journal", "lsp", "review", "settings", "sys", "tui"},
+	"pollux/internal/cli":        {"adapter", "bridge", "companion", "discovery", "doctor", "fakemodel", "gemini", "ide", "journal", "lsp", "remote", "review", "settings", "sys", "tui"},
 }
 
 func TestImports(t *testing.T) {

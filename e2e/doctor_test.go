@@ -513,9 +513,9 @@ func TestDoctorFix(t *testing.T) {
 	p := newPatient(t)
 	p.settings(`"ide": {"enabled": true, `, `"ide": {`)
 	p.editor = p.edit(nil)
+	loose := p.files()[0]
 	stale := filepath.Join(p.tmp(), "gemini", "ide", "gemini-ide-server-4194303-1.json")
 	p.write(stale, `{"port":1,"workspacePath":"/"}`)
-	loose := p.files()[0]
 	if err := os.Chmod(loose, 0o644); err != nil {
 		t.Fatal(err)
 	}

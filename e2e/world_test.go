@@ -40,6 +40,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if socket := os.Getenv(forwardEnv); socket != "" {
+		forward(socket)
+	}
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "pollux-e2e-")
 		if err != nil {

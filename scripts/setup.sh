@@ -5,9 +5,11 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+PATH=$PATH:/usr/sbin:/sbin
 missing=
 [ "${1:-}" = cli ] || for pair in chromium:chromium git:git ps:procps tmux:tmux bash:bash \
-	nvim:neovim vim:vim-nox emacs:emacs-nox kak:kakoune; do
+	nvim:neovim vim:vim-nox emacs:emacs-nox kak:kakoune \
+	ssh:openssh-client sshd:openssh-server ip:iproute2; do
 	command -v "${pair%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
 if [ -n "$missing" ]; then

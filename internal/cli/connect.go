@@ -7,34 +7,213 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"pollux/internal/adapter"
 	"pollux/internal/companion"
+	"pollux/internal/discovery"
+	"pollux/internal/ide"
+	"pollux/internal/remote"
+	"pollux/internal/sys"
+	"pollux/internal/tui"
 )
 
+// remoteFlags say where a companion is that a CLI cannot dial.
+type remoteFlags struct {
+	socket, ssh, via, dir string
+	maps                  []string
+}
+
+func (f *remoteFlags) add(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.socket, "socket", "", "the `path` of the companion's socket, or of one that is forwarded to it")
+	fs.StringVar(&f.ssh, "ssh", "", "reach the companion on this `host`, by ssh and the pollux there")
+	fs.StringVar(&f.via, "via", "", "reach it by this shell `command`, which runs pollux connect beside it")
+	fs.StringVar(&f.dir, "dir", "", "the `directory` whose companion is meant, by its name there")
+	fs.StringArrayVar(&f.maps, "map", nil, "a directory's name here and there, `HERE=THERE`; may be repeated")
+}
+
+// away reports whether the companion is somewhere else, or sees other paths.
+func (f *remoteFlags) away() bool { return f.ssh != "" || f.via != "" || len(f.maps) > 0 }
+
+// door is the way to the companion.
+func (f *remoteFlags) door(ctx context.Context, command string) (d remote.Door, paths remote.Paths, err error) {
+	wrong := func(text string) (remote.Door, remote.Paths, error) {
+		return d, nil, usageError{errors.New(text), command}
+	}
+	ways := 0
+	for _, way := range []string{f.socket, f.ssh, f.via} {
+		if way != "" {
+			ways++
+		}
+	}
+	if ways > 1 {
+		return wrong("--socket, --ssh and --via are three ways: name one")
+	}
+	if paths, err = remote.ParsePaths(f.maps); err != nil {
+		return wrong(err.Error())
+	}
+	dir := f.dir
+	if dir == "" && len(paths) > 0 {
+		dir = paths[0].There
+	}
+	switch {
+	case f.via != "":
+		if f.dir != "" {
+			return wrong("--dir does not go with --via: give it to the pollux connect in the command")
+		}
+		d.Command = f.via
+	case f.ssh != "":
+		if dir == "" {
+			if dir, err = os.Getwd(); err != nil {
+				return d, nil, err
+			}
+		}
+		d.Command = remote.SSH(f.ssh, dir)
+	default:
+		d.Socket, err = findCompanion(ctx, f.socket, dir)
+	}
+	return d, paths, err
+}
+
 func newConnect(streams IO) *cobra.Command {
-	var socket string
+	var flags remoteFlags
+	var publish bool
 	cmd := &cobra.Command{
 		Use:   "connect",
-		Short: "Carry Gemini CLI's stdio transport to a running companion",
+		Short: "Carry Gemini CLI's stdio transport to a companion, also of another host or container",
 		Long: `Speaks MCP on standard input and output for a running companion: what
 GEMINI_CLI_IDE_SERVER_STDIO_COMMAND names, for CLIs that cannot dial the
-companion's port.`,
+companion's port.
+
+The companion may be elsewhere: behind a socket that is mounted into this
+container or forwarded to this host (--socket), on a host that ssh reaches
+(--ssh), or wherever a command leads (--via). Where a project has another name
+there, --map tells both.
+
+With --publish it does not speak itself, but makes such a companion one that
+CLIs find here, until it is ended. To run one CLI, rather use
+
+    pollux run --attach --ssh HOST --map HERE=THERE
+
+docs/REMOTE.md has the ways for dev containers, ssh and WSL, step by step.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			path, err := findCompanion(cmd.Context(), socket, "")
+			if !flags.away() && !publish {
+				path, err := findCompanion(cmd.Context(), flags.socket, flags.dir)
+				if err != nil {
+					return err
+				}
+				return pipe(cmd.Context(), streams, path, adapter.MCPPreamble)
+			}
+			if publish {
+				ctx, stop := signal.NotifyContext(cmd.Context(), sys.TerminationSignals...)
+				defer stop()
+				return withRemote(ctx, &flags, cmd.CommandPath(), func(_ map[string]string, text string) error {
+					fmt.Fprintf(streams.Err, "pollux: %s; CLIs started in %s find it until this is ended\n", text, workplace(&flags))
+					<-ctx.Done()
+					return nil
+				})
+			}
+			door, paths, err := flags.door(cmd.Context(), cmd.CommandPath())
 			if err != nil {
 				return err
 			}
-			return pipe(cmd.Context(), streams, path, adapter.MCPPreamble)
+			if f, ok := streams.Err.(*os.File); ok {
+				door.Errors = f
+			}
+			conn, err := door.Open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return remote.Relay(interruptible(streams), conn, paths)
 		},
 	}
-	cmd.Flags().StringVar(&socket, "socket", "", "the `path` of the companion's socket")
+	flags.add(cmd)
+	cmd.Flags().BoolVar(&publish, "publish", false, "make the companion one that CLIs find here, until this is ended")
 	return cmd
+}
+
+// workplace is the directory here that a far companion is for.
+func workplace(f *remoteFlags) string {
+	if paths, err := remote.ParsePaths(f.maps); err == nil && len(paths) > 0 {
+		return strings.Join(paths.Roots(), ", ")
+	}
+	dir, _ := os.Getwd()
+	return dir
+}
+
+// interruptible are the standard streams, whose reading can be ended.
+func interruptible(streams IO) io.ReadWriteCloser {
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, streams.In)
+		w.CloseWithError(err)
+	}()
+	return struct {
+		io.Reader
+		io.Writer
+		io.Closer
+	}{r, streams.Out, r}
+}
+
+// withRemote makes a companion elsewhere one that CLIs find here, for as long
+// as f runs. f gets the environment that leads a CLI to it, and what it is.
+func withRemote(ctx context.Context, flags *remoteFlags, command string, f func(env map[string]string, text string) error) error {
+	door, paths, err := flags.door(ctx, command)
+	if err != nil {
+		return err
+	}
+	greeting, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	editor, err := door.Greet(greeting)
+	if err != nil {
+		return err
+	}
+	if editor == "" {
+		editor = "Pollux"
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	roots := paths.Roots()
+	if len(roots) == 0 {
+		dir, err := os.Getwd()
+		if err == nil {
+			dir, err = filepath.EvalSymlinks(dir)
+		}
+		if err != nil {
+			return err
+		}
+		roots = []string{dir}
+	}
+	front, err := remote.Listen(ctx, door, paths)
+	if err != nil {
+		return err
+	}
+	defer front.Close()
+	end := discovery.Endpoint{
+		Info: ide.Info{Name: "pollux", DisplayName: editor}, Roots: roots,
+		PIDs:  discovery.TerminalPIDs(os.Getpid(), os.Getenv),
+		Stdio: []string{exe, "connect", "--socket", front.Socket},
+	}
+	pub, err := discovery.Publish(end)
+	if err != nil {
+		return err
+	}
+	defer pub.Remove()
+	env := make(map[string]string)
+	for _, kv := range end.Env() {
+		k, v, _ := strings.Cut(kv, "=")
+		env[k] = v
+	}
+	return f(env, "connected to the companion of "+tui.Printable(editor))
 }
 
 // pipe joins the standard streams to a companion's socket until either ends.

@@ -24,6 +24,7 @@ import (
 
 func newRun(streams IO) *cobra.Command {
 	var flags companionFlags
+	var far remoteFlags
 	var attach bool
 	var review func() (string, error)
 	cmd := &cobra.Command{
@@ -35,7 +36,9 @@ and in any editor that joins (pollux ide --attach). In tmux, --review split
 shows them in a pane beside, --review popup in a popup.
 
 With --attach no companion is started: the CLI is connected to one that runs,
-that of the editor in whose terminal this is, or of the directory.
+that of the editor in whose terminal this is, or of the directory; or to one in
+another container or on another host, by --socket, --ssh or --via, with --map
+where the project has another name there (docs/REMOTE.md).
 
 Where Gemini CLI's IDE mode is not on yet, Pollux asks once to turn it on in the
 CLI's settings.
@@ -50,6 +53,9 @@ is run instead: pollux run -- gemini --model gemini-2.5-flash`,
 			where, err := review()
 			if err != nil {
 				return err
+			}
+			if !attach && (far.away() || far.socket != "" || far.dir != "") {
+				return usageError{errors.New("--socket, --ssh, --via, --dir and --map go with --attach"), cmd.CommandPath()}
 			}
 			if len(args) == 0 {
 				if args, err = findGemini(); err != nil {
@@ -67,13 +73,22 @@ is run instead: pollux run -- gemini --model gemini-2.5-flash`,
 			if err := offerIDEMode(streams, isTerminal(streams.In)); err != nil {
 				return err
 			}
+			if attach && (far.away() || far.socket != "") {
+				ctx, stop := leaveToCLI(cmd.Context())
+				defer stop()
+				return withRemote(ctx, &far, cmd.CommandPath(), func(env map[string]string, text string) error {
+					fmt.Fprintf(streams.Err, "pollux: %s\n", text)
+					return session{argv: args}.run(ctx, streams, env)
+				})
+			}
 			if attach {
-				return joinCLI(cmd.Context(), streams, session{argv: args})
+				return joinCLI(cmd.Context(), streams, far.dir, session{argv: args})
 			}
 			return runCLI(cmd.Context(), streams, cfg, session{argv: args, review: where})
 		},
 	}
 	flags.add(cmd)
+	far.add(cmd)
 	cmd.Flags().BoolVar(&attach, "attach", false, "connect the CLI to a companion that runs")
 	review = reviewFlag(cmd)
 	return cmd
@@ -129,11 +144,12 @@ func runCLI(ctx context.Context, streams IO, cfg companion.Config, s session) er
 	})
 }
 
-// joinCLI runs the CLI in the foreground with a companion that runs already.
-func joinCLI(ctx context.Context, streams IO, s session) error {
+// joinCLI runs the CLI in the foreground with a companion that runs already: that
+// of the directory, if one is named.
+func joinCLI(ctx context.Context, streams IO, dir string, s session) error {
 	ctx, stop := leaveToCLI(ctx)
 	defer stop()
-	path, err := findCompanion(ctx, "", "")
+	path, err := findCompanion(ctx, "", dir)
 	if err != nil {
 		return err
 	}

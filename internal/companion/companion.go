@@ -107,7 +107,7 @@ func Start(cfg Config) (*Companion, error) {
 	}
 	c.store = newStore(c.excluded, func() { c.server.ContextChanged() })
 	c.server, err = ideserver.New(ideserver.Config{
-		Backend: c, Log: cfg.Log, Version: cfg.Version,
+		Backend: c, Log: cfg.Log, Version: cfg.Version, Title: cfg.Editor.DisplayName,
 		Token: cfg.Settings.Token, Port: cfg.Settings.Port,
 		ExtraHost: cfg.ExtraHost, ExtraNames: cfg.ExtraNames, GoneAfter: cfg.GoneAfter, OnPanic: c.Unpublish,
 	})

@@ -47,6 +47,9 @@ var clis = []cli{
 			return filepath.Join(NodeTempDir(runtime.GOOS, os.Getenv), "gemini", "ide"), nil
 		},
 		files: func(pids []int, port int) (names []string) {
+			if port == 0 { // a name has a second number in any case
+				port = os.Getpid()
+			}
 			for _, pid := range pids {
 				names = append(names, fmt.Sprintf("gemini-ide-server-%d-%d.json", pid, port))
 			}
@@ -54,12 +57,14 @@ var clis = []cli{
 		},
 		pattern: regexp.MustCompile(`^gemini-ide-server-(\d+)-\d+\.json$`),
 		env: func(e Endpoint) []string {
-			return e.stdioEnv("GEMINI_CLI_IDE_SERVER_STDIO_", []string{
-				"GEMINI_CLI_IDE_SERVER_PORT=" + strconv.Itoa(e.Port),
+			env := []string{
 				"GEMINI_CLI_IDE_WORKSPACE_PATH=" + WorkspacePath(e.Roots),
-				"GEMINI_CLI_IDE_AUTH_TOKEN=" + e.Token,
 				"GEMINI_CLI_IDE_PID=" + strconv.Itoa(e.PIDs[0]),
-			})
+			}
+			if e.Port > 0 {
+				env = append(env, "GEMINI_CLI_IDE_SERVER_PORT="+strconv.Itoa(e.Port), "GEMINI_CLI_IDE_AUTH_TOKEN="+e.Token)
+			}
+			return e.stdioEnv("GEMINI_CLI_IDE_SERVER_STDIO_", env)
 		},
 	},
 	{
@@ -69,15 +74,19 @@ var clis = []cli{
 			return filepath.Join(home, ".qwen", "ide"), err
 		},
 		files: func(_ []int, port int) []string {
+			if port == 0 { // it takes commands from the environment only
+				return nil
+			}
 			return []string{fmt.Sprintf("%d.lock", port)}
 		},
 		pattern: regexp.MustCompile(`^(\d+)\.lock$`),
 		ppid:    true,
 		env: func(e Endpoint) []string {
-			return e.stdioEnv("QWEN_CODE_IDE_SERVER_STDIO_", []string{
-				"QWEN_CODE_IDE_SERVER_PORT=" + strconv.Itoa(e.Port),
-				"QWEN_CODE_IDE_WORKSPACE_PATH=" + WorkspacePath(e.Roots),
-			})
+			env := []string{"QWEN_CODE_IDE_WORKSPACE_PATH=" + WorkspacePath(e.Roots)}
+			if e.Port > 0 {
+				env = append(env, "QWEN_CODE_IDE_SERVER_PORT="+strconv.Itoa(e.Port))
+			}
+			return e.stdioEnv("QWEN_CODE_IDE_SERVER_STDIO_", env)
 		},
 	},
 }
@@ -140,7 +149,8 @@ type Endpoint struct {
 	Roots []string
 	PIDs  []int
 	// Stdio is the command with arguments by which a CLI that cannot dial the
-	// port reaches the companion; none if empty.
+	// port reaches the companion; none if empty. With a port of 0 it is the only
+	// way.
 	Stdio []string
 }
 
@@ -210,8 +220,8 @@ type Publication struct {
 // Publish prunes stale files and writes the endpoint's. On an error nothing is
 // left behind. Qwen Code's files, which most users have no use for, may fail.
 func Publish(e Endpoint) (*Publication, error) {
-	if len(e.PIDs) == 0 || e.Port <= 0 {
-		return nil, errors.New("discovery: an endpoint needs a port and a PID")
+	if len(e.PIDs) == 0 || e.Port <= 0 && len(e.Stdio) == 0 {
+		return nil, errors.New("discovery: an endpoint needs a PID, and a port or a command")
 	}
 	Prune(e.PIDs)
 	p := &Publication{endpoint: e}

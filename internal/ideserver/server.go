@@ -46,6 +46,8 @@ type Config struct {
 	Log     *slog.Logger
 	// Version is the companion's, told to clients.
 	Version string
+	// Title is what clients may call it: the editor's name.
+	Title string
 	// Token is the bearer token; a fresh one when empty.
 	Token string
 	// Port to listen on; 0, which the contract demands of a fresh start, lets

@@ -123,7 +123,7 @@ func (srv *Server) ServeConn(conn io.ReadWriteCloser) error {
 
 // start connects the session's MCP server to its transport.
 func (s *Session) start(t mcp.Transport, initialized func()) error {
-	server := mcp.NewServer(&mcp.Implementation{Name: "pollux", Title: "Pollux", Version: s.server.cfg.Version}, &mcp.ServerOptions{
+	server := mcp.NewServer(&mcp.Implementation{Name: "pollux", Title: s.server.cfg.Title, Version: s.server.cfg.Version}, &mcp.ServerOptions{
 		Capabilities:              &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 		SupportedProtocolVersions: protocolVersions,
 		InitializedHandler: func(context.Context, *mcp.InitializedRequest) {

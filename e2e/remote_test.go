@@ -1,0 +1,276 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pollux/internal/adapter"
+	"pollux/internal/fakemodel"
+)
+
+// forwardEnv makes this program one that forwards containerModel, inside of a
+// container without a network, to a unix socket outside.
+const (
+	forwardEnv     = "POLLUX_E2E_FORWARD"
+	containerModel = "127.0.0.1:18080"
+)
+
+func forward(socket string) {
+	l, err := net.Listen("tcp", containerModel)
+	if err != nil {
+		panic(err)
+	}
+	serve(l, func() (net.Conn, error) { return net.Dial("unix", socket) })
+}
+
+// serve joins each connection with one that dial makes.
+func serve(l net.Listener, dial func() (net.Conn, error)) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			far, err := dial()
+			if err != nil {
+				return
+			}
+			defer far.Close()
+			go io.Copy(far, conn)
+			io.Copy(conn, far)
+		}()
+	}
+}
+
+// A far CLI is started where its companion's port is not, nor its paths.
+type far struct {
+	*world
+	editor *editor
+	file   string // there, with the editor
+	here   string // its name where the CLI is
+}
+
+// story is what a user sees: the context with the names here, a change that the
+// editor shows, edits and accepts.
+func (f far) story(cli *terminal) {
+	t := f.t
+	t.Helper()
+	if err := f.editor.Update(f.context(), adapter.Snapshot{Files: []adapter.File{{Path: f.file, Active: true}}}); err != nil {
+		t.Fatal(err)
+	}
+	cli.expect("1 open file")
+	cli.prompt("change it")
+	d := next(t, "diff", f.editor.opened)
+	if d.Path != f.file {
+		t.Errorf("the editor shows a diff of %s, want %s", d.Path, f.file)
+	}
+	if d.Original != "one\n" {
+		t.Errorf("its original is %q", d.Original)
+	}
+	cli.expect(asks)
+	if _, err := f.editor.Accept(f.context(), adapter.DiffAccept{ID: d.ID, Content: "one\nfrom far away\n"}); err != nil {
+		t.Fatal(err)
+	}
+	cli.expect(after)
+	said := ""
+	for _, r := range f.model.Requests() {
+		said += r.Text
+	}
+	if !strings.Contains(said, f.here) || strings.Contains(said, f.file) {
+		t.Errorf("the model was told of %v %s, and of %v %s", strings.Contains(said, f.here), f.here, strings.Contains(said, f.file), f.file)
+	}
+}
+
+// The CLI is in a container of its own: another network, other processes,
+// another file system, in which the project has another name. The companion's
+// socket is mounted into it.
+func TestRemoteContainer(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	here := "/workspaces/app/f.txt"
+	w := newWorld(t, write(&here, "one\ntwo\n"))
+	f := far{world: w, file: w.file("f.txt", "one\n"), here: here}
+	f.editor = w.edit(nil)
+	socket := f.editor.info.Env[adapter.EnvSocket]
+
+	modelSocket := filepath.Join(w.home, "model.sock")
+	l, err := net.Listen("unix", modelSocket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go serve(l, func() (net.Conn, error) { return net.Dial("tcp", strings.TrimPrefix(w.model.URL, "http://")) })
+
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(w.home, "root")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	bin := installed(t, "gemini-"+current)
+	script := fmt.Sprintf(`R=%s
+		mount -t tmpfs none $R
+		for d in usr bin sbin lib lib64 etc dev; do mkdir -p $R/$d; mount --rbind /$d $R/$d; done
+		mkdir -p $R/proc $R/tmp $R/root/.gemini $R/workspaces/app $R/run/pollux $R/opt/pollux $R/opt/gemini
+		mount -t proc proc $R/proc
+		mount --bind %s $R/workspaces/app
+		mount --bind %s $R/run/pollux
+		mount --bind %s $R/opt/pollux
+		mount --bind %s $R/opt/gemini
+		cp %s/.gemini/settings.json $R/root/.gemini/
+		touch $R/.dockerenv
+		ip link set lo up
+		%s=%s %s &
+		cd $R
+		exec chroot $R env -i HOME=/root TERM=xterm-256color LANG=C.UTF-8 PATH=/opt/pollux:/opt/gemini/node_modules/.bin:/usr/bin:/bin GEMINI_API_KEY=none GEMINI_MODEL=gemini-2.5-flash GOOGLE_GEMINI_BASE_URL=http://%s GORACE=atexit_sleep_ms=10 \
+			sh -c 'cd /workspaces/app && pollux "$@"; echo "exit code $?"; ls /tmp/gemini/ide 2>&1; sleep 1' pollux run --attach --socket /run/pollux/%s --map /workspaces/app=%s -- gemini
+	`, root, w.project, filepath.Dir(socket), filepath.Dir(polluxBinary), bin, w.home, forwardEnv, modelSocket, self, containerModel, filepath.Base(socket), w.project)
+	cli := w.run(w.project, nil, "unshare", "-n", "-m", "-p", "--fork", "--kill-child", "sh", "-ec", script)
+	cli.expect("connected to the companion of Test Editor")
+	cli.expect(ready)
+	f.story(cli)
+	w.wantFile(f.file, "one\nfrom far away\n")
+	cli.prompt("/quit")
+	cli.expect("exit code 0")
+	cli.expect("No such file") // of the discovery directory
+}
+
+// ssh makes a host named far of this machine, by a real sshd that needs no
+// port, and returns its configuration.
+func (w *world) ssh() (config string) {
+	w.t.Helper()
+	sshd, err := exec.LookPath("/usr/sbin/sshd")
+	if err != nil || os.Getuid() != 0 {
+		if os.Getenv("POLLUX_E2E") == "require" && os.Getuid() == 0 {
+			w.t.Fatal(err)
+		}
+		w.t.Skip("needs sshd, and root")
+	}
+	dir := filepath.Join(w.home, "ssh")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	os.MkdirAll("/run/sshd", 0o755)
+	for _, key := range []string{"host", "user"} {
+		if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, key)).CombinedOutput(); err != nil {
+			w.t.Fatalf("%v: %s", err, out)
+		}
+	}
+	env := ""
+	for _, kv := range append([]string{"PATH=" + filepath.Dir(polluxBinary) + ":/usr/bin:/bin"}, w.env...) {
+		if k, _, _ := strings.Cut(kv, "="); k == "PATH" && env == "" || k == "TMPDIR" || k == "XDG_RUNTIME_DIR" {
+			env += " " + kv
+		}
+	}
+	for name, text := range map[string]string{
+		"sshd":   fmt.Sprintf("HostKey %s/host\nAuthorizedKeysFile %[1]s/user.pub\nStrictModes no\nUsePAM no\nPidFile none\nAllowStreamLocalForwarding yes\nSetEnv%s\n", dir, env),
+		"config": fmt.Sprintf("Host far\n  ProxyCommand %s -i -e -f %s/sshd 2>%[2]s/log\n  IdentityFile %[2]s/user\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n  IdentitiesOnly yes\n  BatchMode yes\n", sshd, dir),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "config")
+}
+
+// mirror is the host of the CLI: another copy of the project, and a temporary
+// directory in which there is no companion.
+func (w *world) mirror() (dir string, env []string) {
+	w.t.Helper()
+	dir, tmp := filepath.Join(w.home, "mirror"), filepath.Join(w.home, "tmp")
+	for _, d := range []string{dir, tmp} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "f.txt"), []byte("one\n"), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+	return dir, append(w.withCLI(), "TMPDIR="+tmp, "XDG_RUNTIME_DIR="+tmp)
+}
+
+// The companion is on another host, which ssh reaches.
+func TestRemoteSSH(t *testing.T) {
+	var here string
+	w := newWorld(t, write(&here, "one\ntwo\n"))
+	config := w.ssh()
+	dir, env := w.mirror()
+	here = filepath.Join(dir, "f.txt")
+	f := far{world: w, file: w.file("f.txt", "one\n"), here: here}
+	f.editor = w.edit(nil)
+	cli := w.run(dir, append(env, "POLLUX_SSH=ssh -F "+config),
+		"bash", "-c", `"$0" "$@"; echo "exit code $?"`, polluxBinary, "run", "--attach", "--ssh", "far", "--map", dir+"="+w.project, "--", "gemini")
+	cli.expect("connected to the companion of Test Editor")
+	cli.expect(ready)
+	f.story(cli)
+	w.wantFile(here, "one\nfrom far away\n")
+	w.wantFile(f.file, "one\n") // another host's
+	cli.prompt("/quit")
+	cli.expect("exit code 0")
+	for _, pattern := range []string{"tmp/gemini/ide/*", "tmp/pollux/*.sock", "tmp/pollux-*"} {
+		if left, _ := filepath.Glob(filepath.Join(w.home, pattern)); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+}
+
+// The CLI's host cannot reach the editor's, which has forwarded its companion's
+// socket there; a CLI that is started any way finds it.
+func TestRemoteForwarded(t *testing.T) {
+	var here string
+	w := newWorld(t, write(&here, "one\ntwo\n"))
+	config := w.ssh()
+	dir, env := w.mirror()
+	here = filepath.Join(dir, "f.txt")
+	f := far{world: w, file: w.file("f.txt", "one\n"), here: here}
+	f.editor = w.edit(nil)
+	forwarded := filepath.Join(w.home, "tmp", "fwd.sock")
+	ssh := exec.Command("ssh", "-F", config, "-N", "-R", forwarded+":"+f.editor.info.Env[adapter.EnvSocket], "far")
+	if err := ssh.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ssh.Process.Kill(); ssh.Wait() })
+	waitFor(t, "the forwarded socket", func() bool { _, err := os.Stat(forwarded); return err == nil })
+	publisher := w.run(dir, env, "bash", "-c", `"$0" "$@"; echo "exit code $?"`, polluxBinary, "connect", "--publish", "--socket", forwarded, "--map", dir+"="+w.project)
+	publisher.expect("connected to the companion of Test Editor; CLIs started in " + dir)
+	cli := w.run(dir, append(env, "REMOTE_CONTAINERS=1"), "bash", "-c", `"$0" "$@"; echo "exit code $?"`, "gemini")
+	cli.expect(ready)
+	f.story(cli)
+	w.wantFile(here, "one\nfrom far away\n")
+	cli.prompt("/quit")
+	cli.expect("exit code 0")
+	publisher.keys("\x03")
+	publisher.expect("exit code 0")
+}
+
+// What leads nowhere is said before the CLI starts.
+func TestRemoteErrors(t *testing.T) {
+	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
+	config := w.ssh()
+	dir, env := w.mirror()
+	for name, tt := range map[string]struct{ args, says string }{
+		"no companion there": {"--ssh far --map " + dir + "=" + w.project, "no companion is running for " + w.project},
+		"no such host":       {"--ssh nowhere.invalid", "nowhere.invalid"},
+		"no socket":          {"--socket /nowhere", "no companion answers at /nowhere"},
+		"no pollux":          {"--via false", "no companion answers there"},
+		"two ways":           {"--ssh far --socket x", "name one"},
+		"a relative path":    {"--ssh far --map a=b", "--map a=b"},
+	} {
+		cmd := exec.Command(polluxBinary, append([]string{"run", "--attach"}, strings.Fields(tt.args)...)...)
+		cmd.Env, cmd.Dir = append(append(w.env, env...), "POLLUX_SSH=ssh -F "+config), dir
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), tt.says) {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
