@@ -100,7 +100,7 @@ agents, and your shell, ask Gemini CLI, which can then read and nothing else.
 	root.AddCommand(
 		newRun(streams), newDemo(streams), newIDE(streams), newConnect(streams),
 		newReview(streams), newLSP(streams), newNotify(streams), newStatus(streams), newDoctor(streams), newJournal(streams),
-		newBridge(streams), newAsk(streams), newInstall(streams),
+		newBridge(streams), newAsk(streams), newInstall(streams), newConformance(streams),
 	)
 	for _, cmd := range root.Commands() {
 		checkArgs(cmd)

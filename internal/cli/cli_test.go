@@ -11,7 +11,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"pollux": func() { os.Exit(Main()) }})
+	testscript.Main(m, map[string]func(){
+		"pollux": func() { os.Exit(Main()) },
+		"decide": func() { os.Exit(decide(os.Args[1])) },
+	})
 }
 
 func TestScripts(t *testing.T) {

@@ -1,13 +1,64 @@
 package cli
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"pollux/internal/adapter"
 )
+
+// decide is what a user does with the diff of $FILE: edit it to the text of
+// $TEXT, accept it or reject it.
+func decide(what string) int {
+	err := func() error {
+		ctx := context.Background()
+		path, err := findCompanion(ctx, "", os.Getenv("FILE"))
+		if err != nil {
+			return err
+		}
+		return ask(ctx, path, func(ctx context.Context, c *adapter.Client, _ adapter.InitializeResult) error {
+			diffs, err := c.Diffs(ctx)
+			if err != nil {
+				return err
+			}
+			for _, d := range diffs {
+				if d.Path != os.Getenv("FILE") || d.State != adapter.StateOpen {
+					continue
+				}
+				switch what {
+				case "edit":
+					text, err := os.ReadFile(os.Getenv("TEXT"))
+					if err != nil {
+						return err
+					}
+					if err := c.Edit(ctx, d.ID, string(text)); err != nil {
+						return err
+					}
+					_, err = c.Diffs(ctx) // it has arrived
+					return err
+				case "accept":
+					_, err := c.Accept(ctx, adapter.DiffAccept{ID: d.ID, Content: d.Text()})
+					return err
+				case "reject":
+					return c.Reject(ctx, d.ID)
+				}
+			}
+			return errors.New("there is no such diff")
+		})
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
 
 func await(ts *testscript.TestScript, pattern, text string) {
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {

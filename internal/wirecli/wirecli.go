@@ -42,8 +42,9 @@ func (e Endpoint) URL() string {
 // A CLI is one connected CLI.
 type CLI struct {
 	// Heard are the notifications, in the order in which they came; closed at
-	// the end of the stream.
+	// the end of the stream. Ended is then how it ended: nil for gracefully.
 	Heard chan Notification
+	Ended error
 	// Tools are the names of those that the companion has.
 	Tools []string
 
@@ -82,7 +83,7 @@ func Dial(ctx context.Context, port int, token string) (*CLI, error) {
 // answer to one that is refused is a [*StatusError].
 func Greet(ctx context.Context, to Endpoint) (*CLI, error) {
 	// The CLI goes around a proxy on this way, too.
-	c := &CLI{Heard: make(chan Notification, 100000), to: to, http: http.Client{Transport: &http.Transport{}}}
+	c := &CLI{to: to, http: http.Client{Transport: &http.Transport{}}}
 	name := to.Name
 	if name == "" {
 		name = "streamable-http-client"
@@ -114,56 +115,82 @@ func Greet(ctx context.Context, to Endpoint) (*CLI, error) {
 	return c, nil
 }
 
-// Listen opens the stream of notifications. It outlives ctx.
+// Listen opens the stream of notifications, with a new channel Heard; after a
+// Pause it does so again. The stream outlives ctx.
 func (c *CLI) Listen(ctx context.Context) error {
 	res, err := c.do(context.WithoutCancel(ctx), "GET", nil)
 	if err != nil {
 		return err
 	}
-	c.stream = res.Body
-	go c.listen(res.Body)
+	if res.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		return &StatusError{res.StatusCode, strings.TrimSpace(string(text))}
+	}
+	c.stream, c.Ended = res.Body, nil
+	c.Heard = make(chan Notification, 100000)
+	go c.listen(res.Body, c.Heard)
 	return nil
 }
 
-func (c *CLI) listen(stream io.Reader) {
-	defer close(c.Heard)
+// Pause closes the stream; the session goes on.
+func (c *CLI) Pause() {
+	c.stream.Close()
+	for range c.Heard { // until its end
+	}
+}
+
+func (c *CLI) listen(stream io.Reader, heard chan<- Notification) {
+	defer close(heard)
 	lines := bufio.NewScanner(stream)
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
 		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data:"))
 		n := Notification{At: time.Now()}
 		if ok && json.Unmarshal(data, &n) == nil {
-			c.Heard <- n
+			heard <- n
 		}
 	}
+	c.Ended = lines.Err()
+}
+
+// A Result is that of a tool.
+type Result struct {
+	Content []struct{ Type, Text string }
+	IsError bool
+}
+
+// CallTool calls a tool and returns its result, which may be an error.
+func (c *CLI) CallTool(ctx context.Context, tool string, args map[string]any) (Result, error) {
+	answer, err := c.post(ctx, map[string]any{"id": 3, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": args}})
+	if err != nil {
+		return Result{}, err
+	}
+	var res struct {
+		Result Result
+		Error  *struct{ Message string }
+	}
+	if err := json.Unmarshal([]byte(message(answer)), &res); err != nil {
+		return Result{}, err
+	}
+	if res.Error != nil {
+		return Result{}, errors.New(res.Error.Message)
+	}
+	return res.Result, nil
 }
 
 // Call calls a tool and returns the text of its result, as an error if it is
 // one.
 func (c *CLI) Call(ctx context.Context, tool string, args map[string]any) (string, error) {
-	answer, err := c.post(ctx, map[string]any{"id": 3, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": args}})
+	res, err := c.CallTool(ctx, tool, args)
 	if err != nil {
 		return "", err
 	}
-	answer = message(answer)
-	var res struct {
-		Result struct {
-			Content []struct{ Text string }
-			IsError bool
-		}
-		Error *struct{ Message string }
-	}
-	if err := json.Unmarshal([]byte(answer), &res); err != nil {
-		return "", err
-	}
 	text := ""
-	for _, part := range res.Result.Content {
+	for _, part := range res.Content {
 		text += part.Text
 	}
-	switch {
-	case res.Error != nil:
-		return "", errors.New(res.Error.Message)
-	case res.Result.IsError:
+	if res.IsError {
 		return "", errors.New(text)
 	}
 	return text, nil
@@ -189,6 +216,9 @@ func message(answer string) string {
 	data, _, _ = strings.Cut(data, "\n")
 	return data
 }
+
+// Session is the session's name.
+func (c *CLI) Session() string { return c.session }
 
 // Close ends the stream, all that a CLI does when it ends.
 func (c *CLI) Close() {

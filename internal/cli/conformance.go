@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"pollux/internal/conformance"
+	"pollux/internal/tui"
+)
+
+func newConformance(streams IO) *cobra.Command {
+	var asJSON, interactive, slow, verbose bool
+	actions := make(map[conformance.Action]*string)
+	cmd := &cobra.Command{
+		Use:   "conformance [flags] -- COMMAND [ARGUMENT...]",
+		Short: "Hold any companion for Gemini CLI to its contract",
+		Long: `Starts a companion, yours or another's, in a new directory, is a Gemini CLI for
+it, and reports how it keeps to the contract of companions: MUST and SHOULD are
+its words, CLI is what the real Gemini CLI needs beyond it, SAFE is what keeps
+other users and web pages out. The exit code is 1 if something failed.
+
+What only a user can do in the editor is done by commands that you give, which
+find the file in $FILE (and for --edit the text in the file $TEXT), or asked of
+you with --interactive; without either, those checks are not run.
+
+The companion finds its workspace in the working directory, and its temporary
+directory in TMPDIR. An editor that needs a terminal can have one by script(1):
+
+    pollux conformance --interactive -- script -qfc "nvim one.txt" /dev/null
+
+docs/CONFORMANCE.md says what each check is about.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || cmd.ArgsLenAtDash() != 0 {
+				return usageError{errors.New("name the command that starts the companion, after --"), cmd.CommandPath()}
+			}
+			cfg := conformance.Config{Command: args, Actions: make(map[conformance.Action]string), Slow: slow, Errors: io.Discard}
+			if verbose {
+				cfg.Errors = streams.Err
+			}
+			for a, command := range actions {
+				if *command != "" {
+					cfg.Actions[a] = *command
+				}
+			}
+			if interactive {
+				cfg.Ask = func(a conformance.Action, file string) {
+					fmt.Fprintf(streams.Err, "\nIn the editor: %s %s\n", map[conformance.Action]string{
+						conformance.Open: "open", conformance.Edit: "change the right side of the diff of",
+						conformance.Accept: "accept the diff of", conformance.Reject: "reject the diff of",
+					}[a], file)
+				}
+			}
+			if !asJSON {
+				cfg.Emit = func(r conformance.Result) {
+					fmt.Fprintf(streams.Out, "%-8s %-6s %-24s %s\n", r.Outcome, r.Level, r.ID, r.Text)
+					if r.Detail != "" {
+						fmt.Fprintf(streams.Out, "%41s-> %s\n", "", tui.Printable(r.Detail))
+					}
+				}
+			}
+			report, err := conformance.Run(cmd.Context(), cfg)
+			if err != nil {
+				if !verbose {
+					err = fmt.Errorf("%w; --verbose shows what it says", err)
+				}
+				return err
+			}
+			if asJSON {
+				if err := printJSON(streams.Out, report); err != nil {
+					return err
+				}
+			} else {
+				fmt.Fprintf(streams.Out, "\n%s: %d passed, %d failed, %s, %d not checked\n", tui.Printable(report.Editor.DisplayName),
+					report.Count(conformance.Pass), report.Count(conformance.Fail), count(report.Count(conformance.Warning), "warning"), report.Count(conformance.Skipped))
+			}
+			if report.Count(conformance.Fail) > 0 {
+				return exitError{1}
+			}
+			return nil
+		},
+	}
+	fs := cmd.Flags()
+	for a, text := range map[conformance.Action]string{
+		conformance.Open:   "a shell `command` that opens $FILE in the editor",
+		conformance.Edit:   "a shell `command` that puts the text of $TEXT into the diff of $FILE",
+		conformance.Accept: "a shell `command` that accepts the diff of $FILE",
+		conformance.Reject: "a shell `command` that rejects the diff of $FILE",
+	} {
+		actions[a] = fs.String(string(a), "", text)
+	}
+	fs.BoolVar(&asJSON, "json", false, "print JSON")
+	fs.BoolVar(&interactive, "interactive", false, "ask you to do what there is no command for")
+	fs.BoolVar(&slow, "slow", false, "also check what takes minutes")
+	fs.BoolVar(&verbose, "verbose", false, "show what the companion says on standard error")
+	return cmd
+}

@@ -1,0 +1,578 @@
+package conformance
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"pollux/internal/discovery"
+	"pollux/internal/ide"
+	"pollux/internal/sys"
+)
+
+// checks are in the order in which they run: what others need comes first, and
+// the end of the companion last.
+var checks = slices.Concat(discoveryChecks, transportChecks, contextChecks, diffChecks, lifecycleChecks)
+
+var fileName = regexp.MustCompile(`^gemini-ide-server-(\d+)-(\d+)\.json$`)
+
+// reservedNames make the CLI offer to install another extension.
+var reservedNames = []string{"vscode", "antigravity", "positron", "firebasestudio"}
+
+var discoveryChecks = []check{
+	{"discovery.name", Must, "I.2", "the discovery file is named gemini-ide-server-PID-PORT.json", func(r *run) error {
+		m := fileName.FindStringSubmatch(filepath.Base(r.path))
+		if m == nil {
+			return fmt.Errorf("it is named %s", filepath.Base(r.path))
+		}
+		if m[2] != strconv.Itoa(r.file.Port) {
+			return fmt.Errorf("the name has port %s, the file %d", m[2], r.file.Port)
+		}
+		return nil
+	}},
+	{"discovery.pid", Must, "I.2", "the PID in its name is a live process", func(r *run) error {
+		m := fileName.FindStringSubmatch(filepath.Base(r.path))
+		if m == nil {
+			return skip("the name has none")
+		}
+		if pid, _ := strconv.Atoi(m[1]); !sys.Alive(pid) {
+			return fmt.Errorf("there is no process %d: Gemini CLI prefers any other companion", pid)
+		}
+		return nil
+	}},
+	{"discovery.workspace", Must, "I.2", "workspacePath lists the absolute paths of the folders that are open", func(r *run) error {
+		if r.file.WorkspacePath == "" {
+			return errors.New("it is empty: Gemini CLI says that no folder is open")
+		}
+		for _, part := range strings.Split(r.file.WorkspacePath, string(os.PathListSeparator)) {
+			if !filepath.IsAbs(part) {
+				return fmt.Errorf("%q is not absolute; an empty part would stand for every folder", part)
+			}
+		}
+		if !discovery.Holds(r.file.WorkspacePath, r.workspace) {
+			return fmt.Errorf("it is %s, and the companion was started in %s", r.file.WorkspacePath, r.workspace)
+		}
+		return nil
+	}},
+	{"discovery.token", Should, "I.2", "authToken is a secret that cannot be guessed", func(r *run) error {
+		if len(r.file.AuthToken) < 16 {
+			return fmt.Errorf("it has %d characters", len(r.file.AuthToken))
+		}
+		return nil
+	}},
+	{"discovery.ideinfo", CLI, "", "ideInfo has a name, in lower case and not one of Google's own, and a displayName", func(r *run) error {
+		i := r.file.IDEInfo
+		switch {
+		case i.Name == "" || i.DisplayName == "":
+			return errors.New("without it Gemini CLI has IDE mode in VS Code's terminals only")
+		case slices.Contains(reservedNames, i.Name):
+			return fmt.Errorf("%q makes Gemini CLI offer to install its own extension", i.Name)
+		case i.Name != strings.ToLower(i.Name):
+			return fmt.Errorf("the name is %q", i.Name)
+		}
+		return nil
+	}},
+	{"discovery.private", Safe, "", "nobody else can read the file or list its directory", func(r *run) error {
+		if runtime.GOOS == "windows" {
+			return skip("files have no modes here")
+		}
+		for _, path := range []string{r.path, filepath.Dir(r.path)} {
+			info, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			if info.Mode().Perm()&0o077 != 0 {
+				return fmt.Errorf("%s has mode %v", filepath.Base(path), info.Mode().Perm())
+			}
+		}
+		return nil
+	}},
+}
+
+var transportChecks = []check{
+	{"transport.initialize", Must, "I.1", "it is an MCP server: POST /mcp answers initialize, with a session", func(r *run) error {
+		a, err := r.send(request{body: initialize})
+		if err := a.refused(err, http.StatusOK); err != nil {
+			return err
+		}
+		if a.header.Get("Mcp-Session-Id") == "" {
+			return errors.New("the answer has no Mcp-Session-Id")
+		}
+		if !strings.Contains(a.body, "serverInfo") {
+			return fmt.Errorf("the answer has no serverInfo: %.200q", a.body)
+		}
+		return r.forget(a)
+	}},
+	{"transport.initialized", CLI, "", "notifications/initialized is answered by HTTP 202, at which the CLI opens its stream", func(r *run) error {
+		a, err := r.send(request{body: initialize})
+		if err != nil {
+			return err
+		}
+		defer r.forget(a)
+		b, err := r.send(request{body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`, headers: sessionOf(a)})
+		return b.refused(err, http.StatusAccepted)
+	}},
+	{"transport.stream", Must, "I.1", "GET opens a stream of notifications", func(r *run) error {
+		c, err := r.connect()
+		if err != nil {
+			return err
+		}
+		c.Close()
+		return nil
+	}},
+	{"transport.loopback", Safe, "", "it listens on the loopback address only", func(r *run) error {
+		all := addresses()
+		if len(all) == 0 {
+			return skip("this machine has no other address")
+		}
+		for _, host := range all {
+			if reachable(host, r.file.Port) {
+				return fmt.Errorf("%s reaches it, too", host)
+			}
+		}
+		return nil
+	}},
+	{"auth.missing", Must, "I.2", "a request without the token is refused", func(r *run) error {
+		if r.file.AuthToken == "" {
+			return skip("there is no token")
+		}
+		return r.unauthorized(request{body: initialize, headers: map[string]string{"Authorization": ""}})
+	}},
+	{"auth.wrong", Must, "I.2", "a request with a wrong token is refused", func(r *run) error {
+		if r.file.AuthToken == "" {
+			return skip("there is no token")
+		}
+		for _, token := range []string{"wrong", r.file.AuthToken + "x", r.file.AuthToken[:len(r.file.AuthToken)-1]} {
+			if err := r.unauthorized(request{body: initialize, headers: map[string]string{"Authorization": "Bearer " + token}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}},
+	{"auth.every", Must, "I.2", "the token is asked for in every request, also of a known session", func(r *run) error {
+		if r.file.AuthToken == "" {
+			return skip("there is no token")
+		}
+		a, err := r.send(request{body: initialize})
+		if err != nil {
+			return err
+		}
+		defer r.forget(a)
+		for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
+			h := sessionOf(a)
+			h["Authorization"] = ""
+			if err := r.unauthorized(request{method: method, body: `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, headers: h}); err != nil {
+				return fmt.Errorf("%s: %w", method, err)
+			}
+		}
+		return nil
+	}},
+	{"transport.host", Safe, "", "a request with the Host of another name is refused, so that no name can be rebound to it", func(r *run) error {
+		a, err := r.send(request{body: initialize, host: fmt.Sprintf("evil.example:%d", r.file.Port)})
+		return a.refused(err, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMisdirectedRequest)
+	}},
+	{"transport.origin", Safe, "", "a request of a web page is refused", func(r *run) error {
+		a, err := r.send(request{body: initialize, headers: map[string]string{"Origin": "https://evil.example"}})
+		return a.refused(err, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden)
+	}},
+	{"transport.session", Must, "I.1", "a session that is not known is HTTP 404, so that a client starts anew", func(r *run) error {
+		a, err := r.send(request{body: `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, headers: map[string]string{"Mcp-Session-Id": "no-such-session"}})
+		return a.refused(err, http.StatusNotFound, http.StatusBadRequest)
+	}},
+	{"transport.unknown-method", CLI, "", "an unknown method is an error of JSON-RPC's; an error of HTTP's would disconnect the CLI", func(r *run) error {
+		a, err := r.send(request{body: initialize})
+		if err != nil {
+			return err
+		}
+		defer r.forget(a)
+		b, err := r.send(request{body: `{"jsonrpc":"2.0","id":2,"method":"no/such"}`, headers: sessionOf(a)})
+		if err := b.refused(err, http.StatusOK); err != nil {
+			return err
+		}
+		if !strings.Contains(b.body, "-32601") {
+			return fmt.Errorf("the answer is %.200q", b.body)
+		}
+		return nil
+	}},
+	{"tools.listed", Must, "III", "the tools openDiff and closeDiff are there", func(r *run) error {
+		c, err := r.session()
+		if err != nil {
+			return err
+		}
+		for _, t := range []string{ide.ToolOpenDiff, ide.ToolCloseDiff} {
+			if !slices.Contains(c.Tools, t) {
+				return fmt.Errorf("there is no %s; there are %s", t, strings.Join(c.Tools, ", "))
+			}
+		}
+		return nil
+	}},
+}
+
+// unauthorized says what is wrong with an answer to a request that is no 401.
+func (r *run) unauthorized(q request) error {
+	a, err := r.send(q)
+	return a.refused(err, http.StatusUnauthorized)
+}
+
+func sessionOf(a answer) map[string]string {
+	return map[string]string{"Mcp-Session-Id": a.header.Get("Mcp-Session-Id")}
+}
+
+// forget ends the session of an answer to initialize.
+func (r *run) forget(a answer) error {
+	_, err := r.send(request{method: http.MethodDelete, headers: sessionOf(a)})
+	return err
+}
+
+var contextChecks = []check{
+	{"context.first", CLI, "", "a context comes as soon as the stream is open, even if nothing changes", func(r *run) error {
+		c, err := r.session()
+		if err != nil {
+			return err
+		}
+		return r.context(c, answerWithin, func(ide.Context) bool { return true })
+	}},
+	{"context.open", Should, "II", "a file that the user opens is the active one, with a cursor that counts from 1", func(r *run) error {
+		c, err := r.session()
+		if err != nil {
+			return err
+		}
+		if err := r.do(Open, r.name("one.txt"), ""); err != nil {
+			return err
+		}
+		return r.context(c, r.patience(Open), func(v ide.Context) bool {
+			if v.WorkspaceState == nil {
+				return false
+			}
+			return slices.ContainsFunc(v.WorkspaceState.OpenFiles, func(f ide.File) bool {
+				return f.Path == r.name("one.txt") && f.IsActive && f.Cursor != nil && f.Cursor.Line >= 1 && f.Cursor.Character >= 1
+			})
+		})
+	}},
+	{"context.order", Must, "II", "the file that was opened last is the newest, and the only active one", func(r *run) error {
+		c, err := r.session()
+		if err != nil {
+			return err
+		}
+		if err := r.do(Open, r.name("two.txt"), ""); err != nil {
+			return err
+		}
+		return r.context(c, r.patience(Open), func(v ide.Context) bool {
+			if v.WorkspaceState == nil {
+				return false
+			}
+			files := v.WorkspaceState.OpenFiles
+			i := slices.IndexFunc(files, func(f ide.File) bool { return f.Path == r.name("two.txt") })
+			return i >= 0 && !slices.ContainsFunc(files, func(f ide.File) bool {
+				return f.Path != files[i].Path && (f.IsActive || f.Timestamp > files[i].Timestamp)
+			})
+		})
+	}},
+	{"context.shape", Must, "II", "every context is what the CLI's schema takes: no null, absolute paths of files on disk, numbers", func(r *run) error {
+		if len(r.contexts) == 0 {
+			return skip("no context came")
+		}
+		for _, n := range r.contexts {
+			if at := nulls(n.Params); at != "" {
+				return fmt.Errorf("%s is null, which disconnects Gemini CLI", at)
+			}
+			var v ide.Context
+			if err := json.Unmarshal(n.Params, &v); err != nil {
+				return err
+			}
+			if v.WorkspaceState == nil {
+				continue
+			}
+			for _, f := range v.WorkspaceState.OpenFiles {
+				if info, err := os.Stat(f.Path); !filepath.IsAbs(f.Path) || err != nil || info.IsDir() {
+					return fmt.Errorf("%q is no file on disk", f.Path)
+				}
+				if f.Timestamp <= 0 {
+					return fmt.Errorf("the timestamp of %s is %d", f.Path, f.Timestamp)
+				}
+			}
+		}
+		return nil
+	}},
+	{"context.limits", Should, "II", "no context is larger than what the CLI keeps: 10 files, 16 KiB of selection", func(r *run) error {
+		for _, n := range r.contexts {
+			var v ide.Context
+			if json.Unmarshal(n.Params, &v) != nil || v.WorkspaceState == nil {
+				continue
+			}
+			if len(v.WorkspaceState.OpenFiles) > ide.MaxOpenFiles {
+				return fmt.Errorf("one has %d files", len(v.WorkspaceState.OpenFiles))
+			}
+			for _, f := range v.WorkspaceState.OpenFiles {
+				if len(f.SelectedText) > ide.MaxSelectedText {
+					return fmt.Errorf("one has %d bytes of selection", len(f.SelectedText))
+				}
+			}
+		}
+		return nil
+	}},
+}
+
+const (
+	proposed = "one\nTWO\nthree\n"
+	edited   = "one\nTWO and a half\nthree\n"
+	// odd are the bytes that get lost first: wide characters, no line feed at
+	// the end, JSON that looks like an answer of closeDiff's.
+	odd = "{\"content\":\"not this\"}\n\tä😀 \"\\u0041\" \nno line feed at the end"
+)
+
+var diffChecks = []check{
+	{"diff.open", Must, "III", "openDiff shows a diff and answers at once, with empty content", func(r *run) error {
+		return r.opened(r.name("one.txt"), proposed, func() error { return nil })
+	}},
+	{"diff.close", Must, "III", "closeDiff answers with one block of text", func(r *run) error {
+		_, err := r.closed(r.name("one.txt"), proposed)
+		return err
+	}},
+	{"diff.close-json", CLI, "", `that text is JSON, {"content": "..."}, with what the diff held`, func(r *run) error {
+		text, err := r.closed(r.name("one.txt"), odd)
+		if err != nil {
+			return err
+		}
+		got, err := content(text)
+		if err == nil && got != odd {
+			err = fmt.Errorf("the text is %q, want %q", got, odd)
+		}
+		return err
+	}},
+	{"diff.close-silent", CLI, "", "after closeDiff with suppressNotification no notification follows: it would turn a yes into a no", func(r *run) error {
+		if _, err := r.closed(r.name("one.txt"), proposed); err != nil {
+			return err
+		}
+		return r.quiet(r.cli)
+	}},
+	{"diff.lenient", CLI, "", "properties of the arguments that are not known do no harm", func(r *run) error {
+		c, err := r.session()
+		if err != nil {
+			return err
+		}
+		res, err := r.call(c, ide.ToolOpenDiff, map[string]any{"filePath": r.name("one.txt"), "newContent": proposed, "someday": true})
+		if err == nil && res.IsError {
+			err = errors.New("openDiff failed")
+		}
+		if err != nil {
+			return err
+		}
+		_, err = r.close(c, r.name("one.txt"))
+		return err
+	}},
+	{"diff.accept", Must, "III", "accepting sends ide/diffAccepted with the path as it was given, and the text byte for byte", func(r *run) error {
+		return r.decided(Accept, r.name("one.txt"), odd, nil, odd)
+	}},
+	{"diff.not-written", CLI, "", "the companion does not write the file: the CLI does", func(r *run) error {
+		if err := r.decided(Accept, r.name("two.txt"), proposed, nil, proposed); err != nil {
+			return err
+		}
+		text, err := os.ReadFile(r.name("two.txt"))
+		if err == nil && string(text) != original {
+			err = errors.New("it is changed on disk")
+		}
+		return err
+	}},
+	{"diff.edit", Must, "III", "what the user edits in the diff is what ide/diffAccepted carries", func(r *run) error {
+		return r.decided(Accept, r.name("one.txt"), proposed, func() error { return r.do(Edit, r.name("one.txt"), edited) }, edited)
+	}},
+	{"diff.edit-close", CLI, "", "and what closeDiff answers, when the user says yes in the terminal", func(r *run) error {
+		return r.opened(r.name("one.txt"), proposed, func() error {
+			if err := r.do(Edit, r.name("one.txt"), edited); err != nil {
+				return err
+			}
+			text, err := r.close(r.cli, r.name("one.txt"))
+			if err != nil {
+				return err
+			}
+			if text, err = content(text); err == nil && text != edited {
+				err = fmt.Errorf("the text is %q, want %q", text, edited)
+			}
+			return err
+		})
+	}},
+	{"diff.reject", Must, "III", "rejecting sends ide/diffRejected", func(r *run) error {
+		return r.decided(Reject, r.name("one.txt"), proposed, nil, "")
+	}},
+	{"diff.new-file", Must, "III", "a diff of a file that does not exist yet is shown, and accepted", func(r *run) error {
+		return r.decided(Accept, r.name("new.txt"), proposed, nil, proposed)
+	}},
+	{"diff.sessions", CLI, "", "two CLIs with a diff of the same file each get their own answer", func(r *run) error {
+		second, err := r.connect()
+		if err != nil {
+			return err
+		}
+		defer second.Close()
+		file := r.name("one.txt")
+		return r.opened(file, proposed, func() error {
+			if err := r.open(second, file, edited); err != nil {
+				return fmt.Errorf("the second: %w", err)
+			}
+			one, err := r.close(r.cli, file)
+			if err != nil {
+				return fmt.Errorf("the first: %w", err)
+			}
+			two, err := r.close(second, file)
+			if err != nil {
+				return fmt.Errorf("the second: %w", err)
+			}
+			if one == two {
+				return errors.New("both get the same text")
+			}
+			return r.quiet(second)
+		})
+	}},
+	{"diff.reconnect", CLI, "", "an outcome that falls between two streams of a session arrives on the next", func(r *run) error {
+		if err := r.can(Accept); err != nil {
+			return err
+		}
+		return r.opened(r.name("one.txt"), proposed, func() error {
+			r.cli.Pause()
+			doErr := r.do(Accept, r.name("one.txt"), "")
+			if err := r.resume(r.cli); err != nil {
+				return err
+			}
+			if doErr != nil {
+				return doErr
+			}
+			method, _, err := r.outcome(r.cli, r.patience(Accept))
+			if err == nil && method != ide.MethodDiffAccepted {
+				err = fmt.Errorf("%s came", method)
+			}
+			return err
+		})
+	}},
+	{"diff.close-unknown", CLI, "", "closeDiff of a file that has no diff is answered, too", func(r *run) error {
+		c, err := r.session()
+		if err != nil {
+			return err
+		}
+		r.drain(c)
+		_, err = r.call(c, ide.ToolCloseDiff, map[string]any{"filePath": r.name("nothing.txt")})
+		if err != nil && strings.Contains(err.Error(), "deadline") {
+			return err
+		}
+		return r.quiet(c)
+	}},
+	{"transport.keep-alive", CLI, "", "an idle stream carries something at least every 5 minutes, or the CLI's HTTP client ends it", func(r *run) error {
+		if !r.cfg.Slow {
+			return skip("takes 5 minutes: --slow")
+		}
+		return r.idle(cutAfter)
+	}},
+}
+
+// opened has a diff open while f runs, and closed after it.
+func (r *run) opened(file, text string, f func() error) error {
+	c, err := r.session()
+	if err != nil {
+		return err
+	}
+	r.drain(c)
+	if err := r.open(c, file, text); err != nil {
+		return err
+	}
+	err = f()
+	r.close(c, file) // if it is still there
+	return err
+}
+
+// closed opens a diff and closes it, and returns the answer.
+func (r *run) closed(file, text string) (answer string, err error) {
+	c, err := r.session()
+	if err != nil {
+		return "", err
+	}
+	r.drain(c)
+	if err := r.open(c, file, text); err != nil {
+		return "", err
+	}
+	return r.close(c, file)
+}
+
+// decided opens a diff, has the user decide on it, and expects one outcome.
+func (r *run) decided(a Action, file, text string, before func() error, want string) error {
+	if err := r.can(a); err != nil {
+		return err
+	}
+	return r.opened(file, text, func() error {
+		if before != nil {
+			if err := before(); err != nil {
+				return err
+			}
+		}
+		if err := r.do(a, file, ""); err != nil {
+			return err
+		}
+		method, d, err := r.outcome(r.cli, r.patience(a))
+		switch wants := map[Action]string{Accept: ide.MethodDiffAccepted, Reject: ide.MethodDiffRejected}[a]; {
+		case err != nil:
+			return err
+		case method != wants:
+			return fmt.Errorf("%s came, want %s", method, wants)
+		case d.FilePath != file:
+			return fmt.Errorf("the path came back as %q, want %q", d.FilePath, file)
+		case a == Accept && d.Content != want:
+			return fmt.Errorf("the text is %q, want %q", d.Content, want)
+		}
+		return r.quiet(r.cli)
+	})
+}
+
+var lifecycleChecks = []check{
+	{"lifecycle.lost", CLI, "", "a CLI that ends in the middle of a diff does no harm to others", func(r *run) error {
+		c, err := r.connect()
+		if err != nil {
+			return err
+		}
+		if err := r.open(c, r.name("two.txt"), proposed); err != nil {
+			c.Close()
+			return err
+		}
+		c.Close()
+		_, err = r.closed(r.name("one.txt"), proposed)
+		return err
+	}},
+	{"lifecycle.file", Must, "IV", "when it ends, the discovery file goes", func(r *run) error {
+		r.session() // so that there is a stream to end
+		terminate(r.child)
+		r.in.Close()
+		select {
+		case <-r.exited:
+		case <-time.After(startWithin):
+			return fmt.Errorf("it has not ended within %v", startWithin)
+		}
+		left, _ := filepath.Glob(filepath.Join(r.tmp, "gemini", "ide", "*.json"))
+		if len(left) > 0 {
+			return fmt.Errorf("%s is still there", filepath.Base(left[0]))
+		}
+		return nil
+	}},
+	{"lifecycle.server", Must, "IV", "and the server stops", func(r *run) error {
+		if reachable("127.0.0.1", r.file.Port) {
+			return fmt.Errorf("port %d still answers", r.file.Port)
+		}
+		return nil
+	}},
+	{"lifecycle.graceful", CLI, "", "and ends its streams properly: a broken one disconnects the CLI until /ide enable", func(r *run) error {
+		if r.cli == nil {
+			return skip("there was no session")
+		}
+		for range r.cli.Heard { // until its end
+		}
+		if r.cli.Ended != nil {
+			return r.cli.Ended
+		}
+		return nil
+	}},
+}

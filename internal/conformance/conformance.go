@@ -1,0 +1,328 @@
+// Package conformance holds a companion to its contract: Google's "companion
+// plugin: interface specification", and what the real Gemini CLI needs beyond
+// it. It starts the companion as its author says, is a CLI for it, and reports.
+//
+// What only a user can do in an editor (open a file, accept a diff) is done by
+// commands that the author gives, or asked of a person; without either those
+// checks are not run, and the report says so. docs/CONFORMANCE.md is for
+// authors.
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"pollux/internal/discovery"
+	"pollux/internal/ide"
+	"pollux/internal/sys"
+	"pollux/internal/wirecli"
+)
+
+// A Level is how binding a check is.
+type Level string
+
+// Must and Should are the contract's own words. CLI is what the contract does
+// not say, or says otherwise, and the real CLI needs; Safe is what keeps other
+// users and web pages out.
+const (
+	Must   Level = "MUST"
+	Should Level = "SHOULD"
+	CLI    Level = "CLI"
+	Safe   Level = "SAFE"
+)
+
+// An Outcome is that of a check. A SHOULD that is not followed is a warning.
+type Outcome string
+
+const (
+	Pass    Outcome = "pass"
+	Fail    Outcome = "fail"
+	Warning Outcome = "warning"
+	Skipped Outcome = "skipped"
+)
+
+// A Result is a check and how it came out.
+type Result struct {
+	ID      string  `json:"id"`
+	Level   Level   `json:"level"`
+	Section string  `json:"section"` // of companion-spec; empty for CLI and SAFE
+	Text    string  `json:"text"`    // what is promised
+	Outcome Outcome `json:"outcome"`
+	Detail  string  `json:"detail,omitempty"` // what happened instead, or why it was not run
+}
+
+// A Report is the results in the order of the checks.
+type Report struct {
+	Command []string `json:"command"`
+	Editor  ide.Info `json:"editor"`
+	Results []Result `json:"results"`
+}
+
+// Count is how many results there are of an outcome.
+func (r Report) Count(o Outcome) (n int) {
+	for _, res := range r.Results {
+		if res.Outcome == o {
+			n++
+		}
+	}
+	return n
+}
+
+// An Action is what a user does in the editor.
+type Action string
+
+const (
+	Open   Action = "open"   // open the file and put the cursor into it
+	Edit   Action = "edit"   // change the proposed text, in the diff of the file
+	Accept Action = "accept" // accept the diff of the file
+	Reject Action = "reject" // reject it
+)
+
+// A Config is one run.
+type Config struct {
+	// Command starts the companion, in a new directory that is its workspace.
+	Command []string
+	// Actions are shell commands. Each finds the file's absolute path in $FILE
+	// and, to edit, a file with the text that is to be in $TEXT.
+	Actions map[Action]string
+	// Ask, if it is not nil, tells a person to do what there is no command for.
+	Ask func(Action, string)
+	// Slow also runs what takes minutes.
+	Slow bool
+	// Errors gets the companion's standard error.
+	Errors io.Writer
+	// Emit is told of each result as it comes; may be nil.
+	Emit func(Result)
+}
+
+// How long things may take: the companion to be there, or to go; an answer or
+// a notification; a person; and how long it is listened for what is not to
+// come.
+const (
+	startWithin  = 20 * time.Second
+	answerWithin = 5 * time.Second
+	personWithin = 2 * time.Minute
+	silence      = 700 * time.Millisecond
+)
+
+// A skip is why a check is not run.
+type skip string
+
+func (s skip) Error() string { return string(s) }
+
+// A check is one promise. run returns nil if it is kept, a skip if it could not
+// be checked, and else what happened instead.
+type check struct {
+	id      string
+	level   Level
+	section string
+	text    string
+	run     func(*run) error
+}
+
+// A run is one companion under test.
+type run struct {
+	cfg       Config
+	ctx       context.Context
+	tmp       string // the companion's temporary directory
+	workspace string
+	child     *exec.Cmd
+	in        io.Closer
+	exited    chan struct{}
+
+	path string // of the discovery file
+	file ide.DiscoveryFile
+	// cli is the session of most checks.
+	cli *wirecli.CLI
+	// contexts are what came on its stream, pushed back or passed over.
+	contexts []wirecli.Notification
+}
+
+// Run starts the companion and runs all checks. The error is for a companion
+// that cannot be started at all.
+func Run(ctx context.Context, cfg Config) (Report, error) {
+	report := Report{Command: cfg.Command}
+	root, err := os.MkdirTemp("", "pollux-conformance-")
+	if err != nil {
+		return report, err
+	}
+	defer os.RemoveAll(root)
+	if root, err = filepath.EvalSymlinks(root); err != nil {
+		return report, err
+	}
+	r := &run{cfg: cfg, ctx: ctx, tmp: filepath.Join(root, "tmp"), workspace: filepath.Join(root, "workspace"), exited: make(chan struct{})}
+	for _, d := range []string{r.tmp, r.workspace} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return report, err
+		}
+	}
+	for name, text := range map[string]string{"one.txt": original, "two.txt": original} {
+		if err := os.WriteFile(r.name(name), []byte(text), 0o644); err != nil {
+			return report, err
+		}
+	}
+	if err := r.start(); err != nil {
+		return report, err
+	}
+	defer r.stop()
+	if err := r.discover(); err != nil {
+		return report, err
+	}
+	report.Editor = r.file.IDEInfo
+	for _, c := range checks {
+		res := Result{ID: c.id, Level: c.level, Section: c.section, Text: c.text, Outcome: Pass}
+		err := c.run(r)
+		var why skip
+		switch {
+		case ctx.Err() != nil:
+			return report, context.Cause(ctx)
+		case errors.As(err, &why):
+			res.Outcome, res.Detail = Skipped, why.Error()
+		case err != nil && c.level == Should:
+			res.Outcome, res.Detail = Warning, err.Error()
+		case err != nil:
+			res.Outcome, res.Detail = Fail, err.Error()
+		}
+		report.Results = append(report.Results, res)
+		if cfg.Emit != nil {
+			cfg.Emit(res)
+		}
+	}
+	return report, nil
+}
+
+const original = "one\ntwo\nthree\n"
+
+// name is the path of a file in the workspace.
+func (r *run) name(file string) string { return filepath.Join(r.workspace, file) }
+
+func (r *run) environ() []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		switch k, _, _ := strings.Cut(kv, "="); {
+		case strings.HasPrefix(k, "GEMINI_CLI_IDE_"), strings.HasPrefix(k, "QWEN_CODE_IDE_"), k == "POLLUX_SOCKET":
+		default:
+			env = append(env, kv)
+		}
+	}
+	return append(env, "TMPDIR="+r.tmp, "TMP="+r.tmp, "TEMP="+r.tmp, "POLLUX_RUNTIME_DIR="+filepath.Join(r.tmp, "run"), "POLLUX_STATE_DIR="+filepath.Join(r.tmp, "state"))
+}
+
+func (r *run) start() error {
+	path, err := exec.LookPath(r.cfg.Command[0])
+	if err == nil {
+		path, err = filepath.Abs(path) // it is started in another directory
+	}
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(path, r.cfg.Command[1:]...)
+	cmd.Dir, cmd.Env = r.workspace, r.environ()
+	cmd.Stderr = r.cfg.Errors
+	cmd.WaitDelay = time.Second
+	// Open for as long as the run: many companions end with their input.
+	if r.in, err = cmd.StdinPipe(); err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	r.child = cmd
+	go func() { cmd.Wait(); close(r.exited) }()
+	return nil
+}
+
+// stop ends what the checks have left of the companion.
+func (r *run) stop() {
+	if r.cli != nil {
+		r.cli.Close()
+	}
+	r.in.Close()
+	select {
+	case <-r.exited:
+		return
+	default:
+	}
+	for _, end := range []func(){func() { terminate(r.child) }, func() { sys.SignalTree(r.child.Process.Pid, kill) }} {
+		end()
+		select {
+		case <-r.exited:
+			return
+		case <-time.After(answerWithin):
+		}
+	}
+}
+
+// discover waits for the discovery file.
+func (r *run) discover() error {
+	deadline := time.NewTimer(startWithin)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		found, _ := filepath.Glob(filepath.Join(r.tmp, "gemini", "ide", "gemini-ide-server-*.json"))
+		for _, path := range found {
+			if f, err := discovery.Read(path); err == nil {
+				r.path, r.file = path, f
+				return nil
+			}
+		}
+		select {
+		case <-r.ctx.Done():
+			return context.Cause(r.ctx)
+		case <-r.exited:
+			return fmt.Errorf("%s ended before it made a discovery file (%v)", r.cfg.Command[0], r.child.ProcessState)
+		case <-deadline.C:
+			return fmt.Errorf("%s made no discovery file in $TMPDIR/gemini/ide within %v", r.cfg.Command[0], startWithin)
+		case <-tick.C:
+		}
+	}
+}
+
+// can is a skip for what nobody does.
+func (r *run) can(a Action) error {
+	if _, ok := r.cfg.Actions[a]; !ok && r.cfg.Ask == nil {
+		return skip(fmt.Sprintf("needs --%s COMMAND, or --interactive", a))
+	}
+	return nil
+}
+
+// do has something done in the editor.
+func (r *run) do(a Action, file, text string) error {
+	if err := r.can(a); err != nil {
+		return err
+	}
+	command, ok := r.cfg.Actions[a]
+	if !ok {
+		r.cfg.Ask(a, file)
+		return nil
+	}
+	textFile := filepath.Join(r.tmp, "text")
+	if err := os.WriteFile(textFile, []byte(text), 0o600); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, startWithin)
+	defer cancel()
+	cmd := shell(ctx, command)
+	cmd.Dir, cmd.Env = r.workspace, append(r.environ(), "FILE="+file, "TEXT="+textFile)
+	cmd.WaitDelay = time.Second
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("the command of --%s failed (%w): %s", a, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// patience is how long to wait for what an action leads to.
+func (r *run) patience(a Action) time.Duration {
+	if _, ok := r.cfg.Actions[a]; ok {
+		return answerWithin
+	}
+	return personWithin
+}

@@ -1,0 +1,122 @@
+package conformance
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if fault, ok := os.LookupEnv(faultEnv); ok && os.Getenv(doEnv) == "" {
+		companionMain(fault)
+		return
+	}
+	if what := os.Getenv(doEnv); what != "" {
+		do(what)
+		return
+	}
+	// They wait for processes, and for silence, most of the time.
+	flag.Set("test.parallel", "12")
+	goleak.VerifyTestMain(m)
+}
+
+// Every check of the kit can fail: a companion with one fault fails the checks
+// of that fault and passes all others.
+func TestFaults(t *testing.T) {
+	for fault, want := range map[string]string{
+		"":                     "",
+		"other name":           "discovery.name discovery.pid?",
+		"dead pid":             "discovery.pid",
+		"elsewhere":            "discovery.workspace",
+		"everything":           "discovery.workspace",
+		"no folder":            "discovery.workspace",
+		"short token":          "discovery.token",
+		"nameless":             "discovery.ideinfo",
+		"vscode":               "discovery.ideinfo",
+		"readable":             "discovery.private",
+		"everywhere":           "transport.loopback",
+		"initialized is 200":   "transport.initialized",
+		"no token":             "auth.missing auth.wrong auth.every",
+		"any token":            "auth.wrong",
+		"token once":           "auth.every",
+		"any host":             "transport.host",
+		"any origin":           "transport.origin",
+		"any session":          "transport.session",
+		"unknown is 400":       "transport.unknown-method",
+		"no closeDiff":         "tools.listed",
+		"no first context":     "context.first",
+		"no context":           "context.open context.order",
+		"counts from 0":        "context.open",
+		"old files are newest": "context.order",
+		"nulls":                "context.shape",
+		"no such file":         "context.shape",
+		"talks":                "diff.open diff.close diff.close-json diff.close-silent diff.accept diff.not-written diff.edit diff.edit-close diff.reject diff.new-file diff.sessions diff.reconnect lifecycle.lost",
+		"closes with nothing":  "diff.close diff.close-json diff.close-silent diff.lenient diff.edit-close diff.sessions lifecycle.lost",
+		"bare text":            "diff.close-json diff.edit-close",
+		"rejects at close":     "diff.close-silent diff.sessions",
+		"strict":               "diff.lenient",
+		"other path":           "diff.accept diff.not-written diff.edit diff.new-file",
+		"trims":                "diff.accept",
+		"accepts in silence":   "diff.accept diff.not-written diff.edit diff.new-file diff.reconnect",
+		"says it twice":        "diff.accept diff.not-written diff.edit diff.new-file",
+		"writes":               "diff.not-written",
+		"loses edits":          "diff.edit diff.edit-close",
+		"diffClosed":           "diff.reject",
+		"no new files":         "diff.new-file",
+		"one for all":          "diff.sessions",
+		"loses outcomes":       "diff.reconnect",
+		"leaves its file":      "lifecycle.file",
+		"breaks streams":       "lifecycle.graceful",
+	} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			if runtime.GOOS == "windows" {
+				t.Skip("signals")
+			}
+			if fault == "everywhere" && len(addresses()) == 0 {
+				t.Skip("this machine has no other address")
+			}
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			actions := make(map[Action]string)
+			for _, a := range []Action{Open, Edit, Accept, Reject} {
+				actions[a] = fmt.Sprintf("%s=%s %s", doEnv, a, self)
+			}
+			report, err := Run(t.Context(), Config{
+				Command: []string{"env", faultEnv + "=" + fault, self}, Actions: actions, Errors: os.Stderr,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			details := ""
+			for _, r := range report.Results {
+				if r.Outcome == Fail || r.Outcome == Warning {
+					got = append(got, r.ID)
+				}
+				details += fmt.Sprintf("%s %s %s\n", r.Outcome, r.ID, r.Detail)
+			}
+			wanted := strings.Fields(want)
+			for _, id := range wanted {
+				// What follows from another fault may or may not.
+				if optional, ok := strings.CutSuffix(id, "?"); ok {
+					got = slices.DeleteFunc(got, func(g string) bool { return g == optional })
+				}
+			}
+			wanted = slices.DeleteFunc(wanted, func(id string) bool { return strings.HasSuffix(id, "?") })
+			slices.Sort(got)
+			slices.Sort(wanted)
+			if !slices.Equal(got, wanted) {
+				t.Errorf("failed %q, want %q:\n%s", got, wanted, details)
+			}
+		})
+	}
+}
