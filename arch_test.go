@@ -17,6 +17,7 @@ import (
 var allowed = map[string][]string{
 	"pollux":                      {"cli"},
 	"pollux/bench":                {"adapter", "fakecli", "fakemodel", "ide", "wirecli"},
+	"pollux/release/docs":         {"cli"},
 	"pollux/e2e":                  {},
 	"pollux/internal/hunk":        {},
 	"pollux/internal/ide":         {},

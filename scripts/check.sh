@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-unformatted=$(gofmt -l main.go internal editors e2e bench)
+unformatted=$(gofmt -l main.go internal editors e2e bench release)
 if [ -n "$unformatted" ]; then
 	echo "check: run gofmt -w on: $unformatted" >&2
 	exit 1

@@ -70,6 +70,10 @@ type usageError struct {
 	command string
 }
 
+// Root is the whole command line, for what is made of it: manual pages and
+// completions.
+func Root() *cobra.Command { return newRoot(IO{os.Stdin, os.Stdout, os.Stderr}) }
+
 func newRoot(streams IO) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pollux",

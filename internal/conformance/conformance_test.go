@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	// They wait for processes, and for silence, most of the time.
-	flag.Set("test.parallel", "12")
+	flag.Set("test.parallel", "24")
 	goleak.VerifyTestMain(m)
 }
 

@@ -1,0 +1,23 @@
+// Puts this system's binary in the place of the launcher, so that no second
+// process stays beside it, and drops the other systems' ones. Whatever fails
+// leaves the launcher, which works, too.
+"use strict";
+const fs = require("node:fs");
+const path = require("node:path");
+
+const native = path.join(__dirname, "native");
+const ours = `${process.platform}-${process.arch}`;
+try {
+  for (const name of fs.readdirSync(native)) {
+    if (name !== ours) fs.rmSync(path.join(native, name), { recursive: true });
+  }
+  if (process.platform !== "win32") {
+    const launcher = path.join(__dirname, "bin", "pollux");
+    const binary = path.join(native, ours, "pollux");
+    fs.chmodSync(binary, 0o755);
+    fs.linkSync(binary, launcher + ".new");
+    fs.renameSync(launcher + ".new", launcher);
+  }
+} catch (err) {
+  console.warn(`pollux: it will be started by Node (${err.message})`);
+}
