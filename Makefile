@@ -3,7 +3,7 @@
 
 CLI := $(CURDIR)/.cache/npm/gemini-0.61.0/node_modules/.bin
 
-.PHONY: build demo test check web bench screenshots fuzz
+.PHONY: build demo test check web bench screenshots fuzz release smoke
 build:
 	go build -o pollux .
 
@@ -30,3 +30,9 @@ screenshots:
 
 fuzz:
 	./scripts/fuzz.sh 60s
+
+release:
+	./scripts/release.sh
+
+smoke:
+	./scripts/smoke.sh

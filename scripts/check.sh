@@ -22,3 +22,4 @@ if [ -n "$(git status --porcelain -- internal/review/page)" ]; then
 	git status --short -- internal/review/page >&2
 	exit 1
 fi
+./scripts/vulncheck.sh

@@ -1,0 +1,110 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// nodePlatform is this system by Node's names.
+func nodePlatform() string {
+	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+	return runtime.GOOS + "-" + arch
+}
+
+// The npm package, packed with this system's binary alone, installs from its
+// tarball without a network, whether scripts may run or not, and pollux is then
+// what was packed.
+func TestNpmPackage(t *testing.T) {
+	w := newWorld(t, nil)
+	out := filepath.Join(w.home, "out")
+	run := func(argv ...string) string {
+		t.Helper()
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.Env, cmd.Dir = append(w.env, "npm_config_update_notifier=false"), w.home
+		text, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", argv, err, text)
+		}
+		return string(text)
+	}
+	run(filepath.Join(repo, "release", "npm", "pack.sh"), "1.2.3", out, nodePlatform()+"="+polluxBinary, "other-x64="+polluxBinary)
+	tarball := filepath.Join(out, "pollux-gemini-1.2.3.tgz")
+	for name, args := range map[string][]string{"scripts": nil, "no scripts": {"--ignore-scripts"}} {
+		t.Run(name, func(t *testing.T) {
+			prefix := filepath.Join(w.home, strings.ReplaceAll(name, " ", "-"))
+			run(append([]string{"npm", "install", "--global", "--offline", "--no-audit", "--no-fund", "--prefix", prefix, tarball}, args...)...)
+			pollux := filepath.Join(prefix, "bin", "pollux")
+			if got, want := run(pollux, "--version"), run(polluxBinary, "--version"); got != want {
+				t.Errorf("it is %s, want %s", got, want)
+			}
+			real, err := filepath.EvalSymlinks(pollux)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := os.ReadFile(real)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if isBinary := strings.HasPrefix(string(data), "\x7fELF"); isBinary != (args == nil) {
+				t.Errorf("what npm links is the binary itself: %v", isBinary)
+			}
+			// Its exit code, standard streams and signals are the binary's.
+			cmd := exec.Command(pollux, "nosuch")
+			cmd.Env = w.env
+			if err := cmd.Run(); cmd.ProcessState.ExitCode() != 2 {
+				t.Errorf("a wrong call: %v", err)
+			}
+			ide := exec.Command(pollux, "ide", "--standalone")
+			ide.Env, ide.Dir = w.env, w.project
+			ide.Stderr = testWriter{t, "pollux ide: "}
+			if err := ide.Start(); err != nil {
+				t.Fatal(err)
+			}
+			files := filepath.Join(w.tmp(), "gemini", "ide", "*.json")
+			count := func() int { all, _ := filepath.Glob(files); return len(all) }
+			waitFor(t, "a companion", func() bool { return count() > 0 })
+			ide.Process.Signal(syscall.SIGTERM)
+			ide.Wait()
+			if n := count(); n > 0 {
+				t.Errorf("%d discovery files are left", n)
+			}
+		})
+	}
+}
+
+// What the MCP registry is told is what npm is: names, and the one version.
+func TestRegistryEntry(t *testing.T) {
+	var pkg struct{ Name, Version, MCPName, Description string }
+	var entry struct {
+		Name, Description, Version string
+		Packages                   []struct {
+			RegistryType, Identifier, Version string
+			Transport                         struct{ Type string }
+		}
+	}
+	for path, v := range map[string]any{"release/npm/package.json": &pkg, "release/server.json": &entry} {
+		data, err := os.ReadFile(filepath.Join(repo, path))
+		if err == nil {
+			err = json.Unmarshal(data, v)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := entry.Packages[0]
+	if entry.Name != pkg.MCPName || p.Identifier != pkg.Name || p.RegistryType != "npm" || p.Transport.Type != "stdio" {
+		t.Errorf("the registry is told %+v, npm %+v", entry, pkg)
+	}
+	if entry.Version != "0.0.0" || p.Version != "0.0.0" || pkg.Version != "0.0.0" {
+		t.Error("a version stands there; scripts/release.sh puts it in")
+	}
+	if len(entry.Description) > 100 || strings.Count(entry.Name, "/") != 1 {
+		t.Errorf("the registry takes 100 characters and one slash: %q, %q", entry.Description, entry.Name)
+	}
+}
