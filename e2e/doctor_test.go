@@ -323,6 +323,10 @@ func TestDoctor(t *testing.T) {
 			}},
 		"files that others can read": {want: []string{"warning companion/directory"}, cli: connects,
 			then: func(p *patient) { os.Chmod(p.files()[0], 0o644) }},
+		"a directory that others can write": {want: []string{"warning companion/directory"}, cli: connects,
+			then: func(p *patient) { os.Chmod(filepath.Join(p.tmp(), "gemini", "ide"), 0o777) }},
+		"a directory that others can list": {cli: connects,
+			then: func(p *patient) { os.Chmod(filepath.Join(p.tmp(), "gemini", "ide"), 0o755) }},
 		"another user's directory": {bare: true, want: []string{"failed companion/directory"}, cli: unsupported,
 			make: func(p *patient) {
 				root(p)

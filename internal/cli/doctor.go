@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/doctor"
+	"pollux/internal/tui"
 )
 
 func newDoctor(streams IO) *cobra.Command {
@@ -44,7 +45,7 @@ docs/DOCTOR.md.`,
 						if f.Part != part {
 							part = f.Part
 							fmt.Fprintf(streams.Out, "%s\n", map[string]string{
-								doctor.Companion: "The companion, for a Gemini CLI started in " + cfg.Dir,
+								doctor.Companion: "The companion, for a Gemini CLI started in " + tui.Printable(cfg.Dir),
 								doctor.Bridge:    "\nThe bridge, for agents that ask Gemini CLI",
 							}[part])
 						}

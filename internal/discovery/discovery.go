@@ -57,14 +57,12 @@ var clis = []cli{
 		},
 		pattern: regexp.MustCompile(`^gemini-ide-server-(\d+)-\d+\.json$`),
 		env: func(e Endpoint) []string {
-			env := []string{
+			return e.stdioEnv("GEMINI_CLI_IDE_SERVER_STDIO_", []string{
+				"GEMINI_CLI_IDE_SERVER_PORT=" + e.portText(),
 				"GEMINI_CLI_IDE_WORKSPACE_PATH=" + WorkspacePath(e.Roots),
+				"GEMINI_CLI_IDE_AUTH_TOKEN=" + e.Token,
 				"GEMINI_CLI_IDE_PID=" + strconv.Itoa(e.PIDs[0]),
-			}
-			if e.Port > 0 {
-				env = append(env, "GEMINI_CLI_IDE_SERVER_PORT="+strconv.Itoa(e.Port), "GEMINI_CLI_IDE_AUTH_TOKEN="+e.Token)
-			}
-			return e.stdioEnv("GEMINI_CLI_IDE_SERVER_STDIO_", env)
+			})
 		},
 	},
 	{
@@ -82,11 +80,10 @@ var clis = []cli{
 		pattern: regexp.MustCompile(`^(\d+)\.lock$`),
 		ppid:    true,
 		env: func(e Endpoint) []string {
-			env := []string{"QWEN_CODE_IDE_WORKSPACE_PATH=" + WorkspacePath(e.Roots)}
-			if e.Port > 0 {
-				env = append(env, "QWEN_CODE_IDE_SERVER_PORT="+strconv.Itoa(e.Port))
-			}
-			return e.stdioEnv("QWEN_CODE_IDE_SERVER_STDIO_", env)
+			return e.stdioEnv("QWEN_CODE_IDE_SERVER_STDIO_", []string{
+				"QWEN_CODE_IDE_SERVER_PORT=" + e.portText(),
+				"QWEN_CODE_IDE_WORKSPACE_PATH=" + WorkspacePath(e.Roots),
+			})
 		},
 	},
 }
@@ -152,6 +149,15 @@ type Endpoint struct {
 	// port reaches the companion; none if empty. With a port of 0 it is the only
 	// way.
 	Stdio []string
+}
+
+// portText is the port, or nothing, which the CLIs take for none: so that a port
+// of another companion is not inherited.
+func (e Endpoint) portText() string {
+	if e.Port == 0 {
+		return ""
+	}
+	return strconv.Itoa(e.Port)
 }
 
 func (e Endpoint) stdioEnv(prefix string, env []string) []string {
@@ -363,7 +369,7 @@ func Stale(pids []int) (stale []string) {
 			if err != nil {
 				continue
 			}
-			if f.Namespace != "" && f.Namespace != sys.Namespace() {
+			if f.Namespace != "" && f.Namespace != sys.Namespace() || f.Namespace == "" && sys.Shared(dir) {
 				continue
 			}
 			pid := f.PPID

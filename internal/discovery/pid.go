@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +46,9 @@ var shells = []string{"zsh", "bash", "sh", "tcsh", "csh", "ksh", "fish", "dash"}
 // idePID repeats the CLI's walk: up to the first shell, then to its
 // grandparent where that is no init process, else its parent.
 func idePID(pid int) int {
+	if runtime.GOOS == "windows" {
+		return windowsPID(pid)
+	}
 	for range 32 {
 		p, err := sys.Lookup(pid)
 		if err != nil {
@@ -60,6 +64,27 @@ func idePID(pid int) int {
 			return pid
 		}
 		pid = p.Parent
+	}
+	return pid
+}
+
+// windowsPID repeats what the CLI does there: the third of its ancestors from the
+// top, or the top.
+func windowsPID(pid int) int {
+	var line []int
+	for range 32 {
+		p, err := sys.Lookup(pid)
+		if err != nil {
+			break
+		}
+		line = append(line, p.PID)
+		pid = p.Parent
+	}
+	switch {
+	case len(line) >= 3:
+		return line[len(line)-3]
+	case len(line) > 0:
+		return line[len(line)-1]
 	}
 	return pid
 }

@@ -24,7 +24,7 @@ type Place struct {
 	// Getenv is its environment.
 	Getenv func(string) string
 	// PID is a process with the ancestors that the CLI will have: a child of
-	// the same shell.
+	// the same shell; 0 where the CLI cannot see them, for want of ps.
 	PID int
 	// Major and Minor are the CLI's version, which decides about the rules.
 	Major, Minor int
@@ -62,6 +62,8 @@ type Candidate struct {
 	Err error
 	// Inside is whether its workspace holds the working directory.
 	Inside bool
+	// Own is whether the file, which is no link, is the user's own.
+	Own bool
 	// Direct is whether it has the name without a port of an early companion,
 	// which wins whatever its workspace.
 	Direct bool
@@ -87,7 +89,7 @@ type Lookup struct {
 // rules of its version. It changes nothing and dials nobody.
 func Replay(p Place) Lookup {
 	gemini := clis[0]
-	l := Lookup{Dir: filepath.Join(NodeTempDir(runtime.GOOS, p.Getenv), "gemini", "ide"), PID: idePID(p.PID)}
+	l := Lookup{Dir: filepath.Join(NodeTempDir(runtime.GOOS, p.Getenv), "gemini", "ide"), PID: lookFor(p.PID)}
 	if pid, err := strconv.Atoi(p.Getenv("GEMINI_CLI_IDE_PID")); err == nil && pid > 0 && p.AnyPID() {
 		l.PID = pid
 	}
@@ -133,6 +135,13 @@ func Replay(p Place) Lookup {
 	return l
 }
 
+func lookFor(pid int) int {
+	if pid == 0 {
+		return 0
+	}
+	return idePID(pid)
+}
+
 // choose picks among the files in the order of preference.
 func (p Place) choose(pid int, found []Candidate) *Candidate {
 	port := p.Getenv("GEMINI_CLI_IDE_SERVER_PORT")
@@ -163,6 +172,9 @@ func (p Place) choose(pid int, found []Candidate) *Candidate {
 // judge reads one file as the CLI would.
 func (p Place) judge(path string) Candidate {
 	c := Candidate{Path: path}
+	if link, err := os.Lstat(path); err == nil {
+		c.Own = link.Mode().IsRegular() && sys.Own(link)
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		c.Err = reason(err)
@@ -186,6 +198,9 @@ func (p Place) judge(path string) Candidate {
 		return c
 	}
 	c.PortText = strings.Trim(string(lenient.Port), `"`)
+	if c.PortText == "0" || c.PortText == "null" { // the CLI takes it for none
+		c.PortText = ""
+	}
 	c.Workspace = lenient.WorkspacePath
 	json.Unmarshal(data, &c.File) // the rest, as far as it is what it should be
 	c.File.Port, _ = strconv.Atoi(c.PortText)

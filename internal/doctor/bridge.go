@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,29 +52,42 @@ func (e *exam) checkBridge(ctx context.Context) {
 
 // checkAuth tells how the CLI signs in, as far as files and variables say.
 func (e *exam) checkAuth() {
-	kind := e.settings.Auth()
+	kind, enforced := e.settings.Auth()
+	file, vars := e.envFile()
+	get := func(key string) string {
+		if v, ok := os.LookupEnv(key); ok {
+			return v
+		}
+		return vars[key]
+	}
 	switch {
 	case kind != "":
-	case env("GOOGLE_GENAI_USE_GCA") == "true":
+	case get("GOOGLE_GENAI_USE_GCA") == "true":
 		kind = "oauth-personal"
-	case env("GOOGLE_GENAI_USE_VERTEXAI") == "true":
+	case get("GOOGLE_GENAI_USE_VERTEXAI") == "true":
 		kind = "vertex-ai"
-	case env("GOOGLE_GEMINI_BASE_URL") != "":
+	case get("GOOGLE_GEMINI_BASE_URL") != "":
 		kind = "gateway"
-	case env("GEMINI_API_KEY") != "":
+	case get("GEMINI_API_KEY") != "":
 		kind = "gemini-api-key"
-	case env("CLOUD_SHELL") == "true", env("GEMINI_CLI_USE_COMPUTE_ADC") == "true":
+	case get("CLOUD_SHELL") == "true", get("GEMINI_CLI_USE_COMPUTE_ADC") == "true":
 		kind = "compute-default-credentials"
+	}
+	where := "the environment"
+	if file != "" {
+		where += " or " + file + ", the one .env file that Gemini CLI reads here"
 	}
 	home, _ := settings.Home()
 	switch {
 	case kind == "":
 		e.fail("auth", "run `gemini` once and sign in, or set GEMINI_API_KEY", "no way of signing in is chosen")
+	case enforced != "" && kind != enforced:
+		e.fail("auth", "run `gemini` once and sign in that way", "the administrator wants %s for signing in, and it is %s", oneLine(enforced), oneLine(kind))
 	case kind == "oauth-personal" && !exists(filepath.Join(home, "oauth_creds.json")):
 		e.warn("auth", "run `gemini` once and sign in", "signing in with Google is chosen, but no credentials are in %s", home)
-	case kind == "gemini-api-key" && e.variable("GEMINI_API_KEY") == "":
-		e.warn("auth", "set GEMINI_API_KEY, or run `gemini` once and enter it", "an API key is chosen, but none is in the environment or a .env file; it may be in the keychain")
-	case kind == "vertex-ai" && e.variable("GOOGLE_API_KEY") == "" && (e.variable("GOOGLE_CLOUD_PROJECT") == "" || e.variable("GOOGLE_CLOUD_LOCATION") == ""):
+	case kind == "gemini-api-key" && get("GEMINI_API_KEY") == "":
+		e.warn("auth", "set GEMINI_API_KEY, or run `gemini` once and enter it", "an API key is chosen, but none is in %s; it may be in the keychain", where)
+	case kind == "vertex-ai" && get("GOOGLE_API_KEY") == "" && (get("GOOGLE_CLOUD_PROJECT") == "" || get("GOOGLE_CLOUD_LOCATION") == ""):
 		e.fail("auth", "set GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION, or GOOGLE_API_KEY", "Vertex AI is chosen, but neither a project with its location nor a key is set")
 	default:
 		e.ok("auth", "Gemini CLI signs in by %s", oneLine(kind))
@@ -85,33 +99,46 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// variable is a variable as the CLI sees it: of the environment or the first
-// .env file, which the user's own are always and others where the folder is
-// trusted.
-func (e *exam) variable(key string) string {
-	if v := env(key); v != "" {
-		return v
-	}
+// authVariables are those that the CLI takes from a .env file even where the
+// folder is not trusted.
+var authVariables = []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"}
+
+// envFile is the one .env file that the CLI reads: the nearest, going up from the
+// directory, at last the user's own; and what it takes from there.
+func (e *exam) envFile() (path string, vars map[string]string) {
+	trusted := e.settings.Trust == settings.Trusted
 	home, _ := settings.Home()
-	files := []string{filepath.Join(home, ".env"), filepath.Join(filepath.Dir(home), ".env")}
-	if e.settings.Trust == settings.Trusted {
-		for dir := e.Dir; ; dir = filepath.Dir(dir) {
-			files = append(files, filepath.Join(dir, ".gemini", ".env"), filepath.Join(dir, ".env"))
-			if dir == filepath.Dir(dir) {
-				break
-			}
+	var files []string
+	add := func(dir string) {
+		if trusted {
+			files = append(files, filepath.Join(dir, ".gemini", ".env"))
+		}
+		files = append(files, filepath.Join(dir, ".env"))
+	}
+	for dir := e.Dir; ; dir = filepath.Dir(dir) {
+		add(dir)
+		if dir == filepath.Dir(dir) {
+			break
 		}
 	}
-	for _, f := range files {
-		data, _ := os.ReadFile(f)
-		for line := range strings.Lines(string(data)) {
-			k, v, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
-			if ok && strings.TrimSpace(k) == key {
-				return strings.TrimSpace(v)
-			}
+	add(filepath.Dir(home))
+	i := slices.IndexFunc(files, exists)
+	if i < 0 {
+		return "", nil
+	}
+	data, _ := os.ReadFile(files[i])
+	vars = make(map[string]string)
+	for line := range strings.Lines(string(data)) {
+		k, v, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
+		k, v = strings.TrimSpace(k), strings.TrimSpace(v)
+		if n := len(v); n > 1 && (v[0] == '"' || v[0] == '\'') && v[n-1] == v[0] {
+			v = v[1 : n-1]
+		}
+		if ok && (trusted || slices.Contains(authVariables, k)) {
+			vars[k] = v
 		}
 	}
-	return ""
+	return files[i], vars
 }
 
 // checkTrust tells what the CLI will do in a folder that it does not know.

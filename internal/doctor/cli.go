@@ -92,10 +92,10 @@ func (e *exam) checkSettings() {
 	}
 	for _, l := range e.settings.Layers {
 		if l.Err != nil {
-			e.fail("settings", "correct "+l.Path, "Gemini CLI does not start with the settings in %s: %s", l.Path, oneLine(l.Err.Error()))
+			e.fail("settings", "correct "+word(l.Path), "Gemini CLI does not start with the settings in %s: %s", l.Path, oneLine(l.Err.Error()))
 		}
 		if l.Skipped != "" && l.Name != "workspace" {
-			e.warn("settings", "sudo chown root "+l.Path+" && sudo chmod go-w "+l.Path, "Gemini CLI passes over %s: %s", l.Path, l.Skipped)
+			e.warn("settings", "make them so, or ask the administrator", "Gemini CLI passes over %s: %s", l.Path, l.Skipped)
 		}
 	}
 	if err := e.settings.TrustErr; err != nil {
@@ -129,7 +129,7 @@ func (e *exam) checkIDEMode() {
 		enable.Text = "IDE mode is turned off in " + by.Path
 		e.add(enable)
 	case by.Name == "workspace":
-		e.fail("ide-mode", "take ide.enabled out of "+by.Path, "IDE mode is turned off for this folder, in %s", by.Path)
+		e.fail("ide-mode", "take ide.enabled out of "+word(by.Path), "IDE mode is turned off for this folder, in %s", by.Path)
 	case by.Name == "system":
 		e.fail("ide-mode", "ask the administrator of this machine", "IDE mode is turned off for all users, in %s", by.Path)
 	default: // by default for all users, which the user's own settings override

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -31,7 +32,7 @@ func (e *exam) checkVariables() {
 	pid, _ := strconv.Atoi(env("GEMINI_CLI_IDE_PID"))
 	gone := ""
 	switch {
-	case port != "" && refuses("127.0.0.1", port):
+	case port != "" && refuses(discovery.DialHost(e.place), port):
 		gone = "on port " + oneLine(port) + " nobody listens"
 	case pid > 0 && !sys.Alive(pid) && port == "":
 		gone = fmt.Sprintf("there is no process %d", pid)
@@ -55,6 +56,9 @@ func refuses(host, port string) bool {
 
 // checkCompanion goes the way that the CLI goes.
 func (e *exam) checkCompanion(ctx context.Context) {
+	if !psWorks(ctx) {
+		e.place.PID = 0
+	}
 	e.lookup = discovery.Replay(e.place)
 	e.checkProcess()
 	e.checkDirectory()
@@ -62,6 +66,13 @@ func (e *exam) checkCompanion(ctx context.Context) {
 	c := e.lookup.Chosen
 	if c == nil {
 		e.none(ctx)
+		return
+	}
+	if e.failed("directory") { // whoever owns it says what is there
+		return
+	}
+	if !c.Own {
+		e.fail("user", "rm "+word(c.Path)+", or start Gemini CLI as the user who started that editor", "Gemini CLI %s will take %s, which is not a file of yours", e.cli.Version, c.Path)
 		return
 	}
 	if !e.knownEditor(c) {
@@ -75,9 +86,31 @@ func (e *exam) checkCompanion(ctx context.Context) {
 	e.checkVersion(c)
 }
 
+// psWorks reports whether the CLI can see its ancestors.
+func psWorks(ctx context.Context) bool {
+	if runtime.GOOS == "windows" {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "ps", "-o", "ppid=,command=", "-p", strconv.Itoa(os.Getpid()))
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	return err == nil && len(strings.Fields(string(out))) > 1
+}
+
 // checkProcess tells which process the CLI will look for.
 func (e *exam) checkProcess() {
 	pid, what := e.lookup.PID, ""
+	if pid == 0 {
+		text := "Gemini CLI cannot see which process started it, for ps does not work here"
+		if e.place.AnyPID() {
+			e.ok("process", "%s; it takes what companion there is", text)
+		} else {
+			e.fail("process", "install procps, or "+installCLI+"@latest", "%s, and this release takes no other companion", text)
+		}
+		return
+	}
 	if p, err := sys.Lookup(pid); err == nil {
 		what = " (" + oneLine(p.Name) + ")"
 	}
@@ -98,7 +131,7 @@ func (e *exam) checkProcess() {
 func (e *exam) checkDirectory() {
 	const own = "export TMPDIR=~/tmp (a directory of your own), for the editor and the CLI"
 	for _, dir := range []string{filepath.Dir(e.lookup.Dir), e.lookup.Dir} {
-		info, err := os.Stat(dir)
+		info, err := os.Lstat(dir)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return
@@ -106,7 +139,7 @@ func (e *exam) checkDirectory() {
 			e.fail("directory", own, "%s cannot be looked at: %v", dir, err)
 			return
 		case !info.IsDir():
-			e.fail("directory", "rm "+dir, "%s is no directory, so that no companion can publish itself", dir)
+			e.fail("directory", "rm "+word(dir), "%s is no directory, so that no companion can publish itself", dir)
 			return
 		case !sys.Own(info):
 			e.fail("directory", own, "%s belongs to another user: no companion of yours can publish itself there", dir)
@@ -116,37 +149,31 @@ func (e *exam) checkDirectory() {
 	if runtime.GOOS == "windows" {
 		return
 	}
-	open := slices.DeleteFunc(append([]string{e.lookup.Dir}, paths(e.lookup.Candidates)...), func(path string) bool {
-		info, err := os.Stat(path)
-		return err != nil || !sys.Own(info) || info.Mode().Perm()&0o077 == 0
+	open := slices.DeleteFunc([]string{filepath.Dir(e.lookup.Dir), e.lookup.Dir}, func(dir string) bool {
+		info, err := os.Lstat(dir)
+		return err != nil || info.Mode().Perm()&0o022 == 0
 	})
+	for _, c := range e.lookup.Candidates {
+		if info, err := os.Lstat(c.Path); err == nil && c.Own && info.Mode().Perm()&0o077 != 0 {
+			open = append(open, c.Path)
+		}
+	}
 	if len(open) == 0 {
 		e.ok("directory", "Gemini CLI will look in %s", e.lookup.Dir)
 		return
 	}
 	e.add(Finding{
 		Check: "directory", Status: Warning, Next: mendHint,
-		Text:  "other users of this machine can read the token of your companion: " + strings.Join(open, ", "),
+		Text:  "other users of this machine can read your companion's token, or put another in its place: " + strings.Join(open, ", "),
 		Mends: "make readable for you alone: " + strings.Join(open, ", "),
 		mend: func() error {
 			var errs []error
 			for _, path := range open {
-				mode := fs.FileMode(0o600)
-				if path == e.lookup.Dir {
-					mode = 0o700
-				}
-				errs = append(errs, os.Chmod(path, mode))
+				errs = append(errs, sys.Narrow(path))
 			}
 			return errors.Join(errs...)
 		},
 	})
-}
-
-func paths(cs []discovery.Candidate) (all []string) {
-	for _, c := range cs {
-		all = append(all, c.Path)
-	}
-	return all
 }
 
 // checkStale finds files of companions that have ended, and files that are
@@ -154,7 +181,7 @@ func paths(cs []discovery.Candidate) (all []string) {
 func (e *exam) checkStale() {
 	for _, c := range e.lookup.Candidates {
 		if c.Err != nil && !errors.Is(c.Err, discovery.ErrOtherUser) {
-			e.warn("file", "rm "+c.Path, "Gemini CLI passes over %s: %v", c.Path, c.Err)
+			e.warn("file", "rm "+word(c.Path), "Gemini CLI passes over %s: %v", c.Path, c.Err)
 		}
 	}
 	stale := discovery.Stale([]int{e.lookup.PID})
@@ -165,7 +192,15 @@ func (e *exam) checkStale() {
 		Check: "stale", Status: Warning, Next: mendHint,
 		Text:  "of companions that have ended there are still: " + strings.Join(stale, ", "),
 		Mends: "remove " + strings.Join(stale, ", "),
-		mend:  func() error { discovery.Prune([]int{e.lookup.PID}); return nil },
+		mend: func() error {
+			var errs []error
+			for _, path := range discovery.Stale([]int{e.lookup.PID}) {
+				if slices.Contains(stale, path) { // what was shown, and still is so
+					errs = append(errs, os.Remove(path))
+				}
+			}
+			return errors.Join(errs...)
+		},
 	}
 	if c := e.lookup.Chosen; c != nil && slices.Contains(stale, c.Path) {
 		f.Status = Failed
@@ -261,8 +296,8 @@ func (e *exam) elsewhere() bool {
 			}
 			return os.Getenv(key)
 		}
-		if c := discovery.Replay(there).Chosen; c != nil && c.Inside && !claimsAll(c.Workspace) && !refuses("127.0.0.1", c.PortText) {
-			next := "export TMPDIR=" + tmp
+		if c := discovery.Replay(there).Chosen; c != nil && c.Own && c.Inside && !claimsAll(c.Workspace) && e.there(c) {
+			next := "export TMPDIR=" + word(tmp)
 			if tmp == "/tmp" {
 				next = "unset TMPDIR TMP TEMP"
 			}
@@ -299,7 +334,7 @@ func (e *exam) checkWorkspace(c *discovery.Candidate) bool {
 			return false
 		}
 		first, _, _ := strings.Cut(*path, string(os.PathListSeparator))
-		e.fail("workspace", "cd "+oneLine(first)+", or here: "+startOne, "%s is for %s, and this is %s", name(c), workspace(c), e.Dir)
+		e.fail("workspace", "cd "+word(first)+", or here: "+startOne, "%s is for %s, and this is %s", name(c), workspace(c), e.Dir)
 	default:
 		if claimsAll(path) {
 			e.warn("hijack", "end it, or use `pollux run --attach`", "%s claims every folder, by an empty part in its workspace", name(c))
@@ -319,14 +354,21 @@ func claimsAll(workspace *string) bool {
 // checkOthers finds more than one companion for the directory.
 func (e *exam) checkOthers(chosen *discovery.Candidate) {
 	ports := []string{chosen.PortText}
+	if chosen.PortText == "" && chosen.File.Stdio != nil {
+		ports[0] = strings.Join(chosen.File.Stdio.Args, " ")
+	}
 	var others []string
 	ours := chosen.File.Pollux != 0
 	for i := range e.lookup.Candidates {
 		c := &e.lookup.Candidates[i]
-		if c.Err != nil || !c.Inside || slices.Contains(ports, c.PortText) || refuses("127.0.0.1", c.PortText) {
+		key := c.PortText
+		if key == "" && c.File.Stdio != nil {
+			key = strings.Join(c.File.Stdio.Args, " ")
+		}
+		if c.Err != nil || !c.Own || !c.Inside || slices.Contains(ports, key) || !e.there(c) {
 			continue
 		}
-		ports = append(ports, c.PortText)
+		ports = append(ports, key)
 		others = append(others, name(c))
 		if !ours && c.File.Pollux != 0 {
 			e.warn("hijack", "pollux run --attach", "Gemini CLI will take %s, and not Pollux's %s", name(chosen), name(c))
@@ -336,6 +378,15 @@ func (e *exam) checkOthers(chosen *discovery.Candidate) {
 	if len(others) > 0 && env("GEMINI_CLI_IDE_SERVER_PORT") != chosen.PortText {
 		e.warn("several", "start the CLI in the terminal of the editor that you mean, or with `pollux run --attach`", "Gemini CLI will take %s; for this folder there is also %s", name(chosen), strings.Join(others, ", "))
 	}
+}
+
+// there reports whether a companion is likely there: its port takes connections
+// or, where a command leads to it, its process lives.
+func (e *exam) there(c *discovery.Candidate) bool {
+	if c.PortText == "" {
+		return sys.Alive(c.File.Pollux)
+	}
+	return !refuses(discovery.DialHost(e.place), c.PortText)
 }
 
 // checkVersion finds a companion that was started before an update of Pollux.

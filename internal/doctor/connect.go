@@ -25,6 +25,9 @@ import (
 // minute.
 const answerWithin = 3 * time.Second
 
+// commandWithin is the same for a command, which may lead far away.
+const commandWithin = 30 * time.Second
+
 // checkConnection tries, in the CLI's order, the ways to the companion: the
 // port and then the command of its file, then those of the variables.
 func (e *exam) checkConnection(ctx context.Context, c *discovery.Candidate) {
@@ -33,19 +36,25 @@ func (e *exam) checkConnection(ctx context.Context, c *discovery.Candidate) {
 		token = env("GEMINI_CLI_IDE_AUTH_TOKEN")
 	}
 	host := discovery.DialHost(e.place)
-	tools, err := greet(ctx, host, c.PortText, token)
+	var tools []string
+	err := errNoPort
+	if c.PortText != "" {
+		tools, err = greet(ctx, host, c.PortText, token)
+	}
 	if err == nil {
 		e.ok("port", "%s answers", name(c))
 		e.checkTools(tools)
 		return
 	}
-	how := ""
 	if s := c.File.Stdio; s != nil {
-		if tools, stdioErr := talk(ctx, s.Command, s.Args); stdioErr == nil {
-			how = "the command in its file (" + oneLine(s.Command) + ")"
-			e.ok("port", "%s cannot be reached by its port (%s), but by %s", name(c), explain(err), how)
+		tools, stdioErr := talk(ctx, s.Command, s.Args)
+		if stdioErr == nil {
+			e.ok("port", "%s answers by the command in its file, %s (by its port: %s)", name(c), oneLine(s.Command), explain(err))
 			e.checkTools(tools)
 			return
+		}
+		if c.PortText == "" {
+			err = stdioErr
 		}
 	}
 	if how, tools, viaErr := e.connectByVariables(ctx, token); viaErr == nil {
@@ -74,6 +83,8 @@ func (e *exam) connectByVariables(ctx context.Context, token string) (how string
 	return "", nil, err
 }
 
+var errNoPort = errors.New("none is named")
+
 // greet connects as the CLI does, and leaves again.
 func greet(ctx context.Context, host, port, token string) (tools []string, err error) {
 	n, err := strconv.Atoi(port)
@@ -93,7 +104,7 @@ func greet(ctx context.Context, host, port, token string) (tools []string, err e
 // talk does it over the stdio transport, with the little of the environment
 // that the CLI hands on.
 func talk(ctx context.Context, command string, args []string) (tools []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, commandWithin)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command, args...)
 	for _, key := range []string{"HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"} {
@@ -147,6 +158,10 @@ func explain(err error) string {
 func (e *exam) unreachable(ctx context.Context, c *discovery.Candidate, host, token string, err error) {
 	var status *wirecli.StatusError
 	const local = "127.0.0.1"
+	if c.PortText == "" {
+		e.fail("port", "look after that companion: pollux connect, run there, says more", "the command that leads to %s does not connect (%s)", name(c), explain(err))
+		return
+	}
 	if host != local {
 		if _, here := greet(ctx, local, c.PortText, token); here == nil {
 			e.fail("container", "export REMOTE_CONTAINERS=true", "this is a container, in which Gemini CLI dials %s (%s); but %s is here, in the same container", host, explain(err), name(c))
@@ -160,7 +175,7 @@ func (e *exam) unreachable(ctx context.Context, c *discovery.Candidate, host, to
 	case errors.As(err, &status) && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden):
 		e.fail("token", "restart that companion", "%s refuses the token in %s (HTTP %d)", name(c), c.Path, status.Code)
 	case errors.As(err, &status):
-		e.fail("port", "rm "+c.Path+", then restart the companion", "what listens on port %s is no companion (HTTP %d); the file that names it is %s", oneLine(c.PortText), status.Code, c.Path)
+		e.fail("port", "rm "+word(c.Path)+", then restart the companion", "what listens on port %s is no companion (HTTP %d); the file that names it is %s", oneLine(c.PortText), status.Code, c.Path)
 	case errors.Is(err, context.DeadlineExceeded):
 		next := "go on with it (fg), or end it"
 		if c.File.Pollux > 0 {
@@ -171,6 +186,6 @@ func (e *exam) unreachable(ctx context.Context, c *discovery.Candidate, host, to
 	case sys.Refused(err):
 		e.fail("port", "restart that companion", "nobody listens on port %s, which %s names: its companion, process %d, lives elsewhere or hangs", oneLine(c.PortText), c.Path, c.PID)
 	default:
-		e.fail("port", "rm "+c.Path+", then restart the companion", "%s gives no answer that a companion gives: %s", name(c), strings.TrimSpace(explain(err)))
+		e.fail("port", "restart that companion", "%s gives no answer that a companion gives: %s", name(c), strings.TrimSpace(explain(err)))
 	}
 }

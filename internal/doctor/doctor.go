@@ -16,12 +16,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
 	"pollux/internal/adapter"
 	"pollux/internal/discovery"
 	"pollux/internal/gemini"
+	"pollux/internal/plain"
 	"pollux/internal/settings"
 )
 
@@ -145,8 +147,13 @@ func Examine(ctx context.Context, cfg Config) Report {
 	return e.report
 }
 
+// maxText bounds a finding's lines in bytes.
+const maxText = 1000
+
 func (e *exam) add(f Finding) {
 	f.Part = e.part
+	// There are names of files and variables in them, which anybody may have made.
+	f.Text, f.Next, f.Mends = plain.Line(f.Text, maxText), plain.Line(f.Next, maxText), plain.Line(f.Mends, maxText)
 	e.report.Findings = append(e.report.Findings, f)
 	if e.Emit != nil {
 		e.Emit(f)
@@ -186,11 +193,16 @@ const mendHint = "pollux doctor --fix"
 
 func env(key string) string { return os.Getenv(key) }
 
-// oneLine keeps what others wrote from breaking a line, or steering a terminal.
-func oneLine(s string) string {
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }), " ")
-	if len(s) > 300 {
-		s = strings.ToValidUTF8(s[:300], "") + "..."
+var bare = regexp.MustCompile(`^[\w@%+=:,./~-]+$`)
+
+// word is a text as one word of a shell's, for a command that is to be pasted.
+func word(s string) string {
+	s = plain.Line(s, maxText)
+	if bare.MatchString(s) {
+		return s
 	}
-	return s
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
+
+// oneLine is a short text of another's, for the middle of a finding.
+func oneLine(s string) string { return plain.Line(s, 300) }

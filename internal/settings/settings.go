@@ -62,20 +62,22 @@ type Layer struct {
 	values  values
 }
 
-// values are the settings that matter to Pollux.
-type values struct {
-	IDE struct {
-		Enabled *bool
+// values are a file's settings as JSON. Names are exact: the CLI passes over
+// "IDE" and takes the last of two that are alike.
+type values map[string]json.RawMessage
+
+// get reads a setting by the names on the way to it. It is false where there is
+// none of that type.
+func (v values) get(to any, names ...string) bool {
+	raw, ok := v[names[0]]
+	if !ok || string(raw) == "null" {
+		return false
 	}
-	Security struct {
-		FolderTrust struct {
-			Enabled *bool
-		}
-		Auth struct {
-			SelectedType *string
-			EnforcedType *string
-		}
+	if len(names) == 1 {
+		return json.Unmarshal(raw, to) == nil
 	}
+	var next values
+	return json.Unmarshal(raw, &next) == nil && next.get(to, names[1:]...)
 }
 
 // Settings are those that hold in a directory.
@@ -132,7 +134,7 @@ func Load(dir string) (Settings, error) {
 	top := layer("system", system, true)
 	workspace := filepath.Join(dir, ".gemini")
 	var ws *Layer
-	if workspace != home {
+	if real(workspace) != real(home) {
 		ws = layer("workspace", filepath.Join(workspace, "settings.json"), false)
 	}
 	without := s
@@ -141,7 +143,7 @@ func Load(dir string) (Settings, error) {
 	}
 	s.Trust, s.TrustFrom, s.TrustErr = without.trust(home, dir)
 	if ws != nil && s.Trust != Trusted && ws.Err == nil {
-		ws.Skipped, ws.values = "the folder is not trusted", values{}
+		ws.Skipped, ws.values = "the folder is not trusted", nil
 	}
 	add(ws)
 	add(top)
@@ -219,30 +221,28 @@ func trailing(v hujson.Value) bool {
 // none does, which means off.
 func (s Settings) IDEMode() (on bool, by *Layer) {
 	for i := range s.Layers {
-		if v := s.Layers[i].values.IDE.Enabled; v != nil {
-			on, by = *v, &s.Layers[i]
+		if s.Layers[i].values.get(&on, "ide", "enabled") {
+			by = &s.Layers[i]
 		}
 	}
 	return on, by
 }
 
 // Auth is the way of signing in that is selected, by the CLI's own name
-// ("oauth-personal", "gemini-api-key", "vertex-ai"); empty if none is.
-func (s Settings) Auth() (kind string) {
+// ("oauth-personal", "gemini-api-key", "vertex-ai"), and the one that an
+// administrator insists on; empty if there is none.
+func (s Settings) Auth() (kind, enforced string) {
 	for _, l := range s.Layers {
-		if v := l.values.Security.Auth.SelectedType; v != nil {
-			kind = *v
-		}
+		l.values.get(&kind, "security", "auth", "selectedType")
+		l.values.get(&enforced, "security", "auth", "enforcedType")
 	}
-	return kind
+	return kind, enforced
 }
 
 func (s Settings) trustsFolders() bool {
 	on := true
 	for _, l := range s.Layers {
-		if v := l.values.Security.FolderTrust.Enabled; v != nil {
-			on = *v
-		}
+		l.values.get(&on, "security", "folderTrust", "enabled")
 	}
 	return on
 }
@@ -311,7 +311,8 @@ func IDEModeSet(path string) (bool, error) {
 	}
 	v.Standardize()
 	var s values
-	return json.Unmarshal(v.Pack(), &s) == nil && s.IDE.Enabled != nil, nil
+	var on bool
+	return json.Unmarshal(v.Pack(), &s) == nil && s.get(&on, "ide", "enabled"), nil
 }
 
 // EnableIDE turns IDE mode on in a file of the user's settings, and leaves the
@@ -327,6 +328,16 @@ func EnableIDE(path string) error {
 	}
 	if err := v.Patch([]byte(patch)); err != nil {
 		return fmt.Errorf("%s cannot be changed (%w): type /ide enable in Gemini CLI", path, err)
+	}
+	// Root with another's home would leave that user a file that is root's.
+	for p := path; ; p = filepath.Dir(p) {
+		info, err := os.Stat(p)
+		if err == nil && !sys.Own(info) {
+			return fmt.Errorf("%s is another user's: do it as that user, without sudo", p)
+		}
+		if err == nil || p == filepath.Dir(p) {
+			break
+		}
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

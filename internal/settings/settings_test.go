@@ -60,6 +60,8 @@ func TestLoad(t *testing.T) {
 		{name: "nothing", trust: Unknown},
 		{name: "on", files: map[string]string{user: `{"ide":{"enabled":true}}`}, on: true, by: "user"},
 		{name: "off", files: map[string]string{user: `{"ide":{"enabled":false}}`}, by: "user"},
+		{name: "names are exact", files: map[string]string{user: `{"IDE":{"Enabled":true}}`}},
+		{name: "the last of two counts", files: map[string]string{user: `{"ide":{"enabled":true},"ide":{}}`}},
 		{name: "comments", files: map[string]string{user: "{// why\n\"ide\":{\"enabled\":true}}"}, on: true, by: "user"},
 		{name: "a trailing comma", files: map[string]string{user: `{"ide":{"enabled":true,}}`}, bad: "comma"},
 		{name: "broken", files: map[string]string{user: `{"ide"`}, bad: "hujson"},
@@ -77,6 +79,7 @@ func TestLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 			on, by := s.IDEMode()
+			auth, _ := s.Auth()
 			name, bad := "", ""
 			if by != nil {
 				name = by.Name
@@ -86,8 +89,8 @@ func TestLoad(t *testing.T) {
 					bad = l.Err.Error()
 				}
 			}
-			if on != tt.on || name != tt.by || s.Trust != tt.trust || s.Auth() != tt.auth || s.TrustErr != nil {
-				t.Errorf("IDE mode %v by %q, trust %v (%v), auth %q; want %v by %q, %v, %q", on, name, s.Trust, s.TrustErr, s.Auth(), tt.on, tt.by, tt.trust, tt.auth)
+			if on != tt.on || name != tt.by || s.Trust != tt.trust || auth != tt.auth || s.TrustErr != nil {
+				t.Errorf("IDE mode %v by %q, trust %v (%v), auth %q; want %v by %q, %v, %q", on, name, s.Trust, s.TrustErr, auth, tt.on, tt.by, tt.trust, tt.auth)
 			}
 			if (bad == "") != (tt.bad == "") || !strings.Contains(bad, tt.bad) {
 				t.Errorf("error %q, want %q", bad, tt.bad)
@@ -185,7 +188,8 @@ func TestEnableIDE(t *testing.T) {
 		}
 		after, _ := os.ReadFile(path)
 		var v values
-		if err := json.Unmarshal(standard(t, after), &v); err != nil || v.IDE.Enabled == nil || !*v.IDE.Enabled || !strings.Contains(string(after), tt.keeps) {
+		var on bool
+		if err := json.Unmarshal(standard(t, after), &v); err != nil || !v.get(&on, "ide", "enabled") || !on || !strings.Contains(string(after), tt.keeps) {
 			t.Errorf("%q became %q", tt.before, after)
 		}
 	}

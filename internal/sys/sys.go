@@ -48,6 +48,18 @@ func Administered(info fs.FileInfo) bool {
 // of the kind.
 func Namespace() string { return namespace() }
 
+// Shared reports whether a directory may be one of another machine's, or of the
+// host of this container: what is named there is not to be judged by the
+// processes and ports that are seen here.
+func Shared(dir string) bool { return shared(dir) }
+
+// Narrow takes a regular file or a directory of the user's away from all others,
+// and follows no link to it.
+func Narrow(path string) error { return narrow(path) }
+
+// Shell is a command of the system's shell.
+func Shell(line string) *exec.Cmd { return shell(line) }
+
 // FreeSpace is how many bytes the user may still write in dir.
 func FreeSpace(dir string) (int64, error) { return freeSpace(dir) }
 

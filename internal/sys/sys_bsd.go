@@ -50,3 +50,5 @@ func memory(int) int64 { return 0 }
 func environs(string) []string { return nil }
 
 func namespace() string { return "" }
+
+func shared(string) bool { return false }

@@ -78,6 +78,16 @@ func namespace() string {
 	return strings.TrimSpace(pid + " " + net)
 }
 
+// shared tells a directory that was mounted into this container from those that
+// came with it.
+func shared(dir string) bool {
+	if ns, _ := os.Readlink("/proc/self/ns/pid"); ns == "pid:[4026531836]" { // the kernel's first
+		return false
+	}
+	var here, root syscall.Stat_t
+	return syscall.Stat(dir, &here) == nil && syscall.Stat("/", &root) == nil && here.Dev != root.Dev
+}
+
 func environs(key string) (values []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, f := range files {

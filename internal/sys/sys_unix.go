@@ -47,6 +47,25 @@ func freeSpace(dir string) (int64, error) {
 	return int64(st.Bavail) * int64(st.Bsize), nil
 }
 
+func narrow(path string) error {
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !own(info) || !info.IsDir() && !info.Mode().IsRegular() {
+		return &fs.PathError{Op: "chmod", Path: path, Err: fs.ErrPermission}
+	}
+	return f.Chmod(info.Mode().Perm() &^ 0o077)
+}
+
+func shell(line string) *exec.Cmd { return exec.Command("sh", "-c", line) }
+
 // SignalTree signals a process and all below it, the leaves last: a launcher
 // that ignores the signal does not shield its children.
 func SignalTree(pid int, sig syscall.Signal) error {

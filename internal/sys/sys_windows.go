@@ -140,3 +140,14 @@ func freeSpace(dir string) (int64, error) {
 }
 
 func namespace() string { return "" }
+
+func shared(string) bool { return false }
+
+func narrow(string) error { return nil }
+
+// shell hands the line over as it is: cmd has rules of its own for quotes.
+func shell(line string) *exec.Cmd {
+	cmd := exec.Command("cmd")
+	cmd.SysProcAttr = &syscall.SysProcAttr{CmdLine: `cmd /d /s /c "` + line + `"`}
+	return cmd
+}
