@@ -21,7 +21,6 @@ import (
 	"pollux/internal/ide"
 	"pollux/internal/remote"
 	"pollux/internal/sys"
-	"pollux/internal/tui"
 )
 
 // remoteFlags say where a companion is that a CLI cannot dial.
@@ -68,7 +67,7 @@ func (f *remoteFlags) door(ctx context.Context, command string) (d remote.Door, 
 		if f.dir != "" {
 			return wrong("--dir does not go with --via: give it to the pollux connect in the command")
 		}
-		d.Command = f.via
+		d.Command = remote.Via(f.via)
 	case f.ssh != "":
 		if dir == "" {
 			if dir, err = os.Getwd(); err != nil {
@@ -114,10 +113,14 @@ docs/REMOTE.md has the ways for dev containers, ssh and WSL, step by step.`,
 			if publish {
 				ctx, stop := signal.NotifyContext(cmd.Context(), sys.TerminationSignals...)
 				defer stop()
-				return withRemote(ctx, &flags, cmd.CommandPath(), func(_ map[string]string, text string) error {
+				return withRemote(ctx, &flags, cmd.CommandPath(), func(_ map[string]string, text string, gone <-chan struct{}) error {
 					fmt.Fprintf(streams.Err, "pollux: %s; CLIs started in %s find it until this is ended\n", text, workplace(&flags))
-					<-ctx.Done()
-					return nil
+					select {
+					case <-ctx.Done():
+						return nil
+					case <-gone:
+						return errGone
+					}
 				})
 			}
 			door, paths, err := flags.door(cmd.Context(), cmd.CommandPath())
@@ -163,8 +166,9 @@ func interruptible(streams IO) io.ReadWriteCloser {
 }
 
 // withRemote makes a companion elsewhere one that CLIs find here, for as long
-// as f runs. f gets the environment that leads a CLI to it, and what it is.
-func withRemote(ctx context.Context, flags *remoteFlags, command string, f func(env map[string]string, text string) error) error {
+// as f runs. f gets the environment that leads a CLI to it, what it is, and what
+// is closed when it is gone.
+func withRemote(ctx context.Context, flags *remoteFlags, command string, f func(env map[string]string, text string, gone <-chan struct{}) error) error {
 	door, paths, err := flags.door(ctx, command)
 	if err != nil {
 		return err
@@ -213,7 +217,7 @@ func withRemote(ctx context.Context, flags *remoteFlags, command string, f func(
 		k, v, _ := strings.Cut(kv, "=")
 		env[k] = v
 	}
-	return f(env, "connected to the companion of "+tui.Printable(editor))
+	return f(env, "connected to the companion of "+editor, front.Gone())
 }
 
 // pipe joins the standard streams to a companion's socket until either ends.

@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,14 +9,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/adapter"
+	"pollux/internal/plain"
 	"pollux/internal/sys"
 )
 
@@ -26,33 +26,45 @@ import (
 type Door struct {
 	// Socket is a unix socket: the companion's own, or what forwards to it.
 	Socket string
-	// Command, if there is no socket, is run by the system's shell and speaks
-	// MCP on its standard streams, as `pollux connect` does on the companion's
-	// side.
-	Command string
+	// Command, if there is no socket, makes a command that speaks MCP on its
+	// standard streams, as `pollux connect` does on the companion's side.
+	Command func() *exec.Cmd
 	// Errors is where a command's standard error goes; nil keeps the end of it
 	// for the error of [Door.Greet] only.
 	Errors *os.File
 }
 
-// SSH is the command that reaches the companion of the directory there, on
-// another host: a name of ssh's, with a user perhaps. dir may be empty.
-// POLLUX_SSH is run in place of ssh, options and all.
-func SSH(host, dir string) string {
-	ssh := os.Getenv("POLLUX_SSH")
-	if ssh == "" {
-		ssh = "ssh"
+// Via is a command of the system's shell.
+func Via(line string) func() *exec.Cmd {
+	return func() *exec.Cmd { return sys.Shell(line) }
+}
+
+// SSH reaches the companion of the directory there, on another host: a name of
+// ssh's, with a user perhaps. dir may be empty. The words of POLLUX_SSH are run
+// in place of ssh. What ssh would have to ask for is an error: the CLI has the
+// terminal, and each of its connections is one of ssh's.
+func SSH(host, dir string) func() *exec.Cmd {
+	argv := strings.Fields(os.Getenv("POLLUX_SSH"))
+	if len(argv) == 0 {
+		argv = []string{"ssh"}
 	}
 	there := "pollux connect"
 	if dir != "" {
 		there += " --dir " + quote(dir)
 	}
 	// -- keeps a host from being an option.
-	return ssh + " -T -- " + quote(host) + " " + quote(there)
+	argv = append(argv, "-o", "BatchMode=yes", "-T", "--", host, there)
+	return func() *exec.Cmd { return exec.Command(argv[0], argv[1:]...) }
 }
 
-// quote makes one word of the shell's of a text.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+// quote makes one word of a text for the shell there, which is another one in
+// Windows.
+func quote(s string) string {
+	if windows(s) {
+		return `"` + strings.ReplaceAll(s, `"`, "") + `"`
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
 
 // Open connects.
 func (d Door) Open(ctx context.Context) (io.ReadWriteCloser, error) {
@@ -68,7 +80,7 @@ func (d Door) Open(ctx context.Context) (io.ReadWriteCloser, error) {
 		}
 		return conn, nil
 	}
-	return startCommand(d.Command, d.Errors)
+	return startCommand(d.Command(), d.Errors)
 }
 
 func cause(err error) error {
@@ -84,26 +96,13 @@ type command struct {
 	io.ReadCloser
 	in    io.WriteCloser
 	child *sys.Child
-	said  *os.File // its standard error, where it is kept
-	last  string   // the end of that, once it is closed
+	said  *ending // of its standard error, where that is kept
 
 	once sync.Once
 }
 
-func startCommand(line string, errs *os.File) (_ *command, err error) {
-	argv := []string{"sh", "-c", line}
-	if runtime.GOOS == "windows" {
-		argv = []string{"cmd", "/c", line}
-	}
-	cmd := exec.Command(argv[0], argv[1:]...)
+func startCommand(cmd *exec.Cmd, errs *os.File) (_ *command, err error) {
 	c := &command{}
-	if errs == nil {
-		if c.said, err = os.CreateTemp("", "pollux-connect-"); err != nil {
-			return nil, err
-		}
-		os.Remove(c.said.Name()) // where a file that is open can be removed
-		errs = c.said
-	}
 	var files []*os.File
 	pipe := func() (r, w *os.File) {
 		if err == nil {
@@ -115,6 +114,11 @@ func startCommand(line string, errs *os.File) (_ *command, err error) {
 	}
 	inR, inW := pipe()
 	outR, outW := pipe()
+	var errR, errW *os.File
+	if errs == nil {
+		errR, errW = pipe()
+		errs = errW
+	}
 	if err == nil {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errs
 		c.child, err = sys.StartChild(cmd)
@@ -127,6 +131,10 @@ func startCommand(line string, errs *os.File) (_ *command, err error) {
 	}
 	inR.Close()
 	outW.Close()
+	if errW != nil {
+		errW.Close()
+		c.said = keepEnding(errR)
+	}
 	c.ReadCloser, c.in = outR, inW
 	return c, nil
 }
@@ -147,32 +155,62 @@ func (c *command) Close() error {
 		}
 		c.ReadCloser.Close()
 		if c.said != nil {
-			c.last = tailOf(c.said)
-			c.said.Close()
-			os.Remove(c.said.Name())
+			c.said.close()
 		}
 	})
 	return nil
 }
 
-// words end the command and are what it has said on standard error last.
+// words end the command and are what it has said on standard error last, in one
+// line.
 func (c *command) words() string {
 	c.Close()
-	return c.last
-}
-
-// maxWords bounds them in bytes.
-const maxWords = 2000
-
-func tailOf(f *os.File) string {
-	info, err := f.Stat()
-	if err != nil {
+	if c.said == nil {
 		return ""
 	}
-	b := make([]byte, min(info.Size(), maxWords))
-	n, _ := f.ReadAt(b, info.Size()-int64(len(b)))
-	return string(bytes.TrimSpace(b[:n]))
+	return plain.Line(string(c.said.text), maxWords)
 }
+
+// maxWords bounds what is kept of a command's standard error, in bytes.
+const maxWords = 2000
+
+// An ending is the last that came from a pipe.
+type ending struct {
+	from *os.File
+	done chan struct{}
+	text []byte // valid once done is closed
+}
+
+func keepEnding(from *os.File) *ending {
+	e := &ending{from: from, done: make(chan struct{})}
+	go func() {
+		defer close(e.done)
+		buf := make([]byte, 4096)
+		for {
+			n, err := from.Read(buf)
+			e.text = append(e.text, buf[:n]...)
+			e.text = e.text[max(0, len(e.text)-maxWords):]
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return e
+}
+
+// close waits for the end of the pipe, which a process that the command has left
+// behind may hold open.
+func (e *ending) close() {
+	select {
+	case <-e.done:
+	case <-time.After(endWithin):
+	}
+	e.from.Close()
+	<-e.done
+}
+
+// maxTitle bounds an editor's name in bytes.
+const maxTitle = 80
 
 // Greet connects as a CLI does and tells what to call the companion's editor.
 func (d Door) Greet(ctx context.Context) (editor string, err error) {
@@ -196,7 +234,7 @@ func (d Door) Greet(ctx context.Context) (editor string, err error) {
 		return "", fmt.Errorf("no companion answers there (%v)%s", err, said)
 	}
 	defer session.Close()
-	return session.InitializeResult().ServerInfo.Title, nil
+	return plain.Line(session.InitializeResult().ServerInfo.Title, maxTitle), nil
 }
 
 // A Front is a door here for a companion there: CLIs come by the command
@@ -207,6 +245,8 @@ type Front struct {
 
 	door     Door
 	paths    Paths
+	gone     chan struct{} // closed when the companion has gone
+	goneOnce sync.Once
 	listener net.Listener
 	cancel   context.CancelFunc
 	serving  sync.WaitGroup
@@ -222,7 +262,7 @@ func Listen(ctx context.Context, door Door, paths Paths) (*Front, error) {
 		return nil, err
 	}
 	prune(dir)
-	f := &Front{Socket: filepath.Join(dir, fmt.Sprintf("connect-%d.sock", os.Getpid())), door: door, paths: paths, conns: make(map[io.Closer]bool)}
+	f := &Front{Socket: filepath.Join(dir, fmt.Sprintf("connect-%d.sock", os.Getpid())), door: door, paths: paths, gone: make(chan struct{}), conns: make(map[io.Closer]bool)}
 	os.Remove(f.Socket) // of a killed process that had our PID
 	if f.listener, err = net.Listen("unix", f.Socket); err != nil {
 		return nil, fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of your own", err)
@@ -235,21 +275,57 @@ func Listen(ctx context.Context, door Door, paths Paths) (*Front, error) {
 	f.serving.Go(func() {
 		for {
 			conn, err := f.listener.Accept()
-			if err != nil {
+			switch {
+			case err == nil:
+				f.serving.Go(func() { f.serve(ctx, conn) })
+			case errors.Is(err, net.ErrClosed):
 				return
+			default: // too many files are open
+				time.Sleep(lookAgain / 10)
 			}
-			f.serving.Go(func() { f.serve(ctx, conn) })
 		}
 	})
+	if door.Socket != "" {
+		f.serving.Go(func() { f.watch(ctx) })
+	}
 	return f, nil
 }
 
-// prune removes what killed fronts have left.
+// lookAgain is how often a socket is looked at.
+const lookAgain = 2 * time.Second
+
+// watch notices when the companion takes its socket away.
+func (f *Front) watch(ctx context.Context) {
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if _, err := os.Stat(f.door.Socket); errors.Is(err, os.ErrNotExist) {
+			f.lost()
+			return
+		}
+	}
+}
+
+// Gone is closed when the companion has gone: its socket is, or a CLI found
+// nobody there.
+func (f *Front) Gone() <-chan struct{} { return f.gone }
+
+func (f *Front) lost() { f.goneOnce.Do(func() { close(f.gone) }) }
+
+// prune removes what killed fronts have left. One of another container, which
+// shares the directory, answers.
 func prune(dir string) {
 	left, _ := filepath.Glob(filepath.Join(dir, "connect-*.sock"))
 	for _, path := range left {
-		var pid int
-		if _, err := fmt.Sscanf(filepath.Base(path), "connect-%d.sock", &pid); err == nil && !sys.Alive(pid) {
+		conn, err := net.Dial("unix", path)
+		if err == nil {
+			conn.Close()
+		} else if sys.Refused(err) {
 			os.Remove(path)
 		}
 	}
@@ -267,14 +343,33 @@ func (f *Front) serve(ctx context.Context, conn net.Conn) {
 	}
 	door, err := f.door.Open(ctx)
 	if err != nil {
-		return // the CLI says that it is disconnected
+		f.lost() // and the CLI says that it is disconnected
+		return
 	}
 	if !f.track(door, true) {
 		door.Close()
 		return
 	}
 	defer f.track(door, false)
-	Relay(conn, door, f.paths)
+	answered := &answers{ReadWriteCloser: door}
+	Relay(conn, answered, f.paths)
+	if !answered.any.Load() && ctx.Err() == nil {
+		f.lost()
+	}
+}
+
+// answers are a connection on which is noticed whether anything came.
+type answers struct {
+	io.ReadWriteCloser
+	any atomic.Bool
+}
+
+func (a *answers) Read(b []byte) (int, error) {
+	n, err := a.ReadWriteCloser.Read(b)
+	if n > 0 {
+		a.any.Store(true)
+	}
+	return n, err
 }
 
 // track reports whether the front is still open.

@@ -71,6 +71,9 @@ func (p Paths) translate(name string, sides func(Pair) (from, to string)) (strin
 	if len(p) == 0 {
 		return name, true
 	}
+	if path.IsAbs(name) {
+		name = path.Clean(name) // no .. leads out of a pair
+	}
 	best, result := -1, ""
 	for _, pair := range p {
 		from, to := sides(pair)
@@ -86,7 +89,8 @@ func (p Paths) translate(name string, sides func(Pair) (from, to string)) (strin
 // below is the rest of a name that is root or below it, with slashes.
 func below(root, name string) (rest string, ok bool) {
 	if windows(root) {
-		// Windows' names are alike in either case; the drive comes in both.
+		// Windows' names are alike in either case, and with either slash.
+		name = strings.ReplaceAll(name, "/", `\`)
 		if len(name) < len(root) || !strings.EqualFold(name[:len(root)], root) {
 			return "", false
 		}

@@ -63,8 +63,13 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%v: %s is %q (%v) here, want %q", tt.pairs, there, here, ok, tt.here)
 		}
 	}
-	if here, ok := mustPaths(t, `/mnt/c/app=C:\app`).ToHere(`c:\App\x`); here != "/mnt/c/app/x" || !ok {
-		t.Errorf("Windows' names differ by case: %q, %v", here, ok)
+	for _, there := range []string{`c:\App\x`, `C:/app/x`} {
+		if here, ok := mustPaths(t, `/mnt/c/app=C:\app`).ToHere(there); here != "/mnt/c/app/x" || !ok {
+			t.Errorf("Windows' names are alike in any case and with any slash: %q, %v", here, ok)
+		}
+	}
+	if here, ok := mustPaths(t, "/w=/app").ToHere("/app/../etc/x"); ok {
+		t.Errorf("a name leads out of its pair: %q", here)
 	}
 	for _, bad := range []string{"", "/a", "a=/b", "/a=b", "=/b", "/a="} {
 		if _, err := ParsePaths([]string{bad}); err == nil || !strings.Contains(err.Error(), "--map") {
@@ -219,7 +224,7 @@ func TestGreetTellsWhatTheCommandSaid(t *testing.T) {
 		"exec sleep 60":                          "no answer in time",
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		_, err := Door{Command: command}.Greet(ctx)
+		_, err := Door{Command: Via(command)}.Greet(ctx)
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", command, err, says)
@@ -231,12 +236,44 @@ func TestGreetTellsWhatTheCommandSaid(t *testing.T) {
 }
 
 func TestSSH(t *testing.T) {
-	t.Setenv("POLLUX_SSH", "")
-	if got, want := SSH("-oProxyCommand=x", "/a b'c"), `ssh -T -- '-oProxyCommand=x' 'pollux connect --dir '\''/a b'\''\'\'''\''c'\'''`; got != want {
-		t.Errorf("%s, want %s", got, want)
+	for _, tt := range []struct{ ssh, host, dir, want string }{
+		{"", "-oProxyCommand=x", "/a b'c", `ssh|-o|BatchMode=yes|-T|--|-oProxyCommand=x|pollux connect --dir '/a b'\''c'`},
+		{"ssh -F x", "h", "", "ssh|-F|x|-o|BatchMode=yes|-T|--|h|pollux connect"},
+		{"", "h", `C:\a b`, `ssh|-o|BatchMode=yes|-T|--|h|pollux connect --dir "C:\a b"`},
+	} {
+		t.Setenv("POLLUX_SSH", tt.ssh)
+		if got := strings.Join(SSH(tt.host, tt.dir)().Args, "|"); got != tt.want {
+			t.Errorf("%s, want %s", got, tt.want)
+		}
 	}
-	t.Setenv("POLLUX_SSH", "ssh -F x")
-	if got := SSH("h", ""); got != "ssh -F x -T -- 'h' 'pollux connect'" {
-		t.Error(got)
+}
+
+// The companion takes its socket away, or nobody is behind it.
+func TestFrontNoticesThatTheCompanionIsGone(t *testing.T) {
+	for name, lose := range map[string]func(far net.Listener){
+		"its socket goes": func(far net.Listener) { far.Close() },
+		"nobody answers":  func(far net.Listener) { far.(*net.UnixListener).SetUnlinkOnClose(false); far.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
+			far, err := net.Listen("unix", filepath.Join(dir, "far.sock"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := Listen(t.Context(), Door{Socket: filepath.Join(dir, "far.sock")}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			lose(far)
+			conn, err := net.Dial("unix", f.Socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			io.WriteString(conn, adapter.MCPPreamble)
+			<-f.Gone()
+		})
 	}
 }

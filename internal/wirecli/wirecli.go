@@ -48,11 +48,15 @@ type CLI struct {
 	// Tools are the names of those that the companion has.
 	Tools []string
 
-	to      Endpoint
-	http    http.Client
-	session string
-	stream  io.Closer
+	to       Endpoint
+	http     http.Client
+	session  string
+	protocol string // once it is agreed on
+	stream   func() // ends it
 }
+
+// protocolVersion is the one that the real CLI speaks.
+const protocolVersion = "2025-06-18"
 
 // A Notification is one that the companion sent.
 type Notification struct {
@@ -91,7 +95,7 @@ func Greet(ctx context.Context, to Endpoint) (*CLI, error) {
 	var answer string
 	for _, m := range []map[string]any{
 		{"id": 1, "method": "initialize", "params": map[string]any{
-			"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": name, "version": "0"},
+			"protocolVersion": protocolVersion, "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": name, "version": "0"},
 		}},
 		{"method": "notifications/initialized"},
 		{"id": 2, "method": "tools/list", "params": map[string]any{}},
@@ -101,33 +105,40 @@ func Greet(ctx context.Context, to Endpoint) (*CLI, error) {
 			c.http.CloseIdleConnections()
 			return nil, fmt.Errorf("%s: %w", m["method"], err)
 		}
+		c.protocol = protocolVersion
 	}
-	var list struct {
-		Result struct{ Tools []struct{ Name string } }
-	}
-	if err := json.Unmarshal([]byte(message(answer)), &list); err != nil {
+	var list struct{ Tools []struct{ Name string } }
+	if err := json.Unmarshal([]byte(answer), &list); err != nil {
 		c.http.CloseIdleConnections()
 		return nil, fmt.Errorf("tools/list: %w", err)
 	}
-	for _, t := range list.Result.Tools {
+	for _, t := range list.Tools {
 		c.Tools = append(c.Tools, t.Name)
 	}
 	return c, nil
 }
 
 // Listen opens the stream of notifications, with a new channel Heard; after a
-// Pause it does so again. The stream outlives ctx.
+// Pause it does so again. ctx is for the opening: the stream outlives it.
 func (c *CLI) Listen(ctx context.Context) error {
-	res, err := c.do(context.WithoutCancel(ctx), "GET", nil)
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	opening := context.AfterFunc(ctx, end)
+	res, err := c.do(life, "GET", nil)
 	if err != nil {
+		end()
 		return err
 	}
-	if res.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(res.Body)
+	if !opening() || res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 1000))
 		res.Body.Close()
-		return &StatusError{res.StatusCode, strings.TrimSpace(string(text))}
+		end()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return &StatusError{res.StatusCode, "no stream: " + strings.TrimSpace(string(text))}
 	}
-	c.stream, c.Ended = res.Body, nil
+	c.Ended = nil
+	c.stream = func() { res.Body.Close(); end() }
 	c.Heard = make(chan Notification, 100000)
 	go c.listen(res.Body, c.Heard)
 	return nil
@@ -135,7 +146,7 @@ func (c *CLI) Listen(ctx context.Context) error {
 
 // Pause closes the stream; the session goes on.
 func (c *CLI) Pause() {
-	c.stream.Close()
+	c.stream()
 	for range c.Heard { // until its end
 	}
 }
@@ -166,17 +177,8 @@ func (c *CLI) CallTool(ctx context.Context, tool string, args map[string]any) (R
 	if err != nil {
 		return Result{}, err
 	}
-	var res struct {
-		Result Result
-		Error  *struct{ Message string }
-	}
-	if err := json.Unmarshal([]byte(message(answer)), &res); err != nil {
-		return Result{}, err
-	}
-	if res.Error != nil {
-		return Result{}, errors.New(res.Error.Message)
-	}
-	return res.Result, nil
+	var res Result
+	return res, json.Unmarshal([]byte(answer), &res)
 }
 
 // Call calls a tool and returns the text of its result, as an error if it is
@@ -207,23 +209,13 @@ func (c *CLI) CloseDiff(ctx context.Context, path string) (string, error) {
 	return c.Call(ctx, "closeDiff", map[string]any{"filePath": path, "suppressNotification": true})
 }
 
-// message is the JSON of an answer, which may come as one event of a stream.
-func message(answer string) string {
-	if strings.HasPrefix(strings.TrimSpace(answer), "{") {
-		return answer
-	}
-	_, data, _ := strings.Cut(answer, "data:")
-	data, _, _ = strings.Cut(data, "\n")
-	return data
-}
-
 // Session is the session's name.
 func (c *CLI) Session() string { return c.session }
 
 // Close ends the stream, all that a CLI does when it ends.
 func (c *CLI) Close() {
 	if c.stream != nil {
-		c.stream.Close()
+		c.stream()
 	}
 	c.http.CloseIdleConnections()
 }
@@ -236,6 +228,7 @@ func (c *CLI) Leave(ctx context.Context) {
 	c.Close()
 }
 
+// post sends a message and returns the result of the answer to it, as JSON.
 func (c *CLI) post(ctx context.Context, message map[string]any) (string, error) {
 	message["jsonrpc"] = "2.0"
 	body, err := json.Marshal(message)
@@ -247,14 +240,62 @@ func (c *CLI) post(ctx context.Context, message map[string]any) (string, error) 
 		return "", err
 	}
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode/100 != 2 {
-		err = &StatusError{res.StatusCode, strings.TrimSpace(string(text))}
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return "", err
+	}
+	if res.StatusCode/100 != 2 {
+		return "", &StatusError{res.StatusCode, strings.TrimSpace(string(text))}
 	}
 	if id := res.Header.Get("Mcp-Session-Id"); id != "" {
 		c.session = id
 	}
-	return string(text), err
+	if message["id"] == nil {
+		return "", nil
+	}
+	for _, m := range messages(string(text)) {
+		var answer struct {
+			ID     *int
+			Result json.RawMessage
+			Error  *RPCError
+		}
+		if json.Unmarshal([]byte(m), &answer) != nil || answer.ID == nil || *answer.ID != message["id"] {
+			continue // a notification on the way
+		}
+		if answer.Error != nil {
+			return "", answer.Error
+		}
+		return string(answer.Result), nil
+	}
+	return "", fmt.Errorf("there is no answer in %.100q", text)
+}
+
+// maxAnswer bounds an answer in bytes.
+const maxAnswer = 256 << 20
+
+// An RPCError is an answer that is an error of JSON-RPC's.
+type RPCError struct {
+	Code    int
+	Message string
+}
+
+func (e *RPCError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
+
+// messages are those of an answer's body: one as JSON, or the events of a stream.
+func messages(body string) (all []string) {
+	if strings.HasPrefix(strings.TrimSpace(body), "{") {
+		return []string{body}
+	}
+	data := ""
+	for line := range strings.Lines(body + "\n\n") {
+		line = strings.TrimRight(line, "\r\n")
+		if text, ok := strings.CutPrefix(line, "data:"); ok {
+			data += text + "\n"
+		} else if line == "" && data != "" {
+			all, data = append(all, data), ""
+		}
+	}
+	return all
 }
 
 func (c *CLI) do(ctx context.Context, method string, body io.Reader) (*http.Response, error) {
@@ -267,6 +308,9 @@ func (c *CLI) do(ctx context.Context, method string, body io.Reader) (*http.Resp
 	}
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	req.Header.Set("Content-Type", "application/json")
+	if c.protocol != "" {
+		req.Header.Set("Mcp-Protocol-Version", c.protocol)
+	}
 	if c.session != "" {
 		req.Header.Set("Mcp-Session-Id", c.session)
 	}
