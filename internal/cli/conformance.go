@@ -1,13 +1,17 @@
 package cli
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"pollux/internal/conformance"
+	"pollux/internal/sys"
 	"pollux/internal/tui"
 )
 
@@ -47,11 +51,18 @@ docs/CONFORMANCE.md says what each check is about.`,
 				}
 			}
 			if interactive {
-				cfg.Ask = func(a conformance.Action, file string) {
+				in := bufio.NewReader(streams.In)
+				cfg.Ask = func(a conformance.Action, file, text string) error {
 					fmt.Fprintf(streams.Err, "\nIn the editor: %s %s\n", map[conformance.Action]string{
 						conformance.Open: "open", conformance.Edit: "change the right side of the diff of",
 						conformance.Accept: "accept the diff of", conformance.Reject: "reject the diff of",
 					}[a], file)
+					if a != conformance.Edit { // what the others do is noticed
+						return nil
+					}
+					fmt.Fprintf(streams.Err, "so that it is these lines, and press Enter here:\n%s", text)
+					_, err := in.ReadString('\n')
+					return err
 				}
 			}
 			if !asJSON {
@@ -62,7 +73,12 @@ docs/CONFORMANCE.md says what each check is about.`,
 					}
 				}
 			}
-			report, err := conformance.Run(cmd.Context(), cfg)
+			ctx, stop := signal.NotifyContext(cmd.Context(), sys.TerminationSignals...)
+			defer stop()
+			report, err := conformance.Run(ctx, cfg)
+			if ctx.Err() != nil {
+				return exitError{128 + int(syscall.SIGINT)}
+			}
 			if err != nil {
 				if !verbose {
 					err = fmt.Errorf("%w; --verbose shows what it says", err)

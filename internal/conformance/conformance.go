@@ -17,6 +17,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 
 	"pollux/internal/discovery"
@@ -92,8 +94,9 @@ type Config struct {
 	// Actions are shell commands. Each finds the file's absolute path in $FILE
 	// and, to edit, a file with the text that is to be in $TEXT.
 	Actions map[Action]string
-	// Ask, if it is not nil, tells a person to do what there is no command for.
-	Ask func(Action, string)
+	// Ask, if it is not nil, asks a person to do what there is no command for,
+	// with a text where it is to edit; that it waits for.
+	Ask func(a Action, file, text string) error
 	// Slow also runs what takes minutes.
 	Slow bool
 	// Errors gets the companion's standard error.
@@ -133,9 +136,10 @@ type run struct {
 	ctx       context.Context
 	tmp       string // the companion's temporary directory
 	workspace string
-	child     *exec.Cmd
+	runtime   string // a short directory, for sockets
+	child     *sys.Child
 	in        io.Closer
-	exited    chan struct{}
+	errors    sync.WaitGroup
 
 	path string // of the discovery file
 	file ide.DiscoveryFile
@@ -157,7 +161,11 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	if root, err = filepath.EvalSymlinks(root); err != nil {
 		return report, err
 	}
-	r := &run{cfg: cfg, ctx: ctx, tmp: filepath.Join(root, "tmp"), workspace: filepath.Join(root, "workspace"), exited: make(chan struct{})}
+	r := &run{cfg: cfg, ctx: ctx, tmp: filepath.Join(root, "tmp"), workspace: filepath.Join(root, "workspace")}
+	if r.runtime, err = os.MkdirTemp("", "px"); err != nil {
+		return report, err
+	}
+	defer os.RemoveAll(r.runtime)
 	for _, d := range []string{r.tmp, r.workspace} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return report, err
@@ -212,7 +220,7 @@ func (r *run) environ() []string {
 			env = append(env, kv)
 		}
 	}
-	return append(env, "TMPDIR="+r.tmp, "TMP="+r.tmp, "TEMP="+r.tmp, "POLLUX_RUNTIME_DIR="+filepath.Join(r.tmp, "run"), "POLLUX_STATE_DIR="+filepath.Join(r.tmp, "state"))
+	return append(env, "TMPDIR="+r.tmp, "TMP="+r.tmp, "TEMP="+r.tmp, "POLLUX_RUNTIME_DIR="+r.runtime, "POLLUX_STATE_DIR="+filepath.Join(r.tmp, "state"))
 }
 
 func (r *run) start() error {
@@ -225,39 +233,42 @@ func (r *run) start() error {
 	}
 	cmd := exec.Command(path, r.cfg.Command[1:]...)
 	cmd.Dir, cmd.Env = r.workspace, r.environ()
-	cmd.Stderr = r.cfg.Errors
-	cmd.WaitDelay = time.Second
-	// Open for as long as the run: many companions end with their input.
-	if r.in, err = cmd.StdinPipe(); err != nil {
+	// Its input is open for as long as the run: many companions end with it.
+	inR, inW, err := os.Pipe()
+	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
+	errR, errW, err := os.Pipe()
+	if err != nil {
+		inR.Close()
+		inW.Close()
 		return err
 	}
-	r.child = cmd
-	go func() { cmd.Wait(); close(r.exited) }()
+	cmd.Stdin, cmd.Stderr = inR, errW
+	r.child, err = sys.StartChild(cmd)
+	inR.Close()
+	errW.Close()
+	if err != nil {
+		inW.Close()
+		errR.Close()
+		return err
+	}
+	r.in = inW
+	r.errors.Go(func() {
+		io.Copy(r.cfg.Errors, errR)
+		errR.Close()
+	})
 	return nil
 }
 
-// stop ends what the checks have left of the companion.
+// stop ends what the checks have left of the companion, and all that it started.
 func (r *run) stop() {
 	if r.cli != nil {
 		r.cli.Close()
 	}
 	r.in.Close()
-	select {
-	case <-r.exited:
-		return
-	default:
-	}
-	for _, end := range []func(){func() { terminate(r.child) }, func() { sys.SignalTree(r.child.Process.Pid, kill) }} {
-		end()
-		select {
-		case <-r.exited:
-			return
-		case <-time.After(answerWithin):
-		}
-	}
+	r.child.Stop(answerWithin)
+	r.errors.Wait()
 }
 
 // discover waits for the discovery file.
@@ -277,8 +288,8 @@ func (r *run) discover() error {
 		select {
 		case <-r.ctx.Done():
 			return context.Cause(r.ctx)
-		case <-r.exited:
-			return fmt.Errorf("%s ended before it made a discovery file (%v)", r.cfg.Command[0], r.child.ProcessState)
+		case <-r.child.Done():
+			return fmt.Errorf("%s ended before it made a discovery file (exit code %d); it must stay in the foreground", r.cfg.Command[0], r.child.ExitCode())
 		case <-deadline.C:
 			return fmt.Errorf("%s made no discovery file in $TMPDIR/gemini/ide within %v", r.cfg.Command[0], startWithin)
 		case <-tick.C:
@@ -301,8 +312,7 @@ func (r *run) do(a Action, file, text string) error {
 	}
 	command, ok := r.cfg.Actions[a]
 	if !ok {
-		r.cfg.Ask(a, file)
-		return nil
+		return r.cfg.Ask(a, file, text)
 	}
 	textFile := filepath.Join(r.tmp, "text")
 	if err := os.WriteFile(textFile, []byte(text), 0o600); err != nil {
@@ -310,7 +320,12 @@ func (r *run) do(a Action, file, text string) error {
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, startWithin)
 	defer cancel()
-	cmd := shell(ctx, command)
+	cmd := sys.Shell(command)
+	defer context.AfterFunc(ctx, func() {
+		if cmd.Process != nil {
+			sys.SignalTree(cmd.Process.Pid, syscall.SIGKILL)
+		}
+	})()
 	cmd.Dir, cmd.Env = r.workspace, append(r.environ(), "FILE="+file, "TEXT="+textFile)
 	cmd.WaitDelay = time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -73,6 +73,8 @@ func TestFaults(t *testing.T) {
 		"loses outcomes":       "diff.reconnect",
 		"leaves its file":      "lifecycle.file",
 		"breaks streams":       "lifecycle.graceful",
+		"stays":                "lifecycle.file lifecycle.server lifecycle.process lifecycle.graceful",
+		"closes with HTTP 500": "diff.close-unknown",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()

@@ -88,6 +88,9 @@ func companionMain(fault string) {
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, syscall.SIGTERM)
 	<-end
+	if fault == "stays" {
+		select {}
+	}
 	if fault != "leaves its file" {
 		os.Remove(path)
 	}
@@ -243,6 +246,9 @@ func (f *faulty) call(s *session, tool string, args map[string]any) any {
 	}
 	text, ok := diffs[path]
 	if !ok {
+		if f.fault == "closes with HTTP 500" {
+			panic(http.ErrAbortHandler)
+		}
 		return failure
 	}
 	delete(diffs, path)
@@ -347,7 +353,7 @@ func (f *faulty) user(what, path, text string) {
 
 func (f *faulty) stream(w http.ResponseWriter, r *http.Request, s *session) {
 	if s == nil || f.fault == "no stream" {
-		http.Error(w, "", 405)
+		http.Error(w, "", http.StatusMethodNotAllowed)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
