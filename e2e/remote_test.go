@@ -263,6 +263,7 @@ func TestRemoteErrors(t *testing.T) {
 		"no such host":       {"--ssh nowhere.invalid", "nowhere.invalid"},
 		"no socket":          {"--socket /nowhere", "no companion answers at /nowhere"},
 		"no pollux":          {"--via false", "no companion answers there"},
+		"no directory here":  {"--ssh far --map /nope=" + w.project, "there is no directory /nope here"},
 		"two ways":           {"--ssh far --socket x", "name one"},
 		"a relative path":    {"--ssh far --map a=b", "--map a=b"},
 	} {

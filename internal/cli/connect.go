@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,7 +71,7 @@ func (f *remoteFlags) door(ctx context.Context, command string) (d remote.Door, 
 		d.Command = remote.Via(f.via)
 	case f.ssh != "":
 		if dir == "" {
-			if dir, err = os.Getwd(); err != nil {
+			if dir, err = workingDir(); err != nil {
 				return d, nil, err
 			}
 		}
@@ -113,7 +114,7 @@ docs/REMOTE.md has the ways for dev containers, ssh and WSL, step by step.`,
 			if publish {
 				ctx, stop := signal.NotifyContext(cmd.Context(), sys.TerminationSignals...)
 				defer stop()
-				return withRemote(ctx, &flags, cmd.CommandPath(), func(_ map[string]string, text string, gone <-chan struct{}) error {
+				return withRemote(ctx, streams.Err, &flags, cmd.CommandPath(), func(_ map[string]string, text string, gone <-chan struct{}) error {
 					fmt.Fprintf(streams.Err, "pollux: %s; CLIs started in %s find it until this is ended\n", text, workplace(&flags))
 					select {
 					case <-ctx.Done():
@@ -147,8 +148,20 @@ func workplace(f *remoteFlags) string {
 	if paths, err := remote.ParsePaths(f.maps); err == nil && len(paths) > 0 {
 		return strings.Join(paths.Roots(), ", ")
 	}
-	dir, _ := os.Getwd()
+	dir, _ := workingDir()
 	return dir
+}
+
+// workingDir is the working directory by its real path, as the CLIs name it.
+func workingDir() (string, error) {
+	dir, err := os.Getwd()
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return "", errors.New("the working directory is gone: cd to another one")
+	}
+	return dir, nil
 }
 
 // interruptible are the standard streams, whose reading can be ended.
@@ -168,19 +181,25 @@ func interruptible(streams IO) io.ReadWriteCloser {
 // withRemote makes a companion elsewhere one that CLIs find here, for as long
 // as f runs. f gets the environment that leads a CLI to it, what it is, and what
 // is closed when it is gone.
-func withRemote(ctx context.Context, flags *remoteFlags, command string, f func(env map[string]string, text string, gone <-chan struct{}) error) error {
+func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command string, f func(env map[string]string, text string, gone <-chan struct{}) error) error {
 	door, paths, err := flags.door(ctx, command)
 	if err != nil {
 		return err
 	}
 	greeting, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	editor, err := door.Greet(greeting)
+	fmt.Fprintln(errs, "pollux: connecting ...")
+	far, err := door.Greet(greeting)
 	if err != nil {
 		return err
 	}
-	if editor == "" {
-		editor = "Pollux"
+	editor := cmp.Or(far.Editor, "Pollux")
+	dir, err := workingDir()
+	if err != nil {
+		return err
+	}
+	if err := paths.Fit(far.Roots, dir); err != nil {
+		return err
 	}
 	exe, err := os.Executable()
 	if err != nil {
@@ -188,13 +207,6 @@ func withRemote(ctx context.Context, flags *remoteFlags, command string, f func(
 	}
 	roots := paths.Roots()
 	if len(roots) == 0 {
-		dir, err := os.Getwd()
-		if err == nil {
-			dir, err = filepath.EvalSymlinks(dir)
-		}
-		if err != nil {
-			return err
-		}
 		roots = []string{dir}
 	}
 	front, err := remote.Listen(ctx, door, paths)
@@ -261,7 +273,7 @@ func findCompanion(ctx context.Context, socket, file string) (string, error) {
 		return socket, nil
 	}
 	if file == "" {
-		wd, err := os.Getwd()
+		wd, err := workingDir()
 		if err != nil {
 			return "", err
 		}

@@ -76,7 +76,7 @@ is run instead: pollux run -- gemini --model gemini-2.5-flash`,
 			if attach && (far.away() || far.socket != "") {
 				ctx, stop := leaveToCLI(cmd.Context())
 				defer stop()
-				return withRemote(ctx, &far, cmd.CommandPath(), func(env map[string]string, text string, _ <-chan struct{}) error {
+				return withRemote(ctx, streams.Err, &far, cmd.CommandPath(), func(env map[string]string, text string, _ <-chan struct{}) error {
 					fmt.Fprintf(streams.Err, "pollux: %s\n", text)
 					return session{argv: args}.run(ctx, streams, env)
 				})

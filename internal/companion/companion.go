@@ -107,7 +107,7 @@ func Start(cfg Config) (*Companion, error) {
 	}
 	c.store = newStore(c.excluded, func() { c.server.ContextChanged() })
 	c.server, err = ideserver.New(ideserver.Config{
-		Backend: c, Log: cfg.Log, Version: cfg.Version, Title: cfg.Editor.DisplayName,
+		Backend: c, Log: cfg.Log, Version: cfg.Version, Title: cfg.Editor.DisplayName, Roots: c.currentRoots,
 		Token: cfg.Settings.Token, Port: cfg.Settings.Port,
 		ExtraHost: cfg.ExtraHost, ExtraNames: cfg.ExtraNames, GoneAfter: cfg.GoneAfter, OnPanic: c.Unpublish,
 	})
@@ -148,6 +148,12 @@ func (c *Companion) stdio() []string {
 		return nil
 	}
 	return append(slices.Clone(c.cfg.Connect), "--socket", c.socket.path)
+}
+
+func (c *Companion) currentRoots() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.roots)
 }
 
 // editorName is what the contract asks of ideInfo.name.

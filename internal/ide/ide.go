@@ -68,6 +68,10 @@ type Stdio struct {
 	Args    []string `json:"args"`
 }
 
+// RootsCapability is the experimental capability by which a Pollux companion
+// tells its workspace's roots. The CLIs pass over it.
+const RootsCapability = "pollux/roots"
+
 // Realm is the authentication realm that a Pollux companion names to who has
 // no token.
 const Realm = `Bearer realm="pollux"`

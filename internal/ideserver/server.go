@@ -48,6 +48,9 @@ type Config struct {
 	Version string
 	// Title is what clients may call it: the editor's name.
 	Title string
+	// Roots are the workspace's now; may be nil. They are told to clients as an
+	// experimental capability, for who carries the session to another place.
+	Roots func() []string
 	// Token is the bearer token; a fresh one when empty.
 	Token string
 	// Port to listen on; 0, which the contract demands of a fresh start, lets

@@ -123,8 +123,12 @@ func (srv *Server) ServeConn(conn io.ReadWriteCloser) error {
 
 // start connects the session's MCP server to its transport.
 func (s *Session) start(t mcp.Transport, initialized func()) error {
+	capabilities := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}
+	if roots := s.server.cfg.Roots; roots != nil {
+		capabilities.Experimental = map[string]any{ide.RootsCapability: map[string]any{"roots": roots()}}
+	}
 	server := mcp.NewServer(&mcp.Implementation{Name: "pollux", Title: s.server.cfg.Title, Version: s.server.cfg.Version}, &mcp.ServerOptions{
-		Capabilities:              &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
+		Capabilities:              capabilities,
 		SupportedProtocolVersions: protocolVersions,
 		InitializedHandler: func(context.Context, *mcp.InitializedRequest) {
 			if initialized != nil {

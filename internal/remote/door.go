@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,12 +12,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/adapter"
+	"pollux/internal/ide"
 	"pollux/internal/plain"
 	"pollux/internal/sys"
 )
@@ -212,29 +213,47 @@ func (e *ending) close() {
 // maxTitle bounds an editor's name in bytes.
 const maxTitle = 80
 
-// Greet connects as a CLI does and tells what to call the companion's editor.
-func (d Door) Greet(ctx context.Context) (editor string, err error) {
+// A Far is a companion elsewhere: what to call its editor, and the roots of its
+// workspace there, if it tells them.
+type Far struct {
+	Editor string
+	Roots  []string
+}
+
+// Greet connects as a CLI does.
+func (d Door) Greet(ctx context.Context) (far Far, err error) {
 	conn, err := d.Open(ctx)
 	if err != nil {
-		return "", err
+		return far, err
 	}
 	defer conn.Close()
 	client := mcp.NewClient(&mcp.Implementation{Name: "pollux-connect", Version: "0"}, nil)
 	session, err := client.Connect(ctx, &mcp.IOTransport{Reader: conn, Writer: conn}, nil)
 	if err != nil {
-		said := ""
+		why := "what answers is none"
+		switch {
+		case ctx.Err() != nil:
+			why = "no answer in time; if it waits for a password, use a key or an agent"
+		case strings.Contains(err.Error(), "invalid character"):
+			why = "something else came; does a startup file of the shell there print something?"
+		}
 		if c, ok := conn.(*command); ok {
 			if w := c.words(); w != "" {
-				said = ": " + w
+				why = w
 			}
 		}
-		if ctx.Err() != nil {
-			err = errors.New("no answer in time")
-		}
-		return "", fmt.Errorf("no companion answers there (%v)%s", err, said)
+		return far, fmt.Errorf("no companion answers there: %s", why)
 	}
 	defer session.Close()
-	return plain.Line(session.InitializeResult().ServerInfo.Title, maxTitle), nil
+	res := session.InitializeResult()
+	far.Editor = plain.Line(res.ServerInfo.Title, maxTitle)
+	if data, err := json.Marshal(res.Capabilities.Experimental[ide.RootsCapability]); err == nil {
+		var capability struct{ Roots []string }
+		if json.Unmarshal(data, &capability) == nil {
+			far.Roots = capability.Roots
+		}
+	}
+	return far, nil
 }
 
 // A Front is a door here for a companion there: CLIs come by the command
@@ -351,25 +370,9 @@ func (f *Front) serve(ctx context.Context, conn net.Conn) {
 		return
 	}
 	defer f.track(door, false)
-	answered := &answers{ReadWriteCloser: door}
-	Relay(conn, answered, f.paths)
-	if !answered.any.Load() && ctx.Err() == nil {
+	if err := Relay(conn, door, f.paths); errors.Is(err, ErrSilent) && ctx.Err() == nil {
 		f.lost()
 	}
-}
-
-// answers are a connection on which is noticed whether anything came.
-type answers struct {
-	io.ReadWriteCloser
-	any atomic.Bool
-}
-
-func (a *answers) Read(b []byte) (int, error) {
-	n, err := a.ReadWriteCloser.Read(b)
-	if n > 0 {
-		a.any.Store(true)
-	}
-	return n, err
 }
 
 // track reports whether the front is still open.

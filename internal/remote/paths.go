@@ -2,6 +2,7 @@ package remote
 
 import (
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -25,6 +26,9 @@ func ParsePaths(pairs []string) (Paths, error) {
 		if !ok || !filepath.IsAbs(here) || !path.IsAbs(there) && !windows(there) {
 			return nil, fmt.Errorf("--map %s: name two absolute directories, as the CLI and as the companion see them: --map /workspaces/app=/home/me/app", text)
 		}
+		if info, err := os.Stat(here); err != nil || !info.IsDir() {
+			return nil, fmt.Errorf("--map %s: there is no directory %s here", text, here)
+		}
 		if real, err := filepath.EvalSymlinks(here); err == nil {
 			here = real // as the CLI names its files
 		}
@@ -47,6 +51,30 @@ func trim(p string) string {
 		return p
 	}
 	return path.Clean(p)
+}
+
+// Fit reports an error for paths of which a companion with these roots has
+// nothing: it would be taken for this project's, and show none of its changes.
+// With no pairs, dir has the same name on both sides. No roots fit all.
+func (p Paths) Fit(roots []string, dir string) error {
+	if len(roots) == 0 {
+		return nil
+	}
+	theirs := Paths(nil)
+	for _, r := range roots {
+		theirs = append(theirs, Pair{"/", trim(r)})
+	}
+	if len(p) == 0 {
+		if _, ok := theirs.ToHere(dir); !ok {
+			return fmt.Errorf("the companion there is for %s, and not for %s: name both, --map %[2]s=%[3]s", strings.Join(roots, ", "), dir, roots[0])
+		}
+	}
+	for _, pair := range p {
+		if _, ok := theirs.ToHere(pair.There); !ok {
+			return fmt.Errorf("the companion there is for %s, and not for %s: --map %s=%s", strings.Join(roots, ", "), pair.There, pair.Here, roots[0])
+		}
+	}
+	return nil
 }
 
 // Roots are the directories here.

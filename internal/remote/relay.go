@@ -14,6 +14,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"pollux/internal/ide"
 )
@@ -24,10 +25,15 @@ const maxMessage = 256 << 20
 // ErrTooLong is the end of a relay in which a line had no end.
 var ErrTooLong = errors.New("a message is too long")
 
+// ErrSilent is the end of a relay in which the companion's side said nothing.
+var ErrSilent = errors.New("no companion has answered there")
+
 // Relay carries messages of MCP, one on each line, between a CLI and the door
 // of a companion until either side ends, and closes both. The error is that of
-// the side that ended first; nil at its end of file.
+// the side that ended first; nil at its end of file, or [ErrSilent].
 func Relay(cli, door io.ReadWriteCloser, paths Paths) error {
+	answered := &answers{ReadWriteCloser: door}
+	door = answered
 	t := &translator{paths: paths, open: make(map[string]string)}
 	ended := make(chan error, 2)
 	go func() { ended <- carry(door, cli, t.toThere) }()
@@ -36,7 +42,24 @@ func Relay(cli, door io.ReadWriteCloser, paths Paths) error {
 	door.Close()
 	cli.Close()
 	<-ended
+	if err == nil && !answered.any.Load() {
+		return ErrSilent
+	}
 	return err
+}
+
+// answers are a connection on which is noticed whether anything came.
+type answers struct {
+	io.ReadWriteCloser
+	any atomic.Bool
+}
+
+func (a *answers) Read(b []byte) (int, error) {
+	n, err := a.ReadWriteCloser.Read(b)
+	if n > 0 {
+		a.any.Store(true)
+	}
+	return n, err
 }
 
 func carry(to io.Writer, from io.Reader, translate func([]byte) []byte) error {

@@ -20,13 +20,34 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func mustPaths(t *testing.T, pairs ...string) Paths {
-	t.Helper()
-	p, err := ParsePaths(pairs)
-	if err != nil {
-		t.Fatal(err)
+// mustPaths are pairs of which the directories here need not exist.
+func mustPaths(_ testing.TB, pairs ...string) (p Paths) {
+	for _, pair := range pairs {
+		here, there, _ := strings.Cut(pair, "=")
+		p = append(p, Pair{filepath.Clean(here), trim(there)})
 	}
 	return p
+}
+
+func TestFit(t *testing.T) {
+	for _, tt := range []struct {
+		pairs, roots []string
+		dir, says    string
+	}{
+		{roots: []string{"/app"}, dir: "/app/sub"},
+		{dir: "/w"}, // it does not tell
+		{roots: []string{"/app"}, dir: "/w", says: "--map /w=/app"},
+		{roots: []string{"/app"}, dir: "/apps", says: "--map /apps=/app"},
+		{pairs: []string{"/w=/app"}, roots: []string{"/other", "/app"}},
+		{pairs: []string{"/w=/app/sub"}, roots: []string{"/app"}},
+		{pairs: []string{"/w=/elsewhere"}, roots: []string{"/app"}, says: "--map /w=/app"},
+		{pairs: []string{`/w=C:/App`}, roots: []string{`c:\app`}},
+	} {
+		err := mustPaths(t, tt.pairs...).Fit(tt.roots, tt.dir)
+		if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%v, %v, %s: %v, want %q", tt.pairs, tt.roots, tt.dir, err, tt.says)
+		}
+	}
 }
 
 func TestPaths(t *testing.T) {
@@ -71,7 +92,10 @@ func TestPaths(t *testing.T) {
 	if here, ok := mustPaths(t, "/w=/app").ToHere("/app/../etc/x"); ok {
 		t.Errorf("a name leads out of its pair: %q", here)
 	}
-	for _, bad := range []string{"", "/a", "a=/b", "/a=b", "=/b", "/a="} {
+	if p, err := ParsePaths([]string{t.TempDir() + "=/app"}); err != nil || len(p) != 1 {
+		t.Errorf("%v, %v", p, err)
+	}
+	for _, bad := range []string{"", "/a", "a=/b", "/a=b", "=/b", "/a=", "/no such directory=/b"} {
 		if _, err := ParsePaths([]string{bad}); err == nil || !strings.Contains(err.Error(), "--map") {
 			t.Errorf("%q: %v", bad, err)
 		}
@@ -140,10 +164,7 @@ func FuzzRelay(f *testing.F) {
 	f.Add(`{"method":"tools/call","params":{"name":"openDiff","arguments":{"filePath":"/w/a"}}}`)
 	f.Add(`{"method":"ide/contextUpdate","params":{"workspaceState":{"openFiles":[{"path":null}]}}}`)
 	f.Add(`{"method":"ide/diffAccepted","params":null}`)
-	p, err := ParsePaths([]string{"/w=/app"})
-	if err != nil {
-		f.Fatal(err)
-	}
+	p := mustPaths(f, "/w=/app")
 	f.Fuzz(func(t *testing.T, line string) {
 		tr := &translator{paths: p, open: make(map[string]string)}
 		tr.toThere([]byte(line))
@@ -219,7 +240,8 @@ func TestFront(t *testing.T) {
 // A command that does not lead to a companion says so in its own words.
 func TestGreetTellsWhatTheCommandSaid(t *testing.T) {
 	for command, says := range map[string]string{
-		"echo 'ssh: no such host' >&2; exit 255": "no such host",
+		"echo 'ssh: no such host' >&2; exit 255": "answers there: ssh: no such host",
+		"echo hello; cat >/dev/null":             "startup file",
 		"cat":                                    "no companion answers there",
 		"exec sleep 60":                          "no answer in time",
 	} {
