@@ -41,6 +41,14 @@ func newPatient(t *testing.T) *patient {
 
 func (p *patient) set(env ...string) { p.env = append(p.env, env...) }
 
+// unset takes variables out of the terminal's environment.
+func (p *patient) unset(keys ...string) {
+	p.world.env = slices.DeleteFunc(p.world.env, func(kv string) bool {
+		k, _, _ := strings.Cut(kv, "=")
+		return slices.Contains(keys, k)
+	})
+}
+
 // settings replaces a part of the user's settings.
 func (p *patient) settings(before, now string) {
 	p.t.Helper()
@@ -376,6 +384,25 @@ func TestDoctor(t *testing.T) {
 				p.settings(`"auth": {"selectedType": "gemini-api-key"}, `, "")
 				p.set("GEMINI_API_KEY=", "GOOGLE_GEMINI_BASE_URL=")
 			}},
+		"a key in the user's .env": {
+			make: func(p *patient) {
+				p.settings(`"auth": {"selectedType": "gemini-api-key"}, `, "")
+				p.unset("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL")
+				p.writeHome(".gemini/.env", "export GEMINI_API_KEY='none'\n")
+			}},
+		"a nearer .env hides it": {want: []string{"failed bridge/auth"},
+			make: func(p *patient) {
+				p.settings(`"auth": {"selectedType": "gemini-api-key"}, `, "")
+				p.unset("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL")
+				p.writeHome(".gemini/.env", "GEMINI_API_KEY=none\n")
+				p.file(".env", "OTHER=1\n")
+			}},
+		"a way of signing in that needs a terminal": {want: []string{"failed bridge/auth"},
+			make: func(p *patient) { p.settings(`"auth": {"selectedType": "gemini-api-key"}, `, "") }},
+		"a way that the administrator does not want": {want: []string{"failed bridge/auth"},
+			make: func(p *patient) {
+				p.settings(`"selectedType": "gemini-api-key"`, `"selectedType": "gemini-api-key", "enforcedType": "oauth-personal"`)
+			}},
 		"no key": {want: []string{"warning bridge/auth", "failed bridge/auth"},
 			make: func(p *patient) { p.set("GEMINI_API_KEY=") }},
 		"no project for Vertex AI": {want: []string{"failed bridge/auth"},
@@ -549,6 +576,99 @@ func TestDoctorFix(t *testing.T) {
 	p.wantCLI(connects)
 }
 
+// What another user has put there is not run, nor dialled with a token, although
+// an older CLI would.
+func TestDoctorTrustsNoFileOfAnother(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	for name, mine := range map[string]bool{"the directory, too": false, "a directory of mine": true} {
+		t.Run(name, func(t *testing.T) {
+			p := newPatient(t)
+			p.cliVersion("0.40.0")
+			planted := filepath.Join(p.home, "planted")
+			dir := filepath.Join(p.tmp(), "gemini", "ide")
+			path := filepath.Join(dir, "gemini-ide-server-1-2.json")
+			p.write(path, toJSON(t, map[string]any{
+				"workspacePath": "/", "ideInfo": map[string]any{"name": "x", "displayName": "X"},
+				"stdio": map[string]any{"command": "touch", "args": []string{planted}},
+			}))
+			theirs := []string{path}
+			if !mine {
+				theirs = append(theirs, dir, filepath.Dir(dir))
+			}
+			for _, f := range theirs {
+				if err := os.Chown(f, 65534, 65534); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.wantUnwell(nil, "failed companion/user", "warning bridge/warm")
+			if _, err := os.Stat(planted); err == nil {
+				t.Error("doctor ran a command of another user's")
+			}
+		})
+	}
+}
+
+// --fix follows no link.
+func TestDoctorFixFollowsNoLink(t *testing.T) {
+	p := newPatient(t)
+	p.editor = p.edit(nil)
+	precious := filepath.Join(p.home, "precious")
+	if err := os.Mkdir(precious, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(p.tmp(), "gemini", "ide")
+	if err := os.Symlink(precious, filepath.Join(dir, "gemini-ide-server-4194303-8.json")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	p.doctor(nil, "--fix", "--yes")
+	if info, err := os.Stat(precious); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("what a link leads to has changed: %v, %v", info, err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory: %v, %v", info, err)
+	}
+}
+
+// What is interrupted leaves nothing behind, and nothing running.
+func TestInterruptedCommandsLeaveNothing(t *testing.T) {
+	for name, tt := range map[string]struct{ argv, until string }{
+		"doctor":      {"doctor", "tmp/pollux-bridge-*"},
+		"conformance": {"conformance -- sh -c", "tmp/pollux-conformance-*/workspace"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPatient(t)
+			argv := strings.Fields(tt.argv)
+			if name == "conformance" {
+				argv = append(argv, "trap '' TERM INT; sleep 4711 & sleep 4711; sleep 4711")
+			}
+			cmd := exec.Command(polluxBinary, argv...)
+			cmd.Env, cmd.Dir = p.environ(), p.dir
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			pattern := filepath.Join(filepath.Dir(p.project), tt.until)
+			waitFor(t, "its directory", func() bool { all, _ := filepath.Glob(pattern); return len(all) > 0 })
+			var below []int
+			waitFor(t, "its children", func() bool { below = children(t, cmd.Process.Pid); return len(below) > 0 })
+			cmd.Process.Signal(syscall.SIGTERM)
+			cmd.Wait()
+			for _, pid := range below {
+				waitGone(t, pid)
+			}
+			for _, pattern := range []string{"pollux-*", "px*"} {
+				if left, _ := filepath.Glob(filepath.Join(p.tmp(), pattern)); len(left) > 0 {
+					t.Errorf("left behind: %v", left)
+				}
+			}
+		})
+	}
+}
+
 // Nothing is wrong where nothing is wrong, wherever the CLI is started.
 func TestDoctorPlaces(t *testing.T) {
 	for name, before := range map[string]func(p *patient) []string{
@@ -615,7 +735,7 @@ func TestDoctorPlaces(t *testing.T) {
 		p.editor = p.edit(nil)
 		second := []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}
 		p.openTo(65534)
-		p.wantUnwell(second, "failed companion/directory", "failed companion/disk", "warning bridge/warm")
+		p.wantUnwell(second, "failed companion/directory", "failed companion/disk")
 		p.set("TMPDIR="+filepath.Join(p.home, "tmp"), "XDG_RUNTIME_DIR="+filepath.Join(p.home, "tmp"))
 		p.wantUnwell(second, "failed companion/companion")
 		p.wrap, p.world.env = second, append(p.world.env, p.env...)

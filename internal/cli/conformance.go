@@ -41,6 +41,9 @@ docs/CONFORMANCE.md says what each check is about.`,
 			if len(args) == 0 || cmd.ArgsLenAtDash() != 0 {
 				return usageError{errors.New("name the command that starts the companion, after --"), cmd.CommandPath()}
 			}
+			if interactive && !isTerminal(streams.In) {
+				return usageError{errors.New("--interactive needs a terminal"), cmd.CommandPath()}
+			}
 			cfg := conformance.Config{Command: args, Actions: make(map[conformance.Action]string), Slow: slow, Errors: io.Discard}
 			if verbose {
 				cfg.Errors = streams.Err

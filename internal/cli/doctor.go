@@ -1,14 +1,16 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"pollux/internal/doctor"
+	"pollux/internal/sys"
 	"pollux/internal/tui"
 )
 
@@ -20,7 +22,8 @@ func newDoctor(streams IO) *cobra.Command {
 		Long: `Replays what Gemini CLI does when it is started here: which companion it looks
 for and takes, whether that answers, and what in the settings, the terminal and
 the system keeps them apart. Then it tries what the bridge needs, up to a warm
-process of Gemini CLI; no question is asked, so that it costs no quota.
+process of Gemini CLI; no question is asked, so that it costs no quota. (The CLI
+notes the session in its own directory, ~/.gemini, as it does for each.)
 
 Run it where you start the CLI: in the same terminal and directory. Each line is
 ok, a warning, or failed with the cause and what mends it. The exit code is 1 if
@@ -34,8 +37,10 @@ docs/DOCTOR.md.`,
 			if yes && !fix {
 				return usageError{errors.New("--yes goes with --fix"), cmd.CommandPath()}
 			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), sys.TerminationSignals...)
+			defer stop()
 			examine := func(quiet bool) (doctor.Report, error) {
-				cfg, err := doctorConfig(cmd)
+				cfg, err := doctorConfig(ctx)
 				if err != nil {
 					return doctor.Report{}, err
 				}
@@ -52,7 +57,11 @@ docs/DOCTOR.md.`,
 						doctor.Print(streams.Out, f)
 					}
 				}
-				return doctor.Examine(cmd.Context(), cfg), nil
+				report := doctor.Examine(ctx, cfg)
+				if ctx.Err() != nil {
+					return report, exitError{128 + int(syscall.SIGINT)}
+				}
+				return report, nil
 			}
 			report, err := examine(asJSON)
 			if err != nil {
@@ -63,17 +72,10 @@ docs/DOCTOR.md.`,
 				for _, m := range mends {
 					fmt.Fprintf(streams.Err, "  - %s\n", m)
 				}
-				if !yes {
-					fmt.Fprint(streams.Err, "Shall it? [Y/n] ")
-					agreed, err := agreed(streams.In)
-					if err != nil {
-						return errors.New("nobody is there to say yes, so that nothing was changed: use --fix --yes")
+				if err := mend(streams, report, yes); err != nil {
+					if asJSON {
+						err = errors.Join(err, printJSON(streams.Out, report))
 					}
-					if !agreed {
-						return errors.New("nothing was changed")
-					}
-				}
-				if err := report.Mend(); err != nil {
 					return err
 				}
 				fmt.Fprint(streams.Err, "Done. Once more:\n\n")
@@ -104,16 +106,29 @@ docs/DOCTOR.md.`,
 	return cmd
 }
 
-func doctorConfig(cmd *cobra.Command) (doctor.Config, error) {
-	dir, err := os.Getwd()
+// mend mends, once the user has agreed.
+func mend(streams IO, report doctor.Report, agreedTo bool) error {
+	if !agreedTo {
+		fmt.Fprint(streams.Err, "Shall it? [Y/n] ")
+		yes, err := agreed(streams.In)
+		if err != nil {
+			fmt.Fprintln(streams.Err)
+			return errors.New("nobody is there to say yes, so that nothing was changed: use --fix --yes")
+		}
+		if !yes {
+			return errors.New("nothing was changed")
+		}
+	}
+	return report.Mend()
+}
+
+func doctorConfig(ctx context.Context) (doctor.Config, error) {
+	dir, err := workingDir()
 	if err != nil {
 		return doctor.Config{}, err
 	}
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		return doctor.Config{}, err
-	}
 	cfg := doctor.Config{Dir: dir, Version: version()}
-	all, err := companions(cmd.Context())
+	all, err := companions(ctx)
 	if err != nil {
 		return cfg, nil // the disk's check says why
 	}

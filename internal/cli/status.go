@@ -65,7 +65,7 @@ func newStatus(streams IO) *cobra.Command {
 			if asJSON {
 				return printJSON(streams.Out, entries)
 			}
-			if len(entries) == 0 {
+			if len(all) == 0 {
 				fmt.Fprintln(streams.Out, "No companion is running. Start one with `pollux run`.")
 			}
 			for i, e := range entries {

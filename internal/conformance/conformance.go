@@ -9,6 +9,7 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -328,8 +329,14 @@ func (r *run) do(a Action, file, text string) error {
 	})()
 	cmd.Dir, cmd.Env = r.workspace, append(r.environ(), "FILE="+file, "TEXT="+textFile)
 	cmd.WaitDelay = time.Second
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("the command of --%s failed (%w): %s", a, err, strings.TrimSpace(string(out)))
+	out, err := cmd.CombinedOutput()
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("the command of --%s did not end within %v", a, startWithin)
+	case err != nil && len(bytes.TrimSpace(out)) > 0:
+		return fmt.Errorf("the command of --%s failed (%w): %s", a, err, bytes.TrimSpace(out))
+	case err != nil:
+		return fmt.Errorf("the command of --%s failed (%w)", a, err)
 	}
 	return nil
 }

@@ -13,6 +13,12 @@ import (
 	"pollux/internal/settings"
 )
 
+// probeWithin is how long a warm process may take to be there.
+const probeWithin = 30 * time.Second
+
+// ways are those of signing in that the CLI takes without a terminal.
+var ways = []string{"oauth-personal", "gemini-api-key", "vertex-ai", "compute-default-credentials"}
+
 // checkBridge tries what the bridge needs. Other agents start it with an
 // environment of their own, which may differ from this one.
 func (e *exam) checkBridge(ctx context.Context) {
@@ -33,10 +39,10 @@ func (e *exam) checkBridge(ctx context.Context) {
 	}
 	e.checkAuth()
 	e.checkTrust()
-	if e.failed("auth") {
+	if e.failed("auth", "disk") || ctx.Err() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, probeWithin)
 	defer cancel()
 	took, err := gemini.Probe(ctx, cli, e.Dir)
 	var fault *gemini.Error
@@ -81,6 +87,8 @@ func (e *exam) checkAuth() {
 	switch {
 	case kind == "":
 		e.fail("auth", "run `gemini` once and sign in, or set GEMINI_API_KEY", "no way of signing in is chosen")
+	case !slices.Contains(ways, kind):
+		e.fail("auth", "choose another: run `gemini` once, or set security.auth.selectedType in its settings", "%s is no way of signing in that Gemini CLI takes without a terminal", oneLine(kind))
 	case enforced != "" && kind != enforced:
 		e.fail("auth", "run `gemini` once and sign in that way", "the administrator wants %s for signing in, and it is %s", oneLine(enforced), oneLine(kind))
 	case kind == "oauth-personal" && !exists(filepath.Join(home, "oauth_creds.json")):

@@ -20,7 +20,7 @@ import (
 	"pollux/internal/sys"
 )
 
-const startOne = "pollux run (or start your editor in this folder)"
+const startOne = "pollux run, or start an editor here that has Pollux (pollux install)"
 
 // ideVariables lead a CLI to the companion of the editor in whose terminal it
 // runs.
@@ -36,6 +36,9 @@ func (e *exam) checkVariables() {
 		gone = "on port " + oneLine(port) + " nobody listens"
 	case pid > 0 && !sys.Alive(pid) && port == "":
 		gone = fmt.Sprintf("there is no process %d", pid)
+	}
+	if port == "" && pid == 0 {
+		return
 	}
 	set := slices.DeleteFunc(slices.Clone(ideVariables), func(key string) bool { return env(key) == "" })
 	switch {
@@ -62,13 +65,16 @@ func (e *exam) checkCompanion(ctx context.Context) {
 	e.lookup = discovery.Replay(e.place)
 	e.checkProcess()
 	e.checkDirectory()
-	e.checkStale()
+	e.checkStale(ctx)
 	c := e.lookup.Chosen
 	if c == nil {
 		e.none(ctx)
 		return
 	}
-	if e.failed("directory") { // whoever owns it says what is there
+	if e.failed("directory", "user") { // whoever owns it says what is there
+		return
+	}
+	if e.failed("stale") { // nobody is behind what it will take
 		return
 	}
 	if !c.Own {
@@ -123,6 +129,9 @@ func (e *exam) checkProcess() {
 			return
 		}
 	}
+	if !sys.Alive(pid) {
+		what = " (which is gone)"
+	}
 	e.ok("process", "Gemini CLI will look first for the companion of process %d%s", pid, what)
 }
 
@@ -140,6 +149,9 @@ func (e *exam) checkDirectory() {
 			return
 		case !info.IsDir():
 			e.fail("directory", "rm "+word(dir), "%s is no directory, so that no companion can publish itself", dir)
+			return
+		case !sys.Own(info) && (env("SUDO_USER") != "" || slices.ContainsFunc(e.lookup.Candidates, func(c discovery.Candidate) bool { return !c.Own })):
+			e.otherUser()
 			return
 		case !sys.Own(info):
 			e.fail("directory", own, "%s belongs to another user: no companion of yours can publish itself there", dir)
@@ -178,7 +190,7 @@ func (e *exam) checkDirectory() {
 
 // checkStale finds files of companions that have ended, and files that are
 // none.
-func (e *exam) checkStale() {
+func (e *exam) checkStale(ctx context.Context) {
 	for _, c := range e.lookup.Candidates {
 		if c.Err != nil && !errors.Is(c.Err, discovery.ErrOtherUser) {
 			e.warn("file", "rm "+word(c.Path), "Gemini CLI passes over %s: %v", c.Path, c.Err)
@@ -202,8 +214,8 @@ func (e *exam) checkStale() {
 			return errors.Join(errs...)
 		},
 	}
-	if c := e.lookup.Chosen; c != nil && slices.Contains(stale, c.Path) {
-		f.Status = Failed
+	if c := e.lookup.Chosen; c != nil && slices.Contains(stale, c.Path) && !e.variablesLead(ctx, c) {
+		f.Status, f.Next = Failed, mendHint+"; then, if none runs, "+startOne
 		f.Text = fmt.Sprintf("Gemini CLI will take %s, which a companion that has ended left behind, and try no other", c.Path)
 	}
 	e.add(f)
@@ -231,24 +243,28 @@ func workspace(c *discovery.Candidate) string {
 
 // none says why no file is there to be taken.
 func (e *exam) none(ctx context.Context) {
-	if e.failed("process", "directory") || e.byVariables(ctx) || e.elsewhere() {
+	if e.failed("process", "directory", "user") || e.byVariables(ctx) || e.elsewhere() {
 		return
 	}
 	for _, c := range e.lookup.Candidates {
 		if errors.Is(c.Err, discovery.ErrOtherUser) {
-			who := "another user"
-			if u := env("SUDO_USER"); u != "" {
-				who = oneLine(u)
-			}
-			e.fail("user", "start Gemini CLI as the user who started the editor, without sudo", "the companion of %s is not one for you: Gemini CLI passes over files of other users", who)
+			e.otherUser()
 			return
 		}
 	}
 	if r := e.running(); r != nil {
-		e.fail("file", "pollux run --attach, or restart the editor", "the companion of %s runs for this folder, but its discovery file in %s is gone: does something clean that directory?", oneLine(r.Editor.DisplayName), e.lookup.Dir)
+		e.fail("file", "pollux run --attach, or restart that companion", "the companion of %s runs for this folder, but its discovery file in %s is gone: does something clean that directory?", oneLine(r.Editor.DisplayName), e.lookup.Dir)
 		return
 	}
 	e.fail("companion", startOne, "no companion is running for %s", e.Dir)
+}
+
+func (e *exam) otherUser() {
+	who := "another user"
+	if u := env("SUDO_USER"); u != "" {
+		who = oneLine(u)
+	}
+	e.fail("user", "start Gemini CLI as the user who started the editor, without sudo", "the companion of %s is not one for you: Gemini CLI passes over files of other users", who)
 }
 
 // byVariables goes the one way that is left without a file: the variables, in

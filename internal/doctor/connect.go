@@ -49,7 +49,11 @@ func (e *exam) checkConnection(ctx context.Context, c *discovery.Candidate) {
 	if s := c.File.Stdio; s != nil {
 		tools, stdioErr := talk(ctx, s.Command, s.Args)
 		if stdioErr == nil {
-			e.ok("port", "%s answers by the command in its file, %s (by its port: %s)", name(c), oneLine(s.Command), explain(err))
+			way := ""
+			if c.PortText != "" {
+				way = " (its port does not: " + explain(err) + ")"
+			}
+			e.ok("port", "%s answers by the command in its file, %s%s", name(c), oneLine(s.Command), way)
 			e.checkTools(tools)
 			return
 		}
@@ -63,6 +67,20 @@ func (e *exam) checkConnection(ctx context.Context, c *discovery.Candidate) {
 		return
 	}
 	e.unreachable(ctx, c, host, token, err)
+}
+
+// variablesLead reports whether the CLI connects by the variables where the file
+// that it takes leads nowhere.
+func (e *exam) variablesLead(ctx context.Context, c *discovery.Candidate) bool {
+	if env("GEMINI_CLI_IDE_SERVER_PORT") == c.PortText {
+		return false
+	}
+	token := c.File.AuthToken
+	if token == "" {
+		token = env("GEMINI_CLI_IDE_AUTH_TOKEN")
+	}
+	_, _, err := e.connectByVariables(ctx, token)
+	return err == nil
 }
 
 // connectByVariables tries what this terminal's variables name.
@@ -159,7 +177,7 @@ func (e *exam) unreachable(ctx context.Context, c *discovery.Candidate, host, to
 	var status *wirecli.StatusError
 	const local = "127.0.0.1"
 	if c.PortText == "" {
-		e.fail("port", "look after that companion: pollux connect, run there, says more", "the command that leads to %s does not connect (%s)", name(c), explain(err))
+		e.fail("port", "start the companion again, where it runs", "the command that leads to the companion of %s does not connect (%s): the companion may have ended; once it is back, /ide enable connects again", name(c), explain(err))
 		return
 	}
 	if host != local {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"pollux/internal/settings"
 	"pollux/internal/sys"
 )
 
@@ -83,20 +84,24 @@ func (e *exam) checkDisk() {
 		e.fail("disk", "set TMPDIR to a directory of your own", "there is no place for the companions' sockets: %v", err)
 		return
 	}
+	home, err := settings.Home()
+	if err != nil {
+		home = state
+	}
 	bad := false
 	for _, d := range []struct{ what, dir string }{
-		{"the journal", state}, {"sockets", runtime}, {"temporary files", os.TempDir()},
+		{"the journal", state}, {"sockets", runtime}, {"temporary files", os.TempDir()}, {"Gemini CLI's own files", home},
 	} {
 		dir := existing(d.dir)
 		free, err := sys.FreeSpace(dir)
 		writeErr := writable(dir)
 		switch {
-		case writeErr != nil:
-			e.fail("disk", "make room there, or make it writable", "%s cannot be written, where %s are kept: %v", dir, d.what, reason(writeErr))
 		case err == nil && free < none:
-			e.fail("disk", "make room there", "%s is full, where %s are kept", dir, d.what)
+			e.fail("disk", "make room there", "%s is full, the place of %s", dir, d.what)
+		case writeErr != nil:
+			e.fail("disk", "make it writable for you", "%s cannot be written, the place of %s: %v", dir, d.what, reason(writeErr))
 		case err == nil && free < little:
-			e.warn("disk", "make room there", "%s has only %d MiB left, where %s are kept", dir, free>>20, d.what)
+			e.warn("disk", "make room there", "%s, the place of %s, has only %d MiB left", dir, d.what, free>>20)
 		default:
 			continue
 		}

@@ -6,11 +6,13 @@
 package settings
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	osuser "os/user"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -27,7 +29,11 @@ func Home() (string, error) {
 	if home == "" {
 		var err error
 		if home, err = os.UserHomeDir(); err != nil {
-			return "", err
+			u, userErr := osuser.Current() // as Node does
+			if userErr != nil || u.HomeDir == "" {
+				return "", err
+			}
+			home = u.HomeDir
 		}
 	}
 	return filepath.Join(home, ".gemini"), nil
@@ -182,9 +188,12 @@ func administered(path string) bool {
 
 // parse reads JSON with comments, but, like the CLI, without trailing commas.
 func parse(data []byte, to any) error {
-	v, err := hujson.Parse(data)
+	if len(bytes.TrimSpace(data)) == 0 {
+		return errors.New("it is empty; {} would do")
+	}
+	v, err := parseJSON(data)
 	if err != nil {
-		return err
+		return errors.New(strings.TrimPrefix(err.Error(), "hujson: "))
 	}
 	if trailing(v) {
 		return errors.New("there is a comma after the last element, which Gemini CLI does not take")
@@ -198,6 +207,18 @@ func parse(data []byte, to any) error {
 		return err
 	}
 	return nil // the CLI warns of a value of the wrong type, no more
+}
+
+// parseJSON parses JSON with comments, of which the last may end with the file.
+func parseJSON(data []byte) (hujson.Value, error) {
+	v, err := hujson.Parse(data)
+	if err == nil {
+		return v, nil
+	}
+	if w, lineErr := hujson.Parse(append(bytes.Clone(data), '\n')); lineErr == nil {
+		return w, nil
+	}
+	return v, err
 }
 
 // trailing reports whether a comma follows a last element.
@@ -354,7 +375,7 @@ func readUser(path string) (hujson.Value, error) {
 	if err != nil {
 		return hujson.Value{}, err
 	}
-	v, err := hujson.Parse(data)
+	v, err := parseJSON(data)
 	if err != nil {
 		return v, fmt.Errorf("%s is not valid, so that it is left alone: %w", path, err)
 	}
