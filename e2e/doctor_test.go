@@ -341,6 +341,14 @@ func TestDoctor(t *testing.T) {
 				p.write(filepath.Join(p.tmp(), "gemini", "ide", "f"), "")
 				os.Chown(filepath.Join(p.tmp(), "gemini"), 65534, 65534)
 			}},
+		"sudo": {want: []string{"failed companion/user"},
+			then: func(p *patient) {
+				root(p)
+				for _, f := range append(p.files(), filepath.Join(p.tmp(), "gemini", "ide"), filepath.Join(p.tmp(), "gemini")) {
+					os.Chown(f, 65534, 65534)
+				}
+				p.set("SUDO_USER=nobody")
+			}},
 		"another user's companion": {want: []string{"failed companion/user"}, cli: unsupported,
 			then: func(p *patient) {
 				root(p)
@@ -566,6 +574,16 @@ func TestDoctorFix(t *testing.T) {
 			t.Errorf("answered %q it mended: %v", in, err)
 		}
 	}
+	// What is typed after Ctrl-C is no answer.
+	asked := p.run(p.dir, p.environ()[len(p.world.env):], "bash", "-c", `"$0" "$@"; echo "exit code $?"`, polluxBinary, "doctor", "--fix")
+	asked.expect("Shall it? [Y/n]")
+	asked.keys("\x03")
+	asked.expect("nothing was changed")
+	asked.keys("\r")
+	asked.expect("exit code 130")
+	if _, err := os.Stat(stale); err != nil {
+		t.Errorf("after Ctrl-C it mended: %v", err)
+	}
 	if out, err := run("y\n", "--fix"); err != nil || !strings.Contains(out, "Nothing is wrong.") {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -582,7 +600,7 @@ func TestDoctorTrustsNoFileOfAnother(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	for name, mine := range map[string]bool{"the directory, too": false, "a directory of mine": true} {
+	for name, want := range map[string]string{"the directory, too": "failed companion/directory", "a directory of mine": "failed companion/user"} {
 		t.Run(name, func(t *testing.T) {
 			p := newPatient(t)
 			p.cliVersion("0.40.0")
@@ -594,7 +612,7 @@ func TestDoctorTrustsNoFileOfAnother(t *testing.T) {
 				"stdio": map[string]any{"command": "touch", "args": []string{planted}},
 			}))
 			theirs := []string{path}
-			if !mine {
+			if name == "the directory, too" {
 				theirs = append(theirs, dir, filepath.Dir(dir))
 			}
 			for _, f := range theirs {
@@ -602,7 +620,7 @@ func TestDoctorTrustsNoFileOfAnother(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			p.wantUnwell(nil, "failed companion/user", "warning bridge/warm")
+			p.wantUnwell(nil, want, "warning bridge/warm")
 			if _, err := os.Stat(planted); err == nil {
 				t.Error("doctor ran a command of another user's")
 			}

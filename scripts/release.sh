@@ -17,6 +17,10 @@ tool syft github.com/anchore/syft/cmd/syft@v1.54.1
 PATH=$tools:$PATH
 
 version=$(git describe --tags --exact-match 2>/dev/null | sed 's/^v//') || true
+if [ -n "$version" ] && [ -n "$(git status --porcelain)" ]; then
+	echo "release: the tree differs from the tag v$version: commit or stash what has changed" >&2
+	exit 1
+fi
 [ -n "$version" ] || version=0.1.0-dev.$(git rev-list --count HEAD)
 export POLLUX_VERSION="$version" SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"
 goreleaser release --snapshot --clean

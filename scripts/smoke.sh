@@ -58,7 +58,11 @@ for kind in deb npm; do
 	lonely pollux doctor || true
 	printf '%s\n%s\n' '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"smoke","version":"1"}}}' '{"jsonrpc":"2.0","method":"notifications/initialized"}' |
 		lonely pollux bridge | grep -o '"serverInfo":{[^}]*}'
-	lonely pollux conformance -- pollux ide --standalone | tail -1
+	lonely pollux conformance -- pollux ide --standalone >"$base/conformance.log" || {
+		cat "$base/conformance.log"
+		exit 1
+	}
+	tail -1 "$base/conformance.log"
 	echo "== $kind: the demo's first step"
 	# script(1) is the terminal; a fifo is the keyboard.
 	mkfifo "$root/tmp/keys"
@@ -95,6 +99,9 @@ for kind in deb npm; do
 	deb) lonely dpkg -r pollux ;;
 	npm) lonely npm uninstall --global --offline --loglevel=error pollux-gemini ;;
 	esac
-	! in_root sh -c 'command -v pollux'
+	if in_root sh -c 'command -v pollux'; then
+		echo "smoke: it is still there" >&2
+		exit 1
+	fi
 done
 echo "== both are well"

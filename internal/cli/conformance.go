@@ -31,9 +31,9 @@ find the file in $FILE (and for --edit the text in the file $TEXT), or asked of
 you with --interactive; without either, those checks are not run.
 
 The companion finds its workspace in the working directory, and its temporary
-directory in TMPDIR. An editor that needs a terminal can have one by script(1):
+directory in TMPDIR. With --interactive the editor needs a window of its own:
 
-    pollux conformance --interactive -- script -qfc "nvim one.txt" /dev/null
+    pollux conformance --interactive -- xterm -e nvim one.txt
 
 docs/CONFORMANCE.md says what each check is about.`,
 		Args: cobra.ArbitraryArgs,
@@ -44,6 +44,8 @@ docs/CONFORMANCE.md says what each check is about.`,
 			if interactive && !isTerminal(streams.In) {
 				return usageError{errors.New("--interactive needs a terminal"), cmd.CommandPath()}
 			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), sys.TerminationSignals...)
+			defer stop()
 			cfg := conformance.Config{Command: args, Actions: make(map[conformance.Action]string), Slow: slow, Errors: io.Discard}
 			if verbose {
 				cfg.Errors = streams.Err
@@ -64,7 +66,7 @@ docs/CONFORMANCE.md says what each check is about.`,
 						return nil
 					}
 					fmt.Fprintf(streams.Err, "so that it is these lines, and press Enter here:\n%s", text)
-					_, err := in.ReadString('\n')
+					_, err := readLine(ctx, in)
 					return err
 				}
 			}
@@ -76,8 +78,6 @@ docs/CONFORMANCE.md says what each check is about.`,
 					}
 				}
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), sys.TerminationSignals...)
-			defer stop()
 			report, err := conformance.Run(ctx, cfg)
 			if ctx.Err() != nil {
 				return exitError{128 + int(syscall.SIGINT)}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -182,14 +183,20 @@ func interruptible(streams IO) io.ReadWriteCloser {
 // as f runs. f gets the environment that leads a CLI to it, what it is, and what
 // is closed when it is gone.
 func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command string, f func(env map[string]string, text string, gone <-chan struct{}) error) error {
-	door, paths, err := flags.door(ctx, command)
+	// Until f has the signals, they end this.
+	own, stop := signal.NotifyContext(ctx, sys.TerminationSignals...)
+	defer stop()
+	door, paths, err := flags.door(own, command)
 	if err != nil {
 		return err
 	}
-	greeting, cancel := context.WithTimeout(ctx, 30*time.Second)
+	greeting, cancel := context.WithTimeout(own, 30*time.Second)
 	defer cancel()
 	fmt.Fprintln(errs, "pollux: connecting ...")
 	far, err := door.Greet(greeting)
+	if own.Err() != nil {
+		return exitError{128 + int(syscall.SIGINT)}
+	}
 	if err != nil {
 		return err
 	}
@@ -229,6 +236,7 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command
 		k, v, _ := strings.Cut(kv, "=")
 		env[k] = v
 	}
+	stop()
 	return f(env, "connected to the companion of "+editor, front.Gone())
 }
 

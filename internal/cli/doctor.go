@@ -72,7 +72,12 @@ docs/DOCTOR.md.`,
 				for _, m := range mends {
 					fmt.Fprintf(streams.Err, "  - %s\n", m)
 				}
-				if err := mend(streams, report, yes); err != nil {
+				err := mend(ctx, streams, report, yes)
+				if ctx.Err() != nil {
+					fmt.Fprintln(streams.Err, "\npollux: nothing was changed")
+					return exitError{128 + int(syscall.SIGINT)}
+				}
+				if err != nil {
 					if asJSON {
 						err = errors.Join(err, printJSON(streams.Out, report))
 					}
@@ -107,10 +112,10 @@ docs/DOCTOR.md.`,
 }
 
 // mend mends, once the user has agreed.
-func mend(streams IO, report doctor.Report, agreedTo bool) error {
-	if !agreedTo {
+func mend(ctx context.Context, streams IO, report doctor.Report, beforehand bool) error {
+	if !beforehand {
 		fmt.Fprint(streams.Err, "Shall it? [Y/n] ")
-		yes, err := agreed(streams.In)
+		yes, err := agreedTo(ctx, streams.In)
 		if err != nil {
 			fmt.Fprintln(streams.Err)
 			return errors.New("nobody is there to say yes, so that nothing was changed: use --fix --yes")

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -48,11 +50,34 @@ func offerIDEMode(streams IO, interactive bool) error {
 }
 
 // agreed reads the answer to a question that [Y/n] ends.
-func agreed(in io.Reader) (bool, error) {
-	answer, err := bufio.NewReader(in).ReadString('\n')
+func agreed(in io.Reader) (bool, error) { return agreedTo(context.Background(), in) }
+
+// agreedTo is agreed where signals end ctx, and not the process: what is typed
+// after Ctrl-C is no answer.
+func agreedTo(ctx context.Context, in io.Reader) (bool, error) {
+	answer, err := readLine(ctx, bufio.NewReader(in))
 	if err != nil {
 		return false, err
 	}
 	a := strings.ToLower(strings.TrimSpace(answer))
 	return a == "" || a == "y" || a == "yes", nil
+}
+
+// readLine reads a line, or returns when ctx ends. The read is left behind then.
+func readLine(ctx context.Context, in *bufio.Reader) (string, error) {
+	type line struct {
+		text string
+		err  error
+	}
+	read := make(chan line, 1)
+	go func() {
+		text, err := in.ReadString('\n')
+		read <- line{text, err}
+	}()
+	select {
+	case l := <-read:
+		return l.text, errors.Join(l.err, context.Cause(ctx))
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
 }

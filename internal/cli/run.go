@@ -74,9 +74,9 @@ is run instead: pollux run -- gemini --model gemini-2.5-flash`,
 				return err
 			}
 			if attach && (far.away() || far.socket != "") {
-				ctx, stop := leaveToCLI(cmd.Context())
-				defer stop()
-				return withRemote(ctx, streams.Err, &far, cmd.CommandPath(), func(env map[string]string, text string, _ <-chan struct{}) error {
+				return withRemote(cmd.Context(), streams.Err, &far, cmd.CommandPath(), func(env map[string]string, text string, _ <-chan struct{}) error {
+					ctx, stop := leaveToCLI(cmd.Context())
+					defer stop()
 					fmt.Fprintf(streams.Err, "pollux: %s\n", text)
 					return session{argv: args}.run(ctx, streams, env)
 				})

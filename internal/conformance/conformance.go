@@ -18,7 +18,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -140,7 +139,8 @@ type run struct {
 	runtime   string // a short directory, for sockets
 	child     *sys.Child
 	in        io.Closer
-	errors    sync.WaitGroup
+	errors    *os.File      // its standard error
+	said      chan struct{} // closed when that has been read to its end
 
 	path string // of the discovery file
 	file ide.DiscoveryFile
@@ -254,11 +254,11 @@ func (r *run) start() error {
 		errR.Close()
 		return err
 	}
-	r.in = inW
-	r.errors.Go(func() {
+	r.in, r.errors, r.said = inW, errR, make(chan struct{})
+	go func() {
+		defer close(r.said)
 		io.Copy(r.cfg.Errors, errR)
-		errR.Close()
-	})
+	}()
 	return nil
 }
 
@@ -269,7 +269,12 @@ func (r *run) stop() {
 	}
 	r.in.Close()
 	r.child.Stop(answerWithin)
-	r.errors.Wait()
+	select {
+	case <-r.said:
+	case <-time.After(time.Second): // something that has left the group holds it open
+	}
+	r.errors.Close()
+	<-r.said
 }
 
 // discover waits for the discovery file.

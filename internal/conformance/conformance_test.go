@@ -3,9 +3,12 @@ package conformance
 import (
 	"flag"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -120,5 +123,25 @@ func TestFaults(t *testing.T) {
 				t.Errorf("failed %q, want %q:\n%s", got, wanted, details)
 			}
 		})
+	}
+}
+
+// What a launcher leaves behind, with standard error open, holds nothing up.
+func TestLauncherThatLeavesSomethingBehind(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no setsid")
+	}
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	t.Cleanup(func() {
+		text, _ := os.ReadFile(pidFile)
+		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+		if p, err := os.FindProcess(pid); err == nil {
+			p.Kill()
+		}
+	})
+	script := "setsid sh -c 'echo $$ >" + pidFile + "; exec sleep 600' & while [ ! -s " + pidFile + " ]; do sleep 0.01; done"
+	_, err := Run(t.Context(), Config{Command: []string{"sh", "-c", script}, Errors: io.Discard})
+	if err == nil || !strings.Contains(err.Error(), "ended before it made a discovery file") {
+		t.Errorf("%v", err)
 	}
 }

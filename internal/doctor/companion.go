@@ -150,7 +150,7 @@ func (e *exam) checkDirectory() {
 		case !info.IsDir():
 			e.fail("directory", "rm "+word(dir), "%s is no directory, so that no companion can publish itself", dir)
 			return
-		case !sys.Own(info) && (env("SUDO_USER") != "" || slices.ContainsFunc(e.lookup.Candidates, func(c discovery.Candidate) bool { return !c.Own })):
+		case !sys.Own(info) && env("SUDO_USER") != "":
 			e.otherUser()
 			return
 		case !sys.Own(info):

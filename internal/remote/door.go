@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -70,6 +71,9 @@ func quote(s string) string {
 // Open connects.
 func (d Door) Open(ctx context.Context) (io.ReadWriteCloser, error) {
 	if d.Socket != "" {
+		if err := trusted(d.Socket); err != nil {
+			return nil, err
+		}
 		var dialer net.Dialer
 		conn, err := dialer.DialContext(ctx, "unix", d.Socket)
 		if err != nil {
@@ -82,6 +86,25 @@ func (d Door) Open(ctx context.Context) (io.ReadWriteCloser, error) {
 		return conn, nil
 	}
 	return startCommand(d.Command(), d.Errors)
+}
+
+// trusted refuses a socket that another user may have put there: it must be the
+// user's own or root's, or in a directory in which only its owner can make one,
+// as one is that was mounted into a container.
+func trusted(path string) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil // it cannot be dialled either
+	}
+	info, err := os.Stat(real)
+	if err != nil {
+		return nil
+	}
+	dir, err := os.Stat(filepath.Dir(real))
+	if err != nil || sys.Own(info) || sys.Administered(info) || sys.SameOwner(info, dir) && dir.Mode().Perm()&0o022 == 0 {
+		return err
+	}
+	return fmt.Errorf("%s belongs to another user: use a socket in a directory of your own", path)
 }
 
 func cause(err error) error {
@@ -281,8 +304,7 @@ func Listen(ctx context.Context, door Door, paths Paths) (*Front, error) {
 		return nil, err
 	}
 	prune(dir)
-	f := &Front{Socket: filepath.Join(dir, fmt.Sprintf("connect-%d.sock", os.Getpid())), door: door, paths: paths, gone: make(chan struct{}), conns: make(map[io.Closer]bool)}
-	os.Remove(f.Socket) // of a killed process that had our PID
+	f := &Front{Socket: filepath.Join(dir, fmt.Sprintf("connect-%d-%06x.sock", os.Getpid(), rand.IntN(1<<24))), door: door, paths: paths, gone: make(chan struct{}), conns: make(map[io.Closer]bool)}
 	if f.listener, err = net.Listen("unix", f.Socket); err != nil {
 		return nil, fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of your own", err)
 	}
@@ -331,7 +353,8 @@ func (f *Front) watch(ctx context.Context) {
 }
 
 // Gone is closed when the companion has gone: its socket is, or a CLI found
-// nobody there.
+// nobody there. Where a command leads there it may come back, and is not given
+// up.
 func (f *Front) Gone() <-chan struct{} { return f.gone }
 
 func (f *Front) lost() { f.goneOnce.Do(func() { close(f.gone) }) }
@@ -361,8 +384,10 @@ func (f *Front) serve(ctx context.Context, conn net.Conn) {
 		return
 	}
 	door, err := f.door.Open(ctx)
-	if err != nil {
-		f.lost() // and the CLI says that it is disconnected
+	if err != nil { // the CLI says that it is disconnected
+		if f.door.Socket != "" && ctx.Err() == nil {
+			f.lost()
+		}
 		return
 	}
 	if !f.track(door, true) {
@@ -370,7 +395,7 @@ func (f *Front) serve(ctx context.Context, conn net.Conn) {
 		return
 	}
 	defer f.track(door, false)
-	if err := Relay(conn, door, f.paths); errors.Is(err, ErrSilent) && ctx.Err() == nil {
+	if err := Relay(conn, door, f.paths); errors.Is(err, ErrSilent) && f.door.Socket != "" && ctx.Err() == nil {
 		f.lost()
 	}
 }

@@ -60,21 +60,23 @@ func (p Paths) Fit(roots []string, dir string) error {
 	if len(roots) == 0 {
 		return nil
 	}
-	theirs := Paths(nil)
-	for _, r := range roots {
-		theirs = append(theirs, Pair{"/", trim(r)})
-	}
+	pairs := p
 	if len(p) == 0 {
-		if _, ok := theirs.ToHere(dir); !ok {
-			return fmt.Errorf("the companion there is for %s, and not for %s: name both, --map %[2]s=%[3]s", strings.Join(roots, ", "), dir, roots[0])
+		pairs = Paths{{dir, trim(dir)}}
+	}
+	for _, pair := range pairs {
+		for _, r := range roots {
+			if holds(trim(r), pair.There) || holds(pair.There, trim(r)) {
+				return nil
+			}
 		}
 	}
-	for _, pair := range p {
-		if _, ok := theirs.ToHere(pair.There); !ok {
-			return fmt.Errorf("the companion there is for %s, and not for %s: --map %s=%s", strings.Join(roots, ", "), pair.There, pair.Here, roots[0])
-		}
-	}
-	return nil
+	return fmt.Errorf("the companion there is for %s, and not for %s: --map %s=%s would do", strings.Join(roots, ", "), pairs[0].There, pairs[0].Here, roots[0])
+}
+
+func holds(root, name string) bool {
+	_, ok := below(root, name)
+	return ok
 }
 
 // Roots are the directories here.

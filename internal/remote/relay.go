@@ -35,17 +35,21 @@ func Relay(cli, door io.ReadWriteCloser, paths Paths) error {
 	answered := &answers{ReadWriteCloser: door}
 	door = answered
 	t := &translator{paths: paths, open: make(map[string]string)}
-	ended := make(chan error, 2)
-	go func() { ended <- carry(door, cli, t.toThere) }()
-	go func() { ended <- carry(cli, door, t.toHere) }()
-	err := <-ended
+	type end struct {
+		ofDoor bool
+		err    error
+	}
+	ended := make(chan end, 2)
+	go func() { ended <- end{false, carry(door, cli, t.toThere)} }()
+	go func() { ended <- end{true, carry(cli, door, t.toHere)} }()
+	first := <-ended
 	door.Close()
 	cli.Close()
 	<-ended
-	if err == nil && !answered.any.Load() {
+	if first.ofDoor && first.err == nil && !answered.any.Load() {
 		return ErrSilent
 	}
-	return err
+	return first.err
 }
 
 // answers are a connection on which is noticed whether anything came.

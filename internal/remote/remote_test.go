@@ -41,6 +41,10 @@ func TestFit(t *testing.T) {
 		{pairs: []string{"/w=/app"}, roots: []string{"/other", "/app"}},
 		{pairs: []string{"/w=/app/sub"}, roots: []string{"/app"}},
 		{pairs: []string{"/w=/elsewhere"}, roots: []string{"/app"}, says: "--map /w=/app"},
+		{pairs: []string{"/w=/home/me/src"}, roots: []string{"/home/me/src/app"}},
+		{pairs: []string{"/go=/home/me/go", "/w=/app"}, roots: []string{"/app"}},
+		{pairs: []string{"/host=/"}, roots: []string{"/app"}},
+		{pairs: []string{`/mnt/c=C:\`}, roots: []string{`C:\app`}},
 		{pairs: []string{`/w=C:/App`}, roots: []string{`c:\app`}},
 	} {
 		err := mustPaths(t, tt.pairs...).Fit(tt.roots, tt.dir)
@@ -298,4 +302,64 @@ func TestFrontNoticesThatTheCompanionIsGone(t *testing.T) {
 			<-f.Gone()
 		})
 	}
+}
+
+// A socket that anybody could have put there is not spoken to.
+func TestForeignSocketsAreRefused(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	for name, tt := range map[string]struct {
+		mode  os.FileMode
+		owner int // of the directory
+		fine  bool
+	}{
+		"in a directory that all can write":   {0o777, 0, false},
+		"in a directory of mine":              {0o700, 0, false},
+		"in a directory of its owner's alone": {0o700, 65534, true}, // mounted into a container of root's
+	} {
+		dir := filepath.Join(t.TempDir(), "d")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, "s")
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range []error{os.Chown(path, 65534, 65534), os.Chmod(dir, tt.mode), os.Chown(dir, tt.owner, tt.owner)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		conn, err := Door{Socket: path}.Open(t.Context())
+		if (err == nil) != tt.fine {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			conn.Close()
+		}
+		l.Close()
+	}
+}
+
+// A CLI that leaves before the companion has answered has left, no more.
+func TestRelayOfACLIThatLeaves(t *testing.T) {
+	cli, cliEnd := net.Pipe()
+	door, doorEnd := net.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- Relay(cliEnd, doorEnd, nil) }()
+	cli.Close()
+	if err := <-done; err != nil {
+		t.Errorf("the CLI left: %v", err)
+	}
+	door.Close()
+	cli, cliEnd = net.Pipe()
+	door, doorEnd = net.Pipe()
+	go func() { done <- Relay(cliEnd, doorEnd, nil) }()
+	door.Close()
+	if err := <-done; !errors.Is(err, ErrSilent) {
+		t.Errorf("the companion said nothing: %v", err)
+	}
+	cli.Close()
 }

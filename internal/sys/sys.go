@@ -37,6 +37,10 @@ func Alive(pid int) bool { return pid > 0 && alive(pid) }
 // Where files have no numeric owner it is true.
 func Own(info fs.FileInfo) bool { return own(info) }
 
+// SameOwner reports whether two files belong to one user. Where files have no
+// numeric owner it is true.
+func SameOwner(a, b fs.FileInfo) bool { return sameOwner(a, b) }
+
 // Administered reports whether the file belongs to root and nobody else can
 // write it. Where files have no numeric owner it is true.
 func Administered(info fs.FileInfo) bool {

@@ -34,6 +34,12 @@ func own(info fs.FileInfo) bool {
 	return ok && int(st.Uid) == os.Getuid()
 }
 
+func sameOwner(a, b fs.FileInfo) bool {
+	x, ok := a.Sys().(*syscall.Stat_t)
+	y, ok2 := b.Sys().(*syscall.Stat_t)
+	return ok && ok2 && x.Uid == y.Uid
+}
+
 func administered(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && st.Uid == 0

@@ -105,7 +105,11 @@ func Greet(ctx context.Context, to Endpoint) (*CLI, error) {
 			c.http.CloseIdleConnections()
 			return nil, fmt.Errorf("%s: %w", m["method"], err)
 		}
-		c.protocol = protocolVersion
+		if c.protocol == "" {
+			var hello struct{ ProtocolVersion string }
+			json.Unmarshal([]byte(answer), &hello)
+			c.protocol = hello.ProtocolVersion
+		}
 	}
 	var list struct{ Tools []struct{ Name string } }
 	if err := json.Unmarshal([]byte(answer), &list); err != nil {

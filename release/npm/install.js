@@ -14,9 +14,12 @@ try {
   if (process.platform !== "win32") {
     const launcher = path.join(__dirname, "bin", "pollux");
     const binary = path.join(native, ours, "pollux");
+    const next = launcher + ".new";
     fs.chmodSync(binary, 0o755);
-    fs.linkSync(binary, launcher + ".new");
-    fs.renameSync(launcher + ".new", launcher);
+    fs.rmSync(next, { force: true });
+    fs.linkSync(binary, next);
+    fs.renameSync(next, launcher);
+    fs.rmSync(next, { force: true }); // which stays if the launcher is the binary already
   }
 } catch (err) {
   console.warn(`pollux: it will be started by Node (${err.message})`);
