@@ -330,6 +330,11 @@ func TestDoctor(t *testing.T) {
 				}
 			}},
 		"files that others can read": {want: []string{"warning companion/directory"}, cli: connects,
+			then: func(p *patient) {
+				os.Chmod(filepath.Join(p.tmp(), "gemini", "ide"), 0o755)
+				os.Chmod(p.files()[0], 0o644)
+			}},
+		"files that others could read, in a directory of mine": {cli: connects,
 			then: func(p *patient) { os.Chmod(p.files()[0], 0o644) }},
 		"a directory that others can write": {want: []string{"warning companion/directory"}, cli: connects,
 			then: func(p *patient) { os.Chmod(filepath.Join(p.tmp(), "gemini", "ide"), 0o777) }},
@@ -555,8 +560,10 @@ func TestDoctorFix(t *testing.T) {
 	loose := p.files()[0]
 	stale := filepath.Join(p.tmp(), "gemini", "ide", "gemini-ide-server-4194303-1.json")
 	p.write(stale, `{"port":1,"workspacePath":"/"}`)
-	if err := os.Chmod(loose, 0o644); err != nil {
-		t.Fatal(err)
+	for path, mode := range map[string]os.FileMode{loose: 0o644, filepath.Dir(loose): 0o755} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
 	}
 	p.wantUnwell(nil, "failed companion/ide-mode", "warning companion/directory", "warning companion/stale")
 	run := func(in string, args ...string) (string, error) {

@@ -78,9 +78,18 @@ func (f *remoteFlags) door(ctx context.Context, command string) (d remote.Door, 
 		}
 		d.Command = remote.SSH(f.ssh, dir)
 	default:
-		d.Socket, err = findCompanion(ctx, f.socket, dir)
+		d.Socket, err = f.find(ctx, dir)
 	}
 	return d, paths, err
+}
+
+// find is the socket of the companion of a directory on this machine. One that
+// was asked for by --dir is not that of the editor in whose terminal this is.
+func (f *remoteFlags) find(ctx context.Context, dir string) (string, error) {
+	if f.socket == "" && f.dir != "" {
+		return companionOf(ctx, f.dir)
+	}
+	return findCompanion(ctx, f.socket, dir)
 }
 
 func newConnect(streams IO) *cobra.Command {
@@ -106,7 +115,7 @@ CLIs find here, until it is ended. To run one CLI, rather use
 docs/REMOTE.md has the ways for dev containers, ssh and WSL, step by step.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !flags.away() && !publish {
-				path, err := findCompanion(cmd.Context(), flags.socket, flags.dir)
+				path, err := flags.find(cmd.Context(), "")
 				if err != nil {
 					return err
 				}
@@ -280,6 +289,11 @@ func findCompanion(ctx context.Context, socket, file string) (string, error) {
 	if socket != "" {
 		return socket, nil
 	}
+	return companionOf(ctx, file)
+}
+
+// companionOf returns the socket of the companion whose workspace holds the file.
+func companionOf(ctx context.Context, file string) (string, error) {
 	if file == "" {
 		wd, err := workingDir()
 		if err != nil {

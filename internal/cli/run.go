@@ -82,7 +82,7 @@ is run instead: pollux run -- gemini --model gemini-2.5-flash`,
 				})
 			}
 			if attach {
-				return joinCLI(cmd.Context(), streams, far.dir, session{argv: args})
+				return joinCLI(cmd.Context(), streams, &far, session{argv: args})
 			}
 			return runCLI(cmd.Context(), streams, cfg, session{argv: args, review: where})
 		},
@@ -144,12 +144,12 @@ func runCLI(ctx context.Context, streams IO, cfg companion.Config, s session) er
 	})
 }
 
-// joinCLI runs the CLI in the foreground with a companion that runs already: that
-// of the directory, if one is named.
-func joinCLI(ctx context.Context, streams IO, dir string, s session) error {
+// joinCLI runs the CLI in the foreground with a companion of this machine that
+// runs already.
+func joinCLI(ctx context.Context, streams IO, at *remoteFlags, s session) error {
 	ctx, stop := leaveToCLI(ctx)
 	defer stop()
-	path, err := findCompanion(ctx, "", dir)
+	path, err := at.find(ctx, "")
 	if err != nil {
 		return err
 	}

@@ -165,9 +165,11 @@ func (e *exam) checkDirectory() {
 		info, err := os.Lstat(dir)
 		return err != nil || info.Mode().Perm()&0o022 == 0
 	})
-	for _, c := range e.lookup.Candidates {
-		if info, err := os.Lstat(c.Path); err == nil && c.Own && info.Mode().Perm()&0o077 != 0 {
-			open = append(open, c.Path)
+	if info, err := os.Stat(e.lookup.Dir); err == nil && info.Mode().Perm()&0o011 != 0 { // others get at what is in it
+		for _, c := range e.lookup.Candidates {
+			if info, err := os.Lstat(c.Path); err == nil && c.Own && info.Mode().Perm()&0o077 != 0 {
+				open = append(open, c.Path)
+			}
 		}
 	}
 	if len(open) == 0 {
