@@ -199,15 +199,24 @@ func (w *world) mirror() (dir string, env []string) {
 	return dir, append(w.withCLI(), "TMPDIR="+tmp, "XDG_RUNTIME_DIR="+tmp)
 }
 
-// The companion is on another host, which ssh reaches.
-func TestRemoteSSH(t *testing.T) {
+// newFar is a CLI whose host is the mirror, and the configuration of ssh that
+// leads from there to the companion's host, and back.
+func newFar(t *testing.T) (f far, config, dir string, env []string) {
+	t.Helper()
 	var here string
 	w := newWorld(t, write(&here, "one\ntwo\n"))
-	config := w.ssh()
-	dir, env := w.mirror()
+	config = w.ssh()
+	dir, env = w.mirror()
 	here = filepath.Join(dir, "f.txt")
-	f := far{world: w, file: w.file("f.txt", "one\n"), here: here}
+	f = far{world: w, file: w.file("f.txt", "one\n"), here: here}
 	f.editor = w.edit(nil)
+	return f, config, dir, env
+}
+
+// The companion is on another host, which ssh reaches.
+func TestRemoteSSH(t *testing.T) {
+	f, config, dir, env := newFar(t)
+	w, here := f.world, f.here
 	cli := w.run(dir, append(env, "POLLUX_SSH=ssh -F "+config),
 		"bash", "-c", `"$0" "$@"; echo "exit code $?"`, polluxBinary, "run", "--attach", "--ssh", "far", "--map", dir+"="+w.project, "--", "gemini")
 	cli.expect("connected to the companion of Test Editor")
@@ -227,13 +236,8 @@ func TestRemoteSSH(t *testing.T) {
 // The CLI's host cannot reach the editor's, which has forwarded its companion's
 // socket there; a CLI that is started any way finds it.
 func TestRemoteForwarded(t *testing.T) {
-	var here string
-	w := newWorld(t, write(&here, "one\ntwo\n"))
-	config := w.ssh()
-	dir, env := w.mirror()
-	here = filepath.Join(dir, "f.txt")
-	f := far{world: w, file: w.file("f.txt", "one\n"), here: here}
-	f.editor = w.edit(nil)
+	f, config, dir, env := newFar(t)
+	w, here := f.world, f.here
 	forwarded := filepath.Join(w.home, "tmp", "fwd.sock")
 	ssh := exec.Command("ssh", "-F", config, "-N", "-R", forwarded+":"+f.editor.info.Env[adapter.EnvSocket], "far")
 	if err := ssh.Start(); err != nil {

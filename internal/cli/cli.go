@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -63,6 +64,9 @@ func Run(ctx context.Context, streams IO, args []string) int {
 type exitError struct{ code int }
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+// interrupted is how a command ends that a signal has ended.
+var interrupted = exitError{128 + int(syscall.SIGINT)}
 
 // A usageError is a call whose words are off.
 type usageError struct {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -80,7 +79,7 @@ docs/CONFORMANCE.md says what each check is about.`,
 			}
 			report, err := conformance.Run(ctx, cfg)
 			if ctx.Err() != nil {
-				return exitError{128 + int(syscall.SIGINT)}
+				return interrupted
 			}
 			if err != nil {
 				if !verbose {

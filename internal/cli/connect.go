@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -124,12 +123,12 @@ docs/REMOTE.md has the ways for dev containers, ssh and WSL, step by step.`,
 			if publish {
 				ctx, stop := signal.NotifyContext(cmd.Context(), sys.TerminationSignals...)
 				defer stop()
-				return withRemote(ctx, streams.Err, &flags, cmd.CommandPath(), func(_ map[string]string, text string, gone <-chan struct{}) error {
-					fmt.Fprintf(streams.Err, "pollux: %s; CLIs started in %s find it until this is ended\n", text, workplace(&flags))
+				return withRemote(ctx, streams.Err, &flags, cmd.CommandPath(), func(p published) error {
+					fmt.Fprintf(streams.Err, "pollux: connected to the companion of %s; CLIs started in %s find it until this is ended\n", p.editor, strings.Join(p.roots, ", "))
 					select {
 					case <-ctx.Done():
 						return nil
-					case <-gone:
+					case <-p.gone:
 						return errGone
 					}
 				})
@@ -151,15 +150,6 @@ docs/REMOTE.md has the ways for dev containers, ssh and WSL, step by step.`,
 	flags.add(cmd)
 	cmd.Flags().BoolVar(&publish, "publish", false, "make the companion one that CLIs find here, until this is ended")
 	return cmd
-}
-
-// workplace is the directory here that a far companion is for.
-func workplace(f *remoteFlags) string {
-	if paths, err := remote.ParsePaths(f.maps); err == nil && len(paths) > 0 {
-		return strings.Join(paths.Roots(), ", ")
-	}
-	dir, _ := workingDir()
-	return dir
 }
 
 // workingDir is the working directory by its real path, as the CLIs name it.
@@ -188,10 +178,17 @@ func interruptible(streams IO) io.ReadWriteCloser {
 	}{r, streams.Out, r}
 }
 
+// A published is a companion elsewhere that CLIs find here.
+type published struct {
+	editor string            // what to call it
+	roots  []string          // for CLIs that are started there
+	env    map[string]string // leads a CLI to it
+	gone   <-chan struct{}   // closed when it is gone
+}
+
 // withRemote makes a companion elsewhere one that CLIs find here, for as long
-// as f runs. f gets the environment that leads a CLI to it, what it is, and what
-// is closed when it is gone.
-func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command string, f func(env map[string]string, text string, gone <-chan struct{}) error) error {
+// as f runs.
+func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command string, f func(published) error) error {
 	// Until f has the signals, they end this.
 	own, stop := signal.NotifyContext(ctx, sys.TerminationSignals...)
 	defer stop()
@@ -204,7 +201,7 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command
 	fmt.Fprintln(errs, "pollux: connecting ...")
 	far, err := door.Greet(greeting)
 	if own.Err() != nil {
-		return exitError{128 + int(syscall.SIGINT)}
+		return interrupted
 	}
 	if err != nil {
 		return err
@@ -240,13 +237,8 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command
 		return err
 	}
 	defer pub.Remove()
-	env := make(map[string]string)
-	for _, kv := range end.Env() {
-		k, v, _ := strings.Cut(kv, "=")
-		env[k] = v
-	}
 	stop()
-	return f(env, "connected to the companion of "+editor, front.Gone())
+	return f(published{editor: editor, roots: roots, env: end.Env(), gone: front.Gone()})
 }
 
 // pipe joins the standard streams to a companion's socket until either ends.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -59,7 +58,7 @@ docs/DOCTOR.md.`,
 				}
 				report := doctor.Examine(ctx, cfg)
 				if ctx.Err() != nil {
-					return report, exitError{128 + int(syscall.SIGINT)}
+					return report, interrupted
 				}
 				return report, nil
 			}
@@ -75,7 +74,7 @@ docs/DOCTOR.md.`,
 				err := mend(ctx, streams, report, yes)
 				if ctx.Err() != nil {
 					fmt.Fprintln(streams.Err, "\npollux: nothing was changed")
-					return exitError{128 + int(syscall.SIGINT)}
+					return interrupted
 				}
 				if err != nil {
 					if asJSON {

@@ -74,11 +74,11 @@ is run instead: pollux run -- gemini --model gemini-2.5-flash`,
 				return err
 			}
 			if attach && (far.away() || far.socket != "") {
-				return withRemote(cmd.Context(), streams.Err, &far, cmd.CommandPath(), func(env map[string]string, text string, _ <-chan struct{}) error {
+				return withRemote(cmd.Context(), streams.Err, &far, cmd.CommandPath(), func(p published) error {
 					ctx, stop := leaveToCLI(cmd.Context())
 					defer stop()
-					fmt.Fprintf(streams.Err, "pollux: %s\n", text)
-					return session{argv: args}.run(ctx, streams, env)
+					fmt.Fprintf(streams.Err, "pollux: connected to the companion of %s\n", p.editor)
+					return session{argv: args}.run(ctx, streams, p.env)
 				})
 			}
 			if attach {

@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -107,7 +106,7 @@ func Start(cfg Config) (*Companion, error) {
 	}
 	c.store = newStore(c.excluded, func() { c.server.ContextChanged() })
 	c.server, err = ideserver.New(ideserver.Config{
-		Backend: c, Log: cfg.Log, Version: cfg.Version, Title: cfg.Editor.DisplayName, Roots: c.currentRoots,
+		Backend: c, Log: cfg.Log, Version: cfg.Version, Title: cfg.Editor.DisplayName, Roots: c.Roots,
 		Token: cfg.Settings.Token, Port: cfg.Settings.Port,
 		ExtraHost: cfg.ExtraHost, ExtraNames: cfg.ExtraNames, GoneAfter: cfg.GoneAfter, OnPanic: c.Unpublish,
 	})
@@ -150,12 +149,6 @@ func (c *Companion) stdio() []string {
 	return append(slices.Clone(c.cfg.Connect), "--socket", c.socket.path)
 }
 
-func (c *Companion) currentRoots() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.roots)
-}
-
 // editorName is what the contract asks of ideInfo.name.
 var editorName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,39}$`)
 
@@ -176,7 +169,7 @@ func cleanRoots(roots []string) ([]string, error) {
 		if !filepath.IsAbs(r) {
 			return nil, fmt.Errorf("the workspace root %q is relative: pass an absolute path", r)
 		}
-		if r = realPath(r); !slices.Contains(out, r) {
+		if r = discovery.RealPath(r); !slices.Contains(out, r) {
 			out = append(out, r)
 		}
 	}
@@ -254,11 +247,7 @@ func (c *Companion) Port() int { return c.server.Port() }
 // Env returns the variables that lead a CLI, and Pollux's own commands, to
 // this companion.
 func (c *Companion) Env() map[string]string {
-	env := make(map[string]string)
-	for _, kv := range c.pub.Endpoint().Env() {
-		k, v, _ := strings.Cut(kv, "=")
-		env[k] = v
-	}
+	env := c.pub.Endpoint().Env()
 	if c.socket != nil {
 		env[adapter.EnvSocket] = c.socket.path
 	}

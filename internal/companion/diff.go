@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"pollux/internal/adapter"
+	"pollux/internal/discovery"
 	"pollux/internal/hunk"
 	"pollux/internal/ide"
 	"pollux/internal/ideserver"
@@ -279,7 +280,7 @@ func (c *Companion) reviewable(path string) error {
 		return fmt.Errorf("filePath %q is relative: pass an absolute path", path)
 	}
 	roots := c.Roots()
-	real := realPath(path)
+	real := discovery.RealPath(path)
 	if !slices.ContainsFunc(roots, func(r string) bool { return Inside(r, real) }) {
 		return fmt.Errorf("%s is not inside the workspace (%s): open its directory in the editor", path, strings.Join(roots, ", "))
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
+
+	"pollux/internal/discovery"
 )
 
 // An excluder says which files the CLI is not told of: those that the
@@ -29,7 +31,7 @@ type ignoreFile struct {
 // nearest directory above that holds .git, else the workspace root the file is
 // in.
 func (x *excluder) excluded(path string, roots []string) bool {
-	real := realPath(path)
+	real := discovery.RealPath(path)
 	return x.match(path, roots) || real != path && x.match(real, roots)
 }
 
@@ -161,19 +163,4 @@ func secret(path string) bool {
 func Inside(root, path string) bool {
 	rel, err := filepath.Rel(root, path)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
-}
-
-// realPath resolves the symbolic links of as much of the path as exists.
-func realPath(path string) string {
-	path = filepath.Clean(path)
-	rest := ""
-	for dir := path; ; dir = filepath.Dir(dir) {
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			return filepath.Join(real, rest)
-		}
-		if dir == filepath.Dir(dir) {
-			return path
-		}
-		rest = filepath.Join(filepath.Base(dir), rest)
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"pollux/internal/adapter"
+	"pollux/internal/discovery"
 	"pollux/internal/gemini"
 )
 
@@ -59,7 +60,7 @@ func prompt(p adapter.PromptParams, roots []string) adapter.Prompt {
 
 func nameIn(path string, roots []string) string {
 	if len(roots) > 0 {
-		if rel, err := filepath.Rel(roots[0], realPath(path)); err == nil && filepath.IsLocal(rel) {
+		if rel, err := filepath.Rel(roots[0], discovery.RealPath(path)); err == nil && filepath.IsLocal(rel) {
 			return rel
 		}
 	}

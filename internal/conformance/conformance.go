@@ -172,8 +172,8 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 			return report, err
 		}
 	}
-	for name, text := range map[string]string{"one.txt": original, "two.txt": original} {
-		if err := os.WriteFile(r.name(name), []byte(text), 0o644); err != nil {
+	for _, name := range []string{"one.txt", "two.txt"} {
+		if err := os.WriteFile(r.name(name), []byte(original), 0o644); err != nil {
 			return report, err
 		}
 	}

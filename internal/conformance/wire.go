@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -146,26 +145,36 @@ func (r *run) session() (*wirecli.CLI, error) {
 // errEnded says that a stream ended when it should not have.
 var errEnded = errors.New("the stream of notifications ended")
 
-// outcome waits for the next notification about a diff. Contexts on the way are
-// kept.
+// errSilent says that nothing came that was waited for.
+var errSilent = errors.New("nothing came in time")
+
+// hear waits for the next notification. Contexts are kept.
+func (r *run) hear(c *wirecli.CLI, timeout <-chan time.Time) (n wirecli.Notification, err error) {
+	select {
+	case n, ok := <-c.Heard:
+		if !ok {
+			return n, errEnded
+		}
+		r.keep(n)
+		return n, nil
+	case <-timeout:
+		return n, errSilent
+	case <-r.ctx.Done():
+		return n, context.Cause(r.ctx)
+	}
+}
+
+// outcome waits for the next notification about a diff.
 func (r *run) outcome(c *wirecli.CLI, within time.Duration) (method string, d ide.DiffAccepted, err error) {
-	timeout := time.NewTimer(within)
-	defer timeout.Stop()
-	for {
-		select {
-		case n, ok := <-c.Heard:
-			if !ok {
-				return "", d, errEnded
-			}
-			if n.Method != ide.MethodDiffAccepted && n.Method != ide.MethodDiffRejected {
-				r.keep(n)
-				continue
-			}
-			return n.Method, d, json.Unmarshal(n.Params, &d)
-		case <-timeout.C:
+	for timeout := time.After(within); ; {
+		n, err := r.hear(c, timeout)
+		switch {
+		case errors.Is(err, errSilent):
 			return "", d, fmt.Errorf("no notification came within %v", within)
-		case <-r.ctx.Done():
-			return "", d, context.Cause(r.ctx)
+		case err != nil:
+			return "", d, err
+		case n.Method == ide.MethodDiffAccepted || n.Method == ide.MethodDiffRejected:
+			return n.Method, d, json.Unmarshal(n.Params, &d)
 		}
 	}
 }
@@ -210,23 +219,16 @@ func (r *run) context(c *wirecli.CLI, within time.Duration, fits func(ide.Contex
 	if n := len(r.contexts); n > 0 && json.Unmarshal(r.contexts[n-1].Params, &v) == nil && fits(v) {
 		return nil // it was so already
 	}
-	timeout := time.NewTimer(within)
-	defer timeout.Stop()
-	for {
-		select {
-		case n, ok := <-c.Heard:
-			if !ok {
-				return errEnded
-			}
-			r.keep(n)
-			var v ide.Context
-			if n.Method == ide.MethodContextUpdate && json.Unmarshal(n.Params, &v) == nil && fits(v) {
-				return nil
-			}
-		case <-timeout.C:
+	for timeout := time.After(within); ; {
+		n, err := r.hear(c, timeout)
+		var v ide.Context
+		switch {
+		case errors.Is(err, errSilent):
 			return fmt.Errorf("no such %s came within %v", ide.MethodContextUpdate, within)
-		case <-r.ctx.Done():
-			return context.Cause(r.ctx)
+		case err != nil:
+			return err
+		case n.Method == ide.MethodContextUpdate && json.Unmarshal(n.Params, &v) == nil && fits(v):
+			return nil
 		}
 	}
 }
@@ -362,8 +364,7 @@ func nulls(raw json.RawMessage) (path string) {
 		return ""
 	}
 	var v any
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if dec.Decode(&v) != nil || v == nil {
+	if json.Unmarshal(raw, &v) != nil || v == nil {
 		return "params"
 	}
 	return walk(v, "params")

@@ -171,16 +171,20 @@ func (e Endpoint) stdioEnv(prefix string, env []string) []string {
 	return append(env, prefix+"COMMAND="+e.Stdio[0], prefix+"ARGS="+string(args))
 }
 
-// Env returns the variables, as KEY=VALUE, that lead a CLI started with them
+// Env returns the variables that lead a CLI started with them
 // to this companion: the tie-break of companion-spec I.2 and, for the CLIs
 // that read them, the whole way.
-func (e Endpoint) Env() (env []string) {
+func (e Endpoint) Env() map[string]string {
+	env := make(map[string]string)
 	for _, c := range clis {
-		env = append(env, c.env(e)...)
+		for _, kv := range c.env(e) {
+			k, v, _ := strings.Cut(kv, "=")
+			env[k] = v
+		}
 	}
 	if inContainer() {
 		// Else Gemini CLI dials host.docker.internal, where we are not.
-		env = append(env, "REMOTE_CONTAINERS=true")
+		env["REMOTE_CONTAINERS"] = "true"
 	}
 	return env
 }
@@ -336,11 +340,11 @@ func Prune(pids []int) {
 }
 
 // Stale are the user's own discovery files that would lead a CLI to a dead
-// companion: those of a Pollux process that has ended (and does not answer:
-// another container's processes are not ours to see), and those whose port
-// refuses connections while their process is dead or one of pids (the CLI
-// takes the file with its own PID first and tries no other). Live companions'
-// files and other users' files are not among them; what a killed write left is.
+// companion: those of a Pollux process that has ended and does not answer, and
+// those whose port refuses connections while their process is dead or one of
+// pids (the CLI takes the file with its own PID first and tries no other). Not
+// among them are files of live companions, of other users, and of another
+// container, whose processes are not ours to see; what a killed write left is.
 func Stale(pids []int) (stale []string) {
 	for _, c := range clis {
 		dir, err := c.dir()

@@ -89,7 +89,7 @@ type Lookup struct {
 // rules of its version. It changes nothing and dials nobody.
 func Replay(p Place) Lookup {
 	gemini := clis[0]
-	l := Lookup{Dir: filepath.Join(NodeTempDir(runtime.GOOS, p.Getenv), "gemini", "ide"), PID: lookFor(p.PID)}
+	l := Lookup{Dir: filepath.Join(NodeTempDir(runtime.GOOS, p.Getenv), "gemini", "ide"), PID: idePID(p.PID)}
 	if pid, err := strconv.Atoi(p.Getenv("GEMINI_CLI_IDE_PID")); err == nil && pid > 0 && p.AnyPID() {
 		l.PID = pid
 	}
@@ -133,13 +133,6 @@ func Replay(p Place) Lookup {
 		l.Chosen = p.choose(l.PID, found)
 	}
 	return l
-}
-
-func lookFor(pid int) int {
-	if pid == 0 {
-		return 0
-	}
-	return idePID(pid)
 }
 
 // choose picks among the files in the order of preference.
@@ -253,13 +246,19 @@ func cliPath(path string) string {
 	if err != nil {
 		return path
 	}
+	return RealPath(abs)
+}
+
+// RealPath resolves the symbolic links of as much of the path as exists.
+func RealPath(path string) string {
+	path = filepath.Clean(path)
 	rest := ""
-	for dir := abs; ; dir = filepath.Dir(dir) {
+	for dir := path; ; dir = filepath.Dir(dir) {
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
 			return filepath.Join(real, rest)
 		}
 		if dir == filepath.Dir(dir) {
-			return abs
+			return path
 		}
 		rest = filepath.Join(filepath.Base(dir), rest)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // What Gemini CLI does with several files; that the real one does so is the
-// matter of e2e's TestDoctorAgreesWithTheCLI.
+// matter of e2e's TestDoctor.
 func TestReplay(t *testing.T) {
 	self := os.Getpid()
 	const dead = 1<<22 - 1 // beyond pid_max's default

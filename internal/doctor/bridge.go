@@ -30,7 +30,7 @@ func (e *exam) checkBridge(ctx context.Context) {
 		err = cli.ReadOnly()
 	}
 	if err != nil {
-		e.fail("read-only", "", "%s", errText(err))
+		e.fail("read-only", "", "%s", oneLine(err.Error()))
 		return
 	}
 	e.ok("read-only", "Gemini CLI %s can be held to reading", cli.Version)
@@ -50,9 +50,9 @@ func (e *exam) checkBridge(ctx context.Context) {
 	case err == nil:
 		e.ok("warm", "a warm process is ready in %.1f s", took.Seconds())
 	case errors.As(err, &fault) && fault.Kind == gemini.Auth:
-		e.fail("auth", "", "%s", errText(err))
+		e.fail("auth", "", "%s", oneLine(err.Error()))
 	default:
-		e.warn("warm", "run `gemini` in a terminal to see what it says; GEMINI_RUNNER=spawn does without", "no warm process can be had, so that each call starts Gemini CLI anew: %s", errText(err))
+		e.warn("warm", "run `gemini` in a terminal to see what it says; GEMINI_RUNNER=spawn does without", "no warm process can be had, so that each call starts Gemini CLI anew: %s", oneLine(err.Error()))
 	}
 }
 

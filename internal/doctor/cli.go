@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"regexp"
@@ -136,13 +135,4 @@ func (e *exam) checkIDEMode() {
 		enable.Text = "IDE mode is turned off by default, in " + by.Path
 		e.add(enable)
 	}
-}
-
-// errText is an error for a finding.
-func errText(err error) string {
-	var fault *gemini.Error
-	if errors.As(err, &fault) {
-		return oneLine(fault.Error())
-	}
-	return oneLine(err.Error())
 }

@@ -235,12 +235,9 @@ func name(c *discovery.Candidate) string {
 	return fmt.Sprintf("%s (port %s)", editor, oneLine(c.PortText))
 }
 
-// workspace is the list of its folders, for a person.
-func workspace(c *discovery.Candidate) string {
-	if c.Workspace == nil {
-		return ""
-	}
-	return oneLine(strings.ReplaceAll(*c.Workspace, string(os.PathListSeparator), ", "))
+// folders is a workspacePath for a person.
+func folders(path string) string {
+	return oneLine(strings.ReplaceAll(path, string(os.PathListSeparator), ", "))
 }
 
 // none says why no file is there to be taken.
@@ -352,12 +349,12 @@ func (e *exam) checkWorkspace(c *discovery.Candidate) bool {
 			return false
 		}
 		first, _, _ := strings.Cut(*path, string(os.PathListSeparator))
-		e.fail("workspace", "cd "+word(first)+", or here: "+startOne, "%s is for %s, and this is %s", name(c), workspace(c), e.Dir)
+		e.fail("workspace", "cd "+word(first)+", or here: "+startOne, "%s is for %s, and this is %s", name(c), folders(*path), e.Dir)
 	default:
 		if claimsAll(path) {
 			e.warn("hijack", "end it, or use `pollux run --attach`", "%s claims every folder, by an empty part in its workspace", name(c))
 		}
-		e.ok("workspace", "%s is for %s", name(c), oneLine(strings.ReplaceAll(*path, string(os.PathListSeparator), ", ")))
+		e.ok("workspace", "%s is for %s", name(c), folders(*path))
 		return true
 	}
 	return false
@@ -371,22 +368,15 @@ func claimsAll(workspace *string) bool {
 
 // checkOthers finds more than one companion for the directory.
 func (e *exam) checkOthers(chosen *discovery.Candidate) {
-	ports := []string{chosen.PortText}
-	if chosen.PortText == "" && chosen.File.Stdio != nil {
-		ports[0] = strings.Join(chosen.File.Stdio.Args, " ")
-	}
+	ways := []string{way(chosen)}
 	var others []string
 	ours := chosen.File.Pollux != 0
 	for i := range e.lookup.Candidates {
 		c := &e.lookup.Candidates[i]
-		key := c.PortText
-		if key == "" && c.File.Stdio != nil {
-			key = strings.Join(c.File.Stdio.Args, " ")
-		}
-		if c.Err != nil || !c.Own || !c.Inside || slices.Contains(ports, key) || !e.there(c) {
+		if c.Err != nil || !c.Own || !c.Inside || slices.Contains(ways, way(c)) || !e.there(c) {
 			continue
 		}
-		ports = append(ports, key)
+		ways = append(ways, way(c))
 		others = append(others, name(c))
 		if !ours && c.File.Pollux != 0 {
 			e.warn("hijack", "pollux run --attach", "Gemini CLI will take %s, and not Pollux's %s", name(chosen), name(c))
@@ -396,6 +386,15 @@ func (e *exam) checkOthers(chosen *discovery.Candidate) {
 	if len(others) > 0 && env("GEMINI_CLI_IDE_SERVER_PORT") != chosen.PortText {
 		e.warn("several", "start the CLI in the terminal of the editor that you mean, or with `pollux run --attach`", "Gemini CLI will take %s; for this folder there is also %s", name(chosen), strings.Join(others, ", "))
 	}
+}
+
+// way tells companions apart, of which each may have several files: by the port,
+// else by the command.
+func way(c *discovery.Candidate) string {
+	if c.PortText == "" && c.File.Stdio != nil {
+		return strings.Join(c.File.Stdio.Args, " ")
+	}
+	return c.PortText
 }
 
 // there reports whether a companion is likely there: its port takes connections

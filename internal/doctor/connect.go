@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,10 +32,7 @@ const commandWithin = 30 * time.Second
 // checkConnection tries, in the CLI's order, the ways to the companion: the
 // port and then the command of its file, then those of the variables.
 func (e *exam) checkConnection(ctx context.Context, c *discovery.Candidate) {
-	token := c.File.AuthToken
-	if token == "" {
-		token = env("GEMINI_CLI_IDE_AUTH_TOKEN")
-	}
+	token := tokenFor(c)
 	host := discovery.DialHost(e.place)
 	var tools []string
 	err := errNoPort
@@ -69,17 +67,18 @@ func (e *exam) checkConnection(ctx context.Context, c *discovery.Candidate) {
 	e.unreachable(ctx, c, host, token, err)
 }
 
+// tokenFor is what the CLI sends: the file's token, else that of the variables.
+func tokenFor(c *discovery.Candidate) string {
+	return cmp.Or(c.File.AuthToken, env("GEMINI_CLI_IDE_AUTH_TOKEN"))
+}
+
 // variablesLead reports whether the CLI connects by the variables where the file
 // that it takes leads nowhere.
 func (e *exam) variablesLead(ctx context.Context, c *discovery.Candidate) bool {
 	if env("GEMINI_CLI_IDE_SERVER_PORT") == c.PortText {
 		return false
 	}
-	token := c.File.AuthToken
-	if token == "" {
-		token = env("GEMINI_CLI_IDE_AUTH_TOKEN")
-	}
-	_, _, err := e.connectByVariables(ctx, token)
+	_, _, err := e.connectByVariables(ctx, tokenFor(c))
 	return err == nil
 }
 
@@ -188,7 +187,6 @@ func (e *exam) unreachable(ctx context.Context, c *discovery.Candidate, host, to
 		e.fail("container", "read docs/REMOTE.md: pollux run --attach --socket, or --listen on the host", "this is a container, in which Gemini CLI dials %s (%s)", host, explain(err))
 		return
 	}
-	dead := e.failed("stale")
 	switch {
 	case errors.As(err, &status) && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden):
 		e.fail("token", "restart that companion", "%s refuses the token in %s (HTTP %d)", name(c), c.Path, status.Code)
@@ -200,7 +198,6 @@ func (e *exam) unreachable(ctx context.Context, c *discovery.Candidate, host, to
 			next = fmt.Sprintf("kill -CONT %d, or fg in its terminal", c.File.Pollux)
 		}
 		e.fail("port", next, "%s takes connections but does not answer: is it stopped (Ctrl-Z)?", name(c))
-	case sys.Refused(err) && dead: // said already
 	case sys.Refused(err):
 		e.fail("port", "restart that companion", "nobody listens on port %s, which %s names: its companion, process %d, lives elsewhere or hangs", oneLine(c.PortText), c.Path, c.PID)
 	default:

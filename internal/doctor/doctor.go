@@ -18,7 +18,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strings"
 
 	"pollux/internal/adapter"
 	"pollux/internal/discovery"
@@ -201,7 +200,7 @@ func word(s string) string {
 	if bare.MatchString(s) {
 		return s
 	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return plain.Word(s)
 }
 
 // oneLine is a short text of another's, for the middle of a finding.

@@ -1,4 +1,5 @@
-// Package plain makes what others wrote fit to be shown in a terminal.
+// Package plain makes what others wrote fit for a terminal: to be shown, and to be
+// typed into a shell.
 package plain
 
 import (
@@ -24,3 +25,6 @@ func Line(s string, max int) string {
 	}
 	return s
 }
+
+// Word is a text as one word of a POSIX shell's.
+func Word(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

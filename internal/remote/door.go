@@ -65,7 +65,7 @@ func quote(s string) string {
 	if windows(s) {
 		return `"` + strings.ReplaceAll(s, `"`, "") + `"`
 	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return plain.Word(s)
 }
 
 // Open connects.

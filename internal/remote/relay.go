@@ -16,11 +16,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"pollux/internal/adapter"
 	"pollux/internal/ide"
 )
-
-// maxMessage bounds a line in bytes.
-const maxMessage = 256 << 20
 
 // ErrTooLong is the end of a relay in which a line had no end.
 var ErrTooLong = errors.New("a message is too long")
@@ -88,7 +86,7 @@ func readLine(r *bufio.Reader) (line []byte, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
 		line = append(line, part...)
-		if len(line) > maxMessage {
+		if len(line) > adapter.MaxMessage {
 			return nil, ErrTooLong
 		}
 		if err != bufio.ErrBufferFull {

@@ -123,25 +123,18 @@ func Load(dir string) (Settings, error) {
 	if defaults == "" {
 		defaults = filepath.Join(filepath.Dir(system), "system-defaults.json")
 	}
-	layer := func(name, path string, systems bool) *Layer {
-		l, ok := read(name, path, systems)
-		if !ok {
-			return nil
-		}
-		return &l
-	}
 	add := func(l *Layer) {
 		if l != nil {
 			s.Layers = append(s.Layers, *l)
 		}
 	}
-	add(layer("defaults of the system", defaults, true))
-	add(layer("user", filepath.Join(home, "settings.json"), false))
-	top := layer("system", system, true)
+	add(read("defaults of the system", defaults, true))
+	add(read("user", filepath.Join(home, "settings.json"), false))
+	top := read("system", system, true)
 	workspace := filepath.Join(dir, ".gemini")
 	var ws *Layer
 	if real(workspace) != real(home) {
-		ws = layer("workspace", filepath.Join(workspace, "settings.json"), false)
+		ws = read("workspace", filepath.Join(workspace, "settings.json"), false)
 	}
 	without := s
 	if top != nil {
@@ -156,22 +149,22 @@ func Load(dir string) (Settings, error) {
 	return s, nil
 }
 
-func read(name, path string, system bool) (Layer, bool) {
-	l := Layer{Name: name, Path: path}
+// read is one layer; nil if there is no such file.
+func read(name, path string, system bool) *Layer {
 	if _, err := os.Stat(path); err != nil {
-		return l, false
+		return nil
 	}
+	l := &Layer{Name: name, Path: path}
 	if system && !administered(path) {
 		l.Skipped = "it and all directories above it must be root's, writable for nobody else"
-		return l, true
+		return l
 	}
 	data, err := os.ReadFile(path)
-	if err != nil {
-		l.Err = err
-		return l, true
+	if err == nil {
+		err = parse(data, &l.values)
 	}
-	l.Err = parse(data, &l.values)
-	return l, true
+	l.Err = err
+	return l
 }
 
 // administered reports whether nobody but root can change what is at the path.
