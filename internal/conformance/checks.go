@@ -507,6 +507,10 @@ func (r *run) decided(a Action, file, text string, before func() error, want str
 	if err := r.can(a); err != nil {
 		return err
 	}
+	// What an earlier check left may come late: it is not this one's.
+	if c, err := r.session(); err == nil {
+		r.quiet(c)
+	}
 	return r.opened(file, text, func() error {
 		if before != nil {
 			if err := before(); err != nil {
