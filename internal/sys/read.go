@@ -1,0 +1,55 @@
+package sys
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"syscall"
+)
+
+// Errors of [ReadFile] and [ReadOpen], wrapped in a [fs.PathError].
+var (
+	ErrNotRegular = errors.New("not a regular file")
+	ErrTooLarge   = errors.New("too large")
+)
+
+// ReadFile returns the content of a regular file of at most limit bytes. It
+// never waits for a FIFO, never reads a device, and checks what it opened, not
+// what stood at the path before. Errors wrap [ErrNotRegular], [ErrTooLarge] or
+// what the system said.
+func ReadFile(path string, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|NonBlock, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return ReadOpen(f, limit)
+}
+
+// NonBlock is the flag that lets a FIFO be opened without waiting for a writer.
+const NonBlock = syscall.O_NONBLOCK
+
+// ReadOpen is [ReadFile] for a file that was opened with [NonBlock].
+func ReadOpen(f *os.File, limit int64) ([]byte, error) {
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, &fs.PathError{Op: "read", Path: f.Name(), Err: ErrNotRegular}
+	case info.Size() > limit:
+		return nil, tooLarge(f, limit)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, min(limit, math.MaxInt64-1)+1)) // it may grow meanwhile
+	if err == nil && int64(len(data)) > limit {
+		return nil, tooLarge(f, limit)
+	}
+	return data, err
+}
+
+func tooLarge(f *os.File, limit int64) error {
+	return &fs.PathError{Op: "read", Path: f.Name(), Err: fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)}
+}
