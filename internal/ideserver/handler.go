@@ -41,11 +41,11 @@ func (s *Server) handler() http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		if !s.hostAllowed(r.Host) {
-			refuse(w, http.StatusForbidden, "this Host is not served here: connect to 127.0.0.1")
+			turnAway(w, http.StatusForbidden, "this Host is not served here: connect to 127.0.0.1")
 			return
 		}
 		if !s.originAllowed(r) {
-			refuse(w, http.StatusForbidden, "requests from this Origin are not served")
+			turnAway(w, http.StatusForbidden, "requests from this Origin are not served")
 			return
 		}
 		if strings.HasPrefix(r.URL.Path, "/review/") {
@@ -59,11 +59,12 @@ func (s *Server) handler() http.Handler {
 		}
 		if !s.authorized(r) {
 			h.Set("WWW-Authenticate", ide.Realm)
-			refuse(w, http.StatusUnauthorized, "the bearer token is missing or wrong: it is in the discovery file (authToken)")
+			turnAway(w, http.StatusUnauthorized, "the bearer token is missing or wrong: it is in the discovery file (authToken)")
 			return
 		}
+		ide.Authenticated(r.Context())
 		if r.URL.Path != "/mcp" {
-			refuse(w, http.StatusNotFound, "the MCP endpoint is /mcp")
+			turnAway(w, http.StatusNotFound, "the MCP endpoint is /mcp")
 			return
 		}
 		mcp.ServeHTTP(w, r)

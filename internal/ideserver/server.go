@@ -63,6 +63,8 @@ type Config struct {
 	ExtraNames []string
 	// GoneAfter is how long a client may be without an event stream.
 	GoneAfter time.Duration
+	// AuthTimeout is how long a connection may live before it authenticates.
+	AuthTimeout time.Duration
 	// KeepAlive is the interval of the comments that keep a stream from being
 	// taken for dead: the CLI's HTTP client cuts a silent one after 300 s.
 	KeepAlive time.Duration
@@ -94,6 +96,7 @@ type Server struct {
 	http      *http.Server
 	listeners []net.Listener
 	port      int
+	gate      gate
 	serving   sync.WaitGroup
 
 	mu       sync.Mutex
@@ -110,6 +113,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.GoneAfter == 0 {
 		cfg.GoneAfter = defaultGoneAfter
 	}
+	if cfg.AuthTimeout == 0 {
+		cfg.AuthTimeout = defaultAuthTimeout
+	}
 	if cfg.KeepAlive == 0 {
 		cfg.KeepAlive = defaultKeepAlive
 	}
@@ -119,7 +125,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, sessions: make(map[string]*Session)}
+	s := &Server{cfg: cfg, gate: gate{timeout: cfg.AuthTimeout}, sessions: make(map[string]*Session)}
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", cfg.Port))
 	if err != nil && cfg.Port != 0 {
 		l, err = net.Listen("tcp", "127.0.0.1:0")
@@ -139,6 +145,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.http = &http.Server{
 		Handler:           s.handler(),
+		ConnContext:       s.gate.enter,
+		ConnState:         s.gate.state,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute, // between requests; the CLI gives a connection up after 4 s
 		MaxHeaderBytes:    64 << 10,
@@ -164,8 +172,9 @@ func (s *Server) Port() int { return s.port }
 // Token is the bearer token that every request must carry.
 func (s *Server) Token() string { return s.cfg.Token }
 
-// HandlePages serves h below /review/. It has its own authentication; Host and
-// Origin are checked before it is asked.
+// HandlePages serves h below /review/. It has its own authentication, and calls
+// [ide.Authenticated] for clients that pass it; Host and Origin are checked
+// before it is asked.
 func (s *Server) HandlePages(h http.Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
