@@ -314,17 +314,9 @@ func Listen(ctx context.Context, door Door, paths Paths) (*Front, error) {
 	}
 	ctx, f.cancel = context.WithCancel(ctx)
 	f.serving.Go(func() {
-		for {
-			conn, err := f.listener.Accept()
-			switch {
-			case err == nil:
-				f.serving.Go(func() { f.serve(ctx, conn) })
-			case errors.Is(err, net.ErrClosed):
-				return
-			default: // too many files are open
-				time.Sleep(lookAgain / 10)
-			}
-		}
+		sys.Accept(f.listener, func(conn net.Conn) {
+			f.serving.Go(func() { f.serve(ctx, conn) })
+		})
 	})
 	if door.Socket != "" {
 		f.serving.Go(func() { f.watch(ctx) })
