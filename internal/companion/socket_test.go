@@ -1,8 +1,10 @@
 package companion
 
 import (
+	"maps"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -43,5 +45,19 @@ func TestSocketOutlivesAFailedAccept(t *testing.T) {
 	defer c.Close()
 	if _, err := c.Initialize(t.Context(), adapter.InitializeParams{}); err != nil {
 		t.Errorf("the socket does not answer: %v", err)
+	}
+}
+
+// Whoever attaches takes from a companion's environment all that it sets.
+func TestEnvNames(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Connect = []string{"pollux", "connect"} })
+	env := w.Env()
+	if known := adapter.KnownEnv(env); !maps.Equal(known, env) {
+		t.Errorf("a companion sets %v, of which %v are known", slices.Sorted(maps.Keys(env)), slices.Sorted(maps.Keys(known)))
+	}
+	for _, name := range adapter.EnvNames {
+		if env[name] == "" && name != "REMOTE_CONTAINERS" { // set in a container only
+			t.Errorf("a companion does not set %s", name)
+		}
 	}
 }
