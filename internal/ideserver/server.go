@@ -55,7 +55,7 @@ type Config struct {
 	Token string
 	// Port to listen on; 0, which the contract demands of a fresh start, lets
 	// the system choose. A restart after a crash passes the old one, which is
-	// used if it is free.
+	// used if it is free; if not, Token is replaced by a fresh one.
 	Port int
 	// ExtraHost is a second host address to listen on, and ExtraNames are Host
 	// names allowed there: for a CLI in a container (host.docker.internal).
@@ -128,6 +128,8 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, gate: gate{timeout: cfg.AuthTimeout}, sessions: make(map[string]*Session)}
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", cfg.Port))
 	if err != nil && cfg.Port != 0 {
+		// Who has the old port now receives the old token from CLIs that reconnect.
+		s.cfg.Token = rand.Text()
 		l, err = net.Listen("tcp", "127.0.0.1:0")
 	}
 	if err != nil {
