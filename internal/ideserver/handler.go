@@ -34,6 +34,8 @@ var protocolVersions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-
 func (s *Server) handler() http.Handler {
 	mcp := http.HandlerFunc(s.serveMCP)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// An earlier request of the connection may have left one: see endSoon.
+		http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")

@@ -84,6 +84,9 @@ const (
 	// reconnects in a loop from eating the memory.
 	maxSessions = 256
 	bodyTimeout = time.Minute
+	// closeTimeout is how long a client may take to read the rest of a response
+	// when its session ends.
+	closeTimeout = time.Second
 )
 
 // A Server is a companion's MCP server. It listens from [New] on; requests are
@@ -224,9 +227,11 @@ func (s *Server) Close(ctx context.Context) error {
 	for _, session := range sessions {
 		session.flush(ctx)
 	}
+	var closing sync.WaitGroup
 	for _, session := range sessions {
-		session.Close()
+		closing.Go(session.Close)
 	}
+	closing.Wait()
 	shut, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	err := s.http.Shutdown(shut)
