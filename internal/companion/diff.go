@@ -508,7 +508,7 @@ func (c *Companion) delivered(d *diff) func(error) {
 		if err == nil {
 			return
 		}
-		if err := c.journal.Undelivered(d.id); err != nil {
+		if err := c.journal.FinishUnwritten(d.id); err != nil {
 			c.log.Warn("the journal cannot be written", "err", err)
 		}
 		c.tell("warning", fmt.Sprintf("The CLI ended before it heard that you accepted the change to %s, so the file does not hold it. To write it: pollux journal restore %s", d.req.FilePath, d.id))
