@@ -131,6 +131,9 @@ type ContextEvent struct {
 const (
 	StateOpen     = "open"
 	StateOrphaned = "orphaned" // the CLI is gone; Save or Reject
+	// StateAccepted: the user has accepted it, and the CLI has to write the
+	// file. Nothing is left to decide.
+	StateAccepted = "accepted"
 )
 
 // A Diff is a proposed change that waits for the user.
@@ -165,7 +168,8 @@ func (d Diff) Text() string {
 
 // Reasons of a [DiffClose].
 const (
-	ReasonAccepted   = "accepted"
+	ReasonAccepted   = "accepted"  // the file holds the accepted text
+	ReasonUnwritten  = "unwritten" // accepted, but the file does not hold the text
 	ReasonRejected   = "rejected"
 	ReasonSuperseded = "superseded"
 	ReasonClosed     = "closed" // answered in the CLI
@@ -344,9 +348,12 @@ type CLI struct {
 
 // A DiffStatus is a diff without its text.
 type DiffStatus struct {
-	ID     string `json:"id"`
-	Path   string `json:"path"`
-	State  string `json:"state"`
+	ID    string `json:"id"`
+	Path  string `json:"path"`
+	State string `json:"state"`
+	// Notice, if given, says why the diff cannot be displayed. No client shows
+	// such a diff, and only the terminal can answer it.
+	Notice string `json:"notice,omitempty"`
 	Client string `json:"client"`
 	Opened int64  `json:"opened"`
 }

@@ -37,13 +37,16 @@ Pollux ends at the wrong moment.`,
 				}
 				for _, e := range entries {
 					note := string(e.State)
+					if e.Unwritten {
+						note += ", not written"
+					}
 					if e.Edited {
 						note += ", edited"
 					}
-					if e.Undelivered {
-						note += ", never reached the CLI"
-					}
 					fmt.Fprintf(streams.Out, "%s  %s  %s  (%s)\n", e.ID, e.Time.Format("2006-01-02 15:04:05"), tui.Printable(e.Path), note)
+					if e.Unwritten {
+						fmt.Fprintf(streams.Out, "    pollux journal restore %s\n", e.ID)
+					}
 				}
 				return nil
 			})

@@ -82,7 +82,10 @@ type Companion struct {
 	doors    []*door          // attached clients, in the order they came
 	closing  bool
 	attached sync.WaitGroup
-	tasks    sync.WaitGroup // what background started
+
+	tasks    group         // what background started
+	settling group         // of accepted diffs
+	ending   chan struct{} // closed when settling must end soon
 }
 
 // Start starts a companion and publishes it.
@@ -102,7 +105,7 @@ func Start(cfg Config) (*Companion, error) {
 	}
 	c := &Companion{
 		cfg: cfg, log: cfg.Log, journal: cfg.Journal, started: time.Now(),
-		roots: roots, diffs: make(map[string]*diff),
+		roots: roots, diffs: make(map[string]*diff), ending: make(chan struct{}),
 	}
 	c.store = newStore(c.excluded, func() { c.server.ContextChanged() })
 	c.server, err = ideserver.New(ideserver.Config{
@@ -113,7 +116,7 @@ func Start(cfg Config) (*Companion, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.watch = newWatcher(c.store.paths, c.fileChanged)
+	c.watch = newWatcher(c.store.paths, stateOf, c.fileChanged)
 	if cfg.Pages != nil {
 		var pages http.Handler
 		pages, c.link = cfg.Pages(c.AttachPage, fmt.Sprintf("http://127.0.0.1:%d", c.server.Port()))
@@ -192,10 +195,15 @@ func (c *Companion) Close() {
 	if c.pub != nil {
 		c.pub.Remove()
 	}
-	c.rejectAll()
+	c.mu.Lock()
+	ended := c.rejectAllLocked()
+	c.mu.Unlock()
+	for _, d := range ended {
+		c.record(d)
+	}
 	c.store.close()
 	c.watch.close()
-	c.tasks.Wait() // for the texts that editors still answer with
+	c.tasks.wait() // for the texts that editors still answer with
 	c.mu.Lock()
 	doors := slices.Clone(c.doors)
 	c.mu.Unlock()
@@ -207,10 +215,13 @@ func (c *Companion) Close() {
 	if err := c.server.Close(ctx); err != nil {
 		c.log.Warn("the server did not stop cleanly", "err", err)
 	}
+	close(c.ending) // now the CLIs have the outcomes
 	if c.socket != nil {
 		c.socket.close()
 	}
 	c.attached.Wait()
+	c.settling.wait()
+	c.tasks.wait()
 }
 
 // Unpublish removes the discovery files and the socket, for a process that
@@ -227,7 +238,7 @@ func (c *Companion) Unpublish() {
 // background runs f on a goroutine of its own, which ends soon after its diff
 // has, and for which Close waits.
 func (c *Companion) background(f func()) {
-	c.tasks.Go(func() {
+	c.tasks.start(func() {
 		defer c.onPanic()
 		f()
 	})
@@ -371,7 +382,7 @@ func (c *Companion) Status() adapter.Status {
 		Started: c.started.UnixMilli(), Clients: clients, Diffs: []adapter.DiffStatus{}, Surfaces: []string{},
 		Page: c.page(), Files: files,
 	}
-	for _, d := range c.shownLocked() {
+	for _, d := range c.diffsLocked(func(d *diff) bool { return d.shown || d.notice != "" }) {
 		st.Diffs = append(st.Diffs, d.statusLocked())
 	}
 	for _, d := range c.surfacesLocked() {

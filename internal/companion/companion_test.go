@@ -240,6 +240,9 @@ func (w *world) serve(diff bool, serve func(io.ReadWriteCloser)) *editor {
 	if e.info, err = e.Initialize(w.t.Context(), adapter.InitializeParams{Client: adapter.Implementation{Name: "test"}, Diff: diff}); err != nil {
 		w.t.Fatal(err)
 	}
+	if _, err := e.Status(w.t.Context()); err != nil { // now it is attached
+		w.t.Fatal(err)
+	}
 	return e
 }
 
@@ -265,22 +268,22 @@ func TestOpenDiffRefusals(t *testing.T) {
 	w := newWorld(t, nil)
 	c := w.connect()
 	good := w.file("f", "x\n")
-	binary := w.file("binary", "a\x00b")
-	latin := w.file("latin", "caf\xe9")
 	outside := filepath.Join(filepath.Dir(w.project), "outside")
-	if err := os.Symlink(filepath.Dir(w.project), filepath.Join(w.project, "link")); err != nil {
-		t.Fatal(err)
+	for link, to := range map[string]string{"link": filepath.Dir(w.project), "dangling": "nothing"} {
+		if err := os.Symlink(to, filepath.Join(w.project, link)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	wantSays(t, c.openDiff(good, "y"), "pollux run") // nobody shows diffs
 	e := w.attach(true)
 	for _, tt := range []struct{ path, says string }{
 		{"f", "absolute"},
-		{w.project, "directory"},
 		{outside, "not inside the workspace"},
 		{filepath.Join(w.project, "link", "outside"), "not inside the workspace"},
-		{filepath.Join(w.project, "..", "outside"), "not inside the workspace"},
-		{binary, "not UTF-8"},
-		{latin, "not UTF-8"},
+		{w.project + "/../outside", "without . and .."},
+		{w.project + "/link/../f", "without . and .."},
+		{filepath.Join(w.project, "dangling"), "link to nothing"},
+		{filepath.Join(w.project, "dangling", "f"), "link to nothing"},
 	} {
 		wantSays(t, c.openDiff(tt.path, "y"), tt.says)
 	}

@@ -25,10 +25,11 @@ const debounce = 50 * time.Millisecond
 // An update is cheap: it replaces its source's snapshot and, if none is
 // pending, starts the debounce. Files are looked at on disk, filtered, sorted
 // and cut only when the debounce ends, and changed is called only if the CLI
-// would see a difference.
+// would see a difference. A file on a disk that does not answer is left out
+// until it does.
 type store struct {
-	changed func()
-	exclude func(path string) bool
+	changed  func()
+	excluded prober[bool]
 
 	flushing sync.Mutex // one flush at a time; taken before mu
 
@@ -46,7 +47,11 @@ type snapshot struct {
 }
 
 func newStore(exclude func(string) bool, changed func()) *store {
-	s := &store{changed: changed, exclude: exclude, sources: make(map[any]snapshot)}
+	s := &store{changed: changed, sources: make(map[any]snapshot)}
+	s.excluded = prober[bool]{
+		ask:  func(path string) bool { return !regular(path) || exclude(path) },
+		late: func(string) { s.change(func() {}) },
+	}
 	s.current = ide.Context{WorkspaceState: &ide.WorkspaceState{OpenFiles: []ide.File{}}}
 	s.sent = comparable(s.current)
 	return s
@@ -113,7 +118,11 @@ func (s *store) flush() {
 		snaps = append(snaps, snap)
 	}
 	s.mu.Unlock()
-	context := build(snaps, s.exclude)
+	left := newPatience()
+	context := build(snaps, func(path string) bool {
+		excluded, ok := s.excluded.get(path, left)
+		return excluded || !ok
+	})
 	key := comparable(context)
 	s.mu.Lock()
 	differs := key != s.sent && !s.closed
@@ -169,9 +178,15 @@ func comparable(c ide.Context) string {
 	return string(data)
 }
 
-// build makes the context of the snapshots: regular files on disk, without the
-// excluded ones, the last focused first, at most ten, the active one always
-// the newest since the CLI takes no other for active.
+// regular reports whether the path is a regular file on disk.
+func regular(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// build makes the context of the snapshots: the files that are not excluded,
+// the last focused first, at most ten, the active one always the newest since
+// the CLI takes no other for active.
 func build(snaps []snapshot, exclude func(string) bool) ide.Context {
 	ws := &ide.WorkspaceState{OpenFiles: []ide.File{}}
 	slices.SortFunc(snaps, func(a, b snapshot) int { return cmp.Compare(a.at, b.at) })
@@ -222,7 +237,7 @@ func build(snaps []snapshot, exclude func(string) bool) ide.Context {
 		if len(ws.OpenFiles) == ide.MaxOpenFiles {
 			break
 		}
-		if info, err := os.Stat(f.Path); err != nil || !info.Mode().IsRegular() || exclude(f.Path) {
+		if exclude(f.Path) {
 			continue
 		}
 		f.IsActive = f == active

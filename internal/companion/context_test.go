@@ -120,7 +120,7 @@ func TestBuild(t *testing.T) {
 		{"twice", []adapter.File{{Path: p[0], Focused: 1}, {Path: dir + "/./a", Focused: 4}}, `a 4`},
 	} {
 		got := ""
-		for i, f := range build([]snapshot{{adapter.Snapshot{Files: tt.files}, 1000}}, none).WorkspaceState.OpenFiles {
+		for i, f := range build([]snapshot{{adapter.Snapshot{Files: tt.files}, 1000}}, func(path string) bool { return !regular(path) }).WorkspaceState.OpenFiles {
 			if i > 0 {
 				got += "; "
 			}

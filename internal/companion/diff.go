@@ -4,41 +4,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"pollux/internal/adapter"
-	"pollux/internal/discovery"
 	"pollux/internal/hunk"
 	"pollux/internal/ide"
 	"pollux/internal/ideserver"
 	"pollux/internal/journal"
-	"pollux/internal/sys"
 )
 
 // A diff is one proposal that waits for the user. Its states are the
 // journal's:
 //
-//	          accept                     the CLI is told, with the user's text
-//	         ┌──────> Accepted
-//	         │ reject                    the CLI is told
+//	          accept                     the CLI receives the user's text
+//	         ┌──────> Accepted ──> written, or unwritten
+//	         │ reject                    the CLI is notified
 //	         ├──────> Rejected <───────┐
 //	         │ supersede               │ the CLI proposed again for the file
 //	Open ────┼──────> Superseded       │
 //	         │ close                   │ the CLI asked for the text and has it
 //	         ├──────> Closed           │
-//	         │ fail                    │ the CLI is told: nobody can show it
+//	         │ fail                    │ the CLI is notified: no view can show it
 //	         ├──────> Failed           │
 //	         │ gone            discard │ the CLI has ended
 //	         └──────> Orphaned ────────┤
 //	                              save └──> Saved: Pollux wrote the file
 //
-// A CLI hears of a diff exactly once: by the notification, by closeDiff's
-// answer, or by openDiff's error. A superseded diff is not answered, since the
-// answer, which names only the path, would be taken for the new one's.
+// A CLI receives one answer to a diff: the notification, closeDiff's result, or
+// openDiff's error. A superseded diff gets none, since an answer, which names
+// only the path, would be taken for the new one's.
+//
+// An accepted diff stays until its file holds the accepted text, or has not
+// got it in time: see [Companion.settle].
 //
 // Diffs are keyed by session and path: two CLIs may propose for one file, and
 // each waits for its own answer.
@@ -48,13 +47,16 @@ type diff struct {
 	session   *ideserver.Session
 	client    string
 	req       ide.OpenDiffRequest
+	target    target
 	base      file
+	notice    string // why it cannot be displayed; the terminal answers it
 	opened    time.Time
 	ended     chan struct{} // closed when the state is no longer Open
 
 	// Guarded by Companion.mu:
 	state   journal.State
 	shown   bool   // it is in the journal, and surfaces may show it
+	saving  bool   // its file is being written
 	content string // the user's text so far
 	kept    string // the text that the journal has
 	editor  *door  // who edited last
@@ -64,6 +66,8 @@ type event string
 
 const (
 	evAccept    event = "accept"
+	evWritten   event = "written"
+	evUnwritten event = "unwritten"
 	evReject    event = "reject"
 	evSupersede event = "supersede"
 	evClose     event = "close"
@@ -81,32 +85,43 @@ var transitions = map[journal.State]map[event]journal.State{
 		evFail:      journal.Failed,
 		evGone:      journal.Orphaned,
 	},
+	journal.Accepted: {
+		evWritten:   journal.Accepted,
+		evUnwritten: journal.Accepted,
+	},
 	journal.Orphaned: {
 		evReject: journal.Rejected,
 		evSave:   journal.Saved,
 	},
 }
 
+// reasons of the events that end a diff.
 var reasons = map[event]string{
-	evAccept: adapter.ReasonAccepted, evReject: adapter.ReasonRejected, evSupersede: adapter.ReasonSuperseded,
-	evClose: adapter.ReasonClosed, evFail: adapter.ReasonFailed, evSave: adapter.ReasonSaved,
+	evWritten: adapter.ReasonAccepted, evUnwritten: adapter.ReasonUnwritten, evReject: adapter.ReasonRejected,
+	evSupersede: adapter.ReasonSuperseded, evClose: adapter.ReasonClosed, evFail: adapter.ReasonFailed, evSave: adapter.ReasonSaved,
 }
 
-// stepLocked makes the transition, if there is one: the diff is dropped, or
-// kept as an orphan, and every surface is told. The returned channels carry
-// what the surfaces answer.
-func (c *Companion) stepLocked(d *diff, ev event) (answers []<-chan *string, ok bool) {
+// states of the diffs that are kept, for surfaces.
+var states = map[journal.State]string{
+	journal.Open: adapter.StateOpen, journal.Accepted: adapter.StateAccepted, journal.Orphaned: adapter.StateOrphaned,
+}
+
+// stepLocked makes the transition, if there is one, and notifies every
+// surface. The diff is dropped, or kept in its new state. answers carries what
+// the surfaces answer to diff/close.
+func (c *Companion) stepLocked(d *diff, ev event) (answers *closing, ok bool) {
 	next, ok := transitions[d.state][ev]
-	if !ok {
+	if !ok || c.diffs[d.id] != d {
 		return nil, false
 	}
 	if d.state == journal.Open {
 		close(d.ended)
 	}
 	d.state = next
-	if next == journal.Orphaned {
+	reason, ends := reasons[ev]
+	if !ends {
 		for _, s := range c.surfacesLocked() {
-			s.notify(adapter.MethodDiffChanged, adapter.DiffChange{ID: d.id, State: adapter.StateOrphaned})
+			s.notify(adapter.MethodDiffChanged, adapter.DiffChange{ID: d.id, State: states[next]})
 		}
 		return nil, true
 	}
@@ -114,13 +129,11 @@ func (c *Companion) stepLocked(d *diff, ev event) (answers []<-chan *string, ok 
 	if !d.shown {
 		return nil, true
 	}
-	for _, s := range c.surfacesLocked() {
-		answers = append(answers, s.closeDiff(adapter.DiffClose{ID: d.id, Reason: reasons[ev]}))
-	}
+	answers = newClosing(c.surfacesLocked(), adapter.DiffClose{ID: d.id, Reason: reason})
 	if ev == evReject || ev == evSupersede {
-		known := d.content
+		known, editor := d.content, d.editor
 		c.background(func() {
-			if text := lastText(answers, known, d.req.NewContent); text != known {
+			if text := answers.lastText(editor, known, d.req.NewContent); text != known {
 				c.keep(d, text)
 			}
 		})
@@ -128,43 +141,88 @@ func (c *Companion) stepLocked(d *diff, ev event) (answers []<-chan *string, ok 
 	return answers, true
 }
 
-// lastText waits for what surfaces answer to diff/close, no longer than
-// closeAck, and returns the text that holds edits nobody told of before: one
-// that is neither what was known nor the bare proposal.
-func lastText(answers []<-chan *string, known, proposal string) string {
-	late := time.After(closeAck)
-	for _, answer := range answers {
+// A closing collects what surfaces answer to one diff/close.
+type closing struct {
+	surfaces []*door
+	answers  chan closeAnswer
+}
+
+type closeAnswer struct {
+	from *door
+	text *string
+}
+
+func newClosing(surfaces []*door, p adapter.DiffClose) *closing {
+	cl := &closing{surfaces, make(chan closeAnswer, len(surfaces))}
+	for _, s := range surfaces {
+		s.closeDiff(p, func(text *string) { cl.answers <- closeAnswer{s, text} })
+	}
+	return cl
+}
+
+// lastText returns the text with edits that Pollux had not received yet: one
+// that is neither known nor the bare proposal. Where a surface edited last,
+// only its answer counts, since the others may not have followed. lastText
+// waits at most closeTimeout; without such a text it returns known.
+func (cl *closing) lastText(editor *door, known, proposal string) string {
+	if cl == nil {
+		return known
+	}
+	if !slices.Contains(cl.surfaces, editor) {
+		editor = nil
+	}
+	timeout := time.NewTimer(closeTimeout)
+	defer timeout.Stop()
+	for range cl.surfaces {
 		select {
-		case text := <-answer:
-			if text != nil && *text != known && *text != proposal {
-				return *text
+		case a := <-cl.answers:
+			if editor != nil && a.from != editor {
+				continue
 			}
-		case <-late:
+			if a.text != nil && *a.text != known && *a.text != proposal {
+				return *a.text
+			}
+			if editor != nil {
+				return known
+			}
+		case <-timeout.C:
 			return known
 		}
 	}
 	return known
 }
 
-// openAck bounds the wait for an editor to say that it shows a diff. One that
-// is busy for longer is taken at its word: it has been told.
-const openAck = 2 * time.Second
+const (
+	// openTimeout bounds the wait for an editor to say that it shows a diff. A
+	// busy one will: it has the message.
+	openTimeout = 2 * time.Second
+	// closeTimeout bounds the wait for the text as the user left it.
+	closeTimeout = time.Second
+)
 
-// closeAck bounds the wait for the text as the user left it.
-const closeAck = time.Second
-
-// OpenDiff implements [ideserver.Backend].
+// OpenDiff implements [ideserver.Backend]. A change that cannot be displayed is
+// no error: an error makes the CLI report a bug of its own and drop the
+// user's answer in the terminal.
 func (c *Companion) OpenDiff(ctx context.Context, s *ideserver.Session, req ide.OpenDiffRequest) error {
-	if err := c.reviewable(req.FilePath); err != nil {
+	t, err := newTarget(req.FilePath, c.Roots())
+	if err != nil && !errors.Is(err, errNoAnswer) {
 		return err
 	}
 	d := &diff{
-		id: journal.NewID(), companion: c, session: s, client: clientName(s), req: req,
+		id: journal.NewID(), companion: c, session: s, client: clientName(s), req: req, target: t,
 		opened: time.Now(), ended: make(chan struct{}), state: journal.Open, content: req.NewContent, kept: req.NewContent,
 	}
-	var err error
-	if d.base, err = readFile(req.FilePath); err != nil {
-		return err
+	if err == nil {
+		d.base, err = t.read()
+	}
+	switch {
+	case err != nil:
+		d.notice = err.Error()
+	case len(req.NewContent) > maxFile:
+		d.notice = fmt.Sprintf("the proposal is larger than %d MiB", maxFile>>20)
+	case req.Binary != "":
+		d.notice = req.Binary
+		d.content = "" // so that the CLI writes its own
 	}
 
 	// Registered before it is written down, so that a closeDiff that follows
@@ -198,19 +256,27 @@ func (c *Companion) OpenDiff(ctx context.Context, s *ideserver.Session, req ide.
 		c.record(d)
 		return nil
 	}
+	if d.notice != "" {
+		for _, s := range c.surfacesLocked() {
+			s.notify(adapter.MethodMessage, d.noticeMessage())
+		}
+		c.mu.Unlock()
+		return nil
+	}
 	d.shown = true
-	var acks []<-chan error
+	surfaces := c.surfacesLocked()
+	acks := make(chan error, len(surfaces))
 	view := d.viewLocked()
-	for _, s := range c.surfacesLocked() {
-		acks = append(acks, s.openDiff(view))
+	for _, s := range surfaces {
+		s.openDiff(view, func(err error) { acks <- err })
 	}
 	c.mu.Unlock()
 	shown := make(chan error, 1)
 	c.background(func() { shown <- c.firstShown(d, acks) })
 	select {
 	case err = <-shown:
-	case <-time.After(openAck):
-		// The CLI is told yes; should it turn out to be no, it must not wait.
+	case <-time.After(openTimeout):
+		// The CLI takes it for shown; should that fail, it must not wait.
 		c.background(func() {
 			if err := <-shown; err != nil {
 				c.tell("error", err.Error())
@@ -230,6 +296,12 @@ func (c *Companion) OpenDiff(ctx context.Context, s *ideserver.Session, req ide.
 	}
 	c.record(d)
 	return err
+}
+
+// noticeMessage says that the diff cannot be displayed.
+func (d *diff) noticeMessage() adapter.Message {
+	return adapter.Message{Level: "warning", Text: fmt.Sprintf(
+		"%s proposes a change to %s that cannot be displayed: %s. Answer in the terminal.", d.client, d.req.FilePath, d.notice)}
 }
 
 // openLocked is the diff that a session has open for a path, or nil: there is
@@ -253,13 +325,13 @@ func clientName(s *ideserver.Session) string {
 	return strings.TrimSpace(name + " " + version)
 }
 
-// firstShown waits until one surface shows the diff, or it has ended. It fails
-// when no surface can show it.
-func (c *Companion) firstShown(d *diff, acks []<-chan error) error {
+// firstShown waits until any surface shows the diff, or it has ended. It fails
+// when every surface has failed to show it, with the last one's error.
+func (c *Companion) firstShown(d *diff, acks chan error) error {
 	err := errors.New("no editor that shows diffs is attached to Pollux: answer in the terminal, or start `pollux run`")
-	for _, ack := range acks {
+	for range cap(acks) {
 		select {
-		case e := <-ack:
+		case e := <-acks:
 			if e == nil {
 				return nil
 			}
@@ -274,21 +346,8 @@ func (c *Companion) firstShown(d *diff, acks []<-chan error) error {
 	return err
 }
 
-// reviewable checks the path of a request.
-func (c *Companion) reviewable(path string) error {
-	if !filepath.IsAbs(path) {
-		return fmt.Errorf("filePath %q is relative: pass an absolute path", path)
-	}
-	roots := c.Roots()
-	real := discovery.RealPath(path)
-	if !slices.ContainsFunc(roots, func(r string) bool { return Inside(r, real) }) {
-		return fmt.Errorf("%s is not inside the workspace (%s): open its directory in the editor", path, strings.Join(roots, ", "))
-	}
-	return nil
-}
-
-// CloseDiff implements [ideserver.Backend]. The text is asked of the surfaces,
-// whose last edits may not have been told yet.
+// CloseDiff implements [ideserver.Backend]. It asks the surfaces for the text,
+// since they may not have sent the last edits yet.
 func (c *Companion) CloseDiff(ctx context.Context, s *ideserver.Session, req ide.CloseDiffRequest) (string, error) {
 	c.mu.Lock()
 	d := c.openLocked(s, req.FilePath)
@@ -296,17 +355,15 @@ func (c *Companion) CloseDiff(ctx context.Context, s *ideserver.Session, req ide
 		c.mu.Unlock()
 		return "", fmt.Errorf("no diff is open for %s", req.FilePath)
 	}
-	c.watch.soon(req.FilePath)
-	known := d.content
-	surfaces := c.surfacesLocked()
+	c.watch.soon(req.FilePath, d.base.state)
+	known, editor := d.content, d.editor
 	answers, _ := c.stepLocked(d, evClose)
-	if i := slices.Index(surfaces, d.editor); i >= 0 && answers != nil {
-		answers = answers[i : i+1] // the others may not have followed
-	}
 	c.mu.Unlock()
 
-	content := lastText(answers, known, d.req.NewContent)
-	c.keep(d, content)
+	content := answers.lastText(editor, known, d.req.NewContent)
+	if d.notice == "" {
+		c.keep(d, content)
+	}
 	c.record(d)
 	return d.answer(content), nil
 }
@@ -326,7 +383,7 @@ func (c *Companion) edit(from *door, ch adapter.DiffChange) {
 	}
 	c.mu.Lock()
 	d := c.diffs[ch.ID]
-	if d == nil || d.content == *ch.Content {
+	if d == nil || d.notice != "" || d.state == journal.Accepted || d.content == *ch.Content {
 		c.mu.Unlock()
 		return
 	}
@@ -338,76 +395,6 @@ func (c *Companion) edit(from *door, ch adapter.DiffChange) {
 	}
 	c.mu.Unlock()
 	c.keep(d, *ch.Content)
-}
-
-var (
-	errNoDiff   = errors.New("there is no such diff: it was answered already, or its CLI closed it; `pollux journal` has the text")
-	errOrphaned = errors.New("the CLI that proposed this has ended: save it with diff/save, or discard it with diff/reject")
-	errNotGone  = errors.New("the CLI still waits for this diff: accept or reject it")
-)
-
-// accept accepts a diff, or saves an orphaned one to its file.
-func (c *Companion) accept(a adapter.DiffAccept, ev event) (adapter.DiffAcceptResult, error) {
-	var res adapter.DiffAcceptResult
-	if !utf8.ValidString(a.Content) || strings.ContainsRune(a.Content, 0) {
-		return res, errors.New("the text holds NUL bytes or invalid UTF-8: remove them, then accept again")
-	}
-	c.mu.Lock()
-	d := c.diffs[a.ID]
-	var state journal.State
-	if d != nil {
-		state = d.state
-	}
-	c.mu.Unlock()
-	if d != nil && a.Content != "" {
-		c.keep(d, a.Content) // whatever comes of it
-	}
-	switch {
-	case d == nil:
-		return res, errNoDiff
-	case ev == evAccept && state == journal.Orphaned:
-		return res, errOrphaned
-	case ev == evSave && state == journal.Open:
-		return res, errNotGone
-	case ev == evAccept && a.Content == "" && d.req.NewContent != "":
-		return adapter.DiffAcceptResult{Status: adapter.StatusEmpty,
-			Message: "Gemini CLI takes an empty text for none and would write its own proposal. Reject the change and empty the file yourself."}, nil
-	}
-	now, err := readFile(d.req.FilePath)
-	if err != nil {
-		return res, err
-	}
-	if now.version != d.base.version && now.version != a.Overwrite {
-		return adapter.DiffAcceptResult{Status: adapter.StatusConflict, Version: now.version,
-			Disk:    comparableTo(now.text, d.req.NewContent),
-			Message: filepath.Base(d.req.FilePath) + " has changed on disk since the change was proposed. Accept again to overwrite it."}, nil
-	}
-	if ev == evSave {
-		if now.exists {
-			if _, err := c.journal.Add(journal.Entry{Path: d.req.FilePath, State: journal.Replaced}, now.text); err != nil {
-				return res, err
-			}
-		}
-		if err := sys.ReplaceFile(d.req.FilePath, restored(d.answer(a.Content), now.text)); err != nil {
-			return res, fmt.Errorf("the file cannot be written: %w", err)
-		}
-	}
-	c.mu.Lock()
-	if ev == evAccept {
-		c.watch.soon(d.req.FilePath)
-	}
-	d.content = a.Content
-	_, ok := c.stepLocked(d, ev)
-	if ok && ev == evAccept {
-		// Under the lock: no later answer for the path may be queued before it.
-		d.session.Notify(ide.MethodDiffAccepted, ide.DiffAccepted{FilePath: d.req.FilePath, Content: d.answer(a.Content)}, c.delivered(d))
-	}
-	c.mu.Unlock()
-	if !ok {
-		return res, errNoDiff
-	}
-	c.record(d)
-	return adapter.DiffAcceptResult{Status: adapter.StatusAccepted}, nil
 }
 
 // hunks says where the text of a client's view differs from the original.
@@ -461,58 +448,6 @@ func (c *Companion) texts(id string) (original, proposed string, err error) {
 		return "", "", errNoDiff
 	}
 	return comparableTo(d.base.text, d.req.NewContent), d.req.NewContent, nil
-}
-
-// reject rejects a diff, or discards an orphaned one.
-func (c *Companion) reject(id string) error {
-	c.mu.Lock()
-	d := c.diffs[id]
-	if d == nil {
-		c.mu.Unlock()
-		return errNoDiff
-	}
-	c.rejectLocked(d)
-	c.mu.Unlock()
-	c.record(d)
-	return nil
-}
-
-func (c *Companion) rejectLocked(d *diff) {
-	waits := d.state == journal.Open
-	if _, ok := c.stepLocked(d, evReject); ok && waits {
-		d.session.Notify(ide.MethodDiffRejected, ide.DiffRejected{FilePath: d.req.FilePath}, func(error) {})
-	}
-}
-
-// rejectAll answers every CLI that waits: an unanswered diff blocks it for
-// good. The texts stay in the journal.
-func (c *Companion) rejectAll() {
-	c.mu.Lock()
-	var ended []*diff
-	for _, d := range c.diffs {
-		if d.state == journal.Open {
-			c.rejectLocked(d)
-			ended = append(ended, d)
-		}
-	}
-	c.mu.Unlock()
-	for _, d := range ended {
-		c.record(d)
-	}
-}
-
-// delivered notes in the journal, and tells the user, when a CLI ended before
-// it could hear that its change was accepted.
-func (c *Companion) delivered(d *diff) func(error) {
-	return func(err error) {
-		if err == nil {
-			return
-		}
-		if err := c.journal.Undelivered(d.id); err != nil {
-			c.log.Warn("the journal cannot be written", "err", err)
-		}
-		c.tell("warning", fmt.Sprintf("The CLI ended before it heard that you accepted the change to %s, so the file does not hold it. To write it: pollux journal restore %s", d.req.FilePath, d.id))
-	}
 }
 
 // maxOrphans bounds the proposals of ended CLIs that are still shown; the
@@ -572,13 +507,11 @@ func (c *Companion) record(d *diff) {
 	c.log.Info("a diff ended", "state", state)
 }
 
-// statusLocked is the diff without its text.
+// statusLocked returns the diff without its text.
 func (d *diff) statusLocked() adapter.DiffStatus {
-	state := adapter.StateOpen
-	if d.state == journal.Orphaned {
-		state = adapter.StateOrphaned
+	return adapter.DiffStatus{
+		ID: d.id, Path: d.req.FilePath, State: states[d.state], Notice: d.notice, Client: d.client, Opened: d.opened.UnixMilli(),
 	}
-	return adapter.DiffStatus{ID: d.id, Path: d.req.FilePath, State: state, Client: d.client, Opened: d.opened.UnixMilli()}
 }
 
 // viewLocked is the diff as surfaces see it.
@@ -597,11 +530,16 @@ func (d *diff) viewLocked() adapter.Diff {
 	}
 }
 
-// shownLocked is every diff that surfaces may show, the oldest first.
+// shownLocked returns every diff that surfaces may show, the oldest first.
 func (c *Companion) shownLocked() []*diff {
+	return c.diffsLocked(func(d *diff) bool { return d.shown })
+}
+
+// diffsLocked returns the diffs that match, the oldest first.
+func (c *Companion) diffsLocked(match func(*diff) bool) []*diff {
 	all := make([]*diff, 0, len(c.diffs))
 	for _, d := range c.diffs {
-		if d.shown {
+		if match(d) {
 			all = append(all, d)
 		}
 	}

@@ -165,9 +165,9 @@ func (d *door) dispatch(req *jsonrpc2.Request) (any, error) {
 	case adapter.MethodDiffEdit:
 		return with(req, func(ch adapter.DiffChange) (any, error) { d.c.edit(d, ch); return nil, nil })
 	case adapter.MethodDiffAccept:
-		return with(req, func(a adapter.DiffAccept) (any, error) { return d.c.accept(a, evAccept) })
+		return with(req, func(a adapter.DiffAccept) (any, error) { return d.c.accept(a) })
 	case adapter.MethodDiffSave:
-		return with(req, func(a adapter.DiffAccept) (any, error) { return d.c.accept(a, evSave) })
+		return with(req, func(a adapter.DiffAccept) (any, error) { return d.c.save(a) })
 	case adapter.MethodDiffReject:
 		return with(req, func(id adapter.DiffID) (any, error) { return struct{}{}, d.c.reject(id.ID) })
 	case adapter.MethodDiffList:
@@ -249,8 +249,13 @@ func (c *Companion) attach(d *door) {
 		c.store.update(d, adapter.Snapshot{Trusted: d.params.Trusted})
 	}
 	if d.params.Diff {
-		for _, diff := range c.shownLocked() {
-			d.openDiff(diff.viewLocked())
+		for _, diff := range c.diffsLocked(func(*diff) bool { return true }) {
+			switch {
+			case diff.shown:
+				d.openDiff(diff.viewLocked(), func(error) {})
+			case diff.notice != "":
+				d.notify(adapter.MethodMessage, diff.noticeMessage())
+			}
 		}
 	}
 }
@@ -259,12 +264,15 @@ func (c *Companion) attach(d *door) {
 // can open the review page, the CLIs that wait are answered.
 func (c *Companion) detach(d *door) {
 	c.store.forget(d)
+	var ended []*diff
 	c.mu.Lock()
 	c.doors = slices.DeleteFunc(c.doors, func(o *door) bool { return o == d })
-	alone := d.params.Diff && len(c.surfacesLocked()) == 0
+	if d.params.Diff && len(c.surfacesLocked()) == 0 && !c.page() {
+		ended = c.rejectAllLocked()
+	}
 	c.mu.Unlock()
-	if alone && !c.page() {
-		c.rejectAll()
+	for _, d := range ended {
+		c.record(d)
 	}
 }
 
@@ -376,15 +384,13 @@ func (d *door) call(method string, params, result any, done func(error)) {
 
 const firstID = 1_000_000_000
 
-func (d *door) openDiff(v adapter.Diff) <-chan error {
-	ack := make(chan error, 1)
-	d.call(adapter.MethodDiffOpen, v, nil, func(err error) { ack <- err })
-	return ack
+// openDiff shows a diff; done gets the client's answer.
+func (d *door) openDiff(v adapter.Diff, done func(error)) {
+	d.call(adapter.MethodDiffOpen, v, nil, done)
 }
 
-func (d *door) closeDiff(p adapter.DiffClose) <-chan *string {
-	answer := make(chan *string, 1)
+// closeDiff closes a diff; done gets the text as the user left it, or nil.
+func (d *door) closeDiff(p adapter.DiffClose, done func(*string)) {
 	res := new(adapter.DiffCloseResult)
-	d.call(adapter.MethodDiffClose, p, res, func(error) { answer <- res.Content })
-	return answer
+	d.call(adapter.MethodDiffClose, p, res, func(error) { done(res.Content) })
 }

@@ -1,55 +1,8 @@
 package companion
 
-import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"strings"
-	"unicode/utf8"
-)
-
-// maxFile bounds the files that can be reviewed, in bytes.
-const maxFile = 64 << 20
+import "strings"
 
 const bom = "\uFEFF"
-
-// A file is what the disk holds when a diff is made or decided on.
-type file struct {
-	text    string
-	exists  bool
-	version string // of its bytes; "absent" where there is none
-}
-
-// readFile reads a file for review. What is no text, or no regular file, is an
-// error that the CLI's user can read.
-func readFile(path string) (file, error) {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return file{version: "absent"}, nil
-	case err != nil:
-		return file{}, fmt.Errorf("the file cannot be read: %w", err)
-	case info.IsDir():
-		return file{}, fmt.Errorf("%s is a directory: a diff is of one file", path)
-	case !info.Mode().IsRegular():
-		return file{}, fmt.Errorf("%s is not a regular file", path)
-	case info.Size() > maxFile:
-		return file{}, fmt.Errorf("%s is over %d MiB and too large to review", path, maxFile>>20)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return file{}, fmt.Errorf("the file cannot be read: %w", err)
-	}
-	if bytes.IndexByte(data, 0) >= 0 || !utf8.Valid(data) {
-		return file{}, fmt.Errorf("%s is not UTF-8 text and cannot be reviewed as such", path)
-	}
-	sum := sha256.Sum256(data)
-	return file{string(data), true, hex.EncodeToString(sum[:])}, nil
-}
 
 // eol says how a text ends its lines: lf, crlf, mixed, or "" for a text of one
 // line.

@@ -1,6 +1,7 @@
 package companion
 
 import (
+	"io/fs"
 	"os"
 	"sync"
 	"time"
@@ -8,20 +9,21 @@ import (
 	"pollux/internal/sys"
 )
 
-// A watcher notices that files which the editors have open are written by
-// somebody else: by a CLI, after its change was accepted or when it asks no
-// longer. It looks instead of being told, which works on every file system; as
-// long as no CLI is connected it does nothing.
+// A watcher notices that somebody else writes files that the editors have
+// open: an agent does, after its change was accepted or when it no longer
+// asks. It polls, which works on every file system. While no agent is
+// connected it does nothing. It holds no lock while it looks at a file.
 type watcher struct {
 	open    func() []string
 	changed func(path string)
+	states  prober[fileState]
 	wake    chan struct{} // capacity 1
 	done    chan struct{}
 	ended   chan struct{}
 
 	mu     sync.Mutex
 	on     bool
-	urgent map[string]time.Time // files that a CLI is about to write, and until when that is likely
+	urgent map[string]time.Time // files that an agent is about to write, and until when that is likely
 	known  map[string]fileState
 }
 
@@ -33,24 +35,29 @@ type fileState struct {
 	id           uint64
 }
 
+func newFileState(info fs.FileInfo) fileState {
+	at, id := sys.Stamp(info)
+	return fileState{true, info.Size(), info.ModTime().UnixNano(), at, id}
+}
+
 func stateOf(path string) fileState {
 	info, err := os.Stat(path)
 	if err != nil {
 		return fileState{}
 	}
-	at, id := sys.Stamp(info)
-	return fileState{true, info.Size(), info.ModTime().UnixNano(), at, id}
+	return newFileState(info)
 }
 
 const (
-	lookEvery  = time.Second           // at what is open
-	lookSoon   = 25 * time.Millisecond // at what a CLI is about to write
-	urgentTime = 5 * time.Second
+	lookInterval     = time.Second           // at open files
+	lookSoonInterval = 25 * time.Millisecond // at files that an agent is about to write
+	urgentTime       = 5 * time.Second
 )
 
-func newWatcher(open func() []string, changed func(string)) *watcher {
+func newWatcher(open func() []string, state func(path string) fileState, changed func(string)) *watcher {
 	w := &watcher{
 		open: open, changed: changed, wake: make(chan struct{}, 1), done: make(chan struct{}), ended: make(chan struct{}),
+		states: prober[fileState]{ask: state},
 		urgent: make(map[string]time.Time), known: make(map[string]fileState),
 	}
 	go w.run()
@@ -68,11 +75,11 @@ func (w *watcher) look(on bool) {
 	}
 }
 
-// soon says that a file is about to be written.
-func (w *watcher) soon(path string) {
+// soon announces that a file is about to be written. now is its state.
+func (w *watcher) soon(path string, now fileState) {
 	w.mu.Lock()
 	w.urgent[path] = time.Now().Add(urgentTime)
-	w.known[path] = stateOf(path)
+	w.known[path] = now
 	w.mu.Unlock()
 	w.prod()
 }
@@ -100,9 +107,9 @@ func (w *watcher) run() {
 		var tick <-chan time.Time
 		switch {
 		case hurry:
-			tick = time.After(lookSoon)
+			tick = time.After(lookSoonInterval)
 		case on:
-			tick = time.After(lookEvery)
+			tick = time.After(lookInterval)
 		}
 		select {
 		case <-tick:
@@ -112,7 +119,7 @@ func (w *watcher) run() {
 			return
 		}
 		var open []string
-		if on && time.Since(looked) >= lookEvery {
+		if on && time.Since(looked) >= lookInterval {
 			open, looked = w.open(), time.Now()
 		}
 		for _, path := range w.step(open, unsettled) {
@@ -121,35 +128,20 @@ func (w *watcher) run() {
 	}
 }
 
-// step looks at the files once. A file has changed when it is twice the same,
-// and not what it was: who reads it in the middle of a write gets half of it.
+// step looks at the files once. A file has changed when it looks the same
+// twice and differs from what it was: a reader in the middle of a write would
+// get half of it.
 func (w *watcher) step(open []string, unsettled map[string]fileState) (changed []string) {
+	states := make(map[string]fileState)
+	left := newPatience()
+	for path := range w.due(open, unsettled) {
+		if state, ok := w.states.get(path, left); ok {
+			states[path] = state
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := time.Now()
-	paths := make(map[string]bool)
-	for _, p := range open {
-		paths[p] = true
-	}
-	if len(open) > 0 {
-		for p := range w.known {
-			if _, urgent := w.urgent[p]; !paths[p] && !urgent {
-				delete(w.known, p) // closed since
-				delete(unsettled, p)
-			}
-		}
-	}
-	for p, until := range w.urgent {
-		paths[p] = true
-		if now.After(until) {
-			delete(w.urgent, p)
-		}
-	}
-	for p := range unsettled {
-		paths[p] = true
-	}
-	for p := range paths {
-		state := stateOf(p)
+	for p, state := range states {
 		was, seen := w.known[p]
 		before, waits := unsettled[p]
 		switch {
@@ -166,4 +158,33 @@ func (w *watcher) step(open []string, unsettled map[string]fileState) (changed [
 		}
 	}
 	return changed
+}
+
+// due returns the paths to look at now, and forgets those that were closed.
+func (w *watcher) due(open []string, unsettled map[string]fileState) map[string]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	paths := make(map[string]bool)
+	for _, p := range open {
+		paths[p] = true
+	}
+	if len(open) > 0 {
+		for p := range w.known {
+			if _, urgent := w.urgent[p]; !paths[p] && !urgent {
+				delete(w.known, p)
+				delete(unsettled, p)
+			}
+		}
+	}
+	now := time.Now()
+	for p, until := range w.urgent {
+		paths[p] = true
+		if now.After(until) {
+			delete(w.urgent, p)
+		}
+	}
+	for p := range unsettled {
+		paths[p] = true
+	}
+	return paths
 }

@@ -82,6 +82,9 @@ const Realm = `Bearer realm="pollux"`
 type OpenDiffRequest struct {
 	FilePath   string `json:"filePath"`
 	NewContent string `json:"newContent"`
+	// Binary, if not empty, says why NewContent is not text that can go through
+	// an editor and come back unchanged. It is not on the wire.
+	Binary string `json:"-"`
 }
 
 // CloseDiffRequest holds the arguments of the closeDiff tool.

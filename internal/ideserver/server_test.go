@@ -335,7 +335,7 @@ func TestTools(t *testing.T) {
 }
 
 func TestParseOpenDiff(t *testing.T) {
-	for _, tt := range []struct{ args, says string }{
+	for _, tt := range []struct{ args, says string }{ // an error, or why it is binary
 		{`{"filePath":"/f","newContent":"a\ufffdb"}`, ""},
 		{`{"filePath":"/f","newContent":"a` + "\uFFFD" + `b"}`, ""},
 		{`{"filePath":"/f","newContent":"😀 \ud83d\ude00"}`, ""},
@@ -350,9 +350,13 @@ func TestParseOpenDiff(t *testing.T) {
 		{`{"filePath":"/f","newContent":"a\ud83d"}`, "UTF-8"},
 		{"{\"filePath\":\"/f\",\"newContent\":\"a\xff\"}", "UTF-8"},
 	} {
-		_, err := ParseOpenDiff([]byte(tt.args))
-		if tt.says == "" && err != nil || tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says)) {
-			t.Errorf("%s: %v, want %q", tt.args, err, tt.says)
+		req, err := ParseOpenDiff([]byte(tt.args))
+		got := req.Binary
+		if err != nil {
+			got = err.Error()
+		}
+		if tt.says == "" && got != "" || !strings.Contains(got, tt.says) {
+			t.Errorf("%s: %q, want %q", tt.args, got, tt.says)
 		}
 	}
 }
@@ -362,7 +366,7 @@ func FuzzParseOpenDiff(f *testing.F) {
 	f.Add([]byte(`{"filePath":"/f","newContent":"\ud83d\ude00\r\n"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		req, err := ParseOpenDiff(data)
-		if err != nil {
+		if err != nil || req.Binary != "" {
 			return
 		}
 		// What is let in survives a round trip through JSON.

@@ -66,8 +66,8 @@ func (s *Session) tool(f func(context.Context, json.RawMessage) ([]mcp.Content, 
 	}
 }
 
-// ParseOpenDiff parses openDiff's arguments. Text that cannot go through an
-// editor and come back unchanged is refused: NUL bytes, invalid UTF-8, and
+// ParseOpenDiff parses openDiff's arguments. It sets Binary for text that cannot
+// go through an editor and come back unchanged: NUL bytes, invalid UTF-8, and
 // half of a surrogate pair, which Go's decoder would replace.
 func ParseOpenDiff(args json.RawMessage) (ide.OpenDiffRequest, error) {
 	var raw struct {
@@ -82,12 +82,17 @@ func ParseOpenDiff(args json.RawMessage) (ide.OpenDiffRequest, error) {
 		return ide.OpenDiffRequest{}, errors.New("filePath is missing: pass the file's absolute path")
 	case raw.NewContent == nil:
 		return ide.OpenDiffRequest{}, errors.New("newContent is missing: pass the proposed content of the whole file")
-	case strings.ContainsRune(*raw.NewContent, 0), strings.ContainsRune(*raw.FilePath, 0):
-		return ide.OpenDiffRequest{}, errors.New("the proposal holds NUL bytes: binary content cannot be reviewed as text")
-	case !utf8.Valid(args) || strings.Count(*raw.NewContent, "\uFFFD") > replacements(args):
-		return ide.OpenDiffRequest{}, errors.New("the proposal is not valid UTF-8 and cannot be reviewed as text")
+	case strings.ContainsRune(*raw.FilePath, 0):
+		return ide.OpenDiffRequest{}, errors.New("filePath holds a NUL byte: pass the file's absolute path")
 	}
-	return ide.OpenDiffRequest{FilePath: *raw.FilePath, NewContent: *raw.NewContent}, nil
+	req := ide.OpenDiffRequest{FilePath: *raw.FilePath, NewContent: *raw.NewContent}
+	switch {
+	case strings.ContainsRune(req.NewContent, 0):
+		req.Binary = "the proposal holds NUL bytes"
+	case !utf8.Valid(args) || strings.Count(req.NewContent, "\uFFFD") > replacements(args):
+		req.Binary = "the proposal is not valid UTF-8"
+	}
+	return req, nil
 }
 
 // replacements counts the U+FFFD that stand in the JSON text itself.

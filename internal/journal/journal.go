@@ -60,10 +60,10 @@ type Entry struct {
 	Path   string `json:"path"`
 	Client string `json:"client,omitempty"`
 	State  State  `json:"state"`
-	// Undelivered is set when the CLI was gone before it could be told of the
-	// user's decision: the file does not hold it.
-	Undelivered bool `json:"undelivered,omitempty"`
-	Edited      bool `json:"edited,omitempty"`
+	// Unwritten is set when the user accepted the text and the CLI did not write
+	// it: the file does not hold it.
+	Unwritten bool `json:"unwritten,omitempty"`
+	Edited    bool `json:"edited,omitempty"`
 	// CRLF is set when the file on disk ends its lines so; the text here ends
 	// them with LF, as the CLI proposed it.
 	CRLF bool `json:"crlf,omitempty"`
@@ -137,14 +137,21 @@ func (j *Journal) Edit(id, text string) error {
 	})
 }
 
-// Finish notes how the diff ended.
+// Finish notes how the diff ended. It leaves Unwritten as it is.
 func (j *Journal) Finish(id string, s State) error {
 	return j.change(id, func(e *Entry) error { e.State = s; return nil })
 }
 
-// Undelivered notes that the CLI never heard of the decision.
-func (j *Journal) Undelivered(id string) error {
-	return j.change(id, func(e *Entry) error { e.Undelivered = true; return nil })
+// FinishUnwritten notes, in one step, that the user accepted the diff and that
+// the file does not hold the text.
+func (j *Journal) FinishUnwritten(id string) error {
+	return j.change(id, func(e *Entry) error { e.State, e.Unwritten = Accepted, true; return nil })
+}
+
+// SetUnwritten notes whether the file lacks a text that the user accepted. It
+// works in every state.
+func (j *Journal) SetUnwritten(id string, unwritten bool) error {
+	return j.change(id, func(e *Entry) error { e.Unwritten = unwritten; return nil })
 }
 
 func (j *Journal) change(id string, f func(*Entry) error) error {
@@ -171,7 +178,10 @@ func (j *Journal) Get(id string) (Entry, error) {
 }
 
 func (j *Journal) get(id string) (Entry, error) {
-	var e Entry
+	var e struct {
+		Entry
+		Undelivered bool `json:"undelivered"` // the name of Unwritten in old entries
+	}
 	err := error(fs.ErrNotExist)
 	if validID.MatchString(id) {
 		var data []byte
@@ -180,9 +190,10 @@ func (j *Journal) get(id string) (Entry, error) {
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return e, fmt.Errorf("the journal has no entry %q: `pollux journal` lists them", id)
+		return e.Entry, fmt.Errorf("the journal has no entry %q: `pollux journal` lists them", id)
 	}
-	return e, err
+	e.Unwritten = e.Unwritten || e.Undelivered
+	return e.Entry, err
 }
 
 func (j *Journal) put(e Entry) error {

@@ -28,14 +28,11 @@ func TestEntries(t *testing.T) {
 	if err := j.Finish(id, Accepted); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.Undelivered(id); err != nil {
-		t.Fatal(err)
-	}
 	all, err := j.List()
 	if err != nil || len(all) != 1 {
 		t.Fatalf("List = %v, %v", all, err)
 	}
-	if e := all[0]; e.ID != id || e.State != Accepted || !e.Edited || !e.Undelivered || e.Bytes != 6 || e.PID != os.Getpid() {
+	if e := all[0]; e.ID != id || e.State != Accepted || !e.Edited || e.Unwritten || e.Bytes != 6 || e.PID != os.Getpid() {
 		t.Errorf("the entry is %+v", e)
 	}
 	text, _ := j.Text(id)
@@ -52,6 +49,58 @@ func TestEntries(t *testing.T) {
 	if info, _ := os.Stat(j.dir); info.Mode().Perm() != 0o700 {
 		t.Errorf("the directory: %v", info.Mode())
 	}
+}
+
+// Accepted texts that the file does not hold are marked, whatever comes first:
+// the end of the diff or the news that nobody wrote it.
+func TestUnwritten(t *testing.T) {
+	j := New(t.TempDir())
+	add := func() string {
+		t.Helper()
+		id, err := j.Add(Entry{Path: "/f"}, "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	want := func(id string, state State, unwritten bool) {
+		t.Helper()
+		if e, err := j.Get(id); err != nil || e.State != state || e.Unwritten != unwritten {
+			t.Errorf("the entry is %+v, %v; want %s, unwritten %v", e, err, state, unwritten)
+		}
+	}
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+
+	id := add()
+	do(j.FinishUnwritten(id))
+	want(id, Accepted, true)
+	do(j.Finish(id, Accepted)) // the diff's end is noted on another goroutine
+	want(id, Accepted, true)
+	do(j.SetUnwritten(id, false))
+	want(id, Accepted, false)
+	do(j.SetUnwritten(id, true))
+	want(id, Accepted, true)
+
+	id = add()
+	do(j.Finish(id, Accepted))
+	do(j.SetUnwritten(id, true))
+	want(id, Accepted, true)
+
+	// An entry of an older Pollux has another name for it.
+	id = add()
+	do(j.FinishUnwritten(id))
+	data, err := os.ReadFile(j.file(id, "json"))
+	do(err)
+	data = []byte(strings.Replace(string(data), `"unwritten":true`, `"undelivered":true`, 1))
+	do(os.WriteFile(j.file(id, "json"), data, 0o600))
+	want(id, Accepted, true)
+	do(j.SetUnwritten(id, false))
+	want(id, Accepted, false)
 }
 
 func TestUnknownEntries(t *testing.T) {

@@ -4,6 +4,7 @@ package sys
 
 import (
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -52,3 +53,7 @@ func environs(string) []string { return nil }
 func namespace() string { return "" }
 
 func shared(string) bool { return false }
+
+// hasAttributes is false: macOS gives nearly every file attributes that matter
+// to nobody.
+func hasAttributes(*os.File) bool { return false }

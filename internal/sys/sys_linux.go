@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 func lookup(pid int) (Process, error) {
@@ -109,4 +111,20 @@ func tieToParent(cmd *exec.Cmd) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+}
+
+// hasAttributes reports whether a file has extended attributes of its own.
+// SELinux labels every file, and a new one like its neighbours.
+func hasAttributes(f *os.File) bool {
+	buf := make([]byte, 64<<10)
+	n, err := unix.Flistxattr(int(f.Fd()), buf)
+	if err != nil {
+		return false
+	}
+	for name := range strings.SplitSeq(string(buf[:n]), "\x00") {
+		if name != "" && name != "security.selinux" {
+			return true
+		}
+	}
+	return false
 }

@@ -45,6 +45,34 @@ func administered(info fs.FileInfo) bool {
 	return ok && st.Uid == 0
 }
 
+// keepOwner gives f the owner and group of the file that it will replace.
+func keepOwner(f *os.File, info fs.FileInfo) error {
+	now, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	was, ok := info.Sys().(*syscall.Stat_t)
+	is, ok2 := now.Sys().(*syscall.Stat_t)
+	if !ok || !ok2 || was.Uid == is.Uid && was.Gid == is.Gid {
+		return nil
+	}
+	return f.Chown(int(was.Uid), int(was.Gid))
+}
+
+// bound reports whether a file has something that a new file in its place
+// would lose: further hard links or extended attributes.
+func bound(root *os.Root, name string, info fs.FileInfo) bool {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 {
+		return true
+	}
+	f, err := root.OpenFile(name, os.O_RDONLY|NonBlock, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return hasAttributes(f)
+}
+
 func freeSpace(dir string) (int64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {

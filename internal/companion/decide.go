@@ -1,0 +1,299 @@
+package companion
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"pollux/internal/adapter"
+	"pollux/internal/ide"
+	"pollux/internal/journal"
+)
+
+var (
+	errNoDiff   = errors.New("there is no such diff: it was answered already, or its CLI closed it; `pollux journal` has the text")
+	errOrphaned = errors.New("the CLI that proposed this has ended: save it with diff/save, or discard it with diff/reject")
+	errNotGone  = errors.New("the CLI still waits for this diff: accept or reject it")
+	errAccepted = errors.New("this change was accepted already: the CLI has to write the file now")
+	errSaving   = errors.New("this change is being saved already")
+	errNotice   = errors.New("this change cannot be displayed: answer in the terminal")
+)
+
+// check returns the diff that a decision is for and what its file holds. Where
+// the decision cannot be taken now, the result's status says so. The text goes
+// into the journal first, whatever follows.
+func (c *Companion) check(a adapter.DiffAccept, ev event) (d *diff, now file, res adapter.DiffAcceptResult, err error) {
+	if !utf8.ValidString(a.Content) || strings.ContainsRune(a.Content, 0) {
+		return nil, now, res, errors.New("the text holds NUL bytes or invalid UTF-8: remove them, then accept again")
+	}
+	c.mu.Lock()
+	d = c.diffs[a.ID]
+	err = d.refusesLocked(ev)
+	c.mu.Unlock()
+	if d != nil && a.Content != "" && !errors.Is(err, errAccepted) && !errors.Is(err, errNotice) {
+		c.keep(d, a.Content)
+	}
+	if err != nil {
+		return nil, now, res, err
+	}
+	if ev == evAccept && a.Content == "" && d.req.NewContent != "" {
+		return d, now, adapter.DiffAcceptResult{Status: adapter.StatusEmpty,
+			Message: "Gemini CLI takes an empty text for none and would write its own proposal. Reject the change and empty the file yourself."}, nil
+	}
+	now, err = d.target.read()
+	if err != nil {
+		return nil, now, res, fmt.Errorf("%s: %w", d.req.FilePath, err)
+	}
+	if now.version != d.base.version && now.version != a.Overwrite {
+		res = adapter.DiffAcceptResult{Status: adapter.StatusConflict, Version: now.version,
+			Disk:    comparableTo(now.text, d.req.NewContent),
+			Message: filepath.Base(d.req.FilePath) + " has changed on disk since the change was proposed."}
+	}
+	return d, now, res, nil
+}
+
+// refusesLocked returns why the event cannot happen to the diff now.
+func (d *diff) refusesLocked(ev event) error {
+	switch {
+	case d == nil:
+		return errNoDiff
+	case d.notice != "":
+		return errNotice
+	case d.saving:
+		return errSaving
+	case d.state == journal.Accepted:
+		return errAccepted
+	case ev == evAccept && d.state == journal.Orphaned:
+		return errOrphaned
+	case ev == evSave && d.state == journal.Open:
+		return errNotGone
+	}
+	return nil
+}
+
+// accept accepts a diff: its CLI receives the text, to write it.
+func (c *Companion) accept(a adapter.DiffAccept) (adapter.DiffAcceptResult, error) {
+	d, now, res, err := c.check(a, evAccept)
+	if err != nil || res.Status != "" {
+		return res, err
+	}
+	delivered := make(chan error, 1)
+	c.mu.Lock()
+	if err := d.refusesLocked(evAccept); err != nil {
+		c.mu.Unlock()
+		return res, err
+	}
+	if _, ok := c.stepLocked(d, evAccept); !ok {
+		c.mu.Unlock()
+		return res, errNoDiff
+	}
+	d.content = a.Content
+	c.watch.soon(d.req.FilePath, now.state)
+	// Under the lock: no later answer for the path may be queued before it.
+	d.session.Notify(ide.MethodDiffAccepted, ide.DiffAccepted{FilePath: d.req.FilePath, Content: d.answer(a.Content)},
+		func(err error) { delivered <- err })
+	c.mu.Unlock()
+	if err := c.journal.FinishUnwritten(d.id); err != nil {
+		c.log.Warn("the journal cannot be written", "err", err)
+	}
+	c.settling.start(func() { c.settle(d, d.answer(a.Content), now.state, delivered) })
+	return adapter.DiffAcceptResult{Status: adapter.StatusAccepted}, nil
+}
+
+const (
+	// writtenTimeout is how long after an accept the CLI may take to write the
+	// file. It takes some 10 ms.
+	writtenTimeout = 3 * time.Second
+	// writtenLate is for how long after that a late write is still noticed.
+	writtenLate = 10 * time.Minute
+	// closingWrittenTimeout is how long the end of the companion waits for it.
+	closingWrittenTimeout = time.Second
+)
+
+// settle watches the file of an accepted diff until it holds the accepted
+// text, and ends the diff. A CLI whose user has pressed Ctrl-C does not close
+// the diff and ignores the answer, without a word: only the file tells.
+func (c *Companion) settle(d *diff, text string, since fileState, delivered chan error) {
+	w := &writing{diff: d, text: text, seen: since, first: true}
+	err := c.awaitWritten(w, delivered, writtenTimeout, lookSoonInterval)
+	if err == nil {
+		c.settled(d, evWritten)
+		return
+	}
+	c.log.Warn("an accepted change was not written", "err", err)
+	c.settled(d, evUnwritten)
+	c.tell("warning", fmt.Sprintf("You accepted the change to %s, but %s: the file does not hold it. To write it: pollux journal restore %s",
+		d.req.FilePath, err, d.id))
+	if errors.Is(err, errGone) {
+		return
+	}
+	if c.awaitWritten(w, delivered, writtenLate, lookInterval) == nil {
+		c.unwritten(d, false)
+		c.tell("info", d.req.FilePath+" was written now, with the text that you accepted.")
+	}
+}
+
+// settled ends an accepted diff: first in the journal, then on the surfaces.
+func (c *Companion) settled(d *diff, ev event) {
+	if ev == evWritten {
+		c.unwritten(d, false)
+	}
+	c.mu.Lock()
+	c.stepLocked(d, ev)
+	c.mu.Unlock()
+	c.log.Info("a diff ended", "state", ev)
+}
+
+func (c *Companion) unwritten(d *diff, unwritten bool) {
+	if err := c.journal.SetUnwritten(d.id, unwritten); err != nil {
+		c.log.Warn("the journal cannot be written", "err", err)
+	}
+}
+
+// A writing is a file that is about to get a text.
+type writing struct {
+	*diff
+	text  string
+	seen  fileState
+	first bool // it was not read yet
+}
+
+// written reports whether the file holds the text now. It reads the file only
+// when it has changed.
+func (w *writing) written() bool {
+	state, err := within(diskTimeout, func() (fileState, error) { return stateOf(w.req.FilePath), nil })
+	if err != nil || state == w.seen && !w.first {
+		return false
+	}
+	now, err := w.target.read()
+	if err != nil {
+		return false
+	}
+	w.seen, w.first = now.state, false
+	return now.exists && holds(now.text, w.text)
+}
+
+var (
+	errGone       = errors.New("the CLI ended before it heard that")
+	errNotWritten = errors.New("its CLI did not write it (a Ctrl-C in the terminal cancels a change without closing it here)")
+)
+
+// awaitWritten looks at the file at each interval until it holds the text, or
+// returns why that will not come.
+func (c *Companion) awaitWritten(w *writing, delivered <-chan error, timeout, interval time.Duration) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	late := time.NewTimer(timeout)
+	defer late.Stop()
+	ending := c.ending
+	for {
+		if w.written() {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case err := <-delivered:
+			if err != nil {
+				return errGone
+			}
+		case <-ending:
+			ending = nil
+			if timeout > writtenTimeout {
+				return errNotWritten
+			}
+			late.Reset(closingWrittenTimeout)
+		case <-late.C:
+			if w.written() {
+				return nil
+			}
+			return errNotWritten
+		}
+	}
+}
+
+// holds reports whether a file has got an accepted text. The CLI chooses line
+// ends by rules of its own.
+func holds(onDisk, accepted string) bool {
+	plain := func(s string) string { return strings.ReplaceAll(strings.TrimPrefix(s, bom), "\r\n", "\n") }
+	return onDisk == accepted || plain(onDisk) == plain(accepted)
+}
+
+// save writes an orphaned diff to its file.
+func (c *Companion) save(a adapter.DiffAccept) (adapter.DiffAcceptResult, error) {
+	d, now, res, err := c.check(a, evSave)
+	if err != nil || res.Status != "" {
+		return res, err
+	}
+	c.mu.Lock()
+	if err = d.refusesLocked(evSave); err == nil && c.diffs[d.id] != d {
+		err = errNoDiff
+	}
+	d.saving = err == nil || d.saving
+	c.mu.Unlock()
+	if err != nil {
+		return res, err
+	}
+	err = c.write(d, now, a.Content)
+	c.mu.Lock()
+	d.saving = false
+	if err == nil {
+		d.content = a.Content
+		c.stepLocked(d, evSave)
+	}
+	c.mu.Unlock()
+	if err != nil {
+		return res, err
+	}
+	c.record(d)
+	return adapter.DiffAcceptResult{Status: adapter.StatusAccepted}, nil
+}
+
+// write writes an orphaned diff's file. What it held goes into the journal
+// first.
+func (c *Companion) write(d *diff, now file, content string) error {
+	if now.exists {
+		if _, err := c.journal.Add(journal.Entry{Path: d.req.FilePath, State: journal.Replaced}, now.text); err != nil {
+			return err
+		}
+	}
+	if err := d.target.replace(restored(d.answer(content), now.text)); err != nil {
+		return fmt.Errorf("the file cannot be written: %w", err)
+	}
+	return nil
+}
+
+// reject rejects a diff, or discards an orphaned one.
+func (c *Companion) reject(id string) error {
+	c.mu.Lock()
+	d := c.diffs[id]
+	if err := d.refusesLocked(evReject); err != nil {
+		c.mu.Unlock()
+		return err
+	}
+	c.rejectLocked(d)
+	c.mu.Unlock()
+	c.record(d)
+	return nil
+}
+
+func (c *Companion) rejectLocked(d *diff) {
+	waits := d.state == journal.Open
+	if _, ok := c.stepLocked(d, evReject); ok && waits {
+		d.session.Notify(ide.MethodDiffRejected, ide.DiffRejected{FilePath: d.req.FilePath}, func(error) {})
+	}
+}
+
+// rejectAllLocked answers every CLI that waits: an unanswered diff blocks it
+// for good. The texts stay in the journal. The caller records the diffs.
+func (c *Companion) rejectAllLocked() (ended []*diff) {
+	for _, d := range c.diffs {
+		if d.state == journal.Open {
+			c.rejectLocked(d)
+			ended = append(ended, d)
+		}
+	}
+	return ended
+}

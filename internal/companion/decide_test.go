@@ -1,0 +1,374 @@
+package companion
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"pollux/internal/adapter"
+	"pollux/internal/ide"
+	"pollux/internal/journal"
+)
+
+// propose opens a diff and returns it as the editor sees it.
+func (w *world) propose(c *cli, e *editor, path, text string) adapter.Diff {
+	w.t.Helper()
+	if err := c.openDiff(path, text); err != nil {
+		w.t.Fatal(err)
+	}
+	return get(w.t, e.opened)
+}
+
+func (w *world) accepts(e *editor, d adapter.Diff, text string) {
+	w.t.Helper()
+	res, err := e.Accept(w.t.Context(), adapter.DiffAccept{ID: d.ID, Content: text})
+	if err != nil || res.Status != adapter.StatusAccepted {
+		w.t.Fatalf("accept = %+v, %v", res, err)
+	}
+}
+
+// A CLI whose user pressed Ctrl-C ignores the accept: the user read "accepted",
+// and nobody had written the file.
+func TestAcceptedButNotWritten(t *testing.T) {
+	w := newWorld(t, nil)
+	c, e, other := w.connect(), w.attach(true), w.attach(true)
+	path := w.file("f", "old\n")
+	d := w.propose(c, e, path, "new\n")
+	w.accepts(e, d, "mine\n")
+	for _, view := range []*editor{e, other} {
+		if ch := get(t, view.changed); ch.ID != d.ID || ch.State != adapter.StateAccepted {
+			t.Errorf("after the accept: %+v", ch)
+		}
+	}
+	_, err := other.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "yours\n"})
+	wantSays(t, err, "accepted already")
+	wantSays(t, other.Reject(t.Context(), d.ID), "accepted already")
+	if entry, err := w.journal.Get(d.ID); err != nil || entry.State != journal.Accepted || !entry.Unwritten {
+		t.Errorf("at first the journal has %+v, %v", entry, err)
+	}
+	for _, view := range []*editor{e, other} {
+		if cl := get(t, view.closed); cl.ID != d.ID || cl.Reason != adapter.ReasonUnwritten {
+			t.Errorf("closed %+v", cl)
+		}
+		if text := get(t, view.texts); !strings.Contains(text, path) || !strings.Contains(text, "pollux journal restore "+d.ID) {
+			t.Errorf("the user reads %q", text)
+		}
+	}
+	if entry, err := w.journal.Get(d.ID); err != nil || entry.State != journal.Accepted || !entry.Unwritten {
+		t.Errorf("the journal has %+v, %v", entry, err)
+	}
+	if text, err := w.journal.Text(d.ID); err != nil || text != "mine\n" {
+		t.Errorf("the journal has %q, %v", text, err)
+	}
+
+	// A stopped CLI that goes on writes it after all.
+	w.file("f", "mine\n")
+	if text := get(t, e.texts); !strings.Contains(text, "was written now") {
+		t.Errorf("the user reads %q", text)
+	}
+	if entry, err := w.journal.Get(d.ID); err != nil || entry.Unwritten {
+		t.Errorf("the journal has %+v, %v", entry, err)
+	}
+}
+
+func TestAcceptedAndWritten(t *testing.T) {
+	w := newWorld(t, nil)
+	c, e := w.connect(), w.attach(true)
+	for _, tt := range []struct{ old, proposed, accepted, written string }{
+		{"old\n", "new\n", "mine\n", "mine\n"},
+		{"old\r\n", "new\n", "new\n", "new\r\n"},
+		{"\uFEFFold\n", "new\n", "new\n", "\uFEFFnew\n"},
+		{"same\n", "new\n", "same\n", "same\n"}, // all is undone: nothing changes
+	} {
+		path := w.file("f", tt.old)
+		d := w.propose(c, e, path, tt.proposed)
+		w.accepts(e, d, tt.accepted)
+		c.outcome()
+		if tt.written != tt.old {
+			w.file("f", tt.written)
+		}
+		if cl := get(t, e.closed); cl.ID != d.ID || cl.Reason != adapter.ReasonAccepted {
+			t.Errorf("%q: closed %+v", tt.written, cl)
+		}
+		if entry, err := w.journal.Get(d.ID); err != nil || entry.State != journal.Accepted || entry.Unwritten {
+			t.Errorf("%q: the journal has %+v, %v", tt.written, entry, err)
+		}
+	}
+	if len(e.texts) > 0 {
+		t.Errorf("the user reads %q", <-e.texts)
+	}
+}
+
+// The user accepts and leaves the editor at once; the CLI writes meanwhile.
+func TestAcceptAndLeave(t *testing.T) {
+	w := newWorld(t, nil)
+	c, e := w.connect(), w.attach(true)
+	path := w.file("f", "old\n")
+	d := w.propose(c, e, path, "new\n")
+	w.accepts(e, d, "new\n")
+	go func() {
+		<-c.outcomes
+		os.WriteFile(path, []byte("new\n"), 0o644)
+	}()
+	w.Close()
+	if entry, err := w.journal.Get(d.ID); err != nil || entry.State != journal.Accepted || entry.Unwritten {
+		t.Errorf("the journal has %+v, %v", entry, err)
+	}
+}
+
+// openDiff failed for them, and the CLI reported a bug of its own and dropped
+// the yes that its user gave in the terminal.
+func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
+	w := newWorld(t, nil)
+	c, e := w.connect(), w.attach(true)
+	big := w.file("big", "")
+	if err := errors.Join(os.Truncate(big, maxFile+1), os.Mkdir(filepath.Join(w.project, "dir"), 0o755),
+		os.Symlink("/dev/zero", filepath.Join(w.project, "zero"))); err != nil {
+		t.Fatal(err)
+	}
+	w.file("binary", "a\x00b")
+	w.file("latin", "caf\xe9")
+	w.file("text", "text\n")
+	for _, tt := range []struct{ name, proposal, closed, says string }{
+		{"binary", "new\n", "new\n", "not UTF-8"},
+		{"latin", "new\n", "new\n", "not UTF-8"},
+		{"big", "new\n", "new\n", "larger than 64 MiB"},
+		{"dir", "new\n", "new\n", "directory"},
+		// The CLI takes an empty text for its own.
+		{"text", "a\x00b", "", "NUL"},
+	} {
+		path := filepath.Join(w.project, tt.name)
+		if err := c.openDiff(path, tt.proposal); err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		if text := get(t, e.texts); !strings.Contains(text, tt.says) || !strings.Contains(text, path) || !strings.Contains(text, "in the terminal") {
+			t.Errorf("%s: the user reads %q", tt.name, text)
+		}
+		diffs := w.Status().Diffs
+		if len(diffs) != 1 || !strings.Contains(diffs[0].Notice, tt.says) {
+			t.Fatalf("%s: status has %+v", tt.name, diffs)
+		}
+		late := w.attach(true)
+		if text := get(t, late.texts); !strings.Contains(text, tt.says) {
+			t.Errorf("%s: a view that comes later reads %q", tt.name, text)
+		}
+		late.Client.Close()
+		_, err := e.Accept(t.Context(), adapter.DiffAccept{ID: diffs[0].ID, Content: "x"})
+		wantSays(t, err, "in the terminal")
+		if got, err := c.closeDiff(path); err != nil || got != (ide.ClosedContent{Content: tt.closed}).Text() {
+			t.Errorf("%s: closeDiff = %s, %v", tt.name, got, err)
+		}
+	}
+	if len(e.opened) > 0 {
+		t.Errorf("shown: %+v", <-e.opened)
+	}
+	// A device outside the workspace is not even looked at.
+	wantSays(t, c.openDiff(filepath.Join(w.project, "zero"), "x"), "not inside the workspace")
+}
+
+// A link that is made between the proposal and the decision does not lead out
+// of the workspace.
+func TestDecisionsStayInTheWorkspace(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.GoneAfter = 1 })
+	e := w.attach(true)
+	outside := filepath.Join(filepath.Dir(w.project), "outside")
+	if err := os.Mkdir(outside, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	secret := filepath.Join(outside, "secret")
+	for _, tt := range []struct {
+		name         string
+		before, then func(path string)
+	}{
+		{"a new file's directory becomes a link", func(path string) { os.Mkdir(filepath.Dir(path), 0o755) }, func(path string) {
+			os.Remove(filepath.Dir(path))
+			os.Symlink(outside, filepath.Dir(path))
+		}},
+		{"the file becomes a link to one with its text", func(path string) {
+			os.Mkdir(filepath.Dir(path), 0o755)
+			os.WriteFile(path, []byte("same\n"), 0o644)
+		}, func(path string) {
+			os.Remove(path)
+			os.Symlink(secret, path)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			os.WriteFile(secret, []byte("same\n"), 0o600)
+			path := filepath.Join(w.project, "sub", "secret")
+			os.RemoveAll(filepath.Dir(path))
+			tt.before(path)
+			c := w.connect()
+			d := w.propose(c, e, path, "new\n")
+			tt.then(path)
+			for _, version := range []string{"", "absent"} {
+				_, err := e.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "new\n", Overwrite: version})
+				wantSays(t, err, "lead to "+outside)
+			}
+			c.ClientSession.Close()
+			get(t, e.changed)
+			_, err := e.Save(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "new\n"})
+			wantSays(t, err, "lead to "+outside)
+			if got, err := os.ReadFile(secret); err != nil || string(got) != "same\n" {
+				t.Errorf("the file outside holds %q, %v", got, err)
+			}
+			if err := e.Reject(t.Context(), d.ID); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// Two views save what a killed CLI left: one of them does.
+func TestSavedOnce(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.GoneAfter = 1 })
+	views := []*editor{w.attach(true), w.attach(true), w.attach(true), w.attach(true)}
+	path := w.file("f", "old\n")
+	for round := range 10 {
+		w.file("f", "old\n")
+		c := w.connect()
+		d := w.propose(c, views[0], path, "new\n")
+		c.ClientSession.Close()
+		get(t, views[0].changed)
+		saved := make(chan string, len(views))
+		var all sync.WaitGroup
+		for i, e := range views {
+			all.Go(func() {
+				text := fmt.Sprintln("saved by", i)
+				if res, err := e.Save(t.Context(), adapter.DiffAccept{ID: d.ID, Content: text}); err == nil && res.Status == adapter.StatusAccepted {
+					saved <- text
+				}
+			})
+		}
+		all.Wait()
+		if len(saved) != 1 {
+			t.Fatalf("round %d: %d views read that they saved it", round, len(saved))
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != <-saved {
+			t.Fatalf("round %d: the file holds %q, %v, the text of another view", round, got, err)
+		}
+	}
+}
+
+// The first view hangs; the second has the user's last edits.
+func TestAViewThatHangsHoldsUpNoOther(t *testing.T) {
+	w := newWorld(t, nil)
+	c, hung, e := w.connect(), w.attach(true), w.attach(true)
+	path := w.file("f", "old\n")
+	typed := "typed\n"
+	hung.mu.Lock()
+	defer hung.mu.Unlock()
+
+	d := &diff{ended: make(chan struct{})}
+	acks := make(chan error, 2)
+	acks <- nil // of the second; the first never comes
+	if err := w.firstShown(d, acks); err != nil {
+		t.Error(err)
+	}
+
+	d1 := w.propose(c, e, path, "new\n")
+	e.mu.Lock()
+	e.text[d1.ID] = &typed
+	e.mu.Unlock()
+	if got, err := c.closeDiff(path); err != nil || got != (ide.ClosedContent{Content: typed}).Text() {
+		t.Errorf("closeDiff = %s, %v; want what was typed in the second view", got, err)
+	}
+}
+
+// A plugin that comes back while its old connection ends was shown the diff,
+// which was then rejected under its hands.
+func TestReattachKeepsTheDiff(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.connect()
+	path := w.file("f", "old\n")
+	for round := range 30 {
+		old := w.attach(true)
+		w.propose(c, old, path, "new\n")
+		again := make([]*editor, 8)
+		var all sync.WaitGroup
+		all.Go(func() { old.Client.Close(); <-old.Client.Done() })
+		for i := range again {
+			all.Go(func() { again[i] = w.attach(true) })
+		}
+		all.Wait()
+		for _, e := range again {
+			diffs, err := e.Diffs(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(e.opened) > 0 && len(diffs) == 0 {
+				t.Fatalf("round %d: the diff that the editor shows was rejected", round)
+			}
+		}
+		for _, e := range again {
+			e.Client.Close()
+		}
+		c.outcome()
+	}
+}
+
+// One open file lies on a mount that does not answer.
+func TestHungMount(t *testing.T) {
+	release := make(chan struct{})
+	hangs := func(path string) { // as a system call does
+		if strings.HasSuffix(path, "hung") {
+			<-release
+		}
+	}
+	changed := make(chan string, 10)
+	dir := t.TempDir()
+	good, hung := filepath.Join(dir, "good"), filepath.Join(dir, "hung")
+	for _, p := range []string{good, hung} {
+		if err := os.WriteFile(p, []byte("old"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newWatcher(func() []string { return []string{hung, good} }, func(p string) fileState { hangs(p); return stateOf(p) }, func(p string) { changed <- p })
+	w.look(true)
+	w.soon(hung, stateOf(hung))
+	w.soon(good, stateOf(good))
+	if err := os.WriteFile(good, []byte("new, and longer"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := get(t, changed); got != good {
+		t.Errorf("changed: %s", got)
+	}
+
+	updates := make(chan bool, 10)
+	s := newStore(func(p string) bool { hangs(p); return false }, func() { updates <- true })
+	s.update(t, adapter.Snapshot{Files: []adapter.File{{Path: hung, Active: true}, {Path: good}}})
+	get(t, updates)
+	if open := s.context().WorkspaceState.OpenFiles; len(open) != 1 || open[0].Path != good {
+		t.Errorf("the context has %+v", open)
+	}
+	close(release) // the server is back
+	get(t, updates)
+	if open := s.context().WorkspaceState.OpenFiles; len(open) != 2 {
+		t.Errorf("then the context has %+v", open)
+	}
+	s.close()
+	w.close()
+}
+
+func TestGroupMayGrowWhileSomebodyWaits(t *testing.T) {
+	var g group
+	first, second := make(chan bool), make(chan bool)
+	g.start(func() {
+		<-first
+		g.start(func() { <-second })
+	})
+	waited := make(chan bool)
+	go func() { g.wait(); close(waited) }()
+	close(first)
+	select {
+	case <-waited:
+		t.Error("wait returned while a goroutine ran")
+	case second <- true:
+	}
+	get(t, waited)
+	g.wait()
+}

@@ -1,0 +1,49 @@
+package companion
+
+import "sync"
+
+// A group counts goroutines. Unlike a [sync.WaitGroup] it may start more while
+// somebody waits.
+type group struct {
+	mu   sync.Mutex
+	n    int
+	idle chan struct{} // closed when n is 0; nil if nobody waits
+}
+
+// start runs f on a goroutine of its own.
+func (g *group) start(f func()) {
+	g.mu.Lock()
+	g.n++
+	g.mu.Unlock()
+	go func() {
+		defer g.end()
+		f()
+	}()
+}
+
+func (g *group) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.n--
+	if g.n == 0 && g.idle != nil {
+		close(g.idle)
+		g.idle = nil
+	}
+}
+
+// wait returns when no goroutine runs.
+func (g *group) wait() {
+	for {
+		g.mu.Lock()
+		if g.n == 0 {
+			g.mu.Unlock()
+			return
+		}
+		if g.idle == nil {
+			g.idle = make(chan struct{})
+		}
+		idle := g.idle
+		g.mu.Unlock()
+		<-idle
+	}
+}

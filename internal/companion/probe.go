@@ -1,0 +1,76 @@
+package companion
+
+import (
+	"sync"
+	"time"
+)
+
+// A prober asks the file system about paths without waiting long for any of
+// them: a hung mount answers late or never. There is one question at a time
+// for a path.
+type prober[T any] struct {
+	ask func(path string) T
+	// late is called on a goroutine of its own after an answer that came too
+	// late for get; may be nil.
+	late func(path string)
+
+	mu     sync.Mutex
+	asking map[string]bool
+}
+
+const (
+	// probeTimeout bounds the wait for the first path that does not answer, and
+	// for all of those after it together.
+	probeTimeout = 250 * time.Millisecond
+	// probeLeast is what is left for each path when that is used up.
+	probeLeast = 5 * time.Millisecond
+)
+
+// A patience is what is left of probeTimeout.
+type patience time.Duration
+
+func newPatience() *patience {
+	p := patience(probeTimeout)
+	return &p
+}
+
+// get returns the answer for a path; ok is false if there is none yet.
+func (p *prober[T]) get(path string, left *patience) (answer T, ok bool) {
+	p.mu.Lock()
+	if p.asking[path] {
+		p.mu.Unlock()
+		return answer, false
+	}
+	if p.asking == nil {
+		p.asking = make(map[string]bool)
+	}
+	p.asking[path] = true
+	p.mu.Unlock()
+
+	answered := make(chan T)
+	gaveUp := make(chan struct{})
+	go func() {
+		v := p.ask(path)
+		p.mu.Lock()
+		delete(p.asking, path)
+		p.mu.Unlock()
+		select {
+		case answered <- v:
+		case <-gaveUp:
+			if p.late != nil {
+				p.late(path)
+			}
+		}
+	}()
+	start := time.Now()
+	timeout := time.NewTimer(max(time.Duration(*left), probeLeast))
+	defer timeout.Stop()
+	select {
+	case answer = <-answered:
+		return answer, true
+	case <-timeout.C:
+		*left -= patience(time.Since(start))
+		close(gaveUp)
+		return answer, false
+	}
+}

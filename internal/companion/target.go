@@ -1,0 +1,178 @@
+package companion
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"pollux/internal/discovery"
+	"pollux/internal/sys"
+)
+
+// maxFile bounds the files that can be displayed, in bytes.
+const maxFile = 64 << 20
+
+// A target is the file that a diff is for. It is read and written through its
+// workspace root, so that no symbolic link leads out of the workspace, whenever
+// that link was made.
+type target struct {
+	path string // absolute, as the CLI named it
+	root string // the workspace root that holds it, a real path
+	name string // its real path, relative to root
+}
+
+// A file is what the disk holds when a diff is made or decided on.
+type file struct {
+	text    string
+	exists  bool
+	version string // of its bytes; "absent" where there is no file
+	state   fileState
+}
+
+// errNoAnswer reports a disk that did not answer in time.
+var errNoAnswer = errors.New("its file system does not answer")
+
+// diskTimeout bounds one access to a file that a request needs.
+const diskTimeout = 5 * time.Second
+
+// within returns what f returns, or errNoAnswer after d. Then f goes on alone:
+// a system call on a hung mount cannot be interrupted.
+func within[T any](d time.Duration, f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	c := make(chan result, 1)
+	go func() { v, err := f(); c <- result{v, err} }()
+	timeout := time.NewTimer(d)
+	defer timeout.Stop()
+	select {
+	case r := <-c:
+		return r.value, r.err
+	case <-timeout.C:
+		var none T
+		return none, errNoAnswer
+	}
+}
+
+// newTarget finds the file in one of the workspace's roots. A path that is not
+// absolute and clean, that leads out of the workspace, or through a symbolic
+// link to nothing, is an error for the CLI's user. With errNoAnswer the target
+// is the path as it stands.
+func newTarget(path string, roots []string) (target, error) {
+	if !filepath.IsAbs(path) {
+		return target{}, fmt.Errorf("filePath %q is relative: pass an absolute path", path)
+	}
+	if filepath.Clean(path) != path {
+		return target{}, fmt.Errorf("filePath %q is not a plain path: pass it without . and .., as %q", path, filepath.Clean(path))
+	}
+	actual, err := within(diskTimeout, func() (string, error) { return discovery.RealPath(path), nil })
+	if err != nil {
+		actual = path
+	}
+	i := slices.IndexFunc(roots, func(r string) bool { return Inside(r, actual) })
+	if i < 0 {
+		return target{}, fmt.Errorf("%s is not inside the workspace (%s): open its directory in the editor", path, strings.Join(roots, ", "))
+	}
+	name, relErr := filepath.Rel(roots[i], actual)
+	if relErr != nil {
+		return target{}, relErr
+	}
+	t := target{path, roots[i], name}
+	if err != nil {
+		return t, err
+	}
+	_, err = within(diskTimeout, func() (struct{}, error) { return struct{}{}, t.checkLinks() })
+	return t, err
+}
+
+// checkLinks fails if the real path has a symbolic link: one that leads to
+// nothing, since all others have been resolved.
+func (t target) checkLinks() error {
+	for name := t.name; name != "."; name = filepath.Dir(name) {
+		link := filepath.Join(t.root, name)
+		if info, err := os.Lstat(link); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("%s is a symbolic link to nothing: make what it links to, or remove it", link)
+		}
+	}
+	return nil
+}
+
+// open opens the workspace root, unless the path has come to lead elsewhere.
+func (t target) open() (*os.Root, error) {
+	if now := discovery.RealPath(t.path); now != filepath.Join(t.root, t.name) {
+		return nil, fmt.Errorf("%s has come to lead to %s: reject the change", t.path, now)
+	}
+	return os.OpenRoot(t.root)
+}
+
+// read returns what the file holds. A file that cannot be displayed as text is
+// an error, whose message says why.
+func (t target) read() (file, error) {
+	return within(diskTimeout, func() (file, error) {
+		root, err := t.open()
+		if err != nil {
+			return file{}, err
+		}
+		defer root.Close()
+		f, err := root.OpenFile(t.name, os.O_RDONLY|sys.NonBlock, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			return file{version: "absent"}, nil
+		}
+		if err != nil {
+			return file{}, fmt.Errorf("the file cannot be read: %w", cause(err))
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			return file{}, fmt.Errorf("the file cannot be read: %w", cause(err))
+		}
+		if info.IsDir() {
+			return file{}, errors.New("it is a directory")
+		}
+		data, err := sys.ReadOpen(f, maxFile)
+		switch {
+		case errors.Is(err, sys.ErrNotRegular):
+			return file{}, errors.New("it is not a regular file")
+		case errors.Is(err, sys.ErrTooLarge):
+			return file{}, fmt.Errorf("it is larger than %d MiB", maxFile>>20)
+		case err != nil:
+			return file{}, fmt.Errorf("the file cannot be read: %w", cause(err))
+		case bytes.IndexByte(data, 0) >= 0 || !utf8.Valid(data):
+			return file{}, errors.New("it is not UTF-8 text")
+		}
+		sum := sha256.Sum256(data)
+		return file{string(data), true, hex.EncodeToString(sum[:]), newFileState(info)}, nil
+	})
+}
+
+// cause returns an error without the path, which the message names already.
+func cause(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// replace writes the file.
+func (t target) replace(text string) error {
+	_, err := within(diskTimeout, func() (struct{}, error) {
+		root, err := t.open()
+		if err != nil {
+			return struct{}{}, err
+		}
+		defer root.Close()
+		return struct{}{}, sys.ReplaceIn(root, t.name, text)
+	})
+	return err
+}

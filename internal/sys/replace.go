@@ -1,0 +1,155 @@
+package sys
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// TempPattern is the [os.CreateTemp] pattern of the files that [WriteFile],
+// [ReplaceFile] and [ReplaceIn] write before they rename them. A process that
+// is killed in between leaves one behind.
+const TempPattern = ".pollux-*.tmp"
+
+// TempTTL is the age from which a file named by [TempPattern] is a leftover.
+const TempTTL = time.Minute
+
+// WriteFile writes data to path with mode 0600 from the file's first byte and
+// puts it in place with one rename, so that a reader sees the old content or
+// the new one. It does not sync: after a power cut the old content may be
+// back.
+func WriteFile(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), TempPattern) // 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+// ReplaceFile replaces the content of the user's file at path, through a
+// symbolic link. It creates missing directories and otherwise works like
+// [ReplaceIn].
+func ReplaceFile(path, text string) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	} else if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("%s is a symbolic link to nothing: make what it links to, or remove it", path)
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return ReplaceIn(root, filepath.Base(path), text)
+}
+
+// ReplaceIn replaces the content of the user's file at name, a path below
+// root. No symbolic link leads it out of root, and one that stands at name is
+// an error. It creates missing directories.
+//
+// The file keeps its mode and owner. A new file takes the place of the old
+// one with one rename, so that a reader sees the old content or the new one.
+// Where that would cut hard links, or lose the owner or (on Linux) extended
+// attributes, the old file is written in place instead.
+func ReplaceIn(root *os.Root, name, text string) error {
+	full := filepath.Join(root.Name(), name)
+	info, err := root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a regular file: name another", full)
+	case info.Mode().Perm()&0o200 == 0:
+		return fmt.Errorf("%s is read-only: make it writable (chmod u+w) first", full)
+	}
+	removeLeftovers(root, filepath.Dir(name))
+	if info != nil && bound(root, name, info) {
+		return overwrite(root, name, info, text)
+	}
+	mode := fs.FileMode(0o666) // less the umask
+	if info != nil {
+		mode = 0o600
+	}
+	temp := filepath.Join(filepath.Dir(name), strings.Replace(TempPattern, "*", rand.Text(), 1))
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	kept := true
+	if err == nil && info != nil {
+		kept = keepOwner(f, info) == nil
+		err = f.Chmod(info.Mode().Perm())
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil && kept {
+		err = root.Rename(temp, name)
+	}
+	if err != nil || !kept {
+		root.Remove(temp)
+	}
+	if err == nil && !kept {
+		return overwrite(root, name, info, text)
+	}
+	return err
+}
+
+// overwrite writes the file in place. A reader, or a crash, may see a part of
+// the new content.
+func overwrite(root *os.Root, name string, info fs.FileInfo, text string) error {
+	f, err := root.OpenFile(name, os.O_WRONLY|NonBlock, 0)
+	if err != nil {
+		return err
+	}
+	now, err := f.Stat()
+	if err == nil && !os.SameFile(info, now) {
+		err = fmt.Errorf("%s was replaced at this moment: try again", filepath.Join(root.Name(), name))
+	}
+	if err == nil {
+		_, err = f.WriteString(text)
+	}
+	if err == nil {
+		err = f.Truncate(int64(len(text)))
+	}
+	return errors.Join(err, f.Close())
+}
+
+// removeLeftovers removes what a killed process left in dir.
+func removeLeftovers(root *os.Root, dir string) {
+	d, err := root.Open(dir)
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(-1)
+	for _, n := range names {
+		if ok, _ := filepath.Match(TempPattern, n); !ok {
+			continue
+		}
+		path := filepath.Join(dir, n)
+		if info, err := root.Lstat(path); err == nil && info.Mode().IsRegular() && own(info) && time.Since(info.ModTime()) > TempTTL {
+			root.Remove(path)
+		}
+	}
+}
