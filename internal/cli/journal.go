@@ -18,8 +18,8 @@ func newJournal(streams IO) *cobra.Command {
 		Use:   "journal",
 		Short: "List, show and restore proposals and what you made of them",
 		Long: `Every change that a CLI proposed, and every text that you made of one, is kept
-for two weeks in a private directory: nothing is lost when a CLI, an editor or
-Pollux ends at the wrong moment.`,
+in a private directory for at least two weeks, the latest 1,000 of them: nothing
+is lost when a CLI, an editor or Pollux ends at the wrong moment.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withJournal(func(j *journal.Journal) error {
 				entries, err := j.List()
@@ -117,5 +117,6 @@ func withJournal(f func(*journal.Journal) error) error {
 	if err != nil {
 		return err
 	}
+	defer j.Wait()
 	return f(j)
 }

@@ -211,6 +211,7 @@ func (c *Companion) Close() {
 		c.socket.close()
 	}
 	c.attached.Wait()
+	c.journal.Wait()
 }
 
 // Unpublish removes the discovery files and the socket, for a process that
