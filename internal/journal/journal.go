@@ -112,7 +112,11 @@ func (j *Journal) Add(e Entry, proposal string) (id string, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := sys.PrivateDir(j.dir); err != nil {
-		return "", fmt.Errorf("the journal cannot be written: %w", err)
+		var reason *fs.PathError // without the advice, which is for the temporary directory
+		if errors.As(err, &reason) {
+			err = reason
+		}
+		return "", j.unwritable(err)
 	}
 	if e.Time.IsZero() {
 		e.Time = time.Now()
@@ -188,13 +192,13 @@ func (j *Journal) get(id string) (Entry, error) {
 	}
 	j.prune.reads.Add(1)
 	data, err := sys.ReadFile(j.file(id, "json"), maxEntry)
-	if err == nil {
-		err = json.Unmarshal(data, &e)
-	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return Entry{}, notFound(id)
 	}
 	if err != nil {
+		return Entry{}, fmt.Errorf("the journal cannot be read: %w: check that %s is a directory of yours, then try again", err, j.dir)
+	}
+	if err := json.Unmarshal(data, &e); err != nil {
 		return Entry{}, fmt.Errorf("the journal's entry %s cannot be read: %w: `pollux journal show %s` prints its text", id, err, id)
 	}
 	e.Unwritten = e.Unwritten || e.Undelivered
@@ -225,9 +229,13 @@ func (j *Journal) put(e Entry) error {
 func (j *Journal) write(id, ext string, data []byte) error {
 	err := sys.WriteFile(j.file(id, ext), data)
 	if err != nil {
-		err = fmt.Errorf("the journal cannot be written: %w: check that %s is writable and has free space", err, j.dir)
+		return j.unwritable(err)
 	}
-	return err
+	return nil
+}
+
+func (j *Journal) unwritable(err error) error {
+	return fmt.Errorf("the journal cannot be written: %w: check that %s is a directory of yours with free space", err, j.dir)
 }
 
 func (j *Journal) file(id, ext string) string { return filepath.Join(j.dir, id+"."+ext) }
@@ -275,7 +283,10 @@ func (j *Journal) text(id, ext string) (string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", notFound(id)
 	}
-	return string(data), err
+	if err != nil {
+		return "", fmt.Errorf("the journal cannot be read: %w: check that %s is a directory of yours, then try again", err, j.dir)
+	}
+	return string(data), nil
 }
 
 // Restore writes the entry's text to path, the entry's own where path is "".
