@@ -1,12 +1,14 @@
 package companion
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
 	"sync"
 
+	"pollux/internal/discovery"
 	"pollux/internal/journal"
 )
 
@@ -18,6 +20,7 @@ type entry struct {
 	text *string // what it should have, the proposal if nil; guarded by Companion.mu
 
 	mu     sync.Mutex // held while the journal is written; taken before Companion.mu
+	real   string     // the path without symbolic links, as they were first
 	exists bool
 	state  journal.State // as written
 	kept   string        // the text as written
@@ -78,9 +81,10 @@ func (c *Companion) save(d *diff) journal.State {
 // writeEntry writes what the entry lacks. The caller holds the entry's mu.
 func (c *Companion) writeEntry(d *diff, state journal.State, text string) error {
 	e := &d.entry
+	e.real = cmp.Or(e.real, discovery.RealPath(d.req.FilePath))
 	if !e.exists {
 		_, err := c.journal.Add(journal.Entry{
-			ID: d.id, Time: d.opened, Path: d.req.FilePath, Client: d.client, State: state,
+			ID: d.id, Time: d.opened, Path: d.req.FilePath, Real: e.real, Client: d.client, State: state,
 			CRLF: eol(d.base.text) == "crlf", BOM: strings.HasPrefix(d.base.text, bom),
 		}, d.req.NewContent)
 		if err != nil {

@@ -191,7 +191,7 @@ func wantEntry(t *testing.T, w *world, d adapter.Diff, text string) {
 	if got, err := w.journal.Proposal(d.ID); err != nil || got != d.Proposed {
 		t.Errorf("the journal has the proposal %q, %v", got, err)
 	}
-	if entry, err := w.journal.Get(d.ID); err != nil || entry.Path != d.Path || !entry.Edited || !entry.CRLF || entry.Time.UnixMilli() != d.Opened {
+	if entry, err := w.journal.Get(d.ID); err != nil || entry.Path != d.Path || entry.Real != d.Path || !entry.Edited || !entry.CRLF || entry.Time.UnixMilli() != d.Opened {
 		t.Errorf("the entry is %+v, %v", entry, err)
 	}
 }

@@ -48,8 +48,10 @@ const (
 type Entry struct {
 	ID   string    `json:"id"`
 	Time time.Time `json:"time"`
-	// Path is the file the proposal is for.
+	// Path is the file the proposal is for, and Real the same without symbolic
+	// links, as they were then; "" if unknown.
 	Path   string `json:"path"`
+	Real   string `json:"real,omitempty"`
 	Client string `json:"client,omitempty"`
 	State  State  `json:"state"`
 	// Unwritten is set when the user accepted the text and the CLI did not write
@@ -289,6 +291,9 @@ func (j *Journal) text(id, ext string) (string, error) {
 	return string(data), nil
 }
 
+// maxFile bounds the files that a restore replaces, in bytes.
+const maxFile = 64 << 20
+
 // Restore writes the entry's text to path, the entry's own where path is "".
 // What the file held before goes into the journal first; its entry's ID is
 // returned, "" where there was no file.
@@ -301,17 +306,15 @@ func (j *Journal) Restore(id, path string) (replaced string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if path == "" {
-		path = e.Path
-	}
-	old, err := os.ReadFile(path)
+	path = cmp.Or(path, e.Path)
+	old, err := sys.ReadFile(path, maxFile)
 	switch {
 	case err == nil:
-		if replaced, err = j.Add(Entry{Path: path, State: Replaced}, string(old)); err != nil {
+		if replaced, err = j.Add(Entry{Path: path, Real: path, State: Replaced}, string(old)); err != nil {
 			return "", err
 		}
 	case !errors.Is(err, fs.ErrNotExist):
-		return "", err
+		return "", fmt.Errorf("the file cannot be replaced: %w: name another with --to", err)
 	}
 	if e.CRLF && !strings.Contains(text, "\r") {
 		text = strings.ReplaceAll(text, "\n", "\r\n")
@@ -319,5 +322,11 @@ func (j *Journal) Restore(id, path string) (replaced string, err error) {
 	if e.BOM && !strings.HasPrefix(text, "\uFEFF") {
 		text = "\uFEFF" + text
 	}
-	return replaced, sys.ReplaceFile(path, text)
+	if err := sys.ReplaceFile(path, text); err != nil {
+		return replaced, err
+	}
+	if e.Unwritten && (path == e.Path || path == e.Real) {
+		return replaced, j.SetUnwritten(id, false)
+	}
+	return replaced, nil
 }
