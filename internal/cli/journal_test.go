@@ -155,7 +155,7 @@ func TestJournalRestoreAfterALinkChanged(t *testing.T) {
 		t.Errorf("a file elsewhere holds %q", got)
 	}
 
-	// Who names the file gets it, and reads where it is.
+	// A user who names the file gets it written, and reads its real path.
 	_, errs = pollux(t, "journal", "restore", id, "--to", path)
 	if !strings.Contains(errs, "wrote "+real+"\n") {
 		t.Errorf("restore says %q", errs)

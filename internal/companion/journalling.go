@@ -1,7 +1,6 @@
 package companion
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,10 +11,11 @@ import (
 	"pollux/internal/journal"
 )
 
-// An entry is what the journal has of a diff. The zero value says nothing.
+// An entry is what the journal has of a diff.
 //
-// Writing may fail, and the journal may lose the entry. So keep and record only
-// say what the journal should have, and save writes all that it lacks.
+// A write may fail, and an entry may be deleted. So keep and record only note
+// what the journal should have, and save writes everything that it lacks: what
+// failed once is written with whatever comes next.
 type entry struct {
 	text *string // what it should have, the proposal if nil; guarded by Companion.mu
 
@@ -24,7 +24,7 @@ type entry struct {
 	exists bool
 	state  journal.State // as written
 	kept   string        // the text as written
-	told   bool          // the user knows that a text is missing
+	told   bool          // the user has read that a text is missing
 }
 
 // keep writes the user's text to the journal, unless it is there.
@@ -81,7 +81,9 @@ func (c *Companion) save(d *diff) journal.State {
 // writeEntry writes what the entry lacks. The caller holds the entry's mu.
 func (c *Companion) writeEntry(d *diff, state journal.State, text string) error {
 	e := &d.entry
-	e.real = cmp.Or(e.real, discovery.RealPath(d.req.FilePath))
+	if e.real == "" {
+		e.real = discovery.RealPath(d.req.FilePath)
+	}
 	if !e.exists {
 		_, err := c.journal.Add(journal.Entry{
 			ID: d.id, Time: d.opened, Path: d.req.FilePath, Real: e.real, Client: d.client, State: state,

@@ -15,9 +15,9 @@ import (
 	"pollux/internal/sys"
 )
 
-// Bounds of a journal. The oldest entries go first. Entries that stay in any
-// case do not count: those of diffs that a running companion shows, and those
-// that cannot be read. Between two prunings a journal may grow beyond the
+// Bounds of a journal. The oldest entries are deleted first. Some are never
+// deleted, and do not count: those of diffs that a running companion shows, and
+// those that cannot be read. Between two prunings a journal may exceed the
 // bounds by pruneAdds entries and pruneBytes.
 const (
 	MaxAge     = 14 * 24 * time.Hour
@@ -33,9 +33,10 @@ const (
 )
 
 const (
-	// maxGap is how much a time without entries adds to the age of those before
-	// it. The clock may have jumped: then what was proposed within the last week
-	// must not look two weeks old. A user who was away keeps entries for longer.
+	// maxGap bounds what a time without entries adds to the age of the entries
+	// before it. It may be a jump of the clock, after which last week's entries
+	// must not look two weeks old. The times of files cannot tell: they come from
+	// the same clock. After a long absence entries stay for longer.
 	maxGap = MaxAge / 2
 	// unfinishedTime is how long a file may wait for the rest of its entry, or
 	// for its name: another process may be writing it.
@@ -44,8 +45,8 @@ const (
 
 // A pruning is a journal's state of deleting what is beyond the bounds.
 type pruning struct {
-	running sync.Mutex // held while the goroutine runs
-	reads   atomic.Int64
+	running sync.Mutex   // held while the goroutine runs
+	reads   atomic.Int64 // entries that were opened; for tests
 
 	mu    sync.Mutex
 	last  time.Time
@@ -90,7 +91,8 @@ type files struct {
 }
 
 // pruneAt deletes entries beyond the bounds. It opens only the entries that it
-// would delete, and deletes none that it cannot read.
+// would delete, and deletes none that it cannot read: the next attempt may
+// succeed, and a newer Pollux may understand what this one does not.
 func (j *Journal) pruneAt(now time.Time) {
 	var total int64
 	entries := j.scan(now)

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// child returns a command that runs the test binary, in a shell of its own
-// limits.
+// child returns a command that runs the test binary, within a limit of the
+// shell's ulimit.
 func child(t *testing.T, name, limit, dir string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()
@@ -182,13 +182,13 @@ func TestUnreadableEntriesStay(t *testing.T) {
 	j := New(t.TempDir())
 	ids := make(map[string]string)
 	for what, spoil := range map[string]func(json string) error{
-		"cut off":       func(p string) error { return os.WriteFile(p, []byte(`{"id":`), 0o600) },
-		"empty":         func(p string) error { return os.WriteFile(p, nil, 0o600) },
-		"a newer one":   func(p string) error { return os.WriteFile(p, []byte(`{"state":{"was":"open"}}`), 0o600) },
-		"a device's":    func(p string) error { return os.Mkdir(p, 0o700) },
-		"a loop's":      func(p string) error { return os.Symlink(filepath.Base(p), p) },
-		"a huge one":    func(p string) error { return os.WriteFile(p, make([]byte, maxEntry+1), 0o600) },
-		"a link's to 0": func(p string) error { return os.Symlink(os.DevNull, p) },
+		"cut off":   func(p string) error { return os.WriteFile(p, []byte(`{"id":`), 0o600) },
+		"empty":     func(p string) error { return os.WriteFile(p, nil, 0o600) },
+		"newer":     func(p string) error { return os.WriteFile(p, []byte(`{"state":{"was":"open"}}`), 0o600) },
+		"directory": func(p string) error { return os.Mkdir(p, 0o700) },
+		"looping":   func(p string) error { return os.Symlink(filepath.Base(p), p) },
+		"huge":      func(p string) error { return os.WriteFile(p, make([]byte, maxEntry+1), 0o600) },
+		"device":    func(p string) error { return os.Symlink(os.DevNull, p) },
 	} {
 		id := past(t, j, Entry{Path: "/f", State: Rejected}, 3*MaxAge, "p")
 		if err := j.Edit(id, "the user's text"); err != nil {
@@ -209,10 +209,10 @@ func TestUnreadableEntriesStay(t *testing.T) {
 	prune(t, j)
 	for what, id := range ids {
 		if !has(j, id, "json") || !has(j, id, "proposal") || !has(j, id, "edited") {
-			t.Errorf("the entry of %s was deleted", what)
+			t.Errorf("%s: the entry was deleted", what)
 		}
 		if text, err := j.Text(id); err != nil || text != "the user's text" {
-			t.Errorf("the text of %s is %q, %v", what, text, err)
+			t.Errorf("%s: the text is %q, %v", what, text, err)
 		}
 	}
 }
@@ -350,7 +350,7 @@ func addMany(dir string) {
 	}
 }
 
-// The clock may jump, forth and back: what is fresh stays.
+// The clock may jump forward and back: fresh entries stay.
 func TestClockJumps(t *testing.T) {
 	j := New(t.TempDir())
 	fresh := past(t, j, Entry{Path: "/f", State: Rejected}, 24*time.Hour, "fresh")
@@ -411,7 +411,7 @@ func TestPruneReadsCandidates(t *testing.T) {
 	for range 3 {
 		past(t, j, Entry{Path: "/f", State: Rejected}, 2*MaxAge, "x")
 	}
-	past(t, j, Entry{Path: "/f", State: Rejected}, MaxAge, "x") // else a gap
+	past(t, j, Entry{Path: "/f", State: Rejected}, MaxAge, "x") // a gap of two weeks would count as one
 	j.Wait()
 	j = New(j.dir)
 	j.pruneAt(time.Now())
