@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 func lookup(pid int) (Process, error) {
@@ -39,14 +41,6 @@ func lookup(pid int) (Process, error) {
 		name = filepath.Base(first)
 	}
 	return Process{PID: pid, Parent: parent, Name: name}, nil
-}
-
-func stamp(info fs.FileInfo) (changed int64, id uint64) {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, 0
-	}
-	return st.Ctim.Nano(), st.Ino
 }
 
 func memory(pid int) int64 {
@@ -109,4 +103,15 @@ func tieToParent(cmd *exec.Cmd) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+}
+
+// An exitWatch is the PID of a process whose end is awaited.
+type exitWatch int
+
+func watchExit(pid int) (exitWatch, error) { return exitWatch(pid), nil }
+
+// wait returns when the process has ended, and leaves it to be reaped.
+func (pid exitWatch) wait() {
+	for unix.Waitid(unix.P_PID, int(pid), nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
 }
