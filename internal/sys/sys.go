@@ -96,15 +96,20 @@ func StateDir() (string, error) {
 }
 
 // RuntimeDir returns the directory of the companions' sockets, made if need
-// be: $XDG_RUNTIME_DIR/pollux, else pollux-UID in the temporary directory. It
-// is made private to the user; one that somebody else owns is an error.
+// be: $XDG_RUNTIME_DIR/pollux, else pollux-UID in the temporary directory (on
+// Windows a hash of the SID, since several users can share that directory). It is
+// made private to the user; one that somebody else owns is an error.
 func RuntimeDir() (string, error) {
 	dir := os.Getenv("POLLUX_RUNTIME_DIR")
 	if dir == "" {
 		if d := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(d) && usable(d) {
 			dir = filepath.Join(d, "pollux")
 		} else {
-			dir = filepath.Join(os.TempDir(), fmt.Sprintf("pollux-%d", os.Getuid()))
+			id, err := userID()
+			if err != nil {
+				return "", fmt.Errorf("the user is not known (%w): set POLLUX_RUNTIME_DIR", err)
+			}
+			dir = filepath.Join(os.TempDir(), "pollux-"+id)
 		}
 	}
 	return dir, PrivateDir(dir)

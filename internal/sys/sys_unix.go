@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"syscall"
 )
 
@@ -28,6 +29,8 @@ func alive(pid int) bool {
 	err := syscall.Kill(pid, 0)
 	return err == nil || errors.Is(err, syscall.EPERM)
 }
+
+func userID() (string, error) { return strconv.Itoa(os.Getuid()), nil }
 
 func own(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)

@@ -1,6 +1,8 @@
 package sys
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
@@ -45,6 +47,17 @@ func lookup(pid int) (Process, error) {
 		}
 	}
 	return Process{}, fs.ErrNotExist
+}
+
+// userID is a part of the user's SID's hash: the whole SID would make the path
+// of a socket too long.
+func userID() (string, error) {
+	user, err := windows.GetCurrentProcessToken().GetTokenUser()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(user.User.Sid.String()))
+	return hex.EncodeToString(sum[:6]), nil
 }
 
 func own(fs.FileInfo) bool { return true }
