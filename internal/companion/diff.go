@@ -281,7 +281,7 @@ func (c *Companion) reviewable(path string) error {
 	}
 	roots := c.Roots()
 	real := discovery.RealPath(path)
-	if !slices.ContainsFunc(roots, func(r string) bool { return Inside(r, real) }) {
+	if !slices.ContainsFunc(roots, func(r string) bool { return sys.Inside(r, real) }) {
 		return fmt.Errorf("%s is not inside the workspace (%s): open its directory in the editor", path, strings.Join(roots, ", "))
 	}
 	return nil

@@ -298,7 +298,7 @@ func (s Settings) trust(home, dir string) (Trust, string, error) {
 		default:
 			return Unknown, path, fmt.Errorf("%s: %q is no level of trust: use TRUST_FOLDER, TRUST_PARENT or DO_NOT_TRUST", path, level)
 		}
-		if rel, err := filepath.Rel(real(root), dir); err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) || len(rule) <= longest {
+		if !sys.Inside(real(root), dir) || len(rule) <= longest {
 			continue
 		}
 		longest, trust = len(rule), Trusted
