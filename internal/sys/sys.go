@@ -145,62 +145,11 @@ func PrivateDir(dir string) error {
 	return nil
 }
 
-// WriteFile writes data to path with mode 0600 from the file's first byte and
-// puts it in place with one rename, so that a reader sees the old content or
-// the new one. It does not sync: after a power cut the old content may be
-// back.
-func WriteFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), TempPattern) // 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
-}
-
-// ReplaceFile writes the user's file in place of what it held: through a
-// symbolic link, with the mode it had, whole or not at all.
-func ReplaceFile(path, text string) error {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	} else if _, err := os.Lstat(path); err == nil {
-		return fmt.Errorf("%s is a symbolic link to nothing: make what it links to, or remove it", path)
-	}
-	mode := fs.FileMode(0o644)
-	if info, err := os.Stat(path); err == nil {
-		if !info.Mode().IsRegular() {
-			return fmt.Errorf("%s is not a regular file: name another", path)
-		}
-		if info.Mode().Perm()&0o200 == 0 {
-			return fmt.Errorf("%s is read-only: make it writable (chmod u+w) first", path)
-		}
-		mode = info.Mode().Perm()
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	if err := WriteFile(path, []byte(text)); err != nil {
-		return err
-	}
-	return os.Chmod(path, mode)
-}
-
 // Stamp tells two states of a file apart better than size and times do, where
 // the system can: when its content or its properties were last changed, which
 // no program can set back, in nanoseconds, and which file it is. Zeros where it
 // cannot.
 func Stamp(info fs.FileInfo) (changed int64, id uint64) { return stamp(info) }
-
-// TempPattern is the [os.CreateTemp] pattern of [WriteFile]'s files, for those
-// who clean up after a killed process.
-const TempPattern = ".pollux-*.tmp"
 
 // TieToParent arranges for the command's process to end when this one does,
 // however it ends, where the system can (Linux: a parent-death signal, bound

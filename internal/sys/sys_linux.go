@@ -115,3 +115,8 @@ func (pid exitWatch) wait() {
 	for unix.Waitid(unix.P_PID, int(pid), nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 }
+
+// exchange swaps two files in one step.
+func exchange(a, b string) error {
+	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+}
