@@ -177,7 +177,7 @@ func (p Place) judge(path string) Candidate {
 		c.Err = ErrOtherUser
 		return c
 	}
-	data, err := os.ReadFile(path)
+	data, err := sys.ReadFile(path, maxFile)
 	if err != nil {
 		c.Err = reason(err)
 		return c
