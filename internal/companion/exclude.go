@@ -11,6 +11,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 
 	"pollux/internal/discovery"
+	"pollux/internal/sys"
 )
 
 // An excluder says which files the CLI is not told of: those that the
@@ -85,9 +86,15 @@ func project(path string, roots []string) string {
 		}
 	}
 	for _, r := range roots {
-		if Inside(r, path) {
-			return r
+		if !sys.Inside(r, path) {
+			continue
 		}
+		// The root as this path spells it.
+		top := path
+		for up := filepath.Dir(top); up != top && sys.Inside(r, up); up = filepath.Dir(top) {
+			top = up
+		}
+		return top
 	}
 	return ""
 }
@@ -157,10 +164,4 @@ func secret(path string) bool {
 		}
 	}
 	return false
-}
-
-// Inside reports whether path is root or below it; both are absolute.
-func Inside(root, path string) bool {
-	rel, err := filepath.Rel(root, path)
-	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }

@@ -79,7 +79,7 @@ func newTarget(path string, roots []string) (target, error) {
 	if err != nil {
 		actual = path
 	}
-	i := slices.IndexFunc(roots, func(r string) bool { return Inside(r, actual) })
+	i := slices.IndexFunc(roots, func(r string) bool { return sys.Inside(r, actual) })
 	if i < 0 {
 		return target{}, fmt.Errorf("%s is not inside the workspace (%s): open its directory in the editor", path, strings.Join(roots, ", "))
 	}
