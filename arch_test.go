@@ -36,7 +36,7 @@ var allowed = map[string][]string{
 	"pollux/internal/journal":     {"sys"},
 	"pollux/internal/discovery":   {"ide", "sys"},
 	"pollux/internal/ideserver":   {"ide"},
-	"pollux/internal/review":      {"adapter"},
+	"pollux/internal/review":      {"adapter", "ide"},
 	"pollux/internal/tui":         {"adapter", "hunk", "sys"},
 	"pollux/internal/lsp":         {"adapter", "ide"},
 	"pollux/internal/companion":   {"adapter", "discovery", "gemini", "hunk", "ide", "ideserver", "journal", "sys"},

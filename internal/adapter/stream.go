@@ -29,6 +29,10 @@ var ErrFraming = errors.New("not a message of the adapter protocol")
 // as the Language Server Protocol does, { puts one on each line. It implements
 // jsonrpc2.ObjectStream.
 type Stream struct {
+	// Malformed gets the answer to a message that is no JSON, to be written by
+	// another goroutine than the one that reads. Without it there is no answer.
+	Malformed func(answer any)
+
 	r    *bufio.Reader
 	conn io.ReadWriteCloser
 	max  int
@@ -60,8 +64,8 @@ func NewClientStream(conn io.ReadWriteCloser) *Stream {
 	return s
 }
 
-// ReadObject reads the next message into v. A line that is no JSON is answered
-// with a parse error and passed over; a broken header ends the stream.
+// ReadObject reads the next message into v. One that is no JSON goes to
+// Malformed and is skipped; a broken header ends the stream.
 func (s *Stream) ReadObject(v any) error {
 	for {
 		data, err := s.readMessage()
@@ -73,10 +77,11 @@ func (s *Stream) ReadObject(v any) error {
 		if err == nil {
 			return nil
 		}
-		var id json.RawMessage = []byte("null")
-		s.WriteObject(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{
-			"code": -32700, "message": "this is no JSON-RPC message: " + err.Error(),
-		}})
+		if s.Malformed != nil {
+			s.Malformed(map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{
+				"code": -32700, "message": "this is no JSON-RPC message: " + err.Error(),
+			}})
+		}
 	}
 }
 

@@ -1,13 +1,18 @@
 package adapter
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // A conn reads a fixed input and records what is written.
@@ -74,9 +79,81 @@ func TestNoStaleFields(t *testing.T) {
 	if err := NewStream(c).ReadObject(&v); err != nil || v.A != 0 || v.B != 2 {
 		t.Errorf("read %+v, %v", v, err)
 	}
-	if !strings.Contains(c.String(), "-32700") {
-		t.Errorf("the broken message was answered %q", c.String())
+}
+
+// A client that writes before it reads does not wait for an answer to what is no
+// message. The answer is left to the goroutine that writes.
+func TestMalformedMessagesAreAnsweredByTheWriter(t *testing.T) {
+	mine, theirs := net.Pipe() // without buffers
+	defer mine.Close()
+	s := NewStream(theirs)
+	var answers []any
+	s.Malformed = func(answer any) { answers = append(answers, answer) }
+	read := make(chan error, 1)
+	go func() { read <- s.ReadObject(new(struct{ A int })) }()
+	if _, err := io.WriteString(mine, "{oops\n{\"a\":\n{\"a\":1}\n"); err != nil {
+		t.Fatal(err)
 	}
+	select {
+	case err := <-read:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the reader waits for a client to read")
+	}
+	if len(answers) != 2 {
+		t.Fatalf("answers: %v", answers)
+	}
+	go s.WriteObject(answers[0])
+	if line, err := bufio.NewReader(mine).ReadString('\n'); err != nil || !strings.Contains(line, "-32700") || !strings.Contains(line, `"id":null`) {
+		t.Errorf("answered %q, %v", line, err)
+	}
+}
+
+// What a client does not read is bounded, in messages and in bytes, and one that
+// reads gets messages of any size.
+func TestOutbox(t *testing.T) {
+	for name, tt := range map[string]struct {
+		size, n int
+		full    bool
+	}{
+		"many":             {0, maxOutbox, false},
+		"too many":         {0, maxOutbox + 1, true},
+		"one large":        {10 * maxOutboxSize, 1, false},
+		"after one large":  {10 * maxOutboxSize, 2, true},
+		"large in all":     {maxOutboxSize / 4, 5, false},
+		"too large in all": {maxOutboxSize / 4, 6, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				full, written := 0, 0
+				o := NewOutbox(func() { full++ })
+				for range tt.n {
+					o.Put(tt.size, func(context.Context) { written++ })
+				}
+				synctest.Wait()
+				ctx, cancel := context.WithCancel(t.Context())
+				go o.Run(ctx)
+				synctest.Wait()
+				cancel()
+				synctest.Wait()
+				if tt.full && (full != 1 || written > 0) || !tt.full && (full > 0 || written != tt.n) {
+					t.Errorf("full %d times, %d of %d written", full, written, tt.n)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // a client that reads
+		o := NewOutbox(func() { t.Error("full") })
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go o.Run(ctx)
+		for range 2 * maxOutbox {
+			o.Put(10*maxOutboxSize, func(context.Context) {})
+			synctest.Wait()
+		}
+	})
 }
 
 // The answer comes in the framing of the question.

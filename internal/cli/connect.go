@@ -242,9 +242,9 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command
 
 // pipe joins the standard streams to a companion's socket until either ends.
 func pipe(ctx context.Context, streams IO, path, preamble string) error {
-	conn, err := net.Dial("unix", path)
+	conn, err := dial(ctx, path)
 	if err != nil {
-		return errGone
+		return err
 	}
 	defer conn.Close()
 	if _, err := io.WriteString(conn, preamble); err != nil {
@@ -268,6 +268,15 @@ func pipe(ctx context.Context, streams IO, path, preamble string) error {
 }
 
 var errGone = errors.New("the companion is gone: start the editor again, or `pollux run`")
+
+// dial connects to a companion's socket.
+func dial(ctx context.Context, path string) (net.Conn, error) {
+	conn, err := adapter.Dial(ctx, path)
+	if err != nil && !errors.Is(err, adapter.ErrForeign) {
+		err = errGone
+	}
+	return conn, err
+}
 
 // findCompanion returns the socket of a running companion: the one named, by
 // flag or environment, else the one whose workspace holds the file or, with no
@@ -355,9 +364,9 @@ const askWithin = 2 * time.Second
 func ask(ctx context.Context, path string, f func(context.Context, *adapter.Client, adapter.InitializeResult) error) error {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
-	conn, err := net.Dial("unix", path)
+	conn, err := dial(ctx, path)
 	if err != nil {
-		return errGone
+		return err
 	}
 	c := adapter.NewClient(conn, adapter.Handler{})
 	defer c.Close()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -46,9 +45,9 @@ the working directory.`,
 				In: streams.In, Out: streams.Out, Env: os.Environ(), Version: version(), Once: once,
 				Editor: cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi"),
 				Dial: func(h adapter.Handler) (*adapter.Client, error) {
-					conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+					conn, err := dial(ctx, path)
 					if err != nil {
-						return nil, errGone
+						return nil, err
 					}
 					return adapter.NewClient(conn, h), nil
 				},

@@ -155,7 +155,7 @@ func joinCLI(ctx context.Context, streams IO, at *remoteFlags, s session) error 
 	}
 	var env map[string]string
 	err = ask(ctx, path, func(_ context.Context, _ *adapter.Client, info adapter.InitializeResult) error {
-		env = info.Env
+		env = adapter.KnownEnv(info.Env)
 		return nil
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package companion
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -35,15 +36,11 @@ type door struct {
 
 	calls int // requests sent; the writer's
 
-	mu      sync.Mutex
-	queue   []func(context.Context)
-	changed map[string]bool // diffs whose diff/changed is queued
-	wake    chan struct{}   // capacity 1
-}
+	out *adapter.Outbox
 
-// maxQueue bounds what waits for a client that does not read; one that lets
-// more pile up is given up.
-const maxQueue = 4096
+	mu      sync.Mutex
+	changed map[string]bool // diffs whose diff/changed is queued
+}
 
 // Serve serves the client that a companion is for, an editor's plugin, until it
 // goes. start starts the companion when the client's initialize message comes;
@@ -53,20 +50,28 @@ func Serve(conn io.ReadWriteCloser, start func(adapter.InitializeParams) (*Compa
 }
 
 func (d *door) serve(conn io.ReadWriteCloser) {
-	d.wake, d.changed = make(chan struct{}, 1), make(map[string]bool)
+	d.changed = make(map[string]bool)
+	d.out = adapter.NewOutbox(func() { d.conn.Close() })
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ready := make(chan struct{})
-	d.conn = adapter.NewConn(ctx, drained{adapter.NewStream(conn), d.drain}, handlerFunc(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	d.conn = adapter.NewConn(ctx, adapter.Drained(adapter.NewStream(conn), d.out), handlerFunc(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
 		<-ready
 		d.handle(req)
 	}))
 	close(ready)
-	var writer sync.WaitGroup
-	writer.Go(func() { d.write(ctx) })
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		defer d.onPanic()
+		d.out.Run(ctx)
+	}()
 	<-d.conn.DisconnectNotify()
 	cancel()
-	writer.Wait()
+	select {
+	case <-written:
+	case <-time.After(adapter.DrainTimeout): // a pipe that nobody reads; closing it ends no write
+	}
 	d.handling.Lock()
 	d.ended = true
 	d.handling.Unlock()
@@ -117,11 +122,15 @@ func (d *door) handle(req *jsonrpc2.Request) {
 	first := d.c == nil
 	result, err := d.dispatch(req)
 	if !req.Notif {
-		d.enqueue(func(ctx context.Context) {
+		var reply json.RawMessage
+		if err == nil {
+			reply, err = json.Marshal(result)
+		}
+		d.out.Put(len(reply), func(ctx context.Context) {
 			var rpc *jsonrpc2.Error
 			switch {
 			case err == nil:
-				d.conn.Reply(ctx, req.ID, result)
+				d.conn.Reply(ctx, req.ID, reply)
 			case errors.As(err, &rpc):
 				d.conn.ReplyWithError(ctx, req.ID, rpc)
 			default:
@@ -276,121 +285,90 @@ func (c *Companion) detach(d *door) {
 	}
 }
 
-// write writes what is queued.
-func (d *door) write(ctx context.Context) {
-	defer d.onPanic()
-	for {
-		d.mu.Lock()
-		queue := d.queue
-		d.queue = nil
-		d.mu.Unlock()
-		for _, f := range queue {
-			f(ctx)
-		}
-		if len(queue) > 0 {
-			continue
-		}
-		select {
-		case <-d.wake:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// A drained stream ends only when what is queued has been written: a client
-// that closes its side hears the answers to what it asked before.
-type drained struct {
-	*adapter.Stream
-	drain func()
-}
-
-func (s drained) ReadObject(v any) error {
-	err := s.Stream.ReadObject(v)
-	if err == io.EOF {
-		s.drain()
-	}
-	return err
-}
-
-// drainWithin bounds the wait for a client that closed its side and does not
-// read either.
-const drainWithin = time.Second
-
-func (d *door) drain() {
-	done := make(chan struct{})
-	d.enqueue(func(context.Context) { close(done) })
-	select {
-	case <-done:
-	case <-time.After(drainWithin):
-	}
-}
-
-func (d *door) enqueue(f func(context.Context)) {
-	d.mu.Lock()
-	d.queue = append(d.queue, f)
-	full := len(d.queue) > maxQueue
-	d.mu.Unlock()
-	if full {
-		go d.conn.Close()
-	}
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
-}
-
 func (d *door) notify(method string, params any) {
-	d.enqueue(func(ctx context.Context) { d.conn.Notify(ctx, method, params) })
+	data, err := json.Marshal(params)
+	if err != nil {
+		return
+	}
+	d.out.Put(len(data), func(ctx context.Context) { d.conn.Notify(ctx, method, json.RawMessage(data)) })
 }
 
-// diffChanged tells the text of a diff as it is when the client gets to read
-// it: of many edits a slow client hears the last.
+// diffChanged sends the text of a diff as it is when the client gets to read
+// it: of many edits a slow client gets the last, and none of a diff that has
+// ended.
 func (d *door) diffChanged(diff *diff) {
+	c, id := diff.companion, diff.id
 	d.mu.Lock()
-	queued := d.changed[diff.id]
-	d.changed[diff.id] = true
+	queued := d.changed[id]
+	d.changed[id] = true
 	d.mu.Unlock()
 	if queued {
 		return
 	}
-	d.enqueue(func(ctx context.Context) {
+	d.out.Put(0, func(ctx context.Context) {
 		d.mu.Lock()
-		delete(d.changed, diff.id)
+		delete(d.changed, id)
 		d.mu.Unlock()
-		c := diff.companion
 		c.mu.Lock()
+		diff := c.diffs[id]
+		if diff == nil {
+			c.mu.Unlock()
+			return
+		}
 		content := diff.content
 		c.mu.Unlock()
-		d.conn.Notify(ctx, adapter.MethodDiffChanged, adapter.DiffChange{ID: diff.id, Content: &content})
+		d.conn.Notify(ctx, adapter.MethodDiffChanged, adapter.DiffChange{ID: id, Content: &content})
 	})
 }
 
-// call queues a request; done gets its outcome, unless the client goes first.
-// The IDs are far from those of clients: Vim takes nothing but numbers, and a
-// request with the number of one of its own for the answer to that.
-func (d *door) call(method string, params, result any, done func(error)) {
-	d.enqueue(func(ctx context.Context) {
-		d.calls++
-		id := jsonrpc2.ID{Num: firstID + uint64(d.calls)}
-		wait, err := d.conn.DispatchCall(ctx, method, params, jsonrpc2.PickID(id))
-		if err != nil {
-			done(err)
-			return
-		}
-		go func() { done(wait.Wait(ctx, result)) }()
-	})
+// view returns a diff as surfaces see it now, unless it has ended.
+func (c *Companion) view(id string) (adapter.Diff, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.diffs[id]
+	if d == nil || !d.shown {
+		return adapter.Diff{}, false
+	}
+	return d.viewLocked(), true
+}
+
+// call sends a request, on the goroutine that writes; done gets its outcome,
+// unless the client goes first. The IDs are far from those of clients: Vim takes
+// nothing but numbers, and a request with the number of one of its own for the
+// answer to that.
+func (d *door) call(ctx context.Context, method string, params, result any, done func(error)) {
+	d.calls++
+	id := jsonrpc2.ID{Num: firstID + uint64(d.calls)}
+	wait, err := d.conn.DispatchCall(ctx, method, params, jsonrpc2.PickID(id))
+	if err != nil {
+		done(err)
+		return
+	}
+	go func() { done(wait.Wait(ctx, result)) }()
 }
 
 const firstID = 1_000_000_000
 
-// openDiff shows a diff; done gets the client's answer.
+var errEnded = errors.New("the change was answered before it could be shown")
+
+// openDiff shows a diff; done gets the client's answer. The queue holds no texts:
+// a client that is slow gets the diff as it is by then, and none that has ended.
 func (d *door) openDiff(v adapter.Diff, done func(error)) {
-	d.call(adapter.MethodDiffOpen, v, nil, done)
+	c, id := d.c, v.ID
+	d.out.Put(0, func(ctx context.Context) {
+		v, ok := c.view(id)
+		if !ok {
+			done(errEnded)
+			return
+		}
+		d.call(ctx, adapter.MethodDiffOpen, v, nil, done)
+	})
 }
 
 // closeDiff closes a diff; done gets the text as the user left it, or nil.
 func (d *door) closeDiff(p adapter.DiffClose, done func(*string)) {
-	res := new(adapter.DiffCloseResult)
-	d.call(adapter.MethodDiffClose, p, res, func(error) { done(res.Content) })
+	d.out.Put(0, func(ctx context.Context) {
+		res := new(adapter.DiffCloseResult)
+		d.call(ctx, adapter.MethodDiffClose, p, res, func(error) { done(res.Content) })
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"pollux/internal/adapter"
+	"pollux/internal/sys"
 )
 
 // A socket is the companion's private door for processes that it did not
@@ -45,17 +46,13 @@ func (c *Companion) listenSocket() (*socket, error) {
 // serve answers on the socket until it is closed.
 func (s *socket) serve(c *Companion) {
 	s.serving.Go(func() {
-		for {
-			conn, err := s.listener.Accept()
-			if err != nil {
-				return
-			}
+		sys.Accept(s.listener, func(conn net.Conn) {
 			s.serving.Go(func() {
 				s.track(conn, true)
 				defer s.track(conn, false)
 				c.serveSocket(conn)
 			})
-		}
+		})
 	})
 }
 

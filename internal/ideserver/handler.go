@@ -34,6 +34,8 @@ var protocolVersions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-
 func (s *Server) handler() http.Handler {
 	mcp := http.HandlerFunc(s.serveMCP)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// An earlier request of the connection may have left one: see endSoon.
+		http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
@@ -41,11 +43,11 @@ func (s *Server) handler() http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		if !s.hostAllowed(r.Host) {
-			refuse(w, http.StatusForbidden, "this Host is not served here: connect to 127.0.0.1")
+			turnAway(w, http.StatusForbidden, "this Host is not served here: connect to 127.0.0.1")
 			return
 		}
 		if !s.originAllowed(r) {
-			refuse(w, http.StatusForbidden, "requests from this Origin are not served")
+			turnAway(w, http.StatusForbidden, "requests from this Origin are not served")
 			return
 		}
 		if strings.HasPrefix(r.URL.Path, "/review/") {
@@ -59,11 +61,12 @@ func (s *Server) handler() http.Handler {
 		}
 		if !s.authorized(r) {
 			h.Set("WWW-Authenticate", ide.Realm)
-			refuse(w, http.StatusUnauthorized, "the bearer token is missing or wrong: it is in the discovery file (authToken)")
+			turnAway(w, http.StatusUnauthorized, "the bearer token is missing or wrong: it is in the discovery file (authToken)")
 			return
 		}
+		ide.Authenticated(r.Context())
 		if r.URL.Path != "/mcp" {
-			refuse(w, http.StatusNotFound, "the MCP endpoint is /mcp")
+			turnAway(w, http.StatusNotFound, "the MCP endpoint is /mcp")
 			return
 		}
 		mcp.ServeHTTP(w, r)

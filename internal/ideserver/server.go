@@ -55,7 +55,7 @@ type Config struct {
 	Token string
 	// Port to listen on; 0, which the contract demands of a fresh start, lets
 	// the system choose. A restart after a crash passes the old one, which is
-	// used if it is free.
+	// used if it is free; if not, Token is replaced by a fresh one.
 	Port int
 	// ExtraHost is a second host address to listen on, and ExtraNames are Host
 	// names allowed there: for a CLI in a container (host.docker.internal).
@@ -63,6 +63,8 @@ type Config struct {
 	ExtraNames []string
 	// GoneAfter is how long a client may be without an event stream.
 	GoneAfter time.Duration
+	// AuthTimeout is how long a connection may live before it authenticates.
+	AuthTimeout time.Duration
 	// KeepAlive is the interval of the comments that keep a stream from being
 	// taken for dead: the CLI's HTTP client cuts a silent one after 300 s.
 	KeepAlive time.Duration
@@ -82,6 +84,9 @@ const (
 	// reconnects in a loop from eating the memory.
 	maxSessions = 256
 	bodyTimeout = time.Minute
+	// closeTimeout is how long a client may take to read the rest of a response
+	// when its session ends.
+	closeTimeout = time.Second
 )
 
 // A Server is a companion's MCP server. It listens from [New] on; requests are
@@ -94,6 +99,7 @@ type Server struct {
 	http      *http.Server
 	listeners []net.Listener
 	port      int
+	gate      gate
 	serving   sync.WaitGroup
 
 	mu       sync.Mutex
@@ -110,6 +116,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.GoneAfter == 0 {
 		cfg.GoneAfter = defaultGoneAfter
 	}
+	if cfg.AuthTimeout == 0 {
+		cfg.AuthTimeout = defaultAuthTimeout
+	}
 	if cfg.KeepAlive == 0 {
 		cfg.KeepAlive = defaultKeepAlive
 	}
@@ -119,9 +128,11 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, sessions: make(map[string]*Session)}
+	s := &Server{cfg: cfg, gate: gate{timeout: cfg.AuthTimeout}, sessions: make(map[string]*Session)}
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", cfg.Port))
 	if err != nil && cfg.Port != 0 {
+		// Who has the old port now receives the old token from CLIs that reconnect.
+		s.cfg.Token = rand.Text()
 		l, err = net.Listen("tcp", "127.0.0.1:0")
 	}
 	if err != nil {
@@ -139,6 +150,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.http = &http.Server{
 		Handler:           s.handler(),
+		ConnContext:       s.gate.enter,
+		ConnState:         s.gate.state,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute, // between requests; the CLI gives a connection up after 4 s
 		MaxHeaderBytes:    64 << 10,
@@ -164,8 +177,9 @@ func (s *Server) Port() int { return s.port }
 // Token is the bearer token that every request must carry.
 func (s *Server) Token() string { return s.cfg.Token }
 
-// HandlePages serves h below /review/. It has its own authentication; Host and
-// Origin are checked before it is asked.
+// HandlePages serves h below /review/. It has its own authentication, and calls
+// [ide.Authenticated] for clients that pass it; Host and Origin are checked
+// before it is asked.
 func (s *Server) HandlePages(h http.Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,9 +227,11 @@ func (s *Server) Close(ctx context.Context) error {
 	for _, session := range sessions {
 		session.flush(ctx)
 	}
+	var closing sync.WaitGroup
 	for _, session := range sessions {
-		session.Close()
+		closing.Go(session.Close)
 	}
+	closing.Wait()
 	shut, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	err := s.http.Shutdown(shut)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +22,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(childServes) != "" {
+		serveChild()
+		return
+	}
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
 }
 
@@ -642,5 +647,25 @@ func TestExtraHost(t *testing.T) {
 	req.Host = fmt.Sprintf("host.docker.internal:%d", s.Port())
 	if code, body, _ := c.do(req); code != 200 {
 		t.Errorf("%d %s", code, body)
+	}
+}
+
+// After a crash another user can take the old port, and receives the old token
+// from a CLI that reconnects. It opens nothing on the new port.
+func TestAnotherPortHasAnotherToken(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := taken.Addr().(*net.TCPAddr).Port
+	other := start(t, newBackend(), func(c *Config) { c.Port, c.Token = port, "old" })
+	if other.Port() == port || other.Token() == "old" || len(other.Token()) < 20 {
+		t.Errorf("port %d has the token %q", other.Port(), other.Token())
+	}
+	taken.Close()
+	same := start(t, newBackend(), func(c *Config) { c.Port, c.Token = port, "old" })
+	if same.Port() != port || same.Token() != "old" {
+		t.Errorf("the free port was not taken again with its token: %d, %q", same.Port(), same.Token())
 	}
 }

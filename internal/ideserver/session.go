@@ -31,7 +31,7 @@ var ErrUndelivered = errors.New("the CLI was gone before it could be told")
 //
 // A client that does not read, a suspended one for instance, blocks the writer
 // and nothing else, with no deadline: a broken stream would disconnect the CLI
-// for good when it wakes.
+// for good when it wakes. Close sets one.
 type Session struct {
 	id     string
 	server *Server
@@ -51,10 +51,13 @@ type Session struct {
 	ready     bool          // a stream is open for writing
 	stream    *streamWriter // the open event stream, HTTP only
 	outcomes  []outcome
-	context   bool        // the context must be sent
-	busy      bool        // the writer is in a write
-	drained   []chan bool // told when nothing is queued
-	gone      *time.Timer // ends the session when it has no stream
+	context   bool                         // the context must be sent
+	busy      bool                         // the writer is in a write
+	writing   *streamWriter                // to this stream, HTTP only
+	responses map[http.ResponseWriter]bool // to requests that are being served
+	drained   []chan bool                  // told when nothing is queued
+	gone      *time.Timer                  // ends the session when it has no stream
+	timer     int                          // the number of that timer
 	announced bool
 }
 
@@ -88,7 +91,10 @@ func (s *Session) Transport() string {
 }
 
 func (srv *Server) newSession() *Session {
-	s := &Session{id: rand.Text(), server: srv, since: time.Now(), started: make(chan struct{}), wake: make(chan struct{}, 1)}
+	s := &Session{
+		id: rand.Text(), server: srv, since: time.Now(), started: make(chan struct{}), wake: make(chan struct{}, 1),
+		responses: make(map[http.ResponseWriter]bool),
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -99,7 +105,9 @@ func (srv *Server) newHTTPSession() (*Session, error) {
 	if err := s.start(s.http, nil); err != nil {
 		return nil, err
 	}
-	s.expectStream(unstreamedAfter)
+	s.mu.Lock()
+	s.expectStreamLocked(unstreamedAfter)
+	s.mu.Unlock()
 	return s, nil
 }
 
@@ -220,12 +228,12 @@ func (s *Session) write() {
 		case <-keepAlive.C:
 			s.mu.Lock()
 			stream := s.stream
-			s.busy = stream != nil
+			s.busy, s.writing = stream != nil, stream
 			s.mu.Unlock()
 			if stream != nil {
 				stream.comment()
 				s.mu.Lock()
-				s.busy = false
+				s.busy, s.writing = false, nil
 				s.mu.Unlock()
 			}
 		case <-s.ctx.Done():
@@ -250,7 +258,7 @@ func (s *Session) writeNext() bool {
 		s.context = false
 	}
 	stream := s.stream
-	s.busy = true
+	s.busy, s.writing = true, stream
 	s.mu.Unlock()
 
 	if !isOutcome {
@@ -259,7 +267,7 @@ func (s *Session) writeNext() bool {
 	err := s.send(next)
 
 	s.mu.Lock()
-	s.busy = false
+	s.busy, s.writing = false, nil
 	if err != nil {
 		if s.stream == stream {
 			s.ready = false
@@ -311,78 +319,114 @@ func (s *Session) flush(ctx context.Context) {
 	}
 }
 
-// expectStream ends the session unless a stream opens in time.
-func (s *Session) expectStream(within time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// expectStreamLocked ends the session unless a stream opens in time. Callers
+// decide that there is none under the same lock: a stream that opens in between
+// would be cut.
+func (s *Session) expectStreamLocked(within time.Duration) {
+	s.stopTimerLocked()
+	if s.ctx.Err() == nil {
+		number := s.timer
+		s.gone = time.AfterFunc(within, func() { s.expire(number) })
+	}
+}
+
+// stopTimerLocked stops the timer, also one that has run out and waits for the
+// lock: its number is not the current one any more.
+func (s *Session) stopTimerLocked() {
 	if s.gone != nil {
 		s.gone.Stop()
+		s.gone = nil
 	}
-	if s.ctx.Err() == nil {
-		s.gone = time.AfterFunc(within, s.Close)
-	}
+	s.timer++
+}
+
+// expire ends the session if the timer with that number is still the current
+// one.
+func (s *Session) expire(number int) {
+	s.closeIf(func() bool { return s.timer == number })
 }
 
 func (s *Session) streamReady(w *streamWriter) {
 	s.mu.Lock()
 	s.ready, s.stream = true, w
 	s.context = true // the first thing a stream carries
-	if s.gone != nil {
-		s.gone.Stop()
-		s.gone = nil
-	}
+	s.stopTimerLocked()
 	s.mu.Unlock()
 	s.poke()
+}
+
+func (s *Session) streamEnded(w *streamWriter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stream == w {
+		s.ready, s.stream = false, nil
+		s.expectStreamLocked(s.server.cfg.GoneAfter)
+	}
 }
 
 func (s *Session) serveStream(w http.ResponseWriter, r *http.Request) {
 	sw := &streamWriter{ResponseWriter: w}
 	sw.onReady = func() { s.streamReady(sw) }
-	s.http.ServeHTTP(sw, r)
+	s.serve(sw, r)
+	if r.Context().Err() != nil {
+		sw.unblock() // the client may have closed its half only, and not read
+	}
 	sw.end()
+	s.streamEnded(sw)
+}
+
+// serve has the SDK answer a request, in a way that Close can end.
+func (s *Session) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	mine := s.stream == sw
-	if mine {
-		s.ready, s.stream = false, nil
+	s.responses[w] = true
+	if s.ctx.Err() != nil {
+		endSoon(w)
 	}
 	s.mu.Unlock()
-	if mine {
-		s.expectStream(s.server.cfg.GoneAfter)
-	}
+	s.http.ServeHTTP(w, r)
+	s.mu.Lock()
+	delete(s.responses, w)
+	s.mu.Unlock()
+}
+
+// endSoon gives a response the time to end gracefully, and no more.
+func endSoon(w http.ResponseWriter) {
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(closeTimeout))
 }
 
 // servePost serves one message of the client's. A client that only posts stays
 // connected as long as it does.
 func (s *Session) servePost(w http.ResponseWriter, r *http.Request) {
-	s.http.ServeHTTP(w, r)
+	s.serve(w, r)
 	s.mu.Lock()
-	streamed := s.stream != nil
-	waiting := s.gone != nil
-	s.mu.Unlock()
-	if !streamed && waiting {
-		s.expectStream(unstreamedAfter)
+	defer s.mu.Unlock()
+	if s.stream == nil && s.gone != nil {
+		s.expectStreamLocked(unstreamedAfter)
 	}
 }
 
 // Close ends the session: the client's streams end gracefully, what could not
 // be delivered is reported as such, the backend is told.
-func (s *Session) Close() {
+func (s *Session) Close() { s.closeIf(func() bool { return true }) }
+
+// closeIf is Close if the condition holds, which it asks under the lock.
+func (s *Session) closeIf(holds func() bool) {
 	s.mu.Lock()
-	if s.ctx.Err() != nil {
+	if s.ctx.Err() != nil || !holds() {
 		s.mu.Unlock()
 		return
 	}
 	s.cancel()
-	if s.gone != nil {
-		s.gone.Stop()
+	s.stopTimerLocked()
+	for w := range s.responses {
+		endSoon(w)
 	}
-	stream, busy := s.stream, s.busy
+	if s.writing != nil {
+		s.writing.unblock()
+	}
 	s.mu.Unlock()
 
 	s.server.remove(s)
-	if busy && stream != nil {
-		stream.unblock()
-	}
 	if s.bytes != nil {
 		s.bytes.Close() // a client that does not read would block what follows
 	}
@@ -448,6 +492,9 @@ func (w *streamWriter) comment() {
 		w.FlushError()
 	}
 }
+
+// Unwrap lets an [http.ResponseController] reach the connection.
+func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // unblock makes a write that the client does not read fail.
 func (w *streamWriter) unblock() {

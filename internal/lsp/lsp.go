@@ -11,6 +11,7 @@ package lsp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -47,11 +48,14 @@ func Serve(ctx context.Context, conn io.ReadWriteCloser, cfg Config) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &server{cfg: cfg, ctx: ctx, end: cancel, docs: make(map[string]*document), diffs: make(map[string]adapter.Diff)}
+	s.out = adapter.NewOutbox(cancel)
 	ready := make(chan struct{})
-	s.conn = adapter.NewConn(ctx, adapter.NewStream(conn), handler(func(req *jsonrpc2.Request) {
+	s.conn = adapter.NewConn(ctx, adapter.Drained(adapter.NewStream(conn), s.out), handler(func(req *jsonrpc2.Request) {
 		<-ready
 		s.handle(req)
 	}))
+	written := make(chan struct{})
+	go func() { defer close(written); s.out.Run(ctx) }()
 	s.client = cfg.Dial(adapter.Handler{
 		DiffOpen:    s.diffOpen,
 		DiffClose:   s.diffClose,
@@ -68,6 +72,10 @@ func Serve(ctx context.Context, conn io.ReadWriteCloser, cfg Config) {
 	s.client.Close()
 	s.conn.Close()
 	s.asking.Wait()
+	select {
+	case <-written:
+	case <-time.After(adapter.DrainTimeout): // a pipe that nobody reads; closing it ends no write
+	}
 }
 
 type handler func(*jsonrpc2.Request)
@@ -75,13 +83,15 @@ type handler func(*jsonrpc2.Request)
 func (h handler) Handle(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) { h(req) }
 
 // A server is one editor. What the editor says is handled in order on one
-// goroutine; questions to the user wait on their own.
+// goroutine; what it gets is written in order by another; questions to the user
+// wait on their own.
 type server struct {
 	cfg    Config
 	ctx    context.Context
 	end    func()
 	conn   *jsonrpc2.Conn
 	client *adapter.Client
+	out    *adapter.Outbox
 	asking sync.WaitGroup
 
 	// Of the handling goroutine:
@@ -162,14 +172,52 @@ func (s *server) handle(req *jsonrpc2.Request) {
 	if req.Notif {
 		return
 	}
-	var rpc *jsonrpc2.Error
-	switch {
-	case err == nil:
-		s.conn.Reply(s.ctx, req.ID, result)
-	case errors.As(err, &rpc):
-		s.conn.ReplyWithError(s.ctx, req.ID, rpc)
-	default:
-		s.conn.ReplyWithError(s.ctx, req.ID, &jsonrpc2.Error{Code: -32803, Message: err.Error()}) // RequestFailed
+	s.put(result, func(ctx context.Context) {
+		var rpc *jsonrpc2.Error
+		switch {
+		case err == nil:
+			s.conn.Reply(ctx, req.ID, result)
+		case errors.As(err, &rpc):
+			s.conn.ReplyWithError(ctx, req.ID, rpc)
+		default:
+			s.conn.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: -32803, Message: err.Error()}) // RequestFailed
+		}
+	})
+}
+
+// put queues a message with that content.
+func (s *server) put(content any, write func(context.Context)) {
+	data, _ := json.Marshal(content)
+	s.out.Put(len(data), write)
+}
+
+// call asks the editor.
+func (s *server) call(method string, params, result any) error {
+	type answer struct {
+		result json.RawMessage
+		err    error
+	}
+	answered := make(chan answer, 1)
+	s.put(params, func(ctx context.Context) {
+		wait, err := s.conn.DispatchCall(ctx, method, params)
+		if err != nil {
+			answered <- answer{err: err}
+			return
+		}
+		go func() {
+			var a answer
+			a.err = wait.Wait(ctx, &a.result)
+			answered <- a
+		}()
+	})
+	select {
+	case a := <-answered:
+		if a.err != nil {
+			return a.err
+		}
+		return json.Unmarshal(a.result, result)
+	case <-s.ctx.Done():
+		return s.ctx.Err()
 	}
 }
 
@@ -182,6 +230,7 @@ func (s *server) dispatch(req *jsonrpc2.Request) (any, error) {
 		}
 		return s.initialize(p)
 	case "exit":
+		s.out.Drain()
 		s.end()
 		return nil, nil
 	}
@@ -503,7 +552,7 @@ func (s *server) offer(d adapter.Diff) {
 // editor that cannot shows the message alone.
 func (s *server) ask(text string, actions []messageAction) string {
 	var chosen *messageAction
-	err := s.conn.Call(s.ctx, "window/showMessageRequest", map[string]any{"type": 3, "message": text, "actions": actions}, &chosen)
+	err := s.call("window/showMessageRequest", map[string]any{"type": 3, "message": text, "actions": actions}, &chosen)
 	if err != nil && s.ctx.Err() == nil {
 		s.show("info", text+": see the code actions, or `pollux review` in a terminal")
 	}
@@ -521,7 +570,8 @@ func (s *server) say(err error) {
 
 func (s *server) show(level, text string) {
 	types := map[string]int{"error": 1, "warning": 2, "info": 3}
-	s.conn.Notify(s.ctx, "window/showMessage", map[string]any{"type": types[level], "message": "pollux: " + text})
+	params := map[string]any{"type": types[level], "message": "pollux: " + text}
+	s.put(params, func(ctx context.Context) { s.conn.Notify(ctx, "window/showMessage", params) })
 }
 
 // actions are what can be done with the diffs that wait, the oldest first.
@@ -595,7 +645,7 @@ func (s *server) review() error {
 	}
 	if s.showDocument {
 		var shown struct{ Success bool }
-		err := s.conn.Call(s.ctx, "window/showDocument", map[string]any{"uri": link.URL, "external": true, "takeFocus": true}, &shown)
+		err := s.call("window/showDocument", map[string]any{"uri": link.URL, "external": true, "takeFocus": true}, &shown)
 		if err == nil && shown.Success {
 			return nil
 		}

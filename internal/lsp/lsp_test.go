@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
 	"go.uber.org/goleak"
@@ -320,4 +321,39 @@ func TestRequestsBeforeInitialize(t *testing.T) {
 			t.Error("answered after shutdown")
 		}
 	})
+}
+
+// An editor that writes several requests before it reads an answer, with no
+// buffer in between, gets all of them; then it says exit and closes its side.
+func TestEditorThatWritesBeforeItReads(t *testing.T) {
+	mine, theirs := net.Pipe()
+	near, far := net.Pipe()
+	companion := jsonrpc2.NewConn(t.Context(), adapter.NewStream(buffer(far)), jsonrpc2.HandlerWithError(func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) (any, error) {
+		return adapter.InitializeResult{Protocol: 1}, nil
+	}))
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		Serve(t.Context(), theirs, Config{Dial: func(h adapter.Handler) *adapter.Client { return adapter.NewClient(near, h) }})
+	}()
+	defer func() {
+		mine.Close()
+		<-served
+		companion.Close()
+		<-companion.DisconnectNotify()
+	}()
+	mine.SetDeadline(time.Now().Add(30 * time.Second))
+	stream := jsonrpc2.NewBufferedStream(mine, jsonrpc2.VSCodeObjectCodec{})
+	for i, method := range []string{"initialize", "textDocument/hover", "no/such", "shutdown", "textDocument/hover"} {
+		if err := stream.WriteObject(map[string]any{"jsonrpc": "2.0", "id": i, "method": method, "params": map[string]any{}}); err != nil {
+			t.Fatalf("%s: %v", method, err)
+		}
+	}
+	stream.WriteObject(map[string]any{"jsonrpc": "2.0", "method": "exit"})
+	for i := range 5 {
+		var answer struct{ ID int }
+		if err := stream.ReadObject(&answer); err != nil || answer.ID != i {
+			t.Errorf("answer %d is %d, %v", i, answer.ID, err)
+		}
+	}
 }

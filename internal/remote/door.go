@@ -71,11 +71,10 @@ func quote(s string) string {
 // Open connects.
 func (d Door) Open(ctx context.Context) (io.ReadWriteCloser, error) {
 	if d.Socket != "" {
-		if err := trusted(d.Socket); err != nil {
+		conn, err := adapter.Dial(ctx, d.Socket)
+		if errors.Is(err, adapter.ErrForeign) {
 			return nil, err
 		}
-		var dialer net.Dialer
-		conn, err := dialer.DialContext(ctx, "unix", d.Socket)
 		if err != nil {
 			return nil, fmt.Errorf("no companion answers at %s (%v): is it running, and is this its socket? `pollux status --json` names it", d.Socket, cause(err))
 		}
@@ -86,25 +85,6 @@ func (d Door) Open(ctx context.Context) (io.ReadWriteCloser, error) {
 		return conn, nil
 	}
 	return startCommand(d.Command(), d.Errors)
-}
-
-// trusted refuses a socket that another user may have put there: it must be the
-// user's own or root's, or in a directory in which only its owner can make one,
-// as one is that was mounted into a container.
-func trusted(path string) error {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return nil // it cannot be dialled either
-	}
-	info, err := os.Stat(real)
-	if err != nil {
-		return nil
-	}
-	dir, err := os.Stat(filepath.Dir(real))
-	if err != nil || sys.Own(info) || sys.Administered(info) || sys.SameOwner(info, dir) && dir.Mode().Perm()&0o022 == 0 {
-		return err
-	}
-	return fmt.Errorf("%s belongs to another user: use a socket in a directory of your own", path)
 }
 
 func cause(err error) error {
@@ -314,17 +294,9 @@ func Listen(ctx context.Context, door Door, paths Paths) (*Front, error) {
 	}
 	ctx, f.cancel = context.WithCancel(ctx)
 	f.serving.Go(func() {
-		for {
-			conn, err := f.listener.Accept()
-			switch {
-			case err == nil:
-				f.serving.Go(func() { f.serve(ctx, conn) })
-			case errors.Is(err, net.ErrClosed):
-				return
-			default: // too many files are open
-				time.Sleep(lookAgain / 10)
-			}
-		}
+		sys.Accept(f.listener, func(conn net.Conn) {
+			f.serving.Go(func() { f.serve(ctx, conn) })
+		})
 	})
 	if door.Socket != "" {
 		f.serving.Go(func() { f.watch(ctx) })

@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"pollux/internal/adapter"
+	"pollux/internal/ide"
 )
 
 //go:embed page
@@ -111,7 +112,11 @@ func (s *Server) authorized(r *http.Request) bool {
 		return false
 	}
 	got, want := sha256.Sum256([]byte(c.Value)), sha256.Sum256([]byte(s.secret))
-	return subtle.ConstantTimeCompare(got[:], want[:]) == 1
+	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+		return false
+	}
+	ide.Authenticated(r.Context())
+	return true
 }
 
 func refuse(w http.ResponseWriter, status int, text string) {

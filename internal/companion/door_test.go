@@ -1,0 +1,135 @@
+package companion
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"pollux/internal/adapter"
+)
+
+// A deaf plugin's standard streams: what Pollux writes, nobody reads, and
+// closing the pipe ends no write.
+type deaf struct {
+	io.Reader
+	released chan struct{}
+}
+
+func (d deaf) Write(b []byte) (int, error) { <-d.released; return 0, io.ErrClosedPipe }
+func (d deaf) Close() error                { return nil }
+
+func returns(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Fatal(what)
+	}
+}
+
+const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocol":1,"client":{"name":"x"},"diff":true}}` + "\n"
+
+// A plugin that does not read and closes its input has ended. The companion
+// waited for it without end, and so did the CLIs.
+func TestDeafPluginEnds(t *testing.T) {
+	w := newWorld(t, nil)
+	conn := deaf{strings.NewReader(hello), make(chan struct{})}
+	defer close(conn.released)
+	returns(t, "the companion still serves a plugin that has ended", func() {
+		Serve(conn, func(adapter.InitializeParams) (*Companion, error) { return w.Companion, nil })
+		w.Close()
+	})
+}
+
+// pipe attaches a client that reads when the test does.
+func (w *world) pipe() (conn net.Conn, ended <-chan struct{}) {
+	w.t.Helper()
+	mine, theirs := net.Pipe()
+	done := make(chan struct{})
+	go func() { defer close(done); w.Attach(theirs) }()
+	w.t.Cleanup(func() { mine.Close(); <-done })
+	if _, err := io.WriteString(mine, hello); err != nil {
+		w.t.Fatal(err)
+	}
+	return mine, done
+}
+
+// A client that asks and does not read is given up before the answers eat the
+// memory: 150 proposals of 4 MB took 2.4 GB.
+func TestClientThatDoesNotReadIsGivenUp(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.connect()
+	conn, ended := w.pipe()
+	if err := c.openDiff(w.file("f", "old\n"), strings.Repeat("x", 4<<20)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		if _, err := fmt.Fprintf(conn, `{"jsonrpc":"2.0","id":%d,"method":"diff/list"}`+"\n", i+2); err != nil {
+			break // given up already
+		}
+	}
+	returns(t, "the client is still served", func() { <-ended })
+}
+
+// A slow client gets the changes that wait when it reads, not those that were
+// answered or replaced in the meantime, and the text as it is by then.
+func TestSlowClientGetsWhatStillWaits(t *testing.T) {
+	w := newWorld(t, nil)
+	c, e := w.connect(), w.attach(true)
+	conn, _ := w.pipe()
+	in := bufio.NewReader(conn)
+	if _, err := in.ReadString('\n'); err != nil { // the answer to initialize
+		t.Fatal(err)
+	}
+	io.WriteString(conn, `{"jsonrpc":"2.0","id":2,"method":"status"}`+"\n")
+	waitUntil(t, func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.doors) == 2 })
+	path := w.file("f", "old\n")
+	for i := range 5 {
+		if err := c.openDiff(path, fmt.Sprintf("new %d\n", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var last adapter.Diff
+	for range 5 {
+		last = get(t, e.opened)
+	}
+	if err := e.Edit(t.Context(), last.ID, "edited\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Diffs(t.Context()); err != nil { // the edit has arrived
+		t.Fatal(err)
+	}
+	var opened []adapter.Diff
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m struct {
+			Method string
+			ID     int64
+			Params json.RawMessage
+		}
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatal(err)
+		}
+		if m.Method == adapter.MethodDiffOpen {
+			var d adapter.Diff
+			json.Unmarshal(m.Params, &d)
+			opened = append(opened, d)
+		}
+		if m.Method == adapter.MethodDiffChanged {
+			break // the last that was queued
+		}
+	}
+	if len(opened) != 1 || opened[0].ID != last.ID || opened[0].Text() != "edited\n" {
+		t.Errorf("the client was shown %+v", opened)
+	}
+}

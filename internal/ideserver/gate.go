@@ -1,0 +1,103 @@
+package ideserver
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"pollux/internal/ide"
+)
+
+const (
+	defaultAuthTimeout = 10 * time.Second
+	// maxStrangers bounds the connections that have not authenticated: far above
+	// what a browser and some CLIs open at once, and far below the usual limit of
+	// open files.
+	maxStrangers = 64
+	// refusalTimeout is how long the rest of a refused request may take. A client
+	// that is still sending would see a broken connection and not the answer.
+	refusalTimeout = time.Second
+)
+
+// A gate bounds what clients without the token can hold: how many connections,
+// and for how long. A new connection takes the place of the oldest one, so that
+// the user's own CLI, which authenticates with its first request, gets in.
+type gate struct {
+	timeout time.Duration
+
+	mu        sync.Mutex
+	strangers []stranger // the oldest first
+	timer     *time.Timer
+}
+
+// A stranger is a connection that has not authenticated.
+type stranger struct {
+	conn  net.Conn
+	since time.Time
+}
+
+// enter counts a new connection. It is an [http.Server]'s ConnContext; the
+// request's context carries the way out for [ide.Authenticated].
+func (g *gate) enter(ctx context.Context, conn net.Conn) context.Context {
+	g.mu.Lock()
+	g.strangers = append(g.strangers, stranger{conn, time.Now()})
+	var oldest net.Conn
+	if len(g.strangers) > maxStrangers {
+		oldest = g.strangers[0].conn
+		g.strangers = slices.Delete(g.strangers, 0, 1)
+	}
+	g.armLocked()
+	g.mu.Unlock()
+	if oldest != nil {
+		oldest.Close()
+	}
+	return ide.WithAuthenticated(ctx, func() { g.leave(conn) })
+}
+
+// leave forgets a connection that has authenticated or ended.
+func (g *gate) leave(conn net.Conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.strangers = slices.DeleteFunc(g.strangers, func(s stranger) bool { return s.conn == conn })
+}
+
+// state is an [http.Server]'s ConnState.
+func (g *gate) state(conn net.Conn, state http.ConnState) {
+	if state == http.StateClosed || state == http.StateHijacked {
+		g.leave(conn)
+	}
+}
+
+// sweep closes the connections whose time is over at that moment.
+func (g *gate) sweep(now time.Time) {
+	g.mu.Lock()
+	n := 0
+	for n < len(g.strangers) && now.Sub(g.strangers[n].since) >= g.timeout {
+		n++
+	}
+	over := slices.Clone(g.strangers[:n])
+	g.strangers = slices.Delete(g.strangers, 0, n)
+	g.timer = nil
+	g.armLocked()
+	g.mu.Unlock()
+	for _, s := range over {
+		s.conn.Close()
+	}
+}
+
+func (g *gate) armLocked() {
+	if g.timer == nil && len(g.strangers) > 0 {
+		g.timer = time.AfterFunc(time.Until(g.strangers[0].since.Add(g.timeout)), func() { g.sweep(time.Now()) })
+	}
+}
+
+// turnAway refuses a request and ends its connection, without waiting for a body
+// that may never come.
+func turnAway(w http.ResponseWriter, status int, message string) {
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusalTimeout))
+	w.Header().Set("Connection", "close")
+	refuse(w, status, message)
+}

@@ -1,0 +1,219 @@
+package ideserver
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"pollux/internal/ide"
+	"pollux/internal/wirecli"
+)
+
+// childServes makes this test binary a companion's server, which prints its
+// port and ends with its standard input.
+const childServes = "POLLUX_TEST_SERVE"
+
+func serveChild() {
+	s, err := New(Config{Backend: newBackend(), Version: "test", Token: "secret"})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	s.Serve()
+	fmt.Println(s.Port())
+	io.Copy(io.Discard, os.Stdin)
+}
+
+// raw opens a connection, sends text, and leaves it open.
+func raw(t *testing.T, port int, text string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// bodyless is a POST that promises a body and never sends it.
+func bodyless(port int, path, host string) string {
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s:%d\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n", path, host, port)
+}
+
+// Whoever can connect could keep the user's own CLI out: 350 requests without
+// a token, whose bodies never come, held every file descriptor.
+func TestSlowStrangersDoNotKeepTheCLIOut(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no limit of descriptors")
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -n 128 && exec "$0"`, os.Args[0])
+	cmd.Env = append(os.Environ(), childServes+"=1")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer in.Close()
+	var port int
+	if _, err := fmt.Fscan(out, &port); err != nil {
+		t.Fatal(err)
+	}
+	for range 350 {
+		raw(t, port, bodyless(port, "/mcp", "127.0.0.1"))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	cli, err := wirecli.Dial(ctx, port, "secret")
+	if err != nil {
+		t.Fatalf("the user's CLI cannot connect: %v", err)
+	}
+	if n, ok := <-cli.Heard; !ok || n.Method != ide.MethodContextUpdate {
+		t.Errorf("the CLI received %q", n.Method)
+	}
+	cli.Close()
+}
+
+// A refused request gets its answer at once and its connection ends, whether or
+// not the body that it promised comes.
+func TestRefusedRequestsAreNotHeld(t *testing.T) {
+	s := start(t, newBackend(), nil)
+	s.HandlePages(http.NotFoundHandler())
+	for name, request := range map[string]string{
+		"no token":   bodyless(s.Port(), "/mcp", "127.0.0.1"),
+		"no page":    bodyless(s.Port(), "/other", "127.0.0.1"),
+		"wrong host": bodyless(s.Port(), "/mcp", "evil.example"),
+		"wrong origin": strings.Replace(bodyless(s.Port(), "/mcp", "127.0.0.1"), "\r\n\r\n",
+			"\r\nOrigin: http://evil.example\r\n\r\n", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := raw(t, s.Port(), request)
+			conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+			in := bufio.NewReader(conn)
+			res, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res.StatusCode/100 != 4 || !res.Close {
+				t.Errorf("answered %s, close %v", res.Status, res.Close)
+			}
+			io.Copy(io.Discard, res.Body)
+			if _, err := in.ReadByte(); err != io.EOF {
+				t.Errorf("the connection did not end: %v", err)
+			}
+		})
+	}
+}
+
+// A CLI whose body arrives in full sees the refusal, not a broken connection.
+func TestRefusalReachesAClientThatSendsABody(t *testing.T) {
+	s := start(t, newBackend(), nil)
+	c := dial(t, s)
+	for _, size := range []int{10, 100_000} {
+		req := c.request(t.Context(), "POST", strings.Repeat("x", size))
+		req.Header.Set("Authorization", "Bearer old")
+		if code, body, _ := c.do(req); code != http.StatusUnauthorized || !strings.Contains(body, "token") {
+			t.Errorf("a body of %d bytes: %d %s", size, code, body)
+		}
+	}
+}
+
+// A connection that does not authenticate ends.
+func TestStrangersHaveLittleTime(t *testing.T) {
+	s := start(t, newBackend(), func(c *Config) { c.AuthTimeout = 20 * time.Millisecond })
+	s.HandlePages(http.NotFoundHandler())
+	for name, text := range map[string]string{
+		"silent":    "",
+		"no header": "GET /",
+		"page":      fmt.Sprintf("GET /review/ HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n", s.Port()),
+	} {
+		conn := raw(t, s.Port(), text)
+		conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "timeout") {
+			t.Errorf("%s: the connection stays open", name)
+		}
+	}
+}
+
+// A connection that has authenticated, to the server or to the review page, stays.
+func TestAuthenticatedConnectionsStay(t *testing.T) {
+	s := start(t, newBackend(), nil)
+	s.HandlePages(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Page-Secret") == "right" {
+			ide.Authenticated(r.Context())
+		}
+		io.WriteString(w, "page")
+	}))
+	get := func(path, header string) string {
+		return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n%s\r\n\r\n", path, s.Port(), header)
+	}
+	cli := raw(t, s.Port(), get("/mcp", "Authorization: Bearer secret"))
+	expectAnswer(t, cli)
+	page := raw(t, s.Port(), get("/review/", "Page-Secret: right"))
+	expectAnswer(t, page)
+	other := raw(t, s.Port(), get("/review/", "Page-Secret: wrong"))
+	expectAnswer(t, other)
+	s.gate.sweep(time.Now().Add(defaultAuthTimeout))
+	for _, conn := range []net.Conn{cli, page} {
+		io.WriteString(conn, get("/review/", "Page-Secret: wrong"))
+		expectAnswer(t, conn)
+	}
+	if _, err := other.Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
+		t.Errorf("a connection without the secret stays open: %v", err)
+	}
+}
+
+// Of the connections that have not authenticated the oldest goes when there
+// are too many; the others, and those that have authenticated, stay.
+func TestStrangersAreFew(t *testing.T) {
+	b := newBackend()
+	s := start(t, b, nil)
+	st := dial(t, s).initialize().listen()
+	st.next()
+	var conns []net.Conn
+	for range maxStrangers + 1 {
+		conns = append(conns, raw(t, s.Port(), ""))
+	}
+	conns[0].SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := conns[0].Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
+		t.Errorf("the oldest connection: %v", err)
+	}
+	for _, conn := range conns[1:] {
+		io.WriteString(conn, fmt.Sprintf("GET /mcp HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer secret\r\n\r\n", s.Port()))
+		expectAnswer(t, conn)
+	}
+	s.ContextChanged()
+	if got := st.next(); got != emptyContext {
+		t.Errorf("the CLI's stream carries %s", got)
+	}
+}
+
+func expectAnswer(t *testing.T, conn net.Conn) {
+	t.Helper()
+	conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(io.Discard, res.Body)
+}

@@ -1,0 +1,179 @@
+package ideserver
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A duplex is a connection without buffers, of which each side can close its
+// half: a write blocks until the other side reads.
+type duplex struct {
+	in, out net.Conn
+	written *atomic.Int64 // counts the server's writes as they begin
+}
+
+func newDuplex() (client, server duplex) {
+	a, b := net.Pipe()
+	c, d := net.Pipe()
+	var written atomic.Int64
+	return duplex{a, c, &written}, duplex{d, b, &written}
+}
+
+func (d duplex) Read(b []byte) (int, error)         { return d.in.Read(b) }
+func (d duplex) Write(b []byte) (int, error)        { d.written.Add(1); return d.out.Write(b) }
+func (d duplex) Close() error                       { d.in.Close(); return d.out.Close() }
+func (d duplex) LocalAddr() net.Addr                { return d.in.LocalAddr() }
+func (d duplex) RemoteAddr() net.Addr               { return d.in.RemoteAddr() }
+func (d duplex) SetReadDeadline(t time.Time) error  { return d.in.SetReadDeadline(t) }
+func (d duplex) SetWriteDeadline(t time.Time) error { return d.out.SetWriteDeadline(t) }
+func (d duplex) SetDeadline(t time.Time) error {
+	d.in.SetDeadline(t)
+	return d.out.SetDeadline(t)
+}
+
+// A single listener accepts one connection.
+type single struct {
+	net.Listener
+	conns chan net.Conn
+	once  sync.Once
+}
+
+func (l *single) Accept() (net.Conn, error) {
+	if conn, ok := <-l.conns; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+func (l *single) Close() error   { l.once.Do(func() { close(l.conns) }); return nil }
+func (l *single) Addr() net.Addr { return &net.TCPAddr{} }
+
+// unbuffered sends a client's request to the server over a duplex.
+func unbuffered(t *testing.T, s *Server, req *http.Request) duplex {
+	t.Helper()
+	client, server := newDuplex()
+	l := &single{conns: make(chan net.Conn, 1)}
+	l.conns <- server
+	s.serving.Go(func() { s.http.Serve(l) })
+	t.Cleanup(func() { client.Close(); l.Close() })
+	if err := req.Write(client); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func closes(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal(what + " did not return")
+	}
+}
+
+// A client that closes its half of a stream that it does not read, and opens
+// another stream, gets the context there, and does not hold up the end.
+func TestKeepAliveThatNobodyReads(t *testing.T) {
+	b := newBackend()
+	s := start(t, b, func(c *Config) { c.KeepAlive = time.Millisecond })
+	c := dial(t, s).initialize()
+	session := <-b.session
+	first := unbuffered(t, s, c.request(t.Context(), "GET", ""))
+	in := bufio.NewReader(first)
+	for line := ""; line != emptyContext; {
+		text, err := in.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Sscanf(text, "data: %s", &line)
+	}
+	for range 3 { // comments come
+		if _, err := in.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begun := first.written.Load()
+	waitFor(t, func() bool { return first.written.Load() > begun }) // and nobody reads
+	first.out.Close()
+	waitFor(t, func() bool { // the SDK has let go of the stream
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		res, err := c.http.Do(c.request(ctx, "GET", ""))
+		if err != nil {
+			return false
+		}
+		defer res.Body.Close()
+		_, err = bufio.NewReader(io.LimitReader(res.Body, 1000)).ReadString('}')
+		return err == nil
+	})
+	closes(t, "Close", func() { session.Close() })
+}
+
+// A client that does not read the answer to its request does not hold up the end.
+func TestAnswerThatNobodyReads(t *testing.T) {
+	b := newBackend()
+	s := start(t, b, nil)
+	c := dial(t, s).initialize()
+	session := <-b.session
+	body := `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"openDiff","arguments":{"filePath":"/f","newContent":"x"}}}`
+	unbuffered(t, s, c.request(t.Context(), "POST", body))
+	<-b.opened
+	closes(t, "Close", func() { session.Close() })
+}
+
+// A stream that opens while the last one ends stays: the time that a client has
+// to come back is set with the same lock that sees whether it has.
+func TestStreamThatOpensInTimeStays(t *testing.T) {
+	b := newBackend()
+	s := start(t, b, nil)
+	dial(t, s).initialize()
+	session := <-b.session
+	for range 20_000 {
+		last, next := &streamWriter{}, &streamWriter{}
+		session.streamReady(last)
+		var both sync.WaitGroup
+		both.Go(func() { session.streamEnded(last) })
+		both.Go(func() { session.streamReady(next) })
+		both.Wait()
+		session.mu.Lock()
+		armed := session.gone != nil
+		session.mu.Unlock()
+		if armed {
+			t.Fatal("the session will end, although its client has a stream")
+		}
+		session.streamEnded(next)
+	}
+}
+
+// The time was over in the moment in which the stream opened.
+func TestLateTimerEndsNothing(t *testing.T) {
+	b := newBackend()
+	s := start(t, b, nil)
+	dial(t, s).initialize()
+	session := <-b.session
+	stream := &streamWriter{}
+	session.streamReady(stream)
+	session.streamEnded(stream)
+	session.mu.Lock()
+	late := session.timer
+	session.mu.Unlock()
+	session.streamReady(&streamWriter{})
+	session.expire(late)
+	if session.ctx.Err() != nil {
+		t.Error("a session with a stream ended")
+	}
+	session.streamEnded(&streamWriter{}) // not the open one
+	session.expire(late)
+	if session.ctx.Err() != nil {
+		t.Error("a session with a stream ended")
+	}
+}

@@ -1,0 +1,45 @@
+package sys
+
+import (
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A scripted listener returns one error after the other; nil is a connection.
+type scripted struct {
+	net.Listener
+	errs []error
+}
+
+func (l *scripted) Accept() (net.Conn, error) {
+	err := l.errs[0]
+	l.errs = l.errs[1:]
+	return nil, err
+}
+
+// Accept goes on after errors, slower and slower, and ends with the listener.
+func TestAccept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := errors.New("too many open files")
+		l := &scripted{errs: []error{full, full, full, nil, full, nil, net.ErrClosed}}
+		var at []time.Duration
+		start := time.Now()
+		Accept(l, func(net.Conn) { at = append(at, time.Since(start)) })
+		if len(at) != 2 || at[0] != 35*time.Millisecond || at[1] != 40*time.Millisecond {
+			t.Errorf("connections were served at %v", at)
+		}
+
+		for range 100 {
+			l.errs = append(l.errs, full)
+		}
+		l.errs = append(l.errs, net.ErrClosed)
+		start = time.Now()
+		Accept(l, nil)
+		if took := time.Since(start); took < 90*time.Second || took > 100*acceptDelay {
+			t.Errorf("100 errors took %v", took)
+		}
+	})
+}
