@@ -247,7 +247,8 @@ func (c *Companion) save(a adapter.DiffAccept) (adapter.DiffAcceptResult, error)
 // first.
 func (c *Companion) write(d *diff, now file, content string) error {
 	if now.exists {
-		if _, err := c.journal.Add(journal.Entry{Path: d.req.FilePath, State: journal.Replaced}, now.text); err != nil {
+		e := journal.Entry{Path: d.req.FilePath, Real: d.target.actual(), State: journal.Replaced}
+		if _, err := c.journal.Add(e, now.text); err != nil {
 			return err
 		}
 	}

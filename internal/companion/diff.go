@@ -463,11 +463,15 @@ func (c *Companion) Gone(s *ideserver.Session) {
 		}
 	}
 	slices.SortFunc(orphans, byAge)
-	for _, d := range orphans[:max(0, len(orphans)-maxOrphans)] {
+	dropped := orphans[:max(0, len(orphans)-maxOrphans)]
+	for _, d := range dropped {
 		c.stepLocked(d, evReject)
 	}
 	c.clientsChangedLocked()
 	c.mu.Unlock()
+	for _, d := range dropped {
+		c.record(d)
+	}
 	for _, d := range ended {
 		c.record(d)
 		c.tell("warning", fmt.Sprintf("The CLI that proposed the change to %s has ended. The proposal is kept: save it or discard it.", d.req.FilePath))

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"strings"
 	"sync"
 
@@ -93,7 +92,7 @@ func (c *Companion) writeEntry(d *diff, state journal.State, unwritten bool, tex
 	e := &d.entry
 	if !e.exists {
 		_, err := c.journal.Add(journal.Entry{
-			ID: d.id, Time: d.opened, Path: d.req.FilePath, Real: filepath.Join(d.target.root, d.target.name), Client: d.client, State: state,
+			ID: d.id, Time: d.opened, Path: d.req.FilePath, Real: d.target.actual(), Client: d.client, State: state,
 			CRLF: eol(d.base.text) == "crlf", BOM: strings.HasPrefix(d.base.text, bom),
 		}, d.req.NewContent)
 		if err != nil {

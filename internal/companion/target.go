@@ -30,6 +30,9 @@ type target struct {
 	name string // its real path, relative to root
 }
 
+// actual returns the path without symbolic links, as they were at the proposal.
+func (t target) actual() string { return filepath.Join(t.root, t.name) }
+
 // A file is what the disk holds when a diff is made or decided on.
 type file struct {
 	text    string
@@ -109,7 +112,7 @@ func (t target) checkLinks() error {
 
 // open opens the workspace root, unless the path has come to lead elsewhere.
 func (t target) open() (*os.Root, error) {
-	if now := discovery.RealPath(t.path); now != filepath.Join(t.root, t.name) {
+	if now := discovery.RealPath(t.path); now != t.actual() {
 		return nil, fmt.Errorf("%s has come to lead to %s: reject the change", t.path, now)
 	}
 	return os.OpenRoot(t.root)
