@@ -196,6 +196,41 @@ func TestTrap4NoEditorStillShowsOnThePage(t *testing.T) {
 	w.wantFile(path, "two\n")
 }
 
+// Trap 4, the files that cannot be displayed: the CLI took the error for a bug of
+// its own ("CRITICAL: Unhandled Promise Rejection") and the yes in its terminal
+// wrote nothing.
+func TestTrap4WhatCannotBeDisplayed(t *testing.T) {
+	for _, tt := range []struct{ name, old, proposed string }{
+		{"latin1.py", "# caf\xe9\nx = 1\n", "# cafe\nx = 2\n"},
+		{"binary", "a\x00b\n", "text\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var path string
+			w := newWorld(t, write(&path, tt.proposed))
+			path = w.file(tt.name, tt.old)
+			e := w.edit(nil)
+			cli := w.gemini(current, e.env())
+			cli.prompt("change it")
+			cli.expect(asks)
+			if text := next(t, "message", e.texts); !strings.Contains(text, path) || !strings.Contains(text, "Answer in the terminal") {
+				t.Errorf("the user reads %q", text)
+			}
+			cli.keys("1")
+			cli.expect(after)
+			w.wantFile(path, tt.proposed)
+			cli.prompt("and again") // its error came with the next turn
+			cli.expect(asks)
+			cli.keys("1")
+			cli.expect(after)
+			cli.mu.Lock()
+			defer cli.mu.Unlock()
+			if strings.Contains(cli.text, "CRITICAL") || strings.Contains(cli.text, "Unhandled") {
+				t.Error("the CLI reports a bug of its own")
+			}
+		})
+	}
+}
+
 // Trap 5: the CLI takes empty content for none and writes its own proposal.
 func TestTrap5EmptyTextIsNotAccepted(t *testing.T) {
 	w, path, e, cli, d := propose(t, "one\n", "two\n")
@@ -297,6 +332,34 @@ func TestTrap8InterruptClosesTheDiff(t *testing.T) {
 		t.Errorf("diff/close said %+v", c)
 	}
 	w.wantFile(path, "one\n")
+}
+
+// Trap 8, the one that leaves no trace: after one Ctrl-C the CLI has cancelled
+// the change and goes on. It sends nothing then, nor with the next prompt, and
+// ignores the accept; the user read that the change was accepted.
+func TestTrap8CancelledChangeIsNotWritten(t *testing.T) {
+	w, path, e, cli, d := propose(t, "one\n", "two\n")
+	cli.keys("\x03")
+	cli.expect("Request cancelled")
+	if _, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: "two, edited\n"}); err != nil {
+		t.Fatal(err)
+	}
+	if ch := next(t, "diff/changed", e.events); ch.ID != d.ID || ch.State != adapter.StateAccepted {
+		t.Errorf("diff/changed said %+v", ch)
+	}
+	if c := next(t, "close", e.closed); c.ID != d.ID || c.Reason != adapter.ReasonUnwritten {
+		t.Errorf("diff/close said %+v", c)
+	}
+	restore := "pollux journal restore " + d.ID
+	if text := next(t, "message", e.texts); !strings.Contains(text, path) || !strings.Contains(text, restore) {
+		t.Errorf("the user reads %q", text)
+	}
+	w.wantFile(path, "one\n")
+	if out := w.pollux("journal"); !strings.Contains(out, "accepted, not written, edited") || !strings.Contains(out, restore) {
+		t.Errorf("the journal says %q", out)
+	}
+	w.pollux(strings.Fields(restore)[1:]...)
+	w.wantFile(path, "two, edited\n")
 }
 
 // Trap 8: of a killed CLI only the event stream ends. Its proposal is kept,

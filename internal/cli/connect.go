@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/adapter"
-	"pollux/internal/companion"
 	"pollux/internal/discovery"
 	"pollux/internal/ide"
 	"pollux/internal/remote"
@@ -312,7 +311,7 @@ func companionOf(ctx context.Context, file string) (string, error) {
 	best, length := running{}, -1
 	for _, c := range all {
 		for _, root := range c.Roots {
-			if !companion.Inside(root, file) {
+			if !sys.Inside(root, file) {
 				continue
 			}
 			used := len(c.Clients) > 0 && len(best.Clients) == 0

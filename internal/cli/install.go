@@ -119,11 +119,10 @@ func installBridge(streams IO, c mcpClient, remove, yes bool) error {
 	if err != nil {
 		return err
 	}
-	data, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	before, err := readSettings(path)
+	if err != nil {
 		return err
 	}
-	before := string(data)
 	command, err := ownCommand()
 	if err != nil {
 		return err
@@ -144,17 +143,29 @@ func installBridge(streams IO, c mcpClient, remove, yes bool) error {
 	if agreed, err := confirm(streams, "Write "+path+"?", yes); err != nil || !agreed {
 		return err
 	}
-	if now, err := os.ReadFile(path); err == nil && string(now) != before {
-		return fmt.Errorf("%s has changed meanwhile: try again", path)
-	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	if err := sys.ReplaceFile(path, after); err != nil {
+	if err := sys.EditFile(path, before, after, 0o600); err != nil { // others' entries hold keys
 		return err
 	}
 	fmt.Fprintf(streams.Err, "pollux: wrote %s; start %s anew\n", path, c.title)
 	return nil
+}
+
+// maxSettings bounds a file of another program's settings in bytes.
+const maxSettings = 64 << 20
+
+// readSettings reads another program's settings. A missing file is empty.
+func readSettings(path string) (string, error) {
+	data, err := sys.ReadFile(path, maxSettings)
+	switch {
+	case errors.Is(err, sys.ErrNotRegular) || errors.Is(err, sys.ErrTooLarge):
+		return "", fmt.Errorf("%w: move it away first", err)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return "", err
+	}
+	return string(data), nil
 }
 
 // confirm asks the user, unless they said yes before.
@@ -241,7 +252,7 @@ func changeJSON(settings, key string, entry serverEntry, remove bool) (string, e
 	if strings.TrimSpace(settings) == "" {
 		settings = "{}\n"
 	}
-	root, err := hujson.Parse([]byte(settings))
+	root, err := parseJSON([]byte(settings))
 	if err != nil {
 		return "", fmt.Errorf("it is not valid JSON (%w): correct it first", err)
 	}
@@ -287,6 +298,13 @@ func changeJSON(settings, key string, entry serverEntry, remove bool) (string, e
 		return "", fmt.Errorf("its %s is written in a way that Pollux does not change: change it by hand", key)
 	}
 	return after, nil
+}
+
+func parseJSON(text []byte) (hujson.Value, error) {
+	if err := settings.CheckJSON(text); err != nil {
+		return hujson.Value{}, err
+	}
+	return hujson.Parse(text)
 }
 
 // valueOf is a value as it is written depth levels deep.
@@ -473,10 +491,17 @@ var inlineServers = regexp.MustCompile(`(?m)^\s*mcp_servers\s*=`)
 
 type tomlSettings map[string]any
 
-func servers(settings string) (tomlSettings, error) {
-	var m tomlSettings
-	_, err := toml.Decode(settings, &m)
+func servers(settings string) (m tomlSettings, err error) {
+	err = decodeTOML(settings, &m)
 	return m, err
+}
+
+func decodeTOML(text string, to any) error {
+	if err := settings.CheckTOML(text); err != nil {
+		return err
+	}
+	_, err := toml.Decode(text, to)
+	return err
 }
 
 // ours is the bridge's table, nil if there is none.

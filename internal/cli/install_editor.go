@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/BurntSushi/toml"
 	"github.com/aymanbagabas/go-udiff"
 	"github.com/spf13/cobra"
 
@@ -154,8 +153,7 @@ func snippet(name, command, before string) (string, error) {
 
 func validTOML(text string) error {
 	var v map[string]any
-	_, err := toml.Decode(text, &v)
-	return err
+	return decodeTOML(text, &v)
 }
 
 // addCommand names the binary where it is not the one that the editor would
@@ -235,7 +233,7 @@ type plan struct {
 func (p *plan) contents() map[string]string {
 	now := make(map[string]string)
 	for _, name := range slices.Concat(slices.Collect(maps.Keys(p.write)), p.remove) {
-		if data, err := os.ReadFile(name); err == nil {
+		if data, err := sys.ReadFile(name, maxSettings); err == nil {
 			now[name] = string(data)
 		}
 	}
@@ -251,7 +249,7 @@ func (p *plan) carryOut() error {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			return err
 		}
-		if err := sys.ReplaceFile(name, p.write[name]); err != nil {
+		if err := sys.EditFile(name, p.before[name], p.write[name], 0o644); err != nil {
 			return err
 		}
 	}
@@ -361,7 +359,7 @@ func sum(text string) string {
 func (h editorHome) planPackage(p *plan, dir, command string, remove bool) error {
 	p.dirs = append(p.dirs, dir)
 	had := make(map[string]string)
-	data, err := os.ReadFile(filepath.Join(dir, manifestName))
+	data, err := sys.ReadFile(filepath.Join(dir, manifestName), maxSettings)
 	switch {
 	case err == nil:
 		if err := json.Unmarshal(data, &had); err != nil {
@@ -388,7 +386,7 @@ func (h editorHome) planPackage(p *plan, dir, command string, remove bool) error
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(had)) {
 		full := filepath.Join(dir, filepath.FromSlash(name))
-		now, err := os.ReadFile(full)
+		now, err := sys.ReadFile(full, maxSettings)
 		if err != nil {
 			continue
 		}
@@ -402,7 +400,7 @@ func (h editorHome) planPackage(p *plan, dir, command string, remove bool) error
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		full := filepath.Join(dir, filepath.FromSlash(name))
-		now, err := os.ReadFile(full)
+		now, err := sys.ReadFile(full, maxSettings)
 		if err == nil && string(now) == files[name] {
 			continue
 		}
@@ -455,11 +453,10 @@ func (h editorHome) planConfig(p *plan, command string, remove bool) error {
 	if err != nil {
 		return err
 	}
-	data, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	before, err := readSettings(file)
+	if err != nil {
 		return err
 	}
-	before := string(data)
 	after := ownBlock.ReplaceAllString(before, "")
 	if !remove {
 		if !bareWord.MatchString(command) {

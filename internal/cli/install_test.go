@@ -2,8 +2,12 @@ package cli
 
 import (
 	"encoding/json"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -201,5 +205,57 @@ func TestInstallNoticesChanges(t *testing.T) {
 		if err := p.carryOut(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Settings that no program writes hung the installer or overflowed its stack.
+func TestInstallRefusesHostileSettings(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a shell")
+	}
+	for _, name := range []string{"claude-code", "codex"} {
+		for kind, script := range map[string]string{
+			"FIFO":     `mkfifo "$1"`,
+			"device":   `ln -s /dev/zero "$1"`,
+			"sparse":   `truncate -s 20G "$1"`,
+			"brackets": `{ test "$2" = codex && printf 'a = '; head -c 1048576 /dev/zero | tr '\0' '['; } >"$1"`,
+		} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				dir := t.TempDir()
+				t.Setenv("CLAUDE_CONFIG_DIR", dir)
+				t.Setenv("CODEX_HOME", dir)
+				c := mcpClients[slices.IndexFunc(mcpClients, func(c mcpClient) bool { return c.name == name })]
+				path, err := c.file()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if out, err := exec.Command("sh", "-c", script, "sh", path, name).CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+				before, err := os.Lstat(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = installBridge(IO{Out: io.Discard, Err: io.Discard}, c, false, true)
+				if err == nil || !strings.Contains(err.Error(), path) {
+					t.Errorf("installed: %v", err)
+				}
+				if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) || !after.ModTime().Equal(before.ModTime()) {
+					t.Errorf("it has changed: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// Other servers' keys come to stand in it.
+func TestInstallMakesPrivateFiles(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("CLAUDE_CONFIG_DIR", dir)
+	if err := installBridge(IO{Out: io.Discard, Err: io.Discard}, mcpClients[0], false, true); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, ".claude.json")); err != nil || info.Mode().Perm() != 0o600 && runtime.GOOS != "windows" {
+		t.Errorf("%v, %v", info.Mode(), err)
 	}
 }

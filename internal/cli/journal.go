@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pollux/internal/discovery"
 	"pollux/internal/journal"
 	"pollux/internal/tui"
 )
@@ -18,8 +20,8 @@ func newJournal(streams IO) *cobra.Command {
 		Use:   "journal",
 		Short: "List, show and restore proposals and what you made of them",
 		Long: `Every change that a CLI proposed, and every text that you made of one, is kept
-for two weeks in a private directory: nothing is lost when a CLI, an editor or
-Pollux ends at the wrong moment.`,
+in a private directory for at least two weeks, the latest 1,000 of them: nothing
+is lost when a CLI, an editor or Pollux ends at the wrong moment.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withJournal(func(j *journal.Journal) error {
 				entries, err := j.List()
@@ -67,7 +69,7 @@ Pollux ends at the wrong moment.`,
 				}
 				text, err := get(args[0])
 				if err == nil {
-					_, err = io.WriteString(streams.Out, text)
+					_, err = io.WriteString(streams.Out, forOutput(streams.Out, text))
 				}
 				return err
 			})
@@ -80,7 +82,9 @@ Pollux ends at the wrong moment.`,
 		Use:   "restore ID",
 		Short: "Write an entry's text to its file",
 		Long: `Writes the text to the file it was proposed for, or to another one. What the
-file holds now goes into the journal first.`,
+file holds now goes into the journal first. If symbolic links have changed, so
+that the path leads to another file than it did, nothing is written: name the
+file with --to.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJournal(func(j *journal.Journal) error {
@@ -88,18 +92,15 @@ file holds now goes into the journal first.`,
 				if err != nil {
 					return err
 				}
-				if to == "" {
-					to = e.Path
-				} else if info, err := os.Stat(filepath.Dir(to)); err != nil || !info.IsDir() {
-					return fmt.Errorf("there is no directory %s: make it first", filepath.Dir(to))
-				} else if info, err := os.Stat(to); err == nil && info.IsDir() {
-					return fmt.Errorf("%s is a directory: name a file in it", to)
-				}
-				replaced, err := j.Restore(e.ID, to)
+				path, err := target(e, to)
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(streams.Err, "pollux: wrote %s\n", to)
+				replaced, err := j.Restore(e.ID, path)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(streams.Err, "pollux: wrote %s\n", tui.Printable(path))
 				if replaced != "" {
 					fmt.Fprintf(streams.Err, "pollux: to undo it: pollux journal restore %s\n", replaced)
 				}
@@ -112,10 +113,36 @@ file holds now goes into the journal first.`,
 	return cmd
 }
 
+// target returns the file that a restore writes, without symbolic links: to,
+// or the entry's own.
+func target(e journal.Entry, to string) (string, error) {
+	if to == "" {
+		path := discovery.RealPath(e.Path)
+		if e.Real != "" && path != e.Real {
+			return "", fmt.Errorf("%s was %s when the change was proposed, and is %s now: name the file to write with --to", e.Path, e.Real, path)
+		}
+		return path, nil
+	}
+	if info, err := os.Stat(filepath.Dir(to)); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("there is no directory %s: make it first", filepath.Dir(to))
+	}
+	if info, err := os.Stat(to); err == nil && info.IsDir() {
+		return "", fmt.Errorf("%s is a directory: name a file in it", to)
+	}
+	path, err := filepath.Abs(to)
+	return discovery.RealPath(path), err
+}
+
+// withJournal calls f with the user's journal. Errors name files, whose names
+// others may have chosen: no error steers a terminal.
 func withJournal(f func(*journal.Journal) error) error {
 	j, err := journal.Default()
 	if err != nil {
 		return err
 	}
-	return f(j)
+	defer j.Wait()
+	if err := f(j); err != nil {
+		return errors.New(tui.Printable(err.Error()))
+	}
+	return nil
 }

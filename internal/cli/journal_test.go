@@ -3,8 +3,15 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/creack/pty"
 
 	"pollux/internal/journal"
 )
@@ -55,4 +62,218 @@ func TestJournalListsTheUnwritten(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) != 1 || all[0]["unwritten"] != true {
 		t.Errorf("pollux journal --json prints %s, %v", out, err)
 	}
+}
+
+// The restore of an entry never waits, and never eats the memory.
+func TestJournalRestoresRegularFiles(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no such files")
+	}
+	j := newTestJournal(t)
+	dir := realTempDir(t)
+	fifo, sparse := filepath.Join(dir, "fifo"), filepath.Join(dir, "sparse")
+	if out, err := exec.Command("mkfifo", fifo).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.WriteFile(sparse, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(sparse, 1<<36); err != nil {
+		t.Fatal(err)
+	}
+	for path, says := range map[string]string{fifo: "not a regular file", "/dev/zero": "not a regular file", sparse: "too large"} {
+		id, err := j.Add(journal.Entry{Path: path}, "text")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"journal", "restore", id}, {"journal", "restore", id, "--to", path}} {
+			errs := polluxFails(t, args...)
+			if !strings.Contains(errs, says) || !strings.Contains(errs, "--to") {
+				t.Errorf("pollux %v: %s", args, errs)
+			}
+		}
+	}
+	if info, err := os.Stat(sparse); err != nil || info.Size() != 1<<36 {
+		t.Errorf("the large file has %v, %v", info, err)
+	}
+}
+
+// polluxFails runs one command that must fail.
+func polluxFails(t *testing.T, args ...string) (errs string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	if code := Run(t.Context(), IO{strings.NewReader(""), &o, &e}, args); code != 1 || o.Len() > 0 {
+		t.Errorf("pollux %s: exit code %d, output %q", strings.Join(args, " "), code, o.String())
+	}
+	return e.String()
+}
+
+func realTempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// A directory became a link to another one since: the text goes where the
+// proposal was for, or nowhere.
+func TestJournalRestoreAfterALinkChanged(t *testing.T) {
+	j := newTestJournal(t)
+	dir := realTempDir(t)
+	project, elsewhere := filepath.Join(dir, "project"), filepath.Join(dir, "elsewhere")
+	for _, d := range []string{project, elsewhere} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(d, "f"), []byte("old\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(project, "f")
+	id, err := j.Add(journal.Entry{Path: path, Real: path}, "new\n")
+	if err == nil {
+		err = j.FinishUnwritten(id)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(project, project+".moved"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(elsewhere, project); err != nil {
+		t.Skip(err) // Windows wants a privilege
+	}
+
+	errs := polluxFails(t, "journal", "restore", id)
+	real := filepath.Join(elsewhere, "f")
+	if !strings.Contains(errs, real) || !strings.Contains(errs, "--to") {
+		t.Errorf("restore says %q", errs)
+	}
+	if got, _ := os.ReadFile(real); string(got) != "old\n" {
+		t.Errorf("a file elsewhere holds %q", got)
+	}
+
+	// A user who names the file gets it written, and reads its real path.
+	_, errs = pollux(t, "journal", "restore", id, "--to", path)
+	if !strings.Contains(errs, "wrote "+real+"\n") {
+		t.Errorf("restore says %q", errs)
+	}
+	if got, _ := os.ReadFile(real); string(got) != "new\n" {
+		t.Errorf("the file holds %q", got)
+	}
+	if e, err := j.Get(id); err != nil || !e.Unwritten {
+		t.Errorf("the file of the proposal was not written, and the entry is %+v, %v", e, err)
+	}
+	_, undo, _ := strings.Cut(strings.TrimSpace(errs), "pollux journal restore ")
+	if pollux(t, "journal", "restore", undo); read(t, real) != "old\n" {
+		t.Errorf("after the undo the file holds %q", read(t, real))
+	}
+
+	// With the directory back the text goes to its file.
+	os.Remove(project)
+	if err := os.Rename(project+".moved", project); err != nil {
+		t.Fatal(err)
+	}
+	_, errs = pollux(t, "journal", "restore", id)
+	if !strings.Contains(errs, "wrote "+path+"\n") || read(t, path) != "new\n" {
+		t.Errorf("restore says %q, the file holds %q", errs, read(t, path))
+	}
+	if e, err := j.Get(id); err != nil || e.Unwritten {
+		t.Errorf("the file is written, and the entry is %+v, %v", e, err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(data)
+}
+
+// hostile sets a terminal's title, its clipboard and its colours, moves the
+// cursor back, and starts a command the 8-bit way.
+const hostile = "\x1b]0;title\a\x1b]52;c;ZXZpbA==\a\x1b[31mred\rback\b\u009b2J"
+
+// What a model wrote steers no terminal; a pipe gets it unchanged.
+func TestJournalShowOnATerminal(t *testing.T) {
+	j := newTestJournal(t)
+	text := "\tfunc f() {\n" + hostile + "\r\n}\n"
+	id, err := j.Add(journal.Entry{Path: "/f"}, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"journal", "show", id}, {"journal", "show", "--proposal", id}} {
+		if out, _ := pollux(t, args...); out != text {
+			t.Errorf("a pipe gets %q", out)
+		}
+		got := onTerminal(t, args...)
+		if want := "\tfunc f() {\n]0;title]52;c;ZXZpbA==[31mredback2J\n}\n"; got != want {
+			t.Errorf("a terminal gets %q, want %q", got, want)
+		}
+	}
+}
+
+// onTerminal runs one command on a terminal and returns what it prints.
+func onTerminal(t *testing.T, args ...string) string {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no pty")
+	}
+	screen, tty, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer screen.Close()
+	printed := make(chan string)
+	go func() {
+		data, _ := io.ReadAll(screen) // until the terminal is closed
+		printed <- string(data)
+	}()
+	code := Run(t.Context(), IO{tty, tty, tty}, args)
+	tty.Close()
+	out := <-printed
+	if code != 0 {
+		t.Fatalf("pollux %s: exit code %d, %s", strings.Join(args, " "), code, out)
+	}
+	return strings.ReplaceAll(out, "\r\n", "\n") // which the terminal makes of it
+}
+
+// A path may have been chosen by others too.
+func TestJournalRestorePrintsPathsSafely(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no such names")
+	}
+	j := newTestJournal(t)
+	dir := realTempDir(t)
+	path := filepath.Join(dir, strings.ReplaceAll(hostile, "/", ""))
+	id, err := j.Add(journal.Entry{Path: path, Real: path}, "text\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	safe := func(what, s string) {
+		t.Helper()
+		if strings.ContainsAny(s, "\x1b\a\b\r\u009b") || !strings.Contains(s, "title") {
+			t.Errorf("%s prints %q", what, s)
+		}
+	}
+	_, errs := pollux(t, "journal", "restore", id)
+	safe("restore", errs)
+	if read(t, path) != "text\n" {
+		t.Errorf("the file holds %q", read(t, path))
+	}
+	safe("restore to a directory that is not there", polluxFails(t, "journal", "restore", id, "--to", filepath.Join(path, "x")))
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	safe("restore to a directory", polluxFails(t, "journal", "restore", id, "--to", path))
+	safe("restore over a directory", polluxFails(t, "journal", "restore", id))
+	out, _ := pollux(t, "journal")
+	safe("the list", out)
 }

@@ -82,8 +82,13 @@ func newStatus(streams IO) *cobra.Command {
 				}
 				for _, d := range e.Diffs {
 					state := "waits for"
-					if d.State == adapter.StateOrphaned {
+					switch {
+					case d.Notice != "":
+						state = "cannot be displayed (" + d.Notice + "); waits in the terminal for"
+					case d.State == adapter.StateOrphaned:
 						state = "left by a CLI that ended"
+					case d.State == adapter.StateAccepted:
+						state = "accepted; waits to be written for"
 					}
 					fmt.Fprintf(streams.Out, "  diff  %s  %s %s\n", tui.Printable(d.Path), state, since(d.Opened))
 				}

@@ -223,6 +223,7 @@ func (c *Companion) Close() {
 	c.attached.Wait()
 	c.settling.wait()
 	c.tasks.wait()
+	c.journal.Wait()
 }
 
 // Unpublish removes the discovery files and the socket, for a process that

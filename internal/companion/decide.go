@@ -90,15 +90,13 @@ func (c *Companion) accept(a adapter.DiffAccept) (adapter.DiffAcceptResult, erro
 		c.mu.Unlock()
 		return res, errNoDiff
 	}
-	d.content = a.Content
+	d.content, d.entry.unwritten = a.Content, true
 	c.watch.soon(d.req.FilePath, now.state)
 	// Under the lock: no later answer for the path may be queued before it.
 	d.session.Notify(ide.MethodDiffAccepted, ide.DiffAccepted{FilePath: d.req.FilePath, Content: d.answer(a.Content)},
 		func(err error) { delivered <- err })
 	c.mu.Unlock()
-	if err := c.journal.FinishUnwritten(d.id); err != nil {
-		c.log.Warn("the journal cannot be written", "err", err)
-	}
+	c.syncEntry(d)
 	c.settling.start(func() { c.settle(d, d.answer(a.Content), now.state, delivered) })
 	return adapter.DiffAcceptResult{Status: adapter.StatusAccepted}, nil
 }
@@ -131,7 +129,7 @@ func (c *Companion) settle(d *diff, text string, since fileState, delivered chan
 		return
 	}
 	if c.awaitWritten(w, delivered, writtenLate, lookInterval) == nil {
-		c.unwritten(d, false)
+		c.setUnwritten(d, false)
 		c.tell("info", d.req.FilePath+" was written now, with the text that you accepted.")
 	}
 }
@@ -139,18 +137,12 @@ func (c *Companion) settle(d *diff, text string, since fileState, delivered chan
 // settled ends an accepted diff: first in the journal, then on the surfaces.
 func (c *Companion) settled(d *diff, ev event) {
 	if ev == evWritten {
-		c.unwritten(d, false)
+		c.setUnwritten(d, false)
 	}
 	c.mu.Lock()
 	c.stepLocked(d, ev)
 	c.mu.Unlock()
 	c.log.Info("a diff ended", "state", ev)
-}
-
-func (c *Companion) unwritten(d *diff, unwritten bool) {
-	if err := c.journal.SetUnwritten(d.id, unwritten); err != nil {
-		c.log.Warn("the journal cannot be written", "err", err)
-	}
 }
 
 // A writing is a file that is about to get a text.
@@ -255,7 +247,8 @@ func (c *Companion) save(a adapter.DiffAccept) (adapter.DiffAcceptResult, error)
 // first.
 func (c *Companion) write(d *diff, now file, content string) error {
 	if now.exists {
-		if _, err := c.journal.Add(journal.Entry{Path: d.req.FilePath, State: journal.Replaced}, now.text); err != nil {
+		e := journal.Entry{Path: d.req.FilePath, Real: d.target.actual(), State: journal.Replaced}
+		if _, err := c.journal.Add(e, now.text); err != nil {
 			return err
 		}
 	}

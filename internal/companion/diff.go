@@ -52,13 +52,13 @@ type diff struct {
 	notice    string // why it cannot be displayed; the terminal answers it
 	opened    time.Time
 	ended     chan struct{} // closed when the state is no longer Open
+	entry     entry         // what the journal has
 
 	// Guarded by Companion.mu:
 	state   journal.State
 	shown   bool   // it is in the journal, and surfaces may show it
 	saving  bool   // its file is being written
 	content string // the user's text so far
-	kept    string // the text that the journal has
 	editor  *door  // who edited last
 }
 
@@ -210,7 +210,7 @@ func (c *Companion) OpenDiff(ctx context.Context, s *ideserver.Session, req ide.
 	}
 	d := &diff{
 		id: journal.NewID(), companion: c, session: s, client: clientName(s), req: req, target: t,
-		opened: time.Now(), ended: make(chan struct{}), state: journal.Open, content: req.NewContent, kept: req.NewContent,
+		opened: time.Now(), ended: make(chan struct{}), state: journal.Open, content: req.NewContent,
 	}
 	if err == nil {
 		d.base, err = t.read()
@@ -242,13 +242,7 @@ func (c *Companion) OpenDiff(ctx context.Context, s *ideserver.Session, req ide.
 		c.record(old)
 	}
 
-	_, err = c.journal.Add(journal.Entry{
-		ID: d.id, Path: req.FilePath, Client: d.client,
-		CRLF: eol(d.base.text) == "crlf", BOM: strings.HasPrefix(d.base.text, bom),
-	}, req.NewContent)
-	if err != nil {
-		c.tell("warning", "This proposal is not in the journal: "+err.Error())
-	}
+	c.syncEntry(d)
 
 	c.mu.Lock()
 	if d.state != journal.Open { // closed in the meantime
@@ -469,11 +463,15 @@ func (c *Companion) Gone(s *ideserver.Session) {
 		}
 	}
 	slices.SortFunc(orphans, byAge)
-	for _, d := range orphans[:max(0, len(orphans)-maxOrphans)] {
+	dropped := orphans[:max(0, len(orphans)-maxOrphans)]
+	for _, d := range dropped {
 		c.stepLocked(d, evReject)
 	}
 	c.clientsChangedLocked()
 	c.mu.Unlock()
+	for _, d := range dropped {
+		c.record(d)
+	}
 	for _, d := range ended {
 		c.record(d)
 		c.tell("warning", fmt.Sprintf("The CLI that proposed the change to %s has ended. The proposal is kept: save it or discard it.", d.req.FilePath))
@@ -481,31 +479,6 @@ func (c *Companion) Gone(s *ideserver.Session) {
 }
 
 func byAge(a, b *diff) int { return strings.Compare(a.id, b.id) }
-
-// keep writes the user's text to the journal, unless it is there.
-func (c *Companion) keep(d *diff, text string) {
-	c.mu.Lock()
-	same := d.kept == text
-	d.kept = text
-	c.mu.Unlock()
-	if same {
-		return
-	}
-	if err := c.journal.Edit(d.id, text); err != nil {
-		c.log.Warn("the journal cannot be written", "err", err)
-	}
-}
-
-// record writes the diff's state to the journal.
-func (c *Companion) record(d *diff) {
-	c.mu.Lock()
-	state := d.state
-	c.mu.Unlock()
-	if err := c.journal.Finish(d.id, state); err != nil {
-		c.log.Warn("the journal cannot be written", "err", err)
-	}
-	c.log.Info("a diff ended", "state", state)
-}
 
 // statusLocked returns the diff without its text.
 func (d *diff) statusLocked() adapter.DiffStatus {

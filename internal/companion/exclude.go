@@ -1,29 +1,75 @@
 package companion
 
 import (
+	"bytes"
+	"errors"
+	"hash/maphash"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 
 	"pollux/internal/discovery"
+	"pollux/internal/sys"
 )
 
 // An excluder says which files the CLI is not told of: those that the
-// project's ignore files exclude and those that look like secrets.
+// project's ignore files exclude and those that look like secrets. A file whose
+// ignore rules cannot all be read, or are too many, is one too.
+//
+// Repositories bring ignore files of any number and size, and each move of the
+// cursor asks. So what is kept is bounded, and a decision is kept until one of
+// its ignore files changes: to ask again costs some stats.
 type excluder struct {
-	mu    sync.Mutex
-	cache map[string]ignoreFile // by path
+	mu sync.Mutex // not held while a file is read
+	// files are parsed ignore files by path, cost the sum of theirs.
+	files map[string]*ignoreFile
+	cost  int
+	// decisions are by the path of the file that they are about.
+	decisions map[string]decision
+	clock     int64 // counts the uses of files
+}
+
+// Bounds of an excluder. Costs are estimates of memory in bytes.
+const (
+	// maxIgnoreFile is the size of an ignore file in bytes.
+	maxIgnoreFile = 1 << 20
+	// maxDecisionCost is for the ignore files of one decision: some 20,000 rules.
+	maxDecisionCost = 4 << 20
+	// maxKeptCost and maxKeptFiles are for all that are kept.
+	maxKeptCost  = 4 * maxDecisionCost
+	maxKeptFiles = 4096
+	maxDecisions = 4096
+)
+
+// An ignoreSource is an ignore file as it is on disk now.
+type ignoreSource struct {
+	path string
+	// depth is how many directories below the project's its rules begin.
+	depth int
+	state ignoreState
+}
+
+type ignoreState struct {
+	size, modified, changed int64
+	id                      uint64
 }
 
 type ignoreFile struct {
-	modified time.Time
-	size     int64
+	state    ignoreState
 	patterns []gitignore.Pattern
+	cost     int
+	// incomplete files have more rules than are taken; then there are none.
+	incomplete bool
+	used       int64
+}
+
+type decision struct {
+	sources  uint64 // a hash
+	excluded bool
 }
 
 // excluded reports whether the file, given by its absolute path, is one, by
@@ -48,19 +94,83 @@ func (x *excluder) match(path string, roots []string) bool {
 		return false
 	}
 	parts := strings.Split(rel, string(filepath.Separator))
-	var patterns []gitignore.Pattern
-	// The least specific first: the last match wins.
-	if config := gitConfigDir(); config != "" {
-		patterns = x.read(filepath.Join(config, "ignore"), nil)
+	sources := ignoreSources(top, parts)
+	hash := maphash.Comparable(hashSeed, top)
+	for _, s := range sources {
+		hash = hash*31 + maphash.Comparable(hashSeed, s)
 	}
-	patterns = append(patterns, x.read(filepath.Join(top, ".git", "info", "exclude"), nil)...)
-	for i := range parts {
-		dir := filepath.Join(append([]string{top}, parts[:i]...)...)
-		for _, name := range []string{".gitignore", ".geminiignore"} {
-			patterns = append(patterns, x.read(filepath.Join(dir, name), parts[:i])...)
+	x.mu.Lock()
+	d, ok := x.decisions[path]
+	x.mu.Unlock()
+	if ok && d.sources == hash {
+		return d.excluded
+	}
+	excluded, err := x.decide(sources, parts)
+	if err != nil {
+		return true
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.decisions == nil {
+		x.decisions = make(map[string]decision)
+	}
+	for other := range x.decisions {
+		if len(x.decisions) < maxDecisions {
+			break
+		}
+		delete(x.decisions, other)
+	}
+	x.decisions[path] = decision{hash, excluded}
+	return excluded
+}
+
+var hashSeed = maphash.MakeSeed()
+
+// decide applies the rules of the sources, the least specific of which is the
+// first. The last match wins.
+func (x *excluder) decide(sources []ignoreSource, parts []string) (excluded bool, err error) {
+	left := maxDecisionCost
+	for _, s := range slices.Backward(sources) {
+		f, err := x.read(s)
+		if err != nil {
+			return true, err
+		}
+		left -= f.cost
+		if f.incomplete || left < 0 {
+			return true, nil
+		}
+		for _, p := range slices.Backward(f.patterns) {
+			if result := p.Match(parts[s.depth:], false); result != gitignore.NoMatch {
+				return result == gitignore.Exclude, nil
+			}
 		}
 	}
-	return gitignore.NewMatcher(patterns).Match(parts, false)
+	return false, nil
+}
+
+// ignoreSources returns the ignore files that there are for a file, the least
+// specific first.
+func ignoreSources(top string, parts []string) (sources []ignoreSource) {
+	add := func(path string, depth int) {
+		info, err := os.Stat(path)
+		if err != nil || !info.Mode().IsRegular() {
+			return
+		}
+		state := ignoreState{size: info.Size(), modified: info.ModTime().UnixNano()}
+		state.changed, state.id = sys.Stamp(info)
+		sources = append(sources, ignoreSource{path, depth, state})
+	}
+	if config := gitConfigDir(); config != "" {
+		add(filepath.Join(config, "ignore"), 0)
+	}
+	add(filepath.Join(top, ".git", "info", "exclude"), 0)
+	dir := top
+	for i := range parts {
+		add(filepath.Join(dir, ".gitignore"), i)
+		add(filepath.Join(dir, ".geminiignore"), i)
+		dir = filepath.Join(dir, parts[i])
+	}
+	return sources
 }
 
 // gitConfigDir is where git keeps the user's settings, on every system.
@@ -85,44 +195,90 @@ func project(path string, roots []string) string {
 		}
 	}
 	for _, r := range roots {
-		if Inside(r, path) {
-			return r
+		if !sys.Inside(r, path) {
+			continue
 		}
+		// The root as this path spells it.
+		top := path
+		for up := filepath.Dir(top); up != top && sys.Inside(r, up); up = filepath.Dir(top) {
+			top = up
+		}
+		return top
 	}
 	return ""
 }
 
-// maxIgnoreFile bounds an ignore file in bytes.
-const maxIgnoreFile = 1 << 20
-
-func (x *excluder) read(path string, domain []string) []gitignore.Pattern {
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > maxIgnoreFile {
-		return nil
+// read returns an ignore file, from what is kept if it is still that.
+func (x *excluder) read(s ignoreSource) (*ignoreFile, error) {
+	x.mu.Lock()
+	f := x.files[s.path]
+	if f != nil && f.state == s.state {
+		x.clock++
+		f.used = x.clock
+		x.mu.Unlock()
+		return f, nil
+	}
+	x.mu.Unlock()
+	data, err := sys.ReadFile(s.path, maxIgnoreFile)
+	if err != nil && !errors.Is(err, sys.ErrTooLarge) {
+		return nil, err
+	}
+	f = &ignoreFile{state: s.state, incomplete: err != nil}
+	if err == nil {
+		f.parse(data)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if c, ok := x.cache[path]; ok && c.modified.Equal(info.ModTime()) && c.size == info.Size() {
-		return c.patterns
+	x.keepLocked(s.path, f)
+	return f, nil
+}
+
+// What a rule costs that is kept, apart from its text, and each of its parts.
+const (
+	ruleCost = 160
+	partCost = 16
+)
+
+func (f *ignoreFile) parse(data []byte) {
+	rules := bytes.Count(data, []byte("\n")) + 1
+	cost := len(data) + rules*ruleCost + bytes.Count(data, []byte("/"))*partCost
+	if cost > maxDecisionCost {
+		f.incomplete = true
+		return
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil
-	}
-	var patterns []gitignore.Pattern
+	f.cost = cost
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimRight(line, "\r\n")
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		patterns = append(patterns, gitignore.ParsePattern(line, domain))
+		f.patterns = append(f.patterns, gitignore.ParsePattern(line, nil))
 	}
-	if x.cache == nil {
-		x.cache = make(map[string]ignoreFile)
+	f.patterns = slices.Clip(f.patterns)
+}
+
+// keepLocked keeps a file, and drops those that were not used for longest.
+func (x *excluder) keepLocked(path string, f *ignoreFile) {
+	if x.files == nil {
+		x.files = make(map[string]*ignoreFile)
 	}
-	patterns = slices.Clip(patterns) // others append to it
-	x.cache[path] = ignoreFile{info.ModTime(), info.Size(), patterns}
-	return patterns
+	if old := x.files[path]; old != nil {
+		x.cost -= old.cost
+	}
+	x.clock++
+	f.used = x.clock
+	x.files[path] = f
+	x.cost += f.cost
+	for x.cost > maxKeptCost || len(x.files) > maxKeptFiles {
+		oldest := path
+		for p, other := range x.files {
+			if other.used < x.files[oldest].used {
+				oldest = p
+			}
+		}
+		x.cost -= x.files[oldest].cost
+		delete(x.files, oldest)
+	}
 }
 
 // secretNames are patterns of base names; secretDirs are directories whose
@@ -157,10 +313,4 @@ func secret(path string) bool {
 		}
 	}
 	return false
-}
-
-// Inside reports whether path is root or below it; both are absolute.
-func Inside(root, path string) bool {
-	rel, err := filepath.Rel(root, path)
-	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }

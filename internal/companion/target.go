@@ -30,6 +30,9 @@ type target struct {
 	name string // its real path, relative to root
 }
 
+// actual returns the path without symbolic links, as they were at the proposal.
+func (t target) actual() string { return filepath.Join(t.root, t.name) }
+
 // A file is what the disk holds when a diff is made or decided on.
 type file struct {
 	text    string
@@ -79,7 +82,7 @@ func newTarget(path string, roots []string) (target, error) {
 	if err != nil {
 		actual = path
 	}
-	i := slices.IndexFunc(roots, func(r string) bool { return Inside(r, actual) })
+	i := slices.IndexFunc(roots, func(r string) bool { return sys.Inside(r, actual) })
 	if i < 0 {
 		return target{}, fmt.Errorf("%s is not inside the workspace (%s): open its directory in the editor", path, strings.Join(roots, ", "))
 	}
@@ -109,7 +112,7 @@ func (t target) checkLinks() error {
 
 // open opens the workspace root, unless the path has come to lead elsewhere.
 func (t target) open() (*os.Root, error) {
-	if now := discovery.RealPath(t.path); now != filepath.Join(t.root, t.name) {
+	if now := discovery.RealPath(t.path); now != t.actual() {
 		return nil, fmt.Errorf("%s has come to lead to %s: reject the change", t.path, now)
 	}
 	return os.OpenRoot(t.root)

@@ -492,14 +492,7 @@ const maxFile = 1 << 20
 
 // Read reads one discovery file.
 func Read(path string) (ide.DiscoveryFile, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return ide.DiscoveryFile{}, err
-	}
-	if info.Size() > maxFile {
-		return ide.DiscoveryFile{}, fmt.Errorf("%s is too large for a discovery file", path)
-	}
-	data, err := os.ReadFile(path)
+	data, err := sys.ReadFile(path, maxFile)
 	if err != nil {
 		return ide.DiscoveryFile{}, err
 	}

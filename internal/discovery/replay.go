@@ -177,7 +177,7 @@ func (p Place) judge(path string) Candidate {
 		c.Err = ErrOtherUser
 		return c
 	}
-	data, err := os.ReadFile(path)
+	data, err := sys.ReadFile(path, maxFile)
 	if err != nil {
 		c.Err = reason(err)
 		return c
@@ -220,20 +220,11 @@ func Holds(workspacePath, dir string) bool {
 	}
 	dir = cliPath(dir)
 	for _, part := range strings.Split(workspacePath, string(os.PathListSeparator)) {
-		if part == "" || Within(cliPath(part), dir) {
+		if part == "" || sys.Inside(cliPath(part), dir) {
 			return true
 		}
 	}
 	return false
-}
-
-// Within reports whether path is root or below it, as the CLI compares them.
-func Within(root, path string) bool {
-	if runtime.GOOS == "darwin" {
-		root, path = strings.ToLower(root), strings.ToLower(path)
-	}
-	rel, err := filepath.Rel(root, path)
-	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
 // cliPath is what the CLI makes of a path: decoded as a URI where it can be,

@@ -11,6 +11,7 @@ import (
 
 	"pollux/internal/gemini"
 	"pollux/internal/settings"
+	"pollux/internal/sys"
 )
 
 // probeWithin is how long a warm process may take to be there.
@@ -59,7 +60,11 @@ func (e *exam) checkBridge(ctx context.Context) {
 // checkAuth tells how the CLI signs in, as far as files and variables say.
 func (e *exam) checkAuth() {
 	kind, enforced := e.settings.Auth()
-	file, vars := e.envFile()
+	file, vars, err := e.envFile()
+	if err != nil {
+		e.fail("auth", "move it away, or make it a plain file", "%s, the one .env file that Gemini CLI reads here, cannot be read: %v", file, reason(err))
+		return
+	}
 	get := func(key string) string {
 		if v, ok := os.LookupEnv(key); ok {
 			return v
@@ -111,9 +116,12 @@ func exists(path string) bool {
 // folder is not trusted.
 var authVariables = []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"}
 
+// maxEnvFile bounds a .env file in bytes.
+const maxEnvFile = 16 << 20
+
 // envFile is the one .env file that the CLI reads: the nearest, going up from the
 // directory, at last the user's own; and what it takes from there.
-func (e *exam) envFile() (path string, vars map[string]string) {
+func (e *exam) envFile() (path string, vars map[string]string, err error) {
 	trusted := e.settings.Trust == settings.Trusted
 	home, _ := settings.Home()
 	var files []string
@@ -132,9 +140,12 @@ func (e *exam) envFile() (path string, vars map[string]string) {
 	add(filepath.Dir(home))
 	i := slices.IndexFunc(files, exists)
 	if i < 0 {
-		return "", nil
+		return "", nil, nil
 	}
-	data, _ := os.ReadFile(files[i])
+	data, err := sys.ReadFile(files[i], maxEnvFile)
+	if err != nil {
+		return files[i], nil, err
+	}
 	vars = make(map[string]string)
 	for line := range strings.Lines(string(data)) {
 		k, v, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
@@ -146,7 +157,7 @@ func (e *exam) envFile() (path string, vars map[string]string) {
 			vars[k] = v
 		}
 	}
-	return files[i], vars
+	return files[i], vars, nil
 }
 
 // checkTrust tells what the CLI will do in a folder that it does not know.

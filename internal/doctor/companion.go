@@ -285,7 +285,7 @@ func (e *exam) byVariables(ctx context.Context) bool {
 // running is a companion of Pollux's that runs for the directory.
 func (e *exam) running() *Running {
 	for i, r := range e.Running {
-		if slices.ContainsFunc(r.Roots, func(root string) bool { return discovery.Within(root, e.Dir) }) {
+		if slices.ContainsFunc(r.Roots, func(root string) bool { return sys.Inside(root, e.Dir) }) {
 			return &e.Running[i]
 		}
 	}

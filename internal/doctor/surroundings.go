@@ -62,7 +62,7 @@ func (e *exam) checkProxy(ctx context.Context) {
 		e.ok("proxy", "the proxy of %s answers; the companion is dialled directly", key)
 	}
 	if path := env("NODE_EXTRA_CA_CERTS"); path != "" {
-		if _, err := os.ReadFile(path); err != nil {
+		if _, err := sys.ReadFile(path, 16<<20); err != nil {
 			e.warn("proxy", "unset NODE_EXTRA_CA_CERTS, or correct it", "NODE_EXTRA_CA_CERTS cannot be read: %v", reason(err))
 		}
 	}

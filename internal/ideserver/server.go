@@ -77,7 +77,7 @@ type Config struct {
 const (
 	defaultGoneAfter = 30 * time.Second
 	defaultKeepAlive = 30 * time.Second
-	defaultMaxBody   = 64 << 20
+	defaultMaxBody   = 256 << 20
 	// unstreamedAfter bounds a session that never opened an event stream.
 	unstreamedAfter = 5 * time.Minute
 	// maxSessions is far above what a person runs and keeps a client that

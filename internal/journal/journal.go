@@ -5,7 +5,7 @@
 // An entry is three files beside each other: ID.json, ID.proposal and, once
 // the user has changed something, ID.edited. All are 0600, each is written
 // atomically, and none is synced: the journal survives a killed process, not
-// always a power cut.
+// always a power cut. The json describes the entry and is written last.
 package journal
 
 import (
@@ -28,14 +28,6 @@ import (
 	"pollux/internal/sys"
 )
 
-// Bounds of a journal. The oldest entries go first; an entry whose diff is
-// still open in a running companion stays.
-const (
-	MaxAge     = 14 * 24 * time.Hour
-	MaxBytes   = 256 << 20
-	MaxEntries = 1000
-)
-
 // A State says how the entry's diff ended, or Open.
 type State string
 
@@ -56,8 +48,10 @@ const (
 type Entry struct {
 	ID   string    `json:"id"`
 	Time time.Time `json:"time"`
-	// Path is the file the proposal is for.
+	// Path is the file the proposal is for, and Real the same without symbolic
+	// links, as they were then; "" if unknown.
 	Path   string `json:"path"`
+	Real   string `json:"real,omitempty"`
 	Client string `json:"client,omitempty"`
 	State  State  `json:"state"`
 	// Unwritten is set when the user accepted the text and the CLI did not write
@@ -78,8 +72,10 @@ type Entry struct {
 // A Journal is a directory of entries. Its methods may be called at the same
 // time, by several processes too.
 type Journal struct {
-	dir string
-	mu  sync.Mutex // entries are read, changed and written under it
+	dir   string
+	prune pruning
+
+	mu sync.Mutex // entries are read, changed, written and deleted under it
 }
 
 // New returns the journal in dir, which is made on the first write.
@@ -110,21 +106,28 @@ func NewID() string {
 	}
 }
 
-// Add writes a new entry and returns its ID. Time, PID and Bytes are set here;
-// the ID is a new one and the state is Open unless given. Old entries beyond
-// the bounds go.
+// Add writes a new entry and returns its ID. PID and Bytes are set here; the
+// ID is a new one, the time is now and the state is Open unless given. Entries
+// beyond the bounds are deleted, now and then, in the background.
 func (j *Journal) Add(e Entry, proposal string) (id string, err error) {
+	j.pruneSometimes(int64(len(proposal)))
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := sys.PrivateDir(j.dir); err != nil {
-		return "", fmt.Errorf("the journal cannot be written: %w", err)
+		var reason *fs.PathError // without the advice, which is for the temporary directory
+		if errors.As(err, &reason) {
+			err = reason
+		}
+		return "", j.unwritable(err)
 	}
-	e.Time = time.Now()
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
 	e.ID, e.PID, e.Bytes = cmp.Or(e.ID, NewID()), os.Getpid(), int64(len(proposal))
 	e.State = cmp.Or(e.State, Open)
-	j.pruneLocked(e.Time, e.Bytes)
-	if err := sys.WriteFile(j.file(e.ID, "proposal"), []byte(proposal)); err != nil {
-		return "", fmt.Errorf("the journal cannot be written: %w", err)
+	// The text comes first: an entry that is listed has one.
+	if err := j.write(e.ID, "proposal", []byte(proposal)); err != nil {
+		return "", err
 	}
 	return e.ID, j.put(e)
 }
@@ -133,7 +136,7 @@ func (j *Journal) Add(e Entry, proposal string) (id string, err error) {
 func (j *Journal) Edit(id, text string) error {
 	return j.change(id, func(e *Entry) error {
 		e.Edited, e.Bytes = true, int64(len(text))
-		return sys.WriteFile(j.file(id, "edited"), []byte(text))
+		return j.write(id, "edited", []byte(text))
 	})
 }
 
@@ -167,7 +170,8 @@ func (j *Journal) change(id string, f func(*Entry) error) error {
 	return err
 }
 
-// Get returns one entry. The error of an unknown ID names the next step.
+// Get returns one entry. The error of an unknown ID names the next step and
+// matches [fs.ErrNotExist].
 func (j *Journal) Get(id string) (Entry, error) {
 	e, err := j.get(id)
 	if err != nil || e.State != Open || sys.Alive(e.PID) {
@@ -177,31 +181,63 @@ func (j *Journal) Get(id string) (Entry, error) {
 	return e, nil
 }
 
+// maxEntry bounds an entry's description, in bytes.
+const maxEntry = 1 << 20
+
 func (j *Journal) get(id string) (Entry, error) {
+	if !validID.MatchString(id) {
+		return Entry{}, notFound(id)
+	}
 	var e struct {
 		Entry
 		Undelivered bool `json:"undelivered"` // the name of Unwritten in old entries
 	}
-	err := error(fs.ErrNotExist)
-	if validID.MatchString(id) {
-		var data []byte
-		if data, err = os.ReadFile(j.file(id, "json")); err == nil {
-			err = json.Unmarshal(data, &e)
-		}
-	}
+	j.prune.reads.Add(1)
+	data, err := sys.ReadFile(j.file(id, "json"), maxEntry)
 	if errors.Is(err, fs.ErrNotExist) {
-		return e.Entry, fmt.Errorf("the journal has no entry %q: `pollux journal` lists them", id)
+		return Entry{}, notFound(id)
+	}
+	if err != nil {
+		return Entry{}, fmt.Errorf("the journal cannot be read: %w: check that %s is a directory of yours, then try again", err, j.dir)
+	}
+	if err := json.Unmarshal(data, &e); err != nil {
+		return Entry{}, fmt.Errorf("the journal's entry %s cannot be read: %w: `pollux journal show %s` prints its text", id, err, id)
 	}
 	e.Unwritten = e.Unwritten || e.Undelivered
-	return e.Entry, err
+	// A process that was killed may have written the text alone.
+	if info, err := os.Lstat(j.file(id, "edited")); err == nil {
+		e.Edited, e.Bytes = true, info.Size()
+	}
+	return e.Entry, nil
 }
+
+// A notFound is the ID of an entry that the journal does not have.
+type notFound string
+
+func (id notFound) Error() string {
+	return fmt.Sprintf("the journal has no entry %q: `pollux journal` lists them", string(id))
+}
+
+func (notFound) Is(err error) bool { return err == fs.ErrNotExist }
 
 func (j *Journal) put(e Entry) error {
 	data, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
-	return sys.WriteFile(j.file(e.ID, "json"), append(data, '\n'))
+	return j.write(e.ID, "json", append(data, '\n'))
+}
+
+func (j *Journal) write(id, ext string, data []byte) error {
+	err := sys.WriteFile(j.file(id, ext), data)
+	if err != nil {
+		return j.unwritable(err)
+	}
+	return nil
+}
+
+func (j *Journal) unwritable(err error) error {
+	return fmt.Errorf("the journal cannot be written: %w: check that %s is a directory of yours with free space", err, j.dir)
 }
 
 func (j *Journal) file(id, ext string) string { return filepath.Join(j.dir, id+"."+ext) }
@@ -229,27 +265,34 @@ func (j *Journal) List() ([]Entry, error) {
 }
 
 // Proposal returns what the CLI proposed.
-func (j *Journal) Proposal(id string) (string, error) {
-	if _, err := j.get(id); err != nil {
-		return "", err
-	}
-	data, err := os.ReadFile(j.file(id, "proposal"))
-	return string(data), err
-}
+func (j *Journal) Proposal(id string) (string, error) { return j.text(id, "proposal") }
 
 // Text returns what the user had made of the proposal, or the proposal itself.
 func (j *Journal) Text(id string) (string, error) {
-	e, err := j.get(id)
-	if err != nil {
-		return "", err
+	// The files count, not the entry: see get.
+	text, err := j.text(id, "edited")
+	if errors.Is(err, fs.ErrNotExist) {
+		return j.Proposal(id)
 	}
-	ext := "proposal"
-	if e.Edited {
-		ext = "edited"
-	}
-	data, err := os.ReadFile(j.file(id, ext))
-	return string(data), err
+	return text, err
 }
+
+func (j *Journal) text(id, ext string) (string, error) {
+	if !validID.MatchString(id) {
+		return "", notFound(id)
+	}
+	data, err := sys.ReadFile(j.file(id, ext), MaxBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", notFound(id)
+	}
+	if err != nil {
+		return "", fmt.Errorf("the journal cannot be read: %w: check that %s is a directory of yours, then try again", err, j.dir)
+	}
+	return string(data), nil
+}
+
+// maxFile bounds the files that a restore replaces, in bytes.
+const maxFile = 64 << 20
 
 // Restore writes the entry's text to path, the entry's own where path is "".
 // What the file held before goes into the journal first; its entry's ID is
@@ -263,17 +306,15 @@ func (j *Journal) Restore(id, path string) (replaced string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if path == "" {
-		path = e.Path
-	}
-	old, err := os.ReadFile(path)
+	path = cmp.Or(path, e.Path)
+	old, err := sys.ReadFile(path, maxFile)
 	switch {
 	case err == nil:
-		if replaced, err = j.Add(Entry{Path: path, State: Replaced}, string(old)); err != nil {
+		if replaced, err = j.Add(Entry{Path: path, Real: path, State: Replaced}, string(old)); err != nil {
 			return "", err
 		}
 	case !errors.Is(err, fs.ErrNotExist):
-		return "", err
+		return "", fmt.Errorf("the file cannot be replaced: %w: name another with --to", err)
 	}
 	if e.CRLF && !strings.Contains(text, "\r") {
 		text = strings.ReplaceAll(text, "\n", "\r\n")
@@ -281,50 +322,11 @@ func (j *Journal) Restore(id, path string) (replaced string, err error) {
 	if e.BOM && !strings.HasPrefix(text, "\uFEFF") {
 		text = "\uFEFF" + text
 	}
-	return replaced, sys.ReplaceFile(path, text)
-}
-
-// pruneLocked makes room for an entry of the given size.
-func (j *Journal) pruneLocked(now time.Time, room int64) {
-	names, err := os.ReadDir(j.dir)
-	if err != nil {
-		return
+	if err := sys.ReplaceFile(path, text); err != nil {
+		return replaced, err
 	}
-	sizes := make(map[string]int64)
-	for _, n := range names {
-		id, _, _ := strings.Cut(n.Name(), ".")
-		info, err := n.Info()
-		if err != nil {
-			continue
-		}
-		if validID.MatchString(id) {
-			sizes[id] += info.Size()
-		} else if ok, _ := filepath.Match(sys.TempPattern, n.Name()); ok && now.Sub(info.ModTime()) > time.Minute {
-			os.Remove(filepath.Join(j.dir, n.Name()))
-		}
+	if e.Unwritten && (path == e.Path || path == e.Real) {
+		return replaced, j.SetUnwritten(id, false)
 	}
-	var total int64
-	ids := make([]string, 0, len(sizes))
-	for id, size := range sizes {
-		ids = append(ids, id)
-		total += size
-	}
-	slices.Sort(ids) // oldest first
-	count := len(ids)
-	for _, id := range ids {
-		e, err := j.get(id)
-		tooMuch := total+room > MaxBytes || count >= MaxEntries
-		tooOld := err != nil || now.Sub(e.Time) > MaxAge
-		if !tooMuch && !tooOld {
-			continue
-		}
-		if err == nil && e.State == Open && sys.Alive(e.PID) {
-			continue
-		}
-		for _, ext := range []string{"json", "edited", "proposal"} {
-			os.Remove(j.file(id, ext))
-		}
-		total -= sizes[id]
-		count--
-	}
+	return replaced, nil
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 func TestEntries(t *testing.T) {
@@ -103,6 +102,54 @@ func TestUnwritten(t *testing.T) {
 	want(id, Accepted, false)
 }
 
+// A process that was killed after it had written the user's text, and before it
+// said so in the entry: the text counts.
+func TestKilledWithinAnEdit(t *testing.T) {
+	j := New(t.TempDir())
+	id, err := j.Add(Entry{Path: "/f"}, "proposal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(j.file(id, "json"))
+	if err == nil {
+		err = j.Edit(id, "mine")
+	}
+	if err == nil {
+		err = os.WriteFile(j.file(id, "json"), before, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := j.Text(id); err != nil || text != "mine" {
+		t.Errorf("Text = %q, %v", text, err)
+	}
+	if e, err := j.Get(id); err != nil || !e.Edited || e.Bytes != 4 {
+		t.Errorf("the entry is %+v, %v", e, err)
+	}
+	if text, err := j.Proposal(id); err != nil || text != "proposal" {
+		t.Errorf("Proposal = %q, %v", text, err)
+	}
+}
+
+// The text of an entry that a newer Pollux wrote can be read, and the error
+// says where it is.
+func TestEntryOfANewerPollux(t *testing.T) {
+	j := New(t.TempDir())
+	id, err := j.Add(Entry{Path: "/f"}, "proposal")
+	if err == nil {
+		err = os.WriteFile(j.file(id, "json"), []byte(`{"state":{"was":"open"}}`), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := j.Text(id); err != nil || text != "proposal" {
+		t.Errorf("Text = %q, %v", text, err)
+	}
+	if _, err := j.Get(id); err == nil || !strings.Contains(err.Error(), "pollux journal show "+id) {
+		t.Errorf("Get = %v, want the next step", err)
+	}
+}
+
 func TestUnknownEntries(t *testing.T) {
 	j := New(t.TempDir())
 	for _, id := range []string{"", "x", "../../etc/passwd", "000000000-aaaaaa"} {
@@ -179,44 +226,6 @@ func TestRestore(t *testing.T) {
 	}
 	if target, err := os.Readlink(link); err != nil || target != real {
 		t.Errorf("the link leads to %q, %v", target, err)
-	}
-}
-
-func TestBounds(t *testing.T) {
-	j := New(t.TempDir())
-	old, err := j.Add(Entry{Path: "/f", State: Rejected}, "old")
-	if err != nil {
-		t.Fatal(err)
-	}
-	open, err := j.Add(Entry{Path: "/f"}, "open")
-	if err != nil {
-		t.Fatal(err)
-	}
-	stray := filepath.Join(j.dir, ".pollux-1.tmp")
-	os.WriteFile(stray, nil, 0o600)
-	hour := time.Now().Add(-time.Hour)
-	os.Chtimes(stray, hour, hour)
-	j.mu.Lock()
-	j.pruneLocked(time.Now().Add(MaxAge+time.Minute), 0)
-	j.mu.Unlock()
-	if _, err := j.Get(old); err == nil {
-		t.Error("an entry outlived its age")
-	}
-	if _, err := j.Get(open); err != nil {
-		t.Errorf("an open diff's entry is gone: %v", err)
-	}
-	if _, err := os.Stat(stray); err == nil {
-		t.Error("a killed process's temporary file is left")
-	}
-	old, err = j.Add(Entry{Path: "/f", State: Rejected}, "old")
-	if err != nil {
-		t.Fatal(err)
-	}
-	j.mu.Lock()
-	j.pruneLocked(time.Now(), MaxBytes)
-	j.mu.Unlock()
-	if _, err := j.Get(old); err == nil {
-		t.Error("an entry stands in the way of the size")
 	}
 }
 

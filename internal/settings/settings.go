@@ -56,6 +56,9 @@ func SystemDir() string {
 	return "/etc/gemini-cli"
 }
 
+// maxFile bounds a file of settings in bytes.
+const maxFile = 16 << 20
+
 // A Layer is one file of settings.
 type Layer struct {
 	// Name says whose it is: "defaults of the system", "user", "workspace" or
@@ -159,7 +162,7 @@ func read(name, path string, system bool) *Layer {
 		l.Skipped = "it and all directories above it must be root's, writable for nobody else"
 		return l
 	}
-	data, err := os.ReadFile(path)
+	data, err := sys.ReadFile(path, maxFile)
 	if err == nil {
 		err = parse(data, &l.values)
 	}
@@ -204,6 +207,9 @@ func parse(data []byte, to any) error {
 
 // parseJSON parses JSON with comments, of which the last may end with the file.
 func parseJSON(data []byte) (hujson.Value, error) {
+	if err := CheckJSON(data); err != nil {
+		return hujson.Value{}, err
+	}
 	v, err := hujson.Parse(data)
 	if err == nil {
 		return v, nil
@@ -276,7 +282,7 @@ func (s Settings) trust(home, dir string) (Trust, string, error) {
 	if path == "" {
 		path = filepath.Join(home, "trustedFolders.json")
 	}
-	data, err := os.ReadFile(path)
+	data, err := sys.ReadFile(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Unknown, path, nil
 	}
@@ -298,7 +304,7 @@ func (s Settings) trust(home, dir string) (Trust, string, error) {
 		default:
 			return Unknown, path, fmt.Errorf("%s: %q is no level of trust: use TRUST_FOLDER, TRUST_PARENT or DO_NOT_TRUST", path, level)
 		}
-		if rel, err := filepath.Rel(real(root), dir); err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) || len(rule) <= longest {
+		if !sys.Inside(real(root), dir) || len(rule) <= longest {
 			continue
 		}
 		longest, trust = len(rule), Trusted
@@ -319,7 +325,7 @@ func real(path string) string {
 // IDEModeSet reports whether a file of the user's settings says anything of IDE
 // mode. A file that is not valid is an error.
 func IDEModeSet(path string) (bool, error) {
-	v, err := readUser(path)
+	v, _, err := readUser(path)
 	if err != nil {
 		return false, err
 	}
@@ -332,7 +338,7 @@ func IDEModeSet(path string) (bool, error) {
 // EnableIDE turns IDE mode on in a file of the user's settings, and leaves the
 // rest of it, comments included, as it is.
 func EnableIDE(path string) error {
-	v, err := readUser(path)
+	v, before, err := readUser(path)
 	if err != nil {
 		return err
 	}
@@ -356,21 +362,25 @@ func EnableIDE(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return sys.ReplaceFile(path, string(v.Pack()))
+	return sys.EditFile(path, before, string(v.Pack()), 0o600)
 }
 
-// readUser reads a file for a change. A missing one is empty.
-func readUser(path string) (hujson.Value, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(strings.TrimSpace(string(data))) == 0 {
-		data, err = []byte("{}\n"), nil
+// readUser reads a file for a change, parsed and as it is. A missing one is
+// empty.
+func readUser(path string) (v hujson.Value, text string, err error) {
+	data, err := sys.ReadFile(path, maxFile)
+	switch {
+	case errors.Is(err, sys.ErrNotRegular) || errors.Is(err, sys.ErrTooLarge):
+		return v, "", fmt.Errorf("%w: move it away, or type /ide enable in Gemini CLI", err)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return v, "", err
 	}
-	if err != nil {
-		return hujson.Value{}, err
+	text = string(data)
+	if len(bytes.TrimSpace(data)) == 0 {
+		data = []byte("{}\n")
 	}
-	v, err := parseJSON(data)
-	if err != nil {
-		return v, fmt.Errorf("%s is not valid, so that it is left alone: %w", path, err)
+	if v, err = parseJSON(data); err != nil {
+		return v, "", fmt.Errorf("%s is not valid and is left alone (%w): correct it first", path, err)
 	}
-	return v, nil
+	return v, text, nil
 }

@@ -24,29 +24,34 @@ const TempTTL = time.Minute
 // the new one. It does not sync: after a power cut the old content may be
 // back.
 func WriteFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), TempPattern) // 0600
+	temp, err := writeTemp(path, data, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
+	if err := os.Rename(temp, path); err != nil {
+		os.Remove(temp)
+		return err
 	}
-	if err != nil {
-		os.Remove(f.Name())
+	return nil
+}
+
+// linkTarget returns the file that path is or, as a symbolic link, leads to.
+func linkTarget(path string) (string, error) {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target, nil
+	} else if _, err := os.Lstat(path); err == nil {
+		return "", fmt.Errorf("%s is a symbolic link to nothing: make what it links to, or remove it", path)
 	}
-	return err
+	return path, nil
 }
 
 // ReplaceFile replaces the content of the user's file at path, through a
 // symbolic link. It creates missing directories and otherwise works like
 // [ReplaceIn].
 func ReplaceFile(path, text string) error {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-	} else if _, err := os.Lstat(path); err == nil {
-		return fmt.Errorf("%s is a symbolic link to nothing: make what it links to, or remove it", path)
+	path, err := linkTarget(path)
+	if err != nil {
+		return err
 	}
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

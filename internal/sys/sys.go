@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"time"
 )
 
 // A Process is one row of the process table.
@@ -97,15 +96,20 @@ func StateDir() (string, error) {
 }
 
 // RuntimeDir returns the directory of the companions' sockets, made if need
-// be: $XDG_RUNTIME_DIR/pollux, else pollux-UID in the temporary directory. It
-// is made private to the user; one that somebody else owns is an error.
+// be: $XDG_RUNTIME_DIR/pollux, else pollux-UID in the temporary directory (on
+// Windows a hash of the SID, since several users can share that directory). It is
+// made private to the user; one that somebody else owns is an error.
 func RuntimeDir() (string, error) {
 	dir := os.Getenv("POLLUX_RUNTIME_DIR")
 	if dir == "" {
 		if d := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(d) && usable(d) {
 			dir = filepath.Join(d, "pollux")
 		} else {
-			dir = filepath.Join(os.TempDir(), fmt.Sprintf("pollux-%d", os.Getuid()))
+			id, err := userID()
+			if err != nil {
+				return "", fmt.Errorf("the user is not known (%w): set POLLUX_RUNTIME_DIR", err)
+			}
+			dir = filepath.Join(os.TempDir(), "pollux-"+id)
 		}
 	}
 	return dir, PrivateDir(dir)
@@ -175,86 +179,6 @@ func OpenBrowser(url string) bool {
 	return true
 }
 
-// A Child is a process of ours that leads a group of its own, so that it and
-// what it starts can be ended together. It does not outlive us, however we
-// end, where the system can promise that: by a parent-death signal on Linux, a
-// job object on Windows.
-type Child struct {
-	cmd  *exec.Cmd
-	job  job
-	done chan struct{}
-}
-
-// StartChild starts the command as a [Child]. Its standard streams must be
-// files (or nil): a pipe that a grandchild holds open would keep the child
-// from being done.
-func StartChild(cmd *exec.Cmd) (*Child, error) {
-	c := &Child{cmd: cmd, done: make(chan struct{})}
-	leadGroup(cmd)
-	TieToParent(cmd)
-	started := make(chan error, 1)
-	go func() {
-		defer close(c.done)
-		runtime.LockOSThread() // which the parent-death signal is bound to
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		if err == nil {
-			c.job, err = adopt(cmd.Process)
-			if err != nil {
-				cmd.Process.Kill()
-			}
-		}
-		started <- err
-		if cmd.Process != nil {
-			cmd.Wait()
-			endGroup(cmd.Process.Pid, c.job)
-		}
-	}()
-	if err := <-started; err != nil {
-		<-c.done
-		return nil, err
-	}
-	return c, nil
-}
-
 // Memory is the resident memory of a process in bytes; 0 where that cannot be
 // told.
 func Memory(pid int) int64 { return memory(pid) }
-
-// PID is the child's.
-func (c *Child) PID() int { return c.cmd.Process.Pid }
-
-// Done is closed when the child has ended and what was left of its group has
-// been killed.
-func (c *Child) Done() <-chan struct{} { return c.done }
-
-// ExitCode is the child's, as a shell gives it. It is valid once Done is
-// closed.
-func (c *Child) ExitCode() int { return ExitCode(c.cmd.ProcessState) }
-
-// Stop ends the child and all below it: politely, and again every half second,
-// since a program that is still starting may lose the signal; by force after
-// the grace. It returns when the child is gone, or at the latest a few seconds
-// after the grace, should the system not let go of it.
-func (c *Child) Stop(grace time.Duration) {
-	force := time.NewTimer(grace)
-	defer force.Stop()
-	again := time.NewTicker(500 * time.Millisecond)
-	defer again.Stop()
-	terminateTree(c.PID(), c.job)
-	for {
-		select {
-		case <-c.done:
-			return
-		case <-again.C:
-			terminateTree(c.PID(), c.job)
-		case <-force.C:
-			killTree(c.PID(), c.job)
-			select {
-			case <-c.done:
-			case <-time.After(3 * time.Second):
-			}
-			return
-		}
-	}
-}

@@ -3,13 +3,15 @@
 package sys
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 func lookup(pid int) (Process, error) {
@@ -23,15 +25,6 @@ func lookup(pid int) (Process, error) {
 		return Process{}, err
 	}
 	return Process{PID: pid, Parent: parent, Name: filepath.Base(fields[1])}, nil
-}
-
-// stamp is of what all of these systems call the same.
-func stamp(info fs.FileInfo) (changed int64, id uint64) {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, 0
-	}
-	return 0, uint64(st.Ino)
 }
 
 func children(pid int) (pids []int) {
@@ -57,3 +50,39 @@ func shared(string) bool { return false }
 // hasAttributes is false: macOS gives nearly every file attributes that matter
 // to nobody.
 func hasAttributes(*os.File) bool { return false }
+
+// An exitWatch is a kqueue that reports the end of one process; -1 if that had
+// ended before.
+type exitWatch int
+
+func watchExit(pid int) (exitWatch, error) {
+	queue, err := unix.Kqueue()
+	if err != nil {
+		return -1, fmt.Errorf("cannot watch a process: %w", err)
+	}
+	unix.CloseOnExec(queue)
+	var exit unix.Kevent_t
+	unix.SetKevent(&exit, pid, unix.EVFILT_PROC, unix.EV_ADD|unix.EV_ONESHOT)
+	exit.Fflags = unix.NOTE_EXIT
+	if _, err = unix.Kevent(queue, []unix.Kevent_t{exit}, nil, nil); err == nil {
+		return exitWatch(queue), nil
+	}
+	unix.Close(queue)
+	if err == unix.ESRCH {
+		return -1, nil
+	}
+	return -1, fmt.Errorf("cannot watch a process: %w", err)
+}
+
+// wait returns when the process has ended, and leaves it to be reaped.
+func (queue exitWatch) wait() {
+	if queue < 0 {
+		return
+	}
+	defer unix.Close(int(queue))
+	for {
+		if _, err := unix.Kevent(int(queue), nil, make([]unix.Kevent_t, 1), nil); err != unix.EINTR {
+			return
+		}
+	}
+}

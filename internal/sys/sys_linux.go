@@ -43,14 +43,6 @@ func lookup(pid int) (Process, error) {
 	return Process{PID: pid, Parent: parent, Name: name}, nil
 }
 
-func stamp(info fs.FileInfo) (changed int64, id uint64) {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, 0
-	}
-	return st.Ctim.Nano(), st.Ino
-}
-
 func memory(pid int) int64 {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
 	fields := strings.Fields(string(data))
@@ -127,4 +119,20 @@ func hasAttributes(f *os.File) bool {
 		}
 	}
 	return false
+}
+
+// An exitWatch is the PID of a process whose end is awaited.
+type exitWatch int
+
+func watchExit(pid int) (exitWatch, error) { return exitWatch(pid), nil }
+
+// wait returns when the process has ended, and leaves it to be reaped.
+func (pid exitWatch) wait() {
+	for unix.Waitid(unix.P_PID, int(pid), nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+}
+
+// exchange swaps two files in one step.
+func exchange(a, b string) error {
+	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 }

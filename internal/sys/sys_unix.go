@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"syscall"
 )
 
@@ -28,6 +29,8 @@ func alive(pid int) bool {
 	err := syscall.Kill(pid, 0)
 	return err == nil || errors.Is(err, syscall.EPERM)
 }
+
+func userID() (string, error) { return strconv.Itoa(os.Getuid()), nil }
 
 func own(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
@@ -100,20 +103,49 @@ func narrow(path string) error {
 
 func shell(line string) *exec.Cmd { return exec.Command("sh", "-c", line) }
 
-// SignalTree signals a process and all below it, the leaves last: a launcher
-// that ignores the signal does not shield its children.
+// SignalTree signals a child of ours and all below it, the leaves last: a
+// launcher that ignores the signal does not shield its children. A PID that is
+// not a child of ours, or no longer, is an error and nothing is signalled.
+//
+// Only a process that we have not reaped is sure to keep its PID. Those below
+// it are the children of others. Each is held first (see [os.FindProcess]) and
+// then checked to be what it was found as. Linux signals the held process and
+// no other. Elsewhere a process that ends between the check and the signal can
+// still pass its PID on to another one.
 func SignalTree(pid int, sig syscall.Signal) error {
-	tree := []int{pid}
+	top := hold(pid, os.Getpid())
+	if top == nil {
+		return os.ErrProcessDone
+	}
+	tree := []*os.Process{top}
 	for i := 0; i < len(tree); i++ {
-		tree = append(tree, children(tree[i])...)
+		defer tree[i].Release()
+		for _, child := range children(tree[i].Pid) {
+			if p := hold(child, tree[i].Pid); p != nil {
+				tree = append(tree, p)
+			}
+		}
 	}
 	err := os.ErrProcessDone
 	for _, p := range tree {
-		if e := syscall.Kill(p, sig); e == nil {
+		if p.Signal(sig) == nil {
 			err = nil
 		}
 	}
 	return err
+}
+
+// hold returns the process if it is a child of parent, nil otherwise.
+func hold(pid, parent int) *os.Process {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return nil
+	}
+	if found, err := lookup(pid); err != nil || found.Parent != parent {
+		p.Release()
+		return nil
+	}
+	return p
 }
 
 // ExitCode is a process's exit code as a shell gives it: 128 and the signal's
@@ -135,9 +167,6 @@ func LeaveInterruptToChild() (undo func()) {
 	return func() { signal.Stop(c) }
 }
 
-// A job is what holds a child's descendants together: here its process group.
-type job struct{}
-
 func leadGroup(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -145,16 +174,30 @@ func leadGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Setpgid = true
 }
 
-func adopt(*os.Process) (job, error) { return job{}, nil }
+// A unixProcess leads a process group. Its methods but wait need a process
+// that is not reaped.
+type unixProcess struct {
+	cmd *exec.Cmd
+	exitWatch
+}
 
-func terminateTree(pid int, _ job) { signalAll(pid, syscall.SIGTERM) }
+func adopt(cmd *exec.Cmd) (process, error) {
+	w, err := watchExit(cmd.Process.Pid)
+	return &unixProcess{cmd, w}, err
+}
 
-func killTree(pid int, _ job) { signalAll(pid, syscall.SIGKILL) }
+func (p *unixProcess) terminate() { p.signal(syscall.SIGTERM) }
 
-// signalAll reaches the group, and those below the process that have left it.
-func signalAll(pid int, sig syscall.Signal) {
+func (p *unixProcess) kill() { p.signal(syscall.SIGKILL) }
+
+// signal reaches the group, and those below the process that have left it.
+func (p *unixProcess) signal(sig syscall.Signal) {
+	pid := p.cmd.Process.Pid
 	SignalTree(pid, sig)
 	syscall.Kill(-pid, sig)
 }
 
-func endGroup(pid int, _ job) { syscall.Kill(-pid, syscall.SIGKILL) }
+func (p *unixProcess) reap() {
+	syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	p.cmd.Wait()
+}

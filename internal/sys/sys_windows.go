@@ -1,6 +1,8 @@
 package sys
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
@@ -47,6 +49,17 @@ func lookup(pid int) (Process, error) {
 	return Process{}, fs.ErrNotExist
 }
 
+// userID is a part of the user's SID's hash: the whole SID would make the path
+// of a socket too long.
+func userID() (string, error) {
+	user, err := windows.GetCurrentProcessToken().GetTokenUser()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(user.User.Sid.String()))
+	return hex.EncodeToString(sum[:6]), nil
+}
+
 func own(fs.FileInfo) bool { return true }
 
 func stamp(fs.FileInfo) (changed int64, id uint64) { return 0, 0 }
@@ -73,51 +86,94 @@ func LeaveInterruptToChild() (undo func()) {
 	return func() { signal.Stop(c) }
 }
 
-// A job is what holds a child's descendants together: a job object that ends
-// them when its last handle is closed, ours.
-type job windows.Handle
-
+// leadGroup has the child start suspended, so that it is in its job before it
+// runs and nothing that it starts is outside of the job.
 func leadGroup(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.CreationFlags |= windows.CREATE_NEW_PROCESS_GROUP
+	cmd.SysProcAttr.CreationFlags |= windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_SUSPENDED
 }
 
-func adopt(p *os.Process) (job, error) {
-	h, err := windows.CreateJobObject(nil, nil)
-	if err != nil {
-		return 0, err
+// A windowsProcess is in a job object, which holds its descendants together
+// and ends them when its last handle is closed, ours. The open handles also
+// keep the PID from being given to another process.
+type windowsProcess struct {
+	cmd          *exec.Cmd
+	job, process windows.Handle
+}
+
+func adopt(cmd *exec.Cmd) (_ process, err error) {
+	p := &windowsProcess{cmd: cmd}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	if p.job, err = windows.CreateJobObject(nil, nil); err != nil {
+		return nil, err
 	}
 	var limits windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
 	limits.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
-	_, err = windows.SetInformationJobObject(h, windows.JobObjectExtendedLimitInformation,
-		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits)))
-	if err == nil {
-		var child windows.Handle
-		child, err = windows.OpenProcess(windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE, false, uint32(p.Pid))
-		if err == nil {
-			err = windows.AssignProcessToJobObject(h, child)
-			windows.CloseHandle(child)
-		}
+	if _, err = windows.SetInformationJobObject(p.job, windows.JobObjectExtendedLimitInformation,
+		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits))); err != nil {
+		return nil, err
 	}
+	const access = windows.PROCESS_SET_QUOTA | windows.PROCESS_TERMINATE | windows.SYNCHRONIZE
+	if p.process, err = windows.OpenProcess(access, false, uint32(cmd.Process.Pid)); err != nil {
+		return nil, err
+	}
+	if err = windows.AssignProcessToJobObject(p.job, p.process); err != nil {
+		return nil, err
+	}
+	if err = resume(cmd.Process.Pid); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// resume lets a process run that was started suspended. It has one thread.
+func resume(pid int) error {
+	snap, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
 	if err != nil {
-		windows.CloseHandle(h)
-		return 0, err
+		return err
 	}
-	return job(h), nil
+	defer windows.CloseHandle(snap)
+	e := windows.ThreadEntry32{Size: uint32(unsafe.Sizeof(windows.ThreadEntry32{}))}
+	for err = windows.Thread32First(snap, &e); err == nil; err = windows.Thread32Next(snap, &e) {
+		if e.OwnerProcessID != uint32(pid) {
+			continue
+		}
+		thread, err := windows.OpenThread(windows.THREAD_SUSPEND_RESUME, false, e.ThreadID)
+		if err != nil {
+			return err
+		}
+		defer windows.CloseHandle(thread)
+		_, err = windows.ResumeThread(thread)
+		return err
+	}
+	return err
 }
 
-// terminateTree asks by Ctrl-Break, the one signal that a group gets here.
-func terminateTree(pid int, _ job) {
-	windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(pid))
+func (p *windowsProcess) wait() { windows.WaitForSingleObject(p.process, windows.INFINITE) }
+
+// terminate asks by Ctrl-Break, the one signal that a group gets here.
+func (p *windowsProcess) terminate() {
+	windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(p.cmd.Process.Pid))
 }
 
-func killTree(_ int, j job) { windows.TerminateJobObject(windows.Handle(j), 1) }
+func (p *windowsProcess) kill() { windows.TerminateJobObject(p.job, 1) }
 
-func endGroup(_ int, j job) {
-	if j != 0 {
-		windows.CloseHandle(windows.Handle(j))
+func (p *windowsProcess) reap() {
+	p.close()
+	p.cmd.Wait()
+}
+
+func (p *windowsProcess) close() {
+	for _, h := range []windows.Handle{p.job, p.process} {
+		if h != 0 {
+			windows.CloseHandle(h)
+		}
 	}
 }
 

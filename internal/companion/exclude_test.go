@@ -1,0 +1,187 @@
+package companion
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// rules counts what an excluder keeps.
+func (x *excluder) rules() (n int) {
+	for _, f := range x.files {
+		n += len(f.patterns)
+	}
+	return n
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A repository's ignore files ate memory: 38 MB for each of 1 MB, and all were
+// kept.
+func TestIgnoreFilesAreBounded(t *testing.T) {
+	const maxRules = maxDecisionCost / ruleCost
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	rules := func(n int) string { return strings.Repeat("a\n", n) }
+	for _, test := range []struct {
+		name  string
+		depth int // of nested directories with an ignore file each
+		text  string
+		want  bool
+	}{
+		{"one large file", 1, rules(maxIgnoreFile / 2), true},
+		{"one too large file", 1, "a\n" + strings.Repeat("#", maxIgnoreFile), true},
+		{"many large files", 61, rules(maxIgnoreFile / 2), true},
+		{"many that are too many together", 61, rules(maxRules / 10), true},
+		{"rules of many parts", 1, strings.Repeat("a/", maxIgnoreFile/2), true},
+		{"many small files", 61, rules(100), false},
+		{"one of a generator", 1, strings.Repeat("/a/generated/directory/of/files\n", 8000), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			root := t.TempDir()
+			writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
+			dir := root
+			for range test.depth {
+				writeFile(t, filepath.Join(dir, ".gitignore"), test.text)
+				dir = filepath.Join(dir, "d")
+			}
+			file := filepath.Join(dir, "main.go")
+			writeFile(t, file, "")
+			var x excluder
+			if got := x.excluded(file, nil); got != test.want {
+				t.Errorf("excluded = %v, want %v", got, test.want)
+			}
+			if x.cost > 2*maxDecisionCost || x.rules() > 2*maxRules {
+				t.Errorf("one decision keeps %d rules, %d bytes", x.rules(), x.cost)
+			}
+		})
+	}
+	t.Run("many projects", func(t *testing.T) {
+		var x excluder
+		root := t.TempDir()
+		for i := range 20 {
+			top := filepath.Join(root, fmt.Sprint(i))
+			writeFile(t, filepath.Join(top, ".git", "HEAD"), "")
+			writeFile(t, filepath.Join(top, ".gitignore"), fmt.Sprintf("secret%d\n", i)+rules(maxRules/2))
+			for name, want := range map[string]bool{"main.go": false, fmt.Sprint("secret", i): true} {
+				if got := x.excluded(filepath.Join(top, name), nil); got != want {
+					t.Errorf("%d/%s excluded = %v", i, name, got)
+				}
+			}
+		}
+		cost := 0
+		for _, f := range x.files {
+			cost += f.cost
+		}
+		if x.cost != cost || cost > maxKeptCost || len(x.files) == 0 {
+			t.Errorf("%d files are kept, of %d bytes (counted as %d)", len(x.files), cost, x.cost)
+		}
+	})
+	t.Run("many files", func(t *testing.T) {
+		var x excluder
+		root := t.TempDir()
+		writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
+		writeFile(t, filepath.Join(root, ".gitignore"), "*.log\n")
+		for i := range maxDecisions + 10 {
+			if path := filepath.Join(root, fmt.Sprint(i, ".log")); !x.match(path, nil) {
+				t.Fatalf("%s is not excluded", path)
+			}
+		}
+		if len(x.decisions) > maxDecisions {
+			t.Errorf("%d decisions are kept", len(x.decisions))
+		}
+	})
+}
+
+// Each move of the cursor asks for all open files: no ignore file is read or
+// matched again until one has changed.
+func TestDecisionIsKept(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	root := t.TempDir()
+	writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
+	file := filepath.Join(root, "sub", "main.go")
+	writeFile(t, file, "")
+	var x excluder
+	for i, step := range []struct {
+		change string // an ignore file
+		text   string
+		want   bool
+	}{
+		{".gitignore", "*.go\n", true},
+		{".gitignore", "*.c\n", false},
+		{"sub/.geminiignore", "main.go\n", true},
+		{"sub/.geminiignore", "!main.go\n", false},
+		{".git/info/exclude", "main.go\n", false},
+		{"sub/.geminiignore", "\n", true},
+	} {
+		writeFile(t, filepath.Join(root, filepath.FromSlash(step.change)), step.text)
+		if got := x.excluded(file, nil); got != step.want {
+			t.Errorf("step %d: excluded = %v, want %v", i, got, step.want)
+		}
+		x.files = nil // reading or matching would fill it
+		if got := x.excluded(file, nil); got != step.want || x.files != nil {
+			t.Errorf("step %d, again: excluded = %v, want %v; read %d files", i, got, step.want, len(x.files))
+		}
+	}
+	if err := os.Remove(filepath.Join(root, ".git", "info", "exclude")); err != nil {
+		t.Fatal(err)
+	}
+	if x.excluded(file, nil) {
+		t.Error("the rules of a removed file count")
+	}
+}
+
+// Rules that cannot be read may be those that matter.
+func TestUnreadableRulesExclude(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a shell")
+	}
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	for _, test := range []struct {
+		name, script string
+		want         bool
+	}{
+		{"20 GB", `truncate -s 20G "$1"`, true},
+		{"a FIFO, which holds no rules", `mkfifo "$1"`, false},
+		{"a directory, which holds no rules", `mkdir "$1"`, false},
+		{"a device, which holds no rules", `ln -s /dev/zero "$1"`, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			root := t.TempDir()
+			writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
+			if out, err := exec.Command("sh", "-c", test.script, "sh", filepath.Join(root, ".gitignore")).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			var x excluder
+			if got := x.excluded(filepath.Join(root, "main.go"), nil); got != test.want {
+				t.Errorf("excluded = %v, want %v", got, test.want)
+			}
+		})
+	}
+	t.Run("no permission", func(t *testing.T) {
+		if os.Getuid() == 0 {
+			t.Skip("root may read it")
+		}
+		root := t.TempDir()
+		writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
+		writeFile(t, filepath.Join(root, ".gitignore"), "x\n")
+		if err := os.Chmod(filepath.Join(root, ".gitignore"), 0); err != nil {
+			t.Fatal(err)
+		}
+		var x excluder
+		if !x.excluded(filepath.Join(root, "main.go"), nil) {
+			t.Error("a file whose rules nobody could read is sent")
+		}
+	})
+}

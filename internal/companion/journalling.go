@@ -1,0 +1,125 @@
+package companion
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+
+	"pollux/internal/journal"
+)
+
+// An entry is what the journal has of a diff.
+//
+// A write may fail, and an entry may be deleted. So keep and record only note
+// what the journal should have, and syncEntry writes everything that it lacks:
+// what failed once is written with whatever comes next.
+type entry struct {
+	// What it should have, guarded by Companion.mu:
+	text      *string // the proposal if nil
+	unwritten bool    // the file does not hold the accepted text
+
+	mu     sync.Mutex // held while the journal is written; taken before Companion.mu
+	exists bool
+	state  journal.State // as written
+	lacks  bool          // unwritten, as written
+	kept   string        // the text as written
+	told   bool          // the user has read that a text is missing
+}
+
+// keep writes the user's text to the journal, unless it is there.
+func (c *Companion) keep(d *diff, text string) {
+	c.mu.Lock()
+	d.entry.text = &text
+	c.mu.Unlock()
+	c.syncEntry(d)
+}
+
+// setUnwritten notes in the journal whether the file lacks the accepted text.
+func (c *Companion) setUnwritten(d *diff, unwritten bool) {
+	c.mu.Lock()
+	d.entry.unwritten = unwritten
+	c.mu.Unlock()
+	c.syncEntry(d)
+}
+
+// record writes the diff's state to the journal.
+func (c *Companion) record(d *diff) {
+	state := c.syncEntry(d)
+	c.log.Info("a diff ended", "state", state)
+}
+
+// syncEntry writes what the journal lacks of the diff, and returns the diff's state.
+// When a text cannot be written, the user reads so once.
+func (c *Companion) syncEntry(d *diff) journal.State {
+	e := &d.entry
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.mu.Lock()
+	state, unwritten, text := d.state, e.unwritten, d.req.NewContent
+	if e.text != nil {
+		text = *e.text
+	}
+	c.mu.Unlock()
+
+	err := c.writeEntry(d, state, unwritten, text)
+	if errors.Is(err, fs.ErrNotExist) {
+		e.exists = false // deleted since
+		err = c.writeEntry(d, state, unwritten, text)
+	}
+	if err == nil {
+		e.told = false
+		return state
+	}
+	c.log.Warn("the journal cannot be written", "err", err)
+	if missing := !e.exists || e.kept != text; missing && !e.told {
+		e.told = true
+		what, next := "Your text", ""
+		if text == d.req.NewContent {
+			what = "The proposal"
+		}
+		if state == journal.Open || state == journal.Orphaned {
+			next = ". Pollux tries again at your next edit."
+		}
+		c.tell("warning", fmt.Sprintf("%s for %s is not kept: %v%s", what, d.req.FilePath, err, next))
+	}
+	return state
+}
+
+// writeEntry writes what the entry lacks. The caller holds the entry's mu.
+func (c *Companion) writeEntry(d *diff, state journal.State, unwritten bool, text string) error {
+	e := &d.entry
+	if !e.exists {
+		_, err := c.journal.Add(journal.Entry{
+			ID: d.id, Time: d.opened, Path: d.req.FilePath, Real: d.target.actual(), Client: d.client, State: state,
+			CRLF: eol(d.base.text) == "crlf", BOM: strings.HasPrefix(d.base.text, bom),
+		}, d.req.NewContent)
+		if err != nil {
+			return err
+		}
+		e.exists, e.state, e.lacks, e.kept = true, state, false, d.req.NewContent
+	}
+	if e.kept != text {
+		if err := c.journal.Edit(d.id, text); err != nil {
+			return err
+		}
+		e.kept = text
+	}
+	if e.state != state || e.lacks != unwritten {
+		var err error
+		switch {
+		case unwritten:
+			err = c.journal.FinishUnwritten(d.id)
+		case e.lacks:
+			err = c.journal.SetUnwritten(d.id, false)
+		default:
+			err = c.journal.Finish(d.id, state)
+		}
+		if err != nil {
+			return err
+		}
+		e.state, e.lacks = state, unwritten
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+package companion
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pollux/internal/adapter"
+	"pollux/internal/journal"
+)
+
+// breakJournal makes the journal unwritable, as a full disk does, and returns
+// what makes it writable again.
+func (w *world) breakJournal() (repair func()) {
+	w.t.Helper()
+	dir := filepath.Join(filepath.Dir(w.project), "journal")
+	move := func(from, to string) {
+		w.t.Helper()
+		if err := os.Rename(from, to); err != nil && !os.IsNotExist(err) {
+			w.t.Fatal(err)
+		}
+	}
+	move(dir, dir+".away")
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	return func() {
+		w.t.Helper()
+		if err := os.Remove(dir); err != nil {
+			w.t.Fatal(err)
+		}
+		move(dir+".away", dir)
+	}
+}
+
+// A text that could not be written is written later, at whatever comes next.
+// It was noted as kept before it was written, so the same text never was.
+func TestTextIsWrittenLater(t *testing.T) {
+	for name, next := range map[string]func(t *testing.T, c *cli, e *editor, d adapter.Diff) (text string, state journal.State){
+		"edit": func(t *testing.T, c *cli, e *editor, d adapter.Diff) (string, journal.State) {
+			if err := e.Edit(t.Context(), d.ID, "mine, and more\n"); err != nil {
+				t.Fatal(err)
+			}
+			return "mine, and more\n", journal.Open
+		},
+		"accept": func(t *testing.T, c *cli, e *editor, d adapter.Diff) (string, journal.State) {
+			if res, err := e.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "mine\n"}); err != nil || res.Status != adapter.StatusAccepted {
+				t.Fatal(res, err)
+			}
+			return "mine\n", journal.Accepted
+		},
+		"reject": func(t *testing.T, c *cli, e *editor, d adapter.Diff) (string, journal.State) {
+			if err := e.Reject(t.Context(), d.ID); err != nil {
+				t.Fatal(err)
+			}
+			return "mine\n", journal.Rejected
+		},
+		"close": func(t *testing.T, c *cli, e *editor, d adapter.Diff) (string, journal.State) {
+			if _, err := c.closeDiff(d.Path); err != nil {
+				t.Fatal(err)
+			}
+			return "mine\n", journal.Closed
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			c, e := w.connect(), w.attach(true)
+			path := w.file("f", "old\n")
+			if err := c.openDiff(path, "new\n"); err != nil {
+				t.Fatal(err)
+			}
+			d := get(t, e.opened)
+			repair := w.breakJournal()
+			for _, text := range []string{"m\n", "mine\n"} {
+				if err := e.Edit(t.Context(), d.ID, text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			settle(t, e)
+			text := get(t, e.texts)
+			for _, part := range []string{path, "not kept", "not a directory", "check that ", "next edit"} {
+				if !strings.Contains(text, part) {
+					t.Errorf("the user read %q, without %q", text, part)
+				}
+			}
+			if len(e.texts) > 0 {
+				t.Errorf("and also %q", <-e.texts)
+			}
+			repair()
+			want, state := next(t, c, e, d)
+			settle(t, e)
+			if text, err := w.journal.Text(d.ID); err != nil || text != want {
+				t.Errorf("the journal has %q, %v; want %q", text, err, want)
+			}
+			if entry, err := w.journal.Get(d.ID); err != nil || entry.State != state {
+				t.Errorf("the entry is %+v, %v; want %s", entry, err, state)
+			}
+
+			// The next failure is news.
+			if state == journal.Open {
+				repair = w.breakJournal()
+				if err := e.Edit(t.Context(), d.ID, "again\n"); err != nil {
+					t.Fatal(err)
+				}
+				if text := get(t, e.texts); !strings.Contains(text, "not kept") {
+					t.Errorf("the user read %q", text)
+				}
+				repair()
+			}
+		})
+	}
+}
+
+// settle waits until the companion has handled what the editor sent, and the
+// editor has what it was sent before.
+func settle(t *testing.T, e *editor) {
+	t.Helper()
+	if _, err := e.Status(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A proposal that could not be written gets its entry with the first edit.
+func TestEntryIsMadeLater(t *testing.T) {
+	w := newWorld(t, nil)
+	c, e := w.connect(), w.attach(true)
+	path := w.file("f", "old\r\n")
+	repair := w.breakJournal()
+	if err := c.openDiff(path, "new\n"); err != nil {
+		t.Fatal(err)
+	}
+	d := get(t, e.opened)
+	if text := get(t, e.texts); !strings.Contains(text, "The proposal for "+path+" is not kept") {
+		t.Errorf("the user read %q", text)
+	}
+	repair()
+	if err := e.Edit(t.Context(), d.ID, "mine\n"); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, e)
+	wantEntry(t, w, d, "mine\n")
+}
+
+// An entry that is gone, for whatever reason, while its diff is on the screen:
+// later edits were lost without a word.
+func TestEntryIsMadeAgain(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.GoneAfter = 10 * time.Millisecond })
+	c, e := w.connect(), w.attach(true)
+	path := w.file("f", "old\r\n")
+	if err := c.openDiff(path, "new\n"); err != nil {
+		t.Fatal(err)
+	}
+	d := get(t, e.opened)
+	dir := filepath.Join(filepath.Dir(w.project), "journal")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Edit(t.Context(), d.ID, "mine\n"); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, e)
+	wantEntry(t, w, d, "mine\n")
+
+	// The same for one whose CLI has ended.
+	c.ClientSession.Close()
+	get(t, e.changed)
+	get(t, e.texts) // that it ended: the journal has the state
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Edit(t.Context(), d.ID, "mine, and more\n"); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, e)
+	wantEntry(t, w, d, "mine, and more\n")
+	if entry, err := w.journal.Get(d.ID); err != nil || entry.State != journal.Orphaned {
+		t.Errorf("the entry is %+v, %v", entry, err)
+	}
+	if len(e.texts) > 0 {
+		t.Errorf("the user read %q", <-e.texts)
+	}
+}
+
+func wantEntry(t *testing.T, w *world, d adapter.Diff, text string) {
+	t.Helper()
+	if got, err := w.journal.Text(d.ID); err != nil || got != text {
+		t.Errorf("the journal has the text %q, %v", got, err)
+	}
+	if got, err := w.journal.Proposal(d.ID); err != nil || got != d.Proposed {
+		t.Errorf("the journal has the proposal %q, %v", got, err)
+	}
+	if entry, err := w.journal.Get(d.ID); err != nil || entry.Path != d.Path || entry.Real != d.Path || !entry.Edited || !entry.CRLF || entry.Time.UnixMilli() != d.Opened {
+		t.Errorf("the entry is %+v, %v", entry, err)
+	}
+}

@@ -1,0 +1,203 @@
+package journal
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"pollux/internal/sys"
+)
+
+// Bounds of a journal. The oldest entries are deleted first. Some are never
+// deleted, and do not count: those of diffs that a running companion shows, and
+// those that cannot be read. Between two prunings a journal may exceed the
+// bounds by pruneAdds entries and pruneBytes.
+const (
+	MaxAge     = 14 * 24 * time.Hour
+	MaxBytes   = 256 << 20
+	MaxEntries = 1000
+)
+
+// A process prunes at its first Add, and again after any of these.
+const (
+	pruneInterval = time.Hour
+	pruneAdds     = 100
+	pruneBytes    = MaxBytes / 16
+)
+
+const (
+	// maxGap bounds what a time without entries adds to the age of the entries
+	// before it. It may be a jump of the clock, after which last week's entries
+	// must not look two weeks old. The times of files cannot tell: they come from
+	// the same clock. After a long absence entries stay for longer.
+	maxGap = MaxAge / 2
+	// unfinishedTime is how long a file may wait for the rest of its entry, or
+	// for its name: another process may be writing it.
+	unfinishedTime = time.Hour
+)
+
+// A pruning is a journal's state of deleting what is beyond the bounds.
+type pruning struct {
+	running sync.Mutex   // held while the goroutine runs
+	reads   atomic.Int64 // entries that were opened; for tests
+
+	mu    sync.Mutex
+	last  time.Time
+	adds  int   // since then
+	bytes int64 // since then
+}
+
+// pruneSometimes starts a pruning if one is due before an entry of that size
+// is added.
+func (j *Journal) pruneSometimes(size int64) {
+	p := &j.prune
+	p.mu.Lock()
+	p.adds++
+	p.bytes += size
+	due := p.last.IsZero() || time.Since(p.last) > pruneInterval || p.adds > pruneAdds || p.bytes > pruneBytes
+	if due = due && p.running.TryLock(); due {
+		p.last, p.adds, p.bytes = time.Now(), 0, 0
+	}
+	p.mu.Unlock()
+	if due {
+		go func() {
+			defer p.running.Unlock()
+			j.pruneAt(time.Now())
+		}()
+	}
+}
+
+// Wait waits until nothing runs in the background.
+func (j *Journal) Wait() {
+	j.prune.running.Lock()
+	defer j.prune.running.Unlock()
+}
+
+// files are what the directory has of one entry.
+type files struct {
+	id         string
+	changed    time.Time // the latest that the ID and the files name
+	age        time.Duration
+	size       int64
+	described  bool // there is a json
+	unreadable bool
+}
+
+// pruneAt deletes entries beyond the bounds. It opens only the entries that it
+// would delete, and deletes none that it cannot read: the next attempt may
+// succeed, and a newer Pollux may understand what this one does not.
+func (j *Journal) pruneAt(now time.Time) {
+	var total int64
+	entries := j.scan(now)
+	for _, e := range entries {
+		total += e.size
+	}
+	count := len(entries)
+	for _, e := range entries {
+		if total <= MaxBytes && count <= MaxEntries && e.age <= MaxAge {
+			continue
+		}
+		if e.described || now.Sub(e.changed).Abs() > unfinishedTime {
+			j.remove(e)
+		}
+		total -= e.size
+		count--
+	}
+}
+
+// scan returns what is in the directory, in the order in which to delete it,
+// and deletes temporary files that killed processes left.
+func (j *Journal) scan(now time.Time) []*files {
+	names, err := os.ReadDir(j.dir)
+	if err != nil {
+		return nil
+	}
+	byID := make(map[string]*files)
+	for _, n := range names {
+		id, ext, _ := strings.Cut(n.Name(), ".")
+		info, err := n.Info()
+		if !validID.MatchString(id) {
+			temp, _ := filepath.Match(sys.TempPattern, n.Name())
+			if temp && err == nil && now.Sub(info.ModTime()) > unfinishedTime {
+				os.Remove(filepath.Join(j.dir, n.Name()))
+			}
+			continue
+		}
+		e := byID[id]
+		if e == nil {
+			e = &files{id: id, changed: timeOf(id)}
+			byID[id] = e
+		}
+		if err != nil {
+			e.unreadable = true
+			continue
+		}
+		e.size += info.Size()
+		e.described = e.described || ext == "json"
+		if t := info.ModTime(); t.After(e.changed) {
+			e.changed = t
+		}
+	}
+	entries := make([]*files, 0, len(byID))
+	for _, e := range byID {
+		if !e.unreadable {
+			entries = append(entries, e)
+		}
+	}
+	slices.SortFunc(entries, func(a, b *files) int {
+		if c := a.changed.Compare(b.changed); c != 0 {
+			return c
+		}
+		return strings.Compare(a.id, b.id)
+	})
+	later, age := now, time.Duration(0)
+	for _, e := range slices.Backward(entries) {
+		if e.changed.Before(later) {
+			age += min(later.Sub(e.changed), maxGap)
+			later = e.changed
+		}
+		e.age = age
+	}
+	// Entries of the future are from before the clock was set back, so older
+	// than those of now.
+	future := slices.IndexFunc(entries, func(e *files) bool { return e.changed.After(now.Add(unfinishedTime)) })
+	if future > 0 {
+		entries = slices.Concat(entries[future:], entries[:future])
+	}
+	return entries
+}
+
+// timeOf returns the time that an ID carries.
+func timeOf(id string) time.Time {
+	digits, _, _ := strings.Cut(id, "-")
+	ms, err := strconv.ParseInt(digits, 36, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
+// remove deletes an entry, unless it cannot be read or a running companion
+// shows its diff.
+func (j *Journal) remove(f *files) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e, err := j.get(f.id)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !f.described:
+	case err != nil:
+		return
+	case (e.State == Open || e.State == Orphaned) && sys.Alive(e.PID):
+		return
+	}
+	for _, ext := range []string{"json", "edited", "proposal"} {
+		os.Remove(j.file(f.id, ext))
+	}
+}

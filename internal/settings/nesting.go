@@ -1,0 +1,74 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Bounds of a text that is parsed. The parsers of settings recurse, and a stack
+// that overflows ends the program.
+const (
+	// maxNesting is how deep objects, arrays and tables may nest.
+	maxNesting = 500
+	// maxKey is how many parts a dotted key of TOML may have.
+	maxKey = 100
+)
+
+// ErrNesting reports a text that no program writes as its settings.
+var ErrNesting = errors.New("it nests too deeply")
+
+// CheckJSON returns [ErrNesting] for JSON, with or without comments, that must
+// not be parsed. It finds no other fault.
+func CheckJSON(text []byte) error { return checkNesting(text, false) }
+
+// CheckTOML is [CheckJSON] for TOML.
+func CheckTOML(text string) error { return checkNesting([]byte(text), true) }
+
+// checkNesting sees strings and comments as the parsers do, as far as the text
+// is valid: they stop at the first fault.
+func checkNesting(text []byte, toml bool) error {
+	depth, dots := 0, 0
+	at := func(i int, s string) bool { return i+len(s) <= len(text) && string(text[i:i+len(s)]) == s }
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"' || toml && c == '\'':
+			quote := string(c)
+			if toml && at(i, quote+quote+quote) {
+				quote += quote + quote
+			}
+			for i += len(quote); i < len(text) && !at(i, quote); i++ {
+				if text[i] == '\\' && c == '"' {
+					i++
+				}
+			}
+			i += len(quote) - 1
+			for len(quote) == 3 && at(i+1, quote[:1]) { // the text may end in quotes
+				i++
+			}
+		case toml && c == '#' || !toml && at(i, "//"):
+			for i < len(text) && text[i] != '\n' {
+				i++
+			}
+			dots = 0
+		case !toml && at(i, "/*"):
+			for i += 2; i < len(text) && !at(i, "*/"); i++ {
+			}
+			i++
+		case c == '[' || c == '{':
+			depth, dots = depth+1, 0
+		case c == ']' || c == '}':
+			depth, dots = max(depth-1, 0), 0
+		case c == ',' || c == '=' || c == '\n':
+			dots = 0
+		case c == '.':
+			dots++
+		}
+		if depth > maxNesting {
+			return fmt.Errorf("%w: more than %d levels", ErrNesting, maxNesting)
+		}
+		if toml && dots >= maxKey {
+			return fmt.Errorf("%w: a key has more than %d parts", ErrNesting, maxKey)
+		}
+	}
+	return nil
+}
