@@ -35,14 +35,14 @@ var allowed = map[string][]string{
 	"pollux/internal/adapter":     {"ide", "sys"},
 	"pollux/internal/journal":     {"sys"},
 	"pollux/internal/discovery":   {"ide", "sys"},
-	"pollux/internal/ideserver":   {"ide"},
+	"pollux/internal/ideserver":   {"ide", "plain"},
 	"pollux/internal/review":      {"adapter", "ide"},
 	"pollux/internal/tui":         {"adapter", "hunk", "sys"},
 	"pollux/internal/lsp":         {"adapter", "ide"},
 	"pollux/internal/companion":   {"adapter", "discovery", "gemini", "hunk", "ide", "ideserver", "journal", "sys"},
 	"pollux/editors":              {},
 	"pollux/internal/editortest":  {},
-	"pollux/internal/cli":         {"adapter", "bridge", "companion", "conformance", "discovery", "doctor", "fakemodel", "gemini", "ide", "journal", "lsp", "remote", "review", "settings", "sys", "tui"},
+	"pollux/internal/cli":         {"adapter", "bridge", "companion", "conformance", "discovery", "doctor", "fakemodel", "gemini", "ide", "journal", "lsp", "plain", "remote", "review", "settings", "sys", "tui"},
 }
 
 func TestImports(t *testing.T) {

@@ -8,12 +8,12 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"pollux/internal/bridge"
+	"pollux/internal/plain"
 )
 
 func newAsk(streams IO) *cobra.Command {
@@ -141,18 +141,13 @@ The settings of pollux bridge apply.`,
 	return cmd
 }
 
-// forOutput is a text of the model's to be printed: on a terminal without
-// control characters, which it would obey.
+// forOutput returns a text of the model's as it is printed: on a terminal
+// without what the terminal would obey.
 func forOutput(w io.Writer, text string) string {
 	if !isTerminal(w) {
 		return text
 	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return -1
-		}
-		return r
-	}, text)
+	return plain.Text(text)
 }
 
 type jsonAnswer struct {

@@ -10,6 +10,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pollux/internal/plain"
 	"pollux/internal/sys"
 )
 
@@ -53,10 +55,10 @@ func Run(ctx context.Context, streams IO, args []string) int {
 	case errors.As(err, &exit):
 		return exit.code
 	case errors.As(err, &usage):
-		fmt.Fprintf(streams.Err, "pollux: %v\nRun `%s --help` for how it is used.\n", err, usage.command)
+		fmt.Fprintf(streams.Err, "pollux: %s\nRun `%s --help` for how it is used.\n", plain.Text(err.Error()), usage.command)
 		return 2
 	}
-	fmt.Fprintf(streams.Err, "pollux: %v\n", err)
+	fmt.Fprintf(streams.Err, "pollux: %s\n", plain.Text(err.Error()))
 	return 1
 }
 
@@ -161,8 +163,13 @@ func logger(w io.Writer, level string) (*slog.Logger, error) {
 }
 
 func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(plain.JSON(out.Bytes()))
+	return err
 }

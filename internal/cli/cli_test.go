@@ -2,12 +2,16 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"pollux/internal/adapter"
 )
 
 func TestMain(m *testing.M) {
@@ -84,6 +88,32 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		if code != tt.code || !strings.Contains(errs.String(), tt.says) || out.Len() > 0 {
 			t.Errorf("pollux %s: exit code %d, output %q, errors %q; want %d and %q", tt.args, code, out.String(), errs.String(), tt.code, tt.says)
 		}
+	}
+}
+
+// What others wrote, such as a file's name, steers no terminal: not in an error,
+// and not in JSON, which says the same with escapes.
+func TestOutputSteersNoTerminal(t *testing.T) {
+	quiet(t)
+	name := "x\x1b]0;title\a\u009b31m\u202e"
+	var out, errs bytes.Buffer
+	if code := Run(t.Context(), IO{strings.NewReader(""), &out, &errs}, []string{"notify", name}); code != 1 || !strings.Contains(errs.String(), "no companion") {
+		t.Errorf("exit code %d, %q", code, errs.String())
+	}
+	status := adapter.Status{Roots: []string{name}}
+	if err := printJSON(&out, status); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{errs.String(), out.String()} {
+		for _, r := range text {
+			if r != '\n' && !unicode.IsGraphic(r) {
+				t.Errorf("%q holds %U", text, r)
+			}
+		}
+	}
+	var got adapter.Status
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got.Roots[0] != name {
+		t.Errorf("the JSON says %q, %v", got.Roots, err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/ide"
+	"pollux/internal/plain"
 )
 
 // ErrUndelivered is given to an outcome's done function when the session ended
@@ -73,13 +74,23 @@ func (s *Session) ID() string { return s.id }
 // Since is when the client connected.
 func (s *Session) Since() time.Time { return s.since }
 
-// Client is the name and version that the client gave.
+// Client returns the name and version that the client gave, fit to be shown.
 func (s *Session) Client() (name, version string) {
 	p := s.mcp.InitializeParams()
 	if p == nil || p.ClientInfo == nil {
 		return "", ""
 	}
-	return p.ClientInfo.Name, p.ClientInfo.Version
+	return shown(p.ClientInfo.Name), shown(p.ClientInfo.Version)
+}
+
+// maxName bounds a client's name and version, in bytes.
+const maxName = 64
+
+func shown(name string) string {
+	if line := plain.Line(name, maxName); line != "" || name == "" {
+		return line
+	}
+	return "?"
 }
 
 // Transport is "http" or "stdio".

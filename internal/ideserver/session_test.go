@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -175,5 +176,27 @@ func TestLateTimerEndsNothing(t *testing.T) {
 	session.expire(late)
 	if session.ctx.Err() != nil {
 		t.Error("a session with a stream ended")
+	}
+}
+
+// A CLI's name is shown to the user, in lists and lines: 100 kB of it, or what
+// steers a terminal, go no further.
+func TestClientNamesAreShort(t *testing.T) {
+	b := newBackend()
+	s := start(t, b, nil)
+	for name, want := range map[string]string{
+		"gemini":                     "gemini",
+		strings.Repeat("x", 100_000): strings.Repeat("x", 64) + "...",
+		"a\x1b[31m\u202e\nb":         "a[31m b",
+		"\x1b":                       "?",
+	} {
+		c := dial(t, s)
+		c.call("initialize", map[string]any{
+			"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": name, "version": name},
+		})
+		session := <-b.session
+		if gotName, gotVersion := session.Client(); gotName != want || gotVersion != want {
+			t.Errorf("%.20q is shown as %.100q %.100q, want %q", name, gotName, gotVersion, want)
+		}
 	}
 }

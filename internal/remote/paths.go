@@ -6,7 +6,12 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"pollux/internal/plain"
 )
+
+// maxRoots bounds what an error shows of a companion's directories, in bytes.
+const maxRoots = 1000
 
 // Paths map directories here, where the CLI runs, to those there, where the
 // companion runs. The longest that holds a path counts. No pairs at all mean
@@ -71,7 +76,8 @@ func (p Paths) Fit(roots []string, dir string) error {
 			}
 		}
 	}
-	return fmt.Errorf("the companion there is for %s, and not for %s: --map %s=%s would do", strings.Join(roots, ", "), pairs[0].There, pairs[0].Here, roots[0])
+	return fmt.Errorf("the companion there is for %s, and not for %s: --map %s=%s would do",
+		plain.Line(strings.Join(roots, ", "), maxRoots), pairs[0].There, pairs[0].Here, plain.Line(roots[0], maxRoots))
 }
 
 func holds(root, name string) bool {

@@ -29,6 +29,14 @@ func mustPaths(_ testing.TB, pairs ...string) (p Paths) {
 	return p
 }
 
+// The names of a companion elsewhere steer no terminal.
+func TestFitShowsNamesPlainly(t *testing.T) {
+	err := Paths{{"/here", "/there"}}.Fit([]string{"/a\x1b]0;t\a\u202eb\n"}, "/here")
+	if err == nil || strings.ContainsAny(err.Error(), "\x1b\a\u202e\n") || !strings.Contains(err.Error(), "/a]0;tb") {
+		t.Errorf("%q", err)
+	}
+}
+
 func TestFit(t *testing.T) {
 	for _, tt := range []struct {
 		pairs, roots []string
