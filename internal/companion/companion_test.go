@@ -600,18 +600,38 @@ func TestAcceptAsTheCLIEnds(t *testing.T) {
 	}
 }
 
-// Status while CLIs connect and go.
+// While CLIs connect and leave, the status lists each connected one once, whole.
 func TestStatusWhileConnecting(t *testing.T) {
 	w := newWorld(t, nil)
+	w.connect() // and stays
+	first := w.Status().Clients
+	if len(first) != 1 {
+		t.Fatalf("one CLI is connected, the status lists %+v", first)
+	}
 	done := make(chan bool)
 	go func() {
 		defer close(done)
 		for range 30 {
-			w.connect().ClientSession.Close()
+			c := w.connect()
+			if n := len(w.Status().Clients); n != 2 {
+				t.Errorf("two CLIs are connected, the status lists %d", n)
+			}
+			c.ClientSession.Close()
+			if n := len(w.Status().Clients); n != 1 {
+				t.Errorf("one CLI has left, the status lists %d", n)
+			}
 		}
 	}()
 	for {
-		w.Status()
+		clients := w.Status().Clients
+		if !slices.Contains(clients, first[0]) || len(clients) > 2 {
+			t.Errorf("the CLI that stays is listed in %+v", clients)
+		}
+		for _, c := range clients {
+			if c.Name != "streamable-http-client" || c.Version != "1" || c.Transport != "http" || c.Since < first[0].Since {
+				t.Errorf("the status lists %+v", c)
+			}
+		}
 		select {
 		case <-done:
 			return
