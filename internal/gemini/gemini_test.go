@@ -343,18 +343,61 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// A prompt that began with a byte order mark and "/init" ran that command: the
+// CLI removes more characters from the start than Go takes for white space.
+func TestNoPromptIsACommand(t *testing.T) {
+	var starts []string
+	for _, r := range fakecli.JSSpace + "\u0085\u00ad\u034f\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202e\u2060\u2061\u2064\u2066\u2069\ufe0f\ufff9\ufffc\ufffd\U000e0001\U000e0020" {
+		starts = append(starts, string(r))
+	}
+	for c := range rune(0x20) {
+		starts = append(starts, string(c))
+	}
+	for c := rune(0x7f); c < 0xa0; c++ {
+		starts = append(starts, string(c))
+	}
+	starts = append(starts, "", "\xff", "\xef\xbb", "\ufeff\ufeff", " \ufeff\n", "\ufeff \u2028\u00a0")
+	for _, start := range starts {
+		for _, sign := range []string{"/", "$", "/ ", "$\ufeff", "?", "!", "@", "#", "\\/"} {
+			for _, command := range append(slices.Clone(fakecli.Commands), "evil") {
+				prompt := start + sign + command + " now"
+				for runner, text := range map[string]string{Warmed: warmText(t, prompt), Spawned: Guard(prompt)} {
+					if !strings.HasPrefix(text, "The request:\n\n") {
+						t.Fatalf("%s: the prompt %q goes to the CLI as %q", runner, prompt, text)
+					}
+				}
+			}
+		}
+	}
+	for _, plain := range []string{"explain /init", "3 / 4", "\u00dcber /init", "\u4ec0\u4e48 /init", "\u0663 /init"} {
+		if warm, spawn := warmText(t, plain), Guard(plain); warm != plain || spawn != plain {
+			t.Errorf("%q goes to the CLI as %q and as %q", plain, warm, spawn)
+		}
+	}
+}
+
+// warmText is the text that a prompt is to a warm process.
+func warmText(t *testing.T, prompt string) string {
+	t.Helper()
+	content, err := contents(Request{}, prompt)
+	if err != nil || len(content) != 1 || content[0].Type != "text" {
+		t.Fatalf("got %+v, %v", content, err)
+	}
+	return content[0].Text
+}
+
 func TestGuard(t *testing.T) {
 	note := guardNote
 	for _, test := range [][2]string{
 		{"plain", "plain"},
-		{"@file", `\@file` + note},
+		{"@file", "The request:\n\n" + `\@file` + note},
 		{"bob@example.org", `bob\@example.org` + note},
-		{"@@x", `\@\@x` + note},
+		{"@@x", "The request:\n\n" + `\@\@x` + note},
 		{"see @@@@x", `see \@\@\@\@x` + note},
 		{`already \@x`, `already \@x`},
-		{"@ alone, @{x} and @(y) end @", "@ alone, @{x} and @(y) end @"},
+		{"an @ alone, @{x} and @(y) end @", "an @ alone, @{x} and @(y) end @"},
 		{"at the end @. or @.gitignore", `at the end @. or \@.gitignore` + note},
-		{`@"a b"`, `\@"a b"` + note},
+		{`see @"a b"`, `see \@"a b"` + note},
 		{"a\n@b", "a\n\\@b" + note},
 		{"/help me", "The request:\n\n/help me"},
 		{"  /help", "The request:\n\n  /help"},

@@ -126,6 +126,10 @@ func TestRunners(t *testing.T) {
 				wantEvent(t, s, "gemini.Retry{Attempt:1")
 			},
 			"a plain slash": func(t *testing.T, s *seat) { s.want("/fake:echo x", "The request:\n\n/fake:echo x") },
+			"a byte order mark and a slash": func(t *testing.T, s *seat) {
+				s.want("\ufeff/init fake:echo x", "The request:\n\n\ufeff/init fake:echo x")
+			},
+			"a dollar": func(t *testing.T, s *seat) { s.want("$init fake:echo x", "The request:\n\n$init fake:echo x") },
 			"empty": func(t *testing.T, s *seat) {
 				_, err := s.ask(t.Context(), Request{Prompt: "fake:empty"})
 				wantKind(t, err, Empty)

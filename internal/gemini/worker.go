@@ -567,11 +567,7 @@ var rpcKinds = map[int]Kind{
 
 // contents is a question with its images.
 func contents(req Request, prompt string) ([]acpContent, error) {
-	// The CLI takes a slash for a command, and a dollar.
-	if s := strings.TrimSpace(prompt); strings.HasPrefix(s, "/") || strings.HasPrefix(s, "$") {
-		prompt = "The request:\n\n" + prompt
-	}
-	content := []acpContent{{Type: "text", Text: prompt}}
+	content := []acpContent{{Type: "text", Text: plainStart(prompt)}}
 	if len(req.Images) == 0 {
 		return content, nil
 	}
