@@ -288,13 +288,16 @@ func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 	}
 }
 
-// jobResult is the result of a job that has ended. The parts of a long answer
-// are to be had from now on as long as those of any.
+// jobResult returns the result of a job that has ended. Each call returns a copy,
+// because the SDK writes into what a handler returns. From now on the parts of a
+// long answer are kept as long as those of any.
 func (s *Server) jobResult(j *job) *mcp.CallToolResult {
 	if len(j.pieces) > 0 {
 		s.b.chunks.keep(j.key, j.pieces)
 	}
-	return j.result
+	r := *j.result
+	r.Meta, r.Content = maps.Clone(r.Meta), slices.Clone(r.Content)
+	return &r
 }
 
 func (s *Server) cancelJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
