@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -525,18 +526,76 @@ func TestVersionIsAsked(t *testing.T) {
 	// One that fails is asked again, but not by every call.
 	b = newBox(t, func(c *Config) { c.Command = script("test -e $0.2 && echo 0.50.2; touch $0.2") })
 	_, err := b.Check(t.Context())
-	wantKind(t, err, TooOld)
+	wantKind(t, err, NoVersion, "--version")
 	_, err = b.Check(t.Context())
-	wantKind(t, err, TooOld)
-	b.cliAt = b.cliAt.Add(-askAgain)
+	wantKind(t, err, NoVersion)
+	b.lookup.at = b.lookup.at.Add(-askAgain)
 	if cli, err := b.Check(t.Context()); err != nil || cli.Version != "0.50.2" {
 		t.Errorf("got %+v, %v", cli, err)
 	}
-	b = newBox(t, func(c *Config) { c.Command = script("sleep 3600 & wait") })
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	_, err = b.run(ctx, "fake:echo")
-	wantKind(t, err, TooOld)
+	// One that takes too long is not called too old, and does not stay.
+	if version, late := askVersion(t.Context(), script("echo 0.50.1; sleep 3600 & wait"), 50*time.Millisecond); version != "" || !late {
+		t.Errorf("got %q, %v", version, late)
+	}
+	wantKind(t, CLI{Path: "/bin/gemini", late: true}.ReadOnly(), NoVersion, "/bin/gemini --version took longer than 15s")
+}
+
+// A CLI that took long to say its version was "too old", and was asked again by
+// each call that did not wait long enough.
+func TestSlowVersionIsAskedOnce(t *testing.T) {
+	cli, asked, open := slowVersion(t, "0.61.0")
+	b := newBox(t, func(c *Config) { c.Command = cli })
+	late := errors.New("late")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	first := make(chan error, 1)
+	go func() {
+		_, err := b.run(ctx, "fake:echo")
+		first <- err
+	}()
+	for asked() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel(late)
+	if err := <-first; !errors.Is(err, late) {
+		t.Errorf("a call that ends before the version is known: %v", err)
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if cli, err := b.Check(t.Context()); err != nil || cli.Version != "0.61.0" {
+				t.Errorf("got %+v, %v", cli, err)
+			}
+		})
+	}
+	open()
+	wg.Wait()
+	if n := asked(); n != 1 {
+		t.Errorf("the CLI was asked %d times for its version", n)
+	}
+}
+
+// slowVersion is a fake CLI that lies in no package and does not say its version
+// before open was called. asked is how often it was asked.
+func slowVersion(t *testing.T, version string) (cli string, asked func() int, open func()) {
+	t.Helper()
+	fake, err := fakecli.Install(t.TempDir(), version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cli = filepath.Join(t.TempDir(), "gemini")
+	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = --version ]; then\n\techo $$ >>$0.asked\n\twhile [ ! -e $0.open ]; do sleep 0.02; done\n\techo %s\n\texit\nfi\nexec %s \"$@\"\n", version, fake)
+	if err := os.WriteFile(cli, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	asked = func() int {
+		data, _ := os.ReadFile(cli + ".asked")
+		return strings.Count(string(data), "\n")
+	}
+	return cli, asked, func() {
+		if err := os.WriteFile(cli+".open", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestClassify(t *testing.T) {
@@ -594,7 +653,7 @@ func TestSecretsAreTakenOut(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	for version, want := range map[string]Kind{"0.61.0": "", "0.35.0": "", "1.0.0": "", "0.34.9": TooOld, "0.36.0-preview.1": "", "odd": TooOld} {
+	for version, want := range map[string]Kind{"0.61.0": "", "0.35.0": "", "1.0.0": "", "0.34.9": TooOld, "0.36.0-preview.1": "", "odd": NoVersion} {
 		t.Run(version, func(t *testing.T) {
 			cli, err := fakecli.Install(t.TempDir(), version)
 			if err != nil {

@@ -67,11 +67,16 @@ type Spawner struct {
 	closed bool
 	runs   sync.WaitGroup
 	stop   chan struct{} // closed by Close
+	lookup *lookup       // the last one that was started
+}
 
-	cliTurn chan struct{} // holds one when nobody looks for the CLI
-	cli     CLI           // guarded by cliTurn
-	cliFor  string        // the file that cli was found for
-	cliAt   time.Time     // when
+// A lookup is a search for the CLI, which all who need the CLI share.
+type lookup struct {
+	key  string        // of the file that it is for
+	done chan struct{} // closed when the rest is set
+	cli  CLI
+	err  error
+	at   time.Time // when it was done
 }
 
 // searchLoop is the one sign that the CLI repeats a web search without a pause
@@ -103,9 +108,7 @@ func NewSpawner(cfg Config) (*Spawner, error) {
 		os.RemoveAll(root)
 		return nil, fmt.Errorf("the temporary directory %s has a comma in its name: set TMPDIR to one without", os.TempDir())
 	}
-	s := &Spawner{cfg: cfg, root: root, stop: make(chan struct{}), cliTurn: make(chan struct{}, 1)}
-	s.cliTurn <- struct{}{}
-	return s, nil
+	return &Spawner{cfg: cfg, root: root, stop: make(chan struct{})}, nil
 }
 
 // staleAfter is how old a directory must be to be removed: older than a run
@@ -156,23 +159,52 @@ func (s *Spawner) Check(ctx context.Context) (CLI, error) {
 // askAgain is how long a CLI that did not say its version is not asked again.
 const askAgain = 30 * time.Second
 
-// find is [Find], remembered for as long as the program's file is the same.
+// find is [Find], once for each state of the program's file. A CLI that is asked
+// for its version may take longer than a caller waits: the search then goes on for
+// the next.
 func (s *Spawner) find(ctx context.Context) (CLI, error) {
+	key := fileKey(s.cfg.Command)
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return CLI{}, ErrClosed
+	}
+	l := s.lookup
+	if l == nil || key == "" || l.key != key || l.stale() {
+		l = &lookup{key: key, done: make(chan struct{})}
+		s.lookup = l
+		s.runs.Go(func() {
+			defer close(l.done)
+			ctx, cancel := context.WithCancelCause(context.Background())
+			defer cancel(nil)
+			go func() {
+				select {
+				case <-s.stop:
+					cancel(ErrClosed)
+				case <-ctx.Done():
+				}
+			}()
+			l.cli, l.err = Find(ctx, s.cfg.Command)
+			l.at = time.Now()
+		})
+	}
+	s.mu.Unlock()
 	select {
-	case <-s.cliTurn:
+	case <-l.done:
+		return l.cli, l.err
 	case <-ctx.Done():
 		return CLI{}, context.Cause(ctx)
 	}
-	defer func() { s.cliTurn <- struct{}{} }()
-	key := fileKey(s.cfg.Command)
-	if key != "" && key == s.cliFor && (s.cli.Version != "" || time.Since(s.cliAt) < askAgain) {
-		return s.cli, nil
+}
+
+// stale reports whether a lookup has ended and is to be made again.
+func (l *lookup) stale() bool {
+	select {
+	case <-l.done:
+		return l.err != nil || l.cli.Version == "" && time.Since(l.at) >= askAgain
+	default:
+		return false
 	}
-	cli, err := Find(ctx, s.cfg.Command)
-	if err == nil && ctx.Err() == nil {
-		s.cli, s.cliFor, s.cliAt = cli, key, time.Now()
-	}
-	return cli, err
 }
 
 // fileKey names the file behind a command in the state it is in now.
@@ -185,8 +217,9 @@ func fileKey(command string) string {
 	if err != nil {
 		return ""
 	}
-	real, _ := filepath.EvalSymlinks(path)
-	return fmt.Sprint(real, info.Size(), info.ModTime().UnixNano())
+	resolved, _ := filepath.EvalSymlinks(path)
+	changed, id := sys.Stamp(info)
+	return fmt.Sprint(resolved, info.Size(), info.ModTime().UnixNano(), changed, id)
 }
 
 // Run implements [Runner].
