@@ -311,9 +311,10 @@ func (s *Server) cancelJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	if err != nil {
 		return failed(err, Meta{Model: "none"}), nil
 	}
+	ended := plain("The job has ended already: wait-job has its result.")
 	select {
 	case <-j.done:
-		return plain("The job has ended already: wait-job has its result."), nil
+		return ended, nil
 	default:
 	}
 	j.cancel(errJobCancelled)
@@ -321,6 +322,9 @@ func (s *Server) cancelJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	case <-j.done:
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	}
+	if !j.result.IsError { // it was answered at the same moment
+		return ended, nil
 	}
 	return plain("cancelled"), nil
 }

@@ -225,6 +225,25 @@ func TestJobs(t *testing.T) {
 	}
 }
 
+// A job that had its answer when it was cancelled is not called cancelled.
+func TestCancelledTooLate(t *testing.T) {
+	asked := make(chan struct{})
+	s := connect(t, newTestBridge(t, script(func(ctx context.Context, _ gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+		close(asked)
+		<-ctx.Done()
+		return say("at last") // it came at the same moment
+	}), nil), "test")
+	r, _ := callTool(t, s, "start-job", `{"tool":"query","arguments":{"prompt":"what?"}}`)
+	id := fmt.Sprintf(`{"jobId":%q}`, r.Meta["jobId"])
+	<-asked
+	if _, text := callTool(t, s, "cancel-job", id); !strings.Contains(text, "wait-job has its result") {
+		t.Errorf("cancel-job says %q", text)
+	}
+	if r, text := callTool(t, s, "wait-job", id); r.IsError || !strings.HasPrefix(text, "at last") {
+		t.Errorf("%v %s", r.IsError, text)
+	}
+}
+
 // The SDK writes into the result that a handler returns. The waiters of one job
 // had the same one, and so raced with each other.
 func TestJobWaitersShareNothing(t *testing.T) {
