@@ -308,7 +308,7 @@ func (r *run) start(ctx context.Context) error {
 		return r.noRoom(err)
 	}
 	// Each run has the policy anew: the CLI takes a missing one for none.
-	if err := os.WriteFile(r.policy(), readOnlyPolicy, 0o600); err != nil {
+	if err := os.WriteFile(r.policy(), policy(r.req.Dir, false), 0o600); err != nil {
 		return r.noRoom(err)
 	}
 	cmd := exec.Command(cli.argv[0], append(cli.argv[1:], r.args()...)...)

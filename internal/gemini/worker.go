@@ -144,14 +144,11 @@ func startWorker(ctx context.Context, cli CLI, dir string, change bool, root str
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return nil, err
 	}
-	policy, rules := filepath.Join(w.tmp, "policy.toml"), readOnlyPolicy
-	if change {
-		rules = changePolicy
-	}
-	if err := os.WriteFile(policy, rules, 0o600); err != nil {
+	rules := filepath.Join(w.tmp, "policy.toml")
+	if err := os.WriteFile(rules, policy(dir, change), 0o600); err != nil {
 		return nil, err
 	}
-	args := append([]string{"--acp"}, enforce(policy)...)
+	args := append([]string{"--acp"}, enforce(rules)...)
 	cmd := exec.Command(cli.argv[0], append(slices.Clone(cli.argv[1:]), args...)...)
 	cmd.Dir = dir
 	cmd.Env = childEnv(os.Environ(), tmp)
