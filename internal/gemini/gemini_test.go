@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"pollux/internal/fakecli"
+	"pollux/internal/sys"
 )
 
 // patience is how long a step may take on a busy machine.
@@ -735,15 +736,37 @@ func TestStaleDirectoriesAreRemoved(t *testing.T) {
 	if err := os.Chtimes(young, time.Now(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
+	// What a process has locked is its own, whatever its number and its age; a
+	// killed one's lock is gone, and its directory goes at once.
+	locked := func(name string) (string, *os.File) {
+		dir := filepath.Join(os.TempDir(), rootPrefix+name)
+		if err := os.MkdirAll(filepath.Join(dir, "worker-1", "home"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := sys.Lock(filepath.Join(dir, lockName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir, lock
+	}
+	held, lock := locked("4194305-held")
+	defer lock.Close()
+	if err := os.Chtimes(held, long, long); err != nil {
+		t.Fatal(err)
+	}
+	killed, lock := locked(fmt.Sprintf("%d-killed", os.Getpid()))
+	lock.Close()
 	s, err := NewSpawner(Config{Command: "gemini"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := os.Stat(dead); err == nil {
-		t.Error("a dead one's directory is still there")
+	for _, d := range []string{dead, killed} {
+		if _, err := os.Stat(d); err == nil {
+			t.Errorf("a dead one's directory is still there: %s", d)
+		}
 	}
-	for _, d := range []string{alive, young} {
+	for _, d := range []string{alive, young, held, s.root} {
 		if _, err := os.Stat(d); err != nil {
 			t.Errorf("%s is gone", d)
 		}

@@ -61,7 +61,8 @@ type Config struct {
 // with it.
 type Spawner struct {
 	cfg  Config
-	root string // holds the runs' directories
+	root string   // holds the runs' directories
+	lock *os.File // in root, or nil
 
 	mu     sync.Mutex
 	closed bool
@@ -98,35 +99,66 @@ func NewSpawner(cfg Config) (*Spawner, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	// The CLI splits a list of policies at its commas.
+	if strings.Contains(os.TempDir(), ",") {
+		return nil, fmt.Errorf("the temporary directory %s has a comma in its name: set TMPDIR to one without", os.TempDir())
+	}
 	removeStale()
-	root, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", rootPrefix, os.Getpid()))
+	root, lock, err := makeRoot()
 	if err != nil {
 		return nil, fmt.Errorf("no temporary directory (%w): set TMPDIR to a directory of your own", err)
 	}
-	// The CLI splits a list of policies at its commas.
-	if strings.Contains(root, ",") {
-		os.RemoveAll(root)
-		return nil, fmt.Errorf("the temporary directory %s has a comma in its name: set TMPDIR to one without", os.TempDir())
-	}
-	return &Spawner{cfg: cfg, root: root, stop: make(chan struct{})}, nil
+	return &Spawner{cfg: cfg, root: root, lock: lock, stop: make(chan struct{})}, nil
 }
 
-// staleAfter is how old a directory must be to be removed: older than a run
-// can be, for its process may live where we do not see it, in a container with
-// the same temporary directory.
+// lockName is the file in a root that its process holds locked.
+const lockName = "lock"
+
+// makeRoot makes a directory for runs, and locks it. Where the file system knows
+// no locks, there is none.
+func makeRoot() (root string, lock *os.File, err error) {
+	root, err = os.MkdirTemp("", fmt.Sprintf("%s%d-", rootPrefix, os.Getpid()))
+	if err != nil {
+		return "", nil, err
+	}
+	lock, _ = sys.Lock(filepath.Join(root, lockName))
+	return root, lock, nil
+}
+
+// removeRoot removes the directory of [makeRoot].
+func removeRoot(root string, lock *os.File) error {
+	if lock != nil {
+		lock.Close() // Windows removes no open file
+	}
+	return os.RemoveAll(root)
+}
+
+// staleAfter is how old a directory without a lock must be to be removed: older
+// than a run can be, for its process may live where we do not see it, in a
+// container with the same temporary directory.
 const staleAfter = time.Hour
 
-// removeStale removes the directories of spawners whose process is gone.
+// removeStale removes the directories of processes that have ended.
 func removeStale() {
 	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), rootPrefix+"*"))
 	for _, dir := range dirs {
-		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), rootPrefix), "-")
-		n, err := strconv.Atoi(pid)
-		info, statErr := os.Lstat(dir)
-		if err == nil && statErr == nil && info.IsDir() && sys.Own(info) && !sys.Alive(n) && time.Since(info.ModTime()) > staleAfter {
+		if info, err := os.Lstat(dir); err == nil && info.IsDir() && sys.Own(info) && stale(dir, info) {
 			os.RemoveAll(dir)
 		}
 	}
+}
+
+func stale(dir string, info fs.FileInfo) bool {
+	lock := filepath.Join(dir, lockName)
+	if sys.Abandoned(lock) {
+		return true
+	}
+	if held, err := os.Lstat(lock); err == nil && held.Size() > 0 {
+		return false
+	}
+	pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), rootPrefix), "-")
+	n, err := strconv.Atoi(pid)
+	return err == nil && !sys.Alive(n) && time.Since(info.ModTime()) > staleAfter
 }
 
 // Close implements [Runner].
@@ -138,7 +170,7 @@ func (s *Spawner) Close() error {
 	}
 	s.mu.Unlock()
 	s.runs.Wait()
-	return os.RemoveAll(s.root)
+	return removeRoot(s.root, s.lock)
 }
 
 // Forget implements [Runner]: there is nothing to let go of.

@@ -130,11 +130,11 @@ func NewWarm(s *Spawner, cfg WarmConfig) *Warm {
 // long it took until the session was there. An error is an [*Error] where the
 // CLI said what is wrong.
 func Probe(ctx context.Context, cli CLI, dir string) (took time.Duration, err error) {
-	root, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", rootPrefix, os.Getpid()))
+	root, lock, err := makeRoot()
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(root)
+	defer removeRoot(root, lock)
 	began := time.Now()
 	w, err := startWorker(ctx, cli, dir, false, root, time.Minute, func(string, ...any) {})
 	if err != nil {

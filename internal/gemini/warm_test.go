@@ -362,7 +362,7 @@ func TestPrivateHome(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(theirs, "tmp"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"settings.json", "GEMINI.md", "oauth_creds.json"} {
+	for _, name := range []string{"settings.json", "GEMINI.md", "oauth_creds.json", ".env", "mcp-oauth-tokens.json"} {
 		if err := os.WriteFile(filepath.Join(theirs, name), []byte(name), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -370,7 +370,10 @@ func TestPrivateHome(t *testing.T) {
 	if err := privateHome(ours); err != nil {
 		t.Fatal(err)
 	}
-	for name, same := range map[string]bool{"settings.json": false, "GEMINI.md": false, "oauth_creds.json": true} {
+	for name, same := range map[string]bool{"settings.json": false, "GEMINI.md": false, "oauth_creds.json": true, ".env": true, "mcp-oauth-tokens.json": true} {
+		if info, err := os.Lstat(filepath.Join(ours, ".gemini", name)); err != nil || same != (info.Mode()&os.ModeSymlink != 0) {
+			t.Errorf("%s is a copy: %v, %v", name, !same, err)
+		}
 		if err := os.WriteFile(filepath.Join(ours, ".gemini", name), []byte("changed"), 0o600); err != nil {
 			t.Fatal(err)
 		}
