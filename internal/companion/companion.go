@@ -75,6 +75,7 @@ type Companion struct {
 	pub     *discovery.Publication
 
 	rooting sync.Mutex // one change of the roots at a time; taken before mu
+	refused []string   // roots that could not be published; guarded by rooting
 
 	mu       sync.Mutex
 	roots    []string
@@ -274,7 +275,9 @@ func (c *Companion) Roots() []string {
 }
 
 // SetRoots replaces the workspace's directories: the discovery files change,
-// and the editor is told the environment that goes with them.
+// and the editor gets the environment that goes with them. If the files cannot be
+// written, the directories stay as they are; the next call tries again. An error
+// that comes again for the same directories is returned only once.
 func (c *Companion) SetRoots(roots []string) error {
 	roots, err := cleanRoots(roots)
 	if err != nil {
@@ -282,15 +285,20 @@ func (c *Companion) SetRoots(roots []string) error {
 	}
 	c.rooting.Lock()
 	defer c.rooting.Unlock()
+	if err := c.pub.SetRoots(roots); err != nil {
+		if slices.Equal(roots, c.refused) {
+			return nil
+		}
+		c.refused = roots
+		return err
+	}
+	c.refused = nil
 	c.mu.Lock()
 	same := slices.Equal(roots, c.roots)
 	c.roots = roots
 	c.mu.Unlock()
 	if same {
 		return nil
-	}
-	if err := c.pub.SetRoots(roots); err != nil {
-		return err
 	}
 	env := adapter.Env{Env: c.Env()}
 	c.mu.Lock()

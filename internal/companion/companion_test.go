@@ -821,3 +821,45 @@ func TestCloseBeforeOpenHasAnswered(t *testing.T) {
 }
 
 var _ ideserver.Backend = (*Companion)(nil)
+
+// The roots could not be published: they are not taken, the user is told once,
+// and the next snapshot with them tries again.
+func TestSetRootsTriesAgain(t *testing.T) {
+	w := newWorld(t, nil)
+	e := w.own()
+	dir := filepath.Join(os.Getenv("TMPDIR"), "gemini", "ide")
+	if err := errors.Join(os.Rename(dir, dir+".away"), os.WriteFile(dir, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	roots := []string{filepath.Dir(w.project)}
+	update := func() {
+		t.Helper()
+		if err := e.Update(t.Context(), adapter.Snapshot{Roots: roots}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Status(t.Context()); err != nil { // it has been handled
+			t.Fatal(err)
+		}
+	}
+	update()
+	update()
+	if got := get(t, e.texts); !strings.Contains(got, "discovery file") {
+		t.Errorf("the user reads %q", got)
+	}
+	if len(e.texts) > 0 {
+		t.Errorf("and again %q", <-e.texts)
+	}
+	if got := w.Roots(); !slices.Equal(got, []string{w.project}) {
+		t.Errorf("the roots are %v, which no CLI finds", got)
+	}
+	if err := errors.Join(os.Remove(dir), os.Rename(dir+".away", dir)); err != nil {
+		t.Fatal(err)
+	}
+	update()
+	if got := get(t, e.envs); got.Env["GEMINI_CLI_IDE_WORKSPACE_PATH"] != roots[0] {
+		t.Errorf("the environment says %q", got.Env["GEMINI_CLI_IDE_WORKSPACE_PATH"])
+	}
+	if got := w.Roots(); !slices.Equal(got, roots) {
+		t.Errorf("the roots are %v, want %v", got, roots)
+	}
+}

@@ -223,6 +223,7 @@ type Publication struct {
 	mu       sync.Mutex
 	endpoint Endpoint
 	removed  bool
+	failed   bool // the last write, so that the files may differ from endpoint
 	paths    []string
 	madeDirs []string
 }
@@ -240,21 +241,31 @@ func Publish(e Endpoint) (*Publication, error) {
 	p.mu.Unlock()
 	if err != nil {
 		p.Remove()
-		return nil, fmt.Errorf("cannot write the discovery file: %w", err)
+		return nil, cannotWrite(err)
 	}
 	return p, nil
 }
 
-// SetRoots rewrites the files with other workspace roots.
+// SetRoots rewrites the files with other workspace roots. After an error the
+// endpoint has the roots that it had, and the next call writes again.
 func (p *Publication) SetRoots(roots []string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.removed || slices.Equal(p.endpoint.Roots, roots) {
+	if p.removed || slices.Equal(p.endpoint.Roots, roots) && !p.failed {
 		return nil
 	}
+	old := p.endpoint.Roots
 	p.endpoint.Roots = slices.Clone(roots)
-	return p.writeLocked()
+	err := p.writeLocked()
+	p.failed = err != nil
+	if err != nil {
+		p.endpoint.Roots = old
+		return cannotWrite(err)
+	}
+	return nil
 }
+
+func cannotWrite(err error) error { return fmt.Errorf("cannot write the discovery file: %w", err) }
 
 // Endpoint returns what is published now.
 func (p *Publication) Endpoint() Endpoint {
@@ -283,6 +294,9 @@ func (p *Publication) writeCLILocked(c cli) error {
 			p.madeDirs = append(p.madeDirs, d)
 		}
 	}
+	if err := ownPath(dir); err != nil {
+		return err
+	}
 	if err := sys.PrivateDir(dir); err != nil {
 		return err
 	}
@@ -310,6 +324,59 @@ func (p *Publication) writeCLILocked(c cli) error {
 		}
 	}
 	return nil
+}
+
+// maxLinks bounds the symbolic links of a path, as systems do.
+const maxLinks = 40
+
+// ownPath checks that nobody else can turn a directory's path elsewhere: below a
+// directory that others can write to, such as /tmp, each directory and each
+// symbolic link must be the user's, or its parent's owner's, who could do more.
+// What does not exist yet is fine.
+func ownPath(dir string) error {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	separator := string(filepath.Separator)
+walk:
+	for range maxLinks {
+		at := filepath.VolumeName(path) + separator
+		parent, err := os.Stat(at)
+		if err != nil {
+			return err
+		}
+		rest := strings.Split(strings.TrimPrefix(path, at), separator)
+		shared := false
+		for i, name := range rest {
+			at = filepath.Join(at, name)
+			info, err := os.Lstat(at)
+			if errors.Is(err, os.ErrNotExist) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			shared = shared || parent.Mode().Perm()&0o022 != 0
+			if shared && !sys.Own(info) && !sys.SameOwner(info, parent) {
+				return fmt.Errorf("%s belongs to another user: set TMPDIR to a directory of your own, for the CLI too", at)
+			}
+			if info.Mode()&os.ModeSymlink != 0 {
+				target, err := os.Readlink(at)
+				if err != nil {
+					return err
+				}
+				if !filepath.IsAbs(target) {
+					target = filepath.Join(filepath.Dir(at), target)
+				}
+				path = filepath.Join(append([]string{target}, rest[i+1:]...)...)
+				continue walk
+			}
+			parent = info
+		}
+		return nil
+	}
+	return fmt.Errorf("%s has too many symbolic links: set TMPDIR to a directory of your own, for the CLI too", dir)
 }
 
 // Remove deletes the files, and the directories that Publish had to make where
@@ -405,7 +472,11 @@ func refuses(port int) bool {
 
 // answers reports whether a Pollux companion listens on the port.
 func answers(port int) bool {
-	client := http.Client{Timeout: dialTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{
+		Timeout: dialTimeout, Transport: &http.Transport{DisableKeepAlives: true},
+		// Whoever has the port now could send us to any address.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	res, err := client.Get("http://" + address(port) + "/mcp")
 	if err != nil {
 		return false

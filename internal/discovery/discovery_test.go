@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -9,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"pollux/internal/ide"
@@ -178,6 +181,111 @@ func TestPublishRefusesSomebodyElsesPlace(t *testing.T) {
 	_, err := Publish(Endpoint{Port: 1, PIDs: []int{1}})
 	if err == nil || !strings.Contains(err.Error(), "remove it") {
 		t.Errorf("Publish through a symbolic link = %v, want an error that names the next step", err)
+	}
+}
+
+// Another user can make the directory, or a link in its place, before the user
+// does, and turn it later.
+func TestPublishRefusesALinkOfAnother(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	const other = 65534
+	for name, tt := range map[string]struct {
+		make func(tmp, mine string) error // TMPDIR, which all can write to, and a directory of the user's
+		fine bool
+	}{
+		"nothing yet": {func(tmp, mine string) error { return nil }, true},
+		"a link of another's to mine": {func(tmp, mine string) error {
+			return errors.Join(os.Symlink(mine, tmp+"/gemini"), os.Lchown(tmp+"/gemini", other, other))
+		}, false},
+		"a link of mine": {func(tmp, mine string) error { return os.Symlink(mine, tmp+"/gemini") }, true},
+		"a link of mine to one of another's": {func(tmp, mine string) error {
+			return errors.Join(os.Symlink(tmp+"/theirs", tmp+"/gemini"), os.Symlink(mine, tmp+"/theirs"), os.Lchown(tmp+"/theirs", other, other))
+		}, false},
+		"a directory of another's": {func(tmp, mine string) error {
+			return errors.Join(os.Mkdir(tmp+"/gemini", 0o777), os.Chown(tmp+"/gemini", other, other))
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			isolate(t)
+			tmp, mine := t.TempDir(), t.TempDir()
+			t.Setenv("TMPDIR", tmp)
+			if err := errors.Join(os.Chmod(tmp, 0o777|os.ModeSticky), tt.make(tmp, mine)); err != nil {
+				t.Fatal(err)
+			}
+			p, err := Publish(Endpoint{Port: 1, Token: "secret", PIDs: []int{1}})
+			if (err == nil) != tt.fine || err != nil && !strings.Contains(err.Error(), "set TMPDIR") {
+				t.Errorf("Publish = %v", err)
+			}
+			if p != nil {
+				p.Remove()
+			}
+			if left, _ := filepath.Glob(mine + "/*"); len(left) > 0 {
+				t.Errorf("in the link's target: %v", left)
+			}
+		})
+	}
+}
+
+// After a failed write the files are written again, also for the same roots.
+func TestSetRootsAfterAFailure(t *testing.T) {
+	dir, _ := isolate(t)
+	p, err := Publish(Endpoint{Port: 1, PIDs: []int{1}, Roots: []string{"/old"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Remove()
+	for _, roots := range [][]string{{"/new"}, {"/old"}, {"/new"}} {
+		was := p.Endpoint().Roots
+		if err := errors.Join(os.Rename(dir, dir+".away"), os.WriteFile(dir, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.SetRoots([]string{"/failed"}); err == nil {
+			t.Fatal("SetRoots did not fail")
+		}
+		if got := p.Endpoint().Roots; !slices.Equal(got, was) {
+			t.Errorf("after a failure the endpoint has %v, want %v", got, was)
+		}
+		if err := errors.Join(os.Remove(dir), os.Rename(dir+".away", dir)); err != nil {
+			t.Fatal(err)
+		}
+		names, _ := filepath.Glob(dir + "/*.json")
+		for _, name := range names { // one that the failed write did replace
+			os.WriteFile(name, []byte(`{"port":1,"workspacePath":"/failed"}`), 0o600)
+		}
+		if err := p.SetRoots(roots); err != nil {
+			t.Fatal(err)
+		}
+		if f, err := Read(names[0]); err != nil || f.WorkspacePath != roots[0] {
+			t.Errorf("%v: the file says %q, %v", roots, f.WorkspacePath, err)
+		}
+	}
+}
+
+// Who has a dead companion's port could send Pollux to any address.
+func TestPruneFollowsNoRedirect(t *testing.T) {
+	dir, _ := isolate(t)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var led atomic.Bool
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { led.Store(true) }))
+	defer elsewhere.Close()
+	stranger := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusFound))
+	defer stranger.Close()
+	port := stranger.Listener.Addr().(*net.TCPAddr).Port
+	data, _ := json.Marshal(ide.DiscoveryFile{Port: port, Pollux: 1 << 29})
+	path := filepath.Join(dir, clis[0].files([]int{1 << 29}, port)[0])
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	Prune(nil)
+	if led.Load() {
+		t.Error("Pollux went where the stranger sent it")
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the dead companion's file stayed")
 	}
 }
 
