@@ -253,3 +253,30 @@ func TestWarmChangeModeSparesTheHome(t *testing.T) {
 		})
 	}
 }
+
+// The .env with the API key was copied into a directory of the process. It is the
+// user's own file there too, and the CLI's tools do not write to it.
+func TestWarmChangeModeCopiesNoSecret(t *testing.T) {
+	var private string
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		if r.Step == 0 {
+			return fakemodel.CallTool("write_file", map[string]any{"file_path": filepath.Join(private, ".env"), "content": "PLANTED=1\n"})
+		}
+		return fakemodel.Say("Done.")
+	})
+	w.writeHome(".gemini/.env", "MY_API_KEY=very-secret\n")
+	c := w.bridge()
+	for range 2 { // at the second time the model knows where it is
+		c.call("query", map[string]any{"prompt": "change it", "changeMode": true})
+		homes, err := filepath.Glob(filepath.Join(w.tmp(), "pollux-bridge-*", "worker-*", "home", ".gemini"))
+		if err != nil || len(homes) == 0 {
+			t.Fatalf("there is no private home: %v", err)
+		}
+		private = homes[0]
+	}
+	w.wantFile(filepath.Join(w.home, ".gemini", ".env"), "MY_API_KEY=very-secret\n")
+	if info, err := os.Lstat(filepath.Join(private, ".env")); err != nil || info.Mode().IsRegular() {
+		t.Errorf("the private home holds a copy of .env: %v, %v", info, err)
+	}
+	w.wantNothingLeft(c)
+}

@@ -87,7 +87,8 @@ func (b *Bridge) Close() error {
 	return b.runner.Close()
 }
 
-// A Fallback says that another model answered than the one asked.
+// A Fallback says that another model was asked than the one named. Whether it
+// answered is another matter.
 type Fallback struct {
 	From string `json:"from"`
 	To   string `json:"to"`
@@ -132,6 +133,7 @@ type call struct {
 	cancel   func()
 	running  sync.WaitGroup // processes that work for the call
 	verbatim bool           // answers are left as the model wrote them
+	fellBack bool           // the text is that of the fallback model
 	meta     Meta
 }
 
@@ -242,11 +244,15 @@ func (c *call) ask(ctx context.Context, q question) (gemini.Result, error) {
 			c.progress.now("%s: asking %s instead", fault.Kind, to)
 			first := result
 			result, err = c.attempt(ctx, s, q, to)
-			if err != nil && result.Partial() == "" {
-				result.Answer, result.Narration = first.Answer, first.Narration
+			if err != nil && result.Partial() == "" && first.Partial() != "" {
+				result.Answer, result.Narration, result.Model = first.Answer, first.Narration, first.Model
+				model = from
+			} else {
+				model = to
 			}
 		}
 	}
+	c.fellBack = c.meta.Fallback != nil && model == c.meta.Fallback.To && result.Partial() != ""
 	c.count(result)
 	if err != nil {
 		return result, c.failure(err, result)
@@ -329,7 +335,7 @@ type timeoutError struct {
 func (e *timeoutError) Error() string {
 	s := fmt.Sprintf("timed out after %s without an answer", seconds(e.timeout))
 	if e.partial {
-		s = fmt.Sprintf("timed out after %s in the middle of the answer", seconds(e.timeout))
+		s = fmt.Sprintf("timed out after %s, before the answer was complete", seconds(e.timeout))
 	}
 	if e.queued >= time.Second {
 		s += fmt.Sprintf(", %s of them in the queue", seconds(e.queued))

@@ -359,6 +359,38 @@ func TestFallback(t *testing.T) {
 	}
 }
 
+// An overloaded call said "answered by flash" when nobody had answered. Notes say
+// only what happened.
+func TestNotesSayWhatHappened(t *testing.T) {
+	over := &gemini.Error{Kind: gemini.Capacity}
+	for _, test := range []struct {
+		name          string
+		first, second gemini.Result
+		fails         error // of the second attempt
+		note, model   string
+	}{
+		{"answered", gemini.Result{}, gemini.Result{Answer: "ok", Model: "flash"}, nil, "answered by flash, because of pro's capacity", "flash"},
+		{"both overloaded", gemini.Result{}, gemini.Result{}, over, "also tried flash, because of pro's capacity", "flash"},
+		{"timed out, words of the second", gemini.Result{}, gemini.Result{Answer: "half", Model: "flash"}, errTimeout, "answered by flash, because of pro's capacity", "flash"},
+		{"timed out, words of the first", gemini.Result{Answer: "half", Model: "pro"}, gemini.Result{}, errTimeout, "also tried flash, because of pro's capacity", "pro"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newTestBridge(t, script(func(_ context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+					if r.Model == "pro" {
+						return test.first, over
+					}
+					return test.second, test.fails
+				}), func(c *Config) { c.FallbackModel = "flash" })
+				a, _ := b.Query(t.Context(), QueryInput{Prompt: "x", Common: Common{Model: "pro"}}, nil)
+				if len(a.Notes) != 1 || a.Notes[0] != test.note || a.Meta.Model != test.model {
+					t.Errorf("notes %q, model %q; want %q, %q", a.Notes, a.Meta.Model, test.note, test.model)
+				}
+			})
+		})
+	}
+}
+
 // What the first model had said is not lost when the second says nothing.
 func TestFallbackKeepsWhatThereWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

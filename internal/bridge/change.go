@@ -103,9 +103,12 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 	if err != nil {
 		return Answer{}, &Failure{Err: fmt.Errorf("the edits cannot be used: %w: try again, or ask for fewer changes at once", err), Partial: result.Answer}
 	}
-	text := changes.Response
-	if changes.Diff != "" {
-		text = strings.TrimSpace(text + "\n\n" + changes.Diff)
+	text := strings.TrimSpace(changes.Response)
+	if changes.Diff != "" { // whose last lines may be blank, and count
+		if text != "" {
+			text += "\n\n"
+		}
+		text += changes.Diff
 	}
 	changes.Notes = c.notes(attached.skipped)
 	return Answer{Text: text, Notes: changes.Notes, Changes: changes}, nil

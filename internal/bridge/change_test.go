@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/gemini"
 )
@@ -178,6 +181,56 @@ func TestChangeModeReturnsEdits(t *testing.T) {
 	}
 	if !strings.Contains(a.Text, "Here.") || !strings.Contains(a.Text, "+1") || a.Changes.AppliedWrites {
 		t.Errorf("text %q", a.Text)
+	}
+}
+
+// The text of an answer lost the blank lines that its diff ended with, so that git
+// called the patch corrupt. A client that shows a model nothing but the text has
+// the same diff as one that reads the structured content.
+func TestTextHoldsADiffThatApplies(t *testing.T) {
+	for name, test := range map[string]struct{ before, after string }{
+		"blank lines after":       {"one\n\n\n\n", "1\n\n\n\n"},
+		"blank lines, then text":  {"one\n\n\n\ntwo\n", "1\n\n\n\ntwo\n"},
+		"spaces after":            {"one\n  \n\t\n", "1\n  \n\t\n"},
+		"no final line end":       {"one\ntwo", "1\ntwo"},
+		"no final line end, here": {"one\ntwo", "one\n2"},
+		"CRLF":                    {"one\r\n\r\n\r\n", "1\r\n\r\n\r\n"},
+		"CRLF, no final line end": {"one\r\n\r\ntwo", "1\r\n\r\ntwo"},
+		"blank lines go":          {"one\n\n\n", "one\n"},
+		"blank lines come":        {"one\n", "one\n\n\n"},
+		"a new file":              {"", "new\n\n\n"},
+		"an empty one":            {"", ""},
+	} {
+		for _, response := range []string{"", "I did it.\n\n"} {
+			t.Run(name+"/"+strings.TrimSpace(response), func(t *testing.T) {
+				files := map[string]string{"other.txt": "other\n"}
+				if test.before != "" {
+					files["a.txt"] = test.before
+				}
+				dir := project(t, true, files)
+				b := newTestBridge(t, script(func(_ context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+					if err := r.Change.Files().Write(filepath.Join(dir, "a.txt"), test.after); err != nil {
+						t.Error(err)
+					}
+					return gemini.Result{Answer: response, Model: "gemini-test", Changed: true}, nil
+				}), nil)
+				args, err := json.Marshal(map[string]any{"prompt": "x", "changeMode": true, "workingDirectory": dir})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, _ := callTool(t, connect(t, b, "test"), "query", string(args))
+				text := r.Content[0].(*mcp.TextContent).Text
+				patch := filepath.Join(t.TempDir(), "patch")
+				if err := os.WriteFile(patch, []byte(text[strings.Index(text, "diff --git"):]), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				runGit(t, dir, "apply", "--check", patch)
+				runGit(t, dir, "apply", patch)
+				if got, err := os.ReadFile(filepath.Join(dir, "a.txt")); err != nil || string(got) != test.after {
+					t.Errorf("a.txt is %q, %v; want %q, by\n%s", got, err, test.after, text)
+				}
+			})
+		}
 	}
 }
 

@@ -288,13 +288,16 @@ func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 	}
 }
 
-// jobResult is the result of a job that has ended. The parts of a long answer
-// are to be had from now on as long as those of any.
+// jobResult returns the result of a job that has ended. Each call returns a copy,
+// because the SDK writes into what a handler returns. From now on the parts of a
+// long answer are kept as long as those of any.
 func (s *Server) jobResult(j *job) *mcp.CallToolResult {
 	if len(j.pieces) > 0 {
 		s.b.chunks.keep(j.key, j.pieces)
 	}
-	return j.result
+	r := *j.result
+	r.Meta, r.Content = maps.Clone(r.Meta), slices.Clone(r.Content)
+	return &r
 }
 
 func (s *Server) cancelJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -308,9 +311,10 @@ func (s *Server) cancelJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	if err != nil {
 		return failed(err, Meta{Model: "none"}), nil
 	}
+	ended := plain("The job has ended already: wait-job has its result.")
 	select {
 	case <-j.done:
-		return plain("The job has ended already: wait-job has its result."), nil
+		return ended, nil
 	default:
 	}
 	j.cancel(errJobCancelled)
@@ -318,6 +322,9 @@ func (s *Server) cancelJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	case <-j.done:
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	}
+	if !j.result.IsError { // it was answered at the same moment
+		return ended, nil
 	}
 	return plain("cancelled"), nil
 }

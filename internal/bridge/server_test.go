@@ -24,10 +24,16 @@ func connect(t *testing.T, b *Bridge, name string, roots ...string) *mcp.ClientS
 // connectAs speaks that revision of the protocol, the newest if none.
 func connectAs(t *testing.T, b *Bridge, name, revision string, roots ...string) *mcp.ClientSession {
 	t.Helper()
+	return serve(t, NewServer(b), name, revision, roots...)
+}
+
+// serve is [connectAs] for a server that the test knows.
+func serve(t *testing.T, s *Server, name, revision string, roots ...string) *mcp.ClientSession {
+	t.Helper()
 	ours, theirs := mcp.NewInMemoryTransports()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- NewServer(b).Run(ctx, ours) }()
+	go func() { ended <- s.Run(ctx, ours) }()
 	client := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, nil)
 	for _, r := range roots {
 		//lint:ignore SA1019 see roots.go

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"pollux/internal/gemini"
 )
 
@@ -220,6 +222,60 @@ func TestJobs(t *testing.T) {
 	}
 	if r, text := callTool(t, s, "wait-job", `{"jobId":"none"}`); !r.IsError || !strings.Contains(text, "list-jobs") {
 		t.Error(text)
+	}
+}
+
+// A job that had its answer when it was cancelled is not called cancelled.
+func TestCancelledTooLate(t *testing.T) {
+	asked := make(chan struct{})
+	s := connect(t, newTestBridge(t, script(func(ctx context.Context, _ gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+		close(asked)
+		<-ctx.Done()
+		return say("at last") // it came at the same moment
+	}), nil), "test")
+	r, _ := callTool(t, s, "start-job", `{"tool":"query","arguments":{"prompt":"what?"}}`)
+	id := fmt.Sprintf(`{"jobId":%q}`, r.Meta["jobId"])
+	<-asked
+	if _, text := callTool(t, s, "cancel-job", id); !strings.Contains(text, "wait-job has its result") {
+		t.Errorf("cancel-job says %q", text)
+	}
+	if r, text := callTool(t, s, "wait-job", id); r.IsError || !strings.HasPrefix(text, "at last") {
+		t.Errorf("%v %s", r.IsError, text)
+	}
+}
+
+// The SDK writes into the result that a handler returns. The waiters of one job
+// had the same one, and so raced with each other.
+func TestJobWaitersShareNothing(t *testing.T) {
+	gate := make(chan struct{})
+	b := newTestBridge(t, script(func(context.Context, gemini.Request, func(gemini.Event)) (gemini.Result, error) {
+		<-gate
+		return say("at last")
+	}), nil)
+	server := NewServer(b)
+	s := serve(t, server, "test", "2026-07-28")
+	r, _ := callTool(t, s, "start-job", `{"tool":"query","arguments":{"prompt":"what?"}}`)
+	id, _ := r.Meta["jobId"].(string)
+	const waiters = 8
+	var wg sync.WaitGroup
+	for range waiters {
+		wg.Go(func() {
+			r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "wait-job", Arguments: json.RawMessage(fmt.Sprintf(`{"jobId":%q}`, id))})
+			if err != nil || r.IsError || !strings.HasPrefix(r.Content[0].(*mcp.TextContent).Text, "at last") || r.Meta["model"] != "gemini-test" {
+				t.Errorf("got %+v, %v", r, err)
+			}
+		})
+	}
+	close(gate)
+	wg.Wait()
+	j, err := server.jobs.get(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := server.jobResult(j), server.jobResult(j)
+	first.Meta["model"], first.Content[0] = "changed", &mcp.TextContent{Text: "changed"}
+	if second.Meta["model"] != "gemini-test" || second.Content[0].(*mcp.TextContent).Text != "at last" {
+		t.Errorf("what one waiter's result holds is in another's: %+v", second)
 	}
 }
 

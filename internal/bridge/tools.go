@@ -172,7 +172,11 @@ func (c *call) notes(skipped []string) (notes []string) {
 		notes = append(notes, "left out "+s)
 	}
 	if f := c.meta.Fallback; f != nil {
-		notes = append(notes, fmt.Sprintf("answered by %s, because of %s's %s", f.To, f.From, f.Why))
+		what := "also tried"
+		if c.fellBack {
+			what = "answered by"
+		}
+		notes = append(notes, fmt.Sprintf("%s %s, because of %s's %s", what, f.To, f.From, f.Why))
 	}
 	if c.meta.Truncated {
 		notes = append(notes, fmt.Sprintf("cut at %d bytes", gemini.MaxAnswer))

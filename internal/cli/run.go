@@ -209,6 +209,9 @@ func printLink(w io.Writer, c *companion.Companion) string {
 	return link
 }
 
+// killDelay is how long a CLI may take to end after it was asked to.
+const killDelay = 4 * time.Second
+
 // foreground runs the CLI in this terminal and ends with its exit code. It
 // shares our process group, so that the terminal's keys reach both.
 func foreground(ctx context.Context, streams IO, s session, env []string) error {
@@ -219,12 +222,17 @@ func foreground(ctx context.Context, streams IO, s session, env []string) error 
 		cmd := exec.CommandContext(ctx, s.argv[0], s.argv[1:]...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.In, streams.Out, streams.Err
 		cmd.Env, cmd.Dir = env, s.dir
-		cmd.Cancel = func() error { return sys.SignalTree(cmd.Process.Pid, syscall.SIGTERM) }
-		cmd.WaitDelay = 5 * time.Second
+		var kill *time.Timer
+		cmd.Cancel = func() error {
+			// Before WaitDelay, which would kill the CLI and not what it started.
+			kill = time.AfterFunc(killDelay, func() { sys.SignalTree(cmd.Process.Pid, syscall.SIGKILL) })
+			return sys.SignalTree(cmd.Process.Pid, syscall.SIGTERM)
+		}
+		cmd.WaitDelay = killDelay + time.Second
 		sys.TieToParent(cmd)
 		err := cmd.Run()
-		if ctx.Err() != nil && cmd.Process != nil {
-			sys.SignalTree(cmd.Process.Pid, syscall.SIGKILL)
+		if kill != nil {
+			kill.Stop()
 		}
 		ended <- err
 	}()

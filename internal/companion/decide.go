@@ -115,7 +115,7 @@ const (
 // text, and ends the diff. A CLI whose user has pressed Ctrl-C does not close
 // the diff and ignores the answer, without a word: only the file tells.
 func (c *Companion) settle(d *diff, text string, since fileState, delivered chan error) {
-	w := &writing{diff: d, text: text, seen: since, first: true}
+	w := &writing{diff: d, text: text, since: since, seen: since, first: true}
 	err := c.awaitWritten(w, delivered, writtenTimeout, lookSoonInterval)
 	if err == nil {
 		c.settled(d, evWritten)
@@ -149,6 +149,7 @@ func (c *Companion) settled(d *diff, ev event) {
 type writing struct {
 	*diff
 	text  string
+	since fileState // at the accept
 	seen  fileState
 	first bool // it was not read yet
 }
@@ -169,8 +170,9 @@ func (w *writing) written() bool {
 }
 
 var (
-	errGone       = errors.New("the CLI ended before it heard that")
+	errGone       = errors.New("the CLI ended before it received that")
 	errNotWritten = errors.New("its CLI did not write it (a Ctrl-C in the terminal cancels a change without closing it here)")
+	errOtherText  = errors.New("something else was written")
 )
 
 // awaitWritten looks at the file at each interval until it holds the text, or
@@ -198,8 +200,11 @@ func (c *Companion) awaitWritten(w *writing, delivered <-chan error, timeout, in
 			}
 			late.Reset(closingWrittenTimeout)
 		case <-late.C:
-			if w.written() {
+			switch {
+			case w.written():
 				return nil
+			case w.seen != w.since:
+				return errOtherText
 			}
 			return errNotWritten
 		}

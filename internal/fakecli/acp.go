@@ -24,6 +24,35 @@ const (
 	SlowACP = "0.42.0"
 )
 
+// Commands are the commands that Gemini CLI 0.61.0 has in its --acp mode, each
+// with a slash or a dollar before it.
+var Commands = []string{
+	"memory", "memory show", "memory refresh", "memory reload", "memory list", "memory inbox",
+	"extensions", "extensions list", "extensions explore", "extensions enable", "extensions disable", "extensions install",
+	"extensions link", "extensions uninstall", "extensions restart", "extensions update",
+	"init", "restore", "restore list", "about", "help",
+}
+
+// JSSpace are the characters that JavaScript's trim removes.
+const JSSpace = "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+
+// Ran is the answer to a prompt that the fake took for a command.
+const Ran = "a command was run"
+
+// command reports whether the CLI takes a prompt for one of its [Commands].
+// Without acp only what starts with a slash is one.
+func command(prompt string, acp bool) bool {
+	if !acp {
+		return strings.HasPrefix(prompt, "/") && !strings.HasPrefix(prompt, "//") && !strings.HasPrefix(prompt, "/*")
+	}
+	prompt = strings.Trim(prompt, JSSpace)
+	if !strings.HasPrefix(prompt, "/") && !strings.HasPrefix(prompt, "$") {
+		return false
+	}
+	words := strings.FieldsFunc(prompt[1:], func(r rune) bool { return strings.ContainsRune(JSSpace, r) })
+	return len(words) > 0 && slices.Contains(Commands, words[0])
+}
+
 // An agent is the fake's --acp mode. A prompt is answered as in [run], as far
 // as the fault has a meaning there; "fake:remember" answers with the prompts
 // of the session so far.
@@ -118,6 +147,9 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 	if d := directive.FindStringSubmatch(prompt); d != nil {
 		name = d[1]
 		n, _ = strconv.Atoi(d[2])
+	}
+	if command(prompt, true) {
+		name, prompt = "echo", Ran
 	}
 	update := func(kind string, fields map[string]any) {
 		fields["sessionUpdate"] = kind

@@ -79,6 +79,9 @@ func run() {
 		name = m[1]
 		n, _ = strconv.Atoi(m[2])
 	}
+	if command(string(prompt), false) {
+		name, prompt = "echo", []byte(Ran)
+	}
 	switch name {
 	case "unread":
 		answer("did not read")

@@ -3,6 +3,7 @@ package gemini
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,8 @@ type CLI struct {
 	Path, Version string
 	// argv starts it.
 	argv []string
+	// late says that Version is empty because the CLI took too long to say it.
+	late bool
 }
 
 // The first release whose administrator's policy can be given on the command
@@ -29,7 +32,8 @@ const minMajor, minMinor = 0, 35
 
 // Find looks for the CLI: a path, or a name on the PATH. Its version is read
 // from the package that it lies in; a CLI that lies in none is asked, which
-// takes it seconds. An error is an [*Error] of kind [NotInstalled].
+// takes it seconds. An error is an [*Error] of kind [NotInstalled], or the cause
+// of the context's end.
 func Find(ctx context.Context, name string) (CLI, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -61,7 +65,10 @@ func Find(ctx context.Context, name string) (CLI, error) {
 			dir = filepath.Dir(dir)
 		}
 	}
-	c.Version = askVersion(ctx, path)
+	c.Version, c.late = askVersion(ctx, path, versionTimeout)
+	if c.Version == "" && ctx.Err() != nil {
+		return CLI{}, context.Cause(ctx)
+	}
 	return c, nil
 }
 
@@ -82,14 +89,17 @@ func readPackage(dir string) (version, script string) {
 
 var versionNumber = regexp.MustCompile(`\d+\.\d+\.\d+\S*`)
 
-// askVersion has a CLI say its version, which takes it seconds; empty where it
-// does not say.
-func askVersion(ctx context.Context, path string) string {
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+// versionTimeout bounds how long a CLI may take to say its version.
+const versionTimeout = 15 * time.Second
+
+// askVersion has a CLI say its version, which takes it seconds. The version is
+// empty where it does not say one, and late is true where it did not end in time.
+func askVersion(ctx context.Context, path string, limit time.Duration) (version string, late bool) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	out, err := os.CreateTemp("", "pollux-version-")
 	if err != nil {
-		return ""
+		return "", false
 	}
 	defer os.Remove(out.Name())
 	defer out.Close()
@@ -97,27 +107,31 @@ func askVersion(ctx context.Context, path string) string {
 	cmd.Env, cmd.Stdout = childEnv(os.Environ(), os.TempDir()), out
 	child, err := sys.StartChild(cmd)
 	if err != nil {
-		return ""
+		return "", false
 	}
 	select {
 	case <-child.Done():
 	case <-ctx.Done():
 		child.Stop(0)
-		return ""
+		return "", true
 	}
-	text, err := os.ReadFile(out.Name())
+	text, err := sys.ReadFile(out.Name(), 1<<20)
 	if err != nil || child.ExitCode() != 0 {
-		return ""
+		return "", false
 	}
-	return versionNumber.FindString(string(text))
+	return versionNumber.FindString(string(text)), false
 }
 
 // ReadOnly reports an error for a CLI that cannot be held to reading.
 func (c CLI) ReadOnly() error {
 	major, minor, ok := c.Number()
 	switch {
+	case c.late:
+		return &Error{Kind: NoVersion, Message: fmt.Sprintf("%s --version took longer than %s", c.Path, versionTimeout)}
+	case !ok && c.Version == "":
+		return &Error{Kind: NoVersion, Message: c.Path + " --version failed, or printed no version"}
 	case !ok:
-		return &Error{Kind: TooOld, Message: "its version cannot be told"}
+		return &Error{Kind: NoVersion, Message: fmt.Sprintf("it says %q", shorten(c.Version, 60))}
 	case before(major, minor, minMajor, minMinor):
 		return &Error{Kind: TooOld, Message: c.Version}
 	}

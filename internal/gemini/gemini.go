@@ -67,7 +67,8 @@ type Runner interface {
 	Run(ctx context.Context, req Request, emit func(Event)) (Result, error)
 	// Check says which CLI it is and whether it can be held to reading. It
 	// costs no process, but for a CLI that lies in no package of npm's, which
-	// is asked for its version once. The error is an [*Error].
+	// is asked for its version once. The error is an [*Error], or the cause of the
+	// context's end.
 	Check(ctx context.Context) (CLI, error)
 	// Forget lets go of a conversation.
 	Forget(session string)

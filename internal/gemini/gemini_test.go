@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"pollux/internal/fakecli"
+	"pollux/internal/sys"
 )
 
 // patience is how long a step may take on a busy machine.
@@ -343,18 +345,61 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// A prompt that began with a byte order mark and "/init" ran that command: the
+// CLI removes more characters from the start than Go takes for white space.
+func TestNoPromptIsACommand(t *testing.T) {
+	var starts []string
+	for _, r := range fakecli.JSSpace + "\u0085\u00ad\u034f\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202e\u2060\u2061\u2064\u2066\u2069\ufe0f\ufff9\ufffc\ufffd\U000e0001\U000e0020" {
+		starts = append(starts, string(r))
+	}
+	for c := range rune(0x20) {
+		starts = append(starts, string(c))
+	}
+	for c := rune(0x7f); c < 0xa0; c++ {
+		starts = append(starts, string(c))
+	}
+	starts = append(starts, "", "\xff", "\xef\xbb", "\ufeff\ufeff", " \ufeff\n", "\ufeff \u2028\u00a0")
+	for _, start := range starts {
+		for _, sign := range []string{"/", "$", "/ ", "$\ufeff", "?", "!", "@", "#", "\\/"} {
+			for _, command := range append(slices.Clone(fakecli.Commands), "evil") {
+				prompt := start + sign + command + " now"
+				for runner, text := range map[string]string{Warmed: warmText(t, prompt), Spawned: Guard(prompt)} {
+					if !strings.HasPrefix(text, "The request:\n\n") {
+						t.Fatalf("%s: the prompt %q goes to the CLI as %q", runner, prompt, text)
+					}
+				}
+			}
+		}
+	}
+	for _, plain := range []string{"explain /init", "3 / 4", "\u00dcber /init", "\u4ec0\u4e48 /init", "\u0663 /init"} {
+		if warm, spawn := warmText(t, plain), Guard(plain); warm != plain || spawn != plain {
+			t.Errorf("%q goes to the CLI as %q and as %q", plain, warm, spawn)
+		}
+	}
+}
+
+// warmText is the text that a prompt is to a warm process.
+func warmText(t *testing.T, prompt string) string {
+	t.Helper()
+	content, err := contents(Request{}, prompt)
+	if err != nil || len(content) != 1 || content[0].Type != "text" {
+		t.Fatalf("got %+v, %v", content, err)
+	}
+	return content[0].Text
+}
+
 func TestGuard(t *testing.T) {
 	note := guardNote
 	for _, test := range [][2]string{
 		{"plain", "plain"},
-		{"@file", `\@file` + note},
+		{"@file", "The request:\n\n" + `\@file` + note},
 		{"bob@example.org", `bob\@example.org` + note},
-		{"@@x", `\@\@x` + note},
+		{"@@x", "The request:\n\n" + `\@\@x` + note},
 		{"see @@@@x", `see \@\@\@\@x` + note},
 		{`already \@x`, `already \@x`},
-		{"@ alone, @{x} and @(y) end @", "@ alone, @{x} and @(y) end @"},
+		{"an @ alone, @{x} and @(y) end @", "an @ alone, @{x} and @(y) end @"},
 		{"at the end @. or @.gitignore", `at the end @. or \@.gitignore` + note},
-		{`@"a b"`, `\@"a b"` + note},
+		{`see @"a b"`, `see \@"a b"` + note},
 		{"a\n@b", "a\n\\@b" + note},
 		{"/help me", "The request:\n\n/help me"},
 		{"  /help", "The request:\n\n  /help"},
@@ -482,18 +527,76 @@ func TestVersionIsAsked(t *testing.T) {
 	// One that fails is asked again, but not by every call.
 	b = newBox(t, func(c *Config) { c.Command = script("test -e $0.2 && echo 0.50.2; touch $0.2") })
 	_, err := b.Check(t.Context())
-	wantKind(t, err, TooOld)
+	wantKind(t, err, NoVersion, "--version")
 	_, err = b.Check(t.Context())
-	wantKind(t, err, TooOld)
-	b.cliAt = b.cliAt.Add(-askAgain)
+	wantKind(t, err, NoVersion)
+	b.lookup.at = b.lookup.at.Add(-askAgain)
 	if cli, err := b.Check(t.Context()); err != nil || cli.Version != "0.50.2" {
 		t.Errorf("got %+v, %v", cli, err)
 	}
-	b = newBox(t, func(c *Config) { c.Command = script("sleep 3600 & wait") })
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	_, err = b.run(ctx, "fake:echo")
-	wantKind(t, err, TooOld)
+	// One that takes too long is not called too old, and does not stay.
+	if version, late := askVersion(t.Context(), script("echo 0.50.1; sleep 3600 & wait"), 50*time.Millisecond); version != "" || !late {
+		t.Errorf("got %q, %v", version, late)
+	}
+	wantKind(t, CLI{Path: "/bin/gemini", late: true}.ReadOnly(), NoVersion, "/bin/gemini --version took longer than 15s")
+}
+
+// A CLI that took long to say its version was "too old", and was asked again by
+// each call that did not wait long enough.
+func TestSlowVersionIsAskedOnce(t *testing.T) {
+	cli, asked, open := slowVersion(t, "0.61.0")
+	b := newBox(t, func(c *Config) { c.Command = cli })
+	late := errors.New("late")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	first := make(chan error, 1)
+	go func() {
+		_, err := b.run(ctx, "fake:echo")
+		first <- err
+	}()
+	for asked() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel(late)
+	if err := <-first; !errors.Is(err, late) {
+		t.Errorf("a call that ends before the version is known: %v", err)
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if cli, err := b.Check(t.Context()); err != nil || cli.Version != "0.61.0" {
+				t.Errorf("got %+v, %v", cli, err)
+			}
+		})
+	}
+	open()
+	wg.Wait()
+	if n := asked(); n != 1 {
+		t.Errorf("the CLI was asked %d times for its version", n)
+	}
+}
+
+// slowVersion is a fake CLI that lies in no package and does not say its version
+// before open was called. asked is how often it was asked.
+func slowVersion(t *testing.T, version string) (cli string, asked func() int, open func()) {
+	t.Helper()
+	fake, err := fakecli.Install(t.TempDir(), version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cli = filepath.Join(t.TempDir(), "gemini")
+	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = --version ]; then\n\techo $$ >>$0.asked\n\twhile [ ! -e $0.open ]; do sleep 0.02; done\n\techo %s\n\texit\nfi\nexec %s \"$@\"\n", version, fake)
+	if err := os.WriteFile(cli, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	asked = func() int {
+		data, _ := os.ReadFile(cli + ".asked")
+		return strings.Count(string(data), "\n")
+	}
+	return cli, asked, func() {
+		if err := os.WriteFile(cli+".open", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestClassify(t *testing.T) {
@@ -551,7 +654,7 @@ func TestSecretsAreTakenOut(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	for version, want := range map[string]Kind{"0.61.0": "", "0.35.0": "", "1.0.0": "", "0.34.9": TooOld, "0.36.0-preview.1": "", "odd": TooOld} {
+	for version, want := range map[string]Kind{"0.61.0": "", "0.35.0": "", "1.0.0": "", "0.34.9": TooOld, "0.36.0-preview.1": "", "odd": NoVersion} {
 		t.Run(version, func(t *testing.T) {
 			cli, err := fakecli.Install(t.TempDir(), version)
 			if err != nil {
@@ -633,15 +736,37 @@ func TestStaleDirectoriesAreRemoved(t *testing.T) {
 	if err := os.Chtimes(young, time.Now(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
+	// What a process has locked is its own, whatever its number and its age; a
+	// killed one's lock is gone, and its directory goes at once.
+	locked := func(name string) (string, *os.File) {
+		dir := filepath.Join(os.TempDir(), rootPrefix+name)
+		if err := os.MkdirAll(filepath.Join(dir, "worker-1", "home"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := sys.Lock(filepath.Join(dir, lockName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir, lock
+	}
+	held, lock := locked("4194305-held")
+	defer lock.Close()
+	if err := os.Chtimes(held, long, long); err != nil {
+		t.Fatal(err)
+	}
+	killed, lock := locked(fmt.Sprintf("%d-killed", os.Getpid()))
+	lock.Close()
 	s, err := NewSpawner(Config{Command: "gemini"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := os.Stat(dead); err == nil {
-		t.Error("a dead one's directory is still there")
+	for _, d := range []string{dead, killed} {
+		if _, err := os.Stat(d); err == nil {
+			t.Errorf("a dead one's directory is still there: %s", d)
+		}
 	}
-	for _, d := range []string{alive, young} {
+	for _, d := range []string{alive, young, held, s.root} {
 		if _, err := os.Stat(d); err != nil {
 			t.Errorf("%s is gone", d)
 		}

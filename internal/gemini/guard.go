@@ -4,14 +4,16 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 const guardNote = "\n\n(In this message each at sign is written with a backslash before it; read it without.)"
 
-// Guard makes a text safe to be the CLI's prompt: no @ in it reads a file, and
-// no slash at its start runs a command. The CLI knows one way to write a plain
-// @, a backslash before it, which it does not take out again; so the text then
-// says what that means. [Unguard] is the way back.
+// Guard makes a text safe to be the prompt of a CLI that is started for it: no @
+// in it reads a file, and its start runs no command. The CLI knows one way to
+// write a plain @, a backslash before it, which it does not take out again; so the
+// text then says what that means. [Unguard] is the way back.
 func Guard(text string) string {
 	var b strings.Builder
 	done := 0
@@ -25,11 +27,19 @@ func Guard(text string) string {
 	if b.Len() > len(text) {
 		b.WriteString(guardNote)
 	}
-	guarded := b.String()
-	if strings.HasPrefix(strings.TrimSpace(guarded), "/") {
-		guarded = "The request:\n\n" + guarded
+	return plainStart(b.String())
+}
+
+// plainStart returns a prompt that the CLI does not take for one of its commands,
+// which start with a slash or a dollar, after any characters that JavaScript's
+// trim removes. A prompt that starts with anything but a letter or a digit gets
+// a line before it. Both runners send their prompts through here.
+func plainStart(prompt string) string {
+	first, _ := utf8.DecodeRuneInString(prompt)
+	if prompt == "" || unicode.IsLetter(first) || unicode.IsDigit(first) {
+		return prompt
 	}
-	return guarded
+	return "The request:\n\n" + prompt
 }
 
 // Guarded reports whether Guard puts a backslash anywhere into a text.

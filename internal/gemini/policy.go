@@ -1,10 +1,16 @@
 package gemini
 
 import (
+	"bytes"
+	"cmp"
 	_ "embed"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"pollux/internal/settings"
 )
@@ -20,6 +26,123 @@ var readOnlyPolicy []byte
 //
 //go:embed changes.toml
 var changePolicy []byte
+
+// policy returns the rules for a CLI that works in dir: what it may call, and
+// that no path and no pattern of a call leads out of dir. The CLI checks most
+// paths itself, but its glob lists the names of any directory, and its other
+// tools also read its own directory for the project, which holds the transcripts
+// of earlier questions.
+func policy(dir string, change bool) []byte {
+	rules := readOnlyPolicy
+	if change {
+		rules = changePolicy
+	}
+	b := bytes.NewBuffer(slices.Clone(rules))
+	for _, r := range pathRules(dir) {
+		fmt.Fprintf(b, "\n[[rule]]\ntoolName = %q\nargsPattern = '%s'\ndecision = \"deny\"\npriority = 995\n", r.tool, r.args)
+	}
+	return b.Bytes()
+}
+
+// A pathRule denies the calls of a tool whose arguments, as JSON, match.
+type pathRule struct{ tool, args string }
+
+const (
+	// pathNames are the arguments that are paths, by their names in all versions.
+	pathNames = `"(file_path|absolute_path|dir_path|path)":"`
+	// inValue is a part of an argument. The CLI writes a NUL between arguments.
+	inValue = `[^\x00]*`
+	// maxArgs is less than the longest expression that the CLI takes.
+	maxArgs = 1900
+)
+
+// pathRules are the rules about paths. The CLI refuses an expression in which
+// something is repeated within parentheses that are repeated.
+func pathRules(dir string) (rules []pathRule) {
+	here, anywhere := literal(dir), dir == string(filepath.Separator)
+	absolute := func(name, but string) string {
+		if but != "" && len(but) < maxArgs {
+			name += `(?!` + but + `)`
+		}
+		return name + `(/|\\|~|[A-Za-z]:|[Ff][Ii][Ll][Ee]:)`
+	}
+	for _, tool := range []string{"read_file", "list_directory", "glob", "grep_search"} {
+		if !anywhere {
+			within := here
+			if within != "" {
+				within += `[/"]`
+			}
+			rules = append(rules, pathRule{tool, absolute(pathNames, within)})
+		}
+		for _, args := range []string{
+			inValue + `\.\.[/\\"]`,
+			inValue + `%[0-9A-Fa-f]`, // which the CLI decodes
+		} {
+			rules = append(rules, pathRule{tool, pathNames + args})
+		}
+	}
+	for tool, name := range map[string]string{"glob": `"pattern":"`, "grep_search": `"(include_pattern|include)":"`} {
+		if !anywhere {
+			within := here
+			if within != "" {
+				within += `/`
+			}
+			rules = append(rules, pathRule{tool, absolute(name, within)})
+		}
+		for _, args := range []string{
+			`:`,                   // git's pathspecs
+			inValue + `\.\.`,      // a parent
+			inValue + `\\`,        // which takes a character's meaning away
+			inValue + `\.[{},]\.`, // a parent that braces put together
+			inValue + `\.[{},]` + inValue + `[{},]\.`,
+			inValue + `\[[^\x00\]]*\.[^\x00\]]*\]`, // [.] is a dot
+			`(?=\{)` + inValue + `[{,][/},]`,       // an absolute path that braces put together
+		} {
+			rules = append(rules, pathRule{tool, name + args})
+		}
+	}
+	slices.SortFunc(rules, func(a, b pathRule) int { return cmp.Or(cmp.Compare(a.tool, b.tool), cmp.Compare(a.args, b.args)) })
+	return rules
+}
+
+// literal returns an expression that matches a path where it stands in JSON, or
+// nothing for a path that is not valid UTF-8.
+func literal(path string) string {
+	if !utf8.ValidString(path) {
+		return ""
+	}
+	var b strings.Builder
+	for _, r := range path {
+		escaped := ""
+		switch r {
+		case '"', '\\':
+			escaped = `\` + string(r)
+		case '\b':
+			escaped = `\b`
+		case '\f':
+			escaped = `\f`
+		case '\n':
+			escaped = `\n`
+		case '\r':
+			escaped = `\r`
+		case '\t':
+			escaped = `\t`
+		default:
+			escaped = string(r)
+			if r < ' ' {
+				escaped = fmt.Sprintf(`\u%04x`, r)
+			}
+		}
+		for _, r := range escaped {
+			if r == '/' || r == '-' || r == '_' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' || r >= 0x80 {
+				b.WriteRune(r)
+			} else {
+				fmt.Fprintf(&b, `\x%02x`, r)
+			}
+		}
+	}
+	return b.String()
+}
 
 // writeTools are the tools that changePolicy allows besides.
 var writeTools = []string{"write_file", "replace"}

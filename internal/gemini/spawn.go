@@ -61,17 +61,23 @@ type Config struct {
 // with it.
 type Spawner struct {
 	cfg  Config
-	root string // holds the runs' directories
+	root string   // holds the runs' directories
+	lock *os.File // in root, or nil
 
 	mu     sync.Mutex
 	closed bool
 	runs   sync.WaitGroup
 	stop   chan struct{} // closed by Close
+	lookup *lookup       // the last one that was started
+}
 
-	cliTurn chan struct{} // holds one when nobody looks for the CLI
-	cli     CLI           // guarded by cliTurn
-	cliFor  string        // the file that cli was found for
-	cliAt   time.Time     // when
+// A lookup is a search for the CLI, which all who need the CLI share.
+type lookup struct {
+	key  string        // of the file that it is for
+	done chan struct{} // closed when the rest is set
+	cli  CLI
+	err  error
+	at   time.Time // when it was done
 }
 
 // searchLoop is the one sign that the CLI repeats a web search without a pause
@@ -93,37 +99,66 @@ func NewSpawner(cfg Config) (*Spawner, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	// The CLI splits a list of policies at its commas.
+	if strings.Contains(os.TempDir(), ",") {
+		return nil, fmt.Errorf("the temporary directory %s has a comma in its name: set TMPDIR to one without", os.TempDir())
+	}
 	removeStale()
-	root, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", rootPrefix, os.Getpid()))
+	root, lock, err := makeRoot()
 	if err != nil {
 		return nil, fmt.Errorf("no temporary directory (%w): set TMPDIR to a directory of your own", err)
 	}
-	// The CLI splits a list of policies at its commas.
-	if strings.Contains(root, ",") {
-		os.RemoveAll(root)
-		return nil, fmt.Errorf("the temporary directory %s has a comma in its name: set TMPDIR to one without", os.TempDir())
-	}
-	s := &Spawner{cfg: cfg, root: root, stop: make(chan struct{}), cliTurn: make(chan struct{}, 1)}
-	s.cliTurn <- struct{}{}
-	return s, nil
+	return &Spawner{cfg: cfg, root: root, lock: lock, stop: make(chan struct{})}, nil
 }
 
-// staleAfter is how old a directory must be to be removed: older than a run
-// can be, for its process may live where we do not see it, in a container with
-// the same temporary directory.
+// lockName is the file in a root that its process holds locked.
+const lockName = "lock"
+
+// makeRoot makes a directory for runs, and locks it. Where the file system knows
+// no locks, there is none.
+func makeRoot() (root string, lock *os.File, err error) {
+	root, err = os.MkdirTemp("", fmt.Sprintf("%s%d-", rootPrefix, os.Getpid()))
+	if err != nil {
+		return "", nil, err
+	}
+	lock, _ = sys.Lock(filepath.Join(root, lockName))
+	return root, lock, nil
+}
+
+// removeRoot removes the directory of [makeRoot].
+func removeRoot(root string, lock *os.File) error {
+	if lock != nil {
+		lock.Close() // Windows removes no open file
+	}
+	return os.RemoveAll(root)
+}
+
+// staleAfter is how old a directory without a lock must be to be removed: older
+// than a run can be, for its process may live where we do not see it, in a
+// container with the same temporary directory.
 const staleAfter = time.Hour
 
-// removeStale removes the directories of spawners whose process is gone.
+// removeStale removes the directories of processes that have ended.
 func removeStale() {
 	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), rootPrefix+"*"))
 	for _, dir := range dirs {
-		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), rootPrefix), "-")
-		n, err := strconv.Atoi(pid)
-		info, statErr := os.Lstat(dir)
-		if err == nil && statErr == nil && info.IsDir() && sys.Own(info) && !sys.Alive(n) && time.Since(info.ModTime()) > staleAfter {
+		if info, err := os.Lstat(dir); err == nil && info.IsDir() && sys.Own(info) && stale(dir, info) {
 			os.RemoveAll(dir)
 		}
 	}
+}
+
+func stale(dir string, info fs.FileInfo) bool {
+	lock := filepath.Join(dir, lockName)
+	if sys.Abandoned(lock) {
+		return true
+	}
+	if held, err := os.Lstat(lock); err == nil && held.Size() > 0 {
+		return false
+	}
+	pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), rootPrefix), "-")
+	n, err := strconv.Atoi(pid)
+	return err == nil && !sys.Alive(n) && time.Since(info.ModTime()) > staleAfter
 }
 
 // Close implements [Runner].
@@ -135,7 +170,7 @@ func (s *Spawner) Close() error {
 	}
 	s.mu.Unlock()
 	s.runs.Wait()
-	return os.RemoveAll(s.root)
+	return removeRoot(s.root, s.lock)
 }
 
 // Forget implements [Runner]: there is nothing to let go of.
@@ -156,23 +191,52 @@ func (s *Spawner) Check(ctx context.Context) (CLI, error) {
 // askAgain is how long a CLI that did not say its version is not asked again.
 const askAgain = 30 * time.Second
 
-// find is [Find], remembered for as long as the program's file is the same.
+// find is [Find], once for each state of the program's file. A CLI that is asked
+// for its version may take longer than a caller waits: the search then goes on for
+// the next.
 func (s *Spawner) find(ctx context.Context) (CLI, error) {
+	key := fileKey(s.cfg.Command)
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return CLI{}, ErrClosed
+	}
+	l := s.lookup
+	if l == nil || key == "" || l.key != key || l.stale() {
+		l = &lookup{key: key, done: make(chan struct{})}
+		s.lookup = l
+		s.runs.Go(func() {
+			defer close(l.done)
+			ctx, cancel := context.WithCancelCause(context.Background())
+			defer cancel(nil)
+			go func() {
+				select {
+				case <-s.stop:
+					cancel(ErrClosed)
+				case <-ctx.Done():
+				}
+			}()
+			l.cli, l.err = Find(ctx, s.cfg.Command)
+			l.at = time.Now()
+		})
+	}
+	s.mu.Unlock()
 	select {
-	case <-s.cliTurn:
+	case <-l.done:
+		return l.cli, l.err
 	case <-ctx.Done():
 		return CLI{}, context.Cause(ctx)
 	}
-	defer func() { s.cliTurn <- struct{}{} }()
-	key := fileKey(s.cfg.Command)
-	if key != "" && key == s.cliFor && (s.cli.Version != "" || time.Since(s.cliAt) < askAgain) {
-		return s.cli, nil
+}
+
+// stale reports whether a lookup has ended and is to be made again.
+func (l *lookup) stale() bool {
+	select {
+	case <-l.done:
+		return l.err != nil || l.cli.Version == "" && time.Since(l.at) >= askAgain
+	default:
+		return false
 	}
-	cli, err := Find(ctx, s.cfg.Command)
-	if err == nil && ctx.Err() == nil {
-		s.cli, s.cliFor, s.cliAt = cli, key, time.Now()
-	}
-	return cli, err
 }
 
 // fileKey names the file behind a command in the state it is in now.
@@ -185,8 +249,9 @@ func fileKey(command string) string {
 	if err != nil {
 		return ""
 	}
-	real, _ := filepath.EvalSymlinks(path)
-	return fmt.Sprint(real, info.Size(), info.ModTime().UnixNano())
+	resolved, _ := filepath.EvalSymlinks(path)
+	changed, id := sys.Stamp(info)
+	return fmt.Sprint(resolved, info.Size(), info.ModTime().UnixNano(), changed, id)
 }
 
 // Run implements [Runner].
@@ -275,7 +340,7 @@ func (r *run) start(ctx context.Context) error {
 		return r.noRoom(err)
 	}
 	// Each run has the policy anew: the CLI takes a missing one for none.
-	if err := os.WriteFile(r.policy(), readOnlyPolicy, 0o600); err != nil {
+	if err := os.WriteFile(r.policy(), policy(r.req.Dir, false), 0o600); err != nil {
 		return r.noRoom(err)
 	}
 	cmd := exec.Command(cli.argv[0], append(cli.argv[1:], r.args()...)...)

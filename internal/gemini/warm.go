@@ -130,11 +130,11 @@ func NewWarm(s *Spawner, cfg WarmConfig) *Warm {
 // long it took until the session was there. An error is an [*Error] where the
 // CLI said what is wrong.
 func Probe(ctx context.Context, cli CLI, dir string) (took time.Duration, err error) {
-	root, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", rootPrefix, os.Getpid()))
+	root, lock, err := makeRoot()
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(root)
+	defer removeRoot(root, lock)
 	began := time.Now()
 	w, err := startWorker(ctx, cli, dir, false, root, time.Minute, func(string, ...any) {})
 	if err != nil {
@@ -177,15 +177,17 @@ func (p *Warm) Forget(session string) {
 // Workers implements [Runner].
 func (p *Warm) Workers() []Worker {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	var all []Worker
 	for w := range p.all {
 		w.mu.Lock()
 		all = append(all, Worker{
-			PID: w.child.PID(), Dir: w.dir, Memory: sys.Memory(w.child.PID()),
-			Running: len(w.turns), Sessions: w.sessions, Started: w.started, Used: w.used,
+			PID: w.child.PID(), Dir: w.dir, Running: len(w.turns), Sessions: w.sessions, Started: w.started, Used: w.used,
 		})
 		w.mu.Unlock()
+	}
+	p.mu.Unlock()
+	for i := range all {
+		all[i].Memory = sys.Memory(all[i].PID)
 	}
 	slices.SortFunc(all, func(a, b Worker) int { return a.Started.Compare(b.Started) })
 	return all
@@ -342,11 +344,12 @@ func (p *Warm) session(ctx context.Context, cli CLI, req Request) (s *warmSessio
 		}
 		prompt = req.Change.Prompt
 	}
+	id := identity(cli, req.Dir)
 	if req.Session != "" {
 		p.mu.Lock()
 		s = p.named[req.Session]
 		delete(p.named, req.Session) // until it has answered
-		if s != nil && s.w.place() == at && s.w.alive() && !s.w.retired && s.w.identity == identity(cli, req.Dir) {
+		if s != nil && s.w.place() == at && s.w.alive() && !s.w.retired && s.w.identity == id {
 			p.holdLocked(s.w)
 			p.mu.Unlock()
 			return s, prompt, nil
@@ -568,26 +571,42 @@ func (p *Warm) watch(w *worker) {
 }
 
 // release gives a worker back: it prepares for the next question, or ends, or
-// another is started to take over.
+// another is started to take over. It is called by what p.work counts.
 func (p *Warm) release(w *worker) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	w.mu.Lock()
 	w.running--
 	w.used = time.Now()
 	idle, retired := w.running == 0, w.retired
 	due := w.sessions >= p.cfg.Sessions || time.Since(w.started) > p.cfg.Age
 	w.mu.Unlock()
+	closed := p.closed
+	p.mu.Unlock()
 	switch {
 	case retired && idle:
 		go w.child.Stop(grace)
-	case retired || !w.alive() || p.closed:
+	case retired || !w.alive() || closed:
 	case due || sys.Memory(w.child.PID()) > p.cfg.Memory:
-		if cli, err := p.Check(p.life); err == nil {
-			p.startLocked(cli, w.place(), identity(cli, w.dir))
-		}
+		p.work.Go(func() { p.replace(w) })
 	case idle:
 		p.work.Go(func() { w.prepare(p.life) })
+	}
+}
+
+// replace starts a process that takes over from a worker.
+func (p *Warm) replace(w *worker) {
+	cli, err := p.Check(p.life)
+	if err != nil {
+		return
+	}
+	id := identity(cli, w.dir)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w.mu.Lock()
+	retired := w.retired
+	w.mu.Unlock()
+	if !retired { // else something else has seen to it
+		p.startLocked(cli, w.place(), id)
 	}
 }
 

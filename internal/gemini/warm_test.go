@@ -7,12 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"pollux/internal/fakecli"
+	"pollux/internal/sys"
 )
 
 // A seat is a runner of fakes.
@@ -126,6 +128,10 @@ func TestRunners(t *testing.T) {
 				wantEvent(t, s, "gemini.Retry{Attempt:1")
 			},
 			"a plain slash": func(t *testing.T, s *seat) { s.want("/fake:echo x", "The request:\n\n/fake:echo x") },
+			"a byte order mark and a slash": func(t *testing.T, s *seat) {
+				s.want("\ufeff/init fake:echo x", "The request:\n\n\ufeff/init fake:echo x")
+			},
+			"a dollar": func(t *testing.T, s *seat) { s.want("$init fake:echo x", "The request:\n\n$init fake:echo x") },
 			"empty": func(t *testing.T, s *seat) {
 				_, err := s.ask(t.Context(), Request{Prompt: "fake:empty"})
 				wantKind(t, err, Empty)
@@ -356,7 +362,7 @@ func TestPrivateHome(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(theirs, "tmp"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"settings.json", "GEMINI.md", "oauth_creds.json"} {
+	for _, name := range []string{"settings.json", "GEMINI.md", "oauth_creds.json", ".env", "mcp-oauth-tokens.json"} {
 		if err := os.WriteFile(filepath.Join(theirs, name), []byte(name), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -364,7 +370,10 @@ func TestPrivateHome(t *testing.T) {
 	if err := privateHome(ours); err != nil {
 		t.Fatal(err)
 	}
-	for name, same := range map[string]bool{"settings.json": false, "GEMINI.md": false, "oauth_creds.json": true} {
+	for name, same := range map[string]bool{"settings.json": false, "GEMINI.md": false, "oauth_creds.json": true, ".env": true, "mcp-oauth-tokens.json": true} {
+		if info, err := os.Lstat(filepath.Join(ours, ".gemini", name)); err != nil || same != (info.Mode()&os.ModeSymlink != 0) {
+			t.Errorf("%s is a copy: %v, %v", name, !same, err)
+		}
 		if err := os.WriteFile(filepath.Join(ours, ".gemini", name), []byte("changed"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -481,4 +490,55 @@ func TestWarmAhead(t *testing.T) {
 	if s.pid() != pid {
 		t.Error("it is another process")
 	}
+}
+
+// A lock that every call needs was held while the CLI was asked for its version,
+// which may take seconds, and while files were looked at.
+func TestWarmAsksNothingUnderItsLock(t *testing.T) {
+	cli, asked, open := slowVersion(t, "0.61.0")
+	open()
+	s := sit(t, Warmed, "0.61.0", func(c *Config, w *WarmConfig) { c.Command, w.Sessions = cli, 1 })
+	s.want("fake:echo x", "fake:echo x")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Run(ctx, Request{Prompt: "fake:hang", Dir: s.dir}, func(Event) {})
+	}()
+	s.until("a question", func() bool {
+		return slices.ContainsFunc(s.Workers(), func(w Worker) bool { return w.Running == 1 })
+	})
+	// From now on the CLI is another, which does not say its version yet.
+	before := asked()
+	if err := os.Remove(cli + ".open"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(cli, time.Time{}, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	<-ended
+	s.until("a question for the version", func() bool { return asked() > before })
+	pid := lastLine(t, cli+".asked")
+	s.Workers()
+	s.Forget("mine")
+	if !sys.Alive(pid) {
+		t.Error("the runner did not answer while the CLI was asked for its version")
+	}
+	open()
+}
+
+// lastLine is the number in the last line of a file.
+func lastLine(t *testing.T, path string) int {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(string(data))
+	n, err := strconv.Atoi(lines[len(lines)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -144,14 +145,11 @@ func startWorker(ctx context.Context, cli CLI, dir string, change bool, root str
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return nil, err
 	}
-	policy, rules := filepath.Join(w.tmp, "policy.toml"), readOnlyPolicy
-	if change {
-		rules = changePolicy
-	}
-	if err := os.WriteFile(policy, rules, 0o600); err != nil {
+	rules := filepath.Join(w.tmp, "policy.toml")
+	if err := os.WriteFile(rules, policy(dir, change), 0o600); err != nil {
 		return nil, err
 	}
-	args := append([]string{"--acp"}, enforce(policy)...)
+	args := append([]string{"--acp"}, enforce(rules)...)
 	cmd := exec.Command(cli.argv[0], append(slices.Clone(cli.argv[1:]), args...)...)
 	cmd.Dir = dir
 	cmd.Env = childEnv(os.Environ(), tmp)
@@ -210,8 +208,9 @@ func startWorker(ctx context.Context, cli CLI, dir string, change bool, root str
 }
 
 // privateHome makes a home for a CLI that is like the user's, but that nothing
-// is written back from: settings and memory are copies. Credentials, which the
-// CLI renews, are the user's own; its tools cannot write there.
+// is written back from: settings and memory are copies. Secrets are not copied,
+// they stay the user's own files: the CLI renews its credentials there, and its
+// tools may not write there.
 func privateHome(home string) error {
 	theirs, ours := geminiHome(), filepath.Join(home, ".gemini")
 	if err := os.MkdirAll(ours, 0o700); err != nil {
@@ -224,15 +223,13 @@ func privateHome(home string) error {
 	for _, e := range entries {
 		from, to := filepath.Join(theirs, e.Name()), filepath.Join(ours, e.Name())
 		info, err := os.Stat(from)
-		if err != nil || !info.Mode().IsRegular() || info.Size() > 1<<20 {
+		if err != nil || !info.Mode().IsRegular() || info.Size() > maxHomeFile {
 			continue
 		}
-		if lower := strings.ToLower(e.Name()); strings.Contains(lower, "cred") || strings.Contains(lower, "oauth") || strings.Contains(lower, "account") {
-			if os.Symlink(from, to) == nil {
-				continue
-			}
+		if secretFile.MatchString(e.Name()) && os.Symlink(from, to) == nil {
+			continue
 		}
-		data, err := os.ReadFile(from)
+		data, err := sys.ReadFile(from, maxHomeFile)
 		if err != nil {
 			return err
 		}
@@ -242,6 +239,12 @@ func privateHome(home string) error {
 	}
 	return nil
 }
+
+// maxHomeFile bounds a file of the CLI's home that goes along.
+const maxHomeFile = 1 << 20
+
+// secretFile matches the names of files in the CLI's home that hold secrets.
+var secretFile = regexp.MustCompile(`(?i)^\.env|cred|oauth|account|token|secret|key`)
 
 // geminiHome is the CLI's own directory.
 func geminiHome() string {
@@ -567,11 +570,7 @@ var rpcKinds = map[int]Kind{
 
 // contents is a question with its images.
 func contents(req Request, prompt string) ([]acpContent, error) {
-	// The CLI takes a slash for a command, and a dollar.
-	if s := strings.TrimSpace(prompt); strings.HasPrefix(s, "/") || strings.HasPrefix(s, "$") {
-		prompt = "The request:\n\n" + prompt
-	}
-	content := []acpContent{{Type: "text", Text: prompt}}
+	content := []acpContent{{Type: "text", Text: plainStart(prompt)}}
 	if len(req.Images) == 0 {
 		return content, nil
 	}

@@ -580,8 +580,10 @@ func (s *server) actions() []map[string]any {
 	defer s.mu.Unlock()
 	all := []map[string]any{}
 	ids := make([]string, 0, len(s.diffs))
-	for id := range s.diffs {
-		ids = append(ids, id)
+	for id, d := range s.diffs {
+		if d.State != adapter.StateAccepted {
+			ids = append(ids, id)
+		}
 	}
 	slices.Sort(ids)
 	for _, id := range ids {

@@ -166,8 +166,17 @@ func read(name, path string, system bool) *Layer {
 	if err == nil {
 		err = parse(data, &l.values)
 	}
-	l.Err = err
+	l.Err = reason(err)
 	return l
+}
+
+// reason is an error without the path, which the caller knows.
+func reason(err error) error {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err
+	}
+	return err
 }
 
 // administered reports whether nobody but root can change what is at the path.
@@ -291,7 +300,7 @@ func (s Settings) trust(home, dir string) (Trust, string, error) {
 		err = parse(data, &rules)
 	}
 	if err != nil {
-		return Unknown, path, fmt.Errorf("%s: %w", path, err)
+		return Unknown, path, fmt.Errorf("%s: %w", path, reason(err))
 	}
 	dir = real(dir)
 	longest, trust := -1, Unknown

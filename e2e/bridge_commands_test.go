@@ -1,0 +1,93 @@
+package e2e
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pollux/internal/fakecli"
+	"pollux/internal/fakemodel"
+	"pollux/internal/gemini"
+)
+
+// A prompt that began with a byte order mark and "/init" wrote GEMINI.md, and one
+// with "/extensions uninstall mine" deleted an extension of the user's, and no
+// model was asked. Whatever a prompt starts with, the model is asked and nothing
+// on the disk changes.
+func TestBridgeRunsNoCommand(t *testing.T) { eachRunner(t, bridgeRunsNoCommand) }
+
+func bridgeRunsNoCommand(t *testing.T) {
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return fakemodel.Say("asked: " + r.Prompt) })
+	extension := filepath.Join(w.home, ".gemini", "extensions", "mine")
+	other := filepath.Join(filepath.Dir(w.project), "other")
+	commands := filepath.Join(w.project, ".gemini", "commands")
+	for path, text := range map[string]string{
+		filepath.Join(extension, "gemini-extension.json"): `{"name": "mine", "version": "1.0.0"}`,
+		filepath.Join(other, "gemini-extension.json"):     `{"name": "other", "version": "1.0.0"}`,
+		filepath.Join(commands, "evil.toml"):              `prompt = "the command's own words: {{args}}"`,
+	} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := w.bridge()
+	before := disk(t, w.project, filepath.Join(w.home, ".gemini", "extensions"))
+	commandsOf := func(start string) []string {
+		all := []string{"init", "evil now"}
+		if runner(t) == gemini.Spawned { // each starts a process
+			return all
+		}
+		all = append(all, "extensions uninstall mine", "extensions disable mine --scope user", "extensions link "+other)
+		if strings.HasPrefix(start, "\ufeff") {
+			all = append(all, "extensions install "+other, "extensions enable mine --scope user", "extensions update --all",
+				"memory refresh", "restore", "help")
+		}
+		return all
+	}
+	starts := []string{"\ufeff/"}
+	if runner(t) == gemini.Warmed {
+		starts = append(starts, "\ufeff$", "/ ", "\u200b/", "\x00/")
+		for _, r := range strings.TrimSuffix(fakecli.JSSpace, "\ufeff") {
+			starts = append(starts, string(r)+"/")
+		}
+	}
+	for _, start := range starts {
+		for _, prompt := range commandsOf(start) {
+			seen := len(w.model.Requests())
+			o := c.call("query", map[string]any{"prompt": start + prompt})
+			o.want(t, false, "asked:", prompt)
+			if strings.Contains(o.text, "own words") || len(w.model.Requests()) == seen {
+				t.Errorf("%q ran a command: %s", start+prompt, o.text)
+			}
+			if after := disk(t, w.project, filepath.Join(w.home, ".gemini", "extensions")); after != before {
+				t.Fatalf("%q changed the disk from\n%s\nto\n%s", start+prompt, before, after)
+			}
+		}
+	}
+	w.wantNothingLeft(c)
+}
+
+// disk is what lies in directories.
+func disk(t *testing.T, dirs ...string) string {
+	t.Helper()
+	var b strings.Builder
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			b.WriteString(path + "=" + string(data) + "\n")
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,94 @@
+package bridge
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pollux/internal/fakecli"
+	"pollux/internal/gemini"
+)
+
+// A prompt that began with a byte order mark and "/init" ran that command of the
+// CLI. No tool may hand over a prompt that the CLI takes for a command, whatever
+// the prompt starts with, and with templates that put nothing before it.
+func TestNoToolRunsACommand(t *testing.T) {
+	templates := t.TempDir()
+	for name, text := range map[string]string{
+		"search.md": "{{query}}{{limit}}", "structured.md": "{{prompt}}{{schema}}", "change-mode.md": "{{prompt}}", "change-mode-tools.md": "{{prompt}}",
+	} {
+		if err := os.WriteFile(filepath.Join(templates, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, kind := range []string{gemini.Warmed, gemini.Spawned} {
+		t.Run(kind, func(t *testing.T) {
+			t.Setenv("TMPDIR", t.TempDir())
+			t.Setenv("HOME", t.TempDir())
+			cli, err := fakecli.Install(t.TempDir(), "0.61.0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			spawner, err := gemini.NewSpawner(gemini.Config{Command: cli})
+			if err != nil {
+				t.Fatal(err)
+			}
+			runner := gemini.Runner(spawner)
+			starts := []string{"", "\ufeff"}
+			if kind == gemini.Warmed {
+				runner = gemini.NewWarm(spawner, gemini.WarmConfig{Wait: MaxTimeout})
+				for _, r := range fakecli.JSSpace + "\u200b\u0085\x00\x1b" {
+					starts = append(starts, string(r))
+				}
+			}
+			s := connect(t, newTestBridge(t, runner, func(c *Config) { c.Templates = templates }), "test")
+			dir := t.TempDir()
+			for _, start := range starts {
+				for _, sign := range []string{"/", "$"} {
+					prompt := start + sign + "init please"
+					arguments := func(name string, more map[string]any) string {
+						args := map[string]any{name: prompt, "workingDirectory": dir}
+						for k, v := range more {
+							args[k] = v
+						}
+						data, err := json.Marshal(args)
+						if err != nil {
+							t.Fatal(err)
+						}
+						return string(data)
+					}
+					ask := func(tool, args string) string {
+						_, text := callTool(t, s, tool, args)
+						return text
+					}
+					calls := map[string]func() string{
+						"query":  func() string { return ask("query", arguments("prompt", nil)) },
+						"search": func() string { return ask("search", arguments("query", nil)) },
+						"structured": func() string {
+							return ask("structured", arguments("prompt", map[string]any{"schema": map[string]any{}}))
+						},
+						"change mode": func() string { return ask("query", arguments("prompt", map[string]any{"changeMode": true})) },
+						"start-job": func() string {
+							r, _ := callTool(t, s, "start-job", fmt.Sprintf(`{"tool":"query","arguments":%s}`, arguments("prompt", nil)))
+							id, _ := r.Meta["jobId"].(string)
+							return ask("wait-job", fmt.Sprintf(`{"jobId":%q,"timeout":%d}`, id, maxJobWait.Milliseconds()))
+						},
+					}
+					for name, call := range calls {
+						text := call()
+						echo := sign + "init please"
+						if name == "structured" {
+							echo = "{}" // the schema, which stands in the prompt and is valid under itself
+						}
+						if strings.Contains(text, fakecli.Ran) || !strings.Contains(text, echo) {
+							t.Errorf("%s with the prompt %q: %s", name, prompt, text)
+						}
+					}
+				}
+			}
+		})
+	}
+}

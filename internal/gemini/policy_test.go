@@ -1,0 +1,115 @@
+package gemini
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/dlclark/regexp2"
+)
+
+// glob listed the names of any directory, and read_file read the transcripts of
+// earlier questions, which the CLI keeps in its own directory.
+func TestPolicyKeepsPathsInside(t *testing.T) {
+	denied := func(dir, tool string, args map[string]any) bool {
+		t.Helper()
+		// As the CLI writes it: sorted, with a NUL around each argument.
+		var parts []string
+		for _, name := range []string{"dir_path", "file_path", "include_pattern", "pattern"} {
+			if v, ok := args[name]; ok {
+				var b strings.Builder
+				enc := json.NewEncoder(&b)
+				enc.SetEscapeHTML(false)
+				if err := enc.Encode(v); err != nil {
+					t.Fatal(err)
+				}
+				parts = append(parts, "\x00\""+name+"\":"+strings.TrimSpace(b.String())+"\x00")
+			}
+		}
+		text := "{" + strings.Join(parts, ",") + "}"
+		for _, r := range pathRules(dir) {
+			re, err := regexp2.Compile(r.args, regexp2.ECMAScript)
+			if err != nil {
+				t.Fatalf("%s: %v", r.args, err)
+			}
+			if ok, err := re.MatchString(text); err != nil || ok && r.tool == tool {
+				return true
+			}
+		}
+		return false
+	}
+	const dir = `/home/u/my "odd" (project)+*`
+	for _, path := range []string{
+		"/etc/passwd", "..", "../x", "a/../../x", "a/..", "~/.ssh/id_rsa", "/home/u/my", dir + "2/x", dir + "/../x", "%2e%2e/x", "file:///etc/passwd", `C:\x`, "c:/x",
+	} {
+		for tool, name := range map[string]string{"read_file": "file_path", "list_directory": "dir_path", "glob": "dir_path", "grep_search": "dir_path"} {
+			if !denied(dir, tool, map[string]any{name: path, "pattern": "x"}) {
+				t.Errorf("%s may be called with %q", tool, path)
+			}
+		}
+	}
+	for _, path := range []string{"a.txt", "src/main.go", ".gemini/settings.json", ".", dir, dir + "/a.txt", "a..b/c", "[...slug]/page.tsx", "100%.txt", "Grüße/世界.md", "a'b.txt"} {
+		for tool, name := range map[string]string{"read_file": "file_path", "list_directory": "dir_path", "glob": "dir_path", "grep_search": "dir_path"} {
+			if denied(dir, tool, map[string]any{name: path, "pattern": "x"}) {
+				t.Errorf("%s may not be called with %q", tool, path)
+			}
+		}
+	}
+	for _, pattern := range []string{
+		"/etc/pass*", "/**/id_rsa", "../**", "a/../../*", "~/*", "{/etc/*,x}", "{x,/etc/*}", "{,x}/etc/*", "{x,}/etc/*", "{a,{,b}}/etc/*", ".{.,x}/*", "{.,x}./*", ".{,x}./*",
+		".{x,}./*", "{x,.}./*", "{.,}{.,}/*", ".{x,}{.,y}/*", "{{.,b},a}./*", "[.][.]/*", "[.]./*", ".[.]/*", "[.-.][.-.]/*", "[.]{.,a}/*", `\.\./*`, `.\./*`, `C:\*`, "c:/*",
+	} {
+		for tool, name := range map[string]string{"glob": "pattern", "grep_search": "include_pattern"} {
+			if !denied(dir, tool, map[string]any{name: pattern}) {
+				t.Errorf("%s may be called with %q", tool, pattern)
+			}
+		}
+	}
+	if denied("/home/u/project", "glob", map[string]any{"pattern": "/home/u/project/**/*.go"}) {
+		t.Error("glob may not be called with the directory's own path")
+	}
+	if !denied(dir, "grep_search", map[string]any{"pattern": "x", "include_pattern": ":/"}) {
+		t.Error("grep_search may be called with git's :/")
+	}
+	for _, pattern := range []string{
+		"**/*", "*", "src/**/*.go", "**/*.{ts,tsx}", "*{.ts,.tsx}", "{package.json,*.toml}", "**/*.{d.ts,ts}", "{.github,docs}/**/*.{md,yml}", "[A-Z]*.md", "!(*.test).ts", ".env*", "**/.*", "*.ts{,x}",
+	} {
+		for tool, name := range map[string]string{"glob": "pattern", "grep_search": "include_pattern"} {
+			if denied(dir, tool, map[string]any{name: pattern}) {
+				t.Errorf("%s may not be called with %q", tool, pattern)
+			}
+		}
+	}
+	// What grep_search looks for is no path.
+	for _, pattern := range []string{"/api/v1", `\.\./`, "../x", "~", "{.}."} {
+		if denied(dir, "grep_search", map[string]any{"pattern": pattern}) {
+			t.Errorf("grep_search may not look for %q", pattern)
+		}
+	}
+	if denied("/", "read_file", map[string]any{"file_path": "/etc/passwd"}) {
+		t.Error("in / an absolute path is refused")
+	}
+	// Of a directory that no expression can name, absolute paths are refused.
+	for _, odd := range []string{"/home/\xff", "/" + strings.Repeat("long(", 1000)} {
+		if !denied(odd, "read_file", map[string]any{"file_path": odd + "/x"}) || denied(odd, "read_file", map[string]any{"file_path": "x"}) {
+			t.Errorf("the rules for %.20q... are wrong", odd)
+		}
+	}
+}
+
+// The CLI takes no expression that is long, or that it thinks slow; it would then
+// ignore the policy, and we would end the call.
+func TestPolicyIsTaken(t *testing.T) {
+	unsafe := regexp.MustCompile(`\([^)]*[*+?{].*\)[*+?{]`) // the CLI's own words
+	for _, dir := range []string{"/home/u/project", `/a (b)+*?{c} 'd' "e" \f`, "/" + strings.Repeat("x", 4000), "/\x01\n\u2028\x7f", "/\xff", "/"} {
+		for _, r := range pathRules(dir) {
+			if len(r.args) > 2048 || unsafe.MatchString(r.args) || strings.ContainsAny(r.args, "'\n\x00\x01\x7f") {
+				t.Errorf("in %.20q: the CLI does not take %.200q", dir, r.args)
+			}
+		}
+		if text := string(policy(dir, true)); !strings.Contains(text, "write_file") || strings.Contains(string(policy(dir, false)), "write_file") {
+			t.Errorf("the policy of change mode is %s", text)
+		}
+	}
+}

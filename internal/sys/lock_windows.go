@@ -1,0 +1,17 @@
+package sys
+
+import (
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// lock locks a file, or fails at once where wait is false. The lock lies behind
+// the file's end, so that the file can be read.
+func lock(f *os.File, wait bool) error {
+	flags := uint32(windows.LOCKFILE_EXCLUSIVE_LOCK)
+	if !wait {
+		flags |= windows.LOCKFILE_FAIL_IMMEDIATELY
+	}
+	return windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, &windows.Overlapped{OffsetHigh: 1})
+}
