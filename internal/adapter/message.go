@@ -131,6 +131,7 @@ type ContextEvent struct {
 const (
 	StateOpen     = "open"
 	StateOrphaned = "orphaned" // the CLI is gone; Save or Reject
+	StateAccepted = "accepted" // the CLI was asked to write the file; nothing to decide
 )
 
 // A Diff is a proposed change that waits for the user.
@@ -171,6 +172,7 @@ const (
 	ReasonClosed     = "closed" // answered in the CLI
 	ReasonSaved      = "saved"
 	ReasonFailed     = "failed"
+	ReasonUnwritten  = "unwritten" // accepted, but the file does not hold the text
 )
 
 // A DiffClose tells a client to close its view.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -57,6 +58,22 @@ func (s *Screen) Type(text string) error {
 func (s *Screen) Keys(names ...string) error {
 	_, err := s.tmux(append([]string{"send-keys", "--"}, names...)...)
 	return err
+}
+
+// Hold presses keys a number of times, an interval after each: the terminal
+// counts the time, so that a busy machine does not stretch it.
+func (s *Screen) Hold(times int, interval time.Duration, names ...string) error {
+	press := append([]string{"send-keys", "--"}, names...)
+	pause := []string{";", "run-shell", "-d", fmt.Sprint(interval.Seconds()), ";"}
+	var args []string
+	for range times {
+		args = slices.Concat(args, press, pause)
+	}
+	out, err := s.tmux(args...)
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
 }
 
 // Text is what is on the screen.
