@@ -48,6 +48,12 @@ func (s *Screen) tmux(args ...string) (string, error) {
 	return string(out), err
 }
 
+// Resize gives the terminal another size.
+func (s *Screen) Resize(columns, lines int) error {
+	_, err := s.tmux("resize-window", "-x", strconv.Itoa(columns), "-y", strconv.Itoa(lines))
+	return err
+}
+
 // Type types a text.
 func (s *Screen) Type(text string) error {
 	_, err := s.tmux("send-keys", "-l", "--", text)
