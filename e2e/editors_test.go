@@ -914,6 +914,40 @@ func TestEditorNoRoom(t *testing.T) {
 	})
 }
 
+// Another client puts a text in the place of the one in view.
+func TestEditorTextFromOutside(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		d, c, path := waits(t, kind, "one\n", "two\n")
+		d.enter()
+		d.settle(slowly)
+		d.ask(d.State.Changed("content", "theirs"))
+		d.holds(d.State.Proposal, "theirs")
+		d.press(h.accepts[0]...)
+		d.see(appeared)
+		d.undecided(c, path, "theirs")
+	})
+}
+
+// Another client has accepted the change, and the CLI has not written the file
+// yet: there is nothing to decide, and the view does not say that it is written.
+func TestEditorAcceptedElsewhere(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		d, c, path := waits(t, kind, "one\n", "two\n")
+		d.enter()
+		d.ask(d.State.Changed("state", "accepted"))
+		d.see("a.txt: accepted; waiting for the agent to write the file")
+		for _, name := range []string{"accept", "reject"} {
+			d.command(name)
+			d.see("a.txt is accepted; it waits for the agent to write the file")
+			d.press("C-l") // the message goes
+		}
+		d.press(h.rejects[2]...) // it closes the view
+		d.until(d.State.Shown, "")
+		d.ask(d.State.Changed("state", "open")) // so that the first answer can be seen
+		d.undecided(c, path, "two\n")
+	})
+}
+
 // A command counts from when it was begun: it was meant for what was in view
 // then.
 func TestEditorCommandBegunTooEarly(t *testing.T) {

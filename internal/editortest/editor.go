@@ -49,6 +49,8 @@ type State struct {
 	Terminal string
 	// Width is the current window's.
 	Width string
+	// Changed gives the plugin a diff/changed for the oldest diff, with a field.
+	Changed func(field, value string) string
 	// Lines is the screen's height.
 	Lines string
 	// Buffer is the text of the file's buffer, by name, as JSON.
@@ -90,6 +92,9 @@ var Kinds = []Kind{
 			Waiting:  `luaeval('#require("pollux.diff").waiting()')`,
 			Width:    `winwidth(0)`,
 			Lines:    `&lines`,
+			Changed: func(field, value string) string {
+				return fmt.Sprintf(`luaeval('(function() local m = require("pollux.diff") m.changed({id = m.waiting()[1].diff.id, %s = "%s"}) return 1 end)()')`, field, value)
+			},
 			Terminal: `mode() ==# 't'`,
 			Buffer: func(name string) string {
 				return `json_encode({'text': join(getbufline('` + name + `', 1, '$'), "\n")})`
@@ -122,7 +127,10 @@ var Kinds = []Kind{
 			Waiting:   `len(pollux#diff#Waiting())`,
 			Width:     `winwidth(0)`,
 			Lines:     `&lines`,
-			Terminal:  `mode() ==# 't'`,
+			Changed: func(field, value string) string {
+				return fmt.Sprintf(`execute('call pollux#diff#Changed({"id": pollux#diff#Waiting()[0].diff.id, "%s": "%s"})')`, field, value)
+			},
+			Terminal: `mode() ==# 't'`,
 			Buffer: func(name string) string {
 				return `json_encode({'text': join(getbufline('` + name + `', 1, '$'), "\n")})`
 			},
@@ -163,7 +171,10 @@ var Kinds = []Kind{
 			Waiting:   `(length (pollux-waiting))`,
 			Width:     `(window-width)`,
 			Lines:     `(display-pixel-height)`,
-			Terminal:  `(if (with-current-buffer (window-buffer) (derived-mode-p 'term-mode 'vterm-mode 'eat-mode)) 1 0)`,
+			Changed: func(field, value string) string {
+				return fmt.Sprintf(`(progn (pollux--diff-changed (list :id (pollux--diff-id (car (pollux-waiting))) :%s "%s")) 1)`, field, value)
+			},
+			Terminal: `(if (with-current-buffer (window-buffer) (derived-mode-p 'term-mode 'vterm-mode 'eat-mode)) 1 0)`,
 			Buffer: func(name string) string {
 				return `(with-current-buffer "` + name + `" (json-encode (list :text (buffer-string))))`
 			},
