@@ -226,7 +226,10 @@ func TestSettledStays(t *testing.T) {
 		b := newBench(t, Config{})
 		b.open("1", "new\n")
 		time.Sleep(time.Second)
-		b.reply = adapter.DiffAcceptResult{Status: adapter.StatusConflict, Message: "1.txt has changed on disk since the change was proposed.", Disk: "theirs\n", Version: "v"}
+		b.reply = adapter.DiffAcceptResult{
+			Status: adapter.StatusConflict, Message: "1.txt has changed on disk since the change was proposed.",
+			Disk: "theirs\n", Version: "v",
+		}
 		b.press("nujkpay")
 		b.sees(t, "1.txt has changed on disk since the change was proposed.")
 		b.sees(t, "o overwrite it")
@@ -251,6 +254,22 @@ func TestHeldKey(t *testing.T) {
 		}
 		b.press("y")
 		b.wants(t, "a key", adapter.MethodDiffAccept+" 1")
+	})
+}
+
+// A text that is pasted counts as keys.
+func TestPaste(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Config{})
+		b.open("1", "new\n")
+		time.Sleep(400 * time.Millisecond)
+		b.send(tea.PasteMsg{Content: "y"})
+		time.Sleep(400 * time.Millisecond)
+		b.sees(t, appeared)
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
+		b.sees(t, "y accept")
+		b.wants(t, "pasted")
 	})
 }
 

@@ -1063,7 +1063,7 @@ augroup pollux_diff
   if exists('##KeyInputPre')
     autocmd KeyInputPre * Pressed()
   endif
-  # Where Vim does not tell of each key, it tells what most of them do.
+  # Without KeyInputPre: the events that most keys cause.
   autocmd CursorMoved,CursorMovedI,InsertEnter,InsertCharPre,TextChanged,TextChangedI pollux://* Pressed()
   autocmd CmdlineEnter,CmdlineChanged,ModeChanged * Pressed()
   autocmd CmdlineLeave : Typed(getcmdline())
