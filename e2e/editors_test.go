@@ -120,10 +120,17 @@ func (d *desk) holds(expression, text string) {
 	})
 }
 
-// shows waits until the diff of a file is on the screen.
+// shows waits until the diff of a file is on the screen, and can be decided on.
 func (d *desk) shows(path string) {
 	d.t.Helper()
 	d.until(d.State.Shown, path)
+	d.until(d.State.Ready, path)
+}
+
+// settle sets how long a diff has to be in view before it can be decided on.
+func (d *desk) settle(ms int) {
+	d.t.Helper()
+	d.ask(d.State.SetSettle(ms))
 }
 
 // enter goes to the diff on the screen.
@@ -392,6 +399,7 @@ func TestEditorAnswerInTheTerminal(t *testing.T) {
 		width := d.ask(d.State.Width)
 		d.say("change it")
 		d.shows(path)
+		d.see(" accepts")
 		d.see(asks)
 		d.until(d.State.Terminal, "1")
 		d.until(d.State.Width, width) // or the CLI's lines are wrapped anew
@@ -756,6 +764,216 @@ func TestEditorDecidesOnlyWhenAsked(t *testing.T) {
 	})
 }
 
+// settling is the time that a user has, in milliseconds, and slowly one in which
+// a test can press keys too early on a busy machine.
+const (
+	settling = 500
+	slowly   = 5000
+)
+
+// appeared is what the user reads who decides too early.
+const appeared = "This change has just appeared. Look at it, then decide."
+
+// undecided checks that nothing was decided, and that the user can decide now.
+func (d *desk) undecided(c *wirecli.CLI, path, text string) {
+	d.t.Helper()
+	if got := d.ask(d.State.Waiting); got != "1" {
+		d.t.Errorf("%s diffs wait", got)
+	}
+	d.settle(settling)
+	d.command("next")
+	d.shows(path)
+	d.command("accept")
+	if got := accepted(d.t, c); got != text { // the first answer of all
+		d.t.Errorf("accepted %q", got)
+	}
+	d.until(d.State.Shown, "")
+}
+
+// In place of the change that the user reads another one comes: the keys meant
+// for the first accepted what nobody had seen.
+func TestEditorKeyMeantForAnother(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		for name, swap := range map[string]func(d *desk, c *wirecli.CLI, path string) error{
+			"superseded": func(d *desk, c *wirecli.CLI, path string) error {
+				return c.OpenDiff(d.context(), path, "three\n")
+			},
+			"answered in the terminal": func(d *desk, c *wirecli.CLI, path string) error {
+				next := d.file("b.txt", "b\n")
+				if err := c.OpenDiff(d.context(), next, "three\n"); err != nil {
+					return err
+				}
+				d.until(d.State.Waiting, "2")
+				_, err := c.CloseDiff(d.context(), path)
+				return err
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				d, c, path := waits(t, kind, "one\n", "two\n")
+				if got := d.ask(d.State.Settle); got != strconv.Itoa(settling) {
+					t.Errorf("a change can be decided on after %s ms", got)
+				}
+				d.see(" accepts")
+				d.enter()
+				d.settle(slowly)
+				if err := swap(d, c, path); err != nil {
+					t.Fatal(err)
+				}
+				if name != "superseded" {
+					path = filepath.Join(d.project, "b.txt")
+				}
+				d.holds(d.State.Proposal, "three\n")
+				d.until(d.State.Shown, path)
+				if name == "superseded" {
+					d.press(h.accepts[0]...)
+				} else {
+					d.command("accept")
+				}
+				d.see(appeared)
+				d.undecided(c, path, "three\n")
+			})
+		}
+	})
+}
+
+// No way to accept, to reject, or to leave decides on what has just appeared. A
+// view that was closed comes back by a command.
+func TestEditorTooEarly(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		d, c, path := waits(t, kind, "one\n", "one\ntwo\n")
+		d.settle(slowly)
+		if err := c.OpenDiff(d.context(), path, "one\nthree\n"); err != nil {
+			t.Fatal(err)
+		}
+		d.holds(d.State.Proposal, "one\nthree\n")
+		for _, keys := range slices.Concat(h.accepts, h.rejects) {
+			t.Logf("%q", keys)
+			d.command("next")
+			d.until(d.State.Inside, "1")
+			d.press(keys...)
+			if d.Name != "emacs" {
+				d.press(":edit a.txt", "Enter")
+			}
+			d.until(d.State.Waiting, "1")
+		}
+		d.command("next")
+		d.until(d.State.Inside, "1")
+		d.press(h.rejects[2]...) // it closes the view
+		d.see("goes on waiting")
+		d.until(d.State.Shown, "")
+		d.undecided(c, path, "one\nthree\n")
+	})
+}
+
+// A key that is held while a change is in view decides nothing, for as long as
+// it is held.
+func TestEditorHeldKey(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		w := newWorld(t, silent)
+		path := w.file("a.txt", "one\n")
+		d := w.sit(kind, path)
+		c := d.cli()
+		d.settle(2000)
+		if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
+			t.Fatal(err)
+		}
+		d.until(d.State.Shown, path)
+		d.enter()
+		if err := d.Hold(40, 100*time.Millisecond, "C-c", "C-c"); err != nil {
+			t.Fatal(err)
+		}
+		d.see(appeared)
+		d.undecided(c, path, "two\n")
+	})
+}
+
+// There is no room for a change: it goes on waiting, the user reads how to show
+// it, and the CLI gets no error, which it would print as a critical one.
+func TestEditorNoRoom(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		w := newWorld(t, silent)
+		path := w.file("a.txt", "one\n")
+		d := w.sit(kind, path)
+		c := d.cli()
+		tall := d.ask(d.State.Lines)
+		if err := d.Resize(180, 4); err != nil {
+			t.Fatal(err)
+		}
+		d.until(d.State.Lines, "4")
+		if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
+			t.Fatalf("the CLI got an error: %v", err)
+		}
+		d.see("a.txt waits to be reviewed")
+		d.until(d.State.Waiting, "1")
+		d.until(d.State.Shown, "")
+		if err := d.Resize(180, 50); err != nil {
+			t.Fatal(err)
+		}
+		d.until(d.State.Lines, tall)
+		d.undecided(c, path, "two\n")
+	})
+}
+
+// Another client puts a text in the place of the one in view.
+func TestEditorTextFromOutside(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		d, c, path := waits(t, kind, "one\n", "two\n")
+		d.enter()
+		d.settle(slowly)
+		d.ask(d.State.Changed("content", "theirs"))
+		d.holds(d.State.Proposal, "theirs")
+		d.press(h.accepts[0]...)
+		d.see(appeared)
+		d.undecided(c, path, "theirs")
+	})
+}
+
+// Another client has accepted the change, and the CLI has not written the file
+// yet: there is nothing to decide, and the view does not say that it is written.
+func TestEditorAcceptedElsewhere(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		d, c, path := waits(t, kind, "one\n", "two\n")
+		d.enter()
+		d.ask(d.State.Changed("state", "accepted"))
+		d.see("a.txt: accepted; waiting for the agent to write the file")
+		for _, name := range []string{"accept", "reject"} {
+			d.command(name)
+			d.see("a.txt is accepted; it waits for the agent to write the file")
+			d.press("C-l") // the message goes
+		}
+		d.press(h.rejects[2]...) // it closes the view
+		d.until(d.State.Shown, "")
+		d.ask(d.State.Changed("state", "open")) // so that the first answer can be seen
+		d.undecided(c, path, "two\n")
+	})
+}
+
+// A command counts from when it was begun: it was meant for what was in view
+// then.
+func TestEditorCommandBegunTooEarly(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		d, c, path := waits(t, kind, "one\n", "two\n")
+		other := d.file("b.txt", "b\n")
+		if err := c.OpenDiff(d.context(), other, "three\n"); err != nil {
+			t.Fatal(err)
+		}
+		d.until(d.State.Waiting, "2")
+		begin := d.Command("accept")
+		d.press(begin[:len(begin)-1]...) // all but Enter
+		if _, err := c.CloseDiff(d.context(), path); err != nil {
+			t.Fatal(err)
+		}
+		if d.Name == "emacs" {
+			d.until(d.State.Waiting, "1") // it is shown when the minibuffer is left
+		} else {
+			d.shows(other)
+		}
+		d.press("Enter")
+		d.see("Look at it")
+		d.undecided(c, other, "three\n")
+	})
+}
+
 // The CLI proposes anew while the user types in its old proposal: the keys go
 // into the new one, or nowhere, and never into the file.
 func TestEditorSupersededWhileTyping(t *testing.T) {
@@ -776,6 +994,7 @@ func TestEditorSupersededWhileTyping(t *testing.T) {
 		if d.Name != "emacs" {
 			d.press("Escape") // typing goes on in the new one
 		}
+		d.shows(path)
 		d.command("reject")
 		heard(t, c, "a rejection", rejected)
 	})

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"pollux/internal/adapter"
 	"pollux/internal/editortest"
@@ -78,12 +79,20 @@ func (s *seat) open(path, text string) {
 		s.t.Fatal(err)
 	}
 	s.see(filepath.Base(path))
-	s.see("y accept") // and not: another change
+	s.see("y accept") // and not: look at it first
 }
 
 func (s *seat) keys(keys string) {
 	s.t.Helper()
 	if err := s.Type(keys); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// hold presses a key again and again, as a hand does that rests on it.
+func (s *seat) hold(key string, times int) {
+	s.t.Helper()
+	if err := s.Hold(times, 50*time.Millisecond, key); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -175,6 +184,7 @@ func TestReviewSeveral(t *testing.T) {
 	}
 	s.see("> b.txt")
 	s.see("+B ␛[31m")
+	s.see("y accept")
 	if c := s.Coloured(); strings.Contains(c, "\x1b[31m") || strings.Contains(c, "\x1b[32m") {
 		t.Errorf("NO_COLOR, and it shows %q", c)
 	}
@@ -232,15 +242,18 @@ func TestReviewEndsWhileEditing(t *testing.T) {
 			if text, _ := os.ReadFile(kept[0]); string(text) != "my words" {
 				t.Errorf("kept %q", text)
 			}
+			if args != nil {
+				s.see("any key ends") // when the user has had time to read it
+			}
 			s.keys("q")
 			waitGone(t, s.PID)
 		})
 	}
 }
 
-// In tmux a popup comes when something waits, and one more for what comes at
-// the moment when it goes.
-func TestReviewPopup(t *testing.T) {
+// popup starts `pollux run --review popup` in tmux.
+func popup(t *testing.T) *seat {
+	t.Helper()
 	w := newWorld(t, silent)
 	dir, err := os.MkdirTemp("", "px")
 	if err != nil {
@@ -281,12 +294,44 @@ func TestReviewPopup(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.cli.Close)
+	return s
+}
+
+// In tmux a popup comes when something waits, and one more for what comes at
+// the moment when it goes.
+func TestReviewPopup(t *testing.T) {
+	s := popup(t)
 	for i := range 5 {
 		name := fmt.Sprintf("f%d.txt", i)
-		s.open(w.file(name, "old\n"), "new\n")
+		s.open(s.file(name, "old\n"), "new\n")
 		s.keys("y")
 		if got := accepted(t, s.cli); got != "new\n" {
 			t.Errorf("accepted %q", got)
 		}
+	}
+}
+
+// The user asks the CLI and goes on typing: the popup came under the keys, and
+// the y of a word accepted what nobody had seen.
+func TestReviewPopupWhileTyping(t *testing.T) {
+	s := popup(t)
+	opened := make(chan error, 1)
+	go func() { opened <- s.cli.OpenDiff(s.context(), s.file("a.txt", "old\n"), "new\n") }()
+	ctx := s.context()
+	for !strings.Contains(s.Text(), "This change has just appeared") {
+		s.hold("y", 5)
+		if ctx.Err() != nil {
+			t.Fatal("the popup never asked to look at the change")
+		}
+	}
+	if err := <-opened; err != nil {
+		t.Fatal(err)
+	}
+	s.hold("y", 30)
+	s.hold("q", 10)
+	s.see("y accept") // it rests now, and nothing was decided
+	s.keys("y")
+	if got := accepted(t, s.cli); got != "new\n" {
+		t.Errorf("accepted %q", got)
 	}
 }

@@ -17,6 +17,11 @@
 ;; the buffer; C-c C-n and C-c C-p go from hunk to hunk, C-c C-u undoes the
 ;; hunk at point, C-c C-a takes it again, C-c C-e opens Ediff.
 ;;
+;; A change can be decided on once it has been in view for half a second in which
+;; you pressed no key in it, so that a key meant for another change decides
+;; nothing.  If you kill its buffer earlier, the change goes on waiting:
+;; `pollux-next' shows it again.
+;;
 ;; All that is not of Emacs is done by `pollux ide', which this file speaks
 ;; JSON-RPC with.
 
@@ -83,6 +88,7 @@ With `auto', side by side where there are 100 columns for it."
   "Lines that a proposal takes out.")
 
 (defvar pollux-diff-opened-hook nil "Run when a diff has come.")
+(defvar pollux-diff-ready-hook nil "Run when the diff in view can be decided on.")
 (defvar pollux-diff-closed-hook nil "Run when a diff was decided on.")
 
 ;;;; The process
@@ -427,6 +433,8 @@ user is asking about the file beside."
 
 (defconst pollux--hooks
   '((post-command-hook . pollux--soon)
+    (pre-command-hook . pollux--pressed)
+    (post-command-hook . pollux--command-done)
     (window-selection-change-functions . pollux--soon)
     (window-buffer-change-functions . pollux--listed)
     (find-file-hook . pollux--listed)
@@ -451,6 +459,10 @@ user is asking about the file beside."
 
 ;; One is on the screen, the others wait.  A view never takes the focus, so
 ;; that keys go on reaching the terminal that the user types in.
+;;
+;; A change can be decided on once it has been in view for a while without a key
+;; for it: one may have been meant for another change.  Afterwards it stays so
+;; while it is in view.
 
 (cl-defstruct pollux--diff
   "A change that a CLI proposes."
@@ -458,7 +470,9 @@ user is asking about the file beside."
   text       ; as it is now, while no buffer holds it
   form       ; how the buffer's text goes to disk: :dos, :bom
   buffer left windows inline hunks pause
-  ended finished lost hiding deciding)
+  settled    ; since when it can be decided on
+  (looks 0)  ; how often the time until then has started
+  ended finished lost hiding deciding dismissed)
 
 (defvar pollux--diffs nil "The diffs that wait, the oldest first.")
 (defvar pollux--shown nil "The one on the screen.")
@@ -589,13 +603,33 @@ is written."
     t))
 
 (defun pollux--killed ()
-  "A buffer of a diff is being killed: that rejects."
+  "A buffer of a diff is being killed: that rejects, unless it is too early."
   (let ((d pollux--this))
     (when (and d (not (pollux--diff-hiding d)))
       (setf (pollux--diff-text d) (pollux--text d))
-      (when (eq (current-buffer) (pollux--diff-buffer d))
-        (setf (pollux--diff-buffer d) nil))
-      (pollux--decline d))))
+      (if (eq (current-buffer) (pollux--diff-buffer d))
+          (setf (pollux--diff-buffer d) nil)
+        (setf (pollux--diff-left d) nil))
+      (if (pollux--ripe-p d)
+          (pollux--decline d)
+        (pollux--dismiss d)))))
+
+(defun pollux--dismiss (d)
+  "The user has closed the view of D too early to decide: it goes on waiting."
+  (unless (pollux--diff-ended d)
+    (pollux--keep-edits d)
+    (when (eq pollux--shown d)
+      (setq pollux--shown nil))
+    (setf (pollux--diff-dismissed d) t)
+    (run-at-time 0 nil #'pollux--tidy d)
+    (unless (equal (pollux--diff-state d) "accepted")
+      (pollux--say "%s had just appeared, and goes on waiting: M-x pollux-next shows it" (pollux--name d)))))
+
+(defun pollux--tidy (d)
+  "Clean up after a view of D that the user has closed."
+  (when (pollux--diff-dismissed d)
+    (setf (pollux--diff-dismissed d) nil)
+    (pollux--hide d)))
 
 (defun pollux--terminal-p (buffer)
   "Whether BUFFER is a terminal."
@@ -626,13 +660,85 @@ is written."
       (setq header-line-format
             (replace-regexp-in-string
              "%" "%%"
-             (format " Gemini proposes: %s (C-c C-c %s, C-c C-k rejects)" (pollux--name d)
-                     (if (equal (pollux--diff-state d) "orphaned")
-                         "saves; its CLI has ended" "accepts"))
+             (cond
+              ((equal (pollux--diff-state d) "accepted")
+               (format " %s: accepted; waiting for the agent to write the file" (pollux--name d)))
+              ((not (pollux--diff-settled d))
+               (format " Gemini proposes: %s (look at it, then decide)" (pollux--name d)))
+              (t
+               (format " Gemini proposes: %s (C-c C-c %s, C-c C-k rejects)" (pollux--name d)
+                       (if (equal (pollux--diff-state d) "orphaned")
+                           "saves; its CLI has ended" "accepts"))))
              t t)))))
+
+(defconst pollux--settle-parts 5
+  "The parts in which the time passes.
+After a while in which Emacs was busy, the keys of that while are read before it
+goes on.")
+(defvar pollux--settle 500 "Milliseconds after which a diff can be decided on.")
+(defvar pollux--begun nil "When the command that runs was begun; nil outside of commands.")
+
+(defun pollux--unsettle (d)
+  "Start the time after which D can be decided on."
+  (let ((was (pollux--diff-settled d)))
+    (setf (pollux--diff-settled d) nil)
+    (cl-incf (pollux--diff-looks d))
+    (when was (pollux--caption d))
+    (pollux--rest d (pollux--diff-looks d) 1)))
+
+(defun pollux--rest (d looks part)
+  "Wait for PART of the time that has started LOOKS times for D."
+  (run-at-time
+   (/ pollux--settle 1000.0 pollux--settle-parts) nil
+   (lambda ()
+     (when (and (= looks (pollux--diff-looks d)) (pollux--visible d))
+       (if (< part pollux--settle-parts)
+           (pollux--rest d looks (1+ part))
+         (setf (pollux--diff-settled d) (float-time))
+         (pollux--caption d)
+         (force-mode-line-update t)
+         (run-hooks 'pollux-diff-ready-hook))))))
+
+(defun pollux--ripe-p (d)
+  "Whether D can be decided on; a command counts from when it was begun."
+  (or (pollux--diff-lost d)
+      (and (not (equal (pollux--diff-state d) "accepted"))
+           (pollux--diff-settled d)
+           (or (not pollux--begun)
+               (>= pollux--begun (pollux--diff-settled d))))))
+
+(defun pollux--refuse (d)
+  "Say why nothing is decided about D."
+  (when (equal (pollux--diff-state d) "accepted")
+    (user-error "%s is accepted; it waits for the agent to write the file" (pollux--name d)))
+  (pollux--unsettle d)
+  (user-error "This change has just appeared. Look at it, then decide."))
+
+(defun pollux--pressed ()
+  "A command begins: a key for a diff that has just appeared starts its time again."
+  (when (zerop (minibuffer-depth))
+    (setq pollux--begun (float-time)))
+  (let ((d (buffer-local-value 'pollux--this (window-buffer (selected-window)))))
+    (when (and d (not (pollux--diff-settled d)) (not (pollux--diff-ended d)))
+      (pollux--unsettle d))))
+
+(defun pollux--command-done ()
+  "A command has ended."
+  (when (zerop (minibuffer-depth))
+    (setq pollux--begun nil)))
+
+(defun pollux--try (d)
+  "Show D, and return whether that worked; else it goes on waiting."
+  (condition-case err
+      (progn (pollux--show d) t)
+    (error
+     (pollux--say "%s waits to be reviewed, but cannot be shown (%s): M-x pollux-next"
+                  (pollux--name d) (error-message-string err))
+     nil)))
 
 (defun pollux--show (d)
   "Put D on the screen; a failure is an error."
+  (pollux--tidy d)
   (let* ((base (pollux--beside (pollux--diff-path d)))
          (file (file-name-nondirectory (pollux--diff-path d)))
          (dirty (when-let ((b (find-buffer-visiting (pollux--diff-path d))))
@@ -671,6 +777,7 @@ is written."
       (buffer-enable-undo)
       (set-buffer-modified-p t)
       (pollux--caption d))
+    (pollux--unsettle d)
     (when dirty
       (pollux--say "%s has unsaved changes; they are in a window of their own and stay as they are"
                    (pollux--name d)))
@@ -683,7 +790,9 @@ is written."
   (when (pollux--diff-pause d)
     (cancel-timer (pollux--diff-pause d)))
   (setf (pollux--diff-text d) (pollux--text d)
+        (pollux--diff-settled d) nil
         (pollux--diff-hiding d) t)
+  (cl-incf (pollux--diff-looks d))
   (dolist (window (pollux--diff-windows d))
     (when (and (window-live-p window) (not (eq window (frame-root-window (window-frame window)))))
       (ignore-errors (delete-window window))))
@@ -764,7 +873,8 @@ is written."
   (when-let* ((d pollux--this)
               (left (pollux--diff-left d))
               (window (and (buffer-live-p left) (get-buffer-window left)))
-              (mine (get-buffer-window (pollux--diff-buffer d))))
+              (buffer (pollux--diff-buffer d))
+              (mine (get-buffer-window buffer)))
     (let* ((line (with-current-buffer (pollux--diff-buffer d)
                    (line-number-at-pos (window-start mine) t)))
            (off 0))
@@ -785,7 +895,7 @@ is written."
       (setf (pollux--diff-pause d)
             (run-at-time 0.2 nil
                          (lambda ()
-                           (unless (pollux--diff-ended d)
+                           (unless (or (pollux--diff-ended d) (equal (pollux--diff-state d) "accepted"))
                              (pollux--notify 'diff/edit (list :id (pollux--diff-id d) :content (pollux--text d)))
                              (pollux--draw d))))))))
 
@@ -810,12 +920,16 @@ is written."
     (force-mode-line-update t)
     (run-hooks 'pollux-diff-closed-hook)))
 
+(defun pollux--keep-edits (d)
+  "Give the text of D to Pollux, for the journal."
+  (let ((text (pollux--text d)))
+    (unless (equal text (pollux--diff-proposed d))
+      (pollux--notify 'diff/edit (list :id (pollux--diff-id d) :content text)))))
+
 (defun pollux--decline (d)
   "Reject D."
   (unless (pollux--diff-ended d)
-    (let ((text (pollux--text d)))
-      (unless (equal text (pollux--diff-proposed d))
-        (pollux--notify 'diff/edit (list :id (pollux--diff-id d) :content text)))) ; the journal keeps it
+    (pollux--keep-edits d)
     (pollux--finish d)
     (pollux--request 'diff/reject (list :id (pollux--diff-id d))
                      (lambda (err _) (when err (pollux--note "%s" err))))))
@@ -824,6 +938,8 @@ is written."
   "Accept D, over the version OVERWRITE of the file."
   (when (pollux--diff-lost d)
     (user-error "The companion that this change came from has ended: write the buffer with C-x C-w; `pollux journal' has the text too"))
+  (unless (or (pollux--diff-ended d) (pollux--ripe-p d))
+    (pollux--refuse d))
   (setf (pollux--diff-deciding d) t)
   (let ((result (unwind-protect
                     (pollux--call (if (equal (pollux--diff-state d) "orphaned") 'diff/save 'diff/accept)
@@ -850,13 +966,14 @@ is written."
       (_ (user-error "%s" (plist-get result :message))))))
 
 (defun pollux--open-diff (p)
-  "Show the diff that P describes; one that cannot be shown is an error."
+  "Show the diff that P describes; one that cannot be shown goes on waiting."
   (unless (pollux--find (plist-get p :id))
     (let ((d (make-pollux--diff
               :id (plist-get p :id) :path (plist-get p :path) :client (plist-get p :client)
               :original (plist-get p :original) :exists (eq (plist-get p :exists) t)
               :state (plist-get p :state) :proposed (plist-get p :proposed)
               :text (or (plist-get p :content) (plist-get p :proposed)))))
+      (setq pollux--diffs (append pollux--diffs (list d)))
       (pollux--forget-hidden)
       (cond
        ((pollux--replace d))
@@ -865,10 +982,7 @@ is written."
         ;; Which puts the windows back as they were when it ends.
         (add-hook 'minibuffer-exit-hook #'pollux--show-later))
        (t
-        (condition-case err
-            (pollux--show d)
-          (error (jsonrpc-error :code -32000 :message (error-message-string err))))))
-      (setq pollux--diffs (append pollux--diffs (list d)))
+        (pollux--try d)))
       (force-mode-line-update t)
       (run-hooks 'pollux-diff-opened-hook))))
 
@@ -883,8 +997,7 @@ is written."
   (when (and pollux--diffs (not pollux--shown))
     (if (active-minibuffer-window)
         (add-hook 'minibuffer-exit-hook #'pollux--show-later)
-      (with-demoted-errors "pollux: %S"
-        (pollux--show (car pollux--diffs))))))
+      (pollux--try (car pollux--diffs)))))
 
 (defun pollux--show-later ()
   "Show what waits once the minibuffer is left."
@@ -913,8 +1026,7 @@ is written."
       (setq pollux--superseded nil)
       (let ((inside (eq (window-buffer (selected-window)) (pollux--diff-buffer old))))
         (pollux--hide old)
-        (pollux--show d)
-        (when inside
+        (when (and (pollux--try d) inside)
           (select-window (get-buffer-window (pollux--diff-buffer d)))))
       (pollux--finish old)
       t)))
@@ -933,6 +1045,7 @@ is written."
             (let ((inhibit-modification-hooks t))
               (setf (pollux--diff-form d) (pollux--fill text))
               (set-buffer-modified-p t)))
+          (pollux--unsettle d)
           (pollux--draw d))))))
 
 (defun pollux--lost ()
@@ -961,7 +1074,10 @@ is written."
 
 (defun pollux--some ()
   "The current diff; without one, a `user-error'."
-  (or (pollux--current) (user-error "No change waits for you")))
+  (let ((d (pollux--current)))
+    (when (and d (pollux--diff-ended d) (not (pollux--diff-lost d)))
+      (setq d (car pollux--diffs))) ; its view has not gone yet
+    (or d (user-error "No change waits for you"))))
 
 (defun pollux--visible (d)
   "Whether the proposal of D is in a window."
@@ -973,7 +1089,7 @@ is written."
   (let ((d (pollux--some)))
     (unless (pollux--visible d)
       (pollux-review d)
-      (user-error "Look at it first, then decide"))
+      (user-error "Look at it first, then decide."))
     d))
 
 ;;;###autoload
@@ -986,16 +1102,21 @@ is written."
 (defun pollux-reject ()
   "Reject the change."
   (interactive)
-  (pollux--decline (pollux--seen)))
+  (let ((d (pollux--seen)))
+    (unless (pollux--ripe-p d)
+      (pollux--refuse d))
+    (pollux--decline d)))
 
 (defun pollux-review (d)
   "Show D, in place of the diff on the screen, and go to it."
+  (pollux--tidy d)
   (unless (and (buffer-live-p (pollux--diff-buffer d))
                (get-buffer-window (pollux--diff-buffer d)))
     (when-let ((other (or pollux--shown (and (pollux--diff-buffer d) d))))
       (pollux--notify 'diff/edit (list :id (pollux--diff-id other) :content (pollux--text other)))
       (pollux--hide other))
-    (pollux--show d))
+    (unless (pollux--try d)
+      (user-error "%s cannot be shown: make room, then M-x pollux-next" (pollux--name d))))
   (select-window (get-buffer-window (pollux--diff-buffer d))))
 
 ;;;###autoload

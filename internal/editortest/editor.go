@@ -34,6 +34,11 @@ type State struct {
 	Port, Token string
 	// Shown is the path of the diff on the screen, "" for none.
 	Shown string
+	// Ready is its path once it can be decided on, else "".
+	Ready string
+	// Settle is how long that takes, in milliseconds, and SetSettle sets it.
+	Settle    string
+	SetSettle func(ms int) string
 	// Inside is "1" while the cursor is in it.
 	Inside string
 	// Proposal is the text of its buffer as JSON.
@@ -44,6 +49,10 @@ type State struct {
 	Terminal string
 	// Width is the current window's.
 	Width string
+	// Changed gives the plugin a diff/changed for the oldest diff, with a field.
+	Changed func(field, value string) string
+	// Lines is the screen's height.
+	Lines string
 	// Buffer is the text of the file's buffer, by name, as JSON.
 	Buffer func(name string) string
 }
@@ -69,14 +78,23 @@ var Kinds = []Kind{
 		},
 		Command: exCommand,
 		State: State{
-			Started:  `luaeval('require("pollux.client").ready() and 1 or 0')`,
-			Port:     `luaeval('require("pollux.client").info.port')`,
-			Token:    `luaeval('require("pollux.client").info.token')`,
-			Shown:    `luaeval('(function() local d = require("pollux.diff").current() return d and d.buf and d.diff.path or "" end)()')`,
+			Started: `luaeval('require("pollux.client").ready() and 1 or 0')`,
+			Port:    `luaeval('require("pollux.client").info.port')`,
+			Token:   `luaeval('require("pollux.client").info.token')`,
+			Shown:   `luaeval('(function() local d = require("pollux.diff").current() return d and d.buf and d.diff.path or "" end)()')`,
+			Ready:   `luaeval('require("pollux.diff").ready()')`,
+			Settle:  `luaeval('require("pollux.diff").settle')`,
+			SetSettle: func(ms int) string {
+				return fmt.Sprintf(`luaeval('(function() require("pollux.diff").settle = %d return 1 end)()')`, ms)
+			},
 			Inside:   `bufname() =~# '^pollux://.*/proposed/' ? 1 : 0`,
 			Proposal: `luaeval('vim.json.encode((function() local d = require("pollux.diff").current() return {text = table.concat(vim.api.nvim_buf_get_lines(d.buf, 0, -1, false), "\n")} end)())')`,
 			Waiting:  `luaeval('#require("pollux.diff").waiting()')`,
 			Width:    `winwidth(0)`,
+			Lines:    `&lines`,
+			Changed: func(field, value string) string {
+				return fmt.Sprintf(`luaeval('(function() local m = require("pollux.diff") m.changed({id = m.waiting()[1].diff.id, %s = "%s"}) return 1 end)()')`, field, value)
+			},
 			Terminal: `mode() ==# 't'`,
 			Buffer: func(name string) string {
 				return `json_encode({'text': join(getbufline('` + name + `', 1, '$'), "\n")})`
@@ -97,14 +115,21 @@ var Kinds = []Kind{
 		ask:     func(e *Editor, expression string) (string, error) { return e.vim.ask(expression) },
 		Command: exCommand,
 		State: State{
-			Started:  `pollux#client#Ready() ? 1 : 0`,
-			Port:     `pollux#client#Info().port`,
-			Token:    `pollux#client#Info().token`,
-			Shown:    `pollux#diff#Shown()`,
-			Inside:   `bufname() =~# '^pollux://.*/proposed/' ? 1 : 0`,
-			Proposal: `json_encode({'text': join(getbufline(pollux#diff#Buffer(), 1, '$'), "\n")})`,
-			Waiting:  `len(pollux#diff#Waiting())`,
-			Width:    `winwidth(0)`,
+			Started:   `pollux#client#Ready() ? 1 : 0`,
+			Port:      `pollux#client#Info().port`,
+			Token:     `pollux#client#Info().token`,
+			Shown:     `pollux#diff#Shown()`,
+			Ready:     `pollux#diff#Ready()`,
+			Settle:    `pollux#diff#Settle()`,
+			SetSettle: func(ms int) string { return fmt.Sprintf("pollux#diff#Settle(%d)", ms) },
+			Inside:    `bufname() =~# '^pollux://.*/proposed/' ? 1 : 0`,
+			Proposal:  `json_encode({'text': join(getbufline(pollux#diff#Buffer(), 1, '$'), "\n")})`,
+			Waiting:   `len(pollux#diff#Waiting())`,
+			Width:     `winwidth(0)`,
+			Lines:     `&lines`,
+			Changed: func(field, value string) string {
+				return fmt.Sprintf(`execute('call pollux#diff#Changed({"id": pollux#diff#Waiting()[0].diff.id, "%s": "%s"})')`, field, value)
+			},
 			Terminal: `mode() ==# 't'`,
 			Buffer: func(name string) string {
 				return `json_encode({'text': join(getbufline('` + name + `', 1, '$'), "\n")})`
@@ -134,14 +159,21 @@ var Kinds = []Kind{
 		},
 		Command: func(name string) []string { return []string{"M-x", "pollux-" + name, "Enter"} },
 		State: State{
-			Started:  `(if (pollux-ready-p) 1 0)`,
-			Port:     `(plist-get pollux--info :port)`,
-			Token:    `(plist-get pollux--info :token)`,
-			Shown:    `(let ((d (pollux--current))) (if (and d (buffer-live-p (pollux--diff-buffer d))) (pollux--diff-path d) ""))`,
-			Inside:   `(if pollux--this 1 0)`,
-			Proposal: `(with-current-buffer (pollux--diff-buffer (pollux--current)) (json-encode (list :text (buffer-substring-no-properties (point-min) (point-max)))))`,
-			Waiting:  `(length (pollux-waiting))`,
-			Width:    `(window-width)`,
+			Started:   `(if (pollux-ready-p) 1 0)`,
+			Port:      `(plist-get pollux--info :port)`,
+			Token:     `(plist-get pollux--info :token)`,
+			Shown:     `(let ((d (pollux--current))) (if (and d (buffer-live-p (pollux--diff-buffer d))) (pollux--diff-path d) ""))`,
+			Ready:     `(let ((d (pollux--current))) (if (and d (pollux--diff-settled d)) (pollux--diff-path d) ""))`,
+			Settle:    `pollux--settle`,
+			SetSettle: func(ms int) string { return fmt.Sprintf("(setq pollux--settle %d)", ms) },
+			Inside:    `(if pollux--this 1 0)`,
+			Proposal:  `(with-current-buffer (pollux--diff-buffer (pollux--current)) (json-encode (list :text (buffer-substring-no-properties (point-min) (point-max)))))`,
+			Waiting:   `(length (pollux-waiting))`,
+			Width:     `(window-width)`,
+			Lines:     `(display-pixel-height)`,
+			Changed: func(field, value string) string {
+				return fmt.Sprintf(`(progn (pollux--diff-changed (list :id (pollux--diff-id (car (pollux-waiting))) :%s "%s")) 1)`, field, value)
+			},
 			Terminal: `(if (with-current-buffer (window-buffer) (derived-mode-p 'term-mode 'vterm-mode 'eat-mode)) 1 0)`,
 			Buffer: func(name string) string {
 				return `(with-current-buffer "` + name + `" (json-encode (list :text (buffer-string))))`

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,6 +48,12 @@ func (s *Screen) tmux(args ...string) (string, error) {
 	return string(out), err
 }
 
+// Resize gives the terminal another size.
+func (s *Screen) Resize(columns, lines int) error {
+	_, err := s.tmux("resize-window", "-x", strconv.Itoa(columns), "-y", strconv.Itoa(lines))
+	return err
+}
+
 // Type types a text.
 func (s *Screen) Type(text string) error {
 	_, err := s.tmux("send-keys", "-l", "--", text)
@@ -57,6 +64,22 @@ func (s *Screen) Type(text string) error {
 func (s *Screen) Keys(names ...string) error {
 	_, err := s.tmux(append([]string{"send-keys", "--"}, names...)...)
 	return err
+}
+
+// Hold presses keys a number of times, an interval after each: the terminal
+// counts the time, so that a busy machine does not stretch it.
+func (s *Screen) Hold(times int, interval time.Duration, names ...string) error {
+	press := append([]string{"send-keys", "--"}, names...)
+	pause := []string{";", "run-shell", "-d", fmt.Sprint(interval.Seconds()), ";"}
+	var args []string
+	for range times {
+		args = slices.Concat(args, press, pause)
+	}
+	out, err := s.tmux(args...)
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
 }
 
 // Text is what is on the screen.

@@ -32,6 +32,8 @@ type item struct {
 	deciding bool
 	// conflict is what the companion said when the file had changed.
 	conflict *adapter.DiffAcceptResult
+	// version counts the texts that came from elsewhere.
+	version int
 }
 
 func (it *item) layOut() {
@@ -56,8 +58,72 @@ type model struct {
 	gone          bool
 	leaving       bool // any key ends
 	left          bool // by the user, while something waited
-	swaps         int  // how often another diff came in place of one that went
-	settled       int  // how many of these the user has had time to see
+	// notes are what the user must have read before the program ends by itself.
+	notes []string
+
+	// A change can be decided on once it has been in view for settleTime in
+	// which no key was pressed: one may have been meant for another change, or
+	// for the CLI in whose place a popup came. Afterwards it stays so while it
+	// is in view.
+	inView  sight
+	settled bool
+	looks   int // how often the time has started
+}
+
+// A sight is what the user looks at: a diff with a text from elsewhere, or what
+// there is to read before the program ends.
+type sight struct {
+	it      *item
+	version int
+	leaving bool
+}
+
+func (m *model) sight() sight {
+	it := m.item()
+	switch {
+	case m.help:
+		return sight{}
+	case it == nil:
+		return sight{leaving: m.leaving}
+	}
+	return sight{it: it, version: it.version}
+}
+
+// The time that settles what is in view passes in parts. A program that was
+// kept from running sees the keys of that time after one part at most.
+const (
+	settleTime  = 500 * time.Millisecond
+	settleParts = 5
+)
+
+// look starts the time again when something else has come into view, or a key
+// was pressed too early.
+func (m *model) look(pressed bool) tea.Cmd {
+	s := m.sight()
+	if s == m.inView && (m.settled || !pressed) {
+		return nil
+	}
+	m.inView, m.settled = s, false
+	m.looks++
+	if s == (sight{}) {
+		return nil
+	}
+	return rest(m.looks, 1)
+}
+
+func rest(looks, part int) tea.Cmd {
+	return tea.Tick(settleTime/settleParts, func(time.Time) tea.Msg { return rested{looks, part} })
+}
+
+func (m *model) rested(r rested) tea.Cmd {
+	switch {
+	case r.looks != m.looks:
+		return nil
+	case r.part < settleParts:
+		return rest(r.looks, r.part+1)
+	}
+	m.settled = true
+	return nil
 }
 
 func (m *model) Init() tea.Cmd { return nil }
@@ -74,6 +140,16 @@ func (m *model) find(id string) int {
 }
 
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	cmd := m.update(msg)
+	pressed := false
+	switch msg.(type) {
+	case tea.KeyPressMsg, tea.PasteMsg:
+		pressed = true
+	}
+	return m, tea.Batch(cmd, m.look(pressed))
+}
+
+func (m *model) update(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
@@ -86,47 +162,50 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			if len(m.items) == 1 {
 				m.message = ""
 				m.show()
-				if m.swaps > m.settled {
-					return m, m.swap()
-				}
 			}
 		}
 	case closed:
-		return m, m.drop(msg.ID, msg.Reason)
+		return m.drop(msg.ID, msg.Reason)
 	case changed:
 		if i := m.find(msg.ID); i >= 0 {
 			it := m.items[i]
 			if msg.State != "" {
 				it.State = msg.State
+			}
+			if msg.State == adapter.StateOrphaned {
 				m.message = fmt.Sprintf("the CLI that proposed %s has ended: y writes the file, r discards it", filepath.Base(it.Path))
 			}
 			if msg.Content != nil && *msg.Content != it.text {
 				it.text = *msg.Content
+				it.version++
 				it.layOut()
 			}
 		}
 	case clis:
 		m.clis = int(msg)
 	case said:
-		m.message = string(msg)
-	case settled:
-		m.settled = int(msg)
+		m.message = msg.text
+		if len(m.notes) > 0 && msg.level != "info" {
+			m.notes = append(m.notes, msg.text) // the next step
+		}
+	case rested:
+		return m.rested(msg)
 	case ended:
 		m.gone = true
 		m.items = nil
-		return m, m.quit()
+		return m.quit()
 	case none:
 		if len(m.items) == 0 {
-			return m, m.quit()
+			return m.quit()
 		}
 	case decided:
 		m.answer(msg)
 	case edited:
 		m.edited(msg)
 	case tea.KeyPressMsg:
-		return m, m.key(msg.String())
+		return m.key(msg.String(), msg.IsRepeat)
 	}
-	return m, nil
+	return nil
 }
 
 // drop takes a diff off the screen that has been decided on.
@@ -135,8 +214,12 @@ func (m *model) drop(id, reason string) tea.Cmd {
 	if i < 0 {
 		return nil
 	}
-	m.message = filepath.Base(m.items[i].Path) + ": " + reason
-	seen := m.item()
+	name := filepath.Base(m.items[i].Path)
+	m.message = name + ": " + reason
+	if reason == adapter.ReasonUnwritten {
+		m.message = name + ": accepted, but not written"
+		m.notes = append(m.notes, m.message)
+	}
 	m.items = slices.Delete(m.items, i, i+1)
 	if m.current > i || m.current >= len(m.items) {
 		m.current = max(0, m.current-1)
@@ -145,25 +228,13 @@ func (m *model) drop(id, reason string) tea.Cmd {
 		return m.quit()
 	}
 	m.show()
-	if m.item() != seen {
-		return m.swap()
-	}
 	return nil
-}
-
-// unseen is how long the keys that decide do nothing when another diff has
-// come in place of the one they may have been meant for.
-const unseen = 500 * time.Millisecond
-
-func (m *model) swap() tea.Cmd {
-	m.swaps++
-	n := m.swaps
-	return tea.Tick(unseen, func(time.Time) tea.Msg { return settled(n) })
 }
 
 // quit ends the program; at a key, if there is something to read.
 func (m *model) quit() tea.Cmd {
-	if m.leaving = m.texts.keeps(); m.leaving {
+	if m.leaving = m.texts.keeps() || len(m.notes) > 0; m.leaving {
+		m.help = false
 		return nil
 	}
 	return tea.Quit
@@ -208,7 +279,7 @@ func (m *model) answer(d decided) {
 	case i < 0:
 	case d.result.Status == adapter.StatusConflict:
 		m.items[i].conflict = &d.result
-		m.message = filepath.Base(m.items[i].Path) + " has changed on disk: o overwrites it, d compares with it, Esc not now"
+		m.message = d.result.Message
 	case d.result.Status == adapter.StatusEmpty:
 		m.message = d.result.Message
 	}
@@ -222,20 +293,35 @@ func (m *model) set(it *item, text string) {
 	m.show()
 }
 
-func (m *model) key(key string) tea.Cmd {
-	if m.leaving {
-		return tea.Quit
+// acts reports whether a key decides on the change, edits it, or leaves.
+func acts(key string) bool {
+	switch key {
+	case "y", "c", "r", "x", "o", "u", "a", "e", "q":
+		return true
 	}
-	m.message = ""
-	if m.help {
+	return false
+}
+
+func (m *model) key(key string, repeated bool) tea.Cmd {
+	it := m.item()
+	switch {
+	case key == "ctrl+c":
+		return m.leave()
+	case m.leaving:
+		if !m.settled || repeated {
+			return nil
+		}
+		return tea.Quit
+	case m.help:
 		m.help = false
 		return nil
+	case acts(key) && (repeated || it != nil && !m.settled || it == nil && m.cfg.Once):
+		return nil
 	}
-	it := m.item()
+	m.message = ""
 	switch key {
-	case "q", "ctrl+c":
-		m.left = it != nil
-		return tea.Quit
+	case "q":
+		return m.leave()
 	case "?":
 		m.help = true
 		return nil
@@ -243,7 +329,7 @@ func (m *model) key(key string) tea.Cmd {
 	if it == nil {
 		return nil
 	}
-	if c := it.conflict; c != nil {
+	if c := it.conflict; c != nil && m.settled {
 		it.conflict = nil
 		switch key {
 		case "o":
@@ -256,11 +342,11 @@ func (m *model) key(key string) tea.Cmd {
 		}
 		return nil
 	}
+	if acts(key) && it.State == adapter.StateAccepted {
+		return nil
+	}
 	switch key {
 	case "y", "c", "r", "x":
-		if m.swaps > m.settled {
-			return nil
-		}
 		return m.decide(it, key == "y" || key == "c", "")
 	case "n":
 		it.at = min(it.at+1, max(0, len(it.changes)-1))
@@ -299,6 +385,12 @@ func (m *model) key(key string) tea.Cmd {
 	}
 	m.clamp(it)
 	return nil
+}
+
+// leave ends the program at the user's wish.
+func (m *model) leave() tea.Cmd {
+	m.left = slices.ContainsFunc(m.items, func(it *item) bool { return it.State != adapter.StateAccepted })
+	return tea.Quit
 }
 
 // take undoes the current change, or takes it over again.

@@ -69,7 +69,7 @@ func Run(ctx context.Context, cfg Config) error {
 			inbox.put(changed(c))
 		},
 		Clients: func(c adapter.Clients) { inbox.put(clis(len(c.Clients))) },
-		Message: func(m adapter.Message) { inbox.put(said(m.Text)) },
+		Message: func(m adapter.Message) { inbox.put(said{m.Level, m.Text}) },
 	})
 	if err != nil {
 		return err
@@ -255,10 +255,11 @@ type (
 	closed  adapter.DiffClose
 	changed adapter.DiffChange
 	clis    int
-	said    string
+	said    struct{ level, text string }
 	ended   struct{}
-	// settled says that the user has had time to see the diff of a swap.
-	settled int
+	// rested says that no key was pressed for a part of the time that settles
+	// what is in view: how often that time has started, and which part it is.
+	rested struct{ looks, part int }
 	// none says that there is nothing to wait for.
 	none struct{}
 	// decided is the companion's answer to an accept or reject.

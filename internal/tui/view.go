@@ -40,8 +40,12 @@ func (m *model) View() tea.View {
 	v := tea.NewView(strings.Join(lines, "\n"))
 	v.AltScreen = true
 	v.WindowTitle = "pollux review"
+	v.KeyboardEnhancements.ReportEventTypes = true // a held key never decides
 	return v
 }
+
+// appeared stands in the keys' place until the change can be decided on.
+const appeared = "This change has just appeared. Look at it, then decide."
 
 const keys = "y accept  r reject  n/p hunk  u undo  a take  e edit  tab next  ? help  q leave"
 
@@ -58,6 +62,9 @@ func (m *model) helpLines() []string {
  j, k, Space, b, g, G   scroll;  h, l  to the sides
  q          leave; nothing is decided
 
+ A change that has just appeared can be decided on after half a second without
+ a key; until then y, r, u, a, e and q do nothing.
+
  +  comes in     -  goes out     ~  proposed, and taken back by you
 
  Any key goes on.`, "\n"), "\n")
@@ -70,12 +77,22 @@ func (m *model) emptyLines() []string {
 	} else {
 		lines = append(lines, " Changes that the CLI proposes appear here.")
 	}
+	if m.leaving {
+		for _, note := range m.notes {
+			for line := range strings.Lines(ansi.Wrap(Printable(note), max(20, m.width-2), "")) {
+				lines = append(lines, " "+strings.TrimSuffix(line, "\n"))
+			}
+		}
+	}
 	for len(lines) < m.height-2 {
 		lines = append(lines, "")
 	}
 	footer := "q leave"
 	if m.leaving {
-		footer = "any key ends"
+		footer = "Read this first."
+		if m.settled {
+			footer = "any key ends"
+		}
 	}
 	return append(lines, " "+Printable(m.message), faint+" "+footer+plain)
 }
@@ -115,8 +132,13 @@ func (m *model) diffLines() []string {
 		}
 	}
 	footer := keys
-	if m.swaps > m.settled {
-		footer = "another change: look at it first"
+	switch {
+	case it.State == adapter.StateAccepted:
+		footer = "tab next  ? help  q leave"
+	case !m.settled:
+		footer = appeared
+	case it.conflict != nil:
+		footer = "o overwrite it  d compare with it  Esc not now"
 	}
 	return append(lines, " "+Printable(m.message), faint+" "+footer+plain)
 }
@@ -132,8 +154,11 @@ func (m *model) title(it *item) string {
 	if !it.Exists {
 		title += "  (new file)"
 	}
-	if it.State == adapter.StateOrphaned {
+	switch it.State {
+	case adapter.StateOrphaned:
 		title += "  (its CLI has ended)"
+	case adapter.StateAccepted:
+		title += "  (accepted: waiting for the CLI to write it)"
 	}
 	return title
 }

@@ -6,6 +6,10 @@
 -- the user types in. The proposal's buffer counts as modified from the start:
 -- `:q` says so, `:w`, `:wq` and `:x` accept, and every way in which the buffer
 -- goes without having been written rejects.
+--
+-- A change can be decided on once it has been in view for a while without a key
+-- for it: one may have been meant for another change. Afterwards it stays so
+-- while it is in view.
 local client = require("pollux.client")
 local config = require("pollux.config")
 
@@ -16,12 +20,17 @@ local order = {} -- ids, the oldest first
 local shown -- the id on the screen
 local entered = vim.api.nvim_get_current_win() -- the window that the user went to last
 local typed -- the command line that is being executed
+local begun = 0 -- when the user began to type it
 
 local ns = vim.api.nvim_create_namespace("pollux")
 local superseded -- a view that waits for the proposal that takes its place
 local SUCCESSOR = 2000 -- ms that it waits
 local PAUSE = 200 -- ms of no typing, after which the text is kept
 local NARROW = 100 -- columns that two texts side by side need
+-- The time passes in parts: after a while in which Neovim was busy, the keys of
+-- that while are read before it goes on.
+local SETTLE_PARTS = 5
+M.settle = 500 -- ms
 
 M.keys = {
   { "<C-c><C-c>", "accept" },
@@ -102,9 +111,16 @@ local function by_buf(buf)
   end
 end
 
---- The diff that a command means: that of the buffer, else the one shown.
+--- The diff that a command means: that of the buffer, else the one shown, else
+--- the oldest.
 function M.current()
-  return by_buf(vim.api.nvim_get_current_buf()) or diffs[shown or ""]
+  return by_buf(vim.api.nvim_get_current_buf()) or diffs[shown or order[1] or ""]
+end
+
+--- The path of the diff in view that can be decided on, "" for none.
+function M.ready()
+  local d = M.current()
+  return d and d.settled and d.diff.path or ""
 end
 
 --- The diffs that wait, the oldest first.
@@ -241,10 +257,58 @@ local function caption_of(d)
   local text = "Gemini proposes: %s (:w accepts, :q! rejects)"
   if d.lost then
     text = "%s: its companion has ended; :w FILE saves the text, and `pollux journal` has it"
+  elseif d.diff.state == "accepted" then
+    text = "%s: accepted; waiting for the agent to write the file"
+  elseif not d.settled then
+    text = "Gemini proposes: %s (look at it, then decide)"
   elseif d.diff.state == "orphaned" then
     text = "Gemini proposed: %s (its CLI has ended; :w saves it, :q! discards it)"
   end
   caption(win, text:format(name(d)))
+end
+
+local function in_view(d)
+  return valid_buf(d.buf) and vim.fn.bufwinid(d.buf) ~= -1
+end
+
+-- Starts the time after which d can be decided on.
+local function unsettle(d)
+  local was = d.settled
+  d.settled = nil
+  d.looks = (d.looks or 0) + 1
+  if was then
+    caption_of(d)
+  end
+  local looks, part = d.looks, 0
+  local function rest()
+    new_timer(M.settle / SETTLE_PARTS, function()
+      if d.looks ~= looks or not in_view(d) then
+        return
+      end
+      part = part + 1
+      if part < SETTLE_PARTS then
+        return rest()
+      end
+      d.settled = vim.loop.hrtime()
+      caption_of(d)
+      client.event("DiffReady")
+    end)
+  end
+  rest()
+end
+
+-- Whether d can be decided on. A command counts from when it was begun.
+local function ripe(d)
+  return d.lost or d.diff.state ~= "accepted" and d.settled ~= nil and (not typed or begun >= d.settled)
+end
+
+-- Tells the user why nothing was decided.
+local function refuse(d)
+  if d.diff.state == "accepted" then
+    return client.say(name(d) .. " is accepted; it waits for the agent to write the file", "warning")
+  end
+  unsettle(d)
+  client.say("This change has just appeared. Look at it, then decide.", "warning")
 end
 
 -- Marks what the text changes in the one window of an inline view.
@@ -292,7 +356,7 @@ local function edited(d)
     d.pause:close()
   end
   d.pause = new_timer(PAUSE, function()
-    if d.ended then
+    if d.ended or d.diff.state == "accepted" then
       return
     end
     client.notify("diff/edit", { id = d.diff.id, content = d.text })
@@ -317,6 +381,7 @@ local function hide(d)
     d.pause:close()
   end
   d.text = text_of(d)
+  d.settled, d.looks = nil, (d.looks or 0) + 1
   d.hiding = true
   if d.buf and vim.api.nvim_get_current_buf() == d.buf and vim.api.nvim_get_mode().mode:find("^[iR]") then
     -- What is still typed was meant for the proposal.
@@ -360,8 +425,20 @@ end
 
 local show
 
+-- Cleans up after a view that the user has closed.
+local function tidy(d)
+  if d.dismissed then
+    d.dismissed = nil
+    local ok, err = keeping_sizes(hide, d)
+    if not ok then
+      client.note(tostring(err))
+    end
+  end
+end
+
 -- Shows a diff; where that fails it goes on waiting, and the user is told.
 local function try(d)
+  tidy(d)
   local ok, failure = keeping_sizes(show, d)
   if not ok then
     keeping_sizes(hide, d)
@@ -435,23 +512,47 @@ local function replace(old, d)
   finish(old)
 end
 
+local function keep_edits(d)
+  local text = text_of(d)
+  if text and text ~= (d.diff.content or d.diff.proposed) then
+    client.notify("diff/edit", { id = d.diff.id, content = text }) -- the journal keeps it
+  end
+end
+
 local function reject(d)
   if d.ended then
     return
   end
-  local id, text = d.diff.id, text_of(d)
-  if text and text ~= (d.diff.content or d.diff.proposed) then
-    client.notify("diff/edit", { id = id, content = text }) -- the journal keeps it
-  end
+  keep_edits(d)
   finish(d)
-  client.request("diff/reject", { id = id }, function(err)
+  client.request("diff/reject", { id = d.diff.id }, function(err)
     if err then
       client.note(err)
     end
   end)
 end
 
-M.decline = reject
+-- The user has closed the view of d: that rejects, unless it was too early to
+-- decide.
+local function closed(d, decides)
+  if d.ended then
+    return
+  end
+  if decides then
+    return reject(d)
+  end
+  keep_edits(d)
+  if shown == d.diff.id then
+    shown = nil
+  end
+  d.dismissed = true
+  vim.schedule(function()
+    tidy(d)
+  end)
+  if d.diff.state ~= "accepted" then
+    client.say(name(d) .. " had just appeared, and goes on waiting: :Pollux next shows it", "warning")
+  end
+end
 
 -- Accepts; reports whether Pollux took it.
 local function accept(d, overwrite)
@@ -463,6 +564,10 @@ local function accept(d, overwrite)
       "the companion that this change came from has ended: `:w FILE` saves the text, `pollux journal` has it too",
       "error"
     )
+    return false
+  end
+  if not ripe(d) then
+    refuse(d)
     return false
   end
   local orphan = d.diff.state == "orphaned"
@@ -529,7 +634,10 @@ local function written(d, args)
     end
     return client.say("saved a copy to " .. file)
   end
-  if not asked(d) or not accept(d) then
+  if not d.ended and not ripe(d) then
+    refuse(d)
+    vim.bo[d.buf].modified = true
+  elseif not asked(d) or not accept(d) then
     vim.bo[d.buf].modified = true
   end
 end
@@ -537,6 +645,7 @@ end
 -- The text on disk is no longer beside the proposal: `:only` and another buffer
 -- in its window leave the one; closing its window rejects.
 local function alone(d)
+  local decides = ripe(d)
   d.left = nil
   vim.schedule(function()
     if d.ended or not valid_buf(d.buf) then
@@ -546,7 +655,7 @@ local function alone(d)
     local other = vim.api.nvim_win_is_valid(d.wins[1])
     local only = vim.api.nvim_win_is_valid(right) and #vim.api.nvim_tabpage_list_wins(0) == 1
     if not other and not only then
-      return M.decline(d)
+      return closed(d, decides)
     end
     for _, win in ipairs(d.wins) do
       if vim.api.nvim_win_is_valid(win) then
@@ -582,10 +691,11 @@ local function watch(d)
       if buf == d.left and valid_buf(d.buf) then
         return alone(d)
       end
+      local decides = ripe(d)
       if buf == d.buf then
         d.buf = nil
       end
-      reject(d)
+      closed(d, decides)
     end)
   end
 end
@@ -660,6 +770,7 @@ show = function(d)
   set_keys(d.buf)
   local right = d.inline and d.wins[1] or d.wins[2]
   caption_of(d)
+  unsettle(d)
   if d.left then
     set_keys(d.left)
     caption(d.wins[1], d.diff.exists and "on disk: " .. name(d) or "a new file")
@@ -711,7 +822,7 @@ function M.close(id, reason)
     return nil
   end
   local text = text_of(d)
-  client.note(("%s: %s"):format(name(d), reason))
+  client.note(("%s: %s"):format(name(d), reason == "unwritten" and "accepted, but not written" or reason))
   if valid_buf(d.buf) then
     vim.bo[d.buf].modified = false
   end
@@ -738,6 +849,7 @@ function M.changed(p)
     if valid_buf(d.buf) then
       d.form = fill(d.buf, p.content)
       vim.bo[d.buf].modified = true
+      unsettle(d)
       draw(d)
     end
   end
@@ -782,24 +894,33 @@ function M.reload(path)
   require("pollux.context").soon()
 end
 
-function M.accept()
+-- The diff that a command decides on; one that is out of sight is shown first.
+local function to_decide()
   local d = M.current()
   if not d then
     return client.say("no change waits for you")
   end
-  if not d.buf then
+  if not in_view(d) then
     M.go(d)
-    return client.say("look at it first, then decide")
+    return client.say("Look at it first, then decide.", "warning")
   end
-  accept(d)
+  return d
+end
+
+function M.accept()
+  local d = to_decide()
+  if d then
+    accept(d)
+  end
 end
 
 function M.reject()
-  local d = M.current()
-  if not d then
-    return client.say("no change waits for you")
+  local d = to_decide()
+  if d and ripe(d) then
+    reject(d)
+  elseif d then
+    refuse(d)
   end
-  reject(d)
 end
 
 --- Goes to the diff on the screen; in it, to the next one that waits.
@@ -820,6 +941,7 @@ end
 
 --- Shows a diff, in place of the one on the screen, and goes to it.
 function M.go(d)
+  tidy(d)
   if not d.buf then
     local other = diffs[shown or ""]
     if other then
@@ -911,6 +1033,28 @@ vim.api.nvim_create_autocmd("WinEnter", {
     entered = vim.api.nvim_get_current_win()
   end,
 })
+vim.api.nvim_create_autocmd("TabEnter", {
+  group = group,
+  callback = function()
+    local d = diffs[shown or ""]
+    if d and in_view(d) then
+      unsettle(d)
+    end
+  end,
+})
+vim.api.nvim_create_autocmd("CmdlineEnter", {
+  group = group,
+  pattern = ":",
+  callback = function()
+    begun = vim.loop.hrtime()
+  end,
+})
+vim.on_key(function()
+  local d = by_buf(vim.api.nvim_get_current_buf())
+  if d and d.looks and not d.settled and not d.hiding then
+    unsettle(d)
+  end
+end, ns)
 vim.api.nvim_create_autocmd("CmdlineLeave", {
   group = group,
   pattern = ":",

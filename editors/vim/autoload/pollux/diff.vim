@@ -7,6 +7,10 @@ vim9script
 # the user types in. The proposal's buffer counts as modified from the start:
 # `:q` says so, `:w`, `:wq` and `:x` accept, and every way in which the buffer
 # goes without having been written rejects.
+#
+# A change can be decided on once it has been in view for a while without a key
+# for it: one may have been meant for another change. Afterwards it stays so
+# while it is in view.
 
 import autoload 'pollux.vim' as options
 import autoload 'pollux/client.vim'
@@ -15,6 +19,9 @@ import autoload 'pollux/context.vim'
 const SUCCESSOR = 2000 # ms that a view waits for the proposal that takes its place
 const PAUSE = 200 # ms of no typing, after which the text is kept
 const NARROW = 100 # columns that two texts side by side need
+# The time passes in parts: after a while in which Vim was busy, the keys of that
+# while are read before it goes on.
+const SETTLE_PARTS = 5
 const BOM = "\uFEFF"
 const KEYS = [
   ['<C-c><C-c>', 'accept'],
@@ -33,6 +40,8 @@ var superseded: dict<any> = {} # such a view
 var ended: list<dict<any>> = [] # decided on, and to be taken off the screen
 var entered = win_getid() # the window that the user went to last
 var typed = '' # the command line that is being executed
+var begun = reltime() # when the user began to type it
+var settle = 500 # ms
 
 def Loaded(buf: number): bool
   return buf > 0 && bufloaded(buf)
@@ -94,10 +103,14 @@ def ByBuffer(buf: number): dict<any>
   return {}
 enddef
 
-# The diff that a command means: that of the buffer, else the one shown.
+# The diff that a command means: that of the buffer, else the one shown, else
+# the oldest.
 def Current(): dict<any>
   var d = ByBuffer(bufnr())
-  return empty(d) ? get(diffs, shown, {}) : d
+  if empty(d)
+    d = get(diffs, shown, {})
+  endif
+  return empty(d) && !empty(order) ? diffs[order[0]] : d
 enddef
 
 # The diffs that wait, the oldest first.
@@ -113,6 +126,18 @@ enddef
 export def Shown(): string
   var d = Current()
   return !empty(d) && d.buf > 0 ? d.diff.path : ''
+enddef
+
+# Its path once it can be decided on.
+export def Ready(): string
+  var d = Current()
+  return !empty(d) && d.settled ? d.diff.path : ''
+enddef
+
+# How many milliseconds that takes; tests may set it.
+export def Settle(ms = 0): number
+  settle = ms > 0 ? ms : settle
+  return settle
 enddef
 
 export def Buffer(): number
@@ -223,10 +248,70 @@ def CaptionOf(d: dict<any>)
   var text = 'Gemini proposes: %s (:w accepts, :q! rejects)'
   if d.lost
     text = '%s: its companion has ended; :w FILE saves the text, and `pollux journal` has it'
+  elseif d.diff.state == 'accepted'
+    text = '%s: accepted; waiting for the agent to write the file'
+  elseif !d.settled
+    text = 'Gemini proposes: %s (look at it, then decide)'
   elseif d.diff.state == 'orphaned'
     text = 'Gemini proposed: %s (its CLI has ended; :w saves it, :q! discards it)'
   endif
   Caption(win, printf(text, Name(d)))
+enddef
+
+def InView(d: dict<any>): bool
+  return d.buf > 0 && bufwinid(d.buf) > 0
+enddef
+
+# Starts the time after which d can be decided on.
+def Unsettle(d: dict<any>)
+  var was = d.settled
+  d.settled = false
+  d.looks += 1
+  if was
+    CaptionOf(d)
+  endif
+  Rest(d, d.looks, 1)
+enddef
+
+def Rest(d: dict<any>, looks: number, part: number)
+  timer_start(settle / SETTLE_PARTS, (_) => {
+    if d.looks != looks || !InView(d)
+      return
+    endif
+    if part < SETTLE_PARTS
+      Rest(d, looks, part + 1)
+      return
+    endif
+    d.settled = true
+    d.since = reltime()
+    CaptionOf(d)
+    if exists('#User#PolluxDiffReady') # Event() would draw over a message
+      doautocmd <nomodeline> User PolluxDiffReady
+    endif
+  })
+enddef
+
+# Whether d can be decided on. A command counts from when it was begun.
+def Ripe(d: dict<any>): bool
+  return d.lost || d.diff.state != 'accepted' && d.settled && (typed == '' || reltimefloat(reltime(d.since, begun)) >= 0)
+enddef
+
+# Tells the user why nothing was decided.
+def Refuse(d: dict<any>)
+  if d.diff.state == 'accepted'
+    client.Say(Name(d) .. ' is accepted; it waits for the agent to write the file', 'warning')
+    return
+  endif
+  Unsettle(d)
+  client.Say('This change has just appeared. Look at it, then decide.', 'warning')
+enddef
+
+# A key was pressed in a buffer.
+export def Pressed()
+  var d = ByBuffer(bufnr())
+  if !empty(d) && d.buf > 0 && !d.settled && !d.hiding
+    Unsettle(d)
+  endif
 enddef
 
 # Marks what the text changes in the one window of an inline view.
@@ -270,7 +355,7 @@ export def Edited(id: string)
   endif
   timer_stop(d.pause)
   d.pause = timer_start(PAUSE, (_) => {
-    if !d.ended
+    if !d.ended && d.diff.state != 'accepted'
       client.Notify('diff/edit', {id: d.diff.id, content: TextOf(d)})
       Draw(d)
     endif
@@ -317,6 +402,8 @@ def Hide(d: dict<any>)
   endif
   timer_stop(d.pause)
   d.text = TextOf(d)
+  d.settled = false
+  d.looks += 1
   d.hiding = true
   if bufnr() == d.buf && mode() =~ '^[iR]'
     # What is still typed was meant for the proposal.
@@ -436,9 +523,22 @@ def ShowNext()
   endif
 enddef
 
+# Cleans up after a view that the user has closed.
+def Tidy(d: dict<any>)
+  if d.dismissed
+    d.dismissed = false
+    try
+      KeepingSizes(Hide, d)
+    catch
+      client.Note(v:exception .. ' ' .. v:throwpoint)
+    endtry
+  endif
+enddef
+
 # Shows a diff, and reports whether it did; where that fails it goes on
 # waiting, and the user is told.
 def Try(d: dict<any>): bool
+  Tidy(d)
   try
     KeepingSizes(Show, d)
     return true
@@ -450,20 +550,45 @@ def Try(d: dict<any>): bool
   endtry
 enddef
 
-def Decline(d: dict<any>)
-  if d.ended
-    return
-  endif
+def KeepEdits(d: dict<any>)
   var text = TextOf(d)
   if text != get(d.diff, 'content', d.diff.proposed)
     client.Notify('diff/edit', {id: d.diff.id, content: text}) # the journal keeps it
   endif
+enddef
+
+def Decline(d: dict<any>)
+  if d.ended
+    return
+  endif
+  KeepEdits(d)
   Finish(d)
   client.Request('diff/reject', {id: d.diff.id}, (error, _) => {
     if error != ''
       client.Note(error)
     endif
   })
+enddef
+
+# The user has closed the view of d: that rejects, unless it was too early to
+# decide.
+def Closed(d: dict<any>, decides: bool)
+  if d.ended
+    return
+  endif
+  if decides
+    Decline(d)
+    return
+  endif
+  KeepEdits(d)
+  if shown == d.diff.id
+    shown = ''
+  endif
+  d.dismissed = true
+  timer_start(0, (_) => Tidy(d))
+  if d.diff.state != 'accepted'
+    client.Say(Name(d) .. ' had just appeared, and goes on waiting: :Pollux next shows it', 'warning')
+  endif
 enddef
 
 # Accepts; reports whether Pollux took it.
@@ -473,6 +598,10 @@ def Decide(d: dict<any>, overwrite = ''): bool
   endif
   if d.lost
     client.Say('the companion that this change came from has ended: `:w FILE` saves the text, `pollux journal` has it too', 'error')
+    return false
+  endif
+  if !Ripe(d)
+    Refuse(d)
     return false
   endif
   var params: dict<any> = {id: d.diff.id, content: TextOf(d)}
@@ -544,20 +673,23 @@ export def Written(id: string, name: string)
     client.Say('saved a copy to ' .. name)
     return
   endif
-  if !Asked(d) || !Decide(d)
+  if !d.ended && !Ripe(d)
+    Refuse(d)
+    setbufvar(d.buf, '&modified', 1)
+  elseif !Asked(d) || !Decide(d)
     setbufvar(d.buf, '&modified', 1)
   endif
 enddef
 
 # The text on disk is no longer beside the proposal: `:only` and another buffer
 # in its window leave the one; closing its window rejects.
-def Alone(d: dict<any>)
+def Alone(d: dict<any>, decides: bool)
   if d.ended || !Loaded(d.buf)
     return
   endif
   var right = d.wins[1]
   if empty(getwininfo(d.wins[0])) && !(winbufnr(right) == d.buf && winnr('$') == 1)
-    Decline(d)
+    Closed(d, decides)
     return
   endif
   for win in d.wins
@@ -580,15 +712,16 @@ export def Wiped(id: string, buf: number)
   if empty(d) || d.hiding
     return
   endif
+  var decides = Ripe(d)
   if d.left == buf && Loaded(d.buf)
     d.left = 0
-    timer_start(0, (_) => Alone(d))
+    timer_start(0, (_) => Alone(d, decides))
     return
   endif
   if d.buf == buf
     d.buf = 0
   endif
-  Decline(d)
+  Closed(d, decides)
 enddef
 
 def Watch(d: dict<any>)
@@ -655,6 +788,7 @@ def Show(d: dict<any>)
   Highlight(d, right, d.buf)
   SetKeys(right)
   CaptionOf(d)
+  Unsettle(d)
   if d.left > 0
     Highlight(d, d.wins[0], d.left)
     SetKeys(d.wins[0])
@@ -681,6 +815,7 @@ export def Open(diff: dict<any>)
   var d: dict<any> = {
     diff: diff, text: get(diff, 'content', diff.proposed), ended: false, lost: false, deciding: false, hiding: false,
     base: 0, buf: 0, left: 0, dirty: 0, wins: [], pause: 0, inline: false, form: {},
+    settled: false, since: [], looks: 0, dismissed: false,
   }
   diffs[diff.id] = d
   add(order, diff.id)
@@ -699,7 +834,7 @@ export def Close(id: string, reason: string): dict<any>
     return {}
   endif
   var text = TextOf(d)
-  client.Note(Name(d) .. ': ' .. reason)
+  client.Note(Name(d) .. ': ' .. (reason == 'unwritten' ? 'accepted, but not written' : reason))
   if Loaded(d.buf)
     setbufvar(d.buf, '&modified', 0)
   endif
@@ -726,6 +861,7 @@ export def Changed(p: dict<any>)
     if Loaded(d.buf)
       d.form = Fill(d.buf, p.content)
       setbufvar(d.buf, '&modified', 1)
+      Unsettle(d)
       Draw(d)
     endif
   endif
@@ -766,26 +902,37 @@ def None()
   client.Say('no change waits for you')
 enddef
 
-export def Accept()
+# The diff that a command decides on; one that is out of sight is shown first.
+def ToDecide(): dict<any>
   var d = Current()
   if empty(d)
     None()
-    return
+    return {}
   endif
-  if d.buf == 0
+  if !InView(d)
     Go(d)
-    client.Say('look at it first, then decide')
-    return
+    client.Say('Look at it first, then decide.', 'warning')
+    return {}
   endif
-  Decide(d)
+  return d
+enddef
+
+export def Accept()
+  var d = ToDecide()
+  if !empty(d)
+    Decide(d)
+  endif
 enddef
 
 export def Reject()
-  var d = Current()
+  var d = ToDecide()
   if empty(d)
-    None()
-  else
+    return
+  endif
+  if Ripe(d)
     Decline(d)
+  else
+    Refuse(d)
   endif
 enddef
 
@@ -803,6 +950,7 @@ enddef
 
 # Shows a diff, in place of the one on the screen, and goes to it.
 export def Go(d: dict<any>)
+  Tidy(d)
   if d.buf == 0
     var other = get(diffs, shown, {})
     if !empty(other)
@@ -900,8 +1048,23 @@ def Typed(command: string)
   })
 enddef
 
+def Appeared()
+  var d = get(diffs, shown, {})
+  if !empty(d) && InView(d)
+    Unsettle(d)
+  endif
+enddef
+
 augroup pollux_diff
   autocmd!
   autocmd WinEnter * entered = win_getid()
+  autocmd TabEnter * Appeared()
+  autocmd CmdlineEnter : begun = reltime()
+  if exists('##KeyInputPre')
+    autocmd KeyInputPre * Pressed()
+  endif
+  # Without KeyInputPre: the events that most keys cause.
+  autocmd CursorMoved,CursorMovedI,InsertEnter,InsertCharPre,TextChanged,TextChangedI pollux://* Pressed()
+  autocmd CmdlineEnter,CmdlineChanged,ModeChanged * Pressed()
   autocmd CmdlineLeave : Typed(getcmdline())
 augroup END

@@ -1,0 +1,339 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/sourcegraph/jsonrpc2"
+
+	"pollux/internal/adapter"
+)
+
+// A bench runs a model in a bubble of synctest, as Bubble Tea does, with a
+// companion that accepts everything.
+type bench struct {
+	*model
+	loop sync.Mutex // held while the model is at work
+	msgs chan tea.Msg
+	quit atomic.Bool
+
+	mu    sync.Mutex
+	calls []string // what the companion was asked, as "method id"
+	reply adapter.DiffAcceptResult
+}
+
+func newBench(t *testing.T, cfg Config) *bench {
+	b := &bench{msgs: make(chan tea.Msg), reply: adapter.DiffAcceptResult{Status: adapter.StatusAccepted}}
+	near, far := net.Pipe()
+	companion := adapter.NewConn(t.Context(), adapter.NewStream(far), jsonrpc2.HandlerWithError(
+		func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+			d, err := adapter.Params[adapter.DiffID](req)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if !req.Notif {
+				b.calls = append(b.calls, req.Method+" "+d.ID)
+			}
+			return b.reply, err
+		}))
+	client := adapter.NewClient(near, adapter.Handler{})
+	texts := newTexts()
+	texts.client = client
+	ctx, cancel := context.WithCancel(t.Context())
+	b.model = &model{ctx: ctx, cfg: cfg, client: client, texts: texts, width: 80, height: 24}
+	var commands sync.WaitGroup
+	run := func(cmd tea.Cmd) {
+		commands.Go(func() {
+			msg := cmd()
+			select {
+			case b.msgs <- msg:
+			case <-ctx.Done():
+			}
+		})
+	}
+	commands.Go(func() {
+		for {
+			select {
+			case msg := <-b.msgs:
+				switch msg := msg.(type) {
+				case tea.QuitMsg:
+					b.quit.Store(true)
+				case tea.BatchMsg:
+					for _, cmd := range msg {
+						run(cmd)
+					}
+				default:
+					b.loop.Lock()
+					_, cmd := b.Update(msg)
+					b.loop.Unlock()
+					if cmd != nil {
+						run(cmd)
+					}
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		commands.Wait()
+		client.Close()
+		<-companion.DisconnectNotify()
+	})
+	return b
+}
+
+func (b *bench) send(msg tea.Msg) {
+	b.msgs <- msg
+	synctest.Wait()
+}
+
+func (b *bench) press(keys string) {
+	for _, k := range keys {
+		b.send(tea.KeyPressMsg{Text: string(k), Code: k})
+	}
+}
+
+func (b *bench) open(id, text string) {
+	b.texts.set(id, text)
+	b.send(opened{ID: id, Path: "/p/" + id + ".txt", Original: "old\n", Proposed: text, State: adapter.StateOpen})
+}
+
+// close is the companion's word that a diff has been decided on.
+func (b *bench) close(id, reason string) { b.send(closed{ID: id, Reason: reason}) }
+
+func (b *bench) asked() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]string(nil), b.calls...)
+}
+
+func (b *bench) wants(t *testing.T, what string, calls ...string) {
+	t.Helper()
+	if got := b.asked(); fmt.Sprint(got) != fmt.Sprint(calls) {
+		t.Errorf("%s: the companion was asked %q, want %q", what, got, calls)
+	}
+}
+
+func (b *bench) shows() string {
+	b.loop.Lock()
+	defer b.loop.Unlock()
+	return ansi.Strip(b.View().Content)
+}
+
+// ended reports whether the program has ended, and whether the user left while
+// something waited.
+func (b *bench) ended() (quit, left bool) {
+	b.loop.Lock()
+	defer b.loop.Unlock()
+	return b.quit.Load(), b.left
+}
+
+func (b *bench) sees(t *testing.T, text string) {
+	t.Helper()
+	if got := b.shows(); !strings.Contains(got, text) {
+		t.Errorf("it shows no %q but\n%s", text, got)
+	}
+}
+
+// Somebody types into the CLI, and a popup comes up under the keys: the y of a
+// word accepted what nobody had seen.
+func TestKeysOfTheMomentDecideNothing(t *testing.T) {
+	for _, key := range []string{"y", "c", "r", "x", "u", "a", "e", "q"} {
+		t.Run(key, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, Config{Once: true, Editor: "false"})
+				b.press(key) // before there is anything to see
+				b.open("1", "new\n")
+				for range 40 { // two seconds, four times the rest that it takes
+					b.press(key)
+					time.Sleep(50 * time.Millisecond)
+					b.sees(t, appeared)
+				}
+				b.wants(t, "while keys come")
+				if quit, _ := b.ended(); quit {
+					t.Error("it has ended")
+				}
+				b.sees(t, "+new")
+				time.Sleep(600 * time.Millisecond)
+				synctest.Wait()
+				b.sees(t, "y accept")
+				b.press("y")
+				b.wants(t, "after a rest", adapter.MethodDiffAccept+" 1")
+			})
+		})
+	}
+}
+
+// The half second starts again whenever something else is in view.
+func TestSettle(t *testing.T) {
+	rest := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
+	for name, test := range map[string]struct {
+		change func(b *bench)
+		accept string
+	}{
+		"answered elsewhere": {func(b *bench) { b.close("1", adapter.ReasonClosed) }, "2"},
+		"superseded": {func(b *bench) {
+			b.close("1", adapter.ReasonSuperseded)
+			b.close("2", adapter.ReasonClosed)
+			b.open("3", "newer\n")
+		}, "3"},
+		"edited in another client": {func(b *bench) {
+			text := "edited\n"
+			b.texts.set("1", text)
+			b.send(changed{ID: "1", Content: &text})
+		}, "1"},
+		"the user goes to the next": {func(b *bench) { b.send(tea.KeyPressMsg{Code: tea.KeyTab}) }, "2"},
+		"behind the help":           {func(b *bench) { b.press("? ") }, "1"},
+	} {
+		for _, late := range []time.Duration{0, 30, 150, 300, 490} {
+			t.Run(fmt.Sprint(name, " ", int(late)), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBench(t, Config{})
+					b.open("1", "new\n")
+					b.open("2", "two\n")
+					rest(time.Second)
+					b.sees(t, "y accept")
+					test.change(b)
+					rest(late * time.Millisecond)
+					b.press("y")
+					b.wants(t, "a key meant for another")
+					b.sees(t, appeared)
+					rest(400 * time.Millisecond) // the key started it again
+					b.sees(t, appeared)
+					rest(200 * time.Millisecond)
+					b.press("y")
+					b.wants(t, "after a rest", adapter.MethodDiffAccept+" "+test.accept)
+				})
+			})
+		}
+	}
+}
+
+// What the user does to a change that was seen does not hide it again: edited
+// and accepted at once works, as does the answer to a conflict.
+func TestSettledStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Config{})
+		b.open("1", "new\n")
+		time.Sleep(time.Second)
+		b.reply = adapter.DiffAcceptResult{
+			Status: adapter.StatusConflict, Message: "1.txt has changed on disk since the change was proposed.",
+			Disk: "theirs\n", Version: "v",
+		}
+		b.press("nujkpay")
+		b.sees(t, "1.txt has changed on disk since the change was proposed.")
+		b.sees(t, "o overwrite it")
+		b.press("o")
+		b.wants(t, "at once", adapter.MethodDiffAccept+" 1", adapter.MethodDiffAccept+" 1")
+	})
+}
+
+// A terminal that tells a held key from one that is pressed again is believed,
+// however long it waits before the first repeat.
+func TestHeldKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Config{})
+		b.open("1", "new\n")
+		time.Sleep(time.Second)
+		for _, k := range "yrq" {
+			b.send(tea.KeyPressMsg{Text: string(k), Code: k, IsRepeat: true})
+		}
+		b.wants(t, "a held key")
+		if quit, _ := b.ended(); quit {
+			t.Error("it has ended")
+		}
+		b.press("y")
+		b.wants(t, "a key", adapter.MethodDiffAccept+" 1")
+	})
+}
+
+// A text that is pasted counts as keys.
+func TestPaste(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Config{})
+		b.open("1", "new\n")
+		time.Sleep(400 * time.Millisecond)
+		b.send(tea.PasteMsg{Content: "y"})
+		time.Sleep(400 * time.Millisecond)
+		b.sees(t, appeared)
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
+		b.sees(t, "y accept")
+		b.wants(t, "pasted")
+	})
+}
+
+// Ctrl-C always leaves.
+func TestCtrlC(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Config{Once: true})
+		b.open("1", "new\n")
+		b.send(tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl})
+		if quit, left := b.ended(); !quit || !left {
+			t.Errorf("ended %v, with a change left %v", quit, left)
+		}
+	})
+}
+
+// Between the yes and the file's text on disk there is nothing to decide.
+func TestAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Config{Once: true, Editor: "false"})
+		b.open("1", "new\n")
+		time.Sleep(time.Second)
+		b.press("y")
+		b.send(changed{ID: "1", State: adapter.StateAccepted})
+		b.sees(t, "accepted: waiting for the CLI to write it")
+		time.Sleep(time.Second)
+		b.press("yrcxuae")
+		b.wants(t, "accepted already", adapter.MethodDiffAccept+" 1")
+		b.close("1", adapter.ReasonAccepted)
+		if quit, left := b.ended(); !quit || left {
+			t.Errorf("ended %v, with a change left %v", quit, left)
+		}
+	})
+}
+
+// The CLI never wrote what was accepted: a popup stays until that was read.
+func TestUnwritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Config{Once: true})
+		b.open("1", "new\n")
+		b.open("2", "new\n")
+		time.Sleep(time.Second)
+		b.press("y")
+		b.send(changed{ID: "1", State: adapter.StateAccepted})
+		b.close("1", adapter.ReasonUnwritten)
+		b.sees(t, "1.txt: accepted, but not written")
+		b.send(said{level: "warning", text: "The text is in the journal: pollux journal restore 7"})
+		b.sees(t, "pollux journal restore 7")
+		time.Sleep(time.Second)
+		b.press("r")
+		b.close("2", adapter.ReasonRejected)
+		for range 5 { // the user is typing
+			b.press("q")
+			time.Sleep(100 * time.Millisecond)
+		}
+		if quit, _ := b.ended(); quit {
+			t.Fatal("it ended before it could be read")
+		}
+		b.sees(t, "1.txt: accepted, but not written")
+		b.sees(t, "pollux journal restore 7")
+		time.Sleep(time.Second)
+		b.sees(t, "any key ends")
+		b.press("q")
+		if quit, _ := b.ended(); !quit {
+			t.Error("it goes on")
+		}
+	})
+}
