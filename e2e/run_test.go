@@ -22,7 +22,7 @@ func (w *world) withCLI() []string {
 	return []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
 }
 
-var pageLink = regexp.MustCompile(`http://127\.0\.0\.1:\d+/review/open/[A-Z0-9]+`)
+var pageLink = regexp.MustCompile(`http://127\.0\.0\.1:\d+/review/#[A-Z0-9]+`)
 
 func (t *terminal) link() string {
 	t.t.Helper()

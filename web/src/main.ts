@@ -1,8 +1,11 @@
 // The review page: a list of the diffs that wait, and the view of one.
 
 import { type AcceptResult, type Diff, Door } from "./door";
+import { forget, login, takeLink } from "./login";
 import { fromLF, toLF, usesCRLF } from "./text";
 import { DiffView } from "./view";
+
+const link = takeLink(); // first, so that nothing else can see it
 
 const $ = <T extends HTMLElement>(id: string) => document.getElementById(id) as T;
 const nonce = document.querySelector<HTMLMetaElement>("meta[name=nonce]")!.content;
@@ -22,6 +25,7 @@ let view: DiffView | undefined;
 let clients: string[] = [];
 let online = false;
 let met = false; // it was online before
+let shut = ""; // why the page may not connect
 const narrow = matchMedia("(max-width: 900px)");
 let unifiedWanted = localStorage.getItem("pollux-unified") === "1";
 
@@ -41,7 +45,11 @@ const door = new Door({
   disconnected(loggedOut) {
     online = false;
     met = true;
-    if (loggedOut) toast("error", "This companion has ended, or the link was for another one. Run `pollux status --link` for a new link. What you edited is in the journal: `pollux journal`.");
+    if (loggedOut) {
+      forget();
+      shut = "This companion has ended, or the link was for another one. For a new link: pollux status --link";
+      if (items.size) toast("error", `${shut}. What you edited is in the journal: pollux journal`);
+    }
     render();
   },
   open(diff) {
@@ -166,7 +174,7 @@ function entry(diff: Diff): HTMLElement {
 }
 
 function render() {
-  $("status").textContent = online ? (clients.length ? `${clients.length} connected` : "no CLI connected") : met ? "reconnecting…" : "connecting…";
+  $("status").textContent = shut ? "not connected" : online ? (clients.length ? `${clients.length} connected` : "no CLI connected") : met ? "reconnecting…" : "connecting…";
   $("status").title = clients.join("\n");
   $("status").dataset.state = online ? (clients.length ? "ok" : "idle") : "off";
   document.title = items.size ? `(${items.size}) Pollux review` : "Pollux review";
@@ -192,7 +200,8 @@ function render() {
   $("from").textContent = current ? `from ${current.diff.client}` : "";
   $("mode").setAttribute("aria-pressed", String(unified()));
   for (const id of ["accept", "reject"]) $<HTMLButtonElement>(id).disabled = !online;
-  $("none").textContent = !online && !met ? "Connecting to Pollux…"
+  $("none").textContent = shut ? shut
+    : !online && !met ? "Connecting to Pollux…"
     : !online ? "Pollux has ended, or cannot be reached. What you edited is kept: pollux journal lists it."
     : clients.length ? "Nothing waits for review. Changes that Gemini CLI proposes appear here."
     : "No CLI is connected. In Gemini CLI, type /ide enable.";
@@ -304,3 +313,17 @@ narrow.addEventListener("change", () => {
   render();
 });
 render();
+function enter(link: string) {
+  login(link).then((secret) => {
+    shut = "";
+    render();
+    door.open(secret);
+  }, (err: Error) => {
+    if (online) return;
+    shut = err.message;
+    render();
+  });
+}
+// A link that is opened in this tab changes only the fragment.
+addEventListener("hashchange", () => location.hash && enter(takeLink()));
+enter(link);
