@@ -92,6 +92,9 @@ func shows(selector, text string) chromedp.Action[chromedp.Void] {
 	return chromedp.Poll[chromedp.Void](`[...document.querySelectorAll(`+quote(selector)+`)].some(e => e.innerText.includes(`+quote(text)+`))`, chromedp.WithPollingTimeout(patience))
 }
 
+// settled waits until the page lets the user decide on what is in view.
+var settled = chromedp.Poll[chromedp.Void](`document.querySelector("#accept").getAttribute("aria-disabled") !== "true"`, chromedp.WithPollingTimeout(patience))
+
 func dark(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
 	_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}},
@@ -172,6 +175,7 @@ func TestPageEditsAndAccepts(t *testing.T) {
 		chromedp.Focus(chromedp.CSS(".revert")), // the first chunk, the user's and the imports
 		chromedp.KeyEvent(kb.Enter),
 		shows(".cm-merge-b", `import "fmt"`),
+		settled,
 		chromedp.KeyEvent(kb.Enter, chromedp.KeyModifiers(kb.ModifierCtrl)), // Ctrl-Enter
 		shows("#none", "Nothing waits"),
 	)
@@ -214,6 +218,7 @@ func TestPageListsSeveral(t *testing.T) {
 		shows(".cm-merge-a", "package greet"),
 		chromedp.Click(`//button[contains(., "new.txt")]`),
 		shows("#path", "new.txt"),
+		settled,
 		chromedp.KeyEvent(kb.Backspace, chromedp.KeyModifiers(kb.ModifierCtrl, kb.ModifierShift)), // Ctrl-Shift-Backspace
 		shows("#path", "greet.go"),
 	)

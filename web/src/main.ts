@@ -2,6 +2,7 @@
 
 import { type AcceptResult, type Diff, Door } from "./door";
 import { forget, login, takeLink } from "./login";
+import { Settling } from "./settle";
 import { fromLF, toLF, usesCRLF } from "./text";
 import { DiffView } from "./view";
 
@@ -16,6 +17,7 @@ interface Item {
   crlf: boolean;
   text: string; // with LF where crlf
   unsent: boolean;
+  deciding?: boolean; // Pollux has not answered yet
   timer?: number;
 }
 
@@ -36,6 +38,7 @@ const base = (path: string) => path.slice(Math.max(path.lastIndexOf("/"), path.l
 const dir = (path: string) => path.slice(0, path.length - base(path).length - 1);
 const sessionKey = (id: string) => `pollux-${id}`;
 
+const settling = new Settling(() => render());
 const door = new Door({
   connected() {
     online = met = true;
@@ -56,6 +59,7 @@ const door = new Door({
     const crlf = usesCRLF(diff.proposed);
     const kept = sessionStorage.getItem(sessionKey(diff.id));
     const known = items.get(diff.id);
+    const same = known && known.diff.original === diff.original && known.diff.state === diff.state;
     const item: Item = { diff, crlf, text: toLF(diff.content ?? diff.proposed, crlf), unsent: false };
     if (known?.unsent) item.text = known.text;
     else if (kept !== null) item.text = kept;
@@ -63,7 +67,8 @@ const door = new Door({
     items.set(diff.id, item);
     if (mine) send(item);
     if (!known) say(`${diff.client} proposes a change to ${base(diff.path)}`);
-    if (!current || current.diff.id === diff.id) show(item, !known);
+    if (current === known && same && known.text === item.text) current = item;
+    else if (!current || current === known) show(item, !known);
     render();
   },
   close(id, reason) {
@@ -81,10 +86,16 @@ const door = new Door({
   changed(id, content, state) {
     const item = items.get(id);
     if (!item) return;
-    if (state) item.diff.state = state as Diff["state"];
+    if (state && state !== item.diff.state) {
+      item.diff.state = state as Diff["state"];
+      if (current === item) settling.restart(); // the buttons do something else
+    }
     if (content !== undefined && !item.unsent) {
       item.text = toLF(content, item.crlf);
-      if (current === item) view?.setText(item.text);
+      if (current === item) {
+        view?.setText(item.text);
+        settling.restart();
+      }
     }
     render();
   },
@@ -135,10 +146,17 @@ function unified(): boolean {
 }
 
 function show(item: Item | undefined, focus: boolean) {
-  view?.destroy();
-  view = undefined;
   current = item;
   $("conflict").hidden = true;
+  draw(focus);
+  settling.restart();
+}
+
+// draw makes the view of the current diff.
+function draw(focus: boolean) {
+  const item = current;
+  view?.destroy();
+  view = undefined;
   $("view").replaceChildren();
   document.body.classList.toggle("empty", !item); // what is not displayed takes no focus
   if (!item) return;
@@ -199,7 +217,9 @@ function render() {
   $("what").title = current ? current.diff.path : "";
   $("from").textContent = current ? `from ${current.diff.client}` : "";
   $("mode").setAttribute("aria-pressed", String(unified()));
-  for (const id of ["accept", "reject"]) $<HTMLButtonElement>(id).disabled = !online;
+  // Not disabled: the focus has to stay.
+  const off = !online || !current || current.deciding || !settling.settled();
+  for (const id of ["accept", "reject", "overwrite"]) $(id).setAttribute("aria-disabled", String(off));
   $("none").textContent = shut ? shut
     : !online && !met ? "Connecting to Pollux…"
     : !online ? "Pollux has ended, or cannot be reached. What you edited is kept: pollux journal lists it."
@@ -207,10 +227,20 @@ function render() {
     : "No CLI is connected. In Gemini CLI, type /ide enable.";
 }
 
-async function decide(method: "accept" | "reject", overwrite?: string) {
+// decide handles a key, or one of several clicks, that decides on the current diff.
+async function decide(method: "accept" | "reject", clicks: number, overwrite?: string) {
   const item = current;
-  if (!item || !online) return;
+  if (!item) return;
+  const may = settling.decides(clicks);
+  if (item.deciding) return;
+  if (!online) return hint("Pollux is not connected. Decide when it is.");
+  if (!may) return hint("This change has just appeared. Look at it, then decide.");
+  hint("");
+  $("conflict").hidden = true;
+  item.deciding = true;
+  render();
   const orphaned = item.diff.state === "orphaned";
+  const text = item.text;
   try {
     if (method === "reject") {
       await send(item); // the journal has what is thrown away
@@ -218,29 +248,44 @@ async function decide(method: "accept" | "reject", overwrite?: string) {
       return;
     }
     const res = await door.call<AcceptResult>(orphaned ? "diff/save" : "diff/accept", {
-      id: item.diff.id, content: fromLF(item.text, item.crlf), overwrite,
+      id: item.diff.id, content: fromLF(text, item.crlf), overwrite,
     });
     if (res.status === "empty") toast("warning", res.message ?? "");
     if (res.status === "conflict") askConflict(item, res);
   } catch (err) {
     toast("error", (err as Error).message);
+  } finally {
+    item.deciding = false;
+    render();
   }
 }
 
+// hint says beside the buttons why nothing happened.
+function hint(text: string) {
+  const p = $("hint");
+  p.textContent = text;
+  clearTimeout(hintTimer);
+  if (text) hintTimer = window.setTimeout(() => hint(""), 8000);
+}
+let hintTimer = 0;
+
 function askConflict(item: Item, res: AcceptResult) {
-  $("conflict-text").textContent = res.message ?? "";
+  const text = `${base(item.diff.path)} has changed on disk since the change was proposed, so it was not written. Compare the change with the file as it is now, or overwrite the file.`;
+  if (current !== item) {
+    toast("warning", text);
+    return;
+  }
+  $("conflict-text").textContent = text;
   $("conflict").hidden = false;
-  $("overwrite").onclick = () => {
-    $("conflict").hidden = true;
-    decide("accept", res.version);
-  };
+  $("overwrite").onclick = (e) => decide("accept", e.detail, res.version);
   $("compare").onclick = () => {
     item.diff.original = res.disk ?? "";
     show(item, true);
     render();
   };
+  settling.restart(); // Overwrite has just appeared
   $("compare").focus();
-  say(res.message ?? "");
+  say(text);
 }
 
 function toast(level: string, text: string) {
@@ -266,13 +311,13 @@ function other(step: number) {
 function toggleMode() {
   unifiedWanted = !unifiedWanted;
   localStorage.setItem("pollux-unified", unifiedWanted ? "1" : "0");
-  show(current, true);
+  draw(true);
   render();
 }
 
-const actions: Record<string, () => void> = {
-  accept: () => decide("accept"),
-  reject: () => decide("reject"),
+const actions: Record<string, (e?: MouseEvent) => void> = {
+  accept: (e) => decide("accept", e?.detail ?? 0),
+  reject: (e) => decide("reject", e?.detail ?? 0),
   next: () => view?.next(),
   previous: () => view?.previous(),
   mode: toggleMode,
@@ -284,7 +329,7 @@ const actions: Record<string, () => void> = {
   },
 };
 for (const [id, run] of Object.entries(actions)) $(id).onclick = run;
-$("keys-close").onclick = actions.help;
+$("keys-close").onclick = () => actions.help();
 
 addEventListener("keydown", (e) => {
   const mod = e.ctrlKey || e.metaKey;
@@ -309,7 +354,7 @@ addEventListener("keydown", (e) => {
 }, { capture: true });
 
 narrow.addEventListener("change", () => {
-  if (current) show(current, false);
+  if (current) draw(false);
   render();
 });
 render();
