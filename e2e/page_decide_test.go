@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -105,7 +107,7 @@ func TestPageAnotherTookThePlace(t *testing.T) {
 	s.ctrlEnter()
 	s.page(shows("#none", "Nothing waits"))
 	s.wantSaid("accept d")
-	if got := s.texts["d"]; got != "mine "+text && got != "another text\nmine " {
+	if got := s.text("d"); got != "mine "+text && got != "another text\nmine " {
 		t.Errorf("accepted %q", got)
 	}
 }
@@ -131,9 +133,9 @@ func TestPageOrphanJustAppeared(t *testing.T) {
 // must not overwrite.
 func TestPageConflict(t *testing.T) {
 	s := newStage(t, change("a"))
-	s.answer = func(method, id string) any {
+	s.script(func(_, _ string) any {
 		return adapter.DiffAcceptResult{Status: adapter.StatusConflict, Message: "a.txt has changed. Accept again to overwrite it.", Disk: "on disk\n", Version: "v2"}
-	}
+	})
 	s.page(shows("#path", "a.txt"))
 	s.settle()
 	s.press("#accept", 1)
@@ -149,9 +151,105 @@ func TestPageConflict(t *testing.T) {
 	s.settle()
 	s.press("#accept", 1)
 	s.page(shows("#conflict-text", "a.txt has changed on disk"))
-	s.answer = nil
+	s.script(nil)
 	s.settle()
 	s.press("#overwrite", 1)
 	s.page(shows("#none", "Nothing waits"))
 	s.wantSaid("accept a", "accept a", "accept a v2")
+}
+
+// After a lost connection, changes that were answered meanwhile stayed in the
+// list, with buttons that did nothing.
+func TestPageReconnects(t *testing.T) {
+	s := newStage(t, change("a"), change("b"), change("c"))
+	s.page(shows("#path", "a.txt"), chromedp.Click(`//button[contains(., "b.txt")]`), shows("#path", "b.txt"))
+	s.cut()
+	s.page(shows("#status", "reconnecting"))
+	s.page(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent("unsent "), shows(".tags", "edited"))
+	s.page(chromedp.Click(`//button[contains(., "c.txt")]`), shows("#path", "c.txt"))
+	s.page(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent("sent later "))
+	// a and b are decided elsewhere.
+	s.up(change("c"), change("d"))
+	s.page(shows("#status", "1 connected"), shows(".name", "d.txt"), shows("#path", "c.txt"), shows(".cm-merge-b", "sent later"))
+	s.page(chromedp.Poll[chromedp.Void](`[...document.querySelectorAll("#list .name")].map(e => e.innerText).join() === "c.txt,d.txt"`))
+	s.page(shows(".toast", "The change to a.txt was answered while this page was not connected."))
+	// The text of b is not lost: it stays, over a reload too, until the user has seen it.
+	lost := chromedp.Poll[chromedp.Void](`[...document.querySelectorAll(".toast textarea")].map(e => e.value).join().includes("unsent ")`)
+	s.page(lost, shows(".toast", "The change to b.txt was answered before your last edits reached Pollux."))
+	s.page(chromedp.Reload(), shows("#path", "c.txt"), shows(".cm-merge-b", "sent later"), lost)
+	s.page(chromedp.Click(chromedp.CSS(".toast.warning button")), chromedp.Reload(), shows("#path", "c.txt"))
+	n, err := chromedp.Run(s.ctx, chromedp.Evaluate[int](`document.querySelectorAll(".toast.warning").length`))
+	if err != nil || n != 0 {
+		t.Errorf("%d warnings after the user dismissed the one, %v", n, err)
+	}
+	s.settle()
+	s.ctrlEnter()
+	s.page(shows("#path", "d.txt"))
+	s.wantSaid("accept c")
+	if got := s.text("c"); !strings.Contains(got, "sent later ") {
+		t.Errorf("accepted %q", got)
+	}
+}
+
+// "Keep" looked like a decision: nothing said that Accept is still needed, and
+// the other view had all changes again.
+func TestPageKeepIsNoDecision(t *testing.T) {
+	d := change("a")
+	d.Original, d.Proposed = "one\n\n\ntwo\n", "ONE\n\n\nTWO\n"
+	s := newStage(t, d)
+	s.page(shows("#path", "a.txt"), chromedp.Click(chromedp.CSS("#mode")), shows(".cm-deletedChunk", "one"))
+	s.page(chromedp.Click(chromedp.CSS(".cm-chunkButtons button")), shows("#kept", "Not decided yet: press Accept."))
+	chunks := func(want int) {
+		t.Helper()
+		s.page(chromedp.Poll[chromedp.Void](fmt.Sprintf(`document.querySelectorAll(".cm-deletedChunk, .cm-merge-a .cm-changedLine").length === %d`, want), chromedp.WithPollingTimeout(patience)))
+	}
+	chunks(1)
+	s.page(chromedp.Click(chromedp.CSS("#mode")), shows(".cm-merge-a", "two"), shows("#kept", "Not decided yet"))
+	chunks(1)
+	s.page(chromedp.Click(chromedp.CSS("#mode")), shows(".cm-deletedChunk", "two"))
+	s.page(chromedp.Click(chromedp.CSS(".cm-chunkButtons button")))
+	chunks(0)
+	s.page(shows("#kept", "Not decided yet: press Accept."))
+	s.page(chromedp.Click(chromedp.CSS("#unkeep")), chromedp.Poll[chromedp.Void](`document.querySelector("#kept").hidden`))
+	chunks(2)
+	s.settle()
+	s.press("#accept", 1)
+	s.page(shows("#none", "Nothing waits"))
+	s.wantSaid("accept a")
+}
+
+// An accepted change is written by the agent. Until it is, the page waits and
+// decides nothing more; then it says how it went.
+func TestPageAcceptedIsNotWritten(t *testing.T) {
+	s := newStage(t, change("a"), change("b"))
+	s.script(func(_, _ string) any { return adapter.DiffAcceptResult{Status: adapter.StatusAccepted} })
+	s.page(shows("#path", "a.txt"))
+	for _, c := range []struct{ id, reason, toast, class string }{
+		{"a", "unwritten", "a.txt was accepted but not written.", ".toast.warning"},
+		{"b", "accepted", "b.txt was written with the accepted text.", ".toast.info"},
+	} {
+		s.page(shows("#path", c.id+".txt"))
+		s.settle()
+		s.press("#accept", 1)
+		s.tell(adapter.MethodDiffChanged, adapter.DiffChange{ID: c.id, State: "accepted"})
+		s.page(shows("#accepted", "Accepted. Waiting for the agent to write "+c.id+".txt."), shows(`[aria-current=true] .tags`, "accepted"))
+		s.pass(10_000)
+		s.ctrlEnter()
+		s.press("#reject", 1)
+		s.page(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent("late "))
+		s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: c.id, Reason: c.reason})
+		s.page(shows(c.class, c.toast))
+	}
+	s.page(shows("#none", "Nothing waits"))
+	s.wantSaid("accept a", "accept b")
+	for _, id := range []string{"a", "b"} {
+		if text := s.text(id); text != change(id).Proposed {
+			t.Errorf("%s: the page sent %q", id, text)
+		}
+	}
+	// A page that connects meanwhile shows the same.
+	c := change("c")
+	c.State = "accepted"
+	s.tell(adapter.MethodDiffOpen, c)
+	s.page(shows("#accepted", "Accepted. Waiting for the agent to write c.txt."), shows(".toast.warning", "a.txt was accepted but not written."))
 }

@@ -127,6 +127,11 @@ func (s *stage) serve(conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 		}
 		if req.Method != adapter.MethodDiffReject {
 			s.texts[p.ID] = p.Content
+			for i := range s.diffs {
+				if s.diffs[i].ID == p.ID {
+					s.diffs[i].Content = &p.Content
+				}
+			}
 		}
 		if s.answer != nil {
 			result = s.answer(req.Method, p.ID)
@@ -179,6 +184,20 @@ func (s *stage) up(diffs ...adapter.Diff) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down, s.diffs = false, diffs
+}
+
+// script sets how the companion answers decisions; nil is as a companion does.
+func (s *stage) script(answer func(method, id string) any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+}
+
+// text returns the text of a diff that the page sent last.
+func (s *stage) text(id string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.texts[id]
 }
 
 func (s *stage) page(actions ...chromedp.Action[chromedp.Void]) {

@@ -5,7 +5,7 @@
 export interface Diff {
   id: string;
   path: string;
-  state: "open" | "orphaned";
+  state: "open" | "accepted" | "orphaned"; // accepted: the CLI has to write the file
   original: string;
   exists: boolean;
   eol?: string;
