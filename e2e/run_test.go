@@ -22,7 +22,7 @@ func (w *world) withCLI() []string {
 	return []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
 }
 
-var pageLink = regexp.MustCompile(`http://127\.0\.0\.1:\d+/review/open/[A-Z0-9]+`)
+var pageLink = regexp.MustCompile(`http://127\.0\.0\.1:\d+/review/#[A-Z0-9]+`)
 
 func (t *terminal) link() string {
 	t.t.Helper()
@@ -60,7 +60,7 @@ func TestDemo(t *testing.T) {
 	cli.expect(`I see greet.py open in your editor, the cursor in line 4, and "def greet(name):" selected`)
 	onPage(t, ctx, shows(".cm-merge-b", "everybody"), shows("#path", "greet.py"))
 	picture(t, ctx, "demo.png")
-	onPage(t, ctx, chromedp.Click(chromedp.CSS("#accept")), shows("#none", "Nothing waits"))
+	onPage(t, ctx, settled, chromedp.Click(chromedp.CSS("#accept")), shows("#none", "Nothing waits"))
 	cli.expect("Done: the file holds what you accepted")
 	cli.prompt("/quit")
 	<-cli.done

@@ -1,13 +1,15 @@
-// Package review is the browser page: a client of the adapter protocol like
-// any editor, whose messages travel as server-sent events and POST requests.
+// Package review serves the browser page: a client of the adapter protocol like
+// any editor, whose messages travel as an event stream and POST requests.
 //
 // The page's source is in web/; its build, in page/, is embedded, so that
 // neither a user nor `go build` needs Node.
 //
-// Who may see it: a link with a one-time secret is exchanged for a cookie that
-// is good for this companion and as long as it runs. The cookie is HttpOnly and
-// SameSite=Strict, a message must come from the page's own origin, the policy
-// allows no outside resource, no framing and no inline script.
+// The page's files are public and hold nothing of the user's. The page exchanges
+// the one-time secret of a link for the page secret and sends that with every
+// request. The link's secret is in the URL's fragment, which browsers send to no
+// server. The page secret is no cookie, because a cookie goes to every port of a
+// host: the page keeps it in sessionStorage, which belongs to one origin and
+// one tab. It is good for this companion as long as that runs.
 package review
 
 import (
@@ -23,8 +25,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -48,7 +48,6 @@ const (
 type Server struct {
 	attach func(io.ReadWriteCloser)
 	base   string
-	cookie string // its name: cookies are shared by all ports of a host
 	secret string
 	mux    *http.ServeMux
 
@@ -60,17 +59,13 @@ type Server struct {
 // New makes the page of a companion that listens at base, a URL without a
 // path. attach serves one client of the adapter protocol until it goes.
 func New(attach func(io.ReadWriteCloser), base string) *Server {
-	u, err := url.Parse(base)
-	if err != nil {
-		panic(err)
-	}
 	s := &Server{
-		attach: attach, base: base, cookie: "pollux_" + u.Port(), secret: rand.Text(),
+		attach: attach, base: base, secret: rand.Text(),
 		mux: http.NewServeMux(), links: make(map[string]time.Time), streams: make(map[string]net.Conn),
 	}
-	s.mux.HandleFunc("GET /review/open/{link}", s.open)
 	s.mux.HandleFunc("GET /review/{$}", s.index)
 	s.mux.HandleFunc("GET /review/{file}", s.file)
+	s.mux.HandleFunc("POST /review/login", s.login)
 	s.mux.HandleFunc("GET /review/events", s.events)
 	s.mux.HandleFunc("POST /review/rpc", s.rpc)
 	return s
@@ -93,26 +88,34 @@ func (s *Server) Link() string {
 		delete(s.links, oldest)
 	}
 	s.links[link] = time.Now()
-	return s.base + "/review/open/" + link
+	return s.base + "/review/#" + link
 }
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
-	if !strings.HasPrefix(r.URL.Path, "/review/open/") && !s.authorized(r) {
-		refuse(w, http.StatusUnauthorized, "This page opens with a link from Pollux. For a new one: pollux status --link")
-		return
-	}
 	s.mux.ServeHTTP(w, r)
 }
 
-func (s *Server) authorized(r *http.Request) bool {
-	c, err := r.Cookie(s.cookie)
-	if err != nil {
+// fromPage reports whether a request can come from the page itself. Browsers
+// name the origin of every POST, and the newer ones say of every request
+// whether it crosses origins; programs need not say either.
+func fromPage(r *http.Request) bool {
+	origin, site := r.Header.Values("Origin"), r.Header.Values("Sec-Fetch-Site")
+	return (len(origin) == 0 && r.Method == http.MethodGet || len(origin) == 1 && origin[0] == "http://"+r.Host) &&
+		(len(site) == 0 || len(site) == 1 && site[0] == "same-origin")
+}
+
+// admit reports whether a request is the page's and has its secret. If not, it
+// answers the request.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
+	if !fromPage(r) {
+		refuse(w, http.StatusForbidden, "Only the review page itself may ask for this. Open it with a link from Pollux: pollux status --link")
 		return false
 	}
-	got, want := sha256.Sum256([]byte(c.Value)), sha256.Sum256([]byte(s.secret))
+	got, want := sha256.Sum256([]byte(r.Header.Get("Authorization"))), sha256.Sum256([]byte("Bearer "+s.secret))
 	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+		refuse(w, http.StatusUnauthorized, "The page secret is missing or wrong. Open the page with a link from Pollux: pollux status --link")
 		return false
 	}
 	ide.Authenticated(r.Context())
@@ -125,22 +128,29 @@ func refuse(w http.ResponseWriter, status int, text string) {
 	fmt.Fprintln(w, text)
 }
 
-func (s *Server) open(w http.ResponseWriter, r *http.Request) {
-	link := r.PathValue("link")
-	s.mu.Lock()
-	made, ok := s.links[link]
-	delete(s.links, link)
-	s.mu.Unlock()
-	switch {
-	case ok && time.Since(made) <= linkAge:
-		http.SetCookie(w, &http.Cookie{
-			Name: s.cookie, Value: s.secret, Path: "/review/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		})
-	case !s.authorized(r): // a browser that has the cookie may reload the link
-		refuse(w, http.StatusForbidden, "This link was used, or is too old. For a new one: pollux status --link")
+// login exchanges the secret of a link for the page secret.
+func (s *Server) login(w http.ResponseWriter, r *http.Request) {
+	if !fromPage(r) || r.Header.Get("Content-Type") != "application/json" {
+		refuse(w, http.StatusForbidden, "Only the review page itself may ask for this. Open it with a link from Pollux: pollux status --link")
 		return
 	}
-	http.Redirect(w, r, "/review/", http.StatusSeeOther)
+	var body struct {
+		Link string `json:"link"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096)).Decode(&body); err != nil {
+		refuse(w, http.StatusBadRequest, "The request is not valid JSON. Reload the page.")
+		return
+	}
+	s.mu.Lock()
+	made, ok := s.links[body.Link]
+	delete(s.links, body.Link)
+	s.mu.Unlock()
+	if !ok || time.Since(made) > linkAge {
+		refuse(w, http.StatusUnauthorized, "This link was used, or is too old. For a new one: pollux status --link")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(map[string]string{"secret": s.secret})
 }
 
 func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
@@ -152,6 +162,7 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 	nonce := rand.Text() // for the styles that CodeMirror adds
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin") // who opened the page keeps no hold of its window
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-"+nonce+"'; connect-src 'self'; "+
 		"img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 	w.Write(bytes.ReplaceAll(html, []byte("{{nonce}}"), []byte(nonce)))
@@ -169,6 +180,9 @@ func (s *Server) file(w http.ResponseWriter, r *http.Request) {
 // events is one page's connection to the door, as long as its event stream is
 // open. The first event names the stream, for the page's POST requests.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	if !s.admit(w, r) {
+		return
+	}
 	mine, theirs := net.Pipe()
 	id := rand.Text()
 	s.mu.Lock()
@@ -188,7 +202,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 
 	w.Header().Set("Content-Type", "text/event-stream")
 	rc := http.NewResponseController(w)
-	fmt.Fprintf(w, "retry: 1000\nevent: stream\ndata: %s\n\n", id)
+	fmt.Fprintf(w, "event: stream\ndata: %s\n\n", id)
 	if rc.Flush() != nil {
 		return
 	}
@@ -229,8 +243,11 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) rpc(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Origin") != "http://"+r.Host || r.Header.Get("Content-Type") != "application/json" {
-		refuse(w, http.StatusForbidden, "messages come from the page itself")
+	if !s.admit(w, r) {
+		return
+	}
+	if r.Header.Get("Content-Type") != "application/json" {
+		refuse(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json")
 		return
 	}
 	s.mu.Lock()
@@ -247,7 +264,7 @@ func (s *Server) rpc(w http.ResponseWriter, r *http.Request) {
 	}
 	var line bytes.Buffer // one message, one line
 	if err := json.Compact(&line, body); err != nil {
-		refuse(w, http.StatusBadRequest, "the message is no JSON")
+		refuse(w, http.StatusBadRequest, "the message is not valid JSON")
 		return
 	}
 	line.WriteByte('\n')

@@ -1,10 +1,11 @@
 // The page's half of the adapter protocol (docs/PROTOCOL.md): messages come as
-// server-sent events, and go as POST requests that name the event stream.
+// an event stream, and go as POST requests that name the stream. Every request
+// carries the page secret in a header, which an EventSource cannot send.
 
 export interface Diff {
   id: string;
   path: string;
-  state: "open" | "orphaned";
+  state: "open" | "accepted" | "orphaned"; // accepted: the CLI has to write the file
   original: string;
   exists: boolean;
   eol?: string;
@@ -40,31 +41,73 @@ interface Message {
   error?: { message: string };
 }
 
+// retryDelay is the pause before the page connects again, in milliseconds.
+const retryDelay = 1000;
+
 export class Door {
+  private secret = "";
+  private running = false;
   private stream = "";
   private nextID = 1;
   private last: Promise<void> = Promise.resolve();
   private waiting = new Map<number, (m: Message) => void>();
 
-  constructor(private handler: Handler) {
-    const events = new EventSource("events");
-    events.addEventListener("stream", (e) => {
-      this.stream = (e as MessageEvent<string>).data;
-      this.call("initialize", {
-        protocol: 1,
-        client: { name: "browser page", version: "" },
-        editor: { name: "", displayName: "" },
-        diff: true,
-      }).then(() => this.handler.connected(), () => {});
-    });
-    events.onmessage = (e) => this.receive(JSON.parse(e.data));
-    events.onerror = () => {
+  constructor(private handler: Handler) {}
+
+  // open connects, again and again, until Pollux refuses the secret.
+  async open(secret: string) {
+    this.secret = secret;
+    if (this.running) return;
+    this.running = true;
+    while (this.running) {
+      const refused = await this.read().catch(() => false);
       this.stream = "";
       for (const done of this.waiting.values()) done({ error: { message: "The connection to Pollux was lost." } });
       this.waiting.clear();
-      // The browser tries again by itself unless the server refused.
-      this.handler.disconnected(events.readyState === EventSource.CLOSED);
-    };
+      this.running = !refused;
+      this.handler.disconnected(refused);
+      if (!refused) await new Promise((done) => setTimeout(done, retryDelay));
+    }
+  }
+
+  private authorization(): Record<string, string> {
+    return { Authorization: `Bearer ${this.secret}` };
+  }
+
+  // read reads one event stream to its end and reports whether Pollux refused it.
+  private async read(): Promise<boolean> {
+    const res = await fetch("events", { headers: this.authorization(), cache: "no-store" });
+    if (res.status === 401 || res.status === 403) return true;
+    if (!res.ok || !res.body) return false;
+    const stream = res.body.pipeThrough(new TextDecoderStream()).getReader();
+    let parts: string[] = []; // of an incomplete line: a message may be megabytes long
+    let named = false;
+    for (;;) {
+      const { value, done } = await stream.read();
+      if (done) return false;
+      const lines = value.split("\n");
+      parts.push(lines[0]);
+      if (lines.length === 1) continue;
+      lines[0] = parts.join("");
+      parts = [lines.pop()!];
+      for (const line of lines) {
+        if (line === "event: stream") named = true;
+        if (!line.startsWith("data: ")) continue;
+        if (named) this.begin(line.slice(6));
+        else this.receive(JSON.parse(line.slice(6)));
+        named = false;
+      }
+    }
+  }
+
+  private begin(stream: string) {
+    this.stream = stream;
+    this.call("initialize", {
+      protocol: 1,
+      client: { name: "browser page", version: "" },
+      editor: { name: "", displayName: "" },
+      diff: true,
+    }).then(() => this.handler.connected(), () => {});
   }
 
   private async receive(m: Message) {
@@ -108,7 +151,7 @@ export class Door {
     if (!this.stream) throw new Error("Pollux is not connected.");
     const res = await fetch(`rpc?stream=${this.stream}`, {
       method: "POST",
-      headers: { "Content-Type": "application/json" },
+      headers: { ...this.authorization(), "Content-Type": "application/json" },
       body: JSON.stringify({ jsonrpc: "2.0", ...m }),
     });
     if (!res.ok) throw new Error("Pollux did not take the message.");

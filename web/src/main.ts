@@ -1,8 +1,12 @@
 // The review page: a list of the diffs that wait, and the view of one.
 
 import { type AcceptResult, type Diff, Door } from "./door";
+import { forget, login, takeLink } from "./login";
+import { Settling } from "./settle";
 import { fromLF, toLF, usesCRLF } from "./text";
 import { DiffView } from "./view";
+
+const link = takeLink(); // first, so that nothing else can see it
 
 const $ = <T extends HTMLElement>(id: string) => document.getElementById(id) as T;
 const nonce = document.querySelector<HTMLMetaElement>("meta[name=nonce]")!.content;
@@ -12,7 +16,9 @@ interface Item {
   diff: Diff;
   crlf: boolean;
   text: string; // with LF where crlf
+  original?: string; // with the changes that the user chose to keep, if any
   unsent: boolean;
+  deciding?: boolean; // Pollux has not answered yet
   timer?: number;
 }
 
@@ -22,6 +28,7 @@ let view: DiffView | undefined;
 let clients: string[] = [];
 let online = false;
 let met = false; // it was online before
+let shut = ""; // why the page may not connect
 const narrow = matchMedia("(max-width: 900px)");
 let unifiedWanted = localStorage.getItem("pollux-unified") === "1";
 
@@ -30,32 +37,61 @@ const say = (text: string) => {
 };
 const base = (path: string) => path.slice(Math.max(path.lastIndexOf("/"), path.lastIndexOf("\\")) + 1);
 const dir = (path: string) => path.slice(0, path.length - base(path).length - 1);
-const sessionKey = (id: string) => `pollux-${id}`;
 
+// Texts that were not sent survive a reload.
+const keptKey = "pollux-text-";
+interface Kept { path: string; text: string }
+
+function keep(id: string, kept: Kept) {
+  try {
+    sessionStorage.setItem(keptKey + id, JSON.stringify(kept));
+  } catch {
+    // too large; the companion has all but the last moment
+  }
+}
+
+function kept(id: string): Kept | undefined {
+  const value = sessionStorage.getItem(keptKey + id);
+  return value === null ? undefined : JSON.parse(value);
+}
+
+const unkeep = (id: string) => sessionStorage.removeItem(keptKey + id);
+
+const settling = new Settling(() => render());
 const door = new Door({
   connected() {
-    online = met = true;
-    render();
-    for (const item of items.values()) if (item.unsent) send(item);
+    reconcile().catch(() => {}); // connects again
   },
   disconnected(loggedOut) {
     online = false;
     met = true;
-    if (loggedOut) toast("error", "This companion has ended, or the link was for another one. Run `pollux status --link` for a new link. What you edited is in the journal: `pollux journal`.");
+    if (loggedOut) {
+      forget();
+      shut = "This companion has ended, or the link was for another one. For a new link: pollux status --link";
+      if (items.size) toast("error", `${shut}. What you edited is in the journal: pollux journal`);
+    }
     render();
   },
   open(diff) {
     const crlf = usesCRLF(diff.proposed);
-    const kept = sessionStorage.getItem(sessionKey(diff.id));
+    const content = toLF(diff.content ?? diff.proposed, crlf);
     const known = items.get(diff.id);
-    const item: Item = { diff, crlf, text: toLF(diff.content ?? diff.proposed, crlf), unsent: false };
-    if (known?.unsent) item.text = known.text;
-    else if (kept !== null) item.text = kept;
-    const mine = fromLF(item.text, crlf) !== (diff.content ?? diff.proposed);
+    const typed = known?.unsent ? known.text : kept(diff.id)?.text;
+    const late = diff.state === "accepted"; // for what was typed and not sent
+    const text = late ? content : typed ?? content;
+    // After a reconnect every diff comes again; one that is the same is not drawn again.
+    const same = known && known.text === text && known.diff.state === diff.state && known.diff.original === diff.original;
+    const item: Item = known ?? { diff, crlf, text, unsent: false };
+    if (!same) item.original = undefined;
+    clearTimeout(item.timer);
+    Object.assign(item, { diff, crlf, text, unsent: false });
     items.set(diff.id, item);
-    if (mine) send(item);
+    if (typed !== undefined && typed !== content) {
+      if (late) strand(diff.id, { path: diff.path, text: typed });
+      else send(item);
+    }
     if (!known) say(`${diff.client} proposes a change to ${base(diff.path)}`);
-    if (!current || current.diff.id === diff.id) show(item, !known);
+    if (!current || (current === item && !same)) show(item, !known);
     render();
   },
   close(id, reason) {
@@ -63,20 +99,43 @@ const door = new Door({
     if (!item) return undefined;
     clearTimeout(item.timer);
     items.delete(id);
-    sessionStorage.removeItem(sessionKey(id));
-    const what = { accepted: "was accepted", rejected: "was rejected", closed: "was answered in the terminal", superseded: "was proposed anew", saved: "was saved", failed: "could not be shown" }[reason] ?? "is closed";
-    toast("info", `The change to ${base(item.diff.path)} ${what}.`);
-    if (current === item) show([...items.values()][0], true);
+    const name = base(item.diff.path);
+    const said: Record<string, string> = {
+      accepted: `${name} was written with the accepted text.`,
+      unwritten: `${name} was accepted but not written.`,
+      rejected: `The change to ${name} was rejected.`,
+      closed: `The change to ${name} was answered in the terminal.`,
+      superseded: `The change to ${name} was replaced by a newer one.`,
+      saved: `${name} was saved.`,
+      failed: `The change to ${name} could not be shown.`,
+    };
+    toast(reason === "unwritten" ? "warning" : "info", said[reason] ?? `The change to ${name} is closed.`);
+    if (item.unsent && !item.deciding && ["accepted", "saved"].includes(reason)) strand(id, { path: item.diff.path, text: item.text });
+    else unkeep(id);
+    if (current === item) show(following(), true);
     render();
     return fromLF(item.text, item.crlf);
   },
   changed(id, content, state) {
     const item = items.get(id);
     if (!item) return;
-    if (state) item.diff.state = state as Diff["state"];
+    if (state && state !== item.diff.state) {
+      item.diff.state = state as Diff["state"];
+      if (state === "accepted") {
+        // What is typed now, or elsewhere, is too late.
+        if (item.unsent && !item.deciding) strand(id, { path: item.diff.path, text: item.text });
+        clearTimeout(item.timer);
+        item.unsent = false;
+        if (current === item) view?.freeze();
+      }
+      if (current === item) settling.restart(); // the buttons do something else
+    }
     if (content !== undefined && !item.unsent) {
       item.text = toLF(content, item.crlf);
-      if (current === item) view?.setText(item.text);
+      if (current === item) {
+        view?.setText(item.text);
+        settling.restart();
+      }
     }
     render();
   },
@@ -84,7 +143,7 @@ const door = new Door({
     clients = names;
     render();
   },
-  message: toast,
+  message: (level, text) => toast(level, text),
 });
 
 // edited is called at each keystroke; the text is sent when the user pauses.
@@ -103,22 +162,64 @@ async function send(item: Item) {
     await door.notify("diff/edit", { id: item.diff.id, content: fromLF(text, item.crlf) });
     if (item.text === text) {
       item.unsent = false;
-      sessionStorage.removeItem(sessionKey(item.diff.id));
+      unkeep(item.diff.id);
     }
   } catch {
     item.unsent = true; // sent again when the connection is back
   }
 }
 
+// reconcile brings the page up to date after a connection: edits that were not
+// sent go first, then what was answered meanwhile is dropped.
+async function reconcile() {
+  const before = [...items.values()];
+  const unsent = new Set(before.filter((item) => item.unsent).map((item) => item.diff.id));
+  await Promise.all(before.filter((item) => item.unsent).map(send));
+  const { diffs } = await door.call<{ diffs: Diff[] }>("diff/list", {});
+  const there = new Set(diffs.map((d) => d.id));
+  for (const item of before) {
+    const { diff } = item;
+    if (!items.has(diff.id) || there.has(diff.id)) continue;
+    clearTimeout(item.timer);
+    items.delete(diff.id);
+    if (unsent.has(diff.id) || item.unsent) strand(diff.id, { path: diff.path, text: item.text });
+    else toast("info", `The change to ${base(diff.path)} was answered while this page was not connected.`);
+  }
+  for (const key of Object.keys(sessionStorage)) {
+    const id = key.slice(keptKey.length);
+    if (key.startsWith(keptKey) && !there.has(id) && !items.has(id)) strand(id, kept(id)!);
+  }
+  if (current && !items.has(current.diff.id)) show(following(), true);
+  online = met = true;
+  render();
+}
+
+// strand shows a text that reached Pollux too late, until the user dismisses it.
+const stranded = new Set<string>();
+function strand(id: string, { path, text: typed }: Kept) {
+  keep(id, { path, text: typed });
+  if (stranded.has(id)) return;
+  stranded.add(id);
+  const text = document.createElement("textarea");
+  text.readOnly = true;
+  text.value = typed;
+  text.setAttribute("aria-label", `Your text of ${base(path)}`);
+  toast("warning", `The change to ${base(path)} was answered before your last edits reached Pollux. Copy what you need of your text:`, text, () => {
+    stranded.delete(id);
+    unkeep(id);
+  });
+}
+
+// following is what is shown when the current diff has ended.
+function following(): Item | undefined {
+  const all = [...items.values()];
+  return all.find((item) => item.diff.state !== "accepted") ?? all[0];
+}
+
 // A page that goes keeps what it could not send.
 addEventListener("pagehide", () => {
   for (const item of items.values()) {
-    if (!item.unsent) continue;
-    try {
-      sessionStorage.setItem(sessionKey(item.diff.id), item.text);
-    } catch {
-      // too large; the companion has all but the last moment
-    }
+    if (item.unsent) keep(item.diff.id, { path: item.diff.path, text: item.text });
   }
 });
 
@@ -127,17 +228,29 @@ function unified(): boolean {
 }
 
 function show(item: Item | undefined, focus: boolean) {
-  view?.destroy();
-  view = undefined;
   current = item;
   $("conflict").hidden = true;
+  draw(focus);
+  settling.restart();
+}
+
+// draw makes the view of the current diff.
+function draw(focus: boolean) {
+  const item = current;
+  view?.destroy();
+  view = undefined;
   $("view").replaceChildren();
   document.body.classList.toggle("empty", !item); // what is not displayed takes no focus
   if (!item) return;
   view = new DiffView({
-    parent: $("view"), path: item.diff.path, original: toLF(item.diff.original, item.crlf), content: item.text,
+    parent: $("view"), path: item.diff.path, original: item.original ?? toLF(item.diff.original, item.crlf), content: item.text,
     unified: unified(), nonce, changed: (text) => edited(item, text),
+    kept: (original) => {
+      item.original = original;
+      render();
+    },
   });
+  if (item.diff.state === "accepted") view.freeze();
   if (focus) view.first();
 }
 
@@ -166,10 +279,11 @@ function entry(diff: Diff): HTMLElement {
 }
 
 function render() {
-  $("status").textContent = online ? (clients.length ? `${clients.length} connected` : "no CLI connected") : met ? "reconnecting…" : "connecting…";
+  $("status").textContent = shut ? "not connected" : online ? (clients.length ? `${clients.length} connected` : "no CLI connected") : met ? "reconnecting…" : "connecting…";
   $("status").title = clients.join("\n");
   $("status").dataset.state = online ? (clients.length ? "ok" : "idle") : "off";
-  document.title = items.size ? `(${items.size}) Pollux review` : "Pollux review";
+  const waiting = [...items.values()].filter((item) => item.diff.state !== "accepted").length;
+  document.title = waiting ? `(${waiting}) Pollux review` : "Pollux review";
 
   const list = $("list");
   for (const b of [...list.children]) if (!items.has((b as HTMLElement).dataset.id!)) b.remove();
@@ -179,6 +293,7 @@ function render() {
     b.querySelector(".tags")!.textContent = [
       item.diff.exists ? "" : "new file",
       item.diff.state === "orphaned" ? "CLI ended" : "",
+      item.diff.state === "accepted" ? "accepted" : "",
       fromLF(item.text, item.crlf) === item.diff.proposed ? "" : "edited",
     ].filter(Boolean).join(", ");
   }
@@ -186,22 +301,41 @@ function render() {
   const orphaned = current?.diff.state === "orphaned";
   $("accept").firstElementChild!.textContent = orphaned ? "Save to file" : "Accept";
   $("reject").firstElementChild!.textContent = orphaned ? "Discard" : "Reject";
+  const accepted = current?.diff.state === "accepted";
   $("orphaned").hidden = !orphaned;
+  $("accepted").hidden = !accepted;
+  $("accepted").textContent = accepted ? `Accepted. Waiting for the agent to write ${base(current!.diff.path)}.` : "";
+  $("view").classList.toggle("frozen", accepted);
+  $("kept").hidden = accepted || current?.original === undefined;
+  $("kept-text").textContent = `Not decided yet: press ${orphaned ? "Save to file" : "Accept"}. The changes that you kept are hidden.`;
   $("path").textContent = current ? base(current.diff.path) : "";
   $("what").title = current ? current.diff.path : "";
   $("from").textContent = current ? `from ${current.diff.client}` : "";
   $("mode").setAttribute("aria-pressed", String(unified()));
-  for (const id of ["accept", "reject"]) $<HTMLButtonElement>(id).disabled = !online;
-  $("none").textContent = !online && !met ? "Connecting to Pollux…"
+  // Not disabled: the focus has to stay.
+  const off = !online || !current || accepted || current.deciding || !settling.settled();
+  for (const id of ["accept", "reject", "overwrite"]) $(id).setAttribute("aria-disabled", String(off));
+  $("none").textContent = shut ? shut
+    : !online && !met ? "Connecting to Pollux…"
     : !online ? "Pollux has ended, or cannot be reached. What you edited is kept: pollux journal lists it."
     : clients.length ? "Nothing waits for review. Changes that Gemini CLI proposes appear here."
     : "No CLI is connected. In Gemini CLI, type /ide enable.";
 }
 
-async function decide(method: "accept" | "reject", overwrite?: string) {
+// decide handles a key, or one of several clicks, that decides on the current diff.
+async function decide(method: "accept" | "reject", clicks: number, overwrite?: string) {
   const item = current;
-  if (!item || !online) return;
+  if (!item) return;
+  const may = settling.decides(clicks);
+  if (item.deciding || item.diff.state === "accepted") return;
+  if (!online) return hint("Pollux is not connected. Decide when it is.");
+  if (!may) return hint("This change has just appeared. Look at it, then decide.");
+  hint("");
+  $("conflict").hidden = true;
+  item.deciding = true;
+  render();
   const orphaned = item.diff.state === "orphaned";
+  const text = item.text;
   try {
     if (method === "reject") {
       await send(item); // the journal has what is thrown away
@@ -209,40 +343,61 @@ async function decide(method: "accept" | "reject", overwrite?: string) {
       return;
     }
     const res = await door.call<AcceptResult>(orphaned ? "diff/save" : "diff/accept", {
-      id: item.diff.id, content: fromLF(item.text, item.crlf), overwrite,
+      id: item.diff.id, content: fromLF(text, item.crlf), overwrite,
     });
     if (res.status === "empty") toast("warning", res.message ?? "");
     if (res.status === "conflict") askConflict(item, res);
   } catch (err) {
     toast("error", (err as Error).message);
+  } finally {
+    item.deciding = false;
+    render();
   }
 }
 
+// hint says beside the buttons why nothing happened.
+function hint(text: string) {
+  const p = $("hint");
+  p.textContent = text;
+  clearTimeout(hintTimer);
+  if (text) hintTimer = window.setTimeout(() => hint(""), 8000);
+}
+let hintTimer = 0;
+
 function askConflict(item: Item, res: AcceptResult) {
-  $("conflict-text").textContent = res.message ?? "";
+  const text = `${base(item.diff.path)} has changed on disk since the change was proposed, so it was not written. Compare the change with the file as it is now, or overwrite the file.`;
+  if (current !== item) {
+    toast("warning", text);
+    return;
+  }
+  $("conflict-text").textContent = text;
   $("conflict").hidden = false;
-  $("overwrite").onclick = () => {
-    $("conflict").hidden = true;
-    decide("accept", res.version);
-  };
+  $("overwrite").onclick = (e) => decide("accept", e.detail, res.version);
   $("compare").onclick = () => {
     item.diff.original = res.disk ?? "";
+    item.original = undefined;
     show(item, true);
     render();
   };
+  settling.restart(); // Overwrite has just appeared
   $("compare").focus();
-  say(res.message ?? "");
+  say(text);
 }
 
-function toast(level: string, text: string) {
+// toast shows a message. A warning or an error stays until it is dismissed.
+function toast(level: string, text: string, more?: HTMLElement, dismissed?: () => void) {
   const p = document.createElement("p");
   p.className = `toast ${level}`;
   p.textContent = text;
   const close = document.createElement("button");
   close.textContent = "×";
   close.setAttribute("aria-label", "Dismiss");
-  close.onclick = () => p.remove();
+  close.onclick = () => {
+    p.remove();
+    dismissed?.();
+  };
   p.append(close);
+  if (more) p.append(more);
   $("toasts").append(p);
   if (level === "info") setTimeout(() => p.remove(), 8000);
 }
@@ -257,17 +412,17 @@ function other(step: number) {
 function toggleMode() {
   unifiedWanted = !unifiedWanted;
   localStorage.setItem("pollux-unified", unifiedWanted ? "1" : "0");
-  show(current, true);
+  draw(true);
   render();
 }
 
-const actions: Record<string, () => void> = {
-  accept: () => decide("accept"),
-  reject: () => decide("reject"),
+const actions: Record<string, (e?: MouseEvent) => void> = {
+  accept: (e) => decide("accept", e?.detail ?? 0),
+  reject: (e) => decide("reject", e?.detail ?? 0),
   next: () => view?.next(),
   previous: () => view?.previous(),
   mode: toggleMode,
-  reset: () => current && view?.replace(toLF(current.diff.proposed, current.crlf)),
+  reset: () => current && current.diff.state !== "accepted" && view?.replace(toLF(current.diff.proposed, current.crlf)),
   help: () => {
     const d = $<HTMLDialogElement>("keys");
     if (d.open) d.close();
@@ -275,7 +430,12 @@ const actions: Record<string, () => void> = {
   },
 };
 for (const [id, run] of Object.entries(actions)) $(id).onclick = run;
-$("keys-close").onclick = actions.help;
+$("unkeep").onclick = () => {
+  if (current) current.original = undefined;
+  draw(true);
+  render();
+};
+$("keys-close").onclick = () => actions.help();
 
 addEventListener("keydown", (e) => {
   const mod = e.ctrlKey || e.metaKey;
@@ -300,7 +460,21 @@ addEventListener("keydown", (e) => {
 }, { capture: true });
 
 narrow.addEventListener("change", () => {
-  if (current) show(current, false);
+  if (current) draw(false);
   render();
 });
 render();
+function enter(link: string) {
+  login(link).then((secret) => {
+    shut = "";
+    render();
+    door.open(secret);
+  }, (err: Error) => {
+    if (online) return;
+    shut = err.message;
+    render();
+  });
+}
+// A link that is opened in this tab changes only the fragment.
+addEventListener("hashchange", () => location.hash && enter(takeLink()));
+enter(link);

@@ -14,9 +14,9 @@ import { python } from "@codemirror/lang-python";
 import { rust } from "@codemirror/lang-rust";
 import { yaml } from "@codemirror/lang-yaml";
 import { bracketMatching, HighlightStyle, syntaxHighlighting } from "@codemirror/language";
-import { getChunks, goToNextChunk, goToPreviousChunk, MergeView, unifiedMergeView } from "@codemirror/merge";
+import { getChunks, getOriginalDoc, goToNextChunk, goToPreviousChunk, MergeView, unifiedMergeView } from "@codemirror/merge";
 import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
-import { EditorState, type Extension } from "@codemirror/state";
+import { Compartment, EditorState, type Extension } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
 import { tags as t } from "@lezer/highlight";
 
@@ -66,12 +66,15 @@ const diffConfig = { scanLimit: 2000, timeout: 400 };
 
 // control makes a chunk's button in the unified view. Its words are not those
 // of the buttons that answer the CLI.
-function control(type: "reject" | "accept", action: (e: MouseEvent) => void): HTMLElement {
+function control(type: "reject" | "accept", action: (e: MouseEvent) => void, kept: () => void): HTMLElement {
   const b = document.createElement("button");
   b.textContent = type === "accept" ? "Keep" : "Undo";
-  b.title = type === "accept" ? "Keep this change" : "Undo this change";
+  b.title = type === "accept" ? "Keep this change in the text; Accept decides" : "Undo this change";
   b.onmousedown = (e) => e.preventDefault(); // the text keeps the focus
-  b.onclick = action; // by the keyboard too
+  b.onclick = (e) => { // by the keyboard too
+    action(e);
+    if (type === "accept") kept();
+  };
   return b;
 }
 
@@ -83,12 +86,15 @@ export interface ViewOptions {
   unified: boolean;
   nonce: string;
   changed(text: string): void;
+  // kept is called with the original as it is shown once a change was kept.
+  kept(original: string): void;
 }
 
 export class DiffView {
   readonly editor: EditorView;
   private merge?: MergeView;
   private quiet = false;
+  private writing = new Compartment();
 
   constructor(options: ViewOptions) {
     const common: Extension[] = [
@@ -100,7 +106,7 @@ export class DiffView {
       keymap.of([...searchKeymap]),
     ];
     const editable: Extension[] = [
-      ...common, history(), highlightActiveLine(),
+      ...common, this.writing.of([]), history(), highlightActiveLine(),
       EditorView.clipboardInputFilter.of((text) => text.replaceAll(/\r\n?/g, "\n")),
       keymap.of([...defaultKeymap, ...historyKeymap, indentWithTab]),
       EditorView.contentAttributes.of({ "aria-label": `Proposed text of ${options.path}, editable` }),
@@ -108,6 +114,7 @@ export class DiffView {
         if (u.docChanged && !this.quiet) options.changed(this.text());
       }),
     ];
+    const kept = () => options.kept(getOriginalDoc(this.editor.state).toString());
     const fold = { margin: 4, minSize: 8 };
     if (options.unified) {
       this.editor = new EditorView({
@@ -115,7 +122,7 @@ export class DiffView {
         doc: options.content,
         extensions: [
           ...editable,
-          unifiedMergeView({ original: options.original, mergeControls: control, collapseUnchanged: fold, diffConfig }),
+          unifiedMergeView({ original: options.original, mergeControls: (type, action) => control(type, action, kept), collapseUnchanged: fold, diffConfig }),
         ],
       });
       return;
@@ -164,6 +171,11 @@ export class DiffView {
   // replace is an edit of the user's, which undo takes back.
   replace(text: string) {
     this.editor.dispatch({ changes: { from: 0, to: this.editor.state.doc.length, insert: text } });
+  }
+
+  // freeze lets the user edit no more.
+  freeze() {
+    this.editor.dispatch({ effects: this.writing.reconfigure(EditorState.readOnly.of(true)) });
   }
 
   next() {

@@ -1,0 +1,255 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"pollux/internal/adapter"
+)
+
+const tooEarly = "This change has just appeared. Look at it, then decide."
+
+// The second click of a double click on Accept accepted the next file, which
+// nobody had seen.
+func TestPageDoubleClick(t *testing.T) {
+	s := newStage(t, change("a"), change("b"))
+	s.page(shows("#path", "a.txt"))
+	s.settle()
+	s.press("#accept", 1)
+	s.page(shows("#path", "b.txt"))
+	s.press("#accept", 2)
+	s.page(shows("#hint", tooEarly))
+	// Nor does a slow one, after the change has settled.
+	s.settle()
+	s.press("#accept", 2)
+	s.page(shows("#hint", tooEarly))
+	s.settle()
+	s.press("#accept", 1)
+	s.page(shows("#none", "Nothing waits"))
+	s.wantSaid("accept a", "accept b")
+}
+
+// Ctrl+Enter twice, or held until the keyboard repeats it, accepted the next
+// file too.
+func TestPageKeyTwiceOrHeld(t *testing.T) {
+	s := newStage(t, change("a"), change("b"), change("c"))
+	s.page(shows("#path", "a.txt"))
+	s.settle()
+	s.ctrlEnterDown(false)
+	s.page(shows("#path", "b.txt"))
+	for range 20 {
+		s.pass(30)
+		s.ctrlEnterDown(true)
+	}
+	s.settle() // a keyboard with a long delay begins to repeat only now
+	s.ctrlEnterDown(true)
+	s.page(shows("#path", "b.txt"))
+	s.settle()
+	s.ctrlEnter()
+	s.page(shows("#path", "c.txt"))
+	s.ctrlEnter()
+	s.page(shows("#hint", tooEarly))
+	s.settle()
+	s.page(chromedp.KeyEvent(kb.Backspace, chromedp.KeyModifiers(kb.ModifierCtrl, kb.ModifierShift)), shows("#none", "Nothing waits"))
+	s.wantSaid("accept a", "accept b", "reject c")
+}
+
+// A change took the place of the one in view, and the key or click that was
+// meant for the old one decided on the new.
+func TestPageAnotherTookThePlace(t *testing.T) {
+	s := newStage(t, change("a"), change("b"))
+	s.page(shows("#path", "a.txt"))
+	s.settle()
+	// Superseded, while the mouse button is down.
+	s.mouse("#accept", 1, chromedp.MousePressed)
+	c := change("c")
+	c.Path = "/project/a.txt"
+	s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: "b", Reason: adapter.ReasonClosed})
+	s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: "a", Reason: adapter.ReasonSuperseded})
+	s.tell(adapter.MethodDiffOpen, c)
+	s.page(shows(".cm-merge-b", "c"))
+	s.pass(10_000)
+	s.mouse("#accept", 1, chromedp.MouseReleased)
+	s.page(shows("#hint", tooEarly))
+
+	// Answered in the terminal, and the next one is shown.
+	s.tell(adapter.MethodDiffOpen, change("d"))
+	s.settle()
+	s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: "c", Reason: adapter.ReasonClosed})
+	s.page(shows("#path", "d.txt"))
+	s.ctrlEnter()
+	s.page(shows("#hint", tooEarly))
+
+	// The half second starts again with each attempt, and with any other key.
+	for _, attempt := range []func(){
+		s.ctrlEnter, func() { s.press("#reject", 1) }, func() { s.page(chromedp.KeyEvent(kb.ArrowDown)) }, s.ctrlEnter,
+	} {
+		s.pass(499)
+		attempt()
+	}
+	// Another client has replaced the text.
+	text := "another text\n"
+	s.pass(500)
+	s.tell(adapter.MethodDiffChanged, adapter.DiffChange{ID: "d", Content: &text})
+	s.page(shows(".cm-merge-b", "another text"))
+	s.ctrlEnter()
+	// The tab was hidden.
+	s.settle()
+	s.page(chromedp.Evaluate[chromedp.Void]("hide(true); pass(10000); hide(false)"))
+	s.ctrlEnter()
+	// Once settled it stays so, whatever is typed.
+	s.pass(500)
+	s.page(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent("mine "))
+	s.ctrlEnter()
+	s.page(shows("#none", "Nothing waits"))
+	s.wantSaid("accept d")
+	if got := s.text("d"); got != "mine "+text && got != "another text\nmine " {
+		t.Errorf("accepted %q", got)
+	}
+}
+
+// Saving and discarding what a CLI left follow the same rule. The buttons show
+// it and keep the focus.
+func TestPageOrphanJustAppeared(t *testing.T) {
+	s := newStage(t, change("a"))
+	s.page(shows("#path", "a.txt"))
+	s.settle()
+	s.page(chromedp.Focus(chromedp.CSS("#reject")))
+	s.tell(adapter.MethodDiffChanged, adapter.DiffChange{ID: "a", State: adapter.StateOrphaned})
+	s.page(shows("#reject", "Discard"), chromedp.Poll[chromedp.Void](`document.activeElement.id === "reject" && document.activeElement.ariaDisabled === "true"`))
+	s.page(chromedp.KeyEvent(kb.Enter), shows("#hint", tooEarly))
+	s.ctrlEnter()
+	s.settle()
+	s.ctrlEnter()
+	s.page(shows("#none", "Nothing waits"))
+	s.wantSaid("save a")
+}
+
+// "Accept again to overwrite it" did nothing on the page, and a double click
+// must not overwrite.
+func TestPageConflict(t *testing.T) {
+	s := newStage(t, change("a"))
+	s.script(func(_, _ string) any {
+		return adapter.DiffAcceptResult{Status: adapter.StatusConflict, Message: "a.txt has changed. Accept again to overwrite it.", Disk: "on disk\n", Version: "v2"}
+	})
+	s.page(shows("#path", "a.txt"))
+	s.settle()
+	s.press("#accept", 1)
+	s.page(shows("#conflict-text", "a.txt has changed on disk"), shows("#overwrite", "Overwrite the file"))
+	s.press("#accept", 2)
+	s.press("#overwrite", 1)
+	s.page(shows("#hint", tooEarly))
+	shown, err := chromedp.Run(s.ctx, chromedp.Evaluate[string](`document.querySelector("#conflict-text").innerText`))
+	if err != nil || shown != "a.txt has changed on disk since the change was proposed, so it was not written. Compare the change with the file as it is now, or overwrite the file." {
+		t.Errorf("the page says %q, %v", shown, err)
+	}
+	s.page(chromedp.Click(chromedp.CSS("#compare")), shows(".cm-merge-a", "on disk"))
+	s.settle()
+	s.press("#accept", 1)
+	s.page(shows("#conflict-text", "a.txt has changed on disk"))
+	s.script(nil)
+	s.settle()
+	s.press("#overwrite", 1)
+	s.page(shows("#none", "Nothing waits"))
+	s.wantSaid("accept a", "accept a", "accept a v2")
+}
+
+// After a lost connection, changes that were answered meanwhile stayed in the
+// list, with buttons that did nothing.
+func TestPageReconnects(t *testing.T) {
+	s := newStage(t, change("a"), change("b"), change("c"))
+	s.page(shows("#path", "a.txt"), chromedp.Click(`//button[contains(., "b.txt")]`), shows("#path", "b.txt"))
+	s.cut()
+	s.page(shows("#status", "reconnecting"))
+	s.page(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent("unsent "), shows(".tags", "edited"))
+	s.page(chromedp.Click(`//button[contains(., "c.txt")]`), shows("#path", "c.txt"))
+	s.page(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent("sent later "))
+	// a and b are decided elsewhere.
+	s.up(change("c"), change("d"))
+	s.page(shows("#status", "1 connected"), shows(".name", "d.txt"), shows("#path", "c.txt"), shows(".cm-merge-b", "sent later"))
+	s.page(chromedp.Poll[chromedp.Void](`[...document.querySelectorAll("#list .name")].map(e => e.innerText).join() === "c.txt,d.txt"`))
+	s.page(shows(".toast", "The change to a.txt was answered while this page was not connected."))
+	// The text of b is not lost: it stays, over a reload too, until the user has seen it.
+	lost := chromedp.Poll[chromedp.Void](`[...document.querySelectorAll(".toast textarea")].map(e => e.value).join().includes("unsent ")`)
+	s.page(lost, shows(".toast", "The change to b.txt was answered before your last edits reached Pollux."))
+	s.page(chromedp.Reload(), shows("#path", "c.txt"), shows(".cm-merge-b", "sent later"), lost)
+	s.page(chromedp.Click(chromedp.CSS(".toast.warning button")), chromedp.Reload(), shows("#path", "c.txt"))
+	n, err := chromedp.Run(s.ctx, chromedp.Evaluate[int](`document.querySelectorAll(".toast.warning").length`))
+	if err != nil || n != 0 {
+		t.Errorf("%d warnings after the user dismissed the one, %v", n, err)
+	}
+	s.settle()
+	s.ctrlEnter()
+	s.page(shows("#path", "d.txt"))
+	s.wantSaid("accept c")
+	if got := s.text("c"); !strings.Contains(got, "sent later ") {
+		t.Errorf("accepted %q", got)
+	}
+}
+
+// "Keep" looked like a decision: nothing said that Accept is still needed, and
+// the other view had all changes again.
+func TestPageKeepIsNoDecision(t *testing.T) {
+	d := change("a")
+	d.Original, d.Proposed = "one\n\n\ntwo\n", "ONE\n\n\nTWO\n"
+	s := newStage(t, d)
+	s.page(shows("#path", "a.txt"), chromedp.Click(chromedp.CSS("#mode")), shows(".cm-deletedChunk", "one"))
+	s.page(chromedp.Click(chromedp.CSS(".cm-chunkButtons button")), shows("#kept", "Not decided yet: press Accept."))
+	chunks := func(want int) {
+		t.Helper()
+		s.page(chromedp.Poll[chromedp.Void](fmt.Sprintf(`document.querySelectorAll(".cm-deletedChunk, .cm-merge-a .cm-changedLine").length === %d`, want), chromedp.WithPollingTimeout(patience)))
+	}
+	chunks(1)
+	s.page(chromedp.Click(chromedp.CSS("#mode")), shows(".cm-merge-a", "two"), shows("#kept", "Not decided yet"))
+	chunks(1)
+	s.page(chromedp.Click(chromedp.CSS("#mode")), shows(".cm-deletedChunk", "two"))
+	s.page(chromedp.Click(chromedp.CSS(".cm-chunkButtons button")))
+	chunks(0)
+	s.page(shows("#kept", "Not decided yet: press Accept."))
+	s.page(chromedp.Click(chromedp.CSS("#unkeep")), chromedp.Poll[chromedp.Void](`document.querySelector("#kept").hidden`))
+	chunks(2)
+	s.settle()
+	s.press("#accept", 1)
+	s.page(shows("#none", "Nothing waits"))
+	s.wantSaid("accept a")
+}
+
+// An accepted change is written by the agent. Until it is, the page waits and
+// decides nothing more; then it says how it went.
+func TestPageAcceptedIsNotWritten(t *testing.T) {
+	s := newStage(t, change("a"), change("b"))
+	s.script(func(_, _ string) any { return adapter.DiffAcceptResult{Status: adapter.StatusAccepted} })
+	s.page(shows("#path", "a.txt"))
+	for _, c := range []struct{ id, reason, toast, class string }{
+		{"a", "unwritten", "a.txt was accepted but not written.", ".toast.warning"},
+		{"b", "accepted", "b.txt was written with the accepted text.", ".toast.info"},
+	} {
+		s.page(shows("#path", c.id+".txt"))
+		s.settle()
+		s.press("#accept", 1)
+		s.tell(adapter.MethodDiffChanged, adapter.DiffChange{ID: c.id, State: "accepted"})
+		s.page(shows("#accepted", "Accepted. Waiting for the agent to write "+c.id+".txt."), shows(`[aria-current=true] .tags`, "accepted"))
+		s.pass(10_000)
+		s.ctrlEnter()
+		s.press("#reject", 1)
+		s.page(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent("late "))
+		s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: c.id, Reason: c.reason})
+		s.page(shows(c.class, c.toast))
+	}
+	s.page(shows("#none", "Nothing waits"))
+	s.wantSaid("accept a", "accept b")
+	for _, id := range []string{"a", "b"} {
+		if text := s.text(id); text != change(id).Proposed {
+			t.Errorf("%s: the page sent %q", id, text)
+		}
+	}
+	// A page that connects meanwhile shows the same.
+	c := change("c")
+	c.State = "accepted"
+	s.tell(adapter.MethodDiffOpen, c)
+	s.page(shows("#accepted", "Accepted. Waiting for the agent to write c.txt."), shows(".toast.warning", "a.txt was accepted but not written."))
+}

@@ -1,0 +1,269 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/sourcegraph/jsonrpc2"
+
+	"pollux/internal/adapter"
+	"pollux/internal/review"
+)
+
+// A stage is the review page, in Chromium, before a companion that the test
+// plays. The page's clock stands still until the test moves it.
+type stage struct {
+	t   *testing.T
+	ctx context.Context // of the tab
+
+	mu     sync.Mutex
+	diffs  []adapter.Diff
+	conn   *jsonrpc2.Conn // of the page
+	down   bool           // the companion refuses connections
+	said   []string       // what the page asked for: "diff/accept b", in order
+	texts  map[string]string
+	answer func(method, id string) any // nil for what a companion does
+	asked  chan struct{}               // after each request
+}
+
+// clock replaces the page's clock, and its visibility.
+const clock = `{
+  let now = 1000, hidden = false;
+  performance.now = () => now;
+  Object.defineProperty(Event.prototype, "timeStamp", { get: () => now });
+  Object.defineProperty(document, "hidden", { get: () => hidden });
+  window.pass = (ms) => { now += ms; return now; };
+  window.hide = (h) => { hidden = h; document.dispatchEvent(new Event("visibilitychange")); };
+  window.frames3 = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(() => done(true)))));
+}`
+
+func newStage(t *testing.T, diffs ...adapter.Diff) *stage {
+	t.Helper()
+	t.Parallel()
+	s := &stage{t: t, ctx: browser(t), diffs: diffs, texts: make(map[string]string), asked: make(chan struct{}, 1000)}
+	var pages http.Handler
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { pages.ServeHTTP(w, r) }))
+	t.Cleanup(server.Close)
+	r := review.New(s.attach, server.URL)
+	pages = r
+	t.Cleanup(func() { s.cut() })
+	if _, err := chromedp.Run(s.ctx, func(ctx context.Context, t *chromedp.Target) (page.AddScriptToEvaluateOnNewDocumentResult, error) {
+		return cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: clock})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	onPage(t, s.ctx, chromedp.Navigate(r.Link()))
+	return s
+}
+
+func change(name string) adapter.Diff {
+	return adapter.Diff{
+		ID: name, Path: "/project/" + name + ".txt", State: adapter.StateOpen, Exists: true,
+		Original: "one\n", Proposed: "one\n" + name + "\n", Client: "CLI 1", Opened: 1,
+	}
+}
+
+// attach serves the page's connection.
+func (s *stage) attach(stream io.ReadWriteCloser) {
+	s.mu.Lock()
+	if s.down {
+		s.mu.Unlock()
+		stream.Close()
+		return
+	}
+	// Requests are answered one after the other, as by a companion.
+	queue := make(chan *jsonrpc2.Request, 1000)
+	s.conn = adapter.NewConn(context.Background(), adapter.NewStream(stream), handle(func(req *jsonrpc2.Request) { queue <- req }))
+	conn := s.conn
+	s.mu.Unlock()
+	for {
+		select {
+		case <-conn.DisconnectNotify():
+			return
+		case req := <-queue:
+			s.serve(conn, req)
+		}
+	}
+}
+
+type handle func(*jsonrpc2.Request)
+
+func (h handle) Handle(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) { h(req) }
+
+func (s *stage) serve(conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	ctx := context.Background()
+	var p adapter.DiffAccept
+	json.Unmarshal(*req.Params, &p)
+	s.mu.Lock()
+	var result any = struct{}{}
+	var after []func()
+	switch req.Method {
+	case adapter.MethodInitialize:
+		after = append(after, func() {
+			conn.Notify(ctx, adapter.MethodClients, adapter.Clients{Clients: []adapter.CLI{{Name: "CLI", Version: "1"}}})
+		})
+		for _, d := range s.diffs {
+			after = append(after, func() { conn.DispatchCall(ctx, adapter.MethodDiffOpen, d) })
+		}
+	case adapter.MethodDiffList:
+		result = adapter.DiffList{Diffs: slices.Clone(s.diffs)}
+	case adapter.MethodDiffAccept, adapter.MethodDiffReject, adapter.MethodDiffSave, adapter.MethodDiffEdit:
+		said := strings.TrimSpace(fmt.Sprint(strings.TrimPrefix(req.Method, "diff/"), " ", p.ID, " ", p.Overwrite))
+		if req.Method != adapter.MethodDiffEdit {
+			s.said = append(s.said, said)
+		}
+		if req.Method != adapter.MethodDiffReject {
+			s.texts[p.ID] = p.Content
+			for i := range s.diffs {
+				if s.diffs[i].ID == p.ID {
+					s.diffs[i].Content = &p.Content
+				}
+			}
+		}
+		if s.answer != nil {
+			result = s.answer(req.Method, p.ID)
+		} else if reason := map[string]string{
+			adapter.MethodDiffAccept: adapter.ReasonAccepted, adapter.MethodDiffReject: adapter.ReasonRejected, adapter.MethodDiffSave: adapter.ReasonSaved,
+		}[req.Method]; reason != "" {
+			result = adapter.DiffAcceptResult{Status: adapter.StatusAccepted}
+			s.diffs = slices.DeleteFunc(s.diffs, func(d adapter.Diff) bool { return d.ID == p.ID })
+			after = append(after, func() { conn.DispatchCall(ctx, adapter.MethodDiffClose, adapter.DiffClose{ID: p.ID, Reason: reason}) })
+		}
+	}
+	s.mu.Unlock()
+	if !req.Notif {
+		conn.Reply(ctx, req.ID, result)
+	}
+	for _, f := range after {
+		f()
+	}
+	s.asked <- struct{}{}
+}
+
+// tell sends the page a request or, without an answer, a notification.
+func (s *stage) tell(method string, params any) {
+	s.t.Helper()
+	s.mu.Lock()
+	conn := s.conn
+	s.mu.Unlock()
+	var err error
+	if method == adapter.MethodDiffOpen || method == adapter.MethodDiffClose {
+		err = conn.Call(s.ctx, method, params, nil)
+	} else {
+		err = conn.Notify(s.ctx, method, params)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// cut ends the page's connection, and none begins until up.
+func (s *stage) cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = true
+	if s.conn != nil {
+		s.conn.Close()
+	}
+}
+
+func (s *stage) up(diffs ...adapter.Diff) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down, s.diffs = false, diffs
+}
+
+// script sets how the companion answers decisions; nil is as a companion does.
+func (s *stage) script(answer func(method, id string) any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+}
+
+// text returns the text of a diff that the page sent last.
+func (s *stage) text(id string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.texts[id]
+}
+
+func (s *stage) page(actions ...chromedp.Action[chromedp.Void]) {
+	s.t.Helper()
+	onPage(s.t, s.ctx, actions...)
+}
+
+// pass moves the page's clock, once what is in view has been painted.
+func (s *stage) pass(ms int) {
+	s.t.Helper()
+	s.page(chromedp.Evaluate[chromedp.Void]("frames3()", chromedp.EvalAwaitPromise), chromedp.Evaluate[chromedp.Void](fmt.Sprintf("pass(%d)", ms)))
+}
+
+// settle moves the clock until the page offers a decision.
+func (s *stage) settle() {
+	s.t.Helper()
+	s.page(chromedp.Poll[chromedp.Void](`pass(100) && document.querySelector("#accept").getAttribute("aria-disabled") !== "true"`, chromedp.WithPollingTimeout(patience)))
+}
+
+// press sends a mouse click's press and release, the n-th of a row.
+func (s *stage) press(selector string, n int) {
+	s.t.Helper()
+	s.mouse(selector, n, chromedp.MousePressed)
+	s.mouse(selector, n, chromedp.MouseReleased)
+}
+
+func (s *stage) mouse(selector string, n int, typ input.DispatchMouseEventType) {
+	s.t.Helper()
+	at, err := chromedp.Run(s.ctx, chromedp.Evaluate[[]float64](`(r => [r.x + r.width / 2, r.y + r.height / 2])(document.querySelector(`+quote(selector)+`).getBoundingClientRect())`))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.page(chromedp.MouseEvent(typ, at[0], at[1], chromedp.ButtonLeft, chromedp.ClickCount(n)))
+}
+
+// ctrlEnter presses the key that accepts; ctrlEnterHeld is what a keyboard
+// sends while it is held.
+func (s *stage) ctrlEnter() {
+	s.t.Helper()
+	s.page(chromedp.KeyEvent(kb.Enter, chromedp.KeyModifiers(kb.ModifierCtrl)))
+}
+
+func (s *stage) ctrlEnterDown(repeat bool) {
+	s.t.Helper()
+	if _, err := chromedp.Run(s.ctx, func(ctx context.Context, t *chromedp.Target) (cdp.Empty, error) {
+		return cdp.Call(ctx, t, input.DispatchKeyEvent, input.DispatchKeyEventParams{
+			Type: input.DispatchKeyEventTypeRawKeyDown, Code: "Enter", Key: "Enter", WindowsVirtualKeyCode: 13, Modifiers: 2, AutoRepeat: &repeat,
+		})
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// wantSaid waits until the page has asked for the last of want and compares all.
+func (s *stage) wantSaid(want ...string) {
+	s.t.Helper()
+	for {
+		s.mu.Lock()
+		said := slices.Clone(s.said)
+		s.mu.Unlock()
+		if len(said) >= len(want) {
+			if !slices.Equal(said, want) {
+				s.t.Fatalf("the page decided %q, want %q", said, want)
+			}
+			return
+		}
+		next(s.t, "decision of the page", s.asked)
+	}
+}

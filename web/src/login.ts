@@ -1,0 +1,39 @@
+// How the page gets its secret: from the link that opened it, once, or from the
+// tab's storage when it is reloaded.
+
+const key = "pollux-secret";
+
+// takeLink returns the secret of the link and removes it from the address bar
+// and the history.
+export function takeLink(): string {
+  const link = location.hash.slice(1);
+  if (link) history.replaceState(null, "", location.pathname);
+  return link;
+}
+
+// login returns the page secret. Its error says what the user can do.
+export async function login(link: string): Promise<string> {
+  const kept = sessionStorage.getItem(key);
+  if (!link) {
+    if (kept === null) throw new Error("Open this page with a link from Pollux: pollux status --link");
+    return kept;
+  }
+  const res = await fetch("login", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ link }),
+  }).catch(() => {
+    throw new Error("Pollux cannot be reached. It may have ended: pollux status lists what runs.");
+  });
+  if (res.ok) {
+    const { secret } = await res.json();
+    sessionStorage.setItem(key, secret);
+    return secret;
+  }
+  if (kept !== null) return kept; // the tab was let in before
+  throw new Error(await res.text());
+}
+
+export function forget() {
+  sessionStorage.removeItem(key);
+}
