@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -63,21 +64,33 @@ func (b *Bridge) Publish() (stop func(), err error) {
 		return nil, err
 	}
 	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conn.SetDeadline(time.Now().Add(statusWithin))
-			json.NewEncoder(conn).Encode(b.Status())
-			conn.Close()
-		}
-	})
+	serving.Go(func() { b.serveStatus(l) })
 	return func() {
 		l.Close()
 		serving.Wait()
 	}, nil
+}
+
+// acceptPause is how long a listener that cannot accept waits before it tries again.
+const acceptPause = 100 * time.Millisecond
+
+// serveStatus answers connections until the listener is closed. Any other error
+// passes: a process that has too many files open has fewer later.
+func (b *Bridge) serveStatus(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			b.log.Warn("the bridge's socket cannot accept a connection", "error", err)
+			time.Sleep(acceptPause)
+			continue
+		}
+		conn.SetDeadline(time.Now().Add(statusWithin))
+		json.NewEncoder(conn).Encode(b.Status())
+		conn.Close()
+	}
 }
 
 // Bridges are the bridges that run. What those that were killed have left is

@@ -27,10 +27,15 @@ const maxMessage = 32 << 20
 //     and some clients take one for an error.
 //   - The end of the input is held back until each request is answered, since
 //     the SDK drops the answers that are due then. atEnd is called at once, to
-//     hurry them up.
+//     hurry them up. Once answerTime has passed since the end of the input, what
+//     cannot be written is dropped.
 func Stdio(in io.Reader, out io.Writer, atEnd func()) mcp.Transport {
-	w := &lockedWriter{w: out}
-	m := &messages{in: bufio.NewReader(in), atEnd: atEnd, complaints: make(chan string, 64), complained: make(chan struct{})}
+	w := newWriter(out)
+	m := &messages{in: bufio.NewReader(in), complaints: make(chan string, 64), complained: make(chan struct{})}
+	m.atEnd = func() {
+		time.AfterFunc(answerTime, w.giveUp)
+		atEnd()
+	}
 	go func() {
 		defer close(m.complained)
 		for c := range m.complaints {
@@ -40,20 +45,53 @@ func Stdio(in io.Reader, out io.Writer, atEnd func()) mcp.Transport {
 	return stdio{&mcp.IOTransport{Reader: m, Writer: w, MaxLineLength: -1}}
 }
 
-// A lockedWriter keeps messages apart that two sides write. Each is one call
-// of Write.
-type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
+// A writer keeps messages apart that several goroutines write, each by one call of
+// Write. A client that does not read blocks them, until giveUp is called.
+type writer struct {
+	w     io.Writer
+	turn  chan struct{} // holds one when nothing is being written
+	gone  chan struct{} // closed by giveUp
+	leave sync.Once
 }
 
-func (l *lockedWriter) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(b)
+func newWriter(out io.Writer) *writer {
+	w := &writer{w: out, turn: make(chan struct{}, 1), gone: make(chan struct{})}
+	w.turn <- struct{}{}
+	return w
 }
 
-func (*lockedWriter) Close() error { return nil }
+// errDeaf is the error of messages that the client did not take.
+var errDeaf = fmt.Errorf("the client has closed the input of the bridge and does not read its output: %w", io.EOF)
+
+// giveUp fails all writes, those that are under way too.
+func (w *writer) giveUp() { w.leave.Do(func() { close(w.gone) }) }
+
+func (w *writer) Write(b []byte) (int, error) {
+	select {
+	case <-w.gone:
+		return 0, errDeaf
+	case <-w.turn:
+	}
+	type written struct {
+		n   int
+		err error
+	}
+	done := make(chan written, 1)
+	b = bytes.Clone(b) // it may be written after Write has returned
+	go func() {
+		n, err := w.w.Write(b)
+		w.turn <- struct{}{}
+		done <- written{n, err}
+	}()
+	select {
+	case r := <-done:
+		return r.n, r.err
+	case <-w.gone:
+		return 0, errDeaf
+	}
+}
+
+func (*writer) Close() error { return nil }
 
 // messages reads the lines of the input that are messages.
 type messages struct {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pollux/internal/gemini"
 )
@@ -132,4 +134,34 @@ func TestEndOfInput(t *testing.T) {
 	if !strings.Contains(got, `"id":2,`) || !strings.Contains(got, `"id":1,`) || !strings.Contains(got, "shutting down") {
 		t.Errorf("got %q", got)
 	}
+}
+
+// A client that read nothing and closed the bridge's input kept the bridge for
+// good: its last answers could not be written.
+func TestDeafClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestBridge(t, answering("ok"), nil)
+		theirs, in := io.Pipe()
+		out, ours := io.Pipe()
+		ended := make(chan error, 1)
+		go func() {
+			ended <- NewServer(b).Run(context.Background(), Stdio(theirs, ours, func() { go b.Close() }))
+		}()
+		fmt.Fprintln(in, hello)
+		for i := range 5 {
+			fmt.Fprintln(in, query(fmt.Sprint(i+1), "hi"))
+		}
+		fmt.Fprintln(in, "{not json")
+		in.Close()
+		closed := time.Now()
+		select {
+		case <-ended:
+			if took := time.Since(closed); took > answerTime+5*time.Second {
+				t.Errorf("the bridge ended after %s", took)
+			}
+		case <-time.After(time.Hour):
+			t.Error("the bridge does not end")
+		}
+		out.Close()
+	})
 }

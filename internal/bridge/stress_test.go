@@ -3,11 +3,12 @@ package bridge
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,8 +31,7 @@ func TestStress(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := newTestBridge(t, runner, func(c *Config) { c.MaxConcurrent = 3 })
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := stressSeed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()
 	var mu sync.Mutex
@@ -96,7 +96,7 @@ func TestStress(t *testing.T) {
 
 // 1,000 calls over 5 workspaces through warm processes, which are killed, print
 // garbage, hang and crash, while callers give up and there is at times no room
-// on the disk: each call is answered, and nothing is left or grows.
+// on the disk: each call is answered as its fault wants it, and nothing is left.
 func TestWarmStress(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv("HOME", t.TempDir())
@@ -114,10 +114,8 @@ func TestWarmStress(t *testing.T) {
 	for range 5 {
 		dirs = append(dirs, t.TempDir())
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := stressSeed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
-	before := heap()
 
 	stop := make(chan struct{})
 	var faults sync.WaitGroup
@@ -194,12 +192,12 @@ func TestWarmStress(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			var fault *gemini.Error
-			outcome := "answer"
+			outcome := ""
 			switch {
 			case err == nil && a.Meta.Partial:
 				outcome = "partial"
 			case err == nil:
-				outcome += " by " + a.Meta.Runner
+				outcome = "answer"
 				own := fmt.Sprintf("number %d.", i)
 				if strings.Contains("echo remember", fake) && in.SessionID == "" && (!strings.Contains(a.Text, own) || strings.Count(a.Text, "number ") != 1) {
 					t.Errorf("call %d has another's answer: %q", i, a.Text)
@@ -211,34 +209,35 @@ func TestWarmStress(t *testing.T) {
 			case errors.Is(err, errTimeout):
 				outcome = "timeout"
 			case errors.As(err, &fault):
-				outcome = "error: " + string(fault.Kind)
+				outcome = string(fault.Kind)
+			case strings.Contains(err.Error(), "no room for a run"):
+				outcome = "no room"
+			case strings.Contains(err.Error(), "no free place"):
+				outcome = "refused"
+			case in.SessionID != "" && strings.Contains(err.Error(), "there is no session"):
+				outcome = "no session"
 			default:
-				outcome = "error: " + strings.Join(strings.Fields(err.Error())[:3], " ")
+				outcome = err.Error()
 			}
 			outcomes[outcome]++
+			// A conversation that is told again may begin with another fault.
+			if in.SessionID == "" && !slices.Contains(mayEnd(fake, after >= 0), outcome) {
+				t.Errorf("call %d, %s, ends with %q: %v", i, fake, outcome, err)
+			}
 		})
 	}
 	wg.Wait()
 	close(stop)
 	faults.Wait()
 	t.Logf("outcomes: %v", outcomes)
-	if outcomes["answer by warm"] < 100 {
-		t.Error("there is hardly a warm answer")
-	}
-	if all := runner.Workers(); len(all) > 4 {
-		t.Errorf("workers: %+v", all)
-	}
-	if running, waiting := b.queue.load(); waiting != 0 || running > 8 {
-		t.Errorf("%d slots are taken, %d calls wait", running, waiting)
-	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
+	if all := runner.Workers(); len(all) > 0 {
+		t.Errorf("workers: %+v", all)
+	}
 	if running, waiting := b.queue.load(); running+waiting != 0 {
 		t.Errorf("%d slots are taken, %d calls wait", running, waiting)
-	}
-	if now := heap(); now > before+16<<20 {
-		t.Errorf("the heap has grown from %d to %d bytes", before, now)
 	}
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
 		t.Errorf("left: %v", left)
@@ -248,12 +247,37 @@ func TestWarmStress(t *testing.T) {
 	}
 }
 
-// heap is what is in use of it.
-func heap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
+// mayEnd is how a call of that fake may end: as the fake wants it, or by what
+// befalls any call. A process may be killed and the disk be full at any moment.
+func mayEnd(fake string, cancelled bool) []string {
+	ends := []string{"timeout", string(gemini.Crashed), "no room", "refused"}
+	if cancelled {
+		ends = append(ends, "cancelled")
+	}
+	name, _, _ := strings.Cut(fake, "=")
+	switch name {
+	case "hang", "killed":
+		return ends
+	case "crash", "say-and-hang":
+		return append(ends, "partial")
+	case "error":
+		return append(ends, string(gemini.Capacity), string(gemini.Failed))
+	case "empty":
+		return append(ends, string(gemini.Empty))
+	}
+	return append(ends, "answer", "partial")
+}
+
+var seedFlag = flag.Uint64("seed", 0, "the seed of the stress tests; random unless given")
+
+// stressSeed is the seed of a stress test. A test that fails prints it.
+func stressSeed(t *testing.T) uint64 {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("to have the same choices again: go test ./internal/bridge -run %s -seed %d", t.Name(), seed)
+	return seed
 }
 
 // processes are the command lines that hold a text.

@@ -85,8 +85,13 @@ func run() {
 	switch name {
 	case "unread":
 		answer("did not read")
-	case "echo":
+	case "echo", "remember": // it knows nothing but its prompt
 		answer(string(prompt))
+	case "slow":
+		time.Sleep(time.Duration(n) * time.Millisecond)
+		answer("slowly")
+	case "error": // of the model's service
+		os.Exit(n % 256)
 	case "args":
 		answer(strings.Join(os.Args[1:], "\n"))
 	case "env":

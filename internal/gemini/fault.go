@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"regexp"
@@ -166,28 +167,38 @@ func classify(exit int, message, stderr string) *Error {
 
 // toolNoise are lines of standard error that say nothing of why a run ended;
 // some quote files or the model.
-var toolNoise = regexp.MustCompile(`(?m)^(Error executing tool .*|\[STARTUP\] .*|YOLO mode .*|Loaded cached credentials.*|\(node:\d+\) .*|\(Use .node --trace.*|    at .*|Warning: .*|WARNING: .*)$\n?`)
+var toolNoise = regexp.MustCompile(`(?m)^(Error executing tool .*|\[STARTUP\] .*|YOLO mode .*|Loaded cached credentials.*|\(node:\d+\) .*|\(Use .node --trace.*|    at .*|Warning: .*|WARNING: .*|Ripgrep is not available.*)$\n?`)
 
-var complaint = regexp.MustCompile(`(?i)\b(error|fail|failed|cannot|could not|must|not)\b`)
+var (
+	complaint = regexp.MustCompile(`(?i)error\b|exception\b|\b(fail|failed|cannot|could not|must|not|killed|denied|refused)\b`)
+	// logged is a line of the CLI's own log, which it writes to standard error.
+	logged = regexp.MustCompile(`^\[[^\]]*\] \[(DEBUG|LOG|INFO|WARN|ERROR)\] ?(.*)`)
+	letter = regexp.MustCompile(`^\S.*\pL|^\pL`)
+)
 
-// telling is the line of standard error that says most of a failure: the first
-// that complains, else the first.
+// telling returns the line of standard error that says most of a failure: the last
+// one with words that are known, else the last that complains, else the last.
 func telling(s string) string {
+	var known, complains, last string
 	for line := range strings.Lines(s) {
-		if complaint.MatchString(line) {
-			return strings.TrimSpace(line)
+		line = strings.TrimRight(line, "\r\n")
+		level := ""
+		if m := logged.FindStringSubmatch(line); m != nil {
+			level, line = m[1], m[2]
+		}
+		text := strings.TrimSpace(line)
+		switch {
+		case level == "DEBUG" || level == "LOG" || level == "INFO":
+		case kindOf(text) != "":
+			known = text
+		case level == "WARN": // it goes on
+		case complaint.MatchString(text) && !strings.HasPrefix(line, " "):
+			complains = text
+		case letter.MatchString(line):
+			last = text
 		}
 	}
-	return firstLine(s)
-}
-
-func firstLine(s string) string {
-	for line := range strings.Lines(s) {
-		if line = strings.TrimSpace(line); line != "" {
-			return line
-		}
-	}
-	return ""
+	return cmp.Or(known, complains, last)
 }
 
 var (

@@ -635,6 +635,34 @@ func TestClassify(t *testing.T) {
 	}
 }
 
+// "Gemini CLI failed (Ripgrep is not available. ...)" hid why it had failed: the CLI
+// warns of much at its start.
+func TestErrorsQuoteTheCause(t *testing.T) {
+	const start = `[2026-11-22T02:04:32.706Z] [DEBUG] Ignore file not found: /p/.geminiignore, continue without it.
+[2026-11-22T02:04:32.789Z] [DEBUG] Experiments loaded {
+  experimentIds: [],
+  flags: []
+}
+[2026-11-22T02:04:33.013Z] [WARN] Ripgrep is not available. Falling back to GrepTool.
+[2026-11-22T02:04:33.099Z] [WARN] Project hooks disabled because the folder is not trusted.
+[2026-11-22T02:04:33.310Z] [WARN] [STARTUP] Phase 'cli_startup' was started but never ended. Skipping metrics.
+Ripgrep is not available. Falling back to GrepTool.
+`
+	for _, test := range []struct{ stderr, want string }{
+		{start, ""},
+		{start + "Error: Tool discovery command failed with code 7\n", "Error: Tool discovery command failed with code 7"},
+		{start + "[2026-11-22T02:04:34.000Z] [ERROR] the command could not be started\n", "the command could not be started"},
+		{start + "Error: You have exhausted your daily quota on this model.\nCleaning up failed\n", "Error: You have exhausted your daily quota on this model"},
+		{start + "an early error\nthe last error\nbye\n", "the last error"},
+		{start + "/a/b.js:12\n    throw new Error('boom');\n    ^\n\nTypeError: boom\n    at x (/a/b.js:12:3)\n\nNode.js v20.1.0\n", "TypeError: boom"},
+		{start + "Killed\n", "Killed"},
+	} {
+		if got := classify(1, "", test.stderr); got.Message != test.want {
+			t.Errorf("%q is quoted, want %q", got.Message, test.want)
+		}
+	}
+}
+
 // Each error that a user can meet says what to do next.
 func TestEveryErrorHasANextStep(t *testing.T) {
 	for kind, r := range remedies {
