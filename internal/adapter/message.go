@@ -175,7 +175,6 @@ const (
 	ReasonClosed     = "closed" // answered in the CLI
 	ReasonSaved      = "saved"
 	ReasonFailed     = "failed"
-	ReasonUnwritten  = "unwritten" // accepted, but the file does not hold the text
 )
 
 // A DiffClose tells a client to close its view.

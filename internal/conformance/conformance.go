@@ -327,14 +327,17 @@ func (r *run) do(a Action, file, text string) error {
 	ctx, cancel := context.WithTimeout(r.ctx, startWithin)
 	defer cancel()
 	cmd := sys.Shell(command)
-	defer context.AfterFunc(ctx, func() {
-		if cmd.Process != nil {
-			sys.SignalTree(cmd.Process.Pid, syscall.SIGKILL)
-		}
-	})()
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.Dir, cmd.Env = r.workspace, append(r.environ(), "FILE="+file, "TEXT="+textFile)
 	cmd.WaitDelay = time.Second
-	out, err := cmd.CombinedOutput()
+	err := cmd.Start()
+	if err == nil {
+		stop := context.AfterFunc(ctx, func() { sys.SignalTree(cmd.Process.Pid, syscall.SIGKILL) })
+		err = cmd.Wait()
+		stop()
+	}
+	out := output.Bytes()
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("the command of --%s did not end within %v", a, startWithin)
