@@ -17,11 +17,15 @@ func TestConformanceOfNeovim(t *testing.T) {
 	remote := func(commands string) string {
 		return `nvim --server $SOCK --remote-expr "execute([` + commands + `])"`
 	}
+	ready := `until nvim --server $SOCK --remote-expr "luaeval('require([[pollux.diff]]).ready()')" 2>&1 | grep -q .; do sleep 0.1; done`
+	decide := func(what string) string {
+		return remote(`'Pollux next'`) + "; " + ready + "; " + remote(`'Pollux `+what+`'`)
+	}
 	cmd := exec.Command(polluxBinary, "conformance", "--verbose",
 		"--open", remote(`'edit $FILE'`),
 		"--edit", remote(`'Pollux next','%d','0r $TEXT','\$d'`),
-		"--accept", remote(`'Pollux next','Pollux accept'`),
-		"--reject", remote(`'Pollux next','Pollux reject'`),
+		"--accept", decide("accept"),
+		"--reject", decide("reject"),
 		"--", "script", "-qfc", "stty rows 40 cols 120; nvim --listen $SOCK one.txt", "/dev/null")
 	cmd.Env, cmd.Dir = w.env, w.project
 	out, err := cmd.CombinedOutput()

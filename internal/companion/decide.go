@@ -123,8 +123,8 @@ func (c *Companion) settle(d *diff, text string, since fileState, delivered chan
 	}
 	c.log.Warn("an accepted change was not written", "err", err)
 	c.settled(d, evUnwritten)
-	c.tell("warning", fmt.Sprintf("You accepted the change to %s, but %s: the file does not hold it. To write it: pollux journal restore %s",
-		d.req.FilePath, err, d.id))
+	c.tell("warning", fmt.Sprintf("%s was accepted, but %s: %s does not hold the text. To write it: pollux journal restore %s",
+		filepath.Base(d.req.FilePath), err, d.req.FilePath, d.id))
 	if errors.Is(err, errGone) {
 		return
 	}

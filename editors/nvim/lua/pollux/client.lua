@@ -30,12 +30,25 @@ function M.note(text)
 end
 
 --- Shows the user a message. level is "info", "warning" or "error".
+-- The text without its middle where it would not fit the command line: Neovim asks
+-- for Enter after a longer one, and the next key of the user's would be lost.
+-- `:Pollux log` has it whole.
+local function fitting(text)
+  local over = vim.fn.strchars(text) - vim.v.echospace
+  if over <= 0 or not debug.getinfo(vim.notify, "S").source:find("editor.lua", 1, true) then
+    return text -- a vim.notify of the user's has room
+  end
+  local head = math.floor(vim.v.echospace / 3)
+  return vim.fn.strcharpart(text, 0, head) .. "…" .. vim.fn.strcharpart(text, head + over + 1)
+end
+
+--- Shows the user a message. level is "info", "warning" or "error".
 function M.say(text, level)
   M.note(text)
   local levels = vim.log.levels
   local l = ({ warning = levels.WARN, error = levels.ERROR })[level] or levels.INFO
   vim.schedule(function()
-    vim.notify("pollux: " .. text, l)
+    vim.notify(fitting("pollux: " .. text), l)
   end)
 end
 

@@ -59,8 +59,20 @@ def Show(text: string, level: string)
     return
   endif
   execute 'echohl' {warning: 'WarningMsg', error: 'ErrorMsg'}->get(level, 'None')
-  echomsg 'pollux: ' .. text
+  echomsg Fitting('pollux: ' .. text)
   echohl None
+enddef
+
+# The text without its middle where it would not fit the command line: Vim asks for
+# Enter after a longer one, and the next key of the user's would be lost. `:Pollux
+# log` has it whole.
+def Fitting(text: string): string
+  const over = strchars(text) - v:echospace
+  if over <= 0
+    return text
+  endif
+  const head = v:echospace / 3
+  return strcharpart(text, 0, head) .. '…' .. strcharpart(text, head + over + 1)
 enddef
 
 export def Event(name: string)
