@@ -204,6 +204,11 @@ func TestPageKeepIsNoDecision(t *testing.T) {
 		s.page(chromedp.Poll[chromedp.Void](fmt.Sprintf(`document.querySelectorAll(".cm-deletedChunk, .cm-merge-a .cm-changedLine").length === %d`, want), chromedp.WithPollingTimeout(patience)))
 	}
 	chunks(1)
+	// In the light theme the words were white on white.
+	colours, err := chromedp.Run(s.ctx, chromedp.Evaluate[[]string](`(c => [c.color, c.backgroundColor])(getComputedStyle(document.querySelector(".cm-chunkButtons button")))`))
+	if err != nil || colours[0] == colours[1] {
+		t.Errorf("the buttons have %v, %v", colours, err)
+	}
 	s.page(chromedp.Click(chromedp.CSS("#mode")), shows(".cm-merge-a", "two"), shows("#kept", "Not decided yet"))
 	chunks(1)
 	s.page(chromedp.Click(chromedp.CSS("#mode")), shows(".cm-deletedChunk", "two"))

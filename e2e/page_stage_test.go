@@ -119,7 +119,7 @@ func (s *stage) serve(conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 			after = append(after, func() { conn.DispatchCall(ctx, adapter.MethodDiffOpen, d) })
 		}
 	case adapter.MethodDiffList:
-		result = adapter.DiffList{Diffs: slices.Clone(s.diffs)}
+		result = adapter.DiffList{Diffs: append([]adapter.Diff{}, s.diffs...)}
 	case adapter.MethodDiffAccept, adapter.MethodDiffReject, adapter.MethodDiffSave, adapter.MethodDiffEdit:
 		said := strings.TrimSpace(fmt.Sprint(strings.TrimPrefix(req.Method, "diff/"), " ", p.ID, " ", p.Overwrite))
 		if req.Method != adapter.MethodDiffEdit {

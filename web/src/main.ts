@@ -360,7 +360,7 @@ function hint(text: string) {
   const p = $("hint");
   p.textContent = text;
   clearTimeout(hintTimer);
-  if (text) hintTimer = window.setTimeout(() => hint(""), 8000);
+  if (text) hintTimer = window.setTimeout(() => hint(""), 5000);
 }
 let hintTimer = 0;
 
