@@ -66,7 +66,7 @@ func bridgeReadsOnlyItsDirectory(t *testing.T) {
 		{"read_file", "file_path", strings.ReplaceAll(filepath.Join(up, filepath.Base(transcripts[0])), "..", "%2e%2e")},
 		{"read_file", "file_path", filepath.Join(w.home, ".gemini", "GEMINI.md")}, {"read_file", "file_path", "file://" + transcripts[0]},
 		{"grep_search", "dir_path", chats}, {"grep_search", "dir_path", up}, {"grep_search", "include_pattern", "../**"},
-		// What is inside.
+		// Inside.
 		{"glob", "pattern", "src/*.{txt,md}"}, {"glob", "pattern", w.project + "/src/*.txt"}, {"read_file", "file_path", "src/inside.txt"},
 		{"read_file", "file_path", filepath.Join(w.project, "src", "inside.txt")}, {"list_directory", "dir_path", w.project},
 		{"list_directory", "dir_path", "src"}, {"grep_search", "pattern", "PUB"},

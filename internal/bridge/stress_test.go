@@ -220,7 +220,7 @@ func TestWarmStress(t *testing.T) {
 				outcome = err.Error()
 			}
 			outcomes[outcome]++
-			// A conversation that is told again may begin with another fault.
+			// A conversation that is replayed may begin with another fault.
 			if in.SessionID == "" && !slices.Contains(mayEnd(fake, after >= 0), outcome) {
 				t.Errorf("call %d, %s, ends with %q: %v", i, fake, outcome, err)
 			}

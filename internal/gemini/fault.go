@@ -48,7 +48,7 @@ type remedy struct{ what, next string }
 var remedies = map[Kind]remedy{
 	NotInstalled:  {"Gemini CLI is not installed", "install it with `npm install -g @google/gemini-cli`, or set GEMINI_CLI_PATH to it"},
 	TooOld:        {"this Gemini CLI is too old to be held to reading", "update it with `npm install -g @google/gemini-cli@latest` (0.35 or newer)"},
-	NoVersion:     {"the version of this Gemini CLI cannot be told, so it is not used", "run it with --version in a terminal to see what it prints, or set GEMINI_CLI_PATH to Gemini CLI itself and not to a wrapper"},
+	NoVersion:     {"this Gemini CLI does not say its version, so Pollux does not use it", "run it with --version in a terminal to see what it prints, or set GEMINI_CLI_PATH to Gemini CLI itself and not to a wrapper"},
 	Unenforceable: {"Gemini CLI cannot be held to reading here", "ask the administrator to take allowing rules out of the system's policies"},
 	Strayed:       {"Gemini CLI used a tool that the policy denies, and was ended", "look at what changed, and update Gemini CLI"},
 	SearchQuota:   {"the quota of the web search is used up", "ask without the web, or wait until tomorrow"},

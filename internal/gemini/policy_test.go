@@ -81,7 +81,7 @@ func TestPolicyKeepsPathsInside(t *testing.T) {
 			}
 		}
 	}
-	// What grep_search looks for is no path.
+	// The text that grep_search looks for is not a path.
 	for _, pattern := range []string{"/api/v1", `\.\./`, "../x", "~", "{.}."} {
 		if denied(dir, "grep_search", map[string]any{"pattern": pattern}) {
 			t.Errorf("grep_search may not look for %q", pattern)
