@@ -131,7 +131,9 @@ type ContextEvent struct {
 const (
 	StateOpen     = "open"
 	StateOrphaned = "orphaned" // the CLI is gone; Save or Reject
-	StateAccepted = "accepted" // the CLI was asked to write the file; nothing to decide
+	// StateAccepted: the user has accepted it, and the CLI has to write the
+	// file. Nothing is left to decide.
+	StateAccepted = "accepted"
 )
 
 // A Diff is a proposed change that waits for the user.
@@ -166,13 +168,13 @@ func (d Diff) Text() string {
 
 // Reasons of a [DiffClose].
 const (
-	ReasonAccepted   = "accepted"
+	ReasonAccepted   = "accepted"  // the file holds the accepted text
+	ReasonUnwritten  = "unwritten" // accepted, but the file does not hold the text
 	ReasonRejected   = "rejected"
 	ReasonSuperseded = "superseded"
 	ReasonClosed     = "closed" // answered in the CLI
 	ReasonSaved      = "saved"
 	ReasonFailed     = "failed"
-	ReasonUnwritten  = "unwritten" // accepted, but the file does not hold the text
 )
 
 // A DiffClose tells a client to close its view.
