@@ -214,6 +214,16 @@ func accepted(t *testing.T, c *wirecli.CLI) string {
 	return p.Content
 }
 
+// written is accepted, and then does what the CLI does: it writes the file.
+func written(t *testing.T, c *wirecli.CLI, path string) string {
+	t.Helper()
+	text := accepted(t, c)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 // context waits until the companion tells of files that fit.
 func told(t *testing.T, c *wirecli.CLI, what string, fits func(open []ide.File) bool) {
 	t.Helper()
@@ -483,7 +493,7 @@ func TestEditorEveryWayOut(t *testing.T) {
 			t.Logf("%q", keys)
 			again()
 			d.press(keys...)
-			if text := accepted(t, c); text != "one\ntwo\n" {
+			if text := written(t, c, path); text != "one\ntwo\n" {
 				t.Errorf("%q: accepted %q", keys, text)
 			}
 			d.until(d.State.Shown, "")
@@ -518,7 +528,7 @@ func TestEditorBytes(t *testing.T) {
 			}
 			d.shows(path)
 			d.command("accept")
-			if got := accepted(t, c); got != text {
+			if got := written(t, c, path); got != text {
 				t.Errorf("%q came back as %q", text, got)
 			}
 			d.until(d.State.Shown, "")

@@ -159,6 +159,7 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 			it := &item{Diff: adapter.Diff(msg), text: adapter.Diff(msg).Text()}
 			it.layOut()
 			m.items = append(m.items, it)
+			m.leaving = false
 			if len(m.items) == 1 {
 				m.message = ""
 				m.show()

@@ -331,6 +331,13 @@ func TestUnwritten(t *testing.T) {
 		b.sees(t, "pollux journal restore 7")
 		time.Sleep(time.Second)
 		b.sees(t, "any key ends")
+		b.open("3", "new\n") // one more, before the user has left
+		time.Sleep(time.Second)
+		b.press("r")
+		b.wants(t, "one more", adapter.MethodDiffAccept+" 1", adapter.MethodDiffReject+" 2", adapter.MethodDiffReject+" 3")
+		b.close("3", adapter.ReasonRejected)
+		time.Sleep(time.Second)
+		b.sees(t, "any key ends")
 		b.press("q")
 		if quit, _ := b.ended(); !quit {
 			t.Error("it goes on")
