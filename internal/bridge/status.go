@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -71,26 +70,13 @@ func (b *Bridge) Publish() (stop func(), err error) {
 	}, nil
 }
 
-// acceptPause is how long a listener that cannot accept waits before it tries again.
-const acceptPause = 100 * time.Millisecond
-
-// serveStatus answers connections until the listener is closed. Any other error
-// passes: a process that has too many files open has fewer later.
+// serveStatus answers until the listener is closed.
 func (b *Bridge) serveStatus(l net.Listener) {
-	for {
-		conn, err := l.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			b.log.Warn("the bridge's socket cannot accept a connection", "error", err)
-			time.Sleep(acceptPause)
-			continue
-		}
+	sys.Accept(l, func(conn net.Conn) {
 		conn.SetDeadline(time.Now().Add(statusWithin))
 		json.NewEncoder(conn).Encode(b.Status())
 		conn.Close()
-	}
+	})
 }
 
 // Bridges are the bridges that run. What those that were killed have left is
