@@ -51,6 +51,8 @@ type State struct {
 	Width string
 	// Changed gives the plugin a diff/changed for the oldest diff, with a field.
 	Changed func(field, value string) string
+	// Line is the cursor's.
+	Line string
 	// Lines is the screen's height.
 	Lines string
 	// Buffer is the text of the file's buffer, by name, as JSON.
@@ -92,6 +94,7 @@ var Kinds = []Kind{
 			Waiting:  `luaeval('#require("pollux.diff").waiting()')`,
 			Width:    `winwidth(0)`,
 			Lines:    `&lines`,
+			Line:     `line(".")`,
 			Changed: func(field, value string) string {
 				return fmt.Sprintf(`luaeval('(function() local m = require("pollux.diff") m.changed({id = m.waiting()[1].diff.id, %s = "%s"}) return 1 end)()')`, field, value)
 			},
@@ -127,6 +130,7 @@ var Kinds = []Kind{
 			Waiting:   `len(pollux#diff#Waiting())`,
 			Width:     `winwidth(0)`,
 			Lines:     `&lines`,
+			Line:      `line(".")`,
 			Changed: func(field, value string) string {
 				return fmt.Sprintf(`execute('call pollux#diff#Changed({"id": pollux#diff#Waiting()[0].diff.id, "%s": "%s"})')`, field, value)
 			},
@@ -171,6 +175,7 @@ var Kinds = []Kind{
 			Waiting:   `(length (pollux-waiting))`,
 			Width:     `(window-width)`,
 			Lines:     `(display-pixel-height)`,
+			Line:      `(line-number-at-pos nil t)`,
 			Changed: func(field, value string) string {
 				return fmt.Sprintf(`(progn (pollux--diff-changed (list :id (pollux--diff-id (car (pollux-waiting))) :%s "%s")) 1)`, field, value)
 			},

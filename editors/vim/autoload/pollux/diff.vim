@@ -42,6 +42,7 @@ var entered = win_getid() # the window that the user went to last
 var typed = '' # the command line that is being executed
 var begun = reltime() # when the user began to type it
 var settle = 500 # ms
+var following = false # whether keys are followed
 
 def Loaded(buf: number): bool
   return buf > 0 && bufloaded(buf)
@@ -262,6 +263,24 @@ def InView(d: dict<any>): bool
   return d.buf > 0 && bufwinid(d.buf) > 0
 enddef
 
+# Follows keys only while they count: a Ctrl-C that is typed while Vim runs a
+# script is lost, and with it the mapping that it begins.
+def FollowKeys(on: bool)
+  following = on
+  autocmd! pollux_keys
+  if !on
+    return
+  endif
+  augroup pollux_keys
+    if exists('##KeyInputPre')
+      autocmd KeyInputPre * Pressed()
+    endif
+    # Without KeyInputPre: the events that most keys cause.
+    autocmd CursorMoved,CursorMovedI,InsertEnter,InsertCharPre,TextChanged,TextChangedI pollux://* Pressed()
+    autocmd CmdlineEnter,CmdlineChanged,ModeChanged * Pressed()
+  augroup END
+enddef
+
 # Starts the time after which d can be decided on.
 def Unsettle(d: dict<any>)
   var was = d.settled
@@ -269,6 +288,9 @@ def Unsettle(d: dict<any>)
   d.looks += 1
   if was
     CaptionOf(d)
+  endif
+  if !following
+    FollowKeys(true)
   endif
   Rest(d, d.looks, 1)
 enddef
@@ -282,6 +304,7 @@ def Rest(d: dict<any>, looks: number, part: number)
       Rest(d, looks, part + 1)
       return
     endif
+    FollowKeys(false)
     d.settled = true
     d.since = reltime()
     CaptionOf(d)
@@ -1055,16 +1078,12 @@ def Appeared()
   endif
 enddef
 
+augroup pollux_keys
+augroup END
 augroup pollux_diff
   autocmd!
   autocmd WinEnter * entered = win_getid()
   autocmd TabEnter * Appeared()
   autocmd CmdlineEnter : begun = reltime()
-  if exists('##KeyInputPre')
-    autocmd KeyInputPre * Pressed()
-  endif
-  # Without KeyInputPre: the events that most keys cause.
-  autocmd CursorMoved,CursorMovedI,InsertEnter,InsertCharPre,TextChanged,TextChangedI pollux://* Pressed()
-  autocmd CmdlineEnter,CmdlineChanged,ModeChanged * Pressed()
   autocmd CmdlineLeave : Typed(getcmdline())
 augroup END
