@@ -197,12 +197,13 @@ const askAgain = 30 * time.Second
 func (s *Spawner) find(ctx context.Context) (CLI, error) {
 	key := fileKey(s.cfg.Command)
 	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return CLI{}, ErrClosed
-	}
 	l := s.lookup
-	if l == nil || key == "" || l.key != key || l.stale() {
+	due := l == nil || key == "" || l.key != key || l.stale()
+	if due && s.closed {
+		s.mu.Unlock()
+		return Find(ctx, s.cfg.Command) // for what is still answered at the end
+	}
+	if due {
 		l = &lookup{key: key, done: make(chan struct{})}
 		s.lookup = l
 		s.runs.Go(func() {
