@@ -24,6 +24,7 @@ var allowed = map[string][]string{
 	"pollux/internal/ide":         {},
 	"pollux/internal/sys":         {},
 	"pollux/internal/fakemodel":   {},
+	"pollux/internal/hostile":     {},
 	"pollux/internal/fakecli":     {},
 	"pollux/internal/wirecli":     {},
 	"pollux/internal/settings":    {"sys"},

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
+
+	"pollux/internal/hostile"
 )
 
 // What Gemini CLI does with several files; that the real one does so is the
@@ -139,39 +139,17 @@ func TestReplayPassesOverOtherUsers(t *testing.T) {
 	}
 }
 
-// plant puts there what another user may bring instead of a discovery file.
-func plant(t *testing.T, kind, path string) {
-	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("needs a shell")
-	}
-	script := map[string]string{
-		"FIFO":     `mkfifo "$1"`,
-		"device":   `ln -s /dev/zero "$1"`,
-		"sparse":   `truncate -s 20G "$1"`,
-		"brackets": `head -c 2097152 /dev/zero | tr '\0' '[' >"$1"`,
-	}[kind]
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("sh", "-c", script, "sh", path).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-}
-
-var planted = []string{"FIFO", "brackets", "device", "sparse"}
-
 // Another user can put such a file into the temporary directory, where a CLI
 // before 0.31 looks.
 func TestReplayHostileFiles(t *testing.T) {
-	for _, kind := range planted {
+	for _, kind := range hostile.Kinds {
 		t.Run(kind, func(t *testing.T) {
 			tmp := t.TempDir()
 			self := idePID(os.Getpid())
 			old := filepath.Join(tmp, fmt.Sprintf("gemini-ide-server-%d.json", self))
-			plant(t, kind, old)
+			hostile.Plant(t, kind, old)
 			current := filepath.Join(tmp, "gemini", "ide", fmt.Sprintf("gemini-ide-server-%d-1.json", self))
-			plant(t, kind, current)
+			hostile.Plant(t, kind, current)
 			for _, minor := range []int{20, 61} {
 				l := Replay(Place{Dir: tmp, Getenv: func(k string) string { return map[string]string{"TMPDIR": tmp}[k] }, PID: os.Getpid(), Minor: minor})
 				if l.Chosen != nil || len(l.Candidates) != 1 || l.Candidates[0].Err == nil {

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/tailscale/hujson"
+
+	"pollux/internal/hostile"
 )
 
 // home makes a home of the CLI's and a project, and writes files by names that
@@ -213,36 +214,13 @@ func standard(t *testing.T, text []byte) []byte {
 	return b
 }
 
-// plant puts there what a repository, or another user, may bring instead of a
-// file of settings.
-func plant(t *testing.T, kind, path string) {
-	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("needs a shell")
-	}
-	script := map[string]string{
-		"FIFO":     `mkfifo "$1"`,
-		"device":   `ln -s /dev/zero "$1"`,
-		"sparse":   `truncate -s 20G "$1"`,
-		"brackets": `head -c 2097152 /dev/zero | tr '\0' '[' >"$1"`,
-	}[kind]
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("sh", "-c", script, "sh", path).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-}
-
-var planted = []string{"FIFO", "brackets", "device", "sparse"}
-
 // A FIFO hung the reader, a device or a large file ate the memory, and brackets
 // overflowed the stack.
 func TestHostileFiles(t *testing.T) {
-	for _, kind := range planted {
+	for _, kind := range hostile.Kinds {
 		t.Run(kind, func(t *testing.T) {
 			project := home(t, map[string]string{user: `{"ide":{"enabled":true}}`})
-			plant(t, kind, filepath.Join(project, ".gemini", "settings.json"))
+			hostile.Plant(t, kind, filepath.Join(project, ".gemini", "settings.json"))
 			t.Setenv("GEMINI_CLI_TRUST_WORKSPACE", "true")
 			s, err := Load(project)
 			if err != nil {
@@ -258,7 +236,7 @@ func TestHostileFiles(t *testing.T) {
 		})
 		t.Run(kind+" for the trusted folders", func(t *testing.T) {
 			project := home(t, nil)
-			plant(t, kind, filepath.Join(filepath.Dir(project), trusted))
+			hostile.Plant(t, kind, filepath.Join(filepath.Dir(project), trusted))
 			s, err := Load(project)
 			if err != nil || s.TrustErr == nil || s.Trust != Unknown {
 				t.Errorf("%+v, %v", s, err)
@@ -266,7 +244,7 @@ func TestHostileFiles(t *testing.T) {
 		})
 		t.Run(kind+" for the user's own", func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "settings.json")
-			plant(t, kind, path)
+			hostile.Plant(t, kind, path)
 			if _, err := IDEModeSet(path); err == nil || !strings.Contains(err.Error(), path) {
 				t.Errorf("IDEModeSet: %v", err)
 			}
