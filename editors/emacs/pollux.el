@@ -615,7 +615,7 @@ is written."
         (pollux--dismiss d)))))
 
 (defun pollux--dismiss (d)
-  "The user has closed the view of D too early to decide: it goes on waiting."
+  "Keep D, whose view the user has closed too early to decide."
   (unless (pollux--diff-ended d)
     (pollux--keep-edits d)
     (when (eq pollux--shown d)
@@ -687,7 +687,8 @@ goes on.")
     (pollux--rest d (pollux--diff-looks d) 1)))
 
 (defun pollux--rest (d looks part)
-  "Wait for PART of the time that has started LOOKS times for D."
+  "Wait for PART of the time after which D can be decided on.
+Do nothing if the time has started again since: LOOKS counts the starts."
   (run-at-time
    (/ pollux--settle 1000.0 pollux--settle-parts) nil
    (lambda ()
@@ -707,15 +708,21 @@ goes on.")
            (or (not pollux--begun)
                (>= pollux--begun (pollux--diff-settled d))))))
 
+(defconst pollux--appeared "This change has just appeared. Look at it, then decide."
+  "The message about a decision that comes too early.")
+(defconst pollux--unseen "Look at it first, then decide."
+  "The message about a decision on a diff that is out of sight.")
+
 (defun pollux--refuse (d)
   "Say why nothing is decided about D."
   (when (equal (pollux--diff-state d) "accepted")
     (user-error "%s is accepted; it waits for the agent to write the file" (pollux--name d)))
   (pollux--unsettle d)
-  (user-error "This change has just appeared. Look at it, then decide."))
+  (user-error "%s" pollux--appeared))
 
 (defun pollux--pressed ()
-  "A command begins: a key for a diff that has just appeared starts its time again."
+  "Note that a command begins.
+A key for a diff that has just appeared starts its time again."
   (when (zerop (minibuffer-depth))
     (setq pollux--begun (float-time)))
   (let ((d (buffer-local-value 'pollux--this (window-buffer (selected-window)))))
@@ -728,7 +735,7 @@ goes on.")
     (setq pollux--begun nil)))
 
 (defun pollux--try (d)
-  "Show D, and return whether that worked; else it goes on waiting."
+  "Show D, and return whether that worked; if not, keep it waiting."
   (condition-case err
       (progn (pollux--show d) t)
     (error
@@ -966,7 +973,7 @@ goes on.")
       (_ (user-error "%s" (plist-get result :message))))))
 
 (defun pollux--open-diff (p)
-  "Show the diff that P describes; one that cannot be shown goes on waiting."
+  "Show the diff that P describes, or keep it waiting if that fails."
   (unless (pollux--find (plist-get p :id))
     (let ((d (make-pollux--diff
               :id (plist-get p :id) :path (plist-get p :path) :client (plist-get p :client)
@@ -1089,7 +1096,7 @@ goes on.")
   (let ((d (pollux--some)))
     (unless (pollux--visible d)
       (pollux-review d)
-      (user-error "Look at it first, then decide."))
+      (user-error "%s" pollux--unseen))
     d))
 
 ;;;###autoload
@@ -1209,7 +1216,7 @@ goes on.")
   (pollux--take "original"))
 
 (defun pollux-ediff ()
-  "Compare the change with the file in Ediff; then decide as ever."
+  "Compare the change with the file in Ediff; then decide as usual."
   (interactive)
   (require 'ediff)
   (let ((d (pollux--some)))
