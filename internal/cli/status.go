@@ -84,7 +84,7 @@ func newStatus(streams IO) *cobra.Command {
 					state := "waits for"
 					switch {
 					case d.Notice != "":
-						state = "cannot be displayed (" + d.Notice + "); waits in the terminal for"
+						state = "cannot be displayed (" + tui.Printable(d.Notice) + "); waits in the terminal for"
 					case d.State == adapter.StateOrphaned:
 						state = "left by a CLI that ended"
 					case d.State == adapter.StateAccepted:

@@ -76,6 +76,7 @@ type Companion struct {
 
 	rooting sync.Mutex // one change of the roots at a time; taken before mu
 	refused []string   // roots that could not be published; guarded by rooting
+	given   []string   // the roots as they were last set; guarded by rooting
 
 	mu       sync.Mutex
 	roots    []string
@@ -198,6 +199,10 @@ func (c *Companion) Close() {
 	}
 	c.mu.Lock()
 	ended := c.rejectAllLocked()
+	for _, d := range c.diffsLocked(func(d *diff) bool { return d.notice != "" }) {
+		c.stepLocked(d, evFail)
+		ended = append(ended, d)
+	}
 	c.mu.Unlock()
 	for _, d := range ended {
 		c.record(d)
@@ -279,12 +284,16 @@ func (c *Companion) Roots() []string {
 // written, the directories stay as they are; the next call tries again. An error
 // that comes again for the same directories is returned only once.
 func (c *Companion) SetRoots(roots []string) error {
-	roots, err := cleanRoots(roots)
+	c.rooting.Lock()
+	defer c.rooting.Unlock()
+	if slices.Equal(roots, c.given) {
+		return nil
+	}
+	given := slices.Clone(roots)
+	roots, err := within(diskTimeout, func() ([]string, error) { return cleanRoots(given) })
 	if err != nil {
 		return err
 	}
-	c.rooting.Lock()
-	defer c.rooting.Unlock()
 	if err := c.pub.SetRoots(roots); err != nil {
 		if slices.Equal(roots, c.refused) {
 			return nil
@@ -292,7 +301,7 @@ func (c *Companion) SetRoots(roots []string) error {
 		c.refused = roots
 		return err
 	}
-	c.refused = nil
+	c.refused, c.given = nil, given
 	c.mu.Lock()
 	same := slices.Equal(roots, c.roots)
 	c.roots = roots

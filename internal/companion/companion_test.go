@@ -268,22 +268,12 @@ func TestOpenDiffRefusals(t *testing.T) {
 	w := newWorld(t, nil)
 	c := w.connect()
 	good := w.file("f", "x\n")
-	outside := filepath.Join(filepath.Dir(w.project), "outside")
-	for link, to := range map[string]string{"link": filepath.Dir(w.project), "dangling": "nothing"} {
-		if err := os.Symlink(to, filepath.Join(w.project, link)); err != nil {
-			t.Fatal(err)
-		}
-	}
 	wantSays(t, c.openDiff(good, "y"), "pollux run") // nobody shows diffs
 	e := w.attach(true)
 	for _, tt := range []struct{ path, says string }{
 		{"f", "absolute"},
-		{outside, "not inside the workspace"},
-		{filepath.Join(w.project, "link", "outside"), "not inside the workspace"},
 		{w.project + "/../outside", "without . and .."},
 		{w.project + "/link/../f", "without . and .."},
-		{filepath.Join(w.project, "dangling"), "link to nothing"},
-		{filepath.Join(w.project, "dangling", "f"), "link to nothing"},
 	} {
 		wantSays(t, c.openDiff(tt.path, "y"), tt.says)
 	}

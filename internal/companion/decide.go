@@ -10,11 +10,12 @@ import (
 
 	"pollux/internal/adapter"
 	"pollux/internal/ide"
+	"pollux/internal/ideserver"
 	"pollux/internal/journal"
 )
 
 var (
-	errNoDiff   = errors.New("there is no such diff: it was answered already, or its CLI closed it; `pollux journal` has the text")
+	errNoDiff   = errors.New("there is no such diff: it was answered already, or its CLI closed it; `pollux journal` has the text as Pollux received it before")
 	errOrphaned = errors.New("the CLI that proposed this has ended: save it with diff/save, or discard it with diff/reject")
 	errNotGone  = errors.New("the CLI still waits for this diff: accept or reject it")
 	errAccepted = errors.New("this change was accepted already: the CLI has to write the file now")
@@ -90,9 +91,10 @@ func (c *Companion) accept(a adapter.DiffAccept) (adapter.DiffAcceptResult, erro
 		c.mu.Unlock()
 		return res, errNoDiff
 	}
-	d.content, d.entry.unwritten = a.Content, true
+	d.content, d.entry.text, d.entry.unwritten = a.Content, &a.Content, true
 	c.watch.soon(d.req.FilePath, now.state)
-	// Under the lock: no later answer for the path may be queued before it.
+	// Under the lock, and so before the journal has it: no later answer for the
+	// path may be queued before it. The journal has the text.
 	d.session.Notify(ide.MethodDiffAccepted, ide.DiffAccepted{FilePath: d.req.FilePath, Content: d.answer(a.Content)},
 		func(err error) { delivered <- err })
 	c.mu.Unlock()
@@ -102,8 +104,8 @@ func (c *Companion) accept(a adapter.DiffAccept) (adapter.DiffAcceptResult, erro
 }
 
 const (
-	// writtenTimeout is how long after an accept the CLI may take to write the
-	// file. It takes some 10 ms.
+	// writtenTimeout is how long the CLI may take to write the file after it has
+	// received the accept. It takes some 10 ms.
 	writtenTimeout = 3 * time.Second
 	// writtenLate is for how long after that a late write is still noticed.
 	writtenLate = 10 * time.Minute
@@ -115,7 +117,7 @@ const (
 // text, and ends the diff. A CLI whose user has pressed Ctrl-C does not close
 // the diff and ignores the answer, without a word: only the file tells.
 func (c *Companion) settle(d *diff, text string, since fileState, delivered chan error) {
-	w := &writing{diff: d, text: text, since: since, seen: since, first: true}
+	w := &writing{diff: d, text: text, since: since, seen: since, first: true, states: prober[fileState]{ask: stateOf}}
 	err := c.awaitWritten(w, delivered, writtenTimeout, lookSoonInterval)
 	if err == nil {
 		c.settled(d, evWritten)
@@ -128,7 +130,7 @@ func (c *Companion) settle(d *diff, text string, since fileState, delivered chan
 	if errors.Is(err, errGone) {
 		return
 	}
-	if c.awaitWritten(w, delivered, writtenLate, lookInterval) == nil {
+	if c.awaitWritten(w, nil, writtenLate, lookInterval) == nil {
 		c.setUnwritten(d, false)
 		c.tell("info", d.req.FilePath+" was written now, with the text that you accepted.")
 	}
@@ -152,13 +154,15 @@ type writing struct {
 	since fileState // at the accept
 	seen  fileState
 	first bool // it was not read yet
+
+	states prober[fileState]
 }
 
 // written reports whether the file holds the text now. It reads the file only
 // when it has changed.
 func (w *writing) written() bool {
-	state, err := within(diskTimeout, func() (fileState, error) { return stateOf(w.req.FilePath), nil })
-	if err != nil || state == w.seen && !w.first {
+	state, ok := w.states.get(w.req.FilePath, newPatience())
+	if !ok || state == w.seen && !w.first {
 		return false
 	}
 	now, err := w.target.read()
@@ -172,16 +176,21 @@ func (w *writing) written() bool {
 var (
 	errGone       = errors.New("the CLI ended before it received that")
 	errNotWritten = errors.New("its CLI did not write it (a Ctrl-C in the terminal cancels a change without closing it here)")
+	errNotYet     = errors.New("its CLI has not written it (it may wait for your answer to its other changes)")
 	errOtherText  = errors.New("something else was written")
 )
 
 // awaitWritten looks at the file at each interval until it holds the text, or
-// returns why that will not come.
+// returns why it does not. The timeout runs from the delivery of the accept, or
+// from now if delivered is nil.
 func (c *Companion) awaitWritten(w *writing, delivered <-chan error, timeout, interval time.Duration) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	late := time.NewTimer(timeout)
 	defer late.Stop()
+	if delivered != nil {
+		late.Stop()
+	}
 	ending := c.ending
 	for {
 		if w.written() {
@@ -193,9 +202,12 @@ func (c *Companion) awaitWritten(w *writing, delivered <-chan error, timeout, in
 			if err != nil {
 				return errGone
 			}
+			if ending != nil {
+				late.Reset(timeout)
+			}
 		case <-ending:
 			ending = nil
-			if timeout > writtenTimeout {
+			if delivered == nil {
 				return errNotWritten
 			}
 			late.Reset(closingWrittenTimeout)
@@ -205,10 +217,24 @@ func (c *Companion) awaitWritten(w *writing, delivered <-chan error, timeout, in
 				return nil
 			case w.seen != w.since:
 				return errOtherText
+			case c.waitsFor(w.session):
+				return errNotYet
 			}
 			return errNotWritten
 		}
 	}
+}
+
+// waitsFor reports whether a CLI waits for a decision.
+func (c *Companion) waitsFor(s *ideserver.Session) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, d := range c.diffs {
+		if d.session == s && d.state == journal.Open {
+			return true
+		}
+	}
+	return false
 }
 
 // holds reports whether a file has got an accepted text. The CLI chooses line
@@ -228,23 +254,48 @@ func (c *Companion) save(a adapter.DiffAccept) (adapter.DiffAcceptResult, error)
 	if err = d.refusesLocked(evSave); err == nil && c.diffs[d.id] != d {
 		err = errNoDiff
 	}
-	d.saving = err == nil || d.saving
-	c.mu.Unlock()
-	if err != nil {
-		return res, err
-	}
-	err = c.write(d, now, a.Content)
-	c.mu.Lock()
-	d.saving = false
 	if err == nil {
-		d.content = a.Content
-		c.stepLocked(d, evSave)
+		d.saving, d.content, d.entry.text = true, a.Content, &a.Content
 	}
 	c.mu.Unlock()
 	if err != nil {
 		return res, err
 	}
-	c.record(d)
+	// A write on a mount that does not answer goes on alone: see within.
+	saved := make(chan error)
+	gaveUp := make(chan struct{})
+	go func() {
+		err := c.write(d, now, a.Content)
+		c.mu.Lock()
+		d.saving = false
+		if err == nil {
+			c.stepLocked(d, evSave)
+		}
+		c.mu.Unlock()
+		if err == nil {
+			c.record(d)
+		}
+		select {
+		case saved <- err:
+		case <-gaveUp:
+			if err == nil {
+				c.tell("info", d.req.FilePath+" is saved now.")
+			} else {
+				c.tell("error", err.Error())
+			}
+		}
+	}()
+	timeout := time.NewTimer(diskTimeout)
+	defer timeout.Stop()
+	select {
+	case err = <-saved:
+	case <-timeout.C:
+		close(gaveUp)
+		err = fmt.Errorf("the file is not written yet: %w. Pollux goes on trying", errNoAnswer)
+	}
+	if err != nil {
+		return res, err
+	}
 	return adapter.DiffAcceptResult{Status: adapter.StatusAccepted}, nil
 }
 
@@ -285,10 +336,11 @@ func (c *Companion) rejectLocked(d *diff) {
 }
 
 // rejectAllLocked answers every CLI that waits: an unanswered diff blocks it
-// for good. The texts stay in the journal. The caller records the diffs.
+// for good. One that is answered in the terminal does not. The texts stay in the
+// journal. The caller records the diffs.
 func (c *Companion) rejectAllLocked() (ended []*diff) {
 	for _, d := range c.diffs {
-		if d.state == journal.Open {
+		if d.state == journal.Open && d.notice == "" {
 			c.rejectLocked(d)
 			ended = append(ended, d)
 		}

@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"pollux/internal/adapter"
 	"pollux/internal/ide"
@@ -127,7 +129,8 @@ func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 	c, e := w.connect(), w.attach(true)
 	big := w.file("big", "")
 	if err := errors.Join(os.Truncate(big, maxFile+1), os.Mkdir(filepath.Join(w.project, "dir"), 0o755),
-		os.Symlink("/dev/zero", filepath.Join(w.project, "zero"))); err != nil {
+		os.Symlink("/dev/zero", filepath.Join(w.project, "zero")), os.Symlink("..", filepath.Join(w.project, "up")),
+		os.Symlink("nothing", filepath.Join(w.project, "dangling"))); err != nil {
 		t.Fatal(err)
 	}
 	w.file("binary", "a\x00b")
@@ -138,10 +141,16 @@ func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 		{"latin", "new\n", "new\n", "not UTF-8"},
 		{"big", "new\n", "new\n", "larger than 64 MiB"},
 		{"dir", "new\n", "new\n", "directory"},
+		// These are not even looked at.
+		{"zero", "new\n", "new\n", "not inside the workspace"},
+		{"up/outside", "new\n", "new\n", "not inside the workspace"},
+		{"../outside", "new\n", "new\n", "not inside the workspace"},
+		{"dangling", "new\n", "new\n", "link to nothing"},
+		{"dangling/f", "new\n", "new\n", "link to nothing"},
 		// The CLI takes an empty text for its own.
 		{"text", "a\x00b", "", "NUL"},
 	} {
-		path := filepath.Join(w.project, tt.name)
+		path := filepath.Join(w.project, filepath.FromSlash(tt.name))
 		if err := c.openDiff(path, tt.proposal); err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
@@ -167,8 +176,68 @@ func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 	if len(e.opened) > 0 {
 		t.Errorf("shown: %+v", <-e.opened)
 	}
-	// A device outside the workspace is not even looked at.
-	wantSays(t, c.openDiff(filepath.Join(w.project, "zero"), "x"), "not inside the workspace")
+
+	// It waits in the terminal: no view that goes answers it, and a CLI that goes
+	// leaves nothing to save.
+	path := filepath.Join(w.project, "latin")
+	if err := c.openDiff(path, "new\n"); err != nil {
+		t.Fatal(err)
+	}
+	id := w.Status().Diffs[0].ID
+	e.Client.Close()
+	<-e.Client.Done()
+	if got, err := c.closeDiff(path); err != nil || got != (ide.ClosedContent{Content: "new\n"}).Text() {
+		t.Errorf("after the last view has gone: closeDiff = %s, %v", got, err)
+	}
+	if err := c.openDiff(path, "newer\n"); err != nil {
+		t.Fatal(err)
+	}
+	c.ClientSession.Close()
+	waitUntil(t, func() bool { return len(w.Status().Diffs) == 0 })
+	if entry, err := w.journal.Get(id); err != nil || entry.State != journal.Closed {
+		t.Errorf("the journal has %+v, %v", entry, err)
+	}
+}
+
+// One view edits while another accepts: the journal has what was accepted.
+func TestJournalHasTheAcceptedText(t *testing.T) {
+	w := newWorld(t, nil)
+	c, e, other := w.connect(), w.attach(true), w.attach(true)
+	path := w.file("f", "old\n")
+	for round := range 40 {
+		d := w.propose(c, e, path, "new\n")
+		var both sync.WaitGroup
+		both.Go(func() { w.accepts(e, d, "accepted\n") })
+		both.Go(func() {
+			for i := range 20 {
+				other.Edit(t.Context(), d.ID, fmt.Sprintln("edited", i))
+			}
+			other.Status(t.Context()) // the edits have been handled
+		})
+		both.Wait()
+		c.outcome()
+		if text, err := w.journal.Text(d.ID); err != nil || text != "accepted\n" {
+			t.Fatalf("round %d: the journal has %q, %v", round, text, err)
+		}
+	}
+}
+
+// A file on a slow disk was asked for again and again, and never shown.
+func TestSlowDisk(t *testing.T) {
+	var asked atomic.Int32
+	dir := t.TempDir()
+	path := filepath.Join(dir, "slow")
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	updates := make(chan bool, 10)
+	s := newStore(func(string) bool { asked.Add(1); time.Sleep(probeTimeout + 100*time.Millisecond); return false }, func() { updates <- true })
+	defer s.close()
+	s.update(t, adapter.Snapshot{Files: []adapter.File{{Path: path, Active: true}}})
+	get(t, updates)
+	if open := s.context().WorkspaceState.OpenFiles; len(open) != 1 || asked.Load() != 1 {
+		t.Errorf("asked %d times, the context has %+v", asked.Load(), open)
+	}
 }
 
 // A link that is made between the proposal and the decision does not lead out
@@ -207,12 +276,12 @@ func TestDecisionsStayInTheWorkspace(t *testing.T) {
 			tt.then(path)
 			for _, version := range []string{"", "absent"} {
 				_, err := e.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "new\n", Overwrite: version})
-				wantSays(t, err, "lead to "+outside)
+				wantSays(t, err, "now leads to "+outside)
 			}
 			c.ClientSession.Close()
 			get(t, e.changed)
 			_, err := e.Save(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "new\n"})
-			wantSays(t, err, "lead to "+outside)
+			wantSays(t, err, "now leads to "+outside)
 			if got, err := os.ReadFile(secret); err != nil || string(got) != "same\n" {
 				t.Errorf("the file outside holds %q, %v", got, err)
 			}

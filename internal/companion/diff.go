@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -204,10 +205,10 @@ const (
 // no error: an error makes the CLI report a bug of its own and drop the
 // user's answer in the terminal.
 func (c *Companion) OpenDiff(ctx context.Context, s *ideserver.Session, req ide.OpenDiffRequest) error {
-	t, err := newTarget(req.FilePath, c.Roots())
-	if err != nil && !errors.Is(err, errNoAnswer) {
-		return err
+	if !filepath.IsAbs(req.FilePath) || filepath.Clean(req.FilePath) != req.FilePath {
+		return fmt.Errorf("filePath %q is not a plain absolute path: pass one without . and ..", req.FilePath)
 	}
+	t, err := newTarget(req.FilePath, c.Roots())
 	d := &diff{
 		id: journal.NewID(), companion: c, session: s, client: clientName(s), req: req, target: t,
 		opened: time.Now(), ended: make(chan struct{}), state: journal.Open, content: req.NewContent,
@@ -349,7 +350,9 @@ func (c *Companion) CloseDiff(ctx context.Context, s *ideserver.Session, req ide
 		c.mu.Unlock()
 		return "", fmt.Errorf("no diff is open for %s", req.FilePath)
 	}
-	c.watch.soon(req.FilePath, d.base.state)
+	if d.notice == "" { // else its state is not known
+		c.watch.soon(req.FilePath, d.base.state)
+	}
 	known, editor := d.content, d.editor
 	answers, _ := c.stepLocked(d, evClose)
 	c.mu.Unlock()
@@ -377,18 +380,18 @@ func (c *Companion) edit(from *door, ch adapter.DiffChange) {
 	}
 	c.mu.Lock()
 	d := c.diffs[ch.ID]
-	if d == nil || d.notice != "" || d.state == journal.Accepted || d.content == *ch.Content {
+	if d == nil || d.notice != "" || d.saving || d.state == journal.Accepted || d.content == *ch.Content {
 		c.mu.Unlock()
 		return
 	}
-	d.content, d.editor = *ch.Content, from
+	d.content, d.editor, d.entry.text = *ch.Content, from, ch.Content
 	for _, s := range c.surfacesLocked() {
 		if s != from {
 			s.diffChanged(d)
 		}
 	}
 	c.mu.Unlock()
-	c.keep(d, *ch.Content)
+	c.syncEntry(d)
 }
 
 // hunks says where the text of a client's view differs from the original.
@@ -452,13 +455,18 @@ const maxOrphans = 50
 // stays readable.
 func (c *Companion) Gone(s *ideserver.Session) {
 	c.mu.Lock()
-	var ended, orphans []*diff
+	var ended, failed, orphans []*diff
 	for _, d := range c.diffs {
 		if d.session == s && d.state == journal.Open && !c.closing {
+			if d.notice != "" { // nobody could save it
+				c.stepLocked(d, evFail)
+				failed = append(failed, d)
+				continue
+			}
 			c.stepLocked(d, evGone)
 			ended = append(ended, d)
 		}
-		if d.state == journal.Orphaned {
+		if d.state == journal.Orphaned && !d.saving {
 			orphans = append(orphans, d)
 		}
 	}
@@ -469,7 +477,7 @@ func (c *Companion) Gone(s *ideserver.Session) {
 	}
 	c.clientsChangedLocked()
 	c.mu.Unlock()
-	for _, d := range dropped {
+	for _, d := range append(failed, dropped...) {
 		c.record(d)
 	}
 	for _, d := range ended {

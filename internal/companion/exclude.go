@@ -195,15 +195,9 @@ func project(path string, roots []string) string {
 		}
 	}
 	for _, r := range roots {
-		if !sys.Inside(r, path) {
-			continue
+		if sys.Inside(r, path) {
+			return rootAsSpelled(r, path)
 		}
-		// The root as this path spells it.
-		top := path
-		for up := filepath.Dir(top); up != top && sys.Inside(r, up); up = filepath.Dir(top) {
-			top = up
-		}
-		return top
 	}
 	return ""
 }

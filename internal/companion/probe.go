@@ -11,11 +11,12 @@ import (
 type prober[T any] struct {
 	ask func(path string) T
 	// late is called on a goroutine of its own after an answer that came too
-	// late for get; may be nil.
+	// late for get, and that the next get returns; may be nil.
 	late func(path string)
 
-	mu     sync.Mutex
-	asking map[string]bool
+	mu       sync.Mutex
+	asking   map[string]bool
+	answered map[string]T // too late
 }
 
 const (
@@ -37,12 +38,14 @@ func newPatience() *patience {
 // get returns the answer for a path; ok is false if there is none yet.
 func (p *prober[T]) get(path string, left *patience) (answer T, ok bool) {
 	p.mu.Lock()
-	if p.asking[path] {
+	answer, ok = p.answered[path]
+	if ok || p.asking[path] {
+		delete(p.answered, path)
 		p.mu.Unlock()
-		return answer, false
+		return answer, ok
 	}
 	if p.asking == nil {
-		p.asking = make(map[string]bool)
+		p.asking, p.answered = make(map[string]bool), make(map[string]T)
 	}
 	p.asking[path] = true
 	p.mu.Unlock()
@@ -51,12 +54,13 @@ func (p *prober[T]) get(path string, left *patience) (answer T, ok bool) {
 	gaveUp := make(chan struct{})
 	go func() {
 		v := p.ask(path)
-		p.mu.Lock()
-		delete(p.asking, path)
-		p.mu.Unlock()
 		select {
 		case answered <- v:
 		case <-gaveUp:
+			p.mu.Lock()
+			delete(p.asking, path)
+			p.answered[path] = v
+			p.mu.Unlock()
 			if p.late != nil {
 				p.late(path)
 			}
@@ -67,6 +71,9 @@ func (p *prober[T]) get(path string, left *patience) (answer T, ok bool) {
 	defer timeout.Stop()
 	select {
 	case answer = <-answered:
+		p.mu.Lock()
+		delete(p.asking, path)
+		p.mu.Unlock()
 		return answer, true
 	case <-timeout.C:
 		*left -= patience(time.Since(start))

@@ -30,7 +30,8 @@ type target struct {
 	name string // its real path, relative to root
 }
 
-// actual returns the path without symbolic links, as they were at the proposal.
+// actual returns the path without symbolic links, as they were at the proposal;
+// "" if it is not known.
 func (t target) actual() string { return filepath.Join(t.root, t.name) }
 
 // A file is what the disk holds when a diff is made or decided on.
@@ -67,35 +68,34 @@ func within[T any](d time.Duration, f func() (T, error)) (T, error) {
 	}
 }
 
-// newTarget finds the file in one of the workspace's roots. A path that is not
-// absolute and clean, that leads out of the workspace, or through a symbolic
-// link to nothing, is an error for the CLI's user. With errNoAnswer the target
-// is the path as it stands.
+// newTarget finds the file, an absolute clean path, in one of the workspace's
+// roots. A path that leads out of the workspace, or through a symbolic link to
+// nothing, is an error for the user.
 func newTarget(path string, roots []string) (target, error) {
-	if !filepath.IsAbs(path) {
-		return target{}, fmt.Errorf("filePath %q is relative: pass an absolute path", path)
+	return within(diskTimeout, func() (target, error) {
+		actual := discovery.RealPath(path)
+		i := slices.IndexFunc(roots, func(r string) bool { return sys.Inside(r, actual) })
+		if i < 0 {
+			return target{}, fmt.Errorf("it is not inside the workspace (%s)", strings.Join(roots, ", "))
+		}
+		root := rootAsSpelled(roots[i], actual)
+		name, err := filepath.Rel(root, actual)
+		if err != nil {
+			return target{}, err
+		}
+		t := target{path, root, name}
+		return t, t.checkLinks()
+	})
+}
+
+// rootAsSpelled returns the root as a path inside it spells it, where upper and
+// lower case are the same.
+func rootAsSpelled(root, path string) string {
+	top := path
+	for up := filepath.Dir(top); up != top && sys.Inside(root, up); up = filepath.Dir(top) {
+		top = up
 	}
-	if filepath.Clean(path) != path {
-		return target{}, fmt.Errorf("filePath %q is not a plain path: pass it without . and .., as %q", path, filepath.Clean(path))
-	}
-	actual, err := within(diskTimeout, func() (string, error) { return discovery.RealPath(path), nil })
-	if err != nil {
-		actual = path
-	}
-	i := slices.IndexFunc(roots, func(r string) bool { return sys.Inside(r, actual) })
-	if i < 0 {
-		return target{}, fmt.Errorf("%s is not inside the workspace (%s): open its directory in the editor", path, strings.Join(roots, ", "))
-	}
-	name, relErr := filepath.Rel(roots[i], actual)
-	if relErr != nil {
-		return target{}, relErr
-	}
-	t := target{path, roots[i], name}
-	if err != nil {
-		return t, err
-	}
-	_, err = within(diskTimeout, func() (struct{}, error) { return struct{}{}, t.checkLinks() })
-	return t, err
+	return top
 }
 
 // checkLinks fails if the real path has a symbolic link: one that leads to
@@ -104,7 +104,7 @@ func (t target) checkLinks() error {
 	for name := t.name; name != "."; name = filepath.Dir(name) {
 		link := filepath.Join(t.root, name)
 		if info, err := os.Lstat(link); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-			return fmt.Errorf("%s is a symbolic link to nothing: make what it links to, or remove it", link)
+			return fmt.Errorf("%s is a symbolic link to nothing", link)
 		}
 	}
 	return nil
@@ -113,7 +113,7 @@ func (t target) checkLinks() error {
 // open opens the workspace root, unless the path has come to lead elsewhere.
 func (t target) open() (*os.Root, error) {
 	if now := discovery.RealPath(t.path); now != t.actual() {
-		return nil, fmt.Errorf("%s has come to lead to %s: reject the change", t.path, now)
+		return nil, fmt.Errorf("it now leads to %s: reject the change", now)
 	}
 	return os.OpenRoot(t.root)
 }
@@ -132,12 +132,12 @@ func (t target) read() (file, error) {
 			return file{version: "absent"}, nil
 		}
 		if err != nil {
-			return file{}, fmt.Errorf("the file cannot be read: %w", cause(err))
+			return file{}, fmt.Errorf("the file cannot be read: %w", sys.Cause(err))
 		}
 		defer f.Close()
 		info, err := f.Stat()
 		if err != nil {
-			return file{}, fmt.Errorf("the file cannot be read: %w", cause(err))
+			return file{}, fmt.Errorf("the file cannot be read: %w", sys.Cause(err))
 		}
 		if info.IsDir() {
 			return file{}, errors.New("it is a directory")
@@ -149,7 +149,7 @@ func (t target) read() (file, error) {
 		case errors.Is(err, sys.ErrTooLarge):
 			return file{}, fmt.Errorf("it is larger than %d MiB", maxFile>>20)
 		case err != nil:
-			return file{}, fmt.Errorf("the file cannot be read: %w", cause(err))
+			return file{}, fmt.Errorf("the file cannot be read: %w", sys.Cause(err))
 		case bytes.IndexByte(data, 0) >= 0 || !utf8.Valid(data):
 			return file{}, errors.New("it is not UTF-8 text")
 		}
@@ -158,24 +158,12 @@ func (t target) read() (file, error) {
 	})
 }
 
-// cause returns an error without the path, which the message names already.
-func cause(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path.Err
-	}
-	return err
-}
-
-// replace writes the file.
+// replace writes the file. It may take as long as the disk does.
 func (t target) replace(text string) error {
-	_, err := within(diskTimeout, func() (struct{}, error) {
-		root, err := t.open()
-		if err != nil {
-			return struct{}{}, err
-		}
-		defer root.Close()
-		return struct{}{}, sys.ReplaceIn(root, t.name, text)
-	})
-	return err
+	root, err := t.open()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return sys.ReplaceIn(root, t.name, text)
 }

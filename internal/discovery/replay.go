@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -170,7 +169,7 @@ func (p Place) judge(path string) Candidate {
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		c.Err = reason(err)
+		c.Err = sys.Cause(err)
 		return c
 	}
 	if p.since(checksUser) && !sys.Own(info) {
@@ -179,7 +178,7 @@ func (p Place) judge(path string) Candidate {
 	}
 	data, err := sys.ReadFile(path, maxFile)
 	if err != nil {
-		c.Err = reason(err)
+		c.Err = sys.Cause(err)
 		return c
 	}
 	var lenient struct {
@@ -199,15 +198,6 @@ func (p Place) judge(path string) Candidate {
 	c.File.Port, _ = strconv.Atoi(c.PortText)
 	c.Inside = lenient.WorkspacePath != nil && Holds(*lenient.WorkspacePath, p.Dir)
 	return c
-}
-
-// reason is an error without the path, which the caller knows.
-func reason(err error) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		return pathErr.Err
-	}
-	return err
 }
 
 // Holds reports whether a workspacePath holds the directory, by the CLI's rule:

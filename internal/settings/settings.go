@@ -166,17 +166,8 @@ func read(name, path string, system bool) *Layer {
 	if err == nil {
 		err = parse(data, &l.values)
 	}
-	l.Err = reason(err)
+	l.Err = sys.Cause(err)
 	return l
-}
-
-// reason is an error without the path, which the caller knows.
-func reason(err error) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		return pathErr.Err
-	}
-	return err
 }
 
 // administered reports whether nobody but root can change what is at the path.
@@ -300,7 +291,7 @@ func (s Settings) trust(home, dir string) (Trust, string, error) {
 		err = parse(data, &rules)
 	}
 	if err != nil {
-		return Unknown, path, fmt.Errorf("%s: %w", path, reason(err))
+		return Unknown, path, fmt.Errorf("%s: %w", path, sys.Cause(err))
 	}
 	dir = real(dir)
 	longest, trust := -1, Unknown

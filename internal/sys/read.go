@@ -53,3 +53,13 @@ func ReadOpen(f *os.File, limit int64) ([]byte, error) {
 func tooLarge(f *os.File, limit int64) error {
 	return &fs.PathError{Op: "read", Path: f.Name(), Err: fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)}
 }
+
+// Cause returns an error of the file system without the operation and the path,
+// for messages that name the path already.
+func Cause(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
