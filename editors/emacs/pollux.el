@@ -960,8 +960,7 @@ A key for a diff that has just appeared starts its time again."
          (with-current-buffer (pollux--diff-buffer d) (set-buffer-modified-p nil)))
        (pollux--finish d))
       ("conflict"
-       (pcase (car (read-multiple-choice (plist-get result :message)
-                                         '((?o "overwrite it") (?c "compare with it") (?n "not now"))))
+       (pcase (pollux--ask-conflict (plist-get result :message))
          (?o (pollux--decide d (plist-get result :version)))
            (?c (setf (pollux--diff-original d) (or (plist-get result :disk) ""))
              (if (not (buffer-live-p (pollux--diff-left d)))
@@ -971,6 +970,17 @@ A key for a diff that has just appeared starts its time again."
                    (pollux--fill (pollux--diff-original d))))
                (pollux--say "on the left is now what the file holds")))))
       (_ (user-error "%s" (plist-get result :message))))))
+
+(defun pollux--ask-conflict (message)
+  "Ask what to do about a changed file, with MESSAGE; return the key.
+A key that was meant for the text overwrites nothing."
+  (let (asked key)
+    (while (progn
+             (setq asked (float-time)
+                   key (car (read-multiple-choice
+                             message '((?o "overwrite it") (?c "compare with it") (?n "not now")))))
+             (and (eq key ?o) (< (* 1000 (- (float-time) asked)) pollux--settle))))
+    key))
 
 (defun pollux--open-diff (p)
   "Show the diff that P describes, or keep it waiting if that fails."

@@ -200,7 +200,7 @@ type DiffChange struct {
 
 // A DiffAccept accepts a diff with a content. Overwrite, the version that an
 // earlier answer with status conflict gave, says that the user has seen what
-// the file holds now and accepts all the same.
+// the file holds now and accepts anyway.
 type DiffAccept struct {
 	ID        string `json:"id"`
 	Content   string `json:"content"`

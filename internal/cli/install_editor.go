@@ -249,7 +249,7 @@ func (p *plan) carryOut() error {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			return err
 		}
-		if err := sys.EditFile(name, p.before[name], p.write[name], 0o644); err != nil {
+		if err := sys.EditFile(name, p.before[name], p.write[name], 0o666); err != nil {
 			return err
 		}
 	}

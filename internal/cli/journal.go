@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -133,16 +132,12 @@ func target(e journal.Entry, to string) (string, error) {
 	return discovery.RealPath(path), err
 }
 
-// withJournal calls f with the user's journal. Errors name files, whose names
-// others may have chosen: no error steers a terminal.
+// withJournal calls f with the user's journal.
 func withJournal(f func(*journal.Journal) error) error {
 	j, err := journal.Default()
 	if err != nil {
 		return err
 	}
 	defer j.Wait()
-	if err := f(j); err != nil {
-		return errors.New(tui.Printable(err.Error()))
-	}
-	return nil
+	return f(j)
 }

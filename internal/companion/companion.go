@@ -54,7 +54,7 @@ type Config struct {
 //
 // Everything about diffs and surfaces changes under mu, and what follows from
 // a change is queued to the sessions and doors under it too: so each of them
-// hears of changes in the order in which they happened. Nothing waits for a
+// receives changes in the order in which they happened. Nothing waits for a
 // client while mu is held. A door's handling and rooting are taken before mu;
 // a door's mu, the store's and the sessions' after it.
 //

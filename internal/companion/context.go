@@ -15,7 +15,7 @@ import (
 	"pollux/internal/ide"
 )
 
-// debounce is how long a change waits for more before the CLI hears of it
+// debounce is how long a change waits for more before the CLI receives it
 // (companion-spec II). It runs from the first change, not from the last, so
 // that a held cursor key still reaches the CLI twenty times a second.
 const debounce = 50 * time.Millisecond

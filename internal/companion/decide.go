@@ -115,7 +115,7 @@ const (
 
 // settle watches the file of an accepted diff until it holds the accepted
 // text, and ends the diff. A CLI whose user has pressed Ctrl-C does not close
-// the diff and ignores the answer, without a word: only the file tells.
+// the diff and ignores the answer and says nothing: only the file shows it.
 func (c *Companion) settle(d *diff, text string, since fileState, delivered chan error) {
 	w := &writing{diff: d, text: text, since: since, seen: since, first: true, states: prober[fileState]{ask: stateOf}}
 	err := c.awaitWritten(w, delivered, writtenTimeout, lookSoonInterval)

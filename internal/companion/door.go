@@ -19,7 +19,7 @@ import (
 // A door is one attached client of the adapter protocol.
 //
 // What it says is handled in the order in which it comes, on one goroutine.
-// What it is told, answers included, is queued and written by another: a
+// What it receives, answers included, is queued and written by another: a
 // client which does not read holds up nobody else, and a client which writes
 // before it reads does not hold up itself.
 type door struct {
@@ -83,7 +83,7 @@ func (d *door) serve(conn io.ReadWriteCloser) {
 // Attach serves a further client of a running companion.
 func (c *Companion) Attach(conn io.ReadWriteCloser) { c.attachDoor(conn, &door{}) }
 
-// AttachPage serves a browser page, which is told no token.
+// AttachPage serves a browser page, which gets no token.
 func (c *Companion) AttachPage(conn io.ReadWriteCloser) { c.attachDoor(conn, &door{page: true}) }
 
 func (c *Companion) attachDoor(conn io.ReadWriteCloser, d *door) {

@@ -25,7 +25,7 @@ type entry struct {
 	state  journal.State // as written
 	lacks  bool          // unwritten, as written
 	kept   string        // the text as written
-	told   bool          // the user has read that a text is missing
+	warned bool          // the user has read that a text is missing
 }
 
 // keep writes the user's text to the journal, unless it is there.
@@ -69,12 +69,12 @@ func (c *Companion) syncEntry(d *diff) journal.State {
 		err = c.writeEntry(d, state, unwritten, text)
 	}
 	if err == nil {
-		e.told = false
+		e.warned = false
 		return state
 	}
 	c.log.Warn("the journal cannot be written", "err", err)
-	if missing := !e.exists || e.kept != text; missing && !e.told {
-		e.told = true
+	if missing := !e.exists || e.kept != text; missing && !e.warned {
+		e.warned = true
 		what, next := "Your text", ""
 		if text == d.req.NewContent {
 			what = "The proposal"

@@ -240,7 +240,7 @@ func privateHome(home string) error {
 	return nil
 }
 
-// maxHomeFile bounds a file of the CLI's home that goes along.
+// maxHomeFile bounds the files of the CLI's home that are copied, in bytes.
 const maxHomeFile = 1 << 20
 
 // secretFile matches the names of files in the CLI's home that hold secrets.

@@ -131,7 +131,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, gate: gate{timeout: cfg.AuthTimeout}, sessions: make(map[string]*Session)}
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", cfg.Port))
 	if err != nil && cfg.Port != 0 {
-		// Who has the old port now receives the old token from CLIs that reconnect.
+		// The process that now has the old port receives the old token from CLIs that reconnect.
 		s.cfg.Token = rand.Text()
 		l, err = net.Listen("tcp", "127.0.0.1:0")
 	}

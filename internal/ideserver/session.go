@@ -17,9 +17,9 @@ import (
 	"pollux/internal/plain"
 )
 
-// ErrUndelivered is given to an outcome's done function when the session ended
-// before the client could be told.
-var ErrUndelivered = errors.New("the CLI was gone before it could be told")
+// ErrUndelivered is passed to an outcome's done function when the session ended
+// before the client received it.
+var ErrUndelivered = errors.New("the CLI ended before it received the outcome")
 
 // A Session is one connected CLI.
 //
@@ -417,7 +417,7 @@ func (s *Session) servePost(w http.ResponseWriter, r *http.Request) {
 }
 
 // Close ends the session: the client's streams end gracefully, what could not
-// be delivered is reported as such, the backend is told.
+// be delivered is reported as such, and the backend is notified.
 func (s *Session) Close() { s.closeIf(func() bool { return true }) }
 
 // closeIf is Close if the condition holds, which it asks under the lock.

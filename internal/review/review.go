@@ -162,7 +162,7 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 	nonce := rand.Text() // for the styles that CodeMirror adds
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin") // who opened the page keeps no hold of its window
+	h.Set("Cross-Origin-Opener-Policy", "same-origin") // the opener gets no handle to this window
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-"+nonce+"'; connect-src 'self'; "+
 		"img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 	w.Write(bytes.ReplaceAll(html, []byte("{{nonce}}"), []byte(nonce)))

@@ -18,7 +18,7 @@ var ErrChanged = errors.New("it has changed meanwhile")
 // EditFile is [ReplaceFile] for a file that other programs write too: it fails
 // with [ErrChanged], and leaves the file to them, unless it holds before. A
 // file that is not there holds nothing and is made with the mode, which should
-// be 0600 where secrets may come to stand.
+// be 0600 where it may hold secrets.
 //
 // Linux and macOS swap the two files and then look at the one that was there.
 // If it is not what it should be, it goes back: no write by rename is lost,
@@ -31,14 +31,24 @@ func EditFile(path, before, after string, mode fs.FileMode) error {
 
 // editFile calls late between the last look at the file and its replacement.
 func editFile(path, before, after string, mode fs.FileMode, late func()) error {
-	path, mode, err := writable(path, mode)
+	path, info, err := writable(path)
 	if err != nil {
 		return err
 	}
-	temp, err := writeTemp(path, []byte(after), mode)
+	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
+	defer root.Close()
+	removeLeftovers(root, ".")
+	temp, err := writeTemp(root, ".", after, mode, info)
+	if errors.Is(err, errOwner) {
+		return fmt.Errorf("%s %w: change it as that user", path, err)
+	}
+	if err != nil {
+		return err
+	}
+	temp = filepath.Join(filepath.Dir(path), temp)
 	defer os.Remove(temp)
 	changed := fmt.Errorf("%s is left as it is: %w: try again", path, ErrChanged)
 	switch is, err := holds(path, before); {
@@ -100,39 +110,19 @@ func holds(path, text string) (bool, error) {
 	return err == nil && string(now) == text, err
 }
 
-// writable returns what the path of a user's file leads to, and the mode it
-// has, or the given one if it does not exist. It makes its directory.
-func writable(path string, mode fs.FileMode) (string, fs.FileMode, error) {
+// writable returns what the path of a user's file leads to, and its state, nil
+// if it does not exist. It makes its directory.
+func writable(path string) (string, fs.FileInfo, error) {
 	path, err := linkTarget(path)
 	if err != nil {
-		return "", 0, err
+		return "", nil, err
 	}
-	if info, err := os.Stat(path); err == nil {
-		if !info.Mode().IsRegular() {
-			return "", 0, fmt.Errorf("%s is not a regular file: name another", path)
-		}
-		if info.Mode().Perm()&0o200 == 0 {
-			return "", 0, fmt.Errorf("%s is read-only: make it writable (chmod u+w) first", path)
-		}
-		mode = info.Mode().Perm()
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return path, nil, os.MkdirAll(filepath.Dir(path), 0o755)
 	}
-	return path, mode, os.MkdirAll(filepath.Dir(path), 0o755)
-}
-
-// writeTemp writes a temporary file beside path. It has its mode before it has
-// a name that counts.
-func writeTemp(path string, data []byte, mode fs.FileMode) (temp string, err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), TempPattern) // 0600
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	_, err = f.Write(data)
-	if err == nil && mode != 0o600 {
-		err = os.Chmod(f.Name(), mode)
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		os.Remove(f.Name())
-		return "", err
-	}
-	return f.Name(), nil
+	return path, info, checkWritable(path, info)
 }

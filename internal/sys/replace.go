@@ -24,15 +24,19 @@ const TempTTL = time.Minute
 // the new one. It does not sync: after a power cut the old content may be
 // back.
 func WriteFile(path string, data []byte) error {
-	temp, err := writeTemp(path, data, 0o600)
+	f, err := os.CreateTemp(filepath.Dir(path), TempPattern) // 0600
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(temp, path); err != nil {
-		os.Remove(temp)
-		return err
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	return nil
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
 }
 
 // linkTarget returns the file that path is or, as a symbolic link, leads to.
@@ -74,50 +78,74 @@ func ReplaceFile(path, text string) error {
 // Where that would cut hard links, or lose the owner or (on Linux) extended
 // attributes, the old file is written in place instead.
 func ReplaceIn(root *os.Root, name, text string) error {
-	full := filepath.Join(root.Name(), name)
+	dir := filepath.Dir(name)
 	info, err := root.Lstat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			return err
-		}
-	case err != nil:
-		return err
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is not a regular file: name another", full)
-	case info.Mode().Perm()&0o200 == 0:
-		return fmt.Errorf("%s is read-only: make it writable (chmod u+w) first", full)
+	if errors.Is(err, fs.ErrNotExist) {
+		info, err = nil, root.MkdirAll(dir, 0o755)
+	} else if err == nil {
+		err = checkWritable(filepath.Join(root.Name(), name), info)
 	}
-	removeLeftovers(root, filepath.Dir(name))
-	if info != nil && bound(root, name, info) {
-		return overwrite(root, name, info, text)
-	}
-	mode := fs.FileMode(0o666) // less the umask
-	if info != nil {
-		mode = 0o600
-	}
-	temp := filepath.Join(filepath.Dir(name), strings.Replace(TempPattern, "*", rand.Text(), 1))
-	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(text)
-	kept := true
-	if err == nil && info != nil {
-		kept = keepOwner(f, info) == nil
-		err = f.Chmod(info.Mode().Perm())
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil && kept {
-		err = root.Rename(temp, name)
-	}
-	if err != nil || !kept {
-		root.Remove(temp)
-	}
-	if err == nil && !kept {
+	removeLeftovers(root, dir)
+	if info != nil && bound(root, name, info) {
 		return overwrite(root, name, info, text)
 	}
-	return err
+	temp, err := writeTemp(root, dir, text, 0o666, info)
+	if errors.Is(err, errOwner) {
+		return overwrite(root, name, info, text)
+	}
+	if err != nil {
+		return err
+	}
+	if err := root.Rename(temp, name); err != nil {
+		root.Remove(temp)
+		return err
+	}
+	return nil
+}
+
+// checkWritable returns an error for what the user cannot mean to replace.
+func checkWritable(path string, info fs.FileInfo) error {
+	switch {
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a regular file: name another", path)
+	case info.Mode().Perm()&0o200 == 0:
+		return fmt.Errorf("%s is read-only: make it writable (chmod u+w) first", path)
+	}
+	return nil
+}
+
+// errOwner means that a file cannot be replaced by one of the same owner.
+var errOwner = errors.New("belongs to another user")
+
+// writeTemp writes a temporary file in dir, a directory below root, and returns
+// its name below root. The file gets the mode, less the umask, or the mode and
+// the owner of the file that it is to replace. An error wraps [errOwner] if that
+// is not possible.
+func writeTemp(root *os.Root, dir, text string, mode fs.FileMode, replaced fs.FileInfo) (name string, err error) {
+	if replaced != nil {
+		mode = 0o600 // until it has its owner
+	}
+	name = filepath.Join(dir, strings.Replace(TempPattern, "*", rand.Text(), 1))
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return "", err
+	}
+	_, err = f.WriteString(text)
+	if err == nil && replaced != nil {
+		if keepOwner(f, replaced) != nil {
+			err = errOwner
+		} else {
+			err = f.Chmod(replaced.Mode().Perm())
+		}
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		root.Remove(name)
+		return "", err
+	}
+	return name, nil
 }
 
 // overwrite writes the file in place. A reader, or a crash, may see a part of

@@ -73,9 +73,10 @@ type model struct {
 // A sight is what the user looks at: a diff with a text from elsewhere, or what
 // there is to read before the program ends.
 type sight struct {
-	it      *item
-	version int
-	leaving bool
+	it       *item
+	version  int
+	conflict *adapter.DiffAcceptResult
+	leaving  bool
 }
 
 func (m *model) sight() sight {
@@ -86,7 +87,7 @@ func (m *model) sight() sight {
 	case it == nil:
 		return sight{leaving: m.leaving}
 	}
-	return sight{it: it, version: it.version}
+	return sight{it: it, version: it.version, conflict: it.conflict}
 }
 
 // The time that settles what is in view passes in parts. A program that was
@@ -320,6 +321,9 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 		return nil
 	}
 	m.message = ""
+	if !m.cfg.Once {
+		m.notes = nil // they were in view
+	}
 	switch key {
 	case "q":
 		return m.leave()
@@ -388,7 +392,7 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 	return nil
 }
 
-// leave ends the program at the user's wish.
+// leave ends the program because the user asked.
 func (m *model) leave() tea.Cmd {
 	m.left = slices.ContainsFunc(m.items, func(it *item) bool { return it.State != adapter.StateAccepted })
 	return tea.Quit

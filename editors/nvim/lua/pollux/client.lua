@@ -29,17 +29,20 @@ function M.note(text)
   end
 end
 
---- Shows the user a message. level is "info", "warning" or "error".
 -- The text without its middle where it would not fit the command line: Neovim asks
--- for Enter after a longer one, and the next key of the user's would be lost.
+-- for Enter after a longer one, and the next key would be lost.
 -- `:Pollux log` has it whole.
 local function fitting(text)
-  local over = vim.fn.strchars(text) - vim.v.echospace
-  if over <= 0 or not debug.getinfo(vim.notify, "S").source:find("editor.lua", 1, true) then
-    return text -- a vim.notify of the user's has room
+  local builtin = type(vim.notify) == "function" and debug.getinfo(vim.notify, "S").source:find("editor.lua", 1, true)
+  if not builtin or vim.fn.strdisplaywidth(text) <= vim.v.echospace then
+    return text -- a plugin that replaces vim.notify has room for it
   end
-  local head = math.floor(vim.v.echospace / 3)
-  return vim.fn.strcharpart(text, 0, head) .. "…" .. vim.fn.strcharpart(text, head + over + 1)
+  local head = vim.fn.strcharpart(text, 0, math.floor(vim.v.echospace / 3)) .. "…"
+  local tail = text
+  while vim.fn.strdisplaywidth(head .. tail) > vim.v.echospace do
+    tail = vim.fn.strcharpart(tail, 1)
+  end
+  return head .. tail
 end
 
 --- Shows the user a message. level is "info", "warning" or "error".

@@ -593,7 +593,11 @@ local function accept(d, overwrite)
     return true
   end
   if result.status == "conflict" then
-    local answer = vim.fn.confirm(result.message, "&Overwrite it\n&Compare with it\n&Not now", 3, "Warning")
+    local answer, asked_at
+    repeat -- a key that was meant for the text overwrites nothing
+      asked_at = vim.loop.hrtime()
+      answer = vim.fn.confirm(result.message, "&Overwrite it\n&Compare with it\n&Not now", 3, "Warning")
+    until answer ~= 1 or vim.loop.hrtime() - asked_at >= M.settle * 1e6
     if answer == 1 then
       return accept(d, result.version)
     elseif answer == 2 and valid_buf(d.left) then

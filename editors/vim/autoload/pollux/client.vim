@@ -64,15 +64,18 @@ def Show(text: string, level: string)
 enddef
 
 # The text without its middle where it would not fit the command line: Vim asks for
-# Enter after a longer one, and the next key of the user's would be lost. `:Pollux
+# Enter after a longer one, and the next key would be lost. `:Pollux
 # log` has it whole.
 def Fitting(text: string): string
-  const over = strchars(text) - v:echospace
-  if over <= 0
+  if strdisplaywidth(text) <= v:echospace
     return text
   endif
-  const head = v:echospace / 3
-  return strcharpart(text, 0, head) .. '…' .. strcharpart(text, head + over + 1)
+  const head = strcharpart(text, 0, v:echospace / 3) .. '…'
+  var tail = text
+  while strdisplaywidth(head .. tail) > v:echospace
+    tail = strcharpart(tail, 1)
+  endwhile
+  return head .. tail
 enddef
 
 export def Event(name: string)

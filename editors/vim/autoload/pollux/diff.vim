@@ -427,6 +427,7 @@ def Hide(d: dict<any>)
   d.text = TextOf(d)
   d.settled = false
   d.looks += 1
+  FollowKeys(false)
   d.hiding = true
   if bufnr() == d.buf && mode() =~ '^[iR]'
     # What is still typed was meant for the proposal.
@@ -652,7 +653,15 @@ def Decide(d: dict<any>, overwrite = ''): bool
     client.Say(get(result, 'message', result.status), 'error')
     return false
   endif
-  var answer = confirm(result.message, "&Overwrite it\n&Compare with it\n&Not now", 3, 'Warning')
+  var answer = 0
+  var asked = reltime()
+  while true # a key that was meant for the text overwrites nothing
+    asked = reltime()
+    answer = confirm(result.message, "&Overwrite it\n&Compare with it\n&Not now", 3, 'Warning')
+    if answer != 1 || reltimefloat(reltime(asked)) * 1000 >= settle
+      break
+    endif
+  endwhile
   if answer == 1
     return Decide(d, result.version)
   elseif answer == 2 && Loaded(d.left)
