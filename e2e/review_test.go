@@ -145,8 +145,10 @@ func TestReviewInATerminal(t *testing.T) {
 	s.see("has changed on disk")
 	s.keys("d")
 	s.see("-theirs")
+	s.see("y accept") // it has been in view for a moment
 	s.keys("y")
 	s.see("has changed on disk")
+	s.see("o overwrite it")
 	s.keys("o")
 	if got := accepted(t, s.cli); got != "mine\n" {
 		t.Errorf("accepted %q", got)

@@ -334,7 +334,7 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 	if it == nil {
 		return nil
 	}
-	if c := it.conflict; c != nil && m.settled {
+	if c := it.conflict; c != nil && (m.settled || key == "d" || key == "esc") { // these decide nothing
 		it.conflict = nil
 		switch key {
 		case "o":
