@@ -23,7 +23,8 @@ export interface AcceptResult {
 }
 
 export interface Handler {
-  connected(): void;
+  // connected brings the page up to date. If it fails, the connection ends.
+  connected(): Promise<void>;
   disconnected(loggedOut: boolean): void;
   open(diff: Diff): void;
   // close returns the text as the user left it.
@@ -44,10 +45,16 @@ interface Message {
 // retryDelay is the pause before the page connects again, in milliseconds.
 const retryDelay = 1000;
 
+// A Connection is an event stream and the requests that name it. To abort it ends
+// all of them.
+class Connection extends AbortController {
+  stream = "";
+}
+
 export class Door {
   private secret = "";
   private running = false;
-  private stream = "";
+  private connection = new Connection();
   private nextID = 1;
   private last: Promise<void> = Promise.resolve();
   private waiting = new Map<number, (m: Message) => void>();
@@ -60,9 +67,10 @@ export class Door {
     if (this.running) return;
     this.running = true;
     while (this.running) {
-      const refused = await this.read().catch(() => false);
-      this.stream = "";
-      for (const done of this.waiting.values()) done({ error: { message: "The connection to Pollux was lost." } });
+      const connection = this.connection = new Connection();
+      const refused = await this.read(connection).catch(() => false);
+      connection.abort(new Error("The connection to Pollux was lost."));
+      for (const done of this.waiting.values()) done({ error: { message: connection.signal.reason.message } });
       this.waiting.clear();
       this.running = !refused;
       this.handler.disconnected(refused);
@@ -75,8 +83,8 @@ export class Door {
   }
 
   // read reads one event stream to its end and reports whether Pollux refused it.
-  private async read(): Promise<boolean> {
-    const res = await fetch("events", { headers: this.authorization(), cache: "no-store" });
+  private async read(connection: Connection): Promise<boolean> {
+    const res = await fetch("events", { headers: this.authorization(), cache: "no-store", signal: connection.signal });
     if (res.status === 401 || res.status === 403) return true;
     if (!res.ok || !res.body) return false;
     const stream = res.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -93,21 +101,21 @@ export class Door {
       for (const line of lines) {
         if (line === "event: stream") named = true;
         if (!line.startsWith("data: ")) continue;
-        if (named) this.begin(line.slice(6));
+        if (named) this.begin(connection, line.slice(6));
         else this.receive(JSON.parse(line.slice(6)));
         named = false;
       }
     }
   }
 
-  private begin(stream: string) {
-    this.stream = stream;
+  private begin(connection: Connection, stream: string) {
+    connection.stream = stream;
     this.call("initialize", {
       protocol: 1,
       client: { name: "browser page", version: "" },
       editor: { name: "", displayName: "" },
       diff: true,
-    }).then(() => this.handler.connected(), () => {});
+    }).then(() => this.handler.connected()).catch((err) => connection.abort(err));
   }
 
   private async receive(m: Message) {
@@ -142,19 +150,33 @@ export class Door {
   // post sends one message after the other: a later edit must not overtake an
   // earlier one.
   private post(m: Message): Promise<void> {
-    const sent = this.last.then(() => this.postNow(m));
+    const connection = this.connection; // not the next one: that begins with what Pollux has
+    const sent = this.last.then(() => this.postNow(connection, m));
     this.last = sent.catch(() => {});
     return sent;
   }
 
-  private async postNow(m: Message): Promise<void> {
-    if (!this.stream) throw new Error("Pollux is not connected.");
-    const res = await fetch(`rpc?stream=${this.stream}`, {
-      method: "POST",
-      headers: { ...this.authorization(), "Content-Type": "application/json" },
-      body: JSON.stringify({ jsonrpc: "2.0", ...m }),
-    });
-    if (!res.ok) throw new Error("Pollux did not take the message.");
+  // postNow ends the connection if it fails: the next one brings both sides up to
+  // date.
+  private async postNow(connection: Connection, m: Message): Promise<void> {
+    connection.signal.throwIfAborted();
+    if (!connection.stream) throw new Error("Pollux is not connected.");
+    let res: Response;
+    try {
+      res = await fetch(`rpc?stream=${connection.stream}`, {
+        method: "POST",
+        headers: { ...this.authorization(), "Content-Type": "application/json" },
+        body: JSON.stringify({ jsonrpc: "2.0", ...m }),
+        signal: connection.signal,
+      });
+    } catch (err) {
+      connection.abort(err);
+      throw err;
+    }
+    if (res.ok) return;
+    const err = new Error("Pollux did not take the message.");
+    if (res.status !== 413) connection.abort(err); // too large: it would be again
+    throw err;
   }
 
   async call<T>(method: string, params: unknown): Promise<T> {

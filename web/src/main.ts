@@ -59,9 +59,7 @@ const unkeep = (id: string) => sessionStorage.removeItem(keptKey + id);
 
 const settling = new Settling(() => render());
 const door = new Door({
-  connected() {
-    reconcile().catch(() => {}); // connects again
-  },
+  connected: () => reconcile(),
   disconnected(loggedOut) {
     online = false;
     met = true;
