@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"testing"
 
@@ -49,4 +50,87 @@ func TestPageConnectsAgain(t *testing.T) {
 // typed types at the first change.
 func typed(text string) chromedp.Action[chromedp.Void] {
 	return chromedp.Steps(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent(text))
+}
+
+// lateText waits for a text that the page offers to copy.
+func lateText(text string) chromedp.Action[chromedp.Void] {
+	return chromedp.Poll[chromedp.Void](`[...document.querySelectorAll(".toast textarea")].some(e => e.value.includes(`+strconv.Quote(text)+`))`, chromedp.WithPollingTimeout(patience))
+}
+
+// What was typed after Accept was shown as accepted, and lost.
+func TestPageTypedAfterAccept(t *testing.T) {
+	orphan := change("c")
+	orphan.State = adapter.StateOrphaned
+	s := newStage(t, change("a"), change("b"), orphan)
+	s.script(func(_, _ string) any { return nil })
+	s.page(shows("#path", "a.txt"))
+	s.settle()
+	s.ctrlEnter()
+	s.wantSaid("accept a")
+	s.page(typed("late "), shows(".cm-merge-b", "late a"))
+	s.tell(adapter.MethodDiffChanged, adapter.DiffChange{ID: "a", State: adapter.StateAccepted})
+	s.page(shows("#accepted", "Accepted. Waiting for the agent to write a.txt."), lateText("one\nlate a\n"), shows(".toast.warning", "a.txt"))
+	s.page(chromedp.Poll[chromedp.Void](`!document.querySelector(".cm-merge-b").innerText.includes("late")`, chromedp.WithPollingTimeout(patience)))
+	s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: "a", Reason: adapter.ReasonAccepted})
+
+	// What was typed before it is part of what is accepted.
+	s.page(shows("#path", "b.txt"))
+	s.settle()
+	s.page(typed("mine "))
+	s.ctrlEnter()
+	s.wantSaid("accept a", "accept b")
+	s.tell(adapter.MethodDiffChanged, adapter.DiffChange{ID: "b", State: adapter.StateAccepted})
+	s.page(shows("#accepted", "b.txt"), shows(".cm-merge-b", "mine b"))
+	s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: "b", Reason: adapter.ReasonAccepted})
+	s.page(shows(".toast.info", "b.txt was written with the accepted text."))
+
+	// Saving what a CLI left is the same.
+	s.page(shows("#path", "c.txt"))
+	s.settle()
+	s.ctrlEnter()
+	s.wantSaid("accept a", "accept b", "save c")
+	s.page(typed("later "), shows(".cm-merge-b", "later c"))
+	s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: "c", Reason: adapter.ReasonSaved})
+	s.page(lateText("one\nlater c\n"))
+	n, err := chromedp.Run(s.ctx, chromedp.Evaluate[int](`document.querySelectorAll(".toast.warning").length`))
+	if err != nil || n != 2 {
+		t.Errorf("%d warnings, %v; want those of a.txt and c.txt", n, err)
+	}
+}
+
+// What is typed while Pollux decides is an edit like others if the change goes
+// on waiting.
+func TestPageTypedBeforeConflict(t *testing.T) {
+	s := newStage(t, change("a"))
+	var held atomic.Bool
+	answer := make(chan struct{})
+	s.guard(func(_ http.ResponseWriter, r *http.Request) bool {
+		if posts(r, adapter.MethodDiffAccept) && !held.Swap(true) {
+			select {
+			case <-answer:
+			case <-r.Context().Done():
+			}
+		}
+		return false
+	})
+	s.script(func(_, _ string) any {
+		return adapter.DiffAcceptResult{Status: adapter.StatusConflict, Disk: "on disk\n", Version: "v2"}
+	})
+	s.page(shows("#path", "a.txt"))
+	s.settle()
+	s.ctrlEnter()
+	s.page(typed("late "), shows(".cm-merge-b", "late a"))
+	close(answer)
+	s.page(shows("#conflict-text", "a.txt has changed on disk"))
+	for s.text("a") != "one\nlate a\n" {
+		next(t, "edit of the page", s.asked)
+	}
+	s.script(nil)
+	s.settle()
+	s.press("#overwrite", 1)
+	s.page(shows("#none", "Nothing waits"))
+	s.wantSaid("accept a", "accept a v2")
+	if got := s.text("a"); got != "one\nlate a\n" {
+		t.Errorf("accepted %q", got)
+	}
 }

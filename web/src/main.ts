@@ -19,6 +19,7 @@ interface Item {
   original?: string; // with the changes that the user chose to keep, if any
   unsent: boolean;
   deciding?: boolean; // Pollux has not answered yet
+  sent?: string; // the text that the user accepted or saved
   timer?: number;
 }
 
@@ -108,7 +109,7 @@ const door = new Door({
       failed: `The change to ${name} could not be shown.`,
     };
     toast(reason === "unwritten" ? "warning" : "info", said[reason] ?? `The change to ${name} is closed.`);
-    if (item.unsent && !item.deciding && ["accepted", "saved"].includes(reason)) strand(id, { path: item.diff.path, text: item.text });
+    if (tooLate(item) && ["accepted", "saved"].includes(reason)) strand(id, { path: item.diff.path, text: item.text });
     else unkeep(id);
     if (current === item) show(following(), true);
     render();
@@ -121,10 +122,14 @@ const door = new Door({
       item.diff.state = state as Diff["state"];
       if (state === "accepted") {
         // What is typed now, or elsewhere, is too late.
-        if (item.unsent && !item.deciding) strand(id, { path: item.diff.path, text: item.text });
+        if (tooLate(item)) strand(id, { path: item.diff.path, text: item.text });
         clearTimeout(item.timer);
         item.unsent = false;
-        if (current === item) view?.freeze();
+        item.text = item.sent ?? item.text;
+        if (current === item) {
+          view?.setText(item.text);
+          view?.freeze();
+        }
       }
       if (current === item) settling.restart(); // the buttons do something else
     }
@@ -149,8 +154,15 @@ function edited(item: Item, text: string) {
   item.text = text;
   item.unsent = true;
   clearTimeout(item.timer);
-  item.timer = window.setTimeout(() => send(item), 150);
+  item.timer = window.setTimeout(() => {
+    if (!item.deciding) send(item); // otherwise when Pollux has answered
+  }, 150);
   render();
+}
+
+// tooLate reports whether the user has typed what a decision does not contain.
+function tooLate(item: Item): boolean {
+  return item.unsent && item.text !== item.sent;
 }
 
 async function send(item: Item) {
@@ -333,22 +345,29 @@ async function decide(method: "accept" | "reject", clicks: number, overwrite?: s
   item.deciding = true;
   render();
   const orphaned = item.diff.state === "orphaned";
-  const text = item.text;
+  let taken = false;
   try {
     if (method === "reject") {
       await send(item); // the journal has what is thrown away
       await door.call("diff/reject", { id: item.diff.id });
+      taken = true;
       return;
     }
+    item.sent = item.text;
     const res = await door.call<AcceptResult>(orphaned ? "diff/save" : "diff/accept", {
-      id: item.diff.id, content: fromLF(text, item.crlf), overwrite,
+      id: item.diff.id, content: fromLF(item.sent, item.crlf), overwrite,
     });
+    taken = res.status === "accepted";
     if (res.status === "empty") toast("warning", res.message ?? "");
     if (res.status === "conflict") askConflict(item, res);
   } catch (err) {
     toast("error", (err as Error).message);
   } finally {
     item.deciding = false;
+    if (!taken) {
+      item.sent = undefined;
+      if (item.unsent && items.get(item.diff.id) === item) send(item);
+    }
     render();
   }
 }
