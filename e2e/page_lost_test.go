@@ -134,3 +134,27 @@ func TestPageTypedBeforeConflict(t *testing.T) {
 		t.Errorf("accepted %q", got)
 	}
 }
+
+// A companion ended and the next one took its port. The old tab was given a new
+// link; then the refusal of the old secret deleted the new one.
+func TestPageNewLinkInOldTab(t *testing.T) {
+	s := newStage(t, change("a"))
+	s.page(shows("#path", "a.txt"), shows("#status", "1 connected"))
+	arrived, refuse := make(chan struct{}, 100), make(chan struct{})
+	var held atomic.Bool
+	s.guard(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/review/events" && !held.Swap(true) {
+			arrived <- struct{}{}
+			<-refuse
+		}
+		return false
+	})
+	link := s.restart()
+	s.cut()
+	s.up(change("b"))
+	next(t, "connection of the page", arrived)
+	s.page(chromedp.Evaluate[chromedp.Void](`window.before = sessionStorage["pollux-secret"]; location = `+quote(link)),
+		chromedp.Poll[chromedp.Void](`sessionStorage["pollux-secret"] !== before`, chromedp.WithPollingTimeout(patience)))
+	close(refuse)
+	s.page(shows("#path", "b.txt"), shows("#status", "1 connected"), chromedp.Reload(), shows("#path", "b.txt"))
+}

@@ -43,7 +43,9 @@ interface Message {
 }
 
 // retryDelay is the pause before the page connects again, in milliseconds.
-const retryDelay = 1000;
+export const retryDelay = 1000;
+
+const lost = "The connection to Pollux was lost. Once the page is connected again, look at the change and decide.";
 
 // A Connection is an event stream and the requests that name it. To abort it ends
 // all of them.
@@ -63,13 +65,15 @@ export class Door {
 
   // open connects, again and again, until Pollux refuses the secret.
   async open(secret: string) {
+    if (secret !== this.secret) this.connection.abort(new Error(lost)); // that of a companion that has ended
     this.secret = secret;
     if (this.running) return;
     this.running = true;
     while (this.running) {
       const connection = this.connection = new Connection();
-      const refused = await this.read(connection).catch(() => false);
-      connection.abort(new Error("The connection to Pollux was lost."));
+      const asked = this.secret;
+      const refused = await this.read(connection).catch(() => false) && this.secret === asked;
+      connection.abort(new Error(lost));
       for (const done of this.waiting.values()) done({ error: { message: connection.signal.reason.message } });
       this.waiting.clear();
       this.running = !refused;
