@@ -158,3 +158,21 @@ func TestPageNewLinkInOldTab(t *testing.T) {
 	close(refuse)
 	s.page(shows("#path", "b.txt"), shows("#status", "1 connected"), chromedp.Reload(), shows("#path", "b.txt"))
 }
+
+// Over ssh, a forwarded port may come up after the page: its link was lost.
+func TestPageKeepsItsLink(t *testing.T) {
+	s := newStage(t, change("a"))
+	s.page(shows("#path", "a.txt"))
+	var away atomic.Bool
+	away.Store(true)
+	s.guard(func(_ http.ResponseWriter, r *http.Request) bool {
+		if away.Load() && r.URL.Path == "/review/login" {
+			panic(http.ErrAbortHandler)
+		}
+		return false
+	})
+	second := newTab(t, s.ctx)
+	onPage(t, second, chromedp.Navigate(s.pages.Link()), shows("#none", "Pollux cannot be reached"), shows("#none", "pollux status"))
+	away.Store(false)
+	onPage(t, second, shows("#path", "a.txt"), shows("#status", "1 connected"))
+}

@@ -1,12 +1,12 @@
 // The review page: a list of the diffs that wait, and the view of one.
 
-import { type AcceptResult, type Diff, Door } from "./door";
-import { forget, login, takeLink } from "./login";
+import { type AcceptResult, type Diff, Door, retryDelay } from "./door";
+import { forget, login, takeLink, Unreachable } from "./login";
 import { Settling } from "./settle";
 import { fromLF, toLF, usesCRLF } from "./text";
 import { DiffView } from "./view";
 
-const link = takeLink(); // first, so that nothing else can see it
+const opened = takeLink(); // first, so that nothing else can see it
 
 const $ = <T extends HTMLElement>(id: string) => document.getElementById(id) as T;
 const nonce = document.querySelector<HTMLMetaElement>("meta[name=nonce]")!.content;
@@ -480,13 +480,17 @@ narrow.addEventListener("change", () => {
   if (current) draw(false);
   render();
 });
-render();
+// enter connects with a link. It keeps the link, which the address bar no longer
+// has, until Pollux answers or another link is opened.
+let entered = "";
 function enter(link: string) {
+  entered = link;
   login(link).then((secret) => {
     shut = "";
     render();
     door.open(secret);
   }, (err: Error) => {
+    if (err instanceof Unreachable) setTimeout(() => entered === link && enter(link), retryDelay);
     if (online) return;
     shut = err.message;
     render();
@@ -494,4 +498,5 @@ function enter(link: string) {
 }
 // A link that is opened in this tab changes only the fragment.
 addEventListener("hashchange", () => location.hash && enter(takeLink()));
-enter(link);
+render();
+enter(opened);
