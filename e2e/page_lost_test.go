@@ -176,3 +176,45 @@ func TestPageKeepsItsLink(t *testing.T) {
 	away.Store(false)
 	onPage(t, second, shows("#path", "a.txt"), shows("#status", "1 connected"))
 }
+
+// Pollux was stopped, or the way to it was dead: the buttons stayed off until the
+// page was reloaded.
+func TestPageNoAnswer(t *testing.T) {
+	s := newStage(t, change("a"))
+	noAnswer := shows(".toast.error", "Pollux did not answer within 15 seconds.")
+	s.script(func(_, _ string) any { return nil })
+	s.page(shows("#path", "a.txt"))
+	s.settle()
+	s.ctrlEnter()
+	s.wantSaid("accept a")
+	s.page(chromedp.Evaluate[chromedp.Void]("expire()"), noAnswer, shows(".toast.error", "look at the file"),
+		chromedp.Click(chromedp.CSS(".toast.error button")), shows("#status", "1 connected"))
+
+	// The request does not arrive. It must not do so later, when the user has
+	// read that it failed.
+	arrived := make(chan struct{}, 100)
+	s.guard(func(_ http.ResponseWriter, r *http.Request) bool {
+		if !posts(r, adapter.MethodDiffEdit) {
+			return false
+		}
+		arrived <- struct{}{}
+		<-r.Context().Done()
+		return true
+	})
+	s.settle()
+	s.page(typed("mine "))
+	next(t, "edit of the page", arrived)
+	s.ctrlEnter()
+	s.guard(nil)
+	s.page(chromedp.Evaluate[chromedp.Void]("expire()"), noAnswer, shows("#status", "1 connected"))
+	s.wantSaid("accept a")
+
+	s.script(nil)
+	s.settle()
+	s.ctrlEnter()
+	s.page(shows("#none", "Nothing waits"))
+	s.wantSaid("accept a", "accept a")
+	if got := s.text("a"); got != "one\nmine a\n" {
+		t.Errorf("accepted %q", got)
+	}
+}

@@ -45,6 +45,11 @@ interface Message {
 // retryDelay is the pause before the page connects again, in milliseconds.
 export const retryDelay = 1000;
 
+// callTimeout is how long Pollux may take to take a message and to answer it, in
+// milliseconds.
+const callTimeout = 15_000;
+
+const unanswered = "Pollux did not answer within 15 seconds. What you decided may still take effect: look at the file. If the change is still here once the page is connected again, decide again.";
 const lost = "The connection to Pollux was lost. Once the page is connected again, look at the change and decide.";
 
 // A Connection is an event stream and the requests that name it. To abort it ends
@@ -186,18 +191,23 @@ export class Door {
   async call<T>(method: string, params: unknown): Promise<T> {
     const id = this.nextID++;
     const answer = new Promise<Message>((done) => this.waiting.set(id, done));
-    try {
-      await this.post({ id, method, params });
-    } catch (err) {
+    const m = await this.limited(this.post({ id, method, params }).then(() => answer, (err) => {
       this.waiting.delete(id);
       throw err;
-    }
-    const m = await answer;
+    }));
     if (m.error) throw new Error(m.error.message);
     return m.result as T;
   }
 
   notify(method: string, params: unknown): Promise<void> {
-    return this.post({ method, params });
+    return this.limited(this.post({ method, params }));
+  }
+
+  // limited ends the connection, and with it what is waited for, if that takes too
+  // long.
+  private limited<T>(what: Promise<T>): Promise<T> {
+    const connection = this.connection;
+    const timer = setTimeout(() => connection.abort(new Error(unanswered)), callTimeout);
+    return what.finally(() => clearTimeout(timer));
   }
 }
