@@ -453,6 +453,7 @@ $("unkeep").onclick = () => {
   render();
 };
 $("keys-close").onclick = () => actions.help();
+$("keys").addEventListener("close", () => settling.restart()); // it covered the change
 
 addEventListener("keydown", (e) => {
   const mod = e.ctrlKey || e.metaKey;
