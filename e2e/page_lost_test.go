@@ -218,3 +218,39 @@ func TestPageNoAnswer(t *testing.T) {
 		t.Errorf("accepted %q", got)
 	}
 }
+
+// A text that one tab had kept over a reload overwrote what was edited elsewhere
+// since.
+func TestPageOlderText(t *testing.T) {
+	s := newStage(t, change("a"), change("b"))
+	s.page(shows("#path", "a.txt"), shows("#status", "1 connected"))
+	s.cut()
+	s.page(shows("#status", "reconnecting"), typed("mine "), shows(".cm-merge-b", "mine a"))
+	s.page(chromedp.Click(`//button[contains(., "b.txt")]`), shows("#path", "b.txt"), typed("my "), shows(".cm-merge-b", "my b"))
+	s.page(chromedp.Reload(), shows("#status", "reconnecting"))
+	a, newer := change("a"), "one\nnewer\n"
+	a.Content = &newer
+	s.up(a, change("b"))
+	older := lateText("one\nmine a\n")
+	s.page(shows("#path", "a.txt"), shows("#status", "1 connected"), shows(".cm-merge-b", "newer"), older,
+		shows(".toast.warning", "a.txt was edited elsewhere after your last edits here."))
+	// Nobody has edited b.
+	s.page(chromedp.Click(`//button[contains(., "b.txt")]`), shows(".cm-merge-b", "my b"))
+	for s.text("b") != "one\nmy b\n" {
+		next(t, "edit of the page", s.asked)
+	}
+	// The older text stays until the user dismisses it.
+	s.page(chromedp.Reload(), shows("#status", "1 connected"), shows(".cm-merge-b", "newer"), older)
+	s.page(chromedp.Click(chromedp.CSS(".toast.warning button")), chromedp.Reload(), shows("#status", "1 connected"), shows(".cm-merge-b", "newer"))
+	n, err := chromedp.Run(s.ctx, chromedp.Evaluate[int](`document.querySelectorAll(".toast.warning").length`))
+	if err != nil || n != 0 {
+		t.Errorf("%d warnings after the user dismissed the one, %v", n, err)
+	}
+	s.settle()
+	s.ctrlEnter()
+	s.page(shows("#path", "b.txt"))
+	s.wantSaid("accept a")
+	if got := s.text("a"); got != newer {
+		t.Errorf("accepted %q", got)
+	}
+}
