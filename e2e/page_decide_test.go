@@ -112,6 +112,25 @@ func TestPageAnotherTookThePlace(t *testing.T) {
 	}
 }
 
+// A change that took the place of another behind the Keys dialog was never seen.
+func TestPageBehindTheKeys(t *testing.T) {
+	s := newStage(t, change("a"), change("b"))
+	s.page(shows("#path", "a.txt"))
+	s.settle()
+	s.page(chromedp.KeyEvent(kb.F1), shows("#keys", "Keys"))
+	s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: "a", Reason: adapter.ReasonClosed})
+	s.page(shows("#path", "b.txt"))
+	s.settle()
+	s.page(chromedp.KeyEvent(kb.Escape),
+		chromedp.Poll[chromedp.Void](`!document.querySelector("#keys").open && document.querySelector("#accept").ariaDisabled === "true"`, chromedp.WithPollingTimeout(patience)))
+	s.ctrlEnter()
+	s.page(shows("#hint", tooEarly))
+	s.settle()
+	s.ctrlEnter()
+	s.page(shows("#none", "Nothing waits"))
+	s.wantSaid("accept b")
+}
+
 // Saving and discarding what a CLI left follow the same rule. The buttons show
 // it and keep the focus.
 func TestPageOrphanJustAppeared(t *testing.T) {

@@ -335,6 +335,9 @@ func TestPageIsPrivate(t *testing.T) {
 	if res, _ := send("POST", "/review/rpc?stream=x", with(key, "Origin"), "{}"); res.StatusCode != 403 {
 		t.Errorf("rpc without an origin: %d", res.StatusCode)
 	}
+	if res, _ := send("POST", "/review/rpc?stream=x", with(key, "Content-Type", "text/plain"), "{}"); res.StatusCode != 403 {
+		t.Errorf("rpc by a form: %d", res.StatusCode)
+	}
 	if res, _ := send("POST", "/review/rpc?stream=x", key, "{}"); res.StatusCode != 410 {
 		t.Errorf("rpc for a stream that is not there: %d", res.StatusCode)
 	}

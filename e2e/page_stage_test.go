@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,20 +27,24 @@ import (
 // A stage is the review page, in Chromium, before a companion that the test
 // plays. The page's clock stands still until the test moves it.
 type stage struct {
-	t   *testing.T
-	ctx context.Context // of the tab
+	t    *testing.T
+	ctx  context.Context // of the tab
+	base string
 
 	mu     sync.Mutex
+	pages  *review.Server
 	diffs  []adapter.Diff
 	conn   *jsonrpc2.Conn // of the page
 	down   bool           // the companion refuses connections
 	said   []string       // what the page asked for: "diff/accept b", in order
 	texts  map[string]string
-	answer func(method, id string) any // nil for what a companion does
-	asked  chan struct{}               // after each request
+	answer func(method, id string) any                   // nil for what a companion does; it returns nil for no answer
+	gate   func(http.ResponseWriter, *http.Request) bool // reports whether it has handled a request of the page
+	asked  chan struct{}                                 // after each request
 }
 
-// clock replaces the page's clock, and its visibility.
+// clock replaces the page's clock, and its visibility. expire ends the time that
+// an answer may take.
 const clock = `{
   let now = 1000, hidden = false;
   performance.now = () => now;
@@ -47,6 +52,15 @@ const clock = `{
   Object.defineProperty(document, "hidden", { get: () => hidden });
   window.pass = (ms) => { now += ms; return now; };
   window.hide = (h) => { hidden = h; document.dispatchEvent(new Event("visibilitychange")); };
+  const after = window.setTimeout, limits = new Map();
+  window.setTimeout = (f, ms, ...args) => {
+    const id = after(ms === 15000 ? () => {} : f, ms, ...args);
+    if (ms === 15000) limits.set(id, f);
+    return id;
+  };
+  const clear = window.clearTimeout;
+  window.clearTimeout = (id) => { limits.delete(id); clear(id); };
+  window.expire = () => { for (const f of limits.values()) f(); limits.clear(); };
   window.frames3 = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(() => done(true)))));
 }`
 
@@ -54,18 +68,24 @@ func newStage(t *testing.T, diffs ...adapter.Diff) *stage {
 	t.Helper()
 	t.Parallel()
 	s := &stage{t: t, ctx: browser(t), diffs: diffs, texts: make(map[string]string), asked: make(chan struct{}, 1000)}
-	var pages http.Handler
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { pages.ServeHTTP(w, r) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		pages, gate := s.pages, s.gate
+		s.mu.Unlock()
+		if gate == nil || !gate(w, r) {
+			pages.ServeHTTP(w, r)
+		}
+	}))
 	t.Cleanup(server.Close)
-	r := review.New(s.attach, server.URL)
-	pages = r
+	s.base = server.URL
+	s.restart()
 	t.Cleanup(func() { s.cut() })
 	if _, err := chromedp.Run(s.ctx, func(ctx context.Context, t *chromedp.Target) (page.AddScriptToEvaluateOnNewDocumentResult, error) {
 		return cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: clock})
 	}); err != nil {
 		t.Fatal(err)
 	}
-	onPage(t, s.ctx, chromedp.Navigate(r.Link()))
+	onPage(t, s.ctx, chromedp.Navigate(s.pages.Link()))
 	return s
 }
 
@@ -144,7 +164,7 @@ func (s *stage) serve(conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 		}
 	}
 	s.mu.Unlock()
-	if !req.Notif {
+	if !req.Notif && result != nil {
 		conn.Reply(ctx, req.ID, result)
 	}
 	for _, f := range after {
@@ -184,6 +204,33 @@ func (s *stage) up(diffs ...adapter.Diff) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down, s.diffs = false, diffs
+}
+
+// restart puts a new companion at the address of the one before. It returns a
+// link to its page.
+func (s *stage) restart() string {
+	pages := review.New(s.attach, s.base)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pages = pages
+	return pages.Link()
+}
+
+// guard sets what handles the page's requests first; nil is nothing.
+func (s *stage) guard(gate func(http.ResponseWriter, *http.Request) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gate = gate
+}
+
+// posts reports whether a request of the page is a POST with a method of the
+// protocol. The request can be served afterwards.
+func posts(r *http.Request, method string) bool {
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	var m struct{ Method string }
+	json.Unmarshal(body, &m)
+	return m.Method == method
 }
 
 // script sets how the companion answers decisions; nil is as a companion does.

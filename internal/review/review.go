@@ -65,9 +65,9 @@ func New(attach func(io.ReadWriteCloser), base string) *Server {
 	}
 	s.mux.HandleFunc("GET /review/{$}", s.index)
 	s.mux.HandleFunc("GET /review/{file}", s.file)
-	s.mux.HandleFunc("POST /review/login", s.login)
-	s.mux.HandleFunc("GET /review/events", s.events)
-	s.mux.HandleFunc("POST /review/rpc", s.rpc)
+	s.mux.HandleFunc("POST /review/login", own(s.login))
+	s.mux.HandleFunc("GET /review/events", own(s.events))
+	s.mux.HandleFunc("POST /review/rpc", own(s.rpc))
 	return s
 }
 
@@ -99,20 +99,29 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // fromPage reports whether a request can come from the page itself. Browsers
 // name the origin of every POST, and the newer ones say of every request
-// whether it crosses origins; programs need not say either.
+// whether it crosses origins; programs need not say either. A form cannot send
+// JSON.
 func fromPage(r *http.Request) bool {
 	origin, site := r.Header.Values("Origin"), r.Header.Values("Sec-Fetch-Site")
 	return (len(origin) == 0 && r.Method == http.MethodGet || len(origin) == 1 && origin[0] == "http://"+r.Host) &&
-		(len(site) == 0 || len(site) == 1 && site[0] == "same-origin")
+		(len(site) == 0 || len(site) == 1 && site[0] == "same-origin") &&
+		(r.Method != http.MethodPost || r.Header.Get("Content-Type") == "application/json")
 }
 
-// admit reports whether a request is the page's and has its secret. If not, it
-// answers the request.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
-	if !fromPage(r) {
-		refuse(w, http.StatusForbidden, "Only the review page itself may ask for this. Open it with a link from Pollux: pollux status --link")
-		return false
+// own returns a handler that serves the page's requests only.
+func own(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !fromPage(r) {
+			refuse(w, http.StatusForbidden, "Only the review page itself may ask for this. Open it with a link from Pollux: pollux status --link")
+			return
+		}
+		serve(w, r)
 	}
+}
+
+// admit reports whether a request has the page secret. If not, it answers the
+// request.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	got, want := sha256.Sum256([]byte(r.Header.Get("Authorization"))), sha256.Sum256([]byte("Bearer "+s.secret))
 	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 		refuse(w, http.StatusUnauthorized, "The page secret is missing or wrong. Open the page with a link from Pollux: pollux status --link")
@@ -130,10 +139,6 @@ func refuse(w http.ResponseWriter, status int, text string) {
 
 // login exchanges the secret of a link for the page secret.
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
-	if !fromPage(r) || r.Header.Get("Content-Type") != "application/json" {
-		refuse(w, http.StatusForbidden, "Only the review page itself may ask for this. Open it with a link from Pollux: pollux status --link")
-		return
-	}
 	var body struct {
 		Link string `json:"link"`
 	}
@@ -244,10 +249,6 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) rpc(w http.ResponseWriter, r *http.Request) {
 	if !s.admit(w, r) {
-		return
-	}
-	if r.Header.Get("Content-Type") != "application/json" {
-		refuse(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json")
 		return
 	}
 	s.mu.Lock()

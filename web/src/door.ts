@@ -23,7 +23,8 @@ export interface AcceptResult {
 }
 
 export interface Handler {
-  connected(): void;
+  // connected brings the page up to date. If it fails, the connection ends.
+  connected(): Promise<void>;
   disconnected(loggedOut: boolean): void;
   open(diff: Diff): void;
   // close returns the text as the user left it.
@@ -42,12 +43,25 @@ interface Message {
 }
 
 // retryDelay is the pause before the page connects again, in milliseconds.
-const retryDelay = 1000;
+export const retryDelay = 1000;
+
+// callTimeout is how long Pollux may take to take a message and to answer it, in
+// milliseconds.
+const callTimeout = 15_000;
+
+const unanswered = "Pollux did not answer within 15 seconds. What you decided may still take effect: look at the file. If the change is still here once the page is connected again, decide again.";
+const lost = "The connection to Pollux was lost. Once the page is connected again, look at the change and decide.";
+
+// A Connection is an event stream and the requests that name it. To abort it ends
+// all of them.
+class Connection extends AbortController {
+  stream = "";
+}
 
 export class Door {
   private secret = "";
   private running = false;
-  private stream = "";
+  private connection = new Connection();
   private nextID = 1;
   private last: Promise<void> = Promise.resolve();
   private waiting = new Map<number, (m: Message) => void>();
@@ -56,13 +70,16 @@ export class Door {
 
   // open connects, again and again, until Pollux refuses the secret.
   async open(secret: string) {
+    if (secret !== this.secret) this.connection.abort(new Error(lost)); // that of a companion that has ended
     this.secret = secret;
     if (this.running) return;
     this.running = true;
     while (this.running) {
-      const refused = await this.read().catch(() => false);
-      this.stream = "";
-      for (const done of this.waiting.values()) done({ error: { message: "The connection to Pollux was lost." } });
+      const connection = this.connection = new Connection();
+      const asked = this.secret;
+      const refused = await this.read(connection).catch(() => false) && this.secret === asked;
+      connection.abort(new Error(lost));
+      for (const done of this.waiting.values()) done({ error: { message: connection.signal.reason.message } });
       this.waiting.clear();
       this.running = !refused;
       this.handler.disconnected(refused);
@@ -75,8 +92,8 @@ export class Door {
   }
 
   // read reads one event stream to its end and reports whether Pollux refused it.
-  private async read(): Promise<boolean> {
-    const res = await fetch("events", { headers: this.authorization(), cache: "no-store" });
+  private async read(connection: Connection): Promise<boolean> {
+    const res = await fetch("events", { headers: this.authorization(), cache: "no-store", signal: connection.signal });
     if (res.status === 401 || res.status === 403) return true;
     if (!res.ok || !res.body) return false;
     const stream = res.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -93,21 +110,21 @@ export class Door {
       for (const line of lines) {
         if (line === "event: stream") named = true;
         if (!line.startsWith("data: ")) continue;
-        if (named) this.begin(line.slice(6));
+        if (named) this.begin(connection, line.slice(6));
         else this.receive(JSON.parse(line.slice(6)));
         named = false;
       }
     }
   }
 
-  private begin(stream: string) {
-    this.stream = stream;
+  private begin(connection: Connection, stream: string) {
+    connection.stream = stream;
     this.call("initialize", {
       protocol: 1,
       client: { name: "browser page", version: "" },
       editor: { name: "", displayName: "" },
       diff: true,
-    }).then(() => this.handler.connected(), () => {});
+    }).then(() => this.handler.connected()).catch((err) => connection.abort(err));
   }
 
   private async receive(m: Message) {
@@ -142,36 +159,55 @@ export class Door {
   // post sends one message after the other: a later edit must not overtake an
   // earlier one.
   private post(m: Message): Promise<void> {
-    const sent = this.last.then(() => this.postNow(m));
+    const connection = this.connection; // not the next one: that begins with what Pollux has
+    const sent = this.last.then(() => this.postNow(connection, m));
     this.last = sent.catch(() => {});
     return sent;
   }
 
-  private async postNow(m: Message): Promise<void> {
-    if (!this.stream) throw new Error("Pollux is not connected.");
-    const res = await fetch(`rpc?stream=${this.stream}`, {
-      method: "POST",
-      headers: { ...this.authorization(), "Content-Type": "application/json" },
-      body: JSON.stringify({ jsonrpc: "2.0", ...m }),
-    });
-    if (!res.ok) throw new Error("Pollux did not take the message.");
+  // postNow ends the connection if it fails: the next one brings both sides up to
+  // date.
+  private async postNow(connection: Connection, m: Message): Promise<void> {
+    connection.signal.throwIfAborted();
+    if (!connection.stream) throw new Error("Pollux is not connected.");
+    let res: Response;
+    try {
+      res = await fetch(`rpc?stream=${connection.stream}`, {
+        method: "POST",
+        headers: { ...this.authorization(), "Content-Type": "application/json" },
+        body: JSON.stringify({ jsonrpc: "2.0", ...m }),
+        signal: connection.signal,
+      });
+    } catch (err) {
+      connection.abort(err);
+      throw err;
+    }
+    if (res.ok) return;
+    const err = new Error("Pollux did not take the message.");
+    if (res.status !== 413) connection.abort(err); // too large: it would be again
+    throw err;
   }
 
   async call<T>(method: string, params: unknown): Promise<T> {
     const id = this.nextID++;
     const answer = new Promise<Message>((done) => this.waiting.set(id, done));
-    try {
-      await this.post({ id, method, params });
-    } catch (err) {
+    const m = await this.limited(this.post({ id, method, params }).then(() => answer, (err) => {
       this.waiting.delete(id);
       throw err;
-    }
-    const m = await answer;
+    }));
     if (m.error) throw new Error(m.error.message);
     return m.result as T;
   }
 
   notify(method: string, params: unknown): Promise<void> {
-    return this.post({ method, params });
+    return this.limited(this.post({ method, params }));
+  }
+
+  // limited ends the connection, and with it what is waited for, if that takes too
+  // long.
+  private limited<T>(what: Promise<T>): Promise<T> {
+    const connection = this.connection;
+    const timer = setTimeout(() => connection.abort(new Error(unanswered)), callTimeout);
+    return what.finally(() => clearTimeout(timer));
   }
 }

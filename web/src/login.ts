@@ -11,6 +11,9 @@ export function takeLink(): string {
   return link;
 }
 
+// Unreachable reports a link that nobody has answered, which may be tried again.
+export class Unreachable extends Error {}
+
 // login returns the page secret. Its error says what the user can do.
 export async function login(link: string): Promise<string> {
   const kept = sessionStorage.getItem(key);
@@ -23,7 +26,7 @@ export async function login(link: string): Promise<string> {
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ link }),
   }).catch(() => {
-    throw new Error("Pollux cannot be reached. It may have ended: pollux status lists what runs.");
+    throw new Unreachable("Pollux cannot be reached. This page keeps its link and tries again. Pollux may have ended: pollux status lists what runs.");
   });
   if (res.ok) {
     const { secret } = await res.json();

@@ -1,12 +1,12 @@
 // The review page: a list of the diffs that wait, and the view of one.
 
-import { type AcceptResult, type Diff, Door } from "./door";
-import { forget, login, takeLink } from "./login";
+import { type AcceptResult, type Diff, Door, retryDelay } from "./door";
+import { forget, login, takeLink, Unreachable } from "./login";
 import { Settling } from "./settle";
 import { fromLF, toLF, usesCRLF } from "./text";
 import { DiffView } from "./view";
 
-const link = takeLink(); // first, so that nothing else can see it
+const opened = takeLink(); // first, so that nothing else can see it
 
 const $ = <T extends HTMLElement>(id: string) => document.getElementById(id) as T;
 const nonce = document.querySelector<HTMLMetaElement>("meta[name=nonce]")!.content;
@@ -18,7 +18,9 @@ interface Item {
   text: string; // with LF where crlf
   original?: string; // with the changes that the user chose to keep, if any
   unsent: boolean;
+  shared: string[]; // the text that Pollux had last, then those that are being sent
   deciding?: boolean; // Pollux has not answered yet
+  sent?: string; // the text that the user accepted or saved
   timer?: number;
 }
 
@@ -39,29 +41,32 @@ const base = (path: string) => path.slice(Math.max(path.lastIndexOf("/"), path.l
 const dir = (path: string) => path.slice(0, path.length - base(path).length - 1);
 
 // Texts that were not sent survive a reload.
-const keptKey = "pollux-text-";
-interface Kept { path: string; text: string }
+const storeKey = "pollux-text-";
+interface Stored {
+  path: string;
+  text: string;
+  shared?: string[]; // as in Item
+  why?: string; // why it was not used
+}
 
-function keep(id: string, kept: Kept) {
+function store(id: string, text: Stored) {
   try {
-    sessionStorage.setItem(keptKey + id, JSON.stringify(kept));
+    sessionStorage.setItem(storeKey + id, JSON.stringify(text));
   } catch {
     // too large; the companion has all but the last moment
   }
 }
 
-function kept(id: string): Kept | undefined {
-  const value = sessionStorage.getItem(keptKey + id);
+function stored(id: string): Stored | undefined {
+  const value = sessionStorage.getItem(storeKey + id);
   return value === null ? undefined : JSON.parse(value);
 }
 
-const unkeep = (id: string) => sessionStorage.removeItem(keptKey + id);
+const unstore = (id: string) => sessionStorage.removeItem(storeKey + id);
 
 const settling = new Settling(() => render());
 const door = new Door({
-  connected() {
-    reconcile().catch(() => {}); // connects again
-  },
+  connected: () => reconcile(),
   disconnected(loggedOut) {
     online = false;
     met = true;
@@ -76,15 +81,20 @@ const door = new Door({
     const crlf = usesCRLF(diff.proposed);
     const content = toLF(diff.content ?? diff.proposed, crlf);
     const known = items.get(diff.id);
-    const typed = known?.unsent ? known.text : kept(diff.id)?.text;
+    let old = stored(diff.id);
+    if (old && !known?.unsent && old.text !== content && !old.shared?.includes(content)) {
+      strand(diff.id, { why: `${base(diff.path)} was edited elsewhere after your last edits here.`, ...old });
+      old = undefined;
+    }
+    const typed = known?.unsent ? known.text : old?.text;
     const late = diff.state === "accepted"; // for what was typed and not sent
     const text = late ? content : typed ?? content;
     // After a reconnect every diff comes again; one that is the same is not drawn again.
     const same = known && known.text === text && known.diff.state === diff.state && known.diff.original === diff.original;
-    const item: Item = known ?? { diff, crlf, text, unsent: false };
+    const item: Item = known ?? { diff, crlf, text, unsent: false, shared: [] };
     if (!same) item.original = undefined;
     clearTimeout(item.timer);
-    Object.assign(item, { diff, crlf, text, unsent: false });
+    Object.assign(item, { diff, crlf, text, unsent: false, shared: [content] });
     items.set(diff.id, item);
     if (typed !== undefined && typed !== content) {
       if (late) strand(diff.id, { path: diff.path, text: typed });
@@ -110,8 +120,8 @@ const door = new Door({
       failed: `The change to ${name} could not be shown.`,
     };
     toast(reason === "unwritten" ? "warning" : "info", said[reason] ?? `The change to ${name} is closed.`);
-    if (item.unsent && !item.deciding && ["accepted", "saved"].includes(reason)) strand(id, { path: item.diff.path, text: item.text });
-    else unkeep(id);
+    if (tooLate(item) && ["accepted", "saved"].includes(reason)) strand(id, { path: item.diff.path, text: item.text });
+    else if (!stranded.has(id)) unstore(id);
     if (current === item) show(following(), true);
     render();
     return fromLF(item.text, item.crlf);
@@ -123,13 +133,18 @@ const door = new Door({
       item.diff.state = state as Diff["state"];
       if (state === "accepted") {
         // What is typed now, or elsewhere, is too late.
-        if (item.unsent && !item.deciding) strand(id, { path: item.diff.path, text: item.text });
+        if (tooLate(item)) strand(id, { path: item.diff.path, text: item.text });
         clearTimeout(item.timer);
         item.unsent = false;
-        if (current === item) view?.freeze();
+        item.text = item.sent ?? item.text;
+        if (current === item) {
+          view?.setText(item.text);
+          view?.freeze();
+        }
       }
       if (current === item) settling.restart(); // the buttons do something else
     }
+    if (content !== undefined) item.shared = [toLF(content, item.crlf)];
     if (content !== undefined && !item.unsent) {
       item.text = toLF(content, item.crlf);
       if (current === item) {
@@ -151,18 +166,27 @@ function edited(item: Item, text: string) {
   item.text = text;
   item.unsent = true;
   clearTimeout(item.timer);
-  item.timer = window.setTimeout(() => send(item), 150);
+  item.timer = window.setTimeout(() => {
+    if (!item.deciding) send(item); // otherwise when Pollux has answered
+  }, 150);
   render();
+}
+
+// tooLate reports whether the user has typed what a decision does not contain.
+function tooLate(item: Item): boolean {
+  return item.unsent && item.text !== item.sent;
 }
 
 async function send(item: Item) {
   clearTimeout(item.timer);
   const text = item.text;
+  item.shared = [item.shared[0], ...item.shared.slice(1).slice(-1), text];
   try {
     await door.notify("diff/edit", { id: item.diff.id, content: fromLF(text, item.crlf) });
+    item.shared = [text, ...item.shared.slice(item.shared.lastIndexOf(text) + 1)];
     if (item.text === text) {
       item.unsent = false;
-      unkeep(item.diff.id);
+      if (!stranded.has(item.diff.id)) unstore(item.diff.id);
     }
   } catch {
     item.unsent = true; // sent again when the connection is back
@@ -186,8 +210,8 @@ async function reconcile() {
     else toast("info", `The change to ${base(diff.path)} was answered while this page was not connected.`);
   }
   for (const key of Object.keys(sessionStorage)) {
-    const id = key.slice(keptKey.length);
-    if (key.startsWith(keptKey) && !there.has(id) && !items.has(id)) strand(id, kept(id)!);
+    const id = key.slice(storeKey.length);
+    if (key.startsWith(storeKey) && !there.has(id) && !items.has(id)) strand(id, stored(id)!);
   }
   if (current && !items.has(current.diff.id)) show(following(), true);
   online = met = true;
@@ -196,17 +220,18 @@ async function reconcile() {
 
 // strand shows a text that reached Pollux too late, until the user dismisses it.
 const stranded = new Set<string>();
-function strand(id: string, { path, text: typed }: Kept) {
-  keep(id, { path, text: typed });
+function strand(id: string, { path, text: typed, why }: Stored) {
+  why ??= `The change to ${base(path)} was answered before your last edits reached Pollux.`;
+  store(id, { path, text: typed, why });
   if (stranded.has(id)) return;
   stranded.add(id);
   const text = document.createElement("textarea");
   text.readOnly = true;
   text.value = typed;
   text.setAttribute("aria-label", `Your text of ${base(path)}`);
-  toast("warning", `The change to ${base(path)} was answered before your last edits reached Pollux. Copy what you need of your text:`, text, () => {
+  toast("warning", `${why} Copy what you need of your text:`, text, () => {
     stranded.delete(id);
-    unkeep(id);
+    unstore(id);
   });
 }
 
@@ -219,7 +244,7 @@ function following(): Item | undefined {
 // A page that goes keeps what it could not send.
 addEventListener("pagehide", () => {
   for (const item of items.values()) {
-    if (item.unsent) keep(item.diff.id, { path: item.diff.path, text: item.text });
+    if (item.unsent) store(item.diff.id, { path: item.diff.path, text: item.text, shared: item.shared });
   }
 });
 
@@ -335,22 +360,29 @@ async function decide(method: "accept" | "reject", clicks: number, overwrite?: s
   item.deciding = true;
   render();
   const orphaned = item.diff.state === "orphaned";
-  const text = item.text;
+  let taken = false;
   try {
     if (method === "reject") {
       await send(item); // the journal has what is thrown away
       await door.call("diff/reject", { id: item.diff.id });
+      taken = true;
       return;
     }
+    item.sent = item.text;
     const res = await door.call<AcceptResult>(orphaned ? "diff/save" : "diff/accept", {
-      id: item.diff.id, content: fromLF(text, item.crlf), overwrite,
+      id: item.diff.id, content: fromLF(item.sent, item.crlf), overwrite,
     });
+    taken = res.status === "accepted";
     if (res.status === "empty") toast("warning", res.message ?? "");
     if (res.status === "conflict") askConflict(item, res);
   } catch (err) {
     toast("error", (err as Error).message);
   } finally {
     item.deciding = false;
+    if (!taken) {
+      item.sent = undefined;
+      if (item.unsent && items.get(item.diff.id) === item) send(item);
+    }
     render();
   }
 }
@@ -436,6 +468,7 @@ $("unkeep").onclick = () => {
   render();
 };
 $("keys-close").onclick = () => actions.help();
+$("keys").addEventListener("close", () => settling.restart()); // it covered the change
 
 addEventListener("keydown", (e) => {
   const mod = e.ctrlKey || e.metaKey;
@@ -463,13 +496,17 @@ narrow.addEventListener("change", () => {
   if (current) draw(false);
   render();
 });
-render();
+// enter connects with a link. It keeps the link, which the address bar no longer
+// has, until Pollux answers or another link is opened.
+let entered = "";
 function enter(link: string) {
+  entered = link;
   login(link).then((secret) => {
     shut = "";
     render();
     door.open(secret);
   }, (err: Error) => {
+    if (err instanceof Unreachable) setTimeout(() => entered === link && enter(link), retryDelay);
     if (online) return;
     shut = err.message;
     render();
@@ -477,4 +514,5 @@ function enter(link: string) {
 }
 // A link that is opened in this tab changes only the fragment.
 addEventListener("hashchange", () => location.hash && enter(takeLink()));
-enter(link);
+render();
+enter(opened);

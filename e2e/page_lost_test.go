@@ -1,0 +1,256 @@
+package e2e
+
+import (
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"pollux/internal/adapter"
+)
+
+// One request of a reconnect failed while the event stream lived. The page said
+// "reconnecting" until it was reloaded, and an edit was never sent.
+func TestPageConnectsAgain(t *testing.T) {
+	for _, method := range []string{adapter.MethodInitialize, adapter.MethodDiffEdit, adapter.MethodDiffList} {
+		t.Run(method, func(t *testing.T) {
+			s := newStage(t, change("a"))
+			s.page(shows("#path", "a.txt"), shows("#status", "1 connected"))
+			s.cut()
+			s.page(shows("#status", "reconnecting"), typed("mine "))
+			var failed atomic.Bool
+			s.guard(func(w http.ResponseWriter, r *http.Request) bool {
+				s.mu.Lock()
+				down := s.down
+				s.mu.Unlock()
+				if down || !posts(r, method) || failed.Swap(true) {
+					return false
+				}
+				http.Error(w, "too many open files", http.StatusServiceUnavailable)
+				return true
+			})
+			s.up(change("a"))
+			s.page(shows("#status", "1 connected"))
+			s.settle()
+			for s.text("a") == "" {
+				next(t, "edit of the page", s.asked)
+			}
+			if got := s.text("a"); got != "one\nmine a\n" {
+				t.Errorf("the page sent %q", got)
+			}
+			if !failed.Load() {
+				t.Error("no request has failed")
+			}
+		})
+	}
+}
+
+// typed types at the first change.
+func typed(text string) chromedp.Action[chromedp.Void] {
+	return chromedp.Steps(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent(text))
+}
+
+// lateText waits for a text that the page offers to copy.
+func lateText(text string) chromedp.Action[chromedp.Void] {
+	return chromedp.Poll[chromedp.Void](`[...document.querySelectorAll(".toast textarea")].some(e => e.value.includes(`+strconv.Quote(text)+`))`, chromedp.WithPollingTimeout(patience))
+}
+
+// What was typed after Accept was shown as accepted, and lost.
+func TestPageTypedAfterAccept(t *testing.T) {
+	orphan := change("c")
+	orphan.State = adapter.StateOrphaned
+	s := newStage(t, change("a"), change("b"), orphan)
+	s.script(func(_, _ string) any { return nil })
+	s.page(shows("#path", "a.txt"))
+	s.settle()
+	s.ctrlEnter()
+	s.wantSaid("accept a")
+	s.page(typed("late "), shows(".cm-merge-b", "late a"))
+	s.tell(adapter.MethodDiffChanged, adapter.DiffChange{ID: "a", State: adapter.StateAccepted})
+	s.page(shows("#accepted", "Accepted. Waiting for the agent to write a.txt."), lateText("one\nlate a\n"), shows(".toast.warning", "a.txt"))
+	s.page(chromedp.Poll[chromedp.Void](`!document.querySelector(".cm-merge-b").innerText.includes("late")`, chromedp.WithPollingTimeout(patience)))
+	s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: "a", Reason: adapter.ReasonAccepted})
+
+	// What was typed before it is part of what is accepted.
+	s.page(shows("#path", "b.txt"))
+	s.settle()
+	s.page(typed("mine "))
+	s.ctrlEnter()
+	s.wantSaid("accept a", "accept b")
+	s.tell(adapter.MethodDiffChanged, adapter.DiffChange{ID: "b", State: adapter.StateAccepted})
+	s.page(shows("#accepted", "b.txt"), shows(".cm-merge-b", "mine b"))
+	s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: "b", Reason: adapter.ReasonAccepted})
+	s.page(shows(".toast.info", "b.txt was written with the accepted text."))
+
+	// Saving what a CLI left is the same.
+	s.page(shows("#path", "c.txt"))
+	s.settle()
+	s.ctrlEnter()
+	s.wantSaid("accept a", "accept b", "save c")
+	s.page(typed("later "), shows(".cm-merge-b", "later c"))
+	s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: "c", Reason: adapter.ReasonSaved})
+	s.page(lateText("one\nlater c\n"))
+	n, err := chromedp.Run(s.ctx, chromedp.Evaluate[int](`document.querySelectorAll(".toast.warning").length`))
+	if err != nil || n != 2 {
+		t.Errorf("%d warnings, %v; want those of a.txt and c.txt", n, err)
+	}
+}
+
+// What is typed while Pollux decides is an edit like others if the change goes
+// on waiting.
+func TestPageTypedBeforeConflict(t *testing.T) {
+	s := newStage(t, change("a"))
+	var held atomic.Bool
+	answer := make(chan struct{})
+	s.guard(func(_ http.ResponseWriter, r *http.Request) bool {
+		if posts(r, adapter.MethodDiffAccept) && !held.Swap(true) {
+			select {
+			case <-answer:
+			case <-r.Context().Done():
+			}
+		}
+		return false
+	})
+	s.script(func(_, _ string) any {
+		return adapter.DiffAcceptResult{Status: adapter.StatusConflict, Disk: "on disk\n", Version: "v2"}
+	})
+	s.page(shows("#path", "a.txt"))
+	s.settle()
+	s.ctrlEnter()
+	s.page(typed("late "), shows(".cm-merge-b", "late a"))
+	close(answer)
+	s.page(shows("#conflict-text", "a.txt has changed on disk"))
+	for s.text("a") != "one\nlate a\n" {
+		next(t, "edit of the page", s.asked)
+	}
+	s.script(nil)
+	s.settle()
+	s.press("#overwrite", 1)
+	s.page(shows("#none", "Nothing waits"))
+	s.wantSaid("accept a", "accept a v2")
+	if got := s.text("a"); got != "one\nlate a\n" {
+		t.Errorf("accepted %q", got)
+	}
+}
+
+// A companion ended and the next one took its port. The old tab was given a new
+// link; then the refusal of the old secret deleted the new one.
+func TestPageNewLinkInOldTab(t *testing.T) {
+	s := newStage(t, change("a"))
+	s.page(shows("#path", "a.txt"), shows("#status", "1 connected"))
+	arrived, refuse := make(chan struct{}, 100), make(chan struct{})
+	var held atomic.Bool
+	s.guard(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/review/events" && !held.Swap(true) {
+			arrived <- struct{}{}
+			<-refuse
+		}
+		return false
+	})
+	link := s.restart()
+	s.cut()
+	s.up(change("b"))
+	next(t, "connection of the page", arrived)
+	s.page(chromedp.Evaluate[chromedp.Void](`window.before = sessionStorage["pollux-secret"]; location = `+quote(link)),
+		chromedp.Poll[chromedp.Void](`sessionStorage["pollux-secret"] !== before`, chromedp.WithPollingTimeout(patience)))
+	close(refuse)
+	s.page(shows("#path", "b.txt"), shows("#status", "1 connected"), chromedp.Reload(), shows("#path", "b.txt"))
+}
+
+// Over ssh, a forwarded port may come up after the page: its link was lost.
+func TestPageKeepsItsLink(t *testing.T) {
+	s := newStage(t, change("a"))
+	s.page(shows("#path", "a.txt"))
+	var away atomic.Bool
+	away.Store(true)
+	s.guard(func(_ http.ResponseWriter, r *http.Request) bool {
+		if away.Load() && r.URL.Path == "/review/login" {
+			panic(http.ErrAbortHandler)
+		}
+		return false
+	})
+	second := newTab(t, s.ctx)
+	onPage(t, second, chromedp.Navigate(s.pages.Link()), shows("#none", "Pollux cannot be reached"), shows("#none", "pollux status"))
+	away.Store(false)
+	onPage(t, second, shows("#path", "a.txt"), shows("#status", "1 connected"))
+}
+
+// Pollux was stopped, or the way to it was dead: the buttons stayed off until the
+// page was reloaded.
+func TestPageNoAnswer(t *testing.T) {
+	s := newStage(t, change("a"))
+	noAnswer := shows(".toast.error", "Pollux did not answer within 15 seconds.")
+	s.script(func(_, _ string) any { return nil })
+	s.page(shows("#path", "a.txt"))
+	s.settle()
+	s.ctrlEnter()
+	s.wantSaid("accept a")
+	s.page(chromedp.Evaluate[chromedp.Void]("expire()"), noAnswer, shows(".toast.error", "look at the file"),
+		chromedp.Click(chromedp.CSS(".toast.error button")), shows("#status", "1 connected"))
+
+	// The request does not arrive. It must not do so later, when the user has
+	// read that it failed.
+	arrived := make(chan struct{}, 100)
+	s.guard(func(_ http.ResponseWriter, r *http.Request) bool {
+		if !posts(r, adapter.MethodDiffEdit) {
+			return false
+		}
+		arrived <- struct{}{}
+		<-r.Context().Done()
+		return true
+	})
+	s.settle()
+	s.page(typed("mine "))
+	next(t, "edit of the page", arrived)
+	s.ctrlEnter()
+	s.guard(nil)
+	s.page(chromedp.Evaluate[chromedp.Void]("expire()"), noAnswer, shows("#status", "1 connected"))
+	s.wantSaid("accept a")
+
+	s.script(nil)
+	s.settle()
+	s.ctrlEnter()
+	s.page(shows("#none", "Nothing waits"))
+	s.wantSaid("accept a", "accept a")
+	if got := s.text("a"); got != "one\nmine a\n" {
+		t.Errorf("accepted %q", got)
+	}
+}
+
+// A text that one tab had kept over a reload overwrote what was edited elsewhere
+// since.
+func TestPageOlderText(t *testing.T) {
+	s := newStage(t, change("a"), change("b"))
+	s.page(shows("#path", "a.txt"), shows("#status", "1 connected"))
+	s.cut()
+	s.page(shows("#status", "reconnecting"), typed("mine "), shows(".cm-merge-b", "mine a"))
+	s.page(chromedp.Click(`//button[contains(., "b.txt")]`), shows("#path", "b.txt"), typed("my "), shows(".cm-merge-b", "my b"))
+	s.page(chromedp.Reload(), shows("#status", "reconnecting"))
+	a, newer := change("a"), "one\nnewer\n"
+	a.Content = &newer
+	s.up(a, change("b"))
+	older := lateText("one\nmine a\n")
+	s.page(shows("#path", "a.txt"), shows("#status", "1 connected"), shows(".cm-merge-b", "newer"), older,
+		shows(".toast.warning", "a.txt was edited elsewhere after your last edits here."))
+	// Nobody has edited b.
+	s.page(chromedp.Click(`//button[contains(., "b.txt")]`), shows(".cm-merge-b", "my b"))
+	for s.text("b") != "one\nmy b\n" {
+		next(t, "edit of the page", s.asked)
+	}
+	// The older text stays until the user dismisses it.
+	s.page(chromedp.Reload(), shows("#status", "1 connected"), shows(".cm-merge-b", "newer"), older)
+	s.page(chromedp.Click(chromedp.CSS(".toast.warning button")), chromedp.Reload(), shows("#status", "1 connected"), shows(".cm-merge-b", "newer"))
+	n, err := chromedp.Run(s.ctx, chromedp.Evaluate[int](`document.querySelectorAll(".toast.warning").length`))
+	if err != nil || n != 0 {
+		t.Errorf("%d warnings after the user dismissed the one, %v", n, err)
+	}
+	s.settle()
+	s.ctrlEnter()
+	s.page(shows("#path", "b.txt"))
+	s.wantSaid("accept a")
+	if got := s.text("a"); got != newer {
+		t.Errorf("accepted %q", got)
+	}
+}
