@@ -90,20 +90,56 @@ func pathRules(dir string) (rules []pathRule) {
 			rules = append(rules, pathRule{tool, absolute(name, within)})
 		}
 		for _, args := range []string{
-			`:`,                   // git's pathspecs
-			inValue + `\.\.`,      // a parent
-			inValue + `\\`,        // which takes a character's meaning away
-			inValue + `\.[{},]\.`, // a parent that braces put together
-			inValue + `\.[{},]` + inValue + `[{},]\.`,
-			inValue + `\[[^\x00\]]*\.[^\x00\]]*\]`, // [.] is a dot
-			`(?=\{)` + inValue + `[{,][/},]`,       // an absolute path that braces put together
+			`:`,              // git's pathspecs
+			inValue + `\.\.`, // a parent
+			inValue + `\\`,   // which takes a character's meaning away
 		} {
+			rules = append(rules, pathRule{tool, name + args})
+		}
+		for _, args := range putTogether {
 			rules = append(rules, pathRule{tool, name + args})
 		}
 	}
 	slices.SortFunc(rules, func(a, b pathRule) int { return cmp.Or(cmp.Compare(a.tool, b.tool), cmp.Compare(a.args, b.args)) })
 	return rules
 }
+
+// putTogether are expressions for patterns in which braces or brackets make a
+// parent or an absolute path out of parts that are neither.
+//
+// Braces keep the order of the characters. So two dots come together only if each
+// has a brace or a comma on the side of the other, and they are a parent only if
+// each is also at the edge of a name. A flat group, which has a comma and no braces
+// inside, does not vanish unless one of its alternatives is empty. A set in brackets
+// is a dot if it holds nothing else; a range that is upside down counts as nothing.
+var putTogether = func() []string {
+	const (
+		from   = `(?<=[/{},"])` // the start of a name
+		to     = `(?=[/{},"])`  // its end
+		within = `[^{}"\x00]*`
+		flat   = `\{[^{},"\x00]*,` + within + `\}`
+		empty  = `\{,|\{` + within + `,[,}]` // an alternative of a flat group
+		dot    = from + `\.`
+		set    = `\[\]?[^\]{},/"\x00]*\.[^\]{},/"\x00]*\]`
+	)
+	// then is what follows one dot, up to another that it can meet.
+	then := inValue + `(?<=[{},])\.` + to
+	return []string{
+		inValue + dot + `(?=[},])` + then,
+		inValue + dot + `(?=` + empty + `)` + then,
+		inValue + dot + `(?=\{)(?!` + flat + `)` + then,
+		inValue + dot + `\{(|` + within + `,)\.` + to,
+		// Sets.
+		inValue + `\[\]?[^\]{},/"\x00]*[{},]`, // one that braces put together
+		inValue + from + `(\.` + set + `|` + set + `\.|` + set + set + `)` + to,
+		inValue + from + set + `[{},]`,
+		inValue + `[{},]` + set + to,
+		// Absolute paths.
+		`(?=\{)(?!` + flat + `)` + inValue + `[{,][/},]`,
+		`(?=` + empty + `)\{` + within + `\}[/{]`,
+		`\{(|` + within + `,)/`,
+	}
+}()
 
 // literal returns an expression that matches a path where it stands in JSON, or
 // nothing for a path that is not valid UTF-8.

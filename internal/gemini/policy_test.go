@@ -58,12 +58,24 @@ func TestPolicyKeepsPathsInside(t *testing.T) {
 	}
 	for _, pattern := range []string{
 		"/etc/pass*", "/**/id_rsa", "../**", "a/../../*", "~/*", "{/etc/*,x}", "{x,/etc/*}", "{,x}/etc/*", "{x,}/etc/*", "{a,{,b}}/etc/*", ".{.,x}/*", "{.,x}./*", ".{,x}./*",
-		".{x,}./*", "{x,.}./*", "{.,}{.,}/*", ".{x,}{.,y}/*", "{{.,b},a}./*", "[.][.]/*", "[.]./*", ".[.]/*", "[.-.][.-.]/*", "[.]{.,a}/*", `\.\./*`, `.\./*`, `C:\*`, "c:/*",
+		".{x,}./*", "{x,.}./*", "{.,}{.,}/*", ".{x,}{.,y}/*", "{{.,b},a}./*", "[.][.]/*", "[.]./*", ".[.]/*", "[.-.][.-.]/*", "[.]{.,a}/*", ".{},.}/*", ".{a},.}/*", "{[,]}.]{[,]}.]/*", ".{Z..a}./*", `\.\./*`, `.\./*`, `C:\*`, "c:/*",
 	} {
 		for tool, name := range map[string]string{"glob": "pattern", "grep_search": "include_pattern"} {
 			if !denied(dir, tool, map[string]any{name: pattern}) {
 				t.Errorf("%s may be called with %q", tool, pattern)
 			}
+		}
+	}
+	for _, parent := range strings.Fields(parents) {
+		for _, pattern := range []string{parent, parent + "/*", "src/" + parent + "/*", "{" + parent + ",x}/*", "{x," + parent + "}/*"} {
+			if !denied(dir, "glob", map[string]any{"pattern": pattern}) {
+				t.Errorf("glob may be called with %q", pattern)
+			}
+		}
+	}
+	for _, pattern := range strings.Fields(absolutes) {
+		if !denied(dir, "glob", map[string]any{"pattern": pattern + "etc/*"}) {
+			t.Errorf("glob may be called with %q", pattern+"etc/*")
 		}
 	}
 	if denied("/home/u/project", "glob", map[string]any{"pattern": "/home/u/project/**/*.go"}) {
@@ -74,6 +86,9 @@ func TestPolicyKeepsPathsInside(t *testing.T) {
 	}
 	for _, pattern := range []string{
 		"**/*", "*", "src/**/*.go", "**/*.{ts,tsx}", "*{.ts,.tsx}", "{package.json,*.toml}", "**/*.{d.ts,ts}", "{.github,docs}/**/*.{md,yml}", "[A-Z]*.md", "!(*.test).ts", ".env*", "**/.*", "*.ts{,x}",
+		// These were denied, and make no parent.
+		"**/*.{test,spec}.ts", "src/**/*.{test,spec}.{ts,tsx}", "**/tsconfig.{base,app}.json", "**/.{eslintrc,prettierrc}.json", "**/.{eslintrc,prettierrc}.{js,json}", "**/*.{ts,.tsx}",
+		"**/*.{test,{e2e,it}}.{ts,js}", "{**/*.{ts,tsx},.eslintrc.js}", "**/.{git,}ignore", "[a.z]*", "**/[._]*.{js,ts}", "{src,test}/**/*.{ts,}", "{,src/}**/*.ts", "{src/{a,b},docs}/*",
 	} {
 		for tool, name := range map[string]string{"glob": "pattern", "grep_search": "include_pattern"} {
 			if denied(dir, tool, map[string]any{name: pattern}) {
@@ -113,3 +128,22 @@ func TestPolicyIsTaken(t *testing.T) {
 		}
 	}
 }
+
+// parents and absolutes are all shortest patterns, of the characters .{},/x up to
+// six and .[]{},- up to seven, of which the CLI's glob library makes a parent or an
+// absolute path. Those with two dots side by side or with a slash first are not here.
+const (
+	parents = `
+	.{.,} .{,.} .{,}. {.,}. {,.}. .[.[-,] .[.[--] .[.] .[.]{,} .[.{],} .[.{,]} .[.{,}] .[.{-[] .[.{-,] .[.{--]
+	.[.}-[] .[.}-{] .[.}-,] .[.}--] .[.-.] .[[-,.] .[[--.] .[]-[.] .[]-,.] .[]--.] .[{.],} .[{.,}] .[{,.]} .[{,.}]
+	.[{,}.] .[{-[.] .[{-,.] .[{--.] .[}-[.] .[}-{.] .[}-,.] .[}--.] .[--,.] .{.,{}} .{[.],} .{[.,}] .{,[.]}
+	.{,[.}] .{,{}}. .{,}[.] [.[-,]. [.[--]. [.]. [.].{,} [.][.] [.]{.,} [.]{,.} [.]{,}. [.{].,} [.{,].} [.{,}].
+	[.{-[]. [.{-,]. [.{--]. [.}-[]. [.}-{]. [.}-,]. [.}--]. [.-.]. [[-,.]. [[--.]. []-[.]. []-,.]. []--.]. [{.].,}
+	[{.],}. [{.,}]. [{,.].} [{,.]}. [{,.}]. [{,}.]. [{-[.]. [{-,.]. [{--.]. [}-[.]. [}-{.]. [}-,.]. [}--.].
+	[--,.]. {.[.],} {.[.,}] {.[,}.] {.,{}}. {.,}[.] {[.].,} {[.],}. {[.,}]. {[,}.]. {{},.}. {,.[.]} {,.[.}]
+	{,.[}.] {,.}[.] {,[.].} {,[.]}. {,[.}]. {,[}.]. {,}.[.] {,}[.].
+`
+	absolutes = `
+	{{},}/ {{},/} {,{}}/ {,}/ {,/} {/,}
+`
+)
