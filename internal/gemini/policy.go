@@ -59,20 +59,19 @@ const (
 // pathRules are the rules about paths. The CLI refuses an expression in which
 // something is repeated within parentheses that are repeated.
 func pathRules(dir string) (rules []pathRule) {
-	here, anywhere := literal(dir), dir == string(filepath.Separator)
-	absolute := func(name, but string) string {
+	windows, anywhere := !strings.HasPrefix(dir, "/"), dir == "/"
+	unless := func(name, but string) string {
 		if but != "" && len(but) < maxArgs {
 			name += `(?!` + but + `)`
 		}
-		return name + `(/|\\|~|[A-Za-z]:|[Ff][Ii][Ll][Ee]:)`
+		return name
+	}
+	absolute := func(name, but string) string {
+		return unless(name, but) + `(/|\\|~|[A-Za-z]:|[Ff][Ii][Ll][Ee]:)`
 	}
 	for _, tool := range []string{"read_file", "list_directory", "glob", "grep_search"} {
 		if !anywhere {
-			within := here
-			if within != "" {
-				within += `[/"]`
-			}
-			rules = append(rules, pathRule{tool, absolute(pathNames, within)})
+			rules = append(rules, pathRule{tool, absolute(pathNames, pathsIn(dir))})
 		}
 		for _, args := range []string{
 			inValue + `\.\.[/\\"]`,
@@ -82,12 +81,12 @@ func pathRules(dir string) (rules []pathRule) {
 		}
 	}
 	for tool, name := range map[string]string{"glob": `"pattern":"`, "grep_search": `"(include_pattern|include)":"`} {
+		within := patternsIn(dir)
 		if !anywhere {
-			within := here
-			if within != "" {
-				within += `/`
-			}
 			rules = append(rules, pathRule{tool, absolute(name, within)})
+		}
+		if windows { // a drive that braces or brackets put together
+			rules = append(rules, pathRule{tool, unless(name, within) + inValue + `:`})
 		}
 		for _, args := range []string{
 			`:`,              // git's pathspecs
@@ -140,6 +139,39 @@ var putTogether = func() []string {
 		`\{(|` + within + `,)/`,
 	}
 }()
+
+// pathsIn returns an expression for the start of the absolute paths in a directory,
+// which may be one of Windows, or nothing if there is none.
+func pathsIn(dir string) string {
+	if strings.HasPrefix(dir, "/") || !utf8.ValidString(dir) {
+		if dir = literal(dir); dir == "" {
+			return ""
+		}
+		return dir + `[/"]`
+	}
+	const separator = `(/|\\\\)`
+	names := strings.Split(strings.TrimSuffix(dir, `\`), `\`)
+	for i, name := range names {
+		names[i] = literal(name)
+	}
+	return strings.Join(names, separator) + `("|` + separator + `)`
+}
+
+// patternsIn returns an expression for the start of the glob patterns that name a
+// directory, or nothing if there is none: the CLI reads special characters in the
+// directory's own name as a pattern too.
+func patternsIn(dir string) string {
+	if !strings.HasPrefix(dir, "/") {
+		dir = strings.TrimSuffix(strings.ReplaceAll(dir, `\`, "/"), "/")
+	}
+	if dir == "" || !utf8.ValidString(dir) || globs.MatchString(dir) {
+		return ""
+	}
+	return literal(dir) + "/"
+}
+
+// globs matches what is special in a glob pattern.
+var globs = regexp.MustCompile(`[*?\[\]{}\\]|[!@+]\(`)
 
 // literal returns an expression that matches a path where it stands in JSON, or
 // nothing for a path that is not valid UTF-8.

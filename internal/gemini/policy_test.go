@@ -12,33 +12,7 @@ import (
 // glob listed the names of any directory, and read_file read the transcripts of
 // earlier questions, which the CLI keeps in its own directory.
 func TestPolicyKeepsPathsInside(t *testing.T) {
-	denied := func(dir, tool string, args map[string]any) bool {
-		t.Helper()
-		// As the CLI writes it: sorted, with a NUL around each argument.
-		var parts []string
-		for _, name := range []string{"dir_path", "file_path", "include_pattern", "pattern"} {
-			if v, ok := args[name]; ok {
-				var b strings.Builder
-				enc := json.NewEncoder(&b)
-				enc.SetEscapeHTML(false)
-				if err := enc.Encode(v); err != nil {
-					t.Fatal(err)
-				}
-				parts = append(parts, "\x00\""+name+"\":"+strings.TrimSpace(b.String())+"\x00")
-			}
-		}
-		text := "{" + strings.Join(parts, ",") + "}"
-		for _, r := range pathRules(dir) {
-			re, err := regexp2.Compile(r.args, regexp2.ECMAScript)
-			if err != nil {
-				t.Fatalf("%s: %v", r.args, err)
-			}
-			if ok, err := re.MatchString(text); err != nil || ok && r.tool == tool {
-				return true
-			}
-		}
-		return false
-	}
+	denied := deniedIn(t)
 	const dir = `/home/u/my "odd" (project)+*`
 	for _, path := range []string{
 		"/etc/passwd", "..", "../x", "a/../../x", "a/..", "~/.ssh/id_rsa", "/home/u/my", dir + "2/x", dir + "/../x", "%2e%2e/x", "file:///etc/passwd", `C:\x`, "c:/x",
@@ -113,11 +87,100 @@ func TestPolicyKeepsPathsInside(t *testing.T) {
 	}
 }
 
+// deniedIn returns a function that reports whether the rules deny a call.
+func deniedIn(t *testing.T) func(dir, tool string, args map[string]any) bool {
+	return func(dir, tool string, args map[string]any) bool {
+		t.Helper()
+		// As the CLI writes it: sorted, with a NUL around each argument.
+		var parts []string
+		for _, name := range []string{"dir_path", "file_path", "include_pattern", "pattern"} {
+			if v, ok := args[name]; ok {
+				var b strings.Builder
+				enc := json.NewEncoder(&b)
+				enc.SetEscapeHTML(false)
+				if err := enc.Encode(v); err != nil {
+					t.Fatal(err)
+				}
+				parts = append(parts, "\x00\""+name+"\":"+strings.TrimSpace(b.String())+"\x00")
+			}
+		}
+		text := "{" + strings.Join(parts, ",") + "}"
+		for _, r := range pathRules(dir) {
+			re, err := regexp2.Compile(r.args, regexp2.ECMAScript)
+			if err != nil {
+				t.Fatalf("%s: %v", r.args, err)
+			}
+			if ok, err := re.MatchString(text); err != nil || ok && r.tool == tool {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// The CLI on Windows writes absolute paths with a backslash, and all were denied.
+func TestPolicyKnowsWindows(t *testing.T) {
+	denied := deniedIn(t)
+	calls := []struct{ tool, arg string }{{"read_file", "file_path"}, {"list_directory", "dir_path"}, {"glob", "dir_path"}, {"grep_search", "dir_path"}}
+	for _, test := range []struct {
+		dir             string
+		inside, outside []string
+	}{
+		{`C:\work\a (b)`, []string{`C:\work\a (b)`, `C:\work\a (b)\x.go`, `C:/work/a (b)/x/y.go`, `C:\work\a (b)/x`, `C:\work/a (b)\x`, `x\y.go`},
+			[]string{`C:\work`, `C:\work\a (b)2\x`, `C:\work\a (b)\..\x`, `C:\work\a`, `D:\work\a (b)\x`, `\work\a (b)\x`, `C:workx`, `\\server\share`, `/x`, `x\..\..\y`}},
+		{`C:\`, []string{`C:\`, `C:\x.go`, `C:/`, `C:/x/y.go`, `x.go`}, []string{`D:\`, `D:\x`, `\\server\share\x`, `C:x`, `C:\x\..\..\y`}},
+		{`\\server\share\p`, []string{`\\server\share\p`, `\\server\share\p\x.go`, `//server/share/p/x.go`}, []string{`\\server\share\q`, `\\server\share`, `\server\share\p\x`, `C:\x`}},
+	} {
+		for _, call := range calls {
+			for _, path := range test.inside {
+				if denied(test.dir, call.tool, map[string]any{call.arg: path, "pattern": "x"}) {
+					t.Errorf("in %s: %s may not be called with %s", test.dir, call.tool, path)
+				}
+			}
+			for _, path := range test.outside {
+				if !denied(test.dir, call.tool, map[string]any{call.arg: path, "pattern": "x"}) {
+					t.Errorf("in %s: %s may be called with %s", test.dir, call.tool, path)
+				}
+			}
+		}
+	}
+	for tool, arg := range map[string]string{"glob": "pattern", "grep_search": "include_pattern"} {
+		for _, pattern := range []string{"C:/work/**/*.go", "*.go", "src/**/*.{test,spec}.ts"} {
+			if denied(`C:\work`, tool, map[string]any{arg: pattern}) {
+				t.Errorf("%s may not be called with %s", tool, pattern)
+			}
+		}
+		for _, pattern := range []string{"C:/*", "C:/work2/*", "D:/work/*", "{C:,x}/*", "{C,D}:/*", "[C]:/*", "C{:,x}/*", "//server/share/*", `C:\work\*`} {
+			if !denied(`C:\work`, tool, map[string]any{arg: pattern}) {
+				t.Errorf("%s may be called with %s", tool, pattern)
+			}
+		}
+		if denied(`C:\`, tool, map[string]any{arg: "C:/**/*.go"}) || !denied(`C:\`, tool, map[string]any{arg: "D:/**/*.go"}) {
+			t.Errorf("%s: the rules for patterns in a drive's root are wrong", tool)
+		}
+	}
+}
+
+// In a directory whose name is a pattern, that pattern names other directories.
+func TestPolicyOfADirectoryLikeAPattern(t *testing.T) {
+	denied := deniedIn(t)
+	for _, dir := range []string{"/home/u/*", "/home/{u,v}/p", "/home/u/p?", "/app/[slug]", "/app/@(group)"} {
+		for tool, arg := range map[string]string{"glob": "pattern", "grep_search": "include_pattern"} {
+			if !denied(dir, tool, map[string]any{arg: dir + "/x*"}) || denied(dir, tool, map[string]any{arg: "x*"}) {
+				t.Errorf("in %s the rules for the patterns of %s are wrong", dir, tool)
+			}
+		}
+		if denied(dir, "read_file", map[string]any{"file_path": dir + "/x"}) {
+			t.Errorf("in %s its own files may not be read", dir)
+		}
+	}
+}
+
 // The CLI takes no expression that is long, or that it thinks slow; it would then
 // ignore the policy, and we would end the call.
 func TestPolicyIsTaken(t *testing.T) {
 	unsafe := regexp.MustCompile(`\([^)]*[*+?{].*\)[*+?{]`) // the CLI's own words
-	for _, dir := range []string{"/home/u/project", `/a (b)+*?{c} 'd' "e" \f`, "/" + strings.Repeat("x", 4000), "/\x01\n\u2028\x7f", "/\xff", "/"} {
+	for _, dir := range []string{"/home/u/project", `/a (b)+*?{c} 'd' "e" \f`, "/" + strings.Repeat("x", 4000), "/\x01\n\u2028\x7f", "/\xff", "/", `C:\work\a (b)`, `C:\`, `\\server\share\p`} {
 		for _, r := range pathRules(dir) {
 			if len(r.args) > 2048 || unsafe.MatchString(r.args) || strings.ContainsAny(r.args, "'\n\x00\x01\x7f") {
 				t.Errorf("in %.20q: the CLI does not take %.200q", dir, r.args)
