@@ -38,6 +38,7 @@ func bridgeReadsOnlyItsDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.file("src/inside.txt", "PUBLIC\n")
+	w.file("src/inside.test.txt", "PUBLIC\n")
 	for path, text := range map[string]string{
 		filepath.Join(outside, "secretname.txt"):        "SECRET\n",
 		filepath.Join(w.home, ".gemini", "GEMINI.md"):   "SECRET memory\n",
@@ -60,18 +61,18 @@ func bridgeReadsOnlyItsDirectory(t *testing.T) {
 	chats := filepath.Dir(transcripts[0])
 	steps = []step{
 		{"glob", "pattern", outside + "/secretn*"}, {"glob", "pattern", "../secretn*"}, {"glob", "pattern", ".{.,x}/secretn*"},
-		{"glob", "pattern", "{x,}" + outside + "/secretn*"}, {"glob", "pattern", "[.][.]/secretn*"}, {"glob", "pattern", w.home + "/.gemini/secretn*"},
+		{"glob", "pattern", "{x,}" + outside + "/secretn*"}, {"glob", "pattern", "[.][.]/secretn*"}, {"glob", "pattern", "{[,]}.]{[,]}.]/secretn*"}, {"glob", "pattern", w.home + "/.gemini/secretn*"},
 		{"glob", "pattern", chats + "/*"}, {"list_directory", "dir_path", chats}, {"list_directory", "dir_path", up},
 		{"read_file", "file_path", transcripts[0]}, {"read_file", "file_path", filepath.Join(up, filepath.Base(transcripts[0]))},
 		{"read_file", "file_path", strings.ReplaceAll(filepath.Join(up, filepath.Base(transcripts[0])), "..", "%2e%2e")},
 		{"read_file", "file_path", filepath.Join(w.home, ".gemini", "GEMINI.md")}, {"read_file", "file_path", "file://" + transcripts[0]},
 		{"grep_search", "dir_path", chats}, {"grep_search", "dir_path", up}, {"grep_search", "include_pattern", "../**"},
 		// Inside.
-		{"glob", "pattern", "src/*.{txt,md}"}, {"glob", "pattern", w.project + "/src/*.txt"}, {"read_file", "file_path", "src/inside.txt"},
+		{"glob", "pattern", "src/*.{txt,md}"}, {"glob", "pattern", "**/*.{test,spec}.txt"}, {"glob", "pattern", w.project + "/src/*.txt"}, {"read_file", "file_path", "src/inside.txt"},
 		{"read_file", "file_path", filepath.Join(w.project, "src", "inside.txt")}, {"list_directory", "dir_path", w.project},
 		{"list_directory", "dir_path", "src"}, {"grep_search", "pattern", "PUB"},
 	}
-	const inside = 7 // of the last
+	const inside = 8 // of the last
 	c.call("query", map[string]any{"prompt": "go", "timeout": 60000}).want(t, false, "done")
 	answers := map[int]string{}
 	for _, r := range w.model.Requests() {

@@ -20,6 +20,7 @@ const (
 	Strayed       Kind = "strayed"
 	SearchQuota   Kind = "search quota"
 	Auth          Kind = "auth"
+	Unlinked      Kind = "credentials not linked"
 	TierEnded     Kind = "tier ended"
 	Untrusted     Kind = "untrusted folder"
 	Settings      Kind = "settings"
@@ -53,6 +54,7 @@ var remedies = map[Kind]remedy{
 	Strayed:       {"Gemini CLI used a tool that the policy denies, and was ended", "look at what changed, and update Gemini CLI"},
 	SearchQuota:   {"the quota of the web search is used up", "ask without the web, or wait until tomorrow"},
 	Auth:          {"Gemini CLI is not signed in", "run `gemini` once in a terminal and sign in, or set GEMINI_API_KEY where the MCP client starts Pollux"},
+	Unlinked:      {"Gemini CLI has no credentials in change mode, because Pollux cannot link to yours and does not copy them", "allow symbolic links (on Windows: turn on Developer Mode), or set GEMINI_API_KEY or GEMINI_RUNNER=spawn where the MCP client starts Pollux"},
 	TierEnded:     {"Google no longer serves this account's tier in Gemini CLI", "use a Gemini API key (GEMINI_API_KEY) or a paid plan"},
 	Untrusted:     {"Gemini CLI does not trust this folder", "run `gemini` in it once and trust it, or set GEMINI_CLI_TRUST_WORKSPACE=true where the MCP client starts Pollux; the CLI then runs the folder's own hooks and reads its .env"},
 	Settings:      {"Gemini CLI's settings are broken", "correct the file it names"},

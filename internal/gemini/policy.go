@@ -59,20 +59,19 @@ const (
 // pathRules are the rules about paths. The CLI refuses an expression in which
 // something is repeated within parentheses that are repeated.
 func pathRules(dir string) (rules []pathRule) {
-	here, anywhere := literal(dir), dir == string(filepath.Separator)
-	absolute := func(name, but string) string {
+	windows, anywhere := !strings.HasPrefix(dir, "/"), dir == "/"
+	unless := func(name, but string) string {
 		if but != "" && len(but) < maxArgs {
 			name += `(?!` + but + `)`
 		}
-		return name + `(/|\\|~|[A-Za-z]:|[Ff][Ii][Ll][Ee]:)`
+		return name
+	}
+	absolute := func(name, but string) string {
+		return unless(name, but) + `(/|\\|~|[A-Za-z]:|[Ff][Ii][Ll][Ee]:)`
 	}
 	for _, tool := range []string{"read_file", "list_directory", "glob", "grep_search"} {
 		if !anywhere {
-			within := here
-			if within != "" {
-				within += `[/"]`
-			}
-			rules = append(rules, pathRule{tool, absolute(pathNames, within)})
+			rules = append(rules, pathRule{tool, absolute(pathNames, pathsIn(dir))})
 		}
 		for _, args := range []string{
 			inValue + `\.\.[/\\"]`,
@@ -82,28 +81,97 @@ func pathRules(dir string) (rules []pathRule) {
 		}
 	}
 	for tool, name := range map[string]string{"glob": `"pattern":"`, "grep_search": `"(include_pattern|include)":"`} {
+		within := patternsIn(dir)
 		if !anywhere {
-			within := here
-			if within != "" {
-				within += `/`
-			}
 			rules = append(rules, pathRule{tool, absolute(name, within)})
 		}
+		if windows { // a drive that braces or brackets put together
+			rules = append(rules, pathRule{tool, unless(name, within) + inValue + `:`})
+		}
 		for _, args := range []string{
-			`:`,                   // git's pathspecs
-			inValue + `\.\.`,      // a parent
-			inValue + `\\`,        // which takes a character's meaning away
-			inValue + `\.[{},]\.`, // a parent that braces put together
-			inValue + `\.[{},]` + inValue + `[{},]\.`,
-			inValue + `\[[^\x00\]]*\.[^\x00\]]*\]`, // [.] is a dot
-			`(?=\{)` + inValue + `[{,][/},]`,       // an absolute path that braces put together
+			`:`,              // git's pathspecs
+			inValue + `\.\.`, // a parent
+			inValue + `\\`,   // which takes a character's meaning away
 		} {
+			rules = append(rules, pathRule{tool, name + args})
+		}
+		for _, args := range putTogether {
 			rules = append(rules, pathRule{tool, name + args})
 		}
 	}
 	slices.SortFunc(rules, func(a, b pathRule) int { return cmp.Or(cmp.Compare(a.tool, b.tool), cmp.Compare(a.args, b.args)) })
 	return rules
 }
+
+// putTogether are expressions for patterns in which braces or brackets make a
+// parent or an absolute path out of parts that are neither.
+//
+// Braces keep the order of the characters. So two dots come together only if each
+// has a brace or a comma on the side of the other, and they are a parent only if
+// each is also at the edge of a name. A flat group, which has a comma and no braces
+// inside, does not vanish unless one of its alternatives is empty. A set in brackets
+// is a dot if it holds nothing else; a range that is upside down counts as nothing.
+var putTogether = func() []string {
+	const (
+		from   = `(?<=[/{},"])` // the start of a name
+		to     = `(?=[/{},"])`  // its end
+		within = `[^{}"\x00]*`
+		flat   = `\{[^{},"\x00]*,` + within + `\}`
+		empty  = `\{,|\{` + within + `,[,}]` // an alternative of a flat group
+		dot    = from + `\.`
+		set    = `\[\]?[^\]{},/"\x00]*\.[^\]{},/"\x00]*\]`
+	)
+	// then is what follows one dot, up to another that it can meet.
+	then := inValue + `(?<=[{},])\.` + to
+	return []string{
+		inValue + dot + `(?=[},])` + then,
+		inValue + dot + `(?=` + empty + `)` + then,
+		inValue + dot + `(?=\{)(?!` + flat + `)` + then,
+		inValue + dot + `\{(|` + within + `,)\.` + to,
+		// Sets.
+		inValue + `\[\]?[^\]{},/"\x00]*[{},]`, // one that braces put together
+		inValue + from + `(\.` + set + `|` + set + `\.|` + set + set + `)` + to,
+		inValue + from + set + `[{},]`,
+		inValue + `[{},]` + set + to,
+		// Absolute paths.
+		`(?=\{)(?!` + flat + `)` + inValue + `[{,][/},]`,
+		`(?=` + empty + `)\{` + within + `\}[/{]`,
+		`\{(|` + within + `,)/`,
+	}
+}()
+
+// pathsIn returns an expression for the start of the absolute paths in a directory,
+// which may be one of Windows, or nothing if there is none.
+func pathsIn(dir string) string {
+	if strings.HasPrefix(dir, "/") || !utf8.ValidString(dir) {
+		if dir = literal(dir); dir == "" {
+			return ""
+		}
+		return dir + `[/"]`
+	}
+	const separator = `(/|\\\\)`
+	names := strings.Split(strings.TrimSuffix(dir, `\`), `\`)
+	for i, name := range names {
+		names[i] = literal(name)
+	}
+	return strings.Join(names, separator) + `("|` + separator + `)`
+}
+
+// patternsIn returns an expression for the start of the glob patterns that name a
+// directory, or nothing if there is none: the CLI reads special characters in the
+// directory's own name as a pattern too.
+func patternsIn(dir string) string {
+	if !strings.HasPrefix(dir, "/") {
+		dir = strings.TrimSuffix(strings.ReplaceAll(dir, `\`, "/"), "/")
+	}
+	if dir == "" || !utf8.ValidString(dir) || globs.MatchString(dir) {
+		return ""
+	}
+	return literal(dir) + "/"
+}
+
+// globs matches what is special in a glob pattern.
+var globs = regexp.MustCompile(`[*?\[\]{}\\]|[!@+]\(`)
 
 // literal returns an expression that matches a path where it stands in JSON, or
 // nothing for a path that is not valid UTF-8.

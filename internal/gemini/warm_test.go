@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sourcegraph/jsonrpc2"
+
 	"pollux/internal/fakecli"
 	"pollux/internal/sys"
 )
@@ -367,8 +369,8 @@ func TestPrivateHome(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := privateHome(ours); err != nil {
-		t.Fatal(err)
+	if unlinked, err := privateHome(ours); err != nil || len(unlinked) > 0 {
+		t.Fatal(unlinked, err)
 	}
 	for name, same := range map[string]bool{"settings.json": false, "GEMINI.md": false, "oauth_creds.json": true, ".env": true, "mcp-oauth-tokens.json": true} {
 		if info, err := os.Lstat(filepath.Join(ours, ".gemini", name)); err != nil || same != (info.Mode()&os.ModeSymlink != 0) {
@@ -390,6 +392,49 @@ func TestPrivateHome(t *testing.T) {
 			t.Errorf("%s is near the CLI's home: %v", dir, !near)
 		}
 	}
+}
+
+// On Windows most users may make no links, and change mode copied their credentials.
+func TestPrivateHomeWithoutLinks(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("GEMINI_CLI_HOME", "")
+	home := t.TempDir()
+	theirs, ours := filepath.Join(os.Getenv("HOME"), ".gemini"), filepath.Join(home, ".gemini")
+	for _, dir := range []string{theirs, ours} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	secrets := []string{".env", "oauth_creds.json"}
+	for _, name := range append([]string{"settings.json"}, secrets...) {
+		if err := os.WriteFile(filepath.Join(theirs, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range secrets { // in the way of the links
+		if err := os.WriteFile(filepath.Join(ours, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unlinked, err := privateHome(home)
+	if err != nil || !slices.Equal(unlinked, secrets) {
+		t.Errorf("not linked: %v, %v", unlinked, err)
+	}
+	for name, want := range map[string]string{".env": "", "oauth_creds.json": "", "settings.json": "settings.json"} {
+		if data, err := os.ReadFile(filepath.Join(ours, name)); err != nil || string(data) != want {
+			t.Errorf("the private home's %s holds %q, %v", name, data, err)
+		}
+	}
+}
+
+// A CLI that has no credentials because they could not be linked says what to do.
+func TestWarmWithoutCredentials(t *testing.T) {
+	refused := &jsonrpc2.Error{Code: -32000, Message: "Authentication required."}
+	w := &worker{change: true}
+	wantKind(t, w.failure(t.Context(), refused), Auth, "Authentication required")
+	w.unlinked = []string{".env", "oauth_creds.json"}
+	wantKind(t, w.failure(t.Context(), refused), Unlinked, "Authentication required", ".env, oauth_creds.json", "Developer Mode", "GEMINI_API_KEY", "GEMINI_RUNNER=spawn")
+	wantKind(t, w.failure(t.Context(), &jsonrpc2.Error{Code: 429, Message: "slow down"}), QuotaMinute)
 }
 
 // A call does not wait for a process that takes long to start; later ones not at

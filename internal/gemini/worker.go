@@ -39,11 +39,12 @@ const (
 // one workspace.
 type worker struct {
 	log      func(msg string, args ...any)
-	dir      string // the workspace
-	change   bool   // its tools may write, to what we serve
-	identity string // of what it was started with
-	key      string // by which a failure to start another is remembered
-	tmp      string // its own directory
+	dir      string   // the workspace
+	change   bool     // its tools may write, to what we serve
+	identity string   // of what it was started with
+	key      string   // by which a failure to start another is remembered
+	tmp      string   // its own directory
+	unlinked []string // secrets that its private home lacks
 	child    *sys.Child
 	stream   *acpStream
 	errors   *os.File // its standard error
@@ -157,8 +158,11 @@ func startWorker(ctx context.Context, cli CLI, dir string, change bool, root str
 		// The CLI writes to files of its own home by itself, its memory for one,
 		// whatever the client serves.
 		home := filepath.Join(w.tmp, "home")
-		if err := privateHome(home); err != nil {
+		if w.unlinked, err = privateHome(home); err != nil {
 			return nil, err
+		}
+		if len(w.unlinked) > 0 {
+			w.log("change mode runs without these files of Gemini CLI, which cannot be linked", "files", w.unlinked)
 		}
 		cmd.Env = append(cmd.Env, "GEMINI_CLI_HOME="+home)
 	}
@@ -210,15 +214,16 @@ func startWorker(ctx context.Context, cli CLI, dir string, change bool, root str
 // privateHome makes a home for a CLI that is like the user's, but that nothing
 // is written back from: settings and memory are copies. Secrets are not copied,
 // they stay the user's own files: the CLI renews its credentials there, and its
-// tools may not write there.
-func privateHome(home string) error {
+// tools may not write there. It returns the names of the secrets that it left out
+// because they cannot be linked.
+func privateHome(home string) (unlinked []string, err error) {
 	theirs, ours := geminiHome(), filepath.Join(home, ".gemini")
 	if err := os.MkdirAll(ours, 0o700); err != nil {
-		return err
+		return nil, err
 	}
 	entries, err := os.ReadDir(theirs)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+		return nil, err
 	}
 	for _, e := range entries {
 		from, to := filepath.Join(theirs, e.Name()), filepath.Join(ours, e.Name())
@@ -226,18 +231,21 @@ func privateHome(home string) error {
 		if err != nil || !info.Mode().IsRegular() || info.Size() > maxHomeFile {
 			continue
 		}
-		if secretFile.MatchString(e.Name()) && os.Symlink(from, to) == nil {
+		if secretFile.MatchString(e.Name()) {
+			if os.Symlink(from, to) != nil {
+				unlinked = append(unlinked, e.Name())
+			}
 			continue
 		}
 		data, err := sys.ReadFile(from, maxHomeFile)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := os.WriteFile(to, data, 0o600); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return unlinked, nil
 }
 
 // maxHomeFile bounds the files of the CLI's home that are copied, in bytes.
@@ -558,7 +566,12 @@ func (w *worker) failure(ctx context.Context, err error) error {
 	if kind == "" {
 		kind = Failed
 	}
-	return &Error{Kind: kind, Message: tidy(message)}
+	message = tidy(message)
+	if kind == Auth && len(w.unlinked) > 0 {
+		kind = Unlinked
+		message += "; left out: " + shorten(strings.Join(w.unlinked, ", "), 200)
+	}
+	return &Error{Kind: kind, Message: message}
 }
 
 // rpcKinds are the codes that have a meaning of their own: an HTTP status, or
