@@ -168,9 +168,7 @@ func TestPageEditsAndAccepts(t *testing.T) {
 		return all
 	}
 	onPage(t, ctx, chromedp.Reload(), shows(".cm-merge-b", "// mine"))
-	if got := diffs()[0].Text(); !strings.Contains(got, "// mine\n") {
-		t.Errorf("after the reload the companion has %q", got)
-	}
+	waitFor(t, "the edit at the companion", func() bool { return strings.Contains(diffs()[0].Text(), "// mine\n") })
 	onPage(t, ctx,
 		chromedp.Focus(chromedp.CSS(".revert")), // the first chunk, the user's and the imports
 		chromedp.KeyEvent(kb.Enter),

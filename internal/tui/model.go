@@ -304,6 +304,10 @@ func acts(key string) bool {
 	return false
 }
 
+// mayLeave reports whether nothing is left to decide about the diff in view, in a
+// program that does not end by itself.
+func (m *model) mayLeave(it *item) bool { return it.State == adapter.StateAccepted && !m.cfg.Once }
+
 func (m *model) key(key string, repeated bool) tea.Cmd {
 	it := m.item()
 	switch {
@@ -317,7 +321,7 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 	case m.help:
 		m.help = false
 		return nil
-	case acts(key) && (repeated || it != nil && !m.settled || it == nil && m.cfg.Once):
+	case acts(key) && (repeated || it != nil && !m.settled && !m.mayLeave(it) || it == nil && m.cfg.Once):
 		return nil
 	}
 	m.message = ""
