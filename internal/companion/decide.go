@@ -123,7 +123,7 @@ func (c *Companion) settle(d *diff, text string, since fileState, delivered chan
 		c.settled(d, evWritten)
 		return
 	}
-	c.log.Warn("an accepted change was not written", "err", err)
+	c.log.Info("an accepted change was not written", "err", err)
 	c.settled(d, evUnwritten)
 	c.tell("warning", fmt.Sprintf("%s was accepted, but %s: %s does not hold the text. To write it: pollux journal restore %s",
 		filepath.Base(d.req.FilePath), err, d.req.FilePath, d.id))
