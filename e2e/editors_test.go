@@ -60,8 +60,10 @@ func (w *world) open(kind editortest.Kind, dir string, files ...string) *desk {
 		if w.t.Failed() {
 			w.t.Logf("%s shows:\n%s", kind.Name, e.Text())
 		}
+		below := children(w.t, e.PID)
 		e.Close()
 		waitGone(w.t, e.PID)
+		endCLIs(w.t, below)
 	})
 	d.until(kind.State.Started, "1")
 	return d

@@ -43,6 +43,19 @@ func killSession(t *testing.T, pid int) {
 	}
 }
 
+// endCLIs ends those of the processes that are CLIs. A CLI whose terminal has gone
+// takes a moment and writes to its home, which the test is about to remove.
+func endCLIs(t *testing.T, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		program, _ := os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe")
+		if strings.HasPrefix(filepath.Base(program), "node") {
+			syscall.Kill(pid, syscall.SIGKILL)
+			waitGone(t, pid)
+		}
+	}
+}
+
 // children lists the processes below pid.
 func children(t *testing.T, pid int) (all []int) {
 	t.Helper()

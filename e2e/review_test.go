@@ -153,6 +153,7 @@ func TestReviewInATerminal(t *testing.T) {
 	if got := accepted(t, s.cli); got != "mine\n" {
 		t.Errorf("accepted %q", got)
 	}
+	s.see("accepted")
 	s.keys("q")
 	waitGone(t, s.PID)
 }
