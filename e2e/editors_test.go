@@ -784,7 +784,7 @@ const (
 	slowly   = 5000
 )
 
-// appeared is what the user reads who decides too early.
+// appeared is the message about a decision that comes too early.
 const appeared = "This change has just appeared. Look at it, then decide."
 
 // undecided checks that nothing was decided, and that the user can decide now.

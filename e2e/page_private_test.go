@@ -124,7 +124,7 @@ func lists(t *testing.T, base string, header http.Header) bool {
 				req.Header[k] = v
 			}
 		}
-		// She is no browser: she says of herself what she likes.
+		// She does not use a browser, and sends any header she likes.
 		req.Header.Set("Origin", base)
 		req.Header.Set("Sec-Fetch-Site", "same-origin")
 		req.Header.Set("Content-Type", "application/json")

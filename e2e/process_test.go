@@ -43,7 +43,7 @@ func killSession(t *testing.T, pid int) {
 	}
 }
 
-// endCLIs ends those of the processes that are CLIs. A CLI whose terminal has gone
+// endCLIs kills the CLIs among the processes. A CLI whose terminal has gone
 // takes a moment and writes to its home, which the test is about to remove.
 func endCLIs(t *testing.T, pids []int) {
 	t.Helper()

@@ -9,8 +9,8 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 )
 
-// An Outbox is what waits to be written to a client. The goroutine that reads
-// from the client puts it there and [Outbox.Run] writes it, so that a client
+// An Outbox holds the messages that wait to be written to a client. The goroutine
+// that reads from the client puts them there and [Outbox.Run] writes them, so that a client
 // that writes before it reads does not hold up itself, and one that does not
 // read holds up nobody else.
 type Outbox struct {

@@ -59,7 +59,7 @@ func (c *Companion) check(a adapter.DiffAccept, ev event) (d *diff, now file, re
 // refusesLocked returns why the event cannot happen to the diff now.
 func (d *diff) refusesLocked(ev event) error {
 	switch {
-	case d == nil:
+	case d == nil || d.companion.diffs[d.id] != d:
 		return errNoDiff
 	case d.notice != "":
 		return errNotice
@@ -87,10 +87,7 @@ func (c *Companion) accept(a adapter.DiffAccept) (adapter.DiffAcceptResult, erro
 		c.mu.Unlock()
 		return res, err
 	}
-	if _, ok := c.stepLocked(d, evAccept); !ok {
-		c.mu.Unlock()
-		return res, errNoDiff
-	}
+	c.stepLocked(d, evAccept)
 	d.content, d.entry.text, d.entry.unwritten = a.Content, &a.Content, true
 	c.watch.soon(d.req.FilePath, now.state)
 	// Under the lock, and so before the journal has it: no later answer for the
@@ -115,7 +112,7 @@ const (
 
 // settle watches the file of an accepted diff until it holds the accepted
 // text, and ends the diff. A CLI whose user has pressed Ctrl-C does not close
-// the diff and ignores the answer and says nothing: only the file shows it.
+// the diff, ignores the answer and says nothing: only the file shows it.
 func (c *Companion) settle(d *diff, text string, since fileState, delivered chan error) {
 	w := &writing{diff: d, text: text, since: since, seen: since, first: true, states: prober[fileState]{ask: stateOf}}
 	err := c.awaitWritten(w, delivered, writtenTimeout, lookSoonInterval)
@@ -251,10 +248,7 @@ func (c *Companion) save(a adapter.DiffAccept) (adapter.DiffAcceptResult, error)
 		return res, err
 	}
 	c.mu.Lock()
-	if err = d.refusesLocked(evSave); err == nil && c.diffs[d.id] != d {
-		err = errNoDiff
-	}
-	if err == nil {
+	if err = d.refusesLocked(evSave); err == nil {
 		d.saving, d.content, d.entry.text = true, a.Content, &a.Content
 	}
 	c.mu.Unlock()

@@ -202,7 +202,7 @@ const (
 )
 
 // OpenDiff implements [ideserver.Backend]. A change that cannot be displayed is
-// no error: an error makes the CLI report a bug of its own and drop the
+// not an error: an error makes the CLI report a bug of its own and drop the
 // user's answer in the terminal.
 func (c *Companion) OpenDiff(ctx context.Context, s *ideserver.Session, req ide.OpenDiffRequest) error {
 	if !filepath.IsAbs(req.FilePath) || filepath.Clean(req.FilePath) != req.FilePath {

@@ -51,7 +51,7 @@ func (c *Companion) record(d *diff) {
 }
 
 // syncEntry writes what the journal lacks of the diff, and returns the diff's state.
-// When a text cannot be written, the user reads so once.
+// When a text cannot be written, it warns the user once.
 func (c *Companion) syncEntry(d *diff) journal.State {
 	e := &d.entry
 	e.mu.Lock()

@@ -110,7 +110,7 @@ func (t target) checkLinks() error {
 	return nil
 }
 
-// open opens the workspace root, unless the path has come to lead elsewhere.
+// open opens the workspace root, unless the path now leads elsewhere.
 func (t target) open() (*os.Root, error) {
 	if now := discovery.RealPath(t.path); now != t.actual() {
 		return nil, fmt.Errorf("it now leads to %s: reject the change", now)
