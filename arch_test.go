@@ -16,7 +16,7 @@ import (
 // packages each may import.
 var allowed = map[string][]string{
 	"pollux":                      {"cli"},
-	"pollux/bench":                {"adapter", "fakecli", "fakemodel", "ide", "wirecli"},
+	"pollux/bench":                {"editor", "fakecli", "fakemodel", "ide", "wirecli"},
 	"pollux/release/docs":         {"cli"},
 	"pollux/e2e":                  {},
 	"pollux/internal/hunk":        {},
@@ -30,20 +30,20 @@ var allowed = map[string][]string{
 	"pollux/internal/settings":    {"sys"},
 	"pollux/internal/gemini":      {"settings", "sys"},
 	"pollux/internal/conformance": {"discovery", "ide", "sys", "wirecli"},
-	"pollux/internal/remote":      {"adapter", "ide", "plain", "sys"},
-	"pollux/internal/doctor":      {"adapter", "discovery", "gemini", "ide", "plain", "settings", "sys", "wirecli"},
+	"pollux/internal/remote":      {"editor", "ide", "plain", "sys"},
+	"pollux/internal/doctor":      {"editor", "discovery", "gemini", "ide", "plain", "settings", "sys", "wirecli"},
 	"pollux/internal/bridge":      {"gemini", "hunk", "sys"},
-	"pollux/internal/adapter":     {"ide", "sys"},
+	"pollux/internal/editor":      {"ide", "sys"},
 	"pollux/internal/journal":     {"sys"},
 	"pollux/internal/discovery":   {"ide", "sys"},
 	"pollux/internal/ideserver":   {"ide", "plain"},
-	"pollux/internal/review":      {"adapter", "ide"},
-	"pollux/internal/tui":         {"adapter", "hunk", "sys"},
-	"pollux/internal/lsp":         {"adapter", "ide"},
-	"pollux/internal/companion":   {"adapter", "discovery", "gemini", "hunk", "ide", "ideserver", "journal", "sys"},
+	"pollux/internal/review":      {"editor", "ide"},
+	"pollux/internal/tui":         {"editor", "hunk", "sys"},
+	"pollux/internal/lsp":         {"editor", "ide"},
+	"pollux/internal/companion":   {"editor", "discovery", "gemini", "hunk", "ide", "ideserver", "journal", "sys"},
 	"pollux/editors":              {},
 	"pollux/internal/editortest":  {},
-	"pollux/internal/cli":         {"adapter", "bridge", "companion", "conformance", "discovery", "doctor", "fakemodel", "gemini", "ide", "journal", "lsp", "plain", "remote", "review", "settings", "sys", "tui"},
+	"pollux/internal/cli":         {"editor", "bridge", "companion", "conformance", "discovery", "doctor", "fakemodel", "gemini", "ide", "journal", "lsp", "plain", "remote", "review", "settings", "sys", "tui"},
 }
 
 func TestImports(t *testing.T) {

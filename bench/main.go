@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/fakecli"
 	"pollux/internal/ide"
 	"pollux/internal/wirecli"
@@ -113,11 +113,11 @@ func run(binary string, runs int) error {
 type bench struct {
 	binary, dir string
 	cmd         *exec.Cmd
-	editor      *adapter.Client
-	info        adapter.InitializeResult
+	editor      *editor.Client
+	info        editor.InitializeResult
 	project     string
 	took        time.Duration // from exec to the answer of initialize
-	opened      chan adapter.Diff
+	opened      chan editor.Diff
 	ends        []func()
 }
 
@@ -142,13 +142,13 @@ func (b *bench) start() error {
 	if err != nil {
 		return err
 	}
-	b.opened = make(chan adapter.Diff, 10)
+	b.opened = make(chan editor.Diff, 10)
 	began := time.Now()
 	if err := b.cmd.Start(); err != nil {
 		return err
 	}
-	b.editor = adapter.NewClient(pipes{out, in}, adapter.Handler{DiffOpen: func(d adapter.Diff) error { b.opened <- d; return nil }})
-	b.info, err = b.editor.Initialize(context.Background(), adapter.InitializeParams{
+	b.editor = editor.NewClient(pipes{out, in}, editor.Handler{DiffOpen: func(d editor.Diff) error { b.opened <- d; return nil }})
+	b.info, err = b.editor.Initialize(context.Background(), editor.InitializeParams{
 		Editor: ide.Info{Name: "bench", DisplayName: "Bench"}, Roots: []string{b.project}, Diff: true,
 	})
 	b.took = time.Since(began)
@@ -260,7 +260,7 @@ func (b *bench) open() (string, error) {
 }
 
 func (b *bench) move(path string, line int) error {
-	return b.editor.Update(context.Background(), adapter.Snapshot{Files: []adapter.File{
+	return b.editor.Update(context.Background(), editor.Snapshot{Files: []editor.File{
 		{Path: path, Active: true, Cursor: &ide.Cursor{Line: line, Character: 1}},
 	}})
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
 	"pollux/internal/ide"
 )
@@ -31,7 +31,7 @@ const (
 
 // propose is where most stories start: the CLI is connected to an editor, has
 // proposed a change to a file, and asks about it.
-func propose(t *testing.T, before, proposed string) (w *world, path string, e *editor, cli *terminal, d adapter.Diff) {
+func propose(t *testing.T, before, proposed string) (w *world, path string, e *plugin, cli *terminal, d editor.Diff) {
 	t.Helper()
 	w = newWorld(t, write(&path, proposed))
 	path = w.file("f.txt", before)
@@ -48,7 +48,7 @@ func TestConnectsAndSendsContext(t *testing.T) {
 	a, b := w.file("a.go", "package a\n"), w.file("b.go", "package b\n")
 	w.file(".env", "SECRET=1\n")
 	e := w.edit(nil)
-	e.Update(w.context(), adapter.Snapshot{Files: []adapter.File{
+	e.Update(w.context(), editor.Snapshot{Files: []editor.File{
 		{Path: a, Focused: 10, Active: true, Cursor: &ide.Cursor{Line: 1, Character: 9}, Selection: "package"},
 		{Path: b, Focused: 5},
 		{Path: filepath.Join(w.project, ".env"), Focused: 7},
@@ -74,7 +74,7 @@ func TestConnectsAndSendsContext(t *testing.T) {
 	}
 
 	// Later prompts carry what has changed.
-	e.Update(w.context(), adapter.Snapshot{Files: []adapter.File{{Path: b, Focused: 20, Active: true, Cursor: &ide.Cursor{Line: 2, Character: 1}}}})
+	e.Update(w.context(), editor.Snapshot{Files: []editor.File{{Path: b, Focused: 20, Active: true, Cursor: &ide.Cursor{Line: 2, Character: 1}}}})
 	cli.expect("1 open file")
 	cli.prompt("and now")
 	r, err = w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "and now") })
@@ -121,8 +121,8 @@ func TestAcceptWithEdits(t *testing.T) {
 		t.Errorf("diff/open said %+v", d)
 	}
 	cli.expect(asks)
-	res, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: "one\nthree\n"})
-	if err != nil || res.Status != adapter.StatusAccepted {
+	res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "one\nthree\n"})
+	if err != nil || res.Status != editor.StatusAccepted {
 		t.Fatalf("accept = %+v, %v", res, err)
 	}
 	cli.expect(after)
@@ -150,7 +150,7 @@ func TestTrap1YesInTheTerminalKeepsEdits(t *testing.T) {
 			w, path, e, cli, d := propose(t, "one\n", "one\ntwo\n")
 			e.leave(d.ID, tt.edited) // typed a moment ago, not told yet
 			cli.keys("1")
-			if c := next(t, "close", e.closed); c.ID != d.ID || c.Reason != adapter.ReasonClosed {
+			if c := next(t, "close", e.closed); c.ID != d.ID || c.Reason != editor.ReasonClosed {
 				t.Errorf("diff/close said %+v", c)
 			}
 			cli.expect(after)
@@ -187,7 +187,7 @@ func TestTrap4NoEditorStillShowsOnThePage(t *testing.T) {
 	var path string
 	w := newWorld(t, write(&path, "two\n"))
 	path = w.file("f.txt", "one\n")
-	e := w.edit(func(p *adapter.InitializeParams) { p.Diff = false; p.Settings.ReviewPage = true })
+	e := w.edit(func(p *editor.InitializeParams) { p.Diff = false; p.Settings.ReviewPage = true })
 	cli := w.gemini(current, e.env())
 	cli.prompt("change it")
 	cli.expect(asks)
@@ -234,12 +234,12 @@ func TestTrap4WhatCannotBeDisplayed(t *testing.T) {
 // Trap 5: the CLI takes empty content for none and writes its own proposal.
 func TestTrap5EmptyTextIsNotAccepted(t *testing.T) {
 	w, path, e, cli, d := propose(t, "one\n", "two\n")
-	res, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: ""})
-	if err != nil || res.Status != adapter.StatusEmpty || res.Message == "" {
+	res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: ""})
+	if err != nil || res.Status != editor.StatusEmpty || res.Message == "" {
 		t.Errorf("accept of an empty text = %+v, %v; want a warning", res, err)
 	}
 	w.wantFile(path, "one\n")
-	if _, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: "rest\n"}); err != nil {
+	if _, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "rest\n"}); err != nil {
 		t.Fatal(err)
 	}
 	cli.expect(after)
@@ -298,7 +298,7 @@ func TestTrap7TwoCLIsOnOneFile(t *testing.T) {
 	}
 	two.expect("Request cancelled", ready)
 	w.wantFile(path, "one\n")
-	if res, err := e.Accept(w.context(), adapter.DiffAccept{ID: d1.ID, Content: d1.Text()}); err != nil || res.Status != adapter.StatusAccepted {
+	if res, err := e.Accept(w.context(), editor.DiffAccept{ID: d1.ID, Content: d1.Text()}); err != nil || res.Status != editor.StatusAccepted {
 		t.Fatalf("accept = %+v, %v", res, err)
 	}
 	one.expect(after)
@@ -314,7 +314,7 @@ func TestTrap7LineEndsAndMarksSurvive(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w, path, e, cli, d := propose(t, tt.before, tt.proposed)
-			if _, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: tt.accepted}); err != nil {
+			if _, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: tt.accepted}); err != nil {
 				t.Fatal(err)
 			}
 			cli.expect(after)
@@ -341,13 +341,13 @@ func TestTrap8CancelledChangeIsNotWritten(t *testing.T) {
 	w, path, e, cli, d := propose(t, "one\n", "two\n")
 	cli.keys("\x03")
 	cli.expect("Request cancelled")
-	if _, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: "two, edited\n"}); err != nil {
+	if _, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "two, edited\n"}); err != nil {
 		t.Fatal(err)
 	}
-	if ch := next(t, "diff/changed", e.events); ch.ID != d.ID || ch.State != adapter.StateAccepted {
+	if ch := next(t, "diff/changed", e.events); ch.ID != d.ID || ch.State != editor.StateAccepted {
 		t.Errorf("diff/changed said %+v", ch)
 	}
-	if c := next(t, "close", e.closed); c.ID != d.ID || c.Reason != adapter.ReasonUnwritten {
+	if c := next(t, "close", e.closed); c.ID != d.ID || c.Reason != editor.ReasonUnwritten {
 		t.Errorf("diff/close said %+v", c)
 	}
 	restore := "pollux journal restore " + d.ID
@@ -374,14 +374,14 @@ func TestTrap8KilledCLILeavesTheProposal(t *testing.T) {
 	d := next(t, "diff", e.opened)
 	cli.expect(asks)
 	killSession(t, cli.cmd.Process.Pid)
-	if ch := next(t, "word of the end", e.events); ch.ID != d.ID || ch.State != adapter.StateOrphaned {
+	if ch := next(t, "word of the end", e.events); ch.ID != d.ID || ch.State != editor.StateOrphaned {
 		t.Errorf("diff/changed said %+v", ch)
 	}
 	if text := next(t, "message", e.texts); !strings.Contains(text, "kept") {
 		t.Errorf("the user was told %q", text)
 	}
-	var res adapter.DiffAcceptResult
-	if err := e.Call(w.context(), adapter.MethodDiffSave, adapter.DiffAccept{ID: d.ID, Content: "two, saved\n"}, &res); err != nil || res.Status != adapter.StatusAccepted {
+	var res editor.DiffAcceptResult
+	if err := e.Call(w.context(), editor.MethodDiffSave, editor.DiffAccept{ID: d.ID, Content: "two, saved\n"}, &res); err != nil || res.Status != editor.StatusAccepted {
 		t.Fatalf("save = %+v, %v", res, err)
 	}
 	w.wantFile(path, "two, saved\n")
@@ -391,12 +391,12 @@ func TestTrap8KilledCLILeavesTheProposal(t *testing.T) {
 func TestChangedOnDiskIsAConflict(t *testing.T) {
 	w, path, e, cli, d := propose(t, "one\n", "two\n")
 	w.file("f.txt", "one, and somebody else's line\n")
-	res, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: d.Text()})
-	if err != nil || res.Status != adapter.StatusConflict || res.Disk != "one, and somebody else's line\n" {
+	res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: d.Text()})
+	if err != nil || res.Status != editor.StatusConflict || res.Disk != "one, and somebody else's line\n" {
 		t.Fatalf("accept = %+v, %v; want a conflict with the file's text", res, err)
 	}
 	w.wantFile(path, "one, and somebody else's line\n")
-	if res, err = e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: d.Text(), Overwrite: res.Version}); err != nil || res.Status != adapter.StatusAccepted {
+	if res, err = e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: d.Text(), Overwrite: res.Version}); err != nil || res.Status != editor.StatusAccepted {
 		t.Fatalf("accept again = %+v, %v", res, err)
 	}
 	cli.expect(after)
@@ -406,10 +406,10 @@ func TestChangedOnDiskIsAConflict(t *testing.T) {
 // Two windows on one project: the environment of the terminal decides.
 func TestTwoCompanionsOnOneWorkspace(t *testing.T) {
 	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
-	one := w.edit(func(p *adapter.InitializeParams) { p.Editor.DisplayName = "Window One" })
-	two := w.edit(func(p *adapter.InitializeParams) { p.Editor.DisplayName = "Window Two" })
+	one := w.edit(func(p *editor.InitializeParams) { p.Editor.DisplayName = "Window One" })
+	two := w.edit(func(p *editor.InitializeParams) { p.Editor.DisplayName = "Window Two" })
 	for _, tt := range []struct {
-		e    *editor
+		e    *plugin
 		name string
 	}{{one, "Window One"}, {two, "Window Two"}} {
 		cli := w.gemini(current, tt.e.env())
@@ -451,7 +451,7 @@ func TestCompanionRestarted(t *testing.T) {
 	cli := w.gemini(current, e.env())
 	// Wholly connected: the context is there. (/ide status would already say
 	// what /ide enable is to say.)
-	if err := e.Update(w.context(), adapter.Snapshot{Files: []adapter.File{{Path: path, Active: true}}}); err != nil {
+	if err := e.Update(w.context(), editor.Snapshot{Files: []editor.File{{Path: path, Active: true}}}); err != nil {
 		t.Fatal(err)
 	}
 	cli.expect("1 open file")
@@ -469,7 +469,7 @@ func TestCompanionRestarted(t *testing.T) {
 	next(t, "first attempt", attempts)
 	next(t, "second attempt", attempts)
 	gap.Close()
-	again := w.edit(func(p *adapter.InitializeParams) {
+	again := w.edit(func(p *editor.InitializeParams) {
 		p.Settings.Port, p.Settings.Token = e.info.Port, e.info.Token
 	})
 	if again.info.Port != e.info.Port {
@@ -479,7 +479,7 @@ func TestCompanionRestarted(t *testing.T) {
 	cli.expect("Connected to Test Editor")
 	cli.prompt("change it")
 	d := next(t, "diff", again.opened)
-	if _, err := again.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: d.Text()}); err != nil {
+	if _, err := again.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: d.Text()}); err != nil {
 		t.Fatal(err)
 	}
 	cli.expect(after)
@@ -515,7 +515,7 @@ func TestStdioTransport(t *testing.T) {
 	cli.prompt("change it")
 	d := next(t, "diff", e.opened)
 	cli.expect(asks)
-	if _, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: "one\nover stdio\n"}); err != nil {
+	if _, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "one\nover stdio\n"}); err != nil {
 		t.Fatal(err)
 	}
 	cli.expect(after)
@@ -536,7 +536,7 @@ func TestOldRelease(t *testing.T) {
 	cli.prompt("change it")
 	d := next(t, "diff", e.opened)
 	cli.expect(asks)
-	if _, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: "one\nthree"}); err != nil {
+	if _, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "one\nthree"}); err != nil {
 		t.Fatal(err)
 	}
 	cli.expect(after)

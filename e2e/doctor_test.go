@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"pollux/internal/adapter"
 	"pollux/internal/doctor"
+	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
 )
 
@@ -25,7 +25,7 @@ import (
 // the real CLI on the PATH.
 type patient struct {
 	*world
-	editor *editor
+	editor *plugin
 	dir    string   // where the CLI is started
 	env    []string // of its terminal, besides the world's
 	bin    string   // the directory of the CLI
@@ -129,7 +129,7 @@ func (p *patient) doctor(before []string, args ...string) (findings []doctor.Fin
 	return r.Findings, cmd.ProcessState.ExitCode()
 }
 
-func (e *editor) token() string {
+func (e *plugin) token() string {
 	if e == nil {
 		return "no token"
 	}
@@ -368,7 +368,7 @@ func TestDoctor(t *testing.T) {
 		"another companion comes first": {want: []string{"warning companion/hijack"}, cli: connects,
 			then: func(p *patient) {
 				p.rename(4194302)
-				p.edit(func(i *adapter.InitializeParams) { i.Editor.DisplayName = "Other" })
+				p.edit(func(i *editor.InitializeParams) { i.Editor.DisplayName = "Other" })
 				p.tamper(func(f map[string]any) {
 					if f["ideInfo"].(map[string]any)["displayName"] == "Other" {
 						delete(f, "polluxPid")

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/editortest"
 	"pollux/internal/fakemodel"
 	"pollux/internal/ide"
@@ -179,7 +179,7 @@ func TestHelix(t *testing.T) {
 	w := newWorld(t, silent)
 	path := w.file("it's $(touch x).txt", "one \U0001F600 two\nthree\n")
 	w.pollux("install", "helix", "--yes")
-	e := w.edit(func(p *adapter.InitializeParams) { p.Diff = false })
+	e := w.edit(func(p *editor.InitializeParams) { p.Diff = false })
 	c, err := wirecli.Dial(w.context(), e.info.Port, e.info.Token)
 	if err != nil {
 		t.Fatal(err)

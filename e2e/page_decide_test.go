@@ -8,7 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 )
 
 const tooEarly = "This change has just appeared. Look at it, then decide."
@@ -68,18 +68,18 @@ func TestPageAnotherTookThePlace(t *testing.T) {
 	s.mouse("#accept", 1, chromedp.MousePressed)
 	c := change("c")
 	c.Path = "/project/a.txt"
-	s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: "b", Reason: adapter.ReasonClosed})
-	s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: "a", Reason: adapter.ReasonSuperseded})
-	s.tell(adapter.MethodDiffOpen, c)
+	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "b", Reason: editor.ReasonClosed})
+	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "a", Reason: editor.ReasonSuperseded})
+	s.tell(editor.MethodDiffOpen, c)
 	s.page(shows(".cm-merge-b", "c"))
 	s.pass(10_000)
 	s.mouse("#accept", 1, chromedp.MouseReleased)
 	s.page(shows("#hint", tooEarly))
 
 	// Answered in the terminal, and the next one is shown.
-	s.tell(adapter.MethodDiffOpen, change("d"))
+	s.tell(editor.MethodDiffOpen, change("d"))
 	s.settle()
-	s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: "c", Reason: adapter.ReasonClosed})
+	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "c", Reason: editor.ReasonClosed})
 	s.page(shows("#path", "d.txt"))
 	s.ctrlEnter()
 	s.page(shows("#hint", tooEarly))
@@ -94,7 +94,7 @@ func TestPageAnotherTookThePlace(t *testing.T) {
 	// Another client has replaced the text.
 	text := "another text\n"
 	s.pass(500)
-	s.tell(adapter.MethodDiffChanged, adapter.DiffChange{ID: "d", Content: &text})
+	s.tell(editor.MethodDiffChanged, editor.DiffChange{ID: "d", Content: &text})
 	s.page(shows(".cm-merge-b", "another text"))
 	s.ctrlEnter()
 	// The tab was hidden.
@@ -118,7 +118,7 @@ func TestPageBehindTheKeys(t *testing.T) {
 	s.page(shows("#path", "a.txt"))
 	s.settle()
 	s.page(chromedp.KeyEvent(kb.F1), shows("#keys", "Keys"))
-	s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: "a", Reason: adapter.ReasonClosed})
+	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "a", Reason: editor.ReasonClosed})
 	s.page(shows("#path", "b.txt"))
 	s.settle()
 	s.page(chromedp.KeyEvent(kb.Escape),
@@ -138,7 +138,7 @@ func TestPageOrphanJustAppeared(t *testing.T) {
 	s.page(shows("#path", "a.txt"))
 	s.settle()
 	s.page(chromedp.Focus(chromedp.CSS("#reject")))
-	s.tell(adapter.MethodDiffChanged, adapter.DiffChange{ID: "a", State: adapter.StateOrphaned})
+	s.tell(editor.MethodDiffChanged, editor.DiffChange{ID: "a", State: editor.StateOrphaned})
 	s.page(shows("#reject", "Discard"), chromedp.Poll[chromedp.Void](`document.activeElement.id === "reject" && document.activeElement.ariaDisabled === "true"`))
 	s.page(chromedp.KeyEvent(kb.Enter), shows("#hint", tooEarly))
 	s.ctrlEnter()
@@ -153,7 +153,7 @@ func TestPageOrphanJustAppeared(t *testing.T) {
 func TestPageConflict(t *testing.T) {
 	s := newStage(t, change("a"))
 	s.script(func(_, _ string) any {
-		return adapter.DiffAcceptResult{Status: adapter.StatusConflict, Message: "a.txt has changed. Accept again to overwrite it.", Disk: "on disk\n", Version: "v2"}
+		return editor.DiffAcceptResult{Status: editor.StatusConflict, Message: "a.txt has changed. Accept again to overwrite it.", Disk: "on disk\n", Version: "v2"}
 	})
 	s.page(shows("#path", "a.txt"))
 	s.settle()
@@ -246,7 +246,7 @@ func TestPageKeepIsNoDecision(t *testing.T) {
 // decides nothing more; then it says how it went.
 func TestPageAcceptedIsNotWritten(t *testing.T) {
 	s := newStage(t, change("a"), change("b"))
-	s.script(func(_, _ string) any { return adapter.DiffAcceptResult{Status: adapter.StatusAccepted} })
+	s.script(func(_, _ string) any { return editor.DiffAcceptResult{Status: editor.StatusAccepted} })
 	s.page(shows("#path", "a.txt"))
 	for _, c := range []struct{ id, reason, toast, class string }{
 		{"a", "unwritten", "a.txt was accepted but not written.", ".toast.warning"},
@@ -255,13 +255,13 @@ func TestPageAcceptedIsNotWritten(t *testing.T) {
 		s.page(shows("#path", c.id+".txt"))
 		s.settle()
 		s.press("#accept", 1)
-		s.tell(adapter.MethodDiffChanged, adapter.DiffChange{ID: c.id, State: "accepted"})
+		s.tell(editor.MethodDiffChanged, editor.DiffChange{ID: c.id, State: "accepted"})
 		s.page(shows("#accepted", "Accepted. Waiting for the agent to write "+c.id+".txt."), shows(`[aria-current=true] .tags`, "accepted"))
 		s.pass(10_000)
 		s.ctrlEnter()
 		s.press("#reject", 1)
 		s.page(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent("late "))
-		s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: c.id, Reason: c.reason})
+		s.tell(editor.MethodDiffClose, editor.DiffClose{ID: c.id, Reason: c.reason})
 		s.page(shows(c.class, c.toast))
 	}
 	s.page(shows("#none", "Nothing waits"))
@@ -274,6 +274,6 @@ func TestPageAcceptedIsNotWritten(t *testing.T) {
 	// A page that connects meanwhile shows the same.
 	c := change("c")
 	c.State = "accepted"
-	s.tell(adapter.MethodDiffOpen, c)
+	s.tell(editor.MethodDiffOpen, c)
 	s.page(shows("#accepted", "Accepted. Waiting for the agent to write c.txt."), shows(".toast.warning", "a.txt was accepted but not written."))
 }

@@ -8,13 +8,13 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 )
 
 // One request of a reconnect failed while the event stream lived. The page said
 // "reconnecting" until it was reloaded, and an edit was never sent.
 func TestPageConnectsAgain(t *testing.T) {
-	for _, method := range []string{adapter.MethodInitialize, adapter.MethodDiffEdit, adapter.MethodDiffList} {
+	for _, method := range []string{editor.MethodInitialize, editor.MethodDiffEdit, editor.MethodDiffList} {
 		t.Run(method, func(t *testing.T) {
 			s := newStage(t, change("a"))
 			s.page(shows("#path", "a.txt"), shows("#status", "1 connected"))
@@ -60,7 +60,7 @@ func lateText(text string) chromedp.Action[chromedp.Void] {
 // What was typed after Accept was shown as accepted, and lost.
 func TestPageTypedAfterAccept(t *testing.T) {
 	orphan := change("c")
-	orphan.State = adapter.StateOrphaned
+	orphan.State = editor.StateOrphaned
 	s := newStage(t, change("a"), change("b"), orphan)
 	s.script(func(_, _ string) any { return nil })
 	s.page(shows("#path", "a.txt"))
@@ -68,10 +68,10 @@ func TestPageTypedAfterAccept(t *testing.T) {
 	s.ctrlEnter()
 	s.wantSaid("accept a")
 	s.page(typed("late "), shows(".cm-merge-b", "late a"))
-	s.tell(adapter.MethodDiffChanged, adapter.DiffChange{ID: "a", State: adapter.StateAccepted})
+	s.tell(editor.MethodDiffChanged, editor.DiffChange{ID: "a", State: editor.StateAccepted})
 	s.page(shows("#accepted", "Accepted. Waiting for the agent to write a.txt."), lateText("one\nlate a\n"), shows(".toast.warning", "a.txt"))
 	s.page(chromedp.Poll[chromedp.Void](`!document.querySelector(".cm-merge-b").innerText.includes("late")`, chromedp.WithPollingTimeout(patience)))
-	s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: "a", Reason: adapter.ReasonAccepted})
+	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "a", Reason: editor.ReasonAccepted})
 
 	// What was typed before it is part of what is accepted.
 	s.page(shows("#path", "b.txt"))
@@ -79,9 +79,9 @@ func TestPageTypedAfterAccept(t *testing.T) {
 	s.page(typed("mine "))
 	s.ctrlEnter()
 	s.wantSaid("accept a", "accept b")
-	s.tell(adapter.MethodDiffChanged, adapter.DiffChange{ID: "b", State: adapter.StateAccepted})
+	s.tell(editor.MethodDiffChanged, editor.DiffChange{ID: "b", State: editor.StateAccepted})
 	s.page(shows("#accepted", "b.txt"), shows(".cm-merge-b", "mine b"))
-	s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: "b", Reason: adapter.ReasonAccepted})
+	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "b", Reason: editor.ReasonAccepted})
 	s.page(shows(".toast.info", "b.txt was written with the accepted text."))
 
 	// Saving what a CLI left is the same.
@@ -90,7 +90,7 @@ func TestPageTypedAfterAccept(t *testing.T) {
 	s.ctrlEnter()
 	s.wantSaid("accept a", "accept b", "save c")
 	s.page(typed("later "), shows(".cm-merge-b", "later c"))
-	s.tell(adapter.MethodDiffClose, adapter.DiffClose{ID: "c", Reason: adapter.ReasonSaved})
+	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "c", Reason: editor.ReasonSaved})
 	s.page(lateText("one\nlater c\n"))
 	n, err := chromedp.Run(s.ctx, chromedp.Evaluate[int](`document.querySelectorAll(".toast.warning").length`))
 	if err != nil || n != 2 {
@@ -105,7 +105,7 @@ func TestPageTypedBeforeConflict(t *testing.T) {
 	var held atomic.Bool
 	answer := make(chan struct{})
 	s.guard(func(_ http.ResponseWriter, r *http.Request) bool {
-		if posts(r, adapter.MethodDiffAccept) && !held.Swap(true) {
+		if posts(r, editor.MethodDiffAccept) && !held.Swap(true) {
 			select {
 			case <-answer:
 			case <-r.Context().Done():
@@ -114,7 +114,7 @@ func TestPageTypedBeforeConflict(t *testing.T) {
 		return false
 	})
 	s.script(func(_, _ string) any {
-		return adapter.DiffAcceptResult{Status: adapter.StatusConflict, Disk: "on disk\n", Version: "v2"}
+		return editor.DiffAcceptResult{Status: editor.StatusConflict, Disk: "on disk\n", Version: "v2"}
 	})
 	s.page(shows("#path", "a.txt"))
 	s.settle()
@@ -194,7 +194,7 @@ func TestPageNoAnswer(t *testing.T) {
 	// read that it failed.
 	arrived := make(chan struct{}, 100)
 	s.guard(func(_ http.ResponseWriter, r *http.Request) bool {
-		if !posts(r, adapter.MethodDiffEdit) {
+		if !posts(r, editor.MethodDiffEdit) {
 			return false
 		}
 		arrived <- struct{}{}

@@ -18,12 +18,12 @@ import (
 	"github.com/chromedp/cdproto/storage"
 	"github.com/chromedp/chromedp"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/wirecli"
 )
 
 // dial connects a stand-in for the CLI to an editor's companion.
-func (e *editor) dial() *wirecli.CLI {
+func (e *plugin) dial() *wirecli.CLI {
 	e.t.Helper()
 	cli, err := wirecli.Dial(e.t.Context(), e.info.Port, e.info.Token)
 	if err != nil {
@@ -34,7 +34,7 @@ func (e *editor) dial() *wirecli.CLI {
 }
 
 // onlyPage leaves diffs to the review page.
-func onlyPage(p *adapter.InitializeParams) { p.Diff, p.Settings.ReviewPage = false, true }
+func onlyPage(p *editor.InitializeParams) { p.Diff, p.Settings.ReviewPage = false, true }
 
 // eve is a server of another user on the same machine. She keeps every request
 // that a browser sends her.
@@ -228,7 +228,7 @@ func TestPageSecretStaysInThePage(t *testing.T) {
 		}
 	}
 	// The page was not disturbed, and nobody decided.
-	if diffs, err := e.Diffs(w.context()); err != nil || len(diffs) != 1 || diffs[0].State != adapter.StateOpen {
+	if diffs, err := e.Diffs(w.context()); err != nil || len(diffs) != 1 || diffs[0].State != editor.StateOpen {
 		t.Errorf("diffs = %v, %v", diffs, err)
 	}
 	onPage(t, ctx, shows("#path", "greet.go"), shows("#status", "1 connected"))

@@ -20,7 +20,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/sourcegraph/jsonrpc2"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/review"
 )
 
@@ -33,7 +33,7 @@ type stage struct {
 
 	mu     sync.Mutex
 	pages  *review.Server
-	diffs  []adapter.Diff
+	diffs  []editor.Diff
 	conn   *jsonrpc2.Conn // of the page
 	down   bool           // the companion refuses connections
 	said   []string       // what the page asked for: "diff/accept b", in order
@@ -64,7 +64,7 @@ const clock = `{
   window.frames3 = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(() => done(true)))));
 }`
 
-func newStage(t *testing.T, diffs ...adapter.Diff) *stage {
+func newStage(t *testing.T, diffs ...editor.Diff) *stage {
 	t.Helper()
 	t.Parallel()
 	s := &stage{t: t, ctx: browser(t), diffs: diffs, texts: make(map[string]string), asked: make(chan struct{}, 1000)}
@@ -89,9 +89,9 @@ func newStage(t *testing.T, diffs ...adapter.Diff) *stage {
 	return s
 }
 
-func change(name string) adapter.Diff {
-	return adapter.Diff{
-		ID: name, Path: "/project/" + name + ".txt", State: adapter.StateOpen, Exists: true,
+func change(name string) editor.Diff {
+	return editor.Diff{
+		ID: name, Path: "/project/" + name + ".txt", State: editor.StateOpen, Exists: true,
 		Original: "one\n", Proposed: "one\n" + name + "\n", Client: "CLI 1", Opened: 1,
 	}
 }
@@ -106,7 +106,7 @@ func (s *stage) attach(stream io.ReadWriteCloser) {
 	}
 	// Requests are answered one after the other, as by a companion.
 	queue := make(chan *jsonrpc2.Request, 1000)
-	s.conn = adapter.NewConn(context.Background(), adapter.NewStream(stream), handle(func(req *jsonrpc2.Request) { queue <- req }))
+	s.conn = editor.NewConn(context.Background(), editor.NewStream(stream), handle(func(req *jsonrpc2.Request) { queue <- req }))
 	conn := s.conn
 	s.mu.Unlock()
 	for {
@@ -125,27 +125,27 @@ func (h handle) Handle(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Reques
 
 func (s *stage) serve(conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 	ctx := context.Background()
-	var p adapter.DiffAccept
+	var p editor.DiffAccept
 	json.Unmarshal(*req.Params, &p)
 	s.mu.Lock()
 	var result any = struct{}{}
 	var after []func()
 	switch req.Method {
-	case adapter.MethodInitialize:
+	case editor.MethodInitialize:
 		after = append(after, func() {
-			conn.Notify(ctx, adapter.MethodClients, adapter.Clients{Clients: []adapter.CLI{{Name: "CLI", Version: "1"}}})
+			conn.Notify(ctx, editor.MethodClients, editor.Clients{Clients: []editor.CLI{{Name: "CLI", Version: "1"}}})
 		})
 		for _, d := range s.diffs {
-			after = append(after, func() { conn.DispatchCall(ctx, adapter.MethodDiffOpen, d) })
+			after = append(after, func() { conn.DispatchCall(ctx, editor.MethodDiffOpen, d) })
 		}
-	case adapter.MethodDiffList:
-		result = adapter.DiffList{Diffs: append([]adapter.Diff{}, s.diffs...)}
-	case adapter.MethodDiffAccept, adapter.MethodDiffReject, adapter.MethodDiffSave, adapter.MethodDiffEdit:
+	case editor.MethodDiffList:
+		result = editor.DiffList{Diffs: append([]editor.Diff{}, s.diffs...)}
+	case editor.MethodDiffAccept, editor.MethodDiffReject, editor.MethodDiffSave, editor.MethodDiffEdit:
 		said := strings.TrimSpace(fmt.Sprint(strings.TrimPrefix(req.Method, "diff/"), " ", p.ID, " ", p.Overwrite))
-		if req.Method != adapter.MethodDiffEdit {
+		if req.Method != editor.MethodDiffEdit {
 			s.said = append(s.said, said)
 		}
-		if req.Method != adapter.MethodDiffReject {
+		if req.Method != editor.MethodDiffReject {
 			s.texts[p.ID] = p.Content
 			for i := range s.diffs {
 				if s.diffs[i].ID == p.ID {
@@ -156,11 +156,11 @@ func (s *stage) serve(conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 		if s.answer != nil {
 			result = s.answer(req.Method, p.ID)
 		} else if reason := map[string]string{
-			adapter.MethodDiffAccept: adapter.ReasonAccepted, adapter.MethodDiffReject: adapter.ReasonRejected, adapter.MethodDiffSave: adapter.ReasonSaved,
+			editor.MethodDiffAccept: editor.ReasonAccepted, editor.MethodDiffReject: editor.ReasonRejected, editor.MethodDiffSave: editor.ReasonSaved,
 		}[req.Method]; reason != "" {
-			result = adapter.DiffAcceptResult{Status: adapter.StatusAccepted}
-			s.diffs = slices.DeleteFunc(s.diffs, func(d adapter.Diff) bool { return d.ID == p.ID })
-			after = append(after, func() { conn.DispatchCall(ctx, adapter.MethodDiffClose, adapter.DiffClose{ID: p.ID, Reason: reason}) })
+			result = editor.DiffAcceptResult{Status: editor.StatusAccepted}
+			s.diffs = slices.DeleteFunc(s.diffs, func(d editor.Diff) bool { return d.ID == p.ID })
+			after = append(after, func() { conn.DispatchCall(ctx, editor.MethodDiffClose, editor.DiffClose{ID: p.ID, Reason: reason}) })
 		}
 	}
 	s.mu.Unlock()
@@ -180,7 +180,7 @@ func (s *stage) tell(method string, params any) {
 	conn := s.conn
 	s.mu.Unlock()
 	var err error
-	if method == adapter.MethodDiffOpen || method == adapter.MethodDiffClose {
+	if method == editor.MethodDiffOpen || method == editor.MethodDiffClose {
 		err = conn.Call(s.ctx, method, params, nil)
 	} else {
 		err = conn.Notify(s.ctx, method, params)
@@ -200,7 +200,7 @@ func (s *stage) cut() {
 	}
 }
 
-func (s *stage) up(diffs ...adapter.Diff) {
+func (s *stage) up(diffs ...editor.Diff) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down, s.diffs = false, diffs

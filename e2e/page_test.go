@@ -14,7 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
 )
 
@@ -54,10 +54,10 @@ func newTab(t *testing.T, ctx context.Context) context.Context {
 }
 
 // link gets a one-time link to an editor's review page.
-func (e *editor) link(ctx context.Context) string {
+func (e *plugin) link(ctx context.Context) string {
 	e.t.Helper()
-	var l adapter.Link
-	if err := e.Call(ctx, adapter.MethodReviewLink, nil, &l); err != nil {
+	var l editor.Link
+	if err := e.Call(ctx, editor.MethodReviewLink, nil, &l); err != nil {
 		e.t.Fatal(err)
 	}
 	return l.URL
@@ -146,7 +146,7 @@ func TestPageEditsAndAccepts(t *testing.T) {
 	var path string
 	w := newWorld(t, write(&path, pageAfter))
 	path = w.file("greet.go", pageBefore)
-	e := w.edit(func(p *adapter.InitializeParams) { p.Diff = false; p.Settings.ReviewPage = true })
+	e := w.edit(func(p *editor.InitializeParams) { p.Diff = false; p.Settings.ReviewPage = true })
 	ctx := browser(t)
 	onPage(t, ctx, chromedp.Navigate(e.link(ctx)), shows("#none", "No CLI is connected"))
 	cli := w.gemini(current, e.env())
@@ -160,7 +160,7 @@ func TestPageEditsAndAccepts(t *testing.T) {
 	picture(t, ctx, "review.png")
 	// Type at the first change, by keyboard alone.
 	onPage(t, ctx, chromedp.KeyEvent("// mine\n"), shows(".cm-merge-b", "// mine"), shows(".tags", "edited"))
-	diffs := func() []adapter.Diff {
+	diffs := func() []editor.Diff {
 		all, err := e.Diffs(ctx)
 		if err != nil || len(all) != 1 {
 			t.Fatalf("diffs = %v, %v", all, err)
@@ -197,7 +197,7 @@ func TestPageListsSeveral(t *testing.T) {
 		return fakemodel.CallTool("write_file", map[string]any{"file_path": a, "content": pageAfter})
 	})
 	a, b = w.file("greet.go", pageBefore), filepath.Join(w.project, "new.txt")
-	e := w.edit(func(p *adapter.InitializeParams) { p.Diff = false; p.Settings.ReviewPage = true })
+	e := w.edit(func(p *editor.InitializeParams) { p.Diff = false; p.Settings.ReviewPage = true })
 	ctx := browser(t)
 	onPage(t, ctx, chromedp.Navigate(e.link(ctx)))
 	one, two := w.gemini(current, e.env()), w.gemini(current, e.env())

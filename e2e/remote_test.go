@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
 )
 
@@ -52,7 +52,7 @@ func serve(l net.Listener, dial func() (net.Conn, error)) {
 // A far CLI is started where its companion's port is not, nor its paths.
 type far struct {
 	*world
-	editor *editor
+	editor *plugin
 	file   string // there, with the editor
 	here   string // its name where the CLI is
 }
@@ -62,7 +62,7 @@ type far struct {
 func (f far) story(cli *terminal) {
 	t := f.t
 	t.Helper()
-	if err := f.editor.Update(f.context(), adapter.Snapshot{Files: []adapter.File{{Path: f.file, Active: true}}}); err != nil {
+	if err := f.editor.Update(f.context(), editor.Snapshot{Files: []editor.File{{Path: f.file, Active: true}}}); err != nil {
 		t.Fatal(err)
 	}
 	cli.expect("1 open file")
@@ -75,7 +75,7 @@ func (f far) story(cli *terminal) {
 		t.Errorf("its original is %q", d.Original)
 	}
 	cli.expect(asks)
-	if _, err := f.editor.Accept(f.context(), adapter.DiffAccept{ID: d.ID, Content: "one\nfrom far away\n"}); err != nil {
+	if _, err := f.editor.Accept(f.context(), editor.DiffAccept{ID: d.ID, Content: "one\nfrom far away\n"}); err != nil {
 		t.Fatal(err)
 	}
 	cli.expect(after)
@@ -99,7 +99,7 @@ func TestRemoteContainer(t *testing.T) {
 	w := newWorld(t, write(&here, "one\ntwo\n"))
 	f := far{world: w, file: w.file("f.txt", "one\n"), here: here}
 	f.editor = w.edit(nil)
-	socket := f.editor.info.Env[adapter.EnvSocket]
+	socket := f.editor.info.Env[editor.EnvSocket]
 
 	modelSocket := filepath.Join(w.home, "model.sock")
 	l, err := net.Listen("unix", modelSocket)
@@ -239,7 +239,7 @@ func TestRemoteForwarded(t *testing.T) {
 	f, config, dir, env := newFar(t)
 	w, here := f.world, f.here
 	forwarded := filepath.Join(w.home, "tmp", "fwd.sock")
-	ssh := exec.Command("ssh", "-F", config, "-N", "-R", forwarded+":"+f.editor.info.Env[adapter.EnvSocket], "far")
+	ssh := exec.Command("ssh", "-F", config, "-N", "-R", forwarded+":"+f.editor.info.Env[editor.EnvSocket], "far")
 	if err := ssh.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/editortest"
 	"pollux/internal/wirecli"
 )
@@ -35,7 +35,7 @@ func (w *world) review(columns, lines int, env ...string) *seat {
 // seat is a review that has not started.
 func (w *world) seat(editorShowsDiffs bool) *seat {
 	w.t.Helper()
-	e := w.edit(func(p *adapter.InitializeParams) { p.Diff = editorShowsDiffs })
+	e := w.edit(func(p *editor.InitializeParams) { p.Diff = editorShowsDiffs })
 	c, err := wirecli.Dial(w.context(), e.info.Port, e.info.Token)
 	if err != nil {
 		w.t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 )
 
 // withCLI puts the current release on the PATH.
@@ -92,7 +92,7 @@ func TestRunTurnsIDEModeOn(t *testing.T) {
 	cli.expect("Connected to Pollux")
 	cli.prompt("change it")
 	cli.expect(asks)
-	var status []adapter.Status
+	var status []editor.Status
 	if err := json.Unmarshal([]byte(w.pollux("status", "--json")), &status); err != nil || len(status) != 1 || len(status[0].Clients) != 1 || len(status[0].Diffs) != 1 {
 		t.Errorf("status = %+v, %v", status, err)
 	}

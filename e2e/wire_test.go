@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
 )
 
@@ -87,11 +87,11 @@ func TestNpmSDK(t *testing.T) {
 	}
 	expect("tools closeDiff,openDiff")
 	expect("context 0")
-	e.Update(w.context(), adapter.Snapshot{Files: []adapter.File{{Path: path, Active: true, Selection: "old"}}})
+	e.Update(w.context(), editor.Snapshot{Files: []editor.File{{Path: path, Active: true, Selection: "old"}}})
 	expect("context 1")
 	d := next(t, "diff", e.opened)
 	expect("openDiff []")
-	if _, err := e.Accept(w.context(), adapter.DiffAccept{ID: d.ID, Content: "new, edited 😀\r\n"}); err != nil {
+	if _, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "new, edited 😀\r\n"}); err != nil {
 		t.Fatal(err)
 	}
 	expect(`accepted "new, edited 😀\r\n"`)

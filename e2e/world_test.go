@@ -21,7 +21,7 @@ import (
 
 	"github.com/creack/pty"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
 	"pollux/internal/ide"
 )
@@ -172,21 +172,21 @@ func (w *world) pollux(args ...string) string {
 
 // An editor is a scripted plugin: it starts `pollux ide` and speaks the
 // adapter protocol with it, as a real one does.
-type editor struct {
-	*adapter.Client
+type plugin struct {
+	*editor.Client
 	t      *testing.T
 	cmd    *exec.Cmd
-	info   adapter.InitializeResult
-	opened chan adapter.Diff
-	closed chan adapter.DiffClose
-	events chan adapter.DiffChange
+	info   editor.InitializeResult
+	opened chan editor.Diff
+	closed chan editor.DiffClose
+	events chan editor.DiffChange
 	texts  chan string // messages for the user
 
 	mu   sync.Mutex
 	text map[string]string // of the open diffs, as the user left them
 }
 
-func (e *editor) env() (env []string) {
+func (e *plugin) env() (env []string) {
 	for k, v := range e.info.Env {
 		env = append(env, k+"="+v)
 	}
@@ -194,7 +194,7 @@ func (e *editor) env() (env []string) {
 }
 
 // leave sets what the editor's diff view holds, without telling.
-func (e *editor) leave(id, text string) {
+func (e *plugin) leave(id, text string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.text[id] = text
@@ -223,36 +223,36 @@ func (w *world) start(cmd *exec.Cmd) (in io.WriteCloser, out io.ReadCloser) {
 }
 
 // edit starts an editor. change may alter how it introduces itself.
-func (w *world) edit(change func(*adapter.InitializeParams)) *editor {
+func (w *world) edit(change func(*editor.InitializeParams)) *plugin {
 	w.t.Helper()
 	argv := append(slices.Clone(w.wrap), w.binary, "ide", "--log", "info")
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env, cmd.Dir = w.env, w.project
 	in, out := w.start(cmd)
-	e := &editor{
+	e := &plugin{
 		t: w.t, cmd: cmd, text: make(map[string]string),
-		opened: make(chan adapter.Diff, 100), closed: make(chan adapter.DiffClose, 100),
-		events: make(chan adapter.DiffChange, 100), texts: make(chan string, 100),
+		opened: make(chan editor.Diff, 100), closed: make(chan editor.DiffClose, 100),
+		events: make(chan editor.DiffChange, 100), texts: make(chan string, 100),
 	}
-	e.Client = adapter.NewClient(pipes{out, in}, adapter.Handler{
-		DiffOpen: func(d adapter.Diff) error { e.leave(d.ID, d.Text()); e.opened <- d; return nil },
-		DiffClose: func(c adapter.DiffClose) *string {
+	e.Client = editor.NewClient(pipes{out, in}, editor.Handler{
+		DiffOpen: func(d editor.Diff) error { e.leave(d.ID, d.Text()); e.opened <- d; return nil },
+		DiffClose: func(c editor.DiffClose) *string {
 			e.closed <- c
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			text := e.text[c.ID]
 			return &text
 		},
-		DiffChanged: func(c adapter.DiffChange) { e.events <- c },
-		Message:     func(m adapter.Message) { e.texts <- m.Text },
+		DiffChanged: func(c editor.DiffChange) { e.events <- c },
+		Message:     func(m editor.Message) { e.texts <- m.Text },
 	})
 	w.t.Cleanup(func() {
 		e.Client.Close()
 		in.Close()
 		cmd.Wait()
 	})
-	p := adapter.InitializeParams{
-		Client: adapter.Implementation{Name: "test", Version: "1"},
+	p := editor.InitializeParams{
+		Client: editor.Implementation{Name: "test", Version: "1"},
 		Editor: ide.Info{Name: "testeditor", DisplayName: "Test Editor"},
 		Roots:  []string{w.project}, Diff: true,
 	}

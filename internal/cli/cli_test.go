@@ -11,7 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 )
 
 func TestMain(m *testing.M) {
@@ -100,7 +100,7 @@ func TestOutputSteersNoTerminal(t *testing.T) {
 	if code := Run(t.Context(), IO{strings.NewReader(""), &out, &errs}, []string{"notify", name}); code != 1 || !strings.Contains(errs.String(), "no companion") {
 		t.Errorf("exit code %d, %q", code, errs.String())
 	}
-	status := adapter.Status{Roots: []string{name}}
+	status := editor.Status{Roots: []string{name}}
 	if err := printJSON(&out, status); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestOutputSteersNoTerminal(t *testing.T) {
 			}
 		}
 	}
-	var got adapter.Status
+	var got editor.Status
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got.Roots[0] != name {
 		t.Errorf("the JSON says %q, %v", got.Roots, err)
 	}

@@ -16,8 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pollux/internal/adapter"
 	"pollux/internal/discovery"
+	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/remote"
 	"pollux/internal/sys"
@@ -117,7 +117,7 @@ docs/REMOTE.md has the ways for dev containers, ssh and WSL, step by step.`,
 				if err != nil {
 					return err
 				}
-				return pipe(cmd.Context(), streams, path, adapter.MCPPreamble)
+				return pipe(cmd.Context(), streams, path, editor.MCPPreamble)
 			}
 			if publish {
 				ctx, stop := signal.NotifyContext(cmd.Context(), sys.TerminationSignals...)
@@ -271,8 +271,8 @@ var errGone = errors.New("the companion is gone: start the editor again, or `pol
 
 // dial connects to a companion's socket.
 func dial(ctx context.Context, path string) (net.Conn, error) {
-	conn, err := adapter.Dial(ctx, path)
-	if err != nil && !errors.Is(err, adapter.ErrForeign) {
+	conn, err := editor.Dial(ctx, path)
+	if err != nil && !errors.Is(err, editor.ErrForeign) {
 		err = errGone
 	}
 	return conn, err
@@ -284,7 +284,7 @@ func dial(ctx context.Context, path string) (net.Conn, error) {
 // companion that a CLI is connected to, then the newest.
 func findCompanion(ctx context.Context, socket, file string) (string, error) {
 	if socket == "" {
-		socket = os.Getenv(adapter.EnvSocket)
+		socket = os.Getenv(editor.EnvSocket)
 	}
 	if socket != "" {
 		return socket, nil
@@ -328,21 +328,21 @@ func companionOf(ctx context.Context, file string) (string, error) {
 
 // A running is a companion that answered.
 type running struct {
-	adapter.Status
+	editor.Status
 	socket  string
 	stopped bool // it did not answer
 }
 
 // companions asks every running companion for its status, the newest first.
 func companions(ctx context.Context) ([]running, error) {
-	paths, err := adapter.Sockets()
+	paths, err := editor.Sockets()
 	if err != nil {
 		return nil, err
 	}
 	var all []running
 	for _, path := range paths {
-		var st adapter.Status
-		err := ask(ctx, path, func(ctx context.Context, c *adapter.Client, _ adapter.InitializeResult) (err error) {
+		var st editor.Status
+		err := ask(ctx, path, func(ctx context.Context, c *editor.Client, _ editor.InitializeResult) (err error) {
 			st, err = c.Status(ctx)
 			return err
 		})
@@ -361,16 +361,16 @@ func companions(ctx context.Context) ([]running, error) {
 const askWithin = 2 * time.Second
 
 // ask attaches to a companion for one conversation.
-func ask(ctx context.Context, path string, f func(context.Context, *adapter.Client, adapter.InitializeResult) error) error {
+func ask(ctx context.Context, path string, f func(context.Context, *editor.Client, editor.InitializeResult) error) error {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	conn, err := dial(ctx, path)
 	if err != nil {
 		return err
 	}
-	c := adapter.NewClient(conn, adapter.Handler{})
+	c := editor.NewClient(conn, editor.Handler{})
 	defer c.Close()
-	info, err := c.Initialize(ctx, adapter.InitializeParams{Client: adapter.Implementation{Name: "pollux", Version: version()}})
+	info, err := c.Initialize(ctx, editor.InitializeParams{Client: editor.Implementation{Name: "pollux", Version: version()}})
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pollux/internal/adapter"
 	"pollux/internal/companion"
+	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
 	"pollux/internal/ide"
 	"pollux/internal/journal"
@@ -179,8 +179,8 @@ func (d *demo) env(model string) []string {
 }
 
 // context is what an editor would tell: a file open, its function selected.
-func (d *demo) context() adapter.Snapshot {
-	return adapter.Snapshot{Files: []adapter.File{
+func (d *demo) context() editor.Snapshot {
+	return editor.Snapshot{Files: []editor.File{
 		{Path: filepath.Join(d.project, "greet.py"), Active: true, Cursor: &ide.Cursor{Line: 4, Character: 1},
 			Selection: "def greet(name):\n    return \"Hello \" + name\n"},
 		{Path: filepath.Join(d.project, "README.md"), Focused: 1},

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 )
 
 // A stranger is a program that listens where a companion is expected, and
@@ -79,7 +79,7 @@ func quiet(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(run) })
 	t.Setenv("POLLUX_RUNTIME_DIR", run)
-	t.Setenv(adapter.EnvSocket, "")
+	t.Setenv(editor.EnvSocket, "")
 }
 
 // No command says anything to the socket of another user: four of them told a
@@ -110,11 +110,11 @@ func TestForeignSocketsAreRefused(t *testing.T) {
 		{"run --attach --socket " + s.path + " -- touch " + ran, ""},
 		{"run --attach -- touch " + ran, s.path},
 	} {
-		t.Setenv(adapter.EnvSocket, tt.env)
+		t.Setenv(editor.EnvSocket, tt.env)
 		var out, errs bytes.Buffer
 		code := Run(t.Context(), IO{strings.NewReader("secret\n"), &out, &errs}, strings.Fields(tt.args))
 		if code != 1 || !strings.Contains(errs.String(), "belongs to another user: use a socket") {
-			t.Errorf("pollux %s (%s=%s): exit code %d, %q", tt.args, adapter.EnvSocket, tt.env, code, errs.String())
+			t.Errorf("pollux %s (%s=%s): exit code %d, %q", tt.args, editor.EnvSocket, tt.env, code, errs.String())
 		}
 	}
 	if s.heard() != "" {
@@ -133,7 +133,7 @@ func TestAttachTakesOnlyACompanionsVariables(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	t.Setenv(adapter.EnvSocket, newStranger(t, dir).path)
+	t.Setenv(editor.EnvSocket, newStranger(t, dir).path)
 	out, err := os.Create(filepath.Join(dir, "out"))
 	if err != nil {
 		t.Fatal(err)

@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pollux/internal/adapter"
 	"pollux/internal/companion"
 	"pollux/internal/discovery"
+	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/journal"
 	"pollux/internal/review"
@@ -65,7 +65,7 @@ func (f *companionFlags) config(streams IO) (companion.Config, error) {
 	}
 	cfg := companion.Config{
 		Version: version(), Log: log, Roots: roots, Journal: j,
-		Settings:  adapter.Settings{IncludeIgnored: f.includeIgnored},
+		Settings:  editor.Settings{IncludeIgnored: f.includeIgnored},
 		ExtraHost: f.host, ExtraNames: f.hostNames,
 		Pages: func(attach func(io.ReadWriteCloser), base string) (http.Handler, func() string) {
 			s := review.New(attach, base)
@@ -156,7 +156,7 @@ func serveEditor(ctx context.Context, conn io.ReadWriteCloser, cfg companion.Con
 		c       *companion.Companion
 		stopped bool
 	)
-	start := func(p adapter.InitializeParams) (_ *companion.Companion, err error) {
+	start := func(p editor.InitializeParams) (_ *companion.Companion, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if stopped {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/lsp"
 	"pollux/internal/sys"
 )
@@ -36,7 +36,7 @@ start this.`,
 			lsp.Serve(ctx, stdio{streams}, lsp.Config{
 				Version:     version(),
 				OpenBrowser: sys.OpenBrowser,
-				Dial:        func(h adapter.Handler) *adapter.Client { return adapter.NewClient(mine, h) },
+				Dial:        func(h editor.Handler) *editor.Client { return editor.NewClient(mine, h) },
 			})
 			companion.Wait()
 			return err

@@ -14,12 +14,12 @@ import (
 	"github.com/rivo/uniseg"
 	"github.com/spf13/cobra"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/ide"
 )
 
 func newNotify(streams IO) *cobra.Command {
-	var e adapter.ContextEvent
+	var e editor.ContextEvent
 	var line, column, nameFD int
 	var unit, socket string
 	var quiet, blockCursor bool
@@ -80,8 +80,8 @@ the file; of several, one that a CLI is connected to.`,
 				if err != nil {
 					return err
 				}
-				return ask(cmd.Context(), path, func(ctx context.Context, c *adapter.Client, _ adapter.InitializeResult) error {
-					return c.Call(ctx, adapter.MethodContextEvent, e, nil)
+				return ask(cmd.Context(), path, func(ctx context.Context, c *editor.Client, _ editor.InitializeResult) error {
+					return c.Call(ctx, editor.MethodContextEvent, e, nil)
 				})
 			}()
 			var usage usageError

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/tui"
 )
 
@@ -44,12 +44,12 @@ the working directory.`,
 			err = tui.Run(ctx, tui.Config{
 				In: streams.In, Out: streams.Out, Env: os.Environ(), Version: version(), Once: once,
 				Editor: cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi"),
-				Dial: func(h adapter.Handler) (*adapter.Client, error) {
+				Dial: func(h editor.Handler) (*editor.Client, error) {
 					conn, err := dial(ctx, path)
 					if err != nil {
 						return nil, err
 					}
-					return adapter.NewClient(conn, h), nil
+					return editor.NewClient(conn, h), nil
 				},
 			})
 			if errors.Is(err, tui.ErrLeft) {

@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"pollux/internal/adapter"
 	"pollux/internal/companion"
 	"pollux/internal/discovery"
+	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/sys"
 )
@@ -154,8 +154,8 @@ func joinCLI(ctx context.Context, streams IO, at *remoteFlags, s session) error 
 		return err
 	}
 	var env map[string]string
-	err = ask(ctx, path, func(_ context.Context, _ *adapter.Client, info adapter.InitializeResult) error {
-		env = adapter.KnownEnv(info.Env)
+	err = ask(ctx, path, func(_ context.Context, _ *editor.Client, info editor.InitializeResult) error {
+		env = editor.KnownEnv(info.Env)
 		return nil
 	})
 	if err != nil {

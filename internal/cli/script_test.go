@@ -11,7 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 )
 
 // decide is what a user does with the diff of $FILE: edit it to the text of
@@ -23,13 +23,13 @@ func decide(what string) int {
 		if err != nil {
 			return err
 		}
-		return ask(ctx, path, func(ctx context.Context, c *adapter.Client, _ adapter.InitializeResult) error {
+		return ask(ctx, path, func(ctx context.Context, c *editor.Client, _ editor.InitializeResult) error {
 			diffs, err := c.Diffs(ctx)
 			if err != nil {
 				return err
 			}
 			for _, d := range diffs {
-				if d.Path != os.Getenv("FILE") || d.State != adapter.StateOpen {
+				if d.Path != os.Getenv("FILE") || d.State != editor.StateOpen {
 					continue
 				}
 				switch what {
@@ -44,7 +44,7 @@ func decide(what string) int {
 					_, err = c.Diffs(ctx) // it has arrived
 					return err
 				case "accept":
-					_, err := c.Accept(ctx, adapter.DiffAccept{ID: d.ID, Content: d.Text()})
+					_, err := c.Accept(ctx, editor.DiffAccept{ID: d.ID, Content: d.Text()})
 					return err
 				case "reject":
 					return c.Reject(ctx, d.ID)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pollux/internal/adapter"
 	"pollux/internal/bridge"
+	"pollux/internal/editor"
 	"pollux/internal/tui"
 )
 
@@ -40,7 +40,7 @@ func newStatus(streams IO) *cobra.Command {
 				return err
 			}
 			type entry struct {
-				adapter.Status
+				editor.Status
 				Socket string `json:"socket"`
 				Link   string `json:"link,omitempty"`
 			}
@@ -52,9 +52,9 @@ func newStatus(streams IO) *cobra.Command {
 				}
 				e := entry{Status: c.Status, Socket: c.socket}
 				if link {
-					var l adapter.Link
-					err := ask(cmd.Context(), c.socket, func(ctx context.Context, client *adapter.Client, _ adapter.InitializeResult) error {
-						return client.Call(ctx, adapter.MethodReviewLink, nil, &l)
+					var l editor.Link
+					err := ask(cmd.Context(), c.socket, func(ctx context.Context, client *editor.Client, _ editor.InitializeResult) error {
+						return client.Call(ctx, editor.MethodReviewLink, nil, &l)
 					})
 					if err == nil {
 						e.Link = l.URL
@@ -85,9 +85,9 @@ func newStatus(streams IO) *cobra.Command {
 					switch {
 					case d.Notice != "":
 						state = "cannot be displayed (" + tui.Printable(d.Notice) + "); waits in the terminal for"
-					case d.State == adapter.StateOrphaned:
+					case d.State == editor.StateOrphaned:
 						state = "left by a CLI that ended"
-					case d.State == adapter.StateAccepted:
+					case d.State == editor.StateAccepted:
 						state = "accepted; waits to be written for"
 					}
 					fmt.Fprintf(streams.Out, "  diff  %s  %s %s\n", tui.Printable(d.Path), state, since(d.Opened))

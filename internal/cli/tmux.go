@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pollux/internal/adapter"
 	"pollux/internal/companion"
+	"pollux/internal/editor"
 )
 
 // Where `pollux run` shows the review.
@@ -53,7 +53,7 @@ func reviewIn(where string, c *companion.Companion) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	socket := c.Env()[adapter.EnvSocket]
+	socket := c.Env()[editor.EnvSocket]
 	if socket == "" {
 		return nil, errors.New("the companion has no socket: set POLLUX_RUNTIME_DIR to a short path of your own")
 	}
@@ -67,10 +67,10 @@ func reviewIn(where string, c *companion.Companion) (stop func(), err error) {
 	p := &popups{argv: []string{"display-popup", "-E", "-w", "95%", "-h", "90%", self, "review", "--once", "--socket", socket}, waiting: make(map[string]bool), done: make(chan struct{})}
 	mine, theirs := net.Pipe()
 	p.work.Go(func() { c.Attach(theirs) })
-	client := adapter.NewClient(mine, adapter.Handler{DiffOpen: p.show, DiffClose: p.forget})
+	client := editor.NewClient(mine, editor.Handler{DiffOpen: p.show, DiffClose: p.forget})
 	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
 	defer cancel()
-	if _, err := client.Initialize(ctx, adapter.InitializeParams{Client: adapter.Implementation{Name: "tmux popup", Version: version()}, Diff: true}); err != nil {
+	if _, err := client.Initialize(ctx, editor.InitializeParams{Client: editor.Implementation{Name: "tmux popup", Version: version()}, Diff: true}); err != nil {
 		client.Close()
 		p.work.Wait()
 		return nil, err
@@ -95,14 +95,14 @@ type popups struct {
 	ending  bool
 }
 
-func (p *popups) show(d adapter.Diff) error {
+func (p *popups) show(d editor.Diff) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting[d.ID], p.fresh, p.told = true, true, false
 	return p.openLocked()
 }
 
-func (p *popups) forget(d adapter.DiffClose) *string {
+func (p *popups) forget(d editor.DiffClose) *string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.waiting, d.ID)

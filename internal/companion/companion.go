@@ -18,8 +18,8 @@ import (
 	"sync"
 	"time"
 
-	"pollux/internal/adapter"
 	"pollux/internal/discovery"
+	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/ideserver"
 	"pollux/internal/journal"
@@ -35,7 +35,7 @@ type Config struct {
 	PIDs []int
 	// Roots are the workspace's directories; the working directory if empty.
 	Roots    []string
-	Settings adapter.Settings
+	Settings editor.Settings
 	// ExtraHost and ExtraNames are those of [ideserver.Config].
 	ExtraHost  string
 	ExtraNames []string
@@ -267,7 +267,7 @@ func (c *Companion) Port() int { return c.server.Port() }
 func (c *Companion) Env() map[string]string {
 	env := c.pub.Endpoint().Env()
 	if c.socket != nil {
-		env[adapter.EnvSocket] = c.socket.path
+		env[editor.EnvSocket] = c.socket.path
 	}
 	return env
 }
@@ -309,11 +309,11 @@ func (c *Companion) SetRoots(roots []string) error {
 	if same {
 		return nil
 	}
-	env := adapter.Env{Env: c.Env()}
+	env := editor.Env{Env: c.Env()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, d := range c.doors {
-		d.notify(adapter.MethodEnv, env)
+		d.notify(editor.MethodEnv, env)
 	}
 	return nil
 }
@@ -327,7 +327,7 @@ func (c *Companion) Context() ide.Context { return c.store.context() }
 
 // SetContext tells what a source that is no client has open: a demo's stand-in
 // for an editor.
-func (c *Companion) SetContext(s adapter.Snapshot) { c.store.update(c, s) }
+func (c *Companion) SetContext(s editor.Snapshot) { c.store.update(c, s) }
 
 // Connected implements [ideserver.Backend].
 func (c *Companion) Connected(*ideserver.Session) {
@@ -337,21 +337,21 @@ func (c *Companion) Connected(*ideserver.Session) {
 }
 
 func (c *Companion) clientsChangedLocked() {
-	clients := adapter.Clients{Clients: c.clients()}
+	clients := editor.Clients{Clients: c.clients()}
 	c.watch.look(len(clients.Clients) > 0 && !c.closing)
 	for _, d := range c.doors {
-		d.notify(adapter.MethodClients, clients)
+		d.notify(editor.MethodClients, clients)
 	}
 }
 
-func (c *Companion) clients() []adapter.CLI {
-	all := []adapter.CLI{}
+func (c *Companion) clients() []editor.CLI {
+	all := []editor.CLI{}
 	for _, s := range c.server.Sessions() {
 		if name, version := s.Client(); name != "" {
-			all = append(all, adapter.CLI{Name: name, Version: version, Transport: s.Transport(), Since: s.Since().UnixMilli()})
+			all = append(all, editor.CLI{Name: name, Version: version, Transport: s.Transport(), Since: s.Since().UnixMilli()})
 		}
 	}
-	slices.SortFunc(all, func(a, b adapter.CLI) int { return int(a.Since - b.Since) })
+	slices.SortFunc(all, func(a, b editor.CLI) int { return int(a.Since - b.Since) })
 	return all
 }
 
@@ -360,7 +360,7 @@ func (c *Companion) tell(level, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, d := range c.doors {
-		d.notify(adapter.MethodMessage, adapter.Message{Level: level, Text: text})
+		d.notify(editor.MethodMessage, editor.Message{Level: level, Text: text})
 	}
 }
 
@@ -369,7 +369,7 @@ func (c *Companion) fileChanged(path string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, d := range c.doors {
-		d.notify(adapter.MethodFileChanged, adapter.FileChanged{Path: path})
+		d.notify(editor.MethodFileChanged, editor.FileChanged{Path: path})
 	}
 }
 
@@ -390,14 +390,14 @@ func (c *Companion) surfacesLocked() []*door {
 }
 
 // Status describes the companion.
-func (c *Companion) Status() adapter.Status {
+func (c *Companion) Status() editor.Status {
 	clients := c.clients()
 	files := len(c.store.context().WorkspaceState.OpenFiles)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	st := adapter.Status{
+	st := editor.Status{
 		PID: os.Getpid(), Version: c.cfg.Version, Port: c.server.Port(), Editor: c.cfg.Editor, Roots: c.roots,
-		Started: c.started.UnixMilli(), Clients: clients, Diffs: []adapter.DiffStatus{}, Surfaces: []string{},
+		Started: c.started.UnixMilli(), Clients: clients, Diffs: []editor.DiffStatus{}, Surfaces: []string{},
 		Page: c.page(), Files: files,
 	}
 	for _, d := range c.diffsLocked(func(d *diff) bool { return d.shown || d.notice != "" }) {

@@ -19,7 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/ideserver"
 	"pollux/internal/journal"
@@ -178,45 +178,45 @@ func (c *cli) outcome() string {
 }
 
 // An editor is an attached client.
-type editor struct {
-	*adapter.Client
-	opened  chan adapter.Diff
-	closed  chan adapter.DiffClose
-	changed chan adapter.DiffChange
+type plugin struct {
+	*editor.Client
+	opened  chan editor.Diff
+	closed  chan editor.DiffClose
+	changed chan editor.DiffChange
 	texts   chan string
-	envs    chan adapter.Env
-	files   chan adapter.FileChanged
-	info    adapter.InitializeResult
+	envs    chan editor.Env
+	files   chan editor.FileChanged
+	info    editor.InitializeResult
 
 	mu   sync.Mutex
 	text map[string]*string
 	fail error
 }
 
-func (w *world) attach(diff bool) *editor {
+func (w *world) attach(diff bool) *plugin {
 	w.t.Helper()
 	return w.serve(diff, w.Attach)
 }
 
 // own attaches an editor as the one that the companion was started for.
-func (w *world) own() *editor {
+func (w *world) own() *plugin {
 	w.t.Helper()
 	return w.serve(true, func(conn io.ReadWriteCloser) {
-		Serve(conn, func(adapter.InitializeParams) (*Companion, error) { return w.Companion, nil })
+		Serve(conn, func(editor.InitializeParams) (*Companion, error) { return w.Companion, nil })
 	})
 }
 
-func (w *world) serve(diff bool, serve func(io.ReadWriteCloser)) *editor {
+func (w *world) serve(diff bool, serve func(io.ReadWriteCloser)) *plugin {
 	w.t.Helper()
-	e := &editor{
-		opened: make(chan adapter.Diff, 10000), closed: make(chan adapter.DiffClose, 10000), changed: make(chan adapter.DiffChange, 10000),
-		texts: make(chan string, 10000), envs: make(chan adapter.Env, 10), files: make(chan adapter.FileChanged, 10), text: make(map[string]*string),
+	e := &plugin{
+		opened: make(chan editor.Diff, 10000), closed: make(chan editor.DiffClose, 10000), changed: make(chan editor.DiffChange, 10000),
+		texts: make(chan string, 10000), envs: make(chan editor.Env, 10), files: make(chan editor.FileChanged, 10), text: make(map[string]*string),
 	}
 	mine, theirs := net.Pipe()
 	ended := make(chan bool)
 	go func() { defer close(ended); serve(theirs) }()
-	e.Client = adapter.NewClient(mine, adapter.Handler{
-		DiffOpen: func(d adapter.Diff) error {
+	e.Client = editor.NewClient(mine, editor.Handler{
+		DiffOpen: func(d editor.Diff) error {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			if e.fail == nil {
@@ -224,20 +224,20 @@ func (w *world) serve(diff bool, serve func(io.ReadWriteCloser)) *editor {
 			}
 			return e.fail
 		},
-		DiffClose: func(c adapter.DiffClose) *string {
+		DiffClose: func(c editor.DiffClose) *string {
 			e.closed <- c
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			return e.text[c.ID]
 		},
-		DiffChanged: func(c adapter.DiffChange) { e.changed <- c },
-		Message:     func(m adapter.Message) { e.texts <- m.Text },
-		Env:         func(env adapter.Env) { e.envs <- env },
-		FileChanged: func(f adapter.FileChanged) { e.files <- f },
+		DiffChanged: func(c editor.DiffChange) { e.changed <- c },
+		Message:     func(m editor.Message) { e.texts <- m.Text },
+		Env:         func(env editor.Env) { e.envs <- env },
+		FileChanged: func(f editor.FileChanged) { e.files <- f },
 	})
 	w.t.Cleanup(func() { e.Client.Close(); <-ended })
 	var err error
-	if e.info, err = e.Initialize(w.t.Context(), adapter.InitializeParams{Client: adapter.Implementation{Name: "test"}, Diff: diff}); err != nil {
+	if e.info, err = e.Initialize(w.t.Context(), editor.InitializeParams{Client: editor.Implementation{Name: "test"}, Diff: diff}); err != nil {
 		w.t.Fatal(err)
 	}
 	if _, err := e.Status(w.t.Context()); err != nil { // now it is attached
@@ -294,7 +294,7 @@ func TestAcceptRejectClose(t *testing.T) {
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)
 	path := w.file("f", "old\n")
-	open := func(content string) adapter.Diff {
+	open := func(content string) editor.Diff {
 		t.Helper()
 		if err := c.openDiff(path, content); err != nil {
 			t.Fatal(err)
@@ -306,14 +306,14 @@ func TestAcceptRejectClose(t *testing.T) {
 	if err := e.Edit(t.Context(), d.ID, "edited\n"); err != nil {
 		t.Fatal(err)
 	}
-	if res, err := e.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "edited more\n"}); err != nil || res.Status != adapter.StatusAccepted {
+	if res, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "edited more\n"}); err != nil || res.Status != editor.StatusAccepted {
 		t.Fatalf("accept = %+v, %v", res, err)
 	}
 	want := fmt.Sprintf(`{"jsonrpc":"2.0","method":"ide/diffAccepted","params":{"filePath":%q,"content":"edited more\n"}}`, path)
 	if got := c.outcome(); got != want {
 		t.Errorf("the CLI heard %s, want %s", got, want)
 	}
-	if _, err := e.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "again"}); err == nil {
+	if _, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "again"}); err == nil {
 		t.Error("accepted twice")
 	}
 	if text, err := w.journal.Text(d.ID); err != nil || text != "edited more\n" {
@@ -363,13 +363,13 @@ func TestSupersededDiffIsNotAnswered(t *testing.T) {
 		}
 	}
 	first, second := get(t, e.opened), get(t, e.opened)
-	if cl := get(t, e.closed); cl.ID != first.ID || cl.Reason != adapter.ReasonSuperseded {
+	if cl := get(t, e.closed); cl.ID != first.ID || cl.Reason != editor.ReasonSuperseded {
 		t.Errorf("closed %+v", cl)
 	}
-	if _, err := e.Accept(t.Context(), adapter.DiffAccept{ID: first.ID, Content: "1\n"}); err == nil {
+	if _, err := e.Accept(t.Context(), editor.DiffAccept{ID: first.ID, Content: "1\n"}); err == nil {
 		t.Error("the superseded diff was accepted")
 	}
-	if _, err := e.Accept(t.Context(), adapter.DiffAccept{ID: second.ID, Content: "2\n"}); err != nil {
+	if _, err := e.Accept(t.Context(), editor.DiffAccept{ID: second.ID, Content: "2\n"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.outcome(); !strings.Contains(got, `"content":"2\n"`) {
@@ -385,33 +385,33 @@ func TestConflictAndEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := get(t, e.opened)
-	accept := func(content, overwrite string) adapter.DiffAcceptResult {
+	accept := func(content, overwrite string) editor.DiffAcceptResult {
 		t.Helper()
-		res, err := e.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: content, Overwrite: overwrite})
+		res, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: content, Overwrite: overwrite})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return res
 	}
-	if res := accept("", ""); res.Status != adapter.StatusEmpty {
+	if res := accept("", ""); res.Status != editor.StatusEmpty {
 		t.Errorf("empty: %+v", res)
 	}
 	w.file("f", "theirs\n")
 	first := accept("new\n", "")
-	if first.Status != adapter.StatusConflict || first.Disk != "theirs\n" {
+	if first.Status != editor.StatusConflict || first.Disk != "theirs\n" {
 		t.Errorf("changed: %+v", first)
 	}
 	w.file("f", "theirs again\n")
 	second := accept("new\n", first.Version)
-	if second.Status != adapter.StatusConflict || second.Disk != "theirs again\n" {
+	if second.Status != editor.StatusConflict || second.Disk != "theirs again\n" {
 		t.Errorf("changed after the user looked: %+v", second)
 	}
 	os.Remove(path)
 	third := accept("new\n", second.Version)
-	if third.Status != adapter.StatusConflict || third.Disk != "" {
+	if third.Status != editor.StatusConflict || third.Disk != "" {
 		t.Errorf("deleted: %+v", third)
 	}
-	if res := accept("new\n", third.Version); res.Status != adapter.StatusAccepted {
+	if res := accept("new\n", third.Version); res.Status != editor.StatusAccepted {
 		t.Errorf("overwritten: %+v", res)
 	}
 	c.outcome()
@@ -464,16 +464,16 @@ func TestCLIGone(t *testing.T) {
 	}
 	d := get(t, e.opened)
 	c.ClientSession.Close()
-	if ch := get(t, e.changed); ch.ID != d.ID || ch.State != adapter.StateOrphaned {
+	if ch := get(t, e.changed); ch.ID != d.ID || ch.State != editor.StateOrphaned {
 		t.Errorf("the editor heard %+v", ch)
 	}
 	if text := get(t, e.texts); !strings.Contains(text, "kept") {
 		t.Errorf("the user read %q", text)
 	}
-	_, err := e.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "new\n"})
+	_, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "new\n"})
 	wantSays(t, err, "diff/save")
-	var res adapter.DiffAcceptResult
-	if err := e.Call(t.Context(), adapter.MethodDiffSave, adapter.DiffAccept{ID: d.ID, Content: "saved\n"}, &res); err != nil || res.Status != adapter.StatusAccepted {
+	var res editor.DiffAcceptResult
+	if err := e.Call(t.Context(), editor.MethodDiffSave, editor.DiffAccept{ID: d.ID, Content: "saved\n"}, &res); err != nil || res.Status != editor.StatusAccepted {
 		t.Fatalf("save = %+v, %v", res, err)
 	}
 	if got, _ := os.ReadFile(path); string(got) != "saved\r\n" {
@@ -489,20 +489,20 @@ func TestRootsChange(t *testing.T) {
 	w := newWorld(t, nil)
 	guest, e := w.attach(true), w.own()
 	other := t.TempDir()
-	if err := guest.Update(t.Context(), adapter.Snapshot{Roots: []string{t.TempDir()}}); err != nil {
+	if err := guest.Update(t.Context(), editor.Snapshot{Roots: []string{t.TempDir()}}); err != nil {
 		t.Fatal(err)
 	}
 	if st, err := guest.Status(t.Context()); err != nil || len(st.Roots) != 1 || st.Roots[0] != w.project {
 		t.Errorf("a guest changed the roots: %v, %v", st.Roots, err)
 	}
-	if err := e.Update(t.Context(), adapter.Snapshot{Roots: []string{other}}); err != nil {
+	if err := e.Update(t.Context(), editor.Snapshot{Roots: []string{other}}); err != nil {
 		t.Fatal(err)
 	}
 	real, _ := filepath.EvalSymlinks(other)
 	if env := get(t, e.envs); env.Env["GEMINI_CLI_IDE_WORKSPACE_PATH"] != real {
 		t.Errorf("the editor was told %v", env.Env)
 	}
-	if err := e.Update(t.Context(), adapter.Snapshot{Roots: []string{"relative"}}); err != nil {
+	if err := e.Update(t.Context(), editor.Snapshot{Roots: []string{"relative"}}); err != nil {
 		t.Fatal(err)
 	}
 	if text := get(t, e.texts); !strings.Contains(text, "absolute") {
@@ -582,7 +582,7 @@ func TestAcceptAsTheCLIEnds(t *testing.T) {
 		d := get(t, e.opened)
 		closed := make(chan error, 1)
 		go func() { closed <- c.ClientSession.Close() }()
-		e.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "mine\n"})
+		e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"})
 		get(t, closed)
 		if text, err := w.journal.Text(d.ID); err != nil || text != "mine\n" {
 			t.Fatalf("the journal has %q, %v", text, err)
@@ -673,20 +673,20 @@ func TestDoorErrors(t *testing.T) {
 	w := newWorld(t, nil)
 	mine, theirs := net.Pipe()
 	go w.Attach(theirs)
-	c := adapter.NewClient(mine, adapter.Handler{})
+	c := editor.NewClient(mine, editor.Handler{})
 	defer func() { c.Close(); <-c.Done() }()
-	wantSays(t, c.Call(t.Context(), adapter.MethodStatus, nil, nil), "initialize first")
-	wantSays(t, c.Call(t.Context(), adapter.MethodInitialize, map[string]any{"protocol": 99}, nil), "update")
-	if _, err := c.Initialize(t.Context(), adapter.InitializeParams{}); err != nil {
+	wantSays(t, c.Call(t.Context(), editor.MethodStatus, nil, nil), "initialize first")
+	wantSays(t, c.Call(t.Context(), editor.MethodInitialize, map[string]any{"protocol": 99}, nil), "update")
+	if _, err := c.Initialize(t.Context(), editor.InitializeParams{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := c.Initialize(t.Context(), adapter.InitializeParams{})
+	_, err := c.Initialize(t.Context(), editor.InitializeParams{})
 	wantSays(t, err, "before")
 	wantSays(t, c.Call(t.Context(), "no/such", nil, nil), "unknown method")
-	wantSays(t, c.Call(t.Context(), adapter.MethodDiffReject, map[string]any{"id": 7}, nil), "diff/reject")
+	wantSays(t, c.Call(t.Context(), editor.MethodDiffReject, map[string]any{"id": 7}, nil), "diff/reject")
 	wantSays(t, c.Reject(t.Context(), "none"), "no such diff")
-	wantSays(t, c.Call(t.Context(), adapter.MethodContextEvent, adapter.ContextEvent{Event: "jump"}, nil), "focus")
-	wantSays(t, c.Call(t.Context(), adapter.MethodReviewLink, nil, nil), "no review page")
+	wantSays(t, c.Call(t.Context(), editor.MethodContextEvent, editor.ContextEvent{Event: "jump"}, nil), "focus")
+	wantSays(t, c.Call(t.Context(), editor.MethodReviewLink, nil, nil), "no review page")
 	if err := c.Notify(t.Context(), "future/notification", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -706,12 +706,12 @@ func TestModel(t *testing.T) {
 			e := w.attach(true)
 			type cliState struct {
 				*cli
-				open     map[string]adapter.Diff // by path
+				open     map[string]editor.Diff // by path
 				expected []string
 			}
 			clis := make([]*cliState, 3)
 			for i := range clis {
-				clis[i] = &cliState{cli: w.connect(), open: make(map[string]adapter.Diff)}
+				clis[i] = &cliState{cli: w.connect(), open: make(map[string]editor.Diff)}
 			}
 			paths := []string{w.file("a", "a\n"), w.file("b", "b\n"), filepath.Join(w.project, "new")}
 			texts := make(map[string]string) // what the journal must have, by ID
@@ -748,8 +748,8 @@ func TestModel(t *testing.T) {
 					}
 					texts[d.ID] = text
 				case op == 3:
-					res, err := e.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: text})
-					if err != nil || res.Status != adapter.StatusAccepted {
+					res, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: text})
+					if err != nil || res.Status != editor.StatusAccepted {
 						t.Fatalf("step %d: accept = %+v, %v", step, res, err)
 					}
 					c.expected = append(c.expected, fmt.Sprintf(`"ide/diffAccepted","params":{"filePath":%q,"content":%q}`, path, text))
@@ -844,7 +844,7 @@ func TestSetRootsTriesAgain(t *testing.T) {
 	roots := []string{filepath.Dir(w.project)}
 	update := func() {
 		t.Helper()
-		if err := e.Update(t.Context(), adapter.Snapshot{Roots: roots}); err != nil {
+		if err := e.Update(t.Context(), editor.Snapshot{Roots: roots}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := e.Status(t.Context()); err != nil { // it has been handled

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/ide"
 )
 
@@ -42,7 +42,7 @@ type store struct {
 }
 
 type snapshot struct {
-	adapter.Snapshot
+	editor.Snapshot
 	at int64 // when it came, in Unix milliseconds
 }
 
@@ -58,7 +58,7 @@ func newStore(exclude func(string) bool, changed func()) *store {
 }
 
 // update replaces what a source has open.
-func (s *store) update(source any, snap adapter.Snapshot) {
+func (s *store) update(source any, snap editor.Snapshot) {
 	s.change(func() { s.sources[source] = snapshot{snap, time.Now().UnixMilli()} })
 }
 
@@ -68,13 +68,13 @@ func (s *store) forget(source any) {
 }
 
 // event applies what a shell hook reports to the snapshot kept for its source.
-func (s *store) event(e adapter.ContextEvent) {
+func (s *store) event(e editor.ContextEvent) {
 	s.change(func() {
 		key := eventSource(e.Source)
 		now := time.Now().UnixMilli()
 		snap := s.sources[key]
 		// A fresh slice: a flush may be reading the old one.
-		files := slices.DeleteFunc(slices.Clone(snap.Files), func(f adapter.File) bool { return f.Path == e.Path })
+		files := slices.DeleteFunc(slices.Clone(snap.Files), func(f editor.File) bool { return f.Path == e.Path })
 		switch e.Event {
 		case "quit":
 			delete(s.sources, key)
@@ -83,7 +83,7 @@ func (s *store) event(e adapter.ContextEvent) {
 			for i := range files {
 				files[i].Active = false
 			}
-			files = append(files, adapter.File{Path: e.Path, Focused: now, Active: true, Cursor: e.Cursor, Selection: e.Selection})
+			files = append(files, editor.File{Path: e.Path, Focused: now, Active: true, Cursor: e.Cursor, Selection: e.Selection})
 			// Hooks do not always tell of closed files.
 			if extra := len(files) - 4*ide.MaxOpenFiles; extra > 0 {
 				files = files[extra:]

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/ide"
 )
 
@@ -40,7 +40,7 @@ func TestContextIsDebounced(t *testing.T) {
 		var sent atomic.Int32
 		s := newStore(none, func() { sent.Add(1) })
 		update := func(line int) {
-			s.update("x", adapter.Snapshot{Files: []adapter.File{{Path: p[0], Active: true, Cursor: &ide.Cursor{Line: line, Character: 1}}}})
+			s.update("x", editor.Snapshot{Files: []editor.File{{Path: p[0], Active: true, Cursor: &ide.Cursor{Line: line, Character: 1}}}})
 		}
 		start := time.Now()
 		update(1)
@@ -76,7 +76,7 @@ func TestNoUpdateWhenNothingChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int32
 		s := newStore(none, func() { sent.Add(1) })
-		snap := adapter.Snapshot{Files: []adapter.File{{Path: p[0], Focused: 5, Active: true, Cursor: &ide.Cursor{Line: 1, Character: 1}}, {Path: p[1], Focused: 3}}}
+		snap := editor.Snapshot{Files: []editor.File{{Path: p[0], Focused: 5, Active: true, Cursor: &ide.Cursor{Line: 1, Character: 1}}, {Path: p[1], Focused: 3}}}
 		step := func(want int32, what string) {
 			t.Helper()
 			s.update("x", snap)
@@ -90,9 +90,9 @@ func TestNoUpdateWhenNothingChanged(t *testing.T) {
 		step(1, "the same again")
 		snap.Files[0].Focused = 9
 		step(1, "a later focus that changes no order")
-		snap.Files = []adapter.File{{Path: p[0], Focused: 9, Active: true, Cursor: &ide.Cursor{Line: 1, Character: 2}}, snap.Files[1]}
+		snap.Files = []editor.File{{Path: p[0], Focused: 9, Active: true, Cursor: &ide.Cursor{Line: 1, Character: 2}}, snap.Files[1]}
 		step(2, "the cursor")
-		snap.Files = []adapter.File{{Path: p[0], Focused: 9}, {Path: p[1], Focused: 10, Active: true}}
+		snap.Files = []editor.File{{Path: p[0], Focused: 9}, {Path: p[1], Focused: 10, Active: true}}
 		step(3, "the focus")
 		s.close()
 	})
@@ -104,23 +104,23 @@ func TestBuild(t *testing.T) {
 	cursor := &ide.Cursor{Line: 2, Character: 3}
 	for _, tt := range []struct {
 		name  string
-		files []adapter.File
+		files []editor.File
 		want  string
 	}{
 		{"nothing", nil, ``},
-		{"the active file is the newest", []adapter.File{{Path: p[0], Focused: 1, Active: true}, {Path: p[1], Focused: 7}}, `a 8 active; b 7`},
-		{"newest first", []adapter.File{{Path: p[1], Focused: 1}, {Path: p[0], Focused: 2}}, `a 2; b 1`},
-		{"no active file", []adapter.File{{Path: p[0], Focused: 1, Cursor: cursor, Selection: "x"}}, `a 1`},
-		{"cursor and selection of the active file only", []adapter.File{
+		{"the active file is the newest", []editor.File{{Path: p[0], Focused: 1, Active: true}, {Path: p[1], Focused: 7}}, `a 8 active; b 7`},
+		{"newest first", []editor.File{{Path: p[1], Focused: 1}, {Path: p[0], Focused: 2}}, `a 2; b 1`},
+		{"no active file", []editor.File{{Path: p[0], Focused: 1, Cursor: cursor, Selection: "x"}}, `a 1`},
+		{"cursor and selection of the active file only", []editor.File{
 			{Path: p[0], Focused: 2, Active: true, Cursor: cursor, Selection: "x"},
 			{Path: p[1], Focused: 1, Cursor: cursor, Selection: "y"}}, `a 2 active 2:3 "x"; b 1`},
-		{"two active files", []adapter.File{{Path: p[0], Focused: 1, Active: true, Selection: "x"}, {Path: p[1], Focused: 2, Active: true}}, `b 2 active; a 1`},
-		{"a cursor that is none", []adapter.File{{Path: p[0], Focused: 1, Active: true, Cursor: &ide.Cursor{Line: 0, Character: 1}}}, `a 1 active`},
-		{"not on disk, relative, a directory", []adapter.File{{Path: filepath.Join(dir, "gone")}, {Path: "a"}, {Path: dir}, {Path: "term://x"}}, ``},
-		{"twice", []adapter.File{{Path: p[0], Focused: 1}, {Path: dir + "/./a", Focused: 4}}, `a 4`},
+		{"two active files", []editor.File{{Path: p[0], Focused: 1, Active: true, Selection: "x"}, {Path: p[1], Focused: 2, Active: true}}, `b 2 active; a 1`},
+		{"a cursor that is none", []editor.File{{Path: p[0], Focused: 1, Active: true, Cursor: &ide.Cursor{Line: 0, Character: 1}}}, `a 1 active`},
+		{"not on disk, relative, a directory", []editor.File{{Path: filepath.Join(dir, "gone")}, {Path: "a"}, {Path: dir}, {Path: "term://x"}}, ``},
+		{"twice", []editor.File{{Path: p[0], Focused: 1}, {Path: dir + "/./a", Focused: 4}}, `a 4`},
 	} {
 		got := ""
-		for i, f := range build([]snapshot{{adapter.Snapshot{Files: tt.files}, 1000}}, func(path string) bool { return !regular(path) }).WorkspaceState.OpenFiles {
+		for i, f := range build([]snapshot{{editor.Snapshot{Files: tt.files}, 1000}}, func(path string) bool { return !regular(path) }).WorkspaceState.OpenFiles {
 			if i > 0 {
 				got += "; "
 			}
@@ -146,12 +146,12 @@ func TestBuildKeepsTheTenNewest(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprintf("f%02d", i)
 	}
-	var open []adapter.File
+	var open []editor.File
 	for i, p := range files(t, names...) {
-		open = append(open, adapter.File{Path: p, Focused: int64(i)})
+		open = append(open, editor.File{Path: p, Focused: int64(i)})
 	}
 	odd := func(path string) bool { return (path[len(path)-1]-'0')%2 == 1 }
-	got := build([]snapshot{{adapter.Snapshot{Files: open}, 1}}, odd).WorkspaceState.OpenFiles
+	got := build([]snapshot{{editor.Snapshot{Files: open}, 1}}, odd).WorkspaceState.OpenFiles
 	if len(got) != ide.MaxOpenFiles || filepath.Base(got[0].Path) != "f28" || filepath.Base(got[9].Path) != "f10" {
 		t.Errorf("kept %v", got)
 	}
@@ -160,7 +160,7 @@ func TestBuildKeepsTheTenNewest(t *testing.T) {
 func TestTrustOnlyWhenTold(t *testing.T) {
 	yes := true
 	for _, trusted := range []*bool{nil, &yes} {
-		got := build([]snapshot{{adapter.Snapshot{Trusted: trusted}, 1}}, none).WorkspaceState.IsTrusted
+		got := build([]snapshot{{editor.Snapshot{Trusted: trusted}, 1}}, none).WorkspaceState.IsTrusted
 		if got != trusted {
 			t.Errorf("isTrusted = %v, told %v", got, trusted)
 		}
@@ -199,7 +199,7 @@ func TestEventsKeepASnapshot(t *testing.T) {
 		for _, tt := range []struct{ event, path, want string }{
 			{"focus", p[0], "a*"}, {"focus", p[1], "b*a"}, {"focus", p[0], "a*b"}, {"close", p[0], "b"}, {"quit", "", ""},
 		} {
-			s.event(adapter.ContextEvent{Source: "kak", Event: tt.event, Path: tt.path})
+			s.event(editor.ContextEvent{Source: "kak", Event: tt.event, Path: tt.path})
 			if got := state(); got != tt.want {
 				t.Errorf("after %s %s: %q, want %q", tt.event, filepath.Base(tt.path), got, tt.want)
 			}

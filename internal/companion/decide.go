@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/ideserver"
 	"pollux/internal/journal"
@@ -26,7 +26,7 @@ var (
 // check returns the diff that a decision is for and what its file holds. Where
 // the decision cannot be taken now, the result's status says so. The text goes
 // into the journal first, whatever follows.
-func (c *Companion) check(a adapter.DiffAccept, ev event) (d *diff, now file, res adapter.DiffAcceptResult, err error) {
+func (c *Companion) check(a editor.DiffAccept, ev event) (d *diff, now file, res editor.DiffAcceptResult, err error) {
 	if !utf8.ValidString(a.Content) || strings.ContainsRune(a.Content, 0) {
 		return nil, now, res, errors.New("the text holds NUL bytes or invalid UTF-8: remove them, then accept again")
 	}
@@ -41,7 +41,7 @@ func (c *Companion) check(a adapter.DiffAccept, ev event) (d *diff, now file, re
 		return nil, now, res, err
 	}
 	if ev == evAccept && a.Content == "" && d.req.NewContent != "" {
-		return d, now, adapter.DiffAcceptResult{Status: adapter.StatusEmpty,
+		return d, now, editor.DiffAcceptResult{Status: editor.StatusEmpty,
 			Message: "Gemini CLI takes an empty text for none and would write its own proposal. Reject the change and empty the file yourself."}, nil
 	}
 	now, err = d.target.read()
@@ -49,7 +49,7 @@ func (c *Companion) check(a adapter.DiffAccept, ev event) (d *diff, now file, re
 		return nil, now, res, fmt.Errorf("%s: %w", d.req.FilePath, err)
 	}
 	if now.version != d.base.version && now.version != a.Overwrite {
-		res = adapter.DiffAcceptResult{Status: adapter.StatusConflict, Version: now.version,
+		res = editor.DiffAcceptResult{Status: editor.StatusConflict, Version: now.version,
 			Disk:    comparableTo(now.text, d.req.NewContent),
 			Message: filepath.Base(d.req.FilePath) + " has changed on disk since the change was proposed."}
 	}
@@ -76,7 +76,7 @@ func (d *diff) refusesLocked(ev event) error {
 }
 
 // accept accepts a diff: its CLI receives the text, to write it.
-func (c *Companion) accept(a adapter.DiffAccept) (adapter.DiffAcceptResult, error) {
+func (c *Companion) accept(a editor.DiffAccept) (editor.DiffAcceptResult, error) {
 	d, now, res, err := c.check(a, evAccept)
 	if err != nil || res.Status != "" {
 		return res, err
@@ -97,7 +97,7 @@ func (c *Companion) accept(a adapter.DiffAccept) (adapter.DiffAcceptResult, erro
 	c.mu.Unlock()
 	c.syncEntry(d)
 	c.settling.start(func() { c.settle(d, d.answer(a.Content), now.state, delivered) })
-	return adapter.DiffAcceptResult{Status: adapter.StatusAccepted}, nil
+	return editor.DiffAcceptResult{Status: editor.StatusAccepted}, nil
 }
 
 const (
@@ -242,7 +242,7 @@ func holds(onDisk, accepted string) bool {
 }
 
 // save writes an orphaned diff to its file.
-func (c *Companion) save(a adapter.DiffAccept) (adapter.DiffAcceptResult, error) {
+func (c *Companion) save(a editor.DiffAccept) (editor.DiffAcceptResult, error) {
 	d, now, res, err := c.check(a, evSave)
 	if err != nil || res.Status != "" {
 		return res, err
@@ -290,7 +290,7 @@ func (c *Companion) save(a adapter.DiffAccept) (adapter.DiffAcceptResult, error)
 	if err != nil {
 		return res, err
 	}
-	return adapter.DiffAcceptResult{Status: adapter.StatusAccepted}, nil
+	return editor.DiffAcceptResult{Status: editor.StatusAccepted}, nil
 }
 
 // write writes an orphaned diff's file. What it held goes into the journal

@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/journal"
 )
 
 // propose opens a diff and returns it as the editor sees it.
-func (w *world) propose(c *cli, e *editor, path, text string) adapter.Diff {
+func (w *world) propose(c *cli, e *plugin, path, text string) editor.Diff {
 	w.t.Helper()
 	if err := c.openDiff(path, text); err != nil {
 		w.t.Fatal(err)
@@ -25,10 +25,10 @@ func (w *world) propose(c *cli, e *editor, path, text string) adapter.Diff {
 	return get(w.t, e.opened)
 }
 
-func (w *world) accepts(e *editor, d adapter.Diff, text string) {
+func (w *world) accepts(e *plugin, d editor.Diff, text string) {
 	w.t.Helper()
-	res, err := e.Accept(w.t.Context(), adapter.DiffAccept{ID: d.ID, Content: text})
-	if err != nil || res.Status != adapter.StatusAccepted {
+	res, err := e.Accept(w.t.Context(), editor.DiffAccept{ID: d.ID, Content: text})
+	if err != nil || res.Status != editor.StatusAccepted {
 		w.t.Fatalf("accept = %+v, %v", res, err)
 	}
 }
@@ -41,19 +41,19 @@ func TestAcceptedButNotWritten(t *testing.T) {
 	path := w.file("f", "old\n")
 	d := w.propose(c, e, path, "new\n")
 	w.accepts(e, d, "mine\n")
-	for _, view := range []*editor{e, other} {
-		if ch := get(t, view.changed); ch.ID != d.ID || ch.State != adapter.StateAccepted {
+	for _, view := range []*plugin{e, other} {
+		if ch := get(t, view.changed); ch.ID != d.ID || ch.State != editor.StateAccepted {
 			t.Errorf("after the accept: %+v", ch)
 		}
 	}
-	_, err := other.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "yours\n"})
+	_, err := other.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "yours\n"})
 	wantSays(t, err, "accepted already")
 	wantSays(t, other.Reject(t.Context(), d.ID), "accepted already")
 	if entry, err := w.journal.Get(d.ID); err != nil || entry.State != journal.Accepted || !entry.Unwritten {
 		t.Errorf("at first the journal has %+v, %v", entry, err)
 	}
-	for _, view := range []*editor{e, other} {
-		if cl := get(t, view.closed); cl.ID != d.ID || cl.Reason != adapter.ReasonUnwritten {
+	for _, view := range []*plugin{e, other} {
+		if cl := get(t, view.closed); cl.ID != d.ID || cl.Reason != editor.ReasonUnwritten {
 			t.Errorf("closed %+v", cl)
 		}
 		if text := get(t, view.texts); !strings.Contains(text, path) || !strings.Contains(text, "pollux journal restore "+d.ID) {
@@ -93,7 +93,7 @@ func TestAcceptedAndWritten(t *testing.T) {
 		if tt.written != tt.old {
 			w.file("f", tt.written)
 		}
-		if cl := get(t, e.closed); cl.ID != d.ID || cl.Reason != adapter.ReasonAccepted {
+		if cl := get(t, e.closed); cl.ID != d.ID || cl.Reason != editor.ReasonAccepted {
 			t.Errorf("%q: closed %+v", tt.written, cl)
 		}
 		if entry, err := w.journal.Get(d.ID); err != nil || entry.State != journal.Accepted || entry.Unwritten {
@@ -167,7 +167,7 @@ func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 			t.Errorf("%s: a view that comes later reads %q", tt.name, text)
 		}
 		late.Client.Close()
-		_, err := e.Accept(t.Context(), adapter.DiffAccept{ID: diffs[0].ID, Content: "x"})
+		_, err := e.Accept(t.Context(), editor.DiffAccept{ID: diffs[0].ID, Content: "x"})
 		wantSays(t, err, "in the terminal")
 		if got, err := c.closeDiff(path); err != nil || got != (ide.ClosedContent{Content: tt.closed}).Text() {
 			t.Errorf("%s: closeDiff = %s, %v", tt.name, got, err)
@@ -233,7 +233,7 @@ func TestSlowDisk(t *testing.T) {
 	updates := make(chan bool, 10)
 	s := newStore(func(string) bool { asked.Add(1); time.Sleep(probeTimeout + 100*time.Millisecond); return false }, func() { updates <- true })
 	defer s.close()
-	s.update(t, adapter.Snapshot{Files: []adapter.File{{Path: path, Active: true}}})
+	s.update(t, editor.Snapshot{Files: []editor.File{{Path: path, Active: true}}})
 	get(t, updates)
 	if open := s.context().WorkspaceState.OpenFiles; len(open) != 1 || asked.Load() != 1 {
 		t.Errorf("asked %d times, the context has %+v", asked.Load(), open)
@@ -275,12 +275,12 @@ func TestDecisionsStayInTheWorkspace(t *testing.T) {
 			d := w.propose(c, e, path, "new\n")
 			tt.then(path)
 			for _, version := range []string{"", "absent"} {
-				_, err := e.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "new\n", Overwrite: version})
+				_, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "new\n", Overwrite: version})
 				wantSays(t, err, "now leads to "+outside)
 			}
 			c.ClientSession.Close()
 			get(t, e.changed)
-			_, err := e.Save(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "new\n"})
+			_, err := e.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: "new\n"})
 			wantSays(t, err, "now leads to "+outside)
 			if got, err := os.ReadFile(secret); err != nil || string(got) != "same\n" {
 				t.Errorf("the file outside holds %q, %v", got, err)
@@ -295,7 +295,7 @@ func TestDecisionsStayInTheWorkspace(t *testing.T) {
 // Two views save what a killed CLI left: one of them does.
 func TestSavedOnce(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.GoneAfter = 1 })
-	views := []*editor{w.attach(true), w.attach(true), w.attach(true), w.attach(true)}
+	views := []*plugin{w.attach(true), w.attach(true), w.attach(true), w.attach(true)}
 	path := w.file("f", "old\n")
 	for round := range 10 {
 		w.file("f", "old\n")
@@ -308,7 +308,7 @@ func TestSavedOnce(t *testing.T) {
 		for i, e := range views {
 			all.Go(func() {
 				text := fmt.Sprintln("saved by", i)
-				if res, err := e.Save(t.Context(), adapter.DiffAccept{ID: d.ID, Content: text}); err == nil && res.Status == adapter.StatusAccepted {
+				if res, err := e.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: text}); err == nil && res.Status == editor.StatusAccepted {
 					saved <- text
 				}
 			})
@@ -357,7 +357,7 @@ func TestReattachKeepsTheDiff(t *testing.T) {
 	for round := range 30 {
 		old := w.attach(true)
 		w.propose(c, old, path, "new\n")
-		again := make([]*editor, 8)
+		again := make([]*plugin, 8)
 		var all sync.WaitGroup
 		all.Go(func() { old.Client.Close(); <-old.Client.Done() })
 		for i := range again {
@@ -409,7 +409,7 @@ func TestHungMount(t *testing.T) {
 
 	updates := make(chan bool, 10)
 	s := newStore(func(p string) bool { hangs(p); return false }, func() { updates <- true })
-	s.update(t, adapter.Snapshot{Files: []adapter.File{{Path: hung, Active: true}, {Path: good}}})
+	s.update(t, editor.Snapshot{Files: []editor.File{{Path: hung, Active: true}, {Path: good}}})
 	get(t, updates)
 	if open := s.context().WorkspaceState.OpenFiles; len(open) != 1 || open[0].Path != good {
 		t.Errorf("the context has %+v", open)

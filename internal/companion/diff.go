@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/hunk"
 	"pollux/internal/ide"
 	"pollux/internal/ideserver"
@@ -98,13 +98,13 @@ var transitions = map[journal.State]map[event]journal.State{
 
 // reasons of the events that end a diff.
 var reasons = map[event]string{
-	evWritten: adapter.ReasonAccepted, evUnwritten: adapter.ReasonUnwritten, evReject: adapter.ReasonRejected,
-	evSupersede: adapter.ReasonSuperseded, evClose: adapter.ReasonClosed, evFail: adapter.ReasonFailed, evSave: adapter.ReasonSaved,
+	evWritten: editor.ReasonAccepted, evUnwritten: editor.ReasonUnwritten, evReject: editor.ReasonRejected,
+	evSupersede: editor.ReasonSuperseded, evClose: editor.ReasonClosed, evFail: editor.ReasonFailed, evSave: editor.ReasonSaved,
 }
 
 // states of the diffs that are kept, for surfaces.
 var states = map[journal.State]string{
-	journal.Open: adapter.StateOpen, journal.Accepted: adapter.StateAccepted, journal.Orphaned: adapter.StateOrphaned,
+	journal.Open: editor.StateOpen, journal.Accepted: editor.StateAccepted, journal.Orphaned: editor.StateOrphaned,
 }
 
 // stepLocked makes the transition, if there is one, and notifies every
@@ -122,7 +122,7 @@ func (c *Companion) stepLocked(d *diff, ev event) (answers *closing, ok bool) {
 	reason, ends := reasons[ev]
 	if !ends {
 		for _, s := range c.surfacesLocked() {
-			s.notify(adapter.MethodDiffChanged, adapter.DiffChange{ID: d.id, State: states[next]})
+			s.notify(editor.MethodDiffChanged, editor.DiffChange{ID: d.id, State: states[next]})
 		}
 		return nil, true
 	}
@@ -130,7 +130,7 @@ func (c *Companion) stepLocked(d *diff, ev event) (answers *closing, ok bool) {
 	if !d.shown {
 		return nil, true
 	}
-	answers = newClosing(c.surfacesLocked(), adapter.DiffClose{ID: d.id, Reason: reason})
+	answers = newClosing(c.surfacesLocked(), editor.DiffClose{ID: d.id, Reason: reason})
 	if ev == evReject || ev == evSupersede {
 		known, editor := d.content, d.editor
 		c.background(func() {
@@ -153,7 +153,7 @@ type closeAnswer struct {
 	text *string
 }
 
-func newClosing(surfaces []*door, p adapter.DiffClose) *closing {
+func newClosing(surfaces []*door, p editor.DiffClose) *closing {
 	cl := &closing{surfaces, make(chan closeAnswer, len(surfaces))}
 	for _, s := range surfaces {
 		s.closeDiff(p, func(text *string) { cl.answers <- closeAnswer{s, text} })
@@ -253,7 +253,7 @@ func (c *Companion) OpenDiff(ctx context.Context, s *ideserver.Session, req ide.
 	}
 	if d.notice != "" {
 		for _, s := range c.surfacesLocked() {
-			s.notify(adapter.MethodMessage, d.noticeMessage())
+			s.notify(editor.MethodMessage, d.noticeMessage())
 		}
 		c.mu.Unlock()
 		return nil
@@ -294,8 +294,8 @@ func (c *Companion) OpenDiff(ctx context.Context, s *ideserver.Session, req ide.
 }
 
 // noticeMessage says that the diff cannot be displayed.
-func (d *diff) noticeMessage() adapter.Message {
-	return adapter.Message{Level: "warning", Text: fmt.Sprintf(
+func (d *diff) noticeMessage() editor.Message {
+	return editor.Message{Level: "warning", Text: fmt.Sprintf(
 		"%s proposes a change to %s that cannot be displayed: %s. Answer in the terminal.", d.client, d.req.FilePath, d.notice)}
 }
 
@@ -374,7 +374,7 @@ func (d *diff) answer(content string) string {
 }
 
 // edit keeps the text of a diff that the user is editing.
-func (c *Companion) edit(from *door, ch adapter.DiffChange) {
+func (c *Companion) edit(from *door, ch editor.DiffChange) {
 	if ch.Content == nil {
 		return
 	}
@@ -395,18 +395,18 @@ func (c *Companion) edit(from *door, ch adapter.DiffChange) {
 }
 
 // hunks says where the text of a client's view differs from the original.
-func (c *Companion) hunks(t adapter.DiffText) (any, error) {
+func (c *Companion) hunks(t editor.DiffText) (any, error) {
 	original, _, err := c.texts(t.ID)
 	if err != nil {
 		return nil, err
 	}
-	res := adapter.DiffHunks{Hunks: []adapter.DiffHunk{}}
+	res := editor.DiffHunks{Hunks: []editor.DiffHunk{}}
 	for _, h := range hunk.Between(original, t.Content) {
 		removed := hunk.Split(h.OldText(original))
 		if removed == nil {
 			removed = []string{}
 		}
-		res.Hunks = append(res.Hunks, adapter.DiffHunk{
+		res.Hunks = append(res.Hunks, editor.DiffHunk{
 			Line: h.New, Lines: h.NewLines, Original: h.Old, OriginalLines: h.OldLines, Removed: removed,
 		})
 	}
@@ -415,15 +415,15 @@ func (c *Companion) hunks(t adapter.DiffText) (any, error) {
 
 // takeHunk is the change that makes a hunk of a client's view what it is in
 // the original, or in the proposal.
-func (c *Companion) takeHunk(t adapter.DiffTake) (any, error) {
+func (c *Companion) takeHunk(t editor.DiffTake) (any, error) {
 	original, proposed, err := c.texts(t.ID)
 	if err != nil {
 		return nil, err
 	}
 	from, none := original, "nothing to undo in this line: it is as in the file"
 	switch t.Take {
-	case adapter.TakeOriginal:
-	case adapter.TakeProposed:
+	case editor.TakeOriginal:
+	case editor.TakeProposed:
 		from, none = proposed, "nothing to take over in this line: it is as proposed"
 	default:
 		return nil, fmt.Errorf("unknown take %q: use original or proposed", t.Take)
@@ -433,7 +433,7 @@ func (c *Companion) takeHunk(t adapter.DiffTake) (any, error) {
 		return nil, errors.New(none)
 	}
 	after := h.Replace(from, t.Content)
-	return adapter.DiffEdit{Line: h.New, Lines: h.NewLines, Text: h.OldText(from), EOL: strings.HasSuffix(after, "\n")}, nil
+	return editor.DiffEdit{Line: h.New, Lines: h.NewLines, Text: h.OldText(from), EOL: strings.HasSuffix(after, "\n")}, nil
 }
 
 // texts are the original and the proposal of a diff as clients see them.
@@ -489,21 +489,21 @@ func (c *Companion) Gone(s *ideserver.Session) {
 func byAge(a, b *diff) int { return strings.Compare(a.id, b.id) }
 
 // statusLocked returns the diff without its text.
-func (d *diff) statusLocked() adapter.DiffStatus {
-	return adapter.DiffStatus{
+func (d *diff) statusLocked() editor.DiffStatus {
+	return editor.DiffStatus{
 		ID: d.id, Path: d.req.FilePath, State: states[d.state], Notice: d.notice, Client: d.client, Opened: d.opened.UnixMilli(),
 	}
 }
 
 // viewLocked is the diff as surfaces see it.
-func (d *diff) viewLocked() adapter.Diff {
+func (d *diff) viewLocked() editor.Diff {
 	st := d.statusLocked()
 	var edited *string
 	if d.content != d.req.NewContent {
 		edited = new(string)
 		*edited = d.content
 	}
-	return adapter.Diff{
+	return editor.Diff{
 		ID: st.ID, Path: st.Path, State: st.State,
 		Original: comparableTo(d.base.text, d.req.NewContent), Exists: d.base.exists, EOL: eol(d.base.text),
 		Proposed: d.req.NewContent, Content: edited,

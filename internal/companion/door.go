@@ -13,7 +13,7 @@ import (
 
 	"github.com/sourcegraph/jsonrpc2"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 )
 
 // A door is one attached client of the adapter protocol.
@@ -24,7 +24,7 @@ import (
 // before it reads does not hold up itself.
 type door struct {
 	conn  *jsonrpc2.Conn
-	start func(adapter.InitializeParams) (*Companion, error)
+	start func(editor.InitializeParams) (*Companion, error)
 
 	owner bool // it started the companion; its roots are the companion's
 	page  bool // it is the browser page, which needs no token
@@ -32,11 +32,11 @@ type door struct {
 	handling sync.Mutex // held while a message is handled; guards the next three
 	ended    bool
 	c        *Companion // after initialize
-	params   adapter.InitializeParams
+	params   editor.InitializeParams
 
 	calls int // requests sent; the writer's
 
-	out *adapter.Outbox
+	out *editor.Outbox
 
 	mu      sync.Mutex
 	changed map[string]bool // diffs whose diff/changed is queued
@@ -45,17 +45,17 @@ type door struct {
 // Serve serves the client that a companion is for, an editor's plugin, until it
 // goes. start starts the companion when the client's initialize message comes;
 // it is called again if it failed.
-func Serve(conn io.ReadWriteCloser, start func(adapter.InitializeParams) (*Companion, error)) {
+func Serve(conn io.ReadWriteCloser, start func(editor.InitializeParams) (*Companion, error)) {
 	(&door{start: start, owner: true}).serve(conn)
 }
 
 func (d *door) serve(conn io.ReadWriteCloser) {
 	d.changed = make(map[string]bool)
-	d.out = adapter.NewOutbox(func() { d.conn.Close() })
+	d.out = editor.NewOutbox(func() { d.conn.Close() })
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ready := make(chan struct{})
-	d.conn = adapter.NewConn(ctx, adapter.Drained(adapter.NewStream(conn), d.out), handlerFunc(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	d.conn = editor.NewConn(ctx, editor.Drained(editor.NewStream(conn), d.out), handlerFunc(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
 		<-ready
 		d.handle(req)
 	}))
@@ -70,7 +70,7 @@ func (d *door) serve(conn io.ReadWriteCloser) {
 	cancel()
 	select {
 	case <-written:
-	case <-time.After(adapter.DrainTimeout): // a pipe that nobody reads; closing it ends no write
+	case <-time.After(editor.DrainTimeout): // a pipe that nobody reads; closing it ends no write
 	}
 	d.handling.Lock()
 	d.ended = true
@@ -96,7 +96,7 @@ func (c *Companion) attachDoor(conn io.ReadWriteCloser, d *door) {
 	c.attached.Add(1)
 	c.mu.Unlock()
 	defer c.attached.Done()
-	d.start = func(adapter.InitializeParams) (*Companion, error) { return c, nil }
+	d.start = func(editor.InitializeParams) (*Companion, error) { return c, nil }
 	d.serve(conn)
 }
 
@@ -144,15 +144,15 @@ func (d *door) handle(req *jsonrpc2.Request) {
 }
 
 func (d *door) dispatch(req *jsonrpc2.Request) (any, error) {
-	if req.Method == adapter.MethodInitialize {
+	if req.Method == editor.MethodInitialize {
 		return d.initialize(req)
 	}
 	if d.c == nil {
 		return nil, &jsonrpc2.Error{Code: codeNotInitialized, Message: "send initialize first"}
 	}
 	switch req.Method {
-	case adapter.MethodContextUpdate:
-		return with(req, func(s adapter.Snapshot) (any, error) {
+	case editor.MethodContextUpdate:
+		return with(req, func(s editor.Snapshot) (any, error) {
 			d.c.store.update(d, s)
 			if len(s.Roots) == 0 || !d.owner {
 				return nil, nil
@@ -163,41 +163,41 @@ func (d *door) dispatch(req *jsonrpc2.Request) (any, error) {
 			}
 			return nil, err
 		})
-	case adapter.MethodContextEvent:
-		return with(req, func(e adapter.ContextEvent) (any, error) {
+	case editor.MethodContextEvent:
+		return with(req, func(e editor.ContextEvent) (any, error) {
 			if !slices.Contains([]string{"focus", "close", "quit"}, e.Event) {
 				return nil, fmt.Errorf("unknown event %q: use focus, close or quit", e.Event)
 			}
 			d.c.store.event(e)
 			return struct{}{}, nil
 		})
-	case adapter.MethodDiffEdit:
-		return with(req, func(ch adapter.DiffChange) (any, error) { d.c.edit(d, ch); return nil, nil })
-	case adapter.MethodDiffAccept:
-		return with(req, func(a adapter.DiffAccept) (any, error) { return d.c.accept(a) })
-	case adapter.MethodDiffSave:
-		return with(req, func(a adapter.DiffAccept) (any, error) { return d.c.save(a) })
-	case adapter.MethodDiffReject:
-		return with(req, func(id adapter.DiffID) (any, error) { return struct{}{}, d.c.reject(id.ID) })
-	case adapter.MethodDiffList:
+	case editor.MethodDiffEdit:
+		return with(req, func(ch editor.DiffChange) (any, error) { d.c.edit(d, ch); return nil, nil })
+	case editor.MethodDiffAccept:
+		return with(req, func(a editor.DiffAccept) (any, error) { return d.c.accept(a) })
+	case editor.MethodDiffSave:
+		return with(req, func(a editor.DiffAccept) (any, error) { return d.c.save(a) })
+	case editor.MethodDiffReject:
+		return with(req, func(id editor.DiffID) (any, error) { return struct{}{}, d.c.reject(id.ID) })
+	case editor.MethodDiffList:
 		d.c.mu.Lock()
 		defer d.c.mu.Unlock()
-		list := adapter.DiffList{Diffs: []adapter.Diff{}}
+		list := editor.DiffList{Diffs: []editor.Diff{}}
 		for _, diff := range d.c.shownLocked() {
 			list.Diffs = append(list.Diffs, diff.viewLocked())
 		}
 		return list, nil
-	case adapter.MethodDiffHunks:
+	case editor.MethodDiffHunks:
 		return with(req, d.c.hunks)
-	case adapter.MethodDiffHunk:
+	case editor.MethodDiffHunk:
 		return with(req, d.c.takeHunk)
-	case adapter.MethodPrompt:
-		return with(req, func(p adapter.PromptParams) (any, error) { return prompt(p, d.c.Roots()), nil })
-	case adapter.MethodStatus:
+	case editor.MethodPrompt:
+		return with(req, func(p editor.PromptParams) (any, error) { return prompt(p, d.c.Roots()), nil })
+	case editor.MethodStatus:
 		return d.c.Status(), nil
-	case adapter.MethodReviewLink:
+	case editor.MethodReviewLink:
 		url, err := d.c.Link()
-		return adapter.Link{URL: url}, err
+		return editor.Link{URL: url}, err
 	}
 	return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "unknown method " + req.Method}
 }
@@ -214,7 +214,7 @@ func (d *door) onPanic() {
 
 // with decodes the parameters for f.
 func with[T any](req *jsonrpc2.Request, f func(T) (any, error)) (any, error) {
-	v, err := adapter.Params[T](req)
+	v, err := editor.Params[T](req)
 	if err != nil {
 		return nil, err
 	}
@@ -225,21 +225,21 @@ func (d *door) initialize(req *jsonrpc2.Request) (any, error) {
 	if d.c != nil {
 		return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeInvalidRequest, Message: "initialize was sent before"}
 	}
-	p, err := adapter.Params[adapter.InitializeParams](req)
+	p, err := editor.Params[editor.InitializeParams](req)
 	if err != nil {
 		return nil, err
 	}
-	if p.Protocol != adapter.ProtocolVersion {
-		return nil, fmt.Errorf("the plugin speaks version %d of the adapter protocol, this pollux version %d: update the older of the two", p.Protocol, adapter.ProtocolVersion)
+	if p.Protocol != editor.ProtocolVersion {
+		return nil, fmt.Errorf("the plugin speaks version %d of the adapter protocol, this pollux version %d: update the older of the two", p.Protocol, editor.ProtocolVersion)
 	}
 	c, err := d.start(p)
 	if err != nil {
 		return nil, err
 	}
 	d.c, d.params = c, p
-	res := adapter.InitializeResult{
-		Protocol: adapter.ProtocolVersion,
-		Server:   adapter.Implementation{Name: "pollux", Version: c.cfg.Version},
+	res := editor.InitializeResult{
+		Protocol: editor.ProtocolVersion,
+		Server:   editor.Implementation{Name: "pollux", Version: c.cfg.Version},
 		PID:      os.Getpid(), Port: c.Port(),
 	}
 	if !d.page {
@@ -253,9 +253,9 @@ func (c *Companion) attach(d *door) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.doors = append(c.doors, d)
-	d.notify(adapter.MethodClients, adapter.Clients{Clients: c.clients()})
+	d.notify(editor.MethodClients, editor.Clients{Clients: c.clients()})
 	if d.params.Trusted != nil {
-		c.store.update(d, adapter.Snapshot{Trusted: d.params.Trusted})
+		c.store.update(d, editor.Snapshot{Trusted: d.params.Trusted})
 	}
 	if d.params.Diff {
 		for _, diff := range c.diffsLocked(func(*diff) bool { return true }) {
@@ -263,7 +263,7 @@ func (c *Companion) attach(d *door) {
 			case diff.shown:
 				d.openDiff(diff.viewLocked(), func(error) {})
 			case diff.notice != "":
-				d.notify(adapter.MethodMessage, diff.noticeMessage())
+				d.notify(editor.MethodMessage, diff.noticeMessage())
 			}
 		}
 	}
@@ -317,17 +317,17 @@ func (d *door) diffChanged(diff *diff) {
 		}
 		content := diff.content
 		c.mu.Unlock()
-		d.conn.Notify(ctx, adapter.MethodDiffChanged, adapter.DiffChange{ID: id, Content: &content})
+		d.conn.Notify(ctx, editor.MethodDiffChanged, editor.DiffChange{ID: id, Content: &content})
 	})
 }
 
 // view returns a diff as surfaces see it now, unless it has ended.
-func (c *Companion) view(id string) (adapter.Diff, bool) {
+func (c *Companion) view(id string) (editor.Diff, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d := c.diffs[id]
 	if d == nil || !d.shown {
-		return adapter.Diff{}, false
+		return editor.Diff{}, false
 	}
 	return d.viewLocked(), true
 }
@@ -353,7 +353,7 @@ var errEnded = errors.New("the change was answered before it could be shown")
 
 // openDiff shows a diff; done gets the client's answer. The queue holds no texts:
 // a client that is slow gets the diff as it is by then, and none that has ended.
-func (d *door) openDiff(v adapter.Diff, done func(error)) {
+func (d *door) openDiff(v editor.Diff, done func(error)) {
 	c, id := d.c, v.ID
 	d.out.Put(0, func(ctx context.Context) {
 		v, ok := c.view(id)
@@ -361,14 +361,14 @@ func (d *door) openDiff(v adapter.Diff, done func(error)) {
 			done(errEnded)
 			return
 		}
-		d.call(ctx, adapter.MethodDiffOpen, v, nil, done)
+		d.call(ctx, editor.MethodDiffOpen, v, nil, done)
 	})
 }
 
 // closeDiff closes a diff; done gets the text as the user left it, or nil.
-func (d *door) closeDiff(p adapter.DiffClose, done func(*string)) {
+func (d *door) closeDiff(p editor.DiffClose, done func(*string)) {
 	d.out.Put(0, func(ctx context.Context) {
-		res := new(adapter.DiffCloseResult)
-		d.call(ctx, adapter.MethodDiffClose, p, res, func(error) { done(res.Content) })
+		res := new(editor.DiffCloseResult)
+		d.call(ctx, editor.MethodDiffClose, p, res, func(error) { done(res.Content) })
 	})
 }

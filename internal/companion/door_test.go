@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 )
 
 // A deaf plugin's standard streams: what Pollux writes, nobody reads, and
@@ -43,7 +43,7 @@ func TestDeafPluginEnds(t *testing.T) {
 	conn := deaf{strings.NewReader(hello), make(chan struct{})}
 	defer close(conn.released)
 	returns(t, "the companion still serves a plugin that has ended", func() {
-		Serve(conn, func(adapter.InitializeParams) (*Companion, error) { return w.Companion, nil })
+		Serve(conn, func(editor.InitializeParams) (*Companion, error) { return w.Companion, nil })
 		w.Close()
 	})
 }
@@ -96,7 +96,7 @@ func TestSlowClientGetsWhatStillWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var last adapter.Diff
+	var last editor.Diff
 	for range 5 {
 		last = get(t, e.opened)
 	}
@@ -106,7 +106,7 @@ func TestSlowClientGetsWhatStillWaits(t *testing.T) {
 	if _, err := e.Diffs(t.Context()); err != nil { // the edit has arrived
 		t.Fatal(err)
 	}
-	var opened []adapter.Diff
+	var opened []editor.Diff
 	for {
 		line, err := in.ReadString('\n')
 		if err != nil {
@@ -120,12 +120,12 @@ func TestSlowClientGetsWhatStillWaits(t *testing.T) {
 		if err := json.Unmarshal([]byte(line), &m); err != nil {
 			t.Fatal(err)
 		}
-		if m.Method == adapter.MethodDiffOpen {
-			var d adapter.Diff
+		if m.Method == editor.MethodDiffOpen {
+			var d editor.Diff
 			json.Unmarshal(m.Params, &d)
 			opened = append(opened, d)
 		}
-		if m.Method == adapter.MethodDiffChanged {
+		if m.Method == editor.MethodDiffChanged {
 			break // the last that was queued
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/journal"
 )
 
@@ -38,26 +38,26 @@ func (w *world) breakJournal() (repair func()) {
 // A text that could not be written is written later, at whatever comes next.
 // It was noted as kept before it was written, so the same text never was.
 func TestTextIsWrittenLater(t *testing.T) {
-	for name, next := range map[string]func(t *testing.T, c *cli, e *editor, d adapter.Diff) (text string, state journal.State){
-		"edit": func(t *testing.T, c *cli, e *editor, d adapter.Diff) (string, journal.State) {
+	for name, next := range map[string]func(t *testing.T, c *cli, e *plugin, d editor.Diff) (text string, state journal.State){
+		"edit": func(t *testing.T, c *cli, e *plugin, d editor.Diff) (string, journal.State) {
 			if err := e.Edit(t.Context(), d.ID, "mine, and more\n"); err != nil {
 				t.Fatal(err)
 			}
 			return "mine, and more\n", journal.Open
 		},
-		"accept": func(t *testing.T, c *cli, e *editor, d adapter.Diff) (string, journal.State) {
-			if res, err := e.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "mine\n"}); err != nil || res.Status != adapter.StatusAccepted {
+		"accept": func(t *testing.T, c *cli, e *plugin, d editor.Diff) (string, journal.State) {
+			if res, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"}); err != nil || res.Status != editor.StatusAccepted {
 				t.Fatal(res, err)
 			}
 			return "mine\n", journal.Accepted
 		},
-		"reject": func(t *testing.T, c *cli, e *editor, d adapter.Diff) (string, journal.State) {
+		"reject": func(t *testing.T, c *cli, e *plugin, d editor.Diff) (string, journal.State) {
 			if err := e.Reject(t.Context(), d.ID); err != nil {
 				t.Fatal(err)
 			}
 			return "mine\n", journal.Rejected
 		},
-		"close": func(t *testing.T, c *cli, e *editor, d adapter.Diff) (string, journal.State) {
+		"close": func(t *testing.T, c *cli, e *plugin, d editor.Diff) (string, journal.State) {
 			if _, err := c.closeDiff(d.Path); err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +115,7 @@ func TestTextIsWrittenLater(t *testing.T) {
 
 // settle waits until the companion has handled what the editor sent, and the
 // editor has what it was sent before.
-func settle(t *testing.T, e *editor) {
+func settle(t *testing.T, e *plugin) {
 	t.Helper()
 	if _, err := e.Status(t.Context()); err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestEntryIsMadeAgain(t *testing.T) {
 	}
 }
 
-func wantEntry(t *testing.T, w *world, d adapter.Diff, text string) {
+func wantEntry(t *testing.T, w *world, d editor.Diff, text string) {
 	t.Helper()
 	if got, err := w.journal.Text(d.ID); err != nil || got != text {
 		t.Errorf("the journal has the text %q, %v", got, err)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 )
 
 // What plugins ask for so that they need no logic of their own.
@@ -24,34 +24,34 @@ func TestHunksOfADiff(t *testing.T) {
 	call := func(method string, params, result any) error {
 		return e.Call(t.Context(), method, params, result)
 	}
-	var hunks adapter.DiffHunks
-	if err := call(adapter.MethodDiffHunks, adapter.DiffText{ID: d.ID, Content: d.Proposed}, &hunks); err != nil {
+	var hunks editor.DiffHunks
+	if err := call(editor.MethodDiffHunks, editor.DiffText{ID: d.ID, Content: d.Proposed}, &hunks); err != nil {
 		t.Fatal(err)
 	}
-	want := []adapter.DiffHunk{
+	want := []editor.DiffHunk{
 		{Line: 2, Lines: 1, Original: 2, OriginalLines: 1, Removed: []string{"b"}},
 		{Line: 4, Lines: 1, Original: 4, Removed: []string{}},
 	}
 	if !reflect.DeepEqual(hunks.Hunks, want) {
 		t.Errorf("hunks = %+v, want %+v", hunks.Hunks, want)
 	}
-	take := func(content string, line int, what string) (edit adapter.DiffEdit, err error) {
-		return edit, call(adapter.MethodDiffHunk, adapter.DiffTake{DiffText: adapter.DiffText{ID: d.ID, Content: content}, Line: line, Take: what}, &edit)
+	take := func(content string, line int, what string) (edit editor.DiffEdit, err error) {
+		return edit, call(editor.MethodDiffHunk, editor.DiffTake{DiffText: editor.DiffText{ID: d.ID, Content: content}, Line: line, Take: what}, &edit)
 	}
 	for _, test := range []struct {
 		content string
 		line    int
 		take    string
-		want    adapter.DiffEdit
+		want    editor.DiffEdit
 		err     string
 	}{
-		{d.Proposed, 2, "original", adapter.DiffEdit{Line: 2, Lines: 1, Text: "b\n"}, ""},
-		{d.Proposed, 4, "original", adapter.DiffEdit{Line: 4, Lines: 1, EOL: true}, ""},
-		{"a\nb\nc\nd", 2, "proposed", adapter.DiffEdit{Line: 2, Lines: 1, Text: "X\n"}, ""},
-		{"a\nX\nc\n", 3, "proposed", adapter.DiffEdit{Line: 4, Text: "d"}, ""},
-		{d.Proposed, 1, "original", adapter.DiffEdit{}, "nothing to undo"},
-		{d.Proposed, 2, "proposed", adapter.DiffEdit{}, "as proposed"},
-		{d.Proposed, 2, "mine", adapter.DiffEdit{}, "use original or proposed"},
+		{d.Proposed, 2, "original", editor.DiffEdit{Line: 2, Lines: 1, Text: "b\n"}, ""},
+		{d.Proposed, 4, "original", editor.DiffEdit{Line: 4, Lines: 1, EOL: true}, ""},
+		{"a\nb\nc\nd", 2, "proposed", editor.DiffEdit{Line: 2, Lines: 1, Text: "X\n"}, ""},
+		{"a\nX\nc\n", 3, "proposed", editor.DiffEdit{Line: 4, Text: "d"}, ""},
+		{d.Proposed, 1, "original", editor.DiffEdit{}, "nothing to undo"},
+		{d.Proposed, 2, "proposed", editor.DiffEdit{}, "as proposed"},
+		{d.Proposed, 2, "mine", editor.DiffEdit{}, "use original or proposed"},
 	} {
 		got, err := take(test.content, test.line, test.take)
 		if test.err != "" {
@@ -60,7 +60,7 @@ func TestHunksOfADiff(t *testing.T) {
 			t.Errorf("%s of line %d of %q = %+v, %v; want %+v", test.take, test.line, test.content, got, err, test.want)
 		}
 	}
-	wantSays(t, call(adapter.MethodDiffHunks, adapter.DiffText{ID: "none"}, &hunks), "no such diff")
+	wantSays(t, call(editor.MethodDiffHunks, editor.DiffText{ID: "none"}, &hunks), "no such diff")
 }
 
 // The editor hears that its file was written, as soon as it is whole: after an
@@ -73,7 +73,7 @@ func TestFileChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := get(t, e.opened)
-	if _, err := e.Accept(t.Context(), adapter.DiffAccept{ID: d.ID, Content: "new\n"}); err != nil {
+	if _, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "new\n"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path, []byte("new\n"), 0o644); err != nil {
@@ -84,7 +84,7 @@ func TestFileChanged(t *testing.T) {
 	}
 
 	other := w.file("g", "old\n")
-	if err := e.Update(t.Context(), adapter.Snapshot{Files: []adapter.File{{Path: other, Active: true}}}); err != nil {
+	if err := e.Update(t.Context(), editor.Snapshot{Files: []editor.File{{Path: other, Active: true}}}); err != nil {
 		t.Fatal(err)
 	}
 	waitUntil(t, func() bool { // it has been looked at once
@@ -124,21 +124,21 @@ func TestPrompt(t *testing.T) {
 	root, _ = filepath.EvalSymlinks(root)
 	for _, test := range []struct {
 		name   string
-		p      adapter.PromptParams
+		p      editor.PromptParams
 		want   string
 		submit bool
 	}{
-		{"a file", adapter.PromptParams{Path: root + "/src/a.go"}, "@src/a.go ", false},
-		{"a question", adapter.PromptParams{Path: root + "/a.go", Question: " why? "}, "@a.go: why?", true},
-		{"lines", adapter.PromptParams{Path: root + "/a.go", Line: 3, EndLine: 7, Question: "why?"}, "@a.go lines 3-7: why?", true},
-		{"one line", adapter.PromptParams{Path: root + "/a.go", Line: 3, EndLine: 3}, "@a.go line 3 ", false},
-		{"a name with spaces", adapter.PromptParams{Path: root + "/my file (1).go"}, `@my\ file\ \(1\).go `, false},
-		{"elsewhere", adapter.PromptParams{Path: "/elsewhere/a.go"}, "@/elsewhere/a.go ", false},
-		{"no file", adapter.PromptParams{Question: "hello"}, "hello", true},
-		{"problems", adapter.PromptParams{Path: root + "/a.go", Question: "fix", Problems: []adapter.Problem{
+		{"a file", editor.PromptParams{Path: root + "/src/a.go"}, "@src/a.go ", false},
+		{"a question", editor.PromptParams{Path: root + "/a.go", Question: " why? "}, "@a.go: why?", true},
+		{"lines", editor.PromptParams{Path: root + "/a.go", Line: 3, EndLine: 7, Question: "why?"}, "@a.go lines 3-7: why?", true},
+		{"one line", editor.PromptParams{Path: root + "/a.go", Line: 3, EndLine: 3}, "@a.go line 3 ", false},
+		{"a name with spaces", editor.PromptParams{Path: root + "/my file (1).go"}, `@my\ file\ \(1\).go `, false},
+		{"elsewhere", editor.PromptParams{Path: "/elsewhere/a.go"}, "@/elsewhere/a.go ", false},
+		{"no file", editor.PromptParams{Question: "hello"}, "hello", true},
+		{"problems", editor.PromptParams{Path: root + "/a.go", Question: "fix", Problems: []editor.Problem{
 			{Line: 2, Severity: "error", Message: "undefined:\n  x", Source: "compiler"}, {Line: 9, Message: "unused"},
 		}}, "@a.go: fix\n\nThe editor reports:\n- line 2: error: undefined: x (compiler)\n- line 9: problem: unused", true},
-		{"an escape", adapter.PromptParams{Question: "a\x1b[201~/quit\rb"}, "a [201~/quit b", true},
+		{"an escape", editor.PromptParams{Question: "a\x1b[201~/quit\rb"}, "a [201~/quit b", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := prompt(test.p, []string{root})

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"unicode"
 
-	"pollux/internal/adapter"
 	"pollux/internal/discovery"
+	"pollux/internal/editor"
 	"pollux/internal/gemini"
 )
 
@@ -17,7 +17,7 @@ const ready = "Type your message"
 // prompt is what to type into the CLI's terminal to ask about a file: the file
 // as the CLI's @ takes it, relative to the first of the roots, where editors
 // start the CLI.
-func prompt(p adapter.PromptParams, roots []string) adapter.Prompt {
+func prompt(p editor.PromptParams, roots []string) editor.Prompt {
 	var b strings.Builder
 	if p.Path != "" {
 		b.WriteString(gemini.Mention(nameIn(p.Path, roots)))
@@ -55,7 +55,7 @@ func prompt(p adapter.PromptParams, roots []string) adapter.Prompt {
 	if question == "" && !strings.HasSuffix(text, "\n") {
 		text += " " // the user goes on typing
 	}
-	return adapter.Prompt{Text: text, Paste: "\x1b[200~" + text + "\x1b[201~", Submit: question != "", Ready: ready}
+	return editor.Prompt{Text: text, Paste: "\x1b[200~" + text + "\x1b[201~", Submit: question != "", Ready: ready}
 }
 
 func nameIn(path string, roots []string) string {

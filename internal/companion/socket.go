@@ -7,13 +7,13 @@ import (
 	"os"
 	"sync"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/sys"
 )
 
 // A socket is the companion's private door for processes that it did not
 // start: shell hooks, `pollux status`, further surfaces, and, after
-// [adapter.MCPPreamble], the stdio transport of a CLI. Its directory is the
+// [editor.MCPPreamble], the stdio transport of a CLI. Its directory is the
 // user's alone, which is the authentication.
 type socket struct {
 	path     string
@@ -26,8 +26,8 @@ type socket struct {
 }
 
 func (c *Companion) listenSocket() (*socket, error) {
-	adapter.Sockets() // prunes
-	path, err := adapter.SocketPath(os.Getpid(), c.server.Port())
+	editor.Sockets() // prunes
+	path, err := editor.SocketPath(os.Getpid(), c.server.Port())
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +65,8 @@ func (c *Companion) serveSocket(conn net.Conn) {
 	}{r, conn}
 	switch first, err := r.Peek(1); {
 	case err != nil:
-	case first[0] == adapter.MCPPreamble[0]:
-		if line, err := r.ReadString('\n'); err == nil && line == adapter.MCPPreamble {
+	case first[0] == editor.MCPPreamble[0]:
+		if line, err := r.ReadString('\n'); err == nil && line == editor.MCPPreamble {
 			c.server.ServeConn(rwc)
 		}
 	default:

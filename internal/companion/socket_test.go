@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 )
 
 // A crowded listener has no descriptor for its first connection.
@@ -41,9 +41,9 @@ func TestSocketOutlivesAFailedAccept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := adapter.NewClient(conn, adapter.Handler{})
+	c := editor.NewClient(conn, editor.Handler{})
 	defer c.Close()
-	if _, err := c.Initialize(t.Context(), adapter.InitializeParams{}); err != nil {
+	if _, err := c.Initialize(t.Context(), editor.InitializeParams{}); err != nil {
 		t.Errorf("the socket does not answer: %v", err)
 	}
 }
@@ -52,10 +52,10 @@ func TestSocketOutlivesAFailedAccept(t *testing.T) {
 func TestEnvNames(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Connect = []string{"pollux", "connect"} })
 	env := w.Env()
-	if known := adapter.KnownEnv(env); !maps.Equal(known, env) {
+	if known := editor.KnownEnv(env); !maps.Equal(known, env) {
 		t.Errorf("a companion sets %v, of which %v are known", slices.Sorted(maps.Keys(env)), slices.Sorted(maps.Keys(known)))
 	}
-	for _, name := range adapter.EnvNames {
+	for _, name := range editor.EnvNames {
 		if env[name] == "" && name != "REMOTE_CONTAINERS" { // set in a container only
 			t.Errorf("a companion does not set %s", name)
 		}

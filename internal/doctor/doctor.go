@@ -19,8 +19,8 @@ import (
 	"regexp"
 	"slices"
 
-	"pollux/internal/adapter"
 	"pollux/internal/discovery"
+	"pollux/internal/editor"
 	"pollux/internal/gemini"
 	"pollux/internal/plain"
 	"pollux/internal/settings"
@@ -60,7 +60,7 @@ type Finding struct {
 
 // A Running is a companion of Pollux's that runs, and whether it is stopped.
 type Running struct {
-	adapter.Status
+	editor.Status
 	Stopped bool
 }
 

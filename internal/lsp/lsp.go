@@ -27,7 +27,7 @@ import (
 	"github.com/rivo/uniseg"
 	"github.com/sourcegraph/jsonrpc2"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/ide"
 )
 
@@ -35,7 +35,7 @@ import (
 type Config struct {
 	// Dial connects to the companion; what the client says in initialize
 	// starts it.
-	Dial    func(adapter.Handler) *adapter.Client
+	Dial    func(editor.Handler) *editor.Client
 	Version string
 	// OpenBrowser shows a page where the editor cannot; it reports whether
 	// there is a browser.
@@ -47,20 +47,20 @@ type Config struct {
 func Serve(ctx context.Context, conn io.ReadWriteCloser, cfg Config) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &server{cfg: cfg, ctx: ctx, end: cancel, docs: make(map[string]*document), diffs: make(map[string]adapter.Diff)}
-	s.out = adapter.NewOutbox(cancel)
+	s := &server{cfg: cfg, ctx: ctx, end: cancel, docs: make(map[string]*document), diffs: make(map[string]editor.Diff)}
+	s.out = editor.NewOutbox(cancel)
 	ready := make(chan struct{})
-	s.conn = adapter.NewConn(ctx, adapter.Drained(adapter.NewStream(conn), s.out), handler(func(req *jsonrpc2.Request) {
+	s.conn = editor.NewConn(ctx, editor.Drained(editor.NewStream(conn), s.out), handler(func(req *jsonrpc2.Request) {
 		<-ready
 		s.handle(req)
 	}))
 	written := make(chan struct{})
 	go func() { defer close(written); s.out.Run(ctx) }()
-	s.client = cfg.Dial(adapter.Handler{
+	s.client = cfg.Dial(editor.Handler{
 		DiffOpen:    s.diffOpen,
 		DiffClose:   s.diffClose,
 		DiffChanged: s.diffChanged,
-		Message:     func(m adapter.Message) { s.show(m.Level, m.Text) },
+		Message:     func(m editor.Message) { s.show(m.Level, m.Text) },
 	})
 	close(ready)
 	select {
@@ -74,7 +74,7 @@ func Serve(ctx context.Context, conn io.ReadWriteCloser, cfg Config) {
 	s.asking.Wait()
 	select {
 	case <-written:
-	case <-time.After(adapter.DrainTimeout): // a pipe that nobody reads; closing it ends no write
+	case <-time.After(editor.DrainTimeout): // a pipe that nobody reads; closing it ends no write
 	}
 }
 
@@ -90,8 +90,8 @@ type server struct {
 	ctx    context.Context
 	end    func()
 	conn   *jsonrpc2.Conn
-	client *adapter.Client
-	out    *adapter.Outbox
+	client *editor.Client
+	out    *editor.Outbox
 	asking sync.WaitGroup
 
 	// Of the handling goroutine:
@@ -104,7 +104,7 @@ type server struct {
 	active       string
 
 	mu    sync.Mutex
-	diffs map[string]adapter.Diff // those that wait
+	diffs map[string]editor.Diff // those that wait
 }
 
 // A document is an open file.
@@ -224,7 +224,7 @@ func (s *server) call(method string, params, result any) error {
 func (s *server) dispatch(req *jsonrpc2.Request) (any, error) {
 	switch req.Method {
 	case "initialize":
-		p, err := adapter.Params[initializeParams](req)
+		p, err := editor.Params[initializeParams](req)
 		if err != nil {
 			return nil, err
 		}
@@ -246,7 +246,7 @@ func (s *server) dispatch(req *jsonrpc2.Request) (any, error) {
 		return nil, nil
 	case "initialized", "textDocument/hover", "textDocument/documentHighlight",
 		"textDocument/didOpen", "textDocument/didChange", "textDocument/didSave", "textDocument/didClose", "textDocument/codeAction":
-		p, err := adapter.Params[documentParams](req)
+		p, err := editor.Params[documentParams](req)
 		if err != nil {
 			return nil, err
 		}
@@ -262,7 +262,7 @@ func (s *server) dispatch(req *jsonrpc2.Request) (any, error) {
 		s.document(req.Method, p)
 		return s.actions(), nil
 	case "workspace/didChangeWorkspaceFolders":
-		p, err := adapter.Params[struct {
+		p, err := editor.Params[struct {
 			Event struct{ Added, Removed []folder }
 		}](req)
 		if err != nil {
@@ -271,7 +271,7 @@ func (s *server) dispatch(req *jsonrpc2.Request) (any, error) {
 		s.changeRoots(p.Event.Added, p.Event.Removed)
 		return nil, nil
 	case "workspace/executeCommand":
-		p, err := adapter.Params[struct {
+		p, err := editor.Params[struct {
 			Command   string
 			Arguments []string
 		}](req)
@@ -322,10 +322,10 @@ func (s *server) initialize(p initializeParams) (any, error) {
 	}
 	s.blockCursor = slices.Contains([]string{"helix", "kak-lsp", "kakoune-lsp"}, strings.ToLower(p.ClientInfo.Name))
 	s.showDocument = p.Capabilities.Window.ShowDocument.Support
-	_, err := s.client.Initialize(s.ctx, adapter.InitializeParams{
-		Client: adapter.Implementation{Name: "pollux lsp", Version: s.cfg.Version},
+	_, err := s.client.Initialize(s.ctx, editor.InitializeParams{
+		Client: editor.Implementation{Name: "pollux lsp", Version: s.cfg.Version},
 		Editor: editorInfo(p.ClientInfo.Name), PID: p.ProcessID, Roots: s.roots, Diff: true,
-		Settings: adapter.Settings{ReviewPage: true},
+		Settings: editor.Settings{ReviewPage: true},
 	})
 	if err != nil {
 		return nil, err
@@ -478,9 +478,9 @@ func utf16Len(r rune) int {
 }
 
 func (s *server) update() {
-	snap := adapter.Snapshot{Roots: s.roots, Files: []adapter.File{}}
+	snap := editor.Snapshot{Roots: s.roots, Files: []editor.File{}}
 	for path, d := range s.docs {
-		f := adapter.File{Path: path, Focused: d.focused}
+		f := editor.File{Path: path, Focused: d.focused}
 		if path == s.active {
 			f.Active, f.Cursor, f.Selection = true, d.cursor, d.selection
 		}
@@ -492,7 +492,7 @@ func (s *server) update() {
 // Diffs. These functions run on the companion's connection, which must not
 // wait for the editor.
 
-func (s *server) diffOpen(d adapter.Diff) error {
+func (s *server) diffOpen(d editor.Diff) error {
 	s.mu.Lock()
 	s.diffs[d.ID] = d
 	s.mu.Unlock()
@@ -500,14 +500,14 @@ func (s *server) diffOpen(d adapter.Diff) error {
 	return nil
 }
 
-func (s *server) diffClose(c adapter.DiffClose) *string {
+func (s *server) diffClose(c editor.DiffClose) *string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.diffs, c.ID)
 	return nil // it edits nothing
 }
 
-func (s *server) diffChanged(c adapter.DiffChange) {
+func (s *server) diffChanged(c editor.DiffChange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d, ok := s.diffs[c.ID]
@@ -523,7 +523,7 @@ func (s *server) diffChanged(c adapter.DiffChange) {
 	s.diffs[c.ID] = d
 }
 
-func (s *server) diff(id string) (adapter.Diff, error) {
+func (s *server) diff(id string) (editor.Diff, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d, ok := s.diffs[id]
@@ -536,7 +536,7 @@ func (s *server) diff(id string) (adapter.Diff, error) {
 var choices = []messageAction{{"Review"}, {"Accept"}, {"Reject"}}
 
 // offer asks the user about a diff, where the editor can.
-func (s *server) offer(d adapter.Diff) {
+func (s *server) offer(d editor.Diff) {
 	text := fmt.Sprintf("Gemini proposes a change to %s", filepath.Base(d.Path))
 	switch s.ask(text, choices) {
 	case "Review":
@@ -581,7 +581,7 @@ func (s *server) actions() []map[string]any {
 	all := []map[string]any{}
 	ids := make([]string, 0, len(s.diffs))
 	for id, d := range s.diffs {
-		if d.State != adapter.StateAccepted {
+		if d.State != editor.StateAccepted {
 			ids = append(ids, id)
 		}
 	}
@@ -619,21 +619,21 @@ func (s *server) command(name string, args []string) error {
 	return nil
 }
 
-func (s *server) accept(d adapter.Diff, overwrite string) error {
-	a := adapter.DiffAccept{ID: d.ID, Content: d.Text(), Overwrite: overwrite}
+func (s *server) accept(d editor.Diff, overwrite string) error {
+	a := editor.DiffAccept{ID: d.ID, Content: d.Text(), Overwrite: overwrite}
 	accept := s.client.Accept
-	if d.State == adapter.StateOrphaned {
+	if d.State == editor.StateOrphaned {
 		accept = s.client.Save
 	}
 	res, err := accept(s.ctx, a)
 	switch {
 	case err != nil:
 		return err
-	case res.Status == adapter.StatusConflict:
+	case res.Status == editor.StatusConflict:
 		if s.ask(res.Message, []messageAction{{"Overwrite"}, {"Not now"}}) == "Overwrite" {
 			return s.accept(d, res.Version)
 		}
-	case res.Status == adapter.StatusEmpty:
+	case res.Status == editor.StatusEmpty:
 		return errors.New(res.Message)
 	}
 	return nil
@@ -641,8 +641,8 @@ func (s *server) accept(d adapter.Diff, overwrite string) error {
 
 // review opens the page: in the editor's browser, else in ours.
 func (s *server) review() error {
-	var link adapter.Link
-	if err := s.client.Call(s.ctx, adapter.MethodReviewLink, nil, &link); err != nil {
+	var link editor.Link
+	if err := s.client.Call(s.ctx, editor.MethodReviewLink, nil, &link); err != nil {
 		return err
 	}
 	if s.showDocument {

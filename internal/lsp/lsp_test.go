@@ -14,7 +14,7 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 	"go.uber.org/goleak"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/ide"
 )
 
@@ -28,13 +28,13 @@ type desk struct {
 	companion *jsonrpc2.Conn
 
 	mu     sync.Mutex
-	said   []string                      // methods and texts that the editor got
-	told   adapter.Snapshot              // what the companion was told last
-	init   adapter.InitializeParams      // how it was introduced
-	calls  []string                      // diff/... requests of the server's
-	choose string                        // what the user chooses; "" for nothing, "?" for an editor that cannot ask
-	accept []adapter.DiffAcceptResult    // what the companion answers
-	texts  map[string]adapter.DiffAccept // the accepted ones
+	said   []string                     // methods and texts that the editor got
+	told   editor.Snapshot              // what the companion was told last
+	init   editor.InitializeParams      // how it was introduced
+	calls  []string                     // diff/... requests of the server's
+	choose string                       // what the user chooses; "" for nothing, "?" for an editor that cannot ask
+	accept []editor.DiffAcceptResult    // what the companion answers
+	texts  map[string]editor.DiffAccept // the accepted ones
 }
 
 func (d *desk) do(f func()) {
@@ -83,30 +83,30 @@ func (b *buffered) Close() error {
 }
 
 func sit(t *testing.T) *desk {
-	d := &desk{t: t, texts: make(map[string]adapter.DiffAccept)}
+	d := &desk{t: t, texts: make(map[string]editor.DiffAccept)}
 	mine, theirs := net.Pipe()
 	near, far := net.Pipe()
-	d.companion = jsonrpc2.NewConn(t.Context(), adapter.NewStream(buffer(far)), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+	d.companion = jsonrpc2.NewConn(t.Context(), editor.NewStream(buffer(far)), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		switch req.Method {
-		case adapter.MethodInitialize:
-			return adapter.InitializeResult{Protocol: 1}, json.Unmarshal(*req.Params, &d.init)
-		case adapter.MethodContextUpdate:
-			d.told = adapter.Snapshot{}
+		case editor.MethodInitialize:
+			return editor.InitializeResult{Protocol: 1}, json.Unmarshal(*req.Params, &d.init)
+		case editor.MethodContextUpdate:
+			d.told = editor.Snapshot{}
 			return nil, json.Unmarshal(*req.Params, &d.told)
-		case adapter.MethodReviewLink:
-			return adapter.Link{URL: "http://127.0.0.1:1/review"}, nil
-		case adapter.MethodDiffAccept:
-			var a adapter.DiffAccept
+		case editor.MethodReviewLink:
+			return editor.Link{URL: "http://127.0.0.1:1/review"}, nil
+		case editor.MethodDiffAccept:
+			var a editor.DiffAccept
 			json.Unmarshal(*req.Params, &a)
 			d.texts[a.ID] = a
-			res := adapter.DiffAcceptResult{Status: adapter.StatusAccepted}
+			res := editor.DiffAcceptResult{Status: editor.StatusAccepted}
 			if len(d.accept) > 0 {
 				res, d.accept = d.accept[0], d.accept[1:]
 			}
 			return res, nil
-		case adapter.MethodDiffReject:
+		case editor.MethodDiffReject:
 			d.calls = append(d.calls, "reject")
 			return struct{}{}, nil
 		}
@@ -115,7 +115,7 @@ func sit(t *testing.T) *desk {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		Serve(t.Context(), theirs, Config{Dial: func(h adapter.Handler) *adapter.Client { return adapter.NewClient(near, h) }})
+		Serve(t.Context(), theirs, Config{Dial: func(h editor.Handler) *editor.Client { return editor.NewClient(near, h) }})
 	}()
 	d.editor = jsonrpc2.NewConn(t.Context(), jsonrpc2.NewBufferedStream(buffer(mine), jsonrpc2.VSCodeObjectCodec{}), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
 		d.mu.Lock()
@@ -230,10 +230,10 @@ func TestContextFromRequests(t *testing.T) {
 }
 
 func TestOffers(t *testing.T) {
-	diff := adapter.Diff{ID: "1", Path: "/home/a b/x.go", State: adapter.StateOpen, Proposed: "new\n"}
+	diff := editor.Diff{ID: "1", Path: "/home/a b/x.go", State: editor.StateOpen, Proposed: "new\n"}
 	for _, test := range []struct {
 		name, choose string
-		accept       []adapter.DiffAcceptResult
+		accept       []editor.DiffAcceptResult
 		said, calls  string
 		overwrite    string
 	}{
@@ -242,15 +242,15 @@ func TestOffers(t *testing.T) {
 		{name: "reviewed", choose: "Review", said: "window/showDocument http://127.0.0.1:1/review"},
 		{name: "left waiting", choose: "", said: "proposes a change to x.go"},
 		{name: "an editor that cannot ask", choose: "?", said: "see the code actions"},
-		{name: "conflict", choose: "Accept", accept: []adapter.DiffAcceptResult{{Status: adapter.StatusConflict, Version: "v", Message: "it has changed"}}, said: "it has changed"},
-		{name: "empty", choose: "Accept", accept: []adapter.DiffAcceptResult{{Status: adapter.StatusEmpty, Message: "empty it yourself"}}, said: "empty it yourself"},
+		{name: "conflict", choose: "Accept", accept: []editor.DiffAcceptResult{{Status: editor.StatusConflict, Version: "v", Message: "it has changed"}}, said: "it has changed"},
+		{name: "empty", choose: "Accept", accept: []editor.DiffAcceptResult{{Status: editor.StatusEmpty, Message: "empty it yourself"}}, said: "empty it yourself"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := sit(t)
 				d.do(func() { d.choose, d.accept = test.choose, test.accept })
 				d.initialize()
-				if err := d.companion.Call(t.Context(), adapter.MethodDiffOpen, diff, nil); err != nil {
+				if err := d.companion.Call(t.Context(), editor.MethodDiffOpen, diff, nil); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
@@ -276,7 +276,7 @@ func TestOffers(t *testing.T) {
 				if got := string(d.call("textDocument/codeAction", doc(onSave))); got != "[]" {
 					t.Errorf("actions on save: %s", got)
 				}
-				if err := d.companion.Call(t.Context(), adapter.MethodDiffClose, adapter.DiffClose{ID: "1"}, nil); err != nil {
+				if err := d.companion.Call(t.Context(), editor.MethodDiffClose, editor.DiffClose{ID: "1"}, nil); err != nil {
 					t.Fatal(err)
 				}
 				if got := string(d.call("textDocument/codeAction", doc(nil))); got != "[]" {
@@ -328,13 +328,13 @@ func TestRequestsBeforeInitialize(t *testing.T) {
 func TestEditorThatWritesBeforeItReads(t *testing.T) {
 	mine, theirs := net.Pipe()
 	near, far := net.Pipe()
-	companion := jsonrpc2.NewConn(t.Context(), adapter.NewStream(buffer(far)), jsonrpc2.HandlerWithError(func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) (any, error) {
-		return adapter.InitializeResult{Protocol: 1}, nil
+	companion := jsonrpc2.NewConn(t.Context(), editor.NewStream(buffer(far)), jsonrpc2.HandlerWithError(func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) (any, error) {
+		return editor.InitializeResult{Protocol: 1}, nil
 	}))
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		Serve(t.Context(), theirs, Config{Dial: func(h adapter.Handler) *adapter.Client { return adapter.NewClient(near, h) }})
+		Serve(t.Context(), theirs, Config{Dial: func(h editor.Handler) *editor.Client { return editor.NewClient(near, h) }})
 	}()
 	defer func() {
 		mine.Close()

@@ -17,7 +17,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/plain"
 	"pollux/internal/sys"
@@ -71,14 +71,14 @@ func quote(s string) string {
 // Open connects.
 func (d Door) Open(ctx context.Context) (io.ReadWriteCloser, error) {
 	if d.Socket != "" {
-		conn, err := adapter.Dial(ctx, d.Socket)
-		if errors.Is(err, adapter.ErrForeign) {
+		conn, err := editor.Dial(ctx, d.Socket)
+		if errors.Is(err, editor.ErrForeign) {
 			return nil, err
 		}
 		if err != nil {
 			return nil, fmt.Errorf("no companion answers at %s (%v): is it running, and is this its socket? `pollux status --json` names it", d.Socket, cause(err))
 		}
-		if _, err := io.WriteString(conn, adapter.MCPPreamble); err != nil {
+		if _, err := io.WriteString(conn, editor.MCPPreamble); err != nil {
 			conn.Close()
 			return nil, err
 		}
@@ -351,8 +351,8 @@ func (f *Front) serve(ctx context.Context, conn net.Conn) {
 		return
 	}
 	defer f.track(conn, false)
-	first := make([]byte, len(adapter.MCPPreamble))
-	if _, err := io.ReadFull(conn, first); err != nil || string(first) != adapter.MCPPreamble {
+	first := make([]byte, len(editor.MCPPreamble))
+	if _, err := io.ReadFull(conn, first); err != nil || string(first) != editor.MCPPreamble {
 		return
 	}
 	door, err := f.door.Open(ctx)

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/ide"
 )
 
@@ -86,7 +86,7 @@ func readLine(r *bufio.Reader) (line []byte, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
 		line = append(line, part...)
-		if len(line) > adapter.MaxMessage {
+		if len(line) > editor.MaxMessage {
 			return nil, ErrTooLong
 		}
 		if err != bufio.ErrBufferFull {

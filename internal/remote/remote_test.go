@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -228,12 +228,12 @@ func TestFront(t *testing.T) {
 		io.WriteString(conn, first)
 		return bufio.NewReadWriter(bufio.NewReader(conn), bufio.NewWriter(conn))
 	}
-	one, two := dial(adapter.MCPPreamble), dial(adapter.MCPPreamble)
+	one, two := dial(editor.MCPPreamble), dial(editor.MCPPreamble)
 	for i, c := range []*bufio.ReadWriter{one, two} {
 		hello, _ := c.ReadString('\n')
 		fmt.Fprintf(c, "%d\n", i)
 		c.Flush()
-		if got, err := c.ReadString('\n'); hello != "heard "+adapter.MCPPreamble || got != fmt.Sprintf("heard %d\n", i) {
+		if got, err := c.ReadString('\n'); hello != "heard "+editor.MCPPreamble || got != fmt.Sprintf("heard %d\n", i) {
 			t.Errorf("heard %q, %q, %v", hello, got, err)
 		}
 	}
@@ -306,7 +306,7 @@ func TestFrontNoticesThatTheCompanionIsGone(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			io.WriteString(conn, adapter.MCPPreamble)
+			io.WriteString(conn, editor.MCPPreamble)
 			<-f.Gone()
 		})
 	}

@@ -28,7 +28,7 @@ import (
 	"sync"
 	"time"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/ide"
 )
 
@@ -258,7 +258,7 @@ func (s *Server) rpc(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusGone, "this stream has ended: connect again")
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, adapter.MaxMessage))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, editor.MaxMessage))
 	if err != nil {
 		refuse(w, http.StatusRequestEntityTooLarge, "the message is too large")
 		return

@@ -14,14 +14,14 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 	"pollux/internal/hunk"
 	"pollux/internal/sys"
 )
 
 // An item is a diff in review.
 type item struct {
-	adapter.Diff
+	editor.Diff
 	text    string
 	rows    []row
 	changes []change
@@ -31,7 +31,7 @@ type item struct {
 	// deciding is set while the companion is asked.
 	deciding bool
 	// conflict is what the companion said when the file had changed.
-	conflict *adapter.DiffAcceptResult
+	conflict *editor.DiffAcceptResult
 	// version counts the texts that came from elsewhere.
 	version int
 }
@@ -45,7 +45,7 @@ func (it *item) layOut() {
 type model struct {
 	ctx    context.Context
 	cfg    Config
-	client *adapter.Client
+	client *editor.Client
 	texts  *texts
 
 	width, height int
@@ -75,7 +75,7 @@ type model struct {
 type sight struct {
 	it       *item
 	version  int
-	conflict *adapter.DiffAcceptResult
+	conflict *editor.DiffAcceptResult
 	leaving  bool
 }
 
@@ -157,7 +157,7 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		m.show()
 	case opened:
 		if m.find(msg.ID) < 0 {
-			it := &item{Diff: adapter.Diff(msg), text: adapter.Diff(msg).Text()}
+			it := &item{Diff: editor.Diff(msg), text: editor.Diff(msg).Text()}
 			it.layOut()
 			m.items = append(m.items, it)
 			m.leaving = false
@@ -174,7 +174,7 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 			if msg.State != "" {
 				it.State = msg.State
 			}
-			if msg.State == adapter.StateOrphaned {
+			if msg.State == editor.StateOrphaned {
 				m.message = fmt.Sprintf("the CLI that proposed %s has ended: y writes the file, r discards it", filepath.Base(it.Path))
 			}
 			if msg.Content != nil && *msg.Content != it.text {
@@ -218,7 +218,7 @@ func (m *model) drop(id, reason string) tea.Cmd {
 	}
 	name := filepath.Base(m.items[i].Path)
 	m.message = name + ": " + reason
-	if reason == adapter.ReasonUnwritten {
+	if reason == editor.ReasonUnwritten {
 		m.message = name + ": accepted, but not written"
 		m.notes = append(m.notes, m.message)
 	}
@@ -251,12 +251,12 @@ func (m *model) decide(it *item, accept bool, overwrite string) tea.Cmd {
 		return nil
 	}
 	it.deciding = true
-	id, text, orphan := it.ID, it.text, it.State == adapter.StateOrphaned
+	id, text, orphan := it.ID, it.text, it.State == editor.StateOrphaned
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(m.ctx, within)
 		defer cancel()
 		m.texts.flush(ctx)
-		a := adapter.DiffAccept{ID: id, Content: text, Overwrite: overwrite}
+		a := editor.DiffAccept{ID: id, Content: text, Overwrite: overwrite}
 		d := decided{id: id}
 		switch {
 		case !accept:
@@ -279,10 +279,10 @@ func (m *model) answer(d decided) {
 	case d.err != nil:
 		m.message = d.err.Error()
 	case i < 0:
-	case d.result.Status == adapter.StatusConflict:
+	case d.result.Status == editor.StatusConflict:
 		m.items[i].conflict = &d.result
 		m.message = d.result.Message
-	case d.result.Status == adapter.StatusEmpty:
+	case d.result.Status == editor.StatusEmpty:
 		m.message = d.result.Message
 	}
 }
@@ -306,7 +306,7 @@ func acts(key string) bool {
 
 // mayLeave reports whether nothing is left to decide about the diff in view, in a
 // program that does not end by itself.
-func (m *model) mayLeave(it *item) bool { return it.State == adapter.StateAccepted && !m.cfg.Once }
+func (m *model) mayLeave(it *item) bool { return it.State == editor.StateAccepted && !m.cfg.Once }
 
 func (m *model) key(key string, repeated bool) tea.Cmd {
 	it := m.item()
@@ -351,7 +351,7 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 		}
 		return nil
 	}
-	if acts(key) && it.State == adapter.StateAccepted {
+	if acts(key) && it.State == editor.StateAccepted {
 		return nil
 	}
 	switch key {
@@ -398,7 +398,7 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 
 // leave ends the program because the user asked.
 func (m *model) leave() tea.Cmd {
-	m.left = slices.ContainsFunc(m.items, func(it *item) bool { return it.State != adapter.StateAccepted })
+	m.left = slices.ContainsFunc(m.items, func(it *item) bool { return it.State != editor.StateAccepted })
 	return tea.Quit
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/sourcegraph/jsonrpc2"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 )
 
 // A bench runs a model in a bubble of synctest, as Bubble Tea does, with a
@@ -28,15 +28,15 @@ type bench struct {
 
 	mu    sync.Mutex
 	calls []string // what the companion was asked, as "method id"
-	reply adapter.DiffAcceptResult
+	reply editor.DiffAcceptResult
 }
 
 func newBench(t *testing.T, cfg Config) *bench {
-	b := &bench{msgs: make(chan tea.Msg), reply: adapter.DiffAcceptResult{Status: adapter.StatusAccepted}}
+	b := &bench{msgs: make(chan tea.Msg), reply: editor.DiffAcceptResult{Status: editor.StatusAccepted}}
 	near, far := net.Pipe()
-	companion := adapter.NewConn(t.Context(), adapter.NewStream(far), jsonrpc2.HandlerWithError(
+	companion := editor.NewConn(t.Context(), editor.NewStream(far), jsonrpc2.HandlerWithError(
 		func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
-			d, err := adapter.Params[adapter.DiffID](req)
+			d, err := editor.Params[editor.DiffID](req)
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			if !req.Notif {
@@ -44,7 +44,7 @@ func newBench(t *testing.T, cfg Config) *bench {
 			}
 			return b.reply, err
 		}))
-	client := adapter.NewClient(near, adapter.Handler{})
+	client := editor.NewClient(near, editor.Handler{})
 	texts := newTexts()
 	texts.client = client
 	ctx, cancel := context.WithCancel(t.Context())
@@ -105,7 +105,7 @@ func (b *bench) press(keys string) {
 
 func (b *bench) open(id, text string) {
 	b.texts.set(id, text)
-	b.send(opened{ID: id, Path: "/p/" + id + ".txt", Original: "old\n", Proposed: text, State: adapter.StateOpen})
+	b.send(opened{ID: id, Path: "/p/" + id + ".txt", Original: "old\n", Proposed: text, State: editor.StateOpen})
 }
 
 // close is the companion's word that a diff has been decided on.
@@ -168,7 +168,7 @@ func TestKeysOfTheMomentDecideNothing(t *testing.T) {
 				synctest.Wait()
 				b.sees(t, "y accept")
 				b.press("y")
-				b.wants(t, "after a rest", adapter.MethodDiffAccept+" 1")
+				b.wants(t, "after a rest", editor.MethodDiffAccept+" 1")
 			})
 		})
 	}
@@ -181,10 +181,10 @@ func TestSettle(t *testing.T) {
 		change func(b *bench)
 		accept string
 	}{
-		"answered elsewhere": {func(b *bench) { b.close("1", adapter.ReasonClosed) }, "2"},
+		"answered elsewhere": {func(b *bench) { b.close("1", editor.ReasonClosed) }, "2"},
 		"superseded": {func(b *bench) {
-			b.close("1", adapter.ReasonSuperseded)
-			b.close("2", adapter.ReasonClosed)
+			b.close("1", editor.ReasonSuperseded)
+			b.close("2", editor.ReasonClosed)
 			b.open("3", "newer\n")
 		}, "3"},
 		"edited in another client": {func(b *bench) {
@@ -212,7 +212,7 @@ func TestSettle(t *testing.T) {
 					b.sees(t, appeared)
 					rest(200 * time.Millisecond)
 					b.press("y")
-					b.wants(t, "after a rest", adapter.MethodDiffAccept+" "+test.accept)
+					b.wants(t, "after a rest", editor.MethodDiffAccept+" "+test.accept)
 				})
 			})
 		}
@@ -227,18 +227,18 @@ func TestSettledStays(t *testing.T) {
 		b := newBench(t, Config{})
 		b.open("1", "new\n")
 		time.Sleep(time.Second)
-		b.reply = adapter.DiffAcceptResult{
-			Status: adapter.StatusConflict, Message: "1.txt has changed on disk since the change was proposed.",
+		b.reply = editor.DiffAcceptResult{
+			Status: editor.StatusConflict, Message: "1.txt has changed on disk since the change was proposed.",
 			Disk: "theirs\n", Version: "v",
 		}
 		b.press("nujkpay")
 		b.sees(t, "1.txt has changed on disk since the change was proposed.")
 		b.press("o")
-		b.wants(t, "at once", adapter.MethodDiffAccept+" 1")
+		b.wants(t, "at once", editor.MethodDiffAccept+" 1")
 		time.Sleep(time.Second)
 		b.sees(t, "o overwrite it")
 		b.press("o")
-		b.wants(t, "after a rest", adapter.MethodDiffAccept+" 1", adapter.MethodDiffAccept+" 1")
+		b.wants(t, "after a rest", editor.MethodDiffAccept+" 1", editor.MethodDiffAccept+" 1")
 	})
 }
 
@@ -257,7 +257,7 @@ func TestHeldKey(t *testing.T) {
 			t.Error("it has ended")
 		}
 		b.press("y")
-		b.wants(t, "a key", adapter.MethodDiffAccept+" 1")
+		b.wants(t, "a key", editor.MethodDiffAccept+" 1")
 	})
 }
 
@@ -296,12 +296,12 @@ func TestAccepted(t *testing.T) {
 		b.open("1", "new\n")
 		time.Sleep(time.Second)
 		b.press("y")
-		b.send(changed{ID: "1", State: adapter.StateAccepted})
+		b.send(changed{ID: "1", State: editor.StateAccepted})
 		b.sees(t, "accepted: waiting for the CLI to write it")
 		time.Sleep(time.Second)
 		b.press("yrcxuae")
-		b.wants(t, "accepted already", adapter.MethodDiffAccept+" 1")
-		b.close("1", adapter.ReasonAccepted)
+		b.wants(t, "accepted already", editor.MethodDiffAccept+" 1")
+		b.close("1", editor.ReasonAccepted)
 		if quit, left := b.ended(); !quit || left {
 			t.Errorf("ended %v, with a change left %v", quit, left)
 		}
@@ -316,14 +316,14 @@ func TestUnwritten(t *testing.T) {
 		b.open("2", "new\n")
 		time.Sleep(time.Second)
 		b.press("y")
-		b.send(changed{ID: "1", State: adapter.StateAccepted})
-		b.close("1", adapter.ReasonUnwritten)
+		b.send(changed{ID: "1", State: editor.StateAccepted})
+		b.close("1", editor.ReasonUnwritten)
 		b.sees(t, "1.txt: accepted, but not written")
 		b.send(said{level: "warning", text: "The text is in the journal: pollux journal restore 7"})
 		b.sees(t, "pollux journal restore 7")
 		time.Sleep(time.Second)
 		b.press("r")
-		b.close("2", adapter.ReasonRejected)
+		b.close("2", editor.ReasonRejected)
 		for range 5 { // the user is typing
 			b.press("q")
 			time.Sleep(100 * time.Millisecond)
@@ -338,8 +338,8 @@ func TestUnwritten(t *testing.T) {
 		b.open("3", "new\n") // one more, before the user has left
 		time.Sleep(time.Second)
 		b.press("r")
-		b.wants(t, "one more", adapter.MethodDiffAccept+" 1", adapter.MethodDiffReject+" 2", adapter.MethodDiffReject+" 3")
-		b.close("3", adapter.ReasonRejected)
+		b.wants(t, "one more", editor.MethodDiffAccept+" 1", editor.MethodDiffReject+" 2", editor.MethodDiffReject+" 3")
+		b.close("3", editor.ReasonRejected)
 		time.Sleep(time.Second)
 		b.sees(t, "any key ends")
 		b.press("q")

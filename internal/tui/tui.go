@@ -17,7 +17,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 )
 
 // A Config says what to show and where.
@@ -26,7 +26,7 @@ type Config struct {
 	Out io.Writer
 	Env []string
 	// Dial connects to the companion.
-	Dial func(adapter.Handler) (*adapter.Client, error)
+	Dial func(editor.Handler) (*editor.Client, error)
 	// Version is this program's.
 	Version string
 	// Editor is the shell command, given a file, for free editing.
@@ -52,24 +52,24 @@ func Run(ctx context.Context, cfg Config) error {
 	defer cancel()
 	texts := newTexts()
 	inbox := &inbox{wake: make(chan struct{}, 1)}
-	client, err := cfg.Dial(adapter.Handler{
-		DiffOpen: func(d adapter.Diff) error {
+	client, err := cfg.Dial(editor.Handler{
+		DiffOpen: func(d editor.Diff) error {
 			texts.set(d.ID, d.Text())
 			inbox.put(opened(d))
 			return nil
 		},
-		DiffClose: func(c adapter.DiffClose) *string {
+		DiffClose: func(c editor.DiffClose) *string {
 			inbox.put(closed(c))
 			return texts.take(c.ID)
 		},
-		DiffChanged: func(c adapter.DiffChange) {
+		DiffChanged: func(c editor.DiffChange) {
 			if c.Content != nil {
 				texts.set(c.ID, *c.Content)
 			}
 			inbox.put(changed(c))
 		},
-		Clients: func(c adapter.Clients) { inbox.put(clis(len(c.Clients))) },
-		Message: func(m adapter.Message) { inbox.put(said{m.Level, m.Text}) },
+		Clients: func(c editor.Clients) { inbox.put(clis(len(c.Clients))) },
+		Message: func(m editor.Message) { inbox.put(said{m.Level, m.Text}) },
 	})
 	if err != nil {
 		return err
@@ -90,8 +90,8 @@ func Run(ctx context.Context, cfg Config) error {
 		case <-ctx.Done():
 		}
 	})
-	if _, err := client.Initialize(ctx, adapter.InitializeParams{
-		Client: adapter.Implementation{Name: "pollux review", Version: cfg.Version}, Diff: true,
+	if _, err := client.Initialize(ctx, editor.InitializeParams{
+		Client: editor.Implementation{Name: "pollux review", Version: cfg.Version}, Diff: true,
 	}); err != nil {
 		cancel()
 		pump.Wait()
@@ -122,7 +122,7 @@ func Run(ctx context.Context, cfg Config) error {
 // still while the user's editor runs; the companion wants answers all the
 // same. What the user made of them reaches the companion in order.
 type texts struct {
-	client *adapter.Client
+	client *editor.Client
 	wake   chan struct{}
 
 	mu     sync.Mutex
@@ -251,9 +251,9 @@ func (i *inbox) deliver(ctx context.Context, send func(tea.Msg)) {
 
 // What the loop is told.
 type (
-	opened  adapter.Diff
-	closed  adapter.DiffClose
-	changed adapter.DiffChange
+	opened  editor.Diff
+	closed  editor.DiffClose
+	changed editor.DiffChange
 	clis    int
 	said    struct{ level, text string }
 	ended   struct{}
@@ -265,7 +265,7 @@ type (
 	// decided is the companion's answer to an accept or reject.
 	decided struct {
 		id     string
-		result adapter.DiffAcceptResult
+		result editor.DiffAcceptResult
 		err    error
 	}
 	// edited is what the user's editor left, and what there is to say of it.

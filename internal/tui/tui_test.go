@@ -13,7 +13,7 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 	"go.uber.org/goleak"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -59,7 +59,7 @@ func FuzzUndo(f *testing.F) {
 	f.Add("", "x")
 	f.Add("x\n\ny", "\n")
 	f.Fuzz(func(t *testing.T, original, proposed string) {
-		it := &item{Diff: adapter.Diff{Original: original, Proposed: proposed}, text: proposed}
+		it := &item{Diff: editor.Diff{Original: original, Proposed: proposed}, text: proposed}
 		it.layOut()
 		for range 1000 { // what is left is compared anew after each
 			i := 0
@@ -81,7 +81,7 @@ func FuzzUndo(f *testing.F) {
 // A difference far to the right is in sight.
 func TestLongLines(t *testing.T) {
 	far := strings.Repeat("x", 300)
-	it := &item{Diff: adapter.Diff{Original: far + "safe" + far + "\n", Proposed: far + "evil" + far + "\n"}}
+	it := &item{Diff: editor.Diff{Original: far + "safe" + far + "\n", Proposed: far + "evil" + far + "\n"}}
 	it.text = it.Proposed
 	it.layOut()
 	for i, want := range []string{"-…", "+…"} {
@@ -101,15 +101,15 @@ func TestLongLines(t *testing.T) {
 func TestEditsInOrder(t *testing.T) {
 	near, far := net.Pipe()
 	var got []string
-	companion := adapter.NewConn(t.Context(), adapter.NewStream(far), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
-		edit, err := adapter.Params[adapter.DiffChange](req)
+	companion := editor.NewConn(t.Context(), editor.NewStream(far), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+		edit, err := editor.Params[editor.DiffChange](req)
 		if err == nil && edit.Content != nil {
 			got = append(got, *edit.Content)
 		}
 		return struct{}{}, err
 	}))
 	texts := newTexts()
-	texts.client = adapter.NewClient(near, adapter.Handler{})
+	texts.client = editor.NewClient(near, editor.Handler{})
 	defer func() { texts.client.Close(); <-companion.DisconnectNotify() }()
 	var delivery sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
@@ -140,7 +140,7 @@ func TestEditsInOrder(t *testing.T) {
 // the difference is.
 func TestTakeAgain(t *testing.T) {
 	m := &model{texts: newTexts(), width: 80, height: 24}
-	it := &item{Diff: adapter.Diff{Original: "a\nb\nc\n", Proposed: "A\nB\nc\n"}, text: "A\nmine\nc\n"}
+	it := &item{Diff: editor.Diff{Original: "a\nb\nc\n", Proposed: "A\nB\nc\n"}, text: "A\nmine\nc\n"}
 	it.layOut()
 	m.items = []*item{it}
 	m.take(it, false)

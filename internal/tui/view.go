@@ -9,7 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"pollux/internal/adapter"
+	"pollux/internal/editor"
 )
 
 // The terminal's own sixteen colours, so that its theme is followed; Bubble
@@ -133,7 +133,7 @@ func (m *model) diffLines() []string {
 	}
 	footer := keys
 	switch {
-	case it.State == adapter.StateAccepted:
+	case it.State == editor.StateAccepted:
 		footer = "tab next  ? help  q leave"
 	case !m.settled:
 		footer = appeared
@@ -155,9 +155,9 @@ func (m *model) title(it *item) string {
 		title += "  (new file)"
 	}
 	switch it.State {
-	case adapter.StateOrphaned:
+	case editor.StateOrphaned:
 		title += "  (its CLI has ended)"
-	case adapter.StateAccepted:
+	case editor.StateAccepted:
 		title += "  (accepted: waiting for the CLI to write it)"
 	}
 	return title

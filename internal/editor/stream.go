@@ -1,4 +1,4 @@
-package adapter
+package editor
 
 import (
 	"bufio"

@@ -1,4 +1,4 @@
-// Package adapter is the protocol between Pollux and whatever shows the user's
+// Package editor is the protocol between Pollux and whatever shows the user's
 // files: an editor's plugin, the browser page, a terminal view, a shell hook.
 // docs/PROTOCOL.md describes it for authors of plugins; this package has its
 // messages, its framing, and the client's half.
@@ -6,7 +6,7 @@
 // The protocol is JSON-RPC 2.0. It is small and snapshot-based: a client says
 // what is, not what changed, and Pollux keeps all state. Either side ignores
 // notifications and fields that it does not know.
-package adapter
+package editor
 
 import "pollux/internal/ide"
 
