@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/companion"
+	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
 	"pollux/internal/ide"
-	"pollux/internal/journal"
 	"pollux/internal/sys"
 )
 

@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/companion"
+	"pollux/internal/companion/journal"
 	"pollux/internal/discovery"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
-	"pollux/internal/journal"
 	"pollux/internal/review"
 	"pollux/internal/sys"
 )

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pollux/internal/companion/journal"
 	"pollux/internal/discovery"
-	"pollux/internal/journal"
 	"pollux/internal/tui"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/creack/pty"
 
-	"pollux/internal/journal"
+	"pollux/internal/companion/journal"
 )
 
 // newTestJournal returns the user's journal, which is the test's own.

@@ -18,11 +18,11 @@ import (
 	"sync"
 	"time"
 
+	"pollux/internal/companion/journal"
 	"pollux/internal/discovery"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/ideserver"
-	"pollux/internal/journal"
 )
 
 // A Config is what a [Companion] is started with.

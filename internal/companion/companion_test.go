@@ -19,10 +19,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
+	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/ideserver"
-	"pollux/internal/journal"
 )
 
 func TestMain(m *testing.M) {

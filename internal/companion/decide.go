@@ -8,10 +8,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/ideserver"
-	"pollux/internal/journal"
 )
 
 var (

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
-	"pollux/internal/journal"
 )
 
 // propose opens a diff and returns it as the editor sees it.

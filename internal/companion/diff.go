@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/hunk"
 	"pollux/internal/ide"
 	"pollux/internal/ideserver"
-	"pollux/internal/journal"
 )
 
 // A diff is one proposal that waits for the user. Its states are the

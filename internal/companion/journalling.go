@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"pollux/internal/journal"
+	"pollux/internal/companion/journal"
 )
 
 // An entry is what the journal has of a diff.

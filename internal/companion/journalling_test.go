@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
-	"pollux/internal/journal"
 )
 
 // breakJournal makes the journal unwritable, as a full disk does, and returns
