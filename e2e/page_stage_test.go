@@ -21,7 +21,7 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 
 	"pollux/internal/editor"
-	"pollux/internal/review"
+	"pollux/internal/view/web"
 )
 
 // A stage is the review page, in Chromium, before a companion that the test
@@ -32,7 +32,7 @@ type stage struct {
 	base string
 
 	mu     sync.Mutex
-	pages  *review.Server
+	pages  *web.Server
 	diffs  []editor.Diff
 	conn   *jsonrpc2.Conn // of the page
 	down   bool           // the companion refuses connections
@@ -209,7 +209,7 @@ func (s *stage) up(diffs ...editor.Diff) {
 // restart puts a new companion at the address of the one before. It returns a
 // link to its page.
 func (s *stage) restart() string {
-	pages := review.New(s.attach, s.base)
+	pages := web.New(s.attach, s.base)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pages = pages

@@ -17,9 +17,9 @@ go tool staticcheck ./...
 go mod tidy -diff
 ./scripts/check-editors.sh
 ./web/build.sh
-if [ -n "$(git status --porcelain -- internal/review/page)" ]; then
-	echo "check: internal/review/page is not what web/ builds: commit the new build" >&2
-	git status --short -- internal/review/page >&2
+if [ -n "$(git status --porcelain -- internal/view/web/page)" ]; then
+	echo "check: internal/view/web/page is not what web/ builds: commit the new build" >&2
+	git status --short -- internal/view/web/page >&2
 	exit 1
 fi
 ./scripts/vulncheck.sh

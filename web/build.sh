@@ -1,11 +1,11 @@
 #!/bin/sh
-# Builds the review page into internal/review/page, where the binary embeds it.
+# Builds the review page into internal/view/web/page, where the binary embeds it.
 # Needs Node's npm for the sources of CodeMirror; esbuild is pinned by go.mod.
 set -eu
 cd "$(dirname "$0")"
 npm ci --no-audit --no-fund --loglevel=error
 npx tsc --noEmit
-out=../internal/review/page
+out=../internal/view/web/page
 for file in main.ts:app.js app.css:app.css; do
 	go tool esbuild "src/${file%:*}" --bundle --minify --target=es2022,chrome123,firefox120,safari17.5 --charset=utf8 \
 		--legal-comments=none --log-level=warning --outfile="$out/${file#*:}"

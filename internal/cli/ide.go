@@ -19,8 +19,8 @@ import (
 	"pollux/internal/discovery"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
-	"pollux/internal/review"
 	"pollux/internal/sys"
+	"pollux/internal/view/web"
 )
 
 // companionFlags are common to the commands that start a companion.
@@ -68,7 +68,7 @@ func (f *companionFlags) config(streams IO) (companion.Config, error) {
 		Settings:  editor.Settings{IncludeIgnored: f.includeIgnored},
 		ExtraHost: f.host, ExtraNames: f.hostNames,
 		Pages: func(attach func(io.ReadWriteCloser), base string) (http.Handler, func() string) {
-			s := review.New(attach, base)
+			s := web.New(attach, base)
 			return s, s.Link
 		},
 	}

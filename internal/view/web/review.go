@@ -1,4 +1,4 @@
-// Package review serves the browser page: a client of the adapter protocol like
+// Package web serves the browser page: a client of the adapter protocol like
 // any editor, whose messages travel as an event stream and POST requests.
 //
 // The page's source is in web/; its build, in page/, is embedded, so that
@@ -10,7 +10,7 @@
 // server. The page secret is no cookie, because a cookie goes to every port of a
 // host: the page keeps it in sessionStorage, which belongs to one origin and
 // one tab. It is good for this companion as long as that runs.
-package review
+package web
 
 import (
 	"bufio"
