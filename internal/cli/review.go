@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/editor"
-	"pollux/internal/tui"
+	"pollux/internal/view/term"
 )
 
 // exitLeft is the exit code of a review --once that the user left while
@@ -41,7 +41,7 @@ the working directory.`,
 			if err != nil {
 				return err
 			}
-			err = tui.Run(ctx, tui.Config{
+			err = term.Run(ctx, term.Config{
 				In: streams.In, Out: streams.Out, Env: os.Environ(), Version: version(), Once: once,
 				Editor: cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi"),
 				Dial: func(h editor.Handler) (*editor.Client, error) {
@@ -52,10 +52,10 @@ the working directory.`,
 					return editor.NewClient(conn, h), nil
 				},
 			})
-			if errors.Is(err, tui.ErrLeft) {
+			if errors.Is(err, term.ErrLeft) {
 				return exitError{exitLeft}
 			}
-			if errors.Is(err, tui.ErrEnded) || errors.Is(err, context.Canceled) {
+			if errors.Is(err, term.ErrEnded) || errors.Is(err, context.Canceled) {
 				return nil
 			}
 			return err

@@ -1,11 +1,11 @@
-// Package tui is the review in a terminal: a client of the adapter protocol,
+// Package term is the review in a terminal: a client of the adapter protocol,
 // as an editor's plugin is, for ssh and for a pane beside the CLI.
 //
 // It shows one diff at a time, what differs with a few lines around it: side
 // by side where there is room, else one below the other. A hunk that the user
 // took back stays in sight, to be taken again. Free editing is left to the
 // user's editor. Leaving decides nothing.
-package tui
+package term
 
 import (
 	"context"
