@@ -39,11 +39,11 @@ var allowed = map[string][]string{
 	"pollux/internal/ideserver":         {"ide", "plain"},
 	"pollux/internal/view/web":          {"editor", "ide"},
 	"pollux/internal/view/term":         {"editor", "hunk", "sys"},
-	"pollux/internal/lsp":               {"editor", "ide"},
+	"pollux/internal/view/lsp":          {"editor", "ide"},
 	"pollux/internal/companion":         {"editor", "discovery", "gemini", "hunk", "ide", "ideserver", "companion/journal", "sys"},
 	"pollux/editors":                    {},
 	"pollux/internal/editortest":        {},
-	"pollux/internal/cli":               {"editor", "bridge", "companion", "conformance", "discovery", "doctor", "fakemodel", "gemini", "ide", "companion/journal", "lsp", "plain", "remote", "view/web", "settings", "sys", "view/term"},
+	"pollux/internal/cli":               {"editor", "bridge", "companion", "conformance", "discovery", "doctor", "fakemodel", "gemini", "ide", "companion/journal", "view/lsp", "plain", "remote", "view/web", "settings", "sys", "view/term"},
 }
 
 func TestImports(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/editor"
-	"pollux/internal/lsp"
 	"pollux/internal/sys"
+	"pollux/internal/view/lsp"
 )
 
 func newLSP(streams IO) *cobra.Command {
