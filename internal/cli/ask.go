@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"pollux/internal/bridge"
-	"pollux/internal/plain"
+	"pollux/internal/termtext"
 )
 
 func newAsk(streams IO) *cobra.Command {
@@ -147,7 +147,7 @@ func forOutput(w io.Writer, text string) string {
 	if !isTerminal(w) {
 		return text
 	}
-	return plain.Text(text)
+	return termtext.Text(text)
 }
 
 type jsonAnswer struct {

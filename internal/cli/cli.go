@@ -23,8 +23,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pollux/internal/plain"
 	"pollux/internal/sys"
+	"pollux/internal/termtext"
 )
 
 // Version is stamped by the release; a build from a checkout has "devel".
@@ -55,10 +55,10 @@ func Run(ctx context.Context, streams IO, args []string) int {
 	case errors.As(err, &exit):
 		return exit.code
 	case errors.As(err, &usage):
-		fmt.Fprintf(streams.Err, "pollux: %s\nRun `%s --help` for how it is used.\n", plain.Text(err.Error()), usage.command)
+		fmt.Fprintf(streams.Err, "pollux: %s\nRun `%s --help` for how it is used.\n", termtext.Text(err.Error()), usage.command)
 		return 2
 	}
-	fmt.Fprintf(streams.Err, "pollux: %s\n", plain.Text(err.Error()))
+	fmt.Fprintf(streams.Err, "pollux: %s\n", termtext.Text(err.Error()))
 	return 1
 }
 
@@ -170,6 +170,6 @@ func printJSON(w io.Writer, v any) error {
 	if err := enc.Encode(v); err != nil {
 		return err
 	}
-	_, err := w.Write(plain.JSON(out.Bytes()))
+	_, err := w.Write(termtext.JSON(out.Bytes()))
 	return err
 }

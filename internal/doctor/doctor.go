@@ -22,8 +22,8 @@ import (
 	"pollux/internal/discovery"
 	"pollux/internal/editor"
 	"pollux/internal/gemini"
-	"pollux/internal/plain"
 	"pollux/internal/settings"
+	"pollux/internal/termtext"
 )
 
 // A Status is how a check came out.
@@ -152,7 +152,7 @@ const maxText = 1000
 func (e *exam) add(f Finding) {
 	f.Part = e.part
 	// There are names of files and variables in them, which anybody may have made.
-	f.Text, f.Next, f.Mends = plain.Line(f.Text, maxText), plain.Line(f.Next, maxText), plain.Line(f.Mends, maxText)
+	f.Text, f.Next, f.Mends = termtext.Line(f.Text, maxText), termtext.Line(f.Next, maxText), termtext.Line(f.Mends, maxText)
 	e.report.Findings = append(e.report.Findings, f)
 	if e.Emit != nil {
 		e.Emit(f)
@@ -196,12 +196,12 @@ var bare = regexp.MustCompile(`^[\w@%+=:,./~-]+$`)
 
 // word is a text as one word of a shell's, for a command that is to be pasted.
 func word(s string) string {
-	s = plain.Line(s, maxText)
+	s = termtext.Line(s, maxText)
 	if bare.MatchString(s) {
 		return s
 	}
-	return plain.Word(s)
+	return termtext.Word(s)
 }
 
 // oneLine is a short text of another's, for the middle of a finding.
-func oneLine(s string) string { return plain.Line(s, 300) }
+func oneLine(s string) string { return termtext.Line(s, 300) }

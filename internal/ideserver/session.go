@@ -14,7 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/ide"
-	"pollux/internal/plain"
+	"pollux/internal/termtext"
 )
 
 // ErrUndelivered is passed to an outcome's done function when the session ended
@@ -87,7 +87,7 @@ func (s *Session) Client() (name, version string) {
 const maxName = 64
 
 func shown(name string) string {
-	if line := plain.Line(name, maxName); line != "" || name == "" {
+	if line := termtext.Line(name, maxName); line != "" || name == "" {
 		return line
 	}
 	return "?"

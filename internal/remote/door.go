@@ -19,8 +19,8 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/ide"
-	"pollux/internal/plain"
 	"pollux/internal/sys"
+	"pollux/internal/termtext"
 )
 
 // A Door is a way to a companion. Open makes a connection on which MCP is
@@ -65,7 +65,7 @@ func quote(s string) string {
 	if windows(s) {
 		return `"` + strings.ReplaceAll(s, `"`, "") + `"`
 	}
-	return plain.Word(s)
+	return termtext.Word(s)
 }
 
 // Open connects.
@@ -172,7 +172,7 @@ func (c *command) words() string {
 	if c.said == nil {
 		return ""
 	}
-	return plain.Line(string(c.said.text), maxWords)
+	return termtext.Line(string(c.said.text), maxWords)
 }
 
 // maxWords bounds what is kept of a command's standard error, in bytes.
@@ -249,7 +249,7 @@ func (d Door) Greet(ctx context.Context) (far Far, err error) {
 	}
 	defer session.Close()
 	res := session.InitializeResult()
-	far.Editor = plain.Line(res.ServerInfo.Title, maxTitle)
+	far.Editor = termtext.Line(res.ServerInfo.Title, maxTitle)
 	if data, err := json.Marshal(res.Capabilities.Experimental[ide.RootsCapability]); err == nil {
 		var capability struct{ Roots []string }
 		if json.Unmarshal(data, &capability) == nil {

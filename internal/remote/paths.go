@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"pollux/internal/plain"
+	"pollux/internal/termtext"
 )
 
 // maxRoots bounds what an error shows of a companion's directories, in bytes.
@@ -77,7 +77,7 @@ func (p Paths) Fit(roots []string, dir string) error {
 		}
 	}
 	return fmt.Errorf("the companion there is for %s, and not for %s: --map %s=%s would do",
-		plain.Line(strings.Join(roots, ", "), maxRoots), pairs[0].There, pairs[0].Here, plain.Line(roots[0], maxRoots))
+		termtext.Line(strings.Join(roots, ", "), maxRoots), pairs[0].There, pairs[0].Here, termtext.Line(roots[0], maxRoots))
 }
 
 func holds(root, name string) bool {

@@ -1,4 +1,4 @@
-package plain
+package termtext
 
 import (
 	"encoding/json"

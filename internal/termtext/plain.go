@@ -1,6 +1,6 @@
-// Package plain makes what others wrote fit for a terminal: to be shown, and to be
+// Package termtext makes what others wrote fit for a terminal: to be shown, and to be
 // typed into a shell.
-package plain
+package termtext
 
 import (
 	"fmt"
