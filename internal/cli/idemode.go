@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"pollux/internal/settings"
+	"pollux/internal/agent/gemini/settings"
 )
 
 // Gemini CLI connects to a companion only with IDE mode on, which is a setting

@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tailscale/hujson"
 
-	"pollux/internal/settings"
+	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/sys"
 )
 

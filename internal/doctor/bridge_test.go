@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/hostile"
-	"pollux/internal/settings"
 )
 
 // The repository in which the doctor is called can bring a .env file.

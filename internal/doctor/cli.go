@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/discovery"
 	"pollux/internal/gemini"
-	"pollux/internal/settings"
 )
 
 const installCLI = "npm install -g @google/gemini-cli"

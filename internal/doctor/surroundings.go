@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"pollux/internal/settings"
+	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/sys"
 )
 

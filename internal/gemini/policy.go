@@ -12,7 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"pollux/internal/settings"
+	"pollux/internal/agent/gemini/settings"
 )
 
 // readOnlyPolicy lets the CLI read and search and nothing else, in every

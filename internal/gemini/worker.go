@@ -19,7 +19,7 @@ import (
 
 	"github.com/sourcegraph/jsonrpc2"
 
-	"pollux/internal/settings"
+	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/sys"
 )
 
