@@ -16,7 +16,7 @@ import (
 // packages each may import.
 var allowed = map[string][]string{
 	"pollux":                                {"cli"},
-	"pollux/bench":                          {"editor", "fakecli", "fakemodel", "ide", "wirecli"},
+	"pollux/bench":                          {"editor", "agent/gemini/fakecli", "fakemodel", "ide", "wirecli"},
 	"pollux/release/docs":                   {"cli"},
 	"pollux/e2e":                            {},
 	"pollux/internal/hunk":                  {},
@@ -25,7 +25,7 @@ var allowed = map[string][]string{
 	"pollux/internal/sys":                   {},
 	"pollux/internal/fakemodel":             {},
 	"pollux/internal/hostile":               {},
-	"pollux/internal/fakecli":               {},
+	"pollux/internal/agent/gemini/fakecli":  {},
 	"pollux/internal/wirecli":               {},
 	"pollux/internal/agent/gemini/settings": {"sys"},
 	"pollux/internal/gemini":                {"agent/gemini/settings", "sys"},

@@ -14,7 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"pollux/internal/fakecli"
+	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/fakemodel"
 )
 

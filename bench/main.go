@@ -17,8 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/editor"
-	"pollux/internal/fakecli"
 	"pollux/internal/ide"
 	"pollux/internal/wirecli"
 )

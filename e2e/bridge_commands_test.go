@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"pollux/internal/fakecli"
+	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/fakemodel"
 	"pollux/internal/gemini"
 )

@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"pollux/internal/fakecli"
+	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/gemini"
 )
 

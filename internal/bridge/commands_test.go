@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"pollux/internal/fakecli"
+	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/gemini"
 )
 

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"pollux/internal/fakecli"
+	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/gemini"
 )
 

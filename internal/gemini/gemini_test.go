@@ -15,7 +15,7 @@ import (
 	"github.com/dlclark/regexp2"
 	"go.uber.org/goleak"
 
-	"pollux/internal/fakecli"
+	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/sys"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/sourcegraph/jsonrpc2"
 
-	"pollux/internal/fakecli"
+	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/sys"
 )
 
