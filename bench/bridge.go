@@ -15,7 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/agent/gemini/fakecli"
-	"pollux/internal/fakemodel"
+	"pollux/internal/agent/gemini/fakemodel"
 )
 
 // A subject is a bridge under measurement: ours, or a peer's.

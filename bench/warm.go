@@ -14,7 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"pollux/internal/fakemodel"
+	"pollux/internal/agent/gemini/fakemodel"
 )
 
 // laterCalls is how many calls of a kind are made after the first: of warm

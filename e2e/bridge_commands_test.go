@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"pollux/internal/agent/gemini/fakecli"
-	"pollux/internal/fakemodel"
+	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/gemini"
 )
 

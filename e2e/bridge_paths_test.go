@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"pollux/internal/fakemodel"
+	"pollux/internal/agent/gemini/fakemodel"
 )
 
 // Gemini listed the names of files anywhere, and read the transcripts of earlier

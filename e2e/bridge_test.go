@@ -16,7 +16,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"pollux/internal/fakemodel"
+	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/gemini"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"pollux/internal/fakemodel"
+	"pollux/internal/agent/gemini/fakemodel"
 )
 
 func (w *world) bridgeEnv() []string {

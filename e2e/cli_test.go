@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/editor"
-	"pollux/internal/fakemodel"
 	"pollux/internal/ide"
 )
 

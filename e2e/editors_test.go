@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/editortest"
-	"pollux/internal/fakemodel"
 	"pollux/internal/ide"
 	"pollux/internal/wirecli"
 )

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/editor"
 	"pollux/internal/editortest"
-	"pollux/internal/fakemodel"
 	"pollux/internal/ide"
 	"pollux/internal/wirecli"
 )

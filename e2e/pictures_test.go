@@ -9,8 +9,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/editortest"
-	"pollux/internal/fakemodel"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/editor"
-	"pollux/internal/fakemodel"
 )
 
 // forwardEnv makes this program one that forwards containerModel, inside of a

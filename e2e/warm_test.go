@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"pollux/internal/fakemodel"
+	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/gemini"
 )
 

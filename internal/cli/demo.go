@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/companion"
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
-	"pollux/internal/fakemodel"
 	"pollux/internal/ide"
 	"pollux/internal/sys"
 )
