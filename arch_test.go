@@ -28,11 +28,11 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/gemini/fakecli":   {},
 	"pollux/internal/wirecli":                {},
 	"pollux/internal/agent/gemini/settings":  {"sys"},
-	"pollux/internal/gemini":                 {"agent/gemini/settings", "sys"},
+	"pollux/internal/agent/gemini":           {"agent/gemini/settings", "sys"},
 	"pollux/internal/conformance":            {"discovery", "ide", "sys", "wirecli"},
 	"pollux/internal/remote":                 {"editor", "ide", "termtext", "sys"},
-	"pollux/internal/doctor":                 {"editor", "discovery", "gemini", "ide", "termtext", "agent/gemini/settings", "sys", "wirecli"},
-	"pollux/internal/bridge":                 {"gemini", "hunk", "sys"},
+	"pollux/internal/doctor":                 {"editor", "discovery", "agent/gemini", "ide", "termtext", "agent/gemini/settings", "sys", "wirecli"},
+	"pollux/internal/bridge":                 {"agent/gemini", "hunk", "sys"},
 	"pollux/internal/editor":                 {"ide", "sys"},
 	"pollux/internal/companion/journal":      {"sys"},
 	"pollux/internal/discovery":              {"ide", "sys"},
@@ -40,10 +40,10 @@ var allowed = map[string][]string{
 	"pollux/internal/view/web":               {"editor", "ide"},
 	"pollux/internal/view/term":              {"editor", "hunk", "sys"},
 	"pollux/internal/view/lsp":               {"editor", "ide"},
-	"pollux/internal/companion":              {"editor", "discovery", "gemini", "hunk", "ide", "ideserver", "companion/journal", "sys"},
+	"pollux/internal/companion":              {"editor", "discovery", "agent/gemini", "hunk", "ide", "ideserver", "companion/journal", "sys"},
 	"pollux/editors":                         {},
 	"pollux/internal/editortest":             {},
-	"pollux/internal/cli":                    {"editor", "bridge", "companion", "conformance", "discovery", "doctor", "agent/gemini/fakemodel", "gemini", "ide", "companion/journal", "view/lsp", "termtext", "remote", "view/web", "agent/gemini/settings", "sys", "view/term"},
+	"pollux/internal/cli":                    {"editor", "bridge", "companion", "conformance", "discovery", "doctor", "agent/gemini/fakemodel", "agent/gemini", "ide", "companion/journal", "view/lsp", "termtext", "remote", "view/web", "agent/gemini/settings", "sys", "view/term"},
 }
 
 func TestImports(t *testing.T) {

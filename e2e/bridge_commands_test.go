@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/agent/gemini/fakemodel"
-	"pollux/internal/gemini"
 )
 
 // A prompt that began with a byte order mark and "/init" wrote GEMINI.md, and one

@@ -16,8 +16,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/fakemodel"
-	"pollux/internal/gemini"
 )
 
 // A bridgeClient is an MCP client of `pollux bridge`, which asks the real

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/fakemodel"
-	"pollux/internal/gemini"
 )
 
 // A query goes on where another ended: the model has what was said, and in a

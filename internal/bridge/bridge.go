@@ -18,7 +18,7 @@ import (
 	"sync"
 	"time"
 
-	"pollux/internal/gemini"
+	"pollux/internal/agent/gemini"
 )
 
 const (

@@ -15,8 +15,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/fakecli"
-	"pollux/internal/gemini"
 )
 
 func TestMain(m *testing.M) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 
-	"pollux/internal/gemini"
+	"pollux/internal/agent/gemini"
 )
 
 // Changes are what change mode returns, as the structured content of a tool's

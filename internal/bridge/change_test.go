@@ -14,7 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"pollux/internal/gemini"
+	"pollux/internal/agent/gemini"
 )
 
 // project makes a directory with files, a git repository if asked to.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/fakecli"
-	"pollux/internal/gemini"
 )
 
 // A prompt that began with a byte order mark and "/init" ran that command of the

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"pollux/internal/gemini"
+	"pollux/internal/agent/gemini"
 )
 
 // A Config is what a [Bridge] needs. [FromEnv] makes one.

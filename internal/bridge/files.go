@@ -12,7 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"pollux/internal/gemini"
+	"pollux/internal/agent/gemini"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"pollux/internal/gemini"
+	"pollux/internal/agent/gemini"
 )
 
 const (

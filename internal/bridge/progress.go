@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode"
 
-	"pollux/internal/gemini"
+	"pollux/internal/agent/gemini"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"pollux/internal/gemini"
+	"pollux/internal/agent/gemini"
 )
 
 // connect connects a client of that name to a server of the bridge.

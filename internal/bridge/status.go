@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"pollux/internal/gemini"
+	"pollux/internal/agent/gemini"
 	"pollux/internal/sys"
 )
 

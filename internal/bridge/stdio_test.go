@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"pollux/internal/gemini"
+	"pollux/internal/agent/gemini"
 )
 
 // A wire is a client on pipes.

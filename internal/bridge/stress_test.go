@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/fakecli"
-	"pollux/internal/gemini"
 )
 
 // 200 calls at once, through a queue of 3, with crashes, timeouts and

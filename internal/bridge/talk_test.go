@@ -12,7 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"pollux/internal/gemini"
+	"pollux/internal/agent/gemini"
 )
 
 // A parrot answers with what it is asked, and remembers sessions until it is

@@ -12,7 +12,7 @@ import (
 	"regexp"
 	"strings"
 
-	"pollux/internal/gemini"
+	"pollux/internal/agent/gemini"
 )
 
 const (

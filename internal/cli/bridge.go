@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pollux/internal/agent/gemini"
 	"pollux/internal/bridge"
-	"pollux/internal/gemini"
 	"pollux/internal/sys"
 )
 

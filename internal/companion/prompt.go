@@ -6,9 +6,9 @@ import (
 	"strings"
 	"unicode"
 
+	"pollux/internal/agent/gemini"
 	"pollux/internal/discovery"
 	"pollux/internal/editor"
-	"pollux/internal/gemini"
 )
 
 // ready is what the CLI shows in its empty input line.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/settings"
-	"pollux/internal/gemini"
 	"pollux/internal/sys"
 )
 

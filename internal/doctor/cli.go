@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/discovery"
-	"pollux/internal/gemini"
 )
 
 const installCLI = "npm install -g @google/gemini-cli"

@@ -19,10 +19,10 @@ import (
 	"regexp"
 	"slices"
 
+	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/discovery"
 	"pollux/internal/editor"
-	"pollux/internal/gemini"
 	"pollux/internal/termtext"
 )
 
