@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pollux/internal/conformance"
+	"pollux/internal/ide/geminiide/conformance"
 	"pollux/internal/sys"
 	"pollux/internal/view/term"
 )
