@@ -14,7 +14,7 @@ import (
 
 	"github.com/creack/pty"
 
-	"pollux/internal/wirecli"
+	"pollux/internal/ide/geminiide/client"
 )
 
 // An editorBench is one editor under measurement, in a terminal that we are.
@@ -228,7 +228,7 @@ func (s *screen) close() {
 }
 
 // dialFile connects to the companion whose discovery file appears, and answers.
-func dialFile(pattern string) (*wirecli.CLI, error) {
+func dialFile(pattern string) (*client.CLI, error) {
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		files, _ := filepath.Glob(pattern)
 		for _, f := range files {
@@ -240,7 +240,7 @@ func dialFile(pattern string) (*wirecli.CLI, error) {
 			if err != nil || json.Unmarshal(data, &v) != nil {
 				continue
 			}
-			if cli, err := wirecli.Dial(context.Background(), v.Port, v.AuthToken); err == nil {
+			if cli, err := client.Dial(context.Background(), v.Port, v.AuthToken); err == nil {
 				return cli, nil
 			}
 		}

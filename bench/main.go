@@ -20,7 +20,7 @@ import (
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
-	"pollux/internal/wirecli"
+	"pollux/internal/ide/geminiide/client"
 )
 
 func main() {
@@ -171,8 +171,8 @@ func (b *bench) stop() {
 }
 
 // connect is a CLI that has heard the first context.
-func (b *bench) connect() (*wirecli.CLI, error) {
-	c, err := wirecli.Dial(context.Background(), b.info.Port, b.info.Token)
+func (b *bench) connect() (*client.CLI, error) {
+	c, err := client.Dial(context.Background(), b.info.Port, b.info.Token)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/editortest"
 	"pollux/internal/ide"
-	"pollux/internal/wirecli"
+	"pollux/internal/ide/geminiide/client"
 )
 
 // A desk is a real editor, with Pollux's plugin installed as a user does, in a
@@ -167,13 +167,13 @@ func (d *desk) say(prompt string) {
 }
 
 // cli connects a CLI that is only its wire to the editor's companion.
-func (d *desk) cli() *wirecli.CLI {
+func (d *desk) cli() *client.CLI {
 	d.t.Helper()
 	port, err := strconv.Atoi(d.ask(d.State.Port))
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	c, err := wirecli.Dial(d.context(), port, d.ask(d.State.Token))
+	c, err := client.Dial(d.context(), port, d.ask(d.State.Token))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func (d *desk) cli() *wirecli.CLI {
 }
 
 // heard waits for a notification that fits.
-func heard(t *testing.T, c *wirecli.CLI, what string, fits func(wirecli.Notification) bool) wirecli.Notification {
+func heard(t *testing.T, c *client.CLI, what string, fits func(client.Notification) bool) client.Notification {
 	t.Helper()
 	deadline := time.After(patience)
 	var last string
@@ -202,13 +202,13 @@ func heard(t *testing.T, c *wirecli.CLI, what string, fits func(wirecli.Notifica
 	}
 }
 
-func rejected(n wirecli.Notification) bool { return n.Method == ide.MethodDiffRejected }
+func rejected(n client.Notification) bool { return n.Method == ide.MethodDiffRejected }
 
 // accepted waits for the CLI to hear that its change was accepted, and with
 // which text.
-func accepted(t *testing.T, c *wirecli.CLI) string {
+func accepted(t *testing.T, c *client.CLI) string {
 	t.Helper()
-	n := heard(t, c, "an accepted diff", func(n wirecli.Notification) bool { return n.Method == ide.MethodDiffAccepted })
+	n := heard(t, c, "an accepted diff", func(n client.Notification) bool { return n.Method == ide.MethodDiffAccepted })
 	var p ide.DiffAccepted
 	if err := json.Unmarshal(n.Params, &p); err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func accepted(t *testing.T, c *wirecli.CLI) string {
 }
 
 // written is accepted, and then does what the CLI does: it writes the file.
-func written(t *testing.T, c *wirecli.CLI, path string) string {
+func written(t *testing.T, c *client.CLI, path string) string {
 	t.Helper()
 	text := accepted(t, c)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -227,9 +227,9 @@ func written(t *testing.T, c *wirecli.CLI, path string) string {
 }
 
 // context waits until the companion tells of files that fit.
-func told(t *testing.T, c *wirecli.CLI, what string, fits func(open []ide.File) bool) {
+func told(t *testing.T, c *client.CLI, what string, fits func(open []ide.File) bool) {
 	t.Helper()
-	heard(t, c, what, func(n wirecli.Notification) bool {
+	heard(t, c, what, func(n client.Notification) bool {
 		var p ide.Context
 		return n.Method == ide.MethodContextUpdate && json.Unmarshal(n.Params, &p) == nil && fits(p.WorkspaceState.OpenFiles)
 	})
@@ -462,7 +462,7 @@ func (d *desk) leaveTerminal(h hands) {
 }
 
 // wait starts an editor on a file, with a change to it on the screen.
-func waits(t *testing.T, kind editortest.Kind, before, proposed string) (d *desk, c *wirecli.CLI, path string) {
+func waits(t *testing.T, kind editortest.Kind, before, proposed string) (d *desk, c *client.CLI, path string) {
 	t.Helper()
 	w := newWorld(t, silent)
 	path = w.file("a.txt", before)
@@ -723,9 +723,9 @@ func TestEditorSavesACopy(t *testing.T) {
 }
 
 // answer waits for what a CLI hears of its change, and is its method.
-func answer(t *testing.T, c *wirecli.CLI) string {
+func answer(t *testing.T, c *client.CLI) string {
 	t.Helper()
-	return heard(t, c, "an answer", func(n wirecli.Notification) bool {
+	return heard(t, c, "an answer", func(n client.Notification) bool {
 		return n.Method == ide.MethodDiffAccepted || n.Method == ide.MethodDiffRejected
 	}).Method
 }
@@ -788,7 +788,7 @@ const (
 const appeared = "This change has just appeared. Look at it, then decide."
 
 // undecided checks that nothing was decided, and that the user can decide now.
-func (d *desk) undecided(c *wirecli.CLI, path, text string) {
+func (d *desk) undecided(c *client.CLI, path, text string) {
 	d.t.Helper()
 	if got := d.ask(d.State.Waiting); got != "1" {
 		d.t.Errorf("%s diffs wait", got)
@@ -807,11 +807,11 @@ func (d *desk) undecided(c *wirecli.CLI, path, text string) {
 // for the first accepted what nobody had seen.
 func TestEditorKeyMeantForAnother(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
-		for name, swap := range map[string]func(d *desk, c *wirecli.CLI, path string) error{
-			"superseded": func(d *desk, c *wirecli.CLI, path string) error {
+		for name, swap := range map[string]func(d *desk, c *client.CLI, path string) error{
+			"superseded": func(d *desk, c *client.CLI, path string) error {
 				return c.OpenDiff(d.context(), path, "three\n")
 			},
-			"answered in the terminal": func(d *desk, c *wirecli.CLI, path string) error {
+			"answered in the terminal": func(d *desk, c *client.CLI, path string) error {
 				next := d.file("b.txt", "b\n")
 				if err := c.OpenDiff(d.context(), next, "three\n"); err != nil {
 					return err

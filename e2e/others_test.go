@@ -13,7 +13,7 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/editortest"
 	"pollux/internal/ide"
-	"pollux/internal/wirecli"
+	"pollux/internal/ide/geminiide/client"
 )
 
 // The editors without a plugin of ours.
@@ -121,14 +121,14 @@ vim.keymap.set({ "n", "x" }, "ga", vim.lsp.buf.code_action)
 vim.keymap.set("x", "gA", vim.lsp.buf.range_code_action or vim.lsp.buf.code_action)
 `)
 	s := w.bare("nvim", "--clean", "-S", script, path)
-	var c *wirecli.CLI
+	var c *client.CLI
 	waitFor(t, "the companion", func() bool {
 		port, token, ok := w.endpoint()
 		if !ok {
 			return false
 		}
 		var err error
-		c, err = wirecli.Dial(w.context(), port, token)
+		c, err = client.Dial(w.context(), port, token)
 		return err == nil
 	})
 	t.Cleanup(c.Close)
@@ -180,7 +180,7 @@ func TestHelix(t *testing.T) {
 	path := w.file("it's $(touch x).txt", "one \U0001F600 two\nthree\n")
 	w.pollux("install", "helix", "--yes")
 	e := w.edit(func(p *editor.InitializeParams) { p.Diff = false })
-	c, err := wirecli.Dial(w.context(), e.info.Port, e.info.Token)
+	c, err := client.Dial(w.context(), e.info.Port, e.info.Token)
 	if err != nil {
 		t.Fatal(err)
 	}

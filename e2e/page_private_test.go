@@ -19,13 +19,13 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"pollux/internal/editor"
-	"pollux/internal/wirecli"
+	"pollux/internal/ide/geminiide/client"
 )
 
 // dial connects a stand-in for the CLI to an editor's companion.
-func (e *plugin) dial() *wirecli.CLI {
+func (e *plugin) dial() *client.CLI {
 	e.t.Helper()
-	cli, err := wirecli.Dial(e.t.Context(), e.info.Port, e.info.Token)
+	cli, err := client.Dial(e.t.Context(), e.info.Port, e.info.Token)
 	if err != nil {
 		e.t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/editortest"
-	"pollux/internal/wirecli"
+	"pollux/internal/ide/geminiide/client"
 )
 
 // A seat is `pollux review` in a terminal, at a companion with a CLI.
@@ -20,7 +20,7 @@ type seat struct {
 	*world
 	*editortest.Screen
 	t   *testing.T
-	cli *wirecli.CLI
+	cli *client.CLI
 }
 
 // review starts it. The companion's editor shows no diffs.
@@ -36,7 +36,7 @@ func (w *world) review(columns, lines int, env ...string) *seat {
 func (w *world) seat(editorShowsDiffs bool) *seat {
 	w.t.Helper()
 	e := w.edit(func(p *editor.InitializeParams) { p.Diff = editorShowsDiffs })
-	c, err := wirecli.Dial(w.context(), e.info.Port, e.info.Token)
+	c, err := client.Dial(w.context(), e.info.Port, e.info.Token)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -293,7 +293,7 @@ func popup(t *testing.T) *seat {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.cli, err = wirecli.Dial(w.context(), port, vars["GEMINI_CLI_IDE_AUTH_TOKEN"]); err != nil {
+	if s.cli, err = client.Dial(w.context(), port, vars["GEMINI_CLI_IDE_AUTH_TOKEN"]); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.cli.Close)

@@ -18,8 +18,8 @@ import (
 
 	"pollux/internal/discovery"
 	"pollux/internal/ide"
+	"pollux/internal/ide/geminiide/client"
 	"pollux/internal/sys"
-	"pollux/internal/wirecli"
 )
 
 // answerWithin is how long a companion may take to answer. The CLI waits for a
@@ -110,7 +110,7 @@ func greet(ctx context.Context, host, port, token string) (tools []string, err e
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	c, err := wirecli.Greet(ctx, wirecli.Endpoint{Host: host, Port: n, Token: token, Name: "pollux-doctor"})
+	c, err := client.Greet(ctx, client.Endpoint{Host: host, Port: n, Token: token, Name: "pollux-doctor"})
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (e *exam) checkTools(tools []string) {
 // explain is an error of a connection in a few words.
 func explain(err error) string {
 	var dns *net.DNSError
-	var status *wirecli.StatusError
+	var status *client.StatusError
 	switch {
 	case errors.As(err, &dns):
 		return "there is no host " + dns.Name
@@ -173,7 +173,7 @@ func explain(err error) string {
 
 // unreachable says why the companion cannot be reached in any way.
 func (e *exam) unreachable(ctx context.Context, c *discovery.Candidate, host, token string, err error) {
-	var status *wirecli.StatusError
+	var status *client.StatusError
 	const local = "127.0.0.1"
 	if c.PortText == "" {
 		e.fail("port", "start the companion again, where it runs", "the command that leads to the companion of %s does not connect (%s): the companion may have ended; once it is back, /ide enable connects again", name(c), explain(err))

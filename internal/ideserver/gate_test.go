@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"pollux/internal/ide"
-	"pollux/internal/wirecli"
+	"pollux/internal/ide/geminiide/client"
 )
 
 // childServes makes this test binary a companion's server, which prints its
@@ -83,7 +83,7 @@ func TestSlowStrangersDoNotKeepTheCLIOut(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	cli, err := wirecli.Dial(ctx, port, "secret")
+	cli, err := client.Dial(ctx, port, "secret")
 	if err != nil {
 		t.Fatalf("the user's CLI cannot connect: %v", err)
 	}

@@ -94,7 +94,7 @@ func start(t *testing.T, b *backend, change func(*Config)) *Server {
 }
 
 // A client is a CLI on the wire.
-type client struct {
+type cl struct {
 	t       *testing.T
 	base    string
 	http    *http.Client
@@ -102,11 +102,11 @@ type client struct {
 	id      int
 }
 
-func dial(t *testing.T, s *Server) *client {
-	return &client{t: t, base: fmt.Sprintf("http://127.0.0.1:%d", s.Port()), http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+func dial(t *testing.T, s *Server) *cl {
+	return &cl{t: t, base: fmt.Sprintf("http://127.0.0.1:%d", s.Port()), http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 }
 
-func (c *client) request(ctx context.Context, method string, body string) *http.Request {
+func (c *cl) request(ctx context.Context, method string, body string) *http.Request {
 	c.t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, c.base+"/mcp", strings.NewReader(body))
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *client) request(ctx context.Context, method string, body string) *http.
 	return req
 }
 
-func (c *client) do(req *http.Request) (int, string, http.Header) {
+func (c *cl) do(req *http.Request) (int, string, http.Header) {
 	c.t.Helper()
 	res, err := c.http.Do(req)
 	if err != nil {
@@ -139,7 +139,7 @@ func (c *client) do(req *http.Request) (int, string, http.Header) {
 }
 
 // call posts a request and returns its result as JSON.
-func (c *client) call(method string, params any) string {
+func (c *cl) call(method string, params any) string {
 	c.t.Helper()
 	c.id++
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": c.id, "method": method, "params": params})
@@ -167,7 +167,7 @@ func (c *client) call(method string, params any) string {
 	return string(msg.Result)
 }
 
-func (c *client) initialize() *client {
+func (c *cl) initialize() *cl {
 	c.t.Helper()
 	c.call("initialize", map[string]any{
 		"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "test", "version": "1"},
@@ -185,7 +185,7 @@ type stream struct {
 	end    context.CancelFunc
 }
 
-func (c *client) listen() *stream {
+func (c *cl) listen() *stream {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(c.t.Context())
 	c.t.Cleanup(cancel)

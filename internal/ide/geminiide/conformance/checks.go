@@ -19,8 +19,8 @@ import (
 
 	"pollux/internal/discovery"
 	"pollux/internal/ide"
+	"pollux/internal/ide/geminiide/client"
 	"pollux/internal/sys"
-	"pollux/internal/wirecli"
 )
 
 // checks are in the order in which they run: what others need comes first, and
@@ -460,7 +460,7 @@ var diffChecks = []check{
 		}
 		r.drain(c)
 		_, err = r.call(c, ide.ToolCloseDiff, map[string]any{"filePath": r.name("nothing.txt")})
-		var rpc *wirecli.RPCError
+		var rpc *client.RPCError
 		if err != nil && !errors.As(err, &rpc) {
 			return err
 		}

@@ -23,8 +23,8 @@ import (
 
 	"pollux/internal/discovery"
 	"pollux/internal/ide"
+	"pollux/internal/ide/geminiide/client"
 	"pollux/internal/sys"
-	"pollux/internal/wirecli"
 )
 
 // A Level is how binding a check is.
@@ -145,9 +145,9 @@ type run struct {
 	path string // of the discovery file
 	file ide.DiscoveryFile
 	// cli is the session of most checks.
-	cli *wirecli.CLI
+	cli *client.CLI
 	// contexts are what came on its stream, pushed back or passed over.
-	contexts []wirecli.Notification
+	contexts []client.Notification
 }
 
 // Run starts the companion and runs all checks. The error is for a companion

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"pollux/internal/ide"
-	"pollux/internal/wirecli"
+	"pollux/internal/ide/geminiide/client"
 )
 
 // A request is one of HTTP, which differs from a good one where it says so.
@@ -86,15 +86,15 @@ func (a answer) refused(err error, statuses ...int) error {
 	return fmt.Errorf("HTTP %d", a.status)
 }
 
-func (r *run) endpoint() wirecli.Endpoint {
-	return wirecli.Endpoint{Port: r.file.Port, Token: r.file.AuthToken, Name: "pollux-conformance"}
+func (r *run) endpoint() client.Endpoint {
+	return client.Endpoint{Port: r.file.Port, Token: r.file.AuthToken, Name: "pollux-conformance"}
 }
 
 // connect is a new session with its stream.
-func (r *run) connect() (*wirecli.CLI, error) {
+func (r *run) connect() (*client.CLI, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, answerWithin)
 	defer cancel()
-	c, err := wirecli.Greet(ctx, r.endpoint())
+	c, err := client.Greet(ctx, r.endpoint())
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (r *run) connect() (*wirecli.CLI, error) {
 }
 
 // listen opens a stream, for which a companion has a while.
-func listen(ctx context.Context, c *wirecli.CLI) error {
+func listen(ctx context.Context, c *client.CLI) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	if err := c.Listen(ctx); err != nil {
@@ -120,10 +120,10 @@ func listen(ctx context.Context, c *wirecli.CLI) error {
 
 // resume opens the stream of a session again. A companion may take a moment to
 // see that the last one has ended.
-func (r *run) resume(c *wirecli.CLI) error {
+func (r *run) resume(c *client.CLI) error {
 	for deadline := time.Now().Add(answerWithin); ; time.Sleep(20 * time.Millisecond) {
 		err := listen(r.ctx, c)
-		var status *wirecli.StatusError
+		var status *client.StatusError
 		if !errors.As(err, &status) || status.Code != http.StatusConflict || time.Now().After(deadline) {
 			return err
 		}
@@ -131,7 +131,7 @@ func (r *run) resume(c *wirecli.CLI) error {
 }
 
 // session is the session of most checks.
-func (r *run) session() (*wirecli.CLI, error) {
+func (r *run) session() (*client.CLI, error) {
 	if r.cli == nil {
 		c, err := r.connect()
 		if err != nil {
@@ -149,7 +149,7 @@ var errEnded = errors.New("the stream of notifications ended")
 var errSilent = errors.New("nothing came in time")
 
 // hear waits for the next notification. Contexts are kept.
-func (r *run) hear(c *wirecli.CLI, timeout <-chan time.Time) (n wirecli.Notification, err error) {
+func (r *run) hear(c *client.CLI, timeout <-chan time.Time) (n client.Notification, err error) {
 	select {
 	case n, ok := <-c.Heard:
 		if !ok {
@@ -165,7 +165,7 @@ func (r *run) hear(c *wirecli.CLI, timeout <-chan time.Time) (n wirecli.Notifica
 }
 
 // outcome waits for the next notification about a diff.
-func (r *run) outcome(c *wirecli.CLI, within time.Duration) (method string, d ide.DiffAccepted, err error) {
+func (r *run) outcome(c *client.CLI, within time.Duration) (method string, d ide.DiffAccepted, err error) {
 	for timeout := time.After(within); ; {
 		n, err := r.hear(c, timeout)
 		switch {
@@ -181,7 +181,7 @@ func (r *run) outcome(c *wirecli.CLI, within time.Duration) (method string, d id
 
 // drain passes over what an earlier check left, so that one fault is not told of
 // as many.
-func (r *run) drain(c *wirecli.CLI) {
+func (r *run) drain(c *client.CLI) {
 	for {
 		select {
 		case n, ok := <-c.Heard:
@@ -195,14 +195,14 @@ func (r *run) drain(c *wirecli.CLI) {
 	}
 }
 
-func (r *run) keep(n wirecli.Notification) {
+func (r *run) keep(n client.Notification) {
 	if n.Method == ide.MethodContextUpdate {
 		r.contexts = append(r.contexts, n)
 	}
 }
 
 // quiet reports an outcome that came although none was due.
-func (r *run) quiet(c *wirecli.CLI) error {
+func (r *run) quiet(c *client.CLI) error {
 	method, d, err := r.outcome(c, silence)
 	if err == nil {
 		return fmt.Errorf("%s for %s came, too", method, d.FilePath)
@@ -214,7 +214,7 @@ func (r *run) quiet(c *wirecli.CLI) error {
 }
 
 // context waits for one that fits.
-func (r *run) context(c *wirecli.CLI, within time.Duration, fits func(ide.Context) bool) error {
+func (r *run) context(c *client.CLI, within time.Duration, fits func(ide.Context) bool) error {
 	var v ide.Context
 	if n := len(r.contexts); n > 0 && json.Unmarshal(r.contexts[n-1].Params, &v) == nil && fits(v) {
 		return nil // it was so already
@@ -234,7 +234,7 @@ func (r *run) context(c *wirecli.CLI, within time.Duration, fits func(ide.Contex
 }
 
 // open opens a diff.
-func (r *run) open(c *wirecli.CLI, file, text string) error {
+func (r *run) open(c *client.CLI, file, text string) error {
 	res, err := r.call(c, ide.ToolOpenDiff, map[string]any{"filePath": file, "newContent": text})
 	switch {
 	case err != nil:
@@ -249,7 +249,7 @@ func (r *run) open(c *wirecli.CLI, file, text string) error {
 	return nil
 }
 
-func (r *run) call(c *wirecli.CLI, tool string, args map[string]any) (wirecli.Result, error) {
+func (r *run) call(c *client.CLI, tool string, args map[string]any) (client.Result, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, answerWithin)
 	defer cancel()
 	return c.CallTool(ctx, tool, args)
@@ -257,7 +257,7 @@ func (r *run) call(c *wirecli.CLI, tool string, args map[string]any) (wirecli.Re
 
 // close closes a diff as the real CLI does when the user has answered in the
 // terminal, and returns the text that it had.
-func (r *run) close(c *wirecli.CLI, file string) (text string, err error) {
+func (r *run) close(c *client.CLI, file string) (text string, err error) {
 	res, err := r.call(c, ide.ToolCloseDiff, map[string]any{"filePath": file, "suppressNotification": true})
 	switch {
 	case err != nil:

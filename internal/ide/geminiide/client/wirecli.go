@@ -1,8 +1,8 @@
-// Package wirecli is a CLI as a companion sees one: it sends what Gemini CLI
+// Package client is a CLI as a companion sees one: it sends what Gemini CLI
 // sends and records what it hears. `pollux doctor` and `pollux conformance` are
 // made of it, and the tests and benchmarks use it where what matters is the wire
 // and its time; the real CLI has tests of its own.
-package wirecli
+package client
 
 import (
 	"bufio"

@@ -1,4 +1,4 @@
-package wirecli
+package client
 
 import (
 	"slices"
