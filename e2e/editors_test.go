@@ -15,7 +15,7 @@ import (
 
 	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/editortest"
-	"pollux/internal/ide"
+	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
 )
 
@@ -202,14 +202,14 @@ func heard(t *testing.T, c *client.CLI, what string, fits func(client.Notificati
 	}
 }
 
-func rejected(n client.Notification) bool { return n.Method == ide.MethodDiffRejected }
+func rejected(n client.Notification) bool { return n.Method == geminiide.MethodDiffRejected }
 
 // accepted waits for the CLI to hear that its change was accepted, and with
 // which text.
 func accepted(t *testing.T, c *client.CLI) string {
 	t.Helper()
-	n := heard(t, c, "an accepted diff", func(n client.Notification) bool { return n.Method == ide.MethodDiffAccepted })
-	var p ide.DiffAccepted
+	n := heard(t, c, "an accepted diff", func(n client.Notification) bool { return n.Method == geminiide.MethodDiffAccepted })
+	var p geminiide.DiffAccepted
 	if err := json.Unmarshal(n.Params, &p); err != nil {
 		t.Fatal(err)
 	}
@@ -227,11 +227,11 @@ func written(t *testing.T, c *client.CLI, path string) string {
 }
 
 // context waits until the companion tells of files that fit.
-func told(t *testing.T, c *client.CLI, what string, fits func(open []ide.File) bool) {
+func told(t *testing.T, c *client.CLI, what string, fits func(open []geminiide.File) bool) {
 	t.Helper()
 	heard(t, c, what, func(n client.Notification) bool {
-		var p ide.Context
-		return n.Method == ide.MethodContextUpdate && json.Unmarshal(n.Params, &p) == nil && fits(p.WorkspaceState.OpenFiles)
+		var p geminiide.Context
+		return n.Method == geminiide.MethodContextUpdate && json.Unmarshal(n.Params, &p) == nil && fits(p.WorkspaceState.OpenFiles)
 	})
 }
 
@@ -726,7 +726,7 @@ func TestEditorSavesACopy(t *testing.T) {
 func answer(t *testing.T, c *client.CLI) string {
 	t.Helper()
 	return heard(t, c, "an answer", func(n client.Notification) bool {
-		return n.Method == ide.MethodDiffAccepted || n.Method == ide.MethodDiffRejected
+		return n.Method == geminiide.MethodDiffAccepted || n.Method == geminiide.MethodDiffRejected
 	}).Method
 }
 
@@ -770,7 +770,7 @@ func TestEditorDecidesOnlyWhenAsked(t *testing.T) {
 			d.enter()
 			d.press(":q!", "Enter")
 		}
-		if got := answer(t, c); got != ide.MethodDiffRejected {
+		if got := answer(t, c); got != geminiide.MethodDiffRejected {
 			t.Errorf("the CLI heard %s", got)
 		}
 		d.until(d.State.Shown, "")
@@ -1073,14 +1073,14 @@ func TestEditorFollowsFiles(t *testing.T) {
 		a, b := w.file("a.txt", "one\n\U0001F600x\nthree\n"), w.file("b.txt", "b\n")
 		d := w.sit(kind, a)
 		c := d.cli()
-		active := func(path string, line, char int, more func([]ide.File) bool) func([]ide.File) bool {
-			return func(open []ide.File) bool {
+		active := func(path string, line, char int, more func([]geminiide.File) bool) func([]geminiide.File) bool {
+			return func(open []geminiide.File) bool {
 				return len(open) > 0 && open[0].IsActive && open[0].Path == path &&
-					(line == 0 || open[0].Cursor != nil && *open[0].Cursor == ide.Cursor{Line: line, Character: char}) && (more == nil || more(open))
+					(line == 0 || open[0].Cursor != nil && *open[0].Cursor == geminiide.Cursor{Line: line, Character: char}) && (more == nil || more(open))
 			}
 		}
-		paths := func(want ...string) func([]ide.File) bool {
-			return func(open []ide.File) bool {
+		paths := func(want ...string) func([]geminiide.File) bool {
+			return func(open []geminiide.File) bool {
 				var got []string
 				for _, f := range open {
 					got = append(got, f.Path)
@@ -1099,12 +1099,12 @@ func TestEditorFollowsFiles(t *testing.T) {
 		told(t, c, "the other file", active(b, 1, 1, paths(a, b)))
 		d.press(h.rename("c.txt")...)
 		renamed := filepath.Join(w.project, "c.txt")
-		told(t, c, "the new name", func(open []ide.File) bool {
-			return slices.ContainsFunc(open, func(f ide.File) bool { return f.Path == renamed && f.IsActive })
+		told(t, c, "the new name", func(open []geminiide.File) bool {
+			return slices.ContainsFunc(open, func(f geminiide.File) bool { return f.Path == renamed && f.IsActive })
 		})
 		d.press(h.close...)
-		told(t, c, "that it is closed", func(open []ide.File) bool {
-			return !slices.ContainsFunc(open, func(f ide.File) bool { return f.Path == renamed })
+		told(t, c, "that it is closed", func(open []geminiide.File) bool {
+			return !slices.ContainsFunc(open, func(f geminiide.File) bool { return f.Path == renamed })
 		})
 		d.press(h.visit(a)...)
 		d.press(h.scratch...)
@@ -1112,8 +1112,8 @@ func TestEditorFollowsFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.press(h.visit(renamed)...)
-		told(t, c, "that the deleted one is gone", func(open []ide.File) bool {
-			return !slices.ContainsFunc(open, func(f ide.File) bool { return f.Path == a || strings.Contains(f.Path, "help") })
+		told(t, c, "that the deleted one is gone", func(open []geminiide.File) bool {
+			return !slices.ContainsFunc(open, func(f geminiide.File) bool { return f.Path == a || strings.Contains(f.Path, "help") })
 		})
 	})
 }

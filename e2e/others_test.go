@@ -12,7 +12,7 @@ import (
 	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/editor"
 	"pollux/internal/editortest"
-	"pollux/internal/ide"
+	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
 )
 
@@ -132,19 +132,21 @@ vim.keymap.set("x", "gA", vim.lsp.buf.range_code_action or vim.lsp.buf.code_acti
 		return err == nil
 	})
 	t.Cleanup(c.Close)
-	open := func(fits func(f ide.File) bool) func([]ide.File) bool {
-		return func(open []ide.File) bool {
-			return slices.ContainsFunc(open, func(f ide.File) bool { return f.Path == path && fits(f) })
+	open := func(fits func(f geminiide.File) bool) func([]geminiide.File) bool {
+		return func(open []geminiide.File) bool {
+			return slices.ContainsFunc(open, func(f geminiide.File) bool { return f.Path == path && fits(f) })
 		}
 	}
-	told(t, c, "the file", open(func(ide.File) bool { return true }))
+	told(t, c, "the file", open(func(geminiide.File) bool { return true }))
 	s.keys("fwgh")
-	told(t, c, "the column after an emoji", open(func(f ide.File) bool {
-		return f.IsActive && f.Cursor != nil && *f.Cursor == ide.Cursor{Line: 1, Character: 9}
+	told(t, c, "the column after an emoji", open(func(f geminiide.File) bool {
+		return f.IsActive && f.Cursor != nil && *f.Cursor == geminiide.Cursor{Line: 1, Character: 9}
 	}))
 	s.keys("jA!") // typing says where, too
 	s.press("Escape")
-	told(t, c, "the end of the second line", open(func(f ide.File) bool { return f.Cursor != nil && *f.Cursor == ide.Cursor{Line: 2, Character: 7} }))
+	told(t, c, "the end of the second line", open(func(f geminiide.File) bool {
+		return f.Cursor != nil && *f.Cursor == geminiide.Cursor{Line: 2, Character: 7}
+	}))
 
 	if err := c.OpenDiff(w.context(), path, "two\n"); err != nil {
 		t.Fatal(err)
@@ -190,16 +192,16 @@ func TestHelix(t *testing.T) {
 	s.see("three")
 	s.keys("w")
 	s.keys(" if")
-	told(t, c, "the selection", func(open []ide.File) bool {
-		return len(open) == 1 && open[0].Path == path && open[0].SelectedText == "one " && *open[0].Cursor == ide.Cursor{Line: 1, Character: 4}
+	told(t, c, "the selection", func(open []geminiide.File) bool {
+		return len(open) == 1 && open[0].Path == path && open[0].SelectedText == "one " && *open[0].Cursor == geminiide.Cursor{Line: 1, Character: 4}
 	})
 	s.keys("glh") // the last character but one
 	s.keys(" if")
-	told(t, c, "the column after an emoji", func(open []ide.File) bool {
-		return open[0].SelectedText == "" && *open[0].Cursor == ide.Cursor{Line: 1, Character: 9}
+	told(t, c, "the column after an emoji", func(open []geminiide.File) bool {
+		return open[0].SelectedText == "" && *open[0].Cursor == geminiide.Cursor{Line: 1, Character: 9}
 	})
 	s.keys(" ic")
-	told(t, c, "that it is closed", func(open []ide.File) bool { return len(open) == 0 })
+	told(t, c, "that it is closed", func(open []geminiide.File) bool { return len(open) == 0 })
 	if _, err := os.Stat(filepath.Join(w.project, "x")); err == nil {
 		t.Error("the file's name was run as a command")
 	}

@@ -16,9 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pollux/internal/discovery"
 	"pollux/internal/editor"
-	"pollux/internal/ide"
+	"pollux/internal/ide/geminiide"
+
 	"pollux/internal/remote"
 	"pollux/internal/sys"
 )
@@ -226,12 +226,12 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command
 		return err
 	}
 	defer front.Close()
-	end := discovery.Endpoint{
-		Info: ide.Info{Name: "pollux", DisplayName: editor}, Roots: roots,
-		PIDs:  discovery.TerminalPIDs(os.Getpid(), os.Getenv),
+	end := geminiide.Endpoint{
+		Info: geminiide.Info{Name: "pollux", DisplayName: editor}, Roots: roots,
+		PIDs:  geminiide.TerminalPIDs(os.Getpid(), os.Getenv),
 		Stdio: []string{exe, "connect", "--socket", front.Socket},
 	}
-	pub, err := discovery.Publish(end)
+	pub, err := geminiide.Publish(end)
 	if err != nil {
 		return err
 	}

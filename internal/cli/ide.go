@@ -16,9 +16,9 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/companion/journal"
-	"pollux/internal/discovery"
 	"pollux/internal/editor"
-	"pollux/internal/ide"
+	"pollux/internal/ide/geminiide"
+
 	"pollux/internal/sys"
 	"pollux/internal/view/web"
 )
@@ -129,8 +129,8 @@ of ` + "`pollux run`" + ` in a terminal beside.`,
 			}
 			cfg.Settings.ReviewPage = page || standalone
 			if standalone {
-				cfg.Editor = ide.Info{Name: "pollux", DisplayName: "Pollux"}
-				cfg.PIDs = discovery.TerminalPIDs(os.Getpid(), os.Getenv)
+				cfg.Editor = geminiide.Info{Name: "pollux", DisplayName: "Pollux"}
+				cfg.PIDs = geminiide.TerminalPIDs(os.Getpid(), os.Getenv)
 				return guard(cfg, func(c *companion.Companion) error {
 					printLink(streams.Err, c)
 					<-ctx.Done()
@@ -166,7 +166,7 @@ func serveEditor(ctx context.Context, conn io.ReadWriteCloser, cfg companion.Con
 		if pid <= 0 {
 			pid = os.Getppid()
 		}
-		cfg.PIDs = discovery.EditorPIDs(pid, os.Getenv)
+		cfg.PIDs = geminiide.EditorPIDs(pid, os.Getenv)
 		cfg.Editor = p.Editor
 		if len(p.Roots) > 0 {
 			cfg.Roots = p.Roots

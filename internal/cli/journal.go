@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/companion/journal"
-	"pollux/internal/discovery"
+	"pollux/internal/ide/geminiide"
 	"pollux/internal/view/term"
 )
 
@@ -116,7 +116,7 @@ file with --to.`,
 // or the entry's own.
 func target(e journal.Entry, to string) (string, error) {
 	if to == "" {
-		path := discovery.RealPath(e.Path)
+		path := geminiide.RealPath(e.Path)
 		if e.Real != "" && path != e.Real {
 			return "", fmt.Errorf("%s was %s when the change was proposed, and is %s now: name the file to write with --to", e.Path, e.Real, path)
 		}
@@ -129,7 +129,7 @@ func target(e journal.Entry, to string) (string, error) {
 		return "", fmt.Errorf("%s is a directory: name a file in it", to)
 	}
 	path, err := filepath.Abs(to)
-	return discovery.RealPath(path), err
+	return geminiide.RealPath(path), err
 }
 
 // withJournal calls f with the user's journal.

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/term"
 
 	"pollux/internal/companion"
-	"pollux/internal/discovery"
 	"pollux/internal/editor"
-	"pollux/internal/ide"
+	"pollux/internal/ide/geminiide"
+
 	"pollux/internal/sys"
 )
 
@@ -120,8 +120,8 @@ type session struct {
 func runCLI(ctx context.Context, streams IO, cfg companion.Config, s session) error {
 	ctx, stop := leaveToCLI(ctx)
 	defer stop()
-	cfg.Editor = ide.Info{Name: "pollux", DisplayName: "Pollux"}
-	cfg.PIDs = discovery.TerminalPIDs(os.Getpid(), os.Getenv)
+	cfg.Editor = geminiide.Info{Name: "pollux", DisplayName: "Pollux"}
+	cfg.PIDs = geminiide.TerminalPIDs(os.Getpid(), os.Getenv)
 	cfg.Settings.ReviewPage = true
 	return guard(cfg, func(c *companion.Companion) error {
 		if s.started != nil {

@@ -19,10 +19,8 @@ import (
 	"time"
 
 	"pollux/internal/companion/journal"
-	"pollux/internal/discovery"
 	"pollux/internal/editor"
-	"pollux/internal/ide"
-	"pollux/internal/ideserver"
+	"pollux/internal/ide/geminiide"
 )
 
 // A Config is what a [Companion] is started with.
@@ -30,13 +28,13 @@ type Config struct {
 	Version string
 	Log     *slog.Logger
 	// Editor names the companion to the CLI's user.
-	Editor ide.Info
+	Editor geminiide.Info
 	// PIDs are the processes by which CLIs look for the companion.
 	PIDs []int
 	// Roots are the workspace's directories; the working directory if empty.
 	Roots    []string
 	Settings editor.Settings
-	// ExtraHost and ExtraNames are those of [ideserver.Config].
+	// ExtraHost and ExtraNames are those of [geminiide.Config].
 	ExtraHost  string
 	ExtraNames []string
 	Journal    *journal.Journal
@@ -46,7 +44,7 @@ type Config struct {
 	// Connect is the command, with arguments, that carries a CLI's stdio
 	// transport to a socket; none if empty.
 	Connect []string
-	// GoneAfter is that of [ideserver.Config].
+	// GoneAfter is that of [geminiide.Config].
 	GoneAfter time.Duration
 }
 
@@ -64,7 +62,7 @@ type Config struct {
 type Companion struct {
 	cfg     Config
 	log     *slog.Logger
-	server  *ideserver.Server
+	server  *geminiide.Server
 	store   *store
 	watch   *watcher
 	journal *journal.Journal
@@ -72,7 +70,7 @@ type Companion struct {
 	started time.Time
 	link    func() string
 	socket  *socket
-	pub     *discovery.Publication
+	pub     *geminiide.Publication
 
 	rooting sync.Mutex // one change of the roots at a time; taken before mu
 	refused []string   // roots that could not be published; guarded by rooting
@@ -110,7 +108,7 @@ func Start(cfg Config) (*Companion, error) {
 		roots: roots, diffs: make(map[string]*diff), ending: make(chan struct{}),
 	}
 	c.store = newStore(c.excluded, func() { c.server.ContextChanged() })
-	c.server, err = ideserver.New(ideserver.Config{
+	c.server, err = geminiide.New(geminiide.Config{
 		Backend: c, Log: cfg.Log, Version: cfg.Version, Title: cfg.Editor.DisplayName, Roots: c.Roots,
 		Token: cfg.Settings.Token, Port: cfg.Settings.Port,
 		ExtraHost: cfg.ExtraHost, ExtraNames: cfg.ExtraNames, GoneAfter: cfg.GoneAfter, OnPanic: c.Unpublish,
@@ -129,7 +127,7 @@ func Start(cfg Config) (*Companion, error) {
 		// The CLI does not need it.
 		c.log.Warn("pollux status, notify and connect will not find this companion: set POLLUX_RUNTIME_DIR to a short path of your own", "err", err)
 	}
-	c.pub, err = discovery.Publish(discovery.Endpoint{
+	c.pub, err = geminiide.Publish(geminiide.Endpoint{
 		Port: c.server.Port(), Token: c.server.Token(), Info: cfg.Editor, Roots: roots, PIDs: cfg.PIDs,
 		Stdio: c.stdio(),
 	})
@@ -174,7 +172,7 @@ func cleanRoots(roots []string) ([]string, error) {
 		if !filepath.IsAbs(r) {
 			return nil, fmt.Errorf("the workspace root %q is relative: pass an absolute path", r)
 		}
-		if r = discovery.RealPath(r); !slices.Contains(out, r) {
+		if r = geminiide.RealPath(r); !slices.Contains(out, r) {
 			out = append(out, r)
 		}
 	}
@@ -322,15 +320,15 @@ func (c *Companion) excluded(path string) bool {
 	return !c.cfg.Settings.IncludeIgnored && c.exclude.excluded(path, c.Roots())
 }
 
-// Context implements [ideserver.Backend].
-func (c *Companion) Context() ide.Context { return c.store.context() }
+// Context implements [geminiide.Backend].
+func (c *Companion) Context() geminiide.Context { return c.store.context() }
 
 // SetContext tells what a source that is no client has open: a demo's stand-in
 // for an editor.
 func (c *Companion) SetContext(s editor.Snapshot) { c.store.update(c, s) }
 
-// Connected implements [ideserver.Backend].
-func (c *Companion) Connected(*ideserver.Session) {
+// Connected implements [geminiide.Backend].
+func (c *Companion) Connected(*geminiide.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clientsChangedLocked()

@@ -21,8 +21,7 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
-	"pollux/internal/ide"
-	"pollux/internal/ideserver"
+	"pollux/internal/ide/geminiide"
 )
 
 func TestMain(m *testing.M) {
@@ -55,7 +54,7 @@ func newWorld(t *testing.T, change func(*Config)) *world {
 		t.Fatal(err)
 	}
 	cfg := Config{
-		Version: "test", Editor: ide.Info{Name: "test", DisplayName: "Test"}, PIDs: []int{os.Getpid()},
+		Version: "test", Editor: geminiide.Info{Name: "test", DisplayName: "Test"}, PIDs: []int{os.Getpid()},
 		Roots: []string{w.project}, Journal: w.journal,
 	}
 	if change != nil {
@@ -336,7 +335,7 @@ func TestAcceptRejectClose(t *testing.T) {
 	late := `typed {"content": "late"}` + "\n"
 	e.text[d.ID] = &late
 	e.mu.Unlock()
-	if got, err := c.closeDiff(path); err != nil || got != (ide.ClosedContent{Content: late}).Text() {
+	if got, err := c.closeDiff(path); err != nil || got != (geminiide.ClosedContent{Content: late}).Text() {
 		t.Errorf("closeDiff = %s, %v", got, err)
 	}
 	_, err := c.closeDiff(path)
@@ -512,7 +511,7 @@ func TestRootsChange(t *testing.T) {
 
 func TestEditorNames(t *testing.T) {
 	for name, says := range map[string]string{"vscode": "vscode", "": "no name", "Neo Vim": "no name"} {
-		_, err := Start(Config{Editor: ide.Info{Name: name, DisplayName: "X"}, PIDs: []int{1}, Journal: journal.New(t.TempDir())})
+		_, err := Start(Config{Editor: geminiide.Info{Name: name, DisplayName: "X"}, PIDs: []int{1}, Journal: journal.New(t.TempDir())})
 		wantSays(t, err, says)
 	}
 }
@@ -537,7 +536,7 @@ func TestCloseAsksTheOneWhoEdited(t *testing.T) {
 	if _, err := mine.Status(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.closeDiff(path); err != nil || got != (ide.ClosedContent{Content: "edited\n"}).Text() {
+	if got, err := c.closeDiff(path); err != nil || got != (geminiide.ClosedContent{Content: "edited\n"}).Text() {
 		t.Errorf("closeDiff = %s, %v", got, err)
 	}
 }
@@ -764,7 +763,7 @@ func TestModel(t *testing.T) {
 					delete(c.open, path)
 				case op == 5:
 					got, err := c.closeDiff(path)
-					if want := (ide.ClosedContent{Content: texts[d.ID]}).Text(); err != nil || got != want {
+					if want := (geminiide.ClosedContent{Content: texts[d.ID]}).Text(); err != nil || got != want {
 						t.Fatalf("step %d: closeDiff = %s, %v, want %s", step, got, err, want)
 					}
 					states[d.ID] = journal.Closed
@@ -830,7 +829,7 @@ func TestCloseBeforeOpenHasAnswered(t *testing.T) {
 	}
 }
 
-var _ ideserver.Backend = (*Companion)(nil)
+var _ geminiide.Backend = (*Companion)(nil)
 
 // The roots could not be published: they are not taken, the user is told once,
 // and the next snapshot with them tries again.

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"pollux/internal/editor"
-	"pollux/internal/ide"
+	"pollux/internal/ide/geminiide"
 )
 
 // debounce is how long a change waits for more before the CLI receives it
@@ -20,7 +20,7 @@ import (
 // that a held cursor key still reaches the CLI twenty times a second.
 const debounce = 50 * time.Millisecond
 
-// A store makes one [ide.Context] of what all editors have open.
+// A store makes one [geminiide.Context] of what all editors have open.
 //
 // An update is cheap: it replaces its source's snapshot and, if none is
 // pending, starts the debounce. Files are looked at on disk, filtered, sorted
@@ -37,7 +37,7 @@ type store struct {
 	sources map[any]snapshot // by whoever sends the snapshots
 	pending *time.Timer
 	closed  bool
-	current ide.Context
+	current geminiide.Context
 	sent    string // current as the CLI compares it
 }
 
@@ -52,7 +52,7 @@ func newStore(exclude func(string) bool, changed func()) *store {
 		ask:  func(path string) bool { return !regular(path) || exclude(path) },
 		late: func(string) { s.change(func() {}) },
 	}
-	s.current = ide.Context{WorkspaceState: &ide.WorkspaceState{OpenFiles: []ide.File{}}}
+	s.current = geminiide.Context{WorkspaceState: &geminiide.WorkspaceState{OpenFiles: []geminiide.File{}}}
 	s.sent = comparable(s.current)
 	return s
 }
@@ -85,7 +85,7 @@ func (s *store) event(e editor.ContextEvent) {
 			}
 			files = append(files, editor.File{Path: e.Path, Focused: now, Active: true, Cursor: e.Cursor, Selection: e.Selection})
 			// Hooks do not always tell of closed files.
-			if extra := len(files) - 4*ide.MaxOpenFiles; extra > 0 {
+			if extra := len(files) - 4*geminiide.MaxOpenFiles; extra > 0 {
 				files = files[extra:]
 			}
 		}
@@ -136,7 +136,7 @@ func (s *store) flush() {
 }
 
 // context returns the current context, which nobody may change.
-func (s *store) context() ide.Context {
+func (s *store) context() geminiide.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.current
@@ -165,7 +165,7 @@ func (s *store) close() {
 
 // comparable is the context without what makes no difference to the CLI: it
 // takes only the files' order from the timestamps.
-func comparable(c ide.Context) string {
+func comparable(c geminiide.Context) string {
 	ws := *c.WorkspaceState
 	ws.OpenFiles = slices.Clone(ws.OpenFiles)
 	for i := range ws.OpenFiles {
@@ -187,11 +187,11 @@ func regular(path string) bool {
 // build makes the context of the snapshots: the files that are not excluded,
 // the last focused first, at most ten, the active one always the newest since
 // the CLI takes no other for active.
-func build(snaps []snapshot, exclude func(string) bool) ide.Context {
-	ws := &ide.WorkspaceState{OpenFiles: []ide.File{}}
+func build(snaps []snapshot, exclude func(string) bool) geminiide.Context {
+	ws := &geminiide.WorkspaceState{OpenFiles: []geminiide.File{}}
 	slices.SortFunc(snaps, func(a, b snapshot) int { return cmp.Compare(a.at, b.at) })
-	byPath := make(map[string]*ide.File)
-	var active *ide.File
+	byPath := make(map[string]*geminiide.File)
+	var active *geminiide.File
 	for _, snap := range snaps {
 		if snap.Trusted != nil {
 			ws.IsTrusted = snap.Trusted
@@ -203,7 +203,7 @@ func build(snaps []snapshot, exclude func(string) bool) ide.Context {
 			path := filepath.Clean(f.Path)
 			file := byPath[path]
 			if file == nil {
-				file = &ide.File{Path: path}
+				file = &geminiide.File{Path: path}
 				byPath[path] = file
 			}
 			stamp := f.Focused
@@ -213,15 +213,15 @@ func build(snaps []snapshot, exclude func(string) bool) ide.Context {
 			file.Timestamp = max(file.Timestamp, stamp, 0)
 			if f.Active && (active == nil || file.Timestamp >= active.Timestamp) {
 				active = file
-				file.Cursor, file.SelectedText = validCursor(f.Cursor), cut(f.Selection, ide.MaxSelectedText)
+				file.Cursor, file.SelectedText = validCursor(f.Cursor), cut(f.Selection, geminiide.MaxSelectedText)
 			}
 		}
 	}
-	files := make([]*ide.File, 0, len(byPath))
+	files := make([]*geminiide.File, 0, len(byPath))
 	for _, f := range byPath {
 		files = append(files, f)
 	}
-	slices.SortFunc(files, func(a, b *ide.File) int {
+	slices.SortFunc(files, func(a, b *geminiide.File) int {
 		if (a == active) != (b == active) {
 			if a == active {
 				return -1
@@ -234,7 +234,7 @@ func build(snaps []snapshot, exclude func(string) bool) ide.Context {
 		active.Timestamp = max(active.Timestamp, files[1].Timestamp+1)
 	}
 	for _, f := range files {
-		if len(ws.OpenFiles) == ide.MaxOpenFiles {
+		if len(ws.OpenFiles) == geminiide.MaxOpenFiles {
 			break
 		}
 		if exclude(f.Path) {
@@ -246,10 +246,10 @@ func build(snaps []snapshot, exclude func(string) bool) ide.Context {
 		}
 		ws.OpenFiles = append(ws.OpenFiles, *f)
 	}
-	return ide.Context{WorkspaceState: ws}
+	return geminiide.Context{WorkspaceState: ws}
 }
 
-func validCursor(c *ide.Cursor) *ide.Cursor {
+func validCursor(c *geminiide.Cursor) *geminiide.Cursor {
 	if c == nil || c.Line < 1 || c.Character < 1 {
 		return nil
 	}

@@ -10,8 +10,7 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
-	"pollux/internal/ide"
-	"pollux/internal/ideserver"
+	"pollux/internal/ide/geminiide"
 )
 
 var (
@@ -92,7 +91,7 @@ func (c *Companion) accept(a editor.DiffAccept) (editor.DiffAcceptResult, error)
 	c.watch.soon(d.req.FilePath, now.state)
 	// Under the lock, and so before the journal has it: no later answer for the
 	// path may be queued before it. The journal has the text.
-	d.session.Notify(ide.MethodDiffAccepted, ide.DiffAccepted{FilePath: d.req.FilePath, Content: d.answer(a.Content)},
+	d.session.Notify(geminiide.MethodDiffAccepted, geminiide.DiffAccepted{FilePath: d.req.FilePath, Content: d.answer(a.Content)},
 		func(err error) { delivered <- err })
 	c.mu.Unlock()
 	c.syncEntry(d)
@@ -223,7 +222,7 @@ func (c *Companion) awaitWritten(w *writing, delivered <-chan error, timeout, in
 }
 
 // waitsFor reports whether a CLI waits for a decision.
-func (c *Companion) waitsFor(s *ideserver.Session) bool {
+func (c *Companion) waitsFor(s *geminiide.Session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, d := range c.diffs {
@@ -325,7 +324,7 @@ func (c *Companion) reject(id string) error {
 func (c *Companion) rejectLocked(d *diff) {
 	waits := d.state == journal.Open
 	if _, ok := c.stepLocked(d, evReject); ok && waits {
-		d.session.Notify(ide.MethodDiffRejected, ide.DiffRejected{FilePath: d.req.FilePath}, func(error) {})
+		d.session.Notify(geminiide.MethodDiffRejected, geminiide.DiffRejected{FilePath: d.req.FilePath}, func(error) {})
 	}
 }
 

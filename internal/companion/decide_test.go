@@ -13,7 +13,7 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
-	"pollux/internal/ide"
+	"pollux/internal/ide/geminiide"
 )
 
 // propose opens a diff and returns it as the editor sees it.
@@ -169,7 +169,7 @@ func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 		late.Client.Close()
 		_, err := e.Accept(t.Context(), editor.DiffAccept{ID: diffs[0].ID, Content: "x"})
 		wantSays(t, err, "in the terminal")
-		if got, err := c.closeDiff(path); err != nil || got != (ide.ClosedContent{Content: tt.closed}).Text() {
+		if got, err := c.closeDiff(path); err != nil || got != (geminiide.ClosedContent{Content: tt.closed}).Text() {
 			t.Errorf("%s: closeDiff = %s, %v", tt.name, got, err)
 		}
 	}
@@ -186,7 +186,7 @@ func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 	id := w.Status().Diffs[0].ID
 	e.Client.Close()
 	<-e.Client.Done()
-	if got, err := c.closeDiff(path); err != nil || got != (ide.ClosedContent{Content: "new\n"}).Text() {
+	if got, err := c.closeDiff(path); err != nil || got != (geminiide.ClosedContent{Content: "new\n"}).Text() {
 		t.Errorf("after the last view has gone: closeDiff = %s, %v", got, err)
 	}
 	if err := c.openDiff(path, "newer\n"); err != nil {
@@ -343,7 +343,7 @@ func TestAViewThatHangsHoldsUpNoOther(t *testing.T) {
 	e.mu.Lock()
 	e.text[d1.ID] = &typed
 	e.mu.Unlock()
-	if got, err := c.closeDiff(path); err != nil || got != (ide.ClosedContent{Content: typed}).Text() {
+	if got, err := c.closeDiff(path); err != nil || got != (geminiide.ClosedContent{Content: typed}).Text() {
 		t.Errorf("closeDiff = %s, %v; want what was typed in the second view", got, err)
 	}
 }

@@ -12,8 +12,7 @@ import (
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/hunk"
-	"pollux/internal/ide"
-	"pollux/internal/ideserver"
+	"pollux/internal/ide/geminiide"
 )
 
 // A diff is one proposal that waits for the user. Its states are the
@@ -45,9 +44,9 @@ import (
 type diff struct {
 	id        string
 	companion *Companion
-	session   *ideserver.Session
+	session   *geminiide.Session
 	client    string
-	req       ide.OpenDiffRequest
+	req       geminiide.OpenDiffRequest
 	target    target
 	base      file
 	notice    string // why it cannot be displayed; the terminal answers it
@@ -201,10 +200,10 @@ const (
 	closeTimeout = time.Second
 )
 
-// OpenDiff implements [ideserver.Backend]. A change that cannot be displayed is
+// OpenDiff implements [geminiide.Backend]. A change that cannot be displayed is
 // not an error: an error makes the CLI report a bug of its own and drop the
 // user's answer in the terminal.
-func (c *Companion) OpenDiff(ctx context.Context, s *ideserver.Session, req ide.OpenDiffRequest) error {
+func (c *Companion) OpenDiff(ctx context.Context, s *geminiide.Session, req geminiide.OpenDiffRequest) error {
 	if !filepath.IsAbs(req.FilePath) || filepath.Clean(req.FilePath) != req.FilePath {
 		return fmt.Errorf("filePath %q is not a plain absolute path: pass one without . and ..", req.FilePath)
 	}
@@ -301,7 +300,7 @@ func (d *diff) noticeMessage() editor.Message {
 
 // openLocked is the diff that a session has open for a path, or nil: there is
 // one at the most, since a second supersedes the first.
-func (c *Companion) openLocked(s *ideserver.Session, path string) *diff {
+func (c *Companion) openLocked(s *geminiide.Session, path string) *diff {
 	for _, d := range c.diffs {
 		if d.session == s && d.req.FilePath == path && d.state == journal.Open {
 			return d
@@ -312,7 +311,7 @@ func (c *Companion) openLocked(s *ideserver.Session, path string) *diff {
 
 // clientName names a CLI to the user. Gemini CLI and Qwen Code give their
 // transport's name for their own.
-func clientName(s *ideserver.Session) string {
+func clientName(s *geminiide.Session) string {
 	name, version := s.Client()
 	if name == "streamable-http-client" || name == "stdio-client" {
 		name = "CLI"
@@ -341,9 +340,9 @@ func (c *Companion) firstShown(d *diff, acks chan error) error {
 	return err
 }
 
-// CloseDiff implements [ideserver.Backend]. It asks the surfaces for the text,
+// CloseDiff implements [geminiide.Backend]. It asks the surfaces for the text,
 // since they may not have sent the last edits yet.
-func (c *Companion) CloseDiff(ctx context.Context, s *ideserver.Session, req ide.CloseDiffRequest) (string, error) {
+func (c *Companion) CloseDiff(ctx context.Context, s *geminiide.Session, req geminiide.CloseDiffRequest) (string, error) {
 	c.mu.Lock()
 	d := c.openLocked(s, req.FilePath)
 	if d == nil {
@@ -451,9 +450,9 @@ func (c *Companion) texts(id string) (original, proposed string, err error) {
 // journal has the rest.
 const maxOrphans = 50
 
-// Gone implements [ideserver.Backend]: what a CLI that has ended proposed
+// Gone implements [geminiide.Backend]: what a CLI that has ended proposed
 // stays readable.
-func (c *Companion) Gone(s *ideserver.Session) {
+func (c *Companion) Gone(s *geminiide.Session) {
 	c.mu.Lock()
 	var ended, failed, orphans []*diff
 	for _, d := range c.diffs {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 
-	"pollux/internal/discovery"
+	"pollux/internal/ide/geminiide"
 	"pollux/internal/sys"
 )
 
@@ -77,7 +77,7 @@ type decision struct {
 // nearest directory above that holds .git, else the workspace root the file is
 // in.
 func (x *excluder) excluded(path string, roots []string) bool {
-	real := discovery.RealPath(path)
+	real := geminiide.RealPath(path)
 	return x.match(path, roots) || real != path && x.match(real, roots)
 }
 

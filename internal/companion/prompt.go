@@ -7,8 +7,8 @@ import (
 	"unicode"
 
 	"pollux/internal/agent/gemini"
-	"pollux/internal/discovery"
 	"pollux/internal/editor"
+	"pollux/internal/ide/geminiide"
 )
 
 // ready is what the CLI shows in its empty input line.
@@ -60,7 +60,7 @@ func prompt(p editor.PromptParams, roots []string) editor.Prompt {
 
 func nameIn(path string, roots []string) string {
 	if len(roots) > 0 {
-		if rel, err := filepath.Rel(roots[0], discovery.RealPath(path)); err == nil && filepath.IsLocal(rel) {
+		if rel, err := filepath.Rel(roots[0], geminiide.RealPath(path)); err == nil && filepath.IsLocal(rel) {
 			return rel
 		}
 	}

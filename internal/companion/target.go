@@ -14,7 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"pollux/internal/discovery"
+	"pollux/internal/ide/geminiide"
 	"pollux/internal/sys"
 )
 
@@ -73,7 +73,7 @@ func within[T any](d time.Duration, f func() (T, error)) (T, error) {
 // nothing, is an error for the user.
 func newTarget(path string, roots []string) (target, error) {
 	return within(diskTimeout, func() (target, error) {
-		actual := discovery.RealPath(path)
+		actual := geminiide.RealPath(path)
 		i := slices.IndexFunc(roots, func(r string) bool { return sys.Inside(r, actual) })
 		if i < 0 {
 			return target{}, fmt.Errorf("it is not inside the workspace (%s)", strings.Join(roots, ", "))
@@ -112,7 +112,7 @@ func (t target) checkLinks() error {
 
 // open opens the workspace root, unless the path now leads elsewhere.
 func (t target) open() (*os.Root, error) {
-	if now := discovery.RealPath(t.path); now != t.actual() {
+	if now := geminiide.RealPath(t.path); now != t.actual() {
 		return nil, fmt.Errorf("it now leads to %s: reject the change", now)
 	}
 	return os.OpenRoot(t.root)

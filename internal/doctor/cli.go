@@ -11,7 +11,7 @@ import (
 
 	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/settings"
-	"pollux/internal/discovery"
+	"pollux/internal/ide/geminiide"
 )
 
 const installCLI = "npm install -g @google/gemini-cli"
@@ -21,7 +21,7 @@ const newest = 61
 
 // checkCLI finds the CLI that the shell would start.
 func (e *exam) checkCLI(ctx context.Context) {
-	e.place = discovery.Place{Dir: e.Dir, Getenv: os.Getenv, PID: os.Getpid(), Minor: newest}
+	e.place = geminiide.Place{Dir: e.Dir, Getenv: os.Getenv, PID: os.Getpid(), Minor: newest}
 	e.cli, e.cliErr = gemini.Find(ctx, "gemini")
 	if e.cliErr != nil {
 		if _, err := exec.LookPath("npx"); err == nil {

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"pollux/internal/discovery"
+	"pollux/internal/ide/geminiide"
 	"pollux/internal/sys"
 )
 
@@ -32,7 +32,7 @@ func (e *exam) checkVariables() {
 	pid, _ := strconv.Atoi(env("GEMINI_CLI_IDE_PID"))
 	gone := ""
 	switch {
-	case port != "" && refuses(discovery.DialHost(e.place), port):
+	case port != "" && refuses(geminiide.DialHost(e.place), port):
 		gone = "on port " + oneLine(port) + " nobody listens"
 	case pid > 0 && !sys.Alive(pid) && port == "":
 		gone = fmt.Sprintf("there is no process %d", pid)
@@ -62,7 +62,7 @@ func (e *exam) checkCompanion(ctx context.Context) {
 	if !psWorks(ctx) {
 		e.place.PID = 0
 	}
-	e.lookup = discovery.Replay(e.place)
+	e.lookup = geminiide.Replay(e.place)
 	e.checkProcess()
 	e.checkDirectory()
 	e.checkStale(ctx)
@@ -124,7 +124,7 @@ func (e *exam) checkProcess() {
 		what += ", in tmux"
 	}
 	if !e.place.AnyPID() && e.lookup.Chosen == nil {
-		if i := slices.IndexFunc(e.lookup.Candidates, func(c discovery.Candidate) bool { return c.Err == nil && c.Inside }); i >= 0 {
+		if i := slices.IndexFunc(e.lookup.Candidates, func(c geminiide.Candidate) bool { return c.Err == nil && c.Inside }); i >= 0 {
 			e.fail("process", installCLI+"@latest, or pollux run", "Gemini CLI %s looks for the companion of process %d%s and no other; %s is that of process %d", e.cli.Version, pid, what, name(&e.lookup.Candidates[i]), e.lookup.Candidates[i].PID)
 			return
 		}
@@ -194,11 +194,11 @@ func (e *exam) checkDirectory() {
 // none.
 func (e *exam) checkStale(ctx context.Context) {
 	for _, c := range e.lookup.Candidates {
-		if c.Err != nil && !errors.Is(c.Err, discovery.ErrOtherUser) {
+		if c.Err != nil && !errors.Is(c.Err, geminiide.ErrOtherUser) {
 			e.warn("file", "rm "+word(c.Path), "Gemini CLI passes over %s: %v", c.Path, c.Err)
 		}
 	}
-	stale := discovery.Stale([]int{e.lookup.PID})
+	stale := geminiide.Stale([]int{e.lookup.PID})
 	if len(stale) == 0 {
 		return
 	}
@@ -208,7 +208,7 @@ func (e *exam) checkStale(ctx context.Context) {
 		Mends: "remove " + strings.Join(stale, ", "),
 		mend: func() error {
 			var errs []error
-			for _, path := range discovery.Stale([]int{e.lookup.PID}) {
+			for _, path := range geminiide.Stale([]int{e.lookup.PID}) {
 				if slices.Contains(stale, path) { // what was shown, and still is so
 					errs = append(errs, os.Remove(path))
 				}
@@ -224,7 +224,7 @@ func (e *exam) checkStale(ctx context.Context) {
 }
 
 // name is what to call a companion.
-func name(c *discovery.Candidate) string {
+func name(c *geminiide.Candidate) string {
 	editor := oneLine(cmp.Or(c.File.IDEInfo.DisplayName, c.File.IDEInfo.Name))
 	if editor == "" {
 		editor = "a companion"
@@ -246,7 +246,7 @@ func (e *exam) none(ctx context.Context) {
 		return
 	}
 	for _, c := range e.lookup.Candidates {
-		if errors.Is(c.Err, discovery.ErrOtherUser) {
+		if errors.Is(c.Err, geminiide.ErrOtherUser) {
 			e.otherUser()
 			return
 		}
@@ -270,7 +270,7 @@ func (e *exam) otherUser() {
 // a terminal that the CLI knows.
 func (e *exam) byVariables(ctx context.Context) bool {
 	path := env("GEMINI_CLI_IDE_WORKSPACE_PATH")
-	if !knownTerminal() || path == "" || !discovery.Holds(path, e.Dir) {
+	if !knownTerminal() || path == "" || !geminiide.Holds(path, e.Dir) {
 		return false
 	}
 	how, tools, err := e.connectByVariables(ctx, env("GEMINI_CLI_IDE_AUTH_TOKEN"))
@@ -311,7 +311,7 @@ func (e *exam) elsewhere() bool {
 			}
 			return os.Getenv(key)
 		}
-		if c := discovery.Replay(there).Chosen; c != nil && c.Own && c.Inside && !claimsAll(c.Workspace) && e.there(c) {
+		if c := geminiide.Replay(there).Chosen; c != nil && c.Own && c.Inside && !claimsAll(c.Workspace) && e.there(c) {
 			next := "export TMPDIR=" + word(tmp)
 			if tmp == "/tmp" {
 				next = "unset TMPDIR TMP TEMP"
@@ -329,12 +329,12 @@ func knownTerminal() bool {
 		env("XCODE_VERSION_ACTUAL") != "" || strings.Contains(strings.ToLower(env("TERMINAL_EMULATOR")), "jetbrains")
 }
 
-func (e *exam) knownEditor(c *discovery.Candidate) bool {
+func (e *exam) knownEditor(c *geminiide.Candidate) bool {
 	return c.File.IDEInfo.Name != "" && c.File.IDEInfo.DisplayName != "" || knownTerminal()
 }
 
 // checkWorkspace reports whether the companion is one for the directory.
-func (e *exam) checkWorkspace(c *discovery.Candidate) bool {
+func (e *exam) checkWorkspace(c *geminiide.Candidate) bool {
 	path := c.Workspace
 	if v, ok := os.LookupEnv("GEMINI_CLI_IDE_WORKSPACE_PATH"); path == nil && ok {
 		path = &v
@@ -344,7 +344,7 @@ func (e *exam) checkWorkspace(c *discovery.Candidate) bool {
 		e.fail("workspace", startOne, "%s names no workspace in %s", name(c), c.Path)
 	case *path == "":
 		e.fail("workspace", "open the folder in the editor, or "+startOne, "%s has no folder open", name(c))
-	case !discovery.Holds(*path, e.Dir):
+	case !geminiide.Holds(*path, e.Dir):
 		if e.elsewhere() {
 			return false
 		}
@@ -367,7 +367,7 @@ func claimsAll(workspace *string) bool {
 }
 
 // checkOthers finds more than one companion for the directory.
-func (e *exam) checkOthers(chosen *discovery.Candidate) {
+func (e *exam) checkOthers(chosen *geminiide.Candidate) {
 	ways := []string{way(chosen)}
 	var others []string
 	ours := chosen.File.Pollux != 0
@@ -390,7 +390,7 @@ func (e *exam) checkOthers(chosen *discovery.Candidate) {
 
 // way tells companions apart, of which each may have several files: by the port,
 // else by the command.
-func way(c *discovery.Candidate) string {
+func way(c *geminiide.Candidate) string {
 	if c.PortText == "" && c.File.Stdio != nil {
 		return strings.Join(c.File.Stdio.Args, " ")
 	}
@@ -399,15 +399,15 @@ func way(c *discovery.Candidate) string {
 
 // there reports whether a companion is likely there: its port takes connections
 // or, where a command leads to it, its process lives.
-func (e *exam) there(c *discovery.Candidate) bool {
+func (e *exam) there(c *geminiide.Candidate) bool {
 	if c.PortText == "" {
 		return sys.Alive(c.File.Pollux)
 	}
-	return !refuses(discovery.DialHost(e.place), c.PortText)
+	return !refuses(geminiide.DialHost(e.place), c.PortText)
 }
 
 // checkVersion finds a companion that was started before an update of Pollux.
-func (e *exam) checkVersion(c *discovery.Candidate) {
+func (e *exam) checkVersion(c *geminiide.Candidate) {
 	for _, r := range e.Running {
 		if r.PID == c.File.Pollux && !r.Stopped && r.Version != e.Version {
 			e.warn("version", "restart the editor", "the companion is Pollux %s, and this is %s", oneLine(r.Version), e.Version)

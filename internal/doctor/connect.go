@@ -16,8 +16,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"pollux/internal/discovery"
-	"pollux/internal/ide"
+	"pollux/internal/ide/geminiide"
+
 	"pollux/internal/ide/geminiide/client"
 	"pollux/internal/sys"
 )
@@ -31,9 +31,9 @@ const commandWithin = 30 * time.Second
 
 // checkConnection tries, in the CLI's order, the ways to the companion: the
 // port and then the command of its file, then those of the variables.
-func (e *exam) checkConnection(ctx context.Context, c *discovery.Candidate) {
+func (e *exam) checkConnection(ctx context.Context, c *geminiide.Candidate) {
 	token := tokenFor(c)
-	host := discovery.DialHost(e.place)
+	host := geminiide.DialHost(e.place)
 	var tools []string
 	err := errNoPort
 	if c.PortText != "" {
@@ -68,13 +68,13 @@ func (e *exam) checkConnection(ctx context.Context, c *discovery.Candidate) {
 }
 
 // tokenFor is what the CLI sends: the file's token, else that of the variables.
-func tokenFor(c *discovery.Candidate) string {
+func tokenFor(c *geminiide.Candidate) string {
 	return cmp.Or(c.File.AuthToken, env("GEMINI_CLI_IDE_AUTH_TOKEN"))
 }
 
 // variablesLead reports whether the CLI connects by the variables where the file
 // that it takes leads nowhere.
-func (e *exam) variablesLead(ctx context.Context, c *discovery.Candidate) bool {
+func (e *exam) variablesLead(ctx context.Context, c *geminiide.Candidate) bool {
 	if env("GEMINI_CLI_IDE_SERVER_PORT") == c.PortText {
 		return false
 	}
@@ -86,7 +86,7 @@ func (e *exam) variablesLead(ctx context.Context, c *discovery.Candidate) bool {
 func (e *exam) connectByVariables(ctx context.Context, token string) (how string, tools []string, err error) {
 	err = errors.New("no variable names a companion")
 	if port := env("GEMINI_CLI_IDE_SERVER_PORT"); port != "" {
-		if tools, err = greet(ctx, discovery.DialHost(e.place), port, token); err == nil {
+		if tools, err = greet(ctx, geminiide.DialHost(e.place), port, token); err == nil {
 			return "the port in GEMINI_CLI_IDE_SERVER_PORT", tools, nil
 		}
 	}
@@ -146,7 +146,7 @@ func talk(ctx context.Context, command string, args []string) (tools []string, e
 }
 
 func (e *exam) checkTools(tools []string) {
-	for _, t := range []string{ide.ToolOpenDiff, ide.ToolCloseDiff} {
+	for _, t := range []string{geminiide.ToolOpenDiff, geminiide.ToolCloseDiff} {
 		if !slices.Contains(tools, t) {
 			e.warn("tools", "update that companion", "the companion has no tool %s: Gemini CLI will show its changes in the terminal only", t)
 			return
@@ -172,7 +172,7 @@ func explain(err error) string {
 }
 
 // unreachable says why the companion cannot be reached in any way.
-func (e *exam) unreachable(ctx context.Context, c *discovery.Candidate, host, token string, err error) {
+func (e *exam) unreachable(ctx context.Context, c *geminiide.Candidate, host, token string, err error) {
 	var status *client.StatusError
 	const local = "127.0.0.1"
 	if c.PortText == "" {

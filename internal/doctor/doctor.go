@@ -21,8 +21,8 @@ import (
 
 	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/settings"
-	"pollux/internal/discovery"
 	"pollux/internal/editor"
+	"pollux/internal/ide/geminiide"
 	"pollux/internal/termtext"
 )
 
@@ -124,8 +124,8 @@ type exam struct {
 	cli      gemini.CLI
 	cliErr   error
 	settings settings.Settings
-	place    discovery.Place
-	lookup   discovery.Lookup
+	place    geminiide.Place
+	lookup   geminiide.Lookup
 }
 
 // Examine runs all checks. It takes some seconds, most of them for a warm

@@ -18,7 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/editor"
-	"pollux/internal/ide"
+	"pollux/internal/ide/geminiide"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
@@ -250,7 +250,7 @@ func (d Door) Greet(ctx context.Context) (far Far, err error) {
 	defer session.Close()
 	res := session.InitializeResult()
 	far.Editor = termtext.Line(res.ServerInfo.Title, maxTitle)
-	if data, err := json.Marshal(res.Capabilities.Experimental[ide.RootsCapability]); err == nil {
+	if data, err := json.Marshal(res.Capabilities.Experimental[geminiide.RootsCapability]); err == nil {
 		var capability struct{ Roots []string }
 		if json.Unmarshal(data, &capability) == nil {
 			far.Roots = capability.Roots

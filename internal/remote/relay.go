@@ -17,7 +17,7 @@ import (
 	"sync/atomic"
 
 	"pollux/internal/editor"
-	"pollux/internal/ide"
+	"pollux/internal/ide/geminiide"
 )
 
 // ErrTooLong is the end of a relay in which a line had no end.
@@ -138,7 +138,7 @@ func (t *translator) toHere(line []byte) []byte {
 	}
 	return rewrite(line, func(method string, params object) bool {
 		switch method {
-		case ide.MethodDiffAccepted, ide.MethodDiffRejected:
+		case geminiide.MethodDiffAccepted, geminiide.MethodDiffRejected:
 			path, ok := params.text("filePath")
 			if !ok {
 				return false
@@ -152,7 +152,7 @@ func (t *translator) toHere(line []byte) []byte {
 				}
 			}
 			params.set("filePath", here)
-		case ide.MethodContextUpdate:
+		case geminiide.MethodContextUpdate:
 			state, ok := params.object("workspaceState")
 			var files []object
 			if !ok || json.Unmarshal(state["openFiles"], &files) != nil {

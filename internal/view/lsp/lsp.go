@@ -28,7 +28,7 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 
 	"pollux/internal/editor"
-	"pollux/internal/ide"
+	"pollux/internal/ide/geminiide"
 )
 
 // A Config says how to serve.
@@ -111,7 +111,7 @@ type server struct {
 type document struct {
 	text      string
 	focused   int64
-	cursor    *ide.Cursor
+	cursor    *geminiide.Cursor
 	selection string
 	selected  textRange
 }
@@ -298,7 +298,7 @@ var notInName = regexp.MustCompile(`[^a-z0-9._-]+`)
 
 // editorInfo names the editor to the CLI. Of a name that the CLI would install
 // an extension for, it makes another.
-func editorInfo(client string) ide.Info {
+func editorInfo(client string) geminiide.Info {
 	display := strings.TrimSpace(client)
 	if display == "" {
 		display = "Editor"
@@ -307,7 +307,7 @@ func editorInfo(client string) ide.Info {
 	if name == "" {
 		name = "editor"
 	}
-	return ide.Info{Name: "lsp-" + name[:min(len(name), 30)], DisplayName: display}
+	return geminiide.Info{Name: "lsp-" + name[:min(len(name), 30)], DisplayName: display}
 }
 
 func (s *server) initialize(p initializeParams) (any, error) {
@@ -424,12 +424,12 @@ func (p position) before(other position) bool {
 	return p.Line < other.Line || p.Line == other.Line && p.Character < other.Character
 }
 
-func cursorAt(p position) *ide.Cursor {
-	return &ide.Cursor{Line: p.Line + 1, Character: p.Character + 1}
+func cursorAt(p position) *geminiide.Cursor {
+	return &geminiide.Cursor{Line: p.Line + 1, Character: p.Character + 1}
 }
 
 // apply makes a change, and returns the cursor behind it, if it says where.
-func (d *document) apply(c textChange) *ide.Cursor {
+func (d *document) apply(c textChange) *geminiide.Cursor {
 	if c.Range == nil {
 		d.text = c.Text
 		return nil
@@ -460,14 +460,14 @@ func (d *document) offset(p position) int {
 	return len(d.text)
 }
 
-func (d *document) cursorOf(offset int) *ide.Cursor {
+func (d *document) cursorOf(offset int) *geminiide.Cursor {
 	before := d.text[:offset]
 	line := before[strings.LastIndexByte(before, '\n')+1:]
 	units := 1
 	for _, r := range line {
 		units += utf16Len(r)
 	}
-	return &ide.Cursor{Line: strings.Count(before, "\n") + 1, Character: units}
+	return &geminiide.Cursor{Line: strings.Count(before, "\n") + 1, Character: units}
 }
 
 func utf16Len(r rune) int {

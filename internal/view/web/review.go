@@ -29,7 +29,7 @@ import (
 	"time"
 
 	"pollux/internal/editor"
-	"pollux/internal/ide"
+	"pollux/internal/ide/geminiide"
 )
 
 //go:embed page
@@ -127,7 +127,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 		refuse(w, http.StatusUnauthorized, "The page secret is missing or wrong. Open the page with a link from Pollux: pollux status --link")
 		return false
 	}
-	ide.Authenticated(r.Context())
+	geminiide.Authenticated(r.Context())
 	return true
 }
 

@@ -17,8 +17,8 @@ import (
 	"time"
 	"unicode/utf16"
 
-	"pollux/internal/discovery"
-	"pollux/internal/ide"
+	"pollux/internal/ide/geminiide"
+
 	"pollux/internal/ide/geminiide/client"
 	"pollux/internal/sys"
 )
@@ -62,7 +62,7 @@ var discoveryChecks = []check{
 				return fmt.Errorf("%q is not absolute; an empty part would stand for every folder", part)
 			}
 		}
-		if !discovery.Holds(r.file.WorkspacePath, r.workspace) {
+		if !geminiide.Holds(r.file.WorkspacePath, r.workspace) {
 			return fmt.Errorf("it is %s, and the companion was started in %s", r.file.WorkspacePath, r.workspace)
 		}
 		return nil
@@ -209,7 +209,7 @@ var transportChecks = []check{
 		if err != nil {
 			return err
 		}
-		for _, t := range []string{ide.ToolOpenDiff, ide.ToolCloseDiff} {
+		for _, t := range []string{geminiide.ToolOpenDiff, geminiide.ToolCloseDiff} {
 			if !slices.Contains(c.Tools, t) {
 				return fmt.Errorf("there is no %s; there are %s", t, strings.Join(c.Tools, ", "))
 			}
@@ -240,7 +240,7 @@ var contextChecks = []check{
 		if err != nil {
 			return err
 		}
-		return r.context(c, answerWithin, func(ide.Context) bool { return true })
+		return r.context(c, answerWithin, func(geminiide.Context) bool { return true })
 	}},
 	{"context.open", Should, "II", "a file that the user opens is the active one, with a cursor that counts from 1", func(r *run) error {
 		c, err := r.session()
@@ -250,11 +250,11 @@ var contextChecks = []check{
 		if err := r.do(Open, r.name("one.txt"), ""); err != nil {
 			return err
 		}
-		return r.context(c, r.patience(Open), func(v ide.Context) bool {
+		return r.context(c, r.patience(Open), func(v geminiide.Context) bool {
 			if v.WorkspaceState == nil {
 				return false
 			}
-			return slices.ContainsFunc(v.WorkspaceState.OpenFiles, func(f ide.File) bool {
+			return slices.ContainsFunc(v.WorkspaceState.OpenFiles, func(f geminiide.File) bool {
 				return f.Path == r.name("one.txt") && f.IsActive && f.Cursor != nil && f.Cursor.Line >= 1 && f.Cursor.Character >= 1
 			})
 		})
@@ -267,13 +267,13 @@ var contextChecks = []check{
 		if err := r.do(Open, r.name("two.txt"), ""); err != nil {
 			return err
 		}
-		return r.context(c, r.patience(Open), func(v ide.Context) bool {
+		return r.context(c, r.patience(Open), func(v geminiide.Context) bool {
 			if v.WorkspaceState == nil {
 				return false
 			}
 			files := v.WorkspaceState.OpenFiles
-			i := slices.IndexFunc(files, func(f ide.File) bool { return f.Path == r.name("two.txt") })
-			return i >= 0 && !slices.ContainsFunc(files, func(f ide.File) bool {
+			i := slices.IndexFunc(files, func(f geminiide.File) bool { return f.Path == r.name("two.txt") })
+			return i >= 0 && !slices.ContainsFunc(files, func(f geminiide.File) bool {
 				return f.Path != files[i].Path && (f.IsActive || f.Timestamp > files[i].Timestamp)
 			})
 		})
@@ -286,7 +286,7 @@ var contextChecks = []check{
 			if at := nulls(n.Params); at != "" {
 				return fmt.Errorf("%s is null, which disconnects Gemini CLI", at)
 			}
-			var v ide.Context
+			var v geminiide.Context
 			if err := json.Unmarshal(n.Params, &v); err != nil {
 				return err
 			}
@@ -306,15 +306,15 @@ var contextChecks = []check{
 	}},
 	{"context.limits", Should, "II", "no context is larger than what the CLI keeps: 10 files, 16 KiB of selection", func(r *run) error {
 		for _, n := range r.contexts {
-			var v ide.Context
+			var v geminiide.Context
 			if json.Unmarshal(n.Params, &v) != nil || v.WorkspaceState == nil {
 				continue
 			}
-			if len(v.WorkspaceState.OpenFiles) > ide.MaxOpenFiles {
+			if len(v.WorkspaceState.OpenFiles) > geminiide.MaxOpenFiles {
 				return fmt.Errorf("one has %d files", len(v.WorkspaceState.OpenFiles))
 			}
 			for _, f := range v.WorkspaceState.OpenFiles {
-				if n := len(utf16.Encode([]rune(f.SelectedText))); n > ide.MaxSelectedText {
+				if n := len(utf16.Encode([]rune(f.SelectedText))); n > geminiide.MaxSelectedText {
 					return fmt.Errorf("one has %d units of UTF-16 of selection", n)
 				}
 			}
@@ -361,7 +361,7 @@ var diffChecks = []check{
 		if err != nil {
 			return err
 		}
-		res, err := r.call(c, ide.ToolOpenDiff, map[string]any{"filePath": r.name("one.txt"), "newContent": proposed, "someday": true})
+		res, err := r.call(c, geminiide.ToolOpenDiff, map[string]any{"filePath": r.name("one.txt"), "newContent": proposed, "someday": true})
 		if err == nil && res.IsError {
 			err = errors.New("openDiff failed")
 		}
@@ -447,7 +447,7 @@ var diffChecks = []check{
 				return doErr
 			}
 			method, _, err := r.outcome(r.cli, r.patience(Accept))
-			if err == nil && method != ide.MethodDiffAccepted {
+			if err == nil && method != geminiide.MethodDiffAccepted {
 				err = fmt.Errorf("%s came", method)
 			}
 			return err
@@ -459,7 +459,7 @@ var diffChecks = []check{
 			return err
 		}
 		r.drain(c)
-		_, err = r.call(c, ide.ToolCloseDiff, map[string]any{"filePath": r.name("nothing.txt")})
+		_, err = r.call(c, geminiide.ToolCloseDiff, map[string]any{"filePath": r.name("nothing.txt")})
 		var rpc *client.RPCError
 		if err != nil && !errors.As(err, &rpc) {
 			return err
@@ -521,7 +521,7 @@ func (r *run) decided(a Action, file, text string, before func() error, want str
 			return err
 		}
 		method, d, err := r.outcome(r.cli, r.patience(a))
-		switch wants := map[Action]string{Accept: ide.MethodDiffAccepted, Reject: ide.MethodDiffRejected}[a]; {
+		switch wants := map[Action]string{Accept: geminiide.MethodDiffAccepted, Reject: geminiide.MethodDiffRejected}[a]; {
 		case err != nil:
 			return err
 		case method != wants:

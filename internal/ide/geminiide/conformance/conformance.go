@@ -21,8 +21,8 @@ import (
 	"syscall"
 	"time"
 
-	"pollux/internal/discovery"
-	"pollux/internal/ide"
+	"pollux/internal/ide/geminiide"
+
 	"pollux/internal/ide/geminiide/client"
 	"pollux/internal/sys"
 )
@@ -62,9 +62,9 @@ type Result struct {
 
 // A Report is the results in the order of the checks.
 type Report struct {
-	Command []string `json:"command"`
-	Editor  ide.Info `json:"editor"`
-	Results []Result `json:"results"`
+	Command []string       `json:"command"`
+	Editor  geminiide.Info `json:"editor"`
+	Results []Result       `json:"results"`
 }
 
 // Count is how many results there are of an outcome.
@@ -143,7 +143,7 @@ type run struct {
 	said      chan struct{} // closed when that has been read to its end
 
 	path string // of the discovery file
-	file ide.DiscoveryFile
+	file geminiide.DiscoveryFile
 	// cli is the session of most checks.
 	cli *client.CLI
 	// contexts are what came on its stream, pushed back or passed over.
@@ -286,7 +286,7 @@ func (r *run) discover() error {
 	for {
 		found, _ := filepath.Glob(filepath.Join(r.tmp, "gemini", "ide", "gemini-ide-server-*.json"))
 		for _, path := range found {
-			if f, err := discovery.Read(path); err == nil {
+			if f, err := geminiide.Read(path); err == nil {
 				r.path, r.file = path, f
 				return nil
 			}

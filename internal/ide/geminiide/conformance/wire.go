@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"pollux/internal/ide"
+	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
 )
 
@@ -165,7 +165,7 @@ func (r *run) hear(c *client.CLI, timeout <-chan time.Time) (n client.Notificati
 }
 
 // outcome waits for the next notification about a diff.
-func (r *run) outcome(c *client.CLI, within time.Duration) (method string, d ide.DiffAccepted, err error) {
+func (r *run) outcome(c *client.CLI, within time.Duration) (method string, d geminiide.DiffAccepted, err error) {
 	for timeout := time.After(within); ; {
 		n, err := r.hear(c, timeout)
 		switch {
@@ -173,7 +173,7 @@ func (r *run) outcome(c *client.CLI, within time.Duration) (method string, d ide
 			return "", d, fmt.Errorf("no notification came within %v", within)
 		case err != nil:
 			return "", d, err
-		case n.Method == ide.MethodDiffAccepted || n.Method == ide.MethodDiffRejected:
+		case n.Method == geminiide.MethodDiffAccepted || n.Method == geminiide.MethodDiffRejected:
 			return n.Method, d, json.Unmarshal(n.Params, &d)
 		}
 	}
@@ -196,7 +196,7 @@ func (r *run) drain(c *client.CLI) {
 }
 
 func (r *run) keep(n client.Notification) {
-	if n.Method == ide.MethodContextUpdate {
+	if n.Method == geminiide.MethodContextUpdate {
 		r.contexts = append(r.contexts, n)
 	}
 }
@@ -214,20 +214,20 @@ func (r *run) quiet(c *client.CLI) error {
 }
 
 // context waits for one that fits.
-func (r *run) context(c *client.CLI, within time.Duration, fits func(ide.Context) bool) error {
-	var v ide.Context
+func (r *run) context(c *client.CLI, within time.Duration, fits func(geminiide.Context) bool) error {
+	var v geminiide.Context
 	if n := len(r.contexts); n > 0 && json.Unmarshal(r.contexts[n-1].Params, &v) == nil && fits(v) {
 		return nil // it was so already
 	}
 	for timeout := time.After(within); ; {
 		n, err := r.hear(c, timeout)
-		var v ide.Context
+		var v geminiide.Context
 		switch {
 		case errors.Is(err, errSilent):
-			return fmt.Errorf("no such %s came within %v", ide.MethodContextUpdate, within)
+			return fmt.Errorf("no such %s came within %v", geminiide.MethodContextUpdate, within)
 		case err != nil:
 			return err
-		case n.Method == ide.MethodContextUpdate && json.Unmarshal(n.Params, &v) == nil && fits(v):
+		case n.Method == geminiide.MethodContextUpdate && json.Unmarshal(n.Params, &v) == nil && fits(v):
 			return nil
 		}
 	}
@@ -235,7 +235,7 @@ func (r *run) context(c *client.CLI, within time.Duration, fits func(ide.Context
 
 // open opens a diff.
 func (r *run) open(c *client.CLI, file, text string) error {
-	res, err := r.call(c, ide.ToolOpenDiff, map[string]any{"filePath": file, "newContent": text})
+	res, err := r.call(c, geminiide.ToolOpenDiff, map[string]any{"filePath": file, "newContent": text})
 	switch {
 	case err != nil:
 		return err
@@ -258,7 +258,7 @@ func (r *run) call(c *client.CLI, tool string, args map[string]any) (client.Resu
 // close closes a diff as the real CLI does when the user has answered in the
 // terminal, and returns the text that it had.
 func (r *run) close(c *client.CLI, file string) (text string, err error) {
-	res, err := r.call(c, ide.ToolCloseDiff, map[string]any{"filePath": file, "suppressNotification": true})
+	res, err := r.call(c, geminiide.ToolCloseDiff, map[string]any{"filePath": file, "suppressNotification": true})
 	switch {
 	case err != nil:
 		return "", err

@@ -1,4 +1,4 @@
-package ideserver
+package geminiide
 
 import (
 	"bufio"
@@ -17,8 +17,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-
-	"pollux/internal/ide"
 )
 
 func TestMain(m *testing.M) {
@@ -32,8 +30,8 @@ func TestMain(m *testing.M) {
 // A backend records what the server asks of it.
 type backend struct {
 	mu      sync.Mutex
-	context ide.Context
-	opened  chan ide.OpenDiffRequest
+	context Context
+	opened  chan OpenDiffRequest
 	session chan *Session
 	gone    chan *Session
 	fail    error
@@ -41,34 +39,34 @@ type backend struct {
 
 func newBackend() *backend {
 	return &backend{
-		context: ide.Context{WorkspaceState: &ide.WorkspaceState{OpenFiles: []ide.File{}}},
-		opened:  make(chan ide.OpenDiffRequest, 10), session: make(chan *Session, 10), gone: make(chan *Session, 10),
+		context: Context{WorkspaceState: &WorkspaceState{OpenFiles: []File{}}},
+		opened:  make(chan OpenDiffRequest, 10), session: make(chan *Session, 10), gone: make(chan *Session, 10),
 	}
 }
 
-func (b *backend) OpenDiff(_ context.Context, _ *Session, req ide.OpenDiffRequest) error {
+func (b *backend) OpenDiff(_ context.Context, _ *Session, req OpenDiffRequest) error {
 	b.opened <- req
 	return b.fail
 }
 
-func (b *backend) CloseDiff(_ context.Context, _ *Session, req ide.CloseDiffRequest) (string, error) {
+func (b *backend) CloseDiff(_ context.Context, _ *Session, req CloseDiffRequest) (string, error) {
 	return "closed " + req.FilePath, b.fail
 }
 
-func (b *backend) Context() ide.Context {
+func (b *backend) Context() Context {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.context
 }
 
 func (b *backend) setContext(paths ...string) {
-	ws := &ide.WorkspaceState{OpenFiles: []ide.File{}}
+	ws := &WorkspaceState{OpenFiles: []File{}}
 	for _, p := range paths {
-		ws.OpenFiles = append(ws.OpenFiles, ide.File{Path: p, Timestamp: 1})
+		ws.OpenFiles = append(ws.OpenFiles, File{Path: p, Timestamp: 1})
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.context = ide.Context{WorkspaceState: ws}
+	b.context = Context{WorkspaceState: ws}
 }
 
 func (b *backend) Connected(s *Session) { b.session <- s }
@@ -432,7 +430,7 @@ func TestTrap6OutcomesAreQueuedOverAReconnect(t *testing.T) {
 	waitFor(t, func() bool { session.mu.Lock(); defer session.mu.Unlock(); return session.stream == nil })
 	told := make(chan error, 3)
 	for i := range 3 {
-		session.Notify(ide.MethodDiffAccepted, ide.DiffAccepted{FilePath: "/f", Content: fmt.Sprint(i)}, func(err error) { told <- err })
+		session.Notify(MethodDiffAccepted, DiffAccepted{FilePath: "/f", Content: fmt.Sprint(i)}, func(err error) { told <- err })
 	}
 	st = c.listen()
 	for i := range 3 {
@@ -459,14 +457,14 @@ func TestGone(t *testing.T) {
 	}
 	waitFor(t, func() bool { session.mu.Lock(); defer session.mu.Unlock(); return session.stream == nil })
 	told := make(chan error, 1)
-	session.Notify(ide.MethodDiffRejected, ide.DiffRejected{FilePath: "/f"}, func(err error) { told <- err })
+	session.Notify(MethodDiffRejected, DiffRejected{FilePath: "/f"}, func(err error) { told <- err })
 	if got := <-b.gone; got != session {
 		t.Errorf("gone: %v", got)
 	}
 	if err := <-told; !errors.Is(err, ErrUndelivered) {
 		t.Errorf("the outcome was reported as %v", err)
 	}
-	session.Notify(ide.MethodDiffRejected, ide.DiffRejected{}, func(err error) { told <- err })
+	session.Notify(MethodDiffRejected, DiffRejected{}, func(err error) { told <- err })
 	if err := <-told; !errors.Is(err, ErrUndelivered) {
 		t.Errorf("an outcome after the end was reported as %v", err)
 	}
@@ -496,7 +494,7 @@ func TestIsolation(t *testing.T) {
 	st1, st2 := one.listen(), two.listen()
 	st1.next()
 	st2.next()
-	first.Notify(ide.MethodDiffAccepted, ide.DiffAccepted{FilePath: "/f", Content: "1"}, func(error) {})
+	first.Notify(MethodDiffAccepted, DiffAccepted{FilePath: "/f", Content: "1"}, func(error) {})
 	if got := st1.next(); got != accepted("/f", "1") {
 		t.Errorf("its own session heard %s", got)
 	}
@@ -517,7 +515,7 @@ func TestCloseFlushesAndEndsGracefully(t *testing.T) {
 	st := c.listen()
 	st.next()
 	for i := range 100 {
-		session.Notify(ide.MethodDiffRejected, ide.DiffRejected{FilePath: fmt.Sprint(i)}, func(error) {})
+		session.Notify(MethodDiffRejected, DiffRejected{FilePath: fmt.Sprint(i)}, func(error) {})
 	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
@@ -564,7 +562,7 @@ func TestSlowReader(t *testing.T) {
 	waitFor(t, func() bool { session.mu.Lock(); defer session.mu.Unlock(); return session.ready })
 	big := strings.Repeat("x", 1<<20)
 	for range 64 {
-		session.Notify(ide.MethodDiffAccepted, ide.DiffAccepted{FilePath: "/f", Content: big}, func(error) {})
+		session.Notify(MethodDiffAccepted, DiffAccepted{FilePath: "/f", Content: big}, func(error) {})
 	}
 	for range 1000 {
 		s.ContextChanged()
@@ -610,7 +608,7 @@ func TestServeConn(t *testing.T) {
 	if name, _ := session.Client(); name != "stdio-client" || session.Transport() != "stdio" {
 		t.Errorf("the session is %s's over %s", name, session.Transport())
 	}
-	session.Notify(ide.MethodDiffAccepted, ide.DiffAccepted{FilePath: "/f", Content: "1"}, func(error) {})
+	session.Notify(MethodDiffAccepted, DiffAccepted{FilePath: "/f", Content: "1"}, func(error) {})
 	if got := hear(); got != accepted("/f", "1") {
 		t.Errorf("heard %s", got)
 	}

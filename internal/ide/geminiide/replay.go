@@ -1,4 +1,4 @@
-package discovery
+package geminiide
 
 import (
 	"encoding/json"
@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"pollux/internal/ide"
 	"pollux/internal/sys"
 )
 
@@ -54,7 +53,7 @@ type Candidate struct {
 	Alive bool
 	// File is what it says; PortText its port as written, in a number or a
 	// string; Workspace is nil where it names none.
-	File      ide.DiscoveryFile
+	File      DiscoveryFile
 	PortText  string
 	Workspace *string
 	// Err says why the CLI passes over it; [ErrOtherUser] among others.

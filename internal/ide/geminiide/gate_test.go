@@ -1,4 +1,4 @@
-package ideserver
+package geminiide
 
 import (
 	"bufio"
@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"pollux/internal/ide"
 	"pollux/internal/ide/geminiide/client"
 )
 
@@ -87,7 +86,7 @@ func TestSlowStrangersDoNotKeepTheCLIOut(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the user's CLI cannot connect: %v", err)
 	}
-	if n, ok := <-cli.Heard; !ok || n.Method != ide.MethodContextUpdate {
+	if n, ok := <-cli.Heard; !ok || n.Method != MethodContextUpdate {
 		t.Errorf("the CLI received %q", n.Method)
 	}
 	cli.Close()
@@ -160,7 +159,7 @@ func TestAuthenticatedConnectionsStay(t *testing.T) {
 	s := start(t, newBackend(), nil)
 	s.HandlePages(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Page-Secret") == "right" {
-			ide.Authenticated(r.Context())
+			Authenticated(r.Context())
 		}
 		io.WriteString(w, "page")
 	}))

@@ -1,4 +1,4 @@
-package ideserver
+package geminiide
 
 import (
 	"context"
@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"pollux/internal/ide"
 )
 
 const (
@@ -40,7 +38,7 @@ type stranger struct {
 }
 
 // enter counts a new connection. It is an [http.Server]'s ConnContext; the
-// request's context carries the way out for [ide.Authenticated].
+// request's context carries the way out for [Authenticated].
 func (g *gate) enter(ctx context.Context, conn net.Conn) context.Context {
 	g.mu.Lock()
 	g.strangers = append(g.strangers, stranger{conn, time.Now()})
@@ -54,7 +52,7 @@ func (g *gate) enter(ctx context.Context, conn net.Conn) context.Context {
 	if oldest != nil {
 		oldest.Close()
 	}
-	return ide.WithAuthenticated(ctx, func() { g.leave(conn) })
+	return WithAuthenticated(ctx, func() { g.leave(conn) })
 }
 
 // leave forgets a connection that has authenticated or ended.

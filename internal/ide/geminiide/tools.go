@@ -1,4 +1,4 @@
-package ideserver
+package geminiide
 
 import (
 	"bytes"
@@ -10,8 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"pollux/internal/ide"
 )
 
 // The schemas leave unknown arguments alone: the real CLI sends closeDiff one
@@ -29,7 +27,7 @@ const (
 
 func (s *Session) addTools(server *mcp.Server) {
 	server.AddTool(&mcp.Tool{
-		Name:        ide.ToolOpenDiff,
+		Name:        ToolOpenDiff,
 		Description: "Opens a diff of a proposed change in the editor, where the user edits, accepts or rejects it. Returns at once; the outcome arrives as an ide/diffAccepted or ide/diffRejected notification.",
 		InputSchema: json.RawMessage(openDiffSchema),
 	}, s.tool(func(ctx context.Context, args json.RawMessage) ([]mcp.Content, error) {
@@ -40,16 +38,16 @@ func (s *Session) addTools(server *mcp.Server) {
 		return []mcp.Content{}, s.server.cfg.Backend.OpenDiff(ctx, s, req)
 	}))
 	server.AddTool(&mcp.Tool{
-		Name:        ide.ToolCloseDiff,
+		Name:        ToolCloseDiff,
 		Description: "Closes the diff of a file. Returns the content as the user left it.",
 		InputSchema: json.RawMessage(closeDiffSchema),
 	}, s.tool(func(ctx context.Context, args json.RawMessage) ([]mcp.Content, error) {
-		var req ide.CloseDiffRequest
+		var req CloseDiffRequest
 		if err := unmarshalArgs(args, &req); err != nil {
 			return nil, err
 		}
 		content, err := s.server.cfg.Backend.CloseDiff(ctx, s, req)
-		return []mcp.Content{&mcp.TextContent{Text: ide.ClosedContent{Content: content}.Text()}}, err
+		return []mcp.Content{&mcp.TextContent{Text: ClosedContent{Content: content}.Text()}}, err
 	}))
 }
 
@@ -69,23 +67,23 @@ func (s *Session) tool(f func(context.Context, json.RawMessage) ([]mcp.Content, 
 // ParseOpenDiff parses openDiff's arguments. It sets Binary for text that cannot
 // go through an editor and come back unchanged: NUL bytes, invalid UTF-8, and
 // half of a surrogate pair, which Go's decoder would replace.
-func ParseOpenDiff(args json.RawMessage) (ide.OpenDiffRequest, error) {
+func ParseOpenDiff(args json.RawMessage) (OpenDiffRequest, error) {
 	var raw struct {
 		FilePath   *string `json:"filePath"`
 		NewContent *string `json:"newContent"`
 	}
 	if err := unmarshalArgs(args, &raw); err != nil {
-		return ide.OpenDiffRequest{}, err
+		return OpenDiffRequest{}, err
 	}
 	switch {
 	case raw.FilePath == nil || *raw.FilePath == "":
-		return ide.OpenDiffRequest{}, errors.New("filePath is missing: pass the file's absolute path")
+		return OpenDiffRequest{}, errors.New("filePath is missing: pass the file's absolute path")
 	case raw.NewContent == nil:
-		return ide.OpenDiffRequest{}, errors.New("newContent is missing: pass the proposed content of the whole file")
+		return OpenDiffRequest{}, errors.New("newContent is missing: pass the proposed content of the whole file")
 	case strings.ContainsRune(*raw.FilePath, 0):
-		return ide.OpenDiffRequest{}, errors.New("filePath holds a NUL byte: pass the file's absolute path")
+		return OpenDiffRequest{}, errors.New("filePath holds a NUL byte: pass the file's absolute path")
 	}
-	req := ide.OpenDiffRequest{FilePath: *raw.FilePath, NewContent: *raw.NewContent}
+	req := OpenDiffRequest{FilePath: *raw.FilePath, NewContent: *raw.NewContent}
 	switch {
 	case strings.ContainsRune(req.NewContent, 0):
 		req.Binary = "the proposal holds NUL bytes"

@@ -1,4 +1,4 @@
-package ideserver
+package geminiide
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"pollux/internal/ide"
 	"pollux/internal/termtext"
 )
 
@@ -144,7 +143,7 @@ func (srv *Server) ServeConn(conn io.ReadWriteCloser) error {
 func (s *Session) start(t mcp.Transport, initialized func()) error {
 	capabilities := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}
 	if roots := s.server.cfg.Roots; roots != nil {
-		capabilities.Experimental = map[string]any{ide.RootsCapability: map[string]any{"roots": roots()}}
+		capabilities.Experimental = map[string]any{RootsCapability: map[string]any{"roots": roots()}}
 	}
 	server := mcp.NewServer(&mcp.Implementation{Name: "pollux", Title: s.server.cfg.Title, Version: s.server.cfg.Version}, &mcp.ServerOptions{
 		Capabilities:              capabilities,
@@ -273,7 +272,7 @@ func (s *Session) writeNext() bool {
 	s.mu.Unlock()
 
 	if !isOutcome {
-		next = outcome{method: ide.MethodContextUpdate, params: s.server.cfg.Backend.Context()}
+		next = outcome{method: MethodContextUpdate, params: s.server.cfg.Backend.Context()}
 	}
 	err := s.send(next)
 

@@ -1,11 +1,10 @@
-// Package ide holds the wire types that Gemini CLI and a companion exchange:
-// the tools' arguments, the notifications, and the discovery file. It is the
-// bottom of the import graph and imports nothing of Pollux.
+// Package geminiide implements the contract between Gemini CLI or Qwen Code
+// and a companion (companion-spec I-III): the wire types, the MCP server with
+// its sessions, the discovery files, and a replay of the CLI's search for them.
 //
 // Optional fields are left out when unset and never null: the CLI validates
-// every notification and one null in an optional field disconnects it for good
-// (companion-spec II and III; facts of the real client).
-package ide
+// every notification, and one null in an optional field disconnects it for good.
+package geminiide
 
 import "encoding/json"
 

@@ -1,11 +1,4 @@
-// Package ideserver is the companion's MCP server: the HTTP endpoint and the
-// stdio sessions that Gemini CLI connects to, the two tools, and the
-// notifications (companion-spec I.1, II, III).
-//
-// It knows nothing of editors. What the tools do is a [Backend]'s business;
-// what a session hears is queued here and survives the gap while a client
-// reconnects its event stream.
-package ideserver
+package geminiide
 
 import (
 	"context"
@@ -17,8 +10,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"pollux/internal/ide"
 )
 
 // A Backend does what the CLI asks for. Its methods are called from many
@@ -27,12 +18,12 @@ type Backend interface {
 	// OpenDiff starts a review and returns at once. The error's text is shown
 	// to the user by the CLI, which then takes the change for lost: an error
 	// means that there is no way to show the diff.
-	OpenDiff(ctx context.Context, s *Session, req ide.OpenDiffRequest) error
+	OpenDiff(ctx context.Context, s *Session, req OpenDiffRequest) error
 	// CloseDiff ends a review on the CLI's side and returns the content as the
 	// user left it. No notification follows.
-	CloseDiff(ctx context.Context, s *Session, req ide.CloseDiffRequest) (content string, err error)
+	CloseDiff(ctx context.Context, s *Session, req CloseDiffRequest) (content string, err error)
 	// Context is what the user has open now. It may be called often.
-	Context() ide.Context
+	Context() Context
 	// Connected is called once a client has said initialize, Gone when it will
 	// not come back: it closed its session, or its event stream ended and did
 	// not return within [Config.GoneAfter].
@@ -178,7 +169,7 @@ func (s *Server) Port() int { return s.port }
 func (s *Server) Token() string { return s.cfg.Token }
 
 // HandlePages serves h below /review/. It has its own authentication, and calls
-// [ide.Authenticated] for clients that pass it; Host and Origin are checked
+// [Authenticated] for clients that pass it; Host and Origin are checked
 // before it is asked.
 func (s *Server) HandlePages(h http.Handler) {
 	s.mu.Lock()

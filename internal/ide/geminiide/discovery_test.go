@@ -1,4 +1,4 @@
-package discovery
+package geminiide
 
 import (
 	"encoding/json"
@@ -14,8 +14,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-
-	"pollux/internal/ide"
 )
 
 func TestNodeTempDir(t *testing.T) {
@@ -111,7 +109,7 @@ func listen(t *testing.T) int {
 func TestPublishWritesTheContractsFile(t *testing.T) {
 	dir, qwen := isolate(t)
 	port := listen(t)
-	pub, err := Publish(Endpoint{Port: port, Token: "secret", Info: ide.Info{Name: "vim", DisplayName: "Vim"}, Roots: []string{"/p1", "/p2"}, PIDs: []int{os.Getppid(), os.Getpid()}})
+	pub, err := Publish(Endpoint{Port: port, Token: "secret", Info: Info{Name: "vim", DisplayName: "Vim"}, Roots: []string{"/p1", "/p2"}, PIDs: []int{os.Getppid(), os.Getpid()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +273,7 @@ func TestPruneFollowsNoRedirect(t *testing.T) {
 	stranger := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusFound))
 	defer stranger.Close()
 	port := stranger.Listener.Addr().(*net.TCPAddr).Port
-	data, _ := json.Marshal(ide.DiscoveryFile{Port: port, Pollux: 1 << 29})
+	data, _ := json.Marshal(DiscoveryFile{Port: port, Pollux: 1 << 29})
 	path := filepath.Join(dir, clis[0].files([]int{1 << 29}, port)[0])
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
@@ -301,7 +299,7 @@ func TestPrune(t *testing.T) {
 	const deadPID = 1 << 29 // beyond pid_max
 	live := listen(t)
 	ours := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("WWW-Authenticate", ide.Realm)
+		w.Header().Set("WWW-Authenticate", Realm)
 		w.WriteHeader(401)
 	}))
 	defer ours.Close()
@@ -316,22 +314,22 @@ func TestPrune(t *testing.T) {
 
 	type file struct {
 		path string
-		f    ide.DiscoveryFile
+		f    DiscoveryFile
 		keep bool
 	}
 	at := func(pid, port int) string { return clis[0].files([]int{pid}, port)[0] }
 	files := []file{
-		{filepath.Join(dir, at(me, live)), ide.DiscoveryFile{Port: live}, true},
-		{filepath.Join(dir, at(deadPID, live)), ide.DiscoveryFile{Port: live}, true},
-		{filepath.Join(dir, at(deadPID, gone)), ide.DiscoveryFile{Port: gone}, false},
-		{filepath.Join(dir, at(me, gone)), ide.DiscoveryFile{Port: gone}, false}, // would shadow ours
-		{filepath.Join(dir, at(os.Getppid(), gone)), ide.DiscoveryFile{Port: gone}, true},
-		{filepath.Join(dir, at(os.Getppid(), live)), ide.DiscoveryFile{Port: live, Pollux: deadPID}, false},
+		{filepath.Join(dir, at(me, live)), DiscoveryFile{Port: live}, true},
+		{filepath.Join(dir, at(deadPID, live)), DiscoveryFile{Port: live}, true},
+		{filepath.Join(dir, at(deadPID, gone)), DiscoveryFile{Port: gone}, false},
+		{filepath.Join(dir, at(me, gone)), DiscoveryFile{Port: gone}, false}, // would shadow ours
+		{filepath.Join(dir, at(os.Getppid(), gone)), DiscoveryFile{Port: gone}, true},
+		{filepath.Join(dir, at(os.Getppid(), live)), DiscoveryFile{Port: live, Pollux: deadPID}, false},
 		// Another container's companion: its processes are not ours to see.
-		{filepath.Join(dir, at(os.Getppid(), ourPort)), ide.DiscoveryFile{Port: ourPort, Pollux: deadPID}, true},
-		{filepath.Join(dir, "gemini-ide-server-7.json"), ide.DiscoveryFile{Port: gone}, true},
-		{filepath.Join(qwen, "1.lock"), ide.DiscoveryFile{Port: gone, PPID: deadPID}, false},
-		{filepath.Join(qwen, "2.lock"), ide.DiscoveryFile{Port: live, PPID: me}, true},
+		{filepath.Join(dir, at(os.Getppid(), ourPort)), DiscoveryFile{Port: ourPort, Pollux: deadPID}, true},
+		{filepath.Join(dir, "gemini-ide-server-7.json"), DiscoveryFile{Port: gone}, true},
+		{filepath.Join(qwen, "1.lock"), DiscoveryFile{Port: gone, PPID: deadPID}, false},
+		{filepath.Join(qwen, "2.lock"), DiscoveryFile{Port: live, PPID: me}, true},
 	}
 	for _, f := range files {
 		data, _ := json.Marshal(f.f)

@@ -1,4 +1,4 @@
-package discovery
+package geminiide
 
 import (
 	"encoding/json"

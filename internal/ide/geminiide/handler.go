@@ -1,4 +1,4 @@
-package ideserver
+package geminiide
 
 import (
 	"bytes"
@@ -16,8 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"pollux/internal/ide"
 )
 
 const (
@@ -60,11 +58,11 @@ func (s *Server) handler() http.Handler {
 			}
 		}
 		if !s.authorized(r) {
-			h.Set("WWW-Authenticate", ide.Realm)
+			h.Set("WWW-Authenticate", Realm)
 			turnAway(w, http.StatusUnauthorized, "the bearer token is missing or wrong: it is in the discovery file (authToken)")
 			return
 		}
-		ide.Authenticated(r.Context())
+		Authenticated(r.Context())
 		if r.URL.Path != "/mcp" {
 			turnAway(w, http.StatusNotFound, "the MCP endpoint is /mcp")
 			return

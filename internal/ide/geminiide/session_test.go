@@ -1,4 +1,4 @@
-package ideserver
+package geminiide
 
 import (
 	"bufio"

@@ -1,11 +1,4 @@
-// Package discovery publishes where a companion listens, in the files and the
-// environment variables by which a CLI finds it (companion-spec I.2), and
-// finds such files again.
-//
-// One table, [clis], says how Gemini CLI and Qwen Code differ; everything else
-// is common. A file appears after the server listens and goes before the
-// server stops, so that a reader never meets a port that nobody answers.
-package discovery
+package geminiide
 
 import (
 	"encoding/json"
@@ -23,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"pollux/internal/ide"
 	"pollux/internal/sys"
 )
 
@@ -142,7 +134,7 @@ func WorkspacePath(roots []string) string {
 type Endpoint struct {
 	Port  int
 	Token string
-	Info  ide.Info
+	Info  Info
 	Roots []string
 	PIDs  []int
 	// Stdio is the command with arguments by which a CLI that cannot dial the
@@ -199,8 +191,8 @@ func inContainer() bool {
 	return false
 }
 
-func (e Endpoint) file(c cli) ide.DiscoveryFile {
-	f := ide.DiscoveryFile{
+func (e Endpoint) file(c cli) DiscoveryFile {
+	f := DiscoveryFile{
 		Port:          e.Port,
 		WorkspacePath: WorkspacePath(e.Roots),
 		AuthToken:     e.Token,
@@ -209,7 +201,7 @@ func (e Endpoint) file(c cli) ide.DiscoveryFile {
 		Namespace:     sys.Namespace(),
 	}
 	if len(e.Stdio) > 0 {
-		f.Stdio = &ide.Stdio{Command: e.Stdio[0], Args: e.Stdio[1:]}
+		f.Stdio = &Stdio{Command: e.Stdio[0], Args: e.Stdio[1:]}
 	}
 	if c.ppid {
 		f.PPID = e.PIDs[0]
@@ -482,7 +474,7 @@ func answers(port int) bool {
 		return false
 	}
 	res.Body.Close()
-	return strings.Contains(res.Header.Get("WWW-Authenticate"), ide.Realm)
+	return strings.Contains(res.Header.Get("WWW-Authenticate"), Realm)
 }
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
@@ -491,18 +483,18 @@ func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Ito
 const maxFile = 1 << 20
 
 // Read reads one discovery file.
-func Read(path string) (ide.DiscoveryFile, error) {
+func Read(path string) (DiscoveryFile, error) {
 	data, err := sys.ReadFile(path, maxFile)
 	if err != nil {
-		return ide.DiscoveryFile{}, err
+		return DiscoveryFile{}, err
 	}
 	return Parse(data)
 }
 
 // Parse parses the content of a discovery file and checks what a CLI needs of
 // it: a port from 1 to 65535, or none and a command.
-func Parse(data []byte) (ide.DiscoveryFile, error) {
-	var f ide.DiscoveryFile
+func Parse(data []byte) (DiscoveryFile, error) {
+	var f DiscoveryFile
 	if err := json.Unmarshal(data, &f); err != nil {
 		return f, fmt.Errorf("not a discovery file: %w", err)
 	}
