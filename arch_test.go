@@ -29,7 +29,7 @@ var allowed = map[string][]string{
 	"pollux/internal/companion/journal":         {"sys"},
 	"pollux/internal/doctor":                    {"agent/gemini", "agent/gemini/settings", "editor", "ide/geminiide", "ide/geminiide/client", "sys", "termtext"},
 	"pollux/internal/editor":                    {"ide/geminiide", "sys"},
-	"pollux/internal/editortest":                {},
+	"pollux/editors/editortest":                 {},
 	"pollux/internal/hostile":                   {},
 	"pollux/internal/hunk":                      {},
 	"pollux/internal/ide/geminiide":             {"sys", "termtext"},

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"pollux/editors/editortest"
 	"pollux/internal/agent/gemini/fakemodel"
-	"pollux/internal/editortest"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
 )

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"pollux/editors/editortest"
 	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/editor"
-	"pollux/internal/editortest"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
 )

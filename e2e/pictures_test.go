@@ -9,8 +9,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"pollux/editors/editortest"
 	"pollux/internal/agent/gemini/fakemodel"
-	"pollux/internal/editortest"
 )
 
 const (

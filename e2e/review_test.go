@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"pollux/editors/editortest"
 	"pollux/internal/editor"
-	"pollux/internal/editortest"
 	"pollux/internal/ide/geminiide/client"
 )
 
