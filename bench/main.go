@@ -19,7 +19,6 @@ import (
 
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/editor"
-	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
 )
 
@@ -149,7 +148,7 @@ func (b *bench) start() error {
 	}
 	b.editor = editor.NewClient(pipes{out, in}, editor.Handler{DiffOpen: func(d editor.Diff) error { b.opened <- d; return nil }})
 	b.info, err = b.editor.Initialize(context.Background(), editor.InitializeParams{
-		Editor: geminiide.Info{Name: "bench", DisplayName: "Bench"}, Roots: []string{b.project}, Diff: true,
+		Editor: editor.Info{Name: "bench", DisplayName: "Bench"}, Roots: []string{b.project}, Diff: true,
 	})
 	b.took = time.Since(began)
 	if err != nil {
@@ -261,7 +260,7 @@ func (b *bench) open() (string, error) {
 
 func (b *bench) move(path string, line int) error {
 	return b.editor.Update(context.Background(), editor.Snapshot{Files: []editor.File{
-		{Path: path, Active: true, Cursor: &geminiide.Cursor{Line: line, Character: 1}},
+		{Path: path, Active: true, Cursor: &editor.Cursor{Line: line, Character: 1}},
 	}})
 }
 

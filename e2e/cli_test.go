@@ -11,7 +11,6 @@ import (
 
 	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/editor"
-	"pollux/internal/ide/geminiide"
 )
 
 // write is a model that writes one file and then says so.
@@ -49,7 +48,7 @@ func TestConnectsAndSendsContext(t *testing.T) {
 	w.file(".env", "SECRET=1\n")
 	e := w.edit(nil)
 	e.Update(w.context(), editor.Snapshot{Files: []editor.File{
-		{Path: a, Focused: 10, Active: true, Cursor: &geminiide.Cursor{Line: 1, Character: 9}, Selection: "package"},
+		{Path: a, Focused: 10, Active: true, Cursor: &editor.Cursor{Line: 1, Character: 9}, Selection: "package"},
 		{Path: b, Focused: 5},
 		{Path: filepath.Join(w.project, ".env"), Focused: 7},
 		{Path: filepath.Join(w.project, "unsaved"), Focused: 6},
@@ -74,7 +73,7 @@ func TestConnectsAndSendsContext(t *testing.T) {
 	}
 
 	// Later prompts carry what has changed.
-	e.Update(w.context(), editor.Snapshot{Files: []editor.File{{Path: b, Focused: 20, Active: true, Cursor: &geminiide.Cursor{Line: 2, Character: 1}}}})
+	e.Update(w.context(), editor.Snapshot{Files: []editor.File{{Path: b, Focused: 20, Active: true, Cursor: &editor.Cursor{Line: 2, Character: 1}}}})
 	cli.expect("1 open file")
 	cli.prompt("and now")
 	r, err = w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "and now") })

@@ -15,6 +15,7 @@ import (
 
 	"pollux/editors/editortest"
 	"pollux/internal/agent/gemini/fakemodel"
+	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
 )
@@ -1076,7 +1077,7 @@ func TestEditorFollowsFiles(t *testing.T) {
 		active := func(path string, line, char int, more func([]geminiide.File) bool) func([]geminiide.File) bool {
 			return func(open []geminiide.File) bool {
 				return len(open) > 0 && open[0].IsActive && open[0].Path == path &&
-					(line == 0 || open[0].Cursor != nil && *open[0].Cursor == geminiide.Cursor{Line: line, Character: char}) && (more == nil || more(open))
+					(line == 0 || open[0].Cursor != nil && *open[0].Cursor == editor.Cursor{Line: line, Character: char}) && (more == nil || more(open))
 			}
 		}
 		paths := func(want ...string) func([]geminiide.File) bool {

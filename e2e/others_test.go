@@ -140,12 +140,12 @@ vim.keymap.set("x", "gA", vim.lsp.buf.range_code_action or vim.lsp.buf.code_acti
 	told(t, c, "the file", open(func(geminiide.File) bool { return true }))
 	s.keys("fwgh")
 	told(t, c, "the column after an emoji", open(func(f geminiide.File) bool {
-		return f.IsActive && f.Cursor != nil && *f.Cursor == geminiide.Cursor{Line: 1, Character: 9}
+		return f.IsActive && f.Cursor != nil && *f.Cursor == editor.Cursor{Line: 1, Character: 9}
 	}))
 	s.keys("jA!") // typing says where, too
 	s.press("Escape")
 	told(t, c, "the end of the second line", open(func(f geminiide.File) bool {
-		return f.Cursor != nil && *f.Cursor == geminiide.Cursor{Line: 2, Character: 7}
+		return f.Cursor != nil && *f.Cursor == editor.Cursor{Line: 2, Character: 7}
 	}))
 
 	if err := c.OpenDiff(w.context(), path, "two\n"); err != nil {
@@ -193,12 +193,12 @@ func TestHelix(t *testing.T) {
 	s.keys("w")
 	s.keys(" if")
 	told(t, c, "the selection", func(open []geminiide.File) bool {
-		return len(open) == 1 && open[0].Path == path && open[0].SelectedText == "one " && *open[0].Cursor == geminiide.Cursor{Line: 1, Character: 4}
+		return len(open) == 1 && open[0].Path == path && open[0].SelectedText == "one " && *open[0].Cursor == editor.Cursor{Line: 1, Character: 4}
 	})
 	s.keys("glh") // the last character but one
 	s.keys(" if")
 	told(t, c, "the column after an emoji", func(open []geminiide.File) bool {
-		return open[0].SelectedText == "" && *open[0].Cursor == geminiide.Cursor{Line: 1, Character: 9}
+		return open[0].SelectedText == "" && *open[0].Cursor == editor.Cursor{Line: 1, Character: 9}
 	})
 	s.keys(" ic")
 	told(t, c, "that it is closed", func(open []geminiide.File) bool { return len(open) == 0 })

@@ -23,7 +23,6 @@ import (
 
 	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/editor"
-	"pollux/internal/ide/geminiide"
 )
 
 // patience is how long a step of the real CLI may take on a busy machine.
@@ -253,7 +252,7 @@ func (w *world) edit(change func(*editor.InitializeParams)) *plugin {
 	})
 	p := editor.InitializeParams{
 		Client: editor.Implementation{Name: "test", Version: "1"},
-		Editor: geminiide.Info{Name: "testeditor", DisplayName: "Test Editor"},
+		Editor: editor.Info{Name: "testeditor", DisplayName: "Test Editor"},
 		Roots:  []string{w.project}, Diff: true,
 	}
 	if change != nil {

@@ -18,7 +18,6 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
-
 	"pollux/internal/remote"
 	"pollux/internal/sys"
 )
@@ -205,7 +204,7 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command
 	if err != nil {
 		return err
 	}
-	editor := cmp.Or(far.Editor, "Pollux")
+	title := cmp.Or(far.Editor, "Pollux")
 	dir, err := workingDir()
 	if err != nil {
 		return err
@@ -227,7 +226,7 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command
 	}
 	defer front.Close()
 	end := geminiide.Endpoint{
-		Info: geminiide.Info{Name: "pollux", DisplayName: editor}, Roots: roots,
+		Info: editor.Info{Name: "pollux", DisplayName: title}, Roots: roots,
 		PIDs:  geminiide.TerminalPIDs(os.Getpid(), os.Getenv),
 		Stdio: []string{exe, "connect", "--socket", front.Socket},
 	}
@@ -237,7 +236,7 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command
 	}
 	defer pub.Remove()
 	stop()
-	return f(published{editor: editor, roots: roots, env: end.Env(), gone: front.Gone()})
+	return f(published{editor: title, roots: roots, env: end.Env(), gone: front.Gone()})
 }
 
 // pipe joins the standard streams to a companion's socket until either ends.

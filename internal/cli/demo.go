@@ -15,7 +15,6 @@ import (
 	"pollux/internal/companion"
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
-	"pollux/internal/ide/geminiide"
 	"pollux/internal/sys"
 )
 
@@ -181,7 +180,7 @@ func (d *demo) env(model string) []string {
 // context is what an editor would tell: a file open, its function selected.
 func (d *demo) context() editor.Snapshot {
 	return editor.Snapshot{Files: []editor.File{
-		{Path: filepath.Join(d.project, "greet.py"), Active: true, Cursor: &geminiide.Cursor{Line: 4, Character: 1},
+		{Path: filepath.Join(d.project, "greet.py"), Active: true, Cursor: &editor.Cursor{Line: 4, Character: 1},
 			Selection: "def greet(name):\n    return \"Hello \" + name\n"},
 		{Path: filepath.Join(d.project, "README.md"), Focused: 1},
 	}}

@@ -18,7 +18,6 @@ import (
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
-
 	"pollux/internal/sys"
 	"pollux/internal/view/web"
 )
@@ -129,7 +128,7 @@ of ` + "`pollux run`" + ` in a terminal beside.`,
 			}
 			cfg.Settings.ReviewPage = page || standalone
 			if standalone {
-				cfg.Editor = geminiide.Info{Name: "pollux", DisplayName: "Pollux"}
+				cfg.Editor = editor.Info{Name: "pollux", DisplayName: "Pollux"}
 				cfg.PIDs = geminiide.TerminalPIDs(os.Getpid(), os.Getenv)
 				return guard(cfg, func(c *companion.Companion) error {
 					printLink(streams.Err, c)

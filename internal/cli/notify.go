@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/editor"
-	"pollux/internal/ide/geminiide"
 )
 
 func newNotify(streams IO) *cobra.Command {
@@ -64,7 +63,7 @@ the file; of several, one that a CLI is connected to.`,
 					if err != nil {
 						return usage(err.Error())
 					}
-					e.Cursor = &geminiide.Cursor{Line: line, Character: char}
+					e.Cursor = &editor.Cursor{Line: line, Character: char}
 				}
 				if e.Selection == "-" {
 					data, err := io.ReadAll(io.LimitReader(streams.In, 1<<20))

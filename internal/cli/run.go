@@ -18,7 +18,6 @@ import (
 	"pollux/internal/companion"
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
-
 	"pollux/internal/sys"
 )
 
@@ -120,7 +119,7 @@ type session struct {
 func runCLI(ctx context.Context, streams IO, cfg companion.Config, s session) error {
 	ctx, stop := leaveToCLI(ctx)
 	defer stop()
-	cfg.Editor = geminiide.Info{Name: "pollux", DisplayName: "Pollux"}
+	cfg.Editor = editor.Info{Name: "pollux", DisplayName: "Pollux"}
 	cfg.PIDs = geminiide.TerminalPIDs(os.Getpid(), os.Getenv)
 	cfg.Settings.ReviewPage = true
 	return guard(cfg, func(c *companion.Companion) error {

@@ -28,7 +28,7 @@ type Config struct {
 	Version string
 	Log     *slog.Logger
 	// Editor names the companion to the CLI's user.
-	Editor geminiide.Info
+	Editor editor.Info
 	// PIDs are the processes by which CLIs look for the companion.
 	PIDs []int
 	// Roots are the workspace's directories; the working directory if empty.

@@ -54,7 +54,7 @@ func newWorld(t *testing.T, change func(*Config)) *world {
 		t.Fatal(err)
 	}
 	cfg := Config{
-		Version: "test", Editor: geminiide.Info{Name: "test", DisplayName: "Test"}, PIDs: []int{os.Getpid()},
+		Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"}, PIDs: []int{os.Getpid()},
 		Roots: []string{w.project}, Journal: w.journal,
 	}
 	if change != nil {
@@ -511,7 +511,7 @@ func TestRootsChange(t *testing.T) {
 
 func TestEditorNames(t *testing.T) {
 	for name, says := range map[string]string{"vscode": "vscode", "": "no name", "Neo Vim": "no name"} {
-		_, err := Start(Config{Editor: geminiide.Info{Name: name, DisplayName: "X"}, PIDs: []int{1}, Journal: journal.New(t.TempDir())})
+		_, err := Start(Config{Editor: editor.Info{Name: name, DisplayName: "X"}, PIDs: []int{1}, Journal: journal.New(t.TempDir())})
 		wantSays(t, err, says)
 	}
 }

@@ -249,7 +249,7 @@ func build(snaps []snapshot, exclude func(string) bool) geminiide.Context {
 	return geminiide.Context{WorkspaceState: ws}
 }
 
-func validCursor(c *geminiide.Cursor) *geminiide.Cursor {
+func validCursor(c *editor.Cursor) *editor.Cursor {
 	if c == nil || c.Line < 1 || c.Character < 1 {
 		return nil
 	}

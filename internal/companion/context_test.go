@@ -40,7 +40,7 @@ func TestContextIsDebounced(t *testing.T) {
 		var sent atomic.Int32
 		s := newStore(none, func() { sent.Add(1) })
 		update := func(line int) {
-			s.update("x", editor.Snapshot{Files: []editor.File{{Path: p[0], Active: true, Cursor: &geminiide.Cursor{Line: line, Character: 1}}}})
+			s.update("x", editor.Snapshot{Files: []editor.File{{Path: p[0], Active: true, Cursor: &editor.Cursor{Line: line, Character: 1}}}})
 		}
 		start := time.Now()
 		update(1)
@@ -76,7 +76,7 @@ func TestNoUpdateWhenNothingChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int32
 		s := newStore(none, func() { sent.Add(1) })
-		snap := editor.Snapshot{Files: []editor.File{{Path: p[0], Focused: 5, Active: true, Cursor: &geminiide.Cursor{Line: 1, Character: 1}}, {Path: p[1], Focused: 3}}}
+		snap := editor.Snapshot{Files: []editor.File{{Path: p[0], Focused: 5, Active: true, Cursor: &editor.Cursor{Line: 1, Character: 1}}, {Path: p[1], Focused: 3}}}
 		step := func(want int32, what string) {
 			t.Helper()
 			s.update("x", snap)
@@ -90,7 +90,7 @@ func TestNoUpdateWhenNothingChanged(t *testing.T) {
 		step(1, "the same again")
 		snap.Files[0].Focused = 9
 		step(1, "a later focus that changes no order")
-		snap.Files = []editor.File{{Path: p[0], Focused: 9, Active: true, Cursor: &geminiide.Cursor{Line: 1, Character: 2}}, snap.Files[1]}
+		snap.Files = []editor.File{{Path: p[0], Focused: 9, Active: true, Cursor: &editor.Cursor{Line: 1, Character: 2}}, snap.Files[1]}
 		step(2, "the cursor")
 		snap.Files = []editor.File{{Path: p[0], Focused: 9}, {Path: p[1], Focused: 10, Active: true}}
 		step(3, "the focus")
@@ -101,7 +101,7 @@ func TestNoUpdateWhenNothingChanged(t *testing.T) {
 func TestBuild(t *testing.T) {
 	p := files(t, "a", "b", "c")
 	dir := filepath.Dir(p[0])
-	cursor := &geminiide.Cursor{Line: 2, Character: 3}
+	cursor := &editor.Cursor{Line: 2, Character: 3}
 	for _, tt := range []struct {
 		name  string
 		files []editor.File
@@ -115,7 +115,7 @@ func TestBuild(t *testing.T) {
 			{Path: p[0], Focused: 2, Active: true, Cursor: cursor, Selection: "x"},
 			{Path: p[1], Focused: 1, Cursor: cursor, Selection: "y"}}, `a 2 active 2:3 "x"; b 1`},
 		{"two active files", []editor.File{{Path: p[0], Focused: 1, Active: true, Selection: "x"}, {Path: p[1], Focused: 2, Active: true}}, `b 2 active; a 1`},
-		{"a cursor that is none", []editor.File{{Path: p[0], Focused: 1, Active: true, Cursor: &geminiide.Cursor{Line: 0, Character: 1}}}, `a 1 active`},
+		{"a cursor that is none", []editor.File{{Path: p[0], Focused: 1, Active: true, Cursor: &editor.Cursor{Line: 0, Character: 1}}}, `a 1 active`},
 		{"not on disk, relative, a directory", []editor.File{{Path: filepath.Join(dir, "gone")}, {Path: "a"}, {Path: dir}, {Path: "term://x"}}, ``},
 		{"twice", []editor.File{{Path: p[0], Focused: 1}, {Path: dir + "/./a", Focused: 4}}, `a 4`},
 	} {

@@ -8,8 +8,6 @@
 // notifications and fields that it does not know.
 package editor
 
-import "pollux/internal/ide/geminiide"
-
 // ProtocolVersion goes up when a client has to change.
 const ProtocolVersion = 1
 
@@ -48,7 +46,7 @@ type InitializeParams struct {
 	Client Implementation `json:"client"`
 	// Editor is what the CLI's user is told; it must not be the name of an
 	// editor for which the CLI has an installer of its own.
-	Editor geminiide.Info `json:"editor"`
+	Editor Info `json:"editor"`
 	// PID is the editor's process; the parent of `pollux ide` if left out.
 	PID int `json:"pid,omitempty"`
 	// Roots are the workspace's directories, absolute.
@@ -110,9 +108,9 @@ type File struct {
 	Focused int64 `json:"focused,omitempty"`
 	// Active marks the one file that has the focus, or had it before the focus
 	// went to a terminal.
-	Active    bool              `json:"active,omitempty"`
-	Cursor    *geminiide.Cursor `json:"cursor,omitempty"`
-	Selection string            `json:"selection,omitempty"`
+	Active    bool    `json:"active,omitempty"`
+	Cursor    *Cursor `json:"cursor,omitempty"`
+	Selection string  `json:"selection,omitempty"`
 }
 
 // A ContextEvent is for clients that can run a shell command and nothing more;
@@ -121,10 +119,10 @@ type ContextEvent struct {
 	// Source tells one such editor from another.
 	Source string `json:"source"`
 	// Event is "focus", "close", or "quit", which forgets the source.
-	Event     string            `json:"event"`
-	Path      string            `json:"path,omitempty"`
-	Cursor    *geminiide.Cursor `json:"cursor,omitempty"`
-	Selection string            `json:"selection,omitempty"`
+	Event     string  `json:"event"`
+	Path      string  `json:"path,omitempty"`
+	Cursor    *Cursor `json:"cursor,omitempty"`
+	Selection string  `json:"selection,omitempty"`
 }
 
 // States of a [Diff] as a client sees it.
@@ -323,11 +321,11 @@ type FileChanged struct {
 
 // A Status describes a running companion.
 type Status struct {
-	PID     int            `json:"pid"`
-	Version string         `json:"version"`
-	Port    int            `json:"port"`
-	Editor  geminiide.Info `json:"editor"`
-	Roots   []string       `json:"roots"`
+	PID     int      `json:"pid"`
+	Version string   `json:"version"`
+	Port    int      `json:"port"`
+	Editor  Info     `json:"editor"`
+	Roots   []string `json:"roots"`
 	// Started is in milliseconds since the Unix epoch.
 	Started int64        `json:"started"`
 	Clients []CLI        `json:"clients"`

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"pollux/internal/editor"
 	"pollux/internal/sys"
 )
 
@@ -134,7 +135,7 @@ func WorkspacePath(roots []string) string {
 type Endpoint struct {
 	Port  int
 	Token string
-	Info  Info
+	Info  editor.Info
 	Roots []string
 	PIDs  []int
 	// Stdio is the command with arguments by which a CLI that cannot dial the

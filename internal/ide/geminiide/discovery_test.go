@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"pollux/internal/editor"
 )
 
 func TestNodeTempDir(t *testing.T) {
@@ -109,7 +111,7 @@ func listen(t *testing.T) int {
 func TestPublishWritesTheContractsFile(t *testing.T) {
 	dir, qwen := isolate(t)
 	port := listen(t)
-	pub, err := Publish(Endpoint{Port: port, Token: "secret", Info: Info{Name: "vim", DisplayName: "Vim"}, Roots: []string{"/p1", "/p2"}, PIDs: []int{os.Getppid(), os.Getpid()}})
+	pub, err := Publish(Endpoint{Port: port, Token: "secret", Info: editor.Info{Name: "vim", DisplayName: "Vim"}, Roots: []string{"/p1", "/p2"}, PIDs: []int{os.Getppid(), os.Getpid()}})
 	if err != nil {
 		t.Fatal(err)
 	}

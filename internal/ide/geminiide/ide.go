@@ -6,7 +6,11 @@
 // every notification, and one null in an optional field disconnects it for good.
 package geminiide
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"pollux/internal/editor"
+)
 
 // Names of the tools a companion registers (companion-spec III).
 const (
@@ -46,18 +50,11 @@ type WorkspaceState struct {
 // milliseconds since the Unix epoch; Cursor and SelectedText are set for the
 // active file only.
 type File struct {
-	Path         string  `json:"path"`
-	Timestamp    int64   `json:"timestamp"`
-	IsActive     bool    `json:"isActive,omitempty"`
-	Cursor       *Cursor `json:"cursor,omitempty"`
-	SelectedText string  `json:"selectedText,omitempty"`
-}
-
-// A Cursor is a position in a file, line and character both counted from 1,
-// characters in UTF-16 code units as the official extension counts them.
-type Cursor struct {
-	Line      int `json:"line"`
-	Character int `json:"character"`
+	Path         string         `json:"path"`
+	Timestamp    int64          `json:"timestamp"`
+	IsActive     bool           `json:"isActive,omitempty"`
+	Cursor       *editor.Cursor `json:"cursor,omitempty"`
+	SelectedText string         `json:"selectedText,omitempty"`
 }
 
 // A Stdio is a command that speaks MCP on its standard input and output. The
@@ -122,20 +119,14 @@ func (c ClosedContent) Text() string {
 	return string(b)
 }
 
-// Info names the editor to the user (companion-spec I.2, ideInfo).
-type Info struct {
-	Name        string `json:"name"`
-	DisplayName string `json:"displayName"`
-}
-
 // A DiscoveryFile is the content of the file by which a CLI finds a companion
 // (companion-spec I.2). WorkspacePath joins the absolute roots with the
 // system's list separator.
 type DiscoveryFile struct {
-	Port          int    `json:"port"`
-	WorkspacePath string `json:"workspacePath"`
-	AuthToken     string `json:"authToken"`
-	IDEInfo       Info   `json:"ideInfo"`
+	Port          int         `json:"port"`
+	WorkspacePath string      `json:"workspacePath"`
+	AuthToken     string      `json:"authToken"`
+	IDEInfo       editor.Info `json:"ideInfo"`
 	// Stdio is how a CLI that cannot dial the port reaches the companion.
 	Stdio *Stdio `json:"stdio,omitempty"`
 	// PPID is a live process; Qwen Code deletes a lock file without it.

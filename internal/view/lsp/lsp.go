@@ -28,7 +28,6 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 
 	"pollux/internal/editor"
-	"pollux/internal/ide/geminiide"
 )
 
 // A Config says how to serve.
@@ -111,7 +110,7 @@ type server struct {
 type document struct {
 	text      string
 	focused   int64
-	cursor    *geminiide.Cursor
+	cursor    *editor.Cursor
 	selection string
 	selected  textRange
 }
@@ -298,7 +297,7 @@ var notInName = regexp.MustCompile(`[^a-z0-9._-]+`)
 
 // editorInfo names the editor to the CLI. Of a name that the CLI would install
 // an extension for, it makes another.
-func editorInfo(client string) geminiide.Info {
+func editorInfo(client string) editor.Info {
 	display := strings.TrimSpace(client)
 	if display == "" {
 		display = "Editor"
@@ -307,7 +306,7 @@ func editorInfo(client string) geminiide.Info {
 	if name == "" {
 		name = "editor"
 	}
-	return geminiide.Info{Name: "lsp-" + name[:min(len(name), 30)], DisplayName: display}
+	return editor.Info{Name: "lsp-" + name[:min(len(name), 30)], DisplayName: display}
 }
 
 func (s *server) initialize(p initializeParams) (any, error) {
@@ -424,12 +423,12 @@ func (p position) before(other position) bool {
 	return p.Line < other.Line || p.Line == other.Line && p.Character < other.Character
 }
 
-func cursorAt(p position) *geminiide.Cursor {
-	return &geminiide.Cursor{Line: p.Line + 1, Character: p.Character + 1}
+func cursorAt(p position) *editor.Cursor {
+	return &editor.Cursor{Line: p.Line + 1, Character: p.Character + 1}
 }
 
 // apply makes a change, and returns the cursor behind it, if it says where.
-func (d *document) apply(c textChange) *geminiide.Cursor {
+func (d *document) apply(c textChange) *editor.Cursor {
 	if c.Range == nil {
 		d.text = c.Text
 		return nil
@@ -460,14 +459,14 @@ func (d *document) offset(p position) int {
 	return len(d.text)
 }
 
-func (d *document) cursorOf(offset int) *geminiide.Cursor {
+func (d *document) cursorOf(offset int) *editor.Cursor {
 	before := d.text[:offset]
 	line := before[strings.LastIndexByte(before, '\n')+1:]
 	units := 1
 	for _, r := range line {
 		units += utf16Len(r)
 	}
-	return &geminiide.Cursor{Line: strings.Count(before, "\n") + 1, Character: units}
+	return &editor.Cursor{Line: strings.Count(before, "\n") + 1, Character: units}
 }
 
 func utf16Len(r rune) int {

@@ -15,7 +15,6 @@ import (
 	"go.uber.org/goleak"
 
 	"pollux/internal/editor"
-	"pollux/internal/ide/geminiide"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -182,7 +181,7 @@ func TestContextFromRequests(t *testing.T) {
 		d := sit(t)
 		d.initialize()
 		d.do(func() {
-			if d.init.PID != 42 || !slices.Equal(d.init.Roots, []string{"/home/a b"}) || d.init.Editor != (geminiide.Info{Name: "lsp-sublime-text-lsp", DisplayName: "Sublime Text LSP"}) {
+			if d.init.PID != 42 || !slices.Equal(d.init.Roots, []string{"/home/a b"}) || d.init.Editor != (editor.Info{Name: "lsp-sublime-text-lsp", DisplayName: "Sublime Text LSP"}) {
 				t.Errorf("introduced as %+v", d.init)
 			}
 		})
@@ -190,13 +189,13 @@ func TestContextFromRequests(t *testing.T) {
 		for _, test := range []struct {
 			method    string
 			params    map[string]any
-			cursor    *geminiide.Cursor
+			cursor    *editor.Cursor
 			selection string
 		}{
-			{"textDocument/hover", doc(map[string]any{"position": at(0, 7)}), &geminiide.Cursor{Line: 1, Character: 8}, ""},
-			{"textDocument/codeAction", doc(map[string]any{"range": map[string]any{"start": at(0, 4), "end": at(1, 2)}}), &geminiide.Cursor{Line: 2, Character: 3}, "\U0001F600 two\nth"},
-			{"textDocument/documentHighlight", doc(map[string]any{"position": at(1, 0)}), &geminiide.Cursor{Line: 2, Character: 1}, "\U0001F600 two\nth"},
-			{"textDocument/hover", doc(map[string]any{"position": at(0, 0)}), &geminiide.Cursor{Line: 1, Character: 1}, ""},
+			{"textDocument/hover", doc(map[string]any{"position": at(0, 7)}), &editor.Cursor{Line: 1, Character: 8}, ""},
+			{"textDocument/codeAction", doc(map[string]any{"range": map[string]any{"start": at(0, 4), "end": at(1, 2)}}), &editor.Cursor{Line: 2, Character: 3}, "\U0001F600 two\nth"},
+			{"textDocument/documentHighlight", doc(map[string]any{"position": at(1, 0)}), &editor.Cursor{Line: 2, Character: 1}, "\U0001F600 two\nth"},
+			{"textDocument/hover", doc(map[string]any{"position": at(0, 0)}), &editor.Cursor{Line: 1, Character: 1}, ""},
 		} {
 			d.call(test.method, test.params)
 			synctest.Wait()
@@ -214,7 +213,7 @@ func TestContextFromRequests(t *testing.T) {
 		d.call("initialized", nil)
 		synctest.Wait()
 		d.do(func() {
-			if f := d.told.Files[0]; *f.Cursor != (geminiide.Cursor{Line: 1, Character: 10}) || f.Selection != "" {
+			if f := d.told.Files[0]; *f.Cursor != (editor.Cursor{Line: 1, Character: 10}) || f.Selection != "" {
 				t.Errorf("after typing: %+v at %+v", f, f.Cursor)
 			}
 		})

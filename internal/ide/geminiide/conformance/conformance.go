@@ -21,8 +21,8 @@ import (
 	"syscall"
 	"time"
 
+	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
-
 	"pollux/internal/ide/geminiide/client"
 	"pollux/internal/sys"
 )
@@ -62,9 +62,9 @@ type Result struct {
 
 // A Report is the results in the order of the checks.
 type Report struct {
-	Command []string       `json:"command"`
-	Editor  geminiide.Info `json:"editor"`
-	Results []Result       `json:"results"`
+	Command []string    `json:"command"`
+	Editor  editor.Info `json:"editor"`
+	Results []Result    `json:"results"`
 }
 
 // Count is how many results there are of an outcome.
