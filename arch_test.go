@@ -40,7 +40,7 @@ var allowed = map[string][]string{
 	"pollux/internal/termtext":                  {},
 	"pollux/internal/view/lsp":                  {"editor"},
 	"pollux/internal/view/term":                 {"editor", "hunk", "sys"},
-	"pollux/internal/view/web":                  {"editor", "ide/geminiide"},
+	"pollux/internal/view/web":                  {"editor"},
 	"pollux/release/docs":                       {"cli"},
 }
 

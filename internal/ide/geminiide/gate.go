@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"pollux/internal/editor"
 )
 
 const (
@@ -52,7 +54,7 @@ func (g *gate) enter(ctx context.Context, conn net.Conn) context.Context {
 	if oldest != nil {
 		oldest.Close()
 	}
-	return WithAuthenticated(ctx, func() { g.leave(conn) })
+	return editor.WithAuthenticated(ctx, func() { g.leave(conn) })
 }
 
 // leave forgets a connection that has authenticated or ended.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide/client"
 )
 
@@ -159,7 +160,7 @@ func TestAuthenticatedConnectionsStay(t *testing.T) {
 	s := start(t, newBackend(), nil)
 	s.HandlePages(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Page-Secret") == "right" {
-			Authenticated(r.Context())
+			editor.Authenticated(r.Context())
 		}
 		io.WriteString(w, "page")
 	}))

@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"pollux/internal/editor"
 )
 
 const (
@@ -62,7 +64,7 @@ func (s *Server) handler() http.Handler {
 			turnAway(w, http.StatusUnauthorized, "the bearer token is missing or wrong: it is in the discovery file (authToken)")
 			return
 		}
-		Authenticated(r.Context())
+		editor.Authenticated(r.Context())
 		if r.URL.Path != "/mcp" {
 			turnAway(w, http.StatusNotFound, "the MCP endpoint is /mcp")
 			return

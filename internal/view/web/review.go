@@ -29,7 +29,6 @@ import (
 	"time"
 
 	"pollux/internal/editor"
-	"pollux/internal/ide/geminiide"
 )
 
 //go:embed page
@@ -127,7 +126,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 		refuse(w, http.StatusUnauthorized, "The page secret is missing or wrong. Open the page with a link from Pollux: pollux status --link")
 		return false
 	}
-	geminiide.Authenticated(r.Context())
+	editor.Authenticated(r.Context())
 	return true
 }
 

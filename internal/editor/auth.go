@@ -1,4 +1,4 @@
-package geminiide
+package editor
 
 import "context"
 
