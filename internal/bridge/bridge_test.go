@@ -38,8 +38,8 @@ func (s script) Run(ctx context.Context, req gemini.Request, emit func(gemini.Ev
 func (script) Forget(string)            {}
 func (script) Workers() []gemini.Worker { return nil }
 
-func (script) Check(context.Context) (gemini.CLI, error) {
-	return gemini.CLI{Path: "/bin/gemini", Version: "0.61.0"}, nil
+func (script) Check(context.Context) (gemini.Program, error) {
+	return gemini.Program{Path: "/bin/gemini", Version: "0.61.0"}, nil
 }
 func (script) Close() error { return nil }
 

@@ -269,8 +269,8 @@ func TestErrorsAreResults(t *testing.T) {
 
 type uninstalled struct{ script }
 
-func (uninstalled) Check(context.Context) (gemini.CLI, error) {
-	return gemini.CLI{}, &gemini.Error{Kind: gemini.NotInstalled}
+func (uninstalled) Check(context.Context) (gemini.Program, error) {
+	return gemini.Program{}, &gemini.Error{Kind: gemini.NotInstalled}
 }
 
 func TestMetaIsNotLost(t *testing.T) {

@@ -28,7 +28,7 @@ func (e *exam) checkBridge(ctx context.Context) {
 		cli, err = gemini.Find(ctx, command)
 	}
 	if err == nil {
-		err = cli.ReadOnly()
+		err = gemini.ReadOnly(cli)
 	}
 	if err != nil {
 		e.fail("read-only", "", "%s", oneLine(err.Error()))

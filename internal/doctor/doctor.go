@@ -121,7 +121,7 @@ type exam struct {
 	report Report
 	part   string
 
-	cli      gemini.CLI
+	cli      gemini.Program
 	cliErr   error
 	settings settings.Settings
 	place    geminiide.Place

@@ -9,22 +9,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
 
 	"pollux/internal/sys"
 )
-
-// A CLI is an installed Gemini CLI.
-type CLI struct {
-	// Path is the program as it was found, Version what its package says.
-	Path, Version string
-	// argv starts it.
-	argv []string
-	// late says that Version is empty because the CLI took too long to say it.
-	late bool
-}
 
 // The first release whose administrator's policy can be given on the command
 // line.
@@ -34,18 +22,18 @@ const minMajor, minMinor = 0, 35
 // from the package that it lies in; a CLI that lies in none is asked, which
 // takes it seconds. An error is an [*Error] of kind [NotInstalled], or the cause
 // of the context's end.
-func Find(ctx context.Context, name string) (CLI, error) {
+func Find(ctx context.Context, name string) (Program, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return CLI{}, &Error{Kind: NotInstalled, Message: tidy(err.Error())}
+		return Program{}, &Error{Kind: NotInstalled, Message: tidy(err.Error())}
 	}
 	if path, err = filepath.Abs(path); err != nil {
-		return CLI{}, &Error{Kind: NotInstalled, Message: err.Error()}
+		return Program{}, &Error{Kind: NotInstalled, Message: err.Error()}
 	}
-	c := CLI{Path: path, argv: []string{path}}
+	c := Program{Path: path, Argv: []string{path}}
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return CLI{}, &Error{Kind: NotInstalled, Message: err.Error()}
+		return Program{}, &Error{Kind: NotInstalled, Message: err.Error()}
 	}
 	dirs := []string{filepath.Dir(real)}
 	if runtime.GOOS == "windows" {
@@ -58,16 +46,16 @@ func Find(ctx context.Context, name string) (CLI, error) {
 				c.Version = version
 				if runtime.GOOS == "windows" && script != "" {
 					// A batch file would parse its arguments once more.
-					c.argv = []string{"node", filepath.Join(dir, script)}
+					c.Argv = []string{"node", filepath.Join(dir, script)}
 				}
 				return c, nil
 			}
 			dir = filepath.Dir(dir)
 		}
 	}
-	c.Version, c.late = askVersion(ctx, path, versionTimeout)
+	c.Version, c.Late = askVersion(ctx, path, versionTimeout)
 	if c.Version == "" && ctx.Err() != nil {
-		return CLI{}, context.Cause(ctx)
+		return Program{}, context.Cause(ctx)
 	}
 	return c, nil
 }
@@ -123,10 +111,10 @@ func askVersion(ctx context.Context, path string, limit time.Duration) (version 
 }
 
 // ReadOnly reports an error for a CLI that cannot be held to reading.
-func (c CLI) ReadOnly() error {
+func ReadOnly(c Program) error {
 	major, minor, ok := c.Number()
 	switch {
-	case c.late:
+	case c.Late:
 		return &Error{Kind: NoVersion, Message: fmt.Sprintf("%s --version took longer than %s", c.Path, versionTimeout)}
 	case !ok && c.Version == "":
 		return &Error{Kind: NoVersion, Message: c.Path + " --version failed, or printed no version"}
@@ -142,22 +130,11 @@ func (c CLI) ReadOnly() error {
 // served them, and not to the disk.
 const filesMajor, filesMinor = 0, 61
 
-func (c CLI) servesFiles() bool {
+func servesFiles(c Program) bool {
 	major, minor, ok := c.Number()
 	return ok && !before(major, minor, filesMajor, filesMinor)
 }
 
 func before(major, minor, thanMajor, thanMinor int) bool {
 	return major < thanMajor || major == thanMajor && minor < thanMinor
-}
-
-// Number is the first two parts of the version, if it is known.
-func (c CLI) Number() (major, minor int, ok bool) {
-	parts := strings.SplitN(c.Version, ".", 3)
-	if len(parts) < 3 {
-		return 0, 0, false
-	}
-	major, err1 := strconv.Atoi(parts[0])
-	minor, err2 := strconv.Atoi(parts[1])
-	return major, minor, err1 == nil && err2 == nil
 }

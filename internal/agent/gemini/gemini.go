@@ -69,7 +69,7 @@ type Runner interface {
 	// costs no process, but for a CLI that lies in no package of npm's, which
 	// is asked for its version once. The error is an [*Error], or the cause of the
 	// context's end.
-	Check(ctx context.Context) (CLI, error)
+	Check(ctx context.Context) (Program, error)
 	// Forget lets go of a conversation.
 	Forget(session string)
 	// Workers are the processes that wait for requests or work on them.

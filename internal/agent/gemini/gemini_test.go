@@ -538,7 +538,7 @@ func TestVersionIsAsked(t *testing.T) {
 	if version, late := askVersion(t.Context(), script("echo 0.50.1; sleep 3600 & wait"), 50*time.Millisecond); version != "" || !late {
 		t.Errorf("got %q, %v", version, late)
 	}
-	wantKind(t, CLI{Path: "/bin/gemini", late: true}.ReadOnly(), NoVersion, "/bin/gemini --version took longer than 15s")
+	wantKind(t, ReadOnly(Program{Path: "/bin/gemini", Late: true}), NoVersion, "/bin/gemini --version took longer than 15s")
 }
 
 // A CLI that took long to say its version was "too old", and was asked again by

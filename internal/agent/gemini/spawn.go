@@ -75,7 +75,7 @@ type Spawner struct {
 type lookup struct {
 	key  string        // of the file that it is for
 	done chan struct{} // closed when the rest is set
-	cli  CLI
+	cli  Program
 	err  error
 	at   time.Time // when it was done
 }
@@ -180,12 +180,12 @@ func (s *Spawner) Forget(string) {}
 func (s *Spawner) Workers() []Worker { return nil }
 
 // Check implements [Runner].
-func (s *Spawner) Check(ctx context.Context) (CLI, error) {
+func (s *Spawner) Check(ctx context.Context) (Program, error) {
 	cli, err := s.find(ctx)
 	if err != nil {
 		return cli, err
 	}
-	return cli, cli.ReadOnly()
+	return cli, ReadOnly(cli)
 }
 
 // askAgain is how long a CLI that did not say its version is not asked again.
@@ -194,7 +194,7 @@ const askAgain = 30 * time.Second
 // find is [Find], once for each state of the program's file. A CLI that is asked
 // for its version may take longer than a caller waits: the search then goes on for
 // the next.
-func (s *Spawner) find(ctx context.Context) (CLI, error) {
+func (s *Spawner) find(ctx context.Context) (Program, error) {
 	key := fileKey(s.cfg.Command)
 	s.mu.Lock()
 	l := s.lookup
@@ -226,7 +226,7 @@ func (s *Spawner) find(ctx context.Context) (CLI, error) {
 	case <-l.done:
 		return l.cli, l.err
 	case <-ctx.Done():
-		return CLI{}, context.Cause(ctx)
+		return Program{}, context.Cause(ctx)
 	}
 }
 
@@ -344,7 +344,7 @@ func (r *run) start(ctx context.Context) error {
 	if err := os.WriteFile(r.policy(), policy(r.req.Dir, false), 0o600); err != nil {
 		return r.noRoom(err)
 	}
-	cmd := exec.Command(cli.argv[0], append(cli.argv[1:], r.args()...)...)
+	cmd := exec.Command(cli.Argv[0], append(cli.Argv[1:], r.args()...)...)
 	cmd.Dir = r.req.Dir
 	cmd.Env = childEnv(os.Environ(), tmp)
 	var theirs []*os.File

@@ -129,7 +129,7 @@ func NewWarm(s *Spawner, cfg WarmConfig) *Warm {
 // and ends it: no question is asked, so that it costs no quota. It returns how
 // long it took until the session was there. An error is an [*Error] where the
 // CLI said what is wrong.
-func Probe(ctx context.Context, cli CLI, dir string) (took time.Duration, err error) {
+func Probe(ctx context.Context, cli Program, dir string) (took time.Duration, err error) {
 	root, lock, err := makeRoot()
 	if err != nil {
 		return 0, err
@@ -151,7 +151,7 @@ func Probe(ctx context.Context, cli CLI, dir string) (took time.Duration, err er
 }
 
 // Check implements [Runner].
-func (p *Warm) Check(ctx context.Context) (CLI, error) { return p.spawner.Check(ctx) }
+func (p *Warm) Check(ctx context.Context) (Program, error) { return p.spawner.Check(ctx) }
 
 // Close implements [Runner].
 func (p *Warm) Close() error {
@@ -332,12 +332,12 @@ func (p *Warm) settle(w *worker, ended <-chan struct{}, err error) {
 
 // session finds the conversation of a request, or begins one. The worker is
 // held; release gives it back.
-func (p *Warm) session(ctx context.Context, cli CLI, req Request) (s *warmSession, prompt string, err error) {
+func (p *Warm) session(ctx context.Context, cli Program, req Request) (s *warmSession, prompt string, err error) {
 	prompt = req.Prompt
 	at := place{req.Dir, req.Change != nil}
 	if at.change {
 		switch {
-		case !cli.servesFiles():
+		case !servesFiles(cli):
 			return nil, "", fmt.Errorf("%w: this version writes to the disk", errCold)
 		case nearHome(req.Dir):
 			return nil, "", fmt.Errorf("%w: the CLI's own files are there, which it writes by itself", errCold)
@@ -411,7 +411,7 @@ func (p *Warm) holdLocked(w *worker) {
 }
 
 // worker is the process of a workspace, started if need be, and held.
-func (p *Warm) worker(ctx context.Context, cli CLI, at place) (*worker, error) {
+func (p *Warm) worker(ctx context.Context, cli Program, at place) (*worker, error) {
 	id := identity(cli, at.dir)
 	p.mu.Lock()
 	w := p.current[at]
@@ -448,7 +448,7 @@ func (p *Warm) worker(ctx context.Context, cli CLI, at place) (*worker, error) {
 
 // startLocked starts the process of a workspace, or returns the start that is
 // under way.
-func (p *Warm) startLocked(cli CLI, at place, id string) *start {
+func (p *Warm) startLocked(cli Program, at place, id string) *start {
 	if st := p.starting[at]; st != nil {
 		return st
 	}
@@ -612,7 +612,7 @@ func (p *Warm) replace(w *worker) {
 
 // identity says what a process is started with, as far as a file says it: when
 // one changes, so does the identity.
-func identity(cli CLI, dir string) string {
+func identity(cli Program, dir string) string {
 	var b strings.Builder
 	look := func(path string) {
 		if info, err := os.Stat(path); err == nil {

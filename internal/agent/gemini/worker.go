@@ -122,7 +122,7 @@ func (t *turn) take() []Event {
 
 // startWorker starts the CLI in dir and says hello to it, in handshake at most.
 // root is where it may have a directory; change makes it one whose tools write.
-func startWorker(ctx context.Context, cli CLI, dir string, change bool, root string, handshake time.Duration, log func(string, ...any)) (_ *worker, err error) {
+func startWorker(ctx context.Context, cli Program, dir string, change bool, root string, handshake time.Duration, log func(string, ...any)) (_ *worker, err error) {
 	if err := sys.PrivateDir(root); err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func startWorker(ctx context.Context, cli CLI, dir string, change bool, root str
 		return nil, err
 	}
 	args := append([]string{"--acp"}, enforce(rules)...)
-	cmd := exec.Command(cli.argv[0], append(slices.Clone(cli.argv[1:]), args...)...)
+	cmd := exec.Command(cli.Argv[0], append(slices.Clone(cli.Argv[1:]), args...)...)
 	cmd.Dir = dir
 	cmd.Env = childEnv(os.Environ(), tmp)
 	if change {
