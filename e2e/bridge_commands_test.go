@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"pollux/internal/agent/gemini"
+	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/agent/gemini/fakemodel"
 )
@@ -39,7 +39,7 @@ func bridgeRunsNoCommand(t *testing.T) {
 	before := disk(t, w.project, filepath.Join(w.home, ".gemini", "extensions"))
 	commandsOf := func(start string) []string {
 		all := []string{"init", "evil now"}
-		if runner(t) == gemini.Spawned { // each starts a process
+		if runner(t) == agent.Spawned { // each starts a process
 			return all
 		}
 		all = append(all, "extensions uninstall mine", "extensions disable mine --scope user", "extensions link "+other)
@@ -50,7 +50,7 @@ func bridgeRunsNoCommand(t *testing.T) {
 		return all
 	}
 	starts := []string{"\ufeff/"}
-	if runner(t) == gemini.Warmed {
+	if runner(t) == agent.Warmed {
 		starts = append(starts, "\ufeff$", "/ ", "\u200b/", "\x00/")
 		for _, r := range strings.TrimSuffix(fakecli.JSSpace, "\ufeff") {
 			starts = append(starts, string(r)+"/")

@@ -16,7 +16,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"pollux/internal/agent/gemini"
+	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/fakemodel"
 )
 
@@ -114,17 +114,17 @@ func (w *world) tmp() string { return filepath.Join(filepath.Dir(w.project), "tm
 
 // eachRunner tells a story of the bridge for both of its runners.
 func eachRunner(t *testing.T, story func(t *testing.T)) {
-	for _, runner := range []string{gemini.Warmed, gemini.Spawned} {
+	for _, runner := range []string{agent.Warmed, agent.Spawned} {
 		t.Run(runner, story)
 	}
 }
 
 // runner is the one that a story of [eachRunner] is told for.
 func runner(t *testing.T) string {
-	if strings.Contains(t.Name()+"/", "/"+gemini.Spawned+"/") {
-		return gemini.Spawned
+	if strings.Contains(t.Name()+"/", "/"+agent.Spawned+"/") {
+		return agent.Spawned
 	}
-	return gemini.Warmed
+	return agent.Warmed
 }
 
 // readsThenAnswers reads hello.txt and answers.
@@ -361,12 +361,12 @@ func bridgeErrorsNameTheNextStep(t *testing.T) {
 			}
 			c := w.bridge(test.env...)
 			want := test.want
-			if test.warm != nil && runner(t) == gemini.Warmed {
+			if test.warm != nil && runner(t) == agent.Warmed {
 				want = test.warm
 			}
 			// A kept CLI works in a folder that is not trusted, and leaves what is
 			// in it alone.
-			fails := test.name != "untrusted folder" || runner(t) == gemini.Spawned
+			fails := test.name != "untrusted folder" || runner(t) == agent.Spawned
 			if !fails {
 				want = []string{"hi"}
 			}
@@ -421,7 +421,7 @@ func bridgeCancels(t *testing.T) {
 	if err := next(t, "end of the call", done); err == nil {
 		t.Error("a cancelled call has a result")
 	}
-	if runner(t) == gemini.Spawned {
+	if runner(t) == agent.Spawned {
 		for _, pid := range running {
 			waitGone(t, pid)
 		}

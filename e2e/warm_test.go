@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"pollux/internal/agent/gemini"
+	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/fakemodel"
 )
 
@@ -167,7 +167,7 @@ func TestBridgeJob(t *testing.T) {
 		}
 	}
 	o.want(t, false, "good morning")
-	if o.Meta["runner"] != gemini.Warmed {
+	if o.Meta["runner"] != agent.Warmed {
 		t.Errorf("_meta is %v", o.Meta)
 	}
 	w.wantNothingLeft(c)
@@ -221,7 +221,7 @@ func TestWarmChangeMode(t *testing.T) {
 	}
 	w.wantFile(filepath.Join(w.project, "greet.py"), "def hello():\r\n    print('hello')\r\n")
 	w.wantFile(filepath.Join(w.project, "docs", "hello.md"), "# Hello\n")
-	if o.Meta["runner"] != gemini.Warmed {
+	if o.Meta["runner"] != agent.Warmed {
 		t.Errorf("_meta is %v", o.Meta)
 	}
 	w.wantNothingLeft(c)

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"pollux/internal/agent"
 	"pollux/internal/agent/gemini"
 )
 
@@ -38,7 +39,7 @@ const (
 type Bridge struct {
 	cfg       Config
 	log       *slog.Logger
-	runner    gemini.Runner
+	runner    agent.Runner
 	queue     *queue
 	pacer     *pacer
 	templates templates
@@ -63,7 +64,7 @@ func New(cfg Config) (*Bridge, error) {
 	return b, err
 }
 
-func newBridge(cfg Config, runner gemini.Runner) (*Bridge, error) {
+func newBridge(cfg Config, runner agent.Runner) (*Bridge, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -105,11 +106,11 @@ type Meta struct {
 	Model string `json:"model"`
 	// Partial says that the answer was cut short by the timeout, Truncated
 	// that it was longer than Pollux takes.
-	Partial   bool           `json:"partial"`
-	Truncated bool           `json:"truncated,omitempty"`
-	Tokens    *gemini.Tokens `json:"tokens,omitempty"`
-	ToolUses  int            `json:"toolUses,omitempty"`
-	Fallback  *Fallback      `json:"fallback,omitempty"`
+	Partial   bool          `json:"partial"`
+	Truncated bool          `json:"truncated,omitempty"`
+	Tokens    *agent.Tokens `json:"tokens,omitempty"`
+	ToolUses  int           `json:"toolUses,omitempty"`
+	Fallback  *Fallback     `json:"fallback,omitempty"`
 	// Repaired says that a structured answer was valid at the second attempt.
 	Repaired bool `json:"repaired,omitempty"`
 	// Runner is how the CLI was run: warm, or spawn for one that was started for
@@ -210,17 +211,17 @@ type question struct {
 	// session names the conversation that it belongs to; replay is the prompt
 	// with what was said before, where the CLI has that no more.
 	session, replay string
-	change          *gemini.Change
+	change          *agent.Change
 }
 
 // ask has the CLI answer. The error is a [*Failure] or the context's.
-func (c *call) ask(ctx context.Context, q question) (gemini.Result, error) {
+func (c *call) ask(ctx context.Context, q question) (agent.Result, error) {
 	waited := time.Now()
 	c.progress.now("queued")
 	s, err := c.b.queue.acquire(ctx, func(n int) { c.progress.now("queued at place %d", n) })
 	c.meta.QueuedMs += time.Since(waited).Milliseconds()
 	if err != nil {
-		return gemini.Result{}, c.failure(err, gemini.Result{})
+		return agent.Result{}, c.failure(err, agent.Result{})
 	}
 	defer s.release()
 	model := c.model
@@ -228,7 +229,7 @@ func (c *call) ask(ctx context.Context, q question) (gemini.Result, error) {
 		model = c.meta.Fallback.To
 	}
 	result, err := c.attempt(ctx, s, q, model)
-	var fault *gemini.Error
+	var fault *agent.Error
 	if errors.As(err, &fault) && fault.Kind.Overload() {
 		to := c.b.cfg.FallbackModel
 		deadline, _ := ctx.Deadline()
@@ -261,23 +262,23 @@ func (c *call) ask(ctx context.Context, q question) (gemini.Result, error) {
 }
 
 // attempt runs the CLI once.
-func (c *call) attempt(ctx context.Context, s *slot, q question, model string) (gemini.Result, error) {
+func (c *call) attempt(ctx context.Context, s *slot, q question, model string) (agent.Result, error) {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	s.hold()
 	c.running.Add(1)
-	req := gemini.Request{
+	req := agent.Request{
 		Prompt: q.prompt, Images: q.images, Model: model, Dir: c.dir, Verbatim: c.verbatim,
 		Session: q.session, Replay: q.replay, Change: q.change, Pace: c.pace,
 		Released: func() { s.release(); c.running.Done() },
 	}
 	var retrying time.Duration
-	return c.b.runner.Run(ctx, req, func(ev gemini.Event) {
+	return c.b.runner.Run(ctx, req, func(ev agent.Event) {
 		c.progress.event(ev)
-		if r, ok := ev.(gemini.Retry); ok && !r.Unsure {
+		if r, ok := ev.(agent.Retry); ok && !r.Unsure {
 			retrying += r.Wait
 			if retrying > patience {
-				giveUp(&gemini.Error{Kind: r.Kind, Message: r.Message})
+				giveUp(&agent.Error{Kind: r.Kind, Message: r.Message})
 			}
 		}
 	})
@@ -295,7 +296,7 @@ func (c *call) pace(ctx context.Context) error {
 }
 
 // count adds a run's figures to the call's.
-func (c *call) count(r gemini.Result) {
+func (c *call) count(r agent.Result) {
 	if r.Runner != "" {
 		c.meta.Runner = r.Runner
 	}
@@ -304,9 +305,9 @@ func (c *call) count(r gemini.Result) {
 	} else if c.meta.Fallback != nil {
 		c.meta.Model = c.meta.Fallback.To
 	}
-	if r.Tokens != (gemini.Tokens{}) {
+	if r.Tokens != (agent.Tokens{}) {
 		if c.meta.Tokens == nil {
-			c.meta.Tokens = new(gemini.Tokens)
+			c.meta.Tokens = new(agent.Tokens)
 		}
 		c.meta.Tokens.Input += r.Tokens.Input
 		c.meta.Tokens.Output += r.Tokens.Output
@@ -318,7 +319,7 @@ func (c *call) count(r gemini.Result) {
 }
 
 // failure says what a call that did not get its answer came to.
-func (c *call) failure(err error, r gemini.Result) error {
+func (c *call) failure(err error, r agent.Result) error {
 	if errors.Is(err, errTimeout) {
 		c.meta.Partial = r.Partial() != ""
 		err = &timeoutError{c.timeout, time.Duration(c.meta.QueuedMs) * time.Millisecond, c.meta.Partial}

@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"pollux/internal/agent/gemini"
+	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/fakecli"
 )
 
@@ -25,34 +25,34 @@ func TestMain(m *testing.M) {
 }
 
 // A script is a [gemini.Runner] that a test answers for.
-type script func(ctx context.Context, req gemini.Request, emit func(gemini.Event)) (gemini.Result, error)
+type script func(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error)
 
-func (s script) Run(ctx context.Context, req gemini.Request, emit func(gemini.Event)) (gemini.Result, error) {
+func (s script) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	defer req.Released()
 	if err := req.Pace(ctx); err != nil {
-		return gemini.Result{}, err
+		return agent.Result{}, err
 	}
 	return s(ctx, req, emit)
 }
 
-func (script) Forget(string)            {}
-func (script) Workers() []gemini.Worker { return nil }
+func (script) Forget(string)           {}
+func (script) Workers() []agent.Worker { return nil }
 
-func (script) Check(context.Context) (gemini.Program, error) {
-	return gemini.Program{Path: "/bin/gemini", Version: "0.61.0"}, nil
+func (script) Check(context.Context) (agent.Program, error) {
+	return agent.Program{Path: "/bin/gemini", Version: "0.61.0"}, nil
 }
 func (script) Close() error { return nil }
 
-func say(text string) (gemini.Result, error) {
-	return gemini.Result{Answer: text, Model: "gemini-test"}, nil
+func say(text string) (agent.Result, error) {
+	return agent.Result{Answer: text, Model: "gemini-test"}, nil
 }
 
-func hang(ctx context.Context) (gemini.Result, error) {
+func hang(ctx context.Context) (agent.Result, error) {
 	<-ctx.Done()
-	return gemini.Result{}, context.Cause(ctx)
+	return agent.Result{}, context.Cause(ctx)
 }
 
-func newTestBridge(t *testing.T, r gemini.Runner, change func(*Config)) *Bridge {
+func newTestBridge(t *testing.T, r agent.Runner, change func(*Config)) *Bridge {
 	t.Helper()
 	cfg, err := FromEnv(func(string) string { return "" })
 	if err != nil {
@@ -88,7 +88,7 @@ func wantWords(t *testing.T, err error, words ...string) {
 }
 
 func TestQueryInput(t *testing.T) {
-	b := newTestBridge(t, script(func(context.Context, gemini.Request, func(gemini.Event)) (gemini.Result, error) { return say("ok") }), nil)
+	b := newTestBridge(t, script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) { return say("ok") }), nil)
 	none, big := Whole(0), Whole(maxWords+1)
 	over := Whole(MaxTimeout.Milliseconds() + 1)
 	many := make([]string, maxFiles+1)
@@ -122,7 +122,7 @@ func TestSettings(t *testing.T) {
 	cfg, err := get(map[string]string{"GEMINI_MAX_CONCURRENT": "  ", "GEMINI_DEFAULT_MODEL": " gemini-x ", "GEMINI_FALLBACK_MODEL": "NONE"})
 	if err != nil || cfg.MaxConcurrent != 3 || cfg.DefaultModel != "gemini-x" || cfg.FallbackModel != "" ||
 		cfg.Gap != 5*time.Second || cfg.Jitter != 200*time.Millisecond || cfg.Command != "gemini" || cfg.Idle != 5*time.Minute ||
-		cfg.Runner != gemini.Warmed || cfg.Ahead || cfg.Warm.Workers != 3 || cfg.Warm.Idle != 10*time.Minute || cfg.Warm.Memory != 1<<30 {
+		cfg.Runner != agent.Warmed || cfg.Ahead || cfg.Warm.Workers != 3 || cfg.Warm.Idle != 10*time.Minute || cfg.Warm.Memory != 1<<30 {
 		t.Errorf("got %+v, %v", cfg, err)
 	}
 	if cfg, _ = get(nil); cfg.FallbackModel != "gemini-2.5-flash" {
@@ -213,7 +213,7 @@ func TestPaceUnderConcurrency(t *testing.T) {
 		var mu sync.Mutex
 		var starts []time.Duration
 		begin := time.Now()
-		b := newTestBridge(t, script(func(context.Context, gemini.Request, func(gemini.Event)) (gemini.Result, error) {
+		b := newTestBridge(t, script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) {
 			mu.Lock()
 			starts = append(starts, time.Since(begin))
 			mu.Unlock()
@@ -237,7 +237,7 @@ func TestPaceUnderConcurrency(t *testing.T) {
 // A call that waits for a place waits no longer than it may.
 func TestDeadlineCoversTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newTestBridge(t, script(func(ctx context.Context, _ gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+		b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
 			return hang(ctx)
 		}), func(c *Config) { c.MaxConcurrent = 1 })
 		var wg sync.WaitGroup
@@ -257,7 +257,7 @@ func TestDeadlineCoversTheQueue(t *testing.T) {
 // The deadline covers the queue, the pace and the run.
 func TestDeadlineCoversAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newTestBridge(t, script(func(ctx context.Context, _ gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+		b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
 			return hang(ctx)
 		}), func(c *Config) { c.MaxConcurrent, c.Gap = 2, 7*time.Second })
 		begin := time.Now()
@@ -283,10 +283,10 @@ func TestDeadlineCoversAll(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	for text, narration := range map[string]string{"": "", "as far as": "", "narrated": "narrated"} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newTestBridge(t, script(func(ctx context.Context, _ gemini.Request, emit func(gemini.Event)) (gemini.Result, error) {
-				emit(gemini.Started{})
+			b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, emit func(agent.Event)) (agent.Result, error) {
+				emit(agent.Started{})
 				<-ctx.Done()
-				r := gemini.Result{Answer: text, Narration: narration}
+				r := agent.Result{Answer: text, Narration: narration}
 				if narration != "" {
 					r.Answer = ""
 				}
@@ -305,7 +305,7 @@ func TestTimeout(t *testing.T) {
 }
 
 func TestFallback(t *testing.T) {
-	over := &gemini.Error{Kind: gemini.QuotaDay, Message: "used up"}
+	over := &agent.Error{Kind: agent.QuotaDay, Message: "used up"}
 	for _, test := range []struct {
 		name            string
 		model, fallback string
@@ -317,27 +317,27 @@ func TestFallback(t *testing.T) {
 		words           []string // of an error
 	}{
 		{name: "quota", model: "pro", fallback: "flash", fails: over, asked: "pro flash"},
-		{name: "capacity", model: "pro", fallback: "flash", fails: &gemini.Error{Kind: gemini.Capacity}, asked: "pro flash"},
+		{name: "capacity", model: "pro", fallback: "flash", fails: &agent.Error{Kind: agent.Capacity}, asked: "pro flash"},
 		{name: "default model", fallback: "flash", fails: over, asked: " flash"},
 		{name: "both", model: "pro", fallback: "flash", fails: over, second: over, asked: "pro flash", words: []string{"quota for today"}},
 		{name: "none", model: "pro", fails: over, asked: "pro", words: []string{"quota for today", "used up"}},
 		{name: "the same", model: "flash", fallback: "flash", fails: over, asked: "flash", words: []string{"quota"}},
 		{name: "the default was the fallback", fallback: "flash", fails: over, model1: "flash", asked: "", words: []string{"quota"}},
 		{name: "too late", model: "pro", fallback: "flash", timeout: 9 * time.Second, fails: over, asked: "pro", words: []string{"quota"}},
-		{name: "other errors", model: "pro", fallback: "flash", fails: &gemini.Error{Kind: gemini.Auth}, asked: "pro", words: []string{"signed in"}},
+		{name: "other errors", model: "pro", fallback: "flash", fails: &agent.Error{Kind: agent.Auth}, asked: "pro", words: []string{"signed in"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked []string
-				b := newTestBridge(t, script(func(_ context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+				b := newTestBridge(t, script(func(_ context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
 					asked = append(asked, r.Model)
 					if len(asked) == 1 {
-						return gemini.Result{Model: test.model1}, test.fails
+						return agent.Result{Model: test.model1}, test.fails
 					}
 					if test.second != nil {
-						return gemini.Result{}, test.second
+						return agent.Result{}, test.second
 					}
-					return gemini.Result{Answer: "ok", Model: "really-" + r.Model}, nil
+					return agent.Result{Answer: "ok", Model: "really-" + r.Model}, nil
 				}), func(c *Config) { c.FallbackModel = test.fallback })
 				in := QueryInput{Prompt: "x", Common: Common{Model: test.model}}
 				if test.timeout != 0 {
@@ -362,21 +362,21 @@ func TestFallback(t *testing.T) {
 // An overloaded call said "answered by flash" when nobody had answered. Notes say
 // only what happened.
 func TestNotesSayWhatHappened(t *testing.T) {
-	over := &gemini.Error{Kind: gemini.Capacity}
+	over := &agent.Error{Kind: agent.Capacity}
 	for _, test := range []struct {
 		name          string
-		first, second gemini.Result
+		first, second agent.Result
 		fails         error // of the second attempt
 		note, model   string
 	}{
-		{"answered", gemini.Result{}, gemini.Result{Answer: "ok", Model: "flash"}, nil, "answered by flash, because of pro's capacity", "flash"},
-		{"both overloaded", gemini.Result{}, gemini.Result{}, over, "also tried flash, because of pro's capacity", "flash"},
-		{"timed out, words of the second", gemini.Result{}, gemini.Result{Answer: "half", Model: "flash"}, errTimeout, "answered by flash, because of pro's capacity", "flash"},
-		{"timed out, words of the first", gemini.Result{Answer: "half", Model: "pro"}, gemini.Result{}, errTimeout, "also tried flash, because of pro's capacity", "pro"},
+		{"answered", agent.Result{}, agent.Result{Answer: "ok", Model: "flash"}, nil, "answered by flash, because of pro's capacity", "flash"},
+		{"both overloaded", agent.Result{}, agent.Result{}, over, "also tried flash, because of pro's capacity", "flash"},
+		{"timed out, words of the second", agent.Result{}, agent.Result{Answer: "half", Model: "flash"}, errTimeout, "answered by flash, because of pro's capacity", "flash"},
+		{"timed out, words of the first", agent.Result{Answer: "half", Model: "pro"}, agent.Result{}, errTimeout, "also tried flash, because of pro's capacity", "pro"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newTestBridge(t, script(func(_ context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+				b := newTestBridge(t, script(func(_ context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
 					if r.Model == "pro" {
 						return test.first, over
 					}
@@ -394,9 +394,9 @@ func TestNotesSayWhatHappened(t *testing.T) {
 // What the first model had said is not lost when the second says nothing.
 func TestFallbackKeepsWhatThereWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newTestBridge(t, script(func(ctx context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+		b := newTestBridge(t, script(func(ctx context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
 			if r.Model == "pro" {
-				return gemini.Result{Answer: "half of it"}, &gemini.Error{Kind: gemini.QuotaDay}
+				return agent.Result{Answer: "half of it"}, &agent.Error{Kind: agent.QuotaDay}
 			}
 			return hang(ctx)
 		}), nil)
@@ -412,17 +412,17 @@ func TestRetriesAreGivenUp(t *testing.T) {
 	for waits, want := range map[string]time.Duration{"1s 2s 3s": 6 * time.Second, "9s": 0, "5s 10s 20s": 5 * time.Second, "3h0m0s": 0} {
 		t.Run(waits, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newTestBridge(t, script(func(ctx context.Context, r gemini.Request, emit func(gemini.Event)) (gemini.Result, error) {
+				b := newTestBridge(t, script(func(ctx context.Context, r agent.Request, emit func(agent.Event)) (agent.Result, error) {
 					if r.Model == "gemini-2.5-flash" {
 						return say("the other's")
 					}
 					for i, w := range strings.Fields(waits) {
 						d, _ := time.ParseDuration(w)
-						emit(gemini.Retry{Attempt: i + 1, Wait: d, Kind: gemini.QuotaMinute, Message: "too much"})
+						emit(agent.Retry{Attempt: i + 1, Wait: d, Kind: agent.QuotaMinute, Message: "too much"})
 						select {
 						case <-time.After(d):
 						case <-ctx.Done():
-							return gemini.Result{}, context.Cause(ctx)
+							return agent.Result{}, context.Cause(ctx)
 						}
 					}
 					return say("at last")
@@ -444,13 +444,13 @@ func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
 		begin := time.Now()
-		b := newTestBridge(t, script(func(_ context.Context, _ gemini.Request, emit func(gemini.Event)) (gemini.Result, error) {
-			emit(gemini.Started{})
+		b := newTestBridge(t, script(func(_ context.Context, _ agent.Request, emit func(agent.Event)) (agent.Result, error) {
+			emit(agent.Started{})
 			time.Sleep(20 * time.Second)
-			emit(gemini.ToolUse{Name: "read_file", Summary: "a\x1b[31m.go"})
+			emit(agent.ToolUse{Name: "read_file", Summary: "a\x1b[31m.go"})
 			time.Sleep(1500 * time.Microsecond) // so that no word comes with a tick
 			for i := range 3000 {
-				emit(gemini.Text{Text: fmt.Sprintf("word%d ", i)})
+				emit(agent.Text{Text: fmt.Sprintf("word%d ", i)})
 				time.Sleep(time.Millisecond)
 			}
 			return say("ok")
@@ -480,7 +480,7 @@ func TestProgress(t *testing.T) {
 
 func TestPingAnswersWhileAllIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newTestBridge(t, script(func(ctx context.Context, _ gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+		b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
 			return hang(ctx)
 		}), func(c *Config) { c.MaxConcurrent = 1 })
 		var wg sync.WaitGroup
@@ -505,8 +505,8 @@ func TestTemplatesAreFilledLiterally(t *testing.T) {
 	}
 }
 
-func nil2() gemini.Runner {
-	return script(func(context.Context, gemini.Request, func(gemini.Event)) (gemini.Result, error) { return say("ok") })
+func nil2() agent.Runner {
+	return script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) { return say("ok") })
 }
 
 func TestTemplatesOfTheUser(t *testing.T) {
@@ -518,7 +518,7 @@ func TestTemplatesOfTheUser(t *testing.T) {
 	}
 	write("mine: {{query}}")
 	var prompt string
-	b := newTestBridge(t, script(func(_ context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+	b := newTestBridge(t, script(func(_ context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
 		prompt = r.Prompt
 		return say("ok")
 	}), func(c *Config) { c.Templates = dir })
@@ -679,7 +679,7 @@ func TestStructured(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			asked := 0
-			b := newTestBridge(t, script(func(_ context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+			b := newTestBridge(t, script(func(_ context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
 				asked++
 				if asked > 1 && !strings.Contains(r.Prompt, "It is not valid:\n- at /") && !strings.Contains(r.Prompt, "no JSON") {
 					t.Errorf("the repair says %q", r.Prompt)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 
+	"pollux/internal/agent"
 	"pollux/internal/agent/gemini"
 )
 
@@ -60,14 +61,14 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 	}
 	blocks, tools := fill("change-mode"), fill("change-mode-tools")
 	var overlays []*overlay // one an attempt; the last counts
-	files := func() gemini.Files {
+	files := func() agent.Files {
 		overlays = append(overlays, newOverlay(c.dir))
 		return overlays[len(overlays)-1]
 	}
 	c.verbatim = true
 	result, askErr := c.ask(ctx, question{
 		prompt: blocks, images: attached.images, session: talk.id, replay: talk.replay(blocks),
-		change: &gemini.Change{Prompt: tools, Replay: talk.replay(tools), Files: files},
+		change: &agent.Change{Prompt: tools, Replay: talk.replay(tools), Files: files},
 	})
 	// The deadline may have passed; the check is made all the same, when
 	// nothing runs any more that could write.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"pollux/internal/agent/gemini"
+	"pollux/internal/agent"
 )
 
 // project makes a directory with files, a git repository if asked to.
@@ -162,7 +162,7 @@ func TestChanges(t *testing.T) {
 func changing(t *testing.T, answer string, meanwhile func(dir string), files map[string]string, repository bool) (Answer, error) {
 	t.Helper()
 	dir := project(t, repository, files)
-	b := newTestBridge(t, script(func(_ context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+	b := newTestBridge(t, script(func(_ context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
 		if meanwhile != nil {
 			meanwhile(r.Dir)
 		}
@@ -208,11 +208,11 @@ func TestTextHoldsADiffThatApplies(t *testing.T) {
 					files["a.txt"] = test.before
 				}
 				dir := project(t, true, files)
-				b := newTestBridge(t, script(func(_ context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+				b := newTestBridge(t, script(func(_ context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
 					if err := r.Change.Files().Write(filepath.Join(dir, "a.txt"), test.after); err != nil {
 						t.Error(err)
 					}
-					return gemini.Result{Answer: response, Model: "gemini-test", Changed: true}, nil
+					return agent.Result{Answer: response, Model: "gemini-test", Changed: true}, nil
 				}), nil)
 				args, err := json.Marshal(map[string]any{"prompt": "x", "changeMode": true, "workingDirectory": dir})
 				if err != nil {
@@ -281,7 +281,7 @@ func TestSnapshotSeesWrites(t *testing.T) {
 // A dying writes on after its answer, or its timeout.
 type dying struct{ script }
 
-func (dying) Run(ctx context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+func (dying) Run(ctx context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
 	go func() {
 		time.Sleep(100 * time.Millisecond)
 		os.WriteFile(filepath.Join(r.Dir, "late.txt"), nil, 0o644)
@@ -501,9 +501,9 @@ func TestSnapshotSeesDisguisedWrites(t *testing.T) {
 
 func TestPartialChangesAreNone(t *testing.T) {
 	dir := project(t, false, map[string]string{"a.txt": "one\n"})
-	b := newTestBridge(t, script(func(ctx context.Context, _ gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+	b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
 		<-ctx.Done()
-		return gemini.Result{Answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1"}, context.Cause(ctx)
+		return agent.Result{Answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1"}, context.Cause(ctx)
 	}), nil)
 	timeout := Whole(2000)
 	_, err := b.Query(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: dir, Timeout: &timeout}}, nil)

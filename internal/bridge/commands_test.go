@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"pollux/internal/agent"
 	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/fakecli"
 )
@@ -24,7 +25,7 @@ func TestNoToolRunsACommand(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, kind := range []string{gemini.Warmed, gemini.Spawned} {
+	for _, kind := range []string{agent.Warmed, agent.Spawned} {
 		t.Run(kind, func(t *testing.T) {
 			t.Setenv("TMPDIR", t.TempDir())
 			t.Setenv("HOME", t.TempDir())
@@ -36,9 +37,9 @@ func TestNoToolRunsACommand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			runner := gemini.Runner(spawner)
+			runner := agent.Runner(spawner)
 			starts := []string{"", "\ufeff"}
-			if kind == gemini.Warmed {
+			if kind == agent.Warmed {
 				runner = gemini.NewWarm(spawner, gemini.WarmConfig{Wait: MaxTimeout})
 				for _, r := range fakecli.JSSpace + "\u200b\u0085\x00\x1b" {
 					starts = append(starts, string(r))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"pollux/internal/agent"
 	"pollux/internal/agent/gemini"
 )
 
@@ -68,8 +69,8 @@ func FromEnv(getenv func(string) string) (Config, error) {
 			return cfg, fmt.Errorf("%s is %q, which is no model's name: set it to one like gemini-2.5-pro", name, model)
 		}
 	}
-	switch cfg.Runner = strings.ToLower(get("GEMINI_RUNNER", gemini.Warmed)); cfg.Runner {
-	case gemini.Warmed, gemini.Spawned:
+	switch cfg.Runner = strings.ToLower(get("GEMINI_RUNNER", agent.Warmed)); cfg.Runner {
+	case agent.Warmed, agent.Spawned:
 	default:
 		return cfg, fmt.Errorf("GEMINI_RUNNER is %q: set it to warm or spawn, or leave it out for warm", cfg.Runner)
 	}
@@ -111,9 +112,9 @@ func FromEnv(getenv func(string) string) (Config, error) {
 	return cfg, nil
 }
 
-func newRunner(cfg Config) (gemini.Runner, error) {
+func newRunner(cfg Config) (agent.Runner, error) {
 	spawner, err := gemini.NewSpawner(gemini.Config{Command: cfg.Command, Idle: cfg.Idle, Log: cfg.Log})
-	if err != nil || cfg.Runner == gemini.Spawned {
+	if err != nil || cfg.Runner == agent.Spawned {
 		return spawner, err
 	}
 	warm := gemini.NewWarm(spawner, cfg.Warm)

@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode"
 
-	"pollux/internal/agent/gemini"
+	"pollux/internal/agent"
 )
 
 const (
@@ -113,19 +113,19 @@ func (p *progress) now(format string, args ...any) {
 }
 
 // event turns what the CLI does into what the call is doing.
-func (p *progress) event(ev gemini.Event) {
+func (p *progress) event(ev agent.Event) {
 	switch ev := ev.(type) {
-	case gemini.Started:
+	case agent.Started:
 		p.now("Gemini CLI has started")
-	case gemini.ToolUse:
+	case agent.ToolUse:
 		p.now("%s", toolWords(ev))
-	case gemini.ToolResult:
+	case agent.ToolResult:
 		if !ev.OK {
 			p.now("%s failed", ev.Name)
 		}
-	case gemini.Retry:
+	case agent.Retry:
 		p.now("%s; Gemini CLI tries again in %s", ev.Kind, ev.Wait.Round(time.Second))
-	case gemini.Text:
+	case agent.Text:
 		// Not a step of its own: the words follow. A report right before the
 		// answer may reach a client together with it, and be taken for one of no
 		// call (by the TypeScript SDK).
@@ -138,7 +138,7 @@ func (p *progress) event(ev gemini.Event) {
 	}
 }
 
-func toolWords(t gemini.ToolUse) string {
+func toolWords(t agent.ToolUse) string {
 	verb := map[string]string{
 		"read_file": "reading", "list_directory": "listing", "glob": "looking for files",
 		"grep_search": "searching the files for", "google_web_search": "searching the web for",

@@ -12,7 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"pollux/internal/agent/gemini"
+	"pollux/internal/agent"
 )
 
 // connect connects a client of that name to a server of the bridge.
@@ -65,7 +65,7 @@ func callTool(t *testing.T, s *mcp.ClientSession, tool, args string) (*mcp.CallT
 }
 
 func answering(text string) script {
-	return func(context.Context, gemini.Request, func(gemini.Event)) (gemini.Result, error) { return say(text) }
+	return func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) { return say(text) }
 }
 
 func TestToolsAreAsDesigned(t *testing.T) {
@@ -148,7 +148,7 @@ func TestWrongArgumentsAreExplained(t *testing.T) {
 func TestRoots(t *testing.T) {
 	root, other := project(t, false, map[string]string{"sub/x": ""}), project(t, false, nil)
 	var dir string
-	b := newTestBridge(t, script(func(_ context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+	b := newTestBridge(t, script(func(_ context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
 		dir = r.Dir
 		return say("ok")
 	}), nil)
@@ -253,8 +253,8 @@ func TestResults(t *testing.T) {
 
 // An error says what there was of the answer, and is a result.
 func TestErrorsAreResults(t *testing.T) {
-	b := newTestBridge(t, script(func(context.Context, gemini.Request, func(gemini.Event)) (gemini.Result, error) {
-		return gemini.Result{Answer: "half of it"}, &gemini.Error{Kind: gemini.Network, Message: "fetch failed"}
+	b := newTestBridge(t, script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) {
+		return agent.Result{Answer: "half of it"}, &agent.Error{Kind: agent.Network, Message: "fetch failed"}
 	}), nil)
 	r, text := callTool(t, connect(t, b, "test"), "query", `{"prompt":"x"}`)
 	if !r.IsError || !strings.Contains(text, "check the network") || !strings.Contains(text, "half of it") || r.Meta["durationMs"] == nil {
@@ -269,12 +269,12 @@ func TestErrorsAreResults(t *testing.T) {
 
 type uninstalled struct{ script }
 
-func (uninstalled) Check(context.Context) (gemini.Program, error) {
-	return gemini.Program{}, &gemini.Error{Kind: gemini.NotInstalled}
+func (uninstalled) Check(context.Context) (agent.Program, error) {
+	return agent.Program{}, &agent.Error{Kind: agent.NotInstalled}
 }
 
 func TestMetaIsNotLost(t *testing.T) {
-	m := meta(Meta{DurationMs: 1, Model: "m", Tokens: &gemini.Tokens{Total: 3}, Fallback: &Fallback{From: "a", To: "b", Why: "c"}})
+	m := meta(Meta{DurationMs: 1, Model: "m", Tokens: &agent.Tokens{Total: 3}, Fallback: &Fallback{From: "a", To: "b", Why: "c"}})
 	data, err := json.Marshal(m)
 	if err != nil || string(data) != `{"durationMs":1,"fallback":{"from":"a","to":"b","why":"c"},"model":"m","partial":false,"queuedMs":0,"tokens":{"cached":0,"input":0,"output":0,"total":3}}` {
 		t.Errorf("%s, %v", data, errors.Join(err))

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"pollux/internal/agent/gemini"
+	"pollux/internal/agent"
 	"pollux/internal/sys"
 )
 
@@ -29,8 +29,8 @@ type Status struct {
 	Waiting int `json:"waiting"`
 	Max     int `json:"max"`
 	// Sessions is how many conversations can go on.
-	Sessions int             `json:"sessions"`
-	Workers  []gemini.Worker `json:"workers"`
+	Sessions int            `json:"sessions"`
+	Workers  []agent.Worker `json:"workers"`
 }
 
 // Status says how the bridge is.
@@ -130,7 +130,7 @@ func (s Status) String() string {
 }
 
 // workerLine is a warm process in a line.
-func workerLine(w gemini.Worker) string {
+func workerLine(w agent.Worker) string {
 	state := "idle for " + seconds(time.Since(w.Used))
 	if w.Running > 0 {
 		state = strconv.Itoa(w.Running) + " running"

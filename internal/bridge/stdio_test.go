@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"pollux/internal/agent/gemini"
+	"pollux/internal/agent"
 )
 
 // A wire is a client on pipes.
@@ -99,7 +99,7 @@ func TestJunkDoesNotBlock(t *testing.T) {
 // A cancelled call gets no answer, and its number is free again.
 func TestCancelledCallsAreNotAnswered(t *testing.T) {
 	started := make(chan struct{}, 1)
-	b := newTestBridge(t, script(func(ctx context.Context, r gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+	b := newTestBridge(t, script(func(ctx context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
 		if r.Prompt == "hang" {
 			started <- struct{}{}
 			return hang(ctx)
@@ -117,7 +117,7 @@ func TestCancelledCallsAreNotAnswered(t *testing.T) {
 
 // What is asked before the end of the input is answered after it.
 func TestEndOfInput(t *testing.T) {
-	b := newTestBridge(t, script(func(ctx context.Context, _ gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+	b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
 		return hang(ctx)
 	}), nil)
 	w := dial(t, b)

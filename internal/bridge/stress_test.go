@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"pollux/internal/agent"
 	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/fakecli"
 )
@@ -54,7 +55,7 @@ func TestStress(t *testing.T) {
 				defer time.AfterFunc(after, cancel).Stop()
 			}
 			a, err := b.Query(ctx, QueryInput{Prompt: fmt.Sprintf("fake:%s number %d.", fake, i), Common: Common{Timeout: &timeout, WorkingDirectory: dir}}, func(string) {})
-			var fault *gemini.Error
+			var fault *agent.Error
 			outcome := "answer"
 			switch {
 			case err == nil && a.Meta.Partial:
@@ -191,7 +192,7 @@ func TestWarmStress(t *testing.T) {
 			a, err := b.Query(ctx, in, func(string) {})
 			mu.Lock()
 			defer mu.Unlock()
-			var fault *gemini.Error
+			var fault *agent.Error
 			outcome := ""
 			switch {
 			case err == nil && a.Meta.Partial:
@@ -250,7 +251,7 @@ func TestWarmStress(t *testing.T) {
 // mayEnd is how a call of that fake may end: as the fake wants it, or by what
 // befalls any call. A process may be killed and the disk be full at any moment.
 func mayEnd(fake string, cancelled bool) []string {
-	ends := []string{"timeout", string(gemini.Crashed), "no room", "refused"}
+	ends := []string{"timeout", string(agent.Crashed), "no room", "refused"}
 	if cancelled {
 		ends = append(ends, "cancelled")
 	}
@@ -261,9 +262,9 @@ func mayEnd(fake string, cancelled bool) []string {
 	case "crash", "say-and-hang":
 		return append(ends, "partial")
 	case "error":
-		return append(ends, string(gemini.Capacity), string(gemini.Failed))
+		return append(ends, string(agent.Capacity), string(agent.Failed))
 	case "empty":
-		return append(ends, string(gemini.Empty))
+		return append(ends, string(agent.Empty))
 	}
 	return append(ends, "answer", "partial")
 }

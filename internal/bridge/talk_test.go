@@ -12,7 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"pollux/internal/agent/gemini"
+	"pollux/internal/agent"
 )
 
 // A parrot answers with what it is asked, and remembers sessions until it is
@@ -21,20 +21,20 @@ type parrot struct {
 	script
 	mu    sync.Mutex
 	known map[string]bool
-	asked []gemini.Request
+	asked []agent.Request
 }
 
 func newParrot() *parrot {
 	p := &parrot{known: make(map[string]bool)}
-	p.script = func(_ context.Context, req gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+	p.script = func(_ context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.asked = append(p.asked, req)
 		if strings.Contains(req.Prompt, "fail") {
-			return gemini.Result{}, &gemini.Error{Kind: gemini.Crashed}
+			return agent.Result{}, &agent.Error{Kind: agent.Crashed}
 		}
 		p.known[req.Session] = true
-		return gemini.Result{Answer: "You said: " + req.Prompt, Model: "m", Runner: gemini.Warmed}, nil
+		return agent.Result{Answer: "You said: " + req.Prompt, Model: "m", Runner: agent.Warmed}, nil
 	}
 	return p
 }
@@ -45,7 +45,7 @@ func (p *parrot) Forget(id string) {
 	delete(p.known, id)
 }
 
-func (p *parrot) last() gemini.Request { return p.asked[len(p.asked)-1] }
+func (p *parrot) last() agent.Request { return p.asked[len(p.asked)-1] }
 
 func TestConversation(t *testing.T) {
 	p := newParrot()
@@ -140,7 +140,7 @@ func TestConversationTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newParrot()
 		inner := p.script
-		p.script = func(ctx context.Context, req gemini.Request, emit func(gemini.Event)) (gemini.Result, error) {
+		p.script = func(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 			time.Sleep(time.Second)
 			return inner(ctx, req, emit)
 		}
@@ -166,15 +166,15 @@ func TestConversationTakesTurns(t *testing.T) {
 
 func TestJobs(t *testing.T) {
 	gate := make(chan struct{})
-	s := connect(t, newTestBridge(t, script(func(ctx context.Context, req gemini.Request, emit func(gemini.Event)) (gemini.Result, error) {
+	s := connect(t, newTestBridge(t, script(func(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 		if strings.Contains(req.Prompt, "hang") {
 			return hang(ctx)
 		}
-		emit(gemini.ToolUse{Name: "read_file", Summary: "a.go"})
+		emit(agent.ToolUse{Name: "read_file", Summary: "a.go"})
 		select {
 		case <-gate:
 		case <-ctx.Done():
-			return gemini.Result{}, context.Cause(ctx)
+			return agent.Result{}, context.Cause(ctx)
 		}
 		return say("at last")
 	}), nil), "test")
@@ -228,7 +228,7 @@ func TestJobs(t *testing.T) {
 // A job that had its answer when it was cancelled is not called cancelled.
 func TestCancelledTooLate(t *testing.T) {
 	asked := make(chan struct{})
-	s := connect(t, newTestBridge(t, script(func(ctx context.Context, _ gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+	s := connect(t, newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
 		close(asked)
 		<-ctx.Done()
 		return say("at last") // it came at the same moment
@@ -248,7 +248,7 @@ func TestCancelledTooLate(t *testing.T) {
 // had the same one, and so raced with each other.
 func TestJobWaitersShareNothing(t *testing.T) {
 	gate := make(chan struct{})
-	b := newTestBridge(t, script(func(context.Context, gemini.Request, func(gemini.Event)) (gemini.Result, error) {
+	b := newTestBridge(t, script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) {
 		<-gate
 		return say("at last")
 	}), nil)
@@ -282,12 +282,12 @@ func TestJobWaitersShareNothing(t *testing.T) {
 // Jobs wait for a place as long as their own deadline, and end with the bridge.
 func TestJobsWaitInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newTestBridge(t, script(func(ctx context.Context, _ gemini.Request, _ func(gemini.Event)) (gemini.Result, error) {
+		b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
 			select {
 			case <-time.After(40 * time.Second):
 				return say("ok")
 			case <-ctx.Done():
-				return gemini.Result{}, context.Cause(ctx)
+				return agent.Result{}, context.Cause(ctx)
 			}
 		}), func(c *Config) { c.MaxConcurrent = 1 })
 		for _, job := range []bool{true, false} {

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 
+	"pollux/internal/agent"
 	"pollux/internal/agent/gemini"
 )
 
@@ -103,7 +104,7 @@ func (b *Bridge) Query(ctx context.Context, in QueryInput, report func(string)) 
 func (c *call) query(ctx context.Context, in QueryInput, limit string) (a Answer, err error) {
 	talk, err := c.b.talks.take(ctx, in.SessionID)
 	if err != nil {
-		return Answer{}, c.failure(err, gemini.Result{})
+		return Answer{}, c.failure(err, agent.Result{})
 	}
 	var said *exchange
 	defer func() {
@@ -125,7 +126,7 @@ func (c *call) query(ctx context.Context, in QueryInput, limit string) (a Answer
 	if in.ChangeMode {
 		a, err = c.change(ctx, talk, prompt, limit, files)
 	} else {
-		var result gemini.Result
+		var result agent.Result
 		result, err = c.ask(ctx, question{prompt: prompt + limit, images: files.images, session: talk.id, replay: talk.replay(prompt + limit)})
 		a, err = c.answer(result, err, files.skipped)
 	}
@@ -157,7 +158,7 @@ func (b *Bridge) Search(ctx context.Context, in SearchInput, report func(string)
 
 // answer makes an answer of a run: a whole one, or as much as there was at the
 // timeout. Other failures stay failures.
-func (c *call) answer(r gemini.Result, err error, skipped []string) (Answer, error) {
+func (c *call) answer(r agent.Result, err error, skipped []string) (Answer, error) {
 	a := Answer{Text: r.Answer, Notes: c.notes(skipped)}
 	var f *Failure
 	if errors.As(err, &f) && c.meta.Partial {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pollux/internal/agent/gemini"
+	"pollux/internal/agent"
 	"pollux/internal/bridge"
 	"pollux/internal/sys"
 )
@@ -77,7 +77,7 @@ say. Settings of the bridge, as environment variables:
 }
 
 // once makes a bridge for a single call, after which nothing stays warm.
-func once(cfg *bridge.Config) { cfg.Runner = gemini.Spawned }
+func once(cfg *bridge.Config) { cfg.Runner = agent.Spawned }
 
 // withBridge runs f with a bridge, which the system's signals to end end.
 func withBridge(ctx context.Context, streams IO, level string, change func(*bridge.Config), f func(context.Context, *bridge.Bridge) error) error {

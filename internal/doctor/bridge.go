@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"pollux/internal/agent"
 	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/sys"
@@ -46,11 +47,11 @@ func (e *exam) checkBridge(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeWithin)
 	defer cancel()
 	took, err := gemini.Probe(ctx, cli, e.Dir)
-	var fault *gemini.Error
+	var fault *agent.Error
 	switch {
 	case err == nil:
 		e.ok("warm", "a warm process is ready in %.1f s", took.Seconds())
-	case errors.As(err, &fault) && fault.Kind == gemini.Auth:
+	case errors.As(err, &fault) && fault.Kind == agent.Auth:
 		e.fail("auth", "", "%s", oneLine(err.Error()))
 	default:
 		e.warn("warm", "run `gemini` in a terminal to see what it says; GEMINI_RUNNER=spawn does without", "no warm process can be had, so that each call starts Gemini CLI anew: %s", oneLine(err.Error()))

@@ -19,7 +19,7 @@ import (
 	"regexp"
 	"slices"
 
-	"pollux/internal/agent/gemini"
+	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
@@ -121,7 +121,7 @@ type exam struct {
 	report Report
 	part   string
 
-	cli      gemini.Program
+	cli      agent.Program
 	cliErr   error
 	settings settings.Settings
 	place    geminiide.Place

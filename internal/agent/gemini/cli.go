@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"time"
 
+	"pollux/internal/agent"
 	"pollux/internal/sys"
 )
 
@@ -22,18 +23,18 @@ const minMajor, minMinor = 0, 35
 // from the package that it lies in; a CLI that lies in none is asked, which
 // takes it seconds. An error is an [*Error] of kind [NotInstalled], or the cause
 // of the context's end.
-func Find(ctx context.Context, name string) (Program, error) {
+func Find(ctx context.Context, name string) (agent.Program, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return Program{}, &Error{Kind: NotInstalled, Message: tidy(err.Error())}
+		return agent.Program{}, &agent.Error{Kind: agent.NotInstalled, Message: tidy(err.Error())}
 	}
 	if path, err = filepath.Abs(path); err != nil {
-		return Program{}, &Error{Kind: NotInstalled, Message: err.Error()}
+		return agent.Program{}, &agent.Error{Kind: agent.NotInstalled, Message: err.Error()}
 	}
-	c := Program{Path: path, Argv: []string{path}}
+	c := agent.Program{Path: path, Argv: []string{path}}
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return Program{}, &Error{Kind: NotInstalled, Message: err.Error()}
+		return agent.Program{}, &agent.Error{Kind: agent.NotInstalled, Message: err.Error()}
 	}
 	dirs := []string{filepath.Dir(real)}
 	if runtime.GOOS == "windows" {
@@ -55,7 +56,7 @@ func Find(ctx context.Context, name string) (Program, error) {
 	}
 	c.Version, c.Late = askVersion(ctx, path, versionTimeout)
 	if c.Version == "" && ctx.Err() != nil {
-		return Program{}, context.Cause(ctx)
+		return agent.Program{}, context.Cause(ctx)
 	}
 	return c, nil
 }
@@ -111,17 +112,17 @@ func askVersion(ctx context.Context, path string, limit time.Duration) (version 
 }
 
 // ReadOnly reports an error for a CLI that cannot be held to reading.
-func ReadOnly(c Program) error {
+func ReadOnly(c agent.Program) error {
 	major, minor, ok := c.Number()
 	switch {
 	case c.Late:
-		return &Error{Kind: NoVersion, Message: fmt.Sprintf("%s --version took longer than %s", c.Path, versionTimeout)}
+		return &agent.Error{Kind: agent.NoVersion, Message: fmt.Sprintf("%s --version took longer than %s", c.Path, versionTimeout)}
 	case !ok && c.Version == "":
-		return &Error{Kind: NoVersion, Message: c.Path + " --version failed, or printed no version"}
+		return &agent.Error{Kind: agent.NoVersion, Message: c.Path + " --version failed, or printed no version"}
 	case !ok:
-		return &Error{Kind: NoVersion, Message: fmt.Sprintf("it says %q", shorten(c.Version, 60))}
+		return &agent.Error{Kind: agent.NoVersion, Message: fmt.Sprintf("it says %q", shorten(c.Version, 60))}
 	case before(major, minor, minMajor, minMinor):
-		return &Error{Kind: TooOld, Message: c.Version}
+		return &agent.Error{Kind: agent.TooOld, Message: c.Version}
 	}
 	return checkSystemPolicies(systemPolicies())
 }
@@ -130,7 +131,7 @@ func ReadOnly(c Program) error {
 // served them, and not to the disk.
 const filesMajor, filesMinor = 0, 61
 
-func servesFiles(c Program) bool {
+func servesFiles(c agent.Program) bool {
 	major, minor, ok := c.Number()
 	return ok && !before(major, minor, filesMajor, filesMinor)
 }

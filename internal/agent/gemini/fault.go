@@ -6,14 +6,16 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"pollux/internal/agent"
 )
 
 // exits are the CLI's exit codes that have a meaning of their own. Others are
 // an HTTP status modulo 256, or nothing.
-var exits = map[int]Kind{
-	41: Auth, 42: BadRequest, 52: Settings, 53: TurnLimit, 55: Untrusted,
-	429 % 256: QuotaMinute, 400 % 256: BadRequest, 401 % 256: Auth, 403 % 256: Auth,
-	500 % 256: Capacity, 502 % 256: Capacity, 503 % 256: Capacity, 504 % 256: Capacity,
+var exits = map[int]agent.Kind{
+	41: agent.Auth, 42: agent.BadRequest, 52: agent.Settings, 53: agent.TurnLimit, 55: agent.Untrusted,
+	429 % 256: agent.QuotaMinute, 400 % 256: agent.BadRequest, 401 % 256: agent.Auth, 403 % 256: agent.Auth,
+	500 % 256: agent.Capacity, 502 % 256: agent.Capacity, 503 % 256: agent.Capacity, 504 % 256: agent.Capacity,
 }
 
 // policyIgnored is what the CLI says when it does not follow a policy that it
@@ -22,29 +24,29 @@ var policyIgnored = regexp.MustCompile(`Ignoring --admin-policy|Failed to read p
 
 // phrases tell errors apart by their words, the most telling first.
 var phrases = []struct {
-	kind Kind
+	kind agent.Kind
 	re   *regexp.Regexp
 }{
-	{Unenforceable, policyIgnored},
-	{TooOld, regexp.MustCompile(`(?i)\bunknown arguments?: .*(policy|output-format|allowed-mcp)|Invalid values:[\s\S]*stream-json`)},
-	{Untrusted, regexp.MustCompile(`not running in a trusted directory`)},
-	{TierEnded, regexp.MustCompile(`(?i)\bIneligibleTierError\b|\bUNSUPPORTED_CLIENT\b|\b(consumer|free|individual)s?\b[^.\n]{0,60}\b(tier|accounts?|plans?)\b[^.\n]{0,60}\b(no longer|ended|discontinued|retired)\b`)},
-	{Settings, regexp.MustCompile(`Please fix the configuration`)},
-	{BadModel, regexp.MustCompile(`\bModelNotFoundError\b|\bis not found for API version\b|(?i)\bmodel\b[^.\n]{0,80}\bnot found\b`)},
-	{QuotaDay, regexp.MustCompile(`(?i)\bdaily quota\b|\bRequestsPerDay|\bTerminalQuotaError\b|\bquota will reset after \d+h`)},
-	{QuotaMinute, regexp.MustCompile(`\bRESOURCE_EXHAUSTED\b|(?i)\bexceeded your current quota\b|\bexhausted your capacity\b|\bquota exceeded\b|\brate limit exceeded\b|\btoo many requests\b|\b(status|code|error)"?:? ?429\b|\b429 (error|too many)`)},
-	{Capacity, regexp.MustCompile(`\bUNAVAILABLE\b|(?i)\bmodel is overloaded\b|\bno capacity available\b|\b(status|code)"?:? ?5\d\d\b|"status":"INTERNAL"`)},
-	{Auth, regexp.MustCompile(`\bUNAUTHENTICATED\b|\bPERMISSION_DENIED\b|\bAPI_KEY_INVALID\b|\bFatalAuthenticationError\b|(?i)\bAPI key not valid\b|\binvalid authentication credentials\b|\bset an Auth method\b|\bmust specify the GEMINI_API_KEY\b|\berror authenticating\b|\b(status|code)"?:? ?40[13]\b`)},
-	{TooLong, regexp.MustCompile(`(?i)\bexceeds the maximum number of tokens\b|\btoken count\b[^.\n]{0,60}\bexceeds\b`)},
-	{Blocked, regexp.MustCompile(`(?i)\bblocked due to\b|\bPROHIBITED_CONTENT\b|\bfinish ?reason:? (SAFETY|RECITATION)\b`)},
-	{Empty, regexp.MustCompile(`(?i)\bempty response\b|\bno text or thoughts\b|\bmalformed function call\b`)},
-	{TurnLimit, regexp.MustCompile(`\bFatalTurnLimitedError\b|\bmax session turns\b`)},
-	{Network, regexp.MustCompile(`(?i)\bfetch failed\b|\bENOTFOUND\b|\bECONNREFUSED\b|\bECONNRESET\b|\bETIMEDOUT\b|\bEAI_AGAIN\b|\bAPI Error: terminated\b|\bsocket hang up\b|\bself.signed certificate\b|\bUNABLE_TO_VERIFY_LEAF_SIGNATURE\b`)},
-	{BadRequest, regexp.MustCompile(`\bINVALID_ARGUMENT\b`)},
+	{agent.Unenforceable, policyIgnored},
+	{agent.TooOld, regexp.MustCompile(`(?i)\bunknown arguments?: .*(policy|output-format|allowed-mcp)|Invalid values:[\s\S]*stream-json`)},
+	{agent.Untrusted, regexp.MustCompile(`not running in a trusted directory`)},
+	{agent.TierEnded, regexp.MustCompile(`(?i)\bIneligibleTierError\b|\bUNSUPPORTED_CLIENT\b|\b(consumer|free|individual)s?\b[^.\n]{0,60}\b(tier|accounts?|plans?)\b[^.\n]{0,60}\b(no longer|ended|discontinued|retired)\b`)},
+	{agent.Settings, regexp.MustCompile(`Please fix the configuration`)},
+	{agent.BadModel, regexp.MustCompile(`\bModelNotFoundError\b|\bis not found for API version\b|(?i)\bmodel\b[^.\n]{0,80}\bnot found\b`)},
+	{agent.QuotaDay, regexp.MustCompile(`(?i)\bdaily quota\b|\bRequestsPerDay|\bTerminalQuotaError\b|\bquota will reset after \d+h`)},
+	{agent.QuotaMinute, regexp.MustCompile(`\bRESOURCE_EXHAUSTED\b|(?i)\bexceeded your current quota\b|\bexhausted your capacity\b|\bquota exceeded\b|\brate limit exceeded\b|\btoo many requests\b|\b(status|code|error)"?:? ?429\b|\b429 (error|too many)`)},
+	{agent.Capacity, regexp.MustCompile(`\bUNAVAILABLE\b|(?i)\bmodel is overloaded\b|\bno capacity available\b|\b(status|code)"?:? ?5\d\d\b|"status":"INTERNAL"`)},
+	{agent.Auth, regexp.MustCompile(`\bUNAUTHENTICATED\b|\bPERMISSION_DENIED\b|\bAPI_KEY_INVALID\b|\bFatalAuthenticationError\b|(?i)\bAPI key not valid\b|\binvalid authentication credentials\b|\bset an Auth method\b|\bmust specify the GEMINI_API_KEY\b|\berror authenticating\b|\b(status|code)"?:? ?40[13]\b`)},
+	{agent.TooLong, regexp.MustCompile(`(?i)\bexceeds the maximum number of tokens\b|\btoken count\b[^.\n]{0,60}\bexceeds\b`)},
+	{agent.Blocked, regexp.MustCompile(`(?i)\bblocked due to\b|\bPROHIBITED_CONTENT\b|\bfinish ?reason:? (SAFETY|RECITATION)\b`)},
+	{agent.Empty, regexp.MustCompile(`(?i)\bempty response\b|\bno text or thoughts\b|\bmalformed function call\b`)},
+	{agent.TurnLimit, regexp.MustCompile(`\bFatalTurnLimitedError\b|\bmax session turns\b`)},
+	{agent.Network, regexp.MustCompile(`(?i)\bfetch failed\b|\bENOTFOUND\b|\bECONNREFUSED\b|\bECONNRESET\b|\bETIMEDOUT\b|\bEAI_AGAIN\b|\bAPI Error: terminated\b|\bsocket hang up\b|\bself.signed certificate\b|\bUNABLE_TO_VERIFY_LEAF_SIGNATURE\b`)},
+	{agent.BadRequest, regexp.MustCompile(`\bINVALID_ARGUMENT\b`)},
 }
 
 // kindOf tells by its words what kind of failure a message is, or "".
-func kindOf(message string) Kind {
+func kindOf(message string) agent.Kind {
 	for _, p := range phrases {
 		if p.re.MatchString(message) {
 			return p.kind
@@ -55,14 +57,14 @@ func kindOf(message string) Kind {
 
 // classify names the failure of a run that ended by itself: by the messages of
 // the error and result events, then the exit code, then standard error.
-func classify(exit int, message, stderr string) *Error {
+func classify(exit int, message, stderr string) *agent.Error {
 	kind := kindOf(message)
 	// A 400 is many things, of which its words may tell more.
-	if k := exits[exit]; k != "" && (kind == "" || k == Untrusted || k == TurnLimit) {
+	if k := exits[exit]; k != "" && (kind == "" || k == agent.Untrusted || k == agent.TurnLimit) {
 		kind = k
 	}
 	words := toolNoise.ReplaceAllString(stderr, "")
-	if kind == "" || kind == BadRequest && message == "" {
+	if kind == "" || kind == agent.BadRequest && message == "" {
 		if k := kindOf(words); k != "" {
 			kind = k
 		}
@@ -73,11 +75,11 @@ func classify(exit int, message, stderr string) *Error {
 	switch {
 	case kind != "":
 	case message == "":
-		kind = Crashed
+		kind = agent.Crashed
 	default:
-		kind = Failed
+		kind = agent.Failed
 	}
-	return &Error{Kind: kind, Message: tidy(message), Exit: exit}
+	return &agent.Error{Kind: kind, Message: tidy(message), Exit: exit}
 }
 
 // toolNoise are lines of standard error that say nothing of why a run ended;

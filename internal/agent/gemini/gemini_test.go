@@ -15,6 +15,7 @@ import (
 	"github.com/dlclark/regexp2"
 	"go.uber.org/goleak"
 
+	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/sys"
 )
@@ -82,12 +83,12 @@ func fakeProcesses(t *testing.T) (n int) {
 }
 
 // run asks for a fake by name and returns what came of it.
-func (b *box) run(ctx context.Context, prompt string) (Result, error) {
+func (b *box) run(ctx context.Context, prompt string) (agent.Result, error) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	released := make(chan struct{})
-	r, err := b.Run(ctx, Request{Prompt: prompt, Dir: b.dir, Released: func() { close(released) }}, func(ev Event) {
+	r, err := b.Run(ctx, agent.Request{Prompt: prompt, Dir: b.dir, Released: func() { close(released) }}, func(ev agent.Event) {
 		b.events = append(b.events, fmt.Sprintf("%T%+v", ev, ev))
 	})
 	select {
@@ -98,9 +99,9 @@ func (b *box) run(ctx context.Context, prompt string) (Result, error) {
 	return r, err
 }
 
-func wantKind(t *testing.T, err error, want Kind, words ...string) {
+func wantKind(t *testing.T, err error, want agent.Kind, words ...string) {
 	t.Helper()
-	var e *Error
+	var e *agent.Error
 	if !errors.As(err, &e) || e.Kind != want {
 		t.Fatalf("got error %v, want one of kind %q", err, want)
 	}
@@ -162,13 +163,13 @@ func TestLegacyJSON(t *testing.T) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	_, err = b.run(t.Context(), "fake:legacy-error")
-	wantKind(t, err, QuotaDay)
+	wantKind(t, err, agent.QuotaDay)
 }
 
 // A CLI that ends before it has read its prompt closes the pipe under us.
 func TestChildThatDoesNotReadItsPrompt(t *testing.T) {
 	b := newBox(t, nil)
-	r, err := b.Run(t.Context(), Request{Prompt: strings.Repeat("long ", 1<<20), Model: "unread", Dir: b.dir}, func(Event) {})
+	r, err := b.Run(t.Context(), agent.Request{Prompt: strings.Repeat("long ", 1<<20), Model: "unread", Dir: b.dir}, func(agent.Event) {})
 	if err != nil || r.Answer != "did not read" {
 		t.Errorf("got %q, %v", r.Answer, err)
 	}
@@ -190,8 +191,8 @@ func TestCancelIsAnsweredAtOnce(t *testing.T) {
 			cause := errors.New("the test's cause")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			gone := make(chan struct{})
-			_, err := b.Run(ctx, Request{Prompt: "fake:" + fake, Dir: b.dir, Released: func() { close(gone) }}, func(ev Event) {
-				if _, ok := ev.(Started); ok {
+			_, err := b.Run(ctx, agent.Request{Prompt: "fake:" + fake, Dir: b.dir, Released: func() { close(gone) }}, func(ev agent.Event) {
+				if _, ok := ev.(agent.Started); ok {
 					cancel(cause)
 				}
 			})
@@ -217,8 +218,8 @@ func TestCancelIsAnsweredAtOnce(t *testing.T) {
 func TestTextBeforeTheEndIsKept(t *testing.T) {
 	b := newBox(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	r, err := b.Run(ctx, Request{Prompt: "fake:say-and-hang", Dir: b.dir}, func(ev Event) {
-		if _, ok := ev.(Text); ok {
+	r, err := b.Run(ctx, agent.Request{Prompt: "fake:say-and-hang", Dir: b.dir}, func(ev agent.Event) {
+		if _, ok := ev.(agent.Text); ok {
 			cancel()
 		}
 	})
@@ -238,16 +239,16 @@ func TestLingeringChild(t *testing.T) {
 func TestSilenceIsEnded(t *testing.T) {
 	b := newBox(t, func(c *Config) { c.Idle = 300 * time.Millisecond })
 	_, err := b.run(t.Context(), "fake:hang")
-	wantKind(t, err, Stalled, "no output for 300ms")
+	wantKind(t, err, agent.Stalled, "no output for 300ms")
 }
 
 // A tool that runs although the policy denies it ends the run.
 func TestStrayToolEndsTheRun(t *testing.T) {
 	b := newBox(t, nil)
 	_, err := b.run(t.Context(), "fake:stray")
-	wantKind(t, err, Strayed, "run_shell_command", "look at what changed")
+	wantKind(t, err, agent.Strayed, "run_shell_command", "look at what changed")
 	_, err = b.run(t.Context(), "fake:stray-burst") // all at once, and the end
-	wantKind(t, err, Strayed, "write_file")
+	wantKind(t, err, agent.Strayed, "write_file")
 	if r, err := b.run(t.Context(), "fake:alias"); err != nil || r.Answer != "searched" {
 		t.Errorf("an older name of a tool that is allowed: %q, %v", r.Answer, err)
 	}
@@ -256,20 +257,20 @@ func TestStrayToolEndsTheRun(t *testing.T) {
 func TestFailures(t *testing.T) {
 	for _, test := range []struct {
 		fake string
-		want Kind
+		want agent.Kind
 		text string // partial
 	}{
-		{"crash", Crashed, "half of"},
-		{"killed", Crashed, ""},
-		{"silent", Crashed, ""},
-		{"empty", Empty, ""},
-		{"exit=53", TurnLimit, ""},
-		{"exit=1", TurnLimit, ""},
-		{"exit-after-success=1", Crashed, "looks good"},
-		{"stderr=55 Gemini CLI is not running in a trusted directory.", Untrusted, ""},
-		{"stderr=41 Please set an Auth method in your settings.json", Auth, ""},
-		{"stderr=1 Error authenticating: IneligibleTierError: not eligible", TierEnded, ""},
-		{"stderr=1 Unknown argument: admin-policy", TooOld, ""},
+		{"crash", agent.Crashed, "half of"},
+		{"killed", agent.Crashed, ""},
+		{"silent", agent.Crashed, ""},
+		{"empty", agent.Empty, ""},
+		{"exit=53", agent.TurnLimit, ""},
+		{"exit=1", agent.TurnLimit, ""},
+		{"exit-after-success=1", agent.Crashed, "looks good"},
+		{"stderr=55 Gemini CLI is not running in a trusted directory.", agent.Untrusted, ""},
+		{"stderr=41 Please set an Auth method in your settings.json", agent.Auth, ""},
+		{"stderr=1 Error authenticating: IneligibleTierError: not eligible", agent.TierEnded, ""},
+		{"stderr=1 Unknown argument: admin-policy", agent.TooOld, ""},
 	} {
 		t.Run(test.fake, func(t *testing.T) {
 			b := newBox(t, nil)
@@ -303,13 +304,13 @@ func TestOutputIsBounded(t *testing.T) {
 		t.Errorf("got %q, %v", r.Answer, err)
 	}
 	_, err = b.run(t.Context(), "fake:flood=260")
-	wantKind(t, err, TooMuchOutput)
+	wantKind(t, err, agent.TooMuchOutput)
 }
 
 // Every value is held to its flag, and there is no yolo among them.
 func TestArguments(t *testing.T) {
 	b := newBox(t, nil)
-	r, err := b.Run(t.Context(), Request{Prompt: "fake:args", Model: "--yolo", Dir: b.dir}, func(Event) {})
+	r, err := b.Run(t.Context(), agent.Request{Prompt: "fake:args", Model: "--yolo", Dir: b.dir}, func(agent.Event) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +364,7 @@ func TestNoPromptIsACommand(t *testing.T) {
 		for _, sign := range []string{"/", "$", "/ ", "$\ufeff", "?", "!", "@", "#", "\\/"} {
 			for _, command := range append(slices.Clone(fakecli.Commands), "evil") {
 				prompt := start + sign + command + " now"
-				for runner, text := range map[string]string{Warmed: warmText(t, prompt), Spawned: Guard(prompt)} {
+				for runner, text := range map[string]string{agent.Warmed: warmText(t, prompt), agent.Spawned: Guard(prompt)} {
 					if !strings.HasPrefix(text, "The request:\n\n") {
 						t.Fatalf("%s: the prompt %q goes to the CLI as %q", runner, prompt, text)
 					}
@@ -381,7 +382,7 @@ func TestNoPromptIsACommand(t *testing.T) {
 // warmText is the text that a prompt is to a warm process.
 func warmText(t *testing.T, prompt string) string {
 	t.Helper()
-	content, err := contents(Request{}, prompt)
+	content, err := contents(agent.Request{}, prompt)
 	if err != nil || len(content) != 1 || content[0].Type != "text" {
 		t.Fatalf("got %+v, %v", content, err)
 	}
@@ -481,18 +482,18 @@ func TestIgnoredPolicyEndsTheRun(t *testing.T) {
 	b := newBox(t, nil)
 	for _, fake := range []string{"no-policy", "last-words"} {
 		_, err := b.run(t.Context(), "fake:"+fake)
-		wantKind(t, err, Unenforceable, "does not follow")
+		wantKind(t, err, agent.Unenforceable, "does not follow")
 	}
 }
 
 func TestSearchWithoutEndIsEnded(t *testing.T) {
 	b := newBox(t, nil)
 	_, err := b.run(t.Context(), "fake:search-loop")
-	wantKind(t, err, SearchQuota)
+	wantKind(t, err, agent.SearchQuota)
 }
 
 func TestEachSearchIsWatched(t *testing.T) {
-	tr := transcript{emit: func(Event) {}}
+	tr := transcript{emit: func(agent.Event) {}}
 	tr.Write([]byte(`{"type":"tool_use","tool_name":"google_web_search","tool_id":"a"}` + "\n" +
 		`{"type":"tool_use","tool_name":"google_web_search","tool_id":"b"}` + "\n" + `{"type":"tool_result","tool_id":"a","status":"success"}` + "\n"))
 	if since, any := tr.searched(time.Now().Add(time.Minute)); !any || since < time.Minute {
@@ -527,9 +528,9 @@ func TestVersionIsAsked(t *testing.T) {
 	// One that fails is asked again, but not by every call.
 	b = newBox(t, func(c *Config) { c.Command = script("test -e $0.2 && echo 0.50.2; touch $0.2") })
 	_, err := b.Check(t.Context())
-	wantKind(t, err, NoVersion, "--version")
+	wantKind(t, err, agent.NoVersion, "--version")
 	_, err = b.Check(t.Context())
-	wantKind(t, err, NoVersion)
+	wantKind(t, err, agent.NoVersion)
 	b.lookup.at = b.lookup.at.Add(-askAgain)
 	if cli, err := b.Check(t.Context()); err != nil || cli.Version != "0.50.2" {
 		t.Errorf("got %+v, %v", cli, err)
@@ -538,7 +539,7 @@ func TestVersionIsAsked(t *testing.T) {
 	if version, late := askVersion(t.Context(), script("echo 0.50.1; sleep 3600 & wait"), 50*time.Millisecond); version != "" || !late {
 		t.Errorf("got %q, %v", version, late)
 	}
-	wantKind(t, ReadOnly(Program{Path: "/bin/gemini", Late: true}), NoVersion, "/bin/gemini --version took longer than 15s")
+	wantKind(t, ReadOnly(agent.Program{Path: "/bin/gemini", Late: true}), agent.NoVersion, "/bin/gemini --version took longer than 15s")
 }
 
 // A CLI that took long to say its version was "too old", and was asked again by
@@ -603,31 +604,31 @@ func TestClassify(t *testing.T) {
 	for _, test := range []struct {
 		exit            int
 		message, stderr string
-		want            Kind
+		want            agent.Kind
 	}{
-		{1, "[API Error: You have exhausted your daily quota on this model.]\nPlease wait", "", QuotaDay},
-		{173, "[API Error: You exceeded your current quota, please check your plan.]", "", QuotaMinute},
-		{173, "", "", QuotaMinute},
-		{145, "", "", Auth},
-		{244, `[API Error: {"error":{"code":500,"message":"An internal error","status":"INTERNAL"}}]`, "", Capacity},
-		{247, `[API Error: {"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}]`, "", Capacity},
-		{1, "[API Error: models/x is not found for API version v1beta]", "", BadModel},
-		{144, `[API Error: {"error":{"code":400,"message":"API key not valid.","details":[{"reason":"API_KEY_INVALID"}]}}]`, "", Auth},
-		{144, `[API Error: {"error":{"code":400,"message":"The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}]`, "", TooLong},
-		{144, `[API Error: {"error":{"code":400,"message":"odd","status":"INVALID_ARGUMENT"}}]`, "", BadRequest},
-		{0, "The model response was blocked due to safety settings.", "", Blocked},
-		{0, "The model returned an empty response with no text or thoughts.", "", Empty},
-		{1, "[API Error: exception TypeError: fetch failed sending request]", "", Network},
-		{1, "[API Error: terminated]", "", Network},
-		{52, "", "Error in settings.json: x\nPlease fix the configuration file(s) and try again.", Settings},
-		{53, "FatalTurnLimitedError: Reached max session turns", "", TurnLimit},
-		{1, "", "Error authenticating: FatalAuthenticationError: Manual authorization is required", Auth},
-		{1, "", "Error: No capacity available for model gemini-2.5-pro on the server", Capacity},
+		{1, "[API Error: You have exhausted your daily quota on this model.]\nPlease wait", "", agent.QuotaDay},
+		{173, "[API Error: You exceeded your current quota, please check your plan.]", "", agent.QuotaMinute},
+		{173, "", "", agent.QuotaMinute},
+		{145, "", "", agent.Auth},
+		{244, `[API Error: {"error":{"code":500,"message":"An internal error","status":"INTERNAL"}}]`, "", agent.Capacity},
+		{247, `[API Error: {"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}]`, "", agent.Capacity},
+		{1, "[API Error: models/x is not found for API version v1beta]", "", agent.BadModel},
+		{144, `[API Error: {"error":{"code":400,"message":"API key not valid.","details":[{"reason":"API_KEY_INVALID"}]}}]`, "", agent.Auth},
+		{144, `[API Error: {"error":{"code":400,"message":"The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}]`, "", agent.TooLong},
+		{144, `[API Error: {"error":{"code":400,"message":"odd","status":"INVALID_ARGUMENT"}}]`, "", agent.BadRequest},
+		{0, "The model response was blocked due to safety settings.", "", agent.Blocked},
+		{0, "The model returned an empty response with no text or thoughts.", "", agent.Empty},
+		{1, "[API Error: exception TypeError: fetch failed sending request]", "", agent.Network},
+		{1, "[API Error: terminated]", "", agent.Network},
+		{52, "", "Error in settings.json: x\nPlease fix the configuration file(s) and try again.", agent.Settings},
+		{53, "FatalTurnLimitedError: Reached max session turns", "", agent.TurnLimit},
+		{1, "", "Error authenticating: FatalAuthenticationError: Manual authorization is required", agent.Auth},
+		{1, "", "Error: No capacity available for model gemini-2.5-pro on the server", agent.Capacity},
 		// Words that only look like it.
-		{1, "syntax error in line 4290 of author.go", "", Failed},
-		{1, "", "the author wrote 429 lines about authentication in 1503", Failed},
-		{1, "", "Error executing tool read_file: File not found: quota exceeded 429 UNAUTHENTICATED.txt", Crashed},
-		{1, "", "", Crashed},
+		{1, "syntax error in line 4290 of author.go", "", agent.Failed},
+		{1, "", "the author wrote 429 lines about authentication in 1503", agent.Failed},
+		{1, "", "Error executing tool read_file: File not found: quota exceeded 429 UNAUTHENTICATED.txt", agent.Crashed},
+		{1, "", "", agent.Crashed},
 	} {
 		if got := classify(test.exit, test.message, test.stderr); got.Kind != test.want {
 			t.Errorf("exit %d, %q, %q is %q, want %q", test.exit, test.message, test.stderr, got.Kind, test.want)
@@ -665,9 +666,9 @@ Ripgrep is not available. Falling back to GrepTool.
 
 // Each error that a user can meet says what to do next.
 func TestEveryErrorHasANextStep(t *testing.T) {
-	for kind, r := range remedies {
-		text := (&Error{Kind: kind, Message: "what the CLI said"}).Error()
-		if r.next == "" || !strings.HasSuffix(text, ": "+r.next) || !strings.Contains(text, "what the CLI said") {
+	for kind, r := range agent.Remedies {
+		text := (&agent.Error{Kind: kind, Message: "what the CLI said"}).Error()
+		if r.Next == "" || !strings.HasSuffix(text, ": "+r.Next) || !strings.Contains(text, "what the CLI said") {
 			t.Errorf("%q says %q", kind, text)
 		}
 	}
@@ -682,7 +683,7 @@ func TestSecretsAreTakenOut(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	for version, want := range map[string]Kind{"0.61.0": "", "0.35.0": "", "1.0.0": "", "0.34.9": TooOld, "0.36.0-preview.1": "", "odd": NoVersion} {
+	for version, want := range map[string]agent.Kind{"0.61.0": "", "0.35.0": "", "1.0.0": "", "0.34.9": agent.TooOld, "0.36.0-preview.1": "", "odd": agent.NoVersion} {
 		t.Run(version, func(t *testing.T) {
 			cli, err := fakecli.Install(t.TempDir(), version)
 			if err != nil {
@@ -703,7 +704,7 @@ func TestCheck(t *testing.T) {
 	}
 	b := newBox(t, func(c *Config) { c.Command = filepath.Join(t.TempDir(), "no-such-cli") })
 	_, err := b.Check(t.Context())
-	wantKind(t, err, NotInstalled, "npm install")
+	wantKind(t, err, agent.NotInstalled, "npm install")
 }
 
 // An administrator's policies make the CLI ignore ours: denials are well,
@@ -724,7 +725,7 @@ func TestSystemPolicies(t *testing.T) {
 		t.Error(err)
 	}
 	write("allow")
-	wantKind(t, checkSystemPolicies(dir), Unenforceable)
+	wantKind(t, checkSystemPolicies(dir), agent.Unenforceable)
 }
 
 func TestClosedSpawnerRunsNothing(t *testing.T) {
@@ -732,7 +733,7 @@ func TestClosedSpawnerRunsNothing(t *testing.T) {
 	running := make(chan error, 1)
 	started := make(chan struct{})
 	go func() {
-		_, err := b.Run(t.Context(), Request{Prompt: "fake:hang", Dir: b.dir}, func(Event) { close(started) })
+		_, err := b.Run(t.Context(), agent.Request{Prompt: "fake:hang", Dir: b.dir}, func(agent.Event) { close(started) })
 		running <- err
 	}()
 	<-started
@@ -809,8 +810,8 @@ func FuzzTranscript(f *testing.F) {
 	f.Add([]byte(`{"response":"x","stats":{}}`), 7)
 	f.Add([]byte(`{"type":"message","role":"assistant","content":"Grüße 🌍"}`), 1)
 	f.Fuzz(func(t *testing.T, data []byte, size int) {
-		read := func(size int) (Result, string) {
-			tr := transcript{emit: func(Event) {}}
+		read := func(size int) (agent.Result, string) {
+			tr := transcript{emit: func(agent.Event) {}}
 			for piece := range slices.Chunk(data, size) {
 				tr.Write(piece)
 			}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/settings"
 )
 
@@ -237,7 +238,7 @@ func checkSystemPolicies(dir string) error {
 	for _, f := range files {
 		data, err := os.ReadFile(f)
 		if err != nil || permissive.Match(data) {
-			return &Error{Kind: Unenforceable, Message: "the policies in " + dir + " make Gemini CLI ignore Pollux's read-only policy"}
+			return &agent.Error{Kind: agent.Unenforceable, Message: "the policies in " + dir + " make Gemini CLI ignore Pollux's read-only policy"}
 		}
 	}
 	return nil

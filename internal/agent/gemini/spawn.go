@@ -1,3 +1,8 @@
+// Package gemini runs Gemini CLI: how it is found, started, kept read-only and
+// read, and how its errors are told apart.
+//
+// No approval mode of the CLI is read-only, and an @ in a prompt reads files:
+// both are handled here.
 package gemini
 
 import (
@@ -17,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"pollux/internal/agent"
 	"pollux/internal/sys"
 )
 
@@ -75,7 +81,7 @@ type Spawner struct {
 type lookup struct {
 	key  string        // of the file that it is for
 	done chan struct{} // closed when the rest is set
-	cli  Program
+	cli  agent.Program
 	err  error
 	at   time.Time // when it was done
 }
@@ -177,10 +183,10 @@ func (s *Spawner) Close() error {
 func (s *Spawner) Forget(string) {}
 
 // Workers implements [Runner]: there are none.
-func (s *Spawner) Workers() []Worker { return nil }
+func (s *Spawner) Workers() []agent.Worker { return nil }
 
 // Check implements [Runner].
-func (s *Spawner) Check(ctx context.Context) (Program, error) {
+func (s *Spawner) Check(ctx context.Context) (agent.Program, error) {
 	cli, err := s.find(ctx)
 	if err != nil {
 		return cli, err
@@ -194,7 +200,7 @@ const askAgain = 30 * time.Second
 // find is [Find], once for each state of the program's file. A CLI that is asked
 // for its version may take longer than a caller waits: the search then goes on for
 // the next.
-func (s *Spawner) find(ctx context.Context) (Program, error) {
+func (s *Spawner) find(ctx context.Context) (agent.Program, error) {
 	key := fileKey(s.cfg.Command)
 	s.mu.Lock()
 	l := s.lookup
@@ -226,7 +232,7 @@ func (s *Spawner) find(ctx context.Context) (Program, error) {
 	case <-l.done:
 		return l.cli, l.err
 	case <-ctx.Done():
-		return Program{}, context.Cause(ctx)
+		return agent.Program{}, context.Cause(ctx)
 	}
 }
 
@@ -256,7 +262,7 @@ func fileKey(command string) string {
 }
 
 // Run implements [Runner].
-func (s *Spawner) Run(ctx context.Context, req Request, emit func(Event)) (Result, error) {
+func (s *Spawner) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	released := req.Released
 	if released == nil {
 		released = func() {}
@@ -265,7 +271,7 @@ func (s *Spawner) Run(ctx context.Context, req Request, emit func(Event)) (Resul
 	if s.closed {
 		s.mu.Unlock()
 		released()
-		return Result{}, ErrClosed
+		return agent.Result{}, ErrClosed
 	}
 	s.runs.Add(1)
 	s.mu.Unlock()
@@ -282,14 +288,14 @@ func (s *Spawner) Run(ctx context.Context, req Request, emit func(Event)) (Resul
 	}
 	if req.Pace != nil {
 		if err := req.Pace(ctx); err != nil {
-			return Result{}, err
+			return agent.Result{}, err
 		}
 	}
 	if err := r.start(ctx); err != nil {
-		return Result{Runner: Spawned}, err
+		return agent.Result{Runner: agent.Spawned}, err
 	}
 	result, err := r.follow(ctx)
-	result.Runner = Spawned
+	result.Runner = agent.Spawned
 	if r.unguard {
 		result.Answer, result.Narration = Unguard(result.Answer), Unguard(result.Narration)
 	}
@@ -299,8 +305,8 @@ func (s *Spawner) Run(ctx context.Context, req Request, emit func(Event)) (Resul
 // A run is one process and what it prints.
 type run struct {
 	s    *Spawner
-	req  Request
-	emit func(Event)
+	req  agent.Request
+	emit func(agent.Event)
 
 	dir            string
 	stdin          *os.File // our end; nil when the prompt is written
@@ -327,7 +333,7 @@ func (r *run) start(ctx context.Context) error {
 		prompt += "\n\n" + Mention(image)
 	}
 	if len(prompt) > MaxPrompt {
-		return &Error{Kind: TooLong, Message: fmt.Sprintf("%d bytes; Gemini CLI takes %d", len(prompt), MaxPrompt)}
+		return &agent.Error{Kind: agent.TooLong, Message: fmt.Sprintf("%d bytes; Gemini CLI takes %d", len(prompt), MaxPrompt)}
 	}
 	// It may be gone, by whatever cleans up old temporary files.
 	if err := sys.PrivateDir(r.s.root); err != nil {
@@ -376,7 +382,7 @@ func (r *run) start(ctx context.Context) error {
 	theirs = append(theirs, in)
 	cmd.Stdin, r.stdin = in, out
 	if r.child, err = sys.StartChild(cmd); err != nil {
-		return &Error{Kind: NotInstalled, Message: tidy(err.Error())}
+		return &agent.Error{Kind: agent.NotInstalled, Message: tidy(err.Error())}
 	}
 	// Where open files can be removed, nothing of the answer is left by a
 	// process that is killed.
@@ -422,7 +428,7 @@ func enforce(policy string) []string {
 
 // follow reads the output until the child has ended, or the context has, or
 // something has gone wrong with it.
-func (r *run) follow(ctx context.Context) (Result, error) {
+func (r *run) follow(ctx context.Context) (agent.Result, error) {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	last := time.Now()
@@ -439,7 +445,7 @@ func (r *run) follow(ctx context.Context) (Result, error) {
 		if r.transcript.ended && ended.IsZero() {
 			ended = time.Now()
 		}
-		var fault *Error
+		var fault *agent.Error
 		if n > 0 {
 			fault = r.fault()
 		}
@@ -449,12 +455,12 @@ func (r *run) follow(ctx context.Context) (Result, error) {
 			exited = true // for us
 			continue
 		case r.printed > maxOutput:
-			fault = &Error{Kind: TooMuchOutput, Message: fmt.Sprintf("over %d MiB", maxOutput>>20)}
+			fault = &agent.Error{Kind: agent.TooMuchOutput, Message: fmt.Sprintf("over %d MiB", maxOutput>>20)}
 		case now.Sub(last) > r.s.cfg.Idle:
-			fault = &Error{Kind: Stalled, Message: fmt.Sprintf("no output for %s", r.s.cfg.Idle)}
+			fault = &agent.Error{Kind: agent.Stalled, Message: fmt.Sprintf("no output for %s", r.s.cfg.Idle)}
 		default:
 			if longest, _ := r.transcript.searched(now); longest > searchWait {
-				fault = &Error{Kind: Stalled, Message: fmt.Sprintf("a web search had no answer for %s", searchWait)}
+				fault = &agent.Error{Kind: agent.Stalled, Message: fmt.Sprintf("a web search had no answer for %s", searchWait)}
 			}
 		}
 		if fault != nil {
@@ -478,22 +484,22 @@ func (r *run) follow(ctx context.Context) (Result, error) {
 
 // fault is what the output shows that no run may go on after, or count as an
 // answer.
-func (r *run) fault() *Error {
+func (r *run) fault() *agent.Error {
 	_, searching := r.transcript.searched(time.Now())
 	switch {
 	case policyIgnored.Match(r.errText):
-		return &Error{Kind: Unenforceable, Message: "it does not follow the policy that it is given"}
+		return &agent.Error{Kind: agent.Unenforceable, Message: "it does not follow the policy that it is given"}
 	case r.transcript.strayed != "":
-		return &Error{Kind: Strayed, Message: r.transcript.strayed}
+		return &agent.Error{Kind: agent.Strayed, Message: r.transcript.strayed}
 	case searching && searchLoop.Match(r.errText):
-		return &Error{Kind: SearchQuota}
+		return &agent.Error{Kind: agent.SearchQuota}
 	}
 	return nil
 }
 
 // conclude tells whether a child that has ended has answered: exit code 0, a
 // result that says success, and a text.
-func (r *run) conclude() (Result, error) {
+func (r *run) conclude() (agent.Result, error) {
 	t, exit := &r.transcript, 0
 	select {
 	case <-r.child.Done():
@@ -512,9 +518,9 @@ func (r *run) conclude() (Result, error) {
 		if result.Narration != "" {
 			message = "it ended after a tool use"
 		}
-		return result, &Error{Kind: Empty, Message: tidy(message)}
+		return result, &agent.Error{Kind: agent.Empty, Message: tidy(message)}
 	case exit == 0 && !t.ended && t.message == "":
-		return result, &Error{Kind: Crashed, Message: "no result came"}
+		return result, &agent.Error{Kind: agent.Crashed, Message: "no result came"}
 	}
 	return result, classify(exit, t.message, string(r.errText))
 }
@@ -594,7 +600,7 @@ var (
 // not say so; it doubles from there.
 const backoff = 5 * time.Second
 
-func (r *retryReader) read(b []byte, emit func(Event)) {
+func (r *retryReader) read(b []byte, emit func(agent.Event)) {
 	r.pending = append(r.pending, b...)
 	for {
 		m := attempt.FindSubmatchIndex(r.pending)
@@ -615,9 +621,9 @@ func (r *retryReader) read(b []byte, emit func(Event)) {
 		message := strings.Trim(text(2), ": \n")
 		kind := kindOf(message)
 		if kind == "" {
-			kind = Capacity
+			kind = agent.Capacity
 		}
-		emit(Retry{Attempt: n, Wait: wait, Kind: kind, Message: tidy(message)})
+		emit(agent.Retry{Attempt: n, Wait: wait, Kind: kind, Message: tidy(message)})
 		r.pending = r.pending[m[1]:]
 	}
 	if over := len(r.pending) - maxRetry; over > 0 {

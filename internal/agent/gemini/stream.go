@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"pollux/internal/agent"
 )
 
 const (
@@ -64,7 +66,7 @@ type wireStats struct {
 // A transcript reads the CLI's output as it comes and keeps what the result
 // needs: a bounded amount, whatever the CLI prints.
 type transcript struct {
-	emit    func(Event)
+	emit    func(agent.Event)
 	allowed []string // tools besides those that read
 
 	line    []byte // an unfinished one
@@ -81,7 +83,7 @@ type transcript struct {
 	status    string
 	message   string // of the error and result events
 	model     string
-	tokens    Tokens
+	tokens    agent.Tokens
 	tools     int
 	open      map[string]openTool // the tools that run, by their ID
 	strayed   string              // a tool that ran though the policy denies it
@@ -179,7 +181,7 @@ func (t *transcript) apply(ev *wireEvent) bool {
 	switch ev.Type {
 	case "init":
 		t.model = ev.Model // as asked for; the figures at the end know better
-		t.emit(Started{})
+		t.emit(agent.Started{})
 	case "message":
 		if ev.Role == "assistant" && ev.Content != "" {
 			var at time.Time
@@ -198,7 +200,7 @@ func (t *transcript) apply(ev *wireEvent) bool {
 		if ev.Severity == "error" || t.message == "" {
 			t.message = ev.Message
 		}
-		t.emit(Warning{tidy(ev.Message)})
+		t.emit(agent.Warning{Message: tidy(ev.Message)})
 	case "result":
 		t.ended, t.status = true, ev.Status
 		if ev.Error != nil && ev.Error.Message != "" {
@@ -231,7 +233,7 @@ func (t *transcript) use(id, name, summary string) {
 		t.open = make(map[string]openTool)
 	}
 	t.open[id] = openTool{name, time.Now()}
-	t.emit(ToolUse{Name: name, Summary: summary})
+	t.emit(agent.ToolUse{Name: name, Summary: summary})
 }
 
 func (t *transcript) used(id string, ok bool, message string) {
@@ -244,7 +246,7 @@ func (t *transcript) used(id string, ok bool, message string) {
 	if ok && slices.Contains(writeTools, name) {
 		t.wrote++
 	}
-	t.emit(ToolResult{Name: name, OK: ok, Message: tidy(message)})
+	t.emit(agent.ToolResult{Name: name, OK: ok, Message: tidy(message)})
 }
 
 // searched is how long the oldest web search has run that still does, if one
@@ -268,7 +270,7 @@ func (t *transcript) say(text string) {
 	}
 	if text != "" {
 		t.answer.WriteString(text)
-		t.emit(Text{text})
+		t.emit(agent.Text{Text: text})
 	}
 }
 
@@ -291,7 +293,7 @@ func (t *transcript) count(s *wireStats) {
 	if s == nil {
 		return
 	}
-	t.tokens = Tokens{Input: s.Input, Output: s.Output, Cached: s.Cached, Total: s.Total}
+	t.tokens = agent.Tokens{Input: s.Input, Output: s.Output, Cached: s.Cached, Total: s.Total}
 	most := -1
 	if len(s.Models) > 0 {
 		t.model = ""
@@ -308,7 +310,7 @@ func (t *transcript) count(s *wireStats) {
 			t.tokens.Total += m.Tokens.Total
 		}
 	}
-	t.emit(Stats{Model: t.model, Tokens: t.tokens})
+	t.emit(agent.Stats{Model: t.model, Tokens: t.tokens})
 }
 
 // finish is called when there is no more output.
@@ -367,8 +369,8 @@ func (t *transcript) once() string {
 	return s[cut:]
 }
 
-func (t *transcript) result() Result {
-	return Result{
+func (t *transcript) result() agent.Result {
+	return agent.Result{
 		Answer: strings.TrimSpace(t.once()), Narration: t.narration.String(),
 		Model: t.model, Tokens: t.tokens, Tools: t.tools, Truncated: t.truncated,
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"pollux/internal/agent"
 	"pollux/internal/sys"
 )
 
@@ -129,7 +130,7 @@ func NewWarm(s *Spawner, cfg WarmConfig) *Warm {
 // and ends it: no question is asked, so that it costs no quota. It returns how
 // long it took until the session was there. An error is an [*Error] where the
 // CLI said what is wrong.
-func Probe(ctx context.Context, cli Program, dir string) (took time.Duration, err error) {
+func Probe(ctx context.Context, cli agent.Program, dir string) (took time.Duration, err error) {
 	root, lock, err := makeRoot()
 	if err != nil {
 		return 0, err
@@ -139,7 +140,7 @@ func Probe(ctx context.Context, cli Program, dir string) (took time.Duration, er
 	w, err := startWorker(ctx, cli, dir, false, root, time.Minute, func(string, ...any) {})
 	if err != nil {
 		if kind := kindOf(err.Error()); kind != "" {
-			return 0, &Error{Kind: kind, Message: tidy(err.Error())}
+			return 0, &agent.Error{Kind: kind, Message: tidy(err.Error())}
 		}
 		return 0, err
 	}
@@ -151,7 +152,7 @@ func Probe(ctx context.Context, cli Program, dir string) (took time.Duration, er
 }
 
 // Check implements [Runner].
-func (p *Warm) Check(ctx context.Context) (Program, error) { return p.spawner.Check(ctx) }
+func (p *Warm) Check(ctx context.Context) (agent.Program, error) { return p.spawner.Check(ctx) }
 
 // Close implements [Runner].
 func (p *Warm) Close() error {
@@ -175,12 +176,12 @@ func (p *Warm) Forget(session string) {
 }
 
 // Workers implements [Runner].
-func (p *Warm) Workers() []Worker {
+func (p *Warm) Workers() []agent.Worker {
 	p.mu.Lock()
-	var all []Worker
+	var all []agent.Worker
 	for w := range p.all {
 		w.mu.Lock()
-		all = append(all, Worker{
+		all = append(all, agent.Worker{
 			PID: w.child.PID(), Dir: w.dir, Running: len(w.turns), Sessions: w.sessions, Started: w.started, Used: w.used,
 		})
 		w.mu.Unlock()
@@ -189,7 +190,7 @@ func (p *Warm) Workers() []Worker {
 	for i := range all {
 		all[i].Memory = sys.Memory(all[i].PID)
 	}
-	slices.SortFunc(all, func(a, b Worker) int { return a.Started.Compare(b.Started) })
+	slices.SortFunc(all, func(a, b agent.Worker) int { return a.Started.Compare(b.Started) })
 	return all
 }
 
@@ -216,7 +217,7 @@ func (p *Warm) Warm(dir string) {
 var errCold = errors.New("no warm process")
 
 // Run implements [Runner].
-func (p *Warm) Run(ctx context.Context, req Request, emit func(Event)) (Result, error) {
+func (p *Warm) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	released := req.Released
 	if released == nil {
 		released = func() {}
@@ -225,7 +226,7 @@ func (p *Warm) Run(ctx context.Context, req Request, emit func(Event)) (Result, 
 	if p.closed {
 		p.mu.Unlock()
 		released()
-		return Result{}, ErrClosed
+		return agent.Result{}, ErrClosed
 	}
 	p.work.Add(1)
 	p.mu.Unlock()
@@ -236,16 +237,16 @@ func (p *Warm) Run(ctx context.Context, req Request, emit func(Event)) (Result, 
 	defer context.AfterFunc(p.life, func() { cancel(ErrClosed) })()
 
 	heard := false
-	hear := func(ev Event) {
-		if _, started := ev.(Started); !started {
+	hear := func(ev agent.Event) {
+		if _, started := ev.(agent.Started); !started {
 			heard = true
 		}
 		emit(ev)
 	}
 	for again := true; ; again = false {
 		result, gone, err := p.ask(ctx, req, hear)
-		var fault *Error
-		crashed := errors.As(err, &fault) && fault.Kind == Crashed && ctx.Err() == nil
+		var fault *agent.Error
+		crashed := errors.As(err, &fault) && fault.Kind == agent.Crashed && ctx.Err() == nil
 		if errors.Is(err, errMute) && gone != nil { // to a step before the question
 			<-gone
 			err = errCold
@@ -265,7 +266,7 @@ func (p *Warm) Run(ctx context.Context, req Request, emit func(Event)) (Result, 
 			released()
 		})
 		if gone != nil {
-			result.Runner, result.Changed = Warmed, req.Change != nil
+			result.Runner, result.Changed = agent.Warmed, req.Change != nil
 		}
 		return result, err
 	}
@@ -273,17 +274,17 @@ func (p *Warm) Run(ctx context.Context, req Request, emit func(Event)) (Result, 
 
 // ask has a worker answer. gone, if there is one, is closed when no process
 // works on it any more.
-func (p *Warm) ask(ctx context.Context, req Request, emit func(Event)) (Result, <-chan struct{}, error) {
+func (p *Warm) ask(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, <-chan struct{}, error) {
 	cli, err := p.Check(ctx)
 	if err != nil {
-		return Result{}, nil, err
+		return agent.Result{}, nil, err
 	}
 	if len(req.Prompt) > MaxPrompt {
-		return Result{}, nil, &Error{Kind: TooLong, Message: fmt.Sprintf("%d bytes; Gemini CLI takes %d", len(req.Prompt), MaxPrompt)}
+		return agent.Result{}, nil, &agent.Error{Kind: agent.TooLong, Message: fmt.Sprintf("%d bytes; Gemini CLI takes %d", len(req.Prompt), MaxPrompt)}
 	}
 	s, prompt, err := p.session(ctx, cli, req)
 	if err != nil {
-		return Result{}, nil, err
+		return agent.Result{}, nil, err
 	}
 	result, ended, err := s.ask(ctx, req, prompt, p.spawner.cfg.Idle, emit)
 	if errors.Is(err, errMute) {
@@ -308,8 +309,8 @@ func (p *Warm) ask(ctx context.Context, req Request, emit func(Event)) (Result, 
 // it has answered, else as soon as it has stopped or was made to.
 func (p *Warm) settle(w *worker, ended <-chan struct{}, err error) {
 	defer p.release(w)
-	var fault *Error
-	bad := errors.As(err, &fault) && (fault.Kind == Strayed || fault.Kind == Unenforceable)
+	var fault *agent.Error
+	bad := errors.As(err, &fault) && (fault.Kind == agent.Strayed || fault.Kind == agent.Unenforceable)
 	if ended == nil && !bad {
 		return
 	}
@@ -332,7 +333,7 @@ func (p *Warm) settle(w *worker, ended <-chan struct{}, err error) {
 
 // session finds the conversation of a request, or begins one. The worker is
 // held; release gives it back.
-func (p *Warm) session(ctx context.Context, cli Program, req Request) (s *warmSession, prompt string, err error) {
+func (p *Warm) session(ctx context.Context, cli agent.Program, req agent.Request) (s *warmSession, prompt string, err error) {
 	prompt = req.Prompt
 	at := place{req.Dir, req.Change != nil}
 	if at.change {
@@ -411,7 +412,7 @@ func (p *Warm) holdLocked(w *worker) {
 }
 
 // worker is the process of a workspace, started if need be, and held.
-func (p *Warm) worker(ctx context.Context, cli Program, at place) (*worker, error) {
+func (p *Warm) worker(ctx context.Context, cli agent.Program, at place) (*worker, error) {
 	id := identity(cli, at.dir)
 	p.mu.Lock()
 	w := p.current[at]
@@ -448,7 +449,7 @@ func (p *Warm) worker(ctx context.Context, cli Program, at place) (*worker, erro
 
 // startLocked starts the process of a workspace, or returns the start that is
 // under way.
-func (p *Warm) startLocked(cli Program, at place, id string) *start {
+func (p *Warm) startLocked(cli agent.Program, at place, id string) *start {
 	if st := p.starting[at]; st != nil {
 		return st
 	}
@@ -612,7 +613,7 @@ func (p *Warm) replace(w *worker) {
 
 // identity says what a process is started with, as far as a file says it: when
 // one changes, so does the identity.
-func identity(cli Program, dir string) string {
+func identity(cli agent.Program, dir string) string {
 	var b strings.Builder
 	look := func(path string) {
 		if info, err := os.Stat(path); err == nil {

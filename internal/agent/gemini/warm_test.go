@@ -15,13 +15,14 @@ import (
 
 	"github.com/sourcegraph/jsonrpc2"
 
+	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/sys"
 )
 
 // A seat is a runner of fakes.
 type seat struct {
-	Runner
+	agent.Runner
 	t      *testing.T
 	dir    string
 	mu     sync.Mutex
@@ -45,7 +46,7 @@ func sit(t *testing.T, kind, version string, change func(*Config, *WarmConfig)) 
 		t.Fatal(err)
 	}
 	s := &seat{t: t, dir: t.TempDir(), Runner: spawner}
-	if kind == Warmed {
+	if kind == agent.Warmed {
 		s.Runner = NewWarm(spawner, warm)
 	}
 	t.Cleanup(func() {
@@ -63,7 +64,7 @@ func sit(t *testing.T, kind, version string, change func(*Config, *WarmConfig)) 
 }
 
 // ask asks and waits until nothing works on it.
-func (s *seat) ask(ctx context.Context, req Request) (Result, error) {
+func (s *seat) ask(ctx context.Context, req agent.Request) (agent.Result, error) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -72,7 +73,7 @@ func (s *seat) ask(ctx context.Context, req Request) (Result, error) {
 	}
 	released := make(chan struct{})
 	req.Released = func() { close(released) }
-	r, err := s.Run(ctx, req, func(ev Event) {
+	r, err := s.Run(ctx, req, func(ev agent.Event) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.events = append(s.events, fmt.Sprintf("%T%+v", ev, ev))
@@ -85,9 +86,9 @@ func (s *seat) ask(ctx context.Context, req Request) (Result, error) {
 	return r, err
 }
 
-func (s *seat) want(prompt, answer string) Result {
+func (s *seat) want(prompt, answer string) agent.Result {
 	s.t.Helper()
-	r, err := s.ask(s.t.Context(), Request{Prompt: prompt})
+	r, err := s.ask(s.t.Context(), agent.Request{Prompt: prompt})
 	if err != nil || r.Answer != answer {
 		s.t.Errorf("%q is answered by %q, %v; want %q", prompt, r.Answer, err, answer)
 	}
@@ -105,7 +106,7 @@ func (s *seat) until(what string, holds func() bool) {
 
 // What both runners promise.
 func TestRunners(t *testing.T) {
-	for _, kind := range []string{Spawned, Warmed} {
+	for _, kind := range []string{agent.Spawned, agent.Warmed} {
 		for name, scenario := range map[string]func(t *testing.T, s *seat){
 			"an answer": func(t *testing.T, s *seat) {
 				r := s.want("fake:echo hello", "fake:echo hello")
@@ -135,44 +136,44 @@ func TestRunners(t *testing.T) {
 			},
 			"a dollar": func(t *testing.T, s *seat) { s.want("$init fake:echo x", "The request:\n\n$init fake:echo x") },
 			"empty": func(t *testing.T, s *seat) {
-				_, err := s.ask(t.Context(), Request{Prompt: "fake:empty"})
-				wantKind(t, err, Empty)
+				_, err := s.ask(t.Context(), agent.Request{Prompt: "fake:empty"})
+				wantKind(t, err, agent.Empty)
 			},
 			"a crash": func(t *testing.T, s *seat) {
-				r, err := s.ask(t.Context(), Request{Prompt: "fake:crash"})
-				wantKind(t, err, Crashed)
+				r, err := s.ask(t.Context(), agent.Request{Prompt: "fake:crash"})
+				wantKind(t, err, agent.Crashed)
 				if r.Partial() != "half of" {
 					t.Errorf("got %+v", r)
 				}
 			},
 			"a crash before a word": func(t *testing.T, s *seat) {
-				_, err := s.ask(t.Context(), Request{Prompt: "fake:silent"})
-				wantKind(t, err, Crashed)
+				_, err := s.ask(t.Context(), agent.Request{Prompt: "fake:silent"})
+				wantKind(t, err, agent.Crashed)
 				s.want("fake:echo again", "fake:echo again")
 			},
 			"a tool that the policy denies": func(t *testing.T, s *seat) {
-				_, err := s.ask(t.Context(), Request{Prompt: "fake:stray"})
-				wantKind(t, err, Strayed, "run_shell_command")
+				_, err := s.ask(t.Context(), agent.Request{Prompt: "fake:stray"})
+				wantKind(t, err, agent.Strayed, "run_shell_command")
 			},
 			"a policy that is not followed": func(t *testing.T, s *seat) {
-				_, err := s.ask(t.Context(), Request{Prompt: "fake:no-policy"})
-				wantKind(t, err, Unenforceable)
+				_, err := s.ask(t.Context(), agent.Request{Prompt: "fake:no-policy"})
+				wantKind(t, err, agent.Unenforceable)
 				s.want("fake:echo after it", "fake:echo after it")
 			},
 			"a search without end": func(t *testing.T, s *seat) {
-				_, err := s.ask(t.Context(), Request{Prompt: "fake:search-loop"})
-				wantKind(t, err, SearchQuota)
+				_, err := s.ask(t.Context(), agent.Request{Prompt: "fake:search-loop"})
+				wantKind(t, err, agent.SearchQuota)
 			},
 			"a grandchild": func(t *testing.T, s *seat) { s.want("fake:grandchild=1", "I have a child") },
 			"a deadline": func(t *testing.T, s *seat) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				late := errors.New("late")
-				var r Result
+				var r agent.Result
 				var err error
 				asked := make(chan struct{})
 				go func() {
 					defer close(asked)
-					r, err = s.ask(ctx, Request{Prompt: "fake:say-and-hang"})
+					r, err = s.ask(ctx, agent.Request{Prompt: "fake:say-and-hang"})
 				}()
 				s.until("a word", func() bool {
 					s.mu.Lock()
@@ -189,7 +190,7 @@ func TestRunners(t *testing.T) {
 			"a process that does not stop": func(t *testing.T, s *seat) {
 				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 				defer cancel()
-				if _, err := s.ask(ctx, Request{Prompt: "fake:stubborn"}); !errors.Is(err, context.DeadlineExceeded) {
+				if _, err := s.ask(ctx, agent.Request{Prompt: "fake:stubborn"}); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got %v", err)
 				}
 				s.want("fake:echo after it", "fake:echo after it")
@@ -198,13 +199,13 @@ func TestRunners(t *testing.T) {
 				t.Setenv("GITHUB_TOKEN", "secret-of-ours")
 				t.Setenv("GEMINI_CLI_IDE_SERVER_PORT", "1")
 				t.Setenv("GOOGLE_API_KEY", "theirs")
-				r, err := s.ask(t.Context(), Request{Prompt: "fake:env"})
+				r, err := s.ask(t.Context(), agent.Request{Prompt: "fake:env"})
 				if err != nil || strings.Contains(r.Answer, "secret-of-ours") || strings.Contains(r.Answer, "GEMINI_CLI_IDE_") || !strings.Contains(r.Answer, "GOOGLE_API_KEY=theirs") {
 					t.Errorf("%v: %s", err, r.Answer)
 				}
 			},
 			"the policy": func(t *testing.T, s *seat) {
-				r, err := s.ask(t.Context(), Request{Prompt: "fake:args"})
+				r, err := s.ask(t.Context(), agent.Request{Prompt: "fake:args"})
 				for _, arg := range []string{"--approval-mode=default", "--admin-policy=/", "--policy=/", "--extensions=none", "--allowed-mcp-server-names="} {
 					if err != nil || !strings.Contains(r.Answer, arg) {
 						t.Errorf("no %s in %q, %v", arg, r.Answer, err)
@@ -223,7 +224,7 @@ func TestRunners(t *testing.T) {
 			},
 			"closed": func(t *testing.T, s *seat) {
 				s.Close()
-				if _, err := s.ask(t.Context(), Request{Prompt: "fake:echo"}); !errors.Is(err, ErrClosed) {
+				if _, err := s.ask(t.Context(), agent.Request{Prompt: "fake:echo"}); !errors.Is(err, ErrClosed) {
 					t.Errorf("got %v", err)
 				}
 			},
@@ -251,14 +252,14 @@ func (s *seat) pid() int {
 
 // One process answers again and again, each question in a session of its own.
 func TestWarmProcessIsUsedAgain(t *testing.T) {
-	s := sit(t, Warmed, "0.61.0", nil)
+	s := sit(t, agent.Warmed, "0.61.0", nil)
 	s.want("fake:remember one", "fake:remember one")
 	pid := s.pid()
 	s.want("fake:remember two", "fake:remember two")
 	if s.pid() != pid {
 		t.Error("it is another process")
 	}
-	r, err := s.ask(t.Context(), Request{Prompt: "fake:echo", Model: "gemini-other"})
+	r, err := s.ask(t.Context(), agent.Request{Prompt: "fake:echo", Model: "gemini-other"})
 	if err != nil || r.Model != "gemini-other" {
 		t.Errorf("got %+v, %v", r, err)
 	}
@@ -266,10 +267,10 @@ func TestWarmProcessIsUsedAgain(t *testing.T) {
 
 // A conversation goes on in its session; where that is gone it is told anew.
 func TestWarmConversation(t *testing.T) {
-	s := sit(t, Warmed, "0.61.0", nil)
+	s := sit(t, agent.Warmed, "0.61.0", nil)
 	say := func(prompt, replay, want string) {
 		t.Helper()
-		r, err := s.ask(t.Context(), Request{Prompt: prompt, Session: "mine", Replay: replay})
+		r, err := s.ask(t.Context(), agent.Request{Prompt: prompt, Session: "mine", Replay: replay})
 		if err != nil || r.Answer != want {
 			t.Errorf("got %q, %v; want %q", r.Answer, err, want)
 		}
@@ -286,7 +287,7 @@ func TestWarmConversation(t *testing.T) {
 	s.Forget("mine")
 	say("fake:remember five", "", "fake:remember five")
 	// After a failure the CLI and the caller may not agree on what was said.
-	if _, err := s.ask(t.Context(), Request{Prompt: "fake:error=429", Session: "mine"}); err == nil {
+	if _, err := s.ask(t.Context(), agent.Request{Prompt: "fake:error=429", Session: "mine"}); err == nil {
 		t.Error("no error")
 	}
 	say("fake:remember six", "fake:remember told anew", "fake:remember told anew")
@@ -294,7 +295,7 @@ func TestWarmConversation(t *testing.T) {
 
 // A process that ends before a word was said is asked again, once.
 func TestWarmCrashIsRetried(t *testing.T) {
-	s := sit(t, Warmed, "0.61.0", nil)
+	s := sit(t, agent.Warmed, "0.61.0", nil)
 	s.want("fake:killed-once", "survived")
 }
 
@@ -302,9 +303,9 @@ func TestWarmCrashIsRetried(t *testing.T) {
 func TestWarmFallsBack(t *testing.T) {
 	for _, version := range []string{fakecli.NoACP, fakecli.MuteACP} {
 		t.Run(version, func(t *testing.T) {
-			s := sit(t, Warmed, version, func(_ *Config, w *WarmConfig) { w.Handshake = 300 * time.Millisecond })
+			s := sit(t, agent.Warmed, version, func(_ *Config, w *WarmConfig) { w.Handshake = 300 * time.Millisecond })
 			for range 2 {
-				if r := s.want("fake:echo x", "fake:echo x"); r.Runner != Spawned {
+				if r := s.want("fake:echo x", "fake:echo x"); r.Runner != agent.Spawned {
 					t.Errorf("the runner is %q", r.Runner)
 				}
 			}
@@ -318,12 +319,12 @@ func TestWarmFallsBack(t *testing.T) {
 // A process that begins no session any more is given up, and the call does not
 // wait for it longer than for a start.
 func TestWarmMuteSession(t *testing.T) {
-	s := sit(t, Warmed, fakecli.SlowACP, func(_ *Config, w *WarmConfig) { w.Handshake = 5 * time.Second })
-	if r := s.want("fake:echo x", "fake:echo x"); r.Runner != Warmed {
+	s := sit(t, agent.Warmed, fakecli.SlowACP, func(_ *Config, w *WarmConfig) { w.Handshake = 5 * time.Second })
+	if r := s.want("fake:echo x", "fake:echo x"); r.Runner != agent.Warmed {
 		t.Errorf("the runner is %q", r.Runner)
 	}
 	for range 2 {
-		if r := s.want("fake:echo x", "fake:echo x"); r.Runner != Spawned {
+		if r := s.want("fake:echo x", "fake:echo x"); r.Runner != agent.Spawned {
 			t.Errorf("the runner is %q", r.Runner)
 		}
 	}
@@ -332,18 +333,18 @@ func TestWarmMuteSession(t *testing.T) {
 
 // What the CLI says of one question is not held against another.
 func TestWarmRetryOfAnother(t *testing.T) {
-	s := sit(t, Warmed, "0.61.0", nil)
+	s := sit(t, agent.Warmed, "0.61.0", nil)
 	s.want("fake:echo x", "fake:echo x")
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		s.Run(ctx, Request{Prompt: "fake:retry=30000", Dir: s.dir}, func(Event) {})
+		s.Run(ctx, agent.Request{Prompt: "fake:retry=30000", Dir: s.dir}, func(agent.Event) {})
 	})
 	s.until("the other", func() bool { return s.Workers()[0].Running == 1 })
-	heard := make(chan Retry, 10)
+	heard := make(chan agent.Retry, 10)
 	wg.Go(func() {
-		s.Run(ctx, Request{Prompt: "fake:retry=20000", Dir: s.dir}, func(ev Event) {
-			if r, ok := ev.(Retry); ok {
+		s.Run(ctx, agent.Request{Prompt: "fake:retry=20000", Dir: s.dir}, func(ev agent.Event) {
+			if r, ok := ev.(agent.Retry); ok {
 				heard <- r
 			}
 		})
@@ -431,25 +432,25 @@ func TestPrivateHomeWithoutLinks(t *testing.T) {
 func TestWarmWithoutCredentials(t *testing.T) {
 	refused := &jsonrpc2.Error{Code: -32000, Message: "Authentication required."}
 	w := &worker{change: true}
-	wantKind(t, w.failure(t.Context(), refused), Auth, "Authentication required")
+	wantKind(t, w.failure(t.Context(), refused), agent.Auth, "Authentication required")
 	w.unlinked = []string{".env", "oauth_creds.json"}
-	wantKind(t, w.failure(t.Context(), refused), Unlinked, "Authentication required", ".env, oauth_creds.json", "Developer Mode", "GEMINI_API_KEY", "GEMINI_RUNNER=spawn")
-	wantKind(t, w.failure(t.Context(), &jsonrpc2.Error{Code: 429, Message: "slow down"}), QuotaMinute)
+	wantKind(t, w.failure(t.Context(), refused), agent.Unlinked, "Authentication required", ".env, oauth_creds.json", "Developer Mode", "GEMINI_API_KEY", "GEMINI_RUNNER=spawn")
+	wantKind(t, w.failure(t.Context(), &jsonrpc2.Error{Code: 429, Message: "slow down"}), agent.QuotaMinute)
 }
 
 // A call does not wait for a process that takes long to start; later ones not at
 // all, until it is there.
 func TestWarmSlowStart(t *testing.T) {
-	s := sit(t, Warmed, fakecli.MuteACP, func(_ *Config, w *WarmConfig) { w.Wait = 200 * time.Millisecond })
+	s := sit(t, agent.Warmed, fakecli.MuteACP, func(_ *Config, w *WarmConfig) { w.Wait = 200 * time.Millisecond })
 	for range 3 {
-		if r := s.want("fake:echo x", "fake:echo x"); r.Runner != Spawned {
+		if r := s.want("fake:echo x", "fake:echo x"); r.Runner != agent.Spawned {
 			t.Errorf("the runner is %q", r.Runner)
 		}
 	}
 }
 
 func TestWarmIdleEnds(t *testing.T) {
-	s := sit(t, Warmed, "0.61.0", func(_ *Config, w *WarmConfig) { w.Idle = 50 * time.Millisecond })
+	s := sit(t, agent.Warmed, "0.61.0", func(_ *Config, w *WarmConfig) { w.Idle = 50 * time.Millisecond })
 	s.want("fake:slow=200", "slowly") // that is not idle
 	s.until("its end", func() bool { return len(s.Workers()) == 0 })
 	s.want("fake:echo again", "fake:echo again")
@@ -458,11 +459,11 @@ func TestWarmIdleEnds(t *testing.T) {
 // After a number of sessions another process takes over, without a call that
 // waits for it or fails.
 func TestWarmIsReplaced(t *testing.T) {
-	s := sit(t, Warmed, "0.61.0", func(_ *Config, w *WarmConfig) { w.Sessions = 5 })
+	s := sit(t, agent.Warmed, "0.61.0", func(_ *Config, w *WarmConfig) { w.Sessions = 5 })
 	s.want("fake:echo x", "fake:echo x")
 	first := s.pid()
 	s.until("another", func() bool {
-		if r := s.want("fake:echo x", "fake:echo x"); r.Runner != Warmed {
+		if r := s.want("fake:echo x", "fake:echo x"); r.Runner != agent.Warmed {
 			t.Errorf("the runner is %q", r.Runner)
 		}
 		all := s.Workers()
@@ -473,29 +474,29 @@ func TestWarmIsReplaced(t *testing.T) {
 // A workspace has a process of its own; of too many the one that was used
 // longest ago goes, and where all are busy a CLI is started for the call.
 func TestWarmWorkspaces(t *testing.T) {
-	s := sit(t, Warmed, "0.61.0", func(_ *Config, w *WarmConfig) { w.Workers = 2 })
+	s := sit(t, agent.Warmed, "0.61.0", func(_ *Config, w *WarmConfig) { w.Workers = 2 })
 	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
-	in := func(i int, prompt string) (Result, error) {
-		return s.ask(t.Context(), Request{Prompt: prompt, Dir: dirs[i]})
+	in := func(i int, prompt string) (agent.Result, error) {
+		return s.ask(t.Context(), agent.Request{Prompt: prompt, Dir: dirs[i]})
 	}
 	for i := range dirs {
-		if r, err := in(i, "fake:echo x"); err != nil || r.Runner != Warmed {
+		if r, err := in(i, "fake:echo x"); err != nil || r.Runner != agent.Warmed {
 			t.Errorf("got %+v, %v", r, err)
 		}
 	}
 	s.until("two", func() bool {
 		all := s.Workers()
-		return len(all) == 2 && !slices.ContainsFunc(all, func(w Worker) bool { return w.Dir == dirs[0] })
+		return len(all) == 2 && !slices.ContainsFunc(all, func(w agent.Worker) bool { return w.Dir == dirs[0] })
 	})
 	var wg sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	for i := 1; i <= 2; i++ {
-		wg.Go(func() { s.ask(ctx, Request{Prompt: "fake:hang", Dir: dirs[i]}) })
+		wg.Go(func() { s.ask(ctx, agent.Request{Prompt: "fake:hang", Dir: dirs[i]}) })
 	}
 	s.until("both busy", func() bool {
-		return !slices.ContainsFunc(s.Workers(), func(w Worker) bool { return w.Running == 0 })
+		return !slices.ContainsFunc(s.Workers(), func(w agent.Worker) bool { return w.Running == 0 })
 	})
-	if r, err := in(0, "fake:echo x"); err != nil || r.Runner != Spawned {
+	if r, err := in(0, "fake:echo x"); err != nil || r.Runner != agent.Spawned {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	cancel()
@@ -504,7 +505,7 @@ func TestWarmWorkspaces(t *testing.T) {
 
 // What the CLI reads when it starts has changed: another process is started.
 func TestWarmFollowsSettings(t *testing.T) {
-	s := sit(t, Warmed, "0.61.0", nil)
+	s := sit(t, agent.Warmed, "0.61.0", nil)
 	for _, file := range []string{filepath.Join(s.dir, ".env"), filepath.Join(s.dir, ".gemini", "settings.json"), filepath.Join(os.Getenv("HOME"), ".gemini", "settings.json")} {
 		s.want("fake:echo x", "fake:echo x")
 		s.until("one process", func() bool { return len(s.Workers()) == 1 })
@@ -524,7 +525,7 @@ func TestWarmFollowsSettings(t *testing.T) {
 }
 
 func TestWarmAhead(t *testing.T) {
-	s := sit(t, Warmed, "0.61.0", nil)
+	s := sit(t, agent.Warmed, "0.61.0", nil)
 	s.Runner.(*Warm).Warm(s.dir)
 	s.until("a process with a session", func() bool {
 		all := s.Workers()
@@ -542,16 +543,16 @@ func TestWarmAhead(t *testing.T) {
 func TestWarmAsksNothingUnderItsLock(t *testing.T) {
 	cli, asked, open := slowVersion(t, "0.61.0")
 	open()
-	s := sit(t, Warmed, "0.61.0", func(c *Config, w *WarmConfig) { c.Command, w.Sessions = cli, 1 })
+	s := sit(t, agent.Warmed, "0.61.0", func(c *Config, w *WarmConfig) { c.Command, w.Sessions = cli, 1 })
 	s.want("fake:echo x", "fake:echo x")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.Run(ctx, Request{Prompt: "fake:hang", Dir: s.dir}, func(Event) {})
+		s.Run(ctx, agent.Request{Prompt: "fake:hang", Dir: s.dir}, func(agent.Event) {})
 	}()
 	s.until("a question", func() bool {
-		return slices.ContainsFunc(s.Workers(), func(w Worker) bool { return w.Running == 1 })
+		return slices.ContainsFunc(s.Workers(), func(w agent.Worker) bool { return w.Running == 1 })
 	})
 	// From now on the CLI is another, which does not say its version yet.
 	before := asked()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sourcegraph/jsonrpc2"
 
+	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/sys"
 )
@@ -83,20 +84,20 @@ type warmSession struct {
 
 // A turn is a question that a worker works on.
 type turn struct {
-	files      Files // what its tools write to
+	files      agent.Files // what its tools write to
 	mu         sync.Mutex
 	served     int  // what they have written to it
 	quota      bool // a search repeats itself
 	over       bool // it was answered
 	transcript transcript
-	events     []Event
+	events     []agent.Event
 	wake       chan struct{}
 	news       time.Time
 }
 
 func newTurn() *turn {
 	t := &turn{wake: make(chan struct{}, 1), news: time.Now()}
-	t.transcript.emit = func(ev Event) { t.events = append(t.events, ev) }
+	t.transcript.emit = func(ev agent.Event) { t.events = append(t.events, ev) }
 	return t
 }
 
@@ -112,7 +113,7 @@ func (t *turn) tell(f func()) {
 }
 
 // take is what has happened since the last time.
-func (t *turn) take() []Event {
+func (t *turn) take() []agent.Event {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	events := t.events
@@ -122,7 +123,7 @@ func (t *turn) take() []Event {
 
 // startWorker starts the CLI in dir and says hello to it, in handshake at most.
 // root is where it may have a directory; change makes it one whose tools write.
-func startWorker(ctx context.Context, cli Program, dir string, change bool, root string, handshake time.Duration, log func(string, ...any)) (_ *worker, err error) {
+func startWorker(ctx context.Context, cli agent.Program, dir string, change bool, root string, handshake time.Duration, log func(string, ...any)) (_ *worker, err error) {
 	if err := sys.PrivateDir(root); err != nil {
 		return nil, err
 	}
@@ -403,23 +404,23 @@ func (w *worker) prepare(ctx context.Context) {
 // ask has the CLI answer in a session. emit is called in this goroutine. gone,
 // which is not nil after the question was sent, is closed when the CLI works
 // on it no more.
-func (s *warmSession) ask(ctx context.Context, req Request, prompt string, idle time.Duration, emit func(Event)) (result Result, gone <-chan struct{}, err error) {
+func (s *warmSession) ask(ctx context.Context, req agent.Request, prompt string, idle time.Duration, emit func(agent.Event)) (result agent.Result, gone <-chan struct{}, err error) {
 	w := s.w
 	content, err := contents(req, prompt)
 	if err != nil {
-		return Result{}, nil, err
+		return agent.Result{}, nil, err
 	}
 	if req.Model != "" && req.Model != s.model {
 		setting, cancel := context.WithTimeoutCause(ctx, w.patience, errMute)
 		err := w.call(setting, "session/set_model", acpSetModel{s.id, req.Model}, nil)
 		cancel()
 		if err != nil {
-			return Result{}, nil, w.failure(ctx, err)
+			return agent.Result{}, nil, w.failure(ctx, err)
 		}
 		s.model = req.Model
 	}
 	if fault := w.unheld(); fault != nil {
-		return Result{}, nil, fault
+		return agent.Result{}, nil, fault
 	}
 	t := newTurn()
 	t.transcript.model = req.Model
@@ -442,7 +443,7 @@ func (s *warmSession) ask(ctx context.Context, req Request, prompt string, idle 
 		t.over = true
 		t.mu.Unlock()
 	}()
-	emit(Started{})
+	emit(agent.Started{})
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
 	for {
@@ -474,44 +475,44 @@ func (s *warmSession) ask(ctx context.Context, req Request, prompt string, idle 
 }
 
 // fault is what no question may go on after.
-func (s *warmSession) fault(t *turn, idle time.Duration) *Error {
+func (s *warmSession) fault(t *turn, idle time.Duration) *agent.Error {
 	if fault := s.w.unheld(); fault != nil {
 		return fault
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.transcript.strayed != "" {
-		return &Error{Kind: Strayed, Message: t.transcript.strayed}
+		return &agent.Error{Kind: agent.Strayed, Message: t.transcript.strayed}
 	}
 	if t.quota {
-		return &Error{Kind: SearchQuota}
+		return &agent.Error{Kind: agent.SearchQuota}
 	}
 	if longest, _ := t.transcript.searched(time.Now()); longest > searchWait {
-		return &Error{Kind: Stalled, Message: fmt.Sprintf("a web search had no answer for %s", searchWait)}
+		return &agent.Error{Kind: agent.Stalled, Message: fmt.Sprintf("a web search had no answer for %s", searchWait)}
 	}
 	if time.Since(t.news) > idle {
-		return &Error{Kind: Stalled, Message: fmt.Sprintf("no output for %s", idle)}
+		return &agent.Error{Kind: agent.Stalled, Message: fmt.Sprintf("no output for %s", idle)}
 	}
 	return nil
 }
 
 // unheld is the error of a process that does not follow its policy.
-func (w *worker) unheld() *Error {
+func (w *worker) unheld() *agent.Error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ignoring {
-		return &Error{Kind: Unenforceable, Message: "it does not follow the policy that it is given"}
+		return &agent.Error{Kind: agent.Unenforceable, Message: "it does not follow the policy that it is given"}
 	}
 	return nil
 }
 
 // conclude makes a result of the CLI's answer to session/prompt.
-func (w *worker) conclude(t *turn, reply acpPromptResult, err error) (Result, error) {
+func (w *worker) conclude(t *turn, reply acpPromptResult, err error) (agent.Result, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	tr := &t.transcript
 	quota := reply.Meta.Quota
-	tr.tokens = Tokens{Input: quota.Count.Input, Output: quota.Count.Output, Total: quota.Count.Input + quota.Count.Output}
+	tr.tokens = agent.Tokens{Input: quota.Count.Input, Output: quota.Count.Output, Total: quota.Count.Input + quota.Count.Output}
 	most := -1
 	for _, m := range quota.Models {
 		if m.Count.Output > most {
@@ -523,17 +524,17 @@ func (w *worker) conclude(t *turn, reply acpPromptResult, err error) (Result, er
 	case err != nil:
 		return result, w.failure(context.Background(), err)
 	case tr.strayed != "":
-		return result, &Error{Kind: Strayed, Message: tr.strayed}
+		return result, &agent.Error{Kind: agent.Strayed, Message: tr.strayed}
 	case reply.StopReason == "max_turn_requests":
-		return result, &Error{Kind: TurnLimit}
+		return result, &agent.Error{Kind: agent.TurnLimit}
 	case reply.StopReason == "refusal":
-		return result, &Error{Kind: Blocked}
+		return result, &agent.Error{Kind: agent.Blocked}
 	case reply.StopReason == "cancelled":
-		return result, &Error{Kind: Failed, Message: "it gave up by itself"}
+		return result, &agent.Error{Kind: agent.Failed, Message: "it gave up by itself"}
 	case result.Answer == "" && result.Narration != "":
-		return result, &Error{Kind: Empty, Message: "it ended after a tool use"}
+		return result, &agent.Error{Kind: agent.Empty, Message: "it ended after a tool use"}
 	case result.Answer == "":
-		return result, &Error{Kind: Empty}
+		return result, &agent.Error{Kind: agent.Empty}
 	}
 	return result, nil
 }
@@ -550,7 +551,7 @@ func (w *worker) failure(ctx context.Context, err error) error {
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return &Error{Kind: Crashed, Message: tidy(telling(toolNoise.ReplaceAllString(string(w.stderr), "")))}
+		return &agent.Error{Kind: agent.Crashed, Message: tidy(telling(toolNoise.ReplaceAllString(string(w.stderr), "")))}
 	}
 	message := rpc.Message
 	if rpc.Data != nil {
@@ -564,25 +565,25 @@ func (w *worker) failure(ctx context.Context, err error) error {
 		kind = rpcKinds[int(rpc.Code)]
 	}
 	if kind == "" {
-		kind = Failed
+		kind = agent.Failed
 	}
 	message = tidy(message)
-	if kind == Auth && len(w.unlinked) > 0 {
-		kind = Unlinked
+	if kind == agent.Auth && len(w.unlinked) > 0 {
+		kind = agent.Unlinked
 		message += "; left out: " + shorten(strings.Join(w.unlinked, ", "), 200)
 	}
-	return &Error{Kind: kind, Message: message}
+	return &agent.Error{Kind: kind, Message: message}
 }
 
 // rpcKinds are the codes that have a meaning of their own: an HTTP status, or
 // the protocol's.
-var rpcKinds = map[int]Kind{
-	-32000: Auth, 400: BadRequest, 401: Auth, 403: Auth, 404: BadModel, 429: QuotaMinute,
-	500: Capacity, 502: Capacity, 503: Capacity, 504: Capacity,
+var rpcKinds = map[int]agent.Kind{
+	-32000: agent.Auth, 400: agent.BadRequest, 401: agent.Auth, 403: agent.Auth, 404: agent.BadModel, 429: agent.QuotaMinute,
+	500: agent.Capacity, 502: agent.Capacity, 503: agent.Capacity, 504: agent.Capacity,
 }
 
 // contents is a question with its images.
-func contents(req Request, prompt string) ([]acpContent, error) {
+func contents(req agent.Request, prompt string) ([]acpContent, error) {
 	content := []acpContent{{Type: "text", Text: plainStart(prompt)}}
 	if len(req.Images) == 0 {
 		return content, nil
@@ -738,8 +739,8 @@ func (w *worker) readErrors() {
 			w.stderr = append(w.stderr[:0], w.stderr[over:]...)
 		}
 		w.ignoring = w.ignoring || policyIgnored.Match(w.stderr)
-		var retries []Retry
-		w.retries.read(buf[:n], func(ev Event) { retries = append(retries, ev.(Retry)) })
+		var retries []agent.Retry
+		w.retries.read(buf[:n], func(ev agent.Event) { retries = append(retries, ev.(agent.Retry)) })
 		turns := make([]*turn, 0, len(w.turns))
 		for _, t := range w.turns {
 			turns = append(turns, t)
@@ -784,7 +785,7 @@ func endSearch(turns []*turn) {
 // retry tells a question that the CLI asks its model again. The CLI does not
 // say which question that is: where there are several it may be any that has
 // no news for a while, and where it is but one it is that.
-func (w *worker) retry(r Retry, turns []*turn) {
+func (w *worker) retry(r agent.Retry, turns []*turn) {
 	now := time.Now()
 	if len(turns) == 1 {
 		turns[0].tell(func() { turns[0].transcript.emit(r) })

@@ -1,11 +1,8 @@
-// Package gemini runs Gemini CLI for a program: a prompt goes in, events come
-// out while it works, and an answer at the end.
-//
-// What the CLI does headless, and what it cannot be trusted with, is known
-// here and nowhere else: how its output is read, how its errors are told
-// apart, that no approval mode of it is read-only, that an @ in a prompt reads
-// files. A [Runner] hides all of that from the bridge.
-package gemini
+// Package agent defines how the bridge asks an agent: a [Request] goes in,
+// events come out while the agent works, and a [Result] at the end. A [Runner]
+// hides how the agent is started, how its output is read, and how it is kept
+// read-only.
+package agent
 
 import (
 	"context"
@@ -14,7 +11,7 @@ import (
 
 // A Request is one question to the CLI.
 type Request struct {
-	// Prompt goes to the model as it is, but for what [Guard] must change.
+	// Prompt goes to the model as it is, but for what the agent requires must change.
 	Prompt string
 	// Images are for the model to see: paths relative to Dir, inside it.
 	Images []string
@@ -23,7 +20,7 @@ type Request struct {
 	// Dir is the directory that the CLI works in, absolute.
 	Dir string
 	// Verbatim leaves the answer as the model wrote it, where otherwise the
-	// backslashes of [Guard] that it quotes are taken out.
+	// backslashes of an escaped prompt that it quotes are taken out.
 	Verbatim bool
 	// Session names a conversation that the question belongs to. Where the
 	// runner has it alive, Prompt goes on in it; else Replay, which is Prompt

@@ -1,4 +1,4 @@
-package gemini
+package agent
 
 import "fmt"
 
@@ -37,9 +37,9 @@ const (
 func (k Kind) Overload() bool { return k == QuotaMinute || k == QuotaDay || k == Capacity }
 
 // A remedy is what a kind of failure is called, and the next step.
-type remedy struct{ what, next string }
+type remedy struct{ what, Next string }
 
-var remedies = map[Kind]remedy{
+var Remedies = map[Kind]remedy{
 	NotInstalled:  {"Gemini CLI is not installed", "install it with `npm install -g @google/gemini-cli`, or set GEMINI_CLI_PATH to it"},
 	TooOld:        {"this Gemini CLI is too old to be held to reading", "update it with `npm install -g @google/gemini-cli@latest` (0.35 or newer)"},
 	NoVersion:     {"this Gemini CLI does not say its version, so Pollux does not use it", "run it with --version in a terminal to see what it prints, or set GEMINI_CLI_PATH to Gemini CLI itself and not to a wrapper"},
@@ -78,12 +78,12 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	r := remedies[e.Kind]
+	r := Remedies[e.Kind]
 	what := r.what
 	if e.Message != "" {
 		what += " (" + e.Message + ")"
 	} else if e.Exit != 0 {
 		what += fmt.Sprintf(" (exit code %d)", e.Exit)
 	}
-	return what + ": " + r.next
+	return what + ": " + r.Next
 }
