@@ -20,6 +20,7 @@ var allowed = map[string][]string{
 	"pollux/e2e":                                {},
 	"pollux/editors":                            {},
 	"pollux/internal/agent":                     {},
+	"pollux/internal/agent/agents":              {"agent", "agent/gemini"},
 	"pollux/internal/agent/gemini":              {"agent", "agent/gemini/settings", "sys"},
 	"pollux/internal/agent/gemini/fakecli":      {},
 	"pollux/internal/agent/gemini/fakemodel":    {},

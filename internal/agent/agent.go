@@ -6,8 +6,16 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"time"
 )
+
+// ErrClosed is the cause of runs that [Runner.Close] ended.
+var ErrClosed = errors.New("Pollux is shutting down")
+
+// MaxAnswer bounds an answer in bytes; what is beyond is dropped, and
+// [Result.Truncated] says so.
+const MaxAnswer = 8 << 20
 
 // A Request is one question to the CLI.
 type Request struct {

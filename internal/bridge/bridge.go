@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"pollux/internal/agent"
-	"pollux/internal/agent/gemini"
 )
 
 const (
@@ -84,7 +83,7 @@ func newBridge(cfg Config, runner agent.Runner) (*Bridge, error) {
 // Close ends all calls, those that wait too, and returns when no process is
 // left of them.
 func (b *Bridge) Close() error {
-	b.end(gemini.ErrClosed)
+	b.end(agent.ErrClosed)
 	return b.runner.Close()
 }
 

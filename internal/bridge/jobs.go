@@ -15,7 +15,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"pollux/internal/agent/gemini"
+	"pollux/internal/agent"
 )
 
 const (
@@ -70,7 +70,7 @@ func (js *jobs) start(j *job, run func()) error {
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	if js.closed {
-		return gemini.ErrClosed
+		return agent.ErrClosed
 	}
 	js.pruneLocked()
 	for len(js.byID) >= maxJobs {

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"pollux/internal/agent"
-	"pollux/internal/agent/gemini"
 )
 
 const (
@@ -180,7 +179,7 @@ func (c *call) notes(skipped []string) (notes []string) {
 		notes = append(notes, fmt.Sprintf("%s %s, because of %s's %s", what, f.To, f.From, f.Why))
 	}
 	if c.meta.Truncated {
-		notes = append(notes, fmt.Sprintf("cut at %d bytes", gemini.MaxAnswer))
+		notes = append(notes, fmt.Sprintf("cut at %d bytes", agent.MaxAnswer))
 	}
 	return notes
 }

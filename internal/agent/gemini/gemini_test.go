@@ -131,11 +131,11 @@ func TestNarrationIsNotTheAnswer(t *testing.T) {
 		t.Fatalf("got %+v, %v", r, err)
 	}
 	want := []string{
-		"gemini.Started{}", "gemini.Text{Text:I will read it. }",
-		"gemini.ToolUse{Name:read_file Summary:hello.txt}", "gemini.ToolResult{Name:read_file OK:true Message:}",
-		"gemini.Text{Text:Now another. }",
-		`gemini.ToolUse{Name:grep_search Summary:"x y"}`, "gemini.ToolResult{Name:grep_search OK:false Message:}",
-		"gemini.Text{Text:The }", "gemini.Text{Text:answer.}",
+		"agent.Started{}", "agent.Text{Text:I will read it. }",
+		"agent.ToolUse{Name:read_file Summary:hello.txt}", "agent.ToolResult{Name:read_file OK:true Message:}",
+		"agent.Text{Text:Now another. }",
+		`agent.ToolUse{Name:grep_search Summary:"x y"}`, "agent.ToolResult{Name:grep_search OK:false Message:}",
+		"agent.Text{Text:The }", "agent.Text{Text:answer.}",
 	}
 	if got := b.events[:len(want)]; !slices.Equal(got, want) {
 		t.Errorf("events %q", got)
@@ -288,7 +288,7 @@ func TestRetriesAreAnnounced(t *testing.T) {
 	if _, err := b.run(t.Context(), "fake:retry=20"); err != nil {
 		t.Fatal(err)
 	}
-	want := "gemini.Retry{Attempt:1 Wait:20ms Kind:quota per minute Message:You exceeded your current quota. * Quota exceeded for metric: x, limit: 5 Please retry in 1s Unsure:false}"
+	want := "agent.Retry{Attempt:1 Wait:20ms Kind:quota per minute Message:You exceeded your current quota. * Quota exceeded for metric: x, limit: 5 Please retry in 1s Unsure:false}"
 	if !slices.Contains(b.events, want) {
 		t.Errorf("events %q", b.events)
 	}
@@ -297,7 +297,7 @@ func TestRetriesAreAnnounced(t *testing.T) {
 func TestOutputIsBounded(t *testing.T) {
 	b := newBox(t, nil)
 	r, err := b.run(t.Context(), fmt.Sprintf("fake:big=%d", 20<<20)) // one line, longer than a line may be
-	if err != nil || !r.Truncated || len(r.Answer) != MaxAnswer {
+	if err != nil || !r.Truncated || len(r.Answer) != agent.MaxAnswer {
 		t.Errorf("%d bytes, truncated %v, %v", len(r.Answer), r.Truncated, err)
 	}
 	if r, err := b.run(t.Context(), "fake:flood=100"); err != nil || r.Answer != "after the flood" {
@@ -738,10 +738,10 @@ func TestClosedSpawnerRunsNothing(t *testing.T) {
 	}()
 	<-started
 	b.Close()
-	if err := <-running; err != ErrClosed {
+	if err := <-running; err != agent.ErrClosed {
 		t.Errorf("a running call ends with %v", err)
 	}
-	if _, err := b.run(t.Context(), "fake:echo"); err != ErrClosed {
+	if _, err := b.run(t.Context(), "fake:echo"); err != agent.ErrClosed {
 		t.Errorf("a new call ends with %v", err)
 	}
 }

@@ -91,9 +91,6 @@ type lookup struct {
 // warning of what piles up in it.
 var searchLoop = regexp.MustCompile(`MaxListenersExceededWarning.*abort listeners`)
 
-// ErrClosed is the cause of runs that [Spawner.Close] ended.
-var ErrClosed = errors.New("Pollux is shutting down")
-
 const rootPrefix = "pollux-bridge-"
 
 // NewSpawner makes the directory that its runs need, and removes those of
@@ -219,7 +216,7 @@ func (s *Spawner) find(ctx context.Context) (agent.Program, error) {
 			go func() {
 				select {
 				case <-s.stop:
-					cancel(ErrClosed)
+					cancel(agent.ErrClosed)
 				case <-ctx.Done():
 				}
 			}()
@@ -271,7 +268,7 @@ func (s *Spawner) Run(ctx context.Context, req agent.Request, emit func(agent.Ev
 	if s.closed {
 		s.mu.Unlock()
 		released()
-		return agent.Result{}, ErrClosed
+		return agent.Result{}, agent.ErrClosed
 	}
 	s.runs.Add(1)
 	s.mu.Unlock()
@@ -474,7 +471,7 @@ func (r *run) follow(ctx context.Context) (agent.Result, error) {
 			r.transcript.finish(nil)
 			return r.transcript.result(), context.Cause(ctx)
 		case <-r.s.stop:
-			return r.transcript.result(), ErrClosed
+			return r.transcript.result(), agent.ErrClosed
 		case <-look.C:
 		}
 	}

@@ -15,14 +15,11 @@ import (
 )
 
 const (
-	// MaxAnswer bounds an answer in bytes; what is beyond is dropped, and the
-	// result says so.
-	MaxAnswer = 8 << 20
 	// maxLine bounds a line of the CLI's output that is kept whole.
 	maxLine = 16 << 20
 	// maxLegacy bounds output that is not the stream's, kept for the case that
 	// it is the JSON of an older CLI.
-	maxLegacy = MaxAnswer * 2
+	maxLegacy = agent.MaxAnswer * 2
 )
 
 // A wireEvent is a line of the CLI's --output-format stream-json.
@@ -262,7 +259,7 @@ func (t *transcript) searched(now time.Time) (longest time.Duration, any bool) {
 
 // say adds to the answer, as much as there is room for.
 func (t *transcript) say(text string) {
-	if room := MaxAnswer - t.answer.Len(); len(text) > room {
+	if room := agent.MaxAnswer - t.answer.Len(); len(text) > room {
 		for room > 0 && !utf8.RuneStart(text[room]) {
 			room--
 		}
@@ -282,7 +279,7 @@ func (t *transcript) turn() {
 	if t.narration.Len() > 0 {
 		t.narration.WriteString("\n")
 	}
-	if t.narration.Len() < MaxAnswer {
+	if t.narration.Len() < agent.MaxAnswer {
 		t.narration.WriteString(strings.TrimSpace(t.answer.String()))
 	}
 	t.answer.Reset()

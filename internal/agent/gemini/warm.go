@@ -226,7 +226,7 @@ func (p *Warm) Run(ctx context.Context, req agent.Request, emit func(agent.Event
 	if p.closed {
 		p.mu.Unlock()
 		released()
-		return agent.Result{}, ErrClosed
+		return agent.Result{}, agent.ErrClosed
 	}
 	p.work.Add(1)
 	p.mu.Unlock()
@@ -234,7 +234,7 @@ func (p *Warm) Run(ctx context.Context, req agent.Request, emit func(agent.Event
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(p.life, func() { cancel(ErrClosed) })()
+	defer context.AfterFunc(p.life, func() { cancel(agent.ErrClosed) })()
 
 	heard := false
 	hear := func(ev agent.Event) {
@@ -461,7 +461,7 @@ func (p *Warm) startLocked(cli agent.Program, at place, id string) *start {
 	}
 	key := cli.Path + "\x00" + id
 	if p.closed {
-		return refuse(ErrClosed)
+		return refuse(agent.ErrClosed)
 	}
 	if time.Now().Before(p.failed[key].until) {
 		return refuse(errors.New("it could not be started a moment ago"))
@@ -478,7 +478,7 @@ func (p *Warm) startLocked(cli agent.Program, at place, id string) *start {
 		delete(p.starting, at)
 		if err == nil && p.closed {
 			p.work.Go(w.end)
-			err = ErrClosed
+			err = agent.ErrClosed
 		}
 		if err != nil {
 			st.err = err

@@ -119,7 +119,7 @@ func TestRunners(t *testing.T) {
 				if !strings.HasPrefix(r.Narration, "I will read it.") || r.Tools == 0 {
 					t.Errorf("got %+v", r)
 				}
-				if !slices.Contains(s.events, "gemini.ToolUse{Name:read_file Summary:hello.txt}") {
+				if !slices.Contains(s.events, "agent.ToolUse{Name:read_file Summary:hello.txt}") {
 					t.Errorf("events %q", s.events)
 				}
 			},
@@ -128,7 +128,7 @@ func TestRunners(t *testing.T) {
 			"a big answer": func(t *testing.T, s *seat) { s.want("fake:big=1000000", strings.Repeat("0123456789abcdef", 62500)) },
 			"a retry": func(t *testing.T, s *seat) {
 				s.want("fake:retry=20", "after a retry")
-				wantEvent(t, s, "gemini.Retry{Attempt:1")
+				wantEvent(t, s, "agent.Retry{Attempt:1")
 			},
 			"a plain slash": func(t *testing.T, s *seat) { s.want("/fake:echo x", "The request:\n\n/fake:echo x") },
 			"a byte order mark and a slash": func(t *testing.T, s *seat) {
@@ -178,7 +178,7 @@ func TestRunners(t *testing.T) {
 				s.until("a word", func() bool {
 					s.mu.Lock()
 					defer s.mu.Unlock()
-					return slices.Contains(s.events, "gemini.Text{Text:as far as I came}")
+					return slices.Contains(s.events, "agent.Text{Text:as far as I came}")
 				})
 				cancel(late)
 				<-asked
@@ -224,7 +224,7 @@ func TestRunners(t *testing.T) {
 			},
 			"closed": func(t *testing.T, s *seat) {
 				s.Close()
-				if _, err := s.ask(t.Context(), agent.Request{Prompt: "fake:echo"}); !errors.Is(err, ErrClosed) {
+				if _, err := s.ask(t.Context(), agent.Request{Prompt: "fake:echo"}); !errors.Is(err, agent.ErrClosed) {
 					t.Errorf("got %v", err)
 				}
 			},
