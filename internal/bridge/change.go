@@ -13,7 +13,6 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 
 	"pollux/internal/agent"
-	"pollux/internal/agent/gemini"
 )
 
 // Changes are what change mode returns, as the structured content of a tool's
@@ -98,8 +97,11 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 		}
 	}
 	if err == nil && len(changes.Edits) == 0 { // none by tools: it may have written blocks
-		guarded := !result.Changed && gemini.Guarded(blocks)
-		changes, err = readChanges(c.dir, before.prefix, result.Answer, guarded)
+		var unescape func(string) string
+		if row := c.b.cfg.Agent; !result.Changed && row.Escapes(blocks) {
+			unescape = row.Unescape
+		}
+		changes, err = readChanges(c.dir, before.prefix, result.Answer, unescape)
 	}
 	if err != nil {
 		return Answer{}, &Failure{Err: fmt.Errorf("the edits cannot be used: %w: try again, or ask for fewer changes at once", err), Partial: result.Answer}
@@ -118,14 +120,14 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 // readChanges makes edits of an answer's blocks and checks that each fits its
 // file. The diff's paths start with prefix. guarded says that each @ had a
 // backslash in the prompt, which the answer may quote.
-func readChanges(dir, prefix, answer string, guarded bool) (*Changes, error) {
+func readChanges(dir, prefix, answer string, unescape func(string) string) (*Changes, error) {
 	blocks, response, err := parseBlocks(answer)
 	if err != nil {
 		return nil, err
 	}
 	ch := &Changes{Edits: []Edit{}, Response: response}
-	if guarded {
-		ch.Response = gemini.Unguard(response)
+	if unescape != nil {
+		ch.Response = unescape(response)
 	}
 	files := make(map[string]*file)
 	var order []string
@@ -144,7 +146,7 @@ func readChanges(dir, prefix, answer string, guarded bool) (*Changes, error) {
 		} else if b.create || f.create {
 			return nil, fmt.Errorf("%s is made new and changed too", path)
 		}
-		e, err := f.place(b, guarded)
+		e, err := f.place(b, unescape)
 		if err != nil {
 			return nil, err
 		}
@@ -260,25 +262,25 @@ var backslashed = []string{".pl", ".pm", ".t", ".tex", ".sty", ".cls", ".ltx", "
 
 // place finds where a block belongs in its file. In a guarded call a block may
 // hold \@ where the file has, or is to have, an @.
-func (f *file) place(b block, guarded bool) (e Edit, err error) {
+func (f *file) place(b block, unescape func(string) string) (e Edit, err error) {
 	e = Edit{Path: f.path, Create: b.create}
 	if !b.create {
 		err = f.find(b, &e)
 	}
 	old, new := strings.Join(b.old, "\n"), strings.Join(b.new, "\n")
-	if guarded && strings.Contains(old+new, `\@`) {
-		unguarded := b
-		unguarded.old, unguarded.new = unguardAll(b.old), unguardAll(b.new)
+	if unescape != nil && strings.Contains(old+new, `\@`) {
+		unescaped := b
+		unescaped.old, unescaped.new = unescapeAll(b.old, unescape), unescapeAll(b.new, unescape)
 		switch {
 		case err != nil: // the block writes each @ so, or does not fit at all
-			if f.find(unguarded, &e) == nil {
-				b, err = unguarded, nil
+			if f.find(unescaped, &e) == nil {
+				b, err = unescaped, nil
 			}
 		case strings.Contains(old, "@"): // it tells them apart
 		case slices.Contains(backslashed, filepath.Ext(f.path)):
 			err = fmt.Errorf("a block of %s holds \\@, and it cannot be told whether that is @: ask without an @ in the prompt and the files", f.path)
 		default:
-			b.new = unguarded.new
+			b.new = unescaped.new
 		}
 	}
 	if err != nil {
@@ -299,10 +301,10 @@ func (f *file) place(b block, guarded bool) (e Edit, err error) {
 	return e, nil
 }
 
-func unguardAll(lines []string) []string {
+func unescapeAll(lines []string, unescape func(string) string) []string {
 	out := make([]string, len(lines))
 	for i, l := range lines {
-		out[i] = gemini.Unguard(l)
+		out[i] = unescape(l)
 	}
 	return out
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/agents"
 )
 
 // project makes a directory with files, a git repository if asked to.
@@ -135,7 +136,11 @@ func TestChanges(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := project(t, true, files)
-			c, err := readChanges(dir, "", test.answer, strings.Contains(test.name, "guarded"))
+			var unescape func(string) string
+			if strings.Contains(test.name, "guarded") {
+				unescape = agents.Default().Unescape
+			}
+			c, err := readChanges(dir, "", test.answer, unescape)
 			if test.words != nil {
 				wantWords(t, err, test.words...)
 				return
@@ -408,7 +413,7 @@ func TestSnapshotIsNotDisturbedByGit(t *testing.T) {
 func TestDeletionIsMarked(t *testing.T) {
 	dir := project(t, false, map[string]string{"a.txt": "one\ntwo\n"})
 	for new, want := range map[string]bool{"": true, "\n": false} {
-		c, err := readChanges(dir, "", "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n"+new+"===END===", false)
+		c, err := readChanges(dir, "", "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n"+new+"===END===", nil)
 		if err != nil || c.Edits[0].Delete != want || c.Edits[0].New != "" {
 			t.Errorf("%q: %+v, %v", new, c, err)
 		}
@@ -524,7 +529,7 @@ func FuzzBlocks(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, answer string) {
-		c, err := readChanges(dir, "", answer, true)
+		c, err := readChanges(dir, "", answer, agents.Default().Unescape)
 		if err != nil {
 			return
 		}

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"pollux/internal/agent/gemini"
 )
 
 const (
@@ -33,7 +31,7 @@ type attachments struct {
 
 // attach reads the files that a call names.
 func (c *call) attach(names []string, all bool) (attachments, error) {
-	a, err := attach(c.dir, names)
+	a, err := attach(c.dir, names, c.b.cfg.Agent.Escapes)
 	if err == nil && all && len(a.skipped) > 0 {
 		err = fmt.Errorf("%s: name files that can go along", strings.Join(a.skipped, "; "))
 	}
@@ -41,7 +39,7 @@ func (c *call) attach(names []string, all bool) (attachments, error) {
 }
 
 // attach reads files. One that cannot go along is skipped with the reason.
-func attach(dir string, names []string) (attachments, error) {
+func attach(dir string, names []string, escapes func(string) bool) (attachments, error) {
 	var a attachments
 	if len(names) == 0 {
 		return a, nil
@@ -66,7 +64,7 @@ func attach(dir string, names []string) (attachments, error) {
 			}
 			switch {
 			case err != nil:
-			case strings.Contains(text, `\@`) && gemini.Guarded(text):
+			case strings.Contains(text, `\@`) && escapes(text):
 				// On the way through the CLI its @ and its \@ would be one.
 				fmt.Fprintf(&b, "\n\nThe file %s: read it yourself, with read_file.", filepath.ToSlash(rel))
 				continue

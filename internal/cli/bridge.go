@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/agents"
 	"pollux/internal/bridge"
 	"pollux/internal/sys"
 )
@@ -77,7 +78,7 @@ say. Settings of the bridge, as environment variables:
 }
 
 // once makes a bridge for a single call, after which nothing stays warm.
-func once(cfg *bridge.Config) { cfg.Runner = agent.Spawned }
+func once(cfg *bridge.Config) { cfg.Runner.Kind = agent.Spawned }
 
 // withBridge runs f with a bridge, which the system's signals to end end.
 func withBridge(ctx context.Context, streams IO, level string, change func(*bridge.Config), f func(context.Context, *bridge.Bridge) error) error {
@@ -85,17 +86,21 @@ func withBridge(ctx context.Context, streams IO, level string, change func(*brid
 	if err != nil {
 		return err
 	}
-	cfg, err := bridge.FromEnv(os.Getenv)
+	cfg, err := bridge.FromEnv(agents.Default(), os.Getenv)
 	if err != nil {
 		return err
 	}
-	cfg.Log, cfg.Version = log, version()
+	cfg.Log, cfg.Runner.Log, cfg.Version = log, log, version()
 	change(&cfg)
 	ctx, stop := signal.NotifyContext(ctx, sys.TerminationSignals...)
 	defer stop()
-	b, err := bridge.New(cfg)
+	runner, err := agents.Open(cfg.Agent, cfg.Runner)
 	if err != nil {
 		return err
+	}
+	b, err := bridge.New(runner, cfg)
+	if err != nil {
+		return errors.Join(err, runner.Close())
 	}
 	return errors.Join(f(ctx, b), b.Close())
 }
