@@ -44,7 +44,7 @@ var allowed = map[string][]string{
 	"pollux/internal/sys":                       {},
 	"pollux/internal/termtext":                  {},
 	"pollux/internal/view/lsp":                  {"editor"},
-	"pollux/internal/view/term":                 {"editor", "hunk", "sys"},
+	"pollux/internal/view/term":                 {"editor", "hunk", "sys", "termtext"},
 	"pollux/internal/view/web":                  {"editor"},
 	"pollux/release/docs":                       {"cli"},
 }
