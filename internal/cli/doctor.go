@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/doctor"
+	"pollux/internal/editor"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
@@ -127,17 +128,17 @@ func mend(ctx context.Context, streams IO, report doctor.Report, beforehand bool
 }
 
 func doctorConfig(ctx context.Context) (doctor.Config, error) {
-	dir, err := workingDir()
+	dir, err := editor.WorkingDir()
 	if err != nil {
 		return doctor.Config{}, err
 	}
 	cfg := doctor.Config{Dir: dir, Version: version()}
-	all, err := companions(ctx)
+	all, err := editor.List(ctx, self())
 	if err != nil {
 		return cfg, nil // the disk's check says why
 	}
 	for _, c := range all {
-		cfg.Running = append(cfg.Running, doctor.Running{Status: c.Status, Stopped: c.stopped})
+		cfg.Running = append(cfg.Running, doctor.Running{Status: c.Status, Stopped: c.Stopped})
 	}
 	return cfg, nil
 }
