@@ -10,7 +10,7 @@ import (
 
 	"pollux/internal/doctor"
 	"pollux/internal/sys"
-	"pollux/internal/view/term"
+	"pollux/internal/termtext"
 )
 
 func newDoctor(streams IO) *cobra.Command {
@@ -49,7 +49,7 @@ docs/DOCTOR.md.`,
 						if f.Part != part {
 							part = f.Part
 							fmt.Fprintf(streams.Out, "%s\n", map[string]string{
-								doctor.Companion: "The companion, for a Gemini CLI started in " + term.Printable(cfg.Dir),
+								doctor.Companion: "The companion, for a Gemini CLI started in " + termtext.Visible(cfg.Dir),
 								doctor.Bridge:    "\nThe bridge, for agents that ask Gemini CLI",
 							}[part])
 						}
