@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
+
+	"pollux/internal/paths"
 )
 
 // target is the file of a block, relative to dir and with slashes. Only files
@@ -47,7 +49,7 @@ func target(dir string, b block) (string, error) {
 		}
 		real = r
 	}
-	rel, ok := inside(dir, real)
+	rel, ok := paths.Rel(dir, real)
 	if !ok || rel == "." {
 		return "", fmt.Errorf("%s is outside of the working directory", b.path)
 	}
@@ -87,7 +89,7 @@ func readFile(dir, path string, create bool) (*file, error) {
 		return nil, err
 	}
 	defer root.Close()
-	if f.text, err = readText(root, filepath.FromSlash(path)); err != nil {
+	if f.text, err = ReadText(root, filepath.FromSlash(path)); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if crlf := strings.Count(f.text, "\r\n"); crlf > 0 && 2*crlf >= strings.Count(f.text, "\n") {

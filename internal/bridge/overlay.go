@@ -57,7 +57,7 @@ func (o *Overlay) load(name string) (path string, err error) {
 			return "", err
 		}
 		defer root.Close()
-		if f.before, err = readText(root, filepath.FromSlash(path)); err != nil {
+		if f.before, err = ReadText(root, filepath.FromSlash(path)); err != nil {
 			return "", err
 		}
 	}
@@ -112,8 +112,8 @@ func (o *Overlay) Write(name, text string) error {
 	if err != nil {
 		return err
 	}
-	if len(text) > maxTextFile {
-		return fmt.Errorf("the file would have %d bytes, over the limit of %d", len(text), maxTextFile)
+	if len(text) > MaxFile {
+		return fmt.Errorf("the file would have %d bytes, over the limit of %d", len(text), MaxFile)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -145,7 +145,7 @@ func TestOverlayRefuses(t *testing.T) {
 			t.Errorf("%s is written", path)
 		}
 	}
-	if err := o.Write(filepath.Join(dir, "big"), strings.Repeat("x", maxTextFile+1)); err == nil {
+	if err := o.Write(filepath.Join(dir, "big"), strings.Repeat("x", MaxFile+1)); err == nil {
 		t.Error("a huge file is written")
 	}
 	if ch, err := o.edits(""); err != nil || len(ch.Edits) > 0 {

@@ -121,7 +121,7 @@ func (s *Server) tools() []tool {
 	}
 	files := map[string]any{
 		"type": "array", "items": map[string]any{"type": "string"}, "maxItems": maxFiles,
-		"description": fmt.Sprintf("Paths of text files (up to %d bytes each) and images (up to %d), inside workingDirectory.", maxTextFile, maxImage),
+		"description": fmt.Sprintf("Paths of text files (up to %d bytes each) and images (up to %d), inside workingDirectory.", MaxFile, maxImage),
 	}
 	model := text("The Gemini model, for example gemini-2.5-pro. Leave it out for the default.")
 	dir := text("The directory that Gemini works in and may read. Leave it out for the client's root.")

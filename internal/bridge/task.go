@@ -133,4 +133,3 @@ func parse(dir, prefix, answer string, unescape func(string) string) (Set, error
 	set.Diff = diff.String()
 	return set, nil
 }
-
