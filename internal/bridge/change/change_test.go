@@ -14,7 +14,7 @@ import (
 // unescape is for an agent that writes a backslash before each @ of a prompt.
 func unescape(text string) string { return strings.ReplaceAll(text, `\@`, "@") }
 
-// What an answer's blocks make of the files, with the diff applied by git.
+// TestChanges applies the diff of each answer with git and checks the file.
 func TestChanges(t *testing.T) {
 	files := map[string]string{
 		"a.txt": "one\ntwo\nthree\ntwo\n", "crlf.txt": "one\r\ntwo\r\nthree\r\n", "open.txt": "one\ntwo",
@@ -41,11 +41,11 @@ func TestChanges(t *testing.T) {
 		{name: "new file", answer: "**NEW FILE: sub/new.txt**\n===NEW===\nhello\n\nyou\n===END===", file: "sub/new.txt", want: "hello\n\nyou\n"},
 		{name: "new empty file", answer: "**NEW FILE: empty.txt**\n===NEW===\n===END===", file: "empty.txt", want: ""},
 		// Each @ of a prompt has a backslash on its way, which the model may quote.
-		{name: "guarded, quoted", answer: changetest.Block("at.py:1-1", `\@a`, `\@b`), file: "at.py", want: "@b\ndef f(): pass\n"},
-		{name: "guarded, in the new text only", answer: changetest.Block("at.py:2-2", "def f(): pass", "\\@c\ndef f(): pass"), file: "at.py", want: "@a\n@c\ndef f(): pass\n"},
-		{name: "guarded, a new file", answer: "**NEW FILE: x.py**\n===NEW===\n\\@c\n===END===", file: "x.py", want: "@c\n"},
-		{name: "guarded, told apart", answer: changetest.Block("list.pl:1-1", "f(@l);", `f(\@l);`), file: "list.pl", want: "f(\\@l);\n"},
-		{name: "guarded, not to be told apart", answer: "**NEW FILE: x.pl**\n===NEW===\nf(\\@l);\n===END===", words: []string{"may mean @ or be meant literally", "ask again without @"}},
+		{name: "escaped, quoted", answer: changetest.Block("at.py:1-1", `\@a`, `\@b`), file: "at.py", want: "@b\ndef f(): pass\n"},
+		{name: "escaped, in the new text only", answer: changetest.Block("at.py:2-2", "def f(): pass", "\\@c\ndef f(): pass"), file: "at.py", want: "@a\n@c\ndef f(): pass\n"},
+		{name: "escaped, a new file", answer: "**NEW FILE: x.py**\n===NEW===\n\\@c\n===END===", file: "x.py", want: "@c\n"},
+		{name: "escaped, told apart", answer: changetest.Block("list.pl:1-1", "f(@l);", `f(\@l);`), file: "list.pl", want: "f(\\@l);\n"},
+		{name: "escaped, not to be told apart", answer: "**NEW FILE: x.pl**\n===NEW===\nf(\\@l);\n===END===", words: []string{"may mean @ or be meant literally", "ask again without @"}},
 		{name: "not sent", answer: changetest.Block("at.py:2-2", "def f(): pass", `x = "\@"`), file: "at.py", want: "@a\nx = \"\\@\"\n"},
 		{name: "mixed line ends", answer: changetest.Block("mixed.txt:1-1", "one", "1\n1b") + changetest.Block("mixed.txt:3-3", "three", "3\n3b"), file: "mixed.txt", want: "1\n1b\ntwo\r\n3\r\n3b\r\nfour\n"},
 		{name: "an empty file", answer: "**FILE: void.txt**\n===OLD===\n===NEW===\nx\ny\n===END===", file: "void.txt", want: "x\ny\n"},
@@ -81,10 +81,10 @@ func TestChanges(t *testing.T) {
 		{name: "no OLD", answer: "**FILE: a.txt:1-1**\n===NEW===\nx\n===END===", words: []string{"the block of a.txt", "===OLD=== is missing"}},
 		{name: "no NEW", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===END===", words: []string{"has no ===NEW==="}},
 		{name: "cut", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n", words: []string{"===NEW=== is missing"}},
-		{name: "stray row", answer: "===NEW===\nx", words: []string{"outside of a block"}},
+		{name: "stray row", answer: "===NEW===\nx", words: []string{"outside a block"}},
 		{name: "prose in prose without an end", answer: "**FILE: doc.md:3-3**\n===OLD===\nSome words, and more.\n===NEW===\nSome other words.\n\nI changed the words.", words: []string{"not clear where its text ends"}},
 		{name: "paragraphs without an end", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\nSome text\n\nThis is the second paragraph.", words: []string{"not clear where its text ends"}},
-		{name: "one ended, one not", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\nQuote:\n" + changetest.Block("a.txt:3-3", "three", "pwned"), words: []string{"has no ===END==="}},
+		{name: "one ended, one not", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\nQuote:\n" + changetest.Block("a.txt:3-3", "three", "pwned"), words: []string{"===END=== is missing"}},
 		{name: "a tab in a name", answer: "**NEW FILE: a\tb.txt**\n===NEW===\nx\n===END===", words: []string{"cannot be written in a diff"}},
 		{name: "a fence for a fence", answer: "**FILE: doc.md:5-5**\n===OLD===\n```sh\n===NEW===\n```\n", words: []string{"not clear where its text ends"}},
 		{name: "a fence within a fence", answer: "```\n**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\nRun:\n```\nmake\n```\nMore.\n```\n", words: []string{"not clear where its text ends"}},
@@ -93,7 +93,7 @@ func TestChanges(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			dir := changetest.Project(t, true, files)
 			var undo func(string) string
-			if strings.Contains(test.name, "guarded") {
+			if strings.Contains(test.name, "escaped") {
 				undo = unescape
 			}
 			c, err := parse(dir, "", test.answer, undo)
@@ -124,7 +124,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// A repository's configuration runs nothing.
+// No command in a repository's configuration runs.
 func TestRepositoryIsNotTrusted(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n", ".gitattributes": "*.txt filter=evil\n"})
 	mark := filepath.Join(t.TempDir(), "ran")
@@ -155,7 +155,7 @@ func TestRepositoryIsNotTrusted(t *testing.T) {
 	}
 }
 
-// So it is where git ignores the directory.
+// The prefix is also right if git ignores the directory.
 func TestDiffOfAnIgnoredDirectory(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{".gitignore": "build\n", "build/a.txt": "one\n"})
 	s, err := snapshot(t.Context(), filepath.Join(dir, "build"))
@@ -164,7 +164,7 @@ func TestDiffOfAnIgnoredDirectory(t *testing.T) {
 	}
 }
 
-// What git does for itself in a repository, or in one within, is no write.
+// Files that git writes for itself, also in a nested repository, do not count as changes.
 func TestSnapshotIsNotDisturbedByGit(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n"})
 	nested := filepath.Join(dir, "nested")
@@ -216,7 +216,7 @@ func TestSnapshotSeesASecondChange(t *testing.T) {
 	}
 }
 
-// Deletion and an empty line differ in the edits too.
+// The edits distinguish a deletion from an empty line.
 func TestDeletionIsMarked(t *testing.T) {
 	dir := changetest.Project(t, false, map[string]string{"a.txt": "one\ntwo\n"})
 	for new, want := range map[string]bool{"": true, "\n": false} {
@@ -227,7 +227,7 @@ func TestDeletionIsMarked(t *testing.T) {
 	}
 }
 
-// No corner of a repository is out of sight, but for what git ignores.
+// A snapshot covers all of a repository, except files that git ignores.
 func TestSnapshotSeesCorners(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(t *testing.T, dir string)
@@ -288,7 +288,7 @@ func TestSnapshotSeesCorners(t *testing.T) {
 	}
 }
 
-// A write with the size and the times that were there before.
+// A write is found even if size and times stay the same.
 func TestSnapshotSeesDisguisedWrites(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n"})
 	path := filepath.Join(dir, "a.txt")
@@ -311,7 +311,7 @@ func TestSnapshotSeesDisguisedWrites(t *testing.T) {
 	}
 }
 
-// The parser takes anything, and an edit that it returns is of a file there is.
+// The parser accepts any input, and its edits are within an existing file.
 func FuzzBlocks(f *testing.F) {
 	f.Add(changetest.Block("a.txt:1-1", "one", "1"))
 	f.Add("```\n**FILE: a.txt**\n===OLD===\ntwo\n===NEW===\n```\nBye, all of you.")
