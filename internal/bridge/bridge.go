@@ -26,25 +26,25 @@ const (
 	// answer.
 	DefaultTimeout = 2 * time.Minute
 	MaxTimeout     = 30 * time.Minute
-	// leastForAnother is how much of the deadline another attempt needs.
-	leastForAnother = 10 * time.Second
-	// patience is how long the CLI may wait to ask an overloaded model again,
+	// minAttemptTimeout is how much of the deadline another attempt needs.
+	minAttemptTimeout = 10 * time.Second
+	// retryTimeout is how long the CLI may wait to ask an overloaded model again,
 	// in all. It would wait for minutes, and on a used-up quota for hours.
-	patience = 8 * time.Second
+	retryTimeout = 8 * time.Second
 )
 
 // A Bridge asks Gemini CLI for its clients. Its methods may be called from
 // many goroutines.
 type Bridge struct {
-	cfg       Config
-	log       *slog.Logger
-	runner    agent.Runner
-	queue     *queue
-	pacer     *pacer
-	templates templates
-	chunks    *chunkCache
-	talks     *conversations
-	started   time.Time
+	cfg           Config
+	log           *slog.Logger
+	runner        agent.Runner
+	queue         *queue
+	pacer         *pacer
+	templates     templates
+	chunks        *chunkCache
+	conversations *conversations
+	started       time.Time
 
 	life context.Context // ends when the bridge closes
 	end  context.CancelCauseFunc
@@ -64,7 +64,7 @@ func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 	b := &Bridge{
 		cfg: cfg, log: cfg.Log, runner: runner, templates: t,
 		queue: &queue{max: cfg.MaxConcurrent}, pacer: newPacer(cfg.StartInterval, cfg.StartJitter),
-		chunks: newChunkCache(), talks: newConversations(runner.Forget), started: time.Now(),
+		chunks: newChunkCache(), conversations: newConversations(runner.Forget), started: time.Now(),
 	}
 	b.life, b.end = context.WithCancelCause(context.Background())
 	return b, nil
@@ -175,13 +175,13 @@ func (c *call) wait() error {
 	select {
 	case <-gone:
 		return nil
-	case <-time.After(endTime):
+	case <-time.After(exitTimeout):
 		return errors.New("Gemini CLI does not end")
 	}
 }
 
-// endTime is more than a process needs to end when it is made to.
-const endTime = 15 * time.Second
+// exitTimeout is more than a process needs to end when it is made to.
+const exitTimeout = 15 * time.Second
 
 // A Failure is a call that has no whole answer. Partial is what there was of
 // it.
@@ -222,7 +222,7 @@ func (c *call) ask(ctx context.Context, q question) (agent.Result, error) {
 	if errors.As(err, &fault) && fault.Kind.Overload() {
 		to := c.b.cfg.FallbackModel
 		deadline, _ := ctx.Deadline()
-		if to != "" && to != model && to != result.Model && ctx.Err() == nil && time.Until(deadline) >= leastForAnother {
+		if to != "" && to != model && to != result.Model && ctx.Err() == nil && time.Until(deadline) >= minAttemptTimeout {
 			from := model
 			if from == "" {
 				from = result.Model
@@ -266,7 +266,7 @@ func (c *call) attempt(ctx context.Context, s *slot, q question, model string) (
 		c.progress.event(ev)
 		if r, ok := ev.(agent.Retry); ok && !r.Unsure {
 			retrying += r.Wait
-			if retrying > patience {
+			if retrying > retryTimeout {
 				giveUp(&agent.Error{Kind: r.Kind, Message: r.Message})
 			}
 		}

@@ -90,8 +90,8 @@ func newTestBridge(t *testing.T, r agent.Runner, change func(*Config)) *Bridge {
 	return b
 }
 
-func ms(d time.Duration) *Whole {
-	w := Whole(d.Milliseconds())
+func ms(d time.Duration) *Integer {
+	w := Integer(d.Milliseconds())
 	return &w
 }
 
@@ -109,8 +109,8 @@ func wantWords(t *testing.T, err error, words ...string) {
 
 func TestQueryInput(t *testing.T) {
 	b := newTestBridge(t, script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) { return say("ok") }), nil)
-	none, big := Whole(0), Whole(maxWords+1)
-	over := Whole(MaxTimeout.Milliseconds() + 1)
+	none, big := Integer(0), Integer(maxWords+1)
+	over := Integer(MaxTimeout.Milliseconds() + 1)
 	many := make([]string, maxFiles+1)
 	for _, test := range []struct {
 		name  string
@@ -657,7 +657,7 @@ func TestChunkCacheIsBounded(t *testing.T) {
 		if _, _, err := c.get(huge, 1); err != nil || c.len() != 1 {
 			t.Errorf("%v, %d entries", err, c.len())
 		}
-		time.Sleep(cacheTime + time.Second)
+		time.Sleep(cacheTTL + time.Second)
 		if _, _, err = c.get(huge, 1); err == nil || c.len() != 0 || c.bytes != 0 {
 			t.Errorf("an old one: %v, %d entries, %d bytes", err, c.len(), c.bytes)
 		}

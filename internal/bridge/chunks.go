@@ -13,7 +13,7 @@ import (
 const (
 	cacheEntries = 50
 	cacheBytes   = 64 << 20
-	cacheTime    = 10 * time.Minute
+	cacheTTL     = 10 * time.Minute
 )
 
 // A chunkCache keeps long answers in pieces for a while: bounded in number, in
@@ -46,7 +46,7 @@ func (c *chunkCache) put(pieces []string) string {
 
 // keep keeps pieces by a key that they have already, from now on.
 func (c *chunkCache) keep(key string, pieces []string) {
-	e := &cached{key: key, pieces: pieces, until: time.Now().Add(cacheTime)}
+	e := &cached{key: key, pieces: pieces, until: time.Now().Add(cacheTTL)}
 	for _, p := range pieces {
 		e.bytes += len(p)
 	}
@@ -93,7 +93,7 @@ func (c *chunkCache) get(key string, index int) (string, int, error) {
 		el = nil
 	}
 	if el == nil {
-		return "", 0, fmt.Errorf("there is no answer with this cacheKey: it was given out more than %d minutes ago or never; ask again", int(cacheTime.Minutes()))
+		return "", 0, fmt.Errorf("there is no answer with this cacheKey: it was given out more than %d minutes ago or never; ask again", int(cacheTTL.Minutes()))
 	}
 	c.recent.MoveToFront(el)
 	pieces := el.Value.(*cached).pieces

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// A conversation is kept for conversationTime after it was used last, at
+	// A conversation is kept for conversationTTL after it was used last, at
 	// most so many, with so much text in all; the least recently used go first.
 	// One with more than conversationBytes takes no further query.
-	conversationTime   = 30 * time.Minute
+	conversationTTL    = 30 * time.Minute
 	maxConversations   = 50
 	conversationsBytes = 64 << 20
 	conversationBytes  = 2 << 20
@@ -76,7 +76,7 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 	cs.pruneLocked()
 	c := cs.byID[id]
 	cs.mu.Unlock()
-	gone := fmt.Errorf("there is no session %q: it has ended, or its %d minutes are over; leave sessionId out to begin a new one", shorten(id, 60), int(conversationTime.Minutes()))
+	gone := fmt.Errorf("there is no session %q: it has ended, or its %d minutes are over; leave sessionId out to begin a new one", shorten(id, 60), int(conversationTTL.Minutes()))
 	if c == nil {
 		return nil, gone
 	}
@@ -124,7 +124,7 @@ func (cs *conversations) give(c *conversation, e *exchange, dir, model string) b
 
 func (cs *conversations) pruneLocked() {
 	for id, c := range cs.byID {
-		if !c.busy() && time.Since(c.used) > conversationTime {
+		if !c.busy() && time.Since(c.used) > conversationTTL {
 			cs.dropLocked(id)
 		}
 	}
@@ -187,7 +187,7 @@ func (cs *conversations) list() []Session {
 		idle := time.Since(c.used)
 		all = append(all, Session{
 			ID: c.id, Dir: c.dir, Queries: len(c.said), About: shorten(visible(strings.Join(strings.Fields(c.said[0].prompt), " ")), 80),
-			IdleSeconds: int(idle.Seconds()), ExpiresSeconds: int((conversationTime - idle).Seconds()),
+			IdleSeconds: int(idle.Seconds()), ExpiresSeconds: int((conversationTTL - idle).Seconds()),
 		})
 	}
 	slices.SortFunc(all, func(a, b Session) int {

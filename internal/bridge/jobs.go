@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// A job that has ended is kept for jobTime, at most so many, the oldest go
+	// A job that has ended is kept for jobTTL, at most so many, the oldest go
 	// first. As many may run or wait in the queue.
-	jobTime = 30 * time.Minute
+	jobTTL  = 30 * time.Minute
 	maxJobs = 50
-	// jobWait is how long wait-job waits unless told otherwise: less than any
+	// jobWaitTimeout is how long wait-job waits unless told otherwise: less than any
 	// client's limit.
-	jobWait, maxJobWait = 45 * time.Second, 10 * time.Minute
+	jobWaitTimeout, maxJobWaitTimeout = 45 * time.Second, 10 * time.Minute
 )
 
 // errJobCancelled is the cause of the end of a job that its client cancelled.
@@ -98,7 +98,7 @@ func (j *job) endedAt() time.Time {
 
 func (js *jobs) pruneLocked() {
 	for id, j := range js.byID {
-		if ended := j.endedAt(); !ended.IsZero() && time.Since(ended) > jobTime {
+		if ended := j.endedAt(); !ended.IsZero() && time.Since(ended) > jobTTL {
 			delete(js.byID, id)
 		}
 	}
@@ -122,7 +122,7 @@ func (js *jobs) get(id string) (*job, error) {
 	if j := js.byID[id]; j != nil {
 		return j, nil
 	}
-	return nil, fmt.Errorf("there is no job %q: list-jobs has those that there are; a job is kept for %d minutes after its end", shorten(id, 60), int(jobTime.Minutes()))
+	return nil, fmt.Errorf("there is no job %q: list-jobs has those that there are; a job is kept for %d minutes after its end", shorten(id, 60), int(jobTTL.Minutes()))
 }
 
 // A jobState is a job in a list.
@@ -237,17 +237,17 @@ func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 
 func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	var in struct {
-		JobID   string `json:"jobId"`
-		Timeout *Whole `json:"timeout"`
+		JobID   string   `json:"jobId"`
+		Timeout *Integer `json:"timeout"`
 	}
 	if r := s.input(ctx, req, &in, nil); r != nil {
 		return r, nil
 	}
-	wait := jobWait
+	wait := jobWaitTimeout
 	if in.Timeout != nil {
 		wait = time.Duration(*in.Timeout) * time.Millisecond
-		if wait < 0 || wait > maxJobWait {
-			return failed(fmt.Errorf("timeout is %d: give milliseconds from 0 to %d", *in.Timeout, maxJobWait.Milliseconds()), Meta{Model: "none"}), nil
+		if wait < 0 || wait > maxJobWaitTimeout {
+			return failed(fmt.Errorf("timeout is %d: give milliseconds from 0 to %d", *in.Timeout, maxJobWaitTimeout.Milliseconds()), Meta{Model: "none"}), nil
 		}
 	}
 	j, err := s.jobs.get(in.JobID)
@@ -257,7 +257,7 @@ func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 	report := reporter(ctx, req)
 	over := time.NewTimer(wait)
 	defer over.Stop()
-	beat := time.NewTicker(progressEvery)
+	beat := time.NewTicker(progressInterval)
 	defer beat.Stop()
 	for {
 		j.mu.Lock()

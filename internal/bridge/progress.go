@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// progressEvery is the longest silence of a call that reports progress;
+	// progressInterval is the longest silence of a call that reports progress;
 	// clients give up on silent ones.
-	progressEvery = 8 * time.Second
-	// wordsEvery keeps a stream of words from being a flood of reports.
-	wordsEvery = time.Second
+	progressInterval = 8 * time.Second
+	// wordsInterval keeps a stream of words from being a flood of reports.
+	wordsInterval = time.Second
 	// progressLength is how much of a report a client shows.
 	progressLength = 200
 	// progressBacklog bounds the steps that wait to be reported, where a
@@ -57,9 +57,9 @@ func (p *progress) stop() {
 }
 
 func (p *progress) report() {
-	beat := time.NewTicker(progressEvery)
+	beat := time.NewTicker(progressInterval)
 	defer beat.Stop()
-	words := time.NewTicker(wordsEvery)
+	words := time.NewTicker(wordsInterval)
 	defer words.Stop()
 	for {
 		select {
@@ -74,7 +74,7 @@ func (p *progress) report() {
 				p.send(s)
 			}
 			if len(steps) > 0 {
-				beat.Reset(progressEvery)
+				beat.Reset(progressInterval)
 			}
 		case <-words.C:
 			p.mu.Lock()
@@ -86,7 +86,7 @@ func (p *progress) report() {
 			p.mu.Unlock()
 			if message != "" {
 				p.send(message)
-				beat.Reset(progressEvery)
+				beat.Reset(progressInterval)
 			}
 		case <-beat.C:
 			p.mu.Lock()

@@ -52,11 +52,11 @@ func (s *slot) release() {
 	}
 }
 
-// queueWait is how long a call waits for a slot; a job waits as long as its
+// queueTimeout is how long a call waits for a slot; a job waits as long as its
 // deadline lets it.
-const queueWait = 30 * time.Second
+const queueTimeout = 30 * time.Second
 
-// acquire waits for a slot, at most for queueWait. place is told the call's
+// acquire waits for a slot, at most for queueTimeout. place is told the call's
 // place in the queue, from 1, as it changes.
 func (q *queue) acquire(ctx context.Context, place func(int)) (*slot, error) {
 	if err := context.Cause(ctx); err != nil {
@@ -72,7 +72,7 @@ func (q *queue) acquire(ctx context.Context, place func(int)) (*slot, error) {
 	q.waiting = append(q.waiting, w)
 	n := len(q.waiting)
 	q.mu.Unlock()
-	wait := queueWait
+	wait := queueTimeout
 	if ctx.Value(jobKey{}) != nil {
 		wait = MaxTimeout
 	}
@@ -90,7 +90,7 @@ func (q *queue) acquire(ctx context.Context, place func(int)) (*slot, error) {
 		case <-limit.C:
 			running, waiting := q.load()
 			err = fmt.Errorf("no free place within %s: %d calls run and %d wait; try again later, or raise GEMINI_MAX_CONCURRENT (now %d)",
-				queueWait, running, waiting-1, q.max)
+				queueTimeout, running, waiting-1, q.max)
 		}
 		q.mu.Lock()
 		i := slices.Index(q.waiting, w)

@@ -21,8 +21,8 @@ const multiRoundTrip = "2026-07-28"
 
 const rootsRequest = "roots"
 
-// rootsTime bounds the question for a client's roots.
-const rootsTime = 2 * time.Second
+// rootsTimeout bounds the question for a client's roots.
+const rootsTimeout = 2 * time.Second
 
 // A roots is the client's, as far as they matter: where calls work that name no
 // directory.
@@ -65,7 +65,7 @@ func (r *roots) first(ctx context.Context, req *mcp.CallToolRequest) (string, *m
 	if known {
 		return root, nil
 	}
-	asking, cancel := context.WithTimeout(ctx, rootsTime)
+	asking, cancel := context.WithTimeout(ctx, rootsTimeout)
 	defer cancel()
 	list, _ := req.Session.ListRoots(asking, nil)
 	root = firstRoot(list)

@@ -165,7 +165,7 @@ func (s *Server) tools() []tool {
 			},
 			[]string{"cacheKey", "chunkIndex"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.fetchChunk),
 		define("list-sessions", "List Sessions",
-			fmt.Sprintf("List the conversations that query can go on with. One ends %d minutes after its last query.", int(conversationTime.Minutes())),
+			fmt.Sprintf("List the conversations that query can go on with. One ends %d minutes after its last query.", int(conversationTTL.Minutes())),
 			map[string]any{}, nil,
 			mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.listSessions),
 		define("close-session", "Close Session",
@@ -180,10 +180,10 @@ func (s *Server) tools() []tool {
 			},
 			[]string{"tool", "arguments"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.startJob),
 		define("wait-job", "Wait for Job",
-			fmt.Sprintf("Wait for a job's result, which is kept for %d minutes.", int(jobTime.Minutes())),
+			fmt.Sprintf("Wait for a job's result, which is kept for %d minutes.", int(jobTTL.Minutes())),
 			map[string]any{
 				"jobId":   text("The jobId that start-job returned."),
-				"timeout": map[string]any{"type": "integer", "minimum": 0, "maximum": maxJobWait.Milliseconds(), "description": fmt.Sprintf("Milliseconds to wait, %d unless given.", jobWait.Milliseconds())},
+				"timeout": map[string]any{"type": "integer", "minimum": 0, "maximum": maxJobWaitTimeout.Milliseconds(), "description": fmt.Sprintf("Milliseconds to wait, %d unless given.", jobWaitTimeout.Milliseconds())},
 			},
 			[]string{"jobId"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.waitJob).withRoom(),
 		define("cancel-job", "Cancel Job", "End a job that is not needed any more.",
@@ -239,8 +239,8 @@ func (s *Server) structured(ctx context.Context, req *mcp.CallToolRequest) (*mcp
 func (s *Server) fetchChunk(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	start := time.Now()
 	var in struct {
-		CacheKey   string `json:"cacheKey"`
-		ChunkIndex *Whole `json:"chunkIndex"`
+		CacheKey   string   `json:"cacheKey"`
+		ChunkIndex *Integer `json:"chunkIndex"`
 	}
 	if r := s.input(ctx, req, &in, nil); r != nil {
 		return r, nil
@@ -263,7 +263,7 @@ func (s *Server) listSessions(ctx context.Context, req *mcp.CallToolRequest) (*m
 	if r := s.input(ctx, req, &struct{}{}, nil); r != nil {
 		return r, nil
 	}
-	return listed("sessions", s.b.talks.list()), nil
+	return listed("sessions", s.b.conversations.list()), nil
 }
 
 func (s *Server) closeSession(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -273,7 +273,7 @@ func (s *Server) closeSession(ctx context.Context, req *mcp.CallToolRequest) (*m
 	if r := s.input(ctx, req, &in, nil); r != nil {
 		return r, nil
 	}
-	if !s.b.talks.close(in.SessionID) {
+	if !s.b.conversations.close(in.SessionID) {
 		return failed(errors.New("there is no such session: list-sessions has those that there are"), Meta{Model: "none"}), nil
 	}
 	return plain("closed"), nil
@@ -340,7 +340,7 @@ func (b *Bridge) Ping(ctx context.Context) (string, error) {
 	for _, w := range b.runner.Workers() {
 		line("warm", "%s", workerLine(w))
 	}
-	line("sessions", "%d", len(b.talks.list()))
+	line("sessions", "%d", len(b.conversations.list()))
 	line("kept answers", "%d", b.chunks.len())
 	return strings.TrimSuffix(out.String(), "\n"), err
 }

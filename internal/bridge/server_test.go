@@ -187,7 +187,7 @@ func TestSilentRoots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []time.Duration{rootsTime, 0} {
+		for _, want := range []time.Duration{rootsTimeout, 0} {
 			begin := time.Now()
 			if _, text := callTool(t, session, "query", `{"prompt":"x"}`); !strings.HasPrefix(text, "ok\n") || time.Since(begin) != want {
 				t.Errorf("%q after %s, want %s", text, time.Since(begin), want)

@@ -37,7 +37,7 @@ type Status struct {
 func (b *Bridge) Status() Status {
 	s := Status{
 		PID: os.Getpid(), Version: b.cfg.Version, Started: b.started, Runner: b.cfg.Runner.Kind, Max: b.queue.max,
-		Sessions: len(b.talks.list()), Workers: b.runner.Workers(),
+		Sessions: len(b.conversations.list()), Workers: b.runner.Workers(),
 	}
 	s.Dir, _ = os.Getwd()
 	s.Running, s.Waiting = b.queue.load()
@@ -46,7 +46,7 @@ func (b *Bridge) Status() Status {
 
 const (
 	statusPattern = "bridge-%d.status"
-	statusWithin  = 2 * time.Second
+	statusTimeout = 2 * time.Second
 )
 
 // Publish lets `pollux status` ask how the bridge is, until stop: whoever
@@ -73,7 +73,7 @@ func (b *Bridge) Publish() (stop func(), err error) {
 // serveStatus answers until the listener is closed.
 func (b *Bridge) serveStatus(l net.Listener) {
 	sys.Accept(l, func(conn net.Conn) {
-		conn.SetDeadline(time.Now().Add(statusWithin))
+		conn.SetDeadline(time.Now().Add(statusTimeout))
 		json.NewEncoder(conn).Encode(b.Status())
 		conn.Close()
 	})
@@ -106,14 +106,14 @@ func Bridges(ctx context.Context) ([]Status, error) {
 }
 
 func askStatus(ctx context.Context, path string) (s Status, err error) {
-	ctx, cancel := context.WithTimeout(ctx, statusWithin)
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 	if err != nil {
 		return s, err
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(statusWithin))
+	conn.SetDeadline(time.Now().Add(statusTimeout))
 	return s, json.NewDecoder(conn).Decode(&s)
 }
 

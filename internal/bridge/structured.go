@@ -85,7 +85,7 @@ func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsons
 		return Structured{}, err
 	}
 	value, wrong := validate(schema, result.Answer)
-	if deadline, _ := ctx.Deadline(); wrong != nil && time.Until(deadline) >= leastForAnother {
+	if deadline, _ := ctx.Deadline(); wrong != nil && time.Until(deadline) >= minAttemptTimeout {
 		c.progress.now("the answer was not valid: asking once more")
 		repair := fmt.Sprintf("It is not valid:\n%s\n\nAnswer with the corrected JSON and nothing else.", bulletList(wrong))
 		result, err = c.ask(ctx, question{

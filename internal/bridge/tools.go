@@ -29,22 +29,22 @@ type Common struct {
 	Model            string `json:"model"`
 	WorkingDirectory string `json:"workingDirectory"`
 	// Timeout is in milliseconds; none stands for [DefaultTimeout].
-	Timeout *Whole `json:"timeout"`
+	Timeout *Integer `json:"timeout"`
 	// RequireFiles makes a file that cannot go along an error, where MCP
 	// clients get the answer without it and a note.
 	RequireFiles bool `json:"-"`
 }
 
-// A Whole is a whole number, which some clients write as 1.0 or 1e3.
-type Whole int
+// A Integer is a whole number, which some clients write as 1.0 or 1e3.
+type Integer int
 
 // UnmarshalJSON implements [json.Unmarshaler].
-func (w *Whole) UnmarshalJSON(data []byte) error {
+func (w *Integer) UnmarshalJSON(data []byte) error {
 	var f float64
 	if err := json.Unmarshal(data, &f); err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<31 {
 		return &json.UnmarshalTypeError{Value: "value " + string(data), Type: reflect.TypeFor[int]()}
 	}
-	*w = Whole(f)
+	*w = Integer(f)
 	return nil
 }
 
@@ -53,7 +53,7 @@ type QueryInput struct {
 	Common
 	Prompt            string   `json:"prompt"`
 	Files             []string `json:"files"`
-	MaxResponseLength *Whole   `json:"maxResponseLength"`
+	MaxResponseLength *Integer `json:"maxResponseLength"`
 	ChangeMode        bool     `json:"changeMode"`
 	// SessionID goes on with an earlier query, in its directory and with its
 	// model unless another is named.
@@ -63,8 +63,8 @@ type QueryInput struct {
 // SearchInput is the input of the tool search.
 type SearchInput struct {
 	Common
-	Query             string `json:"query"`
-	MaxResponseLength *Whole `json:"maxResponseLength"`
+	Query             string   `json:"query"`
+	MaxResponseLength *Integer `json:"maxResponseLength"`
 }
 
 // An Answer is what query and search return.
@@ -101,13 +101,13 @@ func (b *Bridge) Query(ctx context.Context, in QueryInput, report func(string)) 
 }
 
 func (c *call) query(ctx context.Context, in QueryInput, limit string) (a Answer, err error) {
-	talk, err := c.b.talks.take(ctx, in.SessionID)
+	talk, err := c.b.conversations.take(ctx, in.SessionID)
 	if err != nil {
 		return Answer{}, c.failure(err, agent.Result{})
 	}
 	var said *exchange
 	defer func() {
-		if c.b.talks.give(talk, said, c.dir, c.model) && said != nil {
+		if c.b.conversations.give(talk, said, c.dir, c.model) && said != nil {
 			c.meta.SessionID = talk.id
 		}
 	}()
@@ -201,7 +201,7 @@ func checkFiles(files []string) error {
 	return nil
 }
 
-func lengthLimit(words *Whole) (string, error) {
+func lengthLimit(words *Integer) (string, error) {
 	switch {
 	case words == nil:
 		return "", nil

@@ -50,13 +50,13 @@ The settings of pollux bridge apply.`,
 			if timeout < time.Millisecond || timeout > bridge.MaxTimeout {
 				return usageError{fmt.Errorf("--timeout is %s: give from 1ms to %s", timeout, bridge.MaxTimeout), cmd.CommandPath()}
 			}
-			ms := bridge.Whole(timeout.Milliseconds())
+			ms := bridge.Integer(timeout.Milliseconds())
 			in.Timeout = &ms
 			if cmd.Flags().Changed("words") {
 				if words < 1 {
 					return usageError{fmt.Errorf("--words is %d: give a number from 1", words), cmd.CommandPath()}
 				}
-				w := bridge.Whole(words)
+				w := bridge.Integer(words)
 				in.MaxResponseLength = &w
 			}
 			in.RequireFiles = true

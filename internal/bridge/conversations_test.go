@@ -80,10 +80,10 @@ func TestConversation(t *testing.T) {
 	if _, err := b.Query(t.Context(), QueryInput{Prompt: "four", SessionID: id}, nil); err != nil || strings.Contains(p.last().Replay, "fail") {
 		t.Errorf("%v; told %q", err, p.last().Replay)
 	}
-	if all := b.talks.list(); len(all) != 2 || all[0].Queries+all[1].Queries != 4 {
+	if all := b.conversations.list(); len(all) != 2 || all[0].Queries+all[1].Queries != 4 {
 		t.Errorf("sessions: %+v", all)
 	}
-	if !b.talks.close(id) || b.talks.close(id) || p.known[id] {
+	if !b.conversations.close(id) || b.conversations.close(id) || p.known[id] {
 		t.Error("it is closed never, or twice, or not forgotten")
 	}
 	_, err = b.Query(t.Context(), QueryInput{Prompt: "five", SessionID: id}, nil)
@@ -112,13 +112,13 @@ func TestConversationsAreBounded(t *testing.T) {
 		if _, err := ask(kept, "x"); err != nil {
 			t.Error(err)
 		}
-		if n := len(b.talks.list()); n != maxConversations || len(p.known) != n {
+		if n := len(b.conversations.list()); n != maxConversations || len(p.known) != n {
 			t.Errorf("%d sessions, %d known", n, len(p.known))
 		}
-		time.Sleep(conversationTime)
+		time.Sleep(conversationTTL)
 		_, err := ask(kept, "x")
 		wantWords(t, err, "no session")
-		if n := len(b.talks.list()); n != 0 || len(p.known) != 0 {
+		if n := len(b.conversations.list()); n != 0 || len(p.known) != 0 {
 			t.Errorf("%d sessions, %d known", n, len(p.known))
 		}
 		long, _ := ask("", strings.Repeat("x", maxPromptBytes))
@@ -129,7 +129,7 @@ func TestConversationsAreBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := len(b.talks.list()); n > conversationsBytes/maxPromptBytes/2 {
+		if n := len(b.conversations.list()); n > conversationsBytes/maxPromptBytes/2 {
 			t.Errorf("%d sessions of %d bytes", n, 2*maxPromptBytes)
 		}
 	})
