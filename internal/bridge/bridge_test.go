@@ -121,7 +121,7 @@ func TestQueryInput(t *testing.T) {
 		{"long", QueryInput{Prompt: strings.Repeat("x", maxPromptBytes+1)}, []string{"limit is 2000000", "send less"}},
 		{"no timeout", QueryInput{Prompt: "x", Common: Common{Timeout: &none}}, []string{"timeout is 0", "from 1 to 1800000"}},
 		{"long timeout", QueryInput{Prompt: "x", Common: Common{Timeout: &over}}, []string{"timeout is 1800001", "from 1 to 1800000"}},
-		{"flag for a model", QueryInput{Prompt: "x", Common: Common{Model: "--yolo"}}, []string{"--yolo", "no model's name"}},
+		{"flag for a model", QueryInput{Prompt: "x", Common: Common{Model: "--yolo"}}, []string{"--yolo", "not a valid model name"}},
 		{"many files", QueryInput{Prompt: "x", Files: many}, []string{"21 files", "limit is 20"}},
 		{"no words", QueryInput{Prompt: "x", MaxResponseLength: &none}, []string{"maxResponseLength is 0", "from 1"}},
 		{"many words", QueryInput{Prompt: "x", MaxResponseLength: &big}, []string{"to 100000"}},
@@ -165,7 +165,7 @@ func TestSettings(t *testing.T) {
 // them.
 func TestQueueLeaksNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &queue{max: 1}
+		q := &queue{max: 1, setting: "GEMINI_MAX_CONCURRENT"}
 		nowhere := func(int) {}
 		first, err := q.acquire(t.Context(), nowhere)
 		if err != nil {
@@ -180,7 +180,7 @@ func TestQueueLeaksNoSlot(t *testing.T) {
 		})
 		wg.Go(func() {
 			_, err := q.acquire(t.Context(), nowhere)
-			wantWords(t, err, "no free place within 30s", "1 calls run", "raise GEMINI_MAX_CONCURRENT (now 1)")
+			wantWords(t, err, "no free slot within 30s", "1 calls are running", "raise GEMINI_MAX_CONCURRENT (now 1)")
 		})
 		synctest.Wait()
 		cancel()
@@ -266,7 +266,7 @@ func TestDeadlineCoversTheQueue(t *testing.T) {
 		synctest.Wait()
 		begin := time.Now()
 		_, err := b.Query(t.Context(), QueryInput{Prompt: "x", Common: Common{Timeout: ms(5 * time.Second)}}, nil)
-		wantWords(t, err, "timed out after 5s", "5s of them in the queue")
+		wantWords(t, err, "timed out after 5s", "5s of that in the queue")
 		if took := time.Since(begin); took != 5*time.Second {
 			t.Errorf("took %s", took)
 		}
@@ -546,12 +546,12 @@ func TestTemplatesOfTheUser(t *testing.T) {
 	if _, err := b.Search(t.Context(), SearchInput{Query: "q"}, nil); err != nil || prompt != "mine: q" {
 		t.Errorf("prompt %q, %v", prompt, err)
 	}
-	if _, err := loadTemplates(filepath.Join(dir, "none")); err == nil || !strings.Contains(err.Error(), "no directory") {
+	if _, err := loadTemplates(filepath.Join(dir, "none"), "GEMINI_PROMPTS_DIR"); err == nil || !strings.Contains(err.Error(), "GEMINI_PROMPTS_DIR") || !strings.Contains(err.Error(), "not a directory") {
 		t.Errorf("a directory that is not there: %v", err)
 	}
 	write("no place")
-	_, err := loadTemplates(dir)
-	wantWords(t, err, "search.md", "has no {{query}}")
+	_, err := loadTemplates(dir, "GEMINI_PROMPTS_DIR")
+	wantWords(t, err, "search.md", "lacks {{query}}")
 }
 
 func TestFiles(t *testing.T) {

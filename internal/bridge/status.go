@@ -9,31 +9,29 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"pollux/internal/agent"
 	"pollux/internal/sys"
 )
 
-// A Status is how a bridge is, for `pollux status`.
+// A Status describes a bridge, for `pollux status`.
 type Status struct {
 	PID     int       `json:"pid"`
 	Version string    `json:"version"`
-	Dir     string    `json:"dir"` // it was started in
+	Dir     string    `json:"dir"` // where it was started
 	Started time.Time `json:"started"`
 	Runner  string    `json:"runner"`
-	// Running calls have a place in the queue, Waiting ones do not; there are
-	// Max places.
+	// Running calls have a slot, Waiting calls do not. There are Max slots.
 	Running int `json:"running"`
 	Waiting int `json:"waiting"`
 	Max     int `json:"max"`
-	// Sessions is how many conversations can go on.
+	// Sessions is how many conversations can be continued.
 	Sessions int            `json:"sessions"`
 	Workers  []agent.Worker `json:"workers"`
 }
 
-// Status says how the bridge is.
+// Status returns the state of the bridge.
 func (b *Bridge) Status() Status {
 	s := Status{
 		PID: os.Getpid(), Version: b.cfg.Version, Started: b.started, Runner: b.cfg.Runner.Kind, Max: b.queue.max,
@@ -49,28 +47,33 @@ const (
 	statusTimeout = 2 * time.Second
 )
 
-// Publish lets `pollux status` ask how the bridge is, until stop: whoever
-// connects to a socket in the user's private directory is told.
-func (b *Bridge) Publish() (stop func(), err error) {
+// Publish lets `pollux status` find the bridge until it closes: it sends the
+// status to each client of a socket in the user's private directory.
+func (b *Bridge) Publish() error {
 	dir, err := sys.RuntimeDir()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	path := filepath.Join(dir, fmt.Sprintf(statusPattern, os.Getpid()))
-	os.Remove(path) // of a process before us with our number
+	os.Remove(path) // left by an earlier process with the same ID
 	l, err := net.Listen("unix", path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var serving sync.WaitGroup
-	serving.Go(func() { b.serveStatus(l) })
-	return func() {
+	if err := b.enter(); err != nil {
 		l.Close()
-		serving.Wait()
-	}, nil
+		return err
+	}
+	stop := context.AfterFunc(b.life, func() { l.Close() })
+	go func() {
+		defer b.work.Done()
+		defer stop()
+		b.serveStatus(l)
+	}()
+	return nil
 }
 
-// serveStatus answers until the listener is closed.
+// serveStatus serves connections until the listener is closed.
 func (b *Bridge) serveStatus(l net.Listener) {
 	sys.Accept(l, func(conn net.Conn) {
 		conn.SetDeadline(time.Now().Add(statusTimeout))
@@ -79,8 +82,8 @@ func (b *Bridge) serveStatus(l net.Listener) {
 	})
 }
 
-// Bridges are the bridges that run. What those that were killed have left is
-// removed.
+// Bridges returns the status of all running bridges. It removes the sockets of
+// bridges that were killed.
 func Bridges(ctx context.Context) ([]Status, error) {
 	dir, err := sys.RuntimeDir()
 	if err != nil {
@@ -117,7 +120,7 @@ func askStatus(ctx context.Context, path string) (s Status, err error) {
 	return s, json.NewDecoder(conn).Decode(&s)
 }
 
-// String is the status in lines.
+// String returns the status in lines.
 func (s Status) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "bridge in %s\n", visible(s.Dir))
@@ -129,7 +132,7 @@ func (s Status) String() string {
 	return b.String()
 }
 
-// workerLine is a warm process in a line.
+// workerLine describes a warm process in one line.
 func workerLine(w agent.Worker) string {
 	state := "idle for " + seconds(time.Since(w.Used))
 	if w.Running > 0 {

@@ -59,7 +59,7 @@ func TestStress(t *testing.T) {
 				outcome = "timeout"
 			case errors.As(err, &fault):
 				outcome = "error"
-			case strings.Contains(err.Error(), "no free place"):
+			case strings.Contains(err.Error(), "no free slot"):
 				outcome = "refused"
 			default:
 				t.Errorf("call %d: %v", i, err)
@@ -193,7 +193,7 @@ func TestWarmStress(t *testing.T) {
 				outcome = string(fault.Kind)
 			case strings.Contains(err.Error(), "no room for a run"):
 				outcome = "no room"
-			case strings.Contains(err.Error(), "no free place"):
+			case strings.Contains(err.Error(), "no free slot"):
 				outcome = "refused"
 			case in.SessionID != "" && strings.Contains(err.Error(), "there is no session"):
 				outcome = "no session"

@@ -46,9 +46,7 @@ say. Settings of the bridge, as environment variables:
   GEMINI_WARM_AHEAD             true starts one with the bridge (false)`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withBridge(cmd.Context(), streams, level, func(*bridge.Config) {}, func(ctx context.Context, b *bridge.Bridge) error {
-				if stop, err := b.Publish(); err == nil {
-					defer stop()
-				} // else `pollux status` does not know of it
+				b.Publish() // if it fails, only `pollux status` misses the bridge
 				// The server waits for its calls before it ends; so they have
 				// to end, when the client has gone or we are told to.
 				defer context.AfterFunc(ctx, func() { b.Close() })()
