@@ -182,7 +182,7 @@ func (b *Bridge) begin(ctx context.Context, c Common, report func(string)) (cont
 	return ctx, &call{
 		b: b, dir: dir, model: model, timeout: timeout, start: time.Now(),
 		cancel:   func() { stop(); cancel(nil); cancelTimeout() },
-		progress: newProgress(report), meta: Meta{Model: model},
+		progress: newProgress(b.cfg.Agent, report), meta: Meta{Model: model},
 	}, nil
 }
 

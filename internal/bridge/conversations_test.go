@@ -87,7 +87,7 @@ func TestConversation(t *testing.T) {
 		t.Error("it is closed never, or twice, or not forgotten")
 	}
 	_, err = b.Query(t.Context(), QueryInput{Prompt: "five", SessionID: id}, nil)
-	wantWords(t, err, "no session", "leave sessionId out")
+	wantWords(t, err, "no session", "omit sessionId")
 }
 
 func TestConversationsAreBounded(t *testing.T) {
@@ -123,7 +123,7 @@ func TestConversationsAreBounded(t *testing.T) {
 		}
 		long, _ := ask("", strings.Repeat("x", maxPromptBytes))
 		_, err = ask(long, "more")
-		wantWords(t, err, "begin a new one")
+		wantWords(t, err, "start a new one")
 		for range 40 { // each with its echo
 			if _, err := ask("", strings.Repeat("x", maxPromptBytes)); err != nil {
 				t.Fatal(err)
@@ -210,7 +210,7 @@ func TestJobs(t *testing.T) {
 		t.Errorf("%v %s", err, text)
 	}
 	for args, words := range map[string][]string{
-		`{"tool":"ping","arguments":{}}`:                                       {"name one of query"},
+		`{"tool":"ping","arguments":{}}`:                                       {"must be one of query"},
 		`{"tool":"query","arguments":{"prompt":"x","workingDirectory":"/no"}}`: {""},
 	} {
 		r, text := callTool(t, s, "start-job", args)
@@ -236,7 +236,7 @@ func TestCancelledTooLate(t *testing.T) {
 	r, _ := callTool(t, s, "start-job", `{"tool":"query","arguments":{"prompt":"what?"}}`)
 	id := fmt.Sprintf(`{"jobId":%q}`, r.Meta["jobId"])
 	<-asked
-	if _, text := callTool(t, s, "cancel-job", id); !strings.Contains(text, "wait-job has its result") {
+	if _, text := callTool(t, s, "cancel-job", id); !strings.Contains(text, "call wait-job for its result") {
 		t.Errorf("cancel-job says %q", text)
 	}
 	if r, text := callTool(t, s, "wait-job", id); r.IsError || !strings.HasPrefix(text, "at last") {

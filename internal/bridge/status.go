@@ -13,6 +13,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/sys"
+	"pollux/internal/termtext"
 )
 
 // A Status describes a bridge, for `pollux status`.
@@ -123,7 +124,7 @@ func askStatus(ctx context.Context, path string) (s Status, err error) {
 // String returns the status in lines.
 func (s Status) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "bridge in %s\n", visible(s.Dir))
+	fmt.Fprintf(&b, "bridge in %s\n", termtext.Line(s.Dir, 0))
 	fmt.Fprintf(&b, "  process %d, up %s, %s, %d of %d calls running, %d waiting, %d sessions\n",
 		s.PID, seconds(time.Since(s.Started)), s.Runner, s.Running, s.Max, s.Waiting, s.Sessions)
 	for _, w := range s.Workers {
@@ -138,5 +139,5 @@ func workerLine(w agent.Worker) string {
 	if w.Running > 0 {
 		state = strconv.Itoa(w.Running) + " running"
 	}
-	return fmt.Sprintf("process %d in %s, %s, %d MB, %d sessions, up %s", w.PID, visible(w.Dir), state, w.Memory>>20, w.Sessions, seconds(time.Since(w.Started)))
+	return fmt.Sprintf("process %d in %s, %s, %d MB, %d sessions, up %s", w.PID, termtext.Line(w.Dir, 0), state, w.Memory>>20, w.Sessions, seconds(time.Since(w.Started)))
 }
