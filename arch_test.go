@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/gemini/fakemodel":    {},
 	"pollux/internal/agent/gemini/settings":     {"sys"},
 	"pollux/internal/bridge":                    {"agent", "agent/gemini", "hunk", "sys"},
-	"pollux/internal/cli":                       {"agent", "agent/gemini", "agent/gemini/fakemodel", "agent/gemini/settings", "bridge", "companion", "companion/journal", "doctor", "editor", "ide/geminiide", "ide/geminiide/conformance", "install", "remote", "sys", "termtext", "view/lsp", "view/term", "view/web"},
+	"pollux/internal/cli":                       {"agent", "agent/gemini", "agent/gemini/fakemodel", "agent/gemini/settings", "bridge", "companion", "companion/journal", "doctor", "editor", "ide/geminiide", "ide/geminiide/conformance", "install", "remote", "sys", "termtext", "view/lsp", "view/term", "view/tmux", "view/web"},
 	"pollux/internal/companion":                 {"agent/gemini", "companion/journal", "editor", "hunk", "ide/geminiide", "sys"},
 	"pollux/internal/companion/journal":         {"sys"},
 	"pollux/internal/doctor":                    {"agent", "agent/gemini", "agent/gemini/settings", "editor", "ide/geminiide", "ide/geminiide/client", "sys", "termtext"},
@@ -43,6 +43,7 @@ var allowed = map[string][]string{
 	"pollux/internal/termtext":                  {},
 	"pollux/internal/view/lsp":                  {"editor"},
 	"pollux/internal/view/term":                 {"editor", "hunk", "sys"},
+	"pollux/internal/view/tmux":                 {"editor"},
 	"pollux/internal/view/web":                  {"editor"},
 	"pollux/release/docs":                       {"cli"},
 }
