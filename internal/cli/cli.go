@@ -79,7 +79,7 @@ func Root() *cobra.Command { return newRoot(IO{os.Stdin, os.Stdout, os.Stderr}) 
 func newRoot(streams IO) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pollux",
-		Short: "Connect Gemini CLI to every editor, and every agent to Gemini CLI",
+		Short: "Gemini CLI's companion for every editor, and its bridge for every agent",
 		Long: `Pollux works alongside Gemini CLI. It tells the CLI which files are open in
 your editor, where the cursor is and what is selected, and shows the changes
 that the CLI proposes as a diff that you edit, accept or reject. It also lets

@@ -10,7 +10,7 @@ import (
 
 	"pollux/internal/bridge"
 	"pollux/internal/editor"
-	"pollux/internal/view/term"
+	"pollux/internal/termtext"
 )
 
 func newStatus(streams IO) *cobra.Command {
@@ -72,25 +72,25 @@ func newStatus(streams IO) *cobra.Command {
 				if i > 0 {
 					fmt.Fprintln(streams.Out)
 				}
-				fmt.Fprintf(streams.Out, "%s  %s\n", term.Printable(e.Editor.DisplayName), term.Printable(strings.Join(e.Roots, ", ")))
+				fmt.Fprintf(streams.Out, "%s  %s\n", termtext.Visible(e.Editor.DisplayName), termtext.Visible(strings.Join(e.Roots, ", ")))
 				fmt.Fprintf(streams.Out, "  process %d, port %d, up %s, %s open\n", e.PID, e.Port, since(e.Started), count(e.Files, "file"))
 				if len(e.Clients) == 0 {
 					fmt.Fprintln(streams.Out, "  no agent is connected; in Gemini CLI, type /ide enable")
 				}
 				for _, c := range e.Clients {
-					fmt.Fprintf(streams.Out, "  agent %s %s, connected for %s\n", term.Printable(c.Name), term.Printable(c.Version), since(c.Since))
+					fmt.Fprintf(streams.Out, "  agent %s %s, connected for %s\n", termtext.Visible(c.Name), termtext.Visible(c.Version), since(c.Since))
 				}
 				for _, d := range e.Diffs {
 					state := "pending for"
 					switch {
 					case d.Notice != "":
-						state = "cannot be displayed (" + term.Printable(d.Notice) + "): answer in the agent's terminal; pending for"
+						state = "cannot be displayed (" + termtext.Visible(strings.TrimSpace(d.Notice)) + "): answer in the agent's terminal; pending for"
 					case d.State == editor.StateOrphaned:
 						state = "its agent has ended; pending for"
 					case d.State == editor.StateAccepted:
 						state = "accepted; waiting to be written for"
 					}
-					fmt.Fprintf(streams.Out, "  diff  %s  %s %s\n", term.Printable(d.Path), state, since(d.Opened))
+					fmt.Fprintf(streams.Out, "  diff  %s  %s %s\n", termtext.Visible(d.Path), state, since(d.Opened))
 				}
 				if e.Link != "" {
 					fmt.Fprintf(streams.Out, "  review page (the link works once): %s\n", e.Link)
