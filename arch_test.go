@@ -30,7 +30,7 @@ var allowed = map[string][]string{
 	"pollux/internal/companion":                 {"agent/gemini", "companion/journal", "editor", "hunk", "ide/geminiide", "sys"},
 	"pollux/internal/companion/journal":         {"sys"},
 	"pollux/internal/doctor":                    {"agent", "agent/gemini", "agent/gemini/settings", "editor", "ide/geminiide", "ide/geminiide/client", "sys", "termtext"},
-	"pollux/internal/editor":                    {"sys"},
+	"pollux/internal/editor":                    {"jsonl", "outbox", "sys"},
 	"pollux/editors/editortest":                 {},
 	"pollux/internal/hostile":                   {},
 	"pollux/internal/hunk":                      {},
