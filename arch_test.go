@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -20,23 +21,27 @@ var allowed = map[string][]string{
 	"pollux/e2e":                                {},
 	"pollux/editors":                            {},
 	"pollux/internal/agent":                     {},
+	"pollux/internal/agent/acp":                 {},
 	"pollux/internal/agent/agents":              {"agent", "agent/gemini"},
-	"pollux/internal/agent/gemini":              {"agent", "agent/gemini/settings", "sys"},
+	"pollux/internal/agent/gemini":              {"agent", "agent/acp", "agent/gemini/settings", "sys"},
 	"pollux/internal/agent/gemini/fakecli":      {},
 	"pollux/internal/agent/gemini/fakemodel":    {},
 	"pollux/internal/agent/gemini/settings":     {"sys"},
 	"pollux/internal/bridge":                    {"agent", "agent/gemini", "hunk", "sys"},
-	"pollux/internal/cli":                       {"agent", "agent/gemini", "agent/gemini/fakemodel", "agent/gemini/settings", "bridge", "companion", "companion/journal", "doctor", "editor", "ide/geminiide", "ide/geminiide/conformance", "remote", "sys", "termtext", "view/lsp", "view/term", "view/web"},
+	"pollux/internal/cli":                       {"agent", "agent/gemini", "agent/gemini/checks", "agent/gemini/fakemodel", "agent/gemini/settings", "bridge", "companion", "companion/journal", "doctor", "editor", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "remote", "sys", "termtext", "view/lsp", "view/term", "view/web"},
 	"pollux/internal/companion":                 {"agent/gemini", "companion/journal", "editor", "hunk", "ide/geminiide", "sys"},
 	"pollux/internal/companion/journal":         {"sys"},
+	"pollux/internal/agent/gemini/checks":       {"agent", "agent/gemini", "agent/gemini/settings", "doctor", "sys"},
 	"pollux/internal/doctor":                    {"agent", "agent/gemini", "agent/gemini/settings", "editor", "ide/geminiide", "ide/geminiide/client", "sys", "termtext"},
 	"pollux/internal/editor":                    {"jsonl", "outbox", "sys"},
+	"pollux/internal/ide/geminiide/checks":      {"doctor", "ide/geminiide", "ide/geminiide/client", "sys"},
 	"pollux/editors/editortest":                 {},
 	"pollux/internal/hostile":                   {},
 	"pollux/internal/hunk":                      {},
 	"pollux/internal/ide/geminiide":             {"editor", "sys", "termtext"},
 	"pollux/internal/ide/geminiide/client":      {},
 	"pollux/internal/ide/geminiide/conformance": {"editor", "ide/geminiide", "ide/geminiide/client", "sys"},
+	"pollux/internal/install":                   {"agent/gemini/settings", "sys"},
 	"pollux/internal/jsonl":                     {},
 	"pollux/internal/outbox":                    {},
 	"pollux/internal/paths":                     {},
@@ -50,7 +55,8 @@ var allowed = map[string][]string{
 }
 
 func TestImports(t *testing.T) {
-	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./...").Output()
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`,
+		"./...", "./bench/...", "./e2e/...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,13 +93,30 @@ func TestDependenciesHaveReasons(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("go", "list", "-m", "-f", "{{if not .Indirect}}{{.Path}}{{end}}", "all").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range strings.Fields(string(out)) {
-		if path != "pollux" && !strings.Contains(string(doc), path) {
-			t.Errorf("docs/DEPENDENCIES.md gives no reason for %s", path)
+	for _, file := range []string{"go.mod", "bench/go.mod", "e2e/go.mod"} {
+		out, err := exec.Command("go", "mod", "edit", "-json", file).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mod struct {
+			Require []struct {
+				Path     string
+				Indirect bool
+			}
+			Tool []struct{ Path string }
+		}
+		if err := json.Unmarshal(out, &mod); err != nil {
+			t.Fatal(err)
+		}
+		for _, required := range mod.Require {
+			if required.Path != "pollux" && !required.Indirect && !strings.Contains(string(doc), required.Path) {
+				t.Errorf("docs/DEPENDENCIES.md gives no reason for %s, which %s requires", required.Path, file)
+			}
+		}
+		for _, tool := range mod.Tool {
+			if !strings.Contains(string(doc), strings.Join(strings.Split(tool.Path, "/")[:3], "/")) {
+				t.Errorf("docs/DEPENDENCIES.md gives no reason for the tool %s", tool.Path)
+			}
 		}
 	}
 }

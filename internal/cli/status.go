@@ -35,7 +35,7 @@ func newStatus(streams IO) *cobra.Command {
 				}
 				return nil
 			}
-			all, err := companions(cmd.Context())
+			all, err := editor.List(cmd.Context(), self())
 			if err != nil {
 				return err
 			}
@@ -46,14 +46,14 @@ func newStatus(streams IO) *cobra.Command {
 			}
 			entries := []entry{}
 			for _, c := range all {
-				if c.stopped {
-					fmt.Fprintf(streams.Err, "pollux: the companion at %s does not answer: is it stopped? `fg` in its terminal goes on with it\n", c.socket)
+				if c.Stopped {
+					fmt.Fprintf(streams.Err, "pollux: the companion at %s does not answer: is it stopped? `fg` in its terminal goes on with it\n", c.Socket)
 					continue
 				}
-				e := entry{Status: c.Status, Socket: c.socket}
+				e := entry{Status: c.Status, Socket: c.Socket}
 				if link {
 					var l editor.Link
-					err := ask(cmd.Context(), c.socket, func(ctx context.Context, client *editor.Client, _ editor.InitializeResult) error {
+					err := editor.WithClient(cmd.Context(), c.Socket, self(), func(ctx context.Context, client *editor.Client, _ editor.InitializeResult) error {
 						return client.Call(ctx, editor.MethodReviewLink, nil, &l)
 					})
 					if err == nil {
