@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/agents"
 )
 
 // project makes a directory with files, a git repository if asked to.
@@ -116,7 +117,7 @@ func TestChanges(t *testing.T) {
 		{name: "overlap", answer: blockOf("a.txt:1-2", "one\ntwo", "x") + blockOf("a.txt:2-3", "two\nthree", "y"), words: []string{"two blocks change line 2"}},
 		{name: "new file that exists", answer: "**NEW FILE: a.txt**\n===NEW===\nx\n===END===", words: []string{"a.txt exists"}},
 		{name: "new file without an end", answer: "**NEW FILE: b.txt**\n===NEW===\nx\n\nSo be it.", words: []string{"must end with ===END==="}},
-		{name: "new file twice", answer: strings.Repeat("**NEW FILE: b.txt**\n===NEW===\nx\n===END===\n", 2), words: []string{"made new and changed"}},
+		{name: "new file twice", answer: strings.Repeat("**NEW FILE: b.txt**\n===NEW===\nx\n===END===\n", 2), words: []string{"both created and changed"}},
 		{name: "no such file", answer: blockOf("none.txt:1-1", "x", "y"), words: []string{"there is no file none.txt"}},
 		{name: "outside", answer: blockOf("../x.txt:1-1", "x", "y"), words: []string{"../x.txt"}},
 		{name: "new file outside", answer: "**NEW FILE: ../../x.txt**\n===NEW===\nx\n===END===", words: []string{"outside"}},
@@ -135,7 +136,11 @@ func TestChanges(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := project(t, true, files)
-			c, err := readChanges(dir, "", test.answer, strings.Contains(test.name, "guarded"))
+			var unescape func(string) string
+			if strings.Contains(test.name, "guarded") {
+				unescape = agents.Default().Unescape
+			}
+			c, err := parse(dir, "", test.answer, unescape)
 			if test.words != nil {
 				wantWords(t, err, test.words...)
 				return
@@ -305,7 +310,7 @@ func TestSnapshotFailsClosed(t *testing.T) {
 			t.Error(err)
 		}
 	}, map[string]string{"a.txt": "one\n"}, true)
-	wantWords(t, err, "cannot be told", "git status")
+	wantWords(t, err, "cannot tell whether files changed", "git status")
 	if a.Changes == nil || !a.Changes.AppliedWrites {
 		t.Errorf("changes %+v", a.Changes)
 	}
@@ -408,7 +413,7 @@ func TestSnapshotIsNotDisturbedByGit(t *testing.T) {
 func TestDeletionIsMarked(t *testing.T) {
 	dir := project(t, false, map[string]string{"a.txt": "one\ntwo\n"})
 	for new, want := range map[string]bool{"": true, "\n": false} {
-		c, err := readChanges(dir, "", "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n"+new+"===END===", false)
+		c, err := parse(dir, "", "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n"+new+"===END===", nil)
 		if err != nil || c.Edits[0].Delete != want || c.Edits[0].New != "" {
 			t.Errorf("%q: %+v, %v", new, c, err)
 		}
@@ -524,7 +529,7 @@ func FuzzBlocks(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, answer string) {
-		c, err := readChanges(dir, "", answer, true)
+		c, err := parse(dir, "", answer, agents.Default().Unescape)
 		if err != nil {
 			return
 		}

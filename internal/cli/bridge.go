@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/agents"
 	"pollux/internal/bridge"
 )
 
@@ -72,7 +73,7 @@ Environment variables, with defaults in parentheses:
 const lastAnswersTimeout = 5 * time.Second
 
 // once configures a bridge for a single call: it keeps no process warm.
-func once(cfg *bridge.Config) { cfg.Runner = agent.Spawned }
+func once(cfg *bridge.Config) { cfg.Runner.Kind = agent.Spawned }
 
 // withBridge runs f with a bridge. A signal ends f's context.
 func withBridge(ctx context.Context, streams IO, level string, change func(*bridge.Config), f func(context.Context, *bridge.Bridge) error) error {
@@ -80,17 +81,21 @@ func withBridge(ctx context.Context, streams IO, level string, change func(*brid
 	if err != nil {
 		return err
 	}
-	cfg, err := bridge.FromEnv(os.Getenv)
+	cfg, err := bridge.FromEnv(agents.Default(), os.Getenv)
 	if err != nil {
 		return err
 	}
-	cfg.Log, cfg.Version = log, version()
+	cfg.Log, cfg.Runner.Log, cfg.Version = log, log, version()
 	change(&cfg)
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	b, err := bridge.New(cfg)
+	runner, err := agents.Open(cfg.Agent, cfg.Runner)
 	if err != nil {
 		return err
+	}
+	b, err := bridge.New(runner, cfg)
+	if err != nil {
+		return errors.Join(err, runner.Close())
 	}
 	return errors.Join(f(ctx, b), b.Close())
 }
