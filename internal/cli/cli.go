@@ -23,6 +23,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pollux/internal/editor"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
@@ -150,6 +151,11 @@ func version() string {
 		return info.Main.Version
 	}
 	return Version
+}
+
+// self names this program to companions.
+func self() editor.Implementation {
+	return editor.Implementation{Name: "pollux", Version: version()}
 }
 
 // logger writes to standard error what the level lets through. At the default

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"pollux/internal/ide/geminiide/conformance"
 	"pollux/internal/sys"
-	"pollux/internal/view/term"
+	"pollux/internal/termtext"
 )
 
 func newConformance(streams IO) *cobra.Command {
@@ -73,7 +74,7 @@ docs/CONFORMANCE.md says what each check is about.`,
 				cfg.Emit = func(r conformance.Result) {
 					fmt.Fprintf(streams.Out, "%-8s %-6s %-24s %s\n", r.Outcome, r.Level, r.ID, r.Text)
 					if r.Detail != "" {
-						fmt.Fprintf(streams.Out, "%41s-> %s\n", "", term.Printable(r.Detail))
+						fmt.Fprintf(streams.Out, "%41s-> %s\n", "", termtext.Visible(strings.TrimSpace(r.Detail)))
 					}
 				}
 			}
@@ -92,7 +93,7 @@ docs/CONFORMANCE.md says what each check is about.`,
 					return err
 				}
 			} else {
-				fmt.Fprintf(streams.Out, "\n%s: %d passed, %d failed, %s, %d not checked\n", term.Printable(report.Editor.DisplayName),
+				fmt.Fprintf(streams.Out, "\n%s: %d passed, %d failed, %s, %d not checked\n", termtext.Visible(report.Editor.DisplayName),
 					report.Count(conformance.Pass), report.Count(conformance.Fail), count(report.Count(conformance.Warning), "warning"), report.Count(conformance.Skipped))
 			}
 			if report.Count(conformance.Fail) > 0 {

@@ -9,8 +9,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -69,7 +67,7 @@ func (f *remoteFlags) door(ctx context.Context, command string) (d remote.Door, 
 		d.Command = remote.Via(f.via)
 	case f.ssh != "":
 		if dir == "" {
-			if dir, err = workingDir(); err != nil {
+			if dir, err = editor.WorkingDir(); err != nil {
 				return d, nil, err
 			}
 		}
@@ -84,9 +82,9 @@ func (f *remoteFlags) door(ctx context.Context, command string) (d remote.Door, 
 // was asked for by --dir is not that of the editor in whose terminal this is.
 func (f *remoteFlags) find(ctx context.Context, dir string) (string, error) {
 	if f.socket == "" && f.dir != "" {
-		return companionOf(ctx, f.dir)
+		return editor.FindFor(ctx, self(), f.dir)
 	}
-	return findCompanion(ctx, f.socket, dir)
+	return editor.Find(ctx, self(), f.socket, dir)
 }
 
 func newConnect(streams IO) *cobra.Command {
@@ -127,7 +125,7 @@ docs/REMOTE.md has the ways for dev containers, ssh and WSL, step by step.`,
 					case <-ctx.Done():
 						return nil
 					case <-p.gone:
-						return errGone
+						return editor.ErrGone
 					}
 				})
 			}
@@ -148,18 +146,6 @@ docs/REMOTE.md has the ways for dev containers, ssh and WSL, step by step.`,
 	flags.add(cmd)
 	cmd.Flags().BoolVar(&publish, "publish", false, "make the companion one that CLIs find here, until this is ended")
 	return cmd
-}
-
-// workingDir is the working directory by its real path, as the CLIs name it.
-func workingDir() (string, error) {
-	dir, err := os.Getwd()
-	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir)
-	}
-	if err != nil {
-		return "", errors.New("the working directory is gone: cd to another one")
-	}
-	return dir, nil
 }
 
 // interruptible are the standard streams, whose reading can be ended.
@@ -205,7 +191,7 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command
 		return err
 	}
 	title := cmp.Or(far.Editor, "Pollux")
-	dir, err := workingDir()
+	dir, err := editor.WorkingDir()
 	if err != nil {
 		return err
 	}
@@ -241,13 +227,13 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command
 
 // pipe joins the standard streams to a companion's socket until either ends.
 func pipe(ctx context.Context, streams IO, path, preamble string) error {
-	conn, err := dial(ctx, path)
+	conn, err := editor.Connect(ctx, path)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	if _, err := io.WriteString(conn, preamble); err != nil {
-		return errGone
+		return editor.ErrGone
 	}
 	ended := make(chan error, 2)
 	go func() {
@@ -264,114 +250,4 @@ func pipe(ctx context.Context, streams IO, path, preamble string) error {
 	case <-ctx.Done():
 	}
 	return err
-}
-
-var errGone = errors.New("the companion is gone: start the editor again, or `pollux run`")
-
-// dial connects to a companion's socket.
-func dial(ctx context.Context, path string) (net.Conn, error) {
-	conn, err := editor.Dial(ctx, path)
-	if err != nil && !errors.Is(err, editor.ErrForeign) {
-		err = errGone
-	}
-	return conn, err
-}
-
-// findCompanion returns the socket of a running companion: the one named, by
-// flag or environment, else the one whose workspace holds the file or, with no
-// file, the working directory. The most specific workspace wins, then a
-// companion that a CLI is connected to, then the newest.
-func findCompanion(ctx context.Context, socket, file string) (string, error) {
-	if socket == "" {
-		socket = os.Getenv(editor.EnvSocket)
-	}
-	if socket != "" {
-		return socket, nil
-	}
-	return companionOf(ctx, file)
-}
-
-// companionOf returns the socket of the companion whose workspace holds the file.
-func companionOf(ctx context.Context, file string) (string, error) {
-	if file == "" {
-		wd, err := workingDir()
-		if err != nil {
-			return "", err
-		}
-		file = wd
-	}
-	if real, err := filepath.EvalSymlinks(file); err == nil {
-		file = real
-	}
-	all, err := companions(ctx)
-	if err != nil {
-		return "", err
-	}
-	best, length := running{}, -1
-	for _, c := range all {
-		for _, root := range c.Roots {
-			if !sys.Inside(root, file) {
-				continue
-			}
-			used := len(c.Clients) > 0 && len(best.Clients) == 0
-			if len(root) > length || len(root) == length && used {
-				best, length = c, len(root)
-			}
-		}
-	}
-	if best.socket == "" {
-		return "", fmt.Errorf("no companion is running for %s: start one with `pollux run` in its project", file)
-	}
-	return best.socket, nil
-}
-
-// A running is a companion that answered.
-type running struct {
-	editor.Status
-	socket  string
-	stopped bool // it did not answer
-}
-
-// companions asks every running companion for its status, the newest first.
-func companions(ctx context.Context) ([]running, error) {
-	paths, err := editor.Sockets()
-	if err != nil {
-		return nil, err
-	}
-	var all []running
-	for _, path := range paths {
-		var st editor.Status
-		err := ask(ctx, path, func(ctx context.Context, c *editor.Client, _ editor.InitializeResult) (err error) {
-			st, err = c.Status(ctx)
-			return err
-		})
-		if err == nil {
-			all = append(all, running{Status: st, socket: path})
-		} else if errors.Is(err, context.DeadlineExceeded) {
-			all = append(all, running{socket: path, stopped: true})
-		}
-	}
-	slices.SortFunc(all, func(a, b running) int { return int(b.Started - a.Started) })
-	return all, nil
-}
-
-// askWithin bounds a conversation: a companion that is stopped, by Ctrl-Z for
-// instance, still takes connections.
-const askWithin = 2 * time.Second
-
-// ask attaches to a companion for one conversation.
-func ask(ctx context.Context, path string, f func(context.Context, *editor.Client, editor.InitializeResult) error) error {
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
-	defer cancel()
-	conn, err := dial(ctx, path)
-	if err != nil {
-		return err
-	}
-	c := editor.NewClient(conn, editor.Handler{})
-	defer c.Close()
-	info, err := c.Initialize(ctx, editor.InitializeParams{Client: editor.Implementation{Name: "pollux", Version: version()}})
-	if err != nil {
-		return err
-	}
-	return f(ctx, c, info)
 }

@@ -116,7 +116,7 @@ of ` + "`pollux run`" + ` in a terminal beside.`,
 				return usageError{errors.New("--standalone and --attach do not go together"), cmd.CommandPath()}
 			}
 			if attach {
-				path, err := findCompanion(ctx, socket, "")
+				path, err := editor.Find(ctx, self(), socket, "")
 				if err != nil {
 					return err
 				}

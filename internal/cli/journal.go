@@ -10,7 +10,7 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/ide/geminiide"
-	"pollux/internal/view/term"
+	"pollux/internal/termtext"
 )
 
 func newJournal(streams IO) *cobra.Command {
@@ -44,7 +44,7 @@ is lost when a CLI, an editor or Pollux ends at the wrong moment.`,
 					if e.Edited {
 						note += ", edited"
 					}
-					fmt.Fprintf(streams.Out, "%s  %s  %s  (%s)\n", e.ID, e.Time.Format("2006-01-02 15:04:05"), term.Printable(e.Path), note)
+					fmt.Fprintf(streams.Out, "%s  %s  %s  (%s)\n", e.ID, e.Time.Format("2006-01-02 15:04:05"), termtext.Visible(e.Path), note)
 					if e.Unwritten {
 						fmt.Fprintf(streams.Out, "    pollux journal restore %s\n", e.ID)
 					}
@@ -99,7 +99,7 @@ file with --to.`,
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(streams.Err, "pollux: wrote %s\n", term.Printable(path))
+				fmt.Fprintf(streams.Err, "pollux: wrote %s\n", termtext.Visible(path))
 				if replaced != "" {
 					fmt.Fprintf(streams.Err, "pollux: to undo it: pollux journal restore %s\n", replaced)
 				}

@@ -75,11 +75,11 @@ the file; of several, one that a CLI is connected to.`,
 				if blockCursor && uniseg.GraphemeClusterCount(e.Selection) <= 1 {
 					e.Selection = ""
 				}
-				path, err := findCompanion(cmd.Context(), socket, e.Path)
+				path, err := editor.Find(cmd.Context(), self(), socket, e.Path)
 				if err != nil {
 					return err
 				}
-				return ask(cmd.Context(), path, func(ctx context.Context, c *editor.Client, _ editor.InitializeResult) error {
+				return editor.WithClient(cmd.Context(), path, self(), func(ctx context.Context, c *editor.Client, _ editor.InitializeResult) error {
 					return c.Call(ctx, editor.MethodContextEvent, e, nil)
 				})
 			}()

@@ -37,7 +37,7 @@ the working directory.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
-			path, err := findCompanion(ctx, socket, "")
+			path, err := editor.Find(ctx, self(), socket, "")
 			if err != nil {
 				return err
 			}
@@ -45,7 +45,7 @@ the working directory.`,
 				In: streams.In, Out: streams.Out, Env: os.Environ(), Version: version(), Once: once,
 				Editor: cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi"),
 				Dial: func(h editor.Handler) (*editor.Client, error) {
-					conn, err := dial(ctx, path)
+					conn, err := editor.Connect(ctx, path)
 					if err != nil {
 						return nil, err
 					}

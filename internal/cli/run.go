@@ -153,7 +153,7 @@ func joinCLI(ctx context.Context, streams IO, at *remoteFlags, s session) error 
 		return err
 	}
 	var env map[string]string
-	err = ask(ctx, path, func(_ context.Context, _ *editor.Client, info editor.InitializeResult) error {
+	err = editor.WithClient(ctx, path, self(), func(_ context.Context, _ *editor.Client, info editor.InitializeResult) error {
 		env = editor.KnownEnv(info.Env)
 		return nil
 	})

@@ -19,11 +19,11 @@ import (
 func decide(what string) int {
 	err := func() error {
 		ctx := context.Background()
-		path, err := findCompanion(ctx, "", os.Getenv("FILE"))
+		path, err := editor.Find(ctx, self(), "", os.Getenv("FILE"))
 		if err != nil {
 			return err
 		}
-		return ask(ctx, path, func(ctx context.Context, c *editor.Client, _ editor.InitializeResult) error {
+		return editor.WithClient(ctx, path, self(), func(ctx context.Context, c *editor.Client, _ editor.InitializeResult) error {
 			diffs, err := c.Diffs(ctx)
 			if err != nil {
 				return err

@@ -10,7 +10,7 @@ import (
 
 	"pollux/internal/bridge"
 	"pollux/internal/editor"
-	"pollux/internal/view/term"
+	"pollux/internal/termtext"
 )
 
 func newStatus(streams IO) *cobra.Command {
@@ -35,7 +35,7 @@ func newStatus(streams IO) *cobra.Command {
 				}
 				return nil
 			}
-			all, err := companions(cmd.Context())
+			all, err := editor.List(cmd.Context(), self())
 			if err != nil {
 				return err
 			}
@@ -46,14 +46,14 @@ func newStatus(streams IO) *cobra.Command {
 			}
 			entries := []entry{}
 			for _, c := range all {
-				if c.stopped {
-					fmt.Fprintf(streams.Err, "pollux: the companion at %s does not answer: is it stopped? `fg` in its terminal goes on with it\n", c.socket)
+				if c.Stopped {
+					fmt.Fprintf(streams.Err, "pollux: the companion at %s does not answer: is it stopped? `fg` in its terminal goes on with it\n", c.Socket)
 					continue
 				}
-				e := entry{Status: c.Status, Socket: c.socket}
+				e := entry{Status: c.Status, Socket: c.Socket}
 				if link {
 					var l editor.Link
-					err := ask(cmd.Context(), c.socket, func(ctx context.Context, client *editor.Client, _ editor.InitializeResult) error {
+					err := editor.WithClient(cmd.Context(), c.Socket, self(), func(ctx context.Context, client *editor.Client, _ editor.InitializeResult) error {
 						return client.Call(ctx, editor.MethodReviewLink, nil, &l)
 					})
 					if err == nil {
@@ -72,25 +72,25 @@ func newStatus(streams IO) *cobra.Command {
 				if i > 0 {
 					fmt.Fprintln(streams.Out)
 				}
-				fmt.Fprintf(streams.Out, "%s  %s\n", term.Printable(e.Editor.DisplayName), term.Printable(strings.Join(e.Roots, ", ")))
+				fmt.Fprintf(streams.Out, "%s  %s\n", termtext.Visible(e.Editor.DisplayName), termtext.Visible(strings.Join(e.Roots, ", ")))
 				fmt.Fprintf(streams.Out, "  process %d, port %d, up %s, %s open\n", e.PID, e.Port, since(e.Started), count(e.Files, "file"))
 				if len(e.Clients) == 0 {
 					fmt.Fprintln(streams.Out, "  no CLI is connected; in Gemini CLI: /ide enable")
 				}
 				for _, c := range e.Clients {
-					fmt.Fprintf(streams.Out, "  CLI   %s %s, connected for %s\n", term.Printable(c.Name), term.Printable(c.Version), since(c.Since))
+					fmt.Fprintf(streams.Out, "  CLI   %s %s, connected for %s\n", termtext.Visible(c.Name), termtext.Visible(c.Version), since(c.Since))
 				}
 				for _, d := range e.Diffs {
 					state := "waits for"
 					switch {
 					case d.Notice != "":
-						state = "cannot be displayed (" + term.Printable(d.Notice) + "); waits in the terminal for"
+						state = "cannot be displayed (" + termtext.Visible(strings.TrimSpace(d.Notice)) + "); waits in the terminal for"
 					case d.State == editor.StateOrphaned:
 						state = "left by a CLI that ended"
 					case d.State == editor.StateAccepted:
 						state = "accepted; waits to be written for"
 					}
-					fmt.Fprintf(streams.Out, "  diff  %s  %s %s\n", term.Printable(d.Path), state, since(d.Opened))
+					fmt.Fprintf(streams.Out, "  diff  %s  %s %s\n", termtext.Visible(d.Path), state, since(d.Opened))
 				}
 				if e.Link != "" {
 					fmt.Fprintf(streams.Out, "  review page (this link opens it once): %s\n", e.Link)

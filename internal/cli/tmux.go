@@ -68,7 +68,7 @@ func reviewIn(where string, c *companion.Companion) (stop func(), err error) {
 	mine, theirs := net.Pipe()
 	p.work.Go(func() { c.Attach(theirs) })
 	client := editor.NewClient(mine, editor.Handler{DiffOpen: p.show, DiffClose: p.forget})
-	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), editor.AnswerTimeout)
 	defer cancel()
 	if _, err := client.Initialize(ctx, editor.InitializeParams{Client: editor.Implementation{Name: "tmux popup", Version: version()}, Diff: true}); err != nil {
 		client.Close()
