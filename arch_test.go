@@ -117,7 +117,6 @@ func brokenRule(importer, imported string) string {
 
 // exceptions are the imports that break a rule and have yet to go.
 var exceptions = map[string]bool{
-	"bridge -> agent/gemini":     true,
 	"companion -> agent/gemini":  true,
 	"companion -> ide/geminiide": true,
 	"remote -> ide/geminiide":    true,
@@ -199,7 +198,6 @@ func TestRules(t *testing.T) {
 		"companion -> editor":                     false,
 		"bridge -> agent":                         false,
 		"bridge -> agent/agents":                  true,
-		"bridge -> agent/gemini":                  true,
 		"bridge/change -> agent/gemini":           true,
 		"bridge -> bridge/change":                 false,
 		"ide -> ide/geminiide":                    false,
