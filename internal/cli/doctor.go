@@ -34,7 +34,7 @@ by companions that have ended, makes your files readable for you alone, and turn
 on Gemini CLI's IDE mode. docs/DOCTOR.md lists the symptoms and causes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if yes && !fix {
-				return usageError{errors.New("--yes needs --fix"), cmd.CommandPath()}
+				return usageError{errors.New("--yes needs --fix")}
 			}
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
