@@ -38,9 +38,9 @@ func (f *remoteFlags) add(cmd *cobra.Command) {
 func (f *remoteFlags) away() bool { return f.ssh != "" || f.via != "" || len(f.maps) > 0 }
 
 // door returns how to reach the companion.
-func (f *remoteFlags) door(ctx context.Context, command string) (d remote.Door, paths remote.Paths, err error) {
+func (f *remoteFlags) door(ctx context.Context) (d remote.Door, paths remote.Paths, err error) {
 	wrong := func(text string) (remote.Door, remote.Paths, error) {
-		return d, nil, usageError{errors.New(text), command}
+		return d, nil, usageError{errors.New(text)}
 	}
 	ways := 0
 	for _, way := range []string{f.socket, f.ssh, f.via} {
@@ -118,7 +118,7 @@ docs/REMOTE.md explains dev containers, ssh and WSL, step by step.`,
 			if publish {
 				ctx, stop := untilSignal(cmd.Context())
 				defer stop()
-				return withRemote(ctx, streams.Err, &flags, cmd.CommandPath(), func(p published) error {
+				return withRemote(ctx, streams.Err, &flags, func(p published) error {
 					fmt.Fprintf(streams.Err, "pollux: connected to the companion of %s; agents started in %s find it until this command ends\n", p.editor, strings.Join(p.roots, ", "))
 					select {
 					case <-ctx.Done():
@@ -128,7 +128,7 @@ docs/REMOTE.md explains dev containers, ssh and WSL, step by step.`,
 					}
 				})
 			}
-			door, paths, err := flags.door(cmd.Context(), cmd.CommandPath())
+			door, paths, err := flags.door(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -159,11 +159,11 @@ type published struct {
 }
 
 // withRemote publishes a remote companion on this machine while f runs.
-func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command string, f func(published) error) error {
+func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, f func(published) error) error {
 	// Until f runs, and handles signals, they end this function.
 	own, stop := untilSignal(ctx)
 	defer stop()
-	door, paths, err := flags.door(own, command)
+	door, paths, err := flags.door(own)
 	if err != nil {
 		return err
 	}
