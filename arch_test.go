@@ -32,7 +32,7 @@ var allowed = map[string][]string{
 	"pollux/internal/companion/journal":         {"sys"},
 	"pollux/internal/doctor":                    {"editor", "sys", "termtext"},
 	"pollux/internal/agent/gemini/checks":       {"agent", "agent/gemini", "agent/gemini/settings", "doctor", "sys"},
-	"pollux/internal/ide/geminiide/checks":      {"doctor", "ide/geminiide", "ide/geminiide/client", "sys"},
+	"pollux/internal/ide/geminiide/checks":      {"doctor", "editor", "ide/geminiide", "ide/geminiide/client", "sys"},
 	"pollux/internal/editor":                    {"sys"},
 	"pollux/editors/editortest":                 {},
 	"pollux/internal/hostile":                   {},
