@@ -44,7 +44,7 @@ var allowed = map[string][]string{
 	"pollux/internal/jsonl":                     {},
 	"pollux/internal/outbox":                    {},
 	"pollux/internal/paths":                     {},
-	"pollux/internal/remote":                    {"editor", "ide/geminiide", "sys", "termtext"},
+	"pollux/internal/remote":                    {"editor", "jsonl", "sys", "termtext"},
 	"pollux/internal/sys":                       {},
 	"pollux/internal/termtext":                  {},
 	"pollux/internal/view/lsp":                  {"editor"},

@@ -38,10 +38,13 @@ func (f *remoteFlags) add(cmd *cobra.Command) {
 // away reports whether the companion is somewhere else, or sees other paths.
 func (f *remoteFlags) away() bool { return f.ssh != "" || f.via != "" || len(f.maps) > 0 }
 
-// door is the way to the companion.
-func (f *remoteFlags) door(ctx context.Context, command string) (d remote.Door, paths remote.Paths, err error) {
-	wrong := func(text string) (remote.Door, remote.Paths, error) {
-		return d, nil, usageError{errors.New(text), command}
+// remoteProtocol is the protocol that remote companions speak.
+var remoteProtocol = geminiide.Remote{}
+
+// target returns where the companion is, and the paths there.
+func (f *remoteFlags) target(ctx context.Context, command string) (t remote.Target, paths remote.Paths, err error) {
+	wrong := func(text string) (remote.Target, remote.Paths, error) {
+		return t, nil, usageError{errors.New(text), command}
 	}
 	ways := 0
 	for _, way := range []string{f.socket, f.ssh, f.via} {
@@ -64,18 +67,18 @@ func (f *remoteFlags) door(ctx context.Context, command string) (d remote.Door, 
 		if f.dir != "" {
 			return wrong("--dir does not go with --via: give it to the pollux connect in the command")
 		}
-		d.Command = remote.Via(f.via)
+		t.Command = remote.Via(f.via)
 	case f.ssh != "":
 		if dir == "" {
 			if dir, err = editor.WorkingDir(); err != nil {
-				return d, nil, err
+				return t, nil, err
 			}
 		}
-		d.Command = remote.SSH(f.ssh, dir)
+		t.Command = remote.SSH(f.ssh, dir)
 	default:
-		d.Socket, err = f.find(ctx, dir)
+		t.Socket, err = f.find(ctx, dir)
 	}
-	return d, paths, err
+	return t, paths, err
 }
 
 // find is the socket of the companion of a directory on this machine. One that
@@ -129,18 +132,18 @@ docs/REMOTE.md has the ways for dev containers, ssh and WSL, step by step.`,
 					}
 				})
 			}
-			door, paths, err := flags.door(cmd.Context(), cmd.CommandPath())
+			target, paths, err := flags.target(cmd.Context(), cmd.CommandPath())
 			if err != nil {
 				return err
 			}
 			if f, ok := streams.Err.(*os.File); ok {
-				door.Errors = f
+				target.Errors = f
 			}
-			conn, err := door.Open(cmd.Context())
+			conn, err := target.Open(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return remote.Relay(interruptible(streams), conn, paths)
+			return remote.Relay(cmd.Context(), interruptible(streams), conn, paths, remoteProtocol)
 		},
 	}
 	flags.add(cmd)
@@ -176,26 +179,26 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command
 	// Until f has the signals, they end this.
 	own, stop := signal.NotifyContext(ctx, sys.TerminationSignals...)
 	defer stop()
-	door, paths, err := flags.door(own, command)
+	target, paths, err := flags.target(own, command)
 	if err != nil {
 		return err
 	}
 	greeting, cancel := context.WithTimeout(own, 30*time.Second)
 	defer cancel()
 	fmt.Fprintln(errs, "pollux: connecting ...")
-	far, err := door.Greet(greeting)
+	companion, err := target.Greet(greeting, remoteProtocol)
 	if own.Err() != nil {
 		return interrupted
 	}
 	if err != nil {
 		return err
 	}
-	title := cmp.Or(far.Editor, "Pollux")
+	title := cmp.Or(companion.Editor, "Pollux")
 	dir, err := editor.WorkingDir()
 	if err != nil {
 		return err
 	}
-	if err := paths.Fit(far.Roots, dir); err != nil {
+	if err := paths.Fit(companion.Roots, dir); err != nil {
 		return err
 	}
 	exe, err := os.Executable()
@@ -206,15 +209,15 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command
 	if len(roots) == 0 {
 		roots = []string{dir}
 	}
-	front, err := remote.Listen(ctx, door, paths)
+	listener, err := remote.Listen(ctx, target, paths, remoteProtocol)
 	if err != nil {
 		return err
 	}
-	defer front.Close()
+	defer listener.Close()
 	end := geminiide.Endpoint{
 		Info: editor.Info{Name: "pollux", DisplayName: title}, Roots: roots,
 		PIDs:  geminiide.TerminalPIDs(os.Getpid(), os.Getenv),
-		Stdio: []string{exe, "connect", "--socket", front.Socket},
+		Stdio: []string{exe, "connect", "--socket", listener.Socket},
 	}
 	pub, err := geminiide.Publish(end)
 	if err != nil {
@@ -222,7 +225,7 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command
 	}
 	defer pub.Remove()
 	stop()
-	return f(published{editor: title, roots: roots, env: end.Env(), gone: front.Gone()})
+	return f(published{editor: title, roots: roots, env: end.Env(), gone: listener.Gone()})
 }
 
 // pipe joins the standard streams to a companion's socket until either ends.

@@ -189,7 +189,7 @@ func (c *checker) checkProcess() {
 
 // name returns what to call a companion.
 func name(c *geminiide.Candidate) string {
-	title := doctor.Short(cmp.Or(c.File.IDEInfo.DisplayName, c.File.IDEInfo.Name, "a companion"))
+	title := cmp.Or(doctor.Short(c.File.IDEInfo.DisplayName), doctor.Short(c.File.IDEInfo.Name), "a companion")
 	if c.PortText == "" {
 		return title
 	}
