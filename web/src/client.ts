@@ -1,19 +1,23 @@
-// The page's half of the adapter protocol (docs/PROTOCOL.md): messages come as
-// an event stream, and go as POST requests that name the stream. Every request
-// carries the page secret in a header, which an EventSource cannot send.
+// The page's client of the editor protocol (docs/PROTOCOL.md). It receives messages
+// as an event stream and sends them as POST requests that name the stream. Every
+// request carries the page secret in a header, which an EventSource cannot send.
 
 export interface Diff {
   id: string;
   path: string;
-  state: "open" | "accepted" | "orphaned"; // accepted: the CLI has to write the file
+  state: "open" | "accepted" | "orphaned"; // accepted: the agent must write the file
   original: string;
   exists: boolean;
   eol?: string;
   proposed: string;
-  content?: string; // left out if it is the proposal
-  client: string;
+  content?: string; // missing if it equals the proposal
+  agent?: string; // missing from older companions
+  client: string; // the agent with its version
   opened: number;
 }
+
+// agentName returns the name of the agent that proposed a diff.
+export const agentName = (diff: Diff) => diff.agent || diff.client || "the agent";
 
 export interface AcceptResult {
   status: "accepted" | "conflict" | "empty";
@@ -45,20 +49,20 @@ interface Message {
 // retryDelay is the pause before the page connects again, in milliseconds.
 export const retryDelay = 1000;
 
-// callTimeout is how long Pollux may take to take a message and to answer it, in
+// callTimeout limits how long Pollux may take to receive a message and answer it, in
 // milliseconds.
 const callTimeout = 15_000;
 
-const unanswered = "Pollux did not answer within 15 seconds. What you decided may still take effect: look at the file. If the change is still here once the page is connected again, decide again.";
-const lost = "The connection to Pollux was lost. Once the page is connected again, look at the change and decide.";
+const unanswered = "Pollux did not answer within 15 seconds. What you decided may still take effect: look at the file. If the change is still here when the page is connected again, decide again.";
+const lost = "The connection to Pollux was lost. When the page is connected again, look at the change and decide.";
 
-// A Connection is an event stream and the requests that name it. To abort it ends
-// all of them.
+// A Connection is an event stream and the requests that name it. abort() ends all of
+// them.
 class Connection extends AbortController {
   stream = "";
 }
 
-export class Door {
+export class Client {
   private secret = "";
   private running = false;
   private connection = new Connection();
@@ -68,9 +72,9 @@ export class Door {
 
   constructor(private handler: Handler) {}
 
-  // open connects, again and again, until Pollux refuses the secret.
+  // open connects, and reconnects until Pollux refuses the secret.
   async open(secret: string) {
-    if (secret !== this.secret) this.connection.abort(new Error(lost)); // that of a companion that has ended
+    if (secret !== this.secret) this.connection.abort(new Error(lost)); // it belongs to a companion that has ended
     this.secret = secret;
     if (this.running) return;
     this.running = true;
@@ -91,7 +95,7 @@ export class Door {
     return { Authorization: `Bearer ${this.secret}` };
   }
 
-  // read reads one event stream to its end and reports whether Pollux refused it.
+  // read reads one event stream to its end. It reports whether Pollux refused it.
   private async read(connection: Connection): Promise<boolean> {
     const res = await fetch("events", { headers: this.authorization(), cache: "no-store", signal: connection.signal });
     if (res.status === 401 || res.status === 403) return true;
@@ -156,17 +160,17 @@ export class Door {
     if (m.id !== undefined) await this.post({ id: m.id, result });
   }
 
-  // post sends one message after the other: a later edit must not overtake an
-  // earlier one.
+  // post sends messages one after the other: a later edit must not overtake an earlier
+  // one.
   private post(m: Message): Promise<void> {
-    const connection = this.connection; // not the next one: that begins with what Pollux has
+    const connection = this.connection; // not a later one: that starts from the state that Pollux has
     const sent = this.last.then(() => this.postNow(connection, m));
     this.last = sent.catch(() => {});
     return sent;
   }
 
-  // postNow ends the connection if it fails: the next one brings both sides up to
-  // date.
+  // postNow ends the connection if it fails: the next connection synchronizes both
+  // sides.
   private async postNow(connection: Connection, m: Message): Promise<void> {
     connection.signal.throwIfAborted();
     if (!connection.stream) throw new Error("Pollux is not connected.");
@@ -183,8 +187,8 @@ export class Door {
       throw err;
     }
     if (res.ok) return;
-    const err = new Error("Pollux did not take the message.");
-    if (res.status !== 413) connection.abort(err); // too large: it would be again
+    const err = new Error("Pollux did not accept the message.");
+    if (res.status !== 413) connection.abort(err); // 413: too large, and a retry would be too
     throw err;
   }
 
@@ -203,8 +207,7 @@ export class Door {
     return this.limited(this.post({ method, params }));
   }
 
-  // limited ends the connection, and with it what is waited for, if that takes too
-  // long.
+  // limited ends the connection, and with it the pending call, if that takes too long.
   private limited<T>(what: Promise<T>): Promise<T> {
     const connection = this.connection;
     const timer = setTimeout(() => connection.abort(new Error(unanswered)), callTimeout);
