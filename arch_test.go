@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	"pollux/internal/companion":                 {"agent/gemini", "companion/journal", "editor", "hunk", "ide/geminiide", "sys"},
 	"pollux/internal/companion/journal":         {"sys"},
 	"pollux/internal/agent/gemini/checks":       {"agent", "agent/gemini", "agent/gemini/settings", "doctor", "sys"},
-	"pollux/internal/editor":                    {"jsonl", "outbox", "sys"},
+	"pollux/internal/editor":                    {"jsonl", "outbox", "paths", "sys"},
 	"pollux/internal/ide/geminiide/checks":      {"doctor", "editor", "ide/geminiide", "ide/geminiide/client", "sys"},
 	"pollux/editors/editortest":                 {},
 	"pollux/internal/hostile":                   {},
@@ -50,9 +50,9 @@ var allowed = map[string][]string{
 	"pollux/internal/sys":                       {},
 	"pollux/internal/termtext":                  {},
 	"pollux/internal/view/lsp":                  {"editor"},
-	"pollux/internal/view/term":                 {"editor", "hunk", "sys", "termtext"},
+	"pollux/internal/view/term":                 {"editor", "hunk", "outbox", "sys", "termtext"},
 	"pollux/internal/view/tmux":                 {"editor"},
-	"pollux/internal/view/web":                  {"editor"},
+	"pollux/internal/view/web":                  {"editor", "jsonl"},
 	"pollux/release/docs":                       {"cli"},
 }
 
