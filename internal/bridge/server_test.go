@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/agents"
 )
 
 // connect connects a client of that name to a server of the bridge.
@@ -270,7 +271,7 @@ func TestErrorsAreResults(t *testing.T) {
 type uninstalled struct{ script }
 
 func (uninstalled) Check(context.Context) (agent.Program, error) {
-	return agent.Program{}, &agent.Error{Kind: agent.NotInstalled}
+	return agent.Program{}, agents.Default().Error(agent.NotInstalled, "")
 }
 
 func TestMetaIsNotLost(t *testing.T) {
