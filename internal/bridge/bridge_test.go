@@ -18,6 +18,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
 	"pollux/internal/agent/gemini/fakecli"
+	"pollux/internal/bridge/change"
 )
 
 func TestMain(m *testing.M) {
@@ -561,7 +562,7 @@ func TestFiles(t *testing.T) {
 	}
 	outside := filepath.Join(t.TempDir(), "out.txt")
 	for name, text := range map[string]string{
-		"a.txt": "hello", "fence.md": "```\nx\n```\n", "big.txt": strings.Repeat("x", MaxFile+1),
+		"a.txt": "hello", "fence.md": "```\nx\n```\n", "big.txt": strings.Repeat("x", change.MaxFile+1),
 		"list.pl": "my @a = \\@b;", "q\"q.png": "x",
 		"binary.txt": "a\x00b", "pic.png": "x", "big.png": strings.Repeat("x", maxImage+1), outside: "secret",
 	} {

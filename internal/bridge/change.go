@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"pollux/internal/agent"
+	"pollux/internal/bridge/change"
 )
 
 // Changes are what change mode returns, as the structured content of a tool's
 // result.
 type Changes struct {
-	Set
+	change.Set
 	// AppliedWrites reports that files below the working directory changed while
 	// the agent ran. Edits is empty then.
 	AppliedWrites bool `json:"appliedWrites"`
@@ -26,7 +27,7 @@ type Changes struct {
 // change asks for changes and returns them without writing them. It compares
 // the files on disk before and after, to verify that nothing was written.
 func (c *call) change(ctx context.Context, talk *conversation, prompt, limit string, attached attachments) (Answer, error) {
-	task, err := Begin(ctx, c.dir)
+	task, err := change.Begin(ctx, c.dir)
 	if err != nil {
 		return Answer{}, fmt.Errorf("cannot record the state of the files, so no changes were requested: %w", err)
 	}
@@ -51,13 +52,13 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 	if err != nil {
 		const next = "look at what changed (git status), then try again"
 		name := c.b.cfg.Agent.DisplayName
-		if errors.Is(err, ErrWritten) {
+		if errors.Is(err, change.ErrWritten) {
 			err = fmt.Errorf("files changed while %s ran, so its edits may not fit: %s", name, next)
 		} else {
 			err = fmt.Errorf("cannot tell whether files changed while %s ran (%w): %s", name, err, next)
 		}
 		changes := &Changes{AppliedWrites: true, Error: err.Error()}
-		changes.Edits, changes.Response = []Edit{}, result.Partial()
+		changes.Edits, changes.Response = []change.Edit{}, result.Partial()
 		return Answer{Changes: changes}, &Failure{Err: err, Partial: result.Partial()}
 	}
 	if askErr != nil { // the edits may be incomplete
@@ -81,7 +82,7 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 
 // edits returns the edits of a run: those that its tools made, or else those in
 // the blocks of its answer. prompt is the prompt that asks for blocks.
-func (c *call) edits(task *Task, r agent.Result, prompt string) (Set, error) {
+func (c *call) edits(task *change.Task, r agent.Result, prompt string) (change.Set, error) {
 	if r.Changed {
 		set, err := task.Written()
 		if err != nil || len(set.Edits) > 0 {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"pollux/internal/bridge/change"
 	"pollux/internal/paths"
 )
 
@@ -57,7 +58,7 @@ func attach(dir string, names []string, escapes func(string) bool) (attachments,
 			}
 		} else if err == nil {
 			var text string
-			if text, err = ReadText(root, rel); err == nil && b.Len()+len(text) > maxFilesText {
+			if text, err = change.ReadText(root, rel); err == nil && b.Len()+len(text) > maxFilesText {
 				err = fmt.Errorf("the files are over %d bytes together", maxFilesText)
 			}
 			switch {
@@ -101,7 +102,7 @@ func checkImage(root *os.Root, rel string) error {
 	if strings.ContainsAny(rel, "\r\n\"") {
 		return errors.New("its name has a line break or a quote, which Gemini CLI does not take")
 	}
-	f, err := Open(root, rel, maxImage)
+	f, err := change.Open(root, rel, maxImage)
 	if err == nil {
 		f.Close()
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pollux/internal/bridge/change"
 )
 
 // A pageSize is how much text a client takes at once: bytes, notes included,
@@ -121,7 +123,7 @@ func (s *Server) tools() []tool {
 	}
 	files := map[string]any{
 		"type": "array", "items": map[string]any{"type": "string"}, "maxItems": maxFiles,
-		"description": fmt.Sprintf("Paths of text files (up to %d bytes each) and images (up to %d), inside workingDirectory.", MaxFile, maxImage),
+		"description": fmt.Sprintf("Paths of text files (up to %d bytes each) and images (up to %d), inside workingDirectory.", change.MaxFile, maxImage),
 	}
 	model := text("The Gemini model, for example gemini-2.5-pro. Leave it out for the default.")
 	dir := text("The directory that Gemini works in and may read. Leave it out for the client's root.")

@@ -1,4 +1,10 @@
-package bridge
+// Package change turns what an agent writes in change mode into edits and a
+// diff. Nothing is written to disk: a [Task] verifies that.
+//
+// An agent proposes changes in one of two ways. Its tools write to an
+// [Overlay], or its answer describes the changes in blocks that [Task.Parse]
+// reads.
+package change
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package bridge
+package change
 
 import (
 	"os"
@@ -29,7 +29,7 @@ func TestOverlay(t *testing.T) {
 		{"nothing", "a\n", "a\n", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			dir, err := workingDirectory(t.TempDir())
+			dir, err := filepath.EvalSymlinks(t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +95,7 @@ func TestKeepLineEnds(t *testing.T) {
 }
 
 func TestOverlayNewFiles(t *testing.T) {
-	dir, err := workingDirectory(t.TempDir())
+	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestOverlayNewFiles(t *testing.T) {
 
 // What a change may not touch.
 func TestOverlayRefuses(t *testing.T) {
-	dir, err := workingDirectory(t.TempDir())
+	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
