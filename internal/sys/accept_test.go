@@ -20,7 +20,7 @@ func (l *scripted) Accept() (net.Conn, error) {
 	return nil, err
 }
 
-// Accept goes on after errors, slower and slower, and ends with the listener.
+// Accept continues after errors, with growing delays, until the listener is closed.
 func TestAccept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := errors.New("too many open files")
