@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/gemini":              {"agent", "agent/acp", "agent/gemini/settings", "sys"},
 	"pollux/internal/agent/gemini/fakecli":      {},
 	"pollux/internal/agent/gemini/fakemodel":    {},
-	"pollux/internal/agent/gemini/settings":     {"sys"},
+	"pollux/internal/agent/gemini/settings":     {"paths", "sys"},
 	"pollux/internal/bridge":                    {"agent", "agent/gemini", "bridge/change", "hunk", "paths", "sys"},
 	"pollux/internal/bridge/change":             {"hunk", "paths", "sys"},
 	"pollux/internal/bridge/change/changetest":  {},
