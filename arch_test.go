@@ -27,7 +27,7 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/gemini":              {"agent", "agent/gemini/settings", "paths", "sys"},
 	"pollux/internal/agent/gemini/fakecli":      {},
 	"pollux/internal/agent/gemini/fakemodel":    {},
-	"pollux/internal/agent/gemini/settings":     {"sys"},
+	"pollux/internal/agent/gemini/settings":     {"paths", "sys"},
 	"pollux/internal/agent/oneshot":             {"agent", "sys"},
 	"pollux/internal/agent/pool":                {"agent", "agent/acp", "sys"},
 	"pollux/internal/bridge":                    {"agent", "agent/gemini", "bridge/change", "hunk", "outbox", "paths", "sys", "termtext"},
