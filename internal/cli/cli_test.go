@@ -57,6 +57,8 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv("POLLUX_RUNTIME_DIR", t.TempDir())
 	t.Setenv("PATH", t.TempDir())
+	t.Setenv("TMUX", "")
+	t.Setenv(editor.EnvSocket, "")
 	for _, tt := range []struct {
 		args string
 		code int
@@ -64,8 +66,10 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 	}{
 		{"nosuch", 2, "`pollux --help`"},
 		{"status extra", 2, "`pollux status --help`"},
-		{"status --nosuch", 2, "--help"},
-		{"journal show", 2, "`pollux journal show --help`"},
+		{"status --nosuch", 2, "`pollux status --help`"},
+		{"journal shwo", 2, "`pollux journal --help`"},
+		{"journal show", 2, "`pollux journal` lists them\nRun `pollux journal show --help`"},
+		{"notify f g", 2, "name one file"},
 		{"journal show x", 1, "`pollux journal`"},
 		{"journal restore x", 1, "`pollux journal`"},
 		{"notify", 2, "name the file"},
@@ -73,15 +77,33 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		{"notify f --line 1 --unit miles", 2, "use char, byte, utf16 or grapheme"},
 		{"notify f", 1, "`pollux run`"},
 		{"connect", 1, "`pollux run`"},
+		{"connect --socket a --ssh b", 2, "use one"},
+		{"connect --via a --dir b", 2, "pass it to pollux connect"},
+		{"connect --map nonsense", 2, "`pollux connect --help`"},
 		{"ide --attach", 1, "`pollux run`"},
-		{"ide --standalone --attach", 2, "--help"},
-		{"ide --log loud", 2, "debug, info, warn or error"},
-		{"ide --root /no/such", 2, "not a directory"},
+		{"ide --standalone --attach", 2, "`pollux ide --help`"},
+		{"ide --log loud", 2, "debug, info, warn or error\nRun `pollux ide --help`"},
+		{"ide --root /no/such", 2, "not a directory: name an existing one\nRun `pollux ide --help`"},
 		{"ide --listen 0.0.0.0", 2, "name one IP address"},
+		{"lsp --listen localhost", 2, "name one IP address"},
+		{"review", 1, "`pollux status --link`"},
 		{"run gemini", 2, "goes after --"},
 		{"run", 1, "npm install"},
 		{"run -- nosuchprogram", 127, "check the command after --"},
+		{"run --socket s", 2, "need --attach"},
+		{"run --review popup", 2, "run this command in tmux"},
+		{"run --review paper", 2, "use browser, split, popup or none"},
 		{"demo", 1, "npm install"},
+		{"ask", 2, "pass it as an argument or on standard input"},
+		{"ask --timeout 0 hi", 2, "use 1ms to 30m0s"},
+		{"ask --words 0 hi", 2, "use a number from 1"},
+		{"ask --search --file f hi", 2, "`pollux ask --help`"},
+		{"ask --json-schema s --changes hi", 2, "`pollux ask --help`"},
+		{"doctor --yes", 2, "`pollux doctor --help`"},
+		{"install bridge emacs", 2, "name one client: claude-code"},
+		{"install ed", 2, "`pollux install --help`"},
+		{"conformance", 2, "after --"},
+		{"conformance --interactive -- true", 2, "`pollux conformance --help`"},
 	} {
 		var out, errs bytes.Buffer
 		code := Run(t.Context(), IO{strings.NewReader(""), &out, &errs}, strings.Fields(tt.args))

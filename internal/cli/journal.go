@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -59,7 +60,7 @@ an agent, an editor or Pollux ends at the wrong moment.`,
 	show := &cobra.Command{
 		Use:   "show ID",
 		Short: "Print an entry's text",
-		Args:  cobra.ExactArgs(1),
+		Args:  oneEntry,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJournal(func(j *journal.Journal) error {
 				get := j.Text
@@ -84,7 +85,7 @@ an agent, an editor or Pollux ends at the wrong moment.`,
 content of the file goes into the journal first. If symbolic links have changed
 and the path now leads to another file, nothing is written: name the file with
 --to.`,
-		Args: cobra.ExactArgs(1),
+		Args: oneEntry,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJournal(func(j *journal.Journal) error {
 				e, err := j.Get(args[0])
@@ -110,6 +111,13 @@ and the path now leads to another file, nothing is written: name the file with
 	restore.Flags().StringVar(&to, "to", "", "write this `file` instead")
 	cmd.AddCommand(show, restore)
 	return cmd
+}
+
+func oneEntry(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return errors.New("name one entry by its ID: `pollux journal` lists them")
+	}
+	return nil
 }
 
 // target returns the file that a restore writes: to, or the file of the entry.
