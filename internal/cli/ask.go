@@ -89,8 +89,8 @@ The environment variables of pollux bridge apply.`,
 				if ctx.Err() != nil {
 					return exitError{130}
 				}
-				// Text of the model's, and file names, may contain terminal
-				// escape sequences.
+				// The model's text, and file names, may contain terminal escape
+				// sequences.
 				say := func(text string) { fmt.Fprintln(streams.Err, forOutput(streams.Err, text)) }
 				for _, n := range a.Notes {
 					say("pollux: " + n)
@@ -136,7 +136,7 @@ The environment variables of pollux bridge apply.`,
 	flags.BoolVar(&search, "search", false, "search the web")
 	flags.BoolVar(&in.ChangeMode, "changes", false, "propose changes, and print them as a diff for git apply")
 	flags.BoolVar(&asJSON, "json", false, "print the answer, the model and other details as JSON")
-	flags.StringVar(&level, "log", "warn", "what to log to standard error: debug, info, warn or error")
+	flags.StringVar(&level, "log", "warn", "log `level` on standard error: debug, info, warn or error")
 	return cmd
 }
 

@@ -34,7 +34,7 @@ Environment variables, with defaults in parentheses:
   GEMINI_MIN_INVOCATION_GAP_MS  minimum time between two starts (5000)
   GEMINI_SPAWN_JITTER_MAX_MS    maximum random time added to it (200)
   GEMINI_IDLE_TIMEOUT_MS        end a run that is silent for this time (300000)
-  GEMINI_PROMPTS_DIR            directory of your own prompt templates
+  GEMINI_PROMPTS_DIR            directory with your prompt templates
   GEMINI_RUNNER                 warm keeps processes running, spawn starts one
                                 for each call (warm)
   GEMINI_WARM_PROCESSES         maximum number of warm processes (3)
@@ -64,7 +64,7 @@ Environment variables, with defaults in parentheses:
 			})
 		},
 	}
-	cmd.Flags().StringVar(&level, "log", "warn", "what to log to standard error: debug, info, warn or error")
+	cmd.Flags().StringVar(&level, "log", "warn", "log `level` on standard error: debug, info, warn or error")
 	return cmd
 }
 

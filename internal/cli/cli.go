@@ -154,7 +154,7 @@ func self() editor.Implementation {
 }
 
 // logger returns a logger that writes to standard error. At the default level
-// it writes no token, prompt, path or text of the user's.
+// it writes no token, prompt, path or file content.
 func logger(w io.Writer, level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {

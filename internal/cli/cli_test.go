@@ -34,7 +34,7 @@ func TestScripts(t *testing.T) {
 			}
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("TMPDIR", filepath.Join(env.WorkDir, "tmp"))
-			// Short, for a socket's path.
+			// A socket's path must be short.
 			run, err := os.MkdirTemp("", "px")
 			if err != nil {
 				return err
@@ -45,13 +45,13 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			// await FILE TEXT waits until a background command has written it.
+			// await FILE TEXT waits until a background command has written TEXT to FILE.
 			"await": func(ts *testscript.TestScript, neg bool, args []string) { awaitFile(ts, args[0], args[1]) },
 		},
 	})
 }
 
-// Every error that a user can meet ends in the next step to take.
+// Every error that a user can see ends with the next step to take.
 func TestErrorsNameTheNextStep(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("TMPDIR", t.TempDir())
@@ -113,8 +113,8 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 	}
 }
 
-// What others wrote, such as a file's name, steers no terminal: not in an error,
-// and not in JSON, which says the same with escapes.
+// Text of others, such as a file name, cannot control the terminal: errors leave
+// out control characters, JSON escapes them.
 func TestOutputSteersNoTerminal(t *testing.T) {
 	quiet(t)
 	name := "x\x1b]0;title\a\u009b31m\u202e"
@@ -151,7 +151,7 @@ func TestUTF16Column(t *testing.T) {
 	}{
 		{1, 3, "char", 3}, {2, 1, "char", 1}, {2, 2, "char", 2}, {2, 3, "char", 4}, {2, 4, "char", 5},
 		{2, 3, "byte", 2}, {2, 7, "byte", 4}, {2, 8, "byte", 5}, {2, 4, "utf16", 4},
-		{2, 9, "char", 10}, {99, 5, "char", 5}, // beyond what is on disk
+		{2, 9, "char", 10}, {99, 5, "char", 5}, // longer than the line on disk
 	} {
 		if got, err := utf16Column(path, tt.line, tt.column, tt.unit); err != nil || got != tt.want {
 			t.Errorf("line %d, %s %d: %d, %v; want %d", tt.line, tt.unit, tt.column, got, err, tt.want)

@@ -31,7 +31,7 @@ $TEXT), or do them yourself with --interactive. Otherwise these checks are
 skipped.
 
 The companion's workspace is its working directory, and its temporary directory
-is in TMPDIR. With --interactive the editor needs a window of its own:
+is in TMPDIR. With --interactive the editor needs a separate window:
 
     pollux conformance --interactive -- xterm -e nvim one.txt
 

@@ -37,7 +37,7 @@ func (f *remoteFlags) add(cmd *cobra.Command) {
 // away reports whether the companion is somewhere else, or sees other paths.
 func (f *remoteFlags) away() bool { return f.ssh != "" || f.via != "" || len(f.maps) > 0 }
 
-// door returns how to reach the companion.
+// door returns how to reach the companion, and which paths differ there.
 func (f *remoteFlags) door(ctx context.Context) (d remote.Door, paths remote.Paths, err error) {
 	wrong := func(text string) (remote.Door, remote.Paths, error) {
 		return d, nil, usageError{errors.New(text)}

@@ -31,9 +31,9 @@ type companionFlags struct {
 
 func (f *companionFlags) add(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringArrayVar(&f.roots, "root", nil, "a workspace `directory`, instead of the working directory; may be repeated")
+	fs.StringArrayVar(&f.roots, "root", nil, "workspace `directory`, instead of the working directory; may be repeated")
 	fs.BoolVar(&f.includeIgnored, "include-ignored", false, "also tell the agent about open files that are ignored or look like secrets")
-	fs.StringVar(&f.logLevel, "log", "warn", "log `level` on standard error: debug, info, warn, error")
+	fs.StringVar(&f.logLevel, "log", "warn", "log `level` on standard error: debug, info, warn or error")
 	fs.StringVar(&f.host, "listen", "", "also listen on this IP `address`, for an agent in a container")
 	fs.StringArrayVar(&f.hostNames, "host-name", []string{"host.docker.internal"}, "host `name` that agents may use to reach --listen; may be repeated")
 }
@@ -141,7 +141,7 @@ With --attach the plugin joins a running companion, for instance the one of
 	cmd.Flags().BoolVar(&standalone, "standalone", false, "run without an editor")
 	cmd.Flags().BoolVar(&attach, "attach", false, "join a running companion")
 	cmd.Flags().BoolVar(&page, "page", false, "show diffs on the review page if no editor shows them")
-	cmd.Flags().StringVar(&socket, "socket", "", "the `path` of the companion to join")
+	cmd.Flags().StringVar(&socket, "socket", "", "`path` of the socket of the companion to join")
 	return cmd
 }
 

@@ -29,8 +29,8 @@ func newNotify(streams IO) *cobra.Command {
 that FILE has the focus, where the cursor is and what is selected. Pass the
 selection on standard input: other users can see the arguments of a process.
 
-The companion is the one in $POLLUX_SOCKET, else the one whose workspace contains
-the file. If there are several, one with a connected agent is chosen.`,
+The companion is the one in $POLLUX_SOCKET. Without that, it is the one whose
+workspace contains the file, preferably with a connected agent.`,
 		Example: `  pollux notify main.go --line 12 --column 4
   printf %s "$kak_selection" | pollux notify "$kak_buffile" --line "$kak_cursor_line" --column "$kak_cursor_char_column" --selection -
   pollux notify main.go --event close`,
@@ -95,7 +95,7 @@ the file. If there are several, one with a connected agent is chosen.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&e.Event, "event", "focus", "what `happened`: focus, close, or quit (the editor has ended)")
+	fs.StringVar(&e.Event, "event", "focus", "the `event`: focus, close, or quit (the editor has ended)")
 	fs.StringVar(&e.Source, "source", "shell", "`name` that distinguishes this editor from others")
 	fs.IntVar(&line, "line", 0, "the cursor's line, from 1")
 	fs.IntVar(&column, "column", 0, "the cursor's column, from 1")
@@ -103,7 +103,7 @@ the file. If there are several, one with a connected agent is chosen.`,
 	fs.IntVar(&nameFD, "name-fd", 0, "read FILE's name, one line, from this file `descriptor`: for editors that cannot quote it in a shell command")
 	fs.BoolVar(&blockCursor, "block-cursor", false, "treat a selection of one character as the cursor")
 	fs.StringVar(&e.Selection, "selection", "", "the selected `text`; - reads standard input")
-	fs.StringVar(&socket, "socket", "", "the `path` of the companion's socket")
+	fs.StringVar(&socket, "socket", "", "`path` of the companion's socket")
 	fs.BoolVar(&quiet, "quiet", false, "do nothing if no companion is running: for an editor's hooks")
 	return cmd
 }

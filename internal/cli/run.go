@@ -43,7 +43,7 @@ with --socket, --ssh or --via one in another container or on another host. Use
 If Gemini CLI's IDE mode is neither on nor off, Pollux offers to turn it on in
 the CLI's settings.
 
-Pollux runs the gemini on the PATH, or else fetches it with npx. The command
+Pollux runs the gemini on the PATH. If there is none, npx fetches it. The command
 after -- is run instead: pollux run -- gemini --model gemini-2.5-flash`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -265,9 +265,8 @@ func leaveInterruptToAgent(ctx context.Context) (context.Context, func()) {
 
 // run runs the agent, and runs it again when it asks for that.
 func (s session) run(ctx context.Context, streams IO, companion map[string]string) error {
-	// Gemini CLI's launcher is a second process that ignores the signals by
-	// which a terminal ends its programs. Without it the CLI cannot outlive
-	// Pollux.
+	// Gemini CLI's launcher is a second process. It ignores the signals that end
+	// a terminal's programs. Without it the CLI cannot outlive Pollux.
 	env := append(os.Environ(), "GEMINI_CLI_NO_RELAUNCH=true")
 	for k, v := range companion {
 		env = append(env, k+"="+v)
@@ -282,8 +281,8 @@ func (s session) run(ctx context.Context, streams IO, companion map[string]strin
 	}
 }
 
-// exitRestart is the exit code by which Gemini CLI asks its launcher to start it
-// again, for instance when the user has decided to trust the folder.
+// exitRestart is the exit code with which Gemini CLI asks its launcher for another
+// start, for instance when the user has decided to trust the folder.
 const exitRestart = 199
 
 func printLink(w io.Writer, c *companion.Companion) string {

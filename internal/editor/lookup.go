@@ -48,7 +48,7 @@ func WithClient(ctx context.Context, socket string, self Implementation, f func(
 	return f(ctx, c, info)
 }
 
-// A Running is a companion that listens on a socket of the user's.
+// A Running is one of the user's companions that listens on a socket.
 type Running struct {
 	Status
 	Socket string
@@ -80,8 +80,8 @@ func List(ctx context.Context, self Implementation) ([]Running, error) {
 	return all, nil
 }
 
-// Find returns the socket of a running companion: socket if it is not empty,
-// else the one in $POLLUX_SOCKET, else that of [FindFor].
+// Find returns the socket of a running companion: socket if it is not empty, then
+// the one in $POLLUX_SOCKET, then the result of [FindFor].
 func Find(ctx context.Context, self Implementation, socket, path string) (string, error) {
 	if socket == "" {
 		socket = os.Getenv(EnvSocket)

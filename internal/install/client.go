@@ -64,7 +64,7 @@ func appFile(elem ...string) func() (string, error) {
 	}
 }
 
-// serverName is what the bridge is called in settings.
+// serverName is the name of the bridge in settings.
 const serverName = "pollux"
 
 // A serverEntry is the bridge in JSON settings.

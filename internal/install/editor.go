@@ -16,8 +16,7 @@ import (
 )
 
 // An Editor is an editor that Pollux can be installed in: as a package, a
-// directory whose files all belong to Pollux, or as a block in a file of the
-// user's.
+// directory whose files all belong to Pollux, or as a block in the user's settings.
 type Editor struct {
 	Name  string // on the command line
 	Title string // for the user
@@ -37,6 +36,9 @@ type Editor struct {
 	// valid checks the file with the block in it.
 	valid func(text string) error
 }
+
+// HasPlugin reports whether the editor gets a plugin, and not only settings.
+func (e Editor) HasPlugin() bool { return e.dir != nil }
 
 // Editors lists the editors.
 var Editors = []Editor{

@@ -71,7 +71,7 @@ func decodeTOML(text string, to any) error {
 	return err
 }
 
-// ours returns the bridge's table, or nil if there is none.
+// ours returns the bridge's table, or nil.
 func (m tomlSettings) ours() map[string]any {
 	all, _ := m["mcp_servers"].(map[string]any)
 	table, _ := all[serverName].(map[string]any)

@@ -109,7 +109,7 @@ func TestPopups(t *testing.T) {
 	f.exit(0)
 	f.open("c")
 	f.called(popup)
-	// tmux shows no popup: the user is told once, and tmux is asked again.
+	// tmux shows no popup: the user gets one message, and the popup is tried again.
 	f.exit(1)
 	f.called("display-message ")
 	f.called(popup)
