@@ -217,8 +217,8 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, f func(
 
 // pipe connects the standard streams to a companion's socket until one of them
 // ends.
-func pipe(stopped context.Context, streams IO, path, preamble string) error {
-	conn, err := editor.Connect(stopped, path)
+func pipe(ctx context.Context, streams IO, path, preamble string) error {
+	conn, err := editor.Connect(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func pipe(stopped context.Context, streams IO, path, preamble string) error {
 	if _, err := io.WriteString(conn, preamble); err != nil {
 		return editor.ErrGone
 	}
-	copies, ctx := errgroup.WithContext(stopped) // io.EOF, the end of one copy, ends ctx
+	copies, ended := errgroup.WithContext(ctx) // io.EOF of one copy ends both
 	copies.Go(func() error {
 		_, err := io.Copy(conn, streams.In)
 		conn.(*net.UnixConn).CloseWrite()
@@ -236,8 +236,8 @@ func pipe(stopped context.Context, streams IO, path, preamble string) error {
 		_, err := io.Copy(streams.Out, conn)
 		return cmp.Or(err, io.EOF)
 	})
-	_, err = await(ctx, func() (struct{}, error) { return struct{}{}, copies.Wait() })
-	if stopped.Err() != nil || errors.Is(err, io.EOF) {
+	_, err = await(ended, func() (struct{}, error) { return struct{}{}, copies.Wait() })
+	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err

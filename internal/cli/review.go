@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -32,7 +30,7 @@ workspace contains the working directory.`,
 			if !isTerminal(streams.In) || !isTerminal(streams.Out) {
 				return errors.New("review needs a terminal: `pollux status` lists pending changes, `pollux status --link` prints a link to the page")
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
+			ctx, stop := untilTerminated(cmd.Context())
 			defer stop()
 			path, err := editor.Find(ctx, self(), socket, "")
 			if err != nil {

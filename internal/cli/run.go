@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"runtime"
 	"syscall"
 	"time"
@@ -258,7 +257,7 @@ func joinAgent(ctx context.Context, streams IO, at *remoteFlags, s session) erro
 // leaveInterruptToAgent returns a context for the time in which the agent has the
 // terminal. An interrupt is for the agent and does not end it.
 func leaveInterruptToAgent(ctx context.Context) (context.Context, func()) {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := untilTerminated(ctx)
 	undo := sys.LeaveInterruptToChild()
 	return ctx, func() { undo(); stop() }
 }

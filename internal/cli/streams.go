@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/term"
@@ -77,6 +78,12 @@ func readLine(ctx context.Context, in *bufio.Reader) (string, error) {
 // for it. Only [await] leaves something behind.
 func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, sys.TerminationSignals...)
+}
+
+// untilTerminated is [untilSignal] for a terminal in which an interrupt is a key
+// of the program that runs there.
+func untilTerminated(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
 }
 
 // await runs f and returns what it returns, or the cause when ctx ends first.
