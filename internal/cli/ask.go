@@ -78,10 +78,12 @@ The environment variables of pollux bridge apply.`,
 				switch {
 				case shape != nil:
 					var s bridge.Structured
-					s, err = b.Structured(ctx, bridge.StructuredInput{Common: in.Common, Prompt: in.Prompt, Schema: shape, Files: in.Files}, status.report())
+					input := bridge.StructuredInput{Common: in.Common, Prompt: in.Prompt, Schema: shape, Files: in.Files}
+					s, err = b.Structured(ctx, input, status.report())
 					a = bridge.Answer{Text: string(s.JSON), Notes: s.Notes, Meta: s.Meta}
 				case search:
-					a, err = b.Search(ctx, bridge.SearchInput{Common: in.Common, Query: in.Prompt, MaxResponseLength: in.MaxResponseLength}, status.report())
+					input := bridge.SearchInput{Common: in.Common, Query: in.Prompt, MaxResponseLength: in.MaxResponseLength}
+					a, err = b.Search(ctx, input, status.report())
 				default:
 					a, err = b.Query(ctx, in, status.report())
 				}

@@ -43,7 +43,8 @@ Environment variables, with defaults in parentheses:
   GEMINI_WARM_MEMORY_MB         replace a process that uses more memory (1024)
   GEMINI_WARM_AHEAD             true starts a process with the bridge (false)`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withBridge(cmd.Context(), streams, level, func(*bridge.Config) {}, func(ctx context.Context, b *bridge.Bridge) error {
+			unchanged := func(*bridge.Config) {}
+			return withBridge(cmd.Context(), streams, level, unchanged, func(ctx context.Context, b *bridge.Bridge) error {
 				if stop, err := b.Publish(); err == nil {
 					defer stop()
 				} // else `pollux status` does not show it
@@ -54,8 +55,8 @@ Environment variables, with defaults in parentheses:
 				// not read.
 				last, cancel := delayed(ctx, lastAnswersTimeout)
 				defer cancel()
-				_, err := await(last, func() (struct{}, error) {
-					return struct{}{}, bridge.NewServer(b).Run(ctx, bridge.Stdio(streams.In, streams.Out, func() { go b.Close() }))
+				err := await(last, func() error {
+					return bridge.NewServer(b).Run(ctx, bridge.Stdio(streams.In, streams.Out, func() { go b.Close() }))
 				})
 				if err == nil || ctx.Err() != nil || errors.Is(err, io.EOF) {
 					return nil
@@ -76,7 +77,8 @@ const lastAnswersTimeout = 5 * time.Second
 func once(cfg *bridge.Config) { cfg.Runner.Kind = agent.Spawned }
 
 // withBridge runs f with a bridge. A signal ends f's context.
-func withBridge(ctx context.Context, streams IO, level string, change func(*bridge.Config), f func(context.Context, *bridge.Bridge) error) error {
+func withBridge(ctx context.Context, streams IO, level string, change func(*bridge.Config),
+	f func(context.Context, *bridge.Bridge) error) error {
 	log, err := logger(streams.Err, level)
 	if err != nil {
 		return err

@@ -108,7 +108,8 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		var out, errs bytes.Buffer
 		code := Run(t.Context(), IO{strings.NewReader(""), &out, &errs}, strings.Fields(tt.args))
 		if code != tt.code || !strings.Contains(errs.String(), tt.says) || out.Len() > 0 {
-			t.Errorf("pollux %s: exit code %d, output %q, errors %q; want %d and %q", tt.args, code, out.String(), errs.String(), tt.code, tt.says)
+			t.Errorf("pollux %s: exit code %d, output %q, errors %q; want %d and %q", tt.args, code, out.String(),
+				errs.String(), tt.code, tt.says)
 		}
 	}
 }
@@ -119,7 +120,8 @@ func TestOutputSteersNoTerminal(t *testing.T) {
 	quiet(t)
 	name := "x\x1b]0;title\a\u009b31m\u202e"
 	var out, errs bytes.Buffer
-	if code := Run(t.Context(), IO{strings.NewReader(""), &out, &errs}, []string{"notify", name}); code != 1 || !strings.Contains(errs.String(), "no companion") {
+	code := Run(t.Context(), IO{strings.NewReader(""), &out, &errs}, []string{"notify", name})
+	if code != 1 || !strings.Contains(errs.String(), "no companion") {
 		t.Errorf("exit code %d, %q", code, errs.String())
 	}
 	status := editor.Status{Roots: []string{name}}

@@ -93,8 +93,10 @@ docs/CONFORMANCE.md describes each check.`,
 					return err
 				}
 			} else {
-				fmt.Fprintf(streams.Out, "\n%s: %d passed, %d failed, %s, %d not checked\n", termtext.Visible(report.Editor.DisplayName),
-					report.Count(conformance.Pass), report.Count(conformance.Fail), count(report.Count(conformance.Warning), "warning"), report.Count(conformance.Skipped))
+				fmt.Fprintf(streams.Out, "\n%s: %d passed, %d failed, %s, %d not checked\n",
+					termtext.Visible(report.Editor.DisplayName),
+					report.Count(conformance.Pass), report.Count(conformance.Fail),
+					count(report.Count(conformance.Warning), "warning"), report.Count(conformance.Skipped))
 			}
 			if report.Count(conformance.Fail) > 0 {
 				return exitError{1}

@@ -143,7 +143,8 @@ func TestAttachTakesOnlyACompanionsVariables(t *testing.T) {
 	code := Run(t.Context(), IO{strings.NewReader(""), out, &errs}, []string{"run", "--attach", "--", "env"})
 	data, _ := os.ReadFile(out.Name())
 	env := string(data)
-	if code != 0 || !strings.Contains(env, "\nGEMINI_CLI_IDE_SERVER_PORT=4711\n") || !strings.Contains(env, "\nPOLLUX_SOCKET=/s\n") {
+	if code != 0 || !strings.Contains(env, "\nGEMINI_CLI_IDE_SERVER_PORT=4711\n") ||
+		!strings.Contains(env, "\nPOLLUX_SOCKET=/s\n") {
 		t.Errorf("exit code %d, %q; the companion's variables are missing", code, errs.String())
 	}
 	if strings.Contains(env, "evil") || strings.Contains(env, "GEMINI_CLI_IDE_X") {

@@ -45,7 +45,8 @@ an agent, an editor or Pollux ends at the wrong moment.`,
 					if e.Edited {
 						note += ", edited"
 					}
-					fmt.Fprintf(streams.Out, "%s  %s  %s  (%s)\n", e.ID, e.Time.Format("2006-01-02 15:04:05"), termtext.Visible(e.Path), note)
+					fmt.Fprintf(streams.Out, "%s  %s  %s  (%s)\n", e.ID, e.Time.Format("2006-01-02 15:04:05"),
+						termtext.Visible(e.Path), note)
 					if e.Unwritten {
 						fmt.Fprintf(streams.Out, "    pollux journal restore %s\n", e.ID)
 					}
@@ -126,7 +127,8 @@ func target(e journal.Entry, to string) (string, error) {
 	if to == "" {
 		path := paths.Real(e.Path)
 		if e.Real != "" && path != e.Real {
-			return "", fmt.Errorf("%s was %s when the change was proposed and is %s now: name the file to write with --to", e.Path, e.Real, path)
+			return "", fmt.Errorf("%s was %s when the change was proposed and is %s now: name the file to write with --to",
+				e.Path, e.Real, path)
 		}
 		return path, nil
 	}

@@ -48,7 +48,8 @@ func TestJournalListsTheUnwritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, _ := pollux(t, "journal"); !strings.HasSuffix(out, "  /f  (accepted, not written)\n    pollux journal restore "+id+"\n") {
+	out, _ := pollux(t, "journal")
+	if !strings.HasSuffix(out, "  /f  (accepted, not written)\n    pollux journal restore "+id+"\n") {
 		t.Errorf("pollux journal prints %q", out)
 	}
 	if err := j.Edit(id, "mine"); err != nil {
@@ -57,7 +58,7 @@ func TestJournalListsTheUnwritten(t *testing.T) {
 	if out, _ := pollux(t, "journal"); !strings.Contains(out, "(accepted, not written, edited)\n") {
 		t.Errorf("pollux journal prints %q", out)
 	}
-	out, _ := pollux(t, "journal", "--json")
+	out, _ = pollux(t, "journal", "--json")
 	var all []map[string]any
 	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) != 1 || all[0]["unwritten"] != true {
 		t.Errorf("pollux journal --json prints %s, %v", out, err)
@@ -81,7 +82,9 @@ func TestJournalRestoresRegularFiles(t *testing.T) {
 	if err := os.Truncate(sparse, 1<<36); err != nil {
 		t.Fatal(err)
 	}
-	for path, says := range map[string]string{fifo: "not a regular file", "/dev/zero": "not a regular file", sparse: "too large"} {
+	for path, says := range map[string]string{
+		fifo: "not a regular file", "/dev/zero": "not a regular file", sparse: "too large",
+	} {
 		id, err := j.Add(journal.Entry{Path: path}, "text")
 		if err != nil {
 			t.Fatal(err)
@@ -265,7 +268,8 @@ func TestJournalRestorePrintsPathsSafely(t *testing.T) {
 	if read(t, path) != "text\n" {
 		t.Errorf("the file holds %q", read(t, path))
 	}
-	safe("restore to a directory that is not there", polluxFails(t, "journal", "restore", id, "--to", filepath.Join(path, "x")))
+	missing := polluxFails(t, "journal", "restore", id, "--to", filepath.Join(path, "x"))
+	safe("restore to a missing directory", missing)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

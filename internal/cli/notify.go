@@ -83,7 +83,7 @@ workspace contains the file, preferably with a connected agent.`,
 				if err != nil {
 					return err
 				}
-				return editor.WithClient(cmd.Context(), path, self(), func(ctx context.Context, c *editor.Client, _ editor.InitializeResult) error {
+				return editor.WithClient(cmd.Context(), path, self(), func(ctx context.Context, c *editor.Client) error {
 					return c.Call(ctx, editor.MethodContextEvent, e, nil)
 				})
 			}()
@@ -100,7 +100,8 @@ workspace contains the file, preferably with a connected agent.`,
 	fs.IntVar(&line, "line", 0, "the cursor's line, from 1")
 	fs.IntVar(&column, "column", 0, "the cursor's column, from 1")
 	fs.StringVar(&unit, "unit", "char", "`unit` of --column: char, byte, utf16 or grapheme")
-	fs.IntVar(&nameFD, "name-fd", 0, "read FILE's name, one line, from this file `descriptor`: for editors that cannot quote it in a shell command")
+	fs.IntVar(&nameFD, "name-fd", 0,
+		"read FILE's name, one line, from this file `descriptor`: for editors that cannot quote it in a shell command")
 	fs.BoolVar(&blockCursor, "block-cursor", false, "treat a selection of one character as the cursor")
 	fs.StringVar(&e.Selection, "selection", "", "the selected `text`; - reads standard input")
 	fs.StringVar(&socket, "socket", "", "`path` of the companion's socket")

@@ -28,7 +28,8 @@ The companion is the one in $POLLUX_SOCKET. Without that, it is the one whose
 workspace contains the working directory.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !isTerminal(streams.In) || !isTerminal(streams.Out) {
-				return errors.New("review needs a terminal: `pollux status` lists pending changes, `pollux status --link` prints a link to the page")
+				return errors.New("review needs a terminal: `pollux status` lists pending changes, " +
+					"`pollux status --link` prints a link to the page")
 			}
 			ctx, stop := untilTerminated(cmd.Context())
 			defer stop()

@@ -101,7 +101,8 @@ func findGemini() ([]string, error) {
 	if path, err := exec.LookPath("npx"); err == nil {
 		return []string{path, "--yes", "@google/gemini-cli"}, nil
 	}
-	return nil, errors.New("Gemini CLI is not installed: install Node.js 20 or newer, then run `npm install -g @google/gemini-cli`")
+	return nil, errors.New("Gemini CLI is not installed: install Node.js 20 or newer, " +
+		"then run `npm install -g @google/gemini-cli`")
 }
 
 // offerIDEMode offers to turn on IDE mode in Gemini CLI's settings, unless they
@@ -128,7 +129,8 @@ func offerIDEMode(ctx context.Context, streams IO) error {
 		fmt.Fprintln(streams.Err, "pollux: Gemini CLI's IDE mode is off: type /ide enable in it, once")
 		return nil
 	}
-	fmt.Fprintf(streams.Err, "pollux: Gemini CLI connects to editors only in IDE mode, which is not on.\nTurn it on in %s? [Y/n] ", path)
+	fmt.Fprintf(streams.Err,
+		"pollux: Gemini CLI connects to editors only in IDE mode, which is not on.\nTurn it on in %s? [Y/n] ", path)
 	yes, err := agreedTo(ctx, streams.In)
 	if err != nil {
 		return err
@@ -243,11 +245,7 @@ func joinAgent(ctx context.Context, streams IO, at *remoteFlags, s session) erro
 	if err != nil {
 		return err
 	}
-	var env map[string]string
-	err = editor.WithClient(ctx, socket, self(), func(_ context.Context, _ *editor.Client, info editor.InitializeResult) error {
-		env = editor.KnownEnv(info.Env)
-		return nil
-	})
+	env, err := editor.AgentEnv(ctx, socket, self())
 	if err != nil {
 		return err
 	}

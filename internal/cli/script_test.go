@@ -23,7 +23,7 @@ func decide(what string) int {
 		if err != nil {
 			return err
 		}
-		return editor.WithClient(ctx, path, self(), func(ctx context.Context, c *editor.Client, _ editor.InitializeResult) error {
+		return editor.WithClient(ctx, path, self(), func(ctx context.Context, c *editor.Client) error {
 			diffs, err := c.Diffs(ctx)
 			if err != nil {
 				return err

@@ -32,9 +32,11 @@ var Clients = []Client{
 	{Name: "claude-code", Title: "Claude Code", File: claudeFile, key: "mcpServers", typed: true},
 	{Name: "codex", Title: "Codex", File: homeFile("CODEX_HOME", ".codex", "config.toml")},
 	{Name: "cursor", Title: "Cursor", File: homeFile("", ".cursor", "mcp.json"), key: "mcpServers"},
-	{Name: "vscode", Title: "VS Code", File: appFile("Code", "User", "mcp.json"), key: "servers", typed: true, desktop: true},
+	{Name: "vscode", Title: "VS Code", File: appFile("Code", "User", "mcp.json"),
+		key: "servers", typed: true, desktop: true},
 	{Name: "gemini", Title: "Gemini CLI", File: settings.UserFile, key: "mcpServers"},
-	{Name: "claude-desktop", Title: "Claude Desktop", File: appFile("Claude", "claude_desktop_config.json"), key: "mcpServers", desktop: true},
+	{Name: "claude-desktop", Title: "Claude Desktop", File: appFile("Claude", "claude_desktop_config.json"),
+		key: "mcpServers", desktop: true},
 }
 
 func claudeFile() (string, error) {

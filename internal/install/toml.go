@@ -40,7 +40,8 @@ func changeTOML(settings, command string, remove bool) (string, error) {
 		if after = strings.TrimRight(settings, "\n"); after != "" {
 			after += "\n\n"
 		}
-		after += fmt.Sprintf("[mcp_servers.%s]\ncommand = %q\nargs = [\"bridge\"]\ntool_timeout_sec = 1800\n", serverName, command)
+		after += fmt.Sprintf("[mcp_servers.%s]\ncommand = %q\nargs = [\"bridge\"]\ntool_timeout_sec = 1800\n",
+			serverName, command)
 	default:
 		after = withCommand(settings, command, startsBridge(had))
 	}

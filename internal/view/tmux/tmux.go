@@ -35,7 +35,8 @@ func Split(review ...string) error {
 // Popups attaches to a companion over conn as the client self, and runs the
 // review command in a popup whenever a change is pending. It returns a function
 // that closes the popup, detaches and waits.
-func Popups(ctx context.Context, conn io.ReadWriteCloser, self editor.Implementation, review ...string) (stop func(), err error) {
+func Popups(ctx context.Context, conn io.ReadWriteCloser, self editor.Implementation,
+	review ...string) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &popups{
 		argv:   append([]string{"display-popup", "-E", "-w", "95%", "-h", "90%"}, review...),
@@ -136,7 +137,8 @@ func (p *popups) run(ctx context.Context) {
 				// Another popup is open, no terminal is attached, or this
 				// version of tmux has no popups.
 				if !told {
-					exec.CommandContext(ctx, "tmux", "display-message", "pollux: a change is pending: run `pollux review` to see it").Run()
+					exec.CommandContext(ctx, "tmux", "display-message",
+						"pollux: a change is pending: run `pollux review` to see it").Run()
 				}
 				told = true
 				retry = time.After(retryDelay)

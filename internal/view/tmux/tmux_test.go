@@ -57,9 +57,10 @@ func newFake(t *testing.T) (*fake, net.Conn) {
 	f := &fake{t: t, calls: bufio.NewReader(pipe("calls")), codes: pipe("codes")}
 	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	mine, theirs := net.Pipe()
-	f.conn = editor.NewConn(context.Background(), editor.NewStream(mine), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
-		return editor.InitializeResult{Protocol: editor.ProtocolVersion}, nil
-	}))
+	f.conn = editor.NewConn(context.Background(), editor.NewStream(mine),
+		jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+			return editor.InitializeResult{Protocol: editor.ProtocolVersion}, nil
+		}))
 	t.Cleanup(func() { f.conn.Close() })
 	return f, theirs
 }
