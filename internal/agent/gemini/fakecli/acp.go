@@ -198,7 +198,7 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 		os.Exit(1)
 	case "killed", "silent", "exit":
 		os.Exit(1)
-	case "killed-once": // once per parent of its temporary directory
+	case "killed-once": // once; a file above its temporary directory remembers it
 		if f, err := os.OpenFile(os.TempDir()+"/../../killed-once", os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 			f.Close()
 			os.Exit(1)
