@@ -47,7 +47,7 @@ func runEditors(binary string, runs int) error {
 	fmt.Printf("The editors; medians of %d runs\n\n", runs)
 	for _, e := range editorBenches {
 		if _, err := exec.LookPath(e.argv[0]); err != nil {
-			fmt.Printf("%s is not here\n", e.name)
+			fmt.Printf("%s is not installed\n", e.name)
 			continue
 		}
 		if err := e.run(binary, filepath.Join(dir, e.name), runs); err != nil {

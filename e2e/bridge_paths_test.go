@@ -52,7 +52,7 @@ func bridgeReadsOnlyItsDirectory(t *testing.T) {
 	c.call("query", map[string]any{"prompt": "an earlier question with SECRET words"}).want(t, false, "Noted.")
 	transcripts, err := filepath.Glob(filepath.Join(w.home, ".gemini", "tmp", "*", "chats", "*"))
 	if err != nil || len(transcripts) == 0 {
-		t.Fatalf("the CLI has no transcripts, so that this proves nothing: %v", err)
+		t.Fatalf("the CLI has no transcripts, so this test proves nothing: %v", err)
 	}
 	up, err := filepath.Rel(w.project, filepath.Dir(transcripts[0]))
 	if err != nil {

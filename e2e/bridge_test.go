@@ -146,7 +146,7 @@ func bridgeQueryReadsAndAnswers(t *testing.T) {
 	o := c.call("query", map[string]any{"prompt": "what does hello.txt say?"})
 	o.want(t, false, "It says", "good morning")
 	if strings.Contains(o.text, "I will read it") {
-		t.Errorf("the narration is glued to the answer: %q", o.text)
+		t.Errorf("the answer contains the narration: %q", o.text)
 	}
 	if o.Meta["model"] != "gemini-2.5-flash" || o.Meta["partial"] != false || o.Meta["durationMs"].(float64) <= 0 {
 		t.Errorf("_meta is %v", o.Meta)
@@ -175,7 +175,7 @@ func bridgeFilesAndImages(t *testing.T) {
 	})
 	o.want(t, false, "mail me@secret.txt and @secret.txt", "@decorator\ndef f(): pass", "image/png", "left out ../home/outside.txt: it is outside", "left out missing.txt: there is no such file")
 	if strings.Contains(o.text, "TOPSECRET") || strings.Contains(o.text, "OUTSIDE") {
-		t.Errorf("a file was read that nobody sent: %q", o.text)
+		t.Errorf("the CLI read a file that nobody sent: %q", o.text)
 	}
 }
 
@@ -282,7 +282,7 @@ func bridgeIsReadOnly(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if got := w.tree(); !strings.Contains(got, "written.txt=evil") || !strings.Contains(got, "ran.txt") || !strings.Contains(got, "served.txt") || !strings.Contains(got, "evil morning") {
-		t.Errorf("without the policy the attack does nothing, so that the test proves nothing: %s", got)
+		t.Errorf("without the policy the attack does nothing, so this test proves nothing: %s", got)
 	}
 }
 
@@ -504,7 +504,7 @@ func bridgeHugeAnswer(t *testing.T) {
 	}
 	second := c.call("fetch-chunk", map[string]any{"cacheKey": chunk["cacheKey"], "chunkIndex": 2})
 	if both := o.text + second.text; !strings.HasPrefix(parts[0].Text, both) {
-		t.Error("the parts are not the answer")
+		t.Error("the joined parts differ from the answer")
 	}
 	w.wantNothingLeft(c)
 }

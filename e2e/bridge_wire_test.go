@@ -111,6 +111,6 @@ func TestBridgeEndsForADeafClient(t *testing.T) {
 	}
 	in.Close()
 	if err := cmd.Wait(); err != nil || ctx.Err() != nil {
-		t.Errorf("the bridge does not end: %v, %v", err, ctx.Err())
+		t.Errorf("the bridge does not exit: %v, %v", err, ctx.Err())
 	}
 }

@@ -69,7 +69,7 @@ func TestConnectsAndSendsContext(t *testing.T) {
 		"otherOpenFiles": []any{b},
 	}
 	if g, w := toJSON(t, got), toJSON(t, want); g != w {
-		t.Errorf("the model was told %s, want %s", g, w)
+		t.Errorf("the model received %s, want %s", g, w)
 	}
 
 	// Later prompts contain what has changed.
@@ -226,7 +226,7 @@ func TestTrap4WhatCannotBeDisplayed(t *testing.T) {
 			cli.mu.Lock()
 			defer cli.mu.Unlock()
 			if strings.Contains(cli.text, "CRITICAL") || strings.Contains(cli.text, "Unhandled") {
-				t.Error("the CLI reports a bug of its own")
+				t.Error("the CLI reports an internal error")
 			}
 		})
 	}
@@ -379,7 +379,7 @@ func TestTrap8KilledCLILeavesTheProposal(t *testing.T) {
 		t.Errorf("diff/changed said %+v", ch)
 	}
 	if text := next(t, "message", e.texts); !strings.Contains(text, "kept") {
-		t.Errorf("the user was told %q", text)
+		t.Errorf("the user read %q", text)
 	}
 	var res editor.DiffAcceptResult
 	if err := e.Call(w.context(), editor.MethodDiffSave, editor.DiffAccept{ID: d.ID, Content: "two, saved\n"}, &res); err != nil || res.Status != editor.StatusAccepted {

@@ -630,7 +630,7 @@ func TestDoctorTrustsNoFileOfAnother(t *testing.T) {
 			}
 			p.wantUnwell(nil, want, "warning bridge/warm")
 			if _, err := os.Stat(planted); err == nil {
-				t.Error("doctor ran a command of another user's")
+				t.Error("doctor ran another user's command")
 			}
 		})
 	}
@@ -653,7 +653,7 @@ func TestDoctorFixFollowsNoLink(t *testing.T) {
 	}
 	p.doctor(nil, "--fix", "--yes")
 	if info, err := os.Stat(precious); err != nil || info.Mode().Perm() != 0o755 {
-		t.Errorf("what a link leads to has changed: %v, %v", info, err)
+		t.Errorf("the target of a link has changed: %v, %v", info, err)
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the directory: %v, %v", info, err)
@@ -748,7 +748,7 @@ func TestDoctorPlaces(t *testing.T) {
 			t.Errorf("%v: %s", err, data)
 		}
 		if !strings.Contains(string(data), "(tmux), in tmux") {
-			t.Errorf("it does not say that tmux is what the CLI looks for: %s", data)
+			t.Errorf("doctor does not say that the CLI looks up tmux: %s", data)
 		}
 	})
 	// Doctor names the owner of another user's companion. A user with a

@@ -201,7 +201,7 @@ func heard(t *testing.T, c *client.CLI, what string, fits func(client.Notificati
 			}
 			last = n.Method + " " + string(n.Params)
 		case <-deadline:
-			t.Fatalf("never heard %s; the last was %s", what, last)
+			t.Fatalf("never received %s; the last was %s", what, last)
 		}
 	}
 }
@@ -376,7 +376,7 @@ func TestEditorContextReachesTheModel(t *testing.T) {
 		}
 		got := toJSON(t, editorContext(t, r.Text))
 		if !strings.Contains(got, `"path":"`+path+`"`) || !strings.Contains(got, `"selectedText":"one"`) || !strings.Contains(got, other) {
-			t.Errorf("the model was told %s", got)
+			t.Errorf("the model received %s", got)
 		}
 	})
 }
@@ -783,7 +783,7 @@ func TestEditorDecidesOnlyWhenAsked(t *testing.T) {
 			d.press(":q!", "Enter")
 		}
 		if got := answer(t, c); got != geminiide.MethodDiffRejected {
-			t.Errorf("the CLI heard %s", got)
+			t.Errorf("the CLI received %s", got)
 		}
 		d.until(d.State.Shown, "")
 	})

@@ -90,7 +90,7 @@ func wantModelTold(t *testing.T, w *world, cli *terminal, word, path, want strin
 			return
 		}
 	}
-	t.Errorf("the model was never told %s; it was told %s", want, tail(got, 3000))
+	t.Errorf("the model never received %s; it received %s", want, tail(got, 3000))
 }
 
 // endpoint returns the port and the token from the only discovery file.

@@ -99,7 +99,7 @@ func newEve(t *testing.T, target string) *eve {
 		case r.URL.Path == "/report":
 			var result map[string]string
 			if err := json.Unmarshal(body, &result); err != nil {
-				t.Errorf("her report: %v", err)
+				t.Errorf("the report of the page: %v", err)
 			}
 			e.report <- result
 		}
@@ -242,7 +242,7 @@ func TestPageIsPrivate(t *testing.T) {
 	e := w.edit(nil)
 	base, link, ok := strings.Cut(e.link(w.context()), "/review/#")
 	if !ok || len(link) < 20 {
-		t.Fatal("the link has its secret elsewhere than in the fragment")
+		t.Fatal("the secret of the link is not in its fragment")
 	}
 	own := http.Header{"Origin": {base}, "Content-Type": {"application/json"}}
 	with := func(h http.Header, key string, values ...string) http.Header {
@@ -337,10 +337,10 @@ func TestPageIsPrivate(t *testing.T) {
 		t.Errorf("rpc without an origin: %d", res.StatusCode)
 	}
 	if res, _ := send("POST", "/review/rpc?stream=x", with(key, "Content-Type", "text/plain"), "{}"); res.StatusCode != 403 {
-		t.Errorf("rpc by a form: %d", res.StatusCode)
+		t.Errorf("rpc from a form: %d", res.StatusCode)
 	}
 	if res, _ := send("POST", "/review/rpc?stream=x", key, "{}"); res.StatusCode != 410 {
-		t.Errorf("rpc for a stream that is not there: %d", res.StatusCode)
+		t.Errorf("rpc for a missing stream: %d", res.StatusCode)
 	}
 	if res, text := send("GET", "/mcp", key, ""); res.StatusCode != 401 {
 		t.Errorf("the page secret opens the CLI's endpoint: %d, %s", res.StatusCode, text)

@@ -89,7 +89,7 @@ func waitFor(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(stepTimeout); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited for %s in vain", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }

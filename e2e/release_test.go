@@ -41,7 +41,7 @@ func TestNpmPackage(t *testing.T) {
 			run(append([]string{"npm", "install", "--global", "--offline", "--no-audit", "--no-fund", "--prefix", prefix, tarball}, args...)...)
 			pollux := filepath.Join(prefix, "bin", "pollux")
 			if got, want := run(pollux, "--version"), run(polluxBinary, "--version"); got != want {
-				t.Errorf("it is %s, want %s", got, want)
+				t.Errorf("--version prints %s, want %s", got, want)
 			}
 			linked, err := filepath.EvalSymlinks(pollux)
 			if err != nil {
@@ -52,14 +52,14 @@ func TestNpmPackage(t *testing.T) {
 				t.Fatal(err)
 			}
 			if isBinary := strings.HasPrefix(string(data), "\x7fELF"); isBinary != (args == nil) {
-				t.Errorf("what npm links is the binary itself: %v", isBinary)
+				t.Errorf("npm links the binary itself: %v", isBinary)
 			}
 			// The exit code, standard streams and signals are those of the
 			// binary.
 			cmd := exec.Command(pollux, "nosuch")
 			cmd.Env = w.env
 			if err := cmd.Run(); cmd.ProcessState.ExitCode() != 2 {
-				t.Errorf("a wrong call: %v", err)
+				t.Errorf("unknown command: %v", err)
 			}
 			ide := exec.Command(pollux, "ide", "--standalone")
 			ide.Env, ide.Dir = w.env, w.project
@@ -101,12 +101,12 @@ func TestRegistryEntry(t *testing.T) {
 	}
 	p := entry.Packages[0]
 	if entry.Name != pkg.MCPName || p.Identifier != pkg.Name || p.RegistryType != "npm" || p.Transport.Type != "stdio" {
-		t.Errorf("the registry is told %+v, npm %+v", entry, pkg)
+		t.Errorf("the registry entry is %+v, the npm package %+v", entry, pkg)
 	}
 	if entry.Version != "0.0.0" || p.Version != "0.0.0" || pkg.Version != "0.0.0" {
-		t.Error("a version stands there; scripts/release.sh puts it in")
+		t.Error("the file has a version; scripts/release.sh must set it")
 	}
 	if len(entry.Description) > 100 || strings.Count(entry.Name, "/") != 1 {
-		t.Errorf("the registry takes 100 characters and one slash: %q, %q", entry.Description, entry.Name)
+		t.Errorf("the registry allows 100 characters and one slash: %q, %q", entry.Description, entry.Name)
 	}
 }

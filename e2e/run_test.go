@@ -120,7 +120,7 @@ func TestRunKilled(t *testing.T) {
 		waitGone(t, pid)
 	}
 	if len(w.left()) == 0 {
-		t.Error("the test shows nothing: the killed companion left nothing")
+		t.Error("the killed companion left nothing, so this test proves nothing")
 	}
 	w.edit(nil).Client.Close()
 	w.pollux("status") // removes the sockets

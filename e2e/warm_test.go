@@ -91,7 +91,7 @@ func TestWarmIsolation(t *testing.T) {
 		}
 	}
 	if !sawMemory {
-		t.Error("the workspace's own GEMINI.md is in no request: this proves nothing")
+		t.Error("no request contains the workspace's own GEMINI.md, so this test proves nothing")
 	}
 	pids := map[string]bool{}
 	for _, line := range strings.Split(c.call("ping", nil).text, "\n") {
@@ -100,7 +100,7 @@ func TestWarmIsolation(t *testing.T) {
 		}
 	}
 	if len(pids) != 2 {
-		t.Errorf("ping tells of processes %v", pids)
+		t.Errorf("ping lists processes %v", pids)
 	}
 	for pid := range pids {
 		if status := w.pollux("status"); !strings.Contains(status, "process "+pid+" in ") {

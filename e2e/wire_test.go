@@ -79,7 +79,7 @@ func TestNpmSDK(t *testing.T) {
 	expect := func(want string) {
 		t.Helper()
 		if !lines.Scan() {
-			t.Fatalf("the client ended before %q: %s", want, stderr)
+			t.Fatalf("the client exited before %q: %s", want, stderr)
 		}
 		if got := lines.Text(); got != want {
 			t.Errorf("the client says %q, want %q", got, want)

@@ -381,7 +381,7 @@ func (t *terminal) expect(texts ...string) string {
 		select {
 		case <-changed:
 		case <-t.done:
-			t.t.Fatalf("the program ended; it never showed %q", texts)
+			t.t.Fatalf("the program exited and never showed %q", texts)
 		case <-deadline:
 			t.t.Fatalf("the terminal never showed %q", texts)
 		}

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fuzzes each parser for the time given.
+# Fuzzes each parser: fuzz.sh DURATION, 60s by default.
 set -eu
 cd "$(dirname "$0")/.."
 for target in editor:FuzzStream ide/geminiide:FuzzParse ide/geminiide:FuzzParseOpenDiff agent/gemini:FuzzTranscript agent/gemini:FuzzGuard agent/gemini:FuzzACPStream bridge:FuzzBlocks hunk:FuzzReplace view/term:FuzzUndo; do
