@@ -1,6 +1,6 @@
 // Command bench measures the companion, the editors with its plugins, and the
-// bridge, and prints a table
-// of each: medians over several runs, with the range. `make bench` runs it.
+// bridge, and prints a table of each: medians over several runs, with the
+// range. `make bench` runs it.
 package main
 
 import (

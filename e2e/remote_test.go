@@ -84,7 +84,7 @@ func (f remoteCLI) check(cli *terminal) {
 		said += r.Text
 	}
 	if !strings.Contains(said, f.here) || strings.Contains(said, f.file) {
-		t.Errorf("the model received %v %s, and %v %s", strings.Contains(said, f.here), f.here, strings.Contains(said, f.file), f.file)
+		t.Errorf("the model must receive %s and not %s: %q", f.here, f.file, tail(said, 2000))
 	}
 }
 
