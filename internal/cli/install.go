@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,7 +15,7 @@ import (
 func newInstall(streams IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install",
-		Short: "Write Pollux into another program's settings",
+		Short: "Install Pollux in an editor or an MCP client",
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newInstallBridge(streams))
@@ -32,13 +33,13 @@ func newInstallBridge(streams IO) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:       "bridge CLIENT",
-		Short:     "Make an MCP client start pollux bridge",
+		Short:     "Add the bridge to an MCP client",
 		ValidArgs: names,
-		Long: `Writes pollux bridge into the settings of an MCP client, which then has Gemini
-CLI as tools. The change is shown first and made when you agree; the rest of
-the file stays as it is. The clients: ` + strings.Join(names, ", ") + `.
+		Long: `Adds pollux bridge to the settings of an MCP client, which can then use Gemini CLI
+as tools. The change is shown first and written when you agree. The rest of the
+file stays as it is. Clients: ` + strings.Join(names, ", ") + `.
 
---remove takes it out again.`,
+--remove removes it again.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || !slices.Contains(names, args[0]) {
 				return fmt.Errorf("name one client: %s", strings.Join(names, ", "))
@@ -63,14 +64,14 @@ the file stays as it is. The clients: ` + strings.Join(names, ", ") + `.
 				fmt.Fprintf(streams.Err, "pollux: nothing to do: Pollux %s %s\n", state, path)
 				return nil
 			}
-			if done, err := apply(streams, plan, "Write "+path+"?", yes); err != nil || !done {
+			if done, err := apply(cmd.Context(), streams, plan, "Write "+path+"?", yes); err != nil || !done {
 				return err
 			}
-			fmt.Fprintf(streams.Err, "pollux: wrote %s; start %s anew\n", path, c.Title)
+			fmt.Fprintf(streams.Err, "pollux: wrote %s; restart %s\n", path, c.Title)
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&remove, "remove", false, "take Pollux out of the settings")
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove Pollux from the settings")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd
 }
@@ -79,57 +80,57 @@ func newInstallEditor(streams IO, e install.Editor) *cobra.Command {
 	var remove, yes bool
 	cmd := &cobra.Command{
 		Use:   e.Name,
-		Short: "Make Pollux a part of " + e.Title,
-		Long: fmt.Sprintf(`Puts Pollux where %s looks for it. What would be written is shown first, and
-written when you agree; run it again after an update of Pollux. Files of yours
-stay as they are.
+		Short: "Install the " + e.Title + " plugin",
+		Long: fmt.Sprintf(`Installs Pollux where %s looks for plugins and settings. The change is shown first
+and written when you agree. Your own files are left alone. Run this again after an
+update of Pollux.
 
---remove takes it out again.`, e.Title),
-		RunE: func(*cobra.Command, []string) error {
+--remove uninstalls it.`, e.Title),
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			plan, err := e.Plan(remove)
 			if err != nil {
 				return err
 			}
 			if plan.Empty() {
-				state := "in"
+				state := ""
 				if remove {
-					state = "not in"
+					state = "not "
 				}
-				fmt.Fprintf(streams.Err, "pollux: nothing to do: Pollux is %s %s\n", state, e.Title)
+				fmt.Fprintf(streams.Err, "pollux: nothing to do: Pollux is %sinstalled in %s\n", state, e.Title)
 				return nil
 			}
-			question := "Write this?"
+			question := "Write these changes?"
 			if remove {
-				question = "Remove this?"
+				question = "Remove Pollux from " + e.Title + "?"
 			}
-			if done, err := apply(streams, plan, question, yes); err != nil || !done {
+			if done, err := apply(cmd.Context(), streams, plan, question, yes); err != nil || !done {
 				return err
 			}
 			if remove {
-				fmt.Fprintf(streams.Err, "pollux: it is out of %s\n", e.Title)
+				fmt.Fprintf(streams.Err, "pollux: removed from %s\n", e.Title)
 			} else {
-				fmt.Fprintf(streams.Err, "pollux: done; %s\n", e.Next)
+				fmt.Fprintf(streams.Err, "pollux: installed: %s\n", e.Next)
 			}
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&remove, "remove", false, "take Pollux out again")
+	cmd.Flags().BoolVar(&remove, "remove", false, "uninstall Pollux")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd
 }
 
-// apply shows a plan and carries it out once the user has agreed. It reports
-// whether it did.
-func apply(streams IO, plan *install.Plan, question string, yes bool) (bool, error) {
+// apply shows a plan and applies it when the user agrees. It reports whether the
+// plan was applied.
+func apply(ctx context.Context, streams IO, plan *install.Plan, question string, yes bool) (bool, error) {
 	fmt.Fprint(streams.Out, plan.Text)
 	if !yes {
 		if !isTerminal(streams.In) {
-			return false, errors.New("nothing is written: call it with --yes to write it without being asked")
+			return false, errors.New("nothing was changed: use --yes to make the change without being asked")
 		}
 		fmt.Fprintf(streams.Err, "%s [Y/n] ", question)
-		// The end of the input is no agreement.
-		if agreed, _ := agreed(streams.In); !agreed {
-			fmt.Fprintln(streams.Err, "pollux: nothing is written")
+		// The end of the input counts as no.
+		if yes, _ := agreedTo(ctx, streams.In); !yes {
+			fmt.Fprintln(streams.Err, "pollux: nothing was changed")
 			return false, nil
 		}
 	}

@@ -60,7 +60,7 @@ func decide(what string) int {
 	return 0
 }
 
-func await(ts *testscript.TestScript, pattern, text string) {
+func awaitFile(ts *testscript.TestScript, pattern, text string) {
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		names, _ := filepath.Glob(ts.MkAbs(os.Expand(pattern, ts.Getenv)))
 		for _, name := range names {

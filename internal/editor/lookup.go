@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"pollux/internal/sys"
+	"pollux/internal/paths"
 )
 
 // AnswerTimeout limits a conversation with a companion. A companion that is
@@ -113,7 +113,7 @@ func FindFor(ctx context.Context, self Implementation, path string) (string, err
 	best, length := Running{}, -1
 	for _, c := range all {
 		for _, root := range c.Roots {
-			if !sys.Inside(root, path) {
+			if !paths.Contains(root, path) {
 				continue
 			}
 			used := len(c.Clients) > 0 && len(best.Clients) == 0

@@ -92,7 +92,7 @@ func (c Client) Plan(remove bool) (*Plan, error) {
 	}
 	after, err := c.change(before, command, remove)
 	if err != nil {
-		return nil, fmt.Errorf("%s is left as it is: %w", path, err)
+		return nil, fmt.Errorf("%s was not changed: %w", path, err)
 	}
 	p := newPlan(0o600, 0o700) // other servers' entries hold keys
 	if after != before {

@@ -40,14 +40,14 @@ type Editor struct {
 
 // Editors lists the editors.
 var Editors = []Editor{
-	{Name: "nvim", Title: "Neovim", dir: nvimDir, extra: addHelpTags, Next: "start Neovim anew; :help pollux"},
-	{Name: "vim", Title: "Vim", dir: vimDir, extra: addHelpTags, Next: "start Vim anew; :help pollux"},
-	{Name: "emacs", Title: "Emacs", dir: emacsDir, versions: "pollux-[0-9]*", extra: addEmacsPackage, Next: "start Emacs anew; M-x describe-package RET pollux"},
-	{Name: "kakoune", Title: "Kakoune", config: configFile("kak", "kakrc"), block: "kakoune/pollux.kak", Next: "start Kakoune anew"},
-	{Name: "helix", Title: "Helix", config: configFile("helix", "config.toml"), block: "helix/pollux.toml", valid: validTOML, Next: ":config-reload in Helix, or start it anew"},
+	{Name: "nvim", Title: "Neovim", dir: nvimDir, extra: addHelpTags, Next: "restart Neovim, then see :help pollux"},
+	{Name: "vim", Title: "Vim", dir: vimDir, extra: addHelpTags, Next: "restart Vim, then see :help pollux"},
+	{Name: "emacs", Title: "Emacs", dir: emacsDir, versions: "pollux-[0-9]*", extra: addEmacsPackage, Next: "restart Emacs, then see M-x describe-package RET pollux"},
+	{Name: "kakoune", Title: "Kakoune", config: configFile("kak", "kakrc"), block: "kakoune/pollux.kak", Next: "restart Kakoune"},
+	{Name: "helix", Title: "Helix", config: configFile("helix", "config.toml"), block: "helix/pollux.toml", valid: validTOML, Next: "run :config-reload in Helix, or restart it"},
 }
 
-// xdg is a directory below one of the XDG base directories.
+// xdg returns a directory below one of the XDG base directories.
 func xdg(variable, fallback string, elem ...string) (string, error) {
 	base := os.Getenv(variable)
 	if !filepath.IsAbs(base) {
@@ -80,15 +80,15 @@ func vimDir() (string, error) {
 	if runtime.GOOS == "windows" {
 		dir = filepath.Join(home, "vimfiles")
 	}
-	// Vim 9.1.0327 and newer: only where the older places are not in use.
+	// Vim 9.1.0327 and newer use the XDG directory if the older ones are not in use.
 	if modern, err := xdg("XDG_CONFIG_HOME", ".config", "vim"); err == nil && !exists(dir) && !exists(dir+"rc") && exists(filepath.Join(modern, "vimrc")) {
 		dir = modern
 	}
 	return filepath.Join(dir, "pack", "pollux", "start", "pollux"), nil
 }
 
-// emacsDir is in Emacs's own order: ~/.emacs.d, unless only the XDG place is
-// there.
+// emacsDir returns the package's directory. As Emacs does, it prefers ~/.emacs.d
+// unless only the XDG directory exists.
 func emacsDir() (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -125,9 +125,9 @@ func configFile(elem ...string) func() (string, error) {
 
 var delimiter = regexp.MustCompile(`POLLUX_[0-9a-f]{32}`)
 
-// snippet is a file of ours, with the command in it as a shell takes it, and a
-// delimiter of here documents that nobody who names files can know. One that
-// was made before stays.
+// snippet returns the text of a template, with the command and a delimiter for
+// here documents. The delimiter is random, so that no file name can contain it.
+// If there is one in the text before, it stays.
 func snippet(name, command, before string) (string, error) {
 	text, err := editors.FS.ReadFile(name)
 	if err != nil {
@@ -147,8 +147,8 @@ func validTOML(text string) error {
 	return decodeTOML(text, &v)
 }
 
-// addCommand names the binary where it is not the one that the editor would
-// find.
+// addCommand adds a file with the path of the binary, unless the editor finds it
+// on the PATH.
 func addCommand(files map[string]string, command string) {
 	if filepath.Base(command) != command {
 		files["command"] = command + "\n"
@@ -157,8 +157,8 @@ func addCommand(files map[string]string, command string) {
 
 var helpTag = regexp.MustCompile(`\*([^*\s|]+)\*(?:\s|$)`)
 
-// addHelpTags makes the index that :help needs: native packages come without
-// a step that would.
+// addHelpTags adds the index that :help needs. Native packages have no
+// installation step that generates it.
 func addHelpTags(files map[string]string, command string) {
 	addCommand(files, command)
 	var tags []string
@@ -173,18 +173,18 @@ func addHelpTags(files map[string]string, command string) {
 	files["doc/tags"] = strings.Join(tags, "")
 }
 
-// addEmacsPackage makes what Emacs's package manager makes of a package. The
-// mode is on, since the user has asked for it by installing it this way.
+// addEmacsPackage adds the files that Emacs's package manager generates. They turn
+// the mode on: the user has asked for that by installing it this way.
 func addEmacsPackage(files map[string]string, command string) {
 	addCommand(files, command)
 	h := emacsHeaders()
 	files["pollux-pkg.el"] = fmt.Sprintf(";;; -*- no-byte-compile: t -*-\n(define-package \"pollux\" %q \"Gemini CLI's companion\" '%s)\n", h["Version"], h["Package-Requires"])
 	files["pollux-autoloads.el"] = `;;; pollux-autoloads.el -- written by pollux install -*- lexical-binding: t -*-
 (add-to-list 'load-path (directory-file-name (or (file-name-directory #$) (car load-path))))
-(autoload 'pollux-mode "pollux" "Be the companion of Gemini CLI." t)
+(autoload 'pollux-mode "pollux" "Connect Emacs to Gemini CLI." t)
 (dolist (command '(pollux-open pollux-toggle pollux-send pollux-diagnostics pollux-status pollux-menu))
   (autoload command "pollux" nil t))
-;; When Emacs has started and is idle, so that nobody waits for what it loads.
+;; After the start, when Emacs is idle: loading does not delay the start.
 (add-hook 'emacs-startup-hook
           (lambda ()
             (run-with-idle-timer 0.1 nil

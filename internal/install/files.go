@@ -55,8 +55,8 @@ func (e Editor) Plan(remove bool) (*Plan, error) {
 	return p, nil
 }
 
-// top is the highest directory of a package that is there for nothing else:
-// of pack/pollux/start/pollux the first pollux.
+// top returns the highest directory that belongs to the package alone: the first
+// pollux of pack/pollux/start/pollux.
 func top(dir string) string {
 	if pack := filepath.Dir(filepath.Dir(dir)); filepath.Base(pack) == "pollux" {
 		return pack
@@ -64,7 +64,7 @@ func top(dir string) string {
 	return dir
 }
 
-// onPath reports whether the command is what its name finds on the PATH.
+// onPath reports whether the command is the one that its name finds on the PATH.
 func onPath(command string) bool {
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		if candidate := filepath.Join(dir, filepath.Base(command)); exists(candidate) {
@@ -74,7 +74,7 @@ func onPath(command string) bool {
 	return false
 }
 
-// manifestName lists the files of a package that we wrote, with their sums.
+// manifestName is the file that lists the files of a package with their checksums.
 const manifestName = ".pollux.json"
 
 func sum(text string) string {
@@ -117,7 +117,7 @@ func (e Editor) planPackage(p *Plan, dir, command string, remove bool) error {
 			continue
 		}
 		if sum(string(now)) != had[name] && sum(string(now)) != sums[name] {
-			return fmt.Errorf("%s has changes of yours: move it away first, then try again", full)
+			return fmt.Errorf("%s has your changes: move it away first, then try again", full)
 		}
 		if _, stays := files[name]; !stays {
 			p.removes(full, string(now))
@@ -131,7 +131,7 @@ func (e Editor) planPackage(p *Plan, dir, command string, remove bool) error {
 			continue
 		}
 		if _, ours := had[name]; err == nil && !ours {
-			return fmt.Errorf("%s is not ours: move it away first", full)
+			return fmt.Errorf("%s was not written by pollux install: move it away first", full)
 		}
 		p.writes(full, string(now), files[name])
 		lines = append(lines, "write  "+full)
@@ -149,7 +149,7 @@ func (e Editor) planPackage(p *Plan, dir, command string, remove bool) error {
 	return nil
 }
 
-// packageFiles are the files of an editor's folder, by slash-separated names.
+// packageFiles returns the files of an editor's folder, by slash-separated name.
 func packageFiles(editor string) (map[string]string, error) {
 	files := make(map[string]string)
 	err := fs.WalkDir(editors.FS, editor, func(name string, entry fs.DirEntry, err error) error {
@@ -163,13 +163,13 @@ func packageFiles(editor string) (map[string]string, error) {
 	return files, err
 }
 
-// The lines between which a block of ours stands in a file of the user's.
+// The lines around Pollux's block in a user's file.
 const (
-	blockBegin = "# pollux: begin (written by pollux install; --remove takes it out)\n"
+	blockBegin = "# pollux: begin (written by pollux install; --remove removes it)\n"
 	blockEnd   = "# pollux: end\n"
 )
 
-// A bareWord means itself to a shell, to Kakoune and to Helix.
+// bareWord matches a word that needs no quotes in a shell, Kakoune or Helix.
 var bareWord = regexp.MustCompile(`^[A-Za-z0-9_./@+,:=-]+$`)
 
 var ownBlock = regexp.MustCompile(`(?ms)^# pollux: begin.*?^# pollux: end\n?`)
@@ -186,7 +186,7 @@ func (e Editor) planConfig(p *Plan, command string, remove bool) error {
 	after := ownBlock.ReplaceAllString(before, "")
 	if !remove {
 		if !bareWord.MatchString(command) {
-			return fmt.Errorf("%s is a path that %s's settings cannot hold: put pollux on the PATH first", command, e.Title)
+			return fmt.Errorf("%s is a path that %s's settings cannot contain: put pollux on the PATH first", command, e.Title)
 		}
 		block, err := snippet(e.block, command, before)
 		if err != nil {
@@ -203,7 +203,7 @@ func (e Editor) planConfig(p *Plan, command string, remove bool) error {
 		}
 	}
 	if strings.Count(before, "# pollux: begin") != len(ownBlock.FindAllString(before, -1)) {
-		return fmt.Errorf("%s has a block of Pollux's without its end: mend it by hand", file)
+		return fmt.Errorf("%s has a Pollux block without its end line: fix it by hand", file)
 	}
 	if after == before {
 		return nil
@@ -213,7 +213,7 @@ func (e Editor) planConfig(p *Plan, command string, remove bool) error {
 			if e.valid(before) != nil {
 				return fmt.Errorf("%s is not valid (%w): correct it first", file, err)
 			}
-			return fmt.Errorf("%s has keys of its own where Pollux's would go (%w): add them by hand, docs/EDITORS.md has them", file, err)
+			return fmt.Errorf("%s already has keys where Pollux's would go (%w): add Pollux's by hand, see docs/EDITORS.md", file, err)
 		}
 	}
 	if info, err := os.Lstat(file); after == "" && remove && err == nil && info.Mode().IsRegular() {

@@ -66,7 +66,7 @@ func (p *Plan) contents() map[string]string {
 // Apply makes the change, unless a file has changed since the plan was made.
 func (p *Plan) Apply() error {
 	if !maps.Equal(p.before, p.contents()) {
-		return errors.New("the files have changed meanwhile, and nothing is written: start it again")
+		return errors.New("the files have changed since; nothing was written: run this command again")
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.write)) {
 		if err := os.MkdirAll(filepath.Dir(name), p.dirMode); err != nil {

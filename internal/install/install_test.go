@@ -194,7 +194,7 @@ func TestInstallNoticesChanges(t *testing.T) {
 		if err := os.WriteFile(file, []byte(content+"more of mine\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Apply(); err == nil || !strings.Contains(err.Error(), "changed meanwhile") {
+		if err := p.Apply(); err == nil || !strings.Contains(err.Error(), "changed since; nothing was written: run this command again") {
 			t.Errorf("carried out: %v", err)
 		}
 		if got, _ := os.ReadFile(file); string(got) != content+"more of mine\n" {

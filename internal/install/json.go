@@ -13,7 +13,8 @@ import (
 	"pollux/internal/agent/gemini/settings"
 )
 
-// changeJSON sets or removes one server. All else, comments included, stays.
+// changeJSON sets or removes one server. Everything else stays, including
+// comments.
 func changeJSON(settings, key string, entry serverEntry, remove bool) (string, error) {
 	if strings.TrimSpace(settings) == "" {
 		settings = "{}\n"
@@ -49,7 +50,7 @@ func changeJSON(settings, key string, entry serverEntry, remove bool) (string, e
 	case remove:
 		removeMember(list, serverName)
 	case old != nil && hasURL(old):
-		return "", fmt.Errorf("its %s has an entry %s with a url, which is another server: rename or remove that first", key, serverName)
+		return "", fmt.Errorf("its %s has an entry %s with a url, which is a different server: rename or remove it first", key, serverName)
 	case old != nil && merge(old, entry, indent):
 		return settings, nil
 	case old == nil:
@@ -61,7 +62,7 @@ func changeJSON(settings, key string, entry serverEntry, remove bool) (string, e
 	}
 	after := string(root.Pack())
 	if json.Valid([]byte(settings)) && !json.Valid([]byte(after)) {
-		return "", fmt.Errorf("its %s is written in a way that Pollux does not change: change it by hand", key)
+		return "", fmt.Errorf("its %s has a form that Pollux cannot change: change it by hand", key)
 	}
 	return after, nil
 }
@@ -73,7 +74,7 @@ func parseJSON(text []byte) (hujson.Value, error) {
 	return hujson.Parse(text)
 }
 
-// valueOf is a value as it is written depth levels deep.
+// valueOf returns a value formatted for depth levels of indentation.
 func valueOf(v any, indent string, depth int) (hujson.Value, error) {
 	text, err := json.MarshalIndent(v, strings.Repeat(indent, depth), indent)
 	if err != nil {
@@ -82,8 +83,8 @@ func valueOf(v any, indent string, depth int) (hujson.Value, error) {
 	return hujson.Parse(text)
 }
 
-// merge brings the user's entry up to date, and leaves what else is in it. It
-// reports whether there was nothing to do.
+// merge updates the user's entry and keeps its other members. It reports whether
+// there was nothing to do.
 func merge(old *hujson.Value, entry serverEntry, indent string) (same bool) {
 	o := object(old)
 	if o == nil {
@@ -138,7 +139,7 @@ func hasURL(v *hujson.Value) bool {
 	return o != nil && member(o, "url") != nil
 }
 
-// object is the object that a value is; nil for another one, or none.
+// object returns a value as an object, or nil if it is not one.
 func object(v *hujson.Value) *hujson.Object {
 	if v == nil {
 		return nil
@@ -147,8 +148,8 @@ func object(v *hujson.Value) *hujson.Object {
 	return o
 }
 
-// removeMember takes a member out. Comments before it stay, and so does what
-// follows the last one.
+// removeMember removes a member. Comments before it stay, and so does the text
+// after the last member.
 func removeMember(o *hujson.Object, name string) {
 	i := slices.IndexFunc(o.Members, func(m hujson.ObjectMember) bool { return nameOf(m) == name })
 	gone := o.Members[i]
@@ -160,7 +161,7 @@ func removeMember(o *hujson.Object, name string) {
 		return
 	}
 	if n := len(o.Members); n > 0 {
-		// A comma stays behind the new last one only if there was one before.
+		// The new last member has a comma only if the old one had one.
 		last := &o.Members[n-1].Value.AfterExtra
 		if gone.Value.AfterExtra == nil {
 			comment = strings.TrimRight(string(*last), " \t\n") + comment
@@ -172,7 +173,7 @@ func removeMember(o *hujson.Object, name string) {
 	o.AfterExtra = before(comment, o.AfterExtra)
 }
 
-// before puts a comment, which may need a line's end, before what follows it.
+// before joins a comment, which may need a line end, and the text after it.
 func before(comment string, rest hujson.Extra) hujson.Extra {
 	if strings.Contains(comment, "//") && !strings.HasPrefix(string(rest), "\n") {
 		comment += "\n"
@@ -191,8 +192,8 @@ func member(o *hujson.Object, name string) *hujson.Value {
 	return nil
 }
 
-// setMember sets a member of an object that is depth levels deep. A new one
-// gets a line of its own, after what stands behind the last.
+// setMember sets a member of an object that is depth levels deep. A new member
+// gets its own line, after the comments behind the last member.
 func setMember(o *hujson.Object, name string, value hujson.Value, indent string, depth int) {
 	if v := member(o, name); v != nil {
 		v.Value = value.Value
@@ -206,7 +207,7 @@ func setMember(o *hujson.Object, name string, value hujson.Value, indent string,
 	m := hujson.ObjectMember{Name: hujson.Value{BeforeExtra: hujson.Extra(line), Value: hujson.String(name)}, Value: value}
 	m.Value.BeforeExtra = hujson.Extra(" ")
 	if n := len(o.Members); n > 0 && o.Members[n-1].Value.AfterExtra != nil {
-		m.Value.AfterExtra = hujson.Extra{} // a trailing comma stays one
+		m.Value.AfterExtra = hujson.Extra{} // a trailing comma stays
 	}
 	o.AfterExtra = hujson.Extra(closing)
 	o.Members = append(o.Members, m)

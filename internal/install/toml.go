@@ -20,7 +20,7 @@ var (
 
 // changeTOML sets or removes Codex's table of the bridge.
 func changeTOML(settings, command string, remove bool) (string, error) {
-	byHand := fmt.Errorf("its mcp_servers are written in a way that Pollux does not change: change %s by hand", serverName)
+	byHand := fmt.Errorf("its mcp_servers have a form that Pollux cannot change: change %s by hand", serverName)
 	before, err := servers(settings)
 	if err != nil {
 		return "", fmt.Errorf("it is not valid TOML (%w): correct it first", err)
@@ -44,7 +44,7 @@ func changeTOML(settings, command string, remove bool) (string, error) {
 	default:
 		after = withCommand(settings, command, startsBridge(had))
 	}
-	// Nothing but our table may differ, and that must be as it should.
+	// Only the table of Pollux may differ, and it must be right.
 	now, err := servers(after)
 	if err != nil || !reflect.DeepEqual(withoutOurs(before), withoutOurs(now)) || (now.ours() == nil) != remove ||
 		!remove && (now.ours()["command"] != command || !startsBridge(now.ours())) {
@@ -53,7 +53,7 @@ func changeTOML(settings, command string, remove bool) (string, error) {
 	return after, nil
 }
 
-// inlineServers is a table that no other table can be added to.
+// inlineServers matches an inline table, which no other table can be added to.
 var inlineServers = regexp.MustCompile(`(?m)^\s*mcp_servers\s*=`)
 
 type tomlSettings map[string]any
@@ -71,7 +71,7 @@ func decodeTOML(text string, to any) error {
 	return err
 }
 
-// ours is the bridge's table, nil if there is none.
+// ours returns the bridge's table, or nil if there is none.
 func (m tomlSettings) ours() map[string]any {
 	all, _ := m["mcp_servers"].(map[string]any)
 	table, _ := all[serverName].(map[string]any)
@@ -83,8 +83,8 @@ func startsBridge(table map[string]any) bool {
 	return slices.Contains(args, any("bridge"))
 }
 
-// withoutTables takes our tables out. What stands between the last line of
-// theirs and the next table, comments above all, stays.
+// withoutTables removes the tables of Pollux. Comments between their last line
+// and the next table stay.
 func withoutTables(settings string) string {
 	var kept, tail []string
 	ours := false
@@ -120,12 +120,12 @@ var (
 	tomlArgs    = regexp.MustCompile(`^(\s*args\s*=\s*)\[[^\]]*\]`)
 )
 
-// withCommand sets the command of our table, and its arguments unless they are
-// right.
-func withCommand(settings, command string, argsToo bool) string {
+// withCommand sets the command in the table of Pollux, and the arguments unless
+// hasArgs says that they are right.
+func withCommand(settings, command string, hasArgs bool) string {
 	var out []string
-	ours, at := false, 0 // at is where our table's first line goes
-	commandSet, argsSet := false, argsToo
+	ours, at := false, 0 // at is the index of the first line of the table
+	commandSet, argsSet := false, hasArgs
 	for line := range strings.Lines(settings) {
 		if otherTable.MatchString(line) {
 			m := ownTable.FindStringSubmatch(line)
@@ -134,7 +134,7 @@ func withCommand(settings, command string, argsToo bool) string {
 			}
 		} else if m := tomlCommand.FindStringSubmatch(line); ours && m != nil {
 			line, commandSet = m[1]+strconv.Quote(command)+line[len(m[0]):], true
-		} else if m := tomlArgs.FindStringSubmatch(line); ours && m != nil && !argsToo {
+		} else if m := tomlArgs.FindStringSubmatch(line); ours && m != nil && !hasArgs {
 			line, argsSet = m[1]+`["bridge"]`+line[len(m[0]):], true
 		}
 		out = append(out, line)
