@@ -54,7 +54,7 @@ func Install(dir, version string) (string, error) {
 var directive = regexp.MustCompile(`fake:([a-z-]+)(?:=(\d+))?`)
 
 // mark is the first argument of the processes that a fake leaves behind. The
-// second is its temporary directory, by which tests find them.
+// second is its temporary directory, which tests use to find them.
 const mark = "pollux-fake-grandchild"
 
 func run() {
@@ -119,7 +119,9 @@ func run() {
 	case "exit": // an error result with its exit code
 		event("init")
 		event("message", "role", "user", "content", "hi")
-		event("result", "status", "error", "error", map[string]any{"type": "FatalTurnLimitedError", "message": "Reached max session turns for this session."}, "stats", stats())
+		event("result", "status", "error", "error", map[string]any{
+			"type": "FatalTurnLimitedError", "message": "Reached max session turns for this session.",
+		}, "stats", stats())
 		os.Exit(n)
 	case "exit-after-success":
 		answer("looks good")
@@ -214,7 +216,8 @@ func run() {
 		event("init")
 		result("success")
 	case "legacy":
-		fmt.Printf("Loaded cached credentials.\n{\n  \"response\": \"from an old CLI\",\n  \"stats\": {\"models\": {\"gemini-old\": {\"tokens\": {\"prompt\": 3, \"candidates\": 4, \"total\": 7}}}}\n}\n")
+		fmt.Printf("Loaded cached credentials.\n{\n  \"response\": \"from an old CLI\",\n" +
+			"  \"stats\": {\"models\": {\"gemini-old\": {\"tokens\": {\"prompt\": 3, \"candidates\": 4, \"total\": 7}}}}\n}\n")
 	case "legacy-error":
 		fmt.Fprintf(os.Stderr, "Error: x\n    at y\n{\n  \"error\": {\"type\": \"Error\", \"message\": \"You have exhausted your daily quota on this model.\", \"code\": 1}\n}\n")
 		os.Exit(1)
@@ -274,7 +277,9 @@ func result(status string) { event("result", "status", status, "stats", stats())
 
 func stats() map[string]any {
 	return map[string]any{"total_tokens": 10, "input_tokens": 6, "output_tokens": 4, "cached": 0, "tool_calls": 0,
-		"models": map[string]any{"router-lite": map[string]any{"output_tokens": 1}, "gemini-fake": map[string]any{"output_tokens": 3}}}
+		"models": map[string]any{
+			"router-lite": map[string]any{"output_tokens": 1}, "gemini-fake": map[string]any{"output_tokens": 3},
+		}}
 }
 
 func answer(text string) {
