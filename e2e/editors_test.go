@@ -715,7 +715,7 @@ func TestEditorSavesACopy(t *testing.T) {
 		waitFor(t, "a new one", func() bool { return d.companion() != 0 })
 		d.until(d.State.Started, "1")
 		d.press(h.accepts[0]...)
-		d.see("change came from has ended") // the answer: Emacs drops what was typed before it
+		d.see("companion of this change has ended") // the answer: Emacs drops what was typed before it
 		lost := filepath.Join(d.project, "lost.txt")
 		d.press(h.copy(lost)...)
 		waitFor(t, "the lost text", holds(lost))
@@ -873,7 +873,7 @@ func TestEditorTooEarly(t *testing.T) {
 		d.command("next")
 		d.until(d.State.Inside, "1")
 		d.press(h.rejects[2]...) // it closes the view
-		d.see("goes on waiting")
+		d.see("still pending")
 		d.until(d.State.Shown, "")
 		d.undecided(c, path, "one\nthree\n")
 	})
@@ -917,7 +917,7 @@ func TestEditorNoRoom(t *testing.T) {
 		if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
 			t.Fatalf("the CLI got an error: %v", err)
 		}
-		d.see("a.txt waits to be reviewed")
+		d.see("a.txt is pending")
 		d.until(d.State.Waiting, "1")
 		d.until(d.State.Shown, "")
 		if err := d.Resize(180, 50); err != nil {
@@ -952,7 +952,7 @@ func TestEditorAcceptedElsewhere(t *testing.T) {
 		d.see("a.txt: accepted; waiting for the agent to write the file")
 		for _, name := range []string{"accept", "reject"} {
 			d.command(name)
-			d.see("a.txt is accepted; it waits for the agent to write the file")
+			d.see("a.txt is accepted; waiting for the agent to write the file")
 			d.press("C-l") // the message goes
 		}
 		d.press(h.rejects[2]...) // it closes the view
