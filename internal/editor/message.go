@@ -152,6 +152,8 @@ type Diff struct {
 	Content  *string `json:"content,omitempty"`
 	// Client names the CLI, for the user to tell several apart.
 	Client string `json:"client"`
+	// Agent names the agent that proposed the change, such as "Gemini CLI".
+	Agent string `json:"agent"`
 	// Opened is in milliseconds since the Unix epoch.
 	Opened int64 `json:"opened"`
 }
@@ -353,6 +355,8 @@ type DiffStatus struct {
 	// such a diff, and only the terminal can answer it.
 	Notice string `json:"notice,omitempty"`
 	Client string `json:"client"`
+	// Agent names the agent that proposed the change, such as "Gemini CLI".
+	Agent  string `json:"agent"`
 	Opened int64  `json:"opened"`
 }
 

@@ -12,7 +12,7 @@ import (
 // A TooLongError reports a line longer than the reader's limit.
 type TooLongError struct{ Limit int } // in bytes
 
-func (e *TooLongError) Error() string { return fmt.Sprintf("a line is longer than %d bytes", e.Limit) }
+func (e *TooLongError) Error() string { return fmt.Sprintf("a line is over %d bytes long", e.Limit) }
 
 // bufferSize is how much a Reader reads at once, in bytes.
 const bufferSize = 64 << 10

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // A Signal wakes one goroutine. Signals that come before it looks are one.
@@ -251,9 +252,25 @@ func (o *Outbox[T]) Drain(ctx context.Context) error {
 // unblocked first, for example by closing the connection. Close must not be
 // called by write.
 func (o *Outbox[T]) Close() {
+	o.end()
+	<-o.done
+}
+
+// CloseWithin is Close for a write that nothing unblocks, such as one to a pipe
+// that nobody reads. After the timeout it leaves the goroutine behind.
+func (o *Outbox[T]) CloseWithin(timeout time.Duration) {
+	o.end()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-o.done:
+	case <-timer.C:
+	}
+}
+
+func (o *Outbox[T]) end() {
 	o.mu.Lock()
 	o.endLocked()
 	o.mu.Unlock()
 	o.cancel()
-	<-o.done
 }

@@ -158,3 +158,24 @@ func TestClose(t *testing.T) {
 		}
 	})
 }
+
+// CloseWithin leaves a write that does not end.
+func TestCloseWithin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		o := New(Limits[int]{}, func(context.Context, int) { <-free }, nil)
+		o.Put(1)
+		synctest.Wait()
+		start := time.Now()
+		o.CloseWithin(time.Minute)
+		if waited := time.Since(start); waited != time.Minute {
+			t.Errorf("it waited for %v", waited)
+		}
+		close(free)
+		start = time.Now()
+		o.CloseWithin(time.Minute)
+		if time.Since(start) > 0 {
+			t.Error("it waited for a goroutine that had ended")
+		}
+	})
+}

@@ -1,4 +1,4 @@
-package gemini
+package acp
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 func TestACPWriterThatDoesNotRead(t *testing.T) {
 	near, far := net.Pipe()
 	heard := make(chan struct{})
-	conn := newACPConn(newACPStream(near, near), func(method string, _ json.RawMessage) (any, error) {
+	conn := NewACPConn(NewACPStream(near, near), func(method string, _ json.RawMessage) (any, error) {
 		if method == "last" {
 			close(heard)
 		}
@@ -73,7 +73,7 @@ func FuzzACPStream(f *testing.F) {
 				want++
 			}
 		}
-		s := newACPStream(readOnly{bytes.NewReader([]byte(text))}, readOnly{})
+		s := NewACPStream(readOnly{bytes.NewReader([]byte(text))}, readOnly{})
 		for got := 0; ; got++ {
 			var v json.RawMessage // what jsonrpc2 makes of it is not ours
 			if err := s.ReadObject(&v); err != nil {
@@ -87,7 +87,7 @@ func FuzzACPStream(f *testing.F) {
 }
 
 func TestACPLongLine(t *testing.T) {
-	s := newACPStream(readOnly{io.MultiReader(strings.NewReader(`{"a":"`), zeros{})}, readOnly{})
+	s := NewACPStream(readOnly{io.MultiReader(strings.NewReader(`{"a":"`), zeros{})}, readOnly{})
 	var v any
 	if err := s.ReadObject(&v); !errors.Is(err, errLongLine) {
 		t.Errorf("got %v", err)

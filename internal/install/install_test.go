@@ -1,8 +1,7 @@
-package cli
+package install
 
 import (
 	"encoding/json"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -74,7 +73,7 @@ func TestInstallKeepsWhatIsThere(t *testing.T) {
 		}
 	}
 	// A mark and line ends stay.
-	c := mcpClient{key: "mcpServers"}
+	c := Client{key: "mcpServers"}
 	got, err := c.change("\ufeff{\r\n  \"a\": 1\r\n}\r\n", "pollux", false)
 	if err != nil || !strings.HasPrefix(got, "\ufeff{\r\n") || strings.Count(got, "\n") != strings.Count(got, "\r\n") {
 		t.Errorf("%q, %v", got, err)
@@ -144,7 +143,7 @@ func TestManualShowsWhatIsInstalled(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
-	for _, c := range mcpClients {
+	for _, c := range Clients {
 		text, err := c.change("", "pollux", false)
 		if err != nil {
 			t.Fatal(err)
@@ -154,13 +153,13 @@ func TestManualShowsWhatIsInstalled(t *testing.T) {
 			found = found || same(t, c, b, text)
 		}
 		if !found {
-			t.Errorf("docs/BRIDGE.md does not show %s:\n%s", c.title, text)
+			t.Errorf("docs/BRIDGE.md does not show %s:\n%s", c.Title, text)
 		}
 	}
 }
 
 // same compares settings by what they say.
-func same(t *testing.T, c mcpClient, a, b string) bool {
+func same(t *testing.T, c Client, a, b string) bool {
 	t.Helper()
 	decode := func(s string) string {
 		var v any
@@ -190,19 +189,19 @@ func TestInstallNoticesChanges(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		p := plan{write: map[string]string{file: content + "ours\n"}}
+		p := Plan{write: map[string]string{file: content + "ours\n"}, fileMode: 0o600, dirMode: 0o700}
 		p.before = p.contents()
 		if err := os.WriteFile(file, []byte(content+"more of mine\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.carryOut(); err == nil || !strings.Contains(err.Error(), "changed meanwhile") {
+		if err := p.Apply(); err == nil || !strings.Contains(err.Error(), "changed since; nothing was written: run this command again") {
 			t.Errorf("carried out: %v", err)
 		}
 		if got, _ := os.ReadFile(file); string(got) != content+"more of mine\n" {
 			t.Errorf("the file holds %q", got)
 		}
 		p.before = p.contents()
-		if err := p.carryOut(); err != nil {
+		if err := p.Apply(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -224,8 +223,8 @@ func TestInstallRefusesHostileSettings(t *testing.T) {
 				dir := t.TempDir()
 				t.Setenv("CLAUDE_CONFIG_DIR", dir)
 				t.Setenv("CODEX_HOME", dir)
-				c := mcpClients[slices.IndexFunc(mcpClients, func(c mcpClient) bool { return c.name == name })]
-				path, err := c.file()
+				c := Clients[slices.IndexFunc(Clients, func(c Client) bool { return c.Name == name })]
+				path, err := c.File()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -236,7 +235,7 @@ func TestInstallRefusesHostileSettings(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				err = installBridge(IO{Out: io.Discard, Err: io.Discard}, c, false, true)
+				err = apply(c)
 				if err == nil || !strings.Contains(err.Error(), path) {
 					t.Errorf("installed: %v", err)
 				}
@@ -252,10 +251,19 @@ func TestInstallRefusesHostileSettings(t *testing.T) {
 func TestInstallMakesPrivateFiles(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("CLAUDE_CONFIG_DIR", dir)
-	if err := installBridge(IO{Out: io.Discard, Err: io.Discard}, mcpClients[0], false, true); err != nil {
+	if err := apply(Clients[0]); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(filepath.Join(dir, ".claude.json")); err != nil || info.Mode().Perm() != 0o600 && runtime.GOOS != "windows" {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
+}
+
+// apply installs the bridge in a client.
+func apply(c Client) error {
+	p, err := c.Plan(false)
+	if err != nil {
+		return err
+	}
+	return p.Apply()
 }

@@ -1,4 +1,4 @@
-package bridge
+package change
 
 import (
 	"os"
@@ -29,7 +29,7 @@ func TestOverlay(t *testing.T) {
 		{"nothing", "a\n", "a\n", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			dir, err := workingDirectory(t.TempDir())
+			dir, err := filepath.EvalSymlinks(t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,7 +51,7 @@ func TestOverlay(t *testing.T) {
 			if got, err := o.Read(path); err != nil || got != want {
 				t.Errorf("then it holds %q, %v", got, err)
 			}
-			ch, err := o.changes("")
+			ch, err := o.edits("")
 			if err != nil || len(ch.Edits) != len(test.edits) {
 				t.Fatalf("%v: %+v", err, ch)
 			}
@@ -95,7 +95,7 @@ func TestKeepLineEnds(t *testing.T) {
 }
 
 func TestOverlayNewFiles(t *testing.T) {
-	dir, err := workingDirectory(t.TempDir())
+	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestOverlayNewFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ch, err := o.changes("sub/")
+	ch, err := o.edits("sub/")
 	if err != nil || len(ch.Edits) != 1 || ch.Edits[0] != (Edit{Path: "a/b.txt", New: "one\ntwo", Create: true}) || !strings.Contains(ch.Diff, "+++ b/sub/a/b.txt\n") {
 		t.Errorf("%v: %+v", err, ch)
 	}
@@ -120,7 +120,7 @@ func TestOverlayNewFiles(t *testing.T) {
 
 // What a change may not touch.
 func TestOverlayRefuses(t *testing.T) {
-	dir, err := workingDirectory(t.TempDir())
+	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,10 +145,10 @@ func TestOverlayRefuses(t *testing.T) {
 			t.Errorf("%s is written", path)
 		}
 	}
-	if err := o.Write(filepath.Join(dir, "big"), strings.Repeat("x", maxTextFile+1)); err == nil {
+	if err := o.Write(filepath.Join(dir, "big"), strings.Repeat("x", MaxFile+1)); err == nil {
 		t.Error("a huge file is written")
 	}
-	if ch, err := o.changes(""); err != nil || len(ch.Edits) > 0 {
+	if ch, err := o.edits(""); err != nil || len(ch.Edits) > 0 {
 		t.Errorf("%v: %+v", err, ch)
 	}
 }

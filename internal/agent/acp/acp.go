@@ -1,4 +1,4 @@
-package gemini
+package acp
 
 import (
 	"bufio"
@@ -19,13 +19,13 @@ import (
 // and at 1024 updates that wait, which a fast model reaches while a client is
 // slow; and a line that is no JSON, which the CLI prints at times, ends it too.
 
-const acpVersion = 1
+const AcpVersion = 1
 
 type (
-	acpInitialize struct {
+	AcpInitialize struct {
 		ProtocolVersion    int             `json:"protocolVersion"`
 		ClientCapabilities acpCapabilities `json:"clientCapabilities"`
-		ClientInfo         acpInfo         `json:"clientInfo"`
+		ClientInfo         AcpInfo         `json:"clientInfo"`
 	}
 	acpCapabilities struct {
 		FS struct {
@@ -34,38 +34,38 @@ type (
 		} `json:"fs"`
 		Terminal bool `json:"terminal"`
 	}
-	acpInfo struct {
+	AcpInfo struct {
 		Name    string `json:"name"`
 		Version string `json:"version"`
 	}
-	acpNewSession struct {
+	AcpNewSession struct {
 		CWD        string `json:"cwd"`
 		MCPServers []any  `json:"mcpServers"`
 	}
-	acpSessionRef struct {
+	AcpSessionRef struct {
 		SessionID string `json:"sessionId"`
 	}
-	acpNewSessionResult struct {
+	AcpNewSessionResult struct {
 		SessionID string `json:"sessionId"`
 		Models    struct {
 			Current string `json:"currentModelId"`
 		} `json:"models"`
 	}
-	acpSetModel struct {
+	AcpSetModel struct {
 		SessionID string `json:"sessionId"`
 		ModelID   string `json:"modelId"`
 	}
-	acpPrompt struct {
+	AcpPrompt struct {
 		SessionID string       `json:"sessionId"`
-		Prompt    []acpContent `json:"prompt"`
+		Prompt    []AcpContent `json:"prompt"`
 	}
-	acpContent struct {
+	AcpContent struct {
 		Type     string `json:"type"`
 		Text     string `json:"text,omitempty"`
 		Data     []byte `json:"data,omitempty"` // base64 on the wire
 		MIMEType string `json:"mimeType,omitempty"`
 	}
-	acpPromptResult struct {
+	AcpPromptResult struct {
 		StopReason string `json:"stopReason"`
 		Meta       struct {
 			Quota struct {
@@ -81,7 +81,7 @@ type (
 		Input  int `json:"input_tokens"`
 		Output int `json:"output_tokens"`
 	}
-	acpUpdate struct {
+	AcpUpdate struct {
 		SessionID string `json:"sessionId"`
 		Update    struct {
 			Kind       string          `json:"sessionUpdate"`
@@ -91,13 +91,13 @@ type (
 			Title      string          `json:"title"`
 		} `json:"update"`
 	}
-	acpPermission struct {
+	AcpPermission struct {
 		Options []struct {
 			ID   string `json:"optionId"`
 			Kind string `json:"kind"`
 		} `json:"options"`
 	}
-	acpFile struct {
+	AcpFile struct {
 		SessionID string `json:"sessionId"`
 		Path      string `json:"path"`
 		Content   string `json:"content"`
@@ -112,7 +112,7 @@ const maxACPLine = 64 << 20
 var errLongLine = errors.New("a line of Gemini CLI's is too long")
 
 // An acpStream is the lines of a CLI. What is no message is passed over.
-type acpStream struct {
+type AcpStream struct {
 	r io.ReadCloser
 	b *bufio.Reader
 
@@ -120,11 +120,11 @@ type acpStream struct {
 	w  io.WriteCloser
 }
 
-func newACPStream(r io.ReadCloser, w io.WriteCloser) *acpStream {
-	return &acpStream{r: r, b: bufio.NewReaderSize(r, 64<<10), w: w}
+func NewACPStream(r io.ReadCloser, w io.WriteCloser) *AcpStream {
+	return &AcpStream{r: r, b: bufio.NewReaderSize(r, 64<<10), w: w}
 }
 
-func (s *acpStream) ReadObject(v any) error {
+func (s *AcpStream) ReadObject(v any) error {
 	for {
 		line, err := s.line()
 		if isMessage(line) {
@@ -155,7 +155,7 @@ func isMessage(line []byte) bool {
 	return m.Method != nil || len(m.ID) > 0 && (len(m.Result) > 0 || len(m.Error) > 0)
 }
 
-func (s *acpStream) line() (line []byte, err error) {
+func (s *AcpStream) line() (line []byte, err error) {
 	for {
 		piece, err := s.b.ReadSlice('\n')
 		line = append(line, piece...)
@@ -168,7 +168,7 @@ func (s *acpStream) line() (line []byte, err error) {
 	}
 }
 
-func (s *acpStream) WriteObject(v any) error {
+func (s *AcpStream) WriteObject(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -179,12 +179,12 @@ func (s *acpStream) WriteObject(v any) error {
 	return err
 }
 
-func (s *acpStream) Close() error { return errors.Join(s.w.Close(), s.r.Close()) }
+func (s *AcpStream) Close() error { return errors.Join(s.w.Close(), s.r.Close()) }
 
 // acpHandler answers what the CLI asks and takes its updates, in order.
 type acpHandler func(method string, params json.RawMessage) (any, error)
 
-func newACPConn(s *acpStream, h acpHandler) *jsonrpc2.Conn {
+func NewACPConn(s *AcpStream, h acpHandler) *jsonrpc2.Conn {
 	return jsonrpc2.NewConn(context.Background(), s, h, jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
 }
 
