@@ -1020,7 +1020,7 @@ func TestEditorWithoutPollux(t *testing.T) {
 		for name, test := range map[string]struct{ script, says string }{
 			"missing": {"", "is not installed, or not on the PATH"},
 			"too old": {"#!/bin/sh\necho 'unknown flag' >&2\nexit 2\n", "is too old"},
-			"broken":  {"#!/bin/sh\nexit 3\n", "it keeps ending"},
+			"broken":  {"#!/bin/sh\nexit 3\n", "Pollux keeps exiting"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				w := newWorld(t, silent)
