@@ -1267,7 +1267,8 @@ A key that was meant for the text must not overwrite."
                              (mapconcat #'identity (plist-get s :roots) ", ")))
                (or (mapcar (lambda (c) (format "connected: %s %s" (plist-get c :name) (plist-get c :version)))
                            (plist-get s :clients))
-                   (list "no agent is connected: M-x pollux-open starts one; in a running Gemini CLI, type /ide enable"))
+                   (list (concat "no agent is connected: M-x pollux-open starts one;"
+                                 " in a running Gemini CLI, type /ide enable")))
                (mapcar (lambda (d) (format "pending: %s, from %s (%s)" (pollux--name d)
                                            (pollux--diff-agent d) (pollux--diff-state d)))
                        pollux--diffs))

@@ -309,8 +309,9 @@ local function unsettle(d)
   rest()
 end
 
--- Reports whether d can be decided on. A command counts from when the user started to type it.
-local function ready(d)
+-- Reports whether d can be decided on. A command counts from when the user started to
+-- type it.
+local function can_decide(d)
   return d.lost or d.diff.state ~= "accepted" and d.settled ~= nil and (not typed or begun >= d.settled)
 end
 
@@ -575,7 +576,7 @@ local function accept(d, overwrite)
     client.say("the companion of this change has ended: `:w FILE` saves the text, `pollux journal` has it too", "error")
     return false
   end
-  if not ready(d) then
+  if not can_decide(d) then
     refuse(d)
     return false
   end
@@ -647,7 +648,7 @@ local function written(d, args)
     end
     return client.say("saved a copy to " .. file)
   end
-  if not d.ended and not ready(d) then
+  if not d.ended and not can_decide(d) then
     refuse(d)
     vim.bo[d.buf].modified = true
   elseif not asked(d) or not accept(d) then
@@ -658,7 +659,7 @@ end
 -- Handles the loss of the left side: after `:only`, or with another buffer in its
 -- window, the proposal stays alone; closing its window rejects.
 local function alone(d)
-  local decides = ready(d)
+  local decides = can_decide(d)
   d.left = nil
   vim.schedule(function()
     if d.ended or not valid_buf(d.buf) then
@@ -704,7 +705,7 @@ local function watch(d)
       if buf == d.left and valid_buf(d.buf) then
         return alone(d)
       end
-      local decides = ready(d)
+      local decides = can_decide(d)
       if buf == d.buf then
         d.buf = nil
       end
@@ -929,7 +930,7 @@ end
 
 function M.reject()
   local d = to_decide()
-  if d and ready(d) then
+  if d and can_decide(d) then
     reject(d)
   elseif d then
     refuse(d)

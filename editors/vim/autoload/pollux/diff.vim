@@ -321,7 +321,8 @@ enddef
 # Reports whether d can be decided on. A command counts from when the user started to
 # type it.
 def CanDecide(d: dict<any>): bool
-  return d.lost || d.diff.state != 'accepted' && d.settled && (typed == '' || reltimefloat(reltime(d.since, begun)) >= 0)
+  return d.lost || d.diff.state != 'accepted' && d.settled
+    && (typed == '' || reltimefloat(reltime(d.since, begun)) >= 0)
 enddef
 
 # Tells the user why the attempt decided nothing.
@@ -924,7 +925,8 @@ enddef
 export def Reload(path: string)
   var buf = Target(path)
   if buf > 0 && getbufvar(buf, '&modified')
-    client.Say(fnamemodify(path, ':~:.') .. ' was written; your unsaved changes are kept (:e! reads the file)', 'warning')
+    client.Say(fnamemodify(path, ':~:.')
+      .. ' was written; your unsaved changes are kept (:e! reads the file)', 'warning')
   elseif buf > 0 && filereadable(path)
     setbufvar(buf, '&autoread', 1)
     execute 'silent! checktime' buf

@@ -51,7 +51,10 @@ export def Open(): bool
     else
       Split()
     endif
-    buf = term_start(Argv(), {curwin: true, cwd: context.Roots()[0], term_name: 'pollux://agent', term_kill: 'term', exit_cb: Ended, env: {COLORTERM: $COLORTERM}})
+    buf = term_start(Argv(), {
+      curwin: true, cwd: context.Roots()[0], term_name: 'pollux://agent', term_kill: 'term', exit_cb: Ended,
+      env: {COLORTERM: $COLORTERM},
+    })
     setbufvar(buf, '&bufhidden', 'hide')
     setbufvar(buf, '&buflisted', 0)
     return buf > 0
