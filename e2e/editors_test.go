@@ -615,7 +615,7 @@ func TestEditorDiffWhileTyping(t *testing.T) {
 			d.until(d.State.Waiting, "1")
 			d.press(typing.end...)
 			d.shows(path)
-			d.see("CLI 0 proposes: a.txt")
+			d.see("Gemini CLI proposes: a.txt")
 			d.see(typing.seen)
 			d.command("reject")
 			heard(t, c, "a rejection", rejected)
