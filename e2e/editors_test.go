@@ -624,7 +624,7 @@ func TestEditorDiffWhileTyping(t *testing.T) {
 			d.until(d.State.Waiting, "1")
 			d.press(typing.end...)
 			d.shows(path)
-			d.see("Gemini proposes: a.txt")
+			d.see("Gemini CLI proposes: a.txt")
 			d.see(typing.seen)
 			d.command("reject")
 			heard(t, c, "a rejection", rejected)
@@ -725,7 +725,7 @@ func TestEditorSavesACopy(t *testing.T) {
 		waitFor(t, "a new one", func() bool { return d.companion() != 0 })
 		d.until(d.State.Started, "1")
 		d.press(h.accepts[0]...)
-		d.see("change came from has ended") // wait for the message: Emacs drops keys that were typed before it
+		d.see("companion of this change has ended") // wait for the message: Emacs drops keys that were typed before it
 		lost := filepath.Join(d.project, "lost.txt")
 		d.press(h.copy(lost)...)
 		waitFor(t, "the lost text", holds(lost))
@@ -893,7 +893,7 @@ func TestEditorTooEarly(t *testing.T) {
 		d.command("next")
 		d.until(d.State.Inside, "1")
 		d.press(h.rejects[2]...) // closes the view
-		d.see("goes on waiting")
+		d.see("still pending")
 		d.until(d.State.Shown, "")
 		d.undecided(c, path, "one\nthree\n")
 	})
@@ -931,7 +931,7 @@ func TestEditorNoRoom(t *testing.T) {
 		if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
 			t.Fatalf("the CLI got an error: %v", err)
 		}
-		d.see("a.txt waits to be reviewed")
+		d.see("a.txt is pending")
 		d.until(d.State.Waiting, "1")
 		d.until(d.State.Shown, "")
 		if err := d.Resize(180, 50); err != nil {
@@ -961,7 +961,7 @@ func TestEditorAcceptedElsewhere(t *testing.T) {
 		d.see("a.txt: accepted; waiting for the agent to write the file")
 		for _, name := range []string{"accept", "reject"} {
 			d.command(name)
-			d.see("a.txt is accepted; it waits for the agent to write the file")
+			d.see("a.txt is accepted; waiting for the agent to write the file")
 			d.press("C-l") // clears the message
 		}
 		d.press(h.rejects[2]...) // closes the view
@@ -1029,7 +1029,7 @@ func TestEditorWithoutPollux(t *testing.T) {
 		for name, test := range map[string]struct{ script, says string }{
 			"missing": {"", "is not installed, or not on the PATH"},
 			"too old": {"#!/bin/sh\necho 'unknown flag' >&2\nexit 2\n", "is too old"},
-			"broken":  {"#!/bin/sh\nexit 3\n", "it keeps ending"},
+			"broken":  {"#!/bin/sh\nexit 3\n", "Pollux keeps exiting"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				w := newWorld(t, silent)

@@ -13,6 +13,16 @@ import (
 
 const tooEarly = "This change has just appeared. Look at it, then decide."
 
+// The list and the header name the agent that proposed a change. An older companion
+// sends only the client's name and version.
+func TestPageNamesTheAgent(t *testing.T) {
+	named, older := change("a"), change("b")
+	named.Agent = "Some Agent"
+	s := newStage(t, named, older)
+	s.page(shows("#path", "a.txt"), shows("#from", "from Some Agent"), shows(`[data-id="a"] .agent`, "Some Agent"))
+	s.page(shows(`[data-id="b"] .agent`, "CLI 1"), chromedp.Click(`//button[contains(., "b.txt")]`), shows("#from", "from CLI 1"))
+}
+
 // The second click of a double click on Accept accepted the next file, which
 // the user had not seen.
 func TestPageDoubleClick(t *testing.T) {
