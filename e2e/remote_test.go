@@ -246,7 +246,7 @@ func TestRemoteForwarded(t *testing.T) {
 	t.Cleanup(func() { ssh.Process.Kill(); ssh.Wait() })
 	waitFor(t, "the forwarded socket", func() bool { _, err := os.Stat(forwarded); return err == nil })
 	publisher := w.run(dir, env, "bash", "-c", `"$0" "$@"; echo "exit code $?"`, polluxBinary, "connect", "--publish", "--socket", forwarded, "--map", dir+"="+w.project)
-	publisher.expect("connected to the companion of Test Editor; CLIs started in " + dir)
+	publisher.expect("connected to the companion of Test Editor; agents started in " + dir)
 	cli := w.run(dir, append(env, "REMOTE_CONTAINERS=1"), "bash", "-c", `"$0" "$@"; echo "exit code $?"`, "gemini")
 	cli.expect(ready)
 	f.story(cli)
@@ -268,7 +268,7 @@ func TestRemoteErrors(t *testing.T) {
 		"no socket":          {"--socket /nowhere", "no companion answers at /nowhere"},
 		"no pollux":          {"--via false", "no companion answers there"},
 		"no directory here":  {"--ssh far --map /nope=" + w.project, "there is no directory /nope here"},
-		"two ways":           {"--ssh far --socket x", "name one"},
+		"two ways":           {"--ssh far --socket x", "use one"},
 		"a relative path":    {"--ssh far --map a=b", "--map a=b"},
 	} {
 		cmd := exec.Command(polluxBinary, append([]string{"run", "--attach"}, strings.Fields(tt.args)...)...)

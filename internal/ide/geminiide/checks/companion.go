@@ -22,6 +22,7 @@ import (
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
+	"pollux/internal/paths"
 	"pollux/internal/sys"
 )
 
@@ -249,7 +250,7 @@ func (c *checker) connectsByVariables(ctx context.Context) bool {
 // running returns a companion of Pollux that is running for the directory, or nil.
 func (c *checker) running() *editor.Running {
 	for i, r := range c.Running {
-		if slices.ContainsFunc(r.Roots, func(root string) bool { return sys.Inside(root, c.Dir) }) {
+		if slices.ContainsFunc(r.Roots, func(root string) bool { return paths.Contains(root, c.Dir) }) {
 			return &c.Running[i]
 		}
 	}
