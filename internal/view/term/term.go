@@ -1,10 +1,10 @@
-// Package term is the review in a terminal: a client of the adapter protocol,
-// as an editor's plugin is, for ssh and for a pane beside the CLI.
+// Package term shows pending changes in a terminal: over ssh, or in a pane next to the
+// agent. It is a client of the editor protocol, as an editor's plugin is.
 //
-// It shows one diff at a time, what differs with a few lines around it: side
-// by side where there is room, else one below the other. A hunk that the user
-// took back stays in sight, to be taken again. Free editing is left to the
-// user's editor. Leaving decides nothing.
+// It shows one diff at a time, and only what differs with a few lines around it: side
+// by side in wide terminals, else one below the other. A hunk that the user has undone
+// stays visible and can be taken again. For free editing it starts the user's editor.
+// Leaving decides nothing.
 package term
 
 import (
@@ -28,39 +28,49 @@ type Config struct {
 	Env []string
 	// Dial connects to the companion.
 	Dial func(editor.Handler) (*editor.Client, error)
-	// Version is this program's.
+	// Version is this program's version.
 	Version string
-	// Editor is the shell command, given a file, for free editing.
+	// Editor is the shell command that edits a file.
 	Editor string
-	// Once ends it when nothing waits any more.
+	// Once ends the review when no changes are pending.
 	Once bool
-	// Options are further ones of the program's, for tests.
+	// Options are more options of the program, for tests.
 	Options []tea.ProgramOption
 }
 
-// ErrEnded means that the companion has ended, ErrLeft that the user left a
-// review that was to end by itself.
+// ErrEnded means that the companion has ended. ErrLeft means that the user left a
+// review with Once set while changes were pending.
 var (
 	ErrEnded = errors.New("the companion has ended")
-	ErrLeft  = errors.New("something waits still")
+	ErrLeft  = errors.New("changes are still pending")
 )
 
-// Run reviews until the user leaves, the context ends, or the companion does.
-// The error then is nil, [ErrLeft] or [ErrEnded], unless there is a text that
-// the user wrote in the editor and that reached nobody: then it names its file.
+// Run shows changes until the user leaves, the context ends, or the companion does.
+// It returns nil, [ErrLeft] or [ErrEnded]. If the user wrote a text in the editor that
+// belongs to no pending change any more, the error names its file.
+//
+// One context ends everything: Run cancels it, closes the connection, and waits for
+// every goroutine.
 func Run(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	texts := newTexts()
 	m := &model{ctx: ctx, cfg: cfg, texts: texts, width: 80, height: 24}
 	p := tea.NewProgram(m, append([]tea.ProgramOption{
 		tea.WithContext(ctx), tea.WithInput(cfg.In), tea.WithOutput(cfg.Out), tea.WithEnvironment(cfg.Env),
 	}, cfg.Options...)...)
 	inbox := outbox.New(outbox.Limits[tea.Msg]{}, func(_ context.Context, msg tea.Msg) { p.Send(msg) }, nil)
-	defer func() {
+	var client *editor.Client
+	var group sync.WaitGroup
+	stop := sync.OnceFunc(func() {
 		cancel() // ends a Send
+		if client != nil {
+			client.Close()
+		}
+		texts.close()
 		inbox.Close()
-	}()
+		group.Wait()
+	})
+	defer stop()
 	client, err := cfg.Dial(editor.Handler{
 		DiffOpen: func(d editor.Diff) error {
 			texts.set(d.ID, d.Text())
@@ -77,17 +87,14 @@ func Run(ctx context.Context, cfg Config) error {
 			}
 			inbox.Put(changed(c))
 		},
-		Clients: func(c editor.Clients) { inbox.Put(clis(len(c.Clients))) },
-		Message: func(m editor.Message) { inbox.Put(said{m.Level, m.Text}) },
+		Clients: func(c editor.Clients) { inbox.Put(agents(len(c.Clients))) },
+		Message: func(m editor.Message) { inbox.Put(message{m.Level, m.Text}) },
 	})
 	if err != nil {
 		return err
 	}
-	defer client.Close()
 	m.client, texts.client = client, client
-	var pump sync.WaitGroup
-	pump.Go(func() { texts.deliver(ctx) })
-	pump.Go(func() {
+	group.Go(func() {
 		select {
 		case <-client.Done():
 			p.Send(ended{})
@@ -97,21 +104,18 @@ func Run(ctx context.Context, cfg Config) error {
 	if _, err := client.Initialize(ctx, editor.InitializeParams{
 		Client: editor.Implementation{Name: "pollux review", Version: cfg.Version}, Diff: true,
 	}); err != nil {
-		cancel()
-		pump.Wait()
 		return err
 	}
 	if cfg.Once {
-		if waiting, err := client.Diffs(ctx); err == nil && len(waiting) == 0 {
-			inbox.Put(none{})
+		if pending, err := client.Diffs(ctx); err == nil && len(pending) == 0 {
+			inbox.Put(nothingPending{})
 		}
 	}
 	_, err = p.Run()
-	cancel()
-	pump.Wait()
+	stop()
 	switch {
 	case len(texts.kept) > 0:
-		return fmt.Errorf("the text that you wrote is in %s: its change was decided on meanwhile", strings.Join(texts.kept, ", "))
+		return fmt.Errorf("the text that you wrote is in %s: its change was decided in the meantime", strings.Join(texts.kept, ", "))
 	case m.gone:
 		return ErrEnded
 	case err == nil && cfg.Once && m.left:
@@ -122,46 +126,65 @@ func Run(ctx context.Context, cfg Config) error {
 	return err
 }
 
-// texts are the texts of the diffs as they are now. The program's loop stands
-// still while the user's editor runs; the companion wants answers all the
-// same. What the user made of them reaches the companion in order.
+// A texts holds the current texts of the pending diffs. The program's loop stops while
+// the user's editor runs, but the companion needs answers during that time too. The
+// user's edits reach the companion in order.
 type texts struct {
 	client *editor.Client
-	wake   outbox.Signal
+	edits  *outbox.Outbox[string] // IDs of diffs with unsent edits
 
 	mu     sync.Mutex
 	byID   map[string]string
-	unsent []string // IDs
-	kept   []string // files with texts of the user's that have no diff any more
-
-	sending sync.Mutex
+	unsent map[string]bool // by ID
+	kept   []string        // files with texts of the user for diffs that are closed
 }
 
 func newTexts() *texts {
-	return &texts{byID: make(map[string]string), wake: outbox.NewSignal()}
+	t := &texts{byID: make(map[string]string), unsent: make(map[string]bool)}
+	t.edits = outbox.New(outbox.Limits[string]{}, t.send, nil)
+	return t
 }
 
-// set is the companion's word.
+// close ends the sending of edits. The connection must be closed.
+func (t *texts) close() { t.edits.Close() }
+
+// set stores a text that the companion sent.
 func (t *texts) set(id, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.byID[id] = text
 }
 
-// edit is the user's, for a diff that waits still; it reports whether it does.
+// edit stores a text of the user, and queues it for the companion. It reports whether
+// the diff is still pending.
 func (t *texts) edit(id, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, waits := t.byID[id]; !waits {
+	if _, pending := t.byID[id]; !pending {
 		return false
 	}
 	t.byID[id] = text
-	t.unsent = append(t.unsent, id)
-	t.wake.Set()
+	t.unsent[id] = true
+	t.edits.Put(id)
 	return true
 }
 
-// keep remembers a file with a text that could not be edited in.
+// send sends the latest text of a diff, unless it was sent already.
+func (t *texts) send(ctx context.Context, id string) {
+	t.mu.Lock()
+	text, pending := t.byID[id]
+	unsent := t.unsent[id]
+	delete(t.unsent, id)
+	t.mu.Unlock()
+	if pending && unsent {
+		t.client.Edit(ctx, id, text)
+	}
+}
+
+// flush returns when all edits have been sent.
+func (t *texts) flush(ctx context.Context) { t.edits.Drain(ctx) }
+
+// keep remembers a file with a text for which there is no diff any more.
 func (t *texts) keep(path string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,65 +198,37 @@ func (t *texts) keeps() bool {
 	return len(t.kept) > 0
 }
 
-// flush returns when the companion has been told of all edits.
-func (t *texts) flush(ctx context.Context) {
-	t.sending.Lock()
-	defer t.sending.Unlock()
-	t.mu.Lock()
-	ids, told := t.unsent, make(map[string]string)
-	t.unsent = nil
-	for _, id := range ids {
-		if text, waits := t.byID[id]; waits {
-			told[id] = text
-		}
-	}
-	t.mu.Unlock()
-	for id, text := range told {
-		t.client.Edit(ctx, id, text)
-	}
-}
-
-func (t *texts) deliver(ctx context.Context) {
-	for {
-		select {
-		case <-t.wake:
-			t.flush(ctx)
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
+// take removes a diff and returns its text, or nil if it is not pending.
 func (t *texts) take(id string) *string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text, ok := t.byID[id]
-	if !ok {
+	text, pending := t.byID[id]
+	if !pending {
 		return nil
 	}
 	delete(t.byID, id)
 	return &text
 }
 
-// What the loop is told.
+// The messages that the program's loop receives.
 type (
 	opened  editor.Diff
 	closed  editor.DiffClose
 	changed editor.DiffChange
-	clis    int
-	said    struct{ level, text string }
-	ended   struct{}
-	// rested says that no key was pressed for a part of the time that settles
-	// what is in view: how often that time has started, and which part it is.
-	rested struct{ looks, part int }
-	// none says that there is nothing to wait for.
-	none struct{}
+	agents  int // how many are connected
+	message struct{ level, text string }
+	ended   struct{} // the companion has ended
+	// rested means that no key was pressed during a part of settleTime: look is the
+	// number of the wait, part the number of its part.
+	rested struct{ look, part int }
+	// nothingPending means that there are no changes to wait for.
+	nothingPending struct{}
 	// decided is the companion's answer to an accept or reject.
 	decided struct {
 		id     string
 		result editor.DiffAcceptResult
 		err    error
 	}
-	// edited is what the user's editor left, and what there is to say of it.
+	// edited is the text that the user's editor left, or a problem with it.
 	edited struct{ id, text, problem string }
 )
