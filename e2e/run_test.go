@@ -61,7 +61,7 @@ func TestDemo(t *testing.T) {
 	onPage(t, ctx, shows(".cm-merge-b", "everybody"), shows("#path", "greet.py"))
 	picture(t, ctx, "demo.png")
 	onPage(t, ctx, settled, chromedp.Click(chromedp.CSS("#accept")), shows("#none", "No pending changes"))
-	cli.expect("Done: the file holds what you accepted")
+	cli.expect("Done: the file contains what you accepted")
 	cli.prompt("/quit")
 	<-cli.done
 	if code := cli.cmd.ProcessState.ExitCode(); code != 0 {

@@ -41,9 +41,9 @@ func (f *remoteFlags) away() bool { return f.ssh != "" || f.via != "" || len(f.m
 var remoteProtocol = geminiide.Remote{}
 
 // target returns where the companion is, and the paths there.
-func (f *remoteFlags) target(ctx context.Context, command string) (t remote.Target, paths remote.Paths, err error) {
+func (f *remoteFlags) target(ctx context.Context) (t remote.Target, paths remote.Paths, err error) {
 	wrong := func(text string) (remote.Target, remote.Paths, error) {
-		return t, nil, usageError{errors.New(text), command}
+		return t, nil, usageError{errors.New(text)}
 	}
 	ways := 0
 	for _, way := range []string{f.socket, f.ssh, f.via} {
@@ -121,7 +121,7 @@ docs/REMOTE.md explains dev containers, ssh and WSL, step by step.`,
 			if publish {
 				ctx, stop := untilSignal(cmd.Context())
 				defer stop()
-				return withRemote(ctx, streams.Err, &flags, cmd.CommandPath(), func(p published) error {
+				return withRemote(ctx, streams.Err, &flags, func(p published) error {
 					fmt.Fprintf(streams.Err, "pollux: connected to the companion of %s; agents started in %s find it until this command ends\n", p.editor, strings.Join(p.roots, ", "))
 					select {
 					case <-ctx.Done():
@@ -131,7 +131,7 @@ docs/REMOTE.md explains dev containers, ssh and WSL, step by step.`,
 					}
 				})
 			}
-			target, paths, err := flags.target(cmd.Context(), cmd.CommandPath())
+			target, paths, err := flags.target(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -162,11 +162,11 @@ type published struct {
 }
 
 // withRemote publishes a remote companion on this machine while f runs.
-func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command string, f func(published) error) error {
+func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, f func(published) error) error {
 	// Until f runs, and handles signals, they end this function.
 	own, stop := untilSignal(ctx)
 	defer stop()
-	target, paths, err := flags.target(own, command)
+	target, paths, err := flags.target(own)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
 
 	"github.com/spf13/cobra"
 
@@ -12,7 +11,6 @@ import (
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
 	protocolchecks "pollux/internal/ide/geminiide/checks"
-	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
 
@@ -36,9 +34,9 @@ by companions that have ended, makes your files readable for you alone, and turn
 on Gemini CLI's IDE mode. docs/DOCTOR.md lists the symptoms and causes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if yes && !fix {
-				return usageError{errors.New("--yes goes with --fix"), cmd.CommandPath()}
+				return usageError{errors.New("--yes needs --fix")}
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), sys.TerminationSignals...)
+			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
 			examine := func(quiet bool) (doctor.Report, error) {
 				cfg, err := doctorConfig(ctx)

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/companion/journal"
-	"pollux/internal/ide/geminiide"
+	"pollux/internal/paths"
 	"pollux/internal/termtext"
 )
 
@@ -116,7 +116,7 @@ and the path now leads to another file, nothing is written: name the file with
 // The path has no symbolic links.
 func target(e journal.Entry, to string) (string, error) {
 	if to == "" {
-		path := geminiide.RealPath(e.Path)
+		path := paths.Real(e.Path)
 		if e.Real != "" && path != e.Real {
 			return "", fmt.Errorf("%s was %s when the change was proposed and is %s now: name the file to write with --to", e.Path, e.Real, path)
 		}
@@ -129,7 +129,7 @@ func target(e journal.Entry, to string) (string, error) {
 		return "", fmt.Errorf("%s is a directory: name a file in it", to)
 	}
 	path, err := filepath.Abs(to)
-	return geminiide.RealPath(path), err
+	return paths.Real(path), err
 }
 
 // withJournal calls f with the user's journal.

@@ -1,7 +1,7 @@
-// Package client is a CLI as a companion sees one: it sends what Gemini CLI
-// sends and records what it hears. `pollux doctor` and `pollux conformance` are
-// made of it, and the tests and benchmarks use it where what matters is the wire
-// and its time; the real CLI has tests of its own.
+// Package client implements the CLI's side of the protocol: it sends what
+// Gemini CLI sends and records what the companion sends. `pollux doctor` and
+// `pollux conformance` use it, and so do tests and benchmarks that need only
+// the wire.
 package client
 
 import (
@@ -19,18 +19,19 @@ import (
 	"time"
 )
 
-// An Endpoint is where a companion is, and who asks.
+// An Endpoint is the address of a companion, and the name and token of the
+// client.
 type Endpoint struct {
-	// Host is dialled, and said in the Host header; the loopback address if
-	// empty.
+	// Host is the host to dial and the value of the Host header. The default is
+	// the loopback address.
 	Host  string
 	Port  int
-	Token string // none is sent if it is empty
-	// Name is the client's; Gemini CLI's own if empty.
+	Token string // optional
+	// Name is the name of the client. The default is Gemini CLI's own.
 	Name string
 }
 
-// URL is the companion's one endpoint.
+// URL returns the companion's only endpoint.
 func (e Endpoint) URL() string {
 	host := e.Host
 	if host == "" {
@@ -39,33 +40,34 @@ func (e Endpoint) URL() string {
 	return "http://" + net.JoinHostPort(host, strconv.Itoa(e.Port)) + "/mcp"
 }
 
-// A CLI is one connected CLI.
+// A CLI is a connected client.
 type CLI struct {
-	// Heard are the notifications, in the order in which they came; closed at
-	// the end of the stream. Ended is then how it ended: nil for gracefully.
+	// Heard delivers the notifications in the order they came. It is closed
+	// when the stream ends; Ended is then the reason, or nil for a graceful
+	// end.
 	Heard chan Notification
 	Ended error
-	// Tools are the names of those that the companion has.
+	// Tools are the names of the companion's tools.
 	Tools []string
 
 	to       Endpoint
 	http     http.Client
 	session  string
-	protocol string // once it is agreed on
-	stream   func() // ends it
+	protocol string // the negotiated version
+	stream   func() // ends the stream
 }
 
-// protocolVersion is the one that the real CLI speaks.
+// protocolVersion is the version that the real CLI uses.
 const protocolVersion = "2025-06-18"
 
-// A Notification is one that the companion sent.
+// A Notification is a notification from the companion.
 type Notification struct {
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params"`
 	At     time.Time       `json:"-"`
 }
 
-// A StatusError is an answer of HTTP that is no success.
+// A StatusError is an HTTP response that reports a failure.
 type StatusError struct {
 	Code int
 	Text string
@@ -73,8 +75,8 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("HTTP %d: %s", e.Code, e.Text) }
 
-// Dial connects to a companion on the loopback address, with the requests that
-// the real CLI makes. The first notification is the context.
+// Dial connects to a companion on the loopback address with the requests of the
+// real CLI. The first notification is the context.
 func Dial(ctx context.Context, port int, token string) (*CLI, error) {
 	c, err := Greet(ctx, Endpoint{Port: port, Token: token})
 	if err != nil {
@@ -83,10 +85,10 @@ func Dial(ctx context.Context, port int, token string) (*CLI, error) {
 	return c, c.Listen(ctx)
 }
 
-// Greet makes the requests that come before the stream of notifications. The
-// answer to one that is refused is a [*StatusError].
+// Greet sends the requests that come before the stream of notifications. If the
+// companion refuses one, the error is a [*StatusError].
 func Greet(ctx context.Context, to Endpoint) (*CLI, error) {
-	// The CLI goes around a proxy on this way, too.
+	// Like the CLI, Greet does not use a proxy.
 	c := &CLI{to: to, http: http.Client{Transport: &http.Transport{}}}
 	name := to.Name
 	if name == "" {
@@ -122,8 +124,8 @@ func Greet(ctx context.Context, to Endpoint) (*CLI, error) {
 	return c, nil
 }
 
-// Listen opens the stream of notifications, with a new channel Heard; after a
-// Pause it does so again. ctx is for the opening: the stream outlives it.
+// Listen opens the stream of notifications and replaces the channel Heard. Call
+// it again after Pause. ctx limits only the opening; the stream outlives it.
 func (c *CLI) Listen(ctx context.Context) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	opening := context.AfterFunc(ctx, end)
@@ -148,10 +150,10 @@ func (c *CLI) Listen(ctx context.Context) error {
 	return nil
 }
 
-// Pause closes the stream; the session goes on.
+// Pause closes the stream and keeps the session.
 func (c *CLI) Pause() {
 	c.stream()
-	for range c.Heard { // until its end
+	for range c.Heard { // drain
 	}
 }
 
@@ -169,13 +171,13 @@ func (c *CLI) listen(stream io.Reader, heard chan<- Notification) {
 	c.Ended = lines.Err()
 }
 
-// A Result is that of a tool.
+// A Result is the result of a tool.
 type Result struct {
 	Content []struct{ Type, Text string }
 	IsError bool
 }
 
-// CallTool calls a tool and returns its result, which may be an error.
+// CallTool calls a tool and returns its result, which may report an error.
 func (c *CLI) CallTool(ctx context.Context, tool string, args map[string]any) (Result, error) {
 	answer, err := c.post(ctx, map[string]any{"id": 3, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": args}})
 	if err != nil {
@@ -185,8 +187,8 @@ func (c *CLI) CallTool(ctx context.Context, tool string, args map[string]any) (R
 	return res, json.Unmarshal([]byte(answer), &res)
 }
 
-// Call calls a tool and returns the text of its result, as an error if it is
-// one.
+// Call calls a tool and returns the text of its result. A result that reports
+// an error becomes an error.
 func (c *CLI) Call(ctx context.Context, tool string, args map[string]any) (string, error) {
 	res, err := c.CallTool(ctx, tool, args)
 	if err != nil {
@@ -208,15 +210,16 @@ func (c *CLI) OpenDiff(ctx context.Context, path, content string) error {
 	return err
 }
 
-// CloseDiff takes a proposal back, as after an answer in the terminal.
+// CloseDiff withdraws a proposal, as the CLI does after an answer in the
+// terminal.
 func (c *CLI) CloseDiff(ctx context.Context, path string) (string, error) {
 	return c.Call(ctx, "closeDiff", map[string]any{"filePath": path, "suppressNotification": true})
 }
 
-// Session is the session's name.
+// Session returns the ID of the session.
 func (c *CLI) Session() string { return c.session }
 
-// Close ends the stream, all that a CLI does when it ends.
+// Close ends the stream. A real CLI does no more when it exits.
 func (c *CLI) Close() {
 	if c.stream != nil {
 		c.stream()
@@ -224,7 +227,7 @@ func (c *CLI) Close() {
 	c.http.CloseIdleConnections()
 }
 
-// Leave ends the session too, which no CLI does.
+// Leave also ends the session, which no real CLI does.
 func (c *CLI) Leave(ctx context.Context) {
 	if res, err := c.do(ctx, "DELETE", nil); err == nil {
 		res.Body.Close()
@@ -232,7 +235,7 @@ func (c *CLI) Leave(ctx context.Context) {
 	c.Close()
 }
 
-// post sends a message and returns the result of the answer to it, as JSON.
+// post sends a message and returns the result in the response, as JSON.
 func (c *CLI) post(ctx context.Context, message map[string]any) (string, error) {
 	message["jsonrpc"] = "2.0"
 	body, err := json.Marshal(message)
@@ -264,7 +267,7 @@ func (c *CLI) post(ctx context.Context, message map[string]any) (string, error) 
 			Error  *RPCError
 		}
 		if json.Unmarshal([]byte(m), &answer) != nil || answer.ID == nil || *answer.ID != message["id"] {
-			continue // a notification on the way
+			continue // a notification before the response
 		}
 		if answer.Error != nil {
 			return "", answer.Error
@@ -274,10 +277,10 @@ func (c *CLI) post(ctx context.Context, message map[string]any) (string, error) 
 	return "", fmt.Errorf("there is no answer in %.100q", text)
 }
 
-// maxAnswer bounds an answer in bytes.
+// maxAnswer limits a response, in bytes.
 const maxAnswer = 256 << 20
 
-// An RPCError is an answer that is an error of JSON-RPC's.
+// An RPCError is a JSON-RPC error response.
 type RPCError struct {
 	Code    int
 	Message string
@@ -285,7 +288,8 @@ type RPCError struct {
 
 func (e *RPCError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// messages are those of an answer's body: one as JSON, or the events of a stream.
+// messages returns the messages in the body of a response: one as JSON, or the
+// events of a stream.
 func messages(body string) (all []string) {
 	if strings.HasPrefix(strings.TrimSpace(body), "{") {
 		return []string{body}
