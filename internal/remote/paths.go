@@ -30,7 +30,8 @@ func ParsePaths(pairs []string) (Paths, error) {
 	for _, text := range pairs {
 		here, there, ok := strings.Cut(text, "=")
 		if !ok || !filepath.IsAbs(here) || !path.IsAbs(there) && !paths.IsWindows(there) {
-			return nil, fmt.Errorf("--map %s: give two absolute directories, as the agent and as the companion see them: --map /workspaces/app=/home/me/app", text)
+			return nil, fmt.Errorf("--map %s: give two absolute directories, as the agent and as the companion see them: "+
+				"--map /workspaces/app=/home/me/app", text)
 		}
 		if info, err := os.Stat(here); err != nil || !info.IsDir() {
 			return nil, fmt.Errorf("--map %s: there is no directory %s here", text, here)
@@ -74,7 +75,8 @@ func (p Paths) Fit(roots []string, dir string) error {
 		}
 	}
 	return fmt.Errorf("the companion there is for %s, not for %s: try --map %s=%s",
-		termtext.Line(strings.Join(roots, ", "), maxRoots), pairs[0].There, pairs[0].Here, termtext.Line(roots[0], maxRoots))
+		termtext.Line(strings.Join(roots, ", "), maxRoots), pairs[0].There,
+		pairs[0].Here, termtext.Line(roots[0], maxRoots))
 }
 
 func contains(root, name string) bool {

@@ -74,8 +74,8 @@ func (t Target) Open(ctx context.Context) (io.ReadWriteCloser, error) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("no companion answers at %s (%v): is it running, and is this its socket? `pollux status --json` shows it",
-			t.Socket, cause(err))
+		return nil, fmt.Errorf("no companion answers at %s (%v): is it running, and is this its socket? "+
+			"`pollux status --json` shows it", t.Socket, cause(err))
 	}
 	if _, err := io.WriteString(conn, editor.MCPPreamble); err != nil {
 		conn.Close()

@@ -229,17 +229,17 @@ func TestContextFromRequests(t *testing.T) {
 }
 
 func TestOffers(t *testing.T) {
-	diff := editor.Diff{ID: "1", Path: "/home/a b/x.go", State: editor.StateOpen, Proposed: "new\n"}
+	diff := editor.Diff{ID: "1", Path: "/home/a b/x.go", State: editor.StateOpen, Proposed: "new\n", Agent: "Gemini CLI"}
 	for _, test := range []struct {
 		name, choose string
 		accept       []editor.DiffAcceptResult
 		said, calls  string
 		overwrite    string
 	}{
-		{name: "accepted", choose: "Accept", said: "proposes a change to x.go"},
+		{name: "accepted", choose: "Accept", said: "Gemini CLI proposes a change to x.go"},
 		{name: "rejected", choose: "Reject", calls: "reject"},
 		{name: "reviewed", choose: "Review", said: "window/showDocument http://127.0.0.1:1/review"},
-		{name: "left waiting", choose: "", said: "proposes a change to x.go"},
+		{name: "left waiting", choose: "", said: "Gemini CLI proposes a change to x.go"},
 		{name: "an editor that cannot ask", choose: "?", said: "see the code actions"},
 		{name: "conflict", choose: "Accept", accept: []editor.DiffAcceptResult{{Status: editor.StatusConflict, Version: "v", Message: "it has changed"}}, said: "it has changed"},
 		{name: "empty", choose: "Accept", accept: []editor.DiffAcceptResult{{Status: editor.StatusEmpty, Message: "empty it yourself"}}, said: "empty it yourself"},
@@ -267,7 +267,7 @@ func TestOffers(t *testing.T) {
 				// What waits is among the code actions, until it is closed.
 				var actions []map[string]any
 				json.Unmarshal(d.call("textDocument/codeAction", doc(map[string]any{"range": map[string]any{"start": at(0, 0), "end": at(0, 0)}})), &actions)
-				if len(actions) != 3 {
+				if len(actions) != 3 || actions[0]["title"] != "Gemini CLI: review the change to x.go" {
 					t.Errorf("actions: %v", actions)
 				}
 				// Not among those that an editor runs by itself when it saves.

@@ -175,7 +175,8 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 				it.State = msg.State
 			}
 			if msg.State == editor.StateOrphaned {
-				m.message = fmt.Sprintf("%s, which proposed %s, has ended: y writes the file, r discards it", it.AgentName(), filepath.Base(it.Path))
+				m.message = fmt.Sprintf("%s, which proposed %s, has ended: y writes the file, r discards it",
+					it.AgentName(), filepath.Base(it.Path))
 			}
 			if msg.Content != nil && *msg.Content != it.text {
 				it.text = *msg.Content

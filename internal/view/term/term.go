@@ -115,7 +115,8 @@ func Run(ctx context.Context, cfg Config) error {
 	stop()
 	switch {
 	case len(texts.kept) > 0:
-		return fmt.Errorf("the text that you wrote is in %s: its change was decided in the meantime", strings.Join(texts.kept, ", "))
+		return fmt.Errorf("the text that you wrote is in %s: its change was decided in the meantime",
+			strings.Join(texts.kept, ", "))
 	case m.gone:
 		return ErrEnded
 	case err == nil && cfg.Once && m.left:

@@ -79,7 +79,8 @@ func (m *model) emptyLines() []string {
 	}
 	if m.leaving {
 		for _, note := range m.notes {
-			for line := range strings.Lines(ansi.Wrap(termtext.Visible(strings.TrimSpace(note)), max(20, m.width-2), "")) {
+			note = termtext.Visible(strings.TrimSpace(note))
+			for line := range strings.Lines(ansi.Wrap(note, max(20, m.width-2), "")) {
 				lines = append(lines, " "+strings.TrimSuffix(line, "\n"))
 			}
 		}
