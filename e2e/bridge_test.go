@@ -312,7 +312,7 @@ func bridgeFallsBackOnQuota(t *testing.T) {
 			})
 			c := w.bridge()
 			o := c.call("query", map[string]any{"prompt": "hi", "model": "gemini-2.5-pro"})
-			o.want(t, false, "the other one's answer", "answered by gemini-2.5-flash, because of gemini-2.5-pro's")
+			o.want(t, false, "the other one's answer", "answered by gemini-2.5-flash, because gemini-2.5-pro failed")
 			fallback, _ := o.Meta["fallback"].(map[string]any)
 			if o.Meta["model"] != "gemini-2.5-flash" || fallback["from"] != "gemini-2.5-pro" || fallback["to"] != "gemini-2.5-flash" {
 				t.Errorf("_meta is %v", o.Meta)
@@ -493,7 +493,7 @@ func bridgeHugeAnswer(t *testing.T) {
 	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Reply{Parts: parts} })
 	c := w.bridge()
 	o := c.call("query", map[string]any{"prompt": "hi", "timeout": 80000})
-	o.want(t, false, "[Part 1 of ", "cut at")
+	o.want(t, false, "[Part 1 of ", "was cut after")
 	chunk := o.Meta["chunk"].(map[string]any)
 	total := int(chunk["total"].(float64))
 	if len(o.text) > 8<<10 || total < 900 {

@@ -22,4 +22,8 @@ type Agent struct {
 	// that runs once gets it, and Unescape undoes that in what the model quotes.
 	Escapes  func(text string) bool
 	Unescape func(text string) string
+
+	// ToolVerbs describe the use of a tool in progress reports, such as
+	// "reading". A tool that is not listed is reported by its name.
+	ToolVerbs map[string]string
 }

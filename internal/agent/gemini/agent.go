@@ -10,5 +10,11 @@ func Agent() *agent.Agent {
 		ExampleModel: "gemini-2.5-pro", FallbackModel: "gemini-2.5-flash",
 		ReadTools: ReadTools, MaxPrompt: MaxPrompt,
 		Escapes: Guarded, Unescape: Unguard,
+		ToolVerbs: toolVerbs,
 	}
+}
+
+var toolVerbs = map[string]string{
+	"read_file": "reading", "list_directory": "listing", "glob": "looking for files",
+	"grep_search": "searching the files for", "google_web_search": "searching the web for",
 }
