@@ -8,6 +8,8 @@
 // notifications and fields that it does not know.
 package editor
 
+import "cmp"
+
 // ProtocolVersion goes up when a client has to change.
 const ProtocolVersion = 1
 
@@ -165,6 +167,9 @@ func (d Diff) Text() string {
 	}
 	return d.Proposed
 }
+
+// AgentName returns what to call the agent that proposed the change.
+func (d Diff) AgentName() string { return cmp.Or(d.Agent, d.Client, "the agent") }
 
 // Reasons of a [DiffClose].
 const (
