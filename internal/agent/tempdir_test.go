@@ -17,7 +17,7 @@ func TestStaleDirectoriesAreRemoved(t *testing.T) {
 	dead := filepath.Join(os.TempDir(), tempPrefix+"4194305-x")
 	alive := filepath.Join(os.TempDir(), fmt.Sprintf("%s%d-x", tempPrefix, os.Getpid()))
 	young := dead + "-young" // its process may be in another container
-	long := time.Now().Add(-2 * staleTimeout)
+	long := time.Now().Add(-2 * staleTTL)
 	for _, d := range []string{dead, alive, young} {
 		if err := os.MkdirAll(filepath.Join(d, "run-1"), 0o700); err != nil {
 			t.Fatal(err)
