@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -44,7 +45,7 @@ The first run may need the network once, to fetch Gemini CLI with npx.`,
 			if err != nil {
 				return err
 			}
-			pruneDemos()
+			leftDemos.Remove(os.TempDir())
 			dir, err := os.MkdirTemp("", fmt.Sprintf("pollux-demo-%d-", os.Getpid()))
 			if err != nil {
 				return err
@@ -73,17 +74,11 @@ The first run may need the network once, to fetch Gemini CLI with npx.`,
 	return cmd
 }
 
-// pruneDemos removes the directories of demos that were killed.
-func pruneDemos() {
-	left, _ := filepath.Glob(filepath.Join(os.TempDir(), "pollux-demo-*-*"))
-	for _, dir := range left {
-		pid, err := strconv.Atoi(strings.Split(filepath.Base(dir), "-")[2])
-		info, statErr := os.Lstat(dir)
-		if err == nil && statErr == nil && info.IsDir() && sys.Own(info) && !sys.Alive(pid) {
-			os.RemoveAll(dir)
-		}
-	}
-}
+// leftDemos finds the directories of demos that were killed.
+var leftDemos = sys.Leftovers{Pattern: "pollux-demo-*-*", Type: fs.ModeDir, PID: func(name string) int {
+	pid, _ := strconv.Atoi(strings.Split(name, "-")[2])
+	return pid
+}}
 
 // A demo is the sample project and the scripted model.
 type demo struct {
