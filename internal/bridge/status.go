@@ -139,5 +139,6 @@ func workerLine(w agent.Worker) string {
 	if w.Running > 0 {
 		state = strconv.Itoa(w.Running) + " running"
 	}
-	return fmt.Sprintf("process %d in %s, %s, %d MB, %d sessions, up %s", w.PID, termtext.Line(w.Dir, 0), state, w.Memory>>20, w.Sessions, seconds(time.Since(w.Started)))
+	return fmt.Sprintf("process %d in %s, %s, %d MB, %d sessions, up %s",
+		w.PID, termtext.Line(w.Dir, 0), state, w.Memory>>20, w.Sessions, seconds(time.Since(w.Started)))
 }
