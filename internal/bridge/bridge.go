@@ -72,7 +72,8 @@ func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 	}
 	b := &Bridge{
 		cfg: cfg, log: cfg.Log, runner: runner, templates: t,
-		queue: &queue{max: cfg.MaxConcurrent, setting: cfg.Agent.VarPrefix + "MAX_CONCURRENT"}, pacer: newPacer(cfg.StartInterval, cfg.StartJitter),
+		queue:  &queue{max: cfg.MaxConcurrent, setting: cfg.Agent.VarPrefix + "MAX_CONCURRENT"},
+		pacer:  newPacer(cfg.StartInterval, cfg.StartJitter),
 		chunks: newChunkCache(), conversations: newConversations(runner.Forget), started: time.Now(),
 	}
 	b.life, b.end = context.WithCancelCause(context.Background())

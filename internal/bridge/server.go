@@ -43,7 +43,9 @@ func instructions(row *agent.Agent) string {
 large context window. It reads files and searches the web by itself; it cannot
 write files or run commands.
 
-- query: ask a question, optionally with files. {{model}} explores workingDirectory on its own: naming a directory is better than sending many files. With changeMode it returns edits and a unified diff; nothing is written.
+- query: ask a question, optionally with files. {{model}} explores workingDirectory on its own:
+  naming a directory is better than sending many files. With changeMode it returns edits and a
+  unified diff; nothing is written.
 - search: ask a question that needs current facts from the web.
 - structured: get an answer as JSON that is valid under your JSON Schema.
 - fetch-chunk: get the next part of a long answer.
@@ -51,13 +53,15 @@ write files or run commands.
 - list-sessions, close-session: manage the conversations that query can continue.
 - start-job, wait-job, cancel-job, list-jobs: for calls that take longer than you can wait.
 
-A call takes from seconds to minutes. Include everything {{model}} needs to know: each call starts without memory of earlier ones, except a query with a sessionId.`)
+A call takes from seconds to minutes. Include everything {{model}} needs to know: each call
+starts without memory of earlier ones, except a query with a sessionId.`)
 }
 
 // fill replaces the names of the agent and of its model in a text.
 func fill(row *agent.Agent, text string) string {
-	return strings.NewReplacer("{{agent}}", row.DisplayName, "{{model}}", row.Model, "{{example}}",
-		row.ExampleModel).Replace(text)
+	return strings.NewReplacer(
+		"{{agent}}", row.DisplayName, "{{model}}", row.Model, "{{example}}", row.ExampleModel,
+	).Replace(text)
 }
 
 // A Server serves the tools of a bridge to one MCP client.
@@ -78,7 +82,9 @@ func NewServer(b *Bridge) *Server {
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	}
 	s.roots.watch(options)
-	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "pollux", Title: "Pollux: " + b.cfg.Agent.DisplayName, Version: b.cfg.Version}, options)
+	s.mcp = mcp.NewServer(&mcp.Implementation{
+		Name: "pollux", Title: "Pollux: " + b.cfg.Agent.DisplayName, Version: b.cfg.Version,
+	}, options)
 	for _, t := range s.tools() {
 		s.mcp.AddTool(t.tool, t.handle)
 		s.handlers[t.tool.Name] = t.handle
@@ -119,7 +125,10 @@ func (s *Server) tools() []tool {
 	row := s.b.cfg.Agent
 	no, yes := new(bool), new(bool)
 	*yes = true
-	define := func(name, title, description string, input map[string]any, required []string, a mcp.ToolAnnotations, h mcp.ToolHandler) tool {
+	define := func(
+		name, title, description string, input map[string]any, required []string,
+		a mcp.ToolAnnotations, h mcp.ToolHandler,
+	) tool {
 		title, description = fill(row, title), fill(row, description)
 		a.Title, a.DestructiveHint = title, no
 		if required == nil {
@@ -212,8 +221,9 @@ func (s *Server) tools() []tool {
 		define("wait-job", "Wait for Job",
 			fmt.Sprintf("Wait for the result of a job. Results are kept for %d minutes.", int(jobTTL.Minutes())),
 			map[string]any{
-				"jobId":   text("The jobId from start-job."),
-				"timeout": map[string]any{"type": "integer", "minimum": 0, "maximum": maxJobWaitTimeout.Milliseconds(), "description": fmt.Sprintf("How long to wait, in milliseconds. Default: %d.", jobWaitTimeout.Milliseconds())},
+				"jobId": text("The jobId from start-job."),
+				"timeout": map[string]any{"type": "integer", "minimum": 0, "maximum": maxJobWaitTimeout.Milliseconds(),
+					"description": fmt.Sprintf("How long to wait, in milliseconds. Default: %d.", jobWaitTimeout.Milliseconds())},
 			},
 			[]string{"jobId"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.waitJob).withLargeResult(),
 		define("cancel-job", "Cancel Job", "Cancel a job that is no longer needed.",
