@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/gemini/settings":     {"paths", "sys"},
 	"pollux/internal/agent/oneshot":             {"agent", "sys"},
 	"pollux/internal/agent/pool":                {"agent", "agent/acp", "sys"},
-	"pollux/internal/bridge":                    {"agent", "agent/gemini", "bridge/change", "hunk", "outbox", "paths", "sys", "termtext"},
+	"pollux/internal/bridge":                    {"agent", "agent/gemini", "bridge/change", "hunk", "jsonl", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/bridge/change":             {"hunk", "paths", "sys"},
 	"pollux/internal/bridge/change/changetest":  {},
 	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/gemini", "agent/gemini/checks", "agent/gemini/fakemodel", "agent/gemini/settings", "bridge", "companion", "companion/journal", "doctor", "editor", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "paths", "remote", "sys", "termtext", "view/lsp", "view/term", "view/tmux", "view/web"},
