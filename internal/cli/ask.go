@@ -49,13 +49,13 @@ The environment variables of pollux bridge apply.`,
 			if timeout < time.Millisecond || timeout > bridge.MaxTimeout {
 				return usageError{fmt.Errorf("--timeout is %s: use 1ms to %s", timeout, bridge.MaxTimeout)}
 			}
-			ms := bridge.Whole(timeout.Milliseconds())
+			ms := bridge.Integer(timeout.Milliseconds())
 			in.Timeout = &ms
 			if cmd.Flags().Changed("words") {
 				if words < 1 {
 					return usageError{fmt.Errorf("--words is %d: use a number from 1", words)}
 				}
-				w := bridge.Whole(words)
+				w := bridge.Integer(words)
 				in.MaxResponseLength = &w
 			}
 			in.RequireFiles = true

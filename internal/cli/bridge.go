@@ -45,9 +45,7 @@ Environment variables, with defaults in parentheses:
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			unchanged := func(*bridge.Config) {}
 			return withBridge(cmd.Context(), streams, level, unchanged, func(ctx context.Context, b *bridge.Bridge) error {
-				if stop, err := b.Publish(); err == nil {
-					defer stop()
-				} // else `pollux status` does not show it
+				b.Publish() // if it fails, only `pollux status` misses the bridge
 				// The server waits for its calls before it ends. Closing the
 				// bridge ends them, after a signal or when the client has gone.
 				defer context.AfterFunc(ctx, func() { b.Close() })()

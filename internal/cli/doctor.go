@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pollux/internal/agent/agents"
 	geminichecks "pollux/internal/agent/gemini/checks"
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
@@ -129,7 +130,7 @@ func applyFixes(ctx context.Context, streams IO, report doctor.Report, beforehan
 // doctorParts lists doctor's checks in order. An agent and a protocol bring their
 // own; a new one is added here.
 func doctorParts() []doctor.Part {
-	gemini, protocol := new(geminichecks.CLI), new(protocolchecks.Protocol)
+	gemini, protocol := &geminichecks.CLI{Probe: agents.Probe}, new(protocolchecks.Protocol)
 	return []doctor.Part{
 		{Name: doctor.Companion, Checks: []doctor.Check{
 			gemini.Program, protocol.Release, gemini.Node, gemini.Settings, gemini.Terminal,
