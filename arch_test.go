@@ -30,7 +30,7 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/gemini/fakemodel":    {},
 	"pollux/internal/agent/gemini/settings":     {"paths", "sys"},
 	"pollux/internal/agent/oneshot":             {"agent", "sys"},
-	"pollux/internal/agent/pool":                {"agent", "agent/acp", "sys"},
+	"pollux/internal/agent/pool":                {"agent", "agent/acp", "outbox", "sys"},
 	"pollux/internal/bridge":                    {"agent", "agent/gemini", "bridge/change", "hunk", "jsonl", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/bridge/change":             {"hunk", "paths", "sys"},
 	"pollux/internal/bridge/change/changetest":  {},
