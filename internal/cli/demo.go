@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/agent/gemini/fakemodel"
-	"pollux/internal/companion"
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
+	"pollux/internal/ide"
 	"pollux/internal/sys"
 )
 
@@ -64,7 +64,7 @@ The first run may need the network once, for npx to fetch Gemini CLI.`,
 			fmt.Fprint(streams.Err, "pollux: a sample project, a scripted model, the real Gemini CLI. Type any request, then look at the review page. /quit ends it.\n")
 			return runCLI(cmd.Context(), streams, cfg, session{
 				argv: gemini, dir: d.project, review: where, env: d.env(model.URL),
-				started: func(c *companion.Companion) { c.SetContext(d.context()) },
+				started: func(h *ide.Host) { h.Companion.SetContext(d.context()) },
 			})
 		},
 	}

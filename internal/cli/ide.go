@@ -17,7 +17,7 @@ import (
 	"pollux/internal/companion"
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
-	"pollux/internal/ide/geminiide"
+	"pollux/internal/ide"
 	"pollux/internal/sys"
 	"pollux/internal/view/web"
 )
@@ -41,28 +41,28 @@ func (f *companionFlags) add(cmd *cobra.Command) {
 }
 
 // config makes a companion's configuration; the caller adds who it is for.
-func (f *companionFlags) config(streams IO) (companion.Config, error) {
+func (f *companionFlags) config(streams IO) (ide.Config, error) {
 	log, err := logger(streams.Err, f.logLevel)
 	if err != nil {
-		return companion.Config{}, err
+		return ide.Config{}, err
 	}
 	j, err := journal.Default()
 	if err != nil {
-		return companion.Config{}, err
+		return ide.Config{}, err
 	}
 	roots := make([]string, len(f.roots))
 	for i, r := range f.roots {
 		if roots[i], err = filepath.Abs(r); err != nil {
-			return companion.Config{}, err
+			return ide.Config{}, err
 		}
 		if info, err := os.Stat(roots[i]); err != nil || !info.IsDir() {
-			return companion.Config{}, usageError{fmt.Errorf("--root %s is not a directory", r), "pollux"}
+			return ide.Config{}, usageError{fmt.Errorf("--root %s is not a directory", r), "pollux"}
 		}
 	}
 	if ip := net.ParseIP(f.host); f.host != "" && (ip == nil || ip.IsUnspecified()) {
-		return companion.Config{}, usageError{fmt.Errorf("--listen %s: name one IP address of this machine, without a port, such as the container bridge's", f.host), "pollux"}
+		return ide.Config{}, usageError{fmt.Errorf("--listen %s: name one IP address of this machine, without a port, such as the container bridge's", f.host), "pollux"}
 	}
-	cfg := companion.Config{
+	cfg := ide.Config{
 		Version: version(), Log: log, Roots: roots, Journal: j,
 		Settings:  editor.Settings{IncludeIgnored: f.includeIgnored},
 		ExtraHost: f.host, ExtraNames: f.hostNames,
@@ -79,19 +79,19 @@ func (f *companionFlags) config(streams IO) (companion.Config, error) {
 
 // guard starts a companion and makes sure that a panic of this goroutine
 // leaves no discovery file behind.
-func guard(cfg companion.Config, run func(*companion.Companion) error) error {
-	c, err := companion.Start(cfg)
+func guard(cfg ide.Config, run func(*ide.Host) error) error {
+	h, err := ide.Start(cfg)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			c.Unpublish()
+			h.Unpublish()
 			panic(r)
 		}
-		c.Close()
+		h.Close()
 	}()
-	return run(c)
+	return run(h)
 }
 
 func newIDE(streams IO) *cobra.Command {
@@ -129,9 +129,8 @@ of ` + "`pollux run`" + ` in a terminal beside.`,
 			cfg.Settings.ReviewPage = page || standalone
 			if standalone {
 				cfg.Editor = editor.Info{Name: "pollux", DisplayName: "Pollux"}
-				cfg.PIDs = geminiide.TerminalPIDs(os.Getpid(), os.Getenv)
-				return guard(cfg, func(c *companion.Companion) error {
-					printLink(streams.Err, c)
+				return guard(cfg, func(h *ide.Host) error {
+					printLink(streams.Err, h)
 					<-ctx.Done()
 					return nil
 				})
@@ -149,23 +148,22 @@ of ` + "`pollux run`" + ` in a terminal beside.`,
 
 // serveEditor is a companion for the plugin on a connection, until it goes or
 // a signal comes.
-func serveEditor(ctx context.Context, conn io.ReadWriteCloser, cfg companion.Config) error {
+func serveEditor(ctx context.Context, conn io.ReadWriteCloser, cfg ide.Config) error {
 	var (
 		mu      sync.Mutex // held during a start, so that it ends before we do
-		c       *companion.Companion
+		host    *ide.Host
 		stopped bool
 	)
-	start := func(p editor.InitializeParams) (_ *companion.Companion, err error) {
+	start := func(p editor.InitializeParams) (*companion.Companion, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if stopped {
 			return nil, errors.New("pollux is being ended")
 		}
-		pid := p.PID
-		if pid <= 0 {
-			pid = os.Getppid()
+		cfg.EditorPID = p.PID
+		if cfg.EditorPID <= 0 {
+			cfg.EditorPID = os.Getppid()
 		}
-		cfg.PIDs = geminiide.EditorPIDs(pid, os.Getenv)
 		cfg.Editor = p.Editor
 		if len(p.Roots) > 0 {
 			cfg.Roots = p.Roots
@@ -174,8 +172,12 @@ func serveEditor(ctx context.Context, conn io.ReadWriteCloser, cfg companion.Con
 		s.IncludeIgnored = s.IncludeIgnored || cfg.Settings.IncludeIgnored
 		s.ReviewPage = s.ReviewPage || cfg.Settings.ReviewPage
 		cfg.Settings = s
-		c, err = companion.Start(cfg)
-		return c, err
+		h, err := ide.Start(cfg)
+		if err != nil {
+			return nil, err
+		}
+		host = h
+		return h.Companion, nil
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -189,8 +191,8 @@ func serveEditor(ctx context.Context, conn io.ReadWriteCloser, cfg companion.Con
 	mu.Lock()
 	stopped = true
 	mu.Unlock()
-	if c != nil {
-		c.Close()
+	if host != nil {
+		host.Close()
 	}
 	return nil
 }

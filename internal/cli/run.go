@@ -15,9 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"pollux/internal/companion"
 	"pollux/internal/editor"
-	"pollux/internal/ide/geminiide"
+	"pollux/internal/ide"
 	"pollux/internal/sys"
 )
 
@@ -112,34 +111,33 @@ type session struct {
 	dir    string
 	review string // one of the review constants
 	// started is called when the companion is up, before the CLI starts.
-	started func(*companion.Companion)
+	started func(*ide.Host)
 }
 
 // runCLI starts a companion, runs the CLI in the foreground, and ends with it.
-func runCLI(ctx context.Context, streams IO, cfg companion.Config, s session) error {
+func runCLI(ctx context.Context, streams IO, cfg ide.Config, s session) error {
 	ctx, stop := leaveToCLI(ctx)
 	defer stop()
 	cfg.Editor = editor.Info{Name: "pollux", DisplayName: "Pollux"}
-	cfg.PIDs = geminiide.TerminalPIDs(os.Getpid(), os.Getenv)
 	cfg.Settings.ReviewPage = true
-	return guard(cfg, func(c *companion.Companion) error {
+	return guard(cfg, func(h *ide.Host) error {
 		if s.started != nil {
-			s.started(c)
+			s.started(h)
 		}
-		link := printLink(streams.Err, c)
+		link := printLink(streams.Err, h)
 		switch s.review {
 		case reviewBrowser:
 			if sys.OpenBrowser(link) {
 				fmt.Fprintln(streams.Err, "pollux: it opens in your browser")
 			}
 		case reviewSplit, reviewPopup:
-			stop, err := reviewIn(s.review, c)
+			stop, err := reviewIn(s.review, h)
 			if err != nil {
 				return err
 			}
 			defer stop()
 		}
-		return s.run(ctx, streams, c.Env())
+		return s.run(ctx, streams, h.Env())
 	})
 }
 
@@ -200,8 +198,8 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-func printLink(w io.Writer, c *companion.Companion) string {
-	link, err := c.Link()
+func printLink(w io.Writer, h *ide.Host) string {
+	link, err := h.Link()
 	if err == nil {
 		fmt.Fprintf(w, "pollux: review changes at %s\n", link)
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pollux/internal/companion"
 	"pollux/internal/editor"
+	"pollux/internal/ide"
 )
 
 // Where `pollux run` shows the review.
@@ -48,12 +48,12 @@ func reviewFlag(cmd *cobra.Command) func() (string, error) {
 
 // reviewIn opens the review in tmux: a pane beside for as long as the
 // companion runs, or a popup whenever something waits. It returns the end.
-func reviewIn(where string, c *companion.Companion) (stop func(), err error) {
+func reviewIn(where string, h *ide.Host) (stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	socket := c.Env()[editor.EnvSocket]
+	socket := h.Env()[editor.EnvSocket]
 	if socket == "" {
 		return nil, errors.New("the companion has no socket: set POLLUX_RUNTIME_DIR to a short path of your own")
 	}
@@ -66,7 +66,7 @@ func reviewIn(where string, c *companion.Companion) (stop func(), err error) {
 	}
 	p := &popups{argv: []string{"display-popup", "-E", "-w", "95%", "-h", "90%", self, "review", "--once", "--socket", socket}, waiting: make(map[string]bool), done: make(chan struct{})}
 	mine, theirs := net.Pipe()
-	p.work.Go(func() { c.Attach(theirs) })
+	p.work.Go(func() { h.Companion.Attach(theirs) })
 	client := editor.NewClient(mine, editor.Handler{DiffOpen: p.show, DiffClose: p.forget})
 	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
 	defer cancel()

@@ -12,18 +12,19 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 
-	"pollux/internal/ide/geminiide"
 	"pollux/internal/sys"
 )
 
-// An excluder says which files the CLI is not told of: those that the
-// project's ignore files exclude and those that look like secrets. A file whose
-// ignore rules cannot all be read, or are too many, is one too.
+// An excluder decides which open files agents do not receive: those that the
+// project's ignore files exclude and those that look like secrets. It excludes
+// a file, too, if it cannot read all of its ignore rules or there are too many.
 //
-// Repositories bring ignore files of any number and size, and each move of the
-// cursor asks. So what is kept is bounded, and a decision is kept until one of
-// its ignore files changes: to ask again costs some stats.
+// Repositories have ignore files of any number and size, and each move of the
+// cursor asks. So the excluder bounds what it keeps, and keeps a decision until
+// one of its ignore files changes: the next question then costs only some stats.
 type excluder struct {
+	names []string // of ignore files beside .gitignore
+
 	mu sync.Mutex // not held while a file is read
 	// files are parsed ignore files by path, cost the sum of theirs.
 	files map[string]*ignoreFile
@@ -72,13 +73,13 @@ type decision struct {
 	excluded bool
 }
 
-// excluded reports whether the file, given by its absolute path, is one, by
-// that name or by the one that its symbolic links lead to. A project is the
-// nearest directory above that holds .git, else the workspace root the file is
-// in.
+// excluded reports whether agents do not receive the file, an absolute path:
+// because of this path or of the one that its symbolic links lead to. The
+// project of a file is the nearest directory above it that has .git, else its
+// workspace root.
 func (x *excluder) excluded(path string, roots []string) bool {
-	real := geminiide.RealPath(path)
-	return x.match(path, roots) || real != path && x.match(real, roots)
+	actual := realPath(path)
+	return x.match(path, roots) || actual != path && x.match(actual, roots)
 }
 
 func (x *excluder) match(path string, roots []string) bool {
@@ -94,7 +95,7 @@ func (x *excluder) match(path string, roots []string) bool {
 		return false
 	}
 	parts := strings.Split(rel, string(filepath.Separator))
-	sources := ignoreSources(top, parts)
+	sources := x.sources(top, parts)
 	hash := maphash.Comparable(hashSeed, top)
 	for _, s := range sources {
 		hash = hash*31 + maphash.Comparable(hashSeed, s)
@@ -148,9 +149,9 @@ func (x *excluder) decide(sources []ignoreSource, parts []string) (excluded bool
 	return false, nil
 }
 
-// ignoreSources returns the ignore files that there are for a file, the least
-// specific first.
-func ignoreSources(top string, parts []string) (sources []ignoreSource) {
+// sources returns the ignore files that exist for a file, the least specific
+// first.
+func (x *excluder) sources(top string, parts []string) (sources []ignoreSource) {
 	add := func(path string, depth int) {
 		info, err := os.Stat(path)
 		if err != nil || !info.Mode().IsRegular() {
@@ -167,7 +168,9 @@ func ignoreSources(top string, parts []string) (sources []ignoreSource) {
 	dir := top
 	for i := range parts {
 		add(filepath.Join(dir, ".gitignore"), i)
-		add(filepath.Join(dir, ".geminiignore"), i)
+		for _, name := range x.names {
+			add(filepath.Join(dir, name), i)
+		}
 		dir = filepath.Join(dir, parts[i])
 	}
 	return sources

@@ -14,7 +14,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"pollux/internal/ide/geminiide"
 	"pollux/internal/sys"
 )
 
@@ -73,7 +72,7 @@ func within[T any](d time.Duration, f func() (T, error)) (T, error) {
 // nothing, is an error for the user.
 func newTarget(path string, roots []string) (target, error) {
 	return within(diskTimeout, func() (target, error) {
-		actual := geminiide.RealPath(path)
+		actual := realPath(path)
 		i := slices.IndexFunc(roots, func(r string) bool { return sys.Inside(r, actual) })
 		if i < 0 {
 			return target{}, fmt.Errorf("it is not inside the workspace (%s)", strings.Join(roots, ", "))
@@ -112,7 +111,7 @@ func (t target) checkLinks() error {
 
 // open opens the workspace root, unless the path now leads elsewhere.
 func (t target) open() (*os.Root, error) {
-	if now := geminiide.RealPath(t.path); now != t.actual() {
+	if now := realPath(t.path); now != t.actual() {
 		return nil, fmt.Errorf("it now leads to %s: reject the change", now)
 	}
 	return os.OpenRoot(t.root)
@@ -166,4 +165,19 @@ func (t target) replace(text string) error {
 	}
 	defer root.Close()
 	return sys.ReplaceIn(root, t.name, text)
+}
+
+// realPath resolves the symbolic links of as much of the path as exists.
+func realPath(path string) string {
+	path = filepath.Clean(path)
+	rest := ""
+	for dir := path; ; dir = filepath.Dir(dir) {
+		if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(resolved, rest)
+		}
+		if dir == filepath.Dir(dir) {
+			return path
+		}
+		rest = filepath.Join(filepath.Base(dir), rest)
+	}
 }

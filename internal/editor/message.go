@@ -150,7 +150,9 @@ type Diff struct {
 	// user's edits so far, in this client or another; nil for no edits.
 	Proposed string  `json:"proposed"`
 	Content  *string `json:"content,omitempty"`
-	// Client names the CLI, for the user to tell several apart.
+	// Agent is the name of the agent that proposed it, such as "Gemini CLI".
+	// Client is the name with the version.
+	Agent  string `json:"agent"`
 	Client string `json:"client"`
 	// Opened is in milliseconds since the Unix epoch.
 	Opened int64 `json:"opened"`
@@ -352,6 +354,8 @@ type DiffStatus struct {
 	// Notice, if given, says why the diff cannot be displayed. No client shows
 	// such a diff, and only the terminal can answer it.
 	Notice string `json:"notice,omitempty"`
+	// Agent and Client are those of [Diff].
+	Agent  string `json:"agent"`
 	Client string `json:"client"`
 	Opened int64  `json:"opened"`
 }

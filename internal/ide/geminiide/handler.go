@@ -180,6 +180,9 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, session *Sess
 			answerUnknown(w, first.ID, first.Method)
 			return
 		}
+		if session.mcp.InitializeParams() != nil {
+			session.connected() // this request may overtake the rest of the first one
+		}
 		session.servePost(w, r)
 		return
 	}
