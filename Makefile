@@ -3,7 +3,7 @@
 
 CLI := $(CURDIR)/.cache/npm/gemini-0.61.0/node_modules/.bin
 
-.PHONY: build demo test check web bench screenshots fuzz release smoke
+.PHONY: build demo test check web bench screenshots fuzz release smoke phrases sizes
 build:
 	go build -o pollux .
 
@@ -36,3 +36,10 @@ release:
 
 smoke:
 	./scripts/smoke.sh
+
+# Reports: what does not read as plain English, and how large the packages are.
+phrases:
+	@go run ./scripts/phrases
+
+sizes:
+	@go run ./scripts/sizes

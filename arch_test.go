@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -12,61 +13,276 @@ import (
 	"testing"
 )
 
-// allowed is the import graph of docs/ARCHITECTURE.md: which of the project's
-// packages each may import.
+// allowed is the import graph of docs/ARCHITECTURE.md: the packages below
+// pollux/internal that each package may import.
 var allowed = map[string][]string{
 	"pollux":                                    {"cli"},
 	"pollux/bench":                              {"agent/gemini/fakecli", "agent/gemini/fakemodel", "editor", "ide/geminiide", "ide/geminiide/client"},
 	"pollux/e2e":                                {},
 	"pollux/editors":                            {},
 	"pollux/internal/agent":                     {},
+	"pollux/internal/agent/acp":                 {},
 	"pollux/internal/agent/agents":              {"agent", "agent/gemini"},
-	"pollux/internal/agent/gemini":              {"agent", "agent/gemini/settings", "sys"},
+	"pollux/internal/agent/gemini":              {"agent", "agent/acp", "agent/gemini/settings", "sys"},
 	"pollux/internal/agent/gemini/fakecli":      {},
 	"pollux/internal/agent/gemini/fakemodel":    {},
 	"pollux/internal/agent/gemini/settings":     {"sys"},
-	"pollux/internal/bridge":                    {"agent", "agent/gemini", "hunk", "sys"},
-	"pollux/internal/cli":                       {"agent", "agent/gemini", "agent/gemini/fakemodel", "agent/gemini/settings", "bridge", "companion", "companion/journal", "doctor", "editor", "ide", "ide/geminiide", "ide/geminiide/conformance", "remote", "sys", "termtext", "view/lsp", "view/term", "view/web"},
-	"pollux/internal/companion":                 {"companion/journal", "editor", "hunk", "sys"},
+	"pollux/internal/bridge":                    {"agent", "agent/gemini", "bridge/change", "hunk", "paths", "sys"},
+	"pollux/internal/bridge/change":             {"hunk", "paths", "sys"},
+	"pollux/internal/bridge/change/changetest":  {},
+	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/gemini", "agent/gemini/checks", "agent/gemini/fakemodel", "agent/gemini/settings", "bridge", "companion", "companion/journal", "doctor", "editor", "ide", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "paths", "remote", "sys", "termtext", "view/lsp", "view/term", "view/tmux", "view/web"},
+	"pollux/internal/companion":                 {"agent/gemini", "companion/journal", "editor", "hunk", "ide/geminiide", "paths", "sys"},
 	"pollux/internal/companion/journal":         {"sys"},
+	"pollux/internal/agent/gemini/checks":       {"agent", "agent/gemini", "agent/gemini/settings", "doctor", "sys"},
 	"pollux/internal/doctor":                    {"agent", "agent/gemini", "agent/gemini/settings", "editor", "ide/geminiide", "ide/geminiide/client", "sys", "termtext"},
-	"pollux/internal/editor":                    {"sys"},
+	"pollux/internal/editor":                    {"jsonl", "outbox", "paths", "sys"},
+	"pollux/internal/ide/geminiide/checks":      {"doctor", "ide/geminiide", "ide/geminiide/client", "paths", "sys"},
 	"pollux/editors/editortest":                 {},
 	"pollux/internal/hostile":                   {},
 	"pollux/internal/hunk":                      {},
 	"pollux/internal/ide":                       {"companion", "companion/journal", "editor", "ide/geminiide", "sys"},
-	"pollux/internal/ide/geminiide":             {"companion", "editor", "sys", "termtext"},
+	"pollux/internal/ide/geminiide":             {"companion", "editor", "paths", "sys", "termtext"},
 	"pollux/internal/ide/geminiide/client":      {},
 	"pollux/internal/ide/geminiide/conformance": {"editor", "ide/geminiide", "ide/geminiide/client", "sys"},
+	"pollux/internal/install":                   {"agent/gemini/settings", "sys"},
+	"pollux/internal/jsonl":                     {},
+	"pollux/internal/outbox":                    {},
+	"pollux/internal/paths":                     {},
 	"pollux/internal/remote":                    {"editor", "ide/geminiide", "sys", "termtext"},
 	"pollux/internal/sys":                       {},
 	"pollux/internal/termtext":                  {},
 	"pollux/internal/view/lsp":                  {"editor"},
-	"pollux/internal/view/term":                 {"editor", "hunk", "sys"},
-	"pollux/internal/view/web":                  {"editor"},
+	"pollux/internal/view/term":                 {"editor", "hunk", "outbox", "sys", "termtext"},
+	"pollux/internal/view/tmux":                 {"editor"},
+	"pollux/internal/view/web":                  {"editor", "jsonl"},
 	"pollux/release/docs":                       {"cli"},
+	"pollux/scripts/phrases":                    {},
+	"pollux/scripts/sizes":                      {},
 }
 
-func TestImports(t *testing.T) {
-	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./...").Output()
-	if err != nil {
-		t.Fatal(err)
+// ground are the packages that know nothing of agents and editors.
+var ground = []string{"hunk", "jsonl", "outbox", "paths", "sys", "termtext"}
+
+// shared are the packages below agent that name no agent; agent/agents is the
+// table of agents.
+var shared = []string{"agent", "agent/acp", "agent/oneshot", "agent/pool"}
+
+// brokenRule returns the rule of docs/ARCHITECTURE.md that an import breaks, if
+// it breaks one. Both names are without pollux/internal/.
+func brokenRule(importer, imported string) string {
+	at := func(name string, trees ...string) bool {
+		return slices.ContainsFunc(trees, func(tree string) bool { return name == tree || strings.HasPrefix(name, tree+"/") })
 	}
-	for line := range strings.Lines(string(out)) {
-		fields := strings.Fields(line)
-		may, ok := allowed[fields[0]]
-		if !ok {
-			t.Errorf("%s is not in the import graph: add it here and to docs/ARCHITECTURE.md", fields[0])
+	// product returns the package of one agent: geminiide for ide/geminiide/client.
+	product := func(name, tree string) string {
+		below, ok := strings.CutPrefix(name, tree+"/")
+		if !ok || slices.Contains(shared, name) || name == "agent/agents" {
+			return ""
 		}
-		for _, imported := range fields[1:] {
-			if name, ours := strings.CutPrefix(imported, "pollux/internal/"); ours && !slices.Contains(may, name) {
-				t.Errorf("%s must not import %s", fields[0], imported)
+		below, _, _ = strings.Cut(below, "/")
+		return below
+	}
+	sibling := func(tree string) bool {
+		theirs := product(imported, tree)
+		return theirs != "" && theirs != product(importer, tree)
+	}
+	toGround := slices.Contains(ground, imported)
+	switch {
+	case slices.Contains(ground, importer) && imported != "sys":
+		return "a ground package imports no package of Pollux but sys"
+	case importer == "editor" && !toGround:
+		return "editor imports ground packages only"
+	case at(importer, "companion") && !at(imported, "companion", "editor") && !toGround:
+		return "the companion's core knows no agent: it imports editor and ground packages only"
+	case at(importer, "bridge") && imported != "agent" && !at(imported, "bridge") && !toGround:
+		return "the bridge's core knows no agent: it imports agent and ground packages only"
+	case at(importer, "view", "remote") && imported != "editor" && !at(imported, importer) && !toGround:
+		return "a view, or remote, imports editor and ground packages only"
+	case importer == "doctor" && at(imported, "agent", "ide"):
+		return "doctor knows no agent: ide/x/checks and agent/y/checks do"
+	case at(importer, "ide") && at(imported, "agent"), at(importer, "agent") && at(imported, "ide"):
+		return "packages below ide and below agent do not import each other"
+	case at(importer, "agent", "ide") && at(imported, "cli", "remote", "view", "bridge", "install"):
+		return "agent and ide know nothing of the command line, the views and the bridge"
+	case at(importer, "agent") && at(imported, "companion", "editor"):
+		return "agent knows nothing of editors"
+	case slices.Contains(shared, importer) && product(imported, "agent") != "":
+		return "what all agents share imports no agent"
+	case product(importer, "ide") != "" && sibling("ide"), product(importer, "agent") != "" && sibling("agent"):
+		return "an agent's package imports no other agent's"
+	case imported == "cli":
+		return "only main and release/docs import cli"
+	}
+	return ""
+}
+
+// exceptions are the imports that break a rule and have yet to go.
+var exceptions = map[string]bool{
+	"bridge -> agent/gemini":  true,
+	"remote -> ide/geminiide": true,
+}
+
+// undocumented are the packages that docs/ARCHITECTURE.md has yet to name.
+var undocumented = map[string]bool{
+	"agent":                     true,
+	"agent/acp":                 true,
+	"agent/agents":              true,
+	"agent/gemini":              true,
+	"agent/gemini/checks":       true,
+	"agent/gemini/fakecli":      true,
+	"agent/gemini/fakemodel":    true,
+	"agent/gemini/settings":     true,
+	"companion/journal":         true,
+	"editor":                    true,
+	"editors/editortest":        true,
+	"ide/geminiide":             true,
+	"ide/geminiide/checks":      true,
+	"ide/geminiide/client":      true,
+	"ide/geminiide/conformance": true,
+	"install":                   true,
+	"jsonl":                     true,
+	"outbox":                    true,
+	"paths":                     true,
+	"release/docs":              true,
+	"scripts/phrases":           true,
+	"scripts/sizes":             true,
+	"termtext":                  true,
+	"view/lsp":                  true,
+	"view/term":                 true,
+	"view/web":                  true,
+}
+
+// TestImports checks the import graph: the table above and the rules.
+func TestImports(t *testing.T) {
+	needed := make(map[string]bool)
+	for name, imports := range packages(t) {
+		may, ok := allowed[name]
+		if !ok {
+			t.Errorf("%s is not in the import graph: add it to allowed and to docs/ARCHITECTURE.md (until then to undocumented)", name)
+		}
+		importer, internal := strings.CutPrefix(name, "pollux/internal/")
+		for _, path := range imports {
+			imported, ours := strings.CutPrefix(path, "pollux/internal/")
+			if !ours {
+				continue
+			}
+			if !slices.Contains(may, imported) {
+				t.Errorf("%s must not import %s", name, path)
+			}
+			if !internal {
+				continue
+			}
+			if rule := brokenRule(importer, imported); rule != "" {
+				edge := importer + " -> " + imported
+				needed[edge] = true
+				if !exceptions[edge] {
+					t.Errorf("%s breaks a rule: %s", edge, rule)
+				}
 			}
 		}
 	}
+	for edge := range exceptions {
+		if !needed[edge] {
+			t.Errorf("%s is no longer imported: remove it from exceptions", edge)
+		}
+	}
 }
 
-// The build tags are all in one package.
+// TestRules checks that the rules refuse what they are for.
+func TestRules(t *testing.T) {
+	for edge, broken := range map[string]bool{
+		"companion -> ide/claudeide":              true,
+		"companion -> agent":                      true,
+		"companion/journal -> ide":                true,
+		"companion -> companion/journal":          false,
+		"companion -> editor":                     false,
+		"bridge -> agent":                         false,
+		"bridge -> agent/agents":                  true,
+		"bridge -> agent/gemini":                  true,
+		"bridge/change -> agent/gemini":           true,
+		"bridge -> bridge/change":                 false,
+		"ide -> ide/geminiide":                    false,
+		"ide -> companion":                        false,
+		"ide/claudeide -> ide/geminiide":          true,
+		"ide/claudeide -> ide/geminiide/client":   true,
+		"ide/geminiide/client -> ide/geminiide":   false,
+		"ide/geminiide -> agent/gemini":           true,
+		"ide/geminiide -> companion":              false,
+		"agent/gemini -> ide/geminiide":           true,
+		"agent/gemini/checks -> ide/geminiide":    true,
+		"agent/claude -> agent/gemini":            true,
+		"agent/claude -> agent/gemini/settings":   true,
+		"agent/gemini -> agent/gemini/settings":   false,
+		"agent/gemini -> agent/acp":               false,
+		"agent/gemini -> companion":               true,
+		"agent/agents -> agent/gemini":            false,
+		"agent/pool -> agent/gemini":              true,
+		"agent/pool -> agent/acp":                 false,
+		"agent -> agent/agents":                   false,
+		"view/term -> editor":                     false,
+		"view/term -> view/web":                   true,
+		"view/term -> companion":                  true,
+		"view/web -> ide":                         true,
+		"remote -> ide/geminiide":                 true,
+		"remote -> editor":                        false,
+		"doctor -> agent/gemini":                  true,
+		"editor -> companion":                     true,
+		"editor -> jsonl":                         false,
+		"jsonl -> sys":                            false,
+		"jsonl -> outbox":                         true,
+		"sys -> paths":                            true,
+		"doctor -> cli":                           true,
+		"ide/geminiide -> view/web":               true,
+		"ide/geminiide/checks -> doctor":          false,
+		"ide/geminiide/conformance -> ide/gemini": true,
+	} {
+		importer, imported, _ := strings.Cut(edge, " -> ")
+		if rule := brokenRule(importer, imported); (rule != "") != broken {
+			t.Errorf("%s: the broken rule is %q, want one: %v", edge, rule, broken)
+		}
+	}
+}
+
+// TestArchitectureNamesPackages checks that docs/ARCHITECTURE.md names each
+// package, in backquotes, with or without internal/.
+func TestArchitectureNamesPackages(t *testing.T) {
+	doc, err := os.ReadFile("docs/ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range packages(t) {
+		name, ok := strings.CutPrefix(name, "pollux/")
+		if !ok {
+			continue // main
+		}
+		name = strings.TrimPrefix(name, "internal/")
+		named := regexp.MustCompile("`(internal/)?" + regexp.QuoteMeta(name) + "/?`").Match(doc)
+		switch {
+		case !named && !undocumented[name]:
+			t.Errorf("docs/ARCHITECTURE.md does not name `%s`", name)
+		case named && undocumented[name]:
+			t.Errorf("docs/ARCHITECTURE.md names %s: remove it from undocumented", name)
+		}
+	}
+}
+
+// packages returns the imports of each package of the three modules.
+func packages(t *testing.T) map[string][]string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`,
+		"./...", "./bench/...", "./e2e/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	imports := make(map[string][]string)
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		imports[fields[0]] = fields[1:]
+	}
+	return imports
+}
+
+// TestBuildTags checks that all build tags are in one package.
 func TestBuildTags(t *testing.T) {
 	out, err := exec.Command("git", "grep", "-lE", "^//go:build", "--", "*.go").Output()
 	if err != nil && len(out) > 0 {
@@ -79,30 +295,49 @@ func TestBuildTags(t *testing.T) {
 	}
 }
 
-// Each dependency has its reason in docs/DEPENDENCIES.md.
+// TestDependenciesHaveReasons checks that docs/DEPENDENCIES.md gives a reason
+// for each direct dependency and each tool of the three modules.
 func TestDependenciesHaveReasons(t *testing.T) {
 	doc, err := os.ReadFile("docs/DEPENDENCIES.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("go", "list", "-m", "-f", "{{if not .Indirect}}{{.Path}}{{end}}", "all").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range strings.Fields(string(out)) {
-		if path != "pollux" && !strings.Contains(string(doc), path) {
-			t.Errorf("docs/DEPENDENCIES.md gives no reason for %s", path)
+	for _, file := range []string{"go.mod", "bench/go.mod", "e2e/go.mod"} {
+		out, err := exec.Command("go", "mod", "edit", "-json", file).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mod struct {
+			Require []struct {
+				Path     string
+				Indirect bool
+			}
+			Tool []struct{ Path string }
+		}
+		if err := json.Unmarshal(out, &mod); err != nil {
+			t.Fatal(err)
+		}
+		for _, required := range mod.Require {
+			if required.Path != "pollux" && !required.Indirect && !strings.Contains(string(doc), required.Path) {
+				t.Errorf("docs/DEPENDENCIES.md gives no reason for %s, which %s requires", required.Path, file)
+			}
+		}
+		for _, tool := range mod.Tool {
+			if !strings.Contains(string(doc), strings.Join(strings.Split(tool.Path, "/")[:3], "/")) {
+				t.Errorf("docs/DEPENDENCIES.md gives no reason for the tool %s", tool.Path)
+			}
 		}
 	}
 }
 
-// Each test that docs/SECURITY.md names is there.
+// TestSecurityNamesItsTests checks that each test that docs/SECURITY.md names
+// exists.
 func TestSecurityNamesItsTests(t *testing.T) {
 	doc, err := os.ReadFile("docs/SECURITY.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	there := make(map[string]bool)
+	exist := make(map[string]bool)
 	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "." {
 			return cmp.Or(err, filepath.SkipDir)
@@ -112,7 +347,7 @@ func TestSecurityNamesItsTests(t *testing.T) {
 		}
 		source, err := os.ReadFile(path)
 		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(source, -1) {
-			there[string(m[1])] = true
+			exist[string(m[1])] = true
 		}
 		return err
 	})
@@ -120,8 +355,8 @@ func TestSecurityNamesItsTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range regexp.MustCompile("`(Test\\w+)`").FindAllSubmatch(doc, -1) {
-		if !there[string(m[1])] {
-			t.Errorf("docs/SECURITY.md names %s, which is no test", m[1])
+		if !exist[string(m[1])] {
+			t.Errorf("docs/SECURITY.md names %s, which does not exist", m[1])
 		}
 	}
 }

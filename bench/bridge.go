@@ -18,11 +18,12 @@ import (
 	"pollux/internal/agent/gemini/fakemodel"
 )
 
-// A subject is a bridge under measurement: ours, or a peer's.
+// A subject is a bridge that is measured: ours or a peer's.
 type subject struct {
 	argv []string
-	// real and fake are environments with the real CLI, on a model that
-	// answers at once, and with one that does nothing but print.
+	// real and fake are the environments of the bridge. In the first it runs
+	// the real CLI on a model that answers at once, in the second a CLI that
+	// only prints.
 	real, fake []string
 	project    string // a small directory
 	large      string // a repository of 100,000 files
@@ -77,7 +78,7 @@ func runBridge(binary, peer, cli string, runs int) error {
 	fmt.Printf("\nThe real CLI alone, one question: %.0f ms. git status of 100,000 files: %.0f ms.\n\n", own[1], status[1])
 	for _, m := range []struct {
 		name, unit string
-		less       float64 // taken off: what is not the bridge's
+		less       float64 // subtracted: the CLI's own share
 		measure    func(subject) (float64, error)
 	}{
 		{"start to initialize answered", "ms", 0, initializeTime},
@@ -110,7 +111,7 @@ func runBridge(binary, peer, cli string, runs int) error {
 	return nil
 }
 
-// median is the lowest, the median and the highest of some runs.
+// median formats the lowest, the median and the highest of several runs.
 func median(runs int, measure func() (float64, error)) ([]float64, error) {
 	var values []float64
 	for range runs {
@@ -154,7 +155,7 @@ func (s *subject) prepare(dir, cli, url string) error {
 	return nil
 }
 
-// fill makes the large repository.
+// fill creates the large repository.
 func (s *subject) fill() error {
 	if err := os.Mkdir(s.large, 0o700); err != nil {
 		return err
@@ -191,7 +192,7 @@ func (s *subject) gitStatus() (float64, error) {
 	return ms(time.Since(start)), err
 }
 
-// cliAlone asks a CLI without a bridge. The last variable of env names it.
+// cliAlone calls a CLI without a bridge. The last variable of env names it.
 func (s *subject) cliAlone(env []string, want string) (float64, error) {
 	cli := strings.TrimPrefix(env[len(env)-1], "GEMINI_CLI_PATH=")
 	cmd := exec.Command(cli, "--output-format=stream-json", "--model=gemini-2.5-flash")
@@ -205,7 +206,7 @@ func (s *subject) cliAlone(env []string, want string) (float64, error) {
 	return ms(time.Since(start)), err
 }
 
-// serve starts a bridge, with a client that is connected to it.
+// serve starts a bridge and connects a client to it.
 func (s *subject) serve(env []string, use func(*mcp.ClientSession, *exec.Cmd) error) error {
 	cmd := exec.Command(s.argv[0], s.argv[1:]...)
 	cmd.Env, cmd.Dir = env, s.project

@@ -17,13 +17,14 @@ import (
 	"pollux/internal/ide/geminiide/client"
 )
 
-// An editorBench is one editor under measurement, in a terminal that we are.
+// An editorBench measures one editor. This program is the editor's terminal.
 type editorBench struct {
 	name string
 	argv []string
-	// quit is an argument that ends the editor as soon as it has started.
+	// quit is the argument that makes the editor exit right after it has
+	// started.
 	quit []string
-	down string // the key
+	down string // the key that moves the cursor
 }
 
 var editorBenches = []editorBench{
@@ -73,7 +74,7 @@ func (e editorBench) run(binary, dir string, runs int) error {
 		return append(plain, "HOME="+homes[with], "TERM=linux", "LANG=C.UTF-8",
 			"TMPDIR="+filepath.Join(dir, "t"), "POLLUX_RUNTIME_DIR="+filepath.Join(dir, "t", "run"), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
 	}
-	if e.name == "emacs" { // with no package at all it does not load its package manager
+	if e.name == "emacs" { // without any package it does not load its package manager
 		other := filepath.Join(homes[false], ".emacs.d", "elpa", "other-1.0")
 		if err := os.MkdirAll(other, 0o700); err != nil {
 			return err
@@ -116,7 +117,7 @@ func (e editorBench) run(binary, dir string, runs int) error {
 		return err
 	}
 	defer cli.Close()
-	time.Sleep(time.Second) // what the start still has to say
+	time.Sleep(time.Second) // until the output of the start has ended
 	for len(cli.Heard) > 0 {
 		<-cli.Heard
 	}
@@ -146,8 +147,8 @@ func (e editorBench) run(binary, dir string, runs int) error {
 	return nil
 }
 
-// held holds a key, thirty times a second, and measures how long each takes
-// until the editor redraws.
+// held holds a key down, thirty presses a second, and measures the time from
+// each press until the editor redraws.
 func (e editorBench) held(env []string, project, file string, with bool, discovery string) ([]float64, error) {
 	t, err := open(env, project, append(slices.Clone(e.argv), file)...)
 	if err != nil {
@@ -186,12 +187,12 @@ func (e editorBench) held(env []string, project, file string, with bool, discove
 	return frames, nil
 }
 
-// A screen is an editor whose output we take.
+// A screen reads the output of an editor.
 type screen struct {
 	cmd   *exec.Cmd
 	pty   *os.File
 	drew  sync.Mutex
-	first time.Time // of the first output since it was set to zero
+	first time.Time // when the first output came after the last reset
 }
 
 func open(env []string, dir string, argv ...string) (*screen, error) {
@@ -221,13 +222,14 @@ func open(env []string, dir string, argv ...string) (*screen, error) {
 
 func (s *screen) close() {
 	if s.cmd.ProcessState == nil {
-		s.cmd.Process.Kill() // what it started ends with the terminal
+		s.cmd.Process.Kill() // its children end with the terminal
 		s.cmd.Wait()
 	}
 	s.pty.Close()
 }
 
-// dialFile connects to the companion whose discovery file appears, and answers.
+// dialFile waits for a discovery file, connects to its companion and gets an
+// answer.
 func dialFile(pattern string) (*client.CLI, error) {
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		files, _ := filepath.Glob(pattern)

@@ -52,7 +52,7 @@ func main() {
 	}
 }
 
-// scratch makes a temporary directory and returns its real path.
+// scratch creates a temporary directory and returns its real path.
 func scratch() (string, error) {
 	dir, err := os.MkdirTemp("", "pollux-bench-")
 	if err != nil {
@@ -108,14 +108,14 @@ func run(binary string, runs int) error {
 	return nil
 }
 
-// A bench is one companion under measurement.
+// A bench measures one companion.
 type bench struct {
 	binary, dir string
 	cmd         *exec.Cmd
 	editor      *editor.Client
 	info        editor.InitializeResult
 	project     string
-	took        time.Duration // from exec to the answer of initialize
+	took        time.Duration // from exec to the answer to initialize
 	opened      chan editor.Diff
 	ends        []func()
 }
@@ -169,7 +169,7 @@ func (b *bench) stop() {
 	b.cmd.Wait()
 }
 
-// connect is a CLI that has heard the first context.
+// connect returns a CLI that has received the first context.
 func (b *bench) connect() (*client.CLI, error) {
 	c, err := client.Dial(context.Background(), b.info.Port, b.info.Token)
 	if err != nil {
@@ -189,10 +189,10 @@ func (b *bench) connectAll(n int) error {
 	return nil
 }
 
-// memory is the companion's resident memory in MB.
+// memory returns the companion's resident memory in MB.
 func (b *bench) memory() (float64, error) { return resident(b.cmd.Process.Pid) }
 
-// resident is a process's resident memory in MB.
+// resident returns a process's resident memory in MB.
 func resident(pid int) (float64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -207,7 +207,7 @@ func resident(pid int) (float64, error) {
 	return kb / 1024, err
 }
 
-// cpu is the processor time the companion has used, in seconds.
+// cpu returns the processor time that the companion has used, in seconds.
 func (b *bench) cpu() (float64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.cmd.Process.Pid))
 	if err != nil {
@@ -219,7 +219,7 @@ func (b *bench) cpu() (float64, error) {
 	if err1 != nil || err2 != nil {
 		return 0, fmt.Errorf("unexpected stat: %s", data)
 	}
-	return (user + system) / 100, nil // clock ticks
+	return (user + system) / 100, nil // clock ticks per second
 }
 
 func startup(b *bench) (float64, error) { return ms(b.took), nil }
@@ -320,7 +320,7 @@ func flood(b *bench) (float64, error) {
 			}
 		}
 	}
-	time.Sleep(200 * time.Millisecond) // more than the debounce
+	time.Sleep(200 * time.Millisecond) // longer than the debounce
 	return float64(len(cli.Heard)), nil
 }
 

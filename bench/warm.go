@@ -17,15 +17,16 @@ import (
 	"pollux/internal/agent/gemini/fakemodel"
 )
 
-// laterCalls is how many calls of a kind are made after the first: of warm
-// processes, and of ones that are started for each.
+// laterCalls is the number of calls that follow the first, for warm processes
+// and for one process per call.
 const laterCalls, laterStarts = 20, 3
 
-// A warmth is what a bridge costs call by call: milliseconds and megabytes.
+// A warmth holds what a bridge costs per call, in milliseconds, and in
+// megabytes.
 type warmth struct{ first, later, followUp, eight, memory, memoryEight []float64 }
 
-// runWarm measures warm processes against a start for each call, ours and a
-// peer's if there is one, with the real CLI on a model that answers at once.
+// runWarm compares warm processes with one process per call, for our bridge and
+// for the peer's, with the real CLI on a model that answers at once.
 func runWarm(binary, peer, cli string, runs int) error {
 	dir, err := scratch()
 	if err != nil {
@@ -51,7 +52,7 @@ func runWarm(binary, peer, cli string, runs int) error {
 		later int
 	}
 	with := func(env []string, more ...string) []string {
-		// The last one that names a CLI stays the last.
+		// Keep the last variable, which names the CLI, last.
 		return slices.Concat(env[:len(env)-1], []string{"GEMINI_MAX_CONCURRENT=8"}, more, env[len(env)-1:])
 	}
 	ours := us
@@ -102,7 +103,7 @@ func runWarm(binary, peer, cli string, runs int) error {
 		}
 		fmt.Println()
 	}
-	// The bridge's own part: all of a warm call but the CLI.
+	// The bridge's own share: a warm call without the CLI.
 	echo := ours
 	var own []float64
 	for range runs {
@@ -141,7 +142,7 @@ func call(c *mcp.ClientSession, args map[string]any) (took float64, r *mcp.CallT
 	return ms(time.Since(start)), r, err
 }
 
-// warmth takes the figures of one bridge's life.
+// warmth measures one bridge.
 func (s *subject) warmth(env []string, later int, w *warmth) error {
 	return s.serve(env, func(c *mcp.ClientSession, cmd *exec.Cmd) error {
 		args := func() map[string]any { return map[string]any{"prompt": "hi", "workingDirectory": s.project} }
@@ -157,7 +158,7 @@ func (s *subject) warmth(env []string, later int, w *warmth) error {
 				return err
 			}
 			w.later = append(w.later, took)
-			time.Sleep(200 * time.Millisecond) // as a user, who thinks
+			time.Sleep(200 * time.Millisecond) // a user's pause between calls
 		}
 		id, _ := r.Meta["sessionId"].(string)
 		for range later {
@@ -205,7 +206,8 @@ func (s *subject) warmth(env []string, later int, w *warmth) error {
 	})
 }
 
-// family is the resident memory of a process and all below it, in megabytes.
+// family returns the resident memory of a process and its descendants, in
+// megabytes.
 func family(pid int) (mb float64) {
 	mb, _ = resident(pid)
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))

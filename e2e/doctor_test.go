@@ -578,18 +578,18 @@ func TestDoctorFix(t *testing.T) {
 			t.Errorf("answered %q: %v\n%s", in, err, out)
 		}
 		if _, err := os.Stat(stale); err != nil {
-			t.Errorf("answered %q it mended: %v", in, err)
+			t.Errorf("answered %q, it was changed: %v", in, err)
 		}
 	}
 	// What is typed after Ctrl-C is no answer.
 	asked := p.run(p.dir, p.environ()[len(p.world.env):], "bash", "-c", `"$0" "$@"; echo "exit code $?"`, polluxBinary, "doctor", "--fix")
-	asked.expect("Shall it? [Y/n]")
+	asked.expect("Proceed? [Y/n]")
 	asked.keys("\x03")
 	asked.expect("nothing was changed")
 	asked.keys("\r")
 	asked.expect("exit code 130")
 	if _, err := os.Stat(stale); err != nil {
-		t.Errorf("after Ctrl-C it mended: %v", err)
+		t.Errorf("after Ctrl-C it was changed: %v", err)
 	}
 	if out, err := run("y\n", "--fix"); err != nil || !strings.Contains(out, "Nothing is wrong.") {
 		t.Errorf("%v\n%s", err, out)

@@ -29,7 +29,7 @@ func TestPageDoubleClick(t *testing.T) {
 	s.page(shows("#hint", tooEarly))
 	s.settle()
 	s.press("#accept", 1)
-	s.page(shows("#none", "Nothing waits"))
+	s.page(shows("#none", "No pending changes"))
 	s.wantSaid("accept a", "accept b")
 }
 
@@ -54,7 +54,7 @@ func TestPageKeyTwiceOrHeld(t *testing.T) {
 	s.ctrlEnter()
 	s.page(shows("#hint", tooEarly))
 	s.settle()
-	s.page(chromedp.KeyEvent(kb.Backspace, chromedp.KeyModifiers(kb.ModifierCtrl, kb.ModifierShift)), shows("#none", "Nothing waits"))
+	s.page(chromedp.KeyEvent(kb.Backspace, chromedp.KeyModifiers(kb.ModifierCtrl, kb.ModifierShift)), shows("#none", "No pending changes"))
 	s.wantSaid("accept a", "accept b", "reject c")
 }
 
@@ -105,7 +105,7 @@ func TestPageAnotherTookThePlace(t *testing.T) {
 	s.pass(500)
 	s.page(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent("mine "))
 	s.ctrlEnter()
-	s.page(shows("#none", "Nothing waits"))
+	s.page(shows("#none", "No pending changes"))
 	s.wantSaid("accept d")
 	if got := s.text("d"); got != "mine "+text && got != "another text\nmine " {
 		t.Errorf("accepted %q", got)
@@ -127,7 +127,7 @@ func TestPageBehindTheKeys(t *testing.T) {
 	s.page(shows("#hint", tooEarly))
 	s.settle()
 	s.ctrlEnter()
-	s.page(shows("#none", "Nothing waits"))
+	s.page(shows("#none", "No pending changes"))
 	s.wantSaid("accept b")
 }
 
@@ -144,7 +144,7 @@ func TestPageOrphanJustAppeared(t *testing.T) {
 	s.ctrlEnter()
 	s.settle()
 	s.ctrlEnter()
-	s.page(shows("#none", "Nothing waits"))
+	s.page(shows("#none", "No pending changes"))
 	s.wantSaid("save a")
 }
 
@@ -173,7 +173,7 @@ func TestPageConflict(t *testing.T) {
 	s.script(nil)
 	s.settle()
 	s.press("#overwrite", 1)
-	s.page(shows("#none", "Nothing waits"))
+	s.page(shows("#none", "No pending changes"))
 	s.wantSaid("accept a", "accept a", "accept a v2")
 }
 
@@ -238,7 +238,7 @@ func TestPageKeepIsNoDecision(t *testing.T) {
 	chunks(2)
 	s.settle()
 	s.press("#accept", 1)
-	s.page(shows("#none", "Nothing waits"))
+	s.page(shows("#none", "No pending changes"))
 	s.wantSaid("accept a")
 }
 
@@ -264,7 +264,7 @@ func TestPageAcceptedIsNotWritten(t *testing.T) {
 		s.tell(editor.MethodDiffClose, editor.DiffClose{ID: c.id, Reason: c.reason})
 		s.page(shows(c.class, c.toast))
 	}
-	s.page(shows("#none", "Nothing waits"))
+	s.page(shows("#none", "No pending changes"))
 	s.wantSaid("accept a", "accept b")
 	for _, id := range []string{"a", "b"} {
 		if text := s.text(id); text != change(id).Proposed {

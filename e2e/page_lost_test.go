@@ -128,7 +128,7 @@ func TestPageTypedBeforeConflict(t *testing.T) {
 	s.script(nil)
 	s.settle()
 	s.press("#overwrite", 1)
-	s.page(shows("#none", "Nothing waits"))
+	s.page(shows("#none", "No pending changes"))
 	s.wantSaid("accept a", "accept a v2")
 	if got := s.text("a"); got != "one\nlate a\n" {
 		t.Errorf("accepted %q", got)
@@ -212,7 +212,7 @@ func TestPageNoAnswer(t *testing.T) {
 	s.script(nil)
 	s.settle()
 	s.ctrlEnter()
-	s.page(shows("#none", "Nothing waits"))
+	s.page(shows("#none", "No pending changes"))
 	s.wantSaid("accept a", "accept a")
 	if got := s.text("a"); got != "one\nmine a\n" {
 		t.Errorf("accepted %q", got)

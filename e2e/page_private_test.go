@@ -354,7 +354,7 @@ func TestPageLinks(t *testing.T) {
 	link := e.link(ctx)
 	page, _, _ := strings.Cut(link, "#")
 	onPage(t, ctx, chromedp.Navigate(page), shows("#none", "Open this page with a link from Pollux: pollux status --link"))
-	onPage(t, ctx, chromedp.Navigate(link), shows("#none", "No CLI is connected"), chromedp.Reload(), shows("#none", "No CLI is connected"))
+	onPage(t, ctx, chromedp.Navigate(link), shows("#none", "No agent is connected"), chromedp.Reload(), shows("#none", "No agent is connected"))
 	at, err := chromedp.Run(ctx, chromedp.Location())
 	if err != nil || at != page {
 		t.Errorf("the address bar shows %q, %v; want %q", at, err, page)
@@ -362,5 +362,5 @@ func TestPageLinks(t *testing.T) {
 	second := newTab(t, ctx)
 	onPage(t, second, chromedp.Navigate(link), shows("#none", "This link was used, or is too old. For a new one: pollux status --link"))
 	// A new link works in the tab that refused the old one.
-	onPage(t, second, chromedp.Evaluate[chromedp.Void]("location = "+quote(e.link(ctx))), shows("#none", "No CLI is connected"))
+	onPage(t, second, chromedp.Evaluate[chromedp.Void]("location = "+quote(e.link(ctx))), shows("#none", "No agent is connected"))
 }

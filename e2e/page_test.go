@@ -148,9 +148,9 @@ func TestPageEditsAndAccepts(t *testing.T) {
 	path = w.file("greet.go", pageBefore)
 	e := w.edit(func(p *editor.InitializeParams) { p.Diff = false; p.Settings.ReviewPage = true })
 	ctx := browser(t)
-	onPage(t, ctx, chromedp.Navigate(e.link(ctx)), shows("#none", "No CLI is connected"))
+	onPage(t, ctx, chromedp.Navigate(e.link(ctx)), shows("#none", "No agent is connected"))
 	cli := w.gemini(current, e.env())
-	onPage(t, ctx, shows("#none", "Nothing waits"))
+	onPage(t, ctx, shows("#none", "No pending changes"))
 	cli.prompt("change it")
 	onPage(t, ctx,
 		shows(".cm-merge-a", `fmt.Println("Hello " + name)`),
@@ -175,7 +175,7 @@ func TestPageEditsAndAccepts(t *testing.T) {
 		shows(".cm-merge-b", `import "fmt"`),
 		settled,
 		chromedp.KeyEvent(kb.Enter, chromedp.KeyModifiers(kb.ModifierCtrl)), // Ctrl-Enter
-		shows("#none", "Nothing waits"),
+		shows("#none", "No pending changes"),
 	)
 	cli.expect(after)
 	got, err := os.ReadFile(path)

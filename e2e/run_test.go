@@ -60,8 +60,8 @@ func TestDemo(t *testing.T) {
 	cli.expect(`I see greet.py open in your editor, the cursor in line 4, and "def greet(name):" selected`)
 	onPage(t, ctx, shows(".cm-merge-b", "everybody"), shows("#path", "greet.py"))
 	picture(t, ctx, "demo.png")
-	onPage(t, ctx, settled, chromedp.Click(chromedp.CSS("#accept")), shows("#none", "Nothing waits"))
-	cli.expect("Done: the file holds what you accepted")
+	onPage(t, ctx, settled, chromedp.Click(chromedp.CSS("#accept")), shows("#none", "No pending changes"))
+	cli.expect("Done: the file contains what you accepted")
 	cli.prompt("/quit")
 	<-cli.done
 	if code := cli.cmd.ProcessState.ExitCode(); code != 0 {

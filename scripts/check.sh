@@ -1,24 +1,30 @@
 #!/bin/sh
-# What needs no browser and no CLI: formatting, vet on three systems, linters,
-# the editors' own checks, and that the committed page is what its source builds.
+# Checks what needs no browser and no CLI: formatting, vet and staticcheck on
+# three systems, tidy modules, the editors' own checks, the built page, known
+# vulnerabilities.
 set -eu
 cd "$(dirname "$0")/.."
 
-unformatted=$(gofmt -l main.go internal editors e2e bench release)
+unformatted=$(gofmt -l *.go bench e2e editors internal release scripts)
 if [ -n "$unformatted" ]; then
 	echo "check: run gofmt -w on: $unformatted" >&2
 	exit 1
 fi
-go vet ./...
-# The stories of e2e are of Linux: its terminals, signals and /proc.
-GOOS=darwin go vet . ./bench ./editors ./internal/...
-GOOS=windows go vet . ./bench ./editors ./internal/...
-go tool staticcheck ./...
-go mod tidy -diff
+staticcheck=$(go tool -n staticcheck)
+for os in darwin windows; do
+	GOOS=$os go vet ./... ./bench/...
+	GOOS=$os "$staticcheck" ./... ./bench/...
+done
+# The end-to-end tests run on Linux only: they use its mounts, signals and /proc.
+GOOS=linux go vet ./... ./bench/... ./e2e/...
+GOOS=linux "$staticcheck" ./... ./bench/... ./e2e/...
+for module in . bench e2e; do
+	go -C "$module" mod tidy -diff
+done
 ./scripts/check-editors.sh
 ./web/build.sh
 if [ -n "$(git status --porcelain -- internal/view/web/page)" ]; then
-	echo "check: internal/view/web/page is not what web/ builds: commit the new build" >&2
+	echo "check: internal/view/web/page differs from what web/build.sh writes: commit the new build" >&2
 	git status --short -- internal/view/web/page >&2
 	exit 1
 fi

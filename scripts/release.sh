@@ -23,6 +23,8 @@ if [ -n "$version" ] && [ -n "$(git status --porcelain)" ]; then
 fi
 [ -n "$version" ] || version=0.1.0-dev.$(git rev-list --count HEAD)
 export POLLUX_VERSION="$version" SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"
+# The released module is the one at the root: go.work is for development.
+export GOWORK=off
 goreleaser release --snapshot --clean
 
 bin() { echo dist/pollux_"$1"*/pollux"${2:-}"; }

@@ -1,10 +1,9 @@
 #!/bin/sh
-# All checks and all tests, with what they need installed first.
+# Installs what the tests need, then runs all checks and all tests.
 set -eu
 cd "$(dirname "$0")/.."
 ./scripts/setup.sh
 ./scripts/check.sh
 export POLLUX_E2E=require GORACE=atexit_sleep_ms=10
-# The packages one after the other: each of them times what it does by its own
-# patience, and the real CLIs take both cores.
-go test -race -count=1 -p 1 -timeout 45m ./...
+# One package at a time: the tests have timeouts, and the real CLIs use both cores.
+go test -race -count=1 -p 1 -timeout 45m ./... ./bench/... ./e2e/...

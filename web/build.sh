@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the review page into internal/view/web/page, where the binary embeds it.
-# Needs Node's npm for the sources of CodeMirror; esbuild is pinned by go.mod.
+# Builds the review page into internal/view/web/page, which the binary embeds.
+# Needs npm to download CodeMirror; go.mod pins esbuild.
 set -eu
 cd "$(dirname "$0")"
 npm ci --no-audit --no-fund --loglevel=error

@@ -13,56 +13,60 @@ import (
 	"time"
 )
 
-// A Kind is an editor that can be driven.
+// A Kind is an editor that tests can drive.
 type Kind struct {
-	// Name is that of `pollux install`.
+	// Name is the editor's name for `pollux install`.
 	Name   string
 	Binary string
 	start  func(e *Editor, dir string) (argv []string, err error)
 	ask    func(e *Editor, expression string) (string, error)
-	// Command is what a user types to run one of the plugin's commands.
+	// Command returns the keys that run one of the plugin's commands.
 	Command func(name string) []string
-	// State holds expressions, in the editor's language, of what tests ask.
+	// State holds expressions in the editor's language.
 	State State
 }
 
-// State are expressions.
+// State holds the expressions that tests evaluate. Each returns a part of the
+// editor's or the plugin's state.
 type State struct {
-	// Started is "1" once the companion is up.
+	// Started is "1" once the companion has started.
 	Started string
-	// Port and Token are the companion's.
+	// Port and Token are those of the companion.
 	Port, Token string
-	// Shown is the path of the diff on the screen, "" for none.
+	// Shown is the path of the diff on the screen, or "".
 	Shown string
-	// Ready is its path once it can be decided on, else "".
+	// Ready is the same path once the user can decide on the diff, and ""
+	// before.
 	Ready string
-	// Settle is how long that takes, in milliseconds, and SetSettle sets it.
+	// Settle is the time in milliseconds until the user can decide. SetSettle
+	// sets it.
 	Settle    string
 	SetSettle func(ms int) string
-	// Inside is "1" while the cursor is in it.
+	// Inside is "1" while the cursor is in the diff.
 	Inside string
-	// Proposal is the text of its buffer as JSON.
+	// Proposal is the text of the diff's buffer, as JSON.
 	Proposal string
-	// Waiting is how many diffs wait.
+	// Waiting is the number of diffs that wait.
 	Waiting string
-	// Terminal is "1" while keys go to a terminal.
+	// Terminal is "1" while a terminal receives the keys.
 	Terminal string
-	// Width is the current window's.
+	// Width is the width of the current window.
 	Width string
-	// Changed gives the plugin a diff/changed for the oldest diff, with a field.
+	// Changed passes the plugin a diff/changed message with one field, for the
+	// oldest diff.
 	Changed func(field, value string) string
-	// Line is the cursor's.
+	// Line is the line of the cursor.
 	Line string
-	// Lines is the screen's height.
+	// Lines is the height of the screen.
 	Lines string
-	// Buffer is the text of the file's buffer, by name, as JSON.
+	// Buffer is the text of a file's buffer, by name, as JSON.
 	Buffer func(name string) string
 }
 
-// Vim's family says most things alike.
+// Neovim and Vim share most expressions.
 func exCommand(name string) []string { return []string{":Pollux " + name, "Enter"} }
 
-// Kinds are the editors with a plugin of their own.
+// Kinds are the editors that have a plugin.
 var Kinds = []Kind{
 	{
 		Name: "nvim", Binary: "nvim",
@@ -71,11 +75,11 @@ var Kinds = []Kind{
 			return []string{"nvim", "--listen", e.socket}, nil
 		},
 		ask: func(e *Editor, expression string) (string, error) {
-			ctx, cancel := context.WithTimeout(context.Background(), askWithin)
+			ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "nvim", "--headless", "--clean", "--server", e.socket, "--remote-expr", expression)
 			cmd.Env = e.env
-			out, err := cmd.CombinedOutput() // 0.7 writes it to standard error
+			out, err := cmd.CombinedOutput() // Neovim 0.7 writes it to standard error
 			return strings.TrimSuffix(string(out), "\n"), err
 		},
 		Command: exCommand,
@@ -147,7 +151,7 @@ var Kinds = []Kind{
 			return []string{"emacs", "-nw", "--eval", fmt.Sprintf(`(progn (setq server-socket-dir %q server-name "emacs.sock" inhibit-startup-screen t suggest-key-bindings nil) (server-start))`, dir)}, nil
 		},
 		ask: func(e *Editor, expression string) (string, error) {
-			ctx, cancel := context.WithTimeout(context.Background(), askWithin)
+			ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "emacsclient", "-s", e.socket, "--eval", `(with-current-buffer (window-buffer) `+expression+`)`)
 			cmd.Env = e.env
@@ -187,7 +191,7 @@ var Kinds = []Kind{
 	},
 }
 
-// An Editor is a running one.
+// An Editor is a running editor.
 type Editor struct {
 	*Screen
 	Kind
@@ -196,8 +200,8 @@ type Editor struct {
 	vim    *vim
 }
 
-// Start starts an editor on files. dir is a directory for its sockets, with a
-// short path; cwd its working directory.
+// Start starts an editor on files. dir holds its sockets and must be a short
+// path; cwd is the editor's working directory.
 func (k Kind) Start(ctx context.Context, dir, cwd string, env []string, files ...string) (*Editor, error) {
 	e := &Editor{Kind: k, env: env}
 	argv, err := k.start(e, dir)
@@ -213,7 +217,7 @@ func (k Kind) Start(ctx context.Context, dir, cwd string, env []string, files ..
 // Ask evaluates an expression of the editor's language.
 func (e *Editor) Ask(expression string) (string, error) { return e.ask(e, expression) }
 
-// Until waits until an expression has a value.
+// Until waits until an expression has the given value.
 func (e *Editor) Until(ctx context.Context, expression, value string) error {
 	var last string
 	var err error
@@ -229,7 +233,7 @@ func (e *Editor) Until(ctx context.Context, expression, value string) error {
 	}
 }
 
-// Press types what a list of tmux's key names and texts says.
+// Press presses each key that tmux has a name for, and types everything else.
 func (e *Editor) Press(keys ...string) error {
 	for _, k := range keys {
 		if err := e.press(k); err != nil {
@@ -248,10 +252,10 @@ func (e *Editor) press(k string) error {
 	return e.Type(k)
 }
 
-// Run runs one of the plugin's commands as a user does.
+// Run runs one of the plugin's commands, with the keys a user would press.
 func (e *Editor) Run(name string) error { return e.Press(e.Command(name)...) }
 
-// Close ends the editor by a hangup.
+// Close ends the editor with a hangup.
 func (e *Editor) Close() {
 	e.Screen.Close()
 	if e.vim != nil {
@@ -259,10 +263,11 @@ func (e *Editor) Close() {
 	}
 }
 
-// askWithin bounds an answer: an editor that asks its user something gives none.
-const askWithin = 10 * time.Second
+// askTimeout limits the wait for an answer. An editor that shows its user a
+// question does not answer.
+const askTimeout = 10 * time.Second
 
-// A vim is Vim's channel to us, by which it evaluates expressions.
+// A vim is the channel on which Vim evaluates expressions for the test.
 type vim struct {
 	listener net.Listener
 	answers  chan string
@@ -315,7 +320,7 @@ func (v *vim) ask(expression string) (string, error) {
 			return "", fmt.Errorf("Vim has gone")
 		}
 		return text, nil
-	case <-time.After(askWithin):
+	case <-time.After(askTimeout):
 		return "", fmt.Errorf("Vim does not answer")
 	}
 }

@@ -10,13 +10,13 @@ import (
 
 var sgr = regexp.MustCompile("\x1b\\[([0-9;]*)m|\x1b\\[[^m]*[a-zA-Z]|\x1b\\(B|\x0e|\x0f")
 
-// the sixteen colours of a terminal
+// palette holds the sixteen colours of a terminal.
 var palette = []string{
 	"#1d1f21", "#cc6666", "#8fb573", "#d8a657", "#6f9fd8", "#b294bb", "#7fb5b0", "#c5c8c6",
 	"#666b70", "#e78a8a", "#a9d08e", "#f0c674", "#8ab4f0", "#c9a9d6", "#9fd5cf", "#ffffff",
 }
 
-// Page is what [Screen.Coloured] returned as a web page, for a picture of it.
+// Page converts the result of [Screen.Coloured] to a web page, for a picture.
 func Page(coloured string) string {
 	var b strings.Builder
 	b.WriteString(`<!doctype html><meta charset="utf-8"><body style="margin:0;background:#1d1f21"><pre style="margin:0;padding:10px;` +
@@ -109,8 +109,8 @@ func Page(coloured string) string {
 	return b.String()
 }
 
-// extended is a colour of the 256, or of red, green and blue, and how many
-// codes it took.
+// extended returns one of 256 colours, or one given as red, green and blue, and
+// the number of codes that it used.
 func extended(codes []string) (string, int) {
 	at := func(i int) int {
 		if i >= len(codes) {

@@ -1,5 +1,6 @@
-// Package editortest drives real editors for tests, benchmarks and pictures:
-// each in a terminal of tmux's, with a way to ask it about its state.
+// Package editortest drives real editors for tests and pictures. Each editor
+// runs in its own tmux terminal and evaluates expressions that ask for its
+// state.
 package editortest
 
 import (
@@ -13,15 +14,15 @@ import (
 	"time"
 )
 
-// A Screen is a program in a terminal of its own.
+// A Screen is a program in its own terminal.
 type Screen struct {
 	socket string
 	env    []string
 	PID    int
 }
 
-// NewScreen starts a program. dir is for the terminal's own files, cwd the
-// program's.
+// NewScreen starts a program. dir holds the terminal's files; cwd is the
+// program's working directory.
 func NewScreen(dir, cwd string, env []string, columns, lines int, argv ...string) (*Screen, error) {
 	s := &Screen{socket: filepath.Join(dir, "tmux.sock"), env: env}
 	args := append([]string{
@@ -48,7 +49,7 @@ func (s *Screen) tmux(args ...string) (string, error) {
 	return string(out), err
 }
 
-// Resize gives the terminal another size.
+// Resize changes the size of the terminal.
 func (s *Screen) Resize(columns, lines int) error {
 	_, err := s.tmux("resize-window", "-x", strconv.Itoa(columns), "-y", strconv.Itoa(lines))
 	return err
@@ -60,14 +61,14 @@ func (s *Screen) Type(text string) error {
 	return err
 }
 
-// Keys presses keys by tmux's names for them: Enter, Escape, C-c, M-x.
+// Keys presses keys, named as in tmux: Enter, Escape, C-c, M-x.
 func (s *Screen) Keys(names ...string) error {
 	_, err := s.tmux(append([]string{"send-keys", "--"}, names...)...)
 	return err
 }
 
-// Hold presses keys a number of times, an interval after each: the terminal
-// counts the time, so that a busy machine does not stretch it.
+// Hold presses keys several times, with an interval after each. The terminal
+// measures the interval, so a busy machine does not stretch it.
 func (s *Screen) Hold(times int, interval time.Duration, names ...string) error {
 	press := append([]string{"send-keys", "--"}, names...)
 	pause := []string{";", "run-shell", "-d", fmt.Sprint(interval.Seconds()), ";"}
@@ -82,13 +83,14 @@ func (s *Screen) Hold(times int, interval time.Duration, names ...string) error 
 	return nil
 }
 
-// Text is what is on the screen.
+// Text returns the text on the screen.
 func (s *Screen) Text() string {
 	out, _ := s.tmux("capture-pane", "-p")
 	return out
 }
 
-// Coloured is what is on the screen, with the escape sequences of its colours.
+// Coloured returns the text on the screen with the escape sequences of its
+// colours.
 func (s *Screen) Coloured() string {
 	out, _ := s.tmux("capture-pane", "-p", "-e")
 	return out
@@ -106,5 +108,5 @@ func (s *Screen) Wait(ctx context.Context, text string) error {
 	return nil
 }
 
-// Close ends the terminal, and the program with it by a hangup.
+// Close closes the terminal, which ends the program with a hangup.
 func (s *Screen) Close() { s.tmux("kill-server") }

@@ -50,20 +50,10 @@ type Bridge struct {
 	end  context.CancelCauseFunc
 }
 
-// New makes a bridge.
-func New(cfg Config) (*Bridge, error) {
-	runner, err := newRunner(cfg)
-	if err != nil {
-		return nil, err
-	}
-	b, err := newBridge(cfg, runner)
-	if err != nil {
-		runner.Close()
-	}
-	return b, err
-}
-
-func newBridge(cfg Config, runner agent.Runner) (*Bridge, error) {
+// New returns a bridge that asks the agent of cfg through runner. It returns an
+// error if a prompt template of the user's is invalid. Once New has succeeded,
+// the bridge owns the runner and [Bridge.Close] closes it.
+func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -73,7 +63,7 @@ func newBridge(cfg Config, runner agent.Runner) (*Bridge, error) {
 	}
 	b := &Bridge{
 		cfg: cfg, log: cfg.Log, runner: runner, templates: t,
-		queue: &queue{max: cfg.MaxConcurrent}, pacer: newPacer(cfg.Gap, cfg.Jitter),
+		queue: &queue{max: cfg.MaxConcurrent}, pacer: newPacer(cfg.StartInterval, cfg.StartJitter),
 		chunks: newChunkCache(), talks: newConversations(runner.Forget), started: time.Now(),
 	}
 	b.life, b.end = context.WithCancelCause(context.Background())

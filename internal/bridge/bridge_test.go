@@ -16,7 +16,9 @@ import (
 	"go.uber.org/goleak"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/agents"
 	"pollux/internal/agent/gemini/fakecli"
+	"pollux/internal/bridge/change"
 )
 
 func TestMain(m *testing.M) {
@@ -52,17 +54,35 @@ func hang(ctx context.Context) (agent.Result, error) {
 	return agent.Result{}, context.Cause(ctx)
 }
 
-func newTestBridge(t *testing.T, r agent.Runner, change func(*Config)) *Bridge {
+// fakeRunner returns a runner of the fake CLI. Temporary files and the home
+// directory are the test's own.
+func fakeRunner(t *testing.T, opts agent.Options) agent.Runner {
 	t.Helper()
-	cfg, err := FromEnv(func(string) string { return "" })
+	t.Setenv("TMPDIR", t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	command, err := fakecli.Install(t.TempDir(), "0.61.0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Gap, cfg.Jitter = 0, 0
+	opts.Command = command
+	runner, err := agents.Open(agents.Default(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runner
+}
+
+func newTestBridge(t *testing.T, r agent.Runner, change func(*Config)) *Bridge {
+	t.Helper()
+	cfg, err := FromEnv(agents.Default(), func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.StartInterval, cfg.StartJitter = 0, 0
 	if change != nil {
 		change(&cfg)
 	}
-	b, err := newBridge(cfg, r)
+	b, err := New(r, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,12 +137,13 @@ func TestQueryInput(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	get := func(env map[string]string) (Config, error) {
-		return FromEnv(func(name string) string { return env[name] })
+		return FromEnv(agents.Default(), func(name string) string { return env[name] })
 	}
 	cfg, err := get(map[string]string{"GEMINI_MAX_CONCURRENT": "  ", "GEMINI_DEFAULT_MODEL": " gemini-x ", "GEMINI_FALLBACK_MODEL": "NONE"})
 	if err != nil || cfg.MaxConcurrent != 3 || cfg.DefaultModel != "gemini-x" || cfg.FallbackModel != "" ||
-		cfg.Gap != 5*time.Second || cfg.Jitter != 200*time.Millisecond || cfg.Command != "gemini" || cfg.Idle != 5*time.Minute ||
-		cfg.Runner != agent.Warmed || cfg.Ahead || cfg.Warm.Workers != 3 || cfg.Warm.Idle != 10*time.Minute || cfg.Warm.Memory != 1<<30 {
+		cfg.StartInterval != 5*time.Second || cfg.StartJitter != 200*time.Millisecond || cfg.Runner.Command != "gemini" ||
+		cfg.Runner.IdleTimeout != 5*time.Minute || cfg.Runner.Kind != agent.Warmed || cfg.Runner.AheadDir != "" ||
+		cfg.Runner.Warm.Processes != 3 || cfg.Runner.Warm.IdleTimeout != 10*time.Minute || cfg.Runner.Warm.Memory != 1<<30 {
 		t.Errorf("got %+v, %v", cfg, err)
 	}
 	if cfg, _ = get(nil); cfg.FallbackModel != "gemini-2.5-flash" {
@@ -218,7 +239,7 @@ func TestPaceUnderConcurrency(t *testing.T) {
 			starts = append(starts, time.Since(begin))
 			mu.Unlock()
 			return say("ok")
-		}), func(c *Config) { c.Gap = 5 * time.Second })
+		}), func(c *Config) { c.StartInterval = 5 * time.Second })
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
@@ -259,7 +280,7 @@ func TestDeadlineCoversAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
 			return hang(ctx)
-		}), func(c *Config) { c.MaxConcurrent, c.Gap = 2, 7*time.Second })
+		}), func(c *Config) { c.MaxConcurrent, c.StartInterval = 2, 7*time.Second })
 		begin := time.Now()
 		var wg sync.WaitGroup
 		for range 4 { // two run, one of them at 7 s; two are queued
@@ -541,7 +562,7 @@ func TestFiles(t *testing.T) {
 	}
 	outside := filepath.Join(t.TempDir(), "out.txt")
 	for name, text := range map[string]string{
-		"a.txt": "hello", "fence.md": "```\nx\n```\n", "big.txt": strings.Repeat("x", maxTextFile+1),
+		"a.txt": "hello", "fence.md": "```\nx\n```\n", "big.txt": strings.Repeat("x", change.MaxFile+1),
 		"list.pl": "my @a = \\@b;", "q\"q.png": "x",
 		"binary.txt": "a\x00b", "pic.png": "x", "big.png": strings.Repeat("x", maxImage+1), outside: "secret",
 	} {
@@ -555,7 +576,7 @@ func TestFiles(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "link.txt")); err != nil {
 		t.Fatal(err)
 	}
-	a, err := attach(root, []string{"a.txt", filepath.Join(root, "fence.md"), "pic.png", "big.txt", "binary.txt", "big.png", outside, "link.txt", "../x", "none", ".", "list.pl", "q\"q.png"})
+	a, err := attach(root, []string{"a.txt", filepath.Join(root, "fence.md"), "pic.png", "big.txt", "binary.txt", "big.png", outside, "link.txt", "../x", "none", ".", "list.pl", "q\"q.png"}, agents.Default().Escapes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,403 +4,96 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
-	"github.com/aymanbagabas/go-udiff"
-
 	"pollux/internal/agent"
-	"pollux/internal/agent/gemini"
+	"pollux/internal/bridge/change"
 )
 
 // Changes are what change mode returns, as the structured content of a tool's
 // result.
 type Changes struct {
-	Edits []Edit `json:"edits"`
-	// Diff is all edits as one unified diff for `git apply`. Its paths are, as
-	// git wants them, relative to the top of the repository.
-	Diff string `json:"diff"`
-	// Response is what the model said around its edits.
-	Response string `json:"response"`
-	// AppliedWrites says that files of the working directory changed while
-	// Gemini CLI ran; there are no edits then.
+	change.Set
+	// AppliedWrites reports that files below the working directory changed while
+	// the agent ran. Edits is empty then.
 	AppliedWrites bool `json:"appliedWrites"`
-	// Notes are about the answer: a fallback, files that were left out.
+	// Notes describe the answer, such as a fallback or files that were left out.
 	Notes []string `json:"notes,omitempty"`
-	// Error is why there are no edits, for clients that show models nothing but
+	// Error explains why there are no edits, for clients that show models only
 	// the structured content.
 	Error string `json:"error,omitempty"`
 }
 
-// An Edit replaces the lines StartLine to EndLine of a file, counted from 1,
-// as it was before all edits; or it makes a new file.
-type Edit struct {
-	Path      string `json:"path"`
-	StartLine int    `json:"startLine,omitempty"`
-	EndLine   int    `json:"endLine,omitempty"`
-	Old       string `json:"old"`
-	New       string `json:"new"`
-	Create    bool   `json:"create,omitempty"`
-	// Delete tells lines that go from ones that become an empty line.
-	Delete bool `json:"delete,omitempty"`
-}
-
-// change asks for changes and returns them; nothing is written. That nothing
-// was is checked by what the disk says before and after.
+// change asks for changes and returns them without writing them. It compares
+// the files on disk before and after, to verify that nothing was written.
 func (c *call) change(ctx context.Context, talk *conversation, prompt, limit string, attached attachments) (Answer, error) {
-	before, err := snapshot(ctx, c.dir)
+	task, err := change.Begin(ctx, c.dir)
 	if err != nil {
-		return Answer{}, fmt.Errorf("the files cannot be watched, so that no changes are asked for: %w", err)
+		return Answer{}, fmt.Errorf("cannot record the state of the files, so no changes were requested: %w", err)
 	}
+	defer task.Close()
 	limit = strings.Replace(limit, "Answer in", "Around the changes write", 1)
 	fill := func(template string) string {
 		return c.b.templates.fill(template, map[string]string{"prompt": prompt}) + limit
 	}
 	blocks, tools := fill("change-mode"), fill("change-mode-tools")
-	var overlays []*overlay // one an attempt; the last counts
-	files := func() agent.Files {
-		overlays = append(overlays, newOverlay(c.dir))
-		return overlays[len(overlays)-1]
-	}
 	c.verbatim = true
 	result, askErr := c.ask(ctx, question{
 		prompt: blocks, images: attached.images, session: talk.id, replay: talk.replay(blocks),
-		change: &agent.Change{Prompt: tools, Replay: talk.replay(tools), Files: files},
+		change: &agent.Change{
+			Prompt: tools, Replay: talk.replay(tools), Files: func() agent.Files { return task.Files() },
+		},
 	})
-	// The deadline may have passed; the check is made all the same, when
-	// nothing runs any more that could write.
+	// Verify also after the deadline, once no process is left that could write.
 	err = c.wait()
-	for _, o := range overlays {
-		o.tidy()
-	}
-	var after state
 	if err == nil {
-		after, err = snapshot(context.WithoutCancel(ctx), c.dir)
-	}
-	if err != nil || !before.equal(after) {
-		why := errors.New("files changed while Gemini CLI ran, so that its edits may not fit: look at what changed (git status), then try again")
-		if err != nil {
-			why = fmt.Errorf("whether files changed while Gemini CLI ran cannot be told (%w): look at what changed (git status), then try again", err)
-		}
-		return Answer{Changes: &Changes{AppliedWrites: true, Edits: []Edit{}, Response: result.Partial(), Error: why.Error()}},
-			&Failure{Err: why, Partial: result.Partial()}
-	}
-	if askErr != nil { // half of the edits are no edits
-		return Answer{}, askErr
-	}
-	changes := new(Changes)
-	if result.Changed {
-		if changes, err = overlays[len(overlays)-1].changes(before.prefix); err == nil {
-			changes.Response = result.Answer
-		}
-	}
-	if err == nil && len(changes.Edits) == 0 { // none by tools: it may have written blocks
-		guarded := !result.Changed && gemini.Guarded(blocks)
-		changes, err = readChanges(c.dir, before.prefix, result.Answer, guarded)
+		err = task.Verify(context.WithoutCancel(ctx))
 	}
 	if err != nil {
-		return Answer{}, &Failure{Err: fmt.Errorf("the edits cannot be used: %w: try again, or ask for fewer changes at once", err), Partial: result.Answer}
+		const next = "look at what changed (git status), then try again"
+		name := c.b.cfg.Agent.DisplayName
+		if errors.Is(err, change.ErrWritten) {
+			err = fmt.Errorf("files changed while %s ran, so its edits may not fit: %s", name, next)
+		} else {
+			err = fmt.Errorf("cannot tell whether files changed while %s ran (%w): %s", name, err, next)
+		}
+		changes := &Changes{AppliedWrites: true, Error: err.Error()}
+		changes.Edits, changes.Response = []change.Edit{}, result.Partial()
+		return Answer{Changes: changes}, &Failure{Err: err, Partial: result.Partial()}
 	}
-	text := strings.TrimSpace(changes.Response)
-	if changes.Diff != "" { // whose last lines may be blank, and count
+	if askErr != nil { // the edits may be incomplete
+		return Answer{}, askErr
+	}
+	set, err := c.edits(task, result, blocks)
+	if err != nil {
+		err = fmt.Errorf("the edits cannot be used: %w: try again, or ask for fewer changes at once", err)
+		return Answer{}, &Failure{Err: err, Partial: result.Answer}
+	}
+	text := strings.TrimSpace(set.Response)
+	if set.Diff != "" { // not trimmed: a diff may end with blank lines
 		if text != "" {
 			text += "\n\n"
 		}
-		text += changes.Diff
+		text += set.Diff
 	}
-	changes.Notes = c.notes(attached.skipped)
-	return Answer{Text: text, Notes: changes.Notes, Changes: changes}, nil
+	notes := c.notes(attached.skipped)
+	return Answer{Text: text, Notes: notes, Changes: &Changes{Set: set, Notes: notes}}, nil
 }
 
-// readChanges makes edits of an answer's blocks and checks that each fits its
-// file. The diff's paths start with prefix. guarded says that each @ had a
-// backslash in the prompt, which the answer may quote.
-func readChanges(dir, prefix, answer string, guarded bool) (*Changes, error) {
-	blocks, response, err := parseBlocks(answer)
-	if err != nil {
-		return nil, err
-	}
-	ch := &Changes{Edits: []Edit{}, Response: response}
-	if guarded {
-		ch.Response = gemini.Unguard(response)
-	}
-	files := make(map[string]*file)
-	var order []string
-	for _, b := range blocks {
-		path, err := target(dir, b)
-		if err != nil {
-			return nil, err
+// edits returns the edits of a run: those that its tools made, or else those in
+// the blocks of its answer. prompt is the prompt that asks for blocks.
+func (c *call) edits(task *change.Task, r agent.Result, prompt string) (change.Set, error) {
+	if r.Changed {
+		set, err := task.Written()
+		if err != nil || len(set.Edits) > 0 {
+			set.Response = r.Answer
+			return set, err
 		}
-		f := files[path]
-		if f == nil {
-			if f, err = readFile(dir, path, b.create); err != nil {
-				return nil, err
-			}
-			files[path] = f
-			order = append(order, path)
-		} else if b.create || f.create {
-			return nil, fmt.Errorf("%s is made new and changed too", path)
-		}
-		e, err := f.place(b, guarded)
-		if err != nil {
-			return nil, err
-		}
-		ch.Edits = append(ch.Edits, e)
+		return task.Parse(r.Answer, nil)
 	}
-	var diff strings.Builder
-	for _, path := range order {
-		d, err := files[path].diff(prefix)
-		if err != nil {
-			return nil, err
-		}
-		diff.WriteString(d)
+	row := c.b.cfg.Agent
+	if row.Escapes == nil || !row.Escapes(prompt) {
+		return task.Parse(r.Answer, nil)
 	}
-	ch.Diff = diff.String()
-	return ch, nil
-}
-
-// target is the file of a block, relative to dir and with slashes. Only files
-// that really lie in dir can be changed, and none of git's own.
-func target(dir string, b block) (string, error) {
-	name := filepath.FromSlash(b.path)
-	abs := name
-	if !filepath.IsAbs(abs) {
-		abs = filepath.Join(dir, name)
-	}
-	real := abs
-	if b.create {
-		// Of a new file, the directory that is there must lie in dir.
-		if _, err := os.Lstat(abs); err == nil {
-			return "", fmt.Errorf("%s exists and is not a new file", b.path)
-		}
-		rest := ""
-		for parent := abs; ; parent = filepath.Dir(parent) {
-			r, err := filepath.EvalSymlinks(parent)
-			if err == nil {
-				real = filepath.Join(r, rest)
-				break
-			}
-			if parent == filepath.Dir(parent) {
-				return "", fmt.Errorf("%s has no directory", b.path)
-			}
-			rest = filepath.Join(filepath.Base(parent), rest)
-		}
-	} else {
-		r, err := filepath.EvalSymlinks(abs)
-		if errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("there is no file %s", b.path)
-		} else if err != nil {
-			return "", fmt.Errorf("%s cannot be read", b.path)
-		}
-		real = r
-	}
-	rel, ok := inside(dir, real)
-	if !ok || rel == "." {
-		return "", fmt.Errorf("%s is outside of the working directory", b.path)
-	}
-	rel = filepath.ToSlash(rel)
-	if slices.Contains(strings.Split(strings.ToLower(rel), "/"), ".git") {
-		return "", fmt.Errorf("%s belongs to git", b.path)
-	}
-	if strings.ContainsAny(rel, "\n\r\t\"\\") {
-		return "", fmt.Errorf("%q is a name that no diff can hold", rel)
-	}
-	return rel, nil
-}
-
-// A file is one that edits change.
-type file struct {
-	path   string
-	create bool
-	text   string
-	eol    string
-	lines  []string // without their ends
-	edits  []placed
-}
-
-// A placed edit knows an empty line from no line.
-type placed struct {
-	Edit
-	with []string
-}
-
-func readFile(dir, path string, create bool) (*file, error) {
-	f := &file{path: path, create: create, eol: "\n"}
-	if create {
-		return f, nil
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	if f.text, err = readText(root, filepath.FromSlash(path)); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if crlf := strings.Count(f.text, "\r\n"); crlf > 0 && 2*crlf >= strings.Count(f.text, "\n") {
-		f.eol = "\r\n"
-	}
-	f.lines = splitLines(f.text)
-	for i, l := range f.lines {
-		f.lines[i] = strings.TrimRight(l, "\r\n")
-	}
-	return f, nil
-}
-
-// splitLines cuts a text into lines with their ends.
-func splitLines(text string) []string {
-	return slices.Collect(strings.Lines(text))
-}
-
-// backslashed are the ends of files in which \@ has a meaning of its own.
-var backslashed = []string{".pl", ".pm", ".t", ".tex", ".sty", ".cls", ".ltx", ".dtx"}
-
-// place finds where a block belongs in its file. In a guarded call a block may
-// hold \@ where the file has, or is to have, an @.
-func (f *file) place(b block, guarded bool) (e Edit, err error) {
-	e = Edit{Path: f.path, Create: b.create}
-	if !b.create {
-		err = f.find(b, &e)
-	}
-	old, new := strings.Join(b.old, "\n"), strings.Join(b.new, "\n")
-	if guarded && strings.Contains(old+new, `\@`) {
-		unguarded := b
-		unguarded.old, unguarded.new = unguardAll(b.old), unguardAll(b.new)
-		switch {
-		case err != nil: // the block writes each @ so, or does not fit at all
-			if f.find(unguarded, &e) == nil {
-				b, err = unguarded, nil
-			}
-		case strings.Contains(old, "@"): // it tells them apart
-		case slices.Contains(backslashed, filepath.Ext(f.path)):
-			err = fmt.Errorf("a block of %s holds \\@, and it cannot be told whether that is @: ask without an @ in the prompt and the files", f.path)
-		default:
-			b.new = unguarded.new
-		}
-	}
-	if err != nil {
-		return e, err
-	}
-	e.Old, e.New = strings.Join(b.old, "\n"), strings.Join(b.new, "\n")
-	if b.create {
-		f.edits = append(f.edits, placed{e, b.new})
-		return e, nil
-	}
-	e.Delete = len(b.new) == 0
-	for _, other := range f.edits {
-		if e.StartLine <= other.EndLine && other.StartLine <= e.EndLine {
-			return e, fmt.Errorf("two blocks change line %d of %s", max(e.StartLine, other.StartLine), f.path)
-		}
-	}
-	f.edits = append(f.edits, placed{e, b.new})
-	return e, nil
-}
-
-func unguardAll(lines []string) []string {
-	out := make([]string, len(lines))
-	for i, l := range lines {
-		out[i] = gemini.Unguard(l)
-	}
-	return out
-}
-
-// find sets the lines that a block replaces.
-func (f *file) find(b block, e *Edit) error {
-	if f.text == "" && strings.TrimSpace(strings.Join(b.old, "")) == "" && b.end <= 1 {
-		return nil // all of an empty file
-	}
-	if b.start != 0 || b.end != 0 {
-		if b.start < 1 || b.end < b.start || b.end > len(f.lines) {
-			return fmt.Errorf("%s has %d lines, and a block is for lines %d to %d", f.path, len(f.lines), b.start, b.end)
-		}
-		old := b.old
-		if len(old) == 0 {
-			old = []string{""}
-		}
-		if !slices.Equal(f.lines[b.start-1:b.end], old) {
-			return fmt.Errorf("lines %d to %d of %s are not what the block says they are", b.start, b.end, f.path)
-		}
-		e.StartLine, e.EndLine = b.start, b.end
-		return nil
-	}
-	if strings.TrimSpace(strings.Join(b.old, "")) == "" {
-		return fmt.Errorf("a block of %s says neither which lines nor what is in them", f.path)
-	}
-	found := 0
-	for i := 0; i+len(b.old) <= len(f.lines); i++ {
-		if slices.Equal(f.lines[i:i+len(b.old)], b.old) {
-			if found++; found == 1 {
-				e.StartLine, e.EndLine = i+1, i+len(b.old)
-			}
-		}
-	}
-	switch found {
-	case 0:
-		return fmt.Errorf("%s does not hold what a block wants to replace", f.path)
-	case 1:
-		return nil
-	}
-	return fmt.Errorf("%s holds what a block wants to replace %d times, and the block does not say which lines", f.path, found)
-}
-
-// apply is the file's text after its edits, with its line ends.
-func (f *file) apply() string {
-	if f.create {
-		text := f.edits[0].New
-		if text != "" && !strings.HasSuffix(text, "\n") {
-			text += "\n"
-		}
-		return text
-	}
-	lines := splitLines(f.text)
-	edits := slices.SortedFunc(slices.Values(f.edits), func(a, b placed) int { return b.StartLine - a.StartLine })
-	for _, e := range edits {
-		eol := f.eol
-		if e.StartLine > 0 && strings.HasSuffix(lines[e.StartLine-1], "\n") {
-			// The replaced lines' own, where a file has both kinds.
-			eol = lines[e.StartLine-1][len(strings.TrimRight(lines[e.StartLine-1], "\r\n")):]
-		}
-		var with []string
-		for _, l := range e.with {
-			with = append(with, l+eol)
-		}
-		if e.StartLine == 0 { // an empty file
-			lines = with
-			continue
-		}
-		// The last line of a file without a final line end stays one.
-		if last := lines[e.EndLine-1]; !strings.HasSuffix(last, "\n") {
-			if n := len(with); n > 0 {
-				with[n-1] = strings.TrimSuffix(with[n-1], eol)
-			}
-		}
-		lines = slices.Replace(lines, e.StartLine-1, e.EndLine, with...)
-	}
-	return strings.Join(lines, "")
-}
-
-// diff is the file's edits as a diff that git takes.
-func (f *file) diff(prefix string) (string, error) {
-	text := f.apply()
-	if text == f.text && !f.create {
-		return "", nil
-	}
-	return unified(prefix+f.path, f.create, f.text, text)
-}
-
-// unified is a change of a file, or a new one, as a diff that git takes.
-func unified(path string, create bool, before, after string) (string, error) {
-	from, to := "a/"+path, "b/"+path
-	head := fmt.Sprintf("diff --git %s %s\n", from, to)
-	if create {
-		from, head = "/dev/null", head+"new file mode 100644\n"
-		if after == "" {
-			return head, nil
-		}
-	}
-	body, err := udiff.ToUnified(from, to, before, udiff.Strings(before, after), udiff.DefaultContextLines)
-	return head + body, err
+	return task.Parse(r.Answer, row.Unescape)
 }

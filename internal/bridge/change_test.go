@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,153 +14,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/agent"
+	"pollux/internal/bridge/change/changetest"
 )
-
-// project makes a directory with files, a git repository if asked to.
-func project(t *testing.T, repository bool, files map[string]string) string {
-	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if repository {
-		runGit(t, dir, "init", "-q")
-		runGit(t, dir, "add", "-A")
-		runGit(t, dir, "-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-qm", "x")
-	}
-	return dir
-}
-
-func runGit(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command("git", args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %v: %v\n%s", args, err, out)
-	}
-	return string(out)
-}
-
-func blockOf(head, old, new string) string {
-	return "**FILE: " + head + "**\n===OLD===\n" + old + "\n===NEW===\n" + new + "\n===END===\n"
-}
-
-// What an answer's blocks make of the files, with the diff applied by git.
-func TestChanges(t *testing.T) {
-	files := map[string]string{
-		"a.txt": "one\ntwo\nthree\ntwo\n", "crlf.txt": "one\r\ntwo\r\nthree\r\n", "open.txt": "one\ntwo",
-		"doc.md": "# Title\n\nSome words, and more.\n\n```sh\nls\n```\n", "at.py": "@a\ndef f(): pass\n", "blank.txt": "a\n\nb\n",
-		"list.pl": "f(@l);\n", "mixed.txt": "one\ntwo\r\nthree\r\nfour\n", "void.txt": "",
-	}
-	for _, test := range []struct {
-		name, answer string
-		file, want   string // after the diff
-		response     string
-		words        []string // of the error
-	}{
-		{name: "range", answer: blockOf("a.txt:2-3", "two\nthree", "2\n3\n3b"), file: "a.txt", want: "one\n2\n3\n3b\ntwo\n"},
-		{name: "one line's range", answer: blockOf("a.txt:2", "two", "2"), file: "a.txt", want: "one\n2\nthree\ntwo\n"},
-		{name: "bare", answer: blockOf("a.txt", "three", "3"), file: "a.txt", want: "one\ntwo\n3\ntwo\n"},
-		{name: "words around", answer: "I do it.\n\n" + blockOf("a.txt:1-1", "one", "1") + "\nAll done!", file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "I do it.\n\n\nAll done!"},
-		{name: "two blocks", answer: blockOf("a.txt:4-4", "two", "4") + blockOf("a.txt:1-1", "one", "1"), file: "a.txt", want: "1\ntwo\nthree\n4\n"},
-		{name: "deletion", answer: "**FILE: a.txt:2-3**\n===OLD===\ntwo\nthree\n===NEW===\n===END===", file: "a.txt", want: "one\ntwo\n"},
-		{name: "an empty line", answer: blockOf("a.txt:2-2", "two", ""), file: "a.txt", want: "one\n\nthree\ntwo\n"},
-		{name: "in place of an empty line", answer: "**FILE: blank.txt:2-2**\n===OLD===\n===NEW===\nx\n===END===", file: "blank.txt", want: "a\nx\nb\n"},
-		{name: "CRLF", answer: blockOf("crlf.txt:2-2", "two", "2\n2b"), file: "crlf.txt", want: "one\r\n2\r\n2b\r\nthree\r\n"},
-		{name: "CRLF in the answer", answer: strings.ReplaceAll(blockOf("a.txt:1-1", "one", "1"), "\n", "\r\n"), file: "a.txt", want: "1\ntwo\nthree\ntwo\n"},
-		{name: "no final line end", answer: blockOf("open.txt:2-2", "two", "2"), file: "open.txt", want: "one\n2"},
-		{name: "new file", answer: "**NEW FILE: sub/new.txt**\n===NEW===\nhello\n\nyou\n===END===", file: "sub/new.txt", want: "hello\n\nyou\n"},
-		{name: "new empty file", answer: "**NEW FILE: empty.txt**\n===NEW===\n===END===", file: "empty.txt", want: ""},
-		// Each @ of a prompt has a backslash on its way, which the model may quote.
-		{name: "guarded, quoted", answer: blockOf("at.py:1-1", `\@a`, `\@b`), file: "at.py", want: "@b\ndef f(): pass\n"},
-		{name: "guarded, in the new text only", answer: blockOf("at.py:2-2", "def f(): pass", "\\@c\ndef f(): pass"), file: "at.py", want: "@a\n@c\ndef f(): pass\n"},
-		{name: "guarded, a new file", answer: "**NEW FILE: x.py**\n===NEW===\n\\@c\n===END===", file: "x.py", want: "@c\n"},
-		{name: "guarded, told apart", answer: blockOf("list.pl:1-1", "f(@l);", `f(\@l);`), file: "list.pl", want: "f(\\@l);\n"},
-		{name: "guarded, not to be told apart", answer: "**NEW FILE: x.pl**\n===NEW===\nf(\\@l);\n===END===", words: []string{"cannot be told whether that is @", "ask without"}},
-		{name: "not sent", answer: blockOf("at.py:2-2", "def f(): pass", `x = "\@"`), file: "at.py", want: "@a\nx = \"\\@\"\n"},
-		{name: "mixed line ends", answer: blockOf("mixed.txt:1-1", "one", "1\n1b") + blockOf("mixed.txt:3-3", "three", "3\n3b"), file: "mixed.txt", want: "1\n1b\ntwo\r\n3\r\n3b\r\nfour\n"},
-		{name: "an empty file", answer: "**FILE: void.txt**\n===OLD===\n===NEW===\nx\ny\n===END===", file: "void.txt", want: "x\ny\n"},
-		{name: "an empty file's first line", answer: "**FILE: void.txt:1-1**\n===OLD===\n\n===NEW===\nx\n===END===", file: "void.txt", want: "x\n"},
-		{name: "a code block before", answer: "Like so:\n```\nx\n```\n" + blockOf("a.txt:1-1", "one", "1"), file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "Like so:\n```\nx\n```"},
-
-		// Fences and words are not code, with an end and without one.
-		{name: "fenced, with an end", answer: "```\n" + blockOf("a.txt:1-1", "one", "1") + "```\nHope this helps!", file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "Hope this helps!"},
-		{name: "fenced, without an end", answer: "```text\n**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n```\nHope this helps!", file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "Hope this helps!"},
-		{name: "fence inside", answer: "**FILE: a.txt:1-1**\n```\n===OLD===\none\n===NEW===\n1\n```\n", file: "a.txt", want: "1\ntwo\nthree\ntwo\n"},
-		{name: "trailing fence", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n```\n\nBye.", file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "Bye."},
-		{name: "chatter without an end", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n\nLet me know if you need anything else!", file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "Let me know if you need anything else!"},
-		{name: "without an end", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n\n1b\n", file: "a.txt", want: "1\n\n1b\ntwo\nthree\ntwo\n"},
-		{name: "without an end, before another", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n\n**FILE: a.txt:3-3**\n===OLD===\nthree\n===NEW===\n3\n", file: "a.txt", want: "1\ntwo\n3\ntwo\n"},
-		{name: "a fence of the file's", answer: blockOf("doc.md:5-7", "```sh\nls\n```", "```sh\npwd\n```"), file: "doc.md", want: "# Title\n\nSome words, and more.\n\n```sh\npwd\n```\n"},
-
-		// What is not certain is refused.
-		{name: "ambiguous", answer: blockOf("a.txt", "two", "2"), words: []string{"a.txt", "2 times", "which lines"}},
-		{name: "not there", answer: blockOf("a.txt", "four", "4"), words: []string{"does not hold"}},
-		{name: "other lines", answer: blockOf("a.txt:1-1", "two", "2"), words: []string{"lines 1 to 1 of a.txt are not"}},
-		{name: "other indentation", answer: blockOf("a.txt:1-1", " one", "1"), words: []string{"are not"}},
-		{name: "empty OLD beyond the file", answer: "**FILE: a.txt:9-9**\n===OLD===\n===NEW===\nx\n===END===", words: []string{"has 4 lines", "9 to 9"}},
-		{name: "empty OLD without a range", answer: "**FILE: a.txt**\n===OLD===\n===NEW===\nx\n===END===", words: []string{"neither which lines nor"}},
-		{name: "backward range", answer: blockOf("a.txt:3-2", "two", "2"), words: []string{"3 to 2"}},
-		{name: "overlap", answer: blockOf("a.txt:1-2", "one\ntwo", "x") + blockOf("a.txt:2-3", "two\nthree", "y"), words: []string{"two blocks change line 2"}},
-		{name: "new file that exists", answer: "**NEW FILE: a.txt**\n===NEW===\nx\n===END===", words: []string{"a.txt exists"}},
-		{name: "new file without an end", answer: "**NEW FILE: b.txt**\n===NEW===\nx\n\nSo be it.", words: []string{"must end with ===END==="}},
-		{name: "new file twice", answer: strings.Repeat("**NEW FILE: b.txt**\n===NEW===\nx\n===END===\n", 2), words: []string{"made new and changed"}},
-		{name: "no such file", answer: blockOf("none.txt:1-1", "x", "y"), words: []string{"there is no file none.txt"}},
-		{name: "outside", answer: blockOf("../x.txt:1-1", "x", "y"), words: []string{"../x.txt"}},
-		{name: "new file outside", answer: "**NEW FILE: ../../x.txt**\n===NEW===\nx\n===END===", words: []string{"outside"}},
-		{name: "git's own", answer: "**NEW FILE: .git/hooks/pre-commit**\n===NEW===\nx\n===END===", words: []string{"belongs to git"}},
-		{name: "no OLD", answer: "**FILE: a.txt:1-1**\n===NEW===\nx\n===END===", words: []string{"the block of a.txt", "===OLD=== is missing"}},
-		{name: "no NEW", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===END===", words: []string{"has no ===NEW==="}},
-		{name: "cut", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n", words: []string{"===NEW=== is missing"}},
-		{name: "stray row", answer: "===NEW===\nx", words: []string{"outside of a block"}},
-		{name: "prose in prose without an end", answer: "**FILE: doc.md:3-3**\n===OLD===\nSome words, and more.\n===NEW===\nSome other words.\n\nI changed the words.", words: []string{"not clear where its text ends"}},
-		{name: "paragraphs without an end", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\nSome text\n\nThis is the second paragraph.", words: []string{"not clear where its text ends"}},
-		{name: "one ended, one not", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\nQuote:\n" + blockOf("a.txt:3-3", "three", "pwned"), words: []string{"has no ===END==="}},
-		{name: "a tab in a name", answer: "**NEW FILE: a\tb.txt**\n===NEW===\nx\n===END===", words: []string{"no diff can hold"}},
-		{name: "a fence for a fence", answer: "**FILE: doc.md:5-5**\n===OLD===\n```sh\n===NEW===\n```\n", words: []string{"not clear where its text ends"}},
-		{name: "a fence within a fence", answer: "```\n**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\nRun:\n```\nmake\n```\nMore.\n```\n", words: []string{"not clear where its text ends"}},
-		{name: "an open fence", answer: "```\n**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n\nHope this helps!", words: []string{"fence is not closed"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			dir := project(t, true, files)
-			c, err := readChanges(dir, "", test.answer, strings.Contains(test.name, "guarded"))
-			if test.words != nil {
-				wantWords(t, err, test.words...)
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if c.Response != test.response {
-				t.Errorf("response %q", c.Response)
-			}
-			patch := filepath.Join(t.TempDir(), "patch")
-			if err := os.WriteFile(patch, []byte(c.Diff), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			runGit(t, dir, "apply", patch)
-			got, err := os.ReadFile(filepath.Join(dir, test.file))
-			if err != nil || string(got) != test.want {
-				t.Errorf("%s is %q, %v; want %q\n%s", test.file, got, err, test.want, c.Diff)
-			}
-		})
-	}
-}
 
 func changing(t *testing.T, answer string, meanwhile func(dir string), files map[string]string, repository bool) (Answer, error) {
 	t.Helper()
-	dir := project(t, repository, files)
+	dir := changetest.Project(t, repository, files)
 	b := newTestBridge(t, script(func(_ context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
 		if meanwhile != nil {
 			meanwhile(r.Dir)
@@ -172,7 +30,7 @@ func changing(t *testing.T, answer string, meanwhile func(dir string), files map
 }
 
 func TestChangeModeReturnsEdits(t *testing.T) {
-	a, err := changing(t, "Here.\n"+blockOf("a.txt:1-1", "one", "1"), nil, map[string]string{"a.txt": "one\n"}, true)
+	a, err := changing(t, "Here.\n"+changetest.Block("a.txt:1-1", "one", "1"), nil, map[string]string{"a.txt": "one\n"}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +65,7 @@ func TestTextHoldsADiffThatApplies(t *testing.T) {
 				if test.before != "" {
 					files["a.txt"] = test.before
 				}
-				dir := project(t, true, files)
+				dir := changetest.Project(t, true, files)
 				b := newTestBridge(t, script(func(_ context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
 					if err := r.Change.Files().Write(filepath.Join(dir, "a.txt"), test.after); err != nil {
 						t.Error(err)
@@ -224,8 +82,8 @@ func TestTextHoldsADiffThatApplies(t *testing.T) {
 				if err := os.WriteFile(patch, []byte(text[strings.Index(text, "diff --git"):]), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				runGit(t, dir, "apply", "--check", patch)
-				runGit(t, dir, "apply", patch)
+				changetest.Git(t, dir, "apply", "--check", patch)
+				changetest.Git(t, dir, "apply", patch)
 				if got, err := os.ReadFile(filepath.Join(dir, "a.txt")); err != nil || string(got) != test.after {
 					t.Errorf("a.txt is %q, %v; want %q, by\n%s", got, err, test.after, text)
 				}
@@ -253,7 +111,7 @@ func TestSnapshotSeesWrites(t *testing.T) {
 			"changed again": func(dir string) { write("dirty.txt", "z\n")(dir) },
 		} {
 			t.Run(fmt.Sprintf("%s, repository %v", name, repository), func(t *testing.T) {
-				a, err := changing(t, blockOf("a.txt:1-1", "one", "1"), meanwhile, files, repository)
+				a, err := changing(t, changetest.Block("a.txt:1-1", "one", "1"), meanwhile, files, repository)
 				wantWords(t, err, "files changed while Gemini CLI ran", "git status")
 				if a.Changes == nil || !a.Changes.AppliedWrites || len(a.Changes.Edits) != 0 {
 					t.Errorf("changes %+v", a.Changes)
@@ -261,20 +119,8 @@ func TestSnapshotSeesWrites(t *testing.T) {
 			})
 		}
 	}
-	if _, err := changing(t, blockOf("a.txt:1-1", "one", "1"), write("ignored", "x"), files, true); err != nil {
+	if _, err := changing(t, changetest.Block("a.txt:1-1", "one", "1"), write("ignored", "x"), files, true); err != nil {
 		t.Errorf("a write that git ignores: %v", err)
-	}
-	// A file that was changed before, and is changed again.
-	dir := project(t, true, files)
-	write("dirty.txt", "first\n")(dir)
-	before, err := snapshot(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write("dirty.txt", "later\n")(dir)
-	after, err := snapshot(t.Context(), dir)
-	if err != nil || before.equal(after) {
-		t.Errorf("not seen, %v", err)
 	}
 }
 
@@ -287,12 +133,12 @@ func (dying) Run(ctx context.Context, r agent.Request, _ func(agent.Event)) (age
 		os.WriteFile(filepath.Join(r.Dir, "late.txt"), nil, 0o644)
 		r.Released()
 	}()
-	return say(blockOf("a.txt:1-1", "one", "1"))
+	return say(changetest.Block("a.txt:1-1", "one", "1"))
 }
 
 // What is written while the process ends is seen too.
 func TestSnapshotSeesLateWrites(t *testing.T) {
-	dir := project(t, true, map[string]string{"a.txt": "one\n"})
+	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n"})
 	b := newTestBridge(t, dying{}, nil)
 	_, err := b.Query(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: dir}}, nil)
 	wantWords(t, err, "files changed while Gemini CLI ran")
@@ -300,53 +146,22 @@ func TestSnapshotSeesLateWrites(t *testing.T) {
 
 // If it cannot be told whether something was written, something was.
 func TestSnapshotFailsClosed(t *testing.T) {
-	a, err := changing(t, blockOf("a.txt:1-1", "one", "1"), func(dir string) {
+	a, err := changing(t, changetest.Block("a.txt:1-1", "one", "1"), func(dir string) {
 		if err := os.WriteFile(filepath.Join(dir, ".git", "config"), []byte("broken["), 0o600); err != nil {
 			t.Error(err)
 		}
 	}, map[string]string{"a.txt": "one\n"}, true)
-	wantWords(t, err, "cannot be told", "git status")
+	wantWords(t, err, "cannot tell whether files changed", "git status")
 	if a.Changes == nil || !a.Changes.AppliedWrites {
 		t.Errorf("changes %+v", a.Changes)
 	}
 }
 
-// A repository's configuration runs nothing.
-func TestRepositoryIsNotTrusted(t *testing.T) {
-	dir := project(t, true, map[string]string{"a.txt": "one\n", ".gitattributes": "*.txt filter=evil\n"})
-	mark := filepath.Join(t.TempDir(), "ran")
-	run := "touch " + mark
-	for _, c := range []string{
-		"core.fsmonitor=" + run, "filter.evil.clean=" + run + "; cat", "filter.evil.process=" + run, "filter.evil.required=true",
-		"core.sshCommand=" + run, "extensions.partialClone=origin", "core.repositoryFormatVersion=1", "remote.origin.url=ext::sh -c touch% " + mark,
-		"protocol.ext.allow=always", "core.hooksPath=" + filepath.Join(dir, "hooks"), "core.pager=" + run,
-	} {
-		name, value, _ := strings.Cut(c, "=")
-		runGit(t, dir, "config", name, value)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("two\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := snapshot(t.Context(), dir); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(mark); err == nil {
-		t.Fatal("a command of the repository's has run")
-	}
-	// The proof that it would have.
-	plain := exec.Command("git", "status") // it fails on what it runs
-	plain.Dir = dir
-	plain.Run()
-	if _, err := os.Stat(mark); err != nil {
-		t.Error("plain git runs nothing either, so that the test proves nothing")
-	}
-}
-
 // git takes a diff's paths from the top of the repository, wherever it is run.
 func TestDiffOfASubdirectory(t *testing.T) {
-	dir := project(t, true, map[string]string{"a.txt": "one\n", "sub dir/a.txt": "one\n"})
+	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n", "sub dir/a.txt": "one\n"})
 	sub := filepath.Join(dir, "sub dir")
-	b := newTestBridge(t, answering(blockOf("a.txt:1-1", "one", "1")), nil)
+	b := newTestBridge(t, answering(changetest.Block("a.txt:1-1", "one", "1")), nil)
 	a, err := b.Query(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: sub}}, nil)
 	if err != nil || a.Changes.Edits[0].Path != "a.txt" {
 		t.Fatalf("%+v, %v", a.Changes, err)
@@ -355,7 +170,7 @@ func TestDiffOfASubdirectory(t *testing.T) {
 	if err := os.WriteFile(patch, []byte(a.Changes.Diff), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	runGit(t, sub, "apply", patch)
+	changetest.Git(t, sub, "apply", patch)
 	for path, want := range map[string]string{filepath.Join(dir, "a.txt"): "one\n", filepath.Join(sub, "a.txt"): "1\n"} {
 		if got, err := os.ReadFile(path); err != nil || string(got) != want {
 			t.Errorf("%s is %q, %v", path, got, err)
@@ -363,144 +178,8 @@ func TestDiffOfASubdirectory(t *testing.T) {
 	}
 }
 
-// So it is where git ignores the directory.
-func TestDiffOfAnIgnoredDirectory(t *testing.T) {
-	dir := project(t, true, map[string]string{".gitignore": "build\n", "build/a.txt": "one\n"})
-	s, err := snapshot(t.Context(), filepath.Join(dir, "build"))
-	if err != nil || s.prefix != "build/" || len(s.files) != 1 {
-		t.Errorf("%+v, %v", s, err)
-	}
-}
-
-// What git does for itself in a repository, or in one within, is no write.
-func TestSnapshotIsNotDisturbedByGit(t *testing.T) {
-	dir := project(t, true, map[string]string{"a.txt": "one\n"})
-	nested := filepath.Join(dir, "nested")
-	if err := os.Mkdir(nested, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	runGit(t, nested, "init", "-q")
-	for name, text := range map[string]string{"f": "x", ".gitignore": "*.log\n"} {
-		if err := os.WriteFile(filepath.Join(nested, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	runGit(t, nested, "add", "-A")
-	before, err := snapshot(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range []string{dir, nested} {
-		if err := os.Chtimes(filepath.Join(d, ".git", "index"), time.Now(), time.Now()); err != nil {
-			t.Fatal(err)
-		}
-		runGit(t, d, "status")
-	}
-	if err := os.WriteFile(filepath.Join(nested, "x.log"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if after, err := snapshot(t.Context(), dir); err != nil || !before.equal(after) {
-		t.Errorf("taken for a write, %v", err)
-	}
-}
-
-// Deletion and an empty line differ in the edits too.
-func TestDeletionIsMarked(t *testing.T) {
-	dir := project(t, false, map[string]string{"a.txt": "one\ntwo\n"})
-	for new, want := range map[string]bool{"": true, "\n": false} {
-		c, err := readChanges(dir, "", "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n"+new+"===END===", false)
-		if err != nil || c.Edits[0].Delete != want || c.Edits[0].New != "" {
-			t.Errorf("%q: %+v, %v", new, c, err)
-		}
-	}
-}
-
-// No corner of a repository is out of sight, but for what git ignores.
-func TestSnapshotSeesCorners(t *testing.T) {
-	for name, test := range map[string]struct {
-		prepare func(t *testing.T, dir string)
-		file    string
-	}{
-		"submodule": {func(t *testing.T, dir string) {
-			other := project(t, true, map[string]string{"f": "x"})
-			runGit(t, dir, "-c", "protocol.file.allow=always", "submodule", "add", "-q", other, "mod")
-		}, "mod/f"},
-		"nested repository": {func(t *testing.T, dir string) {
-			if err := os.Mkdir(filepath.Join(dir, "nested"), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			runGit(t, filepath.Join(dir, "nested"), "init", "-q")
-			if err := os.WriteFile(filepath.Join(dir, "nested", "f"), nil, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}, "nested/f"},
-		"assumed unchanged":  {func(t *testing.T, dir string) { runGit(t, dir, "update-index", "--assume-unchanged", "a.txt") }, "a.txt"},
-		"outside the tree":   {func(t *testing.T, dir string) { runGit(t, dir, "config", "core.worktree", t.TempDir()) }, "a.txt"},
-		"ignored altogether": {func(t *testing.T, dir string) { os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("*\n"), 0o644) }, "b.txt"},
-		"a hook":             {func(*testing.T, string) {}, ".git/hooks/pre-commit"},
-		"an empty submodule": {func(t *testing.T, dir string) {
-			other := project(t, true, map[string]string{"f": "x"})
-			runGit(t, dir, "-c", "protocol.file.allow=always", "submodule", "add", "-q", other, "mod")
-			runGit(t, dir, "submodule", "deinit", "-q", "-f", "mod")
-		}, "mod/f"},
-		"a linked work tree's hook": {func(t *testing.T, dir string) {
-			runGit(t, dir, "worktree", "add", "-q", filepath.Join(dir, "linked"))
-		}, "../.git/hooks/pre-commit"},
-		"the configuration": {func(*testing.T, string) {}, ".git/config"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := project(t, true, map[string]string{"a.txt": "one\n", "ignored/x": ""})
-			test.prepare(t, dir)
-			work := dir
-			if strings.HasPrefix(name, "a linked") {
-				work = filepath.Join(dir, "linked")
-			}
-			if name == "ignored altogether" {
-				work = filepath.Join(dir, "ignored")
-				runGit(t, dir, "rm", "-q", "--cached", "ignored/x")
-			}
-			before, err := snapshot(t.Context(), work)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f, err := os.OpenFile(filepath.Join(work, test.file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f.WriteString("\n")
-			f.Close()
-			if after, err := snapshot(t.Context(), work); err != nil || before.equal(after) {
-				t.Errorf("not seen, %v", err)
-			}
-		})
-	}
-}
-
-// A write with the size and the times that were there before.
-func TestSnapshotSeesDisguisedWrites(t *testing.T) {
-	dir := project(t, true, map[string]string{"a.txt": "one\n"})
-	path := filepath.Join(dir, "a.txt")
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, err := snapshot(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("two\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
-		t.Fatal(err)
-	}
-	if after, err := snapshot(t.Context(), dir); err != nil || before.equal(after) {
-		t.Errorf("not seen, %v", err)
-	}
-}
-
 func TestPartialChangesAreNone(t *testing.T) {
-	dir := project(t, false, map[string]string{"a.txt": "one\n"})
+	dir := changetest.Project(t, false, map[string]string{"a.txt": "one\n"})
 	b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
 		<-ctx.Done()
 		return agent.Result{Answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1"}, context.Cause(ctx)
@@ -512,26 +191,4 @@ func TestPartialChangesAreNone(t *testing.T) {
 	if !errors.As(err, &f) || f.Partial == "" {
 		t.Error("what there was is lost")
 	}
-}
-
-// The parser takes anything, and an edit that it returns is of a file there is.
-func FuzzBlocks(f *testing.F) {
-	f.Add(blockOf("a.txt:1-1", "one", "1"))
-	f.Add("```\n**FILE: a.txt**\n===OLD===\ntwo\n===NEW===\n```\nBye, all of you.")
-	f.Add("**NEW FILE: x**\n===NEW===\n===END===")
-	dir := f.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("one\ntwo\n\nthree"), 0o600); err != nil {
-		f.Fatal(err)
-	}
-	f.Fuzz(func(t *testing.T, answer string) {
-		c, err := readChanges(dir, "", answer, true)
-		if err != nil {
-			return
-		}
-		for _, e := range c.Edits {
-			if e.Path == "a.txt" && (e.StartLine < 1 || e.EndLine < e.StartLine || e.EndLine > 4) {
-				t.Errorf("edit %+v", e)
-			}
-		}
-	})
 }

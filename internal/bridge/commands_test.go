@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"pollux/internal/agent"
-	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/fakecli"
 )
 
@@ -27,20 +26,9 @@ func TestNoToolRunsACommand(t *testing.T) {
 	}
 	for _, kind := range []string{agent.Warmed, agent.Spawned} {
 		t.Run(kind, func(t *testing.T) {
-			t.Setenv("TMPDIR", t.TempDir())
-			t.Setenv("HOME", t.TempDir())
-			cli, err := fakecli.Install(t.TempDir(), "0.61.0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			spawner, err := gemini.NewSpawner(gemini.Config{Command: cli})
-			if err != nil {
-				t.Fatal(err)
-			}
-			runner := agent.Runner(spawner)
+			runner := fakeRunner(t, agent.Options{Kind: kind, Warm: agent.Limits{WaitTimeout: MaxTimeout}})
 			starts := []string{"", "\ufeff"}
 			if kind == agent.Warmed {
-				runner = gemini.NewWarm(spawner, gemini.WarmConfig{Wait: MaxTimeout})
 				for _, r := range fakecli.JSSpace + "\u200b\u0085\x00\x1b" {
 					starts = append(starts, string(r))
 				}

@@ -1,125 +1,126 @@
 package bridge
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"pollux/internal/agent"
-	"pollux/internal/agent/gemini"
 )
 
-// A Config is what a [Bridge] needs. [FromEnv] makes one.
+// A Config configures a [Bridge]. [FromEnv] reads one from the environment.
 type Config struct {
-	// Command is the CLI: a path, or a name on the PATH.
-	Command string
-	// DefaultModel is asked for when a call names none; empty leaves it to the
-	// CLI. FallbackModel is asked when the first is over its quota or
-	// overloaded; empty for none.
+	// Agent is the agent that the bridge asks, a row of the table of agents.
+	Agent *agent.Agent
+	// Runner holds the settings of the agent's runner. The bridge does not open
+	// the runner; it reports Runner.Kind.
+	Runner agent.Options
+	// DefaultModel is used for calls that name no model; empty leaves the choice
+	// to the agent. FallbackModel is asked when that model is overloaded or over
+	// its quota; empty for none.
 	DefaultModel, FallbackModel string
-	// MaxConcurrent is how many calls run at once, 1 to 64.
+	// MaxConcurrent is how many calls run at once, from 1 to 64.
 	MaxConcurrent int
-	// Gap is the time between two starts, Jitter the most that is added to it.
-	Gap, Jitter time.Duration
-	// Idle is how long a run may print nothing.
-	Idle time.Duration
-	// Runner is [gemini.Warmed], which starts a CLI for a call only where it
-	// cannot keep one, or [gemini.Spawned]. Warm bounds the CLIs that are kept.
-	Runner string
-	Warm   gemini.WarmConfig
-	// Ahead keeps a CLI for the process's own directory from the start.
-	Ahead bool
-	// Templates is a directory with prompt templates of the user's.
+	// StartInterval is the minimum time between two starts of the agent. A random
+	// time of up to StartJitter is added to it.
+	StartInterval, StartJitter time.Duration
+	// Templates is a directory with the user's prompt templates; empty for none.
 	Templates string
-	// Version is told to clients.
+	// Version is Pollux's version, which clients receive.
 	Version string
-	Log     *slog.Logger
+	// Log may be nil.
+	Log *slog.Logger
 }
 
-// FromEnv reads the bridge's settings. A variable that is empty counts as not
-// set; one that makes no sense is an error that says what it may be.
-func FromEnv(getenv func(string) string) (Config, error) {
-	get := func(name, fallback string) string {
-		if v := strings.TrimSpace(getenv(name)); v != "" {
-			return v
-		}
-		return fallback
-	}
-	number := func(name string, fallback, least, most int) (int, error) {
-		v := get(name, strconv.Itoa(fallback))
-		n, err := strconv.Atoi(v)
-		if err != nil || n < least || n > most {
-			return 0, fmt.Errorf("%s is %q: set it to a whole number from %d to %d, or leave it out for %d", name, v, least, most, fallback)
-		}
-		return n, nil
-	}
+// FromEnv reads the bridge's settings for an agent from environment variables.
+// Their names start with the agent's prefix. An empty variable counts as not
+// set. An invalid value is an error that says which values are valid.
+func FromEnv(row *agent.Agent, getenv func(string) string) (Config, error) {
+	env := env{getenv: getenv, prefix: row.VarPrefix}
 	cfg := Config{
-		Command:       get("GEMINI_CLI_PATH", "gemini"),
-		DefaultModel:  get("GEMINI_DEFAULT_MODEL", ""),
-		FallbackModel: get("GEMINI_FALLBACK_MODEL", "gemini-2.5-flash"),
-		Templates:     get("GEMINI_PROMPTS_DIR", ""),
+		Agent:         row,
+		DefaultModel:  env.model(row, "DEFAULT_MODEL", ""),
+		FallbackModel: env.model(row, "FALLBACK_MODEL", row.FallbackModel),
+		MaxConcurrent: env.number("MAX_CONCURRENT", 3, 1, 64),
+		StartInterval: env.milliseconds("MIN_INVOCATION_GAP_MS", 5000, 0, 600_000),
+		StartJitter:   env.milliseconds("SPAWN_JITTER_MAX_MS", 200, 0, 60_000),
+		Templates:     env.text("PROMPTS_DIR", ""),
+		Runner: agent.Options{
+			Command:     env.value(row.CommandVar, row.Command),
+			IdleTimeout: env.milliseconds("IDLE_TIMEOUT_MS", 300_000, 1000, 1_800_000),
+			Kind:        env.choice("RUNNER", agent.Warmed, agent.Warmed, agent.Spawned),
+			Warm: agent.Limits{
+				Processes:   env.number("WARM_PROCESSES", 3, 1, 32),
+				IdleTimeout: env.milliseconds("WARM_IDLE_MS", 600_000, 1000, 86_400_000),
+				WaitTimeout: env.milliseconds("WARM_WAIT_MS", 5000, 100, 120_000),
+				Memory:      int64(env.number("WARM_MEMORY_MB", 1024, 256, 65536)) << 20,
+			},
+		},
 	}
 	if strings.EqualFold(cfg.FallbackModel, "none") {
 		cfg.FallbackModel = ""
 	}
-	for name, model := range map[string]string{"GEMINI_DEFAULT_MODEL": cfg.DefaultModel, "GEMINI_FALLBACK_MODEL": cfg.FallbackModel} {
-		if model != "" && !modelName.MatchString(model) {
-			return cfg, fmt.Errorf("%s is %q, which is no model's name: set it to one like gemini-2.5-pro", name, model)
-		}
-	}
-	switch cfg.Runner = strings.ToLower(get("GEMINI_RUNNER", agent.Warmed)); cfg.Runner {
-	case agent.Warmed, agent.Spawned:
-	default:
-		return cfg, fmt.Errorf("GEMINI_RUNNER is %q: set it to warm or spawn, or leave it out for warm", cfg.Runner)
-	}
-	switch ahead := strings.ToLower(get("GEMINI_WARM_AHEAD", "false")); ahead {
+	switch env.choice("WARM_AHEAD", "false", "true", "false", "1", "0", "yes", "no") {
 	case "true", "1", "yes":
-		cfg.Ahead = true
-	case "false", "0", "no":
-	default:
-		return cfg, fmt.Errorf("GEMINI_WARM_AHEAD is %q: set it to true or false, or leave it out for false", ahead)
-	}
-	var err error
-	if cfg.Warm.Workers, err = number("GEMINI_WARM_PROCESSES", 3, 1, 32); err != nil {
-		return cfg, err
-	}
-	mb, err := number("GEMINI_WARM_MEMORY_MB", 1024, 256, 65536)
-	if err != nil {
-		return cfg, err
-	}
-	cfg.Warm.Memory = int64(mb) << 20
-	if cfg.MaxConcurrent, err = number("GEMINI_MAX_CONCURRENT", 3, 1, 64); err != nil {
-		return cfg, err
-	}
-	for name, d := range map[string]struct {
-		to                    *time.Duration
-		fallback, least, most int
-	}{
-		"GEMINI_MIN_INVOCATION_GAP_MS": {&cfg.Gap, 5000, 0, 600_000},
-		"GEMINI_SPAWN_JITTER_MAX_MS":   {&cfg.Jitter, 200, 0, 60_000},
-		"GEMINI_IDLE_TIMEOUT_MS":       {&cfg.Idle, 300_000, 1000, 1_800_000},
-		"GEMINI_WARM_IDLE_MS":          {&cfg.Warm.Idle, 600_000, 1000, 86_400_000},
-		"GEMINI_WARM_WAIT_MS":          {&cfg.Warm.Wait, 5000, 100, 120_000},
-	} {
-		ms, err := number(name, d.fallback, d.least, d.most)
-		if err != nil {
-			return cfg, err
+		if dir, err := workingDirectory(""); err == nil {
+			cfg.Runner.AheadDir = dir
 		}
-		*d.to = time.Duration(ms) * time.Millisecond
 	}
-	return cfg, nil
+	return cfg, env.err
 }
 
-func newRunner(cfg Config) (agent.Runner, error) {
-	spawner, err := gemini.NewSpawner(gemini.Config{Command: cfg.Command, Idle: cfg.Idle, Log: cfg.Log})
-	if err != nil || cfg.Runner == agent.Spawned {
-		return spawner, err
+// An env reads settings from environment variables and keeps the first error.
+type env struct {
+	getenv func(string) string
+	prefix string
+	err    error
+}
+
+// fail records an error for a variable. Only the first one is kept.
+func (e *env) fail(format string, args ...any) { e.err = cmp.Or(e.err, fmt.Errorf(format, args...)) }
+
+// value returns the value of the variable with exactly that name.
+func (e *env) value(name, fallback string) string {
+	return cmp.Or(strings.TrimSpace(e.getenv(name)), fallback)
+}
+
+// text returns the value of the variable with the agent's prefix.
+func (e *env) text(name, fallback string) string { return e.value(e.prefix+name, fallback) }
+
+// model returns the name of a model.
+func (e *env) model(row *agent.Agent, name, fallback string) string {
+	v := e.text(name, fallback)
+	if v != "" && !modelName.MatchString(v) {
+		e.fail("%s%s is %q, which is not a valid model name: set it to one such as %s", e.prefix, name, v, row.ExampleModel)
 	}
-	warm := gemini.NewWarm(spawner, cfg.Warm)
-	if dir, err := workingDirectory(""); err == nil && cfg.Ahead {
-		warm.Warm(dir)
+	return v
+}
+
+// choice returns one of several words, in lower case. The error names the first
+// two, which are the main ones.
+func (e *env) choice(name, fallback string, words ...string) string {
+	v := strings.ToLower(e.text(name, fallback))
+	if !slices.Contains(words, v) {
+		e.fail("%s%s is %q: set it to %s or %s, or leave it out for %s", e.prefix, name, v, words[0], words[1], fallback)
 	}
-	return warm, nil
+	return v
+}
+
+// number returns an integer from least to most.
+func (e *env) number(name string, fallback, least, most int) int {
+	v := e.text(name, strconv.Itoa(fallback))
+	n, err := strconv.Atoi(v)
+	if err != nil || n < least || n > most {
+		e.fail("%s%s is %q: set it to a whole number from %d to %d, or leave it out for %d", e.prefix, name, v, least, most, fallback)
+	}
+	return n
+}
+
+// milliseconds returns a duration from least to most milliseconds.
+func (e *env) milliseconds(name string, fallback, least, most int) time.Duration {
+	return time.Duration(e.number(name, fallback, least, most)) * time.Millisecond
 }

@@ -1,23 +1,20 @@
 package bridge
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
-	"pollux/internal/agent/gemini"
+	"pollux/internal/bridge/change"
+	"pollux/internal/paths"
 )
 
 const (
 	maxFiles     = 20
-	maxTextFile  = 1_000_000
 	maxImage     = 5_000_000
 	maxFilesText = 6 << 20 // in all, below what the CLI takes as a prompt
 )
@@ -33,7 +30,7 @@ type attachments struct {
 
 // attach reads the files that a call names.
 func (c *call) attach(names []string, all bool) (attachments, error) {
-	a, err := attach(c.dir, names)
+	a, err := attach(c.dir, names, c.b.cfg.Agent.Escapes)
 	if err == nil && all && len(a.skipped) > 0 {
 		err = fmt.Errorf("%s: name files that can go along", strings.Join(a.skipped, "; "))
 	}
@@ -41,7 +38,7 @@ func (c *call) attach(names []string, all bool) (attachments, error) {
 }
 
 // attach reads files. One that cannot go along is skipped with the reason.
-func attach(dir string, names []string) (attachments, error) {
+func attach(dir string, names []string, escapes func(string) bool) (attachments, error) {
 	var a attachments
 	if len(names) == 0 {
 		return a, nil
@@ -61,12 +58,12 @@ func attach(dir string, names []string) (attachments, error) {
 			}
 		} else if err == nil {
 			var text string
-			if text, err = readText(root, rel); err == nil && b.Len()+len(text) > maxFilesText {
+			if text, err = change.ReadText(root, rel); err == nil && b.Len()+len(text) > maxFilesText {
 				err = fmt.Errorf("the files are over %d bytes together", maxFilesText)
 			}
 			switch {
 			case err != nil:
-			case strings.Contains(text, `\@`) && gemini.Guarded(text):
+			case strings.Contains(text, `\@`) && escapes(text):
 				// On the way through the CLI its @ and its \@ would be one.
 				fmt.Fprintf(&b, "\n\nThe file %s: read it yourself, with read_file.", filepath.ToSlash(rel))
 				continue
@@ -87,68 +84,29 @@ func within(dir, name string) (string, error) {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(dir, name)
 	}
-	real, err := filepath.EvalSymlinks(name)
+	path, err := filepath.EvalSymlinks(name)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", errors.New("there is no such file")
 		}
 		return "", errors.New("it cannot be read")
 	}
-	rel, ok := inside(dir, real)
+	rel, ok := paths.Rel(dir, path)
 	if !ok {
 		return "", fmt.Errorf("it is outside of %s", dir)
 	}
 	return rel, nil
 }
 
-// inside is a real path relative to dir, a real path too, if it lies in it.
-func inside(dir, real string) (rel string, ok bool) {
-	rel, err := filepath.Rel(dir, real)
-	return rel, err == nil && filepath.IsLocal(rel)
-}
-
-func open(root *os.Root, rel string, limit int64) (*os.File, error) {
-	info, err := root.Stat(rel)
-	switch {
-	case err != nil:
-		return nil, errors.New("it cannot be read")
-	case !info.Mode().IsRegular():
-		return nil, errors.New("it is not a regular file")
-	case info.Size() > limit:
-		return nil, fmt.Errorf("it has %d bytes, over the limit of %d", info.Size(), limit)
-	}
-	f, err := root.Open(rel)
-	if err != nil {
-		return nil, errors.New("it cannot be read")
-	}
-	return f, nil
-}
-
 func checkImage(root *os.Root, rel string) error {
 	if strings.ContainsAny(rel, "\r\n\"") {
 		return errors.New("its name has a line break or a quote, which Gemini CLI does not take")
 	}
-	f, err := open(root, rel, maxImage)
+	f, err := change.Open(root, rel, maxImage)
 	if err == nil {
 		f.Close()
 	}
 	return err
-}
-
-func readText(root *os.Root, rel string) (string, error) {
-	f, err := open(root, rel, maxTextFile)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxTextFile))
-	switch {
-	case err != nil:
-		return "", errors.New("it cannot be read")
-	case bytes.IndexByte(data, 0) >= 0 || !utf8.Valid(data):
-		return "", errors.New("it is not UTF-8 text")
-	}
-	return string(data), nil
 }
 
 // frame writes a file into a prompt, in a fence longer than any in it.

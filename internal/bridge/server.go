@@ -15,7 +15,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"pollux/internal/agent/gemini"
+	"pollux/internal/bridge/change"
 )
 
 // A pageSize is how much text a client takes at once: bytes, notes included,
@@ -123,7 +123,7 @@ func (s *Server) tools() []tool {
 	}
 	files := map[string]any{
 		"type": "array", "items": map[string]any{"type": "string"}, "maxItems": maxFiles,
-		"description": fmt.Sprintf("Paths of text files (up to %d bytes each) and images (up to %d), inside workingDirectory.", maxTextFile, maxImage),
+		"description": fmt.Sprintf("Paths of text files (up to %d bytes each) and images (up to %d), inside workingDirectory.", change.MaxFile, maxImage),
 	}
 	model := text("The Gemini model, for example gemini-2.5-pro. Leave it out for the default.")
 	dir := text("The directory that Gemini works in and may read. Leave it out for the client's root.")
@@ -324,7 +324,7 @@ func (b *Bridge) Ping(ctx context.Context) (string, error) {
 		line("problem", "%v", err)
 		line("read-only", "calls are refused until that is solved")
 	} else {
-		line("read-only", "enforced by an administrator's policy; Gemini may use %s and nothing else", strings.Join(gemini.ReadTools, ", "))
+		line("read-only", "enforced by an administrator's policy; Gemini may use %s and nothing else", strings.Join(b.cfg.Agent.ReadTools, ", "))
 	}
 	name := func(model, none string) string {
 		if model == "" {
@@ -335,8 +335,8 @@ func (b *Bridge) Ping(ctx context.Context) (string, error) {
 	line("model", "%s", name(b.cfg.DefaultModel, "the CLI's default"))
 	line("fallback", "%s", name(b.cfg.FallbackModel, "none"))
 	running, waiting := b.queue.load()
-	line("queue", "%d of %d running, %d waiting, starts at least %s apart", running, b.queue.max, waiting, b.cfg.Gap)
-	line("runner", "%s", b.cfg.Runner)
+	line("queue", "%d of %d running, %d waiting, starts at least %s apart", running, b.queue.max, waiting, b.cfg.StartInterval)
+	line("runner", "%s", b.cfg.Runner.Kind)
 	for _, w := range b.runner.Workers() {
 		line("warm", "%s", workerLine(w))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/agent"
+	"pollux/internal/bridge/change/changetest"
 )
 
 // connect connects a client of that name to a server of the bridge.
@@ -146,7 +147,7 @@ func TestWrongArgumentsAreExplained(t *testing.T) {
 
 // The directory is the client's root, unless the call names one.
 func TestRoots(t *testing.T) {
-	root, other := project(t, false, map[string]string{"sub/x": ""}), project(t, false, nil)
+	root, other := changetest.Project(t, false, map[string]string{"sub/x": ""}), changetest.Project(t, false, nil)
 	var dir string
 	b := newTestBridge(t, script(func(_ context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
 		dir = r.Dir
@@ -231,8 +232,8 @@ func TestPages(t *testing.T) {
 // What models see holds all: edits and diff in the structured content, and the
 // _meta on the result itself.
 func TestResults(t *testing.T) {
-	dir := project(t, false, map[string]string{"a.txt": "one\n"})
-	s := connect(t, newTestBridge(t, answering("Words.\n"+blockOf("a.txt:1-1", "one", "1")), nil), "test", "file://"+dir)
+	dir := changetest.Project(t, false, map[string]string{"a.txt": "one\n"})
+	s := connect(t, newTestBridge(t, answering("Words.\n"+changetest.Block("a.txt:1-1", "one", "1")), nil), "test", "file://"+dir)
 	r, text := callTool(t, s, "query", `{"prompt":"x","changeMode":true}`)
 	content, _ := json.Marshal(r.StructuredContent)
 	for _, want := range []string{`"edits":[{`, `"new":"1"`, `"diff":"diff --git a/a.txt b/a.txt\n`, `"response":"Words."`, `"appliedWrites":false`} {

@@ -36,7 +36,7 @@ type Status struct {
 // Status says how the bridge is.
 func (b *Bridge) Status() Status {
 	s := Status{
-		PID: os.Getpid(), Version: b.cfg.Version, Started: b.started, Runner: b.cfg.Runner, Max: b.queue.max,
+		PID: os.Getpid(), Version: b.cfg.Version, Started: b.started, Runner: b.cfg.Runner.Kind, Max: b.queue.max,
 		Sessions: len(b.talks.list()), Workers: b.runner.Workers(),
 	}
 	s.Dir, _ = os.Getwd()

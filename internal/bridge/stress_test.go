@@ -15,22 +15,12 @@ import (
 	"time"
 
 	"pollux/internal/agent"
-	"pollux/internal/agent/gemini"
-	"pollux/internal/agent/gemini/fakecli"
 )
 
 // 200 calls at once, through a queue of 3, with crashes, timeouts and
 // cancellations at random moments: each is answered, and nothing is left.
 func TestStress(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	cli, err := fakecli.Install(t.TempDir(), "0.61.0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	runner, err := gemini.NewSpawner(gemini.Config{Command: cli})
-	if err != nil {
-		t.Fatal(err)
-	}
+	runner := fakeRunner(t, agent.Options{Kind: agent.Spawned})
 	b := newTestBridge(t, runner, func(c *Config) { c.MaxConcurrent = 3 })
 	seed := stressSeed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -99,17 +89,7 @@ func TestStress(t *testing.T) {
 // garbage, hang and crash, while callers give up and there is at times no room
 // on the disk: each call is answered as its fault wants it, and nothing is left.
 func TestWarmStress(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	t.Setenv("HOME", t.TempDir())
-	cli, err := fakecli.Install(t.TempDir(), "0.61.0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	spawner, err := gemini.NewSpawner(gemini.Config{Command: cli})
-	if err != nil {
-		t.Fatal(err)
-	}
-	runner := gemini.NewWarm(spawner, gemini.WarmConfig{Workers: 3})
+	runner := fakeRunner(t, agent.Options{Kind: agent.Warmed, Warm: agent.Limits{Processes: 3}})
 	b := newTestBridge(t, runner, func(c *Config) { c.MaxConcurrent = 8 })
 	var dirs []string
 	for range 5 {

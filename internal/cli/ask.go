@@ -13,7 +13,6 @@ import (
 	"golang.org/x/term"
 
 	"pollux/internal/bridge"
-	"pollux/internal/termtext"
 )
 
 func newAsk(streams IO) *cobra.Command {
@@ -29,15 +28,15 @@ func newAsk(streams IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ask [QUESTION]",
 		Short: "Ask Gemini CLI a question from the shell, read-only",
-		Long: `Asks Gemini CLI, which may read this directory and search the web and nothing
-else, and prints the answer. Without a question, or with -, the question is read
-from standard input; with both, what is on standard input follows the question:
+		Long: `Asks Gemini CLI a question and prints the answer. The CLI can read this directory
+and search the web, and nothing else. Without a question, or with -, the question
+is read from standard input. With both, the standard input follows the question:
 
   pollux ask "what does this project do?"
   git diff | pollux ask "review this change"
   pollux ask --json-schema todo.schema.json "list the TODOs" | jq .
 
-The settings of pollux bridge apply.`,
+The environment variables of pollux bridge apply.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
@@ -45,16 +44,16 @@ The settings of pollux bridge apply.`,
 				return err
 			}
 			if strings.TrimSpace(in.Prompt) == "" {
-				return usageError{errors.New("there is no question"), cmd.CommandPath()}
+				return usageError{errors.New("no question given: pass it as an argument or on standard input"), cmd.CommandPath()}
 			}
 			if timeout < time.Millisecond || timeout > bridge.MaxTimeout {
-				return usageError{fmt.Errorf("--timeout is %s: give from 1ms to %s", timeout, bridge.MaxTimeout), cmd.CommandPath()}
+				return usageError{fmt.Errorf("--timeout is %s: use 1ms to %s", timeout, bridge.MaxTimeout), cmd.CommandPath()}
 			}
 			ms := bridge.Whole(timeout.Milliseconds())
 			in.Timeout = &ms
 			if cmd.Flags().Changed("words") {
 				if words < 1 {
-					return usageError{fmt.Errorf("--words is %d: give a number from 1", words), cmd.CommandPath()}
+					return usageError{fmt.Errorf("--words is %d: use a number from 1", words), cmd.CommandPath()}
 				}
 				w := bridge.Whole(words)
 				in.MaxResponseLength = &w
@@ -63,14 +62,14 @@ The settings of pollux bridge apply.`,
 			var shape []byte
 			if schema != "" {
 				if in.ChangeMode || search {
-					return usageError{errors.New("--json-schema goes with neither --changes nor --search"), cmd.CommandPath()}
+					return usageError{errors.New("--json-schema cannot be combined with --changes or --search"), cmd.CommandPath()}
 				}
 				if shape, err = os.ReadFile(schema); err != nil {
 					return err
 				}
 			}
 			if search && (in.ChangeMode || len(in.Files) > 0) {
-				return usageError{errors.New("--search goes with neither --changes nor --file"), cmd.CommandPath()}
+				return usageError{errors.New("--search cannot be combined with --changes or --file"), cmd.CommandPath()}
 			}
 			return withBridge(cmd.Context(), streams, level, once, func(ctx context.Context, b *bridge.Bridge) error {
 				status := newStatusLine(streams.Err)
@@ -90,8 +89,8 @@ The settings of pollux bridge apply.`,
 				if ctx.Err() != nil {
 					return exitError{130}
 				}
-				// What the model or a file's name say may hold what a
-				// terminal obeys.
+				// Text of the model's, and file names, may contain terminal
+				// escape sequences.
 				say := func(text string) { fmt.Fprintln(streams.Err, forOutput(streams.Err, text)) }
 				for _, n := range a.Notes {
 					say("pollux: " + n)
@@ -113,14 +112,14 @@ The settings of pollux bridge apply.`,
 						say(a.Changes.Response)
 					}
 					if a.Changes.Diff == "" {
-						say("pollux: no changes are proposed")
+						say("pollux: the agent proposed no changes")
 					}
 					_, err = io.WriteString(streams.Out, forOutput(streams.Out, a.Changes.Diff))
 				default:
 					_, err = fmt.Fprintln(streams.Out, forOutput(streams.Out, a.Text))
 				}
 				if err == nil && a.Meta.Partial {
-					fmt.Fprintln(streams.Err, "pollux: the answer is not complete: raise --timeout")
+					fmt.Fprintln(streams.Err, "pollux: the answer is incomplete: use a longer --timeout")
 					return exitError{1}
 				}
 				return err
@@ -128,26 +127,17 @@ The settings of pollux bridge apply.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&in.Model, "model", "m", "", "the Gemini `model`")
-	flags.StringArrayVarP(&in.Files, "file", "f", nil, "send a text `file` or an image along; may be repeated")
-	flags.StringVarP(&in.WorkingDirectory, "dir", "C", "", "the `directory` that Gemini works in")
-	flags.DurationVarP(&timeout, "timeout", "t", bridge.DefaultTimeout, "how long to wait, at most 30m")
-	flags.IntVar(&words, "words", 0, "the most words that the answer may have")
-	flags.StringVar(&schema, "json-schema", "", "answer with JSON that is valid under the schema in this `file`")
+	flags.StringVarP(&in.Model, "model", "m", "", "the `model` to ask")
+	flags.StringArrayVarP(&in.Files, "file", "f", nil, "attach a text or image `file`; may be repeated")
+	flags.StringVarP(&in.WorkingDirectory, "dir", "C", "", "the `directory` to work in")
+	flags.DurationVarP(&timeout, "timeout", "t", bridge.DefaultTimeout, "how long to wait for the answer, at most 30m")
+	flags.IntVar(&words, "words", 0, "maximum length of the answer, in words")
+	flags.StringVar(&schema, "json-schema", "", "answer with JSON that is valid against the schema in this `file`")
 	flags.BoolVar(&search, "search", false, "search the web")
-	flags.BoolVar(&in.ChangeMode, "changes", false, "propose changes and print them as a diff for git apply")
-	flags.BoolVar(&asJSON, "json", false, "print the answer and how it came about as JSON")
+	flags.BoolVar(&in.ChangeMode, "changes", false, "propose changes, and print them as a diff for git apply")
+	flags.BoolVar(&asJSON, "json", false, "print the answer, the model and other details as JSON")
 	flags.StringVar(&level, "log", "warn", "what to log to standard error: debug, info, warn or error")
 	return cmd
-}
-
-// forOutput returns a text of the model's as it is printed: on a terminal
-// without what the terminal would obey.
-func forOutput(w io.Writer, text string) string {
-	if !isTerminal(w) {
-		return text
-	}
-	return termtext.Text(text)
 }
 
 type jsonAnswer struct {
@@ -156,8 +146,7 @@ type jsonAnswer struct {
 	Meta    bridge.Meta     `json:"meta"`
 }
 
-// question is what is asked: the words of the command line, and what is piped
-// in.
+// question returns the question: the arguments, followed by the standard input.
 func question(in io.Reader, args []string) (string, error) {
 	words := strings.Join(args, " ")
 	if words == "-" {
@@ -167,7 +156,7 @@ func question(in io.Reader, args []string) (string, error) {
 		return words, nil
 	}
 	if f, ok := in.(*os.File); ok && words != "" {
-		// Somebody's open standard input that never ends is no question.
+		// Other kinds of standard input may stay open and never end.
 		if info, err := f.Stat(); err != nil || info.Mode()&(os.ModeNamedPipe) == 0 && !info.Mode().IsRegular() {
 			return words, nil
 		}
@@ -182,7 +171,7 @@ func question(in io.Reader, args []string) (string, error) {
 	return words + "\n\n" + string(piped), nil
 }
 
-// A statusLine shows what a call is doing, on one line of a terminal.
+// A statusLine shows the progress of a call, on one line of a terminal.
 type statusLine struct{ f *os.File }
 
 func newStatusLine(w io.Writer) statusLine {
@@ -197,7 +186,7 @@ func (s statusLine) report() func(string) {
 		return nil
 	}
 	return func(message string) {
-		// The window may have changed, and what is not ASCII may be wide.
+		// The window may have been resized. Characters outside ASCII may be wide.
 		width, _, err := term.GetSize(int(s.f.Fd()))
 		if err != nil || width < 10 {
 			return

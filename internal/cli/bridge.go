@@ -5,66 +5,58 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/signal"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/agents"
 	"pollux/internal/bridge"
-	"pollux/internal/sys"
 )
 
 func newBridge(streams IO) *cobra.Command {
 	var level string
 	cmd := &cobra.Command{
 		Use:   "bridge",
-		Short: "Serve Gemini CLI to an MCP client on standard input and output",
+		Short: "Serve Gemini CLI to an MCP client, on standard input and output",
 		Long: `An MCP server on standard input and output, for Claude Code, Codex, Cursor,
-VS Code and every other MCP client: its tools ask Gemini CLI. The client starts
+VS Code and every other MCP client. Its tools ask Gemini CLI. The client starts
 it; pollux install bridge writes that into a client's settings.
 
-Gemini CLI may read and search there, and nothing else, whatever its settings
-say. Settings of the bridge, as environment variables:
+Gemini CLI can read and search, and nothing else, whatever its settings say.
+Environment variables, with defaults in parentheses:
 
-  GEMINI_CLI_PATH               the Gemini CLI (gemini)
-  GEMINI_DEFAULT_MODEL          the model of calls that name none (the CLI's)
-  GEMINI_FALLBACK_MODEL         asked when that is overloaded or over its
-                                quota (gemini-2.5-flash; none for none)
-  GEMINI_MAX_CONCURRENT         calls at once (3)
-  GEMINI_MIN_INVOCATION_GAP_MS  time between two starts (5000)
-  GEMINI_SPAWN_JITTER_MAX_MS    random time added to it (200)
-  GEMINI_IDLE_TIMEOUT_MS        silence after which a run is ended (300000)
-  GEMINI_PROMPTS_DIR            prompt templates of your own
-  GEMINI_RUNNER                 warm keeps CLIs running, spawn starts one for
-                                each call (warm)
-  GEMINI_WARM_PROCESSES         CLIs that are kept, of all directories (3)
-  GEMINI_WARM_IDLE_MS           after so long unused one is ended (600000)
-  GEMINI_WARM_WAIT_MS           so long a call waits for one to start (5000)
-  GEMINI_WARM_MEMORY_MB         with more than that one is replaced (1024)
-  GEMINI_WARM_AHEAD             true starts one with the bridge (false)`,
+  GEMINI_CLI_PATH               path of Gemini CLI (gemini)
+  GEMINI_DEFAULT_MODEL          model for calls that name none (the CLI's)
+  GEMINI_FALLBACK_MODEL         model to ask if that one is overloaded or over
+                                its quota (gemini-2.5-flash; none turns it off)
+  GEMINI_MAX_CONCURRENT         maximum number of concurrent calls (3)
+  GEMINI_MIN_INVOCATION_GAP_MS  minimum time between two starts (5000)
+  GEMINI_SPAWN_JITTER_MAX_MS    maximum random time added to it (200)
+  GEMINI_IDLE_TIMEOUT_MS        end a run that is silent for this time (300000)
+  GEMINI_PROMPTS_DIR            directory of your own prompt templates
+  GEMINI_RUNNER                 warm keeps processes running, spawn starts one
+                                for each call (warm)
+  GEMINI_WARM_PROCESSES         maximum number of warm processes (3)
+  GEMINI_WARM_IDLE_MS           end a process that is idle for this time (600000)
+  GEMINI_WARM_WAIT_MS           how long a call waits for a process (5000)
+  GEMINI_WARM_MEMORY_MB         replace a process that uses more memory (1024)
+  GEMINI_WARM_AHEAD             true starts a process with the bridge (false)`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withBridge(cmd.Context(), streams, level, func(*bridge.Config) {}, func(ctx context.Context, b *bridge.Bridge) error {
 				if stop, err := b.Publish(); err == nil {
 					defer stop()
-				} // else `pollux status` does not know of it
-				// The server waits for its calls before it ends; so they have
-				// to end, when the client has gone or we are told to.
+				} // else `pollux status` does not show it
+				// The server waits for its calls before it ends. Closing the
+				// bridge ends them, after a signal or when the client has gone.
 				defer context.AfterFunc(ctx, func() { b.Close() })()
-				served := make(chan error, 1)
-				go func() {
-					served <- bridge.NewServer(b).Run(ctx, bridge.Stdio(streams.In, streams.Out, func() { go b.Close() }))
-				}()
-				var err error
-				select {
-				case err = <-served:
-				case <-ctx.Done():
-					// Its last answers may wait for a client that does not read.
-					select {
-					case <-served:
-					case <-time.After(5 * time.Second):
-					}
-				}
+				// After a signal its last answers may wait for a client that does
+				// not read.
+				last, cancel := delayed(ctx, lastAnswersTimeout)
+				defer cancel()
+				_, err := await(last, func() (struct{}, error) {
+					return struct{}{}, bridge.NewServer(b).Run(ctx, bridge.Stdio(streams.In, streams.Out, func() { go b.Close() }))
+				})
 				if err == nil || ctx.Err() != nil || errors.Is(err, io.EOF) {
 					return nil
 				}
@@ -76,26 +68,34 @@ say. Settings of the bridge, as environment variables:
 	return cmd
 }
 
-// once makes a bridge for a single call, after which nothing stays warm.
-func once(cfg *bridge.Config) { cfg.Runner = agent.Spawned }
+// lastAnswersTimeout limits the time in which the bridge writes its last answers
+// after a signal.
+const lastAnswersTimeout = 5 * time.Second
 
-// withBridge runs f with a bridge, which the system's signals to end end.
+// once configures a bridge for a single call: it keeps no process warm.
+func once(cfg *bridge.Config) { cfg.Runner.Kind = agent.Spawned }
+
+// withBridge runs f with a bridge. A signal ends f's context.
 func withBridge(ctx context.Context, streams IO, level string, change func(*bridge.Config), f func(context.Context, *bridge.Bridge) error) error {
 	log, err := logger(streams.Err, level)
 	if err != nil {
 		return err
 	}
-	cfg, err := bridge.FromEnv(os.Getenv)
+	cfg, err := bridge.FromEnv(agents.Default(), os.Getenv)
 	if err != nil {
 		return err
 	}
-	cfg.Log, cfg.Version = log, version()
+	cfg.Log, cfg.Runner.Log, cfg.Version = log, log, version()
 	change(&cfg)
-	ctx, stop := signal.NotifyContext(ctx, sys.TerminationSignals...)
+	ctx, stop := untilSignal(ctx)
 	defer stop()
-	b, err := bridge.New(cfg)
+	runner, err := agents.Open(cfg.Agent, cfg.Runner)
 	if err != nil {
 		return err
+	}
+	b, err := bridge.New(runner, cfg)
+	if err != nil {
+		return errors.Join(err, runner.Close())
 	}
 	return errors.Join(f(ctx, b), b.Close())
 }

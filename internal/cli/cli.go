@@ -1,18 +1,19 @@
-// Package cli is the command line: one file a command.
+// Package cli is the command line: one file for each command. cli.go has what
+// they share, streams.go the standard streams and how a command ends.
 //
-// What is printed where: the result of a command goes to standard output and
-// nothing else does; with --json it is one JSON value. Messages for the user
-// go to standard error, one sentence each, starting with "pollux: ", and an
-// error ends in the next step to take. `pollux ide` and `pollux connect` speak
-// a protocol on standard output, so that everything else they have to say goes
-// to standard error. The exit code is 0 for success, 1 for a failure, 2 for a
-// wrong call; `pollux run` and `pollux demo` end with the CLI's own.
+// Rules for output:
+//   - Standard output gets the result of a command, and nothing else. With
+//     --json the result is one JSON value.
+//   - Standard error gets messages to the user, one sentence each, starting with
+//     "pollux: ". An error ends with the next step to take.
+//   - `pollux ide`, `lsp`, `connect` and `bridge` speak a protocol on standard
+//     output. All their messages go to standard error.
+//   - The exit code is 0 for success, 1 for a failure, 2 for wrong usage. `pollux
+//     run` and `pollux demo` exit with the agent's exit code.
 package cli
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,26 +24,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pollux/internal/editor"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
 
-// Version is stamped by the release; a build from a checkout has "devel".
+// Version is set by the release build; a build from a checkout has "devel".
 var Version = "devel"
 
-// An IO is what a command reads and writes.
-type IO struct {
-	In       io.Reader
-	Out, Err io.Writer
-}
-
-// Main runs the command line and returns its exit code.
+// Main runs the command line of this process and returns its exit code.
 func Main() int {
 	sys.SurviveClosedPipes()
 	return Run(context.Background(), IO{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:])
 }
 
-// Run runs one command.
+// Run runs one command and returns its exit code.
 func Run(ctx context.Context, streams IO, args []string) int {
 	root := newRoot(streams)
 	root.SetArgs(args)
@@ -55,47 +51,47 @@ func Run(ctx context.Context, streams IO, args []string) int {
 	case errors.As(err, &exit):
 		return exit.code
 	case errors.As(err, &usage):
-		fmt.Fprintf(streams.Err, "pollux: %s\nRun `%s --help` for how it is used.\n", termtext.Text(err.Error()), usage.command)
+		fmt.Fprintf(streams.Err, "pollux: %s\nRun `%s --help` for usage.\n", termtext.Text(err.Error()), usage.command)
 		return 2
 	}
 	fmt.Fprintf(streams.Err, "pollux: %s\n", termtext.Text(err.Error()))
 	return 1
 }
 
-// An exitError ends Pollux with a child's exit code.
+// An exitError ends Pollux with an exit code and no message.
 type exitError struct{ code int }
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// interrupted is how a command ends that a signal has ended.
+// interrupted is the error of a command that a signal ended.
 var interrupted = exitError{128 + int(syscall.SIGINT)}
 
-// A usageError is a call whose words are off.
+// A usageError reports wrong arguments or flags of a command.
 type usageError struct {
 	error
 	command string
 }
 
-// Root is the whole command line, for what is made of it: manual pages and
-// completions.
+// Root returns the whole command line, to generate manual pages and completions
+// from.
 func Root() *cobra.Command { return newRoot(IO{os.Stdin, os.Stdout, os.Stderr}) }
 
 func newRoot(streams IO) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pollux",
 		Short: "Gemini CLI's companion for every editor, and its bridge for every agent",
-		Long: `Pollux stands beside Gemini CLI: it tells the CLI which files are open in your
-editor, where the cursor is and what is selected, and shows the changes that
-the CLI proposes as a diff that you edit, accept or reject. And it lets other
-agents, and your shell, ask Gemini CLI, which can then read and nothing else.
+		Long: `Pollux works alongside Gemini CLI. It tells the CLI which files are open in
+your editor, where the cursor is and what is selected, and shows the changes
+that the CLI proposes as a diff that you edit, accept or reject. It also lets
+other agents, and your shell, ask Gemini CLI questions, enforced read-only.
 
-  pollux run      start Gemini CLI here, with review in a browser page
-  pollux demo     try it on a sample project: no account and no key needed
+  pollux run      start Gemini CLI here and review its changes in the browser
+  pollux demo     try Pollux on a sample project: no account and no key needed
   pollux ask      ask a question from the shell
-  pollux install  give Neovim, Vim, Emacs, Kakoune or Helix the companion, or
-                  Claude Code, Codex, Cursor or VS Code the bridge
-  pollux review   the changes that wait, in a terminal
-  pollux doctor   why Gemini CLI does not connect, and what to do`,
+  pollux install  install the plugin for Neovim, Vim, Emacs, Kakoune or Helix, or
+                  add the bridge to Claude Code, Codex, Cursor or VS Code
+  pollux review   review pending changes in a terminal
+  pollux doctor   find out why Gemini CLI does not connect, and what to do`,
 		Version:           version(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -124,8 +120,8 @@ agents, and your shell, ask Gemini CLI, which can then read and nothing else.
 	return root
 }
 
-// checkArgs makes usage errors of a command's wrong arguments, and of those of
-// the commands below it.
+// checkArgs makes wrong arguments of a command, and of the commands below it,
+// usage errors.
 func checkArgs(cmd *cobra.Command) {
 	args := cmd.Args
 	if args == nil {
@@ -152,8 +148,13 @@ func version() string {
 	return Version
 }
 
-// logger writes to standard error what the level lets through. At the default
-// level no token, prompt, path or text of the user's is in it.
+// self names this program to companions.
+func self() editor.Implementation {
+	return editor.Implementation{Name: "pollux", Version: version()}
+}
+
+// logger returns a logger that writes to standard error. At the default level
+// it writes no token, prompt, path or text of the user's.
 func logger(w io.Writer, level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
@@ -162,14 +163,10 @@ func logger(w io.Writer, level string) (*slog.Logger, error) {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
 }
 
-func printJSON(w io.Writer, v any) error {
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return err
+// count returns a number with its noun, such as "2 files".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
 	}
-	_, err := w.Write(termtext.JSON(out.Bytes()))
-	return err
+	return fmt.Sprintf("%d %ss", n, noun)
 }

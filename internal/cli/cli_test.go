@@ -46,7 +46,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			// await FILE TEXT waits until a background command has written it.
-			"await": func(ts *testscript.TestScript, neg bool, args []string) { await(ts, args[0], args[1]) },
+			"await": func(ts *testscript.TestScript, neg bool, args []string) { awaitFile(ts, args[0], args[1]) },
 		},
 	})
 }

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/signal"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"pollux/internal/ide/geminiide/conformance"
-	"pollux/internal/sys"
-	"pollux/internal/view/term"
+	"pollux/internal/termtext"
 )
 
 func newConformance(streams IO) *cobra.Command {
@@ -19,22 +18,24 @@ func newConformance(streams IO) *cobra.Command {
 	actions := make(map[conformance.Action]*string)
 	cmd := &cobra.Command{
 		Use:   "conformance [flags] -- COMMAND [ARGUMENT...]",
-		Short: "Hold any companion for Gemini CLI to its contract",
-		Long: `Starts a companion, yours or another's, in a new directory, is a Gemini CLI for
-it, and reports how it keeps to the contract of companions: MUST and SHOULD are
-its words, CLI is what the real Gemini CLI needs beyond it, SAFE is what keeps
-other users and web pages out. The exit code is 1 if something failed.
+		Short: "Check any Gemini CLI companion against the specification",
+		Long: `Starts a companion, Pollux's or any other, in a new directory, connects to it as
+Gemini CLI does, and reports whether it follows the companion specification. MUST
+and SHOULD are requirements of the specification, CLI is what the real Gemini CLI
+also needs, SAFE is what keeps other users and web pages out. The exit code is 1
+if a check failed.
 
-What only a user can do in the editor is done by commands that you give, which
-find the file in $FILE (and for --edit the text in the file $TEXT), or asked of
-you with --interactive; without either, those checks are not run.
+Some checks need a user's action in the editor. Give a shell command for each
+action, which gets the file in $FILE (and for --edit the path of the new text in
+$TEXT), or do them yourself with --interactive. Otherwise these checks are
+skipped.
 
-The companion finds its workspace in the working directory, and its temporary
-directory in TMPDIR. With --interactive the editor needs a window of its own:
+The companion's workspace is its working directory, and its temporary directory
+is in TMPDIR. With --interactive the editor needs a window of its own:
 
     pollux conformance --interactive -- xterm -e nvim one.txt
 
-docs/CONFORMANCE.md says what each check is about.`,
+docs/CONFORMANCE.md describes each check.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || cmd.ArgsLenAtDash() != 0 {
@@ -43,7 +44,7 @@ docs/CONFORMANCE.md says what each check is about.`,
 			if interactive && !isTerminal(streams.In) {
 				return usageError{errors.New("--interactive needs a terminal"), cmd.CommandPath()}
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), sys.TerminationSignals...)
+			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
 			cfg := conformance.Config{Command: args, Actions: make(map[conformance.Action]string), Slow: slow, Errors: io.Discard}
 			if verbose {
@@ -61,10 +62,10 @@ docs/CONFORMANCE.md says what each check is about.`,
 						conformance.Open: "open", conformance.Edit: "change the right side of the diff of",
 						conformance.Accept: "accept the diff of", conformance.Reject: "reject the diff of",
 					}[a], file)
-					if a != conformance.Edit { // what the others do is noticed
+					if a != conformance.Edit { // the checks notice the other actions
 						return nil
 					}
-					fmt.Fprintf(streams.Err, "so that it is these lines, and press Enter here:\n%s", text)
+					fmt.Fprintf(streams.Err, "to these lines, and press Enter here:\n%s", text)
 					_, err := readLine(ctx, in)
 					return err
 				}
@@ -73,7 +74,7 @@ docs/CONFORMANCE.md says what each check is about.`,
 				cfg.Emit = func(r conformance.Result) {
 					fmt.Fprintf(streams.Out, "%-8s %-6s %-24s %s\n", r.Outcome, r.Level, r.ID, r.Text)
 					if r.Detail != "" {
-						fmt.Fprintf(streams.Out, "%41s-> %s\n", "", term.Printable(r.Detail))
+						fmt.Fprintf(streams.Out, "%41s-> %s\n", "", termtext.Visible(strings.TrimSpace(r.Detail)))
 					}
 				}
 			}
@@ -83,7 +84,7 @@ docs/CONFORMANCE.md says what each check is about.`,
 			}
 			if err != nil {
 				if !verbose {
-					err = fmt.Errorf("%w; --verbose shows what it says", err)
+					err = fmt.Errorf("%w; --verbose shows its standard error", err)
 				}
 				return err
 			}
@@ -92,7 +93,7 @@ docs/CONFORMANCE.md says what each check is about.`,
 					return err
 				}
 			} else {
-				fmt.Fprintf(streams.Out, "\n%s: %d passed, %d failed, %s, %d not checked\n", term.Printable(report.Editor.DisplayName),
+				fmt.Fprintf(streams.Out, "\n%s: %d passed, %d failed, %s, %d not checked\n", termtext.Visible(report.Editor.DisplayName),
 					report.Count(conformance.Pass), report.Count(conformance.Fail), count(report.Count(conformance.Warning), "warning"), report.Count(conformance.Skipped))
 			}
 			if report.Count(conformance.Fail) > 0 {
@@ -104,15 +105,15 @@ docs/CONFORMANCE.md says what each check is about.`,
 	fs := cmd.Flags()
 	for a, text := range map[conformance.Action]string{
 		conformance.Open:   "a shell `command` that opens $FILE in the editor",
-		conformance.Edit:   "a shell `command` that puts the text of $TEXT into the diff of $FILE",
+		conformance.Edit:   "a shell `command` that changes the diff of $FILE to the text in the file $TEXT",
 		conformance.Accept: "a shell `command` that accepts the diff of $FILE",
 		conformance.Reject: "a shell `command` that rejects the diff of $FILE",
 	} {
 		actions[a] = fs.String(string(a), "", text)
 	}
 	fs.BoolVar(&asJSON, "json", false, "print JSON")
-	fs.BoolVar(&interactive, "interactive", false, "ask you to do what there is no command for")
-	fs.BoolVar(&slow, "slow", false, "also check what takes minutes")
-	fs.BoolVar(&verbose, "verbose", false, "show what the companion says on standard error")
+	fs.BoolVar(&interactive, "interactive", false, "ask you to do the actions that no command is given for")
+	fs.BoolVar(&slow, "slow", false, "also run checks that take minutes")
+	fs.BoolVar(&verbose, "verbose", false, "show the companion's standard error")
 	return cmd
 }

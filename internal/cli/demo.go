@@ -24,13 +24,13 @@ func newDemo(streams IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Try Pollux on a sample project: no account and no key needed",
-		Long: `Makes a small project in a temporary directory and runs the real Gemini CLI on
-it, against a scripted model that is built in: nothing leaves this machine. Type
-any request; the model tells what it sees of your editor and proposes a change,
-which waits for you on the review page. The project, and the journal of it, are
-gone when the CLI ends.
+		Long: `Creates a small project in a temporary directory and runs the real Gemini CLI on
+it, with a built-in scripted model: nothing leaves this machine. Type any
+request. The model reports what it can see of a simulated editor and proposes a
+change, which you review on a page in the browser. The project and its journal
+are removed when Gemini CLI ends.
 
-The first run may need the network once, for npx to fetch Gemini CLI.`,
+The first run may need the network once, to fetch Gemini CLI with npx.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			where, err := review()
 			if err != nil {
@@ -61,8 +61,8 @@ The first run may need the network once, for npx to fetch Gemini CLI.`,
 			}
 			defer model.Close()
 			cfg.Roots = []string{d.project}
-			fmt.Fprint(streams.Err, "pollux: a sample project, a scripted model, the real Gemini CLI. Type any request, then look at the review page. /quit ends it.\n")
-			return runCLI(cmd.Context(), streams, cfg, session{
+			fmt.Fprint(streams.Err, "pollux: a sample project, a scripted model, the real Gemini CLI. Type any request, then look at the review page. Type /quit to end.\n")
+			return runAgent(cmd.Context(), streams, cfg, session{
 				argv: gemini, dir: d.project, review: where, env: d.env(model.URL),
 				started: func(h *ide.Host) { h.Companion.SetContext(d.context()) },
 			})
@@ -73,7 +73,7 @@ The first run may need the network once, for npx to fetch Gemini CLI.`,
 	return cmd
 }
 
-// pruneDemos removes what demos that were killed have left.
+// pruneDemos removes the directories of demos that were killed.
 func pruneDemos() {
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), "pollux-demo-*-*"))
 	for _, dir := range left {
@@ -85,7 +85,7 @@ func pruneDemos() {
 	}
 }
 
-// A demo is the sample project and the model's part in it.
+// A demo is the sample project and the scripted model.
 type demo struct {
 	project, home string
 	turns         atomic.Int32
@@ -130,7 +130,7 @@ def test_greets_everybody():
 var demoProposals = []struct{ say, file, content string }{
 	{"I will give it types, a docstring and a kinder greeting.", "greet.py", demoBetter},
 	{"I will add tests for it, in a new file.", "test_greet.py", demoTest},
-	{"I will tell in the README how to run it.", "README.md", demoReadme2},
+	{"I will explain in the README how to run it.", "README.md", demoReadme2},
 }
 
 // write writes the project and the CLI's own settings, and returns the
@@ -177,7 +177,8 @@ func (d *demo) env(model string) []string {
 	return env
 }
 
-// context is what an editor would tell: a file open, its function selected.
+// context returns the context of a simulated editor: a file is open, and a
+// function in it is selected.
 func (d *demo) context() editor.Snapshot {
 	return editor.Snapshot{Files: []editor.File{
 		{Path: filepath.Join(d.project, "greet.py"), Active: true, Cursor: &editor.Cursor{Line: 4, Character: 1},
@@ -186,14 +187,14 @@ func (d *demo) context() editor.Snapshot {
 	}}
 }
 
-// answer is the model.
+// answer answers a request as the model.
 func (d *demo) answer(r fakemodel.Request) fakemodel.Reply {
 	if r.Step > 0 {
-		return fakemodel.Say("Done: the file holds what you accepted. Ask for something else, or /quit.")
+		return fakemodel.Say("Done: the file contains what you accepted. Ask for something else, or type /quit.")
 	}
 	n := int(d.turns.Add(1)) - 1
 	if n >= len(demoProposals) {
-		return fakemodel.Say("That is all this demo can do. Now try it on a project of yours: `pollux run`.")
+		return fakemodel.Say("That is all this demo can do. Now try it on your own project: `pollux run`.")
 	}
 	p := demoProposals[n]
 	return fakemodel.Reply{Parts: []fakemodel.Part{
@@ -202,7 +203,7 @@ func (d *demo) answer(r fakemodel.Request) fakemodel.Reply {
 	}}
 }
 
-// describeContext puts into words what the CLI told the model of the editor.
+// describeContext describes the editor's context in a request to the model.
 func describeContext(text string) string {
 	i := strings.LastIndex(text, `"activeFile":`)
 	if i < 0 {

@@ -8,9 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	geminichecks "pollux/internal/agent/gemini/checks"
 	"pollux/internal/doctor"
+	"pollux/internal/editor"
+	protocolchecks "pollux/internal/ide/geminiide/checks"
 	"pollux/internal/sys"
-	"pollux/internal/view/term"
+	"pollux/internal/termtext"
 )
 
 func newDoctor(streams IO) *cobra.Command {
@@ -19,19 +22,18 @@ func newDoctor(streams IO) *cobra.Command {
 		Use:   "doctor",
 		Short: "Find out why Gemini CLI does not connect, and what to do",
 		Long: `Replays what Gemini CLI does when it is started here: which companion it looks
-for and takes, whether that answers, and what in the settings, the terminal and
+for and chooses, whether that answers, and what in the settings, the terminal and
 the system keeps them apart. Then it tries what the bridge needs, up to a warm
-process of Gemini CLI; no question is asked, so that it costs no quota. (The CLI
-notes the session in its own directory, ~/.gemini, as it does for each.)
+process of Gemini CLI. It asks no question, so it uses no quota. (Gemini CLI
+records the session in its own directory, ~/.gemini, as it always does.)
 
 Run it where you start the CLI: in the same terminal and directory. Each line is
-ok, a warning, or failed with the cause and what mends it. The exit code is 1 if
+ok, a warning, or failed with the cause and the next step. The exit code is 1 if
 something failed.
 
---fix mends what is Pollux's to mend, after showing it: it removes files that
-companions which have ended left behind, makes files of yours readable for you
-alone, and turns on Gemini CLI's IDE mode. The symptoms and causes are listed in
-docs/DOCTOR.md.`,
+--fix fixes what Pollux can fix, after showing it: it removes files left behind
+by companions that have ended, makes your files readable for you alone, and turns
+on Gemini CLI's IDE mode. docs/DOCTOR.md lists the symptoms and causes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if yes && !fix {
 				return usageError{errors.New("--yes goes with --fix"), cmd.CommandPath()}
@@ -49,14 +51,14 @@ docs/DOCTOR.md.`,
 						if f.Part != part {
 							part = f.Part
 							fmt.Fprintf(streams.Out, "%s\n", map[string]string{
-								doctor.Companion: "The companion, for a Gemini CLI started in " + term.Printable(cfg.Dir),
+								doctor.Companion: "The companion, for a Gemini CLI started in " + termtext.Visible(cfg.Dir),
 								doctor.Bridge:    "\nThe bridge, for agents that ask Gemini CLI",
 							}[part])
 						}
 						doctor.Print(streams.Out, f)
 					}
 				}
-				report := doctor.Examine(ctx, cfg)
+				report := doctor.Examine(ctx, cfg, doctorParts())
 				if ctx.Err() != nil {
 					return report, interrupted
 				}
@@ -66,12 +68,12 @@ docs/DOCTOR.md.`,
 			if err != nil {
 				return err
 			}
-			if mends := report.Mends(); fix && len(mends) > 0 {
+			if fixes := report.Fixes(); fix && len(fixes) > 0 {
 				fmt.Fprintln(streams.Err, "\npollux doctor can")
-				for _, m := range mends {
-					fmt.Fprintf(streams.Err, "  - %s\n", m)
+				for _, f := range fixes {
+					fmt.Fprintf(streams.Err, "  - %s\n", f)
 				}
-				err := mend(ctx, streams, report, yes)
+				err := applyFixes(ctx, streams, report, yes)
 				if ctx.Err() != nil {
 					fmt.Fprintln(streams.Err, "\npollux: nothing was changed")
 					return interrupted
@@ -82,7 +84,7 @@ docs/DOCTOR.md.`,
 					}
 					return err
 				}
-				fmt.Fprint(streams.Err, "Done. Once more:\n\n")
+				fmt.Fprint(streams.Err, "Done. Checking again:\n\n")
 				if report, err = examine(asJSON); err != nil {
 					return err
 				}
@@ -105,39 +107,52 @@ docs/DOCTOR.md.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVar(&fix, "fix", false, "mend what is Pollux's to mend, after showing it")
+	cmd.Flags().BoolVar(&fix, "fix", false, "fix what Pollux can fix, after showing it")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "with --fix, do not ask")
 	return cmd
 }
 
-// mend mends, once the user has agreed.
-func mend(ctx context.Context, streams IO, report doctor.Report, beforehand bool) error {
+// applyFixes applies the report's fixes after the user has agreed, now or beforehand.
+func applyFixes(ctx context.Context, streams IO, report doctor.Report, beforehand bool) error {
 	if !beforehand {
-		fmt.Fprint(streams.Err, "Shall it? [Y/n] ")
+		fmt.Fprint(streams.Err, "Proceed? [Y/n] ")
 		yes, err := agreedTo(ctx, streams.In)
 		if err != nil {
 			fmt.Fprintln(streams.Err)
-			return errors.New("nobody is there to say yes, so that nothing was changed: use --fix --yes")
+			return errors.New("not a terminal; nothing was changed: use --fix --yes")
 		}
 		if !yes {
 			return errors.New("nothing was changed")
 		}
 	}
-	return report.Mend()
+	return report.Fix()
+}
+
+// doctorParts lists doctor's checks in order. An agent and a protocol bring their
+// own; a new one is added here.
+func doctorParts() []doctor.Part {
+	gemini, protocol := new(geminichecks.CLI), new(protocolchecks.Protocol)
+	return []doctor.Part{
+		{Name: doctor.Companion, Checks: []doctor.Check{
+			gemini.Program, protocol.Release, gemini.Node, gemini.Settings, gemini.Terminal,
+			protocol.Variables, protocol.Companion, gemini.Proxy, gemini.Disk,
+		}},
+		{Name: doctor.Bridge, Checks: []doctor.Check{gemini.Bridge}},
+	}
 }
 
 func doctorConfig(ctx context.Context) (doctor.Config, error) {
-	dir, err := workingDir()
+	dir, err := editor.WorkingDir()
 	if err != nil {
 		return doctor.Config{}, err
 	}
 	cfg := doctor.Config{Dir: dir, Version: version()}
-	all, err := companions(ctx)
+	all, err := editor.List(ctx, self())
 	if err != nil {
-		return cfg, nil // the disk's check says why
+		return cfg, nil // doctor.Disk says why
 	}
 	for _, c := range all {
-		cfg.Running = append(cfg.Running, doctor.Running{Status: c.Status, Stopped: c.stopped})
+		cfg.Running = append(cfg.Running, doctor.Running{Status: c.Status, Stopped: c.Stopped})
 	}
 	return cfg, nil
 }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"sync"
 
@@ -18,11 +17,10 @@ import (
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
-	"pollux/internal/sys"
 	"pollux/internal/view/web"
 )
 
-// companionFlags are common to the commands that start a companion.
+// companionFlags are the flags of all commands that start a companion.
 type companionFlags struct {
 	roots          []string
 	includeIgnored bool
@@ -34,13 +32,13 @@ type companionFlags struct {
 func (f *companionFlags) add(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringArrayVar(&f.roots, "root", nil, "a workspace `directory`, instead of the working directory; may be repeated")
-	fs.BoolVar(&f.includeIgnored, "include-ignored", false, "tell the CLI also of open files that are ignored or look like secrets")
+	fs.BoolVar(&f.includeIgnored, "include-ignored", false, "also tell the agent about open files that are ignored or look like secrets")
 	fs.StringVar(&f.logLevel, "log", "warn", "log `level` on standard error: debug, info, warn, error")
-	fs.StringVar(&f.host, "listen", "", "also listen on this `address`, for a CLI in a container")
-	fs.StringArrayVar(&f.hostNames, "host-name", []string{"host.docker.internal"}, "a Host `name` that is served on --listen")
+	fs.StringVar(&f.host, "listen", "", "also listen on this IP `address`, for an agent in a container")
+	fs.StringArrayVar(&f.hostNames, "host-name", []string{"host.docker.internal"}, "host `name` that agents may use to reach --listen; may be repeated")
 }
 
-// config makes a companion's configuration; the caller adds who it is for.
+// config returns a companion's configuration. The caller adds the editor.
 func (f *companionFlags) config(streams IO) (ide.Config, error) {
 	log, err := logger(streams.Err, f.logLevel)
 	if err != nil {
@@ -56,11 +54,11 @@ func (f *companionFlags) config(streams IO) (ide.Config, error) {
 			return ide.Config{}, err
 		}
 		if info, err := os.Stat(roots[i]); err != nil || !info.IsDir() {
-			return ide.Config{}, usageError{fmt.Errorf("--root %s is not a directory", r), "pollux"}
+			return ide.Config{}, usageError{fmt.Errorf("--root %s is not a directory: name an existing one", r), "pollux"}
 		}
 	}
 	if ip := net.ParseIP(f.host); f.host != "" && (ip == nil || ip.IsUnspecified()) {
-		return ide.Config{}, usageError{fmt.Errorf("--listen %s: name one IP address of this machine, without a port, such as the container bridge's", f.host), "pollux"}
+		return ide.Config{}, usageError{fmt.Errorf("--listen %s: name one IP address of this machine, without a port, for instance of the container bridge", f.host), "pollux"}
 	}
 	cfg := ide.Config{
 		Version: version(), Log: log, Roots: roots, Journal: j,
@@ -77,8 +75,8 @@ func (f *companionFlags) config(streams IO) (ide.Config, error) {
 	return cfg, nil
 }
 
-// guard starts a companion and makes sure that a panic of this goroutine
-// leaves no discovery file behind.
+// guard starts a companion, runs run and closes the companion. It also removes
+// the discovery files if run panics.
 func guard(cfg ide.Config, run func(*ide.Host) error) error {
 	h, err := ide.Start(cfg)
 	if err != nil {
@@ -100,23 +98,23 @@ func newIDE(streams IO) *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
 		Use:   "ide",
-		Short: "Be the companion of the editor that starts this",
-		Long: `Speaks the adapter protocol (docs/PROTOCOL.md) on standard input and output
-with an editor's plugin, and is a companion for Gemini CLI and Qwen Code as long
-as the plugin is there.
+		Short: "Companion process for editor plugins",
+		Long: `Speaks the editor protocol (docs/PROTOCOL.md) with a plugin on standard input and
+output, and runs a companion for Gemini CLI and Qwen Code until the plugin
+disconnects.
 
-With --standalone there is no plugin: the companion runs until it is ended, is
-told of files by ` + "`pollux notify`" + `, and shows diffs on its review page.
-With --attach the plugin joins a companion that runs already, for instance that
-of ` + "`pollux run`" + ` in a terminal beside.`,
+With --standalone there is no plugin. The companion runs until it is interrupted,
+receives files from ` + "`pollux notify`" + `, and shows diffs on its review page.
+With --attach the plugin joins a running companion, for instance the one of
+` + "`pollux run`" + ` in another terminal.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), sys.TerminationSignals...)
+			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
 			if attach && standalone {
-				return usageError{errors.New("--standalone and --attach do not go together"), cmd.CommandPath()}
+				return usageError{errors.New("--standalone and --attach cannot be combined"), cmd.CommandPath()}
 			}
 			if attach {
-				path, err := findCompanion(ctx, socket, "")
+				path, err := editor.Find(ctx, self(), socket, "")
 				if err != nil {
 					return err
 				}
@@ -141,16 +139,16 @@ of ` + "`pollux run`" + ` in a terminal beside.`,
 	flags.add(cmd)
 	cmd.Flags().BoolVar(&standalone, "standalone", false, "run without an editor")
 	cmd.Flags().BoolVar(&attach, "attach", false, "join a running companion")
-	cmd.Flags().BoolVar(&page, "page", false, "show diffs on the review page where the editor cannot")
+	cmd.Flags().BoolVar(&page, "page", false, "show diffs on the review page if no editor shows them")
 	cmd.Flags().StringVar(&socket, "socket", "", "the `path` of the companion to join")
 	return cmd
 }
 
-// serveEditor is a companion for the plugin on a connection, until it goes or
-// a signal comes.
+// serveEditor runs a companion for the plugin on a connection, until the plugin
+// disconnects or ctx ends.
 func serveEditor(ctx context.Context, conn io.ReadWriteCloser, cfg ide.Config) error {
 	var (
-		mu      sync.Mutex // held during a start, so that it ends before we do
+		mu      sync.Mutex // held during a start, which serveEditor waits for
 		host    *ide.Host
 		stopped bool
 	)
@@ -158,7 +156,7 @@ func serveEditor(ctx context.Context, conn io.ReadWriteCloser, cfg ide.Config) e
 		mu.Lock()
 		defer mu.Unlock()
 		if stopped {
-			return nil, errors.New("pollux is being ended")
+			return nil, errors.New("pollux is shutting down")
 		}
 		cfg.EditorPID = p.PID
 		if cfg.EditorPID <= 0 {
@@ -179,32 +177,15 @@ func serveEditor(ctx context.Context, conn io.ReadWriteCloser, cfg ide.Config) e
 		host = h
 		return h.Companion, nil
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	await(ctx, func() (struct{}, error) {
 		companion.Serve(conn, start)
-	}()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-	}
+		return struct{}{}, nil
+	})
 	mu.Lock()
 	stopped = true
 	mu.Unlock()
 	if host != nil {
 		host.Close()
-	}
-	return nil
-}
-
-// stdio joins the standard streams. Closing it is left to the process's end.
-type stdio struct{ IO }
-
-func (s stdio) Read(b []byte) (int, error)  { return s.In.Read(b) }
-func (s stdio) Write(b []byte) (int, error) { return s.Out.Write(b) }
-func (s stdio) Close() error {
-	if c, ok := s.In.(io.Closer); ok {
-		return c.Close()
 	}
 	return nil
 }

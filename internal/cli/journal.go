@@ -9,18 +9,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/companion/journal"
-	"pollux/internal/ide/geminiide"
-	"pollux/internal/view/term"
+	"pollux/internal/paths"
+	"pollux/internal/termtext"
 )
 
 func newJournal(streams IO) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "journal",
-		Short: "List, show and restore proposals and what you made of them",
-		Long: `Every change that a CLI proposed, and every text that you made of one, is kept
-in a private directory for at least two weeks, the latest 1,000 of them: nothing
-is lost when a CLI, an editor or Pollux ends at the wrong moment.`,
+		Short: "List, show and restore proposals and your edits",
+		Long: `Pollux keeps every change that an agent proposed, and your edits to it, in a
+private directory: the latest 1,000, for at least two weeks. Nothing is lost when
+an agent, an editor or Pollux ends at the wrong moment.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withJournal(func(j *journal.Journal) error {
 				entries, err := j.List()
@@ -44,7 +44,7 @@ is lost when a CLI, an editor or Pollux ends at the wrong moment.`,
 					if e.Edited {
 						note += ", edited"
 					}
-					fmt.Fprintf(streams.Out, "%s  %s  %s  (%s)\n", e.ID, e.Time.Format("2006-01-02 15:04:05"), term.Printable(e.Path), note)
+					fmt.Fprintf(streams.Out, "%s  %s  %s  (%s)\n", e.ID, e.Time.Format("2006-01-02 15:04:05"), termtext.Visible(e.Path), note)
 					if e.Unwritten {
 						fmt.Fprintf(streams.Out, "    pollux journal restore %s\n", e.ID)
 					}
@@ -74,16 +74,16 @@ is lost when a CLI, an editor or Pollux ends at the wrong moment.`,
 			})
 		},
 	}
-	show.Flags().BoolVar(&proposal, "proposal", false, "the CLI's proposal, without your edits")
+	show.Flags().BoolVar(&proposal, "proposal", false, "print the agent's proposal, without your edits")
 
 	var to string
 	restore := &cobra.Command{
 		Use:   "restore ID",
 		Short: "Write an entry's text to its file",
-		Long: `Writes the text to the file it was proposed for, or to another one. What the
-file holds now goes into the journal first. If symbolic links have changed, so
-that the path leads to another file than it did, nothing is written: name the
-file with --to.`,
+		Long: `Writes the text to the file it was proposed for, or to another file. The present
+content of the file goes into the journal first. If symbolic links have changed
+and the path now leads to another file, nothing is written: name the file with
+--to.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJournal(func(j *journal.Journal) error {
@@ -99,9 +99,9 @@ file with --to.`,
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(streams.Err, "pollux: wrote %s\n", term.Printable(path))
+				fmt.Fprintf(streams.Err, "pollux: wrote %s\n", termtext.Visible(path))
 				if replaced != "" {
-					fmt.Fprintf(streams.Err, "pollux: to undo it: pollux journal restore %s\n", replaced)
+					fmt.Fprintf(streams.Err, "pollux: to undo this: pollux journal restore %s\n", replaced)
 				}
 				return nil
 			})
@@ -112,24 +112,24 @@ file with --to.`,
 	return cmd
 }
 
-// target returns the file that a restore writes, without symbolic links: to,
-// or the entry's own.
+// target returns the file that a restore writes: to, or the file of the entry.
+// The path has no symbolic links.
 func target(e journal.Entry, to string) (string, error) {
 	if to == "" {
-		path := geminiide.RealPath(e.Path)
+		path := paths.Real(e.Path)
 		if e.Real != "" && path != e.Real {
-			return "", fmt.Errorf("%s was %s when the change was proposed, and is %s now: name the file to write with --to", e.Path, e.Real, path)
+			return "", fmt.Errorf("%s was %s when the change was proposed and is %s now: name the file to write with --to", e.Path, e.Real, path)
 		}
 		return path, nil
 	}
 	if info, err := os.Stat(filepath.Dir(to)); err != nil || !info.IsDir() {
-		return "", fmt.Errorf("there is no directory %s: make it first", filepath.Dir(to))
+		return "", fmt.Errorf("the directory %s does not exist: create it first", filepath.Dir(to))
 	}
 	if info, err := os.Stat(to); err == nil && info.IsDir() {
 		return "", fmt.Errorf("%s is a directory: name a file in it", to)
 	}
 	path, err := filepath.Abs(to)
-	return geminiide.RealPath(path), err
+	return paths.Real(path), err
 }
 
 // withJournal calls f with the user's journal.

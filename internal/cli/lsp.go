@@ -2,10 +2,9 @@ package cli
 
 import (
 	"net"
-	"os/signal"
-	"sync"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"pollux/internal/editor"
 	"pollux/internal/sys"
@@ -16,30 +15,28 @@ func newLSP(streams IO) *cobra.Command {
 	var flags companionFlags
 	cmd := &cobra.Command{
 		Use:   "lsp",
-		Short: "Be the companion of an editor with a language client",
-		Long: `A language server on standard input and output that is a companion for Gemini
-CLI: for editors that Pollux has no plugin for. What it can know of the cursor
-and the selection is what the editor asks language servers about; changes are
-offered by a message and as code actions, and reviewed on the page or with
-pollux review. docs/EDITORS.md has what each editor gives, and how it is told to
-start this.`,
+		Short: "Companion process for editors with an LSP client",
+		Long: `A language server on standard input and output that runs a companion for Gemini
+CLI and Qwen Code, for editors that Pollux has no plugin for. It infers the cursor
+and the selection from the editor's requests to language servers. It announces
+changes with a message and as code actions; you review them on the page or with
+pollux review. docs/EDITORS.md shows how to set up each editor.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), sys.TerminationSignals...)
+			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
 			cfg, err := flags.config(streams)
 			if err != nil {
 				return err
 			}
 			mine, theirs := net.Pipe()
-			var companion sync.WaitGroup
-			companion.Go(func() { err = serveEditor(ctx, theirs, cfg) })
+			var companion errgroup.Group
+			companion.Go(func() error { return serveEditor(ctx, theirs, cfg) })
 			lsp.Serve(ctx, stdio{streams}, lsp.Config{
 				Version:     version(),
 				OpenBrowser: sys.OpenBrowser,
 				Dial:        func(h editor.Handler) *editor.Client { return editor.NewClient(mine, h) },
 			})
-			companion.Wait()
-			return err
+			return companion.Wait()
 		},
 	}
 	flags.add(cmd)

@@ -24,14 +24,13 @@ func newNotify(streams IO) *cobra.Command {
 	var quiet, blockCursor bool
 	cmd := &cobra.Command{
 		Use:   "notify [FILE]",
-		Short: "Tell a running companion what an editor has open",
-		Long: `For editors that can run a shell command and nothing more (Kakoune, Helix,
-micro): reports that FILE has the focus, where the cursor is and what is
-selected. Pass the selection on standard input, where other users' process
-lists do not show it.
+		Short: "Tell a running companion which file an editor has open",
+		Long: `For editors that can only run shell commands (Kakoune, Helix, micro): reports
+that FILE has the focus, where the cursor is and what is selected. Pass the
+selection on standard input: other users can see the arguments of a process.
 
-The companion is the one in $POLLUX_SOCKET, else the one whose workspace holds
-the file; of several, one that a CLI is connected to.`,
+The companion is the one in $POLLUX_SOCKET, else the one whose workspace contains
+the file. If there are several, one with a connected agent is chosen.`,
 		Example: `  pollux notify main.go --line 12 --column 4
   printf %s "$kak_selection" | pollux notify "$kak_buffile" --line "$kak_cursor_line" --column "$kak_cursor_char_column" --selection -
   pollux notify main.go --event close`,
@@ -49,7 +48,7 @@ the file; of several, one that a CLI is connected to.`,
 					}
 					args = []string{name}
 				case len(args) == 0 && e.Event != "quit":
-					return usage("name the file")
+					return usage("no file given: name the file")
 				}
 				if len(args) > 0 {
 					path, err := filepath.Abs(args[0])
@@ -75,11 +74,11 @@ the file; of several, one that a CLI is connected to.`,
 				if blockCursor && uniseg.GraphemeClusterCount(e.Selection) <= 1 {
 					e.Selection = ""
 				}
-				path, err := findCompanion(cmd.Context(), socket, e.Path)
+				path, err := editor.Find(cmd.Context(), self(), socket, e.Path)
 				if err != nil {
 					return err
 				}
-				return ask(cmd.Context(), path, func(ctx context.Context, c *editor.Client, _ editor.InitializeResult) error {
+				return editor.WithClient(cmd.Context(), path, self(), func(ctx context.Context, c *editor.Client, _ editor.InitializeResult) error {
 					return c.Call(ctx, editor.MethodContextEvent, e, nil)
 				})
 			}()
@@ -91,16 +90,16 @@ the file; of several, one that a CLI is connected to.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&e.Event, "event", "focus", "what happened: focus, close, or quit of the editor")
-	fs.StringVar(&e.Source, "source", "shell", "tells one such editor from another")
+	fs.StringVar(&e.Event, "event", "focus", "what `happened`: focus, close, or quit (the editor has ended)")
+	fs.StringVar(&e.Source, "source", "shell", "`name` that distinguishes this editor from others")
 	fs.IntVar(&line, "line", 0, "the cursor's line, from 1")
 	fs.IntVar(&column, "column", 0, "the cursor's column, from 1")
-	fs.StringVar(&unit, "unit", "char", "what --column counts: char, byte, utf16 or grapheme")
-	fs.IntVar(&nameFD, "name-fd", 0, "read FILE's name, a line, from this file `descriptor`: for editors whose shell commands cannot quote it")
-	fs.BoolVar(&blockCursor, "block-cursor", false, "a selection of one character is only the cursor")
+	fs.StringVar(&unit, "unit", "char", "`unit` of --column: char, byte, utf16 or grapheme")
+	fs.IntVar(&nameFD, "name-fd", 0, "read FILE's name, one line, from this file `descriptor`: for editors that cannot quote it in a shell command")
+	fs.BoolVar(&blockCursor, "block-cursor", false, "treat a selection of one character as the cursor")
 	fs.StringVar(&e.Selection, "selection", "", "the selected `text`; - reads standard input")
 	fs.StringVar(&socket, "socket", "", "the `path` of the companion's socket")
-	fs.BoolVar(&quiet, "quiet", false, "do nothing where no companion is running: for an editor's hooks")
+	fs.BoolVar(&quiet, "quiet", false, "do nothing if no companion is running: for an editor's hooks")
 	return cmd
 }
 
@@ -108,23 +107,23 @@ the file; of several, one that a CLI is connected to.`,
 func readName(fd int) (string, error) {
 	f := os.NewFile(uintptr(fd), "name")
 	if f == nil {
-		return "", fmt.Errorf("--name-fd %d is not open", fd)
+		return "", fmt.Errorf("--name-fd %d is not open: redirect it from a file or pipe", fd)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, 64<<10))
 	if err != nil {
-		return "", fmt.Errorf("--name-fd %d cannot be read: %w", fd, err)
+		return "", fmt.Errorf("cannot read --name-fd %d (%w): redirect it from a file or pipe", fd, err)
 	}
 	name := strings.TrimSuffix(string(data), "\n")
 	if name == "" {
-		return "", fmt.Errorf("--name-fd %d has no name", fd)
+		return "", fmt.Errorf("--name-fd %d has no name: write the file's name to it", fd)
 	}
 	return name, nil
 }
 
-// utf16Column converts a 1-based column of another unit to UTF-16 code
-// units, by the line as it is on disk. Where the line is shorter, because the
-// buffer has changed, the rest counts as it is.
+// utf16Column converts a 1-based column of another unit to UTF-16 code units,
+// using the line on disk. If that line is shorter, because the buffer has
+// changed, each missing unit counts as one.
 func utf16Column(path string, line, column int, unit string) (int, error) {
 	switch unit {
 	case "utf16":

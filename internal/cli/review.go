@@ -12,32 +12,29 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/view/term"
+	"pollux/internal/view/tmux"
 )
-
-// exitLeft is the exit code of a review --once that the user left while
-// something waited.
-const exitLeft = 3
 
 func newReview(streams IO) *cobra.Command {
 	var socket string
 	var once bool
 	cmd := &cobra.Command{
 		Use:   "review",
-		Short: "Review what CLIs propose, in this terminal",
-		Long: `Shows the changes that wait at a running companion: for ssh, for a tmux pane
-beside the CLI, and for editors that show no diffs. Accept, reject, undo single
-hunks, edit the text in $VISUAL or $EDITOR; ? lists the keys. Leaving decides
-nothing.
+		Short: "Review pending changes in this terminal",
+		Long: `Shows the pending changes of a running companion: over ssh, in a tmux pane next to
+the agent, and for editors that show no diffs. Accept or reject a change, undo
+single hunks, edit the text in $VISUAL or $EDITOR. Press ? for the keys. Leaving
+the review decides nothing.
 
-The companion is the one in $POLLUX_SOCKET, else the one whose workspace holds
+The companion is the one in $POLLUX_SOCKET, else the one whose workspace contains
 the working directory.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !isTerminal(streams.In) || !isTerminal(streams.Out) {
-				return errors.New("review needs a terminal: `pollux status` lists what waits, `pollux status --link` opens the page")
+				return errors.New("review needs a terminal: `pollux status` lists pending changes, `pollux status --link` prints a link to the page")
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
-			path, err := findCompanion(ctx, socket, "")
+			path, err := editor.Find(ctx, self(), socket, "")
 			if err != nil {
 				return err
 			}
@@ -45,7 +42,7 @@ the working directory.`,
 				In: streams.In, Out: streams.Out, Env: os.Environ(), Version: version(), Once: once,
 				Editor: cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi"),
 				Dial: func(h editor.Handler) (*editor.Client, error) {
-					conn, err := dial(ctx, path)
+					conn, err := editor.Connect(ctx, path)
 					if err != nil {
 						return nil, err
 					}
@@ -53,7 +50,7 @@ the working directory.`,
 				},
 			})
 			if errors.Is(err, term.ErrLeft) {
-				return exitError{exitLeft}
+				return exitError{tmux.ExitLeft}
 			}
 			if errors.Is(err, term.ErrEnded) || errors.Is(err, context.Canceled) {
 				return nil
@@ -62,6 +59,6 @@ the working directory.`,
 		},
 	}
 	cmd.Flags().StringVar(&socket, "socket", "", "the `path` of the companion's socket")
-	cmd.Flags().BoolVar(&once, "once", false, "end when nothing waits any more; leaving before ends with exit code 3")
+	cmd.Flags().BoolVar(&once, "once", false, "exit when no changes are pending; leaving before that exits with code 3")
 	return cmd
 }

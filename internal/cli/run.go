@@ -13,47 +13,48 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
+	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/sys"
+	"pollux/internal/view/tmux"
 )
 
 func newRun(streams IO) *cobra.Command {
 	var flags companionFlags
-	var far remoteFlags
+	var remote remoteFlags
 	var attach bool
 	var review func() (string, error)
 	cmd := &cobra.Command{
 		Use:   "run [-- gemini [ARGUMENT...]]",
 		Short: "Start Gemini CLI here, connected to a companion",
 		Long: `Starts a companion for this directory and runs Gemini CLI in this terminal,
-connected to it. Changes that the CLI proposes wait on a page in the browser,
-and in any editor that joins (pollux ide --attach). In tmux, --review split
-shows them in a pane beside, --review popup in a popup.
+connected to it. You review the changes that the agent proposes on a page in the
+browser, and in any editor that joins (pollux ide --attach). In tmux, --review
+split opens the review in a new pane, --review popup in a popup.
 
-With --attach no companion is started: the CLI is connected to one that runs,
-that of the editor in whose terminal this is, or of the directory; or to one in
-another container or on another host, by --socket, --ssh or --via, with --map
-where the project has another name there (docs/REMOTE.md).
+With --attach no companion is started. The agent is connected to a running one:
+the companion of the editor whose terminal this is, or of this directory, or
+with --socket, --ssh or --via one in another container or on another host. Use
+--map if the project has another path there (docs/REMOTE.md).
 
-Where Gemini CLI's IDE mode is not on yet, Pollux asks once to turn it on in the
-CLI's settings.
+If Gemini CLI's IDE mode is neither on nor off, Pollux offers to turn it on in
+the CLI's settings.
 
-The CLI is the gemini on the PATH, else npx fetches it. What stands after --
-is run instead: pollux run -- gemini --model gemini-2.5-flash`,
+Pollux runs the gemini on the PATH, or else fetches it with npx. The command
+after -- is run instead: pollux run -- gemini --model gemini-2.5-flash`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
-				return usageError{fmt.Errorf("unknown argument %q: what to run goes after --", args[0]), cmd.CommandPath()}
+				return usageError{fmt.Errorf("unknown argument %q: the command to run goes after --", args[0]), cmd.CommandPath()}
 			}
 			where, err := review()
 			if err != nil {
 				return err
 			}
-			if !attach && (far.away() || far.socket != "" || far.dir != "") {
-				return usageError{errors.New("--socket, --ssh, --via, --dir and --map go with --attach"), cmd.CommandPath()}
+			if !attach && (remote.away() || remote.socket != "" || remote.dir != "") {
+				return usageError{errors.New("--socket, --ssh, --via, --dir and --map need --attach"), cmd.CommandPath()}
 			}
 			if len(args) == 0 {
 				if args, err = findGemini(); err != nil {
@@ -68,31 +69,31 @@ is run instead: pollux run -- gemini --model gemini-2.5-flash`,
 			if err != nil {
 				return err
 			}
-			if err := offerIDEMode(streams, isTerminal(streams.In)); err != nil {
+			if err := offerIDEMode(cmd.Context(), streams); err != nil {
 				return err
 			}
-			if attach && (far.away() || far.socket != "") {
-				return withRemote(cmd.Context(), streams.Err, &far, cmd.CommandPath(), func(p published) error {
-					ctx, stop := leaveToCLI(cmd.Context())
+			if attach && (remote.away() || remote.socket != "") {
+				return withRemote(cmd.Context(), streams.Err, &remote, cmd.CommandPath(), func(p published) error {
+					ctx, stop := leaveInterruptToAgent(cmd.Context())
 					defer stop()
 					fmt.Fprintf(streams.Err, "pollux: connected to the companion of %s\n", p.editor)
 					return session{argv: args}.run(ctx, streams, p.env)
 				})
 			}
 			if attach {
-				return joinCLI(cmd.Context(), streams, &far, session{argv: args})
+				return joinAgent(cmd.Context(), streams, &remote, session{argv: args})
 			}
-			return runCLI(cmd.Context(), streams, cfg, session{argv: args, review: where})
+			return runAgent(cmd.Context(), streams, cfg, session{argv: args, review: where})
 		},
 	}
 	flags.add(cmd)
-	far.add(cmd)
-	cmd.Flags().BoolVar(&attach, "attach", false, "connect the CLI to a companion that runs")
+	remote.add(cmd)
+	cmd.Flags().BoolVar(&attach, "attach", false, "connect the agent to a running companion")
 	review = reviewFlag(cmd)
 	return cmd
 }
 
-// findGemini returns the words that start Gemini CLI.
+// findGemini returns the command that starts Gemini CLI.
 func findGemini() ([]string, error) {
 	if path, err := exec.LookPath("gemini"); err == nil {
 		return []string{path}, nil
@@ -100,23 +101,114 @@ func findGemini() ([]string, error) {
 	if path, err := exec.LookPath("npx"); err == nil {
 		return []string{path, "--yes", "@google/gemini-cli"}, nil
 	}
-	return nil, errors.New("Gemini CLI is not installed: install Node.js 20 or newer, then `npm install -g @google/gemini-cli`")
+	return nil, errors.New("Gemini CLI is not installed: install Node.js 20 or newer, then run `npm install -g @google/gemini-cli`")
 }
 
-// A session is one run of a CLI with a companion.
+// offerIDEMode offers to turn on IDE mode in Gemini CLI's settings, unless they
+// already turn it on or off. Off a terminal it prints how to do that.
+//
+// Gemini CLI connects to a companion only in IDE mode. No variable, flag or
+// private file of Pollux can turn it on for one run: the CLI takes system-wide
+// settings from root's directories only. The CLI's own question, "Do you want to
+// connect ... ?", ends in an error for editors it has no extension for.
+func offerIDEMode(ctx context.Context, streams IO) error {
+	path, err := settings.UserFile()
+	if err != nil {
+		return err
+	}
+	set, err := settings.IDEModeSet(path)
+	if err != nil {
+		fmt.Fprintf(streams.Err, "pollux: %v\n", err)
+		return nil
+	}
+	if set {
+		return nil
+	}
+	if !isTerminal(streams.In) {
+		fmt.Fprintln(streams.Err, "pollux: Gemini CLI's IDE mode is off: type /ide enable in it, once")
+		return nil
+	}
+	fmt.Fprintf(streams.Err, "pollux: Gemini CLI connects to editors only in IDE mode, which is not on.\nTurn it on in %s? [Y/n] ", path)
+	yes, err := agreedTo(ctx, streams.In)
+	if err != nil {
+		return err
+	}
+	if !yes {
+		fmt.Fprintln(streams.Err, "pollux: IDE mode stays off: type /ide enable in Gemini CLI to turn it on")
+		return nil
+	}
+	return settings.EnableIDE(path)
+}
+
+// Where `pollux run` shows the review.
+const (
+	reviewBrowser = "browser"
+	reviewSplit   = "split"
+	reviewPopup   = "popup"
+	reviewNone    = "none"
+)
+
+// reviewFlag adds the flags that say where the review is shown, and returns a
+// function that checks them.
+func reviewFlag(cmd *cobra.Command) func() (string, error) {
+	where := cmd.Flags().String("review", reviewBrowser, "`where` to review changes: browser; in tmux split or popup; none")
+	noBrowser := cmd.Flags().Bool("no-browser", false, "print the review page's link without opening it")
+	return func() (string, error) {
+		wrong := func(text string) (string, error) { return "", usageError{errors.New(text), cmd.CommandPath()} }
+		switch *where {
+		case reviewSplit, reviewPopup:
+			if os.Getenv("TMUX") == "" {
+				return wrong("--review " + *where + " needs tmux: run this command in tmux")
+			}
+		case reviewBrowser:
+			if *noBrowser {
+				return reviewNone, nil
+			}
+		case reviewNone:
+		default:
+			return wrong("unknown --review " + *where + ": use browser, split, popup or none")
+		}
+		return *where, nil
+	}
+}
+
+// reviewIn opens the review in tmux and returns a function that closes it. A
+// pane closes with the companion.
+func reviewIn(ctx context.Context, where string, h *ide.Host) (stop func(), err error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	socket := h.Env()[editor.EnvSocket]
+	if socket == "" {
+		return nil, errors.New("the companion has no socket: set POLLUX_RUNTIME_DIR to a short path")
+	}
+	if where == reviewSplit {
+		return func() {}, tmux.Split(exe, "review", "--socket", socket)
+	}
+	conn, err := editor.Connect(ctx, socket)
+	if err != nil {
+		return nil, err
+	}
+	client := editor.Implementation{Name: "tmux popup", Version: version()}
+	return tmux.Popups(ctx, conn, client, exe, "review", "--once", "--socket", socket)
+}
+
+// A session is one run of an agent, connected to a companion.
 type session struct {
 	argv []string
 	// env is added to the companion's, as KEY=VALUE.
 	env    []string
 	dir    string
 	review string // one of the review constants
-	// started is called when the companion is up, before the CLI starts.
+	// started is called when the companion runs, before the agent starts.
 	started func(*ide.Host)
 }
 
-// runCLI starts a companion, runs the CLI in the foreground, and ends with it.
-func runCLI(ctx context.Context, streams IO, cfg ide.Config, s session) error {
-	ctx, stop := leaveToCLI(ctx)
+// runAgent starts a companion, runs the agent in the foreground, and closes the
+// companion when the agent ends.
+func runAgent(ctx context.Context, streams IO, cfg ide.Config, s session) error {
+	ctx, stop := leaveInterruptToAgent(ctx)
 	defer stop()
 	cfg.Editor = editor.Info{Name: "pollux", DisplayName: "Pollux"}
 	cfg.Settings.ReviewPage = true
@@ -128,10 +220,10 @@ func runCLI(ctx context.Context, streams IO, cfg ide.Config, s session) error {
 		switch s.review {
 		case reviewBrowser:
 			if sys.OpenBrowser(link) {
-				fmt.Fprintln(streams.Err, "pollux: it opens in your browser")
+				fmt.Fprintln(streams.Err, "pollux: opening it in your browser")
 			}
 		case reviewSplit, reviewPopup:
-			stop, err := reviewIn(s.review, h)
+			stop, err := reviewIn(ctx, s.review, h)
 			if err != nil {
 				return err
 			}
@@ -141,17 +233,17 @@ func runCLI(ctx context.Context, streams IO, cfg ide.Config, s session) error {
 	})
 }
 
-// joinCLI runs the CLI in the foreground with a companion of this machine that
-// runs already.
-func joinCLI(ctx context.Context, streams IO, at *remoteFlags, s session) error {
-	ctx, stop := leaveToCLI(ctx)
+// joinAgent runs the agent in the foreground, connected to a companion that runs
+// on this machine.
+func joinAgent(ctx context.Context, streams IO, at *remoteFlags, s session) error {
+	ctx, stop := leaveInterruptToAgent(ctx)
 	defer stop()
-	path, err := at.find(ctx, "")
+	socket, err := at.find(ctx, "")
 	if err != nil {
 		return err
 	}
 	var env map[string]string
-	err = ask(ctx, path, func(_ context.Context, _ *editor.Client, info editor.InitializeResult) error {
+	err = editor.WithClient(ctx, socket, self(), func(_ context.Context, _ *editor.Client, info editor.InitializeResult) error {
 		env = editor.KnownEnv(info.Env)
 		return nil
 	})
@@ -161,26 +253,26 @@ func joinCLI(ctx context.Context, streams IO, at *remoteFlags, s session) error 
 	return s.run(ctx, streams, env)
 }
 
-// leaveToCLI makes a context for the time that a CLI has the terminal: an
-// interrupt is the CLI's, and one too many, typed while we clean up, is
-// nobody's.
-func leaveToCLI(ctx context.Context) (context.Context, func()) {
+// leaveInterruptToAgent returns a context for the time in which the agent has the
+// terminal. An interrupt is for the agent and does not end it.
+func leaveInterruptToAgent(ctx context.Context) (context.Context, func()) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
 	undo := sys.LeaveInterruptToChild()
 	return ctx, func() { undo(); stop() }
 }
 
-// run runs the CLI, and again when it asks for it.
+// run runs the agent, and runs it again when it asks for that.
 func (s session) run(ctx context.Context, streams IO, companion map[string]string) error {
-	// Without its launcher, a second process that ignores the signals which
-	// end a terminal's programs, the CLI cannot outlive us.
+	// Gemini CLI's launcher is a second process that ignores the signals by
+	// which a terminal ends its programs. Without it the CLI cannot outlive
+	// Pollux.
 	env := append(os.Environ(), "GEMINI_CLI_NO_RELAUNCH=true")
 	for k, v := range companion {
 		env = append(env, k+"="+v)
 	}
 	env = append(env, s.env...)
 	for {
-		err := foreground(ctx, streams, s, env)
+		err := s.foreground(ctx, streams, env)
 		var exit exitError
 		if !errors.As(err, &exit) || exit.code != exitRestart || ctx.Err() != nil {
 			return err
@@ -188,15 +280,9 @@ func (s session) run(ctx context.Context, streams IO, companion map[string]strin
 	}
 }
 
-// exitRestart is how Gemini CLI asks its launcher to start it again, for
-// instance when the user has decided to trust the folder.
+// exitRestart is the exit code by which Gemini CLI asks its launcher to start it
+// again, for instance when the user has decided to trust the folder.
 const exitRestart = 199
-
-// isTerminal reports whether a stream is a terminal.
-func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
 
 func printLink(w io.Writer, h *ide.Host) string {
 	link, err := h.Link()
@@ -206,12 +292,13 @@ func printLink(w io.Writer, h *ide.Host) string {
 	return link
 }
 
-// killDelay is how long a CLI may take to end after it was asked to.
+// killDelay is how long an agent may take to end after SIGTERM.
 const killDelay = 4 * time.Second
 
-// foreground runs the CLI in this terminal and ends with its exit code. It
-// shares our process group, so that the terminal's keys reach both.
-func foreground(ctx context.Context, streams IO, s session, env []string) error {
+// foreground runs the agent in this terminal and returns its exit code as an
+// error. The agent is in Pollux's process group, so that the terminal's keys
+// reach both.
+func (s session) foreground(ctx context.Context, streams IO, env []string) error {
 	ended := make(chan error, 1)
 	go func() {
 		// The parent-death signal is bound to this thread.
@@ -221,7 +308,7 @@ func foreground(ctx context.Context, streams IO, s session, env []string) error 
 		cmd.Env, cmd.Dir = env, s.dir
 		var kill *time.Timer
 		cmd.Cancel = func() error {
-			// Before WaitDelay, which would kill the CLI and not what it started.
+			// Before WaitDelay, which would kill the agent and not its children.
 			kill = time.AfterFunc(killDelay, func() { sys.SignalTree(cmd.Process.Pid, syscall.SIGKILL) })
 			return sys.SignalTree(cmd.Process.Pid, syscall.SIGTERM)
 		}
@@ -243,5 +330,5 @@ func foreground(ctx context.Context, streams IO, s session, env []string) error 
 	case errors.As(err, &exit):
 		return exitError{sys.ExitCode(exit.ProcessState)}
 	}
-	return fmt.Errorf("%s cannot be started (%w): check the command after --", s.argv[0], err)
+	return fmt.Errorf("cannot start %s (%w): check the command after --", s.argv[0], err)
 }

@@ -19,11 +19,11 @@ import (
 func decide(what string) int {
 	err := func() error {
 		ctx := context.Background()
-		path, err := findCompanion(ctx, "", os.Getenv("FILE"))
+		path, err := editor.Find(ctx, self(), "", os.Getenv("FILE"))
 		if err != nil {
 			return err
 		}
-		return ask(ctx, path, func(ctx context.Context, c *editor.Client, _ editor.InitializeResult) error {
+		return editor.WithClient(ctx, path, self(), func(ctx context.Context, c *editor.Client, _ editor.InitializeResult) error {
 			diffs, err := c.Diffs(ctx)
 			if err != nil {
 				return err
@@ -60,7 +60,7 @@ func decide(what string) int {
 	return 0
 }
 
-func await(ts *testscript.TestScript, pattern, text string) {
+func awaitFile(ts *testscript.TestScript, pattern, text string) {
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		names, _ := filepath.Glob(ts.MkAbs(os.Expand(pattern, ts.Getenv)))
 		for _, name := range names {

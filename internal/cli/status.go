@@ -10,14 +10,14 @@ import (
 
 	"pollux/internal/bridge"
 	"pollux/internal/editor"
-	"pollux/internal/view/term"
+	"pollux/internal/termtext"
 )
 
 func newStatus(streams IO) *cobra.Command {
 	var asJSON, link, bridges bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show the running companions, connected CLIs and open diffs, and the bridges",
+		Short: "Show running companions, connected agents, pending changes and bridges",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			running, err := bridge.Bridges(cmd.Context())
 			if err != nil {
@@ -28,14 +28,14 @@ func newStatus(streams IO) *cobra.Command {
 					return printJSON(streams.Out, running)
 				}
 				if len(running) == 0 {
-					fmt.Fprintln(streams.Out, "No bridge is running. An MCP client starts one; see `pollux install bridge`.")
+					fmt.Fprintln(streams.Out, "No bridge is running. An MCP client starts one: see `pollux install bridge`.")
 				}
 				for _, b := range running {
 					fmt.Fprint(streams.Out, b)
 				}
 				return nil
 			}
-			all, err := companions(cmd.Context())
+			all, err := editor.List(cmd.Context(), self())
 			if err != nil {
 				return err
 			}
@@ -46,14 +46,14 @@ func newStatus(streams IO) *cobra.Command {
 			}
 			entries := []entry{}
 			for _, c := range all {
-				if c.stopped {
-					fmt.Fprintf(streams.Err, "pollux: the companion at %s does not answer: is it stopped? `fg` in its terminal goes on with it\n", c.socket)
+				if c.Stopped {
+					fmt.Fprintf(streams.Err, "pollux: the companion at %s does not answer: if it is stopped, type `fg` in its terminal\n", c.Socket)
 					continue
 				}
-				e := entry{Status: c.Status, Socket: c.socket}
+				e := entry{Status: c.Status, Socket: c.Socket}
 				if link {
 					var l editor.Link
-					err := ask(cmd.Context(), c.socket, func(ctx context.Context, client *editor.Client, _ editor.InitializeResult) error {
+					err := editor.WithClient(cmd.Context(), c.Socket, self(), func(ctx context.Context, client *editor.Client, _ editor.InitializeResult) error {
 						return client.Call(ctx, editor.MethodReviewLink, nil, &l)
 					})
 					if err == nil {
@@ -72,28 +72,28 @@ func newStatus(streams IO) *cobra.Command {
 				if i > 0 {
 					fmt.Fprintln(streams.Out)
 				}
-				fmt.Fprintf(streams.Out, "%s  %s\n", term.Printable(e.Editor.DisplayName), term.Printable(strings.Join(e.Roots, ", ")))
+				fmt.Fprintf(streams.Out, "%s  %s\n", termtext.Visible(e.Editor.DisplayName), termtext.Visible(strings.Join(e.Roots, ", ")))
 				fmt.Fprintf(streams.Out, "  process %d, port %d, up %s, %s open\n", e.PID, e.Port, since(e.Started), count(e.Files, "file"))
 				if len(e.Clients) == 0 {
-					fmt.Fprintln(streams.Out, "  no CLI is connected; in Gemini CLI: /ide enable")
+					fmt.Fprintln(streams.Out, "  no agent is connected; in Gemini CLI, type /ide enable")
 				}
 				for _, c := range e.Clients {
-					fmt.Fprintf(streams.Out, "  CLI   %s %s, connected for %s\n", term.Printable(c.Name), term.Printable(c.Version), since(c.Since))
+					fmt.Fprintf(streams.Out, "  agent %s %s, connected for %s\n", termtext.Visible(c.Name), termtext.Visible(c.Version), since(c.Since))
 				}
 				for _, d := range e.Diffs {
-					state := "waits for"
+					state := "pending for"
 					switch {
 					case d.Notice != "":
-						state = "cannot be displayed (" + term.Printable(d.Notice) + "); waits in the terminal for"
+						state = "cannot be displayed (" + termtext.Visible(strings.TrimSpace(d.Notice)) + "): answer in the agent's terminal; pending for"
 					case d.State == editor.StateOrphaned:
-						state = "left by a CLI that ended"
+						state = "its agent has ended; pending for"
 					case d.State == editor.StateAccepted:
-						state = "accepted; waits to be written for"
+						state = "accepted; waiting to be written for"
 					}
-					fmt.Fprintf(streams.Out, "  diff  %s  %s %s\n", term.Printable(d.Path), state, since(d.Opened))
+					fmt.Fprintf(streams.Out, "  diff  %s  %s %s\n", termtext.Visible(d.Path), state, since(d.Opened))
 				}
 				if e.Link != "" {
-					fmt.Fprintf(streams.Out, "  review page (this link opens it once): %s\n", e.Link)
+					fmt.Fprintf(streams.Out, "  review page (the link works once): %s\n", e.Link)
 				}
 			}
 			for _, b := range running {
@@ -103,18 +103,11 @@ func newStatus(streams IO) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVar(&bridges, "bridges", false, "show the bridges only, and their warm processes")
-	cmd.Flags().BoolVar(&link, "link", false, "make a one-time link to each review page")
+	cmd.Flags().BoolVar(&bridges, "bridges", false, "show only the bridges and their warm processes")
+	cmd.Flags().BoolVar(&link, "link", false, "print a one-time link to each review page")
 	return cmd
 }
 
 func since(ms int64) string {
 	return time.Since(time.UnixMilli(ms)).Truncate(time.Second).String()
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -21,6 +21,7 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
+	"pollux/internal/paths"
 )
 
 // A Config configures a [Companion].
@@ -121,7 +122,7 @@ func cleanRoots(roots []string) ([]string, error) {
 		if !filepath.IsAbs(r) {
 			return nil, fmt.Errorf("the workspace root %q is relative: pass an absolute path", r)
 		}
-		if r = realPath(r); !slices.Contains(out, r) {
+		if r = paths.Real(r); !slices.Contains(out, r) {
 			out = append(out, r)
 		}
 	}

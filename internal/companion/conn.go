@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
 
@@ -51,7 +50,7 @@ func Serve(rwc io.ReadWriteCloser, start func(editor.InitializeParams) (*Compani
 
 func (d *conn) serve(rwc io.ReadWriteCloser) {
 	d.changed = make(map[string]bool)
-	d.out = editor.NewOutbox(func() { d.rpc.Close() })
+	d.out = editor.NewOutbox(func() { d.rpc.Close() }, d.onPanic)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ready := make(chan struct{})
@@ -60,18 +59,9 @@ func (d *conn) serve(rwc io.ReadWriteCloser) {
 		d.handle(req)
 	}))
 	close(ready)
-	written := make(chan struct{})
-	go func() {
-		defer close(written)
-		defer d.onPanic()
-		d.out.Run(ctx)
-	}()
 	<-d.rpc.DisconnectNotify()
 	cancel()
-	select {
-	case <-written:
-	case <-time.After(editor.DrainTimeout): // nobody reads the pipe, and closing it ends no write
-	}
+	d.out.Close()
 	d.handling.Lock()
 	d.ended = true
 	d.handling.Unlock()

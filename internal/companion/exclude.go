@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 
+	"pollux/internal/paths"
 	"pollux/internal/sys"
 )
 
@@ -78,7 +79,7 @@ type decision struct {
 // project of a file is the nearest directory above it that has .git, else its
 // workspace root.
 func (x *excluder) excluded(path string, roots []string) bool {
-	actual := realPath(path)
+	actual := paths.Real(path)
 	return x.match(path, roots) || actual != path && x.match(actual, roots)
 }
 
@@ -198,7 +199,7 @@ func project(path string, roots []string) string {
 		}
 	}
 	for _, r := range roots {
-		if sys.Inside(r, path) {
+		if paths.Contains(r, path) {
 			return rootAsSpelled(r, path)
 		}
 	}

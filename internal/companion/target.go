@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"pollux/internal/paths"
 	"pollux/internal/sys"
 )
 
@@ -72,8 +73,8 @@ func within[T any](d time.Duration, f func() (T, error)) (T, error) {
 // nothing, is an error for the user.
 func newTarget(path string, roots []string) (target, error) {
 	return within(diskTimeout, func() (target, error) {
-		actual := realPath(path)
-		i := slices.IndexFunc(roots, func(r string) bool { return sys.Inside(r, actual) })
+		actual := paths.Real(path)
+		i := slices.IndexFunc(roots, func(r string) bool { return paths.Contains(r, actual) })
 		if i < 0 {
 			return target{}, fmt.Errorf("it is not inside the workspace (%s)", strings.Join(roots, ", "))
 		}
@@ -91,7 +92,7 @@ func newTarget(path string, roots []string) (target, error) {
 // lower case are the same.
 func rootAsSpelled(root, path string) string {
 	top := path
-	for up := filepath.Dir(top); up != top && sys.Inside(root, up); up = filepath.Dir(top) {
+	for up := filepath.Dir(top); up != top && paths.Contains(root, up); up = filepath.Dir(top) {
 		top = up
 	}
 	return top
@@ -111,7 +112,7 @@ func (t target) checkLinks() error {
 
 // open opens the workspace root, unless the path now leads elsewhere.
 func (t target) open() (*os.Root, error) {
-	if now := realPath(t.path); now != t.actual() {
+	if now := paths.Real(t.path); now != t.actual() {
 		return nil, fmt.Errorf("it now leads to %s: reject the change", now)
 	}
 	return os.OpenRoot(t.root)
@@ -165,19 +166,4 @@ func (t target) replace(text string) error {
 	}
 	defer root.Close()
 	return sys.ReplaceIn(root, t.name, text)
-}
-
-// realPath resolves the symbolic links of as much of the path as exists.
-func realPath(path string) string {
-	path = filepath.Clean(path)
-	rest := ""
-	for dir := path; ; dir = filepath.Dir(dir) {
-		if resolved, err := filepath.EvalSymlinks(dir); err == nil {
-			return filepath.Join(resolved, rest)
-		}
-		if dir == filepath.Dir(dir) {
-			return path
-		}
-		rest = filepath.Join(filepath.Base(dir), rest)
-	}
 }

@@ -1,43 +1,44 @@
-// Package doctor finds out why Gemini CLI and Pollux do not get together.
+// Package doctor runs the checks that find out why an agent and Pollux do not
+// connect.
 //
-// For the companion it replays what a CLI will do that is started from here:
-// which file it reads, which companion it takes, whether that answers. Package
-// discovery has the CLI's rules; this package adds why, and what to do. For the
-// bridge it tries what the bridge will need, up to a warm process with a
-// session, which costs no quota.
+// It has the runner, the report, and the checks that concern no agent. An agent
+// and a protocol bring checks of their own, in a package named checks below
+// theirs; the command line lists all of them in order. The checks of a protocol
+// replay what an agent started here will do: which file it reads, which companion
+// it chooses, whether that answers. The checks for the bridge try what the bridge
+// needs.
 //
-// A cause is one check with a name that stays, so that scripts can rely on it;
-// docs/DOCTOR.md lists them by their symptoms. Nothing is changed but by
-// [Report.Mend], and no finding holds a token, or a password of a proxy's.
+// Each cause is one check with a name that never changes, so that scripts can rely
+// on it; docs/DOCTOR.md lists the causes by their symptoms. Nothing changes without
+// [Report.Fix], and no finding holds a token or a proxy's password.
 package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"os"
+	"io/fs"
 	"regexp"
 	"slices"
+	"strings"
 
-	"pollux/internal/agent"
-	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/editor"
-	"pollux/internal/ide/geminiide"
 	"pollux/internal/termtext"
 )
 
-// A Status is how a check came out.
+// A Status is the outcome of a check.
 type Status string
 
-// A failed check keeps the CLI from its companion, or the bridge from the CLI;
-// a warning may, or tells of something that surprises.
+// A failed check keeps the agent from its companion, or the bridge from the agent.
+// A warning may do so, or reports something unexpected.
 const (
 	OK      Status = "ok"
 	Warning Status = "warning"
 	Failed  Status = "failed"
 )
 
-// The parts of Pollux that a finding can be about.
+// The names of the parts of Pollux that a finding can be about.
 const (
 	Companion = "companion"
 	Bridge    = "bridge"
@@ -48,32 +49,64 @@ type Finding struct {
 	Part   string `json:"part"`
 	Check  string `json:"check"`
 	Status Status `json:"status"`
-	// Text says what is so, in one line; Next what to do about it, as a command
-	// where one does it.
+	// Text says in one line what the check found. Next says what to do about it,
+	// as a command where one does it.
 	Text string `json:"text"`
 	Next string `json:"next,omitempty"`
-	// Mends says what [Report.Mend] would change; empty if nothing.
-	Mends string `json:"mends,omitempty"`
-
-	mend func() error
+	// Fix says what [Report.Fix] would change; empty if nothing.
+	Fix string `json:"fix,omitempty"`
+	// Apply makes that change; nil if there is none.
+	Apply func() error `json:"-"`
 }
 
-// A Running is a companion of Pollux's that runs, and whether it is stopped.
+// A Running is a companion that is running, and whether it is stopped.
 type Running struct {
 	editor.Status
 	Stopped bool
 }
 
-// A Config says where the user stands.
+// A Config describes what to examine.
 type Config struct {
 	// Dir is the working directory.
 	Dir string
-	// Running are the user's companions that have a socket.
+	// Running lists the user's companions that have a socket.
 	Running []Running
-	// Version is Pollux's own.
+	// Version is this program's version.
 	Version string
-	// Emit is told of each finding as it comes; may be nil.
+	// Emit receives each finding when it is made; may be nil.
 	Emit func(Finding)
+}
+
+// A Part is a list of checks about one part of Pollux. They run in order.
+type Part struct {
+	Name   string
+	Checks []Check
+}
+
+// A Check examines one thing and adds its findings to the checker. It stops early
+// when the context ends.
+type Check func(ctx context.Context, c *Checker)
+
+// A Checker collects the findings of one run. A check can see what earlier checks
+// found.
+type Checker struct {
+	Config
+	// Program is the agent's command, as the agent's own check found it.
+	Program Program
+
+	report Report
+	part   string
+}
+
+// A Program is an agent's command as the shell would start it. The zero value
+// stands for a command that is not installed.
+type Program struct {
+	Path string
+	// Version is "" if unknown. Major and Minor are its numbers, both 0 if unknown.
+	Version      string
+	Major, Minor int
+	// Update is the command that installs the newest version.
+	Update string
 }
 
 // A Report is what [Examine] found.
@@ -81,7 +114,7 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 }
 
-// Count is how many findings have that status.
+// Count returns how many findings have that status.
 func (r Report) Count(s Status) (n int) {
 	for _, f := range r.Findings {
 		if f.Status == s {
@@ -91,91 +124,80 @@ func (r Report) Count(s Status) (n int) {
 	return n
 }
 
-// Mends lists what Mend would change.
-func (r Report) Mends() (all []string) {
+// Fixes lists what Fix would change.
+func (r Report) Fixes() (all []string) {
 	for _, f := range r.Findings {
-		if f.mend != nil {
-			all = append(all, f.Mends)
+		if f.Apply != nil {
+			all = append(all, f.Fix)
 		}
 	}
 	return all
 }
 
-// Mend mends what is Pollux's to mend: the user's stale discovery files, modes
-// of the files that Pollux writes, and IDE mode in the user's settings.
-func (r Report) Mend() error {
+// Fix makes the changes that [Report.Fixes] lists. It stops at the first error.
+func (r Report) Fix() error {
 	for _, f := range r.Findings {
-		if f.mend == nil {
+		if f.Apply == nil {
 			continue
 		}
-		if err := f.mend(); err != nil {
-			return fmt.Errorf("%s: %w", f.Mends, err)
+		if err := f.Apply(); err != nil {
+			return fmt.Errorf("%s: %w", f.Fix, err)
 		}
 	}
 	return nil
 }
 
-// An exam is one run of all checks.
-type exam struct {
-	Config
-	report Report
-	part   string
-
-	cli      agent.Program
-	cliErr   error
-	settings settings.Settings
-	place    geminiide.Place
-	lookup   geminiide.Lookup
+// Examine runs all checks of all parts in order. It takes a few seconds.
+func Examine(ctx context.Context, cfg Config, parts []Part) Report {
+	c := &Checker{Config: cfg}
+	for _, p := range parts {
+		c.part = p.Name
+		for _, check := range p.Checks {
+			check(ctx, c)
+		}
+	}
+	return c.report
 }
 
-// Examine runs all checks. It takes some seconds, most of them for a warm
-// process.
-func Examine(ctx context.Context, cfg Config) Report {
-	e := &exam{Config: cfg}
-	e.part = Companion
-	e.checkCLI(ctx)
-	e.checkNode(ctx)
-	e.checkSettings()
-	e.checkTerminal()
-	e.checkVariables()
-	e.checkCompanion(ctx)
-	e.checkProxy(ctx)
-	e.checkDisk()
-	e.part = Bridge
-	e.checkBridge(ctx)
-	return e.report
-}
-
-// maxText bounds a finding's lines in bytes.
+// maxText limits each line of a finding, in bytes.
 const maxText = 1000
 
-func (e *exam) add(f Finding) {
-	f.Part = e.part
-	// There are names of files and variables in them, which anybody may have made.
-	f.Text, f.Next, f.Mends = termtext.Line(f.Text, maxText), termtext.Line(f.Next, maxText), termtext.Line(f.Mends, maxText)
-	e.report.Findings = append(e.report.Findings, f)
-	if e.Emit != nil {
-		e.Emit(f)
+// Add adds a finding about the part whose checks are running.
+func (c *Checker) Add(f Finding) {
+	f.Part = c.part
+	// Findings quote names of files and variables, which anybody can have made.
+	f.Text, f.Next, f.Fix = termtext.Line(f.Text, maxText), termtext.Line(f.Next, maxText), termtext.Line(f.Fix, maxText)
+	c.report.Findings = append(c.report.Findings, f)
+	if c.Emit != nil {
+		c.Emit(f)
 	}
 }
 
-func (e *exam) ok(check, format string, args ...any) {
-	e.add(Finding{Check: check, Status: OK, Text: fmt.Sprintf(format, args...)})
+// OK adds a finding that nothing is wrong.
+func (c *Checker) OK(check, format string, args ...any) {
+	c.Add(Finding{Check: check, Status: OK, Text: fmt.Sprintf(format, args...)})
 }
 
-func (e *exam) warn(check, next, format string, args ...any) {
-	e.add(Finding{Check: check, Status: Warning, Next: next, Text: fmt.Sprintf(format, args...)})
+// Warn adds a warning; next says what to do.
+func (c *Checker) Warn(check, next, format string, args ...any) {
+	c.Add(Finding{Check: check, Status: Warning, Next: next, Text: fmt.Sprintf(format, args...)})
 }
 
-func (e *exam) fail(check, next, format string, args ...any) {
-	e.add(Finding{Check: check, Status: Failed, Next: next, Text: fmt.Sprintf(format, args...)})
+// Fail adds a failure; next says what to do.
+func (c *Checker) Fail(check, next, format string, args ...any) {
+	c.Add(Finding{Check: check, Status: Failed, Next: next, Text: fmt.Sprintf(format, args...)})
 }
 
-// failed reports whether one of the checks failed.
-func (e *exam) failed(checks ...string) bool {
-	return slices.ContainsFunc(e.report.Findings, func(f Finding) bool {
+// Failed reports whether one of the checks has failed.
+func (c *Checker) Failed(checks ...string) bool {
+	return slices.ContainsFunc(c.report.Findings, func(f Finding) bool {
 		return f.Status == Failed && slices.Contains(checks, f.Check)
 	})
+}
+
+// Reported reports whether the check has a finding, of any status.
+func (c *Checker) Reported(check string) bool {
+	return slices.ContainsFunc(c.report.Findings, func(f Finding) bool { return f.Check == check })
 }
 
 // Print prints a finding for a person.
@@ -187,15 +209,13 @@ func Print(w io.Writer, f Finding) {
 	}
 }
 
-// mendHint names the command that mends what Pollux can mend.
-const mendHint = "pollux doctor --fix"
-
-func env(key string) string { return os.Getenv(key) }
+// FixCommand is the command that makes the changes of [Report.Fix].
+const FixCommand = "pollux doctor --fix"
 
 var bare = regexp.MustCompile(`^[\w@%+=:,./~-]+$`)
 
-// word is a text as one word of a shell's, for a command that is to be pasted.
-func word(s string) string {
+// Word returns a text as one word of a shell command that the user can paste.
+func Word(s string) string {
 	s = termtext.Line(s, maxText)
 	if bare.MatchString(s) {
 		return s
@@ -203,5 +223,14 @@ func word(s string) string {
 	return termtext.Word(s)
 }
 
-// oneLine is a short text of another's, for the middle of a finding.
-func oneLine(s string) string { return termtext.Line(s, 300) }
+// Short returns an untrusted text in one short line, to quote in a finding.
+func Short(s string) string { return termtext.Line(s, 300) }
+
+// Reason returns an error's text without the path.
+func Reason(err error) string {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return fmt.Sprint(pathErr.Err)
+	}
+	return Short(strings.TrimSpace(err.Error()))
+}

@@ -150,10 +150,10 @@ type Diff struct {
 	// user's edits so far, in this client or another; nil for no edits.
 	Proposed string  `json:"proposed"`
 	Content  *string `json:"content,omitempty"`
-	// Agent is the name of the agent that proposed it, such as "Gemini CLI".
-	// Client is the name with the version.
-	Agent  string `json:"agent"`
+	// Client is the agent's name and version, such as "Gemini CLI 0.61.0".
 	Client string `json:"client"`
+	// Agent names the agent that proposed the change, such as "Gemini CLI".
+	Agent string `json:"agent"`
 	// Opened is in milliseconds since the Unix epoch.
 	Opened int64 `json:"opened"`
 }
@@ -354,9 +354,9 @@ type DiffStatus struct {
 	// Notice, if given, says why the diff cannot be displayed. No client shows
 	// such a diff, and only the terminal can answer it.
 	Notice string `json:"notice,omitempty"`
-	// Agent and Client are those of [Diff].
-	Agent  string `json:"agent"`
 	Client string `json:"client"`
+	// Agent names the agent that proposed the change, such as "Gemini CLI".
+	Agent  string `json:"agent"`
 	Opened int64  `json:"opened"`
 }
 

@@ -3,25 +3,19 @@ package editor
 import (
 	"context"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
+
+	"pollux/internal/outbox"
 )
 
-// An Outbox holds the messages that wait to be written to a client. The goroutine
-// that reads from the client puts them there and [Outbox.Run] writes them, so that a client
-// that writes before it reads does not hold up itself, and one that does not
-// read holds up nobody else.
+// An Outbox holds the messages that wait to be written to a client. The
+// goroutine that reads from the client puts them there and another one writes
+// them, so that a client that writes before it reads does not block itself, and
+// one that does not read blocks nobody else.
 type Outbox struct {
-	full func()
-
-	mu    sync.Mutex
-	queue []outgoing
-	size  int // of the queue, in bytes
-	over  bool
-	wake  chan struct{} // capacity 1
-	ended chan struct{} // closed when Run returns
+	out *outbox.Outbox[outgoing]
 }
 
 type outgoing struct {
@@ -37,74 +31,38 @@ const (
 	maxOutboxSize = 64 << 20
 )
 
-// NewOutbox returns an empty outbox. It calls full once, on another goroutine,
-// when the client lets too much pile up; the caller gives the client up.
-func NewOutbox(full func()) *Outbox {
-	return &Outbox{full: full, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+// NewOutbox starts an empty outbox. It calls full once, on another goroutine,
+// when the client lets too much pile up; the caller then disconnects the client.
+// onPanic, if there is one, is deferred around each write.
+func NewOutbox(full, onPanic func()) *Outbox {
+	limits := outbox.Limits[outgoing]{
+		Items: maxOutbox, Bytes: maxOutboxSize, Size: func(m outgoing) int { return m.size },
+	}
+	return &Outbox{outbox.New(limits, func(ctx context.Context, m outgoing) {
+		if onPanic != nil {
+			defer onPanic()
+		}
+		m.write(ctx)
+	}, full)}
 }
 
 // Put queues a message; size is what it keeps in memory until write is called.
-func (o *Outbox) Put(size int, write func(context.Context)) {
-	o.mu.Lock()
-	if len(o.queue) >= maxOutbox || o.size > maxOutboxSize {
-		first := !o.over
-		o.over, o.queue, o.size = true, nil, 0
-		o.mu.Unlock()
-		if first {
-			go o.full()
-		}
-		return
-	}
-	if !o.over {
-		o.queue = append(o.queue, outgoing{size, write})
-		o.size += size
-	}
-	o.mu.Unlock()
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
-}
+func (o *Outbox) Put(size int, write func(context.Context)) { o.out.Put(outgoing{size, write}) }
 
-// Run writes what is put, in order, until the context ends. It is called once.
-func (o *Outbox) Run(ctx context.Context) {
-	defer close(o.ended)
-	for {
-		o.mu.Lock()
-		var next outgoing
-		if len(o.queue) > 0 {
-			next, o.queue[0] = o.queue[0], outgoing{}
-			o.queue, o.size = o.queue[1:], o.size-next.size
-		}
-		o.mu.Unlock()
-		if next.write != nil && ctx.Err() == nil {
-			next.write(ctx)
-			continue
-		}
-		select {
-		case <-o.wake:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
+// drainTimeout bounds the wait for a client that does not read.
+const drainTimeout = time.Second
 
-// DrainTimeout bounds the wait for a client that does not read.
-const DrainTimeout = time.Second
-
-// Drain waits until what was put is written or Run has ended, at most
-// [DrainTimeout].
+// Drain waits until what was put is written or the outbox has ended, at most a
+// second.
 func (o *Outbox) Drain() {
-	done := make(chan struct{})
-	o.Put(0, func(context.Context) { close(done) })
-	timeout := time.NewTimer(DrainTimeout)
-	defer timeout.Stop()
-	select {
-	case <-done:
-	case <-o.ended:
-	case <-timeout.C:
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
+	defer cancel()
+	o.out.Drain(ctx)
 }
+
+// Close drops what waits. It waits for the message that is being written, at
+// most a second: nobody may read the pipe, and closing it ends no write.
+func (o *Outbox) Close() { o.out.CloseWithin(drainTimeout) }
 
 // Drained returns a stream of messages that ends only when the outbox is
 // written: a client that closes its side gets the answers to what it asked

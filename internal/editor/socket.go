@@ -8,8 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"pollux/internal/sys"
 )
@@ -72,42 +70,32 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 	return conn, nil
 }
 
-// SocketPath is where the companion of that process and port has its door.
+// SocketPath returns the path of the socket of the companion with that process
+// and port.
 func SocketPath(pid, port int) (string, error) {
 	dir, err := sys.RuntimeDir()
 	return filepath.Join(dir, fmt.Sprintf("%d-%d.sock", pid, port)), err
 }
 
-// Sockets lists the doors of the user's running companions. What a killed
-// companion left is removed.
+// leftSockets are the sockets of killed companions.
+var leftSockets = sys.Leftovers{Pattern: "[0-9]*-*.sock", Type: fs.ModeSocket, Abandoned: sys.RefusesConnections}
+
+// Sockets lists the sockets of the user's running companions. It removes what
+// killed companions left behind.
 func Sockets() ([]string, error) {
 	dir, err := sys.RuntimeDir()
 	if err != nil {
 		return nil, err
 	}
-	names, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	var live []string
-	for _, n := range names {
-		first, _, ok := strings.Cut(n.Name(), "-")
-		_, err := strconv.Atoi(first)
-		if !ok || err != nil || filepath.Ext(n.Name()) != ".sock" {
-			continue
-		}
-		path := filepath.Join(dir, n.Name())
-		// Its process may be one of another container, which shares the directory.
-		conn, err := net.Dial("unix", path)
-		switch {
-		case err == nil:
-			conn.Close()
-			live = append(live, path)
-		case sys.Refused(err):
-			os.Remove(path)
+	leftSockets.Remove(dir)
+	entries, err := os.ReadDir(dir)
+	var sockets []string
+	for _, e := range entries {
+		if ok, _ := filepath.Match(leftSockets.Pattern, e.Name()); ok && e.Type() == leftSockets.Type {
+			sockets = append(sockets, filepath.Join(dir, e.Name()))
 		}
 	}
-	return live, nil
+	return sockets, err
 }
 
 // MCPPreamble, sent first on a companion's socket, makes the rest of the

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"pollux/internal/jsonl"
 )
 
 // MaxMessage bounds a message in bytes: a proposal of the size the MCP side
@@ -33,7 +35,7 @@ type Stream struct {
 	// another goroutine than the one that reads. Without it there is no answer.
 	Malformed func(answer any)
 
-	r    *bufio.Reader
+	r    *jsonl.Reader
 	conn io.ReadWriteCloser
 	max  int
 
@@ -53,7 +55,7 @@ const (
 
 // NewStream serves the side that learns the framing from its peer.
 func NewStream(conn io.ReadWriteCloser) *Stream {
-	return &Stream{r: bufio.NewReader(conn), w: bufio.NewWriter(conn), conn: conn, max: MaxMessage}
+	return &Stream{r: jsonl.NewReader(conn, MaxMessage), w: bufio.NewWriter(conn), conn: conn, max: MaxMessage}
 }
 
 // NewClientStream is for the side that speaks first; it puts one message on
@@ -95,11 +97,8 @@ func (s *Stream) readMessage() ([]byte, error) {
 	}
 	for {
 		line, err := s.readLine(s.max)
-		if len(bytes.TrimSpace(line)) > 0 && (err == nil || err == io.EOF) {
-			return line, nil
-		}
-		if err != nil {
-			return nil, err
+		if err != nil || len(bytes.TrimSpace(line)) > 0 {
+			return line, err
 		}
 	}
 }
@@ -123,20 +122,14 @@ func (s *Stream) sniff() (framing, error) {
 	return s.framed.Load(), nil
 }
 
-// readLine reads up to and with a line feed; it returns what there is at the
-// end of the stream.
+// readLine reads a line of at most limit bytes.
 func (s *Stream) readLine(limit int) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := s.r.ReadSlice('\n')
-		if len(line)+len(part) > limit {
-			return nil, fmt.Errorf("%w: a message of over %d bytes", ErrFraming, limit)
-		}
-		line = append(line, part...)
-		if err != bufio.ErrBufferFull {
-			return line, err
-		}
+	line, err := s.r.ReadLineMax(limit)
+	var tooLong *jsonl.TooLongError
+	if errors.As(err, &tooLong) {
+		return nil, fmt.Errorf("%w: %w", ErrFraming, err)
 	}
+	return line, err
 }
 
 func (s *Stream) readFramed() ([]byte, error) {
@@ -144,7 +137,7 @@ func (s *Stream) readFramed() ([]byte, error) {
 	for {
 		line, err := s.readLine(budget)
 		if err != nil {
-			if err == io.EOF && (len(line) > 0 || length >= 0) {
+			if err == io.EOF && budget < maxHeader {
 				err = io.ErrUnexpectedEOF
 			}
 			return nil, err

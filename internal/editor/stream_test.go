@@ -127,17 +127,17 @@ func TestOutbox(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				full, written := 0, 0
-				o := NewOutbox(func() { full++ })
+				full, written, reads := 0, 0, make(chan struct{})
+				o := NewOutbox(func() { full++ }, nil)
+				o.Put(0, func(context.Context) { <-reads })
+				synctest.Wait() // it is being written
 				for range tt.n {
 					o.Put(tt.size, func(context.Context) { written++ })
 				}
 				synctest.Wait()
-				ctx, cancel := context.WithCancel(t.Context())
-				go o.Run(ctx)
+				close(reads)
 				synctest.Wait()
-				cancel()
-				synctest.Wait()
+				o.Close()
 				if tt.full && (full != 1 || written > 0) || !tt.full && (full > 0 || written != tt.n) {
 					t.Errorf("full %d times, %d of %d written", full, written, tt.n)
 				}
@@ -145,10 +145,8 @@ func TestOutbox(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // a client that reads
-		o := NewOutbox(func() { t.Error("full") })
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go o.Run(ctx)
+		o := NewOutbox(func() { t.Error("full") }, nil)
+		defer o.Close()
 		for range 2 * maxOutbox {
 			o.Put(10*maxOutboxSize, func(context.Context) {})
 			synctest.Wait()

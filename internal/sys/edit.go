@@ -40,7 +40,7 @@ func editFile(path, before, after string, mode fs.FileMode, late func()) error {
 		return err
 	}
 	defer root.Close()
-	removeLeftovers(root, ".")
+	TempFiles.RemoveIn(root, ".")
 	temp, err := writeTemp(root, ".", after, mode, info)
 	if errors.Is(err, errOwner) {
 		return fmt.Errorf("%s %w: change it as that user", path, err)

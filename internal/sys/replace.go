@@ -88,7 +88,7 @@ func ReplaceIn(root *os.Root, name, text string) error {
 	if err != nil {
 		return err
 	}
-	removeLeftovers(root, dir)
+	TempFiles.RemoveIn(root, dir)
 	if info != nil && bound(root, name, info) {
 		return overwrite(root, name, info, text)
 	}
@@ -166,23 +166,4 @@ func overwrite(root *os.Root, name string, info fs.FileInfo, text string) error 
 		err = f.Truncate(int64(len(text)))
 	}
 	return errors.Join(err, f.Close())
-}
-
-// removeLeftovers removes what a killed process left in dir.
-func removeLeftovers(root *os.Root, dir string) {
-	d, err := root.Open(dir)
-	if err != nil {
-		return
-	}
-	defer d.Close()
-	names, _ := d.Readdirnames(-1)
-	for _, n := range names {
-		if ok, _ := filepath.Match(TempPattern, n); !ok {
-			continue
-		}
-		path := filepath.Join(dir, n)
-		if info, err := root.Lstat(path); err == nil && info.Mode().IsRegular() && own(info) && time.Since(info.ModTime()) > TempTTL {
-			root.Remove(path)
-		}
-	}
 }

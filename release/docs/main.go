@@ -1,5 +1,5 @@
-// Command docs writes the manual pages and the shells' completions of pollux
-// into a directory: docs DIRECTORY.
+// Command docs writes the manual pages and the shell completions of pollux into
+// a directory: docs DIRECTORY.
 package main
 
 import (
@@ -52,7 +52,7 @@ func write(dir string) error {
 	return nil
 }
 
-// untag leaves out the generator's line, which carries the day of the build.
+// untag removes the generator's line, which contains the date of the build.
 func untag(cmd *cobra.Command) {
 	cmd.DisableAutoGenTag = true
 	for _, sub := range cmd.Commands() {

@@ -1,5 +1,5 @@
-// How the page gets its secret: from the link that opened it, once, or from the
-// tab's storage when it is reloaded.
+// How the page gets its secret: from the link that opened it, which works once, or
+// from the tab's storage after a reload.
 
 const key = "pollux-secret";
 
@@ -11,10 +11,10 @@ export function takeLink(): string {
   return link;
 }
 
-// Unreachable reports a link that nobody has answered, which may be tried again.
+// An Unreachable error means that nothing answered. The link can be tried again.
 export class Unreachable extends Error {}
 
-// login returns the page secret. Its error says what the user can do.
+// login returns the page secret. Its error tells the user what to do.
 export async function login(link: string): Promise<string> {
   const kept = sessionStorage.getItem(key);
   if (!link) {
@@ -26,14 +26,14 @@ export async function login(link: string): Promise<string> {
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ link }),
   }).catch(() => {
-    throw new Unreachable("Pollux cannot be reached. This page keeps its link and tries again. Pollux may have ended: pollux status lists what runs.");
+    throw new Unreachable("Pollux cannot be reached. This page keeps its link and tries again. Pollux may have ended: pollux status lists running companions.");
   });
   if (res.ok) {
     const { secret } = await res.json();
     sessionStorage.setItem(key, secret);
     return secret;
   }
-  if (kept !== null) return kept; // the tab was let in before
+  if (kept !== null) return kept; // the tab has logged in before
   throw new Error(await res.text());
 }
 

@@ -1,24 +1,24 @@
-// The review page: a list of the diffs that wait, and the view of one.
+// The review page: a list of pending diffs, and a view of one.
 
-import { type AcceptResult, type Diff, Door, retryDelay } from "./door";
+import { type AcceptResult, agentName, Client, type Diff, retryDelay } from "./client";
 import { forget, login, takeLink, Unreachable } from "./login";
 import { Settling } from "./settle";
 import { fromLF, toLF, usesCRLF } from "./text";
 import { DiffView } from "./view";
 
-const opened = takeLink(); // first, so that nothing else can see it
+const opened = takeLink(); // first, before other code can see it
 
 const $ = <T extends HTMLElement>(id: string) => document.getElementById(id) as T;
 const nonce = document.querySelector<HTMLMetaElement>("meta[name=nonce]")!.content;
 
-// An Item is a diff and what the user has made of it here.
+// An Item is a diff with the user's edits on this page.
 interface Item {
   diff: Diff;
   crlf: boolean;
-  text: string; // with LF where crlf
-  original?: string; // with the changes that the user chose to keep, if any
+  text: string; // with LF if crlf is set
+  original?: string; // includes the changes that the user chose to keep, if any
   unsent: boolean;
-  shared: string[]; // the text that Pollux had last, then those that are being sent
+  shared: string[]; // the last text that Pollux has, then the texts being sent
   deciding?: boolean; // Pollux has not answered yet
   sent?: string; // the text that the user accepted or saved
   timer?: number;
@@ -27,10 +27,10 @@ interface Item {
 const items = new Map<string, Item>();
 let current: Item | undefined;
 let view: DiffView | undefined;
-let clients: string[] = [];
+let agents: string[] = [];
 let online = false;
-let met = false; // it was online before
-let shut = ""; // why the page may not connect
+let met = false; // the page was online before
+let shut = ""; // why the page must not connect
 const narrow = matchMedia("(max-width: 900px)");
 let unifiedWanted = localStorage.getItem("pollux-unified") === "1";
 
@@ -40,7 +40,7 @@ const say = (text: string) => {
 const base = (path: string) => path.slice(Math.max(path.lastIndexOf("/"), path.lastIndexOf("\\")) + 1);
 const dir = (path: string) => path.slice(0, path.length - base(path).length - 1);
 
-// Texts that were not sent survive a reload.
+// Unsent texts survive a reload.
 const storeKey = "pollux-text-";
 interface Stored {
   path: string;
@@ -53,7 +53,7 @@ function store(id: string, text: Stored) {
   try {
     sessionStorage.setItem(storeKey + id, JSON.stringify(text));
   } catch {
-    // too large; the companion has all but the last moment
+    // too large; the companion has all but the latest edits
   }
 }
 
@@ -65,14 +65,14 @@ function stored(id: string): Stored | undefined {
 const unstore = (id: string) => sessionStorage.removeItem(storeKey + id);
 
 const settling = new Settling(() => render());
-const door = new Door({
+const client = new Client({
   connected: () => reconcile(),
   disconnected(loggedOut) {
     online = false;
     met = true;
     if (loggedOut) {
       forget();
-      shut = "This companion has ended, or the link was for another one. For a new link: pollux status --link";
+      shut = "This companion has ended, or the link was for another one. Get a new link with: pollux status --link";
       if (items.size) toast("error", `${shut}. What you edited is in the journal: pollux journal`);
     }
     render();
@@ -87,9 +87,9 @@ const door = new Door({
       old = undefined;
     }
     const typed = known?.unsent ? known.text : old?.text;
-    const late = diff.state === "accepted"; // for what was typed and not sent
+    const late = diff.state === "accepted"; // too late for unsent edits
     const text = late ? content : typed ?? content;
-    // After a reconnect every diff comes again; one that is the same is not drawn again.
+    // After a reconnect every diff arrives again; unchanged ones are not redrawn.
     const same = known && known.text === text && known.diff.state === diff.state && known.diff.original === diff.original;
     const item: Item = known ?? { diff, crlf, text, unsent: false, shared: [] };
     if (!same) item.original = undefined;
@@ -100,7 +100,7 @@ const door = new Door({
       if (late) strand(diff.id, { path: diff.path, text: typed });
       else send(item);
     }
-    if (!known) say(`${diff.client} proposes a change to ${base(diff.path)}`);
+    if (!known) say(`${agentName(diff)} proposes a change to ${base(diff.path)}`);
     if (!current || (current === item && !same)) show(item, !known);
     render();
   },
@@ -132,7 +132,7 @@ const door = new Door({
     if (state && state !== item.diff.state) {
       item.diff.state = state as Diff["state"];
       if (state === "accepted") {
-        // What is typed now, or elsewhere, is too late.
+        // Edits made now, or elsewhere, are too late.
         if (tooLate(item)) strand(id, { path: item.diff.path, text: item.text });
         clearTimeout(item.timer);
         item.unsent = false;
@@ -142,7 +142,7 @@ const door = new Door({
           view?.freeze();
         }
       }
-      if (current === item) settling.restart(); // the buttons do something else
+      if (current === item) settling.restart(); // the buttons now do something else
     }
     if (content !== undefined) item.shared = [toLF(content, item.crlf)];
     if (content !== undefined && !item.unsent) {
@@ -155,24 +155,24 @@ const door = new Door({
     render();
   },
   clients(names) {
-    clients = names;
+    agents = names;
     render();
   },
   message: (level, text) => toast(level, text),
 });
 
-// edited is called at each keystroke; the text is sent when the user pauses.
+// edited records the text after each keystroke. It is sent when the user pauses.
 function edited(item: Item, text: string) {
   item.text = text;
   item.unsent = true;
   clearTimeout(item.timer);
   item.timer = window.setTimeout(() => {
-    if (!item.deciding) send(item); // otherwise when Pollux has answered
+    if (!item.deciding) send(item); // otherwise it is sent when Pollux has answered
   }, 150);
   render();
 }
 
-// tooLate reports whether the user has typed what a decision does not contain.
+// tooLate reports whether the user has made edits that a decision does not contain.
 function tooLate(item: Item): boolean {
   return item.unsent && item.text !== item.sent;
 }
@@ -182,7 +182,7 @@ async function send(item: Item) {
   const text = item.text;
   item.shared = [item.shared[0], ...item.shared.slice(1).slice(-1), text];
   try {
-    await door.notify("diff/edit", { id: item.diff.id, content: fromLF(text, item.crlf) });
+    await client.notify("diff/edit", { id: item.diff.id, content: fromLF(text, item.crlf) });
     item.shared = [text, ...item.shared.slice(item.shared.lastIndexOf(text) + 1)];
     if (item.text === text) {
       item.unsent = false;
@@ -193,13 +193,13 @@ async function send(item: Item) {
   }
 }
 
-// reconcile brings the page up to date after a connection: edits that were not
-// sent go first, then what was answered meanwhile is dropped.
+// reconcile updates the page after it has connected: it sends unsent edits, then drops
+// the diffs that were answered meanwhile.
 async function reconcile() {
   const before = [...items.values()];
   const unsent = new Set(before.filter((item) => item.unsent).map((item) => item.diff.id));
   await Promise.all(before.filter((item) => item.unsent).map(send));
-  const { diffs } = await door.call<{ diffs: Diff[] }>("diff/list", {});
+  const { diffs } = await client.call<{ diffs: Diff[] }>("diff/list", {});
   const there = new Set(diffs.map((d) => d.id));
   for (const item of before) {
     const { diff } = item;
@@ -218,7 +218,7 @@ async function reconcile() {
   render();
 }
 
-// strand shows a text that reached Pollux too late, until the user dismisses it.
+// strand shows a text that came too late for its diff, until the user dismisses it.
 const stranded = new Set<string>();
 function strand(id: string, { path, text: typed, why }: Stored) {
   why ??= `The change to ${base(path)} was answered before your last edits reached Pollux.`;
@@ -235,13 +235,13 @@ function strand(id: string, { path, text: typed, why }: Stored) {
   });
 }
 
-// following is what is shown when the current diff has ended.
+// following returns the item to show when the current diff has ended.
 function following(): Item | undefined {
   const all = [...items.values()];
   return all.find((item) => item.diff.state !== "accepted") ?? all[0];
 }
 
-// A page that goes keeps what it could not send.
+// Before the page unloads, it stores the unsent texts.
 addEventListener("pagehide", () => {
   for (const item of items.values()) {
     if (item.unsent) store(item.diff.id, { path: item.diff.path, text: item.text, shared: item.shared });
@@ -259,13 +259,13 @@ function show(item: Item | undefined, focus: boolean) {
   settling.restart();
 }
 
-// draw makes the view of the current diff.
+// draw creates the view of the current diff.
 function draw(focus: boolean) {
   const item = current;
   view?.destroy();
   view = undefined;
   $("view").replaceChildren();
-  document.body.classList.toggle("empty", !item); // what is not displayed takes no focus
+  document.body.classList.toggle("empty", !item); // hidden elements take no focus
   if (!item) return;
   view = new DiffView({
     parent: $("view"), path: item.diff.path, original: item.original ?? toLF(item.diff.original, item.crlf), content: item.text,
@@ -279,8 +279,8 @@ function draw(focus: boolean) {
   if (focus) view.first();
 }
 
-// entry makes a diff's place in the list. It stays the same element as long as
-// the diff waits: one that is replaced loses the focus, and a click half made.
+// entry creates a diff's button in the list. The element stays the same as long as the
+// diff is pending: a replaced element would lose the focus, and a click in progress.
 function entry(diff: Diff): HTMLElement {
   const b = document.createElement("button");
   b.className = "item";
@@ -289,7 +289,8 @@ function entry(diff: Diff): HTMLElement {
   for (const [name, text] of [
     ["name", base(diff.path)],
     ["tags", ""],
-    ["where", `\u200e${dir(diff.path)}`], // cut at its start, by its direction
+    ["where", `\u200e${dir(diff.path)}`], // right to left, so that its start is cut
+    ["agent", agentName(diff)],
   ]) {
     const span = document.createElement("span");
     span.className = name;
@@ -304,9 +305,9 @@ function entry(diff: Diff): HTMLElement {
 }
 
 function render() {
-  $("status").textContent = shut ? "not connected" : online ? (clients.length ? `${clients.length} connected` : "no CLI connected") : met ? "reconnecting…" : "connecting…";
-  $("status").title = clients.join("\n");
-  $("status").dataset.state = online ? (clients.length ? "ok" : "idle") : "off";
+  $("status").textContent = shut ? "not connected" : online ? (agents.length ? `${agents.length} connected` : "no agent connected") : met ? "reconnecting…" : "connecting…";
+  $("status").title = agents.join("\n");
+  $("status").dataset.state = online ? (agents.length ? "ok" : "idle") : "off";
   const waiting = [...items.values()].filter((item) => item.diff.state !== "accepted").length;
   document.title = waiting ? `(${waiting}) Pollux review` : "Pollux review";
 
@@ -317,7 +318,7 @@ function render() {
     b.setAttribute("aria-current", String(item === current));
     b.querySelector(".tags")!.textContent = [
       item.diff.exists ? "" : "new file",
-      item.diff.state === "orphaned" ? "CLI ended" : "",
+      item.diff.state === "orphaned" ? "agent ended" : "",
       item.diff.state === "accepted" ? "accepted" : "",
       fromLF(item.text, item.crlf) === item.diff.proposed ? "" : "edited",
     ].filter(Boolean).join(", ");
@@ -332,28 +333,30 @@ function render() {
   $("accepted").textContent = accepted ? `Accepted. Waiting for the agent to write ${base(current!.diff.path)}.` : "";
   $("view").classList.toggle("frozen", accepted);
   $("kept").hidden = accepted || current?.original === undefined;
-  $("kept-text").textContent = `Not decided yet: press ${orphaned ? "Save to file" : "Accept"}. The changes that you kept are hidden.`;
+  $("kept-text").textContent = `Not decided yet: press ${orphaned ? "Save to file" : "Accept"}. Changes that you kept are hidden.`;
   $("path").textContent = current ? base(current.diff.path) : "";
   $("what").title = current ? current.diff.path : "";
-  $("from").textContent = current ? `from ${current.diff.client}` : "";
+  $("from").textContent = current ? `from ${agentName(current.diff)}` : "";
+  $("from").title = current ? current.diff.client : "";
   $("mode").setAttribute("aria-pressed", String(unified()));
-  // Not disabled: the focus has to stay.
+  // Not disabled: the button must keep the focus.
   const off = !online || !current || accepted || current.deciding || !settling.settled();
   for (const id of ["accept", "reject", "overwrite"]) $(id).setAttribute("aria-disabled", String(off));
   $("none").textContent = shut ? shut
     : !online && !met ? "Connecting to Pollux…"
-    : !online ? "Pollux has ended, or cannot be reached. What you edited is kept: pollux journal lists it."
-    : clients.length ? "Nothing waits for review. Changes that Gemini CLI proposes appear here."
-    : "No CLI is connected. In Gemini CLI, type /ide enable.";
+    : !online ? "Pollux has ended or cannot be reached. Your edits are kept: pollux journal lists them."
+    : agents.length ? "No pending changes. Changes that an agent proposes appear here."
+    : "No agent is connected. In Gemini CLI, type /ide enable.";
 }
 
-// decide handles a key, or one of several clicks, that decides on the current diff.
+// decide handles a key or click that decides on the current diff. clicks is the click
+// count of a mouse event, or 0 for a key.
 async function decide(method: "accept" | "reject", clicks: number, overwrite?: string) {
   const item = current;
   if (!item) return;
   const may = settling.decides(clicks);
   if (item.deciding || item.diff.state === "accepted") return;
-  if (!online) return hint("Pollux is not connected. Decide when it is.");
+  if (!online) return hint("Pollux is not connected. Wait until it is, then decide.");
   if (!may) return hint("This change has just appeared. Look at it, then decide.");
   hint("");
   $("conflict").hidden = true;
@@ -363,13 +366,13 @@ async function decide(method: "accept" | "reject", clicks: number, overwrite?: s
   let taken = false;
   try {
     if (method === "reject") {
-      await send(item); // the journal has what is thrown away
-      await door.call("diff/reject", { id: item.diff.id });
+      await send(item); // so that the journal has the discarded text
+      await client.call("diff/reject", { id: item.diff.id });
       taken = true;
       return;
     }
     item.sent = item.text;
-    const res = await door.call<AcceptResult>(orphaned ? "diff/save" : "diff/accept", {
+    const res = await client.call<AcceptResult>(orphaned ? "diff/save" : "diff/accept", {
       id: item.diff.id, content: fromLF(item.sent, item.crlf), overwrite,
     });
     taken = res.status === "accepted";
@@ -387,7 +390,7 @@ async function decide(method: "accept" | "reject", clicks: number, overwrite?: s
   }
 }
 
-// hint says beside the buttons why nothing happened.
+// hint shows next to the buttons why nothing happened.
 function hint(text: string) {
   const p = $("hint");
   p.textContent = text;
@@ -468,7 +471,7 @@ $("unkeep").onclick = () => {
   render();
 };
 $("keys-close").onclick = () => actions.help();
-$("keys").addEventListener("close", () => settling.restart()); // it covered the change
+$("keys").addEventListener("close", () => settling.restart()); // the dialog covered the change
 
 addEventListener("keydown", (e) => {
   const mod = e.ctrlKey || e.metaKey;
@@ -496,15 +499,16 @@ narrow.addEventListener("change", () => {
   if (current) draw(false);
   render();
 });
-// enter connects with a link. It keeps the link, which the address bar no longer
-// has, until Pollux answers or another link is opened.
+
+// enter connects with a link. It keeps the link, which is no longer in the address bar,
+// until Pollux answers or another link is opened.
 let entered = "";
 function enter(link: string) {
   entered = link;
   login(link).then((secret) => {
     shut = "";
     render();
-    door.open(secret);
+    client.open(secret);
   }, (err: Error) => {
     if (err instanceof Unreachable) setTimeout(() => entered === link && enter(link), retryDelay);
     if (online) return;
@@ -512,7 +516,7 @@ function enter(link: string) {
     render();
   });
 }
-// A link that is opened in this tab changes only the fragment.
+// Opening a link in this tab changes only the fragment.
 addEventListener("hashchange", () => location.hash && enter(takeLink()));
 render();
 enter(opened);

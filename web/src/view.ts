@@ -1,5 +1,5 @@
-// The view of one diff: side by side where there is room, else unified. The
-// text the user edits is the same editor state's in both.
+// The view of one diff: side by side if there is room, otherwise unified. Both edit
+// the same text.
 
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { cpp } from "@codemirror/lang-cpp";
@@ -20,7 +20,7 @@ import { Compartment, EditorState, type Extension } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
 import { tags as t } from "@lezer/highlight";
 
-// Colours are the style sheet's, so that light and dark follow the system.
+// The style sheet sets the colours, so that light and dark follow the system.
 const colours = HighlightStyle.define([
   { tag: [t.keyword, t.modifier, t.operatorKeyword], class: "tok-keyword" },
   { tag: [t.string, t.special(t.string), t.regexp], class: "tok-string" },
@@ -60,18 +60,18 @@ function language(path: string): Extension {
   return [];
 }
 
-// Comparing huge texts is cut short: the chunks are then larger than they need
-// be, never wrong.
+// Comparing huge texts is cut short: the chunks are then larger than necessary, but
+// never wrong.
 const diffConfig = { scanLimit: 2000, timeout: 400 };
 
-// control makes a chunk's button in the unified view. Its words are not those
-// of the buttons that answer the CLI.
+// control makes a chunk's button in the unified view. Its label differs from those of
+// the buttons that decide.
 function control(type: "reject" | "accept", action: (e: MouseEvent) => void, kept: () => void): HTMLElement {
   const b = document.createElement("button");
   b.textContent = type === "accept" ? "Keep" : "Undo";
-  b.title = type === "accept" ? "Keep this change in the text; Accept decides" : "Undo this change";
-  b.onmousedown = (e) => e.preventDefault(); // the text keeps the focus
-  b.onclick = (e) => { // by the keyboard too
+  b.title = type === "accept" ? "Keep this change in the text; press Accept to decide" : "Undo this change";
+  b.onmousedown = (e) => e.preventDefault(); // keep the focus in the text
+  b.onclick = (e) => { // a click, or a key
     action(e);
     if (type === "accept") kept();
   };
@@ -86,7 +86,7 @@ export interface ViewOptions {
   unified: boolean;
   nonce: string;
   changed(text: string): void;
-  // kept is called with the original as it is shown once a change was kept.
+  // kept is called after a change was kept, with the original text as now shown.
   kept(original: string): void;
 }
 
@@ -144,7 +144,7 @@ export class DiffView {
         b.title = "Undo this change";
         b.setAttribute("aria-label", "Undo this change");
         b.textContent = "→";
-        // The view listens to the mouse only; a click without one is a key's.
+        // The merge view handles mousedown only; a click without one comes from a key.
         b.onclick = (e) => {
           if (e.detail === 0) b.dispatchEvent(new MouseEvent("mousedown", { bubbles: true, cancelable: true }));
         };
@@ -168,12 +168,12 @@ export class DiffView {
     this.quiet = false;
   }
 
-  // replace is an edit of the user's, which undo takes back.
+  // replace replaces the text. The user can undo it.
   replace(text: string) {
     this.editor.dispatch({ changes: { from: 0, to: this.editor.state.doc.length, insert: text } });
   }
 
-  // freeze lets the user edit no more.
+  // freeze makes the text read-only.
   freeze() {
     this.editor.dispatch({ effects: this.writing.reconfigure(EditorState.readOnly.of(true)) });
   }
@@ -186,7 +186,7 @@ export class DiffView {
     goToPreviousChunk(this.editor);
   }
 
-  // first puts the cursor at the first change.
+  // first moves the cursor to the first change.
   first() {
     this.editor.focus();
     const chunk = getChunks(this.editor.state)?.chunks[0];

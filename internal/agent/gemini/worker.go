@@ -20,6 +20,7 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/acp"
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/sys"
 )
@@ -47,7 +48,7 @@ type worker struct {
 	tmp      string   // its own directory
 	unlinked []string // secrets that its private home lacks
 	child    *sys.Child
-	stream   *acpStream
+	stream   *acp.AcpStream
 	errors   *os.File // its standard error
 	conn     *jsonrpc2.Conn
 	patience time.Duration // for what takes no model
@@ -200,11 +201,11 @@ func startWorker(ctx context.Context, cli agent.Program, dir string, change bool
 	}
 	w.errors = errR
 	w.readers.Go(w.readErrors)
-	w.stream = newACPStream(outR, inW)
-	w.conn = newACPConn(w.stream, w.handle)
+	w.stream = acp.NewACPStream(outR, inW)
+	w.conn = acp.NewACPConn(w.stream, w.handle)
 	ctx, cancel := context.WithTimeout(ctx, handshake)
 	defer cancel()
-	hello := acpInitialize{ProtocolVersion: acpVersion, ClientInfo: acpInfo{Name: "pollux", Version: "1"}}
+	hello := acp.AcpInitialize{ProtocolVersion: acp.AcpVersion, ClientInfo: acp.AcpInfo{Name: "pollux", Version: "1"}}
 	hello.ClientCapabilities.FS.ReadTextFile, hello.ClientCapabilities.FS.WriteTextFile = change, change
 	if err = w.call(ctx, "initialize", hello, nil); err != nil {
 		return nil, fmt.Errorf("no answer to initialize (%w)", err)
@@ -361,10 +362,10 @@ func (w *worker) session(ctx context.Context) (*warmSession, error) {
 	}
 	done := make(chan made, 1)
 	go func() {
-		var res acpNewSessionResult
+		var res acp.AcpNewSessionResult
 		ctx, cancel := context.WithTimeoutCause(context.Background(), w.patience, errMute)
 		defer cancel()
-		err := w.call(ctx, "session/new", acpNewSession{CWD: w.dir, MCPServers: []any{}}, &res)
+		err := w.call(ctx, "session/new", acp.AcpNewSession{CWD: w.dir, MCPServers: []any{}}, &res)
 		w.mu.Lock()
 		w.sessions++
 		w.mu.Unlock()
@@ -412,7 +413,7 @@ func (s *warmSession) ask(ctx context.Context, req agent.Request, prompt string,
 	}
 	if req.Model != "" && req.Model != s.model {
 		setting, cancel := context.WithTimeoutCause(ctx, w.patience, errMute)
-		err := w.call(setting, "session/set_model", acpSetModel{s.id, req.Model}, nil)
+		err := w.call(setting, "session/set_model", acp.AcpSetModel{SessionID: s.id, ModelID: req.Model}, nil)
 		cancel()
 		if err != nil {
 			return agent.Result{}, nil, w.failure(ctx, err)
@@ -430,12 +431,12 @@ func (s *warmSession) ask(ctx context.Context, req agent.Request, prompt string,
 	w.mu.Lock()
 	w.turns[s.id] = t
 	w.mu.Unlock()
-	var reply acpPromptResult
+	var reply acp.AcpPromptResult
 	answered := make(chan error, 1)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		answered <- w.conn.Call(context.Background(), "session/prompt", acpPrompt{s.id, content}, &reply)
+		answered <- w.conn.Call(context.Background(), "session/prompt", acp.AcpPrompt{SessionID: s.id, Prompt: content}, &reply)
 		w.mu.Lock()
 		delete(w.turns, s.id)
 		w.mu.Unlock()
@@ -466,7 +467,7 @@ func (s *warmSession) ask(ctx context.Context, req agent.Request, prompt string,
 			err = fault
 		}
 		if err != nil {
-			go w.conn.Notify(context.Background(), "session/cancel", acpSessionRef{s.id})
+			go w.conn.Notify(context.Background(), "session/cancel", acp.AcpSessionRef{SessionID: s.id})
 			t.mu.Lock()
 			defer t.mu.Unlock()
 			return t.transcript.result(), ended, err
@@ -507,7 +508,7 @@ func (w *worker) unheld() *agent.Error {
 }
 
 // conclude makes a result of the CLI's answer to session/prompt.
-func (w *worker) conclude(t *turn, reply acpPromptResult, err error) (agent.Result, error) {
+func (w *worker) conclude(t *turn, reply acp.AcpPromptResult, err error) (agent.Result, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	tr := &t.transcript
@@ -583,8 +584,8 @@ var rpcKinds = map[int]agent.Kind{
 }
 
 // contents is a question with its images.
-func contents(req agent.Request, prompt string) ([]acpContent, error) {
-	content := []acpContent{{Type: "text", Text: plainStart(prompt)}}
+func contents(req agent.Request, prompt string) ([]acp.AcpContent, error) {
+	content := []acp.AcpContent{{Type: "text", Text: plainStart(prompt)}}
 	if len(req.Images) == 0 {
 		return content, nil
 	}
@@ -598,7 +599,7 @@ func contents(req agent.Request, prompt string) ([]acpContent, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s cannot be read: name another image", name)
 		}
-		content = append(content, acpContent{Type: "image", Data: data, MIMEType: mime.TypeByExtension(strings.ToLower(filepath.Ext(name)))})
+		content = append(content, acp.AcpContent{Type: "image", Data: data, MIMEType: mime.TypeByExtension(strings.ToLower(filepath.Ext(name)))})
 	}
 	return content, nil
 }
@@ -607,14 +608,14 @@ func contents(req agent.Request, prompt string) ([]acpContent, error) {
 func (w *worker) handle(method string, params json.RawMessage) (any, error) {
 	switch method {
 	case "session/update":
-		var u acpUpdate
+		var u acp.AcpUpdate
 		if json.Unmarshal(params, &u) == nil {
 			w.update(u)
 		}
 		return nil, nil
 	case "session/request_permission":
 		// The policy lets what may be done be done unasked.
-		var p acpPermission
+		var p acp.AcpPermission
 		if err := json.Unmarshal(params, &p); err != nil {
 			return nil, err
 		}
@@ -633,7 +634,7 @@ func (w *worker) handle(method string, params json.RawMessage) (any, error) {
 
 // file reads or writes a file of a turn's.
 func (w *worker) file(method string, params json.RawMessage) (any, error) {
-	var p acpFile
+	var p acp.AcpFile
 	if err := json.Unmarshal(params, &p); err != nil {
 		return nil, err
 	}
@@ -669,7 +670,7 @@ func (w *worker) file(method string, params json.RawMessage) (any, error) {
 // modeNotice is what the CLI says in the model's place when a mode changes.
 const modeNotice = "[MODE_UPDATE] "
 
-func (w *worker) update(u acpUpdate) {
+func (w *worker) update(u acp.AcpUpdate) {
 	w.mu.Lock()
 	t := w.turns[u.SessionID]
 	w.mu.Unlock()
@@ -680,7 +681,7 @@ func (w *worker) update(u acpUpdate) {
 		t.news = time.Now()
 		switch u.Update.Kind {
 		case "agent_message_chunk":
-			var c acpContent
+			var c acp.AcpContent
 			if json.Unmarshal(u.Update.Content, &c) == nil && c.Text != "" && !strings.HasPrefix(c.Text, modeNotice) {
 				t.transcript.hear(c.Text, t.news)
 			}
@@ -701,7 +702,7 @@ func toolArgument(title string) string {
 }
 
 // tool takes the state of a tool use. A refused one may have no beginning.
-func (w *worker) tool(t *transcript, u acpUpdate) {
+func (w *worker) tool(t *transcript, u acp.AcpUpdate) {
 	id := u.Update.ToolCallID
 	if _, open := t.open[id]; !open {
 		name, _, _ := strings.Cut(id, "__")
@@ -711,7 +712,7 @@ func (w *worker) tool(t *transcript, u acpUpdate) {
 	case "completed":
 		t.used(id, true, "")
 	case "failed":
-		var parts []struct{ Content acpContent }
+		var parts []struct{ Content acp.AcpContent }
 		message := ""
 		if json.Unmarshal(u.Update.Content, &parts) == nil && len(parts) > 0 {
 			message = parts[0].Content.Text

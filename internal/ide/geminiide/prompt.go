@@ -2,13 +2,13 @@ package geminiide
 
 import (
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
-	"unicode"
 
 	"pollux/internal/editor"
+	"pollux/internal/paths"
+	"pollux/internal/termtext"
 )
 
 // ready is what the CLI shows in its empty input line.
@@ -51,12 +51,7 @@ func Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 			fmt.Fprintf(&b, " (%s)", problem.Source)
 		}
 	}
-	text := strings.Map(func(r rune) rune {
-		if r != '\n' && unicode.IsControl(r) {
-			return ' ' // an escape would end the paste and control the CLI
-		}
-		return r
-	}, b.String())
+	text := termtext.Paste(b.String())
 	if question == "" && !strings.HasSuffix(text, "\n") {
 		text += " " // the user continues to type
 	}
@@ -77,7 +72,7 @@ func mention(path string) string {
 // nameIn returns the path relative to the first root, if the root contains it.
 func nameIn(path string, roots []string) string {
 	if len(roots) > 0 {
-		if rel, err := filepath.Rel(roots[0], RealPath(path)); err == nil && filepath.IsLocal(rel) {
+		if rel, ok := paths.Rel(roots[0], paths.Real(path)); ok {
 			return rel
 		}
 	}

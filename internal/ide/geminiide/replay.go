@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"pollux/internal/paths"
 	"pollux/internal/sys"
 )
 
@@ -209,7 +210,7 @@ func Holds(workspacePath, dir string) bool {
 	}
 	dir = cliPath(dir)
 	for _, part := range strings.Split(workspacePath, string(os.PathListSeparator)) {
-		if part == "" || sys.Inside(cliPath(part), dir) {
+		if part == "" || paths.Contains(cliPath(part), dir) {
 			return true
 		}
 	}
@@ -226,22 +227,7 @@ func cliPath(path string) string {
 	if err != nil {
 		return path
 	}
-	return RealPath(abs)
-}
-
-// RealPath resolves the symbolic links of as much of the path as exists.
-func RealPath(path string) string {
-	path = filepath.Clean(path)
-	rest := ""
-	for dir := path; ; dir = filepath.Dir(dir) {
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			return filepath.Join(real, rest)
-		}
-		if dir == filepath.Dir(dir) {
-			return path
-		}
-		rest = filepath.Join(filepath.Base(dir), rest)
-	}
+	return paths.Real(abs)
 }
 
 // DialHost is the host at which a CLI in this place dials a companion's port:

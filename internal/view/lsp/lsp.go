@@ -47,14 +47,12 @@ func Serve(ctx context.Context, conn io.ReadWriteCloser, cfg Config) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &server{cfg: cfg, ctx: ctx, end: cancel, docs: make(map[string]*document), diffs: make(map[string]editor.Diff)}
-	s.out = editor.NewOutbox(cancel)
+	s.out = editor.NewOutbox(cancel, nil)
 	ready := make(chan struct{})
 	s.conn = editor.NewConn(ctx, editor.Drained(editor.NewStream(conn), s.out), handler(func(req *jsonrpc2.Request) {
 		<-ready
 		s.handle(req)
 	}))
-	written := make(chan struct{})
-	go func() { defer close(written); s.out.Run(ctx) }()
 	s.client = cfg.Dial(editor.Handler{
 		DiffOpen:    s.diffOpen,
 		DiffClose:   s.diffClose,
@@ -71,10 +69,7 @@ func Serve(ctx context.Context, conn io.ReadWriteCloser, cfg Config) {
 	s.client.Close()
 	s.conn.Close()
 	s.asking.Wait()
-	select {
-	case <-written:
-	case <-time.After(editor.DrainTimeout): // a pipe that nobody reads; closing it ends no write
-	}
+	s.out.Close()
 }
 
 type handler func(*jsonrpc2.Request)

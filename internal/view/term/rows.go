@@ -6,6 +6,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"pollux/internal/hunk"
+	"pollux/internal/termtext"
 )
 
 // A kind says what a row is.
@@ -92,7 +93,7 @@ func layOut(original, proposed, text string) (rows []row, changes []change) {
 	rows = folded(rows)
 	for _, p := range paired(rows) {
 		if p.left != nil && p.right != nil && p.left != p.right {
-			p.left.from = firstDifference(visible(p.left.text), visible(p.right.text))
+			p.left.from = firstDifference(termtext.Visible(p.left.text), termtext.Visible(p.right.text))
 			p.right.from = p.left.from
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"pollux/internal/editor"
+	"pollux/internal/outbox"
 )
 
 // A Config says what to show and where.
@@ -51,37 +52,40 @@ func Run(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	texts := newTexts()
-	inbox := &inbox{wake: make(chan struct{}, 1)}
+	m := &model{ctx: ctx, cfg: cfg, texts: texts, width: 80, height: 24}
+	p := tea.NewProgram(m, append([]tea.ProgramOption{
+		tea.WithContext(ctx), tea.WithInput(cfg.In), tea.WithOutput(cfg.Out), tea.WithEnvironment(cfg.Env),
+	}, cfg.Options...)...)
+	inbox := outbox.New(outbox.Limits[tea.Msg]{}, func(_ context.Context, msg tea.Msg) { p.Send(msg) }, nil)
+	defer func() {
+		cancel() // ends a Send
+		inbox.Close()
+	}()
 	client, err := cfg.Dial(editor.Handler{
 		DiffOpen: func(d editor.Diff) error {
 			texts.set(d.ID, d.Text())
-			inbox.put(opened(d))
+			inbox.Put(opened(d))
 			return nil
 		},
 		DiffClose: func(c editor.DiffClose) *string {
-			inbox.put(closed(c))
+			inbox.Put(closed(c))
 			return texts.take(c.ID)
 		},
 		DiffChanged: func(c editor.DiffChange) {
 			if c.Content != nil {
 				texts.set(c.ID, *c.Content)
 			}
-			inbox.put(changed(c))
+			inbox.Put(changed(c))
 		},
-		Clients: func(c editor.Clients) { inbox.put(clis(len(c.Clients))) },
-		Message: func(m editor.Message) { inbox.put(said{m.Level, m.Text}) },
+		Clients: func(c editor.Clients) { inbox.Put(clis(len(c.Clients))) },
+		Message: func(m editor.Message) { inbox.Put(said{m.Level, m.Text}) },
 	})
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	texts.client = client
-	m := &model{ctx: ctx, cfg: cfg, client: client, texts: texts, width: 80, height: 24}
-	p := tea.NewProgram(m, append([]tea.ProgramOption{
-		tea.WithContext(ctx), tea.WithInput(cfg.In), tea.WithOutput(cfg.Out), tea.WithEnvironment(cfg.Env),
-	}, cfg.Options...)...)
+	m.client, texts.client = client, client
 	var pump sync.WaitGroup
-	pump.Go(func() { inbox.deliver(ctx, p.Send) })
 	pump.Go(func() { texts.deliver(ctx) })
 	pump.Go(func() {
 		select {
@@ -99,7 +103,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	if cfg.Once {
 		if waiting, err := client.Diffs(ctx); err == nil && len(waiting) == 0 {
-			inbox.put(none{})
+			inbox.Put(none{})
 		}
 	}
 	_, err = p.Run()
@@ -123,7 +127,7 @@ func Run(ctx context.Context, cfg Config) error {
 // same. What the user made of them reaches the companion in order.
 type texts struct {
 	client *editor.Client
-	wake   chan struct{}
+	wake   outbox.Signal
 
 	mu     sync.Mutex
 	byID   map[string]string
@@ -134,7 +138,7 @@ type texts struct {
 }
 
 func newTexts() *texts {
-	return &texts{byID: make(map[string]string), wake: make(chan struct{}, 1)}
+	return &texts{byID: make(map[string]string), wake: outbox.NewSignal()}
 }
 
 // set is the companion's word.
@@ -153,10 +157,7 @@ func (t *texts) edit(id, text string) bool {
 	}
 	t.byID[id] = text
 	t.unsent = append(t.unsent, id)
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
+	t.wake.Set()
 	return true
 }
 
@@ -212,41 +213,6 @@ func (t *texts) take(id string) *string {
 	}
 	delete(t.byID, id)
 	return &text
-}
-
-// An inbox carries what the companion says to the program's loop, without
-// making the connection wait for it.
-type inbox struct {
-	mu    sync.Mutex
-	queue []tea.Msg
-	wake  chan struct{}
-}
-
-func (i *inbox) put(msg tea.Msg) {
-	i.mu.Lock()
-	i.queue = append(i.queue, msg)
-	i.mu.Unlock()
-	select {
-	case i.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (i *inbox) deliver(ctx context.Context, send func(tea.Msg)) {
-	for {
-		i.mu.Lock()
-		queue := i.queue
-		i.queue = nil
-		i.mu.Unlock()
-		for _, msg := range queue {
-			send(msg)
-		}
-		select {
-		case <-i.wake:
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // What the loop is told.

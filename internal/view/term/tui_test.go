@@ -148,13 +148,3 @@ func TestTakeAgain(t *testing.T) {
 		t.Errorf("it is %q", it.text)
 	}
 }
-
-func TestVisible(t *testing.T) {
-	for in, want := range map[string]string{
-		"a\tb": "a   b", "\x1b[31mred": "␛[31mred", "a\r": "a␍", "é中😀": "é中😀", "\u202eevil": "·evil", "\x7f": "␡",
-	} {
-		if got := visible(in); got != want {
-			t.Errorf("%q is shown as %q, want %q", in, got, want)
-		}
-	}
-}

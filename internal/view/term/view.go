@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"unicode"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
 	"pollux/internal/editor"
+	"pollux/internal/termtext"
 )
 
 // The terminal's own sixteen colours, so that its theme is followed; Bubble
@@ -79,7 +79,7 @@ func (m *model) emptyLines() []string {
 	}
 	if m.leaving {
 		for _, note := range m.notes {
-			for line := range strings.Lines(ansi.Wrap(Printable(note), max(20, m.width-2), "")) {
+			for line := range strings.Lines(ansi.Wrap(termtext.Visible(strings.TrimSpace(note)), max(20, m.width-2), "")) {
 				lines = append(lines, " "+strings.TrimSuffix(line, "\n"))
 			}
 		}
@@ -94,7 +94,7 @@ func (m *model) emptyLines() []string {
 			footer = "any key ends"
 		}
 	}
-	return append(lines, " "+Printable(m.message), faint+" "+footer+plain)
+	return append(lines, " "+termtext.Visible(strings.TrimSpace(m.message)), faint+" "+footer+plain)
 }
 
 func (m *model) diffLines() []string {
@@ -140,16 +140,16 @@ func (m *model) diffLines() []string {
 	case it.conflict != nil:
 		footer = "o overwrite it  d compare with it  Esc not now"
 	}
-	return append(lines, " "+Printable(m.message), faint+" "+footer+plain)
+	return append(lines, " "+termtext.Visible(strings.TrimSpace(m.message)), faint+" "+footer+plain)
 }
 
 func (m *model) title(it *item) string {
-	title := Printable(filepath.Base(it.Path))
+	title := termtext.Visible(filepath.Base(it.Path))
 	if dir := filepath.Dir(it.Path); dir != "." {
-		title += "  " + Printable(dir)
+		title += "  " + termtext.Visible(dir)
 	}
 	if it.Client != "" {
-		title += "  " + Printable(it.Client)
+		title += "  " + termtext.Visible(it.Client)
 	}
 	if !it.Exists {
 		title += "  (new file)"
@@ -224,7 +224,7 @@ func cell(it *item, r *row, number, width int) string {
 		n = fmt.Sprintf("%5d", number)
 	}
 	room := max(1, width-7)
-	text, left := visible(r.text), it.left
+	text, left := termtext.Visible(r.text), it.left
 	if r.from > room*3/4 {
 		left += r.from - room/2
 	}
@@ -238,37 +238,4 @@ func cell(it *item, r *row, number, width int) string {
 
 func pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-ansi.StringWidth(s)))
-}
-
-// Printable is somebody else's text on one line, with what would steer the
-// terminal made visible.
-func Printable(s string) string {
-	return visible(strings.TrimSpace(s))
-}
-
-// visible is a line of a file with what would steer the terminal made visible.
-func visible(s string) string {
-	var b strings.Builder
-	column := 0
-	for _, r := range s {
-		switch {
-		case r == '\t':
-			n := 4 - column%4
-			b.WriteString(strings.Repeat(" ", n))
-			column += n
-			continue
-		case r == '\r':
-			b.WriteRune('␍')
-		case r < ' ':
-			b.WriteRune('␀' + r)
-		case r == 0x7f:
-			b.WriteRune('␡')
-		case !unicode.IsPrint(r) && !unicode.Is(unicode.Mn, r) && r != '\u200d' && r != '\ufe0f':
-			b.WriteRune('·')
-		default:
-			b.WriteRune(r)
-		}
-		column++
-	}
-	return b.String()
 }

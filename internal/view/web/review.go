@@ -13,7 +13,6 @@
 package web
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -23,12 +22,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	"pollux/internal/editor"
+	"pollux/internal/jsonl"
 )
 
 //go:embed page
@@ -213,9 +214,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	messages := make(chan []byte)
 	attached.Go(func() {
 		defer close(messages)
-		in := bufio.NewReader(mine)
+		in := jsonl.NewReader(mine, math.MaxInt) // our own messages, of any size
 		for {
-			line, err := in.ReadBytes('\n')
+			line, err := in.ReadLine()
 			if err != nil {
 				return
 			}

@@ -15,17 +15,17 @@ import (
 	"time"
 )
 
-// Versions of the fake that cannot be kept warm: one knows no --acp, one says
-// nothing when it is greeted.
+// Versions of the fake that cannot be kept warm: one has no --acp, the other
+// does not answer initialize.
 const (
 	NoACP   = "0.40.0"
 	MuteACP = "0.41.0"
-	// SlowACP begins one session and no other.
+	// SlowACP creates only one session.
 	SlowACP = "0.42.0"
 )
 
-// Commands are the commands that Gemini CLI 0.61.0 has in its --acp mode, each
-// with a slash or a dollar before it.
+// Commands are the commands of Gemini CLI 0.61.0 in its --acp mode. Each starts
+// with a slash or a dollar sign.
 var Commands = []string{
 	"memory", "memory show", "memory refresh", "memory reload", "memory list", "memory inbox",
 	"extensions", "extensions list", "extensions explore", "extensions enable", "extensions disable", "extensions install",
@@ -36,11 +36,11 @@ var Commands = []string{
 // JSSpace are the characters that JavaScript's trim removes.
 const JSSpace = "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 
-// Ran is the answer to a prompt that the fake took for a command.
+// Ran is the answer to a prompt that the fake ran as a command.
 const Ran = "a command was run"
 
-// command reports whether the CLI takes a prompt for one of its [Commands].
-// Without acp only what starts with a slash is one.
+// command reports whether the CLI runs a prompt as one of its [Commands].
+// Without acp only a prompt that starts with a slash can be one.
 func command(prompt string, acp bool) bool {
 	if !acp {
 		return strings.HasPrefix(prompt, "/") && !strings.HasPrefix(prompt, "//") && !strings.HasPrefix(prompt, "/*")
@@ -53,9 +53,9 @@ func command(prompt string, acp bool) bool {
 	return len(words) > 0 && slices.Contains(Commands, words[0])
 }
 
-// An agent is the fake's --acp mode. A prompt is answered as in [run], as far
-// as the fault has a meaning there; "fake:remember" answers with the prompts
-// of the session so far.
+// An agent is the fake in --acp mode. It answers a prompt as [run] does where
+// the fault applies; "fake:remember" returns the earlier prompts of the
+// session.
 type agent struct {
 	mu       sync.Mutex
 	sessions map[string]*agentSession
@@ -188,7 +188,7 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 		say("as far as I came")
 		hang()
 		return
-	case "stubborn": // it hears no cancel, and no signal that it could
+	case "stubborn": // it ignores cancel and every signal that it can
 		signal.Ignore(syscall.SIGTERM)
 		say("still here")
 		time.Sleep(time.Hour)
@@ -198,7 +198,7 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 		os.Exit(1)
 	case "killed", "silent", "exit":
 		os.Exit(1)
-	case "killed-once": // in the life of its temporary directory's parent
+	case "killed-once": // once per parent of its temporary directory
 		if f, err := os.OpenFile(os.TempDir()+"/../../killed-once", os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 			f.Close()
 			os.Exit(1)
@@ -207,7 +207,7 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 	case "noise":
 		os.Stdout.WriteString("Loaded cached credentials.\n{not json}\n[1]\n42\n\n{\"level\":\"info\"}\n")
 		say("through the noise")
-	case "grandchild": // which leads a session of its own and holds what we print to
+	case "grandchild": // a child in a new session that keeps our standard output open
 		child := exec.Command("setsid", os.Args[0], mark, os.TempDir())
 		child.Stdout, child.Stderr = os.Stdout, os.Stderr
 		if err := child.Start(); err != nil {

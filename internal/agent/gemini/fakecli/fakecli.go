@@ -1,9 +1,8 @@
-// Package fakecli is a stand-in for Gemini CLI, headless and as an ACP agent, for the faults
-// that the real one cannot be made to show: it crashes, lingers, floods and
-// ignores signals on demand. It is the test's own binary, started again.
+// Package fakecli replaces Gemini CLI, headless and as an ACP agent, in tests
+// of faults that the real CLI does not show on demand: it crashes, lingers,
+// floods and ignores signals. The fake is the test binary, started again.
 //
-// What it does is said by the prompt: the first "fake:NAME" or "fake:NAME=N"
-// in it.
+// The prompt chooses the fault: the first "fake:NAME" or "fake:NAME=N" in it.
 package fakecli
 
 import (
@@ -24,8 +23,8 @@ import (
 
 const variable = "GEMINI_FAKE_CLI"
 
-// Main runs the fake and ends the process, in a process that is one. It is the
-// first call of a main or a TestMain.
+// Main runs the fake and exits if this process was started as one. Call it
+// first in main or TestMain.
 func Main() {
 	if os.Getenv(variable) != "" {
 		run()
@@ -33,7 +32,7 @@ func Main() {
 	}
 }
 
-// Install puts a fake of that version into dir and returns its path.
+// Install writes a fake of a version into dir and returns its path.
 func Install(dir, version string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -54,8 +53,8 @@ func Install(dir, version string) (string, error) {
 
 var directive = regexp.MustCompile(`fake:([a-z-]+)(?:=(\d+))?`)
 
-// mark is the first argument of the processes that a fake leaves behind; the
-// second is its temporary directory, to find them by.
+// mark is the first argument of the processes that a fake leaves behind. The
+// second is its temporary directory, by which tests find them.
 const mark = "pollux-fake-grandchild"
 
 func run() {
@@ -68,8 +67,8 @@ func run() {
 	}
 	name, n := "echo", 0
 	var prompt []byte
-	// The prompt is there at once; a fake that must not read it is told by an
-	// argument, its model.
+	// The prompt is available at once. The model argument tells a fake not to
+	// read it.
 	if !strings.Contains(strings.Join(os.Args, " "), "--model=unread") {
 		prompt, _ = io.ReadAll(os.Stdin)
 	} else {
@@ -85,12 +84,12 @@ func run() {
 	switch name {
 	case "unread":
 		answer("did not read")
-	case "echo", "remember": // it knows nothing but its prompt
+	case "echo", "remember": // its memory is the prompt
 		answer(string(prompt))
 	case "slow":
 		time.Sleep(time.Duration(n) * time.Millisecond)
 		answer("slowly")
-	case "error": // of the model's service
+	case "error": // an error of the model's service
 		os.Exit(n % 256)
 	case "args":
 		answer(strings.Join(os.Args[1:], "\n"))
@@ -117,7 +116,7 @@ func run() {
 		self.Kill()
 		time.Sleep(time.Hour)
 	case "silent":
-	case "exit": // an error result and its exit code
+	case "exit": // an error result with its exit code
 		event("init")
 		event("message", "role", "user", "content", "hi")
 		event("result", "status", "error", "error", map[string]any{"type": "FatalTurnLimitedError", "message": "Reached max session turns for this session."}, "stats", stats())
@@ -128,7 +127,7 @@ func run() {
 	case "stderr":
 		fmt.Fprintln(os.Stderr, strings.TrimSpace(string(prompt)))
 		os.Exit(n)
-	case "grandchild": // it holds all that the fake has open
+	case "grandchild": // it inherits the open files of the fake
 		child := exec.Command(os.Args[0], mark, os.TempDir())
 		child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 		if err := child.Start(); err != nil {
@@ -141,13 +140,13 @@ func run() {
 			return
 		}
 		time.Sleep(time.Hour)
-	case "linger": // it has answered and does not end
+	case "linger": // it answers and does not exit
 		answer("answered")
 		time.Sleep(time.Hour)
 	case "noise":
 		fmt.Println("Loaded cached credentials.\n{not json}\n{\"type\":\"news\"}\n[1]\n42")
 		answer("through the noise")
-	case "bytes": // one at a time; those of a character are read apart
+	case "bytes": // one byte at a time, which splits characters
 		line, _ := json.Marshal(map[string]any{"type": "message", "role": "assistant", "content": "Grüße, 世界 🌍", "delta": true})
 		for i := range line {
 			os.Stdout.Write(line[i : i+1])
@@ -184,20 +183,20 @@ func run() {
 		event("tool_use", "tool_name", "google_web_search", "tool_id", "s", "parameters", map[string]any{"query": "q"})
 		fmt.Fprintln(os.Stderr, "(node:1) MaxListenersExceededWarning: Possible EventTarget memory leak detected. 11 abort listeners added to [AbortSignal].")
 		time.Sleep(time.Hour)
-	case "again": // a stream that broke, and the second attempt
+	case "again": // a broken stream and the second attempt
 		event("init")
 		say("This is the first half ")
 		say("of the long ")
 		time.Sleep(600 * time.Millisecond)
 		say("This is the first half of the long answer")
 		result("success")
-	case "digits": // the same twice, on purpose
+	case "digits": // the same digits twice, on purpose
 		event("init")
 		say("1")
 		time.Sleep(600 * time.Millisecond)
 		say("1")
 		result("success")
-	case "last-words": // the policy is not followed, as one hears at the end
+	case "last-words": // the last line on stderr says that the policy was ignored
 		answer("done")
 		fmt.Fprintln(os.Stderr, "Security Warning: Ignoring --admin-policy because system policies are already defined")
 	case "stray-burst":
@@ -205,7 +204,7 @@ func run() {
 		tool("write_file", map[string]any{"file_path": "x"}, "success")
 		say("done")
 		result("success")
-	case "pause": // and one that only paused
+	case "pause": // a stream that only paused
 		event("init")
 		say("one ")
 		time.Sleep(600 * time.Millisecond)
@@ -219,12 +218,12 @@ func run() {
 	case "legacy-error":
 		fmt.Fprintf(os.Stderr, "Error: x\n    at y\n{\n  \"error\": {\"type\": \"Error\", \"message\": \"You have exhausted your daily quota on this model.\", \"code\": 1}\n}\n")
 		os.Exit(1)
-	case "retry": // n milliseconds are announced, then the answer comes
+	case "retry": // announces a wait of n milliseconds, then answers
 		event("init")
 		fmt.Fprintf(os.Stderr, "Attempt 1 failed: You exceeded your current quota.\n* Quota exceeded for metric: x, limit: 5\nPlease retry in 1s.. Retrying after %dms...\n", n)
 		time.Sleep(min(time.Duration(n)*time.Millisecond, time.Hour))
 		answer("after a retry")
-	case "edit": // of the first line of a.txt, in change mode
+	case "edit": // edits the first line of a.txt, in change mode
 		answer("**FILE: a.txt:1-1**\n===OLD===\na\n===NEW===\nb\n===END===\n")
 	case "big": // an answer of n bytes in one message
 		event("init")

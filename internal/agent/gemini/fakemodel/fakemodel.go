@@ -1,6 +1,6 @@
-// Package fakemodel is a scripted stand-in for Google's model API on loopback:
-// the real Gemini CLI is pointed at it with GOOGLE_GEMINI_BASE_URL. The demo
-// and the tests drive the CLI with it, offline and without a key.
+// Package fakemodel serves a scripted replacement for Google's model API on
+// loopback. GOOGLE_GEMINI_BASE_URL points the real Gemini CLI at it, so that
+// the demo and the tests run offline and without a key.
 package fakemodel
 
 import (
@@ -16,36 +16,39 @@ import (
 	"time"
 )
 
-// A Request is what the CLI asked of the model.
+// A Request is one request of the CLI to the model.
 type Request struct {
 	Model string
-	// Method is the API's: generateContent, streamGenerateContent, countTokens.
+	// Method is the API method: generateContent, streamGenerateContent,
+	// countTokens.
 	Method string
-	// Prompt is the last text of the user's turn, Text all text of the request.
+	// Prompt is the last text of the user's turn; Text is all text of the
+	// request.
 	Prompt, Text string
 	// System is the system instruction.
 	System string
-	// Tools are the names of the functions and built-in tools on offer.
+	// Tools are the names of the functions and built-in tools that the CLI
+	// offers.
 	Tools []string
 	// Step is the number of tool results since the user's last text.
 	Step int
-	// Results are the tool results that came with this request.
+	// Results are the tool results in this request.
 	Results []Result
-	// Images are the types of the files that came with the request.
+	// Images are the MIME types of the files in the request.
 	Images []string
-	// JSON is set when the CLI wants JSON, as its own classifiers do: the
-	// schema, or an empty object.
+	// JSON is set when the CLI asks for JSON, as its own classifiers do. It is
+	// the schema, or an empty object.
 	JSON json.RawMessage
 }
 
-// A Result is what a tool returned to the model.
+// A Result is a tool result that the CLI sent to the model.
 type Result struct {
 	Name     string
 	Response json.RawMessage
 }
 
-// A Part is a piece of an answer: text, a thought, or a call of a function.
-// Delay, before it, makes a stream slow.
+// A Part is a part of a reply: text, a thought, or a function call. Delay is
+// the time to wait before it is sent.
 type Part struct {
 	Text    string
 	Thought bool
@@ -54,27 +57,27 @@ type Part struct {
 	Delay   time.Duration
 }
 
-// A Reply is the model's answer. Status and Message make an error of it
-// instead; Hang accepts the request and never answers.
+// A Reply is a reply of the model. With Status and Message it is an error; with
+// Hang the server accepts the request and never replies.
 type Reply struct {
 	Parts   []Part
-	Finish  string // STOP unless given
+	Finish  string // default STOP
 	Status  int
 	Message string
-	// PerDay makes a 429 one of the daily quota, which the CLI does not retry.
+	// PerDay makes a 429 report the daily quota, which the CLI does not retry.
 	PerDay bool
 	Hang   bool
 }
 
-// Say is a reply of one text.
+// Say returns a reply with one text.
 func Say(text string) Reply { return Reply{Parts: []Part{{Text: text}}} }
 
-// CallTool is a reply that calls a function.
+// CallTool returns a reply that calls a function.
 func CallTool(name string, args map[string]any) Reply {
 	return Reply{Parts: []Part{{Call: name, Args: args}}}
 }
 
-// A Script answers requests. It is called from several goroutines.
+// A Script replies to requests. Several goroutines call it.
 type Script func(Request) Reply
 
 // A Server is a running fake model.
@@ -104,22 +107,22 @@ func Start(script Script) (*Server, error) {
 	return s, nil
 }
 
-// Close stops the server and whatever it still answers.
+// Close stops the server and the replies in progress.
 func (s *Server) Close() error {
 	err := s.http.Close()
 	<-s.done
 	return err
 }
 
-// Requests returns the requests so far that were not the CLI's own: those of
-// the conversation.
+// Requests returns the requests so far that belong to the conversation, without
+// the CLI's own.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Wait returns the first request that fits, past or future.
+// Wait returns the first request that matches, past or future.
 func (s *Server) Wait(ctx context.Context, fits func(Request) bool) (Request, error) {
 	for {
 		s.mu.Lock()
@@ -269,8 +272,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// own answers what the CLI asks for its own purposes: routing and checks that
-// want JSON.
+// own replies to the CLI's own requests: routing, and checks that want JSON.
 func own(r Request) *Reply {
 	if r.JSON == nil {
 		return nil

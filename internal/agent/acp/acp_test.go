@@ -1,0 +1,106 @@
+package acp
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/sourcegraph/jsonrpc2"
+)
+
+// The CLI writes all it has to say before it reads an answer.
+func TestACPWriterThatDoesNotRead(t *testing.T) {
+	near, far := net.Pipe()
+	heard := make(chan struct{})
+	conn := NewACPConn(NewACPStream(near, near), func(method string, _ json.RawMessage) (any, error) {
+		if method == "last" {
+			close(heard)
+		}
+		return strings.Repeat("x", 1<<20), nil
+	})
+	defer func() { conn.Close(); far.Close() }()
+	for i := range 100 {
+		line, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": i, "method": "ask"})
+		if _, err := far.Write(append(line, '\n')); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := far.Write([]byte(`{"jsonrpc":"2.0","method":"last"}` + "\n")); err != nil {
+		t.Fatal(err)
+	}
+	<-heard
+}
+
+func TestACPMessages(t *testing.T) {
+	for line, want := range map[string]bool{
+		`{"jsonrpc":"2.0","method":"m"}`:                true,
+		` {"jsonrpc":"2.0","id":1,"result":null} `:      true,
+		`{"jsonrpc":"2.0","id":"a","error":{"code":1}}`: true,
+		`{"level":"info"}`:                              false,
+		`{"jsonrpc":"2.0"}`:                             false,
+		`{"jsonrpc":"2.0","id":1}`:                      false,
+		`{"jsonrpc":"2.0","result":1}`:                  false,
+		`[{"jsonrpc":"2.0","method":"m"}]`:              false,
+		`{"jsonrpc":"2.0","method":"m"} and more`:       false,
+		``: false,
+	} {
+		if isMessage([]byte(line)) != want {
+			t.Errorf("%s: %v", line, !want)
+		}
+	}
+}
+
+type readOnly struct{ io.Reader }
+
+func (readOnly) Close() error                { return nil }
+func (readOnly) Write(b []byte) (int, error) { return len(b), nil }
+
+// Lines that are no messages are passed over, wherever they are cut; one that
+// is too long ends the connection.
+func FuzzACPStream(f *testing.F) {
+	message := `{"jsonrpc":"2.0","method":"m"}`
+	f.Add("noise\n{not json}\n\n[1]\n" + message + "\n")
+	f.Add(message)
+	f.Add("\x00\xff\n{\n" + message + "\n" + message + "\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		want := 0
+		for line := range strings.Lines(text) {
+			if isMessage([]byte(line)) {
+				want++
+			}
+		}
+		s := NewACPStream(readOnly{bytes.NewReader([]byte(text))}, readOnly{})
+		for got := 0; ; got++ {
+			var v json.RawMessage // what jsonrpc2 makes of it is not ours
+			if err := s.ReadObject(&v); err != nil {
+				if !errors.Is(err, io.EOF) || got != want {
+					t.Fatalf("%d messages of %d, then %v", got, want, err)
+				}
+				return
+			}
+		}
+	})
+}
+
+func TestACPLongLine(t *testing.T) {
+	s := NewACPStream(readOnly{io.MultiReader(strings.NewReader(`{"a":"`), zeros{})}, readOnly{})
+	var v any
+	if err := s.ReadObject(&v); !errors.Is(err, errLongLine) {
+		t.Errorf("got %v", err)
+	}
+	var _ jsonrpc2.ObjectStream = s
+}
+
+// zeros never ends.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = '0'
+	}
+	return len(b), nil
+}

@@ -1,0 +1,185 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/gemini"
+	"pollux/internal/agent/gemini/settings"
+	"pollux/internal/doctor"
+	"pollux/internal/sys"
+)
+
+// probeTimeout limits the start of a warm process.
+const probeTimeout = 30 * time.Second
+
+// authKinds are the sign-in methods that Gemini CLI supports without a terminal.
+var authKinds = []string{"oauth-personal", "gemini-api-key", "vertex-ai", "compute-default-credentials"}
+
+// Bridge tries what the bridge needs, up to a warm process with a session, which
+// uses no quota. Other agents start the bridge in an environment of their own,
+// which may differ from this one.
+func (g *CLI) Bridge(ctx context.Context, c *doctor.Checker) {
+	program, err := g.program, g.err
+	if command := os.Getenv("GEMINI_CLI_PATH"); command != "" {
+		program, err = gemini.Find(ctx, command)
+	}
+	if err == nil {
+		err = gemini.ReadOnly(program)
+	}
+	if err != nil {
+		c.Fail("read-only", "", "%s", doctor.Short(err.Error()))
+		return
+	}
+	c.OK("read-only", "Gemini CLI %s can be enforced read-only", program.Version)
+	if c.Failed("settings", "node") {
+		return
+	}
+	g.checkAuth(c)
+	g.checkTrust(c)
+	if c.Failed("auth", "disk") || ctx.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	took, err := gemini.Probe(ctx, program, c.Dir)
+	var fault *agent.Error
+	switch {
+	case err == nil:
+		c.OK("warm", "a warm process was ready in %.1f s", took.Seconds())
+	case errors.As(err, &fault) && fault.Kind == agent.Auth:
+		c.Fail("auth", "", "%s", doctor.Short(err.Error()))
+	default:
+		c.Warn("warm", "run `gemini` in a terminal to see what it says; GEMINI_RUNNER=spawn works without a warm process",
+			"no warm process is available, so each call starts Gemini CLI again: %s", doctor.Short(err.Error()))
+	}
+}
+
+// checkAuth reports how Gemini CLI signs in, as far as files and variables show.
+func (g *CLI) checkAuth(c *doctor.Checker) {
+	kind, enforced := g.settings.Auth()
+	file, vars, err := g.envFile(c.Dir)
+	if err != nil {
+		c.Fail("auth", "move it away, or make it a regular file",
+			"%s, the only .env file that Gemini CLI reads here, cannot be read: %v", file, doctor.Reason(err))
+		return
+	}
+	get := func(key string) string {
+		if v, ok := os.LookupEnv(key); ok {
+			return v
+		}
+		return vars[key]
+	}
+	switch {
+	case kind != "":
+	case get("GOOGLE_GENAI_USE_GCA") == "true":
+		kind = "oauth-personal"
+	case get("GOOGLE_GENAI_USE_VERTEXAI") == "true":
+		kind = "vertex-ai"
+	case get("GOOGLE_GEMINI_BASE_URL") != "":
+		kind = "gateway"
+	case get("GEMINI_API_KEY") != "":
+		kind = "gemini-api-key"
+	case get("CLOUD_SHELL") == "true", get("GEMINI_CLI_USE_COMPUTE_ADC") == "true":
+		kind = "compute-default-credentials"
+	}
+	where := "the environment"
+	if file != "" {
+		where += " or " + file + ", the only .env file that Gemini CLI reads here"
+	}
+	home, _ := settings.Home()
+	switch {
+	case kind == "":
+		c.Fail("auth", "run `gemini` once and sign in, or set GEMINI_API_KEY", "no sign-in method is selected")
+	case !slices.Contains(authKinds, kind):
+		c.Fail("auth", "select another: run `gemini` once, or set security.auth.selectedType in its settings",
+			"Gemini CLI does not support the sign-in method %s without a terminal", doctor.Short(kind))
+	case enforced != "" && kind != enforced:
+		c.Fail("auth", "run `gemini` once and sign in with the required method",
+			"the administrator requires the sign-in method %s, but %s is selected", doctor.Short(enforced), doctor.Short(kind))
+	case kind == "oauth-personal" && !exists(filepath.Join(home, "oauth_creds.json")):
+		c.Warn("auth", "run `gemini` once and sign in", "sign-in with Google is selected, but %s has no credentials", home)
+	case kind == "gemini-api-key" && get("GEMINI_API_KEY") == "":
+		c.Warn("auth", "set GEMINI_API_KEY, or run `gemini` once and enter it",
+			"an API key is selected, but there is none in %s; it may be in the keychain", where)
+	case kind == "vertex-ai" && get("GOOGLE_API_KEY") == "" && (get("GOOGLE_CLOUD_PROJECT") == "" || get("GOOGLE_CLOUD_LOCATION") == ""):
+		c.Fail("auth", "set GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION, or GOOGLE_API_KEY",
+			"Vertex AI is selected, but neither a project with its location nor a key is set")
+	default:
+		c.OK("auth", "Gemini CLI signs in with %s", doctor.Short(kind))
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// authVariables are the variables that Gemini CLI reads from a .env file even in an
+// untrusted folder.
+var authVariables = []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"}
+
+// maxEnvFile limits a .env file, in bytes.
+const maxEnvFile = 16 << 20
+
+// envFile returns the one .env file that Gemini CLI reads, and the variables that it
+// uses from there. The file is the nearest one, from the directory upwards, and
+// otherwise the one in the user's home.
+func (g *CLI) envFile(dir string) (path string, vars map[string]string, err error) {
+	trusted := g.settings.Trust == settings.Trusted
+	home, _ := settings.Home()
+	var files []string
+	add := func(dir string) {
+		if trusted {
+			files = append(files, filepath.Join(dir, ".gemini", ".env"))
+		}
+		files = append(files, filepath.Join(dir, ".env"))
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		add(dir)
+		if dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	add(filepath.Dir(home))
+	i := slices.IndexFunc(files, exists)
+	if i < 0 {
+		return "", nil, nil
+	}
+	data, err := sys.ReadFile(files[i], maxEnvFile)
+	if err != nil {
+		return files[i], nil, err
+	}
+	vars = make(map[string]string)
+	for line := range strings.Lines(string(data)) {
+		k, v, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
+		k, v = strings.TrimSpace(k), strings.TrimSpace(v)
+		if n := len(v); n > 1 && (v[0] == '"' || v[0] == '\'') && v[n-1] == v[0] {
+			v = v[1 : n-1]
+		}
+		if ok && (trusted || slices.Contains(authVariables, k)) {
+			vars[k] = v
+		}
+	}
+	return files[i], vars, nil
+}
+
+// checkTrust reports whether Gemini CLI trusts the folder.
+func (g *CLI) checkTrust(c *doctor.Checker) {
+	const next = "run `gemini` here once and trust the folder, or set GEMINI_CLI_TRUST_WORKSPACE=true where the agent starts Pollux"
+	const refused = "it refuses calls that no warm process answers"
+	switch g.settings.Trust {
+	case settings.Trusted:
+		c.OK("trust", "Gemini CLI trusts this folder")
+	case settings.Untrusted:
+		c.Warn("trust", next, "Gemini CLI does not trust this folder (%s): "+refused, g.settings.TrustFrom)
+	default:
+		c.Warn("trust", next, "Gemini CLI does not know whether to trust this folder: "+refused)
+	}
+}

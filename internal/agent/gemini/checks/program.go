@@ -1,0 +1,90 @@
+// Package checks has doctor's checks of Gemini CLI itself: the program, what it
+// needs to start and to ask questions, its settings, and what the bridge needs
+// from it.
+package checks
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/gemini"
+	"pollux/internal/agent/gemini/settings"
+	"pollux/internal/doctor"
+)
+
+// A CLI is the Gemini CLI that one run of doctor examines. Its methods are checks,
+// which run in the order program, node, settings, and then the others.
+type CLI struct {
+	program  agent.Program
+	err      error // why there is no program
+	settings settings.Settings
+}
+
+const install = "npm install -g @google/gemini-cli"
+
+// Program finds the command that the shell would start.
+func (g *CLI) Program(ctx context.Context, c *doctor.Checker) {
+	g.program, g.err = gemini.Find(ctx, "gemini")
+	c.Program = doctor.Program{Path: g.program.Path, Version: g.program.Version, Update: install + "@latest"}
+	if g.err != nil {
+		if _, err := exec.LookPath("npx"); err == nil {
+			c.Warn("cli", install, "Gemini CLI is not on the PATH; `pollux run` will download it with npx")
+			return
+		}
+		c.Fail("cli", install, "neither Gemini CLI nor npx, which could download it, is on the PATH")
+		return
+	}
+	major, minor, ok := g.program.Number()
+	if !ok {
+		c.Warn("cli", c.Program.Update, "%s does not report its version; the checks below assume the newest one", g.program.Path)
+		return
+	}
+	c.Program.Major, c.Program.Minor = major, minor
+	if inWSL() && regexp.MustCompile(`^/mnt/[a-z]/`).MatchString(g.program.Path) {
+		c.Fail("cli", install+" (in WSL)",
+			"gemini is the Windows one (%s): it sees other processes and files, and finds no companion in WSL", g.program.Path)
+	}
+}
+
+// inWSL reports whether this is Linux in Windows.
+func inWSL() bool {
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	return strings.Contains(strings.ToLower(string(release)), "microsoft") || os.Getenv("WSL_DISTRO_NAME") != ""
+}
+
+const (
+	minNode     = 20
+	nodeTimeout = 10 * time.Second
+)
+
+// Node checks the version of Node.js, which Gemini CLI needs.
+func (g *CLI) Node(ctx context.Context, c *doctor.Checker) {
+	const installNode = "install Node.js 20 or newer: https://nodejs.org"
+	path, err := exec.LookPath("node")
+	if err != nil {
+		c.Fail("node", installNode, "Node.js is not on the PATH, and Gemini CLI needs it")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	version := strings.TrimSpace(string(out))
+	first, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	major, numErr := strconv.Atoi(first)
+	switch {
+	case err != nil || numErr != nil:
+		c.Fail("node", installNode, "%s does not report its version", path)
+	case major < minNode:
+		c.Fail("node", installNode, "Node.js %s (%s) is too old for Gemini CLI", version, path)
+	default:
+		c.OK("node", "Node.js %s (%s)", version, path)
+	}
+}

@@ -1,0 +1,65 @@
+package checks
+
+import (
+	"context"
+
+	"pollux/internal/agent/gemini/settings"
+	"pollux/internal/doctor"
+)
+
+// Settings checks what Gemini CLI reads before it looks for a companion.
+func (g *CLI) Settings(_ context.Context, c *doctor.Checker) {
+	var err error
+	if g.settings, err = settings.Load(c.Dir); err != nil {
+		c.Fail("settings", "set HOME", "there is no home directory, so Gemini CLI has no settings: %v", err)
+		return
+	}
+	for _, l := range g.settings.Layers {
+		if l.Err != nil {
+			c.Fail("settings", "correct "+doctor.Word(l.Path),
+				"Gemini CLI does not start with the settings in %s: %s", l.Path, doctor.Short(l.Err.Error()))
+		}
+		if l.Skipped != "" && l.Name != "workspace" {
+			c.Warn("settings", "change that, or ask the administrator", "Gemini CLI skips %s: %s", l.Path, l.Skipped)
+		}
+	}
+	if err := g.settings.TrustErr; err != nil {
+		c.Fail("settings", "correct the file",
+			"Gemini CLI does not start with its list of trusted folders, %s", doctor.Short(err.Error()))
+	}
+	if !c.Failed("settings") {
+		c.OK("settings", "Gemini CLI can read its settings")
+	}
+	g.checkIDEMode(c)
+}
+
+func (g *CLI) checkIDEMode(c *doctor.Checker) {
+	on, by := g.settings.IDEMode()
+	user, err := settings.UserFile()
+	if err != nil {
+		return
+	}
+	enable := doctor.Finding{
+		Check: "ide-mode", Status: doctor.Failed, Next: doctor.FixCommand + " turns it on, or type /ide enable in Gemini CLI",
+		Fix:   "turn on IDE mode (ide.enabled) in " + user,
+		Apply: func() error { return settings.EnableIDE(user) },
+	}
+	switch {
+	case on:
+		c.OK("ide-mode", "IDE mode is on (%s)", by.Path)
+	case by == nil && c.Failed("settings"): // an unreadable file may turn it on
+	case by == nil:
+		enable.Text = "IDE mode is off: Gemini CLI does not look for a companion"
+		c.Add(enable)
+	case by.Name == "user":
+		enable.Text = "IDE mode is turned off in " + by.Path
+		c.Add(enable)
+	case by.Name == "workspace":
+		c.Fail("ide-mode", "remove ide.enabled from "+doctor.Word(by.Path), "IDE mode is turned off for this folder, in %s", by.Path)
+	case by.Name == "system":
+		c.Fail("ide-mode", "ask the administrator of this machine", "IDE mode is turned off for all users, in %s", by.Path)
+	default: // a default for all users, which the user's own settings override
+		enable.Text = "IDE mode is turned off by default, in " + by.Path
+		c.Add(enable)
+	}
+}

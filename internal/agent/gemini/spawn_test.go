@@ -1,0 +1,582 @@
+package gemini
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/gemini/fakecli"
+	"pollux/internal/sys"
+)
+
+// patience is how long a step may take on a busy machine.
+const patience = 60 * time.Second
+
+func TestMain(m *testing.M) {
+	fakecli.Main()
+	goleak.VerifyTestMain(m)
+}
+
+// A box is a spawner of fake CLIs, and what its runs said.
+type box struct {
+	*Spawner
+	t      *testing.T
+	dir    string
+	events []string
+}
+
+func newBox(t *testing.T, change func(*Config)) *box {
+	t.Helper()
+	t.Setenv("TMPDIR", t.TempDir())
+	cli, err := fakecli.Install(t.TempDir(), "0.61.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Command: cli}
+	if change != nil {
+		change(&cfg)
+	}
+	s, err := NewSpawner(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &box{Spawner: s, t: t, dir: t.TempDir()}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+		if n := fakeProcesses(t); n > 0 {
+			t.Errorf("%d processes are left", n)
+		}
+	})
+	return b
+}
+
+// fakeProcesses counts the fakes that run.
+func fakeProcesses(t *testing.T) (n int) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		data, _ := os.ReadFile(f)
+		if strings.Contains(string(data), os.TempDir()) {
+			n++
+		}
+	}
+	return n
+}
+
+// run asks for a fake by name and returns what came of it.
+func (b *box) run(ctx context.Context, prompt string) (agent.Result, error) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	released := make(chan struct{})
+	r, err := b.Run(ctx, agent.Request{Prompt: prompt, Dir: b.dir, Released: func() { close(released) }}, func(ev agent.Event) {
+		b.events = append(b.events, fmt.Sprintf("%T%+v", ev, ev))
+	})
+	select {
+	case <-released:
+	case <-time.After(patience):
+		b.t.Fatal("the run was never released")
+	}
+	return r, err
+}
+
+func wantKind(t *testing.T, err error, want agent.Kind, words ...string) {
+	t.Helper()
+	var e *agent.Error
+	if !errors.As(err, &e) || e.Kind != want {
+		t.Fatalf("got error %v, want one of kind %q", err, want)
+	}
+	for _, w := range words {
+		if !strings.Contains(e.Error(), w) {
+			t.Errorf("no %q in %q", w, e)
+		}
+	}
+}
+
+func TestAnswer(t *testing.T) {
+	b := newBox(t, nil)
+	r, err := b.run(t.Context(), "fake:echo hello")
+	if err != nil || r.Answer != "fake:echo hello" {
+		t.Fatalf("got %+v, %v", r, err)
+	}
+	// The model that wrote the most, not the one that routed.
+	if r.Model != "gemini-fake" || r.Tokens.Total != 10 {
+		t.Errorf("model %q, tokens %+v", r.Model, r.Tokens)
+	}
+}
+
+func TestNarrationIsNotTheAnswer(t *testing.T) {
+	b := newBox(t, nil)
+	r, err := b.run(t.Context(), "fake:narrate")
+	if err != nil || r.Answer != "The answer." || r.Narration != "I will read it.\nNow another." || r.Tools != 2 {
+		t.Fatalf("got %+v, %v", r, err)
+	}
+	want := []string{
+		"agent.Started{}", "agent.Text{Text:I will read it. }",
+		"agent.ToolUse{Name:read_file Summary:hello.txt}", "agent.ToolResult{Name:read_file OK:true Message:}",
+		"agent.Text{Text:Now another. }",
+		`agent.ToolUse{Name:grep_search Summary:"x y"}`, "agent.ToolResult{Name:grep_search OK:false Message:}",
+		"agent.Text{Text:The }", "agent.Text{Text:answer.}",
+	}
+	if got := b.events[:len(want)]; !slices.Equal(got, want) {
+		t.Errorf("events %q", got)
+	}
+}
+
+func TestCharactersSplitBetweenReads(t *testing.T) {
+	b := newBox(t, nil)
+	if r, err := b.run(t.Context(), "fake:bytes"); err != nil || r.Answer != "Grüße, 世界 🌍" {
+		t.Errorf("got %q, %v", r.Answer, err)
+	}
+}
+
+func TestOtherOutputIsTolerated(t *testing.T) {
+	b := newBox(t, nil)
+	if r, err := b.run(t.Context(), "fake:noise"); err != nil || r.Answer != "through the noise" {
+		t.Errorf("got %q, %v", r.Answer, err)
+	}
+}
+
+func TestLegacyJSON(t *testing.T) {
+	b := newBox(t, nil)
+	r, err := b.run(t.Context(), "fake:legacy")
+	if err != nil || r.Answer != "from an old CLI" || r.Model != "gemini-old" || r.Tokens.Total != 7 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	_, err = b.run(t.Context(), "fake:legacy-error")
+	wantKind(t, err, agent.QuotaDay)
+}
+
+// A CLI that ends before it has read its prompt closes the pipe under us.
+func TestChildThatDoesNotReadItsPrompt(t *testing.T) {
+	b := newBox(t, nil)
+	r, err := b.Run(t.Context(), agent.Request{Prompt: strings.Repeat("long ", 1<<20), Model: "unread", Dir: b.dir}, func(agent.Event) {})
+	if err != nil || r.Answer != "did not read" {
+		t.Errorf("got %q, %v", r.Answer, err)
+	}
+}
+
+// What a run leaves behind holds its output open, and neither delays the
+// answer nor outlives the run.
+func TestGrandchildHoldsTheOutput(t *testing.T) {
+	b := newBox(t, nil)
+	if r, err := b.run(t.Context(), "fake:grandchild=1"); err != nil || r.Answer != "I have a child" {
+		t.Errorf("got %q, %v", r.Answer, err)
+	}
+}
+
+func TestCancelIsAnsweredAtOnce(t *testing.T) {
+	for _, fake := range []string{"hang", "stubborn", "grandchild"} {
+		t.Run(fake, func(t *testing.T) {
+			b := newBox(t, nil)
+			cause := errors.New("the test's cause")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			gone := make(chan struct{})
+			_, err := b.Run(ctx, agent.Request{Prompt: "fake:" + fake, Dir: b.dir, Released: func() { close(gone) }}, func(ev agent.Event) {
+				if _, ok := ev.(agent.Started); ok {
+					cancel(cause)
+				}
+			})
+			if err != cause {
+				t.Errorf("got %v", err)
+			}
+			if fake == "stubborn" {
+				select {
+				case <-gone:
+					t.Error("a child that ignores the signal was gone when the answer came")
+				default:
+				}
+			}
+			select {
+			case <-gone:
+			case <-time.After(patience):
+				t.Fatal("the child lives on")
+			}
+		})
+	}
+}
+
+func TestTextBeforeTheEndIsKept(t *testing.T) {
+	b := newBox(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := b.Run(ctx, agent.Request{Prompt: "fake:say-and-hang", Dir: b.dir}, func(ev agent.Event) {
+		if _, ok := ev.(agent.Text); ok {
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) || r.Partial() != "as far as I came" {
+		t.Errorf("got %q, %v", r.Partial(), err)
+	}
+}
+
+// A CLI that has answered and does not end is ended.
+func TestLingeringChild(t *testing.T) {
+	b := newBox(t, nil)
+	if r, err := b.run(t.Context(), "fake:linger"); err != nil || r.Answer != "answered" {
+		t.Errorf("got %q, %v", r.Answer, err)
+	}
+}
+
+func TestSilenceIsEnded(t *testing.T) {
+	b := newBox(t, func(c *Config) { c.Idle = 300 * time.Millisecond })
+	_, err := b.run(t.Context(), "fake:hang")
+	wantKind(t, err, agent.Stalled, "no output for 300ms")
+}
+
+// A tool that runs although the policy denies it ends the run.
+func TestStrayToolEndsTheRun(t *testing.T) {
+	b := newBox(t, nil)
+	_, err := b.run(t.Context(), "fake:stray")
+	wantKind(t, err, agent.Strayed, "run_shell_command", "look at what changed")
+	_, err = b.run(t.Context(), "fake:stray-burst") // all at once, and the end
+	wantKind(t, err, agent.Strayed, "write_file")
+	if r, err := b.run(t.Context(), "fake:alias"); err != nil || r.Answer != "searched" {
+		t.Errorf("an older name of a tool that is allowed: %q, %v", r.Answer, err)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	for _, test := range []struct {
+		fake string
+		want agent.Kind
+		text string // partial
+	}{
+		{"crash", agent.Crashed, "half of"},
+		{"killed", agent.Crashed, ""},
+		{"silent", agent.Crashed, ""},
+		{"empty", agent.Empty, ""},
+		{"exit=53", agent.TurnLimit, ""},
+		{"exit=1", agent.TurnLimit, ""},
+		{"exit-after-success=1", agent.Crashed, "looks good"},
+		{"stderr=55 Gemini CLI is not running in a trusted directory.", agent.Untrusted, ""},
+		{"stderr=41 Please set an Auth method in your settings.json", agent.Auth, ""},
+		{"stderr=1 Error authenticating: IneligibleTierError: not eligible", agent.TierEnded, ""},
+		{"stderr=1 Unknown argument: admin-policy", agent.TooOld, ""},
+	} {
+		t.Run(test.fake, func(t *testing.T) {
+			b := newBox(t, nil)
+			r, err := b.run(t.Context(), "fake:"+test.fake)
+			wantKind(t, err, test.want)
+			if r.Partial() != test.text {
+				t.Errorf("partial text %q", r.Partial())
+			}
+		})
+	}
+}
+
+func TestRetriesAreAnnounced(t *testing.T) {
+	b := newBox(t, nil)
+	if _, err := b.run(t.Context(), "fake:retry=20"); err != nil {
+		t.Fatal(err)
+	}
+	want := "agent.Retry{Attempt:1 Wait:20ms Kind:quota per minute Message:You exceeded your current quota. * Quota exceeded for metric: x, limit: 5 Please retry in 1s Unsure:false}"
+	if !slices.Contains(b.events, want) {
+		t.Errorf("events %q", b.events)
+	}
+}
+
+func TestOutputIsBounded(t *testing.T) {
+	b := newBox(t, nil)
+	r, err := b.run(t.Context(), fmt.Sprintf("fake:big=%d", 20<<20)) // one line, longer than a line may be
+	if err != nil || !r.Truncated || len(r.Answer) != agent.MaxAnswer {
+		t.Errorf("%d bytes, truncated %v, %v", len(r.Answer), r.Truncated, err)
+	}
+	if r, err := b.run(t.Context(), "fake:flood=100"); err != nil || r.Answer != "after the flood" {
+		t.Errorf("got %q, %v", r.Answer, err)
+	}
+	_, err = b.run(t.Context(), "fake:flood=260")
+	wantKind(t, err, agent.TooMuchOutput)
+}
+
+// Every value is held to its flag, and there is no yolo among them.
+func TestArguments(t *testing.T) {
+	b := newBox(t, nil)
+	r, err := b.Run(t.Context(), agent.Request{Prompt: "fake:args", Model: "--yolo", Dir: b.dir}, func(agent.Event) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := strings.Split(r.Answer, "\n")
+	for _, want := range []string{"--model=--yolo", "--approval-mode=default", "--output-format=stream-json", "--sandbox=false", "--extensions=none"} {
+		if !slices.Contains(args, want) {
+			t.Errorf("no %s in %q", want, args)
+		}
+	}
+	for _, a := range args {
+		if !strings.HasPrefix(a, "--") || !strings.Contains(a, "=") || a == "--yolo" {
+			t.Errorf("the argument %q stands alone", a)
+		}
+		// A project may have a server of any name that can be known.
+		if name, ok := strings.CutPrefix(a, "--allowed-mcp-server-names="); ok && len(name) < 20 {
+			t.Errorf("MCP servers of the name %q are started", name)
+		}
+	}
+}
+
+// A stream that broke is asked for again, and printed as if it went on.
+func TestRetriedStreamIsNotDoubled(t *testing.T) {
+	for name, want := range map[string]string{"again": "This is the first half of the long answer", "pause": "one and two", "digits": "11"} {
+		b := newBox(t, nil)
+		if r, err := b.run(t.Context(), "fake:"+name); err != nil || r.Answer != want {
+			t.Errorf("%s: %q, %v", name, r.Answer, err)
+		}
+	}
+}
+
+// What the model quotes of a guarded prompt comes back as it was written.
+func TestAnswersAreNotGuarded(t *testing.T) {
+	b := newBox(t, nil)
+	r, err := b.run(t.Context(), "fake:echo @a and x@y")
+	if err != nil || !strings.HasPrefix(r.Answer, "fake:echo @a and x@y\n") {
+		t.Errorf("got %q, %v", r.Answer, err)
+	}
+	// Where the prompt had both, it cannot be told which is which.
+	if r, err = b.run(t.Context(), `fake:echo @a and \@b`); err != nil || !strings.HasPrefix(r.Answer, `fake:echo \@a and \@b`) {
+		t.Errorf("got %q, %v", r.Answer, err)
+	}
+}
+
+// The CLI takes a path with a comma for two, and a policy it does not find for
+// none.
+func TestCommaInTheTemporaryDirectory(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "a,b"))
+	if err := os.Mkdir(os.TempDir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := NewSpawner(Config{Command: "gemini"})
+	if err == nil || !strings.Contains(err.Error(), "set TMPDIR to one without") {
+		t.Errorf("got %v", err)
+	}
+	if left, _ := os.ReadDir(os.TempDir()); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestIgnoredPolicyEndsTheRun(t *testing.T) {
+	b := newBox(t, nil)
+	for _, fake := range []string{"no-policy", "last-words"} {
+		_, err := b.run(t.Context(), "fake:"+fake)
+		wantKind(t, err, agent.Unenforceable, "does not follow")
+	}
+}
+
+func TestSearchWithoutEndIsEnded(t *testing.T) {
+	b := newBox(t, nil)
+	_, err := b.run(t.Context(), "fake:search-loop")
+	wantKind(t, err, agent.SearchQuota)
+}
+
+// A cleaner of temporary files may take the directory.
+func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
+	b := newBox(t, nil)
+	if err := os.RemoveAll(b.root); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.run(t.Context(), "fake:echo"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A CLI that is in no package is asked for its version, within the deadline.
+func TestVersionIsAsked(t *testing.T) {
+	script := func(text string) string {
+		path := filepath.Join(t.TempDir(), "gemini")
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	b := newBox(t, func(c *Config) { c.Command = script("echo 0.50.1") })
+	if cli, err := b.Check(t.Context()); err != nil || cli.Version != "0.50.1" {
+		t.Errorf("got %+v, %v", cli, err)
+	}
+	// One that fails is asked again, but not by every call.
+	b = newBox(t, func(c *Config) { c.Command = script("test -e $0.2 && echo 0.50.2; touch $0.2") })
+	_, err := b.Check(t.Context())
+	wantKind(t, err, agent.NoVersion, "--version")
+	_, err = b.Check(t.Context())
+	wantKind(t, err, agent.NoVersion)
+	b.lookup.at = b.lookup.at.Add(-askAgain)
+	if cli, err := b.Check(t.Context()); err != nil || cli.Version != "0.50.2" {
+		t.Errorf("got %+v, %v", cli, err)
+	}
+	// One that takes too long is not called too old, and does not stay.
+	if version, late := askVersion(t.Context(), script("echo 0.50.1; sleep 3600 & wait"), 50*time.Millisecond); version != "" || !late {
+		t.Errorf("got %q, %v", version, late)
+	}
+	wantKind(t, ReadOnly(agent.Program{Path: "/bin/gemini", Late: true}), agent.NoVersion, "/bin/gemini --version took longer than 15s")
+}
+
+// A CLI that took long to say its version was "too old", and was asked again by
+// each call that did not wait long enough.
+func TestSlowVersionIsAskedOnce(t *testing.T) {
+	cli, asked, open := slowVersion(t, "0.61.0")
+	b := newBox(t, func(c *Config) { c.Command = cli })
+	late := errors.New("late")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	first := make(chan error, 1)
+	go func() {
+		_, err := b.run(ctx, "fake:echo")
+		first <- err
+	}()
+	for asked() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel(late)
+	if err := <-first; !errors.Is(err, late) {
+		t.Errorf("a call that ends before the version is known: %v", err)
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if cli, err := b.Check(t.Context()); err != nil || cli.Version != "0.61.0" {
+				t.Errorf("got %+v, %v", cli, err)
+			}
+		})
+	}
+	open()
+	wg.Wait()
+	if n := asked(); n != 1 {
+		t.Errorf("the CLI was asked %d times for its version", n)
+	}
+}
+
+// slowVersion is a fake CLI that lies in no package and does not say its version
+// before open was called. asked is how often it was asked.
+func slowVersion(t *testing.T, version string) (cli string, asked func() int, open func()) {
+	t.Helper()
+	fake, err := fakecli.Install(t.TempDir(), version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cli = filepath.Join(t.TempDir(), "gemini")
+	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = --version ]; then\n\techo $$ >>$0.asked\n\twhile [ ! -e $0.open ]; do sleep 0.02; done\n\techo %s\n\texit\nfi\nexec %s \"$@\"\n", version, fake)
+	if err := os.WriteFile(cli, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	asked = func() int {
+		data, _ := os.ReadFile(cli + ".asked")
+		return strings.Count(string(data), "\n")
+	}
+	return cli, asked, func() {
+		if err := os.WriteFile(cli+".open", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for version, want := range map[string]agent.Kind{"0.61.0": "", "0.35.0": "", "1.0.0": "", "0.34.9": agent.TooOld, "0.36.0-preview.1": "", "odd": agent.NoVersion} {
+		t.Run(version, func(t *testing.T) {
+			cli, err := fakecli.Install(t.TempDir(), version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := newBox(t, func(c *Config) { c.Command = cli })
+			got, err := b.Check(t.Context())
+			if want == "" && err != nil || got.Version != version {
+				t.Errorf("got %+v, %v", got, err)
+			}
+			if want != "" {
+				wantKind(t, err, want)
+				// It is not started either.
+				_, err = b.run(t.Context(), "fake:echo")
+				wantKind(t, err, want)
+			}
+		})
+	}
+	b := newBox(t, func(c *Config) { c.Command = filepath.Join(t.TempDir(), "no-such-cli") })
+	_, err := b.Check(t.Context())
+	wantKind(t, err, agent.NotInstalled, "npm install")
+}
+
+func TestClosedSpawnerRunsNothing(t *testing.T) {
+	b := newBox(t, nil)
+	running := make(chan error, 1)
+	started := make(chan struct{})
+	go func() {
+		_, err := b.Run(t.Context(), agent.Request{Prompt: "fake:hang", Dir: b.dir}, func(agent.Event) { close(started) })
+		running <- err
+	}()
+	<-started
+	b.Close()
+	if err := <-running; err != agent.ErrClosed {
+		t.Errorf("a running call ends with %v", err)
+	}
+	if _, err := b.run(t.Context(), "fake:echo"); err != agent.ErrClosed {
+		t.Errorf("a new call ends with %v", err)
+	}
+}
+
+// What a killed spawner left is removed by the next; what a living one uses is
+// not.
+func TestStaleDirectoriesAreRemoved(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	dead := filepath.Join(os.TempDir(), rootPrefix+"4194305-x")
+	alive := filepath.Join(os.TempDir(), fmt.Sprintf("%s%d-x", rootPrefix, os.Getpid()))
+	young := dead + "-young" // its process may be in another container
+	long := time.Now().Add(-2 * staleAfter)
+	for _, d := range []string{dead, alive, young} {
+		if err := os.MkdirAll(filepath.Join(d, "run-1"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(d, long, long); d != young && err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chtimes(young, time.Now(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	// What a process has locked is its own, whatever its number and its age; a
+	// killed one's lock is gone, and its directory goes at once.
+	locked := func(name string) (string, *os.File) {
+		dir := filepath.Join(os.TempDir(), rootPrefix+name)
+		if err := os.MkdirAll(filepath.Join(dir, "worker-1", "home"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := sys.Lock(filepath.Join(dir, lockName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir, lock
+	}
+	held, lock := locked("4194305-held")
+	defer lock.Close()
+	if err := os.Chtimes(held, long, long); err != nil {
+		t.Fatal(err)
+	}
+	killed, lock := locked(fmt.Sprintf("%d-killed", os.Getpid()))
+	lock.Close()
+	s, err := NewSpawner(Config{Command: "gemini"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, d := range []string{dead, killed} {
+		if _, err := os.Stat(d); err == nil {
+			t.Errorf("a dead one's directory is still there: %s", d)
+		}
+	}
+	for _, d := range []string{alive, young, held, s.root} {
+		if _, err := os.Stat(d); err != nil {
+			t.Errorf("%s is gone", d)
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package change
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A block is one change as the model wrote it:
+//
+//	**FILE: path:start-end**
+//	===OLD===
+//	===NEW===
+//	===END===
+//
+// The range may be missing, and then OLD must occur once in the file. A block
+// of a new file starts with **NEW FILE: path** and has no OLD. ===END=== may
+// be missing too, where no doubt is left of where NEW ends.
+type block struct {
+	path       string
+	start, end int // lines, from 1; zero without a range
+	create     bool
+	old, new   []string
+}
+
+var (
+	header   = regexp.MustCompile(`^\*\*(NEW )?FILE:\s*(.+?)(?::(\d+)(?:-(\d+))?)?\s*\*\*$`)
+	fenceRow = regexp.MustCompile("^\\s*(`{3,}|~{3,})([^`]*)$")
+)
+
+const (
+	oldRow = "===OLD==="
+	newRow = "===NEW==="
+	endRow = "===END==="
+)
+
+// parseBlocks reads the blocks of an answer, and the text around them. It is
+// strict: what it cannot be sure of is an error, which names the block.
+func parseBlocks(answer string) (blocks []block, response string, err error) {
+	lines := strings.Split(strings.ReplaceAll(answer, "\r\n", "\n"), "\n")
+	// An answer that ends one block ends them all: one without an end may be
+	// cut, or quote another.
+	ended := slices.ContainsFunc(lines, func(l string) bool { return strings.TrimSpace(l) == endRow })
+	var around []string
+	for i := 0; i < len(lines); {
+		m := header.FindStringSubmatch(strings.TrimSpace(lines[i]))
+		if m == nil {
+			if row := strings.TrimSpace(lines[i]); row == oldRow || row == newRow || row == endRow {
+				return nil, "", fmt.Errorf("line %d of the answer is %s outside of a block", i+1, row)
+			}
+			around = append(around, lines[i])
+			i++
+			continue
+		}
+		b := block{path: m[2], create: m[1] != ""}
+		if m[3] != "" {
+			b.start, _ = strconv.Atoi(m[3])
+			b.end = b.start
+			if m[4] != "" {
+				b.end, _ = strconv.Atoi(m[4])
+			}
+		}
+		fenced := false
+		if n := len(around); n > 0 && opensFence(around[n-1]) && fences(around)%2 == 1 {
+			around, fenced = around[:n-1], true
+		}
+		next, after, err := b.read(lines, i+1, fenced, ended)
+		if err != nil {
+			return nil, "", fmt.Errorf("the block of %s: %w", b.path, err)
+		}
+		around = append(around, after...)
+		blocks = append(blocks, b)
+		i = next
+	}
+	return blocks, strings.TrimSpace(strings.Join(around, "\n")), nil
+}
+
+func opensFence(line string) bool { return fenceRow.MatchString(line) }
+
+// fences counts the fences of a text, opening and closing ones.
+func fences(lines []string) (n int) {
+	for _, l := range lines {
+		if fenceRow.MatchString(l) {
+			n++
+		}
+	}
+	return n
+}
+
+// read reads a block's body from lines[i] on and returns where it ends, and
+// the lines of text found after its NEW.
+func (b *block) read(lines []string, i int, fenced, ended bool) (next int, after []string, err error) {
+	row := func() string {
+		if i < len(lines) {
+			return strings.TrimSpace(lines[i])
+		}
+		return ""
+	}
+	skipBlank := func() {
+		for i < len(lines) && row() == "" {
+			i++
+		}
+	}
+	skipBlank()
+	if !fenced && i < len(lines) && opensFence(lines[i]) {
+		fenced = true
+		i++
+		skipBlank()
+	}
+	if row() == oldRow {
+		if b.create {
+			return 0, nil, fmt.Errorf("a new file has no %s", oldRow)
+		}
+		i++
+		from := i
+		for i < len(lines) && row() != newRow {
+			if r := row(); r == oldRow || r == endRow || header.MatchString(r) {
+				return 0, nil, fmt.Errorf("%s has no %s", oldRow, newRow)
+			}
+			i++
+		}
+		b.old = lines[from:min(i, len(lines))]
+	} else if !b.create {
+		return 0, nil, fmt.Errorf("%s is missing", oldRow)
+	}
+	if row() != newRow {
+		return 0, nil, fmt.Errorf("%s is missing", newRow)
+	}
+	i++
+	from := i
+	for i < len(lines) {
+		switch r := row(); {
+		case r == endRow:
+			b.new = lines[from:i]
+			i++
+			if fenced && i < len(lines) && opensFence(lines[i]) {
+				i++
+			}
+			return i, nil, nil
+		case r == oldRow || r == newRow:
+			return 0, nil, fmt.Errorf("%s comes twice", r)
+		case header.MatchString(r) && ended:
+			return 0, nil, fmt.Errorf("it has no %s", endRow)
+		case header.MatchString(r):
+			return b.unended(lines[from:i], i, fenced)
+		}
+		i++
+	}
+	if ended {
+		return 0, nil, fmt.Errorf("it has no %s", endRow)
+	}
+	return b.unended(lines[from:], i, fenced)
+}
+
+// unended finds the end of a NEW that no ===END=== follows, only the next
+// block or the end of the answer: at the closing fence, or before prose after
+// an empty line where OLD was none.
+func (b *block) unended(body []string, next int, fenced bool) (int, []string, error) {
+	if b.create {
+		return 0, nil, fmt.Errorf("a new file's text must end with %s", endRow)
+	}
+	// The next block's opening fence is not of this one.
+	var opening []string
+	if n := len(trimBlank(body)); n > 0 && !fenced {
+		if m := fenceRow.FindStringSubmatch(body[n-1]); m != nil && strings.TrimSpace(m[2]) != "" {
+			body, opening = body[:n-1], body[n-1:n]
+		}
+	}
+	depth := 0
+	for i, line := range body {
+		m := fenceRow.FindStringSubmatch(line)
+		switch {
+		case m == nil:
+		case strings.TrimSpace(m[2]) != "":
+			depth++
+		case depth > 0:
+			depth--
+		case fences(body[i+1:]) == 0 && fences(b.old)%2 == 0:
+			b.new = body[:i]
+			return next, append(body[i+1:len(body):len(body)], opening...), nil
+		default:
+			return 0, nil, fmt.Errorf("it is not clear where its text ends, without %s", endRow)
+		}
+	}
+	if fenced {
+		return 0, nil, fmt.Errorf("its fence is not closed, and there is no %s", endRow)
+	}
+	code := trimBlank(body)
+	if i := lastBlank(code); i >= 0 && isProse(code[i+1:]) {
+		if hasProse(b.old) || !isChatter(code[i+1:]) {
+			return 0, nil, fmt.Errorf("it is not clear where its text ends, without %s", endRow)
+		}
+		code = trimBlank(code[:i])
+	}
+	b.new = code
+	return next, append(body[len(code):len(body):len(body)], opening...), nil
+}
+
+func trimBlank(lines []string) []string {
+	for len(lines) > 0 && strings.TrimSpace(lines[len(lines)-1]) == "" {
+		lines = lines[:len(lines)-1]
+	}
+	return lines
+}
+
+func lastBlank(lines []string) int {
+	for i := len(lines) - 1; i >= 0; i-- {
+		if strings.TrimSpace(lines[i]) == "" {
+			return i
+		}
+	}
+	return -1
+}
+
+// sentence is a line that a person reads and no compiler does.
+var sentence = regexp.MustCompile(`^([A-Z][\w']*|I'\w+)[ ,].*[.!?:]$`)
+
+func isProse(lines []string) bool {
+	for i, l := range lines {
+		l = strings.TrimSpace(l)
+		if i == len(lines)-1 && !sentence.MatchString(l) || strings.ContainsAny(l, ";{}=<>") {
+			return false
+		}
+	}
+	return len(lines) > 0 && strings.Contains(lines[0], " ")
+}
+
+// chatter is how a model takes its leave.
+var chatter = regexp.MustCompile(`^(I|I've|I'll|I'm|I'd|Let me|Let's|Hope|I hope|Feel free|Please|Done|All done|That's|You can|You may|(This|These|The) (change|fix|update|edit|modification|code)s?)\b`)
+
+func isChatter(lines []string) bool {
+	return len(lines) > 0 && chatter.MatchString(strings.TrimSpace(lines[0]))
+}
+
+func hasProse(lines []string) bool {
+	for _, l := range lines {
+		if sentence.MatchString(strings.TrimSpace(l)) {
+			return true
+		}
+	}
+	return false
+}

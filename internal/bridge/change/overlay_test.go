@@ -1,0 +1,154 @@
+package change
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What is written to an overlay comes out as edits that say where, and as a
+// diff that git applies to the byte.
+func TestOverlay(t *testing.T) {
+	for _, test := range []struct {
+		name, before, after string
+		edits               []Edit
+	}{
+		{"a line", "a\nb\nc\n", "a\nB\nc\n", []Edit{{StartLine: 2, EndLine: 2, Old: "b", New: "B"}}},
+		{"two places", "a\nb\nc\nd\ne\n", "A\nb\nc\nd\nE\n", []Edit{{StartLine: 1, EndLine: 1, Old: "a", New: "A"}, {StartLine: 5, EndLine: 5, Old: "e", New: "E"}}},
+		{"a line comes in", "a\nb\n", "a\nx\nb\n", []Edit{{StartLine: 2, EndLine: 2, Old: "b", New: "x\nb"}}},
+		{"at the end", "a\nb\n", "a\nb\nx\n", []Edit{{StartLine: 2, EndLine: 2, Old: "b", New: "b\nx"}}},
+		{"at the start", "a\n", "x\na\n", []Edit{{StartLine: 1, EndLine: 1, Old: "a", New: "x\na"}}},
+		{"lines go", "a\nb\nc\n", "a\n", []Edit{{StartLine: 2, EndLine: 3, Old: "b\nc", Delete: true}}},
+		{"an empty file", "", "x\ny\n", []Edit{{New: "x\ny"}}},
+		{"emptied", "a\n", "", []Edit{{StartLine: 1, EndLine: 1, Old: "a", Delete: true}}},
+		{"no final line end", "a\nb", "a\nB", []Edit{{StartLine: 2, EndLine: 2, Old: "b", New: "B"}}},
+		{"CRLF, written with LF", "a\r\nb\r\n", "a\nB\n", []Edit{{StartLine: 2, EndLine: 2, Old: "b", New: "B"}}},
+		{"before and after the last line", "a\nb\n", "a\nX\nb\nY\n", []Edit{{StartLine: 2, EndLine: 2, Old: "b", New: "X\nb\nY"}}},
+		{"nothing", "a\n", "a\n", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir, err := filepath.EvalSymlinks(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, "f.txt")
+			if err := os.WriteFile(path, []byte(test.before), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			o := newOverlay(dir)
+			if got, err := o.Read(path); err != nil || got != test.before {
+				t.Errorf("it holds %q, %v", got, err)
+			}
+			if err := o.Write(path, test.after); err != nil {
+				t.Fatal(err)
+			}
+			want := test.after
+			if strings.Contains(test.before, "\r\n") {
+				want = strings.ReplaceAll(want, "\n", "\r\n")
+			}
+			if got, err := o.Read(path); err != nil || got != want {
+				t.Errorf("then it holds %q, %v", got, err)
+			}
+			ch, err := o.edits("")
+			if err != nil || len(ch.Edits) != len(test.edits) {
+				t.Fatalf("%v: %+v", err, ch)
+			}
+			for i, e := range test.edits {
+				if e.Path = "f.txt"; ch.Edits[i] != e {
+					t.Errorf("edit %+v, want %+v", ch.Edits[i], e)
+				}
+			}
+			if ch.Diff == "" {
+				return
+			}
+			git := exec.Command("git", "apply", "--whitespace=nowarn", "-")
+			git.Dir, git.Stdin = dir, strings.NewReader(ch.Diff)
+			if out, err := git.CombinedOutput(); err != nil {
+				t.Fatalf("%v %s\n%s", err, out, ch.Diff)
+			}
+			if got, _ := os.ReadFile(path); string(got) != want {
+				t.Errorf("git makes it %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// Lines that stay keep their ends, whatever the model and the CLI make of them.
+func TestKeepLineEnds(t *testing.T) {
+	for _, test := range [][3]string{
+		{"a\nb\n", "a\nB\n", "a\nB\n"},
+		{"a\r\nb\r\n", "a\nB\n", "a\r\nB\r\n"},
+		{"a\r\nb\nc\n", "a\r\nb\r\nC\r\n", "a\r\nb\nC\n"},
+		{"a\r\nb\nc\n", "a\nx\nb\nc\n", "a\r\nx\r\nb\nc\n"},
+		{"a\r\nb", "a\nb", "a\r\nb"},
+		{"a\r\nb", "a\nb\nc", "a\r\nb\r\nc"},
+		{"a\r\n", "", ""},
+		{"\r\n", "x\ny\n", "x\r\ny\r\n"},
+		{"a\r\nb\r\n", "x\na\nb\n", "x\r\na\r\nb\r\n"},
+	} {
+		if got := keepLineEnds(test[0], test[1]); got != test[2] {
+			t.Errorf("%q to %q is %q, want %q", test[0], test[1], got, test[2])
+		}
+	}
+}
+
+func TestOverlayNewFiles(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := newOverlay(dir)
+	path := filepath.Join(dir, "a", "b.txt")
+	if got, err := o.Read(path); err != nil || got != "" {
+		t.Errorf("a file that is not there holds %q, %v", got, err)
+	}
+	for _, text := range []string{"one\n", "one\ntwo\n"} {
+		if err := o.Write(path, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ch, err := o.edits("sub/")
+	if err != nil || len(ch.Edits) != 1 || ch.Edits[0] != (Edit{Path: "a/b.txt", New: "one\ntwo", Create: true}) || !strings.Contains(ch.Diff, "+++ b/sub/a/b.txt\n") {
+		t.Errorf("%v: %+v", err, ch)
+	}
+	if _, err := os.Stat(filepath.Dir(path)); err == nil {
+		t.Error("it is on the disk")
+	}
+}
+
+// What a change may not touch.
+func TestOverlayRefuses(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside := filepath.Join(t.TempDir(), "secret")
+	for name, content := range map[string]string{outside: "secret", filepath.Join(dir, "binary"): "a\x00b"} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, ".git"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	o := newOverlay(dir)
+	for _, path := range []string{outside, filepath.Join(dir, "link"), filepath.Join(dir, "..", "x"), filepath.Join(dir, ".git", "config"), filepath.Join(dir, "binary")} {
+		if text, err := o.Read(path); err == nil {
+			t.Errorf("%s is read: %q", path, text)
+		}
+		if err := o.Write(path, "x"); err == nil {
+			t.Errorf("%s is written", path)
+		}
+	}
+	if err := o.Write(filepath.Join(dir, "big"), strings.Repeat("x", MaxFile+1)); err == nil {
+		t.Error("a huge file is written")
+	}
+	if ch, err := o.edits(""); err != nil || len(ch.Edits) > 0 {
+		t.Errorf("%v: %+v", err, ch)
+	}
+}

@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"pollux/internal/sys"
+	"pollux/internal/termtext"
+)
+
+// An IO holds the standard streams of a command.
+type IO struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// isTerminal reports whether a stream is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// forOutput returns text for w. Text for a terminal contains nothing that the
+// terminal would interpret.
+func forOutput(w io.Writer, text string) string {
+	if !isTerminal(w) {
+		return text
+	}
+	return termtext.Text(text)
+}
+
+func printJSON(w io.Writer, v any) error {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(termtext.JSON(out.Bytes()))
+	return err
+}
+
+// agreedTo reads the answer to a question that ends in [Y/n]. The end of the
+// input is an error, and so is the end of ctx: what the user types after Ctrl-C
+// is no answer.
+func agreedTo(ctx context.Context, in io.Reader) (bool, error) {
+	answer, err := readLine(ctx, bufio.NewReader(in))
+	if err != nil {
+		return false, err
+	}
+	a := strings.ToLower(strings.TrimSpace(answer))
+	return a == "" || a == "y" || a == "yes", nil
+}
+
+// readLine reads a line, or returns the cause when ctx ends.
+func readLine(ctx context.Context, in *bufio.Reader) (string, error) {
+	line, err := await(ctx, func() (string, error) { return in.ReadString('\n') })
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	return line, err
+}
+
+// untilSignal returns a context that a signal ends. The cause names the signal.
+//
+// All commands end in this way: what they start has this context, and they wait
+// for it. Only [await] leaves something behind.
+func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, sys.TerminationSignals...)
+}
+
+// await runs f and returns what it returns, or the cause when ctx ends first.
+// Then f is left behind. Use await for reads and writes of the standard
+// streams, which nothing can interrupt, and only when the process is about to
+// end.
+func await[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		v, err := f()
+		done <- result{v, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, context.Cause(ctx)
+	}
+}
+
+// delayed returns a context that ends a while after ctx.
+func delayed(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
+	later, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(delay):
+			cancel(context.Cause(ctx))
+		case <-later.Done():
+		}
+	})
+	return later, func() { stop(); cancel(nil) }
+}
+
+// stdio joins the standard input and output.
+type stdio struct{ IO }
+
+func (s stdio) Read(b []byte) (int, error)  { return s.In.Read(b) }
+func (s stdio) Write(b []byte) (int, error) { return s.Out.Write(b) }
+func (s stdio) Close() error {
+	if c, ok := s.In.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// interruptible joins the standard input and output. Closing it ends a read.
+func (s IO) interruptible() io.ReadWriteCloser {
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, s.In)
+		w.CloseWithError(err)
+	}()
+	return struct {
+		io.Reader
+		io.Writer
+		io.Closer
+	}{r, s.Out, r}
+}

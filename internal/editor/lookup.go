@@ -1,0 +1,142 @@
+package editor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"pollux/internal/paths"
+)
+
+// AnswerTimeout limits a conversation with a companion. A companion that is
+// stopped, for instance by Ctrl-Z, still accepts connections.
+const AnswerTimeout = 2 * time.Second
+
+// ErrGone reports that no companion listens on a socket.
+var ErrGone = errors.New("the companion is gone: start the editor again, or `pollux run`")
+
+// Connect connects to a companion's socket. The error is [ErrGone], or wraps
+// [ErrForeign].
+func Connect(ctx context.Context, socket string) (net.Conn, error) {
+	conn, err := Dial(ctx, socket)
+	if err != nil && !errors.Is(err, ErrForeign) {
+		err = ErrGone
+	}
+	return conn, err
+}
+
+// WithClient connects to the companion on a socket, introduces the program as
+// self, and runs f. All of it must end within [AnswerTimeout].
+func WithClient(ctx context.Context, socket string, self Implementation, f func(context.Context, *Client, InitializeResult) error) error {
+	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
+	defer cancel()
+	conn, err := Connect(ctx, socket)
+	if err != nil {
+		return err
+	}
+	c := NewClient(conn, Handler{})
+	defer c.Close()
+	info, err := c.Initialize(ctx, InitializeParams{Client: self})
+	if err != nil {
+		return err
+	}
+	return f(ctx, c, info)
+}
+
+// A Running is a companion that listens on a socket of the user's.
+type Running struct {
+	Status
+	Socket string
+	// Stopped means that the companion did not answer in time. Its status is
+	// empty.
+	Stopped bool
+}
+
+// List returns the user's running companions, the newest first.
+func List(ctx context.Context, self Implementation) ([]Running, error) {
+	sockets, err := Sockets()
+	if err != nil {
+		return nil, err
+	}
+	var all []Running
+	for _, socket := range sockets {
+		var st Status
+		err := WithClient(ctx, socket, self, func(ctx context.Context, c *Client, _ InitializeResult) (err error) {
+			st, err = c.Status(ctx)
+			return err
+		})
+		if err == nil {
+			all = append(all, Running{Status: st, Socket: socket})
+		} else if errors.Is(err, context.DeadlineExceeded) {
+			all = append(all, Running{Socket: socket, Stopped: true})
+		}
+	}
+	slices.SortFunc(all, func(a, b Running) int { return int(b.Started - a.Started) })
+	return all, nil
+}
+
+// Find returns the socket of a running companion: socket if it is not empty,
+// else the one in $POLLUX_SOCKET, else that of [FindFor].
+func Find(ctx context.Context, self Implementation, socket, path string) (string, error) {
+	if socket == "" {
+		socket = os.Getenv(EnvSocket)
+	}
+	if socket != "" {
+		return socket, nil
+	}
+	return FindFor(ctx, self, path)
+}
+
+// FindFor returns the socket of the companion whose workspace contains a file
+// or directory. The most specific workspace wins, then a companion with a
+// connected agent, then the newest. An empty path is the working directory.
+func FindFor(ctx context.Context, self Implementation, path string) (string, error) {
+	if path == "" {
+		dir, err := WorkingDir()
+		if err != nil {
+			return "", err
+		}
+		path = dir
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	all, err := List(ctx, self)
+	if err != nil {
+		return "", err
+	}
+	best, length := Running{}, -1
+	for _, c := range all {
+		for _, root := range c.Roots {
+			if !paths.Contains(root, path) {
+				continue
+			}
+			used := len(c.Clients) > 0 && len(best.Clients) == 0
+			if len(root) > length || len(root) == length && used {
+				best, length = c, len(root)
+			}
+		}
+	}
+	if best.Socket == "" {
+		return "", fmt.Errorf("no companion is running for %s: start one with `pollux run` in its project", path)
+	}
+	return best.Socket, nil
+}
+
+// WorkingDir returns the working directory without symbolic links, the form in
+// which agents and companions name it.
+func WorkingDir() (string, error) {
+	dir, err := os.Getwd()
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return "", errors.New("the working directory is gone: cd to another one")
+	}
+	return dir, nil
+}

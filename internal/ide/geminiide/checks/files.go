@@ -1,0 +1,112 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"pollux/internal/doctor"
+	"pollux/internal/ide/geminiide"
+	"pollux/internal/sys"
+)
+
+// checkDirectory checks that the discovery files belong to the user, and that
+// nobody else can read or change them.
+func (c *checker) checkDirectory() {
+	const ownDir = "export TMPDIR=~/tmp (a directory you own), for the editor and the CLI"
+	for _, dir := range []string{filepath.Dir(c.lookup.Dir), c.lookup.Dir} {
+		info, err := os.Lstat(dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return
+		case err != nil:
+			c.Fail("directory", ownDir, "%s cannot be examined: %v", dir, doctor.Reason(err))
+			return
+		case !info.IsDir():
+			c.Fail("directory", "rm "+doctor.Word(dir), "%s is not a directory, so no companion can publish itself", dir)
+			return
+		case !sys.Own(info) && env("SUDO_USER") != "":
+			c.failOtherUser()
+			return
+		case !sys.Own(info):
+			c.Fail("directory", ownDir, "%s belongs to another user: your companions cannot publish themselves there", dir)
+			return
+		}
+	}
+	if runtime.GOOS == "windows" {
+		return
+	}
+	open := c.openToOthers()
+	if len(open) == 0 {
+		c.OK("directory", "Gemini CLI will look in %s", c.lookup.Dir)
+		return
+	}
+	c.Add(doctor.Finding{
+		Check: "directory", Status: doctor.Warning, Next: doctor.FixCommand,
+		Text: "other users of this machine can read your companion's token or replace it: " + strings.Join(open, ", "),
+		Fix:  "make readable for you alone: " + strings.Join(open, ", "),
+		Apply: func() error {
+			var errs []error
+			for _, path := range open {
+				errs = append(errs, sys.Narrow(path))
+			}
+			return errors.Join(errs...)
+		},
+	})
+}
+
+// openToOthers lists the directories and files that other users can read or change.
+func (c *checker) openToOthers() []string {
+	open := slices.DeleteFunc([]string{filepath.Dir(c.lookup.Dir), c.lookup.Dir}, func(dir string) bool {
+		info, err := os.Lstat(dir)
+		return err != nil || info.Mode().Perm()&0o022 == 0
+	})
+	if info, err := os.Stat(c.lookup.Dir); err != nil || info.Mode().Perm()&0o011 == 0 { // they cannot open what is in it
+		return open
+	}
+	for _, candidate := range c.lookup.Candidates {
+		if info, err := os.Lstat(candidate.Path); err == nil && candidate.Own && info.Mode().Perm()&0o077 != 0 {
+			open = append(open, candidate.Path)
+		}
+	}
+	return open
+}
+
+// checkStale finds files of companions that have ended, and files that are not
+// discovery files.
+func (c *checker) checkStale(ctx context.Context) {
+	for _, candidate := range c.lookup.Candidates {
+		if candidate.Err != nil && !errors.Is(candidate.Err, geminiide.ErrOtherUser) {
+			c.Warn("file", "rm "+doctor.Word(candidate.Path), "Gemini CLI skips %s: %v", candidate.Path, candidate.Err)
+		}
+	}
+	stale := geminiide.Stale([]int{c.lookup.PID})
+	if len(stale) == 0 {
+		return
+	}
+	f := doctor.Finding{
+		Check: "stale", Status: doctor.Warning, Next: doctor.FixCommand,
+		Text: "companions that have ended left files behind: " + strings.Join(stale, ", "),
+		Fix:  "remove " + strings.Join(stale, ", "),
+		Apply: func() error {
+			var errs []error
+			for _, path := range geminiide.Stale([]int{c.lookup.PID}) {
+				if slices.Contains(stale, path) { // only what the user has seen, if it is still stale
+					errs = append(errs, os.Remove(path))
+				}
+			}
+			return errors.Join(errs...)
+		},
+	}
+	if chosen := c.lookup.Chosen; chosen != nil && slices.Contains(stale, chosen.Path) && !c.variablesConnect(ctx, chosen) {
+		f.Status, f.Next = doctor.Failed, doctor.FixCommand+"; then, if none is running, "+startOne
+		f.Text = fmt.Sprintf("Gemini CLI will use %s, which a companion that has ended left behind, and will try no other", chosen.Path)
+	}
+	c.Add(f)
+}

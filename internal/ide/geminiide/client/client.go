@@ -1,0 +1,326 @@
+// Package client implements the CLI's side of the protocol: it sends what
+// Gemini CLI sends and records what the companion sends. `pollux doctor` and
+// `pollux conformance` use it, and so do tests and benchmarks that need only
+// the wire.
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An Endpoint is the address of a companion, and the name and token of the
+// client.
+type Endpoint struct {
+	// Host is the host to dial and the value of the Host header. The default is
+	// the loopback address.
+	Host  string
+	Port  int
+	Token string // optional
+	// Name is the name of the client. The default is Gemini CLI's own.
+	Name string
+}
+
+// URL returns the companion's only endpoint.
+func (e Endpoint) URL() string {
+	host := e.Host
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, strconv.Itoa(e.Port)) + "/mcp"
+}
+
+// A CLI is a connected client.
+type CLI struct {
+	// Heard delivers the notifications in the order they came. It is closed
+	// when the stream ends; Ended is then the reason, or nil for a graceful
+	// end.
+	Heard chan Notification
+	Ended error
+	// Tools are the names of the companion's tools.
+	Tools []string
+
+	to       Endpoint
+	http     http.Client
+	session  string
+	protocol string // the negotiated version
+	stream   func() // ends the stream
+}
+
+// protocolVersion is the version that the real CLI uses.
+const protocolVersion = "2025-06-18"
+
+// A Notification is a notification from the companion.
+type Notification struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	At     time.Time       `json:"-"`
+}
+
+// A StatusError is an HTTP response that reports a failure.
+type StatusError struct {
+	Code int
+	Text string
+}
+
+func (e *StatusError) Error() string { return fmt.Sprintf("HTTP %d: %s", e.Code, e.Text) }
+
+// Dial connects to a companion on the loopback address with the requests of the
+// real CLI. The first notification is the context.
+func Dial(ctx context.Context, port int, token string) (*CLI, error) {
+	c, err := Greet(ctx, Endpoint{Port: port, Token: token})
+	if err != nil {
+		return nil, err
+	}
+	return c, c.Listen(ctx)
+}
+
+// Greet sends the requests that come before the stream of notifications. If the
+// companion refuses one, the error is a [*StatusError].
+func Greet(ctx context.Context, to Endpoint) (*CLI, error) {
+	// Like the CLI, Greet does not use a proxy.
+	c := &CLI{to: to, http: http.Client{Transport: &http.Transport{}}}
+	name := to.Name
+	if name == "" {
+		name = "streamable-http-client"
+	}
+	var answer string
+	for _, m := range []map[string]any{
+		{"id": 1, "method": "initialize", "params": map[string]any{
+			"protocolVersion": protocolVersion, "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": name, "version": "0"},
+		}},
+		{"method": "notifications/initialized"},
+		{"id": 2, "method": "tools/list", "params": map[string]any{}},
+	} {
+		var err error
+		if answer, err = c.post(ctx, m); err != nil {
+			c.http.CloseIdleConnections()
+			return nil, fmt.Errorf("%s: %w", m["method"], err)
+		}
+		if c.protocol == "" {
+			var hello struct{ ProtocolVersion string }
+			json.Unmarshal([]byte(answer), &hello)
+			c.protocol = hello.ProtocolVersion
+		}
+	}
+	var list struct{ Tools []struct{ Name string } }
+	if err := json.Unmarshal([]byte(answer), &list); err != nil {
+		c.http.CloseIdleConnections()
+		return nil, fmt.Errorf("tools/list: %w", err)
+	}
+	for _, t := range list.Tools {
+		c.Tools = append(c.Tools, t.Name)
+	}
+	return c, nil
+}
+
+// Listen opens the stream of notifications and replaces the channel Heard. Call
+// it again after Pause. ctx limits only the opening; the stream outlives it.
+func (c *CLI) Listen(ctx context.Context) error {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	opening := context.AfterFunc(ctx, end)
+	res, err := c.do(life, "GET", nil)
+	if err != nil {
+		end()
+		return err
+	}
+	if !opening() || res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 1000))
+		res.Body.Close()
+		end()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return &StatusError{res.StatusCode, "no stream: " + strings.TrimSpace(string(text))}
+	}
+	c.Ended = nil
+	c.stream = func() { res.Body.Close(); end() }
+	c.Heard = make(chan Notification, 100000)
+	go c.listen(res.Body, c.Heard)
+	return nil
+}
+
+// Pause closes the stream and keeps the session.
+func (c *CLI) Pause() {
+	c.stream()
+	for range c.Heard { // drain
+	}
+}
+
+func (c *CLI) listen(stream io.Reader, heard chan<- Notification) {
+	defer close(heard)
+	lines := bufio.NewScanner(stream)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data:"))
+		n := Notification{At: time.Now()}
+		if ok && json.Unmarshal(data, &n) == nil {
+			heard <- n
+		}
+	}
+	c.Ended = lines.Err()
+}
+
+// A Result is the result of a tool.
+type Result struct {
+	Content []struct{ Type, Text string }
+	IsError bool
+}
+
+// CallTool calls a tool and returns its result, which may report an error.
+func (c *CLI) CallTool(ctx context.Context, tool string, args map[string]any) (Result, error) {
+	answer, err := c.post(ctx, map[string]any{"id": 3, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": args}})
+	if err != nil {
+		return Result{}, err
+	}
+	var res Result
+	return res, json.Unmarshal([]byte(answer), &res)
+}
+
+// Call calls a tool and returns the text of its result. A result that reports
+// an error becomes an error.
+func (c *CLI) Call(ctx context.Context, tool string, args map[string]any) (string, error) {
+	res, err := c.CallTool(ctx, tool, args)
+	if err != nil {
+		return "", err
+	}
+	text := ""
+	for _, part := range res.Content {
+		text += part.Text
+	}
+	if res.IsError {
+		return "", errors.New(text)
+	}
+	return text, nil
+}
+
+// OpenDiff proposes a change.
+func (c *CLI) OpenDiff(ctx context.Context, path, content string) error {
+	_, err := c.Call(ctx, "openDiff", map[string]any{"filePath": path, "newContent": content})
+	return err
+}
+
+// CloseDiff withdraws a proposal, as the CLI does after an answer in the
+// terminal.
+func (c *CLI) CloseDiff(ctx context.Context, path string) (string, error) {
+	return c.Call(ctx, "closeDiff", map[string]any{"filePath": path, "suppressNotification": true})
+}
+
+// Session returns the ID of the session.
+func (c *CLI) Session() string { return c.session }
+
+// Close ends the stream. A real CLI does no more when it exits.
+func (c *CLI) Close() {
+	if c.stream != nil {
+		c.stream()
+	}
+	c.http.CloseIdleConnections()
+}
+
+// Leave also ends the session, which no real CLI does.
+func (c *CLI) Leave(ctx context.Context) {
+	if res, err := c.do(ctx, "DELETE", nil); err == nil {
+		res.Body.Close()
+	}
+	c.Close()
+}
+
+// post sends a message and returns the result in the response, as JSON.
+func (c *CLI) post(ctx context.Context, message map[string]any) (string, error) {
+	message["jsonrpc"] = "2.0"
+	body, err := json.Marshal(message)
+	if err != nil {
+		return "", err
+	}
+	res, err := c.do(ctx, "POST", bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return "", err
+	}
+	if res.StatusCode/100 != 2 {
+		return "", &StatusError{res.StatusCode, strings.TrimSpace(string(text))}
+	}
+	if id := res.Header.Get("Mcp-Session-Id"); id != "" {
+		c.session = id
+	}
+	if message["id"] == nil {
+		return "", nil
+	}
+	for _, m := range messages(string(text)) {
+		var answer struct {
+			ID     *int
+			Result json.RawMessage
+			Error  *RPCError
+		}
+		if json.Unmarshal([]byte(m), &answer) != nil || answer.ID == nil || *answer.ID != message["id"] {
+			continue // a notification before the response
+		}
+		if answer.Error != nil {
+			return "", answer.Error
+		}
+		return string(answer.Result), nil
+	}
+	return "", fmt.Errorf("there is no answer in %.100q", text)
+}
+
+// maxAnswer limits a response, in bytes.
+const maxAnswer = 256 << 20
+
+// An RPCError is a JSON-RPC error response.
+type RPCError struct {
+	Code    int
+	Message string
+}
+
+func (e *RPCError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
+
+// messages returns the messages in the body of a response: one as JSON, or the
+// events of a stream.
+func messages(body string) (all []string) {
+	if strings.HasPrefix(strings.TrimSpace(body), "{") {
+		return []string{body}
+	}
+	data := ""
+	for line := range strings.Lines(body + "\n\n") {
+		line = strings.TrimRight(line, "\r\n")
+		if text, ok := strings.CutPrefix(line, "data:"); ok {
+			data += text + "\n"
+		} else if line == "" && data != "" {
+			all, data = append(all, data), ""
+		}
+	}
+	return all
+}
+
+func (c *CLI) do(ctx context.Context, method string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.to.URL(), body)
+	if err != nil {
+		return nil, err
+	}
+	if c.to.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.to.Token)
+	}
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	req.Header.Set("Content-Type", "application/json")
+	if c.protocol != "" {
+		req.Header.Set("Mcp-Protocol-Version", c.protocol)
+	}
+	if c.session != "" {
+		req.Header.Set("Mcp-Session-Id", c.session)
+	}
+	return c.http.Do(req)
+}

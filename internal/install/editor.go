@@ -1,0 +1,195 @@
+package install
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"pollux/editors"
+)
+
+// An Editor is an editor that Pollux can be installed in: as a package, a
+// directory whose files all belong to Pollux, or as a block in a file of the
+// user's.
+type Editor struct {
+	Name  string // on the command line
+	Title string // for the user
+	Next  string // what to do after the installation
+
+	// dir returns the package's directory; nil for none. Packages of other
+	// versions are next to it and match the pattern.
+	dir      func() (string, error)
+	versions string
+	// extra adds the files that are not in the repository's folder, by name.
+	extra func(files map[string]string, command string)
+
+	// config returns the user's file that gets a block; nil for none.
+	config func() (string, error)
+	// block names the block's template in [editors.FS].
+	block string
+	// valid checks the file with the block in it.
+	valid func(text string) error
+}
+
+// Editors lists the editors.
+var Editors = []Editor{
+	{Name: "nvim", Title: "Neovim", dir: nvimDir, extra: addHelpTags, Next: "restart Neovim, then see :help pollux"},
+	{Name: "vim", Title: "Vim", dir: vimDir, extra: addHelpTags, Next: "restart Vim, then see :help pollux"},
+	{Name: "emacs", Title: "Emacs", dir: emacsDir, versions: "pollux-[0-9]*", extra: addEmacsPackage, Next: "restart Emacs, then see M-x describe-package RET pollux"},
+	{Name: "kakoune", Title: "Kakoune", config: configFile("kak", "kakrc"), block: "kakoune/pollux.kak", Next: "restart Kakoune"},
+	{Name: "helix", Title: "Helix", config: configFile("helix", "config.toml"), block: "helix/pollux.toml", valid: validTOML, Next: "run :config-reload in Helix, or restart it"},
+}
+
+// xdg returns a directory below one of the XDG base directories.
+func xdg(variable, fallback string, elem ...string) (string, error) {
+	base := os.Getenv(variable)
+	if !filepath.IsAbs(base) {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		base = filepath.Join(home, fallback)
+	}
+	return filepath.Join(append([]string{base}, elem...)...), nil
+}
+
+func nvimDir() (string, error) {
+	app := os.Getenv("NVIM_APPNAME")
+	if app == "" {
+		app = "nvim"
+	}
+	if runtime.GOOS == "windows" {
+		return xdg("LOCALAPPDATA", `AppData\Local`, app+"-data", "site", "pack", "pollux", "start", "pollux")
+	}
+	return xdg("XDG_DATA_HOME", ".local/share", app, "site", "pack", "pollux", "start", "pollux")
+}
+
+func vimDir() (string, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(home, ".vim")
+	if runtime.GOOS == "windows" {
+		dir = filepath.Join(home, "vimfiles")
+	}
+	// Vim 9.1.0327 and newer use the XDG directory if the older ones are not in use.
+	if modern, err := xdg("XDG_CONFIG_HOME", ".config", "vim"); err == nil && !exists(dir) && !exists(dir+"rc") && exists(filepath.Join(modern, "vimrc")) {
+		dir = modern
+	}
+	return filepath.Join(dir, "pack", "pollux", "start", "pollux"), nil
+}
+
+// emacsDir returns the package's directory. As Emacs does, it prefers ~/.emacs.d
+// unless only the XDG directory exists.
+func emacsDir() (string, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(home, ".emacs.d")
+	if runtime.GOOS == "windows" {
+		if dir, err = xdg("APPDATA", `AppData\Roaming`, ".emacs.d"); err != nil {
+			return "", err
+		}
+	}
+	if modern, err := xdg("XDG_CONFIG_HOME", ".config", "emacs"); err == nil && !exists(dir) && !exists(filepath.Join(home, ".emacs")) && exists(modern) {
+		dir = modern
+	}
+	return filepath.Join(dir, "elpa", "pollux-"+emacsVersion()), nil
+}
+
+var emacsHeader = regexp.MustCompile(`(?m)^;; (Version|Package-Requires): (.*)$`)
+
+func emacsHeaders() map[string]string {
+	source, _ := editors.FS.ReadFile("emacs/pollux.el")
+	headers := make(map[string]string)
+	for _, m := range emacsHeader.FindAllStringSubmatch(string(source), -1) {
+		headers[m[1]] = m[2]
+	}
+	return headers
+}
+
+func emacsVersion() string { return emacsHeaders()["Version"] }
+
+func configFile(elem ...string) func() (string, error) {
+	return func() (string, error) { return xdg("XDG_CONFIG_HOME", ".config", elem...) }
+}
+
+var delimiter = regexp.MustCompile(`POLLUX_[0-9a-f]{32}`)
+
+// snippet returns the text of a template, with the command and a delimiter for
+// here documents. The delimiter is random, so that no file name can contain it.
+// If there is one in the text before, it stays.
+func snippet(name, command, before string) (string, error) {
+	text, err := editors.FS.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	end := delimiter.FindString(before)
+	if end == "" {
+		random := make([]byte, 16)
+		rand.Read(random)
+		end = "POLLUX_" + hex.EncodeToString(random)
+	}
+	return strings.NewReplacer("@POLLUX@", command, "@DELIMITER@", end).Replace(string(text)), nil
+}
+
+func validTOML(text string) error {
+	var v map[string]any
+	return decodeTOML(text, &v)
+}
+
+// addCommand adds a file with the path of the binary, unless the editor finds it
+// on the PATH.
+func addCommand(files map[string]string, command string) {
+	if filepath.Base(command) != command {
+		files["command"] = command + "\n"
+	}
+}
+
+var helpTag = regexp.MustCompile(`\*([^*\s|]+)\*(?:\s|$)`)
+
+// addHelpTags adds the index that :help needs. Native packages have no
+// installation step that generates it.
+func addHelpTags(files map[string]string, command string) {
+	addCommand(files, command)
+	var tags []string
+	for name, text := range files {
+		if path.Dir(name) == "doc" {
+			for _, m := range helpTag.FindAllStringSubmatch(text, -1) {
+				tags = append(tags, fmt.Sprintf("%s\t%s\t/*%s*\n", m[1], path.Base(name), m[1]))
+			}
+		}
+	}
+	slices.Sort(tags)
+	files["doc/tags"] = strings.Join(tags, "")
+}
+
+// addEmacsPackage adds the files that Emacs's package manager generates. They turn
+// the mode on: the user has asked for that by installing it this way.
+func addEmacsPackage(files map[string]string, command string) {
+	addCommand(files, command)
+	h := emacsHeaders()
+	files["pollux-pkg.el"] = fmt.Sprintf(";;; -*- no-byte-compile: t -*-\n(define-package \"pollux\" %q \"Gemini CLI's companion\" '%s)\n", h["Version"], h["Package-Requires"])
+	files["pollux-autoloads.el"] = `;;; pollux-autoloads.el -- written by pollux install -*- lexical-binding: t -*-
+(add-to-list 'load-path (directory-file-name (or (file-name-directory #$) (car load-path))))
+(autoload 'pollux-mode "pollux" "Connect Emacs to Gemini CLI." t)
+(dolist (command '(pollux-open pollux-toggle pollux-send pollux-diagnostics pollux-status pollux-menu))
+  (autoload command "pollux" nil t))
+;; After the start, when Emacs is idle: loading does not delay the start.
+(add-hook 'emacs-startup-hook
+          (lambda ()
+            (run-with-idle-timer 0.1 nil
+                                 (lambda ()
+                                   (let ((gc-cons-threshold (max gc-cons-threshold 64000000)))
+                                     (pollux-mode 1))))))
+`
+}

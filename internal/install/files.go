@@ -1,0 +1,226 @@
+package install
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"pollux/editors"
+	"pollux/internal/sys"
+)
+
+// Plan returns the change that puts Pollux into the editor, or removes it.
+func (e Editor) Plan(remove bool) (*Plan, error) {
+	command, err := ownCommand()
+	if err != nil {
+		return nil, err
+	}
+	if filepath.Base(command) == "pollux" && onPath(command) {
+		command = "pollux"
+	}
+	p := newPlan(0o666, 0o755)
+	if e.dir != nil {
+		dir, err := e.dir()
+		if err != nil {
+			return nil, err
+		}
+		if err := e.planPackage(p, dir, command, remove); err != nil {
+			return nil, err
+		}
+		others, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), e.versions, manifestName))
+		for _, manifest := range others {
+			if other := filepath.Dir(manifest); other != dir {
+				if err := e.planPackage(p, other, command, true); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	if e.config != nil {
+		if err := e.planConfig(p, command, remove); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// top returns the highest directory that belongs to the package alone: the first
+// pollux of pack/pollux/start/pollux.
+func top(dir string) string {
+	if pack := filepath.Dir(filepath.Dir(dir)); filepath.Base(pack) == "pollux" {
+		return pack
+	}
+	return dir
+}
+
+// onPath reports whether the command is the one that its name finds on the PATH.
+func onPath(command string) bool {
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		if candidate := filepath.Join(dir, filepath.Base(command)); exists(candidate) {
+			return candidate == command
+		}
+	}
+	return false
+}
+
+// manifestName is the file that lists the files of a package with their checksums.
+const manifestName = ".pollux.json"
+
+func sum(text string) string {
+	s := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(s[:])
+}
+
+func (e Editor) planPackage(p *Plan, dir, command string, remove bool) error {
+	p.dirs = append(p.dirs, dir)
+	had := make(map[string]string)
+	data, err := sys.ReadFile(filepath.Join(dir, manifestName), maxFile)
+	switch {
+	case err == nil:
+		if err := json.Unmarshal(data, &had); err != nil {
+			return fmt.Errorf("%s is damaged: remove %s by hand", filepath.Join(dir, manifestName), dir)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	case exists(dir) && !remove:
+		return fmt.Errorf("%s was not made by pollux install: move it away first", dir)
+	case exists(dir):
+		return fmt.Errorf("%s was not made by pollux install: remove it by hand", dir)
+	}
+	files := make(map[string]string)
+	if !remove {
+		if files, err = packageFiles(e.Name); err != nil {
+			return err
+		}
+		e.extra(files, command)
+	}
+	sums := make(map[string]string)
+	for name, text := range files {
+		sums[name] = sum(text)
+	}
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(had)) {
+		full := filepath.Join(dir, filepath.FromSlash(name))
+		now, err := sys.ReadFile(full, maxFile)
+		if err != nil {
+			continue
+		}
+		if sum(string(now)) != had[name] && sum(string(now)) != sums[name] {
+			return fmt.Errorf("%s has your changes: move it away first, then try again", full)
+		}
+		if _, stays := files[name]; !stays {
+			p.removes(full, string(now))
+			lines = append(lines, "remove "+full)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		full := filepath.Join(dir, filepath.FromSlash(name))
+		now, err := sys.ReadFile(full, maxFile)
+		if err == nil && string(now) == files[name] {
+			continue
+		}
+		if _, ours := had[name]; err == nil && !ours {
+			return fmt.Errorf("%s was not written by pollux install: move it away first", full)
+		}
+		p.writes(full, string(now), files[name])
+		lines = append(lines, "write  "+full)
+	}
+	manifest := filepath.Join(dir, manifestName)
+	if remove && len(data) > 0 {
+		p.removes(manifest, string(data))
+	} else if text, err := json.MarshalIndent(sums, "", "  "); err == nil && !remove && string(text)+"\n" != string(data) {
+		p.writes(manifest, string(data), string(text)+"\n")
+	}
+	p.Text += strings.Join(lines, "\n")
+	if len(lines) > 0 {
+		p.Text += "\n"
+	}
+	return nil
+}
+
+// packageFiles returns the files of an editor's folder, by slash-separated name.
+func packageFiles(editor string) (map[string]string, error) {
+	files := make(map[string]string)
+	err := fs.WalkDir(editors.FS, editor, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
+			return err
+		}
+		text, err := editors.FS.ReadFile(name)
+		files[strings.TrimPrefix(name, editor+"/")] = string(text)
+		return err
+	})
+	return files, err
+}
+
+// The lines around Pollux's block in a user's file.
+const (
+	blockBegin = "# pollux: begin (written by pollux install; --remove removes it)\n"
+	blockEnd   = "# pollux: end\n"
+)
+
+// bareWord matches a word that needs no quotes in a shell, Kakoune or Helix.
+var bareWord = regexp.MustCompile(`^[A-Za-z0-9_./@+,:=-]+$`)
+
+var ownBlock = regexp.MustCompile(`(?ms)^# pollux: begin.*?^# pollux: end\n?`)
+
+func (e Editor) planConfig(p *Plan, command string, remove bool) error {
+	file, err := e.config()
+	if err != nil {
+		return err
+	}
+	before, err := readSettings(file)
+	if err != nil {
+		return err
+	}
+	after := ownBlock.ReplaceAllString(before, "")
+	if !remove {
+		if !bareWord.MatchString(command) {
+			return fmt.Errorf("%s is a path that %s's settings cannot contain: put pollux on the PATH first", command, e.Title)
+		}
+		block, err := snippet(e.block, command, before)
+		if err != nil {
+			return err
+		}
+		block = blockBegin + strings.TrimRight(block, "\n") + "\n" + blockEnd
+		if ownBlock.MatchString(before) {
+			after = ownBlock.ReplaceAllLiteralString(before, block)
+		} else {
+			if after != "" && !strings.HasSuffix(after, "\n") {
+				after += "\n"
+			}
+			after += block
+		}
+	}
+	if strings.Count(before, "# pollux: begin") != len(ownBlock.FindAllString(before, -1)) {
+		return fmt.Errorf("%s has a Pollux block without its end line: fix it by hand", file)
+	}
+	if after == before {
+		return nil
+	}
+	if e.valid != nil {
+		if err := e.valid(after); err != nil {
+			if e.valid(before) != nil {
+				return fmt.Errorf("%s is not valid (%w): correct it first", file, err)
+			}
+			return fmt.Errorf("%s already has keys where Pollux's would go (%w): add Pollux's by hand, see docs/EDITORS.md", file, err)
+		}
+	}
+	if info, err := os.Lstat(file); after == "" && remove && err == nil && info.Mode().IsRegular() {
+		p.removes(file, before)
+	} else {
+		p.writes(file, before, after)
+	}
+	p.Text += udiff.Unified(file, file, before, after)
+	return nil
+}

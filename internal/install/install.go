@@ -1,0 +1,133 @@
+// Package install knows what `pollux install` writes into the settings of other
+// programs: MCP clients, which then start the bridge, and editors, which then
+// start the companion. It makes a [Plan], which the command line shows and the
+// user agrees to, and carries it out.
+//
+// A plan leaves everything else in a file as it is: other entries, comments,
+// line ends, byte order marks.
+package install
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"pollux/internal/sys"
+)
+
+// A Plan is a change to the files of another program.
+type Plan struct {
+	// Text shows the change to the user: a unified diff of settings, or the
+	// files of a package, one on each line.
+	Text string
+
+	write  map[string]string // by path; the new content
+	remove []string          // paths of files
+	before map[string]string // by path; the content when the plan was made, "" for a missing file
+	dirs   []string          // package directories; they are removed once they are empty
+
+	fileMode, dirMode fs.FileMode // of new files and directories
+}
+
+func newPlan(fileMode, dirMode fs.FileMode) *Plan {
+	return &Plan{write: make(map[string]string), before: make(map[string]string), fileMode: fileMode, dirMode: dirMode}
+}
+
+// writes adds a file's new content.
+func (p *Plan) writes(path, before, after string) {
+	p.write[path], p.before[path] = after, before
+}
+
+// removes adds a file to remove.
+func (p *Plan) removes(path, before string) {
+	p.remove = append(p.remove, path)
+	p.before[path] = before
+}
+
+// Empty reports whether there is nothing to do.
+func (p *Plan) Empty() bool { return len(p.write) == 0 && len(p.remove) == 0 }
+
+// contents returns the content of the files that the plan changes.
+func (p *Plan) contents() map[string]string {
+	now := make(map[string]string)
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(p.write)), p.remove) {
+		data, _ := sys.ReadFile(name, maxFile)
+		now[name] = string(data)
+	}
+	return now
+}
+
+// Apply makes the change, unless a file has changed since the plan was made.
+func (p *Plan) Apply() error {
+	if !maps.Equal(p.before, p.contents()) {
+		return errors.New("the files have changed since; nothing was written: run this command again")
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.write)) {
+		if err := os.MkdirAll(filepath.Dir(name), p.dirMode); err != nil {
+			return err
+		}
+		if err := sys.EditFile(name, p.before[name], p.write[name], p.fileMode); err != nil {
+			return err
+		}
+	}
+	for _, name := range p.remove {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for d := filepath.Dir(name); p.owns(d) && os.Remove(d) == nil; d = filepath.Dir(d) {
+		}
+	}
+	return nil
+}
+
+// owns reports whether a directory belongs to a package of Pollux.
+func (p *Plan) owns(d string) bool {
+	return slices.ContainsFunc(p.dirs, func(dir string) bool {
+		return strings.HasPrefix(d+string(filepath.Separator), top(dir)+string(filepath.Separator))
+	})
+}
+
+// maxFile limits the size of a file that is read, in bytes.
+const maxFile = 64 << 20
+
+// readSettings reads another program's settings. A missing file is empty.
+func readSettings(path string) (string, error) {
+	data, err := sys.ReadFile(path, maxFile)
+	switch {
+	case errors.Is(err, sys.ErrNotRegular) || errors.Is(err, sys.ErrTooLarge):
+		return "", fmt.Errorf("%w: move it away first", err)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return "", err
+	}
+	return string(data), nil
+}
+
+// ownCommand returns the path of this program. If it is the pollux on the PATH,
+// that path is returned: it stays valid when a package manager updates Pollux.
+func ownCommand() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	target, err := filepath.EvalSymlinks(self)
+	if err != nil {
+		return self, nil
+	}
+	if found, err := exec.LookPath("pollux"); err == nil && filepath.IsAbs(found) {
+		if t, err := filepath.EvalSymlinks(found); err == nil && t == target {
+			return found, nil
+		}
+	}
+	return target, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

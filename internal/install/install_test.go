@@ -1,0 +1,269 @@
+package install
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/BurntSushi/toml"
+	"github.com/tailscale/hujson"
+)
+
+func TestInstallKeepsWhatIsThere(t *testing.T) {
+	entry := serverEntry{Type: "stdio", Command: "/bin/pollux", Args: []string{"bridge"}}
+	for name, test := range map[string][2]string{
+		"none":   {"", "{\n  \"mcpServers\": {\n    \"pollux\": {\n      \"type\": \"stdio\",\n      \"command\": \"/bin/pollux\",\n      \"args\": [\n        \"bridge\"\n      ]\n    }\n  }\n}\n"},
+		"others": {"{\n    // mine\n    \"mcpServers\": {\n        \"x\": {\"command\": \"x\"}, // x\n    },\n    \"z\": 1.50\n}", "{\n    // mine\n    \"mcpServers\": {\n        \"x\": {\"command\": \"x\"}, // x\n        \"pollux\": {\n            \"type\": \"stdio\",\n            \"command\": \"/bin/pollux\",\n            \"args\": [\n                \"bridge\"\n            ]\n        },\n    },\n    \"z\": 1.50\n}"},
+		"an old": {
+			"{\n  \"mcpServers\": {\n    \"pollux\": {\n      \"type\": \"stdio\",\n      \"command\": \"old\",\n      \"args\": [\"bridge\", \"--log\", \"debug\"],\n      \"env\": {\"GEMINI_API_KEY\": \"k\"}, // mine\n      \"timeout\": 600\n    }\n  }\n}",
+			"{\n  \"mcpServers\": {\n    \"pollux\": {\n      \"type\": \"stdio\",\n      \"command\": \"/bin/pollux\",\n      \"args\": [\"bridge\", \"--log\", \"debug\"],\n      \"env\": {\"GEMINI_API_KEY\": \"k\"}, // mine\n      \"timeout\": 600\n    }\n  }\n}",
+		},
+		"in line": {`{"a":1}`, "{\"a\":1,\n  \"mcpServers\": {\n    \"pollux\": {\n      \"type\": \"stdio\",\n      \"command\": \"/bin/pollux\",\n      \"args\": [\n        \"bridge\"\n      ]\n    }\n  }\n}"},
+	} {
+		got, err := changeJSON(test[0], "mcpServers", entry, false)
+		if err != nil || got != test[1] {
+			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got, test[1])
+		}
+		if again, err := changeJSON(got, "mcpServers", entry, false); err != nil || again != got {
+			t.Errorf("%s: a second time: %v\n%s", name, err, again)
+		}
+		gone, err := changeJSON(got, "mcpServers", entry, true)
+		if err != nil || strings.Contains(gone, "pollux") {
+			t.Errorf("%s: removed: %v\n%s", name, err, gone)
+		}
+		if std, err := hujson.Standardize([]byte(gone)); err != nil || !json.Valid(std) || json.Valid([]byte(test[0])) && !json.Valid([]byte(gone)) {
+			t.Errorf("%s: removed, it is not JSON: %s", name, gone)
+		}
+	}
+	// Out and in again leaves what others wrote, and their comments.
+	for _, before := range []string{
+		"{\n  \"mcpServers\": {\n    \"x\": {} // first\n  }\n}",
+		"{\n  \"mcpServers\": {\n    \"x\": {}, // first\n    /* none */\n  }\n}",
+		"{\n  \"mcpServers\": {\n    \"x\": {}\n    // last\n  }\n}",
+	} {
+		in, err := changeJSON(before, "mcpServers", entry, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := changeJSON(in, "mcpServers", entry, true)
+		if err != nil || strings.Join(strings.Fields(out), " ") != strings.Join(strings.Fields(before), " ") {
+			t.Errorf("%v\n%s\nwith it\n%s\nand out\n%s", err, before, in, out)
+		}
+	}
+	for before, want := range map[string]string{
+		`{"mcpServers": {"x": {} , "pollux": {"command": "y"}}}`:               `{"mcpServers": {"x": {}}}`,
+		"{\"mcpServers\": {\"x\": {}, // about x\n\"pollux\": {}}}":            "{\"mcpServers\": {\"x\": {} // about x}}",
+		"{\"mcpServers\": {\"pollux\": {}, // about it\n\"x\": {}}}":           "{\"mcpServers\": { // about it\n\"x\": {}}}",
+		"{\"mcpServers\": {\n  \"pollux\": {\"command\": \"y\"}\n}, \"a\": 1}": "{\"mcpServers\": {\n}, \"a\": 1}",
+	} {
+		got, err := changeJSON(before, "mcpServers", entry, true)
+		if err != nil || got != want && !strings.Contains(before, "//") {
+			t.Errorf("%s without it is %s, %v", before, got, err)
+		}
+		if i := strings.Index(before, "// about"); i >= 0 && !strings.Contains(got, before[i:i+10]) {
+			t.Errorf("the comment of %s is gone: %s", before, got)
+		}
+		if _, err := hujson.Parse([]byte(got)); err != nil {
+			t.Errorf("%s is not valid: %v", got, err)
+		}
+	}
+	// A mark and line ends stay.
+	c := Client{key: "mcpServers"}
+	got, err := c.change("\ufeff{\r\n  \"a\": 1\r\n}\r\n", "pollux", false)
+	if err != nil || !strings.HasPrefix(got, "\ufeff{\r\n") || strings.Count(got, "\n") != strings.Count(got, "\r\n") {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := changeJSON(`{"mcpServers":{"pollux":{"url":"http://x"}}}`, "mcpServers", entry, false); err == nil || !strings.Contains(err.Error(), "rename or remove") {
+		t.Errorf("an entry with a url: %v", err)
+	}
+	desktop := serverEntry{Command: "/bin/pollux", Args: []string{"bridge"}, Env: map[string]string{"PATH": "/bin"}}
+	got, err = changeJSON(`{"mcpServers":{"pollux":{"command":"/bin/pollux","args":["bridge"],"env":{"GEMINI_API_KEY":"k"}}}}`, "mcpServers", desktop, false)
+	if err != nil || !strings.Contains(got, `"GEMINI_API_KEY":"k"`) || !strings.Contains(got, `"PATH": "/bin"`) {
+		t.Errorf("a PATH that is missing: %s, %v", got, err)
+	}
+	for _, bad := range []string{"{", "[]", `{"mcpServers":[]}`} {
+		if _, err := changeJSON(bad, "mcpServers", entry, false); err == nil || !strings.Contains(err.Error(), "correct it first") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+func TestInstallCodex(t *testing.T) {
+	ours := "[mcp_servers.pollux]\ncommand = \"/bin/pollux\"\nargs = [\"bridge\"]\ntool_timeout_sec = 1800\n"
+	for before, want := range map[string]string{
+		"":                             ours,
+		"# mine\nmodel = \"x\"\n":      "# mine\nmodel = \"x\"\n\n" + ours,
+		"[mcp_servers.x]\na = 1 # x\n": "[mcp_servers.x]\na = 1 # x\n\n" + ours,
+		"[mcp_servers.pollux]\ncommand = \"old\" # mine\ntool_timeout_sec = 9\n[mcp_servers.pollux.env]\nA = \"1\"\n\n# about z\n[z]\nb = 2\n": "[mcp_servers.pollux]\nargs = [\"bridge\"]\ncommand = \"/bin/pollux\" # mine\ntool_timeout_sec = 9\n[mcp_servers.pollux.env]\nA = \"1\"\n\n# about z\n[z]\nb = 2\n",
+		ours: ours,
+	} {
+		got, err := changeTOML(before, "/bin/pollux", false)
+		if err != nil || got != want {
+			t.Errorf("%q becomes %q, %v; want %q", before, got, err, want)
+		}
+		gone, err := changeTOML(got, "/bin/pollux", true)
+		if err != nil || strings.Contains(gone, "pollux") || strings.Contains(before, "# about z") && gone != "\n# about z\n[z]\nb = 2\n" {
+			t.Errorf("removed: %q, %v", gone, err)
+		}
+	}
+	for before, want := range map[string]string{
+		"a = ": "correct it first",
+		"mcp_servers = { pollux = { command = \"x\" }, y = {} }\n": "by hand",
+		"[mcp_servers]\npollux = { command = \"x\" }\n":            "by hand",
+		"mcp_servers.pollux.command = \"x\"\n":                     "by hand",
+	} {
+		for _, remove := range []bool{false, true} {
+			if got, err := changeTOML(before, "/bin/pollux", remove); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q, removed %v: %q, %v", before, remove, got, err)
+			}
+		}
+	}
+	// A table in line takes no other.
+	if got, err := changeTOML("mcp_servers = { y = {} }\n", "/bin/pollux", false); err == nil {
+		t.Errorf("became %q", got)
+	}
+}
+
+// The manual's blocks are what is installed.
+func TestManualShowsWhatIsInstalled(t *testing.T) {
+	manual, err := os.ReadFile("../../docs/BRIDGE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for i, part := range strings.Split(string(manual), "\n```") {
+		if i%2 == 1 {
+			_, text, _ := strings.Cut(part, "\n")
+			blocks = append(blocks, text)
+		}
+	}
+	t.Setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
+	for _, c := range Clients {
+		text, err := c.change("", "pollux", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, b := range blocks {
+			found = found || same(t, c, b, text)
+		}
+		if !found {
+			t.Errorf("docs/BRIDGE.md does not show %s:\n%s", c.Title, text)
+		}
+	}
+}
+
+// same compares settings by what they say.
+func same(t *testing.T, c Client, a, b string) bool {
+	t.Helper()
+	decode := func(s string) string {
+		var v any
+		var err error
+		if c.key == "" {
+			var m map[string]any
+			_, err = toml.Decode(s, &m)
+			v = m
+		} else {
+			err = json.Unmarshal([]byte(s), &v)
+		}
+		if err != nil {
+			return ""
+		}
+		out, _ := json.Marshal(v)
+		return string(out)
+	}
+	return decode(a) != "" && decode(a) == decode(b)
+}
+
+// What the user writes while the question waits is not written over.
+func TestInstallNoticesChanges(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kakrc")
+	for _, content := range []string{"", "mine\n"} {
+		if content != "" {
+			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := Plan{write: map[string]string{file: content + "ours\n"}, fileMode: 0o600, dirMode: 0o700}
+		p.before = p.contents()
+		if err := os.WriteFile(file, []byte(content+"more of mine\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Apply(); err == nil || !strings.Contains(err.Error(), "changed since; nothing was written: run this command again") {
+			t.Errorf("carried out: %v", err)
+		}
+		if got, _ := os.ReadFile(file); string(got) != content+"more of mine\n" {
+			t.Errorf("the file holds %q", got)
+		}
+		p.before = p.contents()
+		if err := p.Apply(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Settings that no program writes hung the installer or overflowed its stack.
+func TestInstallRefusesHostileSettings(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a shell")
+	}
+	for _, name := range []string{"claude-code", "codex"} {
+		for kind, script := range map[string]string{
+			"FIFO":     `mkfifo "$1"`,
+			"device":   `ln -s /dev/zero "$1"`,
+			"sparse":   `truncate -s 20G "$1"`,
+			"brackets": `{ test "$2" = codex && printf 'a = '; head -c 1048576 /dev/zero | tr '\0' '['; } >"$1"`,
+		} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				dir := t.TempDir()
+				t.Setenv("CLAUDE_CONFIG_DIR", dir)
+				t.Setenv("CODEX_HOME", dir)
+				c := Clients[slices.IndexFunc(Clients, func(c Client) bool { return c.Name == name })]
+				path, err := c.File()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if out, err := exec.Command("sh", "-c", script, "sh", path, name).CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+				before, err := os.Lstat(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = apply(c)
+				if err == nil || !strings.Contains(err.Error(), path) {
+					t.Errorf("installed: %v", err)
+				}
+				if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) || !after.ModTime().Equal(before.ModTime()) {
+					t.Errorf("it has changed: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// Other servers' keys come to stand in it.
+func TestInstallMakesPrivateFiles(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("CLAUDE_CONFIG_DIR", dir)
+	if err := apply(Clients[0]); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, ".claude.json")); err != nil || info.Mode().Perm() != 0o600 && runtime.GOOS != "windows" {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+// apply installs the bridge in a client.
+func apply(c Client) error {
+	p, err := c.Plan(false)
+	if err != nil {
+		return err
+	}
+	return p.Apply()
+}

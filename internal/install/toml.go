@@ -1,0 +1,170 @@
+package install
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"pollux/internal/agent/gemini/settings"
+)
+
+var (
+	ownTable   = regexp.MustCompile(`^\s*\[\s*mcp_servers\s*\.\s*"?` + serverName + `"?\s*(\.[^\]]*)?\]`)
+	otherTable = regexp.MustCompile(`^\s*\[`)
+)
+
+// changeTOML sets or removes Codex's table of the bridge.
+func changeTOML(settings, command string, remove bool) (string, error) {
+	byHand := fmt.Errorf("its mcp_servers have a form that Pollux cannot change: change %s by hand", serverName)
+	before, err := servers(settings)
+	if err != nil {
+		return "", fmt.Errorf("it is not valid TOML (%w): correct it first", err)
+	}
+	had := before.ours()
+	switch {
+	case remove && had == nil, !remove && had != nil && had["command"] == command && startsBridge(had):
+		return settings, nil
+	case inlineServers.MatchString(settings):
+		return "", byHand
+	}
+	var after string
+	switch {
+	case remove:
+		after = withoutTables(settings)
+	case had == nil:
+		if after = strings.TrimRight(settings, "\n"); after != "" {
+			after += "\n\n"
+		}
+		after += fmt.Sprintf("[mcp_servers.%s]\ncommand = %q\nargs = [\"bridge\"]\ntool_timeout_sec = 1800\n", serverName, command)
+	default:
+		after = withCommand(settings, command, startsBridge(had))
+	}
+	// Only the table of Pollux may differ, and it must be right.
+	now, err := servers(after)
+	if err != nil || !reflect.DeepEqual(withoutOurs(before), withoutOurs(now)) || (now.ours() == nil) != remove ||
+		!remove && (now.ours()["command"] != command || !startsBridge(now.ours())) {
+		return "", byHand
+	}
+	return after, nil
+}
+
+// inlineServers matches an inline table, which no other table can be added to.
+var inlineServers = regexp.MustCompile(`(?m)^\s*mcp_servers\s*=`)
+
+type tomlSettings map[string]any
+
+func servers(settings string) (m tomlSettings, err error) {
+	err = decodeTOML(settings, &m)
+	return m, err
+}
+
+func decodeTOML(text string, to any) error {
+	if err := settings.CheckTOML(text); err != nil {
+		return err
+	}
+	_, err := toml.Decode(text, to)
+	return err
+}
+
+// ours returns the bridge's table, or nil if there is none.
+func (m tomlSettings) ours() map[string]any {
+	all, _ := m["mcp_servers"].(map[string]any)
+	table, _ := all[serverName].(map[string]any)
+	return table
+}
+
+func startsBridge(table map[string]any) bool {
+	args, _ := table["args"].([]any)
+	return slices.Contains(args, any("bridge"))
+}
+
+// withoutTables removes the tables of Pollux. Comments between their last line
+// and the next table stay.
+func withoutTables(settings string) string {
+	var kept, tail []string
+	ours := false
+	for line := range strings.Lines(settings) {
+		if otherTable.MatchString(line) {
+			if ours {
+				kept = append(kept, tail...)
+			}
+			ours, tail = ownTable.MatchString(line), nil
+		}
+		blank := strings.TrimSpace(line) == "" || strings.HasPrefix(strings.TrimSpace(line), "#")
+		switch {
+		case !ours:
+			kept = append(kept, line)
+		case blank:
+			tail = append(tail, line)
+		default:
+			tail = nil
+		}
+	}
+	if ours {
+		kept = append(kept, tail...)
+	}
+	after := strings.TrimRight(strings.Join(kept, ""), "\n")
+	if after != "" {
+		after += "\n"
+	}
+	return after
+}
+
+var (
+	tomlCommand = regexp.MustCompile(`^(\s*command\s*=\s*)(?:"(?:[^"\\]|\\.)*"|'[^']*')`)
+	tomlArgs    = regexp.MustCompile(`^(\s*args\s*=\s*)\[[^\]]*\]`)
+)
+
+// withCommand sets the command in the table of Pollux, and the arguments unless
+// hasArgs says that they are right.
+func withCommand(settings, command string, hasArgs bool) string {
+	var out []string
+	ours, at := false, 0 // at is the index of the first line of the table
+	commandSet, argsSet := false, hasArgs
+	for line := range strings.Lines(settings) {
+		if otherTable.MatchString(line) {
+			m := ownTable.FindStringSubmatch(line)
+			if ours = m != nil && m[1] == ""; ours {
+				at = len(out) + 1
+			}
+		} else if m := tomlCommand.FindStringSubmatch(line); ours && m != nil {
+			line, commandSet = m[1]+strconv.Quote(command)+line[len(m[0]):], true
+		} else if m := tomlArgs.FindStringSubmatch(line); ours && m != nil && !hasArgs {
+			line, argsSet = m[1]+`["bridge"]`+line[len(m[0]):], true
+		}
+		out = append(out, line)
+	}
+	var missing []string
+	if !commandSet {
+		missing = append(missing, fmt.Sprintf("command = %q\n", command))
+	}
+	if !argsSet {
+		missing = append(missing, "args = [\"bridge\"]\n")
+	}
+	return strings.Join(slices.Insert(out, at, missing...), "")
+}
+
+func withoutOurs(settings tomlSettings) map[string]any {
+	out := make(map[string]any)
+	for k, v := range settings {
+		if servers, ok := v.(map[string]any); ok && k == "mcp_servers" {
+			rest := make(map[string]any)
+			for name, s := range servers {
+				if name != serverName {
+					rest[name] = s
+				}
+			}
+			if len(rest) == 0 {
+				continue
+			}
+			v = rest
+		}
+		out[k] = v
+	}
+	return out
+}

@@ -1,0 +1,104 @@
+// Package paths resolves paths and decides which directory contains which path.
+package paths
+
+import (
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// Real returns the path with the symbolic links of its existing part resolved.
+// The part that does not exist stays as it is.
+func Real(path string) string {
+	path = filepath.Clean(path)
+	rest := ""
+	for dir := path; ; dir = filepath.Dir(dir) {
+		if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(resolved, rest)
+		}
+		if dir == filepath.Dir(dir) {
+			return path
+		}
+		rest = filepath.Join(filepath.Base(dir), rest)
+	}
+}
+
+// Contains reports whether path is root or below it. See [Rel] for what it
+// compares.
+func Contains(root, path string) bool {
+	_, ok := Rel(root, path)
+	return ok
+}
+
+// Rel returns path relative to root, in path's own spelling and "." for root
+// itself. ok is false if path is neither root nor below it. Both must be
+// absolute. Rel compares names only: pass both through [Real] first where a
+// symbolic link must not lead out of root.
+//
+// macOS and Windows ignore case, and so does Rel there, on all volumes. A
+// volume can be set up otherwise, but a probe would need the disk for each
+// question. Gemini CLI decides in the same way.
+func Rel(root, path string) (rel string, ok bool) { return local.rel(root, path) }
+
+// Foreign returns what [Rel] does, but for paths of another system: Windows if
+// root has a drive or is a UNC path, else Unix. The result has the separators
+// of that system.
+func Foreign(root, path string) (rel string, ok bool) {
+	if IsWindows(root) {
+		return style{`\`, true}.rel(backslashes(root), backslashes(path))
+	}
+	return style{"/", false}.rel(root, path)
+}
+
+// IsWindows reports whether an absolute path is one of Windows, on any system.
+func IsWindows(path string) bool {
+	return len(path) > 2 && path[1] == ':' && (path[2] == '\\' || path[2] == '/') || strings.HasPrefix(path, `\\`)
+}
+
+func backslashes(path string) string { return strings.ReplaceAll(path, "/", `\`) }
+
+// A style is how a system writes and compares paths.
+type style struct {
+	separator string
+	foldCase  bool
+}
+
+var local = style{string(filepath.Separator), runtime.GOOS == "darwin" || runtime.GOOS == "windows"}
+
+func (s style) rel(root, path string) (string, bool) {
+	above, below := s.parts(root), s.parts(path)
+	if len(below) < len(above) {
+		return "", false
+	}
+	for i, part := range above {
+		if part != below[i] && !(s.foldCase && strings.EqualFold(part, below[i])) {
+			return "", false
+		}
+	}
+	rest := below[len(above):]
+	if len(rest) == 0 {
+		return ".", true
+	}
+	return strings.Join(rest, s.separator), true
+}
+
+// parts returns the names of a path. It resolves "." and "..", and ignores
+// empty names, other than those at the start that make a path absolute.
+func (s style) parts(path string) []string {
+	var parts []string
+	unc := s.separator == `\` && strings.HasPrefix(path, `\\`)
+	for i, part := range strings.Split(path, s.separator) {
+		switch {
+		case part == "" && i > 0 && !(unc && i == 1), part == ".":
+		case part == ".." && len(parts) > 1:
+			parts = parts[:len(parts)-1]
+		case part == "..":
+			if len(parts) == 0 || parts[0] != "" {
+				parts = append(parts, part)
+			}
+		default:
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}

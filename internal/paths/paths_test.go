@@ -1,0 +1,105 @@
+package paths
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// On macOS a workspace opened as /Work was not that of the files in /work.
+func TestRel(t *testing.T) {
+	for _, test := range []struct {
+		root, path string
+		foldCase   bool
+		want       string // "" if root does not contain path
+	}{
+		{"/work", "/work", false, "."},
+		{"/work", "/work/a/b", false, "a/b"},
+		{"/work/", "/work//a/./b/", false, "a/b"},
+		{"/", "/work", false, "work"},
+		{"/", "/", false, "."},
+		{"/work", "/", false, ""},
+		{"/work", "/workshop", false, ""},
+		{"/work", "/work/..a", false, "..a"},
+		{"/work", "/work/../etc", false, ""},
+		{"/work", "/work/a/../b", false, "b"},
+		{"/work", "/../work/b", false, "b"},
+		{"/work", "/other/work", false, ""},
+		{"/work", "work", false, ""},
+		{"/work", "../work", false, ""},
+		{"/work", "/Work/a", false, ""},
+		{"/work", "/Work/A", true, "A"},
+		{"/Work/A", "/work/a", true, "."},
+		{"/ÄRGER", "/ärger/x", true, "x"},
+		{"/work", "/Workshop", true, ""},
+	} {
+		got, ok := style{"/", test.foldCase}.rel(test.root, test.path)
+		if got != test.want || ok != (test.want != "") {
+			t.Errorf("rel(%s, %s, %v) = %q, %v, want %q", test.root, test.path, test.foldCase, got, ok, test.want)
+		}
+	}
+}
+
+func TestContains(t *testing.T) {
+	dir := t.TempDir()
+	for path, want := range map[string]bool{
+		dir:                        true,
+		filepath.Join(dir, "a"):    true,
+		dir + "a":                  false,
+		filepath.Dir(dir):          false,
+		filepath.Dir(dir) + "/x":   false,
+		filepath.Base(dir):         false,
+		dir + "/../" + "elsewhere": false,
+	} {
+		if got := Contains(dir, filepath.FromSlash(path)); got != want {
+			t.Errorf("Contains(%s, %s) = %v", dir, path, got)
+		}
+	}
+}
+
+func TestForeign(t *testing.T) {
+	for _, test := range []struct{ root, path, want string }{
+		{"/home/me/app", "/home/me/app/a/b", "a/b"},
+		{"/home/me/app", "/home/me/App/a", ""},
+		{"/home/me/app", "/home/me/application", ""},
+		{`C:\Users\me\app`, `c:\users\ME\app\Src\a.go`, `Src\a.go`},
+		{`C:\Users\me\app`, `C:/Users/me/app/a`, `a`},
+		{`C:\Users\me\app`, `C:\Users\me\application`, ``},
+		{`C:\`, `C:\a`, `a`},
+		{`C:\a`, `D:\a`, ``},
+		{`\\host\share`, `\\HOST\share\a`, `a`},
+		{`\\host\share`, `\host\share\a`, ``},
+	} {
+		got, ok := Foreign(test.root, test.path)
+		if got != test.want || ok != (test.want != "") {
+			t.Errorf("Foreign(%s, %s) = %q, %v, want %q", test.root, test.path, got, ok, test.want)
+		}
+	}
+}
+
+func TestReal(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS == "windows" {
+		t.Skip("links need a privilege")
+	}
+	if err := os.Mkdir(filepath.Join(dir, "there"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("there", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"link":            "there",
+		"link/new/file":   "there/new/file",
+		"there/./x/../y/": "there/y",
+		"none/link":       "none/link",
+	} {
+		if got := Real(filepath.Join(dir, path)); got != filepath.Join(dir, want) {
+			t.Errorf("Real(%s) = %s", path, got)
+		}
+	}
+}

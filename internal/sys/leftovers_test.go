@@ -1,0 +1,154 @@
+package sys
+
+import (
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// place makes an entry of dir: a directory if the name ends in a slash.
+func place(t *testing.T, dir, name string, age time.Duration) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	var err error
+	if strings.HasSuffix(name, "/") {
+		err = os.Mkdir(path, 0o700)
+	} else {
+		err = os.WriteFile(path, []byte("x"), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now().Add(-age)
+	if err := os.Chtimes(path, at, at); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLeftovers(t *testing.T) {
+	const dead = 1 << 30
+	pid := func(name string) int {
+		n, _ := strconv.Atoi(strings.TrimPrefix(name, "run-"))
+		return n
+	}
+	for _, test := range []struct {
+		what  string
+		rules Leftovers
+		place []string
+		found []string
+	}{
+		{"a type", Leftovers{Pattern: "run-*"}, []string{"run-1", "run-2/", "other"}, []string{"run-1"}},
+		{"directories", Leftovers{Pattern: "run-*", Type: fs.ModeDir}, []string{"run-1", "run-2/"}, []string{"run-2"}},
+		{"a process", Leftovers{Pattern: "run-*", PID: pid},
+			[]string{"run-" + strconv.Itoa(os.Getpid()), "run-" + strconv.Itoa(dead), "run-x"}, []string{"run-" + strconv.Itoa(dead)}},
+		{"the caller's word", Leftovers{Pattern: "run-*", Abandoned: func(path string) bool { return filepath.Base(path) == "run-2" }},
+			[]string{"run-1", "run-2"}, []string{"run-2"}},
+	} {
+		dir := t.TempDir()
+		for _, name := range test.place {
+			place(t, dir, name, time.Hour)
+		}
+		found := test.rules.Find(dir)
+		for i := range found {
+			found[i] = filepath.Base(found[i])
+		}
+		if !slices.Equal(found, test.found) {
+			t.Errorf("%s: found %q, want %q", test.what, found, test.found)
+		}
+	}
+	if found := TempFiles.Find(filepath.Join(t.TempDir(), "none")); found != nil {
+		t.Errorf("a directory that does not exist holds %q", found)
+	}
+}
+
+func TestLeftoversByAge(t *testing.T) {
+	dir := t.TempDir()
+	old := place(t, dir, ".pollux-1.tmp", 2*TempTTL)
+	young := place(t, dir, ".pollux-2.tmp", 0)
+	TempFiles.Remove(dir)
+	if _, err := os.Stat(old); err == nil {
+		t.Error("an old temporary file is left")
+	}
+	if _, err := os.Stat(young); err != nil {
+		t.Error("a temporary file that may be in use is gone")
+	}
+}
+
+// A lock decides alone: the process may be one of another container.
+func TestLeftoversByLock(t *testing.T) {
+	dir := t.TempDir()
+	rules := Leftovers{Pattern: "run-*", Type: fs.ModeDir, Lock: "lock", MinAge: time.Hour}
+	held := place(t, dir, "run-held/", 2*time.Hour)
+	lock, err := Lock(filepath.Join(held, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	left := place(t, dir, "run-left/", 0)
+	released, err := Lock(filepath.Join(left, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	released.Close()
+	none := place(t, dir, "run-none/", 2*time.Hour)
+	young := place(t, dir, "run-young/", 0)
+	rules.Remove(dir)
+	for path, gone := range map[string]bool{held: false, left: true, none: true, young: false} {
+		if _, err := os.Stat(path); (err != nil) != gone {
+			t.Errorf("%s is gone: %v", filepath.Base(path), err != nil)
+		}
+	}
+}
+
+func TestLeftoverSockets(t *testing.T) {
+	dir, err := os.MkdirTemp("", "px") // short enough for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	rules := Leftovers{Pattern: "*.sock", Type: fs.ModeSocket, Abandoned: RefusesConnections}
+	listen := func(name string) *net.UnixListener {
+		l, err := net.Listen("unix", filepath.Join(dir, name))
+		if err != nil {
+			t.Skip(err)
+		}
+		return l.(*net.UnixListener)
+	}
+	live := listen("live.sock")
+	defer live.Close()
+	dead := listen("dead.sock")
+	dead.SetUnlinkOnClose(false)
+	dead.Close()
+	place(t, dir, "file.sock", 0)
+	if found := rules.Find(dir); !slices.Equal(found, []string{filepath.Join(dir, "dead.sock")}) {
+		t.Errorf("found %q", found)
+	}
+}
+
+// No symbolic link leads a removal elsewhere.
+func TestLeftoversFollowNoLinks(t *testing.T) {
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	kept := place(t, elsewhere, "kept", time.Hour)
+	if err := os.Symlink(elsewhere, filepath.Join(dir, "run-1")); err != nil {
+		t.Skip(err)
+	}
+	if err := os.Symlink(kept, filepath.Join(dir, "run-2")); err != nil {
+		t.Fatal(err)
+	}
+	for _, typ := range []fs.FileMode{0, fs.ModeDir} {
+		Leftovers{Pattern: "run-*", Type: typ}.Remove(dir)
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Error(err)
+	}
+	if names, _ := filepath.Glob(filepath.Join(dir, "*")); len(names) != 2 {
+		t.Errorf("there are %q", names)
+	}
+}

@@ -1,0 +1,77 @@
+package sys
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pipedEnv makes the test binary a child that copies its input.
+const pipedEnv = "POLLUX_TEST_PIPED"
+
+func TestPipedHelper(t *testing.T) {
+	if os.Getenv(pipedEnv) == "" {
+		t.Skip("only as a child")
+	}
+	io.Copy(os.Stdout, os.Stdin)
+	os.Stderr.WriteString(strings.Repeat("x", 5000) + "the end")
+	os.Exit(3)
+}
+
+func TestStartPiped(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestPipedHelper$")
+	cmd.Env = append(os.Environ(), pipedEnv+"=1")
+	c, err := StartPiped(cmd, Stdin|Stdout|Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.ClosePipes()
+	tail := KeepTail(c.Stderr, 100)
+	if _, err := io.WriteString(c.Stdin, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	c.Stdin.Close()
+	out, err := io.ReadAll(c.Stdout)
+	if err != nil || string(out) != "hello" {
+		t.Errorf("it wrote %q, %v", out, err)
+	}
+	<-c.Done()
+	tail.Close(time.Minute)
+	if got := string(tail.Bytes()); len(got) != 100 || !strings.HasSuffix(got, "xthe end") {
+		t.Errorf("the tail is %q", got)
+	}
+	if code := c.ExitCode(); code != 3 {
+		t.Errorf("its exit code is %d", code)
+	}
+}
+
+// Only the pipes that were asked for are made, and none is left by a failure.
+func TestStartPipedFails(t *testing.T) {
+	cmd := exec.Command("/nonexistent/command")
+	if c, err := StartPiped(cmd, Stdin|Stdout); err == nil {
+		t.Errorf("it started: %v", c)
+	}
+	if cmd.Stderr != nil {
+		t.Error("it has a pipe that nobody asked for")
+	}
+	if _, err := cmd.Stdin.(*os.File).Stat(); err == nil {
+		t.Error("a pipe is left open")
+	}
+}
+
+// Close does not wait for a process that holds the pipe open.
+func TestTailOfOpenPipe(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	tail := KeepTail(r, 10)
+	tail.Close(time.Millisecond)
+	if got := tail.Bytes(); len(got) != 0 {
+		t.Errorf("the tail is %q", got)
+	}
+}

@@ -1,0 +1,157 @@
+// Package tmux shows the review of a companion in tmux: in a pane next to the
+// agent, or in a popup whenever a change is pending. Both run `pollux review`.
+package tmux
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os/exec"
+	"sync"
+	"time"
+
+	"pollux/internal/editor"
+)
+
+// ExitLeft is the exit code of a `pollux review --once` that the user left
+// while a change was pending.
+const ExitLeft = 3
+
+// retryDelay is how long to wait before tmux is asked again for a popup that it
+// did not show.
+const retryDelay = time.Second
+
+// Split runs the review command in a new pane. The pane closes when the command
+// ends.
+func Split(review ...string) error {
+	args := append([]string{"split-window", "-h", "-d"}, review...)
+	if out, err := exec.Command("tmux", args...).CombinedOutput(); err != nil {
+		return errors.New("tmux cannot split the window: " + string(out))
+	}
+	return nil
+}
+
+// Popups attaches to a companion over conn as the client self, and runs the
+// review command in a popup whenever a change is pending. It returns a function
+// that closes the popup, detaches and waits.
+func Popups(ctx context.Context, conn io.ReadWriteCloser, self editor.Implementation, review ...string) (stop func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	p := &popups{
+		argv:   append([]string{"display-popup", "-E", "-w", "95%", "-h", "90%"}, review...),
+		opened: make(chan opened),
+		closed: make(chan string),
+	}
+	client := editor.NewClient(conn, editor.Handler{
+		DiffOpen:  func(d editor.Diff) error { return p.show(ctx, d.ID) },
+		DiffClose: func(d editor.DiffClose) *string { p.forget(ctx, d.ID); return nil },
+	})
+	var work sync.WaitGroup
+	work.Go(func() { p.run(ctx) })
+	stop = func() {
+		client.Close()
+		cancel()
+		work.Wait()
+	}
+	greeting, done := context.WithTimeout(ctx, editor.AnswerTimeout)
+	defer done()
+	if _, err := client.Initialize(greeting, editor.InitializeParams{Client: self, Diff: true}); err != nil {
+		stop()
+		return nil, err
+	}
+	return stop, nil
+}
+
+// popups opens a popup when a change is pending. Its state belongs to the
+// goroutine of run.
+type popups struct {
+	argv   []string // arguments of tmux
+	opened chan opened
+	closed chan string // a diff's ID
+}
+
+// An opened is a new diff. The goroutine of run answers on shown.
+type opened struct {
+	id    string
+	shown chan error
+}
+
+func (p *popups) show(ctx context.Context, id string) error {
+	o := opened{id, make(chan error, 1)}
+	select {
+	case p.opened <- o:
+		return <-o.shown
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (p *popups) forget(ctx context.Context, id string) {
+	select {
+	case p.closed <- id:
+	case <-ctx.Done():
+	}
+}
+
+// run opens popups until ctx ends, then closes the popup and returns.
+func (p *popups) run(ctx context.Context) {
+	var (
+		pending = make(map[string]bool) // by diff's ID
+		running *exec.Cmd
+		exited  chan struct{}    // closed when running has ended
+		retry   <-chan time.Time // nil unless a popup was not shown
+		fresh   bool             // a diff came after running was started
+		told    bool             // the user was told that there is no popup
+	)
+	open := func() error {
+		if running != nil {
+			return nil // it shows new diffs too
+		}
+		cmd := exec.Command("tmux", p.argv...)
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		running, exited, fresh = cmd, make(chan struct{}), false
+		go func(exited chan struct{}) {
+			cmd.Wait()
+			close(exited)
+		}(exited)
+		return nil
+	}
+	for {
+		select {
+		case o := <-p.opened:
+			pending[o.id], fresh, told = true, true, false
+			o.shown <- open()
+		case id := <-p.closed:
+			delete(pending, id)
+		case <-exited:
+			code := running.ProcessState.ExitCode()
+			running, exited = nil, nil
+			switch {
+			case len(pending) == 0 || code == ExitLeft:
+			case fresh: // the diff came when the popup was about to end
+				open()
+			default:
+				// Another popup is open, no terminal is attached, or this
+				// version of tmux has no popups.
+				if !told {
+					exec.CommandContext(ctx, "tmux", "display-message", "pollux: a change waits: `pollux review` shows it").Run()
+				}
+				told = true
+				retry = time.After(retryDelay)
+			}
+		case <-retry:
+			retry = nil
+			if len(pending) > 0 {
+				open()
+			}
+		case <-ctx.Done():
+			if running != nil {
+				exec.Command("tmux", "display-popup", "-C").Run()
+				running.Process.Kill()
+				<-exited
+			}
+			return
+		}
+	}
+}
