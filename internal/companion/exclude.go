@@ -39,9 +39,9 @@ type excluder struct {
 const (
 	// maxIgnoreFile is the size of an ignore file in bytes.
 	maxIgnoreFile = 1 << 20
-	// maxDecisionCost is for the ignore files of one decision: some 20,000 rules.
+	// maxDecisionCost bounds the ignore files of one decision: some 20,000 rules.
 	maxDecisionCost = 4 << 20
-	// maxKeptCost and maxKeptFiles are for all that are kept.
+	// maxKeptCost and maxKeptFiles bound all ignore files that are kept.
 	maxKeptCost  = 4 * maxDecisionCost
 	maxKeptFiles = 4096
 	maxDecisions = 4096
@@ -64,7 +64,7 @@ type ignoreFile struct {
 	state    ignoreState
 	patterns []gitignore.Pattern
 	cost     int
-	// incomplete files have more rules than are taken; then there are none.
+	// incomplete is set if the file has too many rules; patterns is then empty.
 	incomplete bool
 	used       int64
 }
@@ -128,8 +128,8 @@ func (x *excluder) match(path string, roots []string) bool {
 
 var hashSeed = maphash.MakeSeed()
 
-// decide applies the rules of the sources, the least specific of which is the
-// first. The last match wins.
+// decide applies the rules of the sources, of which the first is the least
+// specific. The last match wins.
 func (x *excluder) decide(sources []ignoreSource, parts []string) (excluded bool, err error) {
 	left := maxDecisionCost
 	for _, s := range slices.Backward(sources) {
@@ -177,7 +177,7 @@ func (x *excluder) sources(top string, parts []string) (sources []ignoreSource) 
 	return sources
 }
 
-// gitConfigDir is where git keeps the user's settings, on every system.
+// gitConfigDir returns the directory of git's user settings, on every system.
 func gitConfigDir() string {
 	if dir := os.Getenv("XDG_CONFIG_HOME"); dir != "" {
 		return filepath.Join(dir, "git")
@@ -206,7 +206,7 @@ func project(path string, roots []string) string {
 	return ""
 }
 
-// read returns an ignore file, from what is kept if it is still that.
+// read returns an ignore file, from memory if it has not changed.
 func (x *excluder) read(s ignoreSource) (*ignoreFile, error) {
 	x.mu.Lock()
 	f := x.files[s.path]
@@ -231,7 +231,8 @@ func (x *excluder) read(s ignoreSource) (*ignoreFile, error) {
 	return f, nil
 }
 
-// What a rule costs that is kept, apart from its text, and each of its parts.
+// ruleCost and partCost estimate the memory of a rule, without its text, and of
+// each of its parts.
 const (
 	ruleCost = 160
 	partCost = 16
@@ -255,7 +256,7 @@ func (f *ignoreFile) parse(data []byte) {
 	f.patterns = slices.Clip(f.patterns)
 }
 
-// keepLocked keeps a file, and drops those that were not used for longest.
+// keepLocked stores a file, and drops those that were not used for longest.
 func (x *excluder) keepLocked(path string, f *ignoreFile) {
 	if x.files == nil {
 		x.files = make(map[string]*ignoreFile)

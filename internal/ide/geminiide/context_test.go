@@ -95,14 +95,35 @@ func TestContextThatTheCLISeesAsTheSame(t *testing.T) {
 }
 
 func TestAgentNames(t *testing.T) {
-	for _, tt := range []struct{ name, version, wantName, wantVersion string }{
-		{"streamable-http-client", "0.61.0", "Gemini CLI", "0.61.0"},
-		{"stdio-client", "0.61.0", "Gemini CLI", "0.61.0"},
-		{"streamable-http-client", "1.0.0", "Qwen Code", ""},
-		{"other", "1.0.0", "other", "1.0.0"},
+	for _, tt := range []struct{ name, version, agent, wantName, wantVersion string }{
+		{"streamable-http-client", "0.61.0", geminiCLI, "Gemini CLI", "0.61.0"},
+		{"streamable-http-client", "1.0.0", geminiCLI, "Gemini CLI", ""},
+		{"streamable-http-client", "1.0.0", qwenCode, "Qwen Code", ""},
+		{"stdio-client", "0.61.0", "", "Gemini CLI", "0.61.0"},
+		{"stdio-client", "1.0.0", "", "Qwen Code", ""},
+		{"other", "1.0.0", geminiCLI, "other", "1.0.0"},
 	} {
-		if name, version := agentName(tt.name, tt.version); name != tt.wantName || version != tt.wantVersion {
+		if name, version := agentName(tt.name, tt.version, tt.agent); name != tt.wantName || version != tt.wantVersion {
 			t.Errorf("%s %s is shown as %q %q", tt.name, tt.version, name, version)
+		}
+	}
+}
+
+// Both CLIs connect under the name of their transport. The token in the file that
+// each reads tells them apart.
+func TestQwenCodeHasItsOwnToken(t *testing.T) {
+	b := newBackend()
+	s := start(t, b, nil)
+	for _, cli := range clis {
+		token := Endpoint{Token: s.Token(), PIDs: []int{1}}.file(cli).AuthToken
+		c := dial(t, s)
+		req := c.request(t.Context(), "POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"streamable-http-client","version":"1.0.0"}}}`)
+		req.Header.Set("Authorization", "Bearer "+token)
+		if code, body, _ := c.do(req); code != 200 {
+			t.Fatalf("%s: %d %s", cli.name, code, body)
+		}
+		if name, _ := (<-b.session).Client(); name != cli.name {
+			t.Errorf("%s is shown as %s", cli.name, name)
 		}
 	}
 }

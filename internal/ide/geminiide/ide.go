@@ -25,12 +25,12 @@ const (
 	MethodDiffRejected  = "ide/diffRejected"
 )
 
-// Limits of the context that the CLI keeps; what is beyond them is not sent
+// Limits of the context that the CLI keeps. The server sends no more
 // (companion-spec II, "Truncation").
 const (
-	// MaxOpenFiles is how many files a context lists at the most.
+	// MaxOpenFiles is how many files a context lists at most.
 	MaxOpenFiles = 10
-	// MaxSelectedText is the size of a selection in bytes of UTF-8.
+	// MaxSelectedText bounds a selection, in bytes of UTF-8.
 	MaxSelectedText = 16 << 10
 )
 
@@ -64,12 +64,12 @@ type Stdio struct {
 	Args    []string `json:"args"`
 }
 
-// RootsCapability is the experimental capability by which a Pollux companion
-// tells its workspace's roots. The CLIs pass over it.
+// RootsCapability is the experimental capability with which a Pollux companion
+// sends its workspace's roots. The CLIs ignore it.
 const RootsCapability = "pollux/roots"
 
-// Realm is the authentication realm that a Pollux companion names to who has
-// no token.
+// Realm is the authentication realm that a Pollux companion sends to a client
+// without a token.
 const Realm = `Bearer realm="pollux"`
 
 // OpenDiffRequest holds the arguments of the openDiff tool. The real CLI
@@ -78,8 +78,8 @@ const Realm = `Bearer realm="pollux"`
 type OpenDiffRequest struct {
 	FilePath   string `json:"filePath"`
 	NewContent string `json:"newContent"`
-	// Binary, if not empty, says why NewContent is not text that can go through
-	// an editor and come back unchanged. It is not on the wire.
+	// Binary, if not empty, says why NewContent cannot go through an editor and
+	// come back unchanged. It is not on the wire.
 	Binary string `json:"-"`
 }
 
@@ -103,9 +103,9 @@ type DiffRejected struct {
 	FilePath string `json:"filePath"`
 }
 
-// ClosedContent is what closeDiff answers, as JSON inside its one text block.
-// The contract says bare text; the real CLI parses JSON and drops anything
-// else, the user's edits with it.
+// ClosedContent is the answer to closeDiff, as JSON inside its one text block.
+// The contract says bare text, but the real CLI parses JSON and drops anything
+// else, including the user's edits.
 type ClosedContent struct {
 	Content string `json:"content"`
 }
@@ -119,7 +119,7 @@ func (c ClosedContent) Text() string {
 	return string(b)
 }
 
-// A DiscoveryFile is the content of the file by which a CLI finds a companion
+// A DiscoveryFile is the content of the file with which a CLI finds a companion
 // (companion-spec I.2). WorkspacePath joins the absolute roots with the
 // system's list separator.
 type DiscoveryFile struct {
@@ -127,14 +127,14 @@ type DiscoveryFile struct {
 	WorkspacePath string      `json:"workspacePath"`
 	AuthToken     string      `json:"authToken"`
 	IDEInfo       editor.Info `json:"ideInfo"`
-	// Stdio is how a CLI that cannot dial the port reaches the companion.
+	// Stdio connects a CLI that cannot dial the port.
 	Stdio *Stdio `json:"stdio,omitempty"`
 	// PPID is a live process; Qwen Code deletes a lock file without it.
 	PPID int `json:"ppid,omitempty"`
-	// Pollux is the process that wrote the file: how a later start knows a
-	// stale file of ours. The CLIs ignore it.
+	// Pollux is the process that wrote the file, by which a later start
+	// recognizes a stale file of Pollux. The CLIs ignore it.
 	Pollux int `json:"polluxPid,omitempty"`
-	// Namespace is where that process and the port are to be seen: a container
-	// and its host may share the directory, and neither sees the other's.
+	// Namespace identifies the container, or the host, in which that process and
+	// the port are visible. A container and its host may share the directory.
 	Namespace string `json:"polluxNamespace,omitempty"`
 }

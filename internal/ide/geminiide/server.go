@@ -49,11 +49,11 @@ type Config struct {
 	// PIDs are the processes by which a CLI may look for the companion, the
 	// likeliest first. [Server.Publish] needs one.
 	PIDs []int
-	// Token is the bearer token; a fresh one when empty.
+	// Token is the bearer token; a new one if empty.
 	Token string
-	// Port to listen on; 0, which the contract demands of a fresh start, lets
-	// the system choose. A restart after a crash passes the old one, which is
-	// used if it is free; if not, Token is replaced by a fresh one.
+	// Port is the port to listen on. With 0, which the contract demands of a fresh
+	// start, the system chooses. A restart after a crash passes the old port: if
+	// it is taken, the server chooses another one and a new token.
 	Port int
 	// ExtraHost is a second host address to listen on, and ExtraNames are Host
 	// names allowed there: for a CLI in a container (host.docker.internal).
@@ -78,8 +78,8 @@ const (
 	defaultMaxBody           = 256 << 20
 	// unstreamedTimeout bounds a session that never opened an event stream.
 	unstreamedTimeout = 5 * time.Minute
-	// maxSessions is far above what a person runs and keeps a client that
-	// reconnects in a loop from eating the memory.
+	// maxSessions is far above what a person runs. It keeps a client that
+	// reconnects in a loop from using up the memory.
 	maxSessions = 256
 	bodyTimeout = time.Minute
 	// closeTimeout is how long a client may take to read the rest of a response
@@ -107,7 +107,7 @@ type Server struct {
 	publication *Publication // nil until Publish
 }
 
-// New listens on 127.0.0.1 and, if asked to, on one more address.
+// New returns a server that listens on 127.0.0.1 and on ExtraHost, if set.
 func New(cfg Config) (*Server, error) {
 	if cfg.Token == "" {
 		cfg.Token = rand.Text()
@@ -130,7 +130,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, gate: gate{timeout: cfg.AuthTimeout}, sessions: make(map[string]*Session)}
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", cfg.Port))
 	if err != nil && cfg.Port != 0 {
-		// The process that now has the old port receives the old token from CLIs that reconnect.
+		// CLIs that reconnect send the old token to whatever has the old port.
 		s.cfg.Token = rand.Text()
 		l, err = net.Listen("tcp", "127.0.0.1:0")
 	}
@@ -160,7 +160,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// onPanic, deferred, reports a panic and lets it go on.
+// onPanic, deferred, reports a panic and lets it continue.
 func (s *Server) onPanic() {
 	if r := recover(); r != nil {
 		if s.cfg.OnPanic != nil {
@@ -170,15 +170,15 @@ func (s *Server) onPanic() {
 	}
 }
 
-// Port is the port the server listens on.
+// Port returns the port that the server listens on.
 func (s *Server) Port() int { return s.port }
 
-// Token is the bearer token that every request must carry.
+// Token returns the bearer token that every request must carry.
 func (s *Server) Token() string { return s.cfg.Token }
 
-// HandlePages serves h below /review/. It has its own authentication, and calls
-// [Authenticated] for clients that pass it; Host and Origin are checked
-// before it is asked.
+// HandlePages serves h below /review/. The server checks Host and Origin. h
+// authenticates its clients, and calls [editor.Authenticated] for those that
+// pass.
 func (s *Server) HandlePages(h http.Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,9 +207,9 @@ func (s *Server) all() []*Session {
 	return all
 }
 
-// Close lets queued outcomes reach the clients that have a stream, for as long
-// as ctx allows, ends every stream gracefully (a broken one would make the CLI
-// report an error), and stops.
+// Close sends queued outcomes to the clients that have a stream, for as long as
+// ctx allows. Then it ends every stream gracefully, since a broken one would make
+// the CLI report an error, and stops the server.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true

@@ -37,6 +37,7 @@ type Session struct {
 	textRules
 
 	id     string
+	agent  string // the program whose token the client has; "" over stdio
 	server *Server
 	since  time.Time
 	mcp    *mcp.ServerSession
@@ -82,23 +83,30 @@ func (s *Session) Client() (name, version string) {
 	if p == nil || p.ClientInfo == nil {
 		return "", ""
 	}
-	return agentName(p.ClientInfo.Name, p.ClientInfo.Version)
+	return agentName(p.ClientInfo.Name, p.ClientInfo.Version, s.agent)
 }
 
 // placeholder is the version that Qwen Code gives in place of its own. Gemini CLI
-// did so too, up to 0.20 at least.
+// 0.20 does so, too.
 const placeholder = "1.0.0"
 
 // agentName returns a client's name, as people know it, and its version. The
-// CLIs give the name of their transport for their own.
-func agentName(name, version string) (string, string) {
+// CLIs give the name of their transport in place of their own, so their token
+// tells them apart. Over stdio, where there is none, the placeholder does.
+func agentName(name, version, agent string) (string, string) {
 	if name != "streamable-http-client" && name != "stdio-client" {
 		return shown(name), shown(version)
 	}
-	if version == placeholder {
-		return "Qwen Code", ""
+	if agent == "" {
+		agent = geminiCLI
+		if version == placeholder {
+			agent = qwenCode
+		}
 	}
-	return "Gemini CLI", shown(version)
+	if version == placeholder {
+		version = ""
+	}
+	return agent, shown(version)
 }
 
 // Refuses implements [companion.TextRules].
@@ -138,8 +146,9 @@ func (srv *Server) newSession() *Session {
 	return s
 }
 
-func (srv *Server) newHTTPSession() (*Session, error) {
+func (srv *Server) newHTTPSession(agent string) (*Session, error) {
 	s := srv.newSession()
+	s.agent = agent
 	s.http = &mcp.StreamableServerTransport{SessionID: s.id}
 	if err := s.start(s.http, nil); err != nil {
 		return nil, err
