@@ -342,14 +342,14 @@ func bridgeErrorsNameTheNextStep(t *testing.T) {
 		{name: "no key", env: []string{"GEMINI_API_KEY="}, want: []string{"not signed in", "sign in"}},
 		{name: "bad model", reply: fakemodel.Reply{Status: 404, Message: "models/x is not found for API version v1beta"},
 			want: []string{"no such model", "check the name"}},
-		{name: "blocked", reply: fakemodel.Reply{Finish: "SAFETY", Parts: []fakemodel.Part{{}}}, want: []string{"safety", "differently"},
-			warm: []string{"no answer", "differently"}}, // over the protocol it looks like any other
+		{name: "blocked", reply: fakemodel.Reply{Finish: "SAFETY", Parts: []fakemodel.Part{{}}}, want: []string{"safety", "rephrase"},
+			warm: []string{"no answer", "rephrase"}}, // over the protocol it looks like any other
 		{name: "empty", reply: fakemodel.Reply{}, want: []string{"no answer", "try again"}},
 		{name: "untrusted folder", reply: fakemodel.Say("hi"), setup: func(w *world) {
 			w.writeHome(".gemini/settings.json", `{"security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": true}}}`)
 		}, want: []string{"does not trust this folder", "run `gemini` in it"}},
 		{name: "broken settings", reply: fakemodel.Say("hi"), setup: func(w *world) { w.writeHome(".gemini/settings.json", "{,}") },
-			want: []string{"settings are broken", "correct the file"}},
+			want: []string{"settings are invalid", "correct the file"}},
 		{name: "not installed", env: []string{"GEMINI_CLI_PATH=no-such-gemini"}, want: []string{"not installed", "npm install"}},
 		{name: "too old", env: []string{"GEMINI_CLI_PATH=" + filepath.Join(repo, ".cache", "npm", "gemini-"+old, "node_modules", ".bin", "gemini")},
 			want: []string{"too old", old, "update it"}},

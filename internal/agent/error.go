@@ -1,6 +1,13 @@
 package agent
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
 
 // A Kind is a class of failure, by what the user can do about it.
 type Kind string
@@ -36,54 +43,102 @@ const (
 // Overload reports whether another model may answer where this one did not.
 func (k Kind) Overload() bool { return k == QuotaMinute || k == QuotaDay || k == Capacity }
 
-// A remedy is what a kind of failure is called, and the next step.
-type remedy struct{ what, Next string }
+// A Remedy describes a kind of failure: What failed, and the Next step to take.
+type Remedy struct{ What, Next string }
 
-var Remedies = map[Kind]remedy{
-	NotInstalled:  {"Gemini CLI is not installed", "install it with `npm install -g @google/gemini-cli`, or set GEMINI_CLI_PATH to it"},
-	TooOld:        {"this Gemini CLI is too old to be held to reading", "update it with `npm install -g @google/gemini-cli@latest` (0.35 or newer)"},
-	NoVersion:     {"this Gemini CLI does not say its version, so Pollux does not use it", "run it with --version in a terminal to see what it prints, or set GEMINI_CLI_PATH to Gemini CLI itself and not to a wrapper"},
-	Unenforceable: {"Gemini CLI cannot be held to reading here", "ask the administrator to take allowing rules out of the system's policies"},
-	Strayed:       {"Gemini CLI used a tool that the policy denies, and was ended", "look at what changed, and update Gemini CLI"},
-	SearchQuota:   {"the quota of the web search is used up", "ask without the web, or wait until tomorrow"},
-	Auth:          {"Gemini CLI is not signed in", "run `gemini` once in a terminal and sign in, or set GEMINI_API_KEY where the MCP client starts Pollux"},
-	Unlinked:      {"Gemini CLI has no credentials in change mode, because Pollux cannot link to yours and does not copy them", "allow symbolic links (on Windows: turn on Developer Mode), or set GEMINI_API_KEY or GEMINI_RUNNER=spawn where the MCP client starts Pollux"},
-	TierEnded:     {"Google no longer serves this account's tier in Gemini CLI", "use a Gemini API key (GEMINI_API_KEY) or a paid plan"},
-	Untrusted:     {"Gemini CLI does not trust this folder", "run `gemini` in it once and trust it, or set GEMINI_CLI_TRUST_WORKSPACE=true where the MCP client starts Pollux; the CLI then runs the folder's own hooks and reads its .env"},
-	Settings:      {"Gemini CLI's settings are broken", "correct the file it names"},
+// remedies apply to every agent. An agent's package replaces those that it can
+// describe better.
+var remedies = map[Kind]Remedy{
+	NotInstalled:  {"the agent is not installed", "install it"},
+	TooOld:        {"this version of the agent is too old to be enforced read-only", "update it"},
+	NoVersion:     {"the agent does not report its version, so Pollux does not use it", "run it with --version in a terminal to see what it prints"},
+	Unenforceable: {"the agent cannot be enforced read-only here", "check its policies"},
+	Strayed:       {"the agent used a tool that the policy denies, and was stopped", "check what it changed, and update it"},
+	SearchQuota:   {"the quota of the web search is used up", "ask without web search, or wait until tomorrow"},
+	Auth:          {"the agent is not signed in", "start it once in a terminal and sign in"},
+	Unlinked:      {"the agent has no credentials in change mode, because Pollux cannot link to yours and does not copy them", "allow symbolic links"},
+	TierEnded:     {"the service no longer supports this account", "use another account or a paid plan"},
+	Untrusted:     {"the agent does not trust this folder", "start it in this folder once and trust the folder"},
+	Settings:      {"the agent's settings are invalid", "correct the file that it names"},
 	QuotaMinute:   {"the model's quota per minute is used up", "wait a minute, or name another model"},
 	QuotaDay:      {"the model's quota for today is used up", "name another model, or wait until tomorrow"},
 	Capacity:      {"the model is overloaded", "try again later, or name another model"},
 	BadModel:      {"there is no such model", "check the name, or leave the model out"},
 	TooLong:       {"the prompt is too long for the model", "send less: fewer or smaller files"},
 	BadRequest:    {"the model's service refused the request", "change the prompt or the model"},
-	Blocked:       {"the model's safety settings blocked the answer", "put the question differently"},
-	Empty:         {"the model gave no answer", "try again, or put the question differently"},
-	TurnLimit:     {"Gemini CLI reached its limit of turns", "ask for less at once, or raise model.maxSessionTurns in its settings"},
+	Blocked:       {"the model's safety settings blocked the answer", "rephrase the question"},
+	Empty:         {"the model gave no answer", "try again, or rephrase the question"},
+	TurnLimit:     {"the agent reached its limit of turns", "ask for less at once"},
 	Network:       {"the model's service cannot be reached", "check the network and the proxy variables"},
-	Stalled:       {"Gemini CLI stopped making progress", "run `gemini` in a terminal to see whether it waits for a sign-in, then try again"},
-	TooMuchOutput: {"Gemini CLI printed without end", "ask for less at once"},
-	Crashed:       {"Gemini CLI ended without a result", "try again; if it stays, run `gemini -p hello` in a terminal"},
-	Failed:        {"Gemini CLI failed", "run `gemini -p hello` in a terminal to see more"},
+	Stalled:       {"the agent stopped making progress", "try again"},
+	TooMuchOutput: {"the agent's output did not end", "ask for less at once"},
+	Crashed:       {"the agent ended without a result", "try again"},
+	Failed:        {"the agent failed", "try again"},
 }
 
-// An Error is a failure of the CLI. Its text says what happened, what the CLI
-// said, and the next step to take.
+// Kinds returns all kinds of failures, in no particular order.
+func Kinds() []Kind { return slices.Collect(maps.Keys(remedies)) }
+
+// An Error is a failure of an agent. Its text says what failed, what the agent
+// reported, and the next step to take.
 type Error struct {
 	Kind Kind
-	// Message is the CLI's own, in one line, without secrets; it may be empty.
+	// Message is the agent's own, in one line, without secrets; it may be empty.
 	Message string
-	// Exit is the CLI's exit code where it ended by itself.
+	// Exit is the exit code of an agent that ended by itself.
 	Exit int
+	// Remedy describes the failure in the agent's own terms. If it is empty, the
+	// text applies to any agent.
+	Remedy Remedy
 }
 
 func (e *Error) Error() string {
-	r := Remedies[e.Kind]
-	what := r.what
+	r := e.Remedy
+	if r == (Remedy{}) {
+		r = remedies[e.Kind]
+	}
+	what := r.What
 	if e.Message != "" {
 		what += " (" + e.Message + ")"
 	} else if e.Exit != 0 {
 		what += fmt.Sprintf(" (exit code %d)", e.Exit)
 	}
 	return what + ": " + r.Next
+}
+
+// Error returns an error with the agent's own remedy.
+func (a *Agent) Error(kind Kind, message string) *Error {
+	return &Error{Kind: kind, Message: message, Remedy: a.Remedies[kind]}
+}
+
+// Line returns an error's text as one readable line: without secrets, at most
+// 300 characters.
+func Line(message string) string {
+	message = strings.Join(strings.Fields(scrub(message)), " ")
+	return strings.TrimRight(Shorten(message, 300), ". ")
+}
+
+// Shorten cuts a text to n characters.
+func Shorten(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}
+
+var (
+	secretName = regexp.MustCompile(`(?i)(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS)$`)
+	queryKey   = regexp.MustCompile(`([?&](?:key|token|access_token)=)[^&\s"]+`)
+)
+
+// scrub removes secrets from a text: the values of environment variables with
+// the name of a secret, and keys in addresses.
+func scrub(text string) string {
+	for _, kv := range os.Environ() {
+		name, value, _ := strings.Cut(kv, "=")
+		if len(value) >= 8 && secretName.MatchString(name) {
+			text = strings.ReplaceAll(text, value, "***")
+		}
+	}
+	return queryKey.ReplaceAllString(text, "${1}***")
 }

@@ -5,19 +5,21 @@ import (
 	"strings"
 )
 
-// A Program is an installed Gemini CLI.
+// A Program is an installed agent.
 type Program struct {
-	// Path is the program as it was found, Version what its package says.
+	// Path is where the program was found. Version comes from its package, or
+	// from the program itself; it may be empty.
 	Path, Version string
 	// Argv starts it.
 	Argv []string
-	// Late says that Version is empty because the CLI took too long to say it.
+	// Late reports that Version is empty because the program took too long to
+	// print it.
 	Late bool
 }
 
-// Number is the first two parts of the version, if it is known.
-func (c Program) Number() (major, minor int, ok bool) {
-	parts := strings.SplitN(c.Version, ".", 3)
+// Number returns the first two parts of the version, if it is known.
+func (p Program) Number() (major, minor int, ok bool) {
+	parts := strings.SplitN(p.Version, ".", 3)
 	if len(parts) < 3 {
 		return 0, 0, false
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/agents"
 	"pollux/internal/bridge/change/changetest"
 )
 
@@ -271,7 +272,7 @@ func TestErrorsAreResults(t *testing.T) {
 type uninstalled struct{ script }
 
 func (uninstalled) Check(context.Context) (agent.Program, error) {
-	return agent.Program{}, &agent.Error{Kind: agent.NotInstalled}
+	return agent.Program{}, agents.Default().Error(agent.NotInstalled, "")
 }
 
 func TestMetaIsNotLost(t *testing.T) {

@@ -44,16 +44,16 @@ The environment variables of pollux bridge apply.`,
 				return err
 			}
 			if strings.TrimSpace(in.Prompt) == "" {
-				return usageError{errors.New("no question given: pass it as an argument or on standard input"), cmd.CommandPath()}
+				return usageError{errors.New("no question given: pass it as an argument or on standard input")}
 			}
 			if timeout < time.Millisecond || timeout > bridge.MaxTimeout {
-				return usageError{fmt.Errorf("--timeout is %s: use 1ms to %s", timeout, bridge.MaxTimeout), cmd.CommandPath()}
+				return usageError{fmt.Errorf("--timeout is %s: use 1ms to %s", timeout, bridge.MaxTimeout)}
 			}
 			ms := bridge.Whole(timeout.Milliseconds())
 			in.Timeout = &ms
 			if cmd.Flags().Changed("words") {
 				if words < 1 {
-					return usageError{fmt.Errorf("--words is %d: use a number from 1", words), cmd.CommandPath()}
+					return usageError{fmt.Errorf("--words is %d: use a number from 1", words)}
 				}
 				w := bridge.Whole(words)
 				in.MaxResponseLength = &w
@@ -62,14 +62,14 @@ The environment variables of pollux bridge apply.`,
 			var shape []byte
 			if schema != "" {
 				if in.ChangeMode || search {
-					return usageError{errors.New("--json-schema cannot be combined with --changes or --search"), cmd.CommandPath()}
+					return usageError{errors.New("--json-schema cannot be combined with --changes or --search")}
 				}
 				if shape, err = os.ReadFile(schema); err != nil {
 					return err
 				}
 			}
 			if search && (in.ChangeMode || len(in.Files) > 0) {
-				return usageError{errors.New("--search cannot be combined with --changes or --file"), cmd.CommandPath()}
+				return usageError{errors.New("--search cannot be combined with --changes or --file")}
 			}
 			return withBridge(cmd.Context(), streams, level, once, func(ctx context.Context, b *bridge.Bridge) error {
 				status := newStatusLine(streams.Err)

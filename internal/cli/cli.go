@@ -42,7 +42,7 @@ func Main() int {
 func Run(ctx context.Context, streams IO, args []string) int {
 	root := newRoot(streams)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	var exit exitError
 	var usage usageError
 	switch {
@@ -51,7 +51,7 @@ func Run(ctx context.Context, streams IO, args []string) int {
 	case errors.As(err, &exit):
 		return exit.code
 	case errors.As(err, &usage):
-		fmt.Fprintf(streams.Err, "pollux: %s\nRun `%s --help` for usage.\n", termtext.Text(err.Error()), usage.command)
+		fmt.Fprintf(streams.Err, "pollux: %s\nRun `%s --help` for usage.\n", termtext.Text(err.Error()), cmd.CommandPath())
 		return 2
 	}
 	fmt.Fprintf(streams.Err, "pollux: %s\n", termtext.Text(err.Error()))
@@ -66,11 +66,9 @@ func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 // interrupted is the error of a command that a signal ended.
 var interrupted = exitError{128 + int(syscall.SIGINT)}
 
-// A usageError reports wrong arguments or flags of a command.
-type usageError struct {
-	error
-	command string
-}
+// A usageError reports wrong arguments or flags. [Run] adds where to find the
+// usage.
+type usageError struct{ error }
 
 // Root returns the whole command line, to generate manual pages and completions
 // from.
@@ -102,7 +100,7 @@ other agents, and your shell, ask Gemini CLI questions, enforced read-only.
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
 	root.SetVersionTemplate("pollux {{.Version}}\n")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{err, cmd.CommandPath()} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		newRun(streams), newDemo(streams), newIDE(streams), newConnect(streams),
 		newReview(streams), newLSP(streams), newNotify(streams), newStatus(streams), newDoctor(streams), newJournal(streams),
@@ -113,7 +111,7 @@ other agents, and your shell, ask Gemini CLI questions, enforced read-only.
 	}
 	root.Args = func(cmd *cobra.Command, a []string) error {
 		if len(a) > 0 {
-			return usageError{fmt.Errorf("unknown command %q", a[0]), cmd.CommandPath()}
+			return usageError{fmt.Errorf("unknown command %q", a[0])}
 		}
 		return nil
 	}
@@ -129,7 +127,7 @@ func checkArgs(cmd *cobra.Command) {
 	}
 	cmd.Args = func(cmd *cobra.Command, a []string) error {
 		if err := args(cmd, a); err != nil {
-			return usageError{err, cmd.CommandPath()}
+			return usageError{err}
 		}
 		return nil
 	}
@@ -158,7 +156,7 @@ func self() editor.Implementation {
 func logger(w io.Writer, level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, usageError{fmt.Errorf("unknown log level %q: use debug, info, warn or error", level), "pollux"}
+		return nil, usageError{fmt.Errorf("unknown log level %q: use debug, info, warn or error", level)}
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
 }

@@ -39,10 +39,10 @@ docs/CONFORMANCE.md describes each check.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || cmd.ArgsLenAtDash() != 0 {
-				return usageError{errors.New("name the command that starts the companion, after --"), cmd.CommandPath()}
+				return usageError{errors.New("name the command that starts the companion, after --")}
 			}
 			if interactive && !isTerminal(streams.In) {
-				return usageError{errors.New("--interactive needs a terminal"), cmd.CommandPath()}
+				return usageError{errors.New("--interactive needs a terminal")}
 			}
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()

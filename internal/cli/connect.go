@@ -37,10 +37,13 @@ func (f *remoteFlags) add(cmd *cobra.Command) {
 // away reports whether the companion is somewhere else, or sees other paths.
 func (f *remoteFlags) away() bool { return f.ssh != "" || f.via != "" || len(f.maps) > 0 }
 
-// door returns how to reach the companion.
-func (f *remoteFlags) door(ctx context.Context, command string) (d remote.Door, paths remote.Paths, err error) {
-	wrong := func(text string) (remote.Door, remote.Paths, error) {
-		return d, nil, usageError{errors.New(text), command}
+// remoteProtocol is the protocol that remote companions speak.
+var remoteProtocol = geminiide.Remote{}
+
+// target returns where the companion is, and the paths there.
+func (f *remoteFlags) target(ctx context.Context) (t remote.Target, paths remote.Paths, err error) {
+	wrong := func(text string) (remote.Target, remote.Paths, error) {
+		return t, nil, usageError{errors.New(text)}
 	}
 	ways := 0
 	for _, way := range []string{f.socket, f.ssh, f.via} {
@@ -63,18 +66,18 @@ func (f *remoteFlags) door(ctx context.Context, command string) (d remote.Door, 
 		if f.dir != "" {
 			return wrong("--dir cannot be combined with --via: pass it to pollux connect in the command")
 		}
-		d.Command = remote.Via(f.via)
+		t.Command = remote.Via(f.via)
 	case f.ssh != "":
 		if dir == "" {
 			if dir, err = editor.WorkingDir(); err != nil {
-				return d, nil, err
+				return t, nil, err
 			}
 		}
-		d.Command = remote.SSH(f.ssh, dir)
+		t.Command = remote.SSH(f.ssh, dir)
 	default:
-		d.Socket, err = f.find(ctx, dir)
+		t.Socket, err = f.find(ctx, dir)
 	}
-	return d, paths, err
+	return t, paths, err
 }
 
 // find returns the socket of the companion for a directory on this machine. With
@@ -118,7 +121,7 @@ docs/REMOTE.md explains dev containers, ssh and WSL, step by step.`,
 			if publish {
 				ctx, stop := untilSignal(cmd.Context())
 				defer stop()
-				return withRemote(ctx, streams.Err, &flags, cmd.CommandPath(), func(p published) error {
+				return withRemote(ctx, streams.Err, &flags, func(p published) error {
 					fmt.Fprintf(streams.Err, "pollux: connected to the companion of %s; agents started in %s find it until this command ends\n", p.editor, strings.Join(p.roots, ", "))
 					select {
 					case <-ctx.Done():
@@ -128,18 +131,18 @@ docs/REMOTE.md explains dev containers, ssh and WSL, step by step.`,
 					}
 				})
 			}
-			door, paths, err := flags.door(cmd.Context(), cmd.CommandPath())
+			target, paths, err := flags.target(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if f, ok := streams.Err.(*os.File); ok {
-				door.Errors = f
+				target.Errors = f
 			}
-			conn, err := door.Open(cmd.Context())
+			conn, err := target.Open(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return remote.Relay(streams.interruptible(), conn, paths)
+			return remote.Relay(cmd.Context(), streams.interruptible(), conn, paths, remoteProtocol)
 		},
 	}
 	flags.add(cmd)
@@ -159,18 +162,18 @@ type published struct {
 }
 
 // withRemote publishes a remote companion on this machine while f runs.
-func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command string, f func(published) error) error {
+func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, f func(published) error) error {
 	// Until f runs, and handles signals, they end this function.
 	own, stop := untilSignal(ctx)
 	defer stop()
-	door, paths, err := flags.door(own, command)
+	target, paths, err := flags.target(own)
 	if err != nil {
 		return err
 	}
 	greeting, cancel := context.WithTimeout(own, connectTimeout)
 	defer cancel()
 	fmt.Fprintln(errs, "pollux: connecting ...")
-	there, err := door.Greet(greeting)
+	there, err := target.Greet(greeting, remoteProtocol)
 	if own.Err() != nil {
 		return interrupted
 	}
@@ -193,15 +196,15 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command
 	if len(roots) == 0 {
 		roots = []string{dir}
 	}
-	front, err := remote.Listen(ctx, door, paths)
+	listener, err := remote.Listen(ctx, target, paths, remoteProtocol)
 	if err != nil {
 		return err
 	}
-	defer front.Close()
+	defer listener.Close()
 	end := geminiide.Endpoint{
 		Info: editor.Info{Name: "pollux", DisplayName: title}, Roots: roots,
 		PIDs:  geminiide.TerminalPIDs(os.Getpid(), os.Getenv),
-		Stdio: []string{exe, "connect", "--socket", front.Socket},
+		Stdio: []string{exe, "connect", "--socket", listener.Socket},
 	}
 	pub, err := geminiide.Publish(end)
 	if err != nil {
@@ -209,7 +212,7 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, command
 	}
 	defer pub.Remove()
 	stop()
-	return f(published{editor: title, roots: roots, env: end.Env(), gone: front.Gone()})
+	return f(published{editor: title, roots: roots, env: end.Env(), gone: listener.Gone()})
 }
 
 // pipe connects the standard streams to a companion's socket until one of them

@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
 
 	"github.com/spf13/cobra"
 
+	"pollux/internal/agent/agents"
 	geminichecks "pollux/internal/agent/gemini/checks"
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
 	protocolchecks "pollux/internal/ide/geminiide/checks"
-	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
 
@@ -36,9 +35,9 @@ by companions that have ended, makes your files readable for you alone, and turn
 on Gemini CLI's IDE mode. docs/DOCTOR.md lists the symptoms and causes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if yes && !fix {
-				return usageError{errors.New("--yes goes with --fix"), cmd.CommandPath()}
+				return usageError{errors.New("--yes needs --fix")}
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), sys.TerminationSignals...)
+			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
 			examine := func(quiet bool) (doctor.Report, error) {
 				cfg, err := doctorConfig(ctx)
@@ -131,7 +130,7 @@ func applyFixes(ctx context.Context, streams IO, report doctor.Report, beforehan
 // doctorParts lists doctor's checks in order. An agent and a protocol bring their
 // own; a new one is added here.
 func doctorParts() []doctor.Part {
-	gemini, protocol := new(geminichecks.CLI), new(protocolchecks.Protocol)
+	gemini, protocol := &geminichecks.CLI{Probe: agents.Probe}, new(protocolchecks.Protocol)
 	return []doctor.Part{
 		{Name: doctor.Companion, Checks: []doctor.Check{
 			gemini.Program, protocol.Release, gemini.Node, gemini.Settings, gemini.Terminal,
@@ -146,13 +145,6 @@ func doctorConfig(ctx context.Context) (doctor.Config, error) {
 	if err != nil {
 		return doctor.Config{}, err
 	}
-	cfg := doctor.Config{Dir: dir, Version: version()}
-	all, err := editor.List(ctx, self())
-	if err != nil {
-		return cfg, nil // doctor.Disk says why
-	}
-	for _, c := range all {
-		cfg.Running = append(cfg.Running, doctor.Running{Status: c.Status, Stopped: c.Stopped})
-	}
-	return cfg, nil
+	running, _ := editor.List(ctx, self()) // after an error, doctor.Disk says why
+	return doctor.Config{Dir: dir, Version: version(), Running: running}, nil
 }

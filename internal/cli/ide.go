@@ -54,11 +54,11 @@ func (f *companionFlags) config(streams IO) (ide.Config, error) {
 			return ide.Config{}, err
 		}
 		if info, err := os.Stat(roots[i]); err != nil || !info.IsDir() {
-			return ide.Config{}, usageError{fmt.Errorf("--root %s is not a directory: name an existing one", r), "pollux"}
+			return ide.Config{}, usageError{fmt.Errorf("--root %s is not a directory: name an existing one", r)}
 		}
 	}
 	if ip := net.ParseIP(f.host); f.host != "" && (ip == nil || ip.IsUnspecified()) {
-		return ide.Config{}, usageError{fmt.Errorf("--listen %s: name one IP address of this machine, without a port, for instance of the container bridge", f.host), "pollux"}
+		return ide.Config{}, usageError{fmt.Errorf("--listen %s: name one IP address of this machine, without a port, for instance of the container bridge", f.host)}
 	}
 	cfg := ide.Config{
 		Version: version(), Log: log, Roots: roots, Journal: j,
@@ -111,7 +111,7 @@ With --attach the plugin joins a running companion, for instance the one of
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
 			if attach && standalone {
-				return usageError{errors.New("--standalone and --attach cannot be combined"), cmd.CommandPath()}
+				return usageError{errors.New("--standalone and --attach cannot be combined")}
 			}
 			if attach {
 				path, err := editor.Find(ctx, self(), socket, "")

@@ -43,7 +43,7 @@ func TestJournalListsTheUnwritten(t *testing.T) {
 	j := newTestJournal(t)
 	id, err := j.Add(journal.Entry{Path: "/f"}, "proposal")
 	if err == nil {
-		err = j.FinishUnwritten(id)
+		err = j.Finish(id, journal.Accepted, true)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestJournalRestoreAfterALinkChanged(t *testing.T) {
 	path := filepath.Join(project, "f")
 	id, err := j.Add(journal.Entry{Path: path, Real: path}, "new\n")
 	if err == nil {
-		err = j.FinishUnwritten(id)
+		err = j.Finish(id, journal.Accepted, true)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ the file. If there are several, one with a connected agent is chosen.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := func() error {
-				usage := func(text string) error { return usageError{errors.New(text), cmd.CommandPath()} }
+				usage := func(text string) error { return usageError{errors.New(text)} }
 				switch {
 				case e.Event != "focus" && e.Event != "close" && e.Event != "quit":
 					return usage(fmt.Sprintf("unknown event %q: use focus, close or quit", e.Event))

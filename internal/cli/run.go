@@ -47,14 +47,14 @@ after -- is run instead: pollux run -- gemini --model gemini-2.5-flash`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
-				return usageError{fmt.Errorf("unknown argument %q: the command to run goes after --", args[0]), cmd.CommandPath()}
+				return usageError{fmt.Errorf("unknown argument %q: the command to run goes after --", args[0])}
 			}
 			where, err := review()
 			if err != nil {
 				return err
 			}
 			if !attach && (remote.away() || remote.socket != "" || remote.dir != "") {
-				return usageError{errors.New("--socket, --ssh, --via, --dir and --map need --attach"), cmd.CommandPath()}
+				return usageError{errors.New("--socket, --ssh, --via, --dir and --map need --attach")}
 			}
 			if len(args) == 0 {
 				if args, err = findGemini(); err != nil {
@@ -73,7 +73,7 @@ after -- is run instead: pollux run -- gemini --model gemini-2.5-flash`,
 				return err
 			}
 			if attach && (remote.away() || remote.socket != "") {
-				return withRemote(cmd.Context(), streams.Err, &remote, cmd.CommandPath(), func(p published) error {
+				return withRemote(cmd.Context(), streams.Err, &remote, func(p published) error {
 					ctx, stop := leaveInterruptToAgent(cmd.Context())
 					defer stop()
 					fmt.Fprintf(streams.Err, "pollux: connected to the companion of %s\n", p.editor)
@@ -154,7 +154,7 @@ func reviewFlag(cmd *cobra.Command) func() (string, error) {
 	where := cmd.Flags().String("review", reviewBrowser, "`where` to review changes: browser; in tmux split or popup; none")
 	noBrowser := cmd.Flags().Bool("no-browser", false, "print the review page's link without opening it")
 	return func() (string, error) {
-		wrong := func(text string) (string, error) { return "", usageError{errors.New(text), cmd.CommandPath()} }
+		wrong := func(text string) (string, error) { return "", usageError{errors.New(text)} }
 		switch *where {
 		case reviewSplit, reviewPopup:
 			if os.Getenv("TMUX") == "" {

@@ -107,16 +107,7 @@ func (c *Companion) writeEntry(d *diff, state journal.State, unwritten bool, tex
 		e.kept = text
 	}
 	if e.state != state || e.lacks != unwritten {
-		var err error
-		switch {
-		case unwritten:
-			err = c.journal.FinishUnwritten(d.id)
-		case e.lacks:
-			err = c.journal.SetUnwritten(d.id, false)
-		default:
-			err = c.journal.Finish(d.id, state)
-		}
-		if err != nil {
+		if err := c.journal.Finish(d.id, state, unwritten); err != nil {
 			return err
 		}
 		e.state, e.lacks = state, unwritten

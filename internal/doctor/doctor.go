@@ -59,18 +59,12 @@ type Finding struct {
 	Apply func() error `json:"-"`
 }
 
-// A Running is a companion that is running, and whether it is stopped.
-type Running struct {
-	editor.Status
-	Stopped bool
-}
-
 // A Config describes what to examine.
 type Config struct {
 	// Dir is the working directory.
 	Dir string
-	// Running lists the user's companions that have a socket.
-	Running []Running
+	// Running lists the user's running companions.
+	Running []editor.Running
 	// Version is this program's version.
 	Version string
 	// Emit receives each finding when it is made; may be nil.

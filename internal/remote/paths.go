@@ -10,45 +10,46 @@ import (
 	"pollux/internal/termtext"
 )
 
-// maxRoots bounds what an error shows of a companion's directories, in bytes.
+// maxRoots limits how much of a companion's directories an error quotes, in bytes.
 const maxRoots = 1000
 
-// Paths map directories here, where the CLI runs, to those there, where the
-// companion runs. The longest that holds a path counts. No pairs at all mean
-// that paths are the same on both sides.
+// Paths map directories here, where the agent runs, to those there, where the
+// companion runs. The longest directory that contains a path applies. Without any
+// pairs, paths are the same on both sides.
 type Paths []Pair
 
-// A Pair is one directory under its two names, both absolute and clean.
+// A Pair is one directory by its two names, both absolute and clean.
 type Pair struct{ Here, There string }
 
-// ParsePaths parses pairs of the form HERE=THERE. A directory here must be
-// absolute on this system, one there on some system: /home/me/app, or
-// C:\Users\me\app where the companion is in Windows.
+// ParsePaths parses pairs of the form HERE=THERE. The directory here must exist and be
+// absolute on this system. The one there must be absolute on any system: /home/me/app,
+// or C:\Users\me\app for a companion in Windows.
 func ParsePaths(pairs []string) (Paths, error) {
 	var p Paths
 	for _, text := range pairs {
 		here, there, ok := strings.Cut(text, "=")
-		if !ok || !filepath.IsAbs(here) || !path.IsAbs(there) && !windows(there) {
-			return nil, fmt.Errorf("--map %s: name two absolute directories, as the CLI and as the companion see them: --map /workspaces/app=/home/me/app", text)
+		if !ok || !filepath.IsAbs(here) || !path.IsAbs(there) && !isWindows(there) {
+			return nil, fmt.Errorf("--map %s: give two absolute directories, as the agent and as the companion see them: --map /workspaces/app=/home/me/app", text)
 		}
 		if info, err := os.Stat(here); err != nil || !info.IsDir() {
 			return nil, fmt.Errorf("--map %s: there is no directory %s here", text, here)
 		}
-		if real, err := filepath.EvalSymlinks(here); err == nil {
-			here = real // as the CLI names its files
+		if target, err := filepath.EvalSymlinks(here); err == nil {
+			here = target // as the agent names its files
 		}
-		p = append(p, Pair{filepath.Clean(here), trim(there)})
+		p = append(p, Pair{filepath.Clean(here), clean(there)})
 	}
 	return p, nil
 }
 
-// windows reports whether a path is one of Windows', wherever this runs.
-func windows(p string) bool {
+// isWindows reports whether a path is a Windows path, on whatever system this runs.
+func isWindows(p string) bool {
 	return len(p) > 2 && p[1] == ':' && (p[2] == '\\' || p[2] == '/') || strings.HasPrefix(p, `\\`)
 }
 
-func trim(p string) string {
-	if windows(p) {
+// clean returns the canonical form of a path of any system.
+func clean(p string) string {
+	if isWindows(p) {
 		p = strings.ReplaceAll(p, "/", `\`)
 		if len(p) > 3 {
 			p = strings.TrimRight(p, `\`)
@@ -58,34 +59,34 @@ func trim(p string) string {
 	return path.Clean(p)
 }
 
-// Fit reports an error for paths of which a companion with these roots has
-// nothing: it would be taken for this project's, and show none of its changes.
-// With no pairs, dir has the same name on both sides. No roots fit all.
+// Fit returns an error if no path leads into a workspace with these roots: agents
+// would find the companion here, and it could show none of their changes. Without
+// pairs, dir has the same name on both sides. Without roots, all paths fit.
 func (p Paths) Fit(roots []string, dir string) error {
 	if len(roots) == 0 {
 		return nil
 	}
 	pairs := p
 	if len(p) == 0 {
-		pairs = Paths{{dir, trim(dir)}}
+		pairs = Paths{{dir, clean(dir)}}
 	}
 	for _, pair := range pairs {
 		for _, r := range roots {
-			if holds(trim(r), pair.There) || holds(pair.There, trim(r)) {
+			if contains(clean(r), pair.There) || contains(pair.There, clean(r)) {
 				return nil
 			}
 		}
 	}
-	return fmt.Errorf("the companion there is for %s, and not for %s: --map %s=%s would do",
+	return fmt.Errorf("the companion there is for %s, not for %s: try --map %s=%s",
 		termtext.Line(strings.Join(roots, ", "), maxRoots), pairs[0].There, pairs[0].Here, termtext.Line(roots[0], maxRoots))
 }
 
-func holds(root, name string) bool {
+func contains(root, name string) bool {
 	_, ok := below(root, name)
 	return ok
 }
 
-// Roots are the directories here.
+// Roots returns the directories here.
 func (p Paths) Roots() (roots []string) {
 	for _, pair := range p {
 		roots = append(roots, pair.Here)
@@ -93,12 +94,12 @@ func (p Paths) Roots() (roots []string) {
 	return roots
 }
 
-// ToThere is the name there of a path here; ok is false if no pair holds it.
+// ToThere returns the name there of a path here; ok is false if no pair contains it.
 func (p Paths) ToThere(here string) (there string, ok bool) {
 	return p.translate(here, func(pair Pair) (string, string) { return pair.Here, pair.There })
 }
 
-// ToHere is the name here of a path there; ok is false if no pair holds it.
+// ToHere returns the name here of a path there; ok is false if no pair contains it.
 func (p Paths) ToHere(there string) (here string, ok bool) {
 	return p.translate(there, func(pair Pair) (string, string) { return pair.There, pair.Here })
 }
@@ -108,24 +109,25 @@ func (p Paths) translate(name string, sides func(Pair) (from, to string)) (strin
 		return name, true
 	}
 	if path.IsAbs(name) {
-		name = path.Clean(name) // no .. leads out of a pair
+		name = path.Clean(name) // .. must not lead out of a pair
 	}
-	best, result := -1, ""
+	length, result := -1, ""
 	for _, pair := range p {
 		from, to := sides(pair)
 		rest, ok := below(from, name)
-		if !ok || len(from) <= best {
+		if !ok || len(from) <= length {
 			continue
 		}
-		best, result = len(from), join(to, rest)
+		length, result = len(from), join(to, rest)
 	}
-	return result, best >= 0
+	return result, length >= 0
 }
 
-// below is the rest of a name that is root or below it, with slashes.
+// below returns the rest of a name that is root or below it, with slashes. The names
+// may be of another system, so this cannot use package paths.
 func below(root, name string) (rest string, ok bool) {
-	if windows(root) {
-		// Windows' names are alike in either case, and with either slash.
+	if isWindows(root) {
+		// Windows ignores the case of names, and accepts either slash.
 		name = strings.ReplaceAll(name, "/", `\`)
 		if len(name) < len(root) || !strings.EqualFold(name[:len(root)], root) {
 			return "", false
@@ -135,7 +137,7 @@ func below(root, name string) (rest string, ok bool) {
 		return "", false
 	}
 	if rest != "" && rest[0] != '/' && !strings.HasSuffix(root, "/") && !strings.HasSuffix(root, `\`) {
-		return "", false // a name that only begins alike
+		return "", false // a sibling whose name starts with root's
 	}
 	return strings.TrimPrefix(rest, "/"), true
 }
@@ -145,7 +147,7 @@ func join(root, rest string) string {
 		return root
 	}
 	sep := "/"
-	if windows(root) {
+	if isWindows(root) {
 		sep, rest = `\`, strings.ReplaceAll(rest, "/", `\`)
 	}
 	return strings.TrimSuffix(root, sep) + sep + rest

@@ -1,215 +1,84 @@
-// Package remote brings a CLI together with a companion that it cannot dial: in
-// a container and on its host, on two machines, in WSL and Windows.
+// Package remote connects an agent to a companion that it cannot dial: in a container
+// and on its host, on two machines, in WSL and Windows.
 //
-// The CLI's stdio transport (companion-spec I.1; the real CLI takes a command
-// from the discovery file) is carried to the companion's door, over a unix
-// socket or by a command such as ssh, and the paths in it are put from one
-// side's names into the other's. Everything else goes through as it is.
+// It carries the agent's stdio transport, one message on each line, to the
+// companion's socket, directly or through a command such as ssh, and translates the
+// paths in the messages. Everything else passes unchanged. Which fields of a message
+// hold paths is the business of a [Protocol].
 package remote
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
 	"io"
 	"sync"
-	"sync/atomic"
 
 	"pollux/internal/editor"
-	"pollux/internal/ide/geminiide"
+	"pollux/internal/jsonl"
 )
 
-// ErrTooLong is the end of a relay in which a line had no end.
-var ErrTooLong = errors.New("a message is too long")
+// A Protocol is what this package needs from the protocol between an agent and a
+// companion. The protocol's own package implements it.
+type Protocol interface {
+	// Greet introduces this program on a new connection, and returns the title of
+	// the companion's editor and the roots of its workspace, by their names there;
+	// empty if the companion does not say. The caller closes the connection.
+	Greet(ctx context.Context, conn io.ReadWriter) (title string, roots []string, err error)
+	// Translate returns functions that translate the paths in the lines of one
+	// connection: outgoing those from the agent, incoming those from the companion.
+	// The two may run at the same time. toThere and toHere translate one path; they
+	// report false for a path that has no name on the other side.
+	Translate(toThere, toHere func(path string) (string, bool)) (outgoing, incoming func(line []byte) []byte)
+}
 
-// ErrSilent is the end of a relay in which the companion's side said nothing.
+// ErrSilent means that the companion's side of a relay ended without a message.
 var ErrSilent = errors.New("no companion has answered there")
 
-// Relay carries messages of MCP, one on each line, between a CLI and the door
-// of a companion until either side ends, and closes both. The error is that of
-// the side that ended first; nil at its end of file, or [ErrSilent].
-func Relay(cli, door io.ReadWriteCloser, paths Paths) error {
-	answered := &answers{ReadWriteCloser: door}
-	door = answered
-	t := &translator{paths: paths, open: make(map[string]string)}
-	type end struct {
-		ofDoor bool
-		err    error
+// Relay carries messages between an agent and a companion until either side or the
+// context ends, and closes both connections. It returns the error of the side that
+// ended first: nil at the end of its stream, or [ErrSilent].
+func Relay(ctx context.Context, agent, companion io.ReadWriteCloser, paths Paths, protocol Protocol) error {
+	outgoing, incoming := unchanged, unchanged
+	if len(paths) > 0 {
+		outgoing, incoming = protocol.Translate(paths.ToThere, paths.ToHere)
 	}
-	ended := make(chan end, 2)
-	go func() { ended <- end{false, carry(door, cli, t.toThere)} }()
-	go func() { ended <- end{true, carry(cli, door, t.toHere)} }()
-	first := <-ended
-	door.Close()
-	cli.Close()
-	<-ended
-	if first.ofDoor && first.err == nil && !answered.any.Load() {
-		return ErrSilent
+	ctx, end := context.WithCancelCause(ctx)
+	var group sync.WaitGroup
+	group.Go(func() {
+		_, err := carry(companion, agent, outgoing)
+		end(err)
+	})
+	group.Go(func() {
+		n, err := carry(agent, companion, incoming)
+		if n == 0 && err == io.EOF {
+			err = ErrSilent
+		}
+		end(err)
+	})
+	<-ctx.Done()
+	companion.Close()
+	agent.Close()
+	group.Wait()
+	if err := context.Cause(ctx); err != io.EOF {
+		return err
 	}
-	return first.err
+	return nil
 }
 
-// answers are a connection on which is noticed whether anything came.
-type answers struct {
-	io.ReadWriteCloser
-	any atomic.Bool
-}
+func unchanged(line []byte) []byte { return line }
 
-func (a *answers) Read(b []byte) (int, error) {
-	n, err := a.ReadWriteCloser.Read(b)
-	if n > 0 {
-		a.any.Store(true)
-	}
-	return n, err
-}
-
-func carry(to io.Writer, from io.Reader, translate func([]byte) []byte) error {
-	r := bufio.NewReaderSize(from, 64<<10)
+// carry copies lines until an error, which is io.EOF at the end, and returns how many
+// it has read.
+func carry(to io.Writer, from io.Reader, translate func([]byte) []byte) (n int, err error) {
+	lines := jsonl.NewReader(from, editor.MaxMessage)
 	for {
-		line, err := readLine(r)
-		if len(line) > 0 {
-			if _, err := to.Write(translate(line)); err != nil {
-				return err
-			}
-		}
-		if err == io.EOF {
-			return nil
-		}
+		line, err := lines.ReadLine()
 		if err != nil {
-			return err
+			return n, err
+		}
+		n++
+		if _, err := to.Write(translate(line)); err != nil {
+			return n, err
 		}
 	}
-}
-
-func readLine(r *bufio.Reader) (line []byte, err error) {
-	for {
-		part, err := r.ReadSlice('\n')
-		line = append(line, part...)
-		if len(line) > editor.MaxMessage {
-			return nil, ErrTooLong
-		}
-		if err != bufio.ErrBufferFull {
-			return line, err
-		}
-	}
-}
-
-// A translator knows both sides' names.
-type translator struct {
-	paths Paths
-
-	mu sync.Mutex
-	// open are the paths of the diffs that were opened, by their names there:
-	// a path must come back to the CLI byte for byte.
-	open map[string]string
-}
-
-// toThere translates what the CLI sends: the paths of its tools' calls. A path
-// that no pair holds is left as it is: the user can still see the change.
-func (t *translator) toThere(line []byte) []byte {
-	if len(t.paths) == 0 || !bytes.Contains(line, []byte("filePath")) {
-		return line
-	}
-	return rewrite(line, func(method string, params object) bool {
-		args, ok := params.object("arguments")
-		path, isPath := args.text("filePath")
-		if method != "tools/call" || !ok || !isPath {
-			return false
-		}
-		there, ok := t.paths.ToThere(path)
-		if !ok {
-			there = path
-		}
-		t.mu.Lock()
-		t.open[there] = path
-		t.mu.Unlock()
-		args.set("filePath", there)
-		params.set("arguments", args)
-		return true
-	})
-}
-
-// toHere translates what the companion sends: the paths of its notifications.
-// A file that is not here is left out of the context.
-func (t *translator) toHere(line []byte) []byte {
-	if len(t.paths) == 0 || !bytes.Contains(line, []byte(`"ide/`)) {
-		return line
-	}
-	return rewrite(line, func(method string, params object) bool {
-		switch method {
-		case geminiide.MethodDiffAccepted, geminiide.MethodDiffRejected:
-			path, ok := params.text("filePath")
-			if !ok {
-				return false
-			}
-			t.mu.Lock()
-			here, known := t.open[path]
-			t.mu.Unlock()
-			if !known {
-				if here, known = t.paths.ToHere(path); !known {
-					return false
-				}
-			}
-			params.set("filePath", here)
-		case geminiide.MethodContextUpdate:
-			state, ok := params.object("workspaceState")
-			var files []object
-			if !ok || json.Unmarshal(state["openFiles"], &files) != nil {
-				return false
-			}
-			kept := []object{}
-			for _, f := range files {
-				path, _ := f.text("path")
-				if here, ok := t.paths.ToHere(path); ok {
-					f.set("path", here)
-					kept = append(kept, f)
-				}
-			}
-			state.set("openFiles", kept)
-			params.set("workspaceState", state)
-		default:
-			return false
-		}
-		return true
-	})
-}
-
-// An object is JSON of which only some fields are looked at; the others stay
-// byte for byte.
-type object map[string]json.RawMessage
-
-func (o object) text(key string) (s string, ok bool) {
-	return s, json.Unmarshal(o[key], &s) == nil && o[key] != nil
-}
-
-func (o object) object(key string) (v object, ok bool) {
-	return v, json.Unmarshal(o[key], &v) == nil && v != nil
-}
-
-func (o object) set(key string, v any) { o[key] = encode(v) }
-
-func encode(v any) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		panic(err) // strings and what was JSON
-	}
-	return bytes.TrimRight(b.Bytes(), "\n")
-}
-
-// rewrite changes the params of a message where change says that it did.
-func rewrite(line []byte, change func(method string, params object) bool) []byte {
-	var message object
-	if json.Unmarshal(line, &message) != nil {
-		return line
-	}
-	method, _ := message.text("method")
-	params, ok := message.object("params")
-	if !ok || !change(method, params) {
-		return line
-	}
-	message.set("params", params)
-	return append(encode(message), '\n')
 }

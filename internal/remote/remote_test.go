@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"pollux/internal/editor"
+	"pollux/internal/ide/geminiide"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func mustPaths(_ testing.TB, pairs ...string) (p Paths) {
 	for _, pair := range pairs {
 		here, there, _ := strings.Cut(pair, "=")
-		p = append(p, Pair{filepath.Clean(here), trim(there)})
+		p = append(p, Pair{filepath.Clean(here), clean(there)})
 	}
 	return p
 }
@@ -114,92 +115,52 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// What goes through the relay, and what becomes of it.
-func TestRelay(t *testing.T) {
-	for _, tt := range []struct {
-		name        string
-		pairs       []string
-		there       bool // from the CLI to the companion
-		line, wants string
-	}{
-		{name: "openDiff", there: true, pairs: []string{"/w=/app"},
-			line:  `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"openDiff","arguments":{"filePath":"/w/a.go","newContent":"/w/a.go <b>"}}}`,
-			wants: `{"id":7,"jsonrpc":"2.0","method":"tools/call","params":{"arguments":{"filePath":"/app/a.go","newContent":"/w/a.go <b>"},"name":"openDiff"}}`},
-		{name: "a path that is not there goes as it is", there: true, pairs: []string{"/w=/app"},
-			line:  `{"id":7,"method":"tools/call","params":{"name":"closeDiff","arguments":{"filePath":"/etc/x","suppressNotification":true}}}`,
-			wants: `{"id":7,"method":"tools/call","params":{"arguments":{"filePath":"/etc/x","suppressNotification":true},"name":"closeDiff"}}`},
-		{name: "no pairs, no change", there: true,
-			line:  `{"method": "tools/call", "params": {"arguments": {"filePath": "/w/a"}}}`,
-			wants: `{"method": "tools/call", "params": {"arguments": {"filePath": "/w/a"}}}`},
-		{name: "what is no call", there: true, pairs: []string{"/w=/app"},
-			line: `{"id": 1, "method":"initialize","params":{"filePath":"/w/a"}}`, wants: `{"id": 1, "method":"initialize","params":{"filePath":"/w/a"}}`},
-		{name: "what is no JSON", there: true, pairs: []string{"/w=/app"}, line: `filePath`, wants: `filePath`},
-		{name: "accepted", pairs: []string{"/w=/app"},
-			line:  `{"method":"ide/diffAccepted","params":{"filePath":"/app/a.go","content":"<x> /app/a.go"}}`,
-			wants: `{"method":"ide/diffAccepted","params":{"content":"<x> /app/a.go","filePath":"/w/a.go"}}`},
-		{name: "rejected", pairs: []string{"/w=/app"},
-			line: `{"method":"ide/diffRejected","params":{"filePath":"/app/a.go"}}`, wants: `{"method":"ide/diffRejected","params":{"filePath":"/w/a.go"}}`},
-		{name: "context", pairs: []string{"/w=/app"},
-			line:  `{"method":"ide/contextUpdate","params":{"workspaceState":{"openFiles":[{"path":"/app/a","timestamp":5,"isActive":true,"cursor":{"line":1,"character":2}},{"path":"/home/me/notes","timestamp":4}],"isTrusted":true}}}`,
-			wants: `{"method":"ide/contextUpdate","params":{"workspaceState":{"isTrusted":true,"openFiles":[{"cursor":{"line":1,"character":2},"isActive":true,"path":"/w/a","timestamp":5}]}}}`},
-		{name: "an empty context", pairs: []string{"/w=/app"},
-			line:  `{"method":"ide/contextUpdate","params":{"workspaceState":{"openFiles":[{"path":"/home/me/notes","timestamp":4}]}}}`,
-			wants: `{"method":"ide/contextUpdate","params":{"workspaceState":{"openFiles":[]}}}`},
-		{name: "an answer", pairs: []string{"/w=/app"},
-			line: `{"id":7,"result":{"content":[{"type":"text","text":"{\"content\":\"/app\"}"}]}}`, wants: `{"id":7,"result":{"content":[{"type":"text","text":"{\"content\":\"/app\"}"}]}}`},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			tr := &translator{paths: mustPaths(t, tt.pairs...), open: make(map[string]string)}
-			f := tr.toHere
-			if tt.there {
-				f = tr.toThere
-			}
-			if got := strings.TrimRight(string(f([]byte(tt.line))), "\n"); got != tt.wants {
-				t.Errorf("became\n%s\nwant\n%s", got, tt.wants)
-			}
-		})
+// unused is a protocol that must not be used.
+type unused struct{ t *testing.T }
+
+func (u unused) Greet(context.Context, io.ReadWriter) (string, []string, error) {
+	u.t.Error("it greets")
+	return "", nil, nil
+}
+
+func (u unused) Translate(_, _ func(string) (string, bool)) (_, _ func([]byte) []byte) {
+	u.t.Error("it translates")
+	return nil, nil
+}
+
+// Without pairs, no message changes.
+func TestRelayWithoutPairs(t *testing.T) {
+	const line = `{"method": "tools/call", "params": {"arguments": {"filePath": "/w/a"}}}` + "\n"
+	agent, agentEnd := net.Pipe()
+	companion, companionEnd := net.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- Relay(t.Context(), agentEnd, companionEnd, nil, unused{t}) }()
+	go io.WriteString(agent, line)
+	if got, err := bufio.NewReader(companion).ReadString('\n'); got != line {
+		t.Errorf("became %q, %v", got, err)
 	}
+	companion.Close()
+	agent.Close()
+	<-done
 }
 
-// A path comes back as the CLI gave it, even where its name there could be
-// another one's here.
-func TestPathsComeBackAsTheyWere(t *testing.T) {
-	tr := &translator{paths: mustPaths(t, "/a=/b"), open: make(map[string]string)}
-	tr.toThere([]byte(`{"method":"tools/call","params":{"name":"openDiff","arguments":{"filePath":"/b/x","newContent":""}}}`))
-	got := string(tr.toHere([]byte(`{"method":"ide/diffRejected","params":{"filePath":"/b/x"}}`)))
-	if !strings.Contains(got, `"filePath":"/b/x"`) {
-		t.Errorf("came back as %s", got)
-	}
-}
-
-func FuzzRelay(f *testing.F) {
-	f.Add(`{"method":"tools/call","params":{"name":"openDiff","arguments":{"filePath":"/w/a"}}}`)
-	f.Add(`{"method":"ide/contextUpdate","params":{"workspaceState":{"openFiles":[{"path":null}]}}}`)
-	f.Add(`{"method":"ide/diffAccepted","params":null}`)
-	p := mustPaths(f, "/w=/app")
-	f.Fuzz(func(t *testing.T, line string) {
-		tr := &translator{paths: p, open: make(map[string]string)}
-		tr.toThere([]byte(line))
-		tr.toHere([]byte(line))
-	})
-}
-
-// A front serves several at once, refuses what is no CLI, and leaves nothing.
-func TestFront(t *testing.T) {
+// A listener serves several agents at once, refuses other clients, and leaves nothing
+// behind.
+func TestListener(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
-	far, err := net.Listen("unix", filepath.Join(dir, "far.sock"))
+	companion, err := net.Listen("unix", filepath.Join(dir, "companion.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer far.Close()
+	defer companion.Close()
 	go func() {
 		for {
-			conn, err := far.Accept()
+			conn, err := companion.Accept()
 			if err != nil {
 				return
 			}
-			go func() { // says what it heard
+			go func() { // repeats what it receives
 				defer conn.Close()
 				r := bufio.NewReader(conn)
 				for {
@@ -212,7 +173,7 @@ func TestFront(t *testing.T) {
 			}()
 		}
 	}()
-	f, err := Listen(t.Context(), Door{Socket: filepath.Join(dir, "far.sock")}, nil)
+	f, err := Listen(t.Context(), Target{Socket: filepath.Join(dir, "companion.sock")}, nil, unused{t})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,15 +203,15 @@ func TestFront(t *testing.T) {
 	}
 	f.Close()
 	if _, err := one.ReadString('\n'); err == nil {
-		t.Error("a connection outlives the front")
+		t.Error("a connection outlives the listener")
 	}
 	if _, err := os.Stat(f.Socket); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket stays: %v", err)
 	}
 }
 
-// A command that does not lead to a companion says so in its own words.
-func TestGreetTellsWhatTheCommandSaid(t *testing.T) {
+// The error for a command that reaches no companion quotes the command's own words.
+func TestGreetQuotesTheCommand(t *testing.T) {
 	for command, says := range map[string]string{
 		"echo 'ssh: no such host' >&2; exit 255": "answers there: ssh: no such host",
 		"echo hello; cat >/dev/null":             "startup file",
@@ -258,13 +219,13 @@ func TestGreetTellsWhatTheCommandSaid(t *testing.T) {
 		"exec sleep 60":                          "no answer in time",
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		_, err := Door{Command: Via(command)}.Greet(ctx)
+		_, err := Target{Command: Via(command)}.Greet(ctx, geminiide.Remote{})
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", command, err, says)
 		}
 	}
-	if _, err := (Door{Socket: "/nowhere"}).Greet(t.Context()); err == nil || !strings.Contains(err.Error(), "pollux status --json") {
+	if _, err := (Target{Socket: "/nowhere"}).Greet(t.Context(), geminiide.Remote{}); err == nil || !strings.Contains(err.Error(), "pollux status --json") {
 		t.Errorf("no socket: %v", err)
 	}
 }
@@ -283,24 +244,24 @@ func TestSSH(t *testing.T) {
 }
 
 // The companion takes its socket away, or nobody is behind it.
-func TestFrontNoticesThatTheCompanionIsGone(t *testing.T) {
-	for name, lose := range map[string]func(far net.Listener){
-		"its socket goes": func(far net.Listener) { far.Close() },
-		"nobody answers":  func(far net.Listener) { far.(*net.UnixListener).SetUnlinkOnClose(false); far.Close() },
+func TestListenerNoticesThatTheCompanionIsGone(t *testing.T) {
+	for name, lose := range map[string]func(companion net.Listener){
+		"its socket goes": func(companion net.Listener) { companion.Close() },
+		"nobody answers":  func(companion net.Listener) { companion.(*net.UnixListener).SetUnlinkOnClose(false); companion.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
-			far, err := net.Listen("unix", filepath.Join(dir, "far.sock"))
+			companion, err := net.Listen("unix", filepath.Join(dir, "companion.sock"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			f, err := Listen(t.Context(), Door{Socket: filepath.Join(dir, "far.sock")}, nil)
+			f, err := Listen(t.Context(), Target{Socket: filepath.Join(dir, "companion.sock")}, nil, unused{t})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer f.Close()
-			lose(far)
+			lose(companion)
 			conn, err := net.Dial("unix", f.Socket)
 			if err != nil {
 				t.Fatal(err)
@@ -340,7 +301,7 @@ func TestForeignSocketsAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		conn, err := Door{Socket: path}.Open(t.Context())
+		conn, err := Target{Socket: path}.Open(t.Context())
 		if (err == nil) != tt.fine {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -351,23 +312,23 @@ func TestForeignSocketsAreRefused(t *testing.T) {
 	}
 }
 
-// A CLI that leaves before the companion has answered has left, no more.
-func TestRelayOfACLIThatLeaves(t *testing.T) {
-	cli, cliEnd := net.Pipe()
-	door, doorEnd := net.Pipe()
+// An agent that leaves before the companion has answered is no error.
+func TestRelayOfAnAgentThatLeaves(t *testing.T) {
+	agent, agentEnd := net.Pipe()
+	companion, companionEnd := net.Pipe()
 	done := make(chan error, 1)
-	go func() { done <- Relay(cliEnd, doorEnd, nil) }()
-	cli.Close()
+	go func() { done <- Relay(t.Context(), agentEnd, companionEnd, nil, unused{t}) }()
+	agent.Close()
 	if err := <-done; err != nil {
-		t.Errorf("the CLI left: %v", err)
+		t.Errorf("the agent left: %v", err)
 	}
-	door.Close()
-	cli, cliEnd = net.Pipe()
-	door, doorEnd = net.Pipe()
-	go func() { done <- Relay(cliEnd, doorEnd, nil) }()
-	door.Close()
+	companion.Close()
+	agent, agentEnd = net.Pipe()
+	companion, companionEnd = net.Pipe()
+	go func() { done <- Relay(t.Context(), agentEnd, companionEnd, nil, unused{t}) }()
+	companion.Close()
 	if err := <-done; !errors.Is(err, ErrSilent) {
 		t.Errorf("the companion said nothing: %v", err)
 	}
-	cli.Close()
+	agent.Close()
 }

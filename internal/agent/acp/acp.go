@@ -1,87 +1,127 @@
+// Package acp speaks the Agent Client Protocol as a client: JSON-RPC, one
+// message per line. It has the part of the protocol that Pollux uses.
+//
+// github.com/coder/acp-go-sdk has all of it. But it ends the connection at a line
+// of 10 MB, which a proposal of two whole files reaches; at 1024 waiting updates,
+// which a fast model reaches while a client is slow; and at a line that is not
+// JSON, which agents print at times.
 package acp
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
-	"sync"
+	"slices"
+	"strings"
 
 	"github.com/sourcegraph/jsonrpc2"
 )
 
-// The Agent Client Protocol, as far as the CLI and we use it: JSON-RPC, a
-// message a line. github.com/coder/acp-go-sdk has all of it, but ends the
-// connection at a line of 10 MB, which a proposal of two whole files reaches,
-// and at 1024 updates that wait, which a fast model reaches while a client is
-// slow; and a line that is no JSON, which the CLI prints at times, ends it too.
+const version = 1
 
-const AcpVersion = 1
+// A Client receives an agent's updates and serves its files. The connection
+// calls it from one goroutine, in the order of the messages.
+type Client interface {
+	Update(Update)
+	// ReadFile and WriteFile are called only if the client offers its files.
+	ReadFile(session, path string) (string, error)
+	WriteFile(session, path, text string) error
+}
+
+// An Update is something that happened in a session.
+type Update struct {
+	Session string
+	// Kind is the kind of the update, such as [MessageChunk].
+	Kind string
+	// Text is the text of a message, or that of a tool's first result.
+	Text string
+	// ToolCall is the ID of a tool call, Title its description.
+	ToolCall, Title string
+	// Status is the state of a tool call, such as [Completed].
+	Status string
+}
+
+// Kinds of updates, states of tool calls, and reasons for the end of a turn.
+const (
+	MessageChunk   = "agent_message_chunk"
+	ToolCall       = "tool_call"
+	ToolCallUpdate = "tool_call_update"
+
+	Completed = "completed"
+	Failed    = "failed"
+
+	MaxTurns  = "max_turn_requests"
+	Refusal   = "refusal"
+	Cancelled = "cancelled"
+)
+
+// A Session is a conversation, with the model that it has selected.
+type Session struct{ ID, Model string }
+
+// Content is a part of a prompt: a text or an image.
+type Content struct {
+	Type     string `json:"type"`
+	Text     string `json:"text,omitempty"`
+	Data     []byte `json:"data,omitempty"` // base64 on the wire
+	MIMEType string `json:"mimeType,omitempty"`
+}
+
+// A PromptResult is an agent's answer to a prompt, after its last update.
+type PromptResult struct {
+	StopReason string          `json:"stopReason"`
+	Meta       json.RawMessage `json:"_meta"`
+}
+
+// An Error is an agent's error response.
+type Error struct {
+	Code    int
+	Message string
+}
+
+func (e *Error) Error() string { return e.Message }
 
 type (
-	AcpInitialize struct {
-		ProtocolVersion    int             `json:"protocolVersion"`
-		ClientCapabilities acpCapabilities `json:"clientCapabilities"`
-		ClientInfo         AcpInfo         `json:"clientInfo"`
+	initialize struct {
+		ProtocolVersion    int          `json:"protocolVersion"`
+		ClientCapabilities capabilities `json:"clientCapabilities"`
+		ClientInfo         info         `json:"clientInfo"`
 	}
-	acpCapabilities struct {
+	capabilities struct {
 		FS struct {
 			ReadTextFile  bool `json:"readTextFile"`
 			WriteTextFile bool `json:"writeTextFile"`
 		} `json:"fs"`
 		Terminal bool `json:"terminal"`
 	}
-	AcpInfo struct {
+	info struct {
 		Name    string `json:"name"`
 		Version string `json:"version"`
 	}
-	AcpNewSession struct {
+	newSession struct {
 		CWD        string `json:"cwd"`
 		MCPServers []any  `json:"mcpServers"`
 	}
-	AcpSessionRef struct {
-		SessionID string `json:"sessionId"`
-	}
-	AcpNewSessionResult struct {
+	newSessionResult struct {
 		SessionID string `json:"sessionId"`
 		Models    struct {
 			Current string `json:"currentModelId"`
 		} `json:"models"`
 	}
-	AcpSetModel struct {
+	setModel struct {
 		SessionID string `json:"sessionId"`
 		ModelID   string `json:"modelId"`
 	}
-	AcpPrompt struct {
-		SessionID string       `json:"sessionId"`
-		Prompt    []AcpContent `json:"prompt"`
+	prompt struct {
+		SessionID string    `json:"sessionId"`
+		Prompt    []Content `json:"prompt"`
 	}
-	AcpContent struct {
-		Type     string `json:"type"`
-		Text     string `json:"text,omitempty"`
-		Data     []byte `json:"data,omitempty"` // base64 on the wire
-		MIMEType string `json:"mimeType,omitempty"`
+	sessionRef struct {
+		SessionID string `json:"sessionId"`
 	}
-	AcpPromptResult struct {
-		StopReason string `json:"stopReason"`
-		Meta       struct {
-			Quota struct {
-				Count  acpTokens `json:"token_count"`
-				Models []struct {
-					Model string    `json:"model"`
-					Count acpTokens `json:"token_count"`
-				} `json:"model_usage"`
-			} `json:"quota"`
-		} `json:"_meta"`
-	}
-	acpTokens struct {
-		Input  int `json:"input_tokens"`
-		Output int `json:"output_tokens"`
-	}
-	AcpUpdate struct {
+	update struct {
 		SessionID string `json:"sessionId"`
 		Update    struct {
 			Kind       string          `json:"sessionUpdate"`
@@ -91,13 +131,13 @@ type (
 			Title      string          `json:"title"`
 		} `json:"update"`
 	}
-	AcpPermission struct {
+	permission struct {
 		Options []struct {
 			ID   string `json:"optionId"`
 			Kind string `json:"kind"`
 		} `json:"options"`
 	}
-	AcpFile struct {
+	file struct {
 		SessionID string `json:"sessionId"`
 		Path      string `json:"path"`
 		Content   string `json:"content"`
@@ -106,109 +146,162 @@ type (
 	}
 )
 
-// maxACPLine bounds a message of the CLI's.
-const maxACPLine = 64 << 20
-
-var errLongLine = errors.New("a line of Gemini CLI's is too long")
-
-// An acpStream is the lines of a CLI. What is no message is passed over.
-type AcpStream struct {
-	r io.ReadCloser
-	b *bufio.Reader
-
-	mu sync.Mutex
-	w  io.WriteCloser
+// A Conn is a connection to an agent. Its methods may be called from several
+// goroutines.
+type Conn struct {
+	client Client
+	files  bool
+	rpc    *jsonrpc2.Conn
 }
 
-func NewACPStream(r io.ReadCloser, w io.WriteCloser) *AcpStream {
-	return &AcpStream{r: r, b: bufio.NewReaderSize(r, 64<<10), w: w}
+// NewConn starts a connection: r is the agent's output, w its input. With files,
+// the client serves the agent's files.
+func NewConn(r io.ReadCloser, w io.WriteCloser, files bool, client Client) *Conn {
+	c := &Conn{client: client, files: files}
+	c.rpc = jsonrpc2.NewConn(context.Background(), newStream(r, w), handler(c.handle), jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
+	return c
 }
 
-func (s *AcpStream) ReadObject(v any) error {
-	for {
-		line, err := s.line()
-		if isMessage(line) {
-			return json.Unmarshal(line, v)
+// Done is closed when the connection has ended.
+func (c *Conn) Done() <-chan struct{} { return c.rpc.DisconnectNotify() }
+
+// Close ends the connection. Calls in progress return an error.
+func (c *Conn) Close() error { return c.rpc.Close() }
+
+// Initialize performs the handshake.
+func (c *Conn) Initialize(ctx context.Context) error {
+	hello := initialize{ProtocolVersion: version, ClientInfo: info{Name: "pollux", Version: "1"}}
+	hello.ClientCapabilities.FS.ReadTextFile, hello.ClientCapabilities.FS.WriteTextFile = c.files, c.files
+	return c.call(ctx, "initialize", hello, nil)
+}
+
+// NewSession starts a conversation in a directory.
+func (c *Conn) NewSession(ctx context.Context, dir string) (Session, error) {
+	var res newSessionResult
+	err := c.call(ctx, "session/new", newSession{CWD: dir, MCPServers: []any{}}, &res)
+	return Session{ID: res.SessionID, Model: res.Models.Current}, err
+}
+
+// SetModel selects the model of a session.
+func (c *Conn) SetModel(ctx context.Context, session, model string) error {
+	return c.call(ctx, "session/set_model", setModel{session, model}, nil)
+}
+
+// Prompt sends a prompt and waits for the end of the turn, or of the connection.
+func (c *Conn) Prompt(session string, content []Content) (PromptResult, error) {
+	var res PromptResult
+	err := c.rpc.Call(context.Background(), "session/prompt", prompt{session, content}, &res)
+	return res, responseError(err)
+}
+
+// Cancel asks the agent to end the turn of a session. It does not wait, not even
+// for an agent that does not read.
+func (c *Conn) Cancel(session string) {
+	go c.rpc.Notify(context.Background(), "session/cancel", sessionRef{session})
+}
+
+// call sends a request and waits for the response. It ends with the context even
+// if the agent does not read.
+func (c *Conn) call(ctx context.Context, method string, params, result any) error {
+	done := make(chan error, 1)
+	go func() { done <- c.rpc.Call(ctx, method, params, result) }()
+	select {
+	case err := <-done:
+		if err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-		if err != nil {
-			return err
-		}
+		return responseError(err)
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
-// isMessage tells messages from what else the CLI, its hooks and its libraries
-// print, which may be JSON too.
-func isMessage(line []byte) bool {
-	if line = bytes.TrimSpace(line); len(line) == 0 || line[0] != '{' {
-		return false
-	}
-	var m struct {
-		JSONRPC string          `json:"jsonrpc"`
-		Method  *string         `json:"method"`
-		ID      json.RawMessage `json:"id"`
-		Result  json.RawMessage `json:"result"`
-		Error   json.RawMessage `json:"error"`
-	}
-	if json.Unmarshal(line, &m) != nil || m.JSONRPC != "2.0" {
-		return false
-	}
-	return m.Method != nil || len(m.ID) > 0 && (len(m.Result) > 0 || len(m.Error) > 0)
-}
-
-func (s *AcpStream) line() (line []byte, err error) {
-	for {
-		piece, err := s.b.ReadSlice('\n')
-		line = append(line, piece...)
-		if len(line) > maxACPLine {
-			return nil, errLongLine
-		}
-		if err != bufio.ErrBufferFull {
-			return line, err
-		}
-	}
-}
-
-func (s *AcpStream) WriteObject(v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
+// responseError returns an [*Error] for an error response.
+func responseError(err error) error {
+	var rpc *jsonrpc2.Error
+	if !errors.As(err, &rpc) {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, err = s.w.Write(append(data, '\n'))
-	return err
+	e := &Error{Code: int(rpc.Code), Message: rpc.Message}
+	if rpc.Data != nil {
+		var data struct{ Details string }
+		if json.Unmarshal(*rpc.Data, &data) == nil && data.Details != "" {
+			e.Message += ": " + data.Details
+		}
+	}
+	return e
 }
 
-func (s *AcpStream) Close() error { return errors.Join(s.w.Close(), s.r.Close()) }
-
-// acpHandler answers what the CLI asks and takes its updates, in order.
-type acpHandler func(method string, params json.RawMessage) (any, error)
-
-func NewACPConn(s *AcpStream, h acpHandler) *jsonrpc2.Conn {
-	return jsonrpc2.NewConn(context.Background(), s, h, jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
+// handle answers the agent's requests and passes its updates on.
+func (c *Conn) handle(method string, params json.RawMessage) (any, error) {
+	switch method {
+	case "session/update":
+		var u update
+		if json.Unmarshal(params, &u) == nil {
+			c.client.Update(u.simplify())
+		}
+		return nil, nil
+	case "session/request_permission":
+		// What is allowed needs no permission, so everything else is rejected.
+		var p permission
+		if err := json.Unmarshal(params, &p); err != nil {
+			return nil, err
+		}
+		for _, o := range p.Options {
+			if o.Kind == "reject_once" {
+				return map[string]any{"outcome": map[string]any{"outcome": "selected", "optionId": o.ID}}, nil
+			}
+		}
+		return map[string]any{"outcome": map[string]any{"outcome": Cancelled}}, nil
+	}
+	var p file
+	switch {
+	case !c.files || method != "fs/read_text_file" && method != "fs/write_text_file":
+		return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "not offered: " + method}
+	case json.Unmarshal(params, &p) != nil:
+		return nil, fmt.Errorf("invalid parameters of %s", method)
+	case method == "fs/write_text_file":
+		return struct{}{}, c.client.WriteFile(p.SessionID, p.Path, p.Content)
+	}
+	text, err := c.client.ReadFile(p.SessionID, p.Path)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"content": p.lines(text)}, nil
 }
 
-// Handle implements [jsonrpc2.Handler]. Answers are written by a goroutine of
-// their own: the CLI does not read while it writes, and must not find us doing
-// the same.
-func (h acpHandler) Handle(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
-	var params json.RawMessage
-	if req.Params != nil {
-		params = *req.Params
+// lines returns the requested lines of a text.
+func (p file) lines(text string) string {
+	if p.Line == nil && p.Limit == nil {
+		return text
 	}
-	result, err := h(req.Method, params)
-	if req.Notif {
-		return
+	lines := slices.Collect(strings.Lines(text))
+	from := 0
+	if p.Line != nil {
+		from = min(max(*p.Line-1, 0), len(lines))
 	}
-	go func() {
-		if err == nil {
-			conn.Reply(ctx, req.ID, result)
-			return
+	to := len(lines)
+	if p.Limit != nil {
+		to = min(to, from+max(*p.Limit, 0))
+	}
+	return strings.Join(lines[from:to], "")
+}
+
+func (u update) simplify() Update {
+	s := Update{
+		Session: u.SessionID, Kind: u.Update.Kind, Status: u.Update.Status, ToolCall: u.Update.ToolCallID, Title: u.Update.Title,
+	}
+	switch s.Kind {
+	case MessageChunk:
+		var content Content
+		if json.Unmarshal(u.Update.Content, &content) == nil {
+			s.Text = content.Text
 		}
-		var rpc *jsonrpc2.Error
-		if !errors.As(err, &rpc) {
-			rpc = &jsonrpc2.Error{Code: jsonrpc2.CodeInternalError, Message: err.Error()}
+	case ToolCall, ToolCallUpdate:
+		var parts []struct{ Content Content }
+		if s.Status == Failed && json.Unmarshal(u.Update.Content, &parts) == nil && len(parts) > 0 {
+			s.Text = parts[0].Content.Text
 		}
-		conn.ReplyWithError(ctx, req.ID, rpc)
-	}()
+	}
+	return s
 }

@@ -10,29 +10,31 @@ import (
 	"testing"
 
 	"github.com/sourcegraph/jsonrpc2"
+
+	"pollux/internal/jsonl"
 )
 
-// The CLI writes all it has to say before it reads an answer.
+// An agent writes all its requests before it reads an answer.
 func TestACPWriterThatDoesNotRead(t *testing.T) {
-	near, far := net.Pipe()
-	heard := make(chan struct{})
-	conn := NewACPConn(NewACPStream(near, near), func(method string, _ json.RawMessage) (any, error) {
+	ours, theirs := net.Pipe()
+	received := make(chan struct{})
+	conn := jsonrpc2.NewConn(t.Context(), newStream(ours, ours), handler(func(method string, _ json.RawMessage) (any, error) {
 		if method == "last" {
-			close(heard)
+			close(received)
 		}
 		return strings.Repeat("x", 1<<20), nil
-	})
-	defer func() { conn.Close(); far.Close() }()
+	}))
+	defer func() { conn.Close(); theirs.Close() }()
 	for i := range 100 {
 		line, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": i, "method": "ask"})
-		if _, err := far.Write(append(line, '\n')); err != nil {
+		if _, err := theirs.Write(append(line, '\n')); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := far.Write([]byte(`{"jsonrpc":"2.0","method":"last"}` + "\n")); err != nil {
+	if _, err := theirs.Write([]byte(`{"jsonrpc":"2.0","method":"last"}` + "\n")); err != nil {
 		t.Fatal(err)
 	}
-	<-heard
+	<-received
 }
 
 func TestACPMessages(t *testing.T) {
@@ -59,8 +61,8 @@ type readOnly struct{ io.Reader }
 func (readOnly) Close() error                { return nil }
 func (readOnly) Write(b []byte) (int, error) { return len(b), nil }
 
-// Lines that are no messages are passed over, wherever they are cut; one that
-// is too long ends the connection.
+// Lines that are not messages are skipped, wherever they are cut. A line that is
+// too long ends the connection.
 func FuzzACPStream(f *testing.F) {
 	message := `{"jsonrpc":"2.0","method":"m"}`
 	f.Add("noise\n{not json}\n\n[1]\n" + message + "\n")
@@ -73,9 +75,9 @@ func FuzzACPStream(f *testing.F) {
 				want++
 			}
 		}
-		s := NewACPStream(readOnly{bytes.NewReader([]byte(text))}, readOnly{})
+		s := newStream(readOnly{bytes.NewReader([]byte(text))}, readOnly{})
 		for got := 0; ; got++ {
-			var v json.RawMessage // what jsonrpc2 makes of it is not ours
+			var v json.RawMessage // jsonrpc2 judges the rest
 			if err := s.ReadObject(&v); err != nil {
 				if !errors.Is(err, io.EOF) || got != want {
 					t.Fatalf("%d messages of %d, then %v", got, want, err)
@@ -87,9 +89,9 @@ func FuzzACPStream(f *testing.F) {
 }
 
 func TestACPLongLine(t *testing.T) {
-	s := NewACPStream(readOnly{io.MultiReader(strings.NewReader(`{"a":"`), zeros{})}, readOnly{})
+	s := newStream(readOnly{io.MultiReader(strings.NewReader(`{"a":"`), zeros{})}, readOnly{})
 	var v any
-	if err := s.ReadObject(&v); !errors.Is(err, errLongLine) {
+	if err := s.ReadObject(&v); !errors.As(err, new(*jsonl.TooLongError)) {
 		t.Errorf("got %v", err)
 	}
 	var _ jsonrpc2.ObjectStream = s

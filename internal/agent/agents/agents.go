@@ -1,37 +1,39 @@
-// Package agents is the table of the agents that the bridge can ask.
+// Package agents is the table of the agents that the bridge can ask. Adding an
+// agent means a package below agent, and a row here.
 package agents
 
 import (
-	"cmp"
-	"fmt"
+	"context"
+	"time"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/gemini"
+	"pollux/internal/agent/oneshot"
+	"pollux/internal/agent/pool"
 )
 
-// Default returns the agent that the bridge asks.
-func Default() *agent.Agent { return gemini.Agent() }
+// table has a row for each agent. The first is the default.
+var table = []*agent.Agent{gemini.Agent()}
 
-// Open returns a runner of an agent. The caller closes it.
+// Default returns the agent that the bridge asks.
+func Default() *agent.Agent { return table[0] }
+
+// Open returns a runner of an agent. The caller closes it. An agent that does not
+// serve the Agent Client Protocol runs once per request, whatever opts.Kind is.
 func Open(row *agent.Agent, opts agent.Options) (agent.Runner, error) {
-	if row.Name != "gemini" {
-		return nil, fmt.Errorf("no runner for the agent %q", row.Name)
-	}
-	spawner, err := gemini.NewSpawner(gemini.Config{
-		Command: cmp.Or(opts.Command, row.Command), Idle: opts.IdleTimeout, Log: opts.Log,
-	})
+	once, err := oneshot.New(row, opts)
 	if err != nil {
 		return nil, err
 	}
-	if opts.Kind == agent.Spawned {
-		return spawner, nil
+	if opts.Kind == agent.Spawned || row.ACP == nil {
+		return once, nil
 	}
-	warm := gemini.NewWarm(spawner, gemini.WarmConfig{
-		Workers: opts.Warm.Processes, Idle: opts.Warm.IdleTimeout, Sessions: opts.Warm.Sessions,
-		Memory: opts.Warm.Memory, Age: opts.Warm.TTL, Handshake: opts.Warm.StartTimeout, Wait: opts.Warm.WaitTimeout,
-	})
-	if opts.AheadDir != "" {
-		warm.Warm(opts.AheadDir)
-	}
-	return warm, nil
+	return pool.New(row, opts, once, once.TempDir()), nil
+}
+
+// Probe starts a warm process of the default agent in dir, has it make a session,
+// and ends it. No model is asked. It returns how long it took until the session
+// was ready.
+func Probe(ctx context.Context, program agent.Program, dir string) (time.Duration, error) {
+	return pool.Probe(ctx, Default(), program, dir)
 }

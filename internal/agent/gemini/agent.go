@@ -1,14 +1,82 @@
+// Package gemini describes Gemini CLI as an agent: how to find and start it,
+// keep it read-only, read its output, and classify its errors.
+//
+// No approval mode of the CLI is read-only, and an @ in a prompt reads files.
+// This package handles both.
 package gemini
 
-import "pollux/internal/agent"
+import (
+	"fmt"
+	"strings"
+
+	"pollux/internal/agent"
+)
+
+// maxPrompt limits a prompt, in bytes: the CLI reads 8 MiB of its standard input
+// and drops the rest.
+const maxPrompt = 8<<20 - 4096
 
 // Agent returns Gemini CLI's row in the table of agents.
-func Agent() *agent.Agent {
-	return &agent.Agent{
-		Name: "gemini", DisplayName: "Gemini CLI", Model: "Gemini",
-		Command: "gemini", CommandVar: "GEMINI_CLI_PATH", VarPrefix: "GEMINI_",
-		ExampleModel: "gemini-2.5-pro", FallbackModel: "gemini-2.5-flash",
-		ReadTools: ReadTools, MaxPrompt: MaxPrompt,
-		Escapes: Guarded, Unescape: Unguard,
+func Agent() *agent.Agent { return row }
+
+var row = &agent.Agent{
+	Name: "gemini", DisplayName: "Gemini CLI", Model: "Gemini",
+	Command: "gemini", CommandVar: "GEMINI_CLI_PATH", VarPrefix: "GEMINI_",
+	ExampleModel: "gemini-2.5-pro", FallbackModel: "gemini-2.5-flash",
+	MaxPrompt: maxPrompt,
+
+	ReadTools: readTools, ReadAliases: readAliases, WriteTools: writeTools, SearchTool: searchTool,
+
+	Escapes: escapes, Unescape: unescape,
+
+	Find: Find, ReadOnly: ReadOnly, CheckTempDir: checkTempDir,
+
+	Remedies: remedies, Tidy: tidy, KindOf: kindOf, Cause: cause,
+
+	OneShot: agent.OneShot{
+		Command: oneShotCommand, Prompt: oneShotPrompt,
+		Parser:  func(t *agent.Transcript) agent.Parser { return &parser{t: t} },
+		Monitor: func() agent.Monitor { return new(monitor) },
+		Failure: classify,
+	},
+	ACP: &agent.ACP{
+		Command: acpCommand, Prompt: plainStart, Inputs: inputs, CanChange: canChange,
+		Tool: toolCall, Notice: isNotice, Usage: usage,
+		Monitor: func() agent.Monitor { return &monitor{acp: true} },
+		Failure: classifyRPC,
+	},
+}
+
+// fault returns an error with this agent's remedy.
+func fault(kind agent.Kind, message string) *agent.Error {
+	return &agent.Error{Kind: kind, Message: message, Remedy: remedies[kind]}
+}
+
+// remedies describe the failures of Gemini CLI. Those of the model are the same
+// for all agents.
+var remedies = map[agent.Kind]agent.Remedy{
+	agent.NotInstalled:  {What: "Gemini CLI is not installed", Next: "install it with `npm install -g @google/gemini-cli`, or set GEMINI_CLI_PATH to it"},
+	agent.TooOld:        {What: "this Gemini CLI is too old to be enforced read-only", Next: "update it with `npm install -g @google/gemini-cli@latest` (0.35 or newer)"},
+	agent.NoVersion:     {What: "this Gemini CLI does not report its version, so Pollux does not use it", Next: "run it with --version in a terminal to see what it prints, or set GEMINI_CLI_PATH to Gemini CLI itself and not to a wrapper"},
+	agent.Unenforceable: {What: "Gemini CLI cannot be enforced read-only here", Next: "ask the administrator to remove allowing rules from the system's policies"},
+	agent.Strayed:       {What: "Gemini CLI used a tool that the policy denies, and was stopped", Next: "check what it changed, and update Gemini CLI"},
+	agent.Auth:          {What: "Gemini CLI is not signed in", Next: "run `gemini` once in a terminal and sign in, or set GEMINI_API_KEY where the MCP client starts Pollux"},
+	agent.Unlinked:      {What: "Gemini CLI has no credentials in change mode, because Pollux cannot link to yours and does not copy them", Next: "allow symbolic links (on Windows: turn on Developer Mode), or set GEMINI_API_KEY or GEMINI_RUNNER=spawn where the MCP client starts Pollux"},
+	agent.TierEnded:     {What: "Google no longer serves this account's tier in Gemini CLI", Next: "use a Gemini API key (GEMINI_API_KEY) or a paid plan"},
+	agent.Untrusted:     {What: "Gemini CLI does not trust this folder", Next: "run `gemini` in it once and trust it, or set GEMINI_CLI_TRUST_WORKSPACE=true where the MCP client starts Pollux; the CLI then runs the folder's own hooks and reads its .env"},
+	agent.Settings:      {What: "Gemini CLI's settings are invalid", Next: "correct the file that it names"},
+	agent.TurnLimit:     {What: "Gemini CLI reached its limit of turns", Next: "ask for less at once, or raise model.maxSessionTurns in its settings"},
+	agent.Stalled:       {What: "Gemini CLI stopped making progress", Next: "run `gemini` in a terminal to see whether it waits for a sign-in, then try again"},
+	agent.TooMuchOutput: {What: "Gemini CLI's output did not end", Next: "ask for less at once"},
+	agent.Crashed:       {What: "Gemini CLI ended without a result", Next: "try again; if it happens again, run `gemini -p hello` in a terminal"},
+	agent.Failed:        {What: "Gemini CLI failed", Next: "run `gemini -p hello` in a terminal to see more"},
+}
+
+// checkTempDir returns an error for a directory that cannot hold policies: the
+// CLI splits a list of policies at its commas.
+func checkTempDir(dir string) error {
+	if strings.Contains(dir, ",") {
+		return fmt.Errorf("the temporary directory %s has a comma in its name: set TMPDIR to one without", dir)
 	}
+	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// The CLI gets these variables of ours and no others: what it needs to find
-// its settings, its credentials, the network and the system.
+// The CLI gets only these of our variables: what it needs to find its settings,
+// its credentials, the network and the system.
 var (
 	envNames = []string{
 		"HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM",
@@ -20,27 +20,26 @@ var (
 		// Windows
 		"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA",
 		"PROGRAMFILES", "USERPROFILE", "USERNAME", "HOMEDRIVE", "HOMEPATH", "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE",
-		// Google's cloud, where the CLI signs in differently
+		// Google Cloud, where the CLI signs in differently
 		"CLOUD_SHELL", "GCLOUD_PROJECT",
-		// managers of Node versions, whose node is a wrapper
+		// version managers of Node.js, whose node is a wrapper
 		"VOLTA_HOME", "ASDF_DIR", "ASDF_DATA_DIR", "NVM_DIR", "FNM_DIR", "FNM_MULTISHELL_PATH", "MISE_DATA_DIR", "MISE_CONFIG_DIR",
 	}
 	envPrefixes = []string{"GOOGLE_", "GEMINI_", "CLOUDSDK_", "LC_"}
-	// An editor's companion would put what the user has open into every
-	// prompt; the CLI's sandbox, which starts it anew, puts the prompt into the
-	// arguments.
+	// An editor's companion would add the user's open files to every prompt. The
+	// CLI's sandbox starts it again with the prompt in its arguments.
 	envDropped = []string{"GEMINI_CLI_IDE_", "GEMINI_CLI_NO_RELAUNCH", "GEMINI_CLI_ACTIVITY_LOG", "GEMINI_SANDBOX"}
 )
 
-// childEnv is the environment of a CLI: what the allow-list lets through of
-// ours, and what Pollux sets. tmp is its temporary directory, where it leaves
-// reports that may hold the conversation.
+// childEnv returns the environment of a CLI: our variables that the list allows,
+// and those that Pollux sets. tmp is its temporary directory, where it leaves
+// reports that may contain the conversation.
 func childEnv(environ []string, tmp string) []string {
 	var env []string
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")
 		hasPrefix := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
-		// Proxies are written in lower case too, and Windows has Path.
+		// Proxy variables may be in lower case, and Windows has Path.
 		if !slices.Contains(envNames, strings.ToUpper(name)) && !slices.ContainsFunc(envPrefixes, hasPrefix) {
 			continue
 		}
@@ -51,10 +50,10 @@ func childEnv(environ []string, tmp string) []string {
 	}
 	env = append(env,
 		"NO_COLOR=1", "FORCE_COLOR=0",
-		// One process instead of two, of which the outer ignores signals.
+		// One process instead of two; the outer one ignores signals.
 		"GEMINI_CLI_NO_RELAUNCH=true",
-		// The launcher would set the heap; without this, garbage collection
-		// nearly doubles the time of large runs.
+		// The outer process would set the heap size. Without it, garbage
+		// collection nearly doubles the time of large runs.
 		"NODE_OPTIONS=--max-old-space-size=8192",
 		"NO_BROWSER=true",
 		"TMPDIR="+tmp,

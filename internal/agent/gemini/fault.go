@@ -2,7 +2,6 @@ package gemini
 
 import (
 	"cmp"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -10,19 +9,15 @@ import (
 	"pollux/internal/agent"
 )
 
-// exits are the CLI's exit codes that have a meaning of their own. Others are
-// an HTTP status modulo 256, or nothing.
+// exits are the CLI's exit codes with a meaning. Some are an HTTP status modulo
+// 256.
 var exits = map[int]agent.Kind{
 	41: agent.Auth, 42: agent.BadRequest, 52: agent.Settings, 53: agent.TurnLimit, 55: agent.Untrusted,
 	429 % 256: agent.QuotaMinute, 400 % 256: agent.BadRequest, 401 % 256: agent.Auth, 403 % 256: agent.Auth,
 	500 % 256: agent.Capacity, 502 % 256: agent.Capacity, 503 % 256: agent.Capacity, 504 % 256: agent.Capacity,
 }
 
-// policyIgnored is what the CLI says when it does not follow a policy that it
-// is given.
-var policyIgnored = regexp.MustCompile(`Ignoring --admin-policy|Failed to read policy|Policy file error`)
-
-// phrases tell errors apart by their words, the most telling first.
+// phrases classify errors by their words, the most specific first.
 var phrases = []struct {
 	kind agent.Kind
 	re   *regexp.Regexp
@@ -45,7 +40,7 @@ var phrases = []struct {
 	{agent.BadRequest, regexp.MustCompile(`\bINVALID_ARGUMENT\b`)},
 }
 
-// kindOf tells by its words what kind of failure a message is, or "".
+// kindOf returns the kind of failure that a message describes, or "".
 func kindOf(message string) agent.Kind {
 	for _, p := range phrases {
 		if p.re.MatchString(message) {
@@ -55,11 +50,11 @@ func kindOf(message string) agent.Kind {
 	return ""
 }
 
-// classify names the failure of a run that ended by itself: by the messages of
-// the error and result events, then the exit code, then standard error.
+// classify returns the failure of a run that ended by itself: by the messages of
+// the error and result events, then by the exit code, then by standard error.
 func classify(exit int, message, stderr string) *agent.Error {
 	kind := kindOf(message)
-	// A 400 is many things, of which its words may tell more.
+	// A 400 has many causes; the words may be more specific.
 	if k := exits[exit]; k != "" && (kind == "" || k == agent.Untrusted || k == agent.TurnLimit) {
 		kind = k
 	}
@@ -79,22 +74,27 @@ func classify(exit int, message, stderr string) *agent.Error {
 	default:
 		kind = agent.Failed
 	}
-	return &agent.Error{Kind: kind, Message: tidy(message), Exit: exit}
+	err := fault(kind, tidy(message))
+	err.Exit = exit
+	return err
 }
 
-// toolNoise are lines of standard error that say nothing of why a run ended;
-// some quote files or the model.
+// toolNoise matches lines of standard error that do not explain why a run ended.
+// Some quote files or the model.
 var toolNoise = regexp.MustCompile(`(?m)^(Error executing tool .*|\[STARTUP\] .*|YOLO mode .*|Loaded cached credentials.*|\(node:\d+\) .*|\(Use .node --trace.*|    at .*|Warning: .*|WARNING: .*|Ripgrep is not available.*)$\n?`)
 
 var (
 	complaint = regexp.MustCompile(`(?i)error\b|exception\b|\b(fail|failed|cannot|could not|must|not|killed|denied|refused)\b`)
-	// logged is a line of the CLI's own log, which it writes to standard error.
+	// logged matches a line of the CLI's log on standard error.
 	logged = regexp.MustCompile(`^\[[^\]]*\] \[(DEBUG|LOG|INFO|WARN|ERROR)\] ?(.*)`)
 	letter = regexp.MustCompile(`^\S.*\pL|^\pL`)
 )
 
-// telling returns the line of standard error that says most of a failure: the last
-// one with words that are known, else the last that complains, else the last.
+// cause returns the line of standard error that best explains a failure.
+func cause(stderr string) string { return tidy(telling(toolNoise.ReplaceAllString(stderr, ""))) }
+
+// telling returns the most informative line: the last one with known words, else
+// the last one that complains, else the last one.
 func telling(s string) string {
 	var known, complains, last string
 	for line := range strings.Lines(s) {
@@ -108,7 +108,7 @@ func telling(s string) string {
 		case level == "DEBUG" || level == "LOG" || level == "INFO":
 		case kindOf(text) != "":
 			known = text
-		case level == "WARN": // it goes on
+		case level == "WARN": // the CLI continues
 		case complaint.MatchString(text) && !strings.HasPrefix(line, " "):
 			complains = text
 		case letter.MatchString(line):
@@ -122,10 +122,9 @@ var (
 	apiError  = regexp.MustCompile(`^\[API Error: ([\s\S]*?)\](\n|$)`)
 	jsonWords = regexp.MustCompile(`"message":\s*"((?:[^"\\]|\\.)*)"`)
 	report    = regexp.MustCompile(` ?Full report available at: \S+`)
-	queryKey  = regexp.MustCompile(`([?&](?:key|token|access_token)=)[^&\s"]+`)
 )
 
-// tidy makes one readable line of an error's text: without the JSON around it,
+// tidy returns an error's text as one readable line: without the JSON around it,
 // without secrets, at most 300 characters.
 func tidy(message string) string {
 	if m := apiError.FindStringSubmatch(message); m != nil {
@@ -138,29 +137,5 @@ func tidy(message string) string {
 			}
 		}
 	}
-	message = report.ReplaceAllString(message, "")
-	message = strings.Join(strings.Fields(scrub(message)), " ")
-	return strings.TrimRight(shorten(message, 300), ". ")
-}
-
-// shorten cuts a text to n characters.
-func shorten(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
-}
-
-var secretName = regexp.MustCompile(`(?i)(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS)$`)
-
-// scrub takes secrets out of a text: the values of variables that are named
-// like one, and keys in addresses.
-func scrub(text string) string {
-	for _, kv := range os.Environ() {
-		name, value, _ := strings.Cut(kv, "=")
-		if len(value) >= 8 && secretName.MatchString(name) {
-			text = strings.ReplaceAll(text, value, "***")
-		}
-	}
-	return queryKey.ReplaceAllString(text, "${1}***")
+	return agent.Line(report.ReplaceAllString(message, ""))
 }

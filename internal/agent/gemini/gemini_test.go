@@ -11,6 +11,7 @@ import (
 	"github.com/dlclark/regexp2"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/gemini/fakecli"
 )
 
@@ -47,7 +48,7 @@ func TestNoPromptIsACommand(t *testing.T) {
 		for _, sign := range []string{"/", "$", "/ ", "$\ufeff", "?", "!", "@", "#", "\\/"} {
 			for _, command := range append(slices.Clone(fakecli.Commands), "evil") {
 				prompt := start + sign + command + " now"
-				for runner, text := range map[string]string{agent.Warmed: warmText(t, prompt), agent.Spawned: Guard(prompt)} {
+				for runner, text := range map[string]string{agent.Warmed: row.ACP.Prompt(prompt), agent.Spawned: row.OneShot.Prompt(prompt, nil)} {
 					if !strings.HasPrefix(text, "The request:\n\n") {
 						t.Fatalf("%s: the prompt %q goes to the CLI as %q", runner, prompt, text)
 					}
@@ -56,24 +57,14 @@ func TestNoPromptIsACommand(t *testing.T) {
 		}
 	}
 	for _, plain := range []string{"explain /init", "3 / 4", "\u00dcber /init", "\u4ec0\u4e48 /init", "\u0663 /init"} {
-		if warm, spawn := warmText(t, plain), Guard(plain); warm != plain || spawn != plain {
+		if warm, spawn := row.ACP.Prompt(plain), row.OneShot.Prompt(plain, nil); warm != plain || spawn != plain {
 			t.Errorf("%q goes to the CLI as %q and as %q", plain, warm, spawn)
 		}
 	}
 }
 
-// warmText is the text that a prompt is to a warm process.
-func warmText(t *testing.T, prompt string) string {
-	t.Helper()
-	content, err := contents(agent.Request{}, prompt)
-	if err != nil || len(content) != 1 || content[0].Type != "text" {
-		t.Fatalf("got %+v, %v", content, err)
-	}
-	return content[0].Text
-}
-
-func TestGuard(t *testing.T) {
-	note := guardNote
+func TestEscape(t *testing.T) {
+	note := escapeNote
 	for _, test := range [][2]string{
 		{"plain", "plain"},
 		{"@file", "The request:\n\n" + `\@file` + note},
@@ -90,43 +81,43 @@ func TestGuard(t *testing.T) {
 		{"// a comment", "The request:\n\n// a comment"},
 		{"a/b", "a/b"},
 	} {
-		if got := Guard(test[0]); got != test[1] {
-			t.Errorf("Guard(%q) is %q, want %q", test[0], got, test[1])
+		if got := escape(test[0]); got != test[1] {
+			t.Errorf("escape(%q) is %q, want %q", test[0], got, test[1])
 		}
-		if guarded := Guard(test[0]); Guard(guarded) != guarded {
-			t.Errorf("guarding %q twice changes it: %q", test[0], Guard(guarded))
+		if escaped := escape(test[0]); escape(escaped) != escaped {
+			t.Errorf("escaping %q twice changes it: %q", test[0], escape(escaped))
 		}
 	}
-	if got := Unguard(`a\@b`); got != "a@b" {
-		t.Errorf("Unguard gives %q", got)
+	if got := unescape(`a\@b`); got != "a@b" {
+		t.Errorf("unescape gives %q", got)
 	}
 }
 
-// The CLI's own expression of what it reads finds nothing in a guarded text.
-func FuzzGuard(f *testing.F) {
+// The CLI's own expression of what it reads finds nothing in a escaped text.
+func FuzzEscape(f *testing.F) {
 	cli := regexp2.MustCompile(`(?<!\\)@(?:(?:"(?:[^"]*)")|(?:\\.|[^ \t\n\r,;!?()\[\]{}.]|\.(?!$|[ \t\n\r])))+`, regexp2.ECMAScript)
 	for _, s := range []string{"a@b", "@@@x", `\@@x`, "@.x @. @", `@"a b" @\ x`, "/x @y", "@\xff@\u00e9", "@.\r\n@.."} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		guarded := Guard(text)
-		if m, err := cli.FindStringMatch(guarded); err == nil && m != nil {
-			t.Errorf("of %q, guarded as %q, the CLI reads %q", text, guarded, m.String())
+		escaped := escape(text)
+		if m, err := cli.FindStringMatch(escaped); err == nil && m != nil {
+			t.Errorf("of %q, escaped as %q, the CLI reads %q", text, escaped, m.String())
 		}
-		if strings.HasPrefix(guarded, "/") {
-			t.Errorf("%q is a command", guarded)
+		if strings.HasPrefix(escaped, "/") {
+			t.Errorf("%q is a command", escaped)
 		}
-		if !strings.Contains(text, `\@`) && !strings.Contains(Unguard(guarded), text) {
-			t.Errorf("%q is lost in %q", text, guarded)
+		if !strings.Contains(text, `\@`) && !strings.Contains(unescape(escaped), text) {
+			t.Errorf("%q is lost in %q", text, escaped)
 		}
 	})
 }
 
 func TestEachSearchIsWatched(t *testing.T) {
-	tr := transcript{emit: func(agent.Event) {}}
-	tr.Write([]byte(`{"type":"tool_use","tool_name":"google_web_search","tool_id":"a"}` + "\n" +
+	tr := newTranscript()
+	(&parser{t: tr}).Write([]byte(`{"type":"tool_use","tool_name":"google_web_search","tool_id":"a"}` + "\n" +
 		`{"type":"tool_use","tool_name":"google_web_search","tool_id":"b"}` + "\n" + `{"type":"tool_result","tool_id":"a","status":"success"}` + "\n"))
-	if since, any := tr.searched(time.Now().Add(time.Minute)); !any || since < time.Minute {
+	if since, any := tr.Searching(time.Now().Add(time.Minute)); !any || since < time.Minute {
 		t.Errorf("the second is watched for %s", since)
 	}
 }
@@ -197,10 +188,17 @@ Ripgrep is not available. Falling back to GrepTool.
 
 // Each error that a user can meet says what to do next.
 func TestEveryErrorHasANextStep(t *testing.T) {
-	for kind, r := range agent.Remedies {
-		text := (&agent.Error{Kind: kind, Message: "what the CLI said"}).Error()
-		if r.Next == "" || !strings.HasSuffix(text, ": "+r.Next) || !strings.Contains(text, "what the CLI said") {
-			t.Errorf("%q says %q", kind, text)
+	for _, kind := range agent.Kinds() {
+		for _, err := range []*agent.Error{row.Error(kind, "what the CLI said"), {Kind: kind, Message: "what the CLI said"}} {
+			what, next, ok := strings.Cut(err.Error(), " (what the CLI said): ")
+			if !ok || what == "" || next == "" {
+				t.Errorf("%q says %q", kind, err)
+			}
+		}
+	}
+	for kind, r := range row.Remedies {
+		if !slices.Contains(agent.Kinds(), kind) || r.What == "" || r.Next == "" {
+			t.Errorf("the remedy of %q is %+v", kind, r)
 		}
 	}
 }
@@ -231,11 +229,13 @@ func TestSystemPolicies(t *testing.T) {
 		t.Error(err)
 	}
 	write("allow")
-	wantKind(t, checkSystemPolicies(dir), agent.Unenforceable)
+	agenttest.WantKind(t, checkSystemPolicies(dir), agent.Unenforceable)
 }
 
-// The stream's reader takes anything, in pieces of any size, and what it reads
-// does not depend on the size.
+func newTranscript() *agent.Transcript { return agent.NewTranscript(row, false, func(agent.Event) {}) }
+
+// The parser takes anything, in pieces of any size. What it reads does not depend
+// on the size.
 func FuzzTranscript(f *testing.F) {
 	f.Add([]byte(`{"type":"init"}`+"\n"+`{"type":"message","role":"assistant","content":"a","delta":true}`+"\n"+`{"type":"result","status":"success","stats":{"models":{"m":{}}}}`+"\n"), 3)
 	f.Add([]byte(`{"type":"tool_use","tool_id":"1","tool_name":"x","parameters":{"query":"ü"}}`+"\r\n\n{\n"), 1)
@@ -243,12 +243,13 @@ func FuzzTranscript(f *testing.F) {
 	f.Add([]byte(`{"type":"message","role":"assistant","content":"Grüße 🌍"}`), 1)
 	f.Fuzz(func(t *testing.T, data []byte, size int) {
 		read := func(size int) (agent.Result, string) {
-			tr := transcript{emit: func(agent.Event) {}}
+			tr := newTranscript()
+			p := &parser{t: tr}
 			for piece := range slices.Chunk(data, size) {
-				tr.Write(piece)
+				p.Write(piece)
 			}
-			tr.finish(nil)
-			return tr.result(), tr.status + tr.message
+			p.Finish(nil)
+			return tr.Result(), p.status + p.message
 		}
 		whole, s1 := read(len(data) + 1)
 		pieces, s2 := read(max(1, min(size, len(data)+1)))

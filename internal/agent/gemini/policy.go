@@ -16,23 +16,23 @@ import (
 	"pollux/internal/agent/gemini/settings"
 )
 
-// readOnlyPolicy lets the CLI read and search and nothing else, in every
-// approval mode. Tools that it denies are not even offered to the model.
+// readOnlyPolicy allows reading and searching and nothing else, in every approval
+// mode. The CLI does not even offer denied tools to the model.
 //
 //go:embed readonly.toml
 var readOnlyPolicy []byte
 
-// changePolicy lets it call the tools that write, too, in a process whose
-// files we serve.
+// changePolicy also allows the tools that write, in a process whose files Pollux
+// serves.
 //
 //go:embed changes.toml
 var changePolicy []byte
 
-// policy returns the rules for a CLI that works in dir: what it may call, and
-// that no path and no pattern of a call leads out of dir. The CLI checks most
-// paths itself, but its glob lists the names of any directory, and its other
-// tools also read its own directory for the project, which holds the transcripts
-// of earlier questions.
+// policy returns the rules for a CLI that works in dir: which tools it may call,
+// and that no path and no pattern of a call leads out of dir. The CLI checks most
+// paths itself. But its glob tool lists the names in any directory, and its other
+// tools also read the CLI's own directory for the project, which holds the
+// transcripts of earlier questions.
 func policy(dir string, change bool) []byte {
 	rules := readOnlyPolicy
 	if change {
@@ -49,16 +49,16 @@ func policy(dir string, change bool) []byte {
 type pathRule struct{ tool, args string }
 
 const (
-	// pathNames are the arguments that are paths, by their names in all versions.
+	// pathNames matches the arguments that are paths, with their names in all versions.
 	pathNames = `"(file_path|absolute_path|dir_path|path)":"`
-	// inValue is a part of an argument. The CLI writes a NUL between arguments.
+	// inValue matches a part of an argument. The CLI writes a NUL between arguments.
 	inValue = `[^\x00]*`
-	// maxArgs is less than the longest expression that the CLI takes.
+	// maxArgs is less than the longest expression that the CLI accepts.
 	maxArgs = 1900
 )
 
-// pathRules are the rules about paths. The CLI refuses an expression in which
-// something is repeated within parentheses that are repeated.
+// pathRules returns the rules about paths. The CLI rejects an expression with a
+// repetition inside of repeated parentheses.
 func pathRules(dir string) (rules []pathRule) {
 	windows, anywhere := !strings.HasPrefix(dir, "/"), dir == "/"
 	unless := func(name, but string) string {
@@ -86,17 +86,17 @@ func pathRules(dir string) (rules []pathRule) {
 		if !anywhere {
 			rules = append(rules, pathRule{tool, absolute(name, within)})
 		}
-		if windows { // a drive that braces or brackets put together
+		if windows { // a drive composed of braces or brackets
 			rules = append(rules, pathRule{tool, unless(name, within) + inValue + `:`})
 		}
 		for _, args := range []string{
 			`:`,              // git's pathspecs
 			inValue + `\.\.`, // a parent
-			inValue + `\\`,   // which takes a character's meaning away
+			inValue + `\\`,   // which escapes a character
 		} {
 			rules = append(rules, pathRule{tool, name + args})
 		}
-		for _, args := range putTogether {
+		for _, args := range composed {
 			rules = append(rules, pathRule{tool, name + args})
 		}
 	}
@@ -104,15 +104,15 @@ func pathRules(dir string) (rules []pathRule) {
 	return rules
 }
 
-// putTogether are expressions for patterns in which braces or brackets make a
-// parent or an absolute path out of parts that are neither.
+// composed matches patterns in which braces or brackets make a parent directory or
+// an absolute path out of parts that are neither.
 //
-// Braces keep the order of the characters. So two dots come together only if each
-// has a brace or a comma on the side of the other, and they are a parent only if
-// each is also at the edge of a name. A flat group, which has a comma and no braces
-// inside, does not vanish unless one of its alternatives is empty. A set in brackets
-// is a dot if it holds nothing else; a range that is upside down counts as nothing.
-var putTogether = func() []string {
+// Braces keep the order of the characters. So two dots meet only if each has a
+// brace or a comma on the side of the other, and they are a parent only if each is
+// also at the edge of a name. A flat group, with a comma and no braces inside,
+// disappears only if one of its alternatives is empty. A set in brackets is a dot
+// if it contains nothing else; an inverted range is empty.
+var composed = func() []string {
 	const (
 		from   = `(?<=[/{},"])` // the start of a name
 		to     = `(?=[/{},"])`  // its end
@@ -122,7 +122,7 @@ var putTogether = func() []string {
 		dot    = from + `\.`
 		set    = `\[\]?[^\]{},/"\x00]*\.[^\]{},/"\x00]*\]`
 	)
-	// then is what follows one dot, up to another that it can meet.
+	// then matches what follows one dot, up to another that it can meet.
 	then := inValue + `(?<=[{},])\.` + to
 	return []string{
 		inValue + dot + `(?=[},])` + then,
@@ -130,7 +130,7 @@ var putTogether = func() []string {
 		inValue + dot + `(?=\{)(?!` + flat + `)` + then,
 		inValue + dot + `\{(|` + within + `,)\.` + to,
 		// Sets.
-		inValue + `\[\]?[^\]{},/"\x00]*[{},]`, // one that braces put together
+		inValue + `\[\]?[^\]{},/"\x00]*[{},]`, // one composed of braces
 		inValue + from + `(\.` + set + `|` + set + `\.|` + set + set + `)` + to,
 		inValue + from + set + `[{},]`,
 		inValue + `[{},]` + set + to,
@@ -142,7 +142,7 @@ var putTogether = func() []string {
 }()
 
 // pathsIn returns an expression for the start of the absolute paths in a directory,
-// which may be one of Windows, or nothing if there is none.
+// which may be a Windows directory. It is empty if no expression is possible.
 func pathsIn(dir string) string {
 	if strings.HasPrefix(dir, "/") || !utf8.ValidString(dir) {
 		if dir = literal(dir); dir == "" {
@@ -159,8 +159,8 @@ func pathsIn(dir string) string {
 }
 
 // patternsIn returns an expression for the start of the glob patterns that name a
-// directory, or nothing if there is none: the CLI reads special characters in the
-// directory's own name as a pattern too.
+// directory. It is empty for a directory with special characters in its name,
+// which the CLI would read as a pattern too.
 func patternsIn(dir string) string {
 	if !strings.HasPrefix(dir, "/") {
 		dir = strings.TrimSuffix(strings.ReplaceAll(dir, `\`, "/"), "/")
@@ -171,11 +171,11 @@ func patternsIn(dir string) string {
 	return literal(dir) + "/"
 }
 
-// globs matches what is special in a glob pattern.
+// globs matches the special characters of a glob pattern.
 var globs = regexp.MustCompile(`[*?\[\]{}\\]|[!@+]\(`)
 
-// literal returns an expression that matches a path where it stands in JSON, or
-// nothing for a path that is not valid UTF-8.
+// literal returns an expression that matches a path inside of JSON. It is empty
+// for a path that is not valid UTF-8.
 func literal(path string) string {
 	if !utf8.ValidString(path) {
 		return ""
@@ -213,32 +213,35 @@ func literal(path string) string {
 	return b.String()
 }
 
-// writeTools are the tools that changePolicy allows besides.
+// writeTools are the tools that changePolicy allows in addition.
 var writeTools = []string{"write_file", "replace"}
 
-// ReadTools are the tools that the policy allows.
-var ReadTools = []string{"read_file", "list_directory", "glob", "grep_search", "google_web_search"}
+// readTools are the tools that both policies allow.
+var readTools = []string{"read_file", "list_directory", "glob", "grep_search", "google_web_search"}
 
-// readAliases are older names that the CLI takes for one of [ReadTools].
+// searchTool is the web search of the readTools.
+const searchTool = "google_web_search"
+
+// readAliases are older names of the readTools that the CLI still accepts.
 var readAliases = []string{"search_file_content"}
 
-// systemPolicies is where an administrator's policies are. The CLI ignores
-// --admin-policy when there are any.
+// systemPolicies returns the directory of the administrator's policies. The CLI
+// ignores --admin-policy if it contains any.
 func systemPolicies() string {
 	return filepath.Join(settings.SystemDir(), "policies")
 }
 
 var permissive = regexp.MustCompile(`(?i)["'](allow|ask_user)["']`)
 
-// checkSystemPolicies reports an error when policies in dir stand above ours
-// and allow something. Ours is then passed as the user's too, which holds
-// against all but the administrator's own.
+// checkSystemPolicies returns an error if policies in dir override ours and allow
+// something. Ours is also passed as a user's policy, so policies that only deny
+// do no harm.
 func checkSystemPolicies(dir string) error {
 	files, _ := filepath.Glob(filepath.Join(dir, "*.toml"))
 	for _, f := range files {
 		data, err := os.ReadFile(f)
 		if err != nil || permissive.Match(data) {
-			return &agent.Error{Kind: agent.Unenforceable, Message: "the policies in " + dir + " make Gemini CLI ignore Pollux's read-only policy"}
+			return fault(agent.Unenforceable, "the policies in "+dir+" make Gemini CLI ignore Pollux's read-only policy")
 		}
 	}
 	return nil

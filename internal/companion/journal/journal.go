@@ -140,21 +140,10 @@ func (j *Journal) Edit(id, text string) error {
 	})
 }
 
-// Finish notes how the diff ended. It leaves Unwritten as it is.
-func (j *Journal) Finish(id string, s State) error {
-	return j.change(id, func(e *Entry) error { e.State = s; return nil })
-}
-
-// FinishUnwritten notes, in one step, that the user accepted the diff and that
-// the file does not hold the text.
-func (j *Journal) FinishUnwritten(id string) error {
-	return j.change(id, func(e *Entry) error { e.State, e.Unwritten = Accepted, true; return nil })
-}
-
-// SetUnwritten notes whether the file lacks a text that the user accepted. It
-// works in every state.
-func (j *Journal) SetUnwritten(id string, unwritten bool) error {
-	return j.change(id, func(e *Entry) error { e.Unwritten = unwritten; return nil })
+// Finish records how the diff ended, and whether the file lacks a text that the
+// user accepted.
+func (j *Journal) Finish(id string, s State, unwritten bool) error {
+	return j.change(id, func(e *Entry) error { e.State, e.Unwritten = s, unwritten; return nil })
 }
 
 func (j *Journal) change(id string, f func(*Entry) error) error {
@@ -326,7 +315,7 @@ func (j *Journal) Restore(id, path string) (replaced string, err error) {
 		return replaced, err
 	}
 	if e.Unwritten && (path == e.Path || path == e.Real) {
-		return replaced, j.SetUnwritten(id, false)
+		return replaced, j.change(id, func(e *Entry) error { e.Unwritten = false; return nil })
 	}
 	return replaced, nil
 }

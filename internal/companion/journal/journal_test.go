@@ -24,7 +24,7 @@ func TestEntries(t *testing.T) {
 	if err := j.Edit(id, "edited"); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.Finish(id, Accepted); err != nil {
+	if err := j.Finish(id, Accepted, false); err != nil {
 		t.Fatal(err)
 	}
 	all, err := j.List()
@@ -50,8 +50,8 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// Accepted texts that the file does not hold are marked, whatever comes first:
-// the end of the diff or the news that nobody wrote it.
+// Accepted texts that the file does not contain are marked, from the end of the
+// diff on or later.
 func TestUnwritten(t *testing.T) {
 	j := New(t.TempDir())
 	add := func() string {
@@ -76,29 +76,30 @@ func TestUnwritten(t *testing.T) {
 	}
 
 	id := add()
-	do(j.FinishUnwritten(id))
+	do(j.Finish(id, Accepted, true))
 	want(id, Accepted, true)
-	do(j.Finish(id, Accepted)) // the diff's end is noted on another goroutine
+	do(j.Edit(id, "mine"))
 	want(id, Accepted, true)
-	do(j.SetUnwritten(id, false))
+	do(j.Finish(id, Accepted, false))
 	want(id, Accepted, false)
-	do(j.SetUnwritten(id, true))
+	do(j.Finish(id, Accepted, true))
 	want(id, Accepted, true)
 
 	id = add()
-	do(j.Finish(id, Accepted))
-	do(j.SetUnwritten(id, true))
+	do(j.Finish(id, Accepted, false))
+	want(id, Accepted, false)
+	do(j.Finish(id, Accepted, true))
 	want(id, Accepted, true)
 
 	// An entry of an older Pollux has another name for it.
 	id = add()
-	do(j.FinishUnwritten(id))
+	do(j.Finish(id, Accepted, true))
 	data, err := os.ReadFile(j.file(id, "json"))
 	do(err)
 	data = []byte(strings.Replace(string(data), `"unwritten":true`, `"undelivered":true`, 1))
 	do(os.WriteFile(j.file(id, "json"), data, 0o600))
 	want(id, Accepted, true)
-	do(j.SetUnwritten(id, false))
+	do(j.Finish(id, Accepted, false))
 	want(id, Accepted, false)
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,10 +37,13 @@ const (
 	// must not look two weeks old. The times of files cannot tell: they come from
 	// the same clock. After a long absence entries stay for longer.
 	maxGap = MaxAge / 2
-	// unfinishedTime is how long a file may wait for the rest of its entry, or
+	// unfinishedTTL is how long a file may wait for the rest of its entry, or
 	// for its name: another process may be writing it.
-	unfinishedTime = time.Hour
+	unfinishedTTL = time.Hour
 )
+
+// leftTemp are the temporary files of killed processes.
+var leftTemp = sys.Leftovers{Pattern: sys.TempPattern, MinAge: unfinishedTTL}
 
 // A pruning is a journal's state of deleting what is beyond the bounds.
 type pruning struct {
@@ -94,6 +96,7 @@ type files struct {
 // would delete, and deletes none that it cannot read: the next attempt may
 // succeed, and a newer Pollux may understand what this one does not.
 func (j *Journal) pruneAt(now time.Time) {
+	leftTemp.Remove(j.dir)
 	var total int64
 	entries := j.scan(now)
 	for _, e := range entries {
@@ -104,7 +107,7 @@ func (j *Journal) pruneAt(now time.Time) {
 		if total <= MaxBytes && count <= MaxEntries && e.age <= MaxAge {
 			continue
 		}
-		if e.described || now.Sub(e.changed).Abs() > unfinishedTime {
+		if e.described || now.Sub(e.changed).Abs() > unfinishedTTL {
 			j.remove(e)
 		}
 		total -= e.size
@@ -112,8 +115,8 @@ func (j *Journal) pruneAt(now time.Time) {
 	}
 }
 
-// scan returns what is in the directory, in the order in which to delete it,
-// and deletes temporary files that killed processes left.
+// scan returns the entries of the directory, in the order in which to delete
+// them.
 func (j *Journal) scan(now time.Time) []*files {
 	names, err := os.ReadDir(j.dir)
 	if err != nil {
@@ -122,14 +125,10 @@ func (j *Journal) scan(now time.Time) []*files {
 	byID := make(map[string]*files)
 	for _, n := range names {
 		id, ext, _ := strings.Cut(n.Name(), ".")
-		info, err := n.Info()
 		if !validID.MatchString(id) {
-			temp, _ := filepath.Match(sys.TempPattern, n.Name())
-			if temp && err == nil && now.Sub(info.ModTime()) > unfinishedTime {
-				os.Remove(filepath.Join(j.dir, n.Name()))
-			}
 			continue
 		}
+		info, err := n.Info()
 		e := byID[id]
 		if e == nil {
 			e = &files{id: id, changed: timeOf(id)}
@@ -167,7 +166,7 @@ func (j *Journal) scan(now time.Time) []*files {
 	}
 	// Entries of the future are from before the clock was set back, so older
 	// than those of now.
-	future := slices.IndexFunc(entries, func(e *files) bool { return e.changed.After(now.Add(unfinishedTime)) })
+	future := slices.IndexFunc(entries, func(e *files) bool { return e.changed.After(now.Add(unfinishedTTL)) })
 	if future > 0 {
 		entries = slices.Concat(entries[future:], entries[:future])
 	}

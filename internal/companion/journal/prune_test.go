@@ -103,7 +103,7 @@ func TestBounds(t *testing.T) {
 	orphan := past(t, j, Entry{Path: "/f", State: Orphaned}, old, "orphan")
 	recent := past(t, j, Entry{Path: "/f", State: Rejected}, MaxAge-time.Hour, "recent")
 	touched := past(t, j, Entry{Path: "/f", State: Accepted}, old, "touched")
-	if err := j.SetUnwritten(touched, true); err != nil {
+	if err := j.Finish(touched, Accepted, true); err != nil {
 		t.Fatal(err)
 	}
 	half := past(t, j, Entry{Path: "/f"}, old, "half") // its process was killed

@@ -21,6 +21,10 @@ import (
 // A CLI is the Gemini CLI that one run of doctor examines. Its methods are checks,
 // which run in the order program, node, settings, and then the others.
 type CLI struct {
+	// Probe starts a warm process in dir and ends it. It returns the time until
+	// the process was ready.
+	Probe func(ctx context.Context, program agent.Program, dir string) (time.Duration, error)
+
 	program  agent.Program
 	err      error // why there is no program
 	settings settings.Settings

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"pollux/internal/doctor"
+	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/paths"
 	"pollux/internal/sys"
@@ -189,14 +190,11 @@ func (c *checker) checkProcess() {
 
 // name returns what to call a companion.
 func name(c *geminiide.Candidate) string {
-	editor := doctor.Short(cmp.Or(c.File.IDEInfo.DisplayName, c.File.IDEInfo.Name))
-	if editor == "" {
-		editor = "a companion"
-	}
+	title := cmp.Or(doctor.Short(c.File.IDEInfo.DisplayName), doctor.Short(c.File.IDEInfo.Name), "a companion")
 	if c.PortText == "" {
-		return editor
+		return title
 	}
-	return fmt.Sprintf("%s (port %s)", editor, doctor.Short(c.PortText))
+	return fmt.Sprintf("%s (port %s)", title, doctor.Short(c.PortText))
 }
 
 // folders returns a workspacePath for a person to read.
@@ -250,7 +248,7 @@ func (c *checker) connectsByVariables(ctx context.Context) bool {
 }
 
 // running returns a companion of Pollux that is running for the directory, or nil.
-func (c *checker) running() *doctor.Running {
+func (c *checker) running() *editor.Running {
 	for i, r := range c.Running {
 		if slices.ContainsFunc(r.Roots, func(root string) bool { return paths.Contains(root, c.Dir) }) {
 			return &c.Running[i]

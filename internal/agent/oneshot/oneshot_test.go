@@ -1,4 +1,4 @@
-package gemini
+package oneshot
 
 import (
 	"context"
@@ -15,100 +15,44 @@ import (
 	"go.uber.org/goleak"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/agenttest"
+	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/fakecli"
-	"pollux/internal/sys"
 )
-
-// patience is how long a step may take on a busy machine.
-const patience = 60 * time.Second
 
 func TestMain(m *testing.M) {
 	fakecli.Main()
 	goleak.VerifyTestMain(m)
 }
 
-// A box is a spawner of fake CLIs, and what its runs said.
+// A box is a bench with a one-shot runner of fakes.
 type box struct {
-	*Spawner
-	t      *testing.T
-	dir    string
-	events []string
+	*agenttest.Bench
+	runner *Runner
 }
 
-func newBox(t *testing.T, change func(*Config)) *box {
+func newBox(t *testing.T, change func(*agent.Options)) *box {
 	t.Helper()
-	t.Setenv("TMPDIR", t.TempDir())
+	agenttest.Isolate(t, "*")
 	cli, err := fakecli.Install(t.TempDir(), "0.61.0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Command: cli}
+	opts := agent.Options{Command: cli}
 	if change != nil {
-		change(&cfg)
+		change(&opts)
 	}
-	s, err := NewSpawner(cfg)
+	r, err := New(gemini.Agent(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &box{Spawner: s, t: t, dir: t.TempDir()}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-		if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
-			t.Errorf("left: %v", left)
-		}
-		if n := fakeProcesses(t); n > 0 {
-			t.Errorf("%d processes are left", n)
-		}
-	})
-	return b
+	return &box{agenttest.NewBench(t, t.TempDir(), r), r}
 }
 
-// fakeProcesses counts the fakes that run.
-func fakeProcesses(t *testing.T) (n int) {
-	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		data, _ := os.ReadFile(f)
-		if strings.Contains(string(data), os.TempDir()) {
-			n++
-		}
-	}
-	return n
-}
-
-// run asks for a fake by name and returns what came of it.
+// run asks for a fake by name.
 func (b *box) run(ctx context.Context, prompt string) (agent.Result, error) {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	released := make(chan struct{})
-	r, err := b.Run(ctx, agent.Request{Prompt: prompt, Dir: b.dir, Released: func() { close(released) }}, func(ev agent.Event) {
-		b.events = append(b.events, fmt.Sprintf("%T%+v", ev, ev))
-	})
-	select {
-	case <-released:
-	case <-time.After(patience):
-		b.t.Fatal("the run was never released")
-	}
-	return r, err
-}
-
-func wantKind(t *testing.T, err error, want agent.Kind, words ...string) {
-	t.Helper()
-	var e *agent.Error
-	if !errors.As(err, &e) || e.Kind != want {
-		t.Fatalf("got error %v, want one of kind %q", err, want)
-	}
-	for _, w := range words {
-		if !strings.Contains(e.Error(), w) {
-			t.Errorf("no %q in %q", w, e)
-		}
-	}
+	b.T.Helper()
+	return b.Ask(ctx, agent.Request{Prompt: prompt})
 }
 
 func TestAnswer(t *testing.T) {
@@ -136,7 +80,7 @@ func TestNarrationIsNotTheAnswer(t *testing.T) {
 		`agent.ToolUse{Name:grep_search Summary:"x y"}`, "agent.ToolResult{Name:grep_search OK:false Message:}",
 		"agent.Text{Text:The }", "agent.Text{Text:answer.}",
 	}
-	if got := b.events[:len(want)]; !slices.Equal(got, want) {
+	if got := b.Events()[:len(want)]; !slices.Equal(got, want) {
 		t.Errorf("events %q", got)
 	}
 }
@@ -162,13 +106,13 @@ func TestLegacyJSON(t *testing.T) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	_, err = b.run(t.Context(), "fake:legacy-error")
-	wantKind(t, err, agent.QuotaDay)
+	agenttest.WantKind(t, err, agent.QuotaDay)
 }
 
 // A CLI that ends before it has read its prompt closes the pipe under us.
 func TestChildThatDoesNotReadItsPrompt(t *testing.T) {
 	b := newBox(t, nil)
-	r, err := b.Run(t.Context(), agent.Request{Prompt: strings.Repeat("long ", 1<<20), Model: "unread", Dir: b.dir}, func(agent.Event) {})
+	r, err := b.Run(t.Context(), agent.Request{Prompt: strings.Repeat("long ", 1<<20), Model: "unread", Dir: b.Dir}, func(agent.Event) {})
 	if err != nil || r.Answer != "did not read" {
 		t.Errorf("got %q, %v", r.Answer, err)
 	}
@@ -190,7 +134,7 @@ func TestCancelIsAnsweredAtOnce(t *testing.T) {
 			cause := errors.New("the test's cause")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			gone := make(chan struct{})
-			_, err := b.Run(ctx, agent.Request{Prompt: "fake:" + fake, Dir: b.dir, Released: func() { close(gone) }}, func(ev agent.Event) {
+			_, err := b.Run(ctx, agent.Request{Prompt: "fake:" + fake, Dir: b.Dir, Released: func() { close(gone) }}, func(ev agent.Event) {
 				if _, ok := ev.(agent.Started); ok {
 					cancel(cause)
 				}
@@ -207,7 +151,7 @@ func TestCancelIsAnsweredAtOnce(t *testing.T) {
 			}
 			select {
 			case <-gone:
-			case <-time.After(patience):
+			case <-time.After(agenttest.Timeout):
 				t.Fatal("the child lives on")
 			}
 		})
@@ -217,7 +161,7 @@ func TestCancelIsAnsweredAtOnce(t *testing.T) {
 func TestTextBeforeTheEndIsKept(t *testing.T) {
 	b := newBox(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	r, err := b.Run(ctx, agent.Request{Prompt: "fake:say-and-hang", Dir: b.dir}, func(ev agent.Event) {
+	r, err := b.Run(ctx, agent.Request{Prompt: "fake:say-and-hang", Dir: b.Dir}, func(ev agent.Event) {
 		if _, ok := ev.(agent.Text); ok {
 			cancel()
 		}
@@ -236,18 +180,18 @@ func TestLingeringChild(t *testing.T) {
 }
 
 func TestSilenceIsEnded(t *testing.T) {
-	b := newBox(t, func(c *Config) { c.Idle = 300 * time.Millisecond })
+	b := newBox(t, func(c *agent.Options) { c.IdleTimeout = 300 * time.Millisecond })
 	_, err := b.run(t.Context(), "fake:hang")
-	wantKind(t, err, agent.Stalled, "no output for 300ms")
+	agenttest.WantKind(t, err, agent.Stalled, "no output for 300ms")
 }
 
 // A tool that runs although the policy denies it ends the run.
 func TestStrayToolEndsTheRun(t *testing.T) {
 	b := newBox(t, nil)
 	_, err := b.run(t.Context(), "fake:stray")
-	wantKind(t, err, agent.Strayed, "run_shell_command", "look at what changed")
+	agenttest.WantKind(t, err, agent.Strayed, "run_shell_command", "check what it changed")
 	_, err = b.run(t.Context(), "fake:stray-burst") // all at once, and the end
-	wantKind(t, err, agent.Strayed, "write_file")
+	agenttest.WantKind(t, err, agent.Strayed, "write_file")
 	if r, err := b.run(t.Context(), "fake:alias"); err != nil || r.Answer != "searched" {
 		t.Errorf("an older name of a tool that is allowed: %q, %v", r.Answer, err)
 	}
@@ -274,7 +218,7 @@ func TestFailures(t *testing.T) {
 		t.Run(test.fake, func(t *testing.T) {
 			b := newBox(t, nil)
 			r, err := b.run(t.Context(), "fake:"+test.fake)
-			wantKind(t, err, test.want)
+			agenttest.WantKind(t, err, test.want)
 			if r.Partial() != test.text {
 				t.Errorf("partial text %q", r.Partial())
 			}
@@ -288,8 +232,8 @@ func TestRetriesAreAnnounced(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "agent.Retry{Attempt:1 Wait:20ms Kind:quota per minute Message:You exceeded your current quota. * Quota exceeded for metric: x, limit: 5 Please retry in 1s Unsure:false}"
-	if !slices.Contains(b.events, want) {
-		t.Errorf("events %q", b.events)
+	if !slices.Contains(b.Events(), want) {
+		t.Errorf("events %q", b.Events())
 	}
 }
 
@@ -303,13 +247,13 @@ func TestOutputIsBounded(t *testing.T) {
 		t.Errorf("got %q, %v", r.Answer, err)
 	}
 	_, err = b.run(t.Context(), "fake:flood=260")
-	wantKind(t, err, agent.TooMuchOutput)
+	agenttest.WantKind(t, err, agent.TooMuchOutput)
 }
 
 // Every value is held to its flag, and there is no yolo among them.
 func TestArguments(t *testing.T) {
 	b := newBox(t, nil)
-	r, err := b.Run(t.Context(), agent.Request{Prompt: "fake:args", Model: "--yolo", Dir: b.dir}, func(agent.Event) {})
+	r, err := b.Run(t.Context(), agent.Request{Prompt: "fake:args", Model: "--yolo", Dir: b.Dir}, func(agent.Event) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,7 +304,7 @@ func TestCommaInTheTemporaryDirectory(t *testing.T) {
 	if err := os.Mkdir(os.TempDir(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	_, err := NewSpawner(Config{Command: "gemini"})
+	_, err := New(gemini.Agent(), agent.Options{Command: "gemini"})
 	if err == nil || !strings.Contains(err.Error(), "set TMPDIR to one without") {
 		t.Errorf("got %v", err)
 	}
@@ -373,20 +317,20 @@ func TestIgnoredPolicyEndsTheRun(t *testing.T) {
 	b := newBox(t, nil)
 	for _, fake := range []string{"no-policy", "last-words"} {
 		_, err := b.run(t.Context(), "fake:"+fake)
-		wantKind(t, err, agent.Unenforceable, "does not follow")
+		agenttest.WantKind(t, err, agent.Unenforceable, "does not follow")
 	}
 }
 
 func TestSearchWithoutEndIsEnded(t *testing.T) {
 	b := newBox(t, nil)
 	_, err := b.run(t.Context(), "fake:search-loop")
-	wantKind(t, err, agent.SearchQuota)
+	agenttest.WantKind(t, err, agent.SearchQuota)
 }
 
 // A cleaner of temporary files may take the directory.
 func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	b := newBox(t, nil)
-	if err := os.RemoveAll(b.root); err != nil {
+	if err := os.RemoveAll(b.runner.temp.Path); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.run(t.Context(), "fake:echo"); err != nil {
@@ -403,32 +347,27 @@ func TestVersionIsAsked(t *testing.T) {
 		}
 		return path
 	}
-	b := newBox(t, func(c *Config) { c.Command = script("echo 0.50.1") })
+	b := newBox(t, func(c *agent.Options) { c.Command = script("echo 0.50.1") })
 	if cli, err := b.Check(t.Context()); err != nil || cli.Version != "0.50.1" {
 		t.Errorf("got %+v, %v", cli, err)
 	}
 	// One that fails is asked again, but not by every call.
-	b = newBox(t, func(c *Config) { c.Command = script("test -e $0.2 && echo 0.50.2; touch $0.2") })
+	b = newBox(t, func(c *agent.Options) { c.Command = script("test -e $0.2 && echo 0.50.2; touch $0.2") })
 	_, err := b.Check(t.Context())
-	wantKind(t, err, agent.NoVersion, "--version")
+	agenttest.WantKind(t, err, agent.NoVersion, "--version")
 	_, err = b.Check(t.Context())
-	wantKind(t, err, agent.NoVersion)
-	b.lookup.at = b.lookup.at.Add(-askAgain)
+	agenttest.WantKind(t, err, agent.NoVersion)
+	b.runner.lookup.at = b.runner.lookup.at.Add(-versionInterval)
 	if cli, err := b.Check(t.Context()); err != nil || cli.Version != "0.50.2" {
 		t.Errorf("got %+v, %v", cli, err)
 	}
-	// One that takes too long is not called too old, and does not stay.
-	if version, late := askVersion(t.Context(), script("echo 0.50.1; sleep 3600 & wait"), 50*time.Millisecond); version != "" || !late {
-		t.Errorf("got %q, %v", version, late)
-	}
-	wantKind(t, ReadOnly(agent.Program{Path: "/bin/gemini", Late: true}), agent.NoVersion, "/bin/gemini --version took longer than 15s")
 }
 
 // A CLI that took long to say its version was "too old", and was asked again by
 // each call that did not wait long enough.
 func TestSlowVersionIsAskedOnce(t *testing.T) {
-	cli, asked, open := slowVersion(t, "0.61.0")
-	b := newBox(t, func(c *Config) { c.Command = cli })
+	cli, asked, open := slowFake(t)
+	b := newBox(t, func(c *agent.Options) { c.Command = cli })
 	late := errors.New("late")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	first := make(chan error, 1)
@@ -458,30 +397,6 @@ func TestSlowVersionIsAskedOnce(t *testing.T) {
 	}
 }
 
-// slowVersion is a fake CLI that lies in no package and does not say its version
-// before open was called. asked is how often it was asked.
-func slowVersion(t *testing.T, version string) (cli string, asked func() int, open func()) {
-	t.Helper()
-	fake, err := fakecli.Install(t.TempDir(), version)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cli = filepath.Join(t.TempDir(), "gemini")
-	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = --version ]; then\n\techo $$ >>$0.asked\n\twhile [ ! -e $0.open ]; do sleep 0.02; done\n\techo %s\n\texit\nfi\nexec %s \"$@\"\n", version, fake)
-	if err := os.WriteFile(cli, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	asked = func() int {
-		data, _ := os.ReadFile(cli + ".asked")
-		return strings.Count(string(data), "\n")
-	}
-	return cli, asked, func() {
-		if err := os.WriteFile(cli+".open", nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestCheck(t *testing.T) {
 	for version, want := range map[string]agent.Kind{"0.61.0": "", "0.35.0": "", "1.0.0": "", "0.34.9": agent.TooOld, "0.36.0-preview.1": "", "odd": agent.NoVersion} {
 		t.Run(version, func(t *testing.T) {
@@ -489,30 +404,30 @@ func TestCheck(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := newBox(t, func(c *Config) { c.Command = cli })
+			b := newBox(t, func(c *agent.Options) { c.Command = cli })
 			got, err := b.Check(t.Context())
 			if want == "" && err != nil || got.Version != version {
 				t.Errorf("got %+v, %v", got, err)
 			}
 			if want != "" {
-				wantKind(t, err, want)
+				agenttest.WantKind(t, err, want)
 				// It is not started either.
 				_, err = b.run(t.Context(), "fake:echo")
-				wantKind(t, err, want)
+				agenttest.WantKind(t, err, want)
 			}
 		})
 	}
-	b := newBox(t, func(c *Config) { c.Command = filepath.Join(t.TempDir(), "no-such-cli") })
+	b := newBox(t, func(c *agent.Options) { c.Command = filepath.Join(t.TempDir(), "no-such-cli") })
 	_, err := b.Check(t.Context())
-	wantKind(t, err, agent.NotInstalled, "npm install")
+	agenttest.WantKind(t, err, agent.NotInstalled, "npm install")
 }
 
-func TestClosedSpawnerRunsNothing(t *testing.T) {
+func TestClosedRunnerRunsNothing(t *testing.T) {
 	b := newBox(t, nil)
 	running := make(chan error, 1)
 	started := make(chan struct{})
 	go func() {
-		_, err := b.Run(t.Context(), agent.Request{Prompt: "fake:hang", Dir: b.dir}, func(agent.Event) { close(started) })
+		_, err := b.Run(t.Context(), agent.Request{Prompt: "fake:hang", Dir: b.Dir}, func(agent.Event) { close(started) })
 		running <- err
 	}()
 	<-started
@@ -525,58 +440,12 @@ func TestClosedSpawnerRunsNothing(t *testing.T) {
 	}
 }
 
-// What a killed spawner left is removed by the next; what a living one uses is
-// not.
-func TestStaleDirectoriesAreRemoved(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	dead := filepath.Join(os.TempDir(), rootPrefix+"4194305-x")
-	alive := filepath.Join(os.TempDir(), fmt.Sprintf("%s%d-x", rootPrefix, os.Getpid()))
-	young := dead + "-young" // its process may be in another container
-	long := time.Now().Add(-2 * staleAfter)
-	for _, d := range []string{dead, alive, young} {
-		if err := os.MkdirAll(filepath.Join(d, "run-1"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(d, long, long); d != young && err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Chtimes(young, time.Now(), time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	// What a process has locked is its own, whatever its number and its age; a
-	// killed one's lock is gone, and its directory goes at once.
-	locked := func(name string) (string, *os.File) {
-		dir := filepath.Join(os.TempDir(), rootPrefix+name)
-		if err := os.MkdirAll(filepath.Join(dir, "worker-1", "home"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		lock, err := sys.Lock(filepath.Join(dir, lockName))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return dir, lock
-	}
-	held, lock := locked("4194305-held")
-	defer lock.Close()
-	if err := os.Chtimes(held, long, long); err != nil {
-		t.Fatal(err)
-	}
-	killed, lock := locked(fmt.Sprintf("%d-killed", os.Getpid()))
-	lock.Close()
-	s, err := NewSpawner(Config{Command: "gemini"})
+// slowFake is a fake that does not print its version before open was called.
+func slowFake(t *testing.T) (path string, asked func() int, open func()) {
+	t.Helper()
+	fake, err := fakecli.Install(t.TempDir(), "0.61.0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
-	for _, d := range []string{dead, killed} {
-		if _, err := os.Stat(d); err == nil {
-			t.Errorf("a dead one's directory is still there: %s", d)
-		}
-	}
-	for _, d := range []string{alive, young, held, s.root} {
-		if _, err := os.Stat(d); err != nil {
-			t.Errorf("%s is gone", d)
-		}
-	}
+	return agenttest.SlowVersion(t, fake, "0.61.0")
 }

@@ -15,38 +15,37 @@ import (
 	"pollux/internal/sys"
 )
 
-// The first release whose administrator's policy can be given on the command
-// line.
+// The first release that takes an administrator's policy on the command line.
 const minMajor, minMinor = 0, 35
 
-// Find looks for the CLI: a path, or a name on the PATH. Its version is read
-// from the package that it lies in; a CLI that lies in none is asked, which
-// takes it seconds. An error is an [*Error] of kind [NotInstalled], or the cause
-// of the context's end.
+// Find looks for the CLI: a path, or a name on the PATH. It reads the version
+// from the CLI's package. A CLI outside of a package is asked for its version,
+// which takes seconds. An error is an [*agent.Error] of kind
+// [agent.NotInstalled], or the cause of the context's end.
 func Find(ctx context.Context, name string) (agent.Program, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return agent.Program{}, &agent.Error{Kind: agent.NotInstalled, Message: tidy(err.Error())}
+		return agent.Program{}, fault(agent.NotInstalled, tidy(err.Error()))
 	}
 	if path, err = filepath.Abs(path); err != nil {
-		return agent.Program{}, &agent.Error{Kind: agent.NotInstalled, Message: err.Error()}
+		return agent.Program{}, fault(agent.NotInstalled, err.Error())
 	}
 	c := agent.Program{Path: path, Argv: []string{path}}
-	real, err := filepath.EvalSymlinks(path)
+	resolved, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return agent.Program{}, &agent.Error{Kind: agent.NotInstalled, Message: err.Error()}
+		return agent.Program{}, fault(agent.NotInstalled, err.Error())
 	}
-	dirs := []string{filepath.Dir(real)}
+	dirs := []string{filepath.Dir(resolved)}
 	if runtime.GOOS == "windows" {
-		// npm's gemini.cmd stands beside node_modules.
-		dirs = append(dirs, filepath.Join(filepath.Dir(real), "node_modules", "@google", "gemini-cli"))
+		// npm puts gemini.cmd next to node_modules.
+		dirs = append(dirs, filepath.Join(filepath.Dir(resolved), "node_modules", "@google", "gemini-cli"))
 	}
 	for _, dir := range dirs {
 		for range 4 {
 			if version, script := readPackage(dir); version != "" {
 				c.Version = version
 				if runtime.GOOS == "windows" && script != "" {
-					// A batch file would parse its arguments once more.
+					// A batch file would parse its arguments a second time.
 					c.Argv = []string{"node", filepath.Join(dir, script)}
 				}
 				return c, nil
@@ -61,6 +60,8 @@ func Find(ctx context.Context, name string) (agent.Program, error) {
 	return c, nil
 }
 
+// readPackage returns the version in a directory's package.json, and the script
+// that starts the CLI. Both are empty if it is not the CLI's.
 func readPackage(dir string) (version, script string) {
 	data, err := os.ReadFile(filepath.Join(dir, "package.json"))
 	if err != nil {
@@ -78,13 +79,13 @@ func readPackage(dir string) (version, script string) {
 
 var versionNumber = regexp.MustCompile(`\d+\.\d+\.\d+\S*`)
 
-// versionTimeout bounds how long a CLI may take to say its version.
+// versionTimeout limits how long a CLI may take to print its version.
 const versionTimeout = 15 * time.Second
 
-// askVersion has a CLI say its version, which takes it seconds. The version is
-// empty where it does not say one, and late is true where it did not end in time.
-func askVersion(ctx context.Context, path string, limit time.Duration) (version string, late bool) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+// askVersion runs a CLI with --version, which takes seconds. The version is empty
+// if it prints none. late reports that it did not end in time.
+func askVersion(ctx context.Context, path string, timeout time.Duration) (version string, late bool) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	out, err := os.CreateTemp("", "pollux-version-")
 	if err != nil {
@@ -111,24 +112,24 @@ func askVersion(ctx context.Context, path string, limit time.Duration) (version 
 	return versionNumber.FindString(string(text)), false
 }
 
-// ReadOnly reports an error for a CLI that cannot be held to reading.
+// ReadOnly returns an error for a CLI that cannot be enforced read-only.
 func ReadOnly(c agent.Program) error {
 	major, minor, ok := c.Number()
 	switch {
 	case c.Late:
-		return &agent.Error{Kind: agent.NoVersion, Message: fmt.Sprintf("%s --version took longer than %s", c.Path, versionTimeout)}
+		return fault(agent.NoVersion, fmt.Sprintf("%s --version took longer than %s", c.Path, versionTimeout))
 	case !ok && c.Version == "":
-		return &agent.Error{Kind: agent.NoVersion, Message: c.Path + " --version failed, or printed no version"}
+		return fault(agent.NoVersion, c.Path+" --version failed, or printed no version")
 	case !ok:
-		return &agent.Error{Kind: agent.NoVersion, Message: fmt.Sprintf("it says %q", shorten(c.Version, 60))}
+		return fault(agent.NoVersion, fmt.Sprintf("it reports %q", agent.Shorten(c.Version, 60)))
 	case before(major, minor, minMajor, minMinor):
-		return &agent.Error{Kind: agent.TooOld, Message: c.Version}
+		return fault(agent.TooOld, c.Version)
 	}
 	return checkSystemPolicies(systemPolicies())
 }
 
-// The first release that was seen to write to its client's files where it is
-// served them, and not to the disk.
+// The first release that was seen to write to the files that its client serves,
+// and not to the disk.
 const filesMajor, filesMinor = 0, 61
 
 func servesFiles(c agent.Program) bool {

@@ -1,0 +1,176 @@
+// Package agenttest has what the tests of the runners share.
+package agenttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pollux/internal/agent"
+)
+
+// Timeout is how long a step may take on a busy machine.
+const Timeout = 60 * time.Second
+
+// WantKind checks the kind of an error, and words in its text.
+func WantKind(t *testing.T, err error, want agent.Kind, words ...string) {
+	t.Helper()
+	var e *agent.Error
+	if !errors.As(err, &e) || e.Kind != want {
+		t.Fatalf("got error %v, want one of kind %q", err, want)
+	}
+	for _, w := range words {
+		if !strings.Contains(e.Error(), w) {
+			t.Errorf("no %q in %q", w, e)
+		}
+	}
+}
+
+// Isolate gives a test a home and a temporary directory. At its end both files
+// that match the pattern there and processes that use it are errors.
+func Isolate(t *testing.T, pattern string) {
+	t.Helper()
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("TMPDIR", t.TempDir())
+	t.Cleanup(func() {
+		if left, _ := filepath.Glob(filepath.Join(os.TempDir(), pattern)); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+		if n := processes(t); n > 0 {
+			t.Errorf("%d processes are left", n)
+		}
+	})
+}
+
+// processes counts the running processes that name the temporary directory.
+func processes(t *testing.T) (n int) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		data, _ := os.ReadFile(f)
+		if strings.Contains(string(data), os.TempDir()) {
+			n++
+		}
+	}
+	return n
+}
+
+// A Bench is a runner under test, with a workspace.
+type Bench struct {
+	agent.Runner
+	T   *testing.T
+	Dir string
+
+	mu     sync.Mutex
+	events []string
+}
+
+// NewBench returns a bench, which it closes at the end of the test.
+func NewBench(t *testing.T, dir string, r agent.Runner) *Bench {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &Bench{Runner: r, T: t, Dir: dir}
+}
+
+// Ask asks and waits until no process works on the request.
+func (b *Bench) Ask(ctx context.Context, req agent.Request) (agent.Result, error) {
+	b.T.Helper()
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	if req.Dir == "" {
+		req.Dir = b.Dir
+	}
+	released := make(chan struct{})
+	req.Released = func() { close(released) }
+	r, err := b.Run(ctx, req, func(ev agent.Event) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.events = append(b.events, fmt.Sprintf("%T%+v", ev, ev))
+	})
+	select {
+	case <-released:
+	case <-time.After(Timeout):
+		b.T.Error("the request was never released")
+	}
+	return r, err
+}
+
+// Want asks, and checks the answer.
+func (b *Bench) Want(prompt, answer string) agent.Result {
+	b.T.Helper()
+	r, err := b.Ask(b.T.Context(), agent.Request{Prompt: prompt})
+	if err != nil || r.Answer != answer {
+		b.T.Errorf("%q is answered by %q, %v; want %q", prompt, r.Answer, err, answer)
+	}
+	return r
+}
+
+// Events returns the events so far, as text.
+func (b *Bench) Events() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.events)
+}
+
+// WantEvent checks for an event that starts with a text.
+func (b *Bench) WantEvent(start string) {
+	b.T.Helper()
+	events := b.Events()
+	if !slices.ContainsFunc(events, func(ev string) bool { return strings.HasPrefix(ev, start) }) {
+		b.T.Errorf("no %s in %q", start, events)
+	}
+}
+
+// Until waits for a condition.
+func (b *Bench) Until(what string, holds func() bool) {
+	b.T.Helper()
+	for deadline := time.Now().Add(Timeout); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.T.Fatalf("%s did not happen; %+v", what, b.Workers())
+		}
+	}
+}
+
+// PID returns the process ID of the only worker.
+func (b *Bench) PID() int {
+	b.T.Helper()
+	all := b.Workers()
+	if len(all) != 1 {
+		b.T.Fatalf("workers: %+v", all)
+	}
+	return all[0].PID
+}
+
+// SlowVersion makes a wrapper of a program, outside of any package. It prints its
+// version only after open was called. asked returns how often it was asked.
+func SlowVersion(t *testing.T, program, version string) (path string, asked func() int, open func()) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "agent")
+	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = --version ]; then\n\techo $$ >>$0.asked\n\twhile [ ! -e $0.open ]; do sleep 0.02; done\n\techo %s\n\texit\nfi\nexec %s \"$@\"\n", version, program)
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	asked = func() int {
+		data, _ := os.ReadFile(path + ".asked")
+		return strings.Count(string(data), "\n")
+	}
+	return path, asked, func() {
+		if err := os.WriteFile(path+".open", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package gemini
+
+import (
+	"encoding/json"
+	"strings"
+
+	"pollux/internal/agent"
+)
+
+// isNotice reports whether a message is the CLI's own: it announces a change of
+// its mode as if the model said so.
+func isNotice(text string) bool { return strings.HasPrefix(text, "[MODE_UPDATE] ") }
+
+// toolCall returns the name of a tool, from an ID like "read_file__1", and what
+// it works on, from the title.
+func toolCall(id, title string) (name, summary string) {
+	name, _, _ = strings.Cut(id, "__")
+	title = strings.Join(strings.Fields(title), " ")
+	return name, agent.Shorten(strings.TrimPrefix(title, "Searching the web for: "), 60)
+}
+
+// usage reads the quota in the _meta field of a prompt's result.
+func usage(meta json.RawMessage) (model string, tokens agent.Tokens) {
+	type count struct {
+		Input  int `json:"input_tokens"`
+		Output int `json:"output_tokens"`
+	}
+	var m struct {
+		Quota struct {
+			Count  count `json:"token_count"`
+			Models []struct {
+				Model string `json:"model"`
+				Count count  `json:"token_count"`
+			} `json:"model_usage"`
+		} `json:"quota"`
+	}
+	if json.Unmarshal(meta, &m) != nil {
+		return "", agent.Tokens{}
+	}
+	most := -1
+	for _, u := range m.Quota.Models {
+		if u.Count.Output > most {
+			model, most = u.Model, u.Count.Output
+		}
+	}
+	in, out := m.Quota.Count.Input, m.Quota.Count.Output
+	return model, agent.Tokens{Input: in, Output: out, Total: in + out}
+}
+
+// rpcKinds are the error codes with a meaning: HTTP statuses, and those of the
+// protocol.
+var rpcKinds = map[int]agent.Kind{
+	-32000: agent.Auth, 400: agent.BadRequest, 401: agent.Auth, 403: agent.Auth, 404: agent.BadModel, 429: agent.QuotaMinute,
+	500: agent.Capacity, 502: agent.Capacity, 503: agent.Capacity, 504: agent.Capacity,
+}
+
+// classifyRPC classifies an error response: by its words, then by its code.
+func classifyRPC(code int, message string, unlinked []string) *agent.Error {
+	kind := kindOf(message)
+	if kind == "" {
+		kind = rpcKinds[code]
+	}
+	if kind == "" {
+		kind = agent.Failed
+	}
+	message = tidy(message)
+	if kind == agent.Auth && len(unlinked) > 0 {
+		kind = agent.Unlinked
+		message += "; left out: " + agent.Shorten(strings.Join(unlinked, ", "), 200)
+	}
+	return fault(kind, message)
+}

@@ -1,0 +1,174 @@
+package gemini
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/gemini/settings"
+	"pollux/internal/paths"
+	"pollux/internal/sys"
+)
+
+// oneShotCommand returns how to run the CLI for one request.
+func oneShotCommand(l agent.Launch) (agent.Command, error) {
+	c, err := readOnlyCommand(l)
+	c.Args = append([]string{"--output-format=stream-json"}, c.Args...)
+	if l.Model != "" {
+		c.Args = append(c.Args, "--model="+l.Model)
+	}
+	return c, err
+}
+
+// acpCommand returns how to run the CLI as a server of the Agent Client Protocol.
+func acpCommand(l agent.Launch) (agent.Command, error) {
+	c, err := readOnlyCommand(l)
+	if err != nil {
+		return c, err
+	}
+	c.Args = append([]string{"--acp"}, c.Args...)
+	if l.Change {
+		// The CLI writes to files of its own home, such as its memory, even if the
+		// client serves its files.
+		home := filepath.Join(l.TempDir, "home")
+		if c.Unlinked, err = privateHome(home); err != nil {
+			return c, err
+		}
+		c.Env = append(c.Env, "GEMINI_CLI_HOME="+home)
+	}
+	if runtime.GOOS != "windows" {
+		// Otherwise the CLI does not print its log on standard error.
+		c.Env = append(c.Env, "GEMINI_DEBUG_LOG_FILE=/dev/stderr")
+	}
+	return c, nil
+}
+
+// readOnlyCommand writes the policy and returns the arguments and the environment
+// that enforce it. Each process gets a new policy file: the CLI runs without a
+// policy if the file is missing.
+func readOnlyCommand(l agent.Launch) (agent.Command, error) {
+	tmp := filepath.Join(l.TempDir, "tmp")
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		return agent.Command{}, err
+	}
+	rules := filepath.Join(l.TempDir, "policy.toml")
+	if err := os.WriteFile(rules, policy(l.Dir, l.Change), 0o600); err != nil {
+		return agent.Command{}, err
+	}
+	return agent.Command{Args: enforce(rules), Env: childEnv(os.Environ(), tmp)}, nil
+}
+
+// enforce returns the arguments that enforce a policy. Values follow their flags
+// after an equals sign, so that none is read as a flag.
+func enforce(policy string) []string {
+	return []string{
+		"--approval-mode=default",
+		"--admin-policy=" + policy,
+		// If the CLI ignores the first, the rules still apply as the user's.
+		"--policy=" + policy,
+		"--sandbox=false",
+		"--extensions=none",
+		// No server has this name.
+		"--allowed-mcp-server-names=" + rand.Text(),
+	}
+}
+
+// privateHome makes a home directory for a CLI. It is like the user's, but nothing
+// is written back: settings and memory are copies. Credentials are not copied but
+// linked: the CLI renews them in the user's own files, and its tools may not write
+// there. It returns the names of the credentials that cannot be linked.
+func privateHome(home string) (unlinked []string, err error) {
+	theirs, ours := geminiHome(), filepath.Join(home, ".gemini")
+	if err := os.MkdirAll(ours, 0o700); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(theirs)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		from, to := filepath.Join(theirs, e.Name()), filepath.Join(ours, e.Name())
+		info, err := os.Stat(from)
+		if err != nil || !info.Mode().IsRegular() || info.Size() > maxHomeFile {
+			continue
+		}
+		if secretFile.MatchString(e.Name()) {
+			if os.Symlink(from, to) != nil {
+				unlinked = append(unlinked, e.Name())
+			}
+			continue
+		}
+		data, err := sys.ReadFile(from, maxHomeFile)
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(to, data, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return unlinked, nil
+}
+
+// maxHomeFile limits the files that are copied from the CLI's home, in bytes.
+const maxHomeFile = 1 << 20
+
+// secretFile matches the names of files with secrets in the CLI's home.
+var secretFile = regexp.MustCompile(`(?i)^\.env|cred|oauth|account|token|secret|key`)
+
+// geminiHome returns the CLI's own directory.
+func geminiHome() string {
+	home, _ := settings.Home()
+	return home
+}
+
+// canChange returns an error if the CLI would write to the disk in change mode.
+func canChange(p agent.Program, dir string) error {
+	switch {
+	case !servesFiles(p):
+		return fmt.Errorf("version %s writes to the disk", p.Version)
+	case nearHome(dir):
+		return errors.New("it writes to its own files in this directory")
+	}
+	return nil
+}
+
+// nearHome reports whether a workspace contains one of the CLI's own directories,
+// or lies in one: the CLI writes there by itself.
+func nearHome(dir string) bool {
+	dirs := []string{geminiHome()}
+	if home, err := os.UserHomeDir(); err == nil {
+		dirs = append(dirs, filepath.Join(home, ".gemini"))
+	}
+	for _, own := range dirs {
+		own = paths.Real(own)
+		if paths.Contains(dir, own) || paths.Contains(own, dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// inputs returns the files that the CLI reads when it starts.
+func inputs(p agent.Program, dir string) []string {
+	files := []string{p.Path}
+	own, system := geminiHome(), settings.SystemDir()
+	for _, name := range []string{"../.env", ".env", "settings.json", "trustedFolders.json", "google_accounts.json", "GEMINI.md"} {
+		files = append(files, filepath.Join(own, filepath.FromSlash(name)))
+	}
+	for _, policies := range []string{filepath.Join(own, "policies"), systemPolicies()} {
+		rules, _ := filepath.Glob(filepath.Join(policies, "*.toml"))
+		files = append(files, rules...)
+	}
+	files = append(files, filepath.Join(system, "settings.json"), filepath.Join(dir, ".gemini", "settings.json"))
+	for d := dir; ; d = filepath.Dir(d) {
+		files = append(files, filepath.Join(d, ".env"), filepath.Join(d, ".gemini", ".env"))
+		if d == filepath.Dir(d) {
+			return files
+		}
+	}
+}

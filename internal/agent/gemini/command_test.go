@@ -1,0 +1,109 @@
+package gemini
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/agenttest"
+)
+
+// A home of its own for change mode: like the user's, and nothing that is
+// written to it reaches the user's, but for credentials that are renewed.
+func TestPrivateHome(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("GEMINI_CLI_HOME", "")
+	theirs, ours := filepath.Join(os.Getenv("HOME"), ".gemini"), t.TempDir()
+	if err := os.MkdirAll(filepath.Join(theirs, "tmp"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"settings.json", "GEMINI.md", "oauth_creds.json", ".env", "mcp-oauth-tokens.json"} {
+		if err := os.WriteFile(filepath.Join(theirs, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if unlinked, err := privateHome(ours); err != nil || len(unlinked) > 0 {
+		t.Fatal(unlinked, err)
+	}
+	for name, same := range map[string]bool{"settings.json": false, "GEMINI.md": false, "oauth_creds.json": true, ".env": true, "mcp-oauth-tokens.json": true} {
+		if info, err := os.Lstat(filepath.Join(ours, ".gemini", name)); err != nil || same != (info.Mode()&os.ModeSymlink != 0) {
+			t.Errorf("%s is a copy: %v, %v", name, !same, err)
+		}
+		if err := os.WriteFile(filepath.Join(ours, ".gemini", name), []byte("changed"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(filepath.Join(theirs, name))
+		if want := map[bool]string{true: "changed", false: name}[same]; err != nil || string(data) != want {
+			t.Errorf("the user's %s is %q, %v", name, data, err)
+		}
+	}
+	for dir, near := range map[string]bool{
+		os.Getenv("HOME"): true, theirs: true, filepath.Join(theirs, "tmp"): true, "/": true,
+		filepath.Join(os.Getenv("HOME"), "project"): false, ours: false,
+	} {
+		if nearHome(dir) != near {
+			t.Errorf("%s is near the CLI's home: %v", dir, !near)
+		}
+	}
+}
+
+// On Windows most users may make no links, and change mode copied their credentials.
+func TestPrivateHomeWithoutLinks(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("GEMINI_CLI_HOME", "")
+	home := t.TempDir()
+	theirs, ours := filepath.Join(os.Getenv("HOME"), ".gemini"), filepath.Join(home, ".gemini")
+	for _, dir := range []string{theirs, ours} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	secrets := []string{".env", "oauth_creds.json"}
+	for _, name := range append([]string{"settings.json"}, secrets...) {
+		if err := os.WriteFile(filepath.Join(theirs, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range secrets { // in the way of the links
+		if err := os.WriteFile(filepath.Join(ours, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unlinked, err := privateHome(home)
+	if err != nil || !slices.Equal(unlinked, secrets) {
+		t.Errorf("not linked: %v, %v", unlinked, err)
+	}
+	for name, want := range map[string]string{".env": "", "oauth_creds.json": "", "settings.json": "settings.json"} {
+		if data, err := os.ReadFile(filepath.Join(ours, name)); err != nil || string(data) != want {
+			t.Errorf("the private home's %s holds %q, %v", name, data, err)
+		}
+	}
+}
+
+// A CLI without credentials, because they could not be linked, says what to do.
+func TestFailureWithoutCredentials(t *testing.T) {
+	failure := Agent().ACP.Failure
+	refused := func(unlinked ...string) error { return failure(-32000, "Authentication required.", unlinked) }
+	agenttest.WantKind(t, refused(), agent.Auth, "Authentication required")
+	agenttest.WantKind(t, refused(".env", "oauth_creds.json"), agent.Unlinked,
+		"Authentication required", ".env, oauth_creds.json", "Developer Mode", "GEMINI_API_KEY", "GEMINI_RUNNER=spawn")
+	agenttest.WantKind(t, failure(429, "slow down", nil), agent.QuotaMinute)
+}
+
+// A CLI that takes too long to print its version is not called too old, and does
+// not keep running.
+func TestLateVersion(t *testing.T) {
+	agenttest.Isolate(t, "pollux*")
+	cli := filepath.Join(t.TempDir(), "gemini")
+	if err := os.WriteFile(cli, []byte("#!/bin/sh\necho 0.50.1; sleep 3600 & wait"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if version, late := askVersion(t.Context(), cli, 50*time.Millisecond); version != "" || !late {
+		t.Errorf("got %q, %v", version, late)
+	}
+	err := ReadOnly(agent.Program{Path: "/bin/gemini", Late: true})
+	agenttest.WantKind(t, err, agent.NoVersion, "/bin/gemini --version took longer than 15s")
+}

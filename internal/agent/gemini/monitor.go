@@ -1,0 +1,102 @@
+package gemini
+
+import (
+	"bytes"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"pollux/internal/agent"
+)
+
+const (
+	// maxSigns limits the part of standard error that is searched for signs.
+	maxSigns = 64 << 10
+	// maxRetry limits an announcement of a retry.
+	maxRetry = 16 << 10
+	// retryDelay is about how long the CLI waits after the first attempt if it
+	// does not say so; the delay doubles with each attempt.
+	retryDelay = 5 * time.Second
+	// maxFallbacks is how many fallbacks of the model may happen in a second.
+	maxFallbacks = 10
+)
+
+var (
+	// policyIgnored matches the CLI's messages when it does not follow a policy.
+	policyIgnored = regexp.MustCompile(`Ignoring --admin-policy|Failed to read policy|Policy file error`)
+	// searchLoop matches the only sign that the CLI repeats a web search without a
+	// pause and without end, because the search's quota is used up: Node's warning
+	// about the listeners that pile up in it.
+	searchLoop = regexp.MustCompile(`MaxListenersExceededWarning.*abort listeners`)
+	// modelFallback is what a CLI with its log on standard error prints all the
+	// time while it does so.
+	modelFallback = []byte("Model fallback activated")
+	// retryNotice matches "Attempt 1 failed: ... Retrying after 5971ms...", with a
+	// message that may have several lines, and "Attempt 1 failed with status 503.
+	// Retrying with backoff...".
+	retryNotice = regexp.MustCompile(`(?s)Attempt (\d+) failed(.*?)(?:Retrying after (\d+)ms|(Retrying with backoff))`)
+)
+
+// A monitor implements [agent.Monitor].
+type monitor struct {
+	acp       bool // it reads a process that serves the Agent Client Protocol
+	text      []byte
+	pending   []byte // may hold the start of a retry notice
+	fallbacks int
+	since     time.Time // when the count of fallbacks started
+}
+
+func (m *monitor) Read(b []byte) agent.Signs {
+	m.text = keepLast(append(m.text, b...), maxSigns)
+	signs := agent.Signs{Unenforced: policyIgnored.Match(m.text), Retries: m.retries(b)}
+	if m.acp {
+		if time.Since(m.since) > time.Second {
+			m.fallbacks, m.since = 0, time.Now()
+		}
+		m.fallbacks += bytes.Count(b, modelFallback)
+		signs.SearchLoop = m.fallbacks > maxFallbacks
+	} else {
+		signs.SearchLoop = searchLoop.Match(m.text)
+	}
+	return signs
+}
+
+// retries returns the retries that a piece of standard error announces.
+func (m *monitor) retries(b []byte) (retries []agent.Retry) {
+	m.pending = append(m.pending, b...)
+	for {
+		at := retryNotice.FindSubmatchIndex(m.pending)
+		if at == nil {
+			break
+		}
+		text := func(i int) string {
+			if at[2*i] < 0 {
+				return ""
+			}
+			return string(m.pending[at[2*i]:at[2*i+1]])
+		}
+		n, _ := strconv.Atoi(text(1))
+		wait := retryDelay << min(max(n, 1)-1, 10)
+		if ms, err := strconv.Atoi(text(3)); err == nil {
+			wait = time.Duration(ms) * time.Millisecond
+		}
+		message := strings.Trim(text(2), ": \n")
+		kind := kindOf(message)
+		if kind == "" {
+			kind = agent.Capacity
+		}
+		retries = append(retries, agent.Retry{Attempt: n, Wait: wait, Kind: kind, Message: tidy(message)})
+		m.pending = m.pending[at[1]:]
+	}
+	m.pending = keepLast(m.pending, maxRetry)
+	return retries
+}
+
+// keepLast returns the last n bytes.
+func keepLast(b []byte, n int) []byte {
+	if over := len(b) - n; over > 0 {
+		return append(b[:0], b[over:]...)
+	}
+	return b
+}

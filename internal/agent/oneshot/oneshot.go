@@ -1,0 +1,210 @@
+// Package oneshot runs an agent once for each request.
+package oneshot
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"pollux/internal/agent"
+	"pollux/internal/sys"
+)
+
+const (
+	// maxOutput limits what a run may print in all; it goes to the disk.
+	maxOutput = 256 << 20
+	// maxStderr limits what is kept of standard error.
+	maxStderr = 64 << 10
+	// stopTimeout is how long a process may take to end when asked to.
+	stopTimeout = 5 * time.Second
+	// exitTimeout is how long a process may take to end after its result. The
+	// answer does not wait longer.
+	exitTimeout = 3 * time.Second
+	// searchTimeout is how long a web search may take.
+	searchTimeout = 60 * time.Second
+	// readInterval is the time between two looks at the output: short compared
+	// with the model's time, and long enough to cost nothing.
+	readInterval = 10 * time.Millisecond
+	// versionInterval is the time between two requests for the version of a
+	// program that did not print it.
+	versionInterval = 30 * time.Second
+)
+
+// A Runner is an [agent.Runner] that starts the agent for each request.
+//
+// The prompt goes to the process's standard input, never to its arguments, which
+// every user of the machine can read. Its output goes to files, which the runner
+// reads while they grow: agents exit without waiting for their output to be
+// read, so a pipe would lose the end of a long answer; and processes that an
+// agent leaves behind would hold a pipe open. The files are in a directory of
+// the run, together with the agent's temporary files, and are removed with it.
+type Runner struct {
+	agent   *agent.Agent
+	command string
+	idle    time.Duration // the longest time without output
+	log     *slog.Logger
+	temp    *agent.TempDir
+	ctx     context.Context // ends with Close
+	cancel  context.CancelCauseFunc
+
+	mu     sync.Mutex // held only for a few assignments
+	closed bool       // no run starts any more
+	runs   sync.WaitGroup
+	lookup *lookup // the last one that was started
+}
+
+// A lookup is a search for the program, shared by all that need it.
+type lookup struct {
+	key     string        // the state of the file that it is for
+	done    chan struct{} // closed when the rest is set
+	program agent.Program
+	err     error
+	at      time.Time // when it ended
+}
+
+// New returns a runner. It makes the directory for the runs, and removes those
+// of runners that were killed.
+func New(row *agent.Agent, opts agent.Options) (*Runner, error) {
+	if row.CheckTempDir != nil {
+		if err := row.CheckTempDir(os.TempDir()); err != nil {
+			return nil, err
+		}
+	}
+	temp, err := agent.NewTempDir()
+	if err != nil {
+		return nil, err
+	}
+	r := &Runner{
+		agent: row, temp: temp, command: cmp.Or(opts.Command, row.Command), idle: cmp.Or(opts.IdleTimeout, 5*time.Minute),
+		log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
+	}
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	return r, nil
+}
+
+// TempDir returns the directory of the runs, which exists until Close.
+func (r *Runner) TempDir() *agent.TempDir { return r.temp }
+
+// Close implements [agent.Runner].
+func (r *Runner) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.cancel(agent.ErrClosed)
+	r.runs.Wait()
+	return r.temp.Close()
+}
+
+// Forget implements [agent.Runner]. A conversation leaves nothing behind here.
+func (r *Runner) Forget(string) {}
+
+// Workers implements [agent.Runner]. No process outlives its request.
+func (r *Runner) Workers() []agent.Worker { return nil }
+
+// Check implements [agent.Runner].
+func (r *Runner) Check(ctx context.Context) (agent.Program, error) {
+	program, err := r.find(ctx)
+	if err != nil {
+		return program, err
+	}
+	return program, r.agent.ReadOnly(program)
+}
+
+// find returns the program. It looks once for each state of the program's file.
+// A program that is asked for its version may take longer than the caller waits;
+// the search then continues for the next caller.
+func (r *Runner) find(ctx context.Context) (agent.Program, error) {
+	key := fileKey(r.command)
+	r.mu.Lock()
+	l := r.lookup
+	due := l == nil || key == "" || l.key != key || l.stale()
+	if due && r.closed {
+		r.mu.Unlock()
+		return r.agent.Find(ctx, r.command) // for requests that are still being answered
+	}
+	if due {
+		l = &lookup{key: key, done: make(chan struct{})}
+		r.lookup = l
+		r.runs.Go(func() {
+			defer close(l.done)
+			l.program, l.err = r.agent.Find(r.ctx, r.command)
+			l.at = time.Now()
+		})
+	}
+	r.mu.Unlock()
+	select {
+	case <-l.done:
+		return l.program, l.err
+	case <-ctx.Done():
+		return agent.Program{}, context.Cause(ctx)
+	}
+}
+
+// stale reports whether a lookup has ended and must be repeated.
+func (l *lookup) stale() bool {
+	select {
+	case <-l.done:
+		return l.err != nil || l.program.Version == "" && time.Since(l.at) >= versionInterval
+	default:
+		return false
+	}
+}
+
+// fileKey identifies the file behind a command in its present state.
+func fileKey(command string) string {
+	path, err := exec.LookPath(command)
+	if err != nil {
+		return ""
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	resolved, _ := filepath.EvalSymlinks(path)
+	changed, id := sys.Stamp(info)
+	return fmt.Sprint(resolved, info.Size(), info.ModTime().UnixNano(), changed, id)
+}
+
+// Run implements [agent.Runner].
+func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	released := req.Released
+	if released == nil {
+		released = func() {}
+	}
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		released()
+		return agent.Result{}, agent.ErrClosed
+	}
+	r.runs.Add(1)
+	r.mu.Unlock()
+	run := newRun(r, req, emit)
+	defer func() {
+		go func() {
+			defer r.runs.Done()
+			run.end()
+			released()
+		}()
+	}()
+	if req.Pace != nil {
+		if err := req.Pace(ctx); err != nil {
+			return agent.Result{}, err
+		}
+	}
+	if err := run.start(ctx); err != nil {
+		return agent.Result{Runner: agent.Spawned}, err
+	}
+	result, err := run.follow(ctx)
+	result.Runner = agent.Spawned
+	if run.unescape {
+		result.Answer, result.Narration = r.agent.Unescape(result.Answer), r.agent.Unescape(result.Narration)
+	}
+	return result, err
+}

@@ -1,0 +1,290 @@
+package oneshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"pollux/internal/agent"
+	"pollux/internal/sys"
+)
+
+// A run is one process and its output. One goroutine uses it at a time.
+type run struct {
+	r    *Runner
+	req  agent.Request
+	emit func(agent.Event)
+
+	dir            string
+	stdin          *os.File // our end
+	stdout, stderr *os.File // opened for reading
+	child          *sys.Child
+	unescape       bool
+
+	transcript *agent.Transcript
+	parser     agent.Parser
+	monitor    agent.Monitor
+	buf        []byte
+	errText    []byte // the first and the last of standard error
+	printed    int64
+	unenforced bool // it does not follow its policy
+	looping    bool // it repeats a web search, if it searches
+}
+
+func newRun(r *Runner, req agent.Request, emit func(agent.Event)) *run {
+	if req.Replay != "" {
+		req.Prompt = req.Replay
+	}
+	t := agent.NewTranscript(r.agent, false, emit)
+	return &run{
+		r: r, req: req, emit: emit, transcript: t, parser: r.agent.OneShot.Parser(t), monitor: r.agent.OneShot.Monitor(),
+	}
+}
+
+func (run *run) start(ctx context.Context) error {
+	row := run.r.agent
+	program, err := run.r.Check(ctx)
+	if err != nil {
+		return err
+	}
+	prompt := row.OneShot.Prompt(run.req.Prompt, run.req.Images)
+	// The model quotes the escapes of the prompt. If the prompt itself has some,
+	// they cannot be told apart.
+	run.unescape = !run.req.Verbatim && row.Escapes(run.req.Prompt) && row.Unescape(run.req.Prompt) == run.req.Prompt
+	if len(prompt) > row.MaxPrompt {
+		return row.Error(agent.TooLong, fmt.Sprintf("%d bytes; %s accepts %d", len(prompt), row.DisplayName, row.MaxPrompt))
+	}
+	if run.dir, err = run.r.temp.Make("run-"); err != nil {
+		return run.noRoom(err)
+	}
+	command, err := row.OneShot.Command(agent.Launch{Dir: run.req.Dir, TempDir: run.dir, Model: run.req.Model})
+	if err != nil {
+		return run.noRoom(err)
+	}
+	cmd := exec.Command(program.Argv[0], append(slices.Clone(program.Argv[1:]), command.Args...)...)
+	cmd.Dir, cmd.Env = run.req.Dir, command.Env
+	var theirs []*os.File
+	defer func() {
+		for _, f := range theirs {
+			f.Close()
+		}
+	}()
+	output := func(name string) (w, r *os.File, err error) {
+		path := filepath.Join(run.dir, name)
+		if w, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+			return nil, nil, err
+		}
+		theirs = append(theirs, w)
+		r, err = os.Open(path)
+		return w, r, err
+	}
+	stdout, out, err := output("stdout")
+	run.stdout = out
+	if err != nil {
+		return run.noRoom(err)
+	}
+	stderr, errs, err := output("stderr")
+	run.stderr = errs
+	if err != nil {
+		return run.noRoom(err)
+	}
+	in, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	theirs = append(theirs, in)
+	run.stdin = w
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, stdout, stderr
+	if run.child, err = sys.StartChild(cmd); err != nil {
+		return row.Error(agent.NotInstalled, row.Tidy(err.Error()))
+	}
+	// Where open files can be removed, a process that is killed leaves nothing of
+	// the answer.
+	os.Remove(out.Name())
+	os.Remove(errs.Name())
+	// The agent may end before it has read everything. Then end closes the pipe,
+	// which ends this goroutine too.
+	go func() {
+		io.WriteString(w, prompt)
+		w.Close()
+	}()
+	return nil
+}
+
+func (run *run) noRoom(err error) error {
+	return fmt.Errorf("no room for a run (%w): check the disk of %s", err, run.r.temp.Path)
+}
+
+// follow reads the output until the process has ended, the context has ended, or
+// something has failed.
+func (run *run) follow(ctx context.Context) (agent.Result, error) {
+	look := time.NewTicker(readInterval)
+	defer look.Stop()
+	last := time.Now()
+	var ended time.Time // when the result arrived
+	exited := false
+	for {
+		n, err := run.read()
+		if n > 0 {
+			last = time.Now()
+		}
+		if exited || err != nil {
+			break
+		}
+		if ended.IsZero() && run.parser.Outcome().Ended {
+			ended = time.Now()
+		}
+		var fault *agent.Error
+		if n > 0 {
+			fault = run.fault()
+		}
+		switch now := time.Now(); {
+		case fault != nil:
+		case !ended.IsZero() && now.Sub(ended) > exitTimeout:
+			exited = true // the rest does not matter
+			continue
+		case run.printed > maxOutput:
+			fault = run.error(agent.TooMuchOutput, fmt.Sprintf("over %d MiB", maxOutput>>20))
+		case now.Sub(last) > run.r.idle:
+			fault = run.error(agent.Stalled, fmt.Sprintf("no output for %s", run.r.idle))
+		default:
+			if longest, _ := run.transcript.Searching(now); longest > searchTimeout {
+				fault = run.error(agent.Stalled, fmt.Sprintf("a web search had no answer for %s", searchTimeout))
+			}
+		}
+		if fault != nil {
+			return run.transcript.Result(), fault
+		}
+		select {
+		case <-run.child.Done():
+			exited = true
+		case <-ctx.Done():
+			run.read()
+			run.parser.Finish(nil)
+			return run.transcript.Result(), context.Cause(ctx)
+		case <-run.r.ctx.Done():
+			return run.transcript.Result(), context.Cause(run.r.ctx)
+		case <-look.C:
+		}
+	}
+	run.parser.Finish(run.errText)
+	return run.conclude()
+}
+
+func (run *run) error(kind agent.Kind, message string) *agent.Error {
+	return run.r.agent.Error(kind, message)
+}
+
+// fault returns what the output shows that must end the run.
+func (run *run) fault() *agent.Error {
+	_, searching := run.transcript.Searching(time.Now())
+	switch {
+	case run.unenforced:
+		return run.error(agent.Unenforceable, "it does not follow its policy")
+	case run.transcript.Strayed() != "":
+		return run.error(agent.Strayed, run.transcript.Strayed())
+	case searching && run.looping:
+		return run.error(agent.SearchQuota, "")
+	}
+	return nil
+}
+
+// conclude returns the result of a process that has ended. It is an answer if
+// the exit code is 0, the agent reports success, and there is a text.
+func (run *run) conclude() (agent.Result, error) {
+	exit := 0
+	select {
+	case <-run.child.Done():
+		exit = run.child.ExitCode()
+	default: // it printed its result and has not ended
+	}
+	outcome, result := run.parser.Outcome(), run.transcript.Result()
+	if fault := run.fault(); fault != nil {
+		return result, fault
+	}
+	switch {
+	case exit == 0 && outcome.OK && result.Answer != "":
+		return result, nil
+	case exit == 0 && outcome.OK:
+		message := outcome.Message
+		if result.Narration != "" {
+			message = "it ended after a tool use"
+		}
+		return result, run.error(agent.Empty, run.r.agent.Tidy(message))
+	case exit == 0 && !outcome.Ended && outcome.Message == "":
+		return result, run.error(agent.Crashed, "it printed no result")
+	}
+	return result, run.r.agent.OneShot.Failure(exit, outcome.Message, string(run.errText))
+}
+
+// read takes what was printed since the last time.
+func (run *run) read() (int, error) {
+	if run.buf == nil {
+		run.buf = make([]byte, 64<<10)
+	}
+	total := 0
+	for _, stream := range []struct {
+		f *os.File
+		w io.Writer
+	}{{run.stderr, errWriter{run}}, {run.stdout, run.parser}} {
+		for run.printed <= maxOutput {
+			n, err := stream.f.Read(run.buf)
+			total += n
+			run.printed += int64(n)
+			stream.w.Write(run.buf[:n])
+			if n == 0 || err != nil {
+				if err != nil && err != io.EOF {
+					return total, err
+				}
+				break
+			}
+		}
+	}
+	return total, nil
+}
+
+// An errWriter keeps the first and the last of standard error and looks for
+// signs in it.
+type errWriter struct{ *run }
+
+func (w errWriter) Write(b []byte) (int, error) {
+	signs := w.monitor.Read(b)
+	w.unenforced = w.unenforced || signs.Unenforced
+	w.looping = w.looping || signs.SearchLoop
+	for _, retry := range signs.Retries {
+		w.emit(retry)
+	}
+	w.errText = append(w.errText, b...)
+	if over := len(w.errText) - maxStderr; over > 0 {
+		w.errText = append(w.errText[:maxStderr/2], w.errText[maxStderr/2+over:]...)
+	}
+	return len(b), nil
+}
+
+// end ends the process, if it still runs, and removes its files.
+func (run *run) end() {
+	if run.child != nil {
+		select {
+		case <-run.child.Done():
+		default:
+			run.child.Stop(stopTimeout)
+		}
+	}
+	for _, f := range []*os.File{run.stdin, run.stdout, run.stderr} {
+		if f != nil {
+			f.Close()
+		}
+	}
+	if run.dir != "" {
+		if err := os.RemoveAll(run.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			run.r.log.Warn("the files of a run could not be removed", "error", err)
+		}
+	}
+}

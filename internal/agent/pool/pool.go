@@ -1,0 +1,568 @@
+// Package pool keeps processes of an agent that serve the Agent Client Protocol,
+// so that a request does not wait for a start.
+package pool
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"pollux/internal/agent"
+	"pollux/internal/sys"
+)
+
+const (
+	// After a failure a start is not tried again for retryDelay, which doubles
+	// with each failure up to maxRetryDelay. An agent that does not answer at all
+	// would make the next request wait as long again, so its delay is muteDelay.
+	retryDelay, maxRetryDelay = 500 * time.Millisecond, time.Minute
+	muteDelay                 = 10 * time.Minute
+	// cancelTimeout is how long an agent may take to cancel a turn; it usually
+	// takes 50 ms.
+	cancelTimeout = 3 * time.Second
+)
+
+var (
+	// errCold reports that no warm process is available.
+	errCold = errors.New("no warm process")
+	// errMute reports a process that did not answer in time.
+	errMute = errors.New("it does not answer")
+)
+
+// A Pool is an [agent.Runner] that keeps processes which serve the Agent Client
+// Protocol. If none is available, another runner answers the request.
+//
+// A key identifies a process. One process runs per key. Its workspace is part of
+// the key, and a process is replaced when a file changes that the agent reads when
+// it starts. So a process never mixes two workspaces. Each request has a session
+// of its own, unless it continues a conversation.
+//
+// One goroutine, supervise, owns each process: it starts, drains, stops and reaps
+// it. All others only ask it to.
+//
+// Lock order: Pool.mu, then process.mu, then turn.mu. No lock is held during a
+// stat, a read, a write, a call to the agent, or a log message.
+type Pool struct {
+	agent    *agent.Agent
+	fallback agent.Runner
+	temp     *agent.TempDir
+	limits   agent.Limits
+	idle     time.Duration // the longest time without news of a request
+	log      *slog.Logger
+	ctx      context.Context // ends with Close
+	cancel   context.CancelCauseFunc
+	tasks    sync.WaitGroup
+
+	mu       sync.Mutex // guards what follows, and the fields of processes that say so
+	closed   bool
+	current  map[key]*process
+	starting map[key]*process
+	all      map[*process]bool   // the running ones
+	failed   map[string]failures // by process.origin
+	named    map[string]*session // conversations
+}
+
+// A key identifies a process. One process runs per key.
+type key struct {
+	dir    string
+	change bool // its tools may write to files that we serve
+}
+
+// failures are those of one program with one set of inputs.
+type failures struct {
+	n     int
+	until time.Time // it is not started before
+}
+
+func (f *failures) add(err error) {
+	f.n++
+	delay := min(retryDelay<<min(f.n-1, 10), maxRetryDelay)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errMute) {
+		delay = muteDelay
+	}
+	f.until = time.Now().Add(delay)
+}
+
+// New returns a pool for an agent with an [agent.ACP]. fallback answers the
+// requests for which no process is available; Close closes it. temp must exist
+// until fallback is closed.
+func New(row *agent.Agent, opts agent.Options, fallback agent.Runner, temp *agent.TempDir) *Pool {
+	limits := opts.Warm
+	limits.Processes = cmp.Or(limits.Processes, 3)
+	limits.IdleTimeout = cmp.Or(limits.IdleTimeout, 10*time.Minute)
+	limits.Sessions = cmp.Or(limits.Sessions, 30)
+	limits.Memory = cmp.Or(limits.Memory, 1<<30)
+	limits.TTL = cmp.Or(limits.TTL, 2*time.Hour)
+	limits.StartTimeout = cmp.Or(limits.StartTimeout, time.Minute)
+	limits.WaitTimeout = cmp.Or(limits.WaitTimeout, 5*time.Second)
+	p := &Pool{
+		agent: row, fallback: fallback, temp: temp, limits: limits, idle: cmp.Or(opts.IdleTimeout, 5*time.Minute),
+		log:     cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
+		current: make(map[key]*process), starting: make(map[key]*process), all: make(map[*process]bool),
+		failed: make(map[string]failures), named: make(map[string]*session),
+	}
+	p.ctx, p.cancel = context.WithCancelCause(context.Background())
+	if opts.AheadDir != "" {
+		p.tasks.Go(func() { p.startAhead(opts.AheadDir) })
+	}
+	return p
+}
+
+// Check implements [agent.Runner].
+func (p *Pool) Check(ctx context.Context) (agent.Program, error) { return p.fallback.Check(ctx) }
+
+// Close implements [agent.Runner].
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.cancel(agent.ErrClosed)
+	p.tasks.Wait()
+	return p.fallback.Close()
+}
+
+// Forget implements [agent.Runner].
+func (p *Pool) Forget(session string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.named, session)
+}
+
+// Workers implements [agent.Runner].
+func (p *Pool) Workers() []agent.Worker {
+	p.mu.Lock()
+	var all []agent.Worker
+	for w := range p.all {
+		w.mu.Lock()
+		all = append(all, agent.Worker{
+			PID: w.child.PID(), Dir: w.key.dir, Running: len(w.turns), Sessions: w.sessions, Started: w.began, Used: w.used,
+		})
+		w.mu.Unlock()
+	}
+	p.mu.Unlock()
+	for i := range all {
+		all[i].Memory = sys.Memory(all[i].PID)
+	}
+	slices.SortFunc(all, func(a, b agent.Worker) int { return a.Started.Compare(b.Started) })
+	return all
+}
+
+// startAhead starts a process for a workspace, if none is running.
+func (p *Pool) startAhead(dir string) {
+	program, err := p.Check(p.ctx)
+	if err != nil {
+		return
+	}
+	if w, err := p.process(p.ctx, program, key{dir: dir}); err == nil {
+		p.release(w)
+	}
+}
+
+// Run implements [agent.Runner].
+func (p *Pool) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	released := req.Released
+	if released == nil {
+		released = func() {}
+	}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		released()
+		return agent.Result{}, agent.ErrClosed
+	}
+	p.tasks.Add(1)
+	p.mu.Unlock()
+	defer p.tasks.Done()
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(p.ctx, func() { cancel(agent.ErrClosed) })()
+
+	emitted := false // anything but the start
+	watch := func(ev agent.Event) {
+		if _, started := ev.(agent.Started); !started {
+			emitted = true
+		}
+		emit(ev)
+	}
+	for first := true; ; first = false {
+		result, settled, err := p.attempt(ctx, req, watch)
+		if errors.Is(err, errMute) && settled != nil { // in a step before the prompt
+			<-settled
+			err = errCold
+		}
+		if errors.Is(err, errCold) {
+			p.log.Info("no warm process: starting the agent for this request", "agent", p.agent.DisplayName, "why", err)
+			return p.fallback.Run(ctx, req, emit)
+		}
+		var fault *agent.Error
+		crashed := errors.As(err, &fault) && fault.Kind == agent.Crashed && ctx.Err() == nil
+		if crashed && !emitted && first {
+			p.log.Warn("a warm process ended during a request: trying again", "error", err)
+			continue
+		}
+		p.tasks.Go(func() {
+			if settled != nil {
+				<-settled
+			}
+			released()
+		})
+		if settled != nil {
+			result.Runner, result.Changed = agent.Warmed, req.Change != nil
+		}
+		return result, err
+	}
+}
+
+// attempt has a process answer a request. settled, if not nil, is closed when no
+// process works on it any more.
+func (p *Pool) attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, settled <-chan struct{}, err error) {
+	program, err := p.Check(ctx)
+	if err != nil {
+		return agent.Result{}, nil, err
+	}
+	if len(req.Prompt) > p.agent.MaxPrompt {
+		message := fmt.Sprintf("%d bytes; %s accepts %d", len(req.Prompt), p.agent.DisplayName, p.agent.MaxPrompt)
+		return agent.Result{}, nil, p.agent.Error(agent.TooLong, message)
+	}
+	s, prompt, err := p.session(ctx, program, req)
+	if err != nil {
+		return agent.Result{}, nil, err
+	}
+	result, ended, err := s.prompt(ctx, req, prompt, p.idle, emit)
+	if errors.Is(err, errMute) {
+		p.giveUp(s.w, err)
+	}
+	if err == nil && req.Session != "" {
+		p.mu.Lock()
+		if p.all[s.w] && !s.w.retired {
+			p.named[req.Session] = s
+		}
+		p.mu.Unlock()
+	}
+	done := make(chan struct{})
+	p.tasks.Go(func() {
+		defer close(done)
+		p.settle(s.w, ended, err)
+	})
+	return result, done, err
+}
+
+// settle returns when a process no longer works on a request: at once if it has
+// answered, else when it has cancelled the turn or was killed. It releases the
+// process.
+func (p *Pool) settle(w *process, ended <-chan struct{}, err error) {
+	defer p.release(w)
+	var fault *agent.Error
+	bad := errors.As(err, &fault) && (fault.Kind == agent.Strayed || fault.Kind == agent.Unenforceable)
+	if ended == nil && !bad {
+		return
+	}
+	if !bad {
+		select {
+		case <-ended:
+			return
+		case <-time.After(cancelTimeout):
+			p.log.Warn("a warm process does not cancel a request and is killed", "pid", w.child.PID())
+		}
+	}
+	p.mu.Lock()
+	p.retireLocked(w)
+	w.killLocked()
+	p.mu.Unlock()
+	<-w.done
+	if ended != nil {
+		<-ended
+	}
+}
+
+// session returns the conversation of a request, or a new one, and the prompt for
+// it. The process is held until release.
+func (p *Pool) session(ctx context.Context, program agent.Program, req agent.Request) (s *session, prompt string, err error) {
+	prompt = req.Prompt
+	k := key{req.Dir, req.Change != nil}
+	if k.change {
+		if err := p.agent.ACP.CanChange(program, req.Dir); err != nil {
+			return nil, "", fmt.Errorf("%w: %w", errCold, err)
+		}
+		prompt = req.Change.Prompt
+	}
+	inputs := p.inputs(program, req.Dir)
+	if req.Session != "" {
+		p.mu.Lock()
+		s = p.named[req.Session]
+		delete(p.named, req.Session) // until it has answered
+		if s != nil && s.w.key == k && s.w.alive() && !s.w.retired && s.w.inputs == inputs {
+			s.w.running++
+			p.mu.Unlock()
+			return s, prompt, nil
+		}
+		p.mu.Unlock()
+	}
+	switch {
+	case k.change && req.Change.Replay != "":
+		prompt = req.Change.Replay
+	case !k.change && req.Replay != "":
+		prompt = req.Replay
+	}
+	for range 2 { // it may end between the two steps
+		w, err := p.process(ctx, program, k)
+		if err != nil {
+			return nil, "", err
+		}
+		if s, err = w.session(ctx); err == nil {
+			return s, prompt, nil
+		}
+		alive := w.alive()
+		if errors.Is(err, errMute) {
+			p.giveUp(w, err)
+			p.release(w)
+			return nil, "", fmt.Errorf("%w: %w", errCold, err)
+		}
+		p.release(w)
+		if ctx.Err() != nil {
+			return nil, "", context.Cause(ctx)
+		}
+		if alive { // it refuses
+			return nil, "", w.failure(ctx, err)
+		}
+	}
+	return nil, "", fmt.Errorf("%w: it ends right after its start", errCold)
+}
+
+// giveUp ends a process that does not answer, and delays the start of another.
+func (p *Pool) giveUp(w *process, err error) {
+	p.mu.Lock()
+	p.retireLocked(w)
+	w.stopLocked()
+	p.failLocked(w.origin, err)
+	p.mu.Unlock()
+	p.logFailure(err)
+}
+
+func (p *Pool) failLocked(origin string, err error) {
+	f := p.failed[origin]
+	f.add(err)
+	p.failed[origin] = f
+}
+
+func (p *Pool) logFailure(err error) {
+	p.log.Warn("the agent cannot be kept warm", "agent", p.agent.DisplayName, "error", err)
+}
+
+// process returns the process of a key, which it starts if necessary. The process
+// is held until release.
+func (p *Pool) process(ctx context.Context, program agent.Program, k key) (*process, error) {
+	inputs := p.inputs(program, k.dir)
+	p.mu.Lock()
+	w := p.current[k]
+	if w != nil && w.alive() && w.inputs == inputs {
+		w.running++
+		p.mu.Unlock()
+		return w, nil
+	}
+	if w != nil {
+		p.retireLocked(w)
+	}
+	w, err := p.startLocked(program, k, inputs)
+	p.mu.Unlock()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errCold, err)
+	}
+	enough := time.NewTimer(p.limits.WaitTimeout - time.Since(w.began))
+	defer enough.Stop()
+	select {
+	case <-w.ready:
+	case <-enough.C:
+		return nil, fmt.Errorf("%w: it takes long to start", errCold)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if w.err != nil {
+		return nil, fmt.Errorf("%w: %w", errCold, w.err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w.retired {
+		return nil, fmt.Errorf("%w: it has ended already", errCold)
+	}
+	w.running++
+	return w, nil
+}
+
+// startLocked starts the process of a key, or returns the one that is starting.
+func (p *Pool) startLocked(program agent.Program, k key, inputs string) (*process, error) {
+	if w := p.starting[k]; w != nil {
+		return w, nil
+	}
+	w := newProcess(p.agent, program, k, p.log)
+	w.inputs, w.origin = inputs, program.Path+"\x00"+inputs
+	switch {
+	case p.closed:
+		return nil, agent.ErrClosed
+	case time.Now().Before(p.failed[w.origin].until):
+		return nil, errors.New("it could not be started a moment ago")
+	case !p.makeRoomLocked(k):
+		return nil, fmt.Errorf("all %d are busy", p.limits.Processes)
+	}
+	p.starting[k] = w
+	p.tasks.Go(func() { p.supervise(w) })
+	return w, nil
+}
+
+// makeRoomLocked reports whether one more process may run. It retires the one
+// that was idle the longest, if necessary.
+func (p *Pool) makeRoomLocked(k key) bool {
+	n := len(p.starting)
+	var oldest *process
+	for w := range p.all {
+		if w.retired {
+			continue
+		}
+		if w != p.current[k] { // else the new one takes over from it
+			n++
+		}
+		if w.running == 0 && (oldest == nil || w.used.Before(oldest.used)) {
+			oldest = w
+		}
+	}
+	if n < p.limits.Processes {
+		return true
+	}
+	if oldest == nil {
+		return false
+	}
+	p.retireLocked(oldest)
+	return true
+}
+
+// retireLocked takes a process out of use. It ends as soon as nothing runs in it.
+func (p *Pool) retireLocked(w *process) {
+	if p.current[w.key] == w {
+		delete(p.current, w.key)
+	}
+	for name, s := range p.named {
+		if s.w == w {
+			delete(p.named, name)
+		}
+	}
+	w.retired = true
+	if w.running == 0 {
+		w.stopLocked()
+	}
+}
+
+// supervise owns a process from its start to its end.
+func (p *Pool) supervise(w *process) {
+	defer close(w.done)
+	err := w.start(p.ctx, p.temp, p.limits.StartTimeout)
+	p.mu.Lock()
+	delete(p.starting, w.key)
+	if err != nil {
+		p.failLocked(w.origin, err)
+	} else {
+		delete(p.failed, w.origin)
+		if old := p.current[w.key]; old != nil {
+			p.retireLocked(old)
+		}
+		p.current[w.key], p.all[w] = w, true
+	}
+	p.mu.Unlock()
+	w.err = err
+	close(w.ready)
+	if err != nil {
+		if p.ctx.Err() == nil {
+			p.logFailure(err)
+		}
+		return
+	}
+	p.drain(w)
+	w.stop()
+	p.mu.Lock()
+	delete(p.all, w)
+	p.mu.Unlock()
+	w.cleanUp()
+}
+
+// drain returns when a process has ended or must end, and takes it out of use.
+func (p *Pool) drain(w *process) {
+	look := time.NewTicker(max(p.limits.IdleTimeout/10, 10*time.Millisecond))
+	defer look.Stop()
+	for running := true; running; {
+		select {
+		case <-w.child.Done():
+			running = false
+		case <-w.conn.Done():
+			running = false
+		case <-w.stopping:
+			running = false
+		case <-p.ctx.Done():
+			running = false
+		case <-look.C:
+			p.mu.Lock()
+			if w.running == 0 && time.Since(w.used) > p.limits.IdleTimeout {
+				p.retireLocked(w)
+			}
+			p.mu.Unlock()
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.retireLocked(w)
+}
+
+// release gives a process back. It prepares for the next request, or ends, or
+// another one takes over. The caller is one of p.tasks.
+func (p *Pool) release(w *process) {
+	w.mu.Lock()
+	sessions := w.sessions
+	w.mu.Unlock()
+	p.mu.Lock()
+	w.running--
+	w.used = time.Now()
+	idle, retired, closed := w.running == 0, w.retired, p.closed
+	if idle && retired {
+		w.stopLocked()
+	}
+	p.mu.Unlock()
+	switch {
+	case retired || closed || !w.alive():
+	case sessions >= p.limits.Sessions || time.Since(w.began) > p.limits.TTL || sys.Memory(w.child.PID()) > p.limits.Memory:
+		p.tasks.Go(func() { p.replace(w) })
+	case idle:
+		p.tasks.Go(func() { w.prepare(p.ctx) })
+	}
+}
+
+// replace starts a process that takes over from another.
+func (p *Pool) replace(w *process) {
+	program, err := p.Check(p.ctx)
+	if err != nil {
+		return
+	}
+	inputs := p.inputs(program, w.key.dir)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !w.retired { // else it has been replaced already
+		p.startLocked(program, w.key, inputs)
+	}
+}
+
+// inputs describes the state of the files that the agent reads when it starts.
+func (p *Pool) inputs(program agent.Program, dir string) string {
+	var b strings.Builder
+	for _, path := range p.agent.ACP.Inputs(program, dir) {
+		if info, err := os.Stat(path); err == nil {
+			changed, id := sys.Stamp(info)
+			fmt.Fprintf(&b, "%s %d %d %d %d\n", path, info.Size(), info.ModTime().UnixNano(), changed, id)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,314 @@
+package pool_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/agents"
+	"pollux/internal/agent/agenttest"
+	"pollux/internal/agent/gemini/fakecli"
+	"pollux/internal/sys"
+)
+
+func TestMain(m *testing.M) {
+	fakecli.Main()
+	goleak.VerifyTestMain(m)
+}
+
+// sit returns a bench with a runner of fakes.
+func sit(t *testing.T, kind, version string, change func(*agent.Options)) *agenttest.Bench {
+	t.Helper()
+	agenttest.Isolate(t, "pollux*")
+	cli, err := fakecli.Install(t.TempDir(), version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	opts := agent.Options{Command: cli, Kind: kind, Warm: agent.Limits{WaitTimeout: agenttest.Timeout}}
+	if change != nil {
+		change(&opts)
+	}
+	if opts.AheadDir != "" {
+		opts.AheadDir = dir
+	}
+	r, err := agents.Open(agents.Default(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return agenttest.NewBench(t, dir, r)
+}
+
+// One process answers again and again, each question in a session of its own.
+func TestWarmProcessIsUsedAgain(t *testing.T) {
+	s := sit(t, agent.Warmed, "0.61.0", nil)
+	s.Want("fake:remember one", "fake:remember one")
+	pid := s.PID()
+	s.Want("fake:remember two", "fake:remember two")
+	if s.PID() != pid {
+		t.Error("it is another process")
+	}
+	r, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:echo", Model: "gemini-other"})
+	if err != nil || r.Model != "gemini-other" {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
+// A conversation goes on in its session; where that is gone it is told anew.
+func TestWarmConversation(t *testing.T) {
+	s := sit(t, agent.Warmed, "0.61.0", nil)
+	say := func(prompt, replay, want string) {
+		t.Helper()
+		r, err := s.Ask(t.Context(), agent.Request{Prompt: prompt, Session: "mine", Replay: replay})
+		if err != nil || r.Answer != want {
+			t.Errorf("got %q, %v; want %q", r.Answer, err, want)
+		}
+	}
+	say("fake:remember one", "", "fake:remember one")
+	say("fake:remember two", "not needed", "fake:remember one | fake:remember two")
+	s.Want("fake:remember stranger", "fake:remember stranger")
+	if p, err := os.FindProcess(s.PID()); err != nil || p.Kill() != nil {
+		t.Fatal("it cannot be killed")
+	}
+	s.Until("its end", func() bool { return len(s.Workers()) == 0 })
+	say("fake:remember three", "fake:remember all of it", "fake:remember all of it")
+	say("fake:remember four", "not needed", "fake:remember all of it | fake:remember four")
+	s.Forget("mine")
+	say("fake:remember five", "", "fake:remember five")
+	// After a failure the CLI and the caller may not agree on what was said.
+	if _, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:error=429", Session: "mine"}); err == nil {
+		t.Error("no error")
+	}
+	say("fake:remember six", "fake:remember told anew", "fake:remember told anew")
+}
+
+// A process that ends before a word was said is asked again, once.
+func TestWarmCrashIsRetried(t *testing.T) {
+	s := sit(t, agent.Warmed, "0.61.0", nil)
+	s.Want("fake:killed-once", "survived")
+}
+
+// A CLI that cannot be kept warm is started for each call.
+func TestWarmFallsBack(t *testing.T) {
+	for _, version := range []string{fakecli.NoACP, fakecli.MuteACP} {
+		t.Run(version, func(t *testing.T) {
+			s := sit(t, agent.Warmed, version, func(o *agent.Options) { o.Warm.StartTimeout = 300 * time.Millisecond })
+			for range 2 {
+				if r := s.Want("fake:echo x", "fake:echo x"); r.Runner != agent.Spawned {
+					t.Errorf("the runner is %q", r.Runner)
+				}
+			}
+			if all := s.Workers(); len(all) > 0 {
+				t.Errorf("workers: %+v", all)
+			}
+		})
+	}
+}
+
+// A process that begins no session any more is given up, and the call does not
+// wait for it longer than for a start.
+func TestWarmMuteSession(t *testing.T) {
+	s := sit(t, agent.Warmed, fakecli.SlowACP, func(o *agent.Options) { o.Warm.StartTimeout = 5 * time.Second })
+	if r := s.Want("fake:echo x", "fake:echo x"); r.Runner != agent.Warmed {
+		t.Errorf("the runner is %q", r.Runner)
+	}
+	for range 2 {
+		if r := s.Want("fake:echo x", "fake:echo x"); r.Runner != agent.Spawned {
+			t.Errorf("the runner is %q", r.Runner)
+		}
+	}
+	s.Until("its end", func() bool { return len(s.Workers()) == 0 })
+}
+
+// What the CLI says of one question is not held against another.
+func TestWarmRetryOfAnother(t *testing.T) {
+	s := sit(t, agent.Warmed, "0.61.0", nil)
+	s.Want("fake:echo x", "fake:echo x")
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		s.Run(ctx, agent.Request{Prompt: "fake:retry=30000", Dir: s.Dir}, func(agent.Event) {})
+	})
+	s.Until("the other", func() bool { return s.Workers()[0].Running == 1 })
+	heard := make(chan agent.Retry, 10)
+	wg.Go(func() {
+		s.Run(ctx, agent.Request{Prompt: "fake:retry=20000", Dir: s.Dir}, func(ev agent.Event) {
+			if r, ok := ev.(agent.Retry); ok {
+				heard <- r
+			}
+		})
+	})
+	if r := <-heard; !r.Unsure {
+		t.Errorf("of two that are silent, one is sure to be meant: %+v", r)
+	}
+	cancel()
+	wg.Wait()
+}
+
+// A call does not wait for a process that takes long to start; later ones not at
+// all, until it is there.
+func TestWarmSlowStart(t *testing.T) {
+	s := sit(t, agent.Warmed, fakecli.MuteACP, func(o *agent.Options) { o.Warm.WaitTimeout = 200 * time.Millisecond })
+	for range 3 {
+		if r := s.Want("fake:echo x", "fake:echo x"); r.Runner != agent.Spawned {
+			t.Errorf("the runner is %q", r.Runner)
+		}
+	}
+}
+
+func TestWarmIdleEnds(t *testing.T) {
+	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) { o.Warm.IdleTimeout = 50 * time.Millisecond })
+	s.Want("fake:slow=200", "slowly") // that is not idle
+	s.Until("its end", func() bool { return len(s.Workers()) == 0 })
+	s.Want("fake:echo again", "fake:echo again")
+}
+
+// After a number of sessions another process takes over, without a call that
+// waits for it or fails.
+func TestWarmIsReplaced(t *testing.T) {
+	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) { o.Warm.Sessions = 5 })
+	s.Want("fake:echo x", "fake:echo x")
+	first := s.PID()
+	s.Until("another", func() bool {
+		if r := s.Want("fake:echo x", "fake:echo x"); r.Runner != agent.Warmed {
+			t.Errorf("the runner is %q", r.Runner)
+		}
+		all := s.Workers()
+		return len(all) == 1 && all[0].PID != first
+	})
+}
+
+// A workspace has a process of its own; of too many the one that was used
+// longest ago goes, and where all are busy a CLI is started for the call.
+func TestWarmWorkspaces(t *testing.T) {
+	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) { o.Warm.Processes = 2 })
+	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
+	in := func(i int, prompt string) (agent.Result, error) {
+		return s.Ask(t.Context(), agent.Request{Prompt: prompt, Dir: dirs[i]})
+	}
+	for i := range dirs {
+		if r, err := in(i, "fake:echo x"); err != nil || r.Runner != agent.Warmed {
+			t.Errorf("got %+v, %v", r, err)
+		}
+	}
+	s.Until("two", func() bool {
+		all := s.Workers()
+		return len(all) == 2 && !slices.ContainsFunc(all, func(w agent.Worker) bool { return w.Dir == dirs[0] })
+	})
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	for i := 1; i <= 2; i++ {
+		wg.Go(func() { s.Ask(ctx, agent.Request{Prompt: "fake:hang", Dir: dirs[i]}) })
+	}
+	s.Until("both busy", func() bool {
+		return !slices.ContainsFunc(s.Workers(), func(w agent.Worker) bool { return w.Running == 0 })
+	})
+	if r, err := in(0, "fake:echo x"); err != nil || r.Runner != agent.Spawned {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	cancel()
+	wg.Wait()
+}
+
+// What the CLI reads when it starts has changed: another process is started.
+func TestWarmFollowsSettings(t *testing.T) {
+	s := sit(t, agent.Warmed, "0.61.0", nil)
+	for _, file := range []string{filepath.Join(s.Dir, ".env"), filepath.Join(s.Dir, ".gemini", "settings.json"), filepath.Join(os.Getenv("HOME"), ".gemini", "settings.json")} {
+		s.Want("fake:echo x", "fake:echo x")
+		s.Until("one process", func() bool { return len(s.Workers()) == 1 })
+		before := s.PID()
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.Want("fake:echo x", "fake:echo x")
+		s.Until("the end of the other", func() bool { return len(s.Workers()) == 1 })
+		if s.PID() == before {
+			t.Errorf("%s has changed, and the process is the same", file)
+		}
+	}
+}
+
+func TestWarmAhead(t *testing.T) {
+	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) { o.AheadDir = "ahead" })
+	s.Until("a process with a session", func() bool {
+		all := s.Workers()
+		return len(all) == 1 && all[0].Sessions == 1
+	})
+	pid := s.PID()
+	s.Want("fake:remember", "fake:remember")
+	if s.PID() != pid {
+		t.Error("it is another process")
+	}
+}
+
+// A lock that every call needs was held while the CLI was asked for its version,
+// which may take seconds, and during calls of stat.
+func TestWarmAsksNothingUnderItsLock(t *testing.T) {
+	fake, err := fakecli.Install(t.TempDir(), "0.61.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cli, asked, open := agenttest.SlowVersion(t, fake, "0.61.0")
+	open()
+	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) { o.Command, o.Warm.Sessions = cli, 1 })
+	s.Want("fake:echo x", "fake:echo x")
+	// The next question must not meet the process that is being replaced.
+	s.Until("another process without a session", func() bool {
+		all := s.Workers()
+		return len(all) == 1 && all[0].Sessions == 0
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Run(ctx, agent.Request{Prompt: "fake:hang", Dir: s.Dir}, func(agent.Event) {})
+	}()
+	s.Until("a question", func() bool {
+		return slices.ContainsFunc(s.Workers(), func(w agent.Worker) bool { return w.Running == 1 })
+	})
+	// From now on the CLI is another one, which does not print its version yet.
+	before := asked()
+	if err := os.Remove(cli + ".open"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(cli, time.Time{}, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	<-ended
+	s.Until("a question for the version", func() bool { return asked() > before })
+	pid := lastLine(t, cli+".asked")
+	s.Workers()
+	s.Forget("mine")
+	if !sys.Alive(pid) {
+		t.Error("the runner did not answer while the CLI was asked for its version")
+	}
+	open()
+}
+
+// lastLine is the number in the last line of a file.
+func lastLine(t *testing.T, path string) int {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(string(data))
+	n, err := strconv.Atoi(lines[len(lines)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,365 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"time"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/acp"
+	"pollux/internal/sys"
+)
+
+const (
+	// stopTimeout is how long a process may take to end when asked to.
+	stopTimeout = 5 * time.Second
+	// stderrTimeout limits the wait for the rest of standard error after the end
+	// of the process.
+	stderrTimeout = 200 * time.Millisecond
+	// maxStderr limits what is kept of standard error.
+	maxStderr = 64 << 10
+	// spareTTL is how long a prepared session may be used: it knows the workspace
+	// as it was then.
+	spareTTL = 30 * time.Second
+)
+
+// A process is an agent that serves the Agent Client Protocol in one workspace.
+type process struct {
+	agent   *agent.Agent
+	program agent.Program
+	key     key
+	inputs  string // the state of the files that it has read
+	origin  string // the program and the inputs; failures are counted by it
+	log     *slog.Logger
+	began   time.Time
+
+	// start sets these before ready is closed.
+	temp     string   // its own directory
+	unlinked []string // credentials that it cannot see
+	child    *sys.Child
+	conn     *acp.Conn
+	stderr   *os.File
+	timeout  time.Duration // for requests that need no model
+	err      error         // why it did not start
+
+	ready    chan struct{} // closed when it has started, or failed to
+	stopping chan struct{} // closed when it must end
+	killing  chan struct{} // closed when it must end at once
+	done     chan struct{} // closed when it has ended and its files are removed
+	making   chan struct{} // holds a token unless a session is being made: several at once take seconds
+	readers  sync.WaitGroup
+
+	// Pool.mu guards these.
+	running         int // requests, including those that are about to be sent
+	used            time.Time
+	retired         bool // it ends when nothing runs
+	stopped, killed bool // stopping or killing is closed
+
+	mu         sync.Mutex       // guards what follows
+	turns      map[string]*turn // the requests it works on, by session
+	spares     []spare
+	sessions   int
+	errText    []byte
+	unenforced bool // it does not follow its policy
+}
+
+// A session is a conversation with an agent, in one process.
+type session struct {
+	w  *process
+	id string
+	// model is the selected one. One request at a time uses it.
+	model string
+}
+
+// A spare is a prepared session.
+type spare struct {
+	*session
+	made time.Time
+}
+
+func newProcess(row *agent.Agent, program agent.Program, k key, log *slog.Logger) *process {
+	w := &process{
+		agent: row, program: program, key: k, log: log, began: time.Now(), used: time.Now(), turns: make(map[string]*turn),
+		ready: make(chan struct{}), stopping: make(chan struct{}), killing: make(chan struct{}), done: make(chan struct{}),
+		making: make(chan struct{}, 1),
+	}
+	w.making <- struct{}{}
+	return w
+}
+
+// start starts the process and performs the handshake, within the timeout. If it
+// fails, the process has ended.
+func (w *process) start(ctx context.Context, temp *agent.TempDir, timeout time.Duration) error {
+	w.timeout = timeout
+	err := w.launch(temp)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		if err = w.conn.Initialize(ctx); err == nil {
+			return nil
+		}
+		err = fmt.Errorf("no answer to initialize (%w)", err)
+	}
+	w.stop()
+	w.cleanUp()
+	if cause := w.cause(); cause != "" {
+		err = fmt.Errorf("%w: %s", err, cause)
+	}
+	return err
+}
+
+func (w *process) launch(temp *agent.TempDir) (err error) {
+	if w.temp, err = temp.Make("worker-"); err != nil {
+		return err
+	}
+	command, err := w.agent.ACP.Command(agent.Launch{Dir: w.key.dir, TempDir: w.temp, Change: w.key.change})
+	if err != nil {
+		return err
+	}
+	if w.unlinked = command.Unlinked; len(w.unlinked) > 0 {
+		w.log.Warn("change mode runs without these files of the agent, which cannot be linked", "files", w.unlinked)
+	}
+	cmd := exec.Command(w.program.Argv[0], append(slices.Clone(w.program.Argv[1:]), command.Args...)...)
+	cmd.Dir, cmd.Env = w.key.dir, command.Env
+	var all []*os.File
+	pipe := func() (r, w *os.File) {
+		if err != nil {
+			return nil, nil
+		}
+		if r, w, err = os.Pipe(); err == nil {
+			all = append(all, r, w)
+		}
+		return r, w
+	}
+	inR, inW := pipe()
+	outR, outW := pipe()
+	errR, errW := pipe()
+	if err == nil {
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
+		w.child, err = sys.StartChild(cmd)
+	}
+	if err != nil {
+		for _, f := range all {
+			f.Close()
+		}
+		return err
+	}
+	for _, f := range []*os.File{inR, outW, errW} {
+		f.Close()
+	}
+	w.stderr = errR
+	w.readers.Go(w.readStderr)
+	w.conn = acp.NewConn(outR, inW, w.key.change, w)
+	return nil
+}
+
+// alive reports whether the process runs and is connected.
+func (w *process) alive() bool {
+	select {
+	case <-w.child.Done():
+		return false
+	case <-w.conn.Done():
+		return false
+	default:
+		return true
+	}
+}
+
+// stopLocked asks the supervisor to end the process, killLocked to end it at
+// once.
+func (w *process) stopLocked() {
+	if !w.stopped {
+		w.stopped = true
+		close(w.stopping)
+	}
+}
+
+func (w *process) killLocked() {
+	w.stopLocked()
+	if !w.killed {
+		w.killed = true
+		close(w.killing)
+	}
+}
+
+// stop ends the process. Only the supervisor calls it.
+func (w *process) stop() {
+	if w.child == nil {
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.child.Stop(stopTimeout)
+	}()
+	select {
+	case <-ended:
+	case <-w.killing:
+		w.child.Stop(0)
+		<-ended
+	}
+}
+
+// cleanUp closes the connection and removes the files of a process that has
+// ended.
+func (w *process) cleanUp() {
+	if w.child != nil {
+		w.conn.Close()
+		// Its children may hold it open.
+		closing := time.AfterFunc(stderrTimeout, func() { w.stderr.Close() })
+		w.readers.Wait()
+		closing.Stop()
+		w.stderr.Close()
+	}
+	if w.temp == "" {
+		return
+	}
+	if err := os.RemoveAll(w.temp); err != nil {
+		w.log.Warn("the files of a process could not be removed", "error", err)
+	}
+}
+
+// cause returns what standard error says about a failure.
+func (w *process) cause() string {
+	w.mu.Lock()
+	text := string(w.errText)
+	w.mu.Unlock()
+	return w.agent.Cause(text)
+}
+
+// session returns a new conversation. It may have been prepared.
+func (w *process) session(ctx context.Context) (*session, error) {
+	if s := w.takeSpare(); s != nil {
+		return s, nil
+	}
+	select {
+	case <-w.making:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	// The agent makes it even if the caller stops waiting; then another can use it.
+	type made struct {
+		s   *session
+		err error
+	}
+	done := make(chan made, 1)
+	go func() {
+		ctx, cancel := context.WithTimeoutCause(context.Background(), w.timeout, errMute)
+		defer cancel()
+		s, err := w.conn.NewSession(ctx, w.key.dir)
+		w.mu.Lock()
+		w.sessions++
+		w.mu.Unlock()
+		w.making <- struct{}{}
+		done <- made{&session{w: w, id: s.ID, model: s.Model}, err}
+	}()
+	select {
+	case m := <-done:
+		return m.s, m.err
+	case <-ctx.Done():
+		go func() {
+			if m := <-done; m.err == nil {
+				w.addSpare(m.s)
+			}
+		}()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// takeSpare returns a prepared session, or nil.
+func (w *process) takeSpare() *session {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.spares = slices.DeleteFunc(w.spares, func(s spare) bool { return time.Since(s.made) > spareTTL })
+	n := len(w.spares)
+	if n == 0 {
+		return nil
+	}
+	s := w.spares[n-1]
+	w.spares = w.spares[:n-1]
+	return s.session
+}
+
+func (w *process) addSpare(s *session) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.spares = append(w.spares, spare{s, time.Now()})
+}
+
+// prepare makes a session for the next request.
+func (w *process) prepare(ctx context.Context) {
+	if s := w.takeSpare(); s != nil {
+		w.addSpare(s)
+		return
+	}
+	if s, err := w.session(ctx); err == nil {
+		w.addSpare(s)
+	}
+}
+
+// readStderr keeps the end of standard error and acts on the signs in it.
+func (w *process) readStderr() {
+	buf := make([]byte, 32<<10)
+	monitor := w.agent.ACP.Monitor()
+	for {
+		n, err := w.stderr.Read(buf)
+		signs := monitor.Read(buf[:n])
+		w.mu.Lock()
+		w.errText = append(w.errText, buf[:n]...)
+		if over := len(w.errText) - maxStderr; over > 0 {
+			w.errText = append(w.errText[:0], w.errText[over:]...)
+		}
+		w.unenforced = w.unenforced || signs.Unenforced
+		unenforced := w.unenforced
+		turns := make([]*turn, 0, len(w.turns))
+		for _, t := range w.turns {
+			turns = append(turns, t)
+		}
+		w.mu.Unlock()
+		for _, r := range signs.Retries {
+			announce(r, turns)
+		}
+		if signs.SearchLoop {
+			endSearch(turns)
+		}
+		if unenforced {
+			for _, t := range turns {
+				t.change(func() {}) // wake it
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Probe starts a process as a pool would, has it make a session, and ends it. No
+// model is asked. It returns how long it took until the session was ready. An
+// error is an [*agent.Error] if the agent reported what is wrong.
+func Probe(ctx context.Context, row *agent.Agent, program agent.Program, dir string) (took time.Duration, err error) {
+	temp, err := agent.NewTempDir()
+	if err != nil {
+		return 0, err
+	}
+	defer temp.Close()
+	w := newProcess(row, program, key{dir: dir}, slog.New(slog.DiscardHandler))
+	if err := w.start(ctx, temp, time.Minute); err != nil {
+		if kind := row.KindOf(err.Error()); kind != "" {
+			return 0, row.Error(kind, row.Tidy(err.Error()))
+		}
+		return 0, err
+	}
+	defer func() {
+		w.stop()
+		w.cleanUp()
+	}()
+	if _, err := w.session(ctx); err != nil {
+		return 0, w.failure(ctx, err)
+	}
+	return time.Since(w.began), nil
+}

@@ -1,0 +1,346 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"mime"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/acp"
+)
+
+const (
+	// searchTimeout is how long a web search may take.
+	searchTimeout = 60 * time.Second
+	// silence is how long a request must have had no news since a retry was
+	// announced, to be the one that is tried again.
+	silence = time.Second
+)
+
+// A turn is a request that a process works on.
+type turn struct {
+	files agent.Files   // the tools write to them; nil unless in change mode
+	wake  chan struct{} // holds a token if something has changed
+
+	mu         sync.Mutex // guards what follows
+	transcript *agent.Transcript
+	events     []agent.Event // not yet emitted
+	news       time.Time     // when something arrived last
+	written    int           // the writes to files
+	looping    bool          // it repeats a web search
+	over       bool          // it was answered
+}
+
+func newTurn(row *agent.Agent, change bool) *turn {
+	t := &turn{wake: make(chan struct{}, 1), news: time.Now()}
+	t.transcript = agent.NewTranscript(row, change, func(ev agent.Event) { t.events = append(t.events, ev) })
+	return t
+}
+
+// change calls f, which may change the turn, and wakes the goroutine that waits
+// for news.
+func (t *turn) change(f func()) {
+	t.mu.Lock()
+	f()
+	t.mu.Unlock()
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// takeEvents returns the events since the last time.
+func (t *turn) takeEvents() []agent.Event {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	events := t.events
+	t.events = nil
+	return events
+}
+
+func (t *turn) result() agent.Result {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.transcript.Result()
+}
+
+// prompt sends a prompt and waits for the end of the turn. It calls emit in this
+// goroutine. ended is nil if the prompt was not sent; otherwise it is closed when
+// the agent no longer works on it.
+func (s *session) prompt(ctx context.Context, req agent.Request, prompt string, idle time.Duration, emit func(agent.Event)) (result agent.Result, ended <-chan struct{}, err error) {
+	w := s.w
+	content, err := content(req, w.agent.ACP.Prompt(prompt))
+	if err != nil {
+		return agent.Result{}, nil, err
+	}
+	if req.Model != "" && req.Model != s.model {
+		setting, cancel := context.WithTimeoutCause(ctx, w.timeout, errMute)
+		err := w.conn.SetModel(setting, s.id, req.Model)
+		cancel()
+		if err != nil {
+			return agent.Result{}, nil, w.failure(ctx, err)
+		}
+		s.model = req.Model
+	}
+	if fault := w.fault(); fault != nil {
+		return agent.Result{}, nil, fault
+	}
+	t := newTurn(w.agent, w.key.change)
+	t.transcript.SetModel(req.Model)
+	if w.key.change {
+		t.files = req.Change.Files()
+	}
+	w.mu.Lock()
+	w.turns[s.id] = t
+	w.mu.Unlock()
+	var reply acp.PromptResult
+	answered := make(chan error, 1)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		var err error
+		reply, err = w.conn.Prompt(s.id, content)
+		answered <- err
+		w.mu.Lock()
+		delete(w.turns, s.id)
+		w.mu.Unlock()
+		t.mu.Lock()
+		t.over = true
+		t.mu.Unlock()
+	}()
+	emit(agent.Started{})
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for {
+		for _, ev := range t.takeEvents() {
+			emit(ev)
+		}
+		select {
+		case <-t.wake:
+		case <-look.C:
+		case err := <-answered:
+			for _, ev := range t.takeEvents() {
+				emit(ev)
+			}
+			result, err = w.conclude(t, reply, err)
+			return result, over, err
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		if fault := w.turnFault(t, idle); err == nil && fault != nil {
+			err = fault
+		}
+		if err != nil {
+			w.conn.Cancel(s.id)
+			return t.result(), over, err
+		}
+	}
+}
+
+// content returns a prompt with its images.
+func content(req agent.Request, prompt string) ([]acp.Content, error) {
+	content := []acp.Content{{Type: "text", Text: prompt}}
+	if len(req.Images) == 0 {
+		return content, nil
+	}
+	root, err := os.OpenRoot(req.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	for _, name := range req.Images {
+		data, err := root.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("%s cannot be read: name another image", name)
+		}
+		content = append(content, acp.Content{Type: "image", Data: data, MIMEType: mime.TypeByExtension(strings.ToLower(filepath.Ext(name)))})
+	}
+	return content, nil
+}
+
+// fault returns an error for a process that does not follow its policy.
+func (w *process) fault() *agent.Error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.unenforced {
+		return w.agent.Error(agent.Unenforceable, "it does not follow its policy")
+	}
+	return nil
+}
+
+// turnFault returns what must end a turn.
+func (w *process) turnFault(t *turn, idle time.Duration) *agent.Error {
+	if fault := w.fault(); fault != nil {
+		return fault
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if strayed := t.transcript.Strayed(); strayed != "" {
+		return w.agent.Error(agent.Strayed, strayed)
+	}
+	if t.looping {
+		return w.agent.Error(agent.SearchQuota, "")
+	}
+	if longest, _ := t.transcript.Searching(time.Now()); longest > searchTimeout {
+		return w.agent.Error(agent.Stalled, fmt.Sprintf("a web search had no answer for %s", searchTimeout))
+	}
+	if time.Since(t.news) > idle {
+		return w.agent.Error(agent.Stalled, fmt.Sprintf("no output for %s", idle))
+	}
+	return nil
+}
+
+// conclude returns the result of a turn that has ended.
+func (w *process) conclude(t *turn, reply acp.PromptResult, err error) (agent.Result, error) {
+	model, tokens := w.agent.ACP.Usage(reply.Meta)
+	t.mu.Lock()
+	t.transcript.SetUsage(model, tokens)
+	result, strayed := t.transcript.Result(), t.transcript.Strayed()
+	t.mu.Unlock()
+	kind, message := agent.Kind(""), ""
+	switch {
+	case err != nil:
+		return result, w.failure(context.Background(), err)
+	case strayed != "":
+		kind, message = agent.Strayed, strayed
+	case reply.StopReason == acp.MaxTurns:
+		kind = agent.TurnLimit
+	case reply.StopReason == acp.Refusal:
+		kind = agent.Blocked
+	case reply.StopReason == acp.Cancelled:
+		kind, message = agent.Failed, "it cancelled the request by itself"
+	case result.Answer == "" && result.Narration != "":
+		kind, message = agent.Empty, "it ended after a tool use"
+	case result.Answer == "":
+		kind = agent.Empty
+	default:
+		return result, nil
+	}
+	return result, w.agent.Error(kind, message)
+}
+
+// failure returns the error of a call: that of an error response, [errMute], the
+// cause of the context's end, or a crash.
+func (w *process) failure(ctx context.Context, err error) error {
+	var refused *acp.Error
+	switch {
+	case errors.As(err, &refused):
+		return w.agent.ACP.Failure(refused.Code, refused.Message, w.unlinked)
+	case errors.Is(err, errMute):
+		return err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return w.agent.Error(agent.Crashed, w.cause())
+}
+
+// turn returns the turn of a session, or nil.
+func (w *process) turn(session string) *turn {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.turns[session]
+}
+
+// Update implements [acp.Client].
+func (w *process) Update(u acp.Update) {
+	t := w.turn(u.Session)
+	if t == nil {
+		return
+	}
+	t.change(func() {
+		t.news = time.Now()
+		switch u.Kind {
+		case acp.MessageChunk:
+			if u.Text != "" && !w.agent.ACP.Notice(u.Text) {
+				t.transcript.Text(u.Text, t.news)
+			}
+		case acp.ToolCall, acp.ToolCallUpdate:
+			w.updateTool(t.transcript, u)
+			if w.key.change && t.transcript.Writes() > t.written {
+				t.transcript.Stray(w.agent.WriteTools[0] + ", to the disk")
+			}
+		}
+	})
+}
+
+// updateTool records the state of a tool use. A refused one may have no start.
+func (w *process) updateTool(t *agent.Transcript, u acp.Update) {
+	if !t.ToolRunning(u.ToolCall) {
+		name, summary := w.agent.ACP.Tool(u.ToolCall, u.Title)
+		t.ToolStarted(u.ToolCall, name, summary)
+	}
+	switch u.Status {
+	case acp.Completed:
+		t.ToolEnded(u.ToolCall, true, "")
+	case acp.Failed:
+		t.ToolEnded(u.ToolCall, false, u.Text)
+	}
+}
+
+var errNoTurn = errors.New("no prompt is running in this session")
+
+// ReadFile implements [acp.Client].
+func (w *process) ReadFile(session, path string) (string, error) {
+	t := w.turn(session)
+	if t == nil {
+		return "", errNoTurn
+	}
+	return t.files.Read(path)
+}
+
+// WriteFile implements [acp.Client].
+func (w *process) WriteFile(session, path, text string) error {
+	t := w.turn(session)
+	if t == nil {
+		return errNoTurn
+	}
+	t.change(func() { t.written++ })
+	return t.files.Write(path, text)
+}
+
+// endSearch ends the turn with the oldest running web search.
+func endSearch(turns []*turn) {
+	var oldest *turn
+	var most time.Duration
+	for _, t := range turns {
+		t.mu.Lock()
+		if longest, running := t.transcript.Searching(time.Now()); running && longest >= most {
+			oldest, most = t, longest
+		}
+		t.mu.Unlock()
+	}
+	if oldest != nil {
+		oldest.change(func() { oldest.looping = true })
+	}
+}
+
+// announce reports a retry to the turn that it belongs to. The agent does not say
+// which one that is: of several it may be any that has no news for a while. If
+// there is only one, it is that.
+func announce(r agent.Retry, turns []*turn) {
+	now := time.Now()
+	if len(turns) == 1 {
+		turns[0].change(func() { turns[0].transcript.Emit(r) })
+		return
+	}
+	time.AfterFunc(silence, func() {
+		var silent []*turn
+		for _, t := range turns {
+			t.mu.Lock()
+			if t.news.Before(now) && !t.over {
+				silent = append(silent, t)
+			}
+			t.mu.Unlock()
+		}
+		r.Unsure = len(silent) > 1
+		for _, t := range silent {
+			t.change(func() { t.transcript.Emit(r) })
+		}
+	})
+}

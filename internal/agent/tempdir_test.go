@@ -1,0 +1,67 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"pollux/internal/sys"
+)
+
+// What a killed spawner left is removed by the next; what a living one uses is
+// not.
+func TestStaleDirectoriesAreRemoved(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	dead := filepath.Join(os.TempDir(), tempPrefix+"4194305-x")
+	alive := filepath.Join(os.TempDir(), fmt.Sprintf("%s%d-x", tempPrefix, os.Getpid()))
+	young := dead + "-young" // its process may be in another container
+	long := time.Now().Add(-2 * staleTimeout)
+	for _, d := range []string{dead, alive, young} {
+		if err := os.MkdirAll(filepath.Join(d, "run-1"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(d, long, long); d != young && err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chtimes(young, time.Now(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	// What a process has locked is its own, whatever its number and its age; a
+	// killed one's lock is gone, and its directory goes at once.
+	locked := func(name string) (string, *os.File) {
+		dir := filepath.Join(os.TempDir(), tempPrefix+name)
+		if err := os.MkdirAll(filepath.Join(dir, "worker-1", "home"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := sys.Lock(filepath.Join(dir, lockName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir, lock
+	}
+	held, lock := locked("4194305-held")
+	defer lock.Close()
+	if err := os.Chtimes(held, long, long); err != nil {
+		t.Fatal(err)
+	}
+	killed, lock := locked(fmt.Sprintf("%d-killed", os.Getpid()))
+	lock.Close()
+	temp, err := NewTempDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer temp.Close()
+	for _, d := range []string{dead, killed} {
+		if _, err := os.Stat(d); err == nil {
+			t.Errorf("a dead one's directory is still there: %s", d)
+		}
+	}
+	for _, d := range []string{alive, young, held, temp.Path} {
+		if _, err := os.Stat(d); err != nil {
+			t.Errorf("%s is gone", d)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package agent
+
+import (
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// A Transcript collects what an agent says and does in one run. It keeps a
+// bounded amount, whatever the agent prints. It must not be used by several
+// goroutines at once.
+type Transcript struct {
+	agent  *Agent
+	emit   func(Event)
+	change bool // the write tools are allowed
+
+	answer    strings.Builder
+	narration strings.Builder
+	truncated bool
+	lastText  time.Time // when the last piece of the answer was written
+	restarts  []int     // where in the answer it continued after a pause
+
+	model   string
+	tokens  Tokens
+	tools   int
+	open    map[string]openTool // the running tools, by ID
+	strayed string              // a tool that ran although the policy denies it
+	writes  int                 // successful uses of the write tools
+}
+
+// An openTool is a tool use without a result.
+type openTool struct {
+	name  string
+	since time.Time
+}
+
+// NewTranscript returns a transcript that emits what happens. With change, the
+// agent's write tools are allowed.
+func NewTranscript(a *Agent, change bool, emit func(Event)) *Transcript {
+	return &Transcript{agent: a, change: change, emit: emit, open: make(map[string]openTool)}
+}
+
+// Emit passes an event on.
+func (t *Transcript) Emit(ev Event) { t.emit(ev) }
+
+// Text adds a piece of the model's text, written at the given time.
+func (t *Transcript) Text(text string, at time.Time) {
+	if t.answer.Len() > 0 && at.Sub(t.lastText) >= restartPause {
+		t.restarts = append(t.restarts, t.answer.Len())
+	}
+	t.lastText = at
+	if room := MaxAnswer - t.answer.Len(); len(text) > room {
+		for room > 0 && !utf8.RuneStart(text[room]) {
+			room--
+		}
+		text, t.truncated = text[:max(room, 0)], true
+	}
+	if text != "" {
+		t.answer.WriteString(text)
+		t.emit(Text{Text: text})
+	}
+}
+
+// Truncate records that part of the text is missing.
+func (t *Transcript) Truncate() { t.truncated = true }
+
+// ToolStarted records the start of a tool use.
+func (t *Transcript) ToolStarted(id, name, summary string) {
+	t.endTurn()
+	t.tools++
+	t.open[id] = openTool{name, time.Now()}
+	t.emit(ToolUse{Name: name, Summary: summary})
+}
+
+// ToolRunning reports whether a tool use has started and not ended.
+func (t *Transcript) ToolRunning(id string) bool {
+	_, ok := t.open[id]
+	return ok
+}
+
+// ToolEnded records the end of a tool use. message is that of the error.
+func (t *Transcript) ToolEnded(id string, ok bool, message string) {
+	t.endTurn()
+	name := t.open[id].name
+	delete(t.open, id)
+	if ok && name != "" && !t.allowed(name) {
+		t.strayed = name
+	}
+	if ok && slices.Contains(t.agent.WriteTools, name) {
+		t.writes++
+	}
+	t.emit(ToolResult{Name: name, OK: ok, Message: t.agent.Tidy(message)})
+}
+
+func (t *Transcript) allowed(name string) bool {
+	return slices.Contains(t.agent.ReadTools, name) || slices.Contains(t.agent.ReadAliases, name) ||
+		t.change && slices.Contains(t.agent.WriteTools, name)
+}
+
+// Strayed returns a description of the tool that ran although the policy denies
+// it; empty if none did.
+func (t *Transcript) Strayed() string { return t.strayed }
+
+// Stray records a use of a tool that the policy denies. The first one counts.
+func (t *Transcript) Stray(description string) {
+	if t.strayed == "" {
+		t.strayed = description
+	}
+}
+
+// Writes returns the number of successful uses of the write tools.
+func (t *Transcript) Writes() int { return t.writes }
+
+// Searching returns how long the oldest running web search has been running,
+// and whether there is one.
+func (t *Transcript) Searching(now time.Time) (longest time.Duration, running bool) {
+	for _, tool := range t.open {
+		if t.agent.SearchTool != "" && tool.name == t.agent.SearchTool {
+			longest, running = max(longest, now.Sub(tool.since)), true
+		}
+	}
+	return longest, running
+}
+
+// SetModel records the requested model.
+func (t *Transcript) SetModel(model string) { t.model = model }
+
+// Model returns the model, as far as it is known.
+func (t *Transcript) Model() string { return t.model }
+
+// SetUsage records the agent's figures: the model that answered, if known, and
+// the tokens.
+func (t *Transcript) SetUsage(model string, tokens Tokens) {
+	t.tokens = tokens
+	if model != "" {
+		t.model = model
+	}
+}
+
+// Result returns the result as far as it has arrived.
+func (t *Transcript) Result() Result {
+	return Result{
+		Answer: strings.TrimSpace(t.lastAttempt()), Narration: t.narration.String(),
+		Model: t.model, Tokens: t.tokens, Tools: t.tools, Truncated: t.truncated,
+	}
+}
+
+// endTurn moves the text to the narration, because a tool use follows.
+func (t *Transcript) endTurn() {
+	if t.answer.Len() == 0 {
+		return
+	}
+	if t.narration.Len() > 0 {
+		t.narration.WriteString("\n")
+	}
+	if t.narration.Len() < MaxAnswer {
+		t.narration.WriteString(strings.TrimSpace(t.answer.String()))
+	}
+	t.answer.Reset()
+	t.restarts = nil
+}
+
+// restartPause is the shortest pause after which an answer may start again from
+// the beginning.
+const restartPause = 500 * time.Millisecond
+
+// lastAttempt returns the answer without the text of failed attempts. When a
+// stream breaks, agents ask the model again and print its text as if the answer
+// continued. It is a new attempt if it repeats the text of the old one, and that
+// is longer than an answer repeats by chance.
+func (t *Transcript) lastAttempt() string {
+	s, cut := t.answer.String(), 0
+	for _, at := range t.restarts {
+		if first := s[cut:at]; len(first) >= 32 && len(strings.Fields(first)) >= 5 && strings.HasPrefix(s[at:], first) {
+			cut = at
+		}
+	}
+	return s[cut:]
+}

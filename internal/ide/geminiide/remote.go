@@ -1,0 +1,171 @@
+package geminiide
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Remote is what package remote needs from this protocol.
+type Remote struct{}
+
+// Greet introduces this program on a connection to a companion, and returns the
+// title of its editor and the roots of its workspace. Only Pollux tells its roots.
+func (Remote) Greet(ctx context.Context, conn io.ReadWriter) (title string, roots []string, err error) {
+	stream := struct {
+		io.ReadWriter
+		io.Closer
+	}{conn, io.NopCloser(nil)}
+	client := mcp.NewClient(&mcp.Implementation{Name: "pollux-connect", Version: "0"}, nil)
+	session, err := client.Connect(ctx, &mcp.IOTransport{Reader: stream, Writer: stream}, nil)
+	if err != nil {
+		return "", nil, err
+	}
+	defer session.Close()
+	res := session.InitializeResult()
+	if data, err := json.Marshal(res.Capabilities.Experimental[RootsCapability]); err == nil {
+		var capability struct{ Roots []string }
+		if json.Unmarshal(data, &capability) == nil {
+			roots = capability.Roots
+		}
+	}
+	return res.ServerInfo.Title, roots, nil
+}
+
+// Translate returns functions that translate the paths in the messages of one
+// connection, with the functions given, which translate one path.
+func (Remote) Translate(toThere, toHere func(path string) (string, bool)) (outgoing, incoming func(line []byte) []byte) {
+	t := &translator{toThere: toThere, toHere: toHere, open: make(map[string]string)}
+	return t.outgoing, t.incoming
+}
+
+// A translator translates the paths on one connection.
+type translator struct {
+	toThere, toHere func(path string) (string, bool)
+
+	mu sync.Mutex
+	// open holds the paths of the diffs that the CLI has opened, by their names on
+	// the companion's side: the CLI must get back the same bytes.
+	open map[string]string
+}
+
+// outgoing translates a line from the CLI: the paths in its tool calls. A path without
+// a name there stays, so that the user can still see the change.
+func (t *translator) outgoing(line []byte) []byte {
+	if !bytes.Contains(line, []byte("filePath")) {
+		return line
+	}
+	return rewrite(line, func(method string, params object) bool {
+		args, ok := params.object("arguments")
+		path, isPath := args.text("filePath")
+		if method != "tools/call" || !ok || !isPath {
+			return false
+		}
+		there, ok := t.toThere(path)
+		if !ok {
+			there = path
+		}
+		t.mu.Lock()
+		t.open[there] = path
+		t.mu.Unlock()
+		args.set("filePath", there)
+		params.set("arguments", args)
+		return true
+	})
+}
+
+// incoming translates a line from the companion: the paths in its notifications. It
+// removes files without a name here from the context.
+func (t *translator) incoming(line []byte) []byte {
+	if !bytes.Contains(line, []byte(`"ide/`)) {
+		return line
+	}
+	return rewrite(line, func(method string, params object) bool {
+		switch method {
+		case MethodDiffAccepted, MethodDiffRejected:
+			return t.translateAnswer(params)
+		case MethodContextUpdate:
+			return t.translateContext(params)
+		}
+		return false
+	})
+}
+
+func (t *translator) translateAnswer(params object) bool {
+	path, ok := params.text("filePath")
+	if !ok {
+		return false
+	}
+	t.mu.Lock()
+	here, known := t.open[path]
+	t.mu.Unlock()
+	if !known {
+		if here, known = t.toHere(path); !known {
+			return false
+		}
+	}
+	params.set("filePath", here)
+	return true
+}
+
+func (t *translator) translateContext(params object) bool {
+	state, ok := params.object("workspaceState")
+	var files []object
+	if !ok || json.Unmarshal(state["openFiles"], &files) != nil {
+		return false
+	}
+	kept := []object{}
+	for _, f := range files {
+		path, _ := f.text("path")
+		if here, ok := t.toHere(path); ok {
+			f.set("path", here)
+			kept = append(kept, f)
+		}
+	}
+	state.set("openFiles", kept)
+	params.set("workspaceState", state)
+	return true
+}
+
+// An object is a JSON object. The fields that nobody sets stay byte for byte.
+type object map[string]json.RawMessage
+
+func (o object) text(key string) (s string, ok bool) {
+	return s, json.Unmarshal(o[key], &s) == nil && o[key] != nil
+}
+
+func (o object) object(key string) (v object, ok bool) {
+	return v, json.Unmarshal(o[key], &v) == nil && v != nil
+}
+
+func (o object) set(key string, v any) { o[key] = encode(v) }
+
+func encode(v any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(err) // v consists of strings and of JSON
+	}
+	return bytes.TrimRight(b.Bytes(), "\n")
+}
+
+// rewrite returns a message with the params that change has changed. It returns the
+// message as it is if change reports false.
+func rewrite(line []byte, change func(method string, params object) bool) []byte {
+	var message object
+	if json.Unmarshal(line, &message) != nil {
+		return line
+	}
+	method, _ := message.text("method")
+	params, ok := message.object("params")
+	if !ok || !change(method, params) {
+		return line
+	}
+	message.set("params", params)
+	return append(encode(message), '\n')
+}

@@ -1,0 +1,144 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"pollux/internal/editor"
+	"pollux/internal/sys"
+)
+
+// A Listener is a socket on this side for a companion on the other side. Agents come
+// to it with `pollux connect --socket`, and each has a connection of its own.
+//
+// One context ends all of it: Close cancels the context and waits for every
+// goroutine.
+type Listener struct {
+	// Socket is the path of the socket.
+	Socket string
+
+	target   Target
+	paths    Paths
+	protocol Protocol
+	cancel   context.CancelFunc
+	group    sync.WaitGroup
+
+	gone chan struct{} // closed when the companion has gone
+	lose func()        // closes gone
+}
+
+// Listen opens a listener in the user's own directory. The caller must close it.
+func Listen(ctx context.Context, target Target, paths Paths, protocol Protocol) (*Listener, error) {
+	dir, err := sys.RuntimeDir()
+	if err != nil {
+		return nil, err
+	}
+	prune(dir)
+	name := fmt.Sprintf("connect-%d-%06x.sock", os.Getpid(), rand.IntN(1<<24))
+	l := &Listener{
+		Socket: filepath.Join(dir, name), target: target, paths: paths, protocol: protocol, gone: make(chan struct{}),
+	}
+	l.lose = sync.OnceFunc(func() { close(l.gone) })
+	socket, err := net.Listen("unix", l.Socket)
+	if err != nil {
+		return nil, fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
+	}
+	if err := os.Chmod(l.Socket, 0o600); err != nil {
+		socket.Close()
+		return nil, err
+	}
+	ctx, l.cancel = context.WithCancel(ctx)
+	l.group.Go(func() {
+		sys.Accept(socket, func(conn net.Conn) {
+			l.group.Go(func() { l.serve(ctx, conn) })
+		})
+	})
+	l.group.Go(func() {
+		<-ctx.Done()
+		socket.Close() // removes the file
+	})
+	if target.Socket != "" {
+		l.group.Go(func() { l.watch(ctx) })
+	}
+	return l, nil
+}
+
+// Gone returns a channel that is closed when the companion has gone: it has removed
+// its socket, or an agent got no answer there. A companion that a command reaches may
+// come back, so for such a target the channel is never closed.
+func (l *Listener) Gone() <-chan struct{} { return l.gone }
+
+// Close ends all connections and removes the socket.
+func (l *Listener) Close() {
+	l.cancel()
+	l.group.Wait()
+}
+
+const watchInterval = 2 * time.Second
+
+// watch notices when the companion removes its socket.
+func (l *Listener) watch(ctx context.Context) {
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if _, err := os.Stat(l.target.Socket); errors.Is(err, os.ErrNotExist) {
+			l.lose()
+			return
+		}
+	}
+}
+
+// prune removes sockets that killed listeners have left. A listener in another
+// container may share the directory; it answers.
+func prune(dir string) {
+	sockets, _ := filepath.Glob(filepath.Join(dir, "connect-*.sock"))
+	for _, path := range sockets {
+		conn, err := net.Dial("unix", path)
+		if err == nil {
+			conn.Close()
+		} else if sys.Refused(err) {
+			os.Remove(path)
+		}
+	}
+}
+
+// serve connects one agent to the companion.
+func (l *Listener) serve(ctx context.Context, agent net.Conn) {
+	defer agent.Close()
+	if !readPreamble(ctx, agent) {
+		return
+	}
+	companion, err := l.target.Open(ctx)
+	if err == nil {
+		err = Relay(ctx, agent, companion, l.paths, l.protocol)
+		if !errors.Is(err, ErrSilent) {
+			return
+		}
+	}
+	// The agent sees that its connection has ended.
+	if l.target.Socket != "" && ctx.Err() == nil {
+		l.lose()
+	}
+}
+
+// readPreamble reports whether the connection starts as an agent's does.
+func readPreamble(ctx context.Context, conn net.Conn) bool {
+	stop := context.AfterFunc(ctx, func() { conn.SetReadDeadline(time.Now()) })
+	defer stop()
+	first := make([]byte, len(editor.MCPPreamble))
+	_, err := io.ReadFull(conn, first)
+	return err == nil && string(first) == editor.MCPPreamble
+}
