@@ -44,7 +44,7 @@ var allowed = map[string][]string{
 	"pollux/internal/hostile":                   {},
 	"pollux/internal/hunk":                      {},
 	"pollux/internal/ide":                       {"companion", "companion/journal", "editor", "ide/geminiide", "sys"},
-	"pollux/internal/ide/geminiide":             {"companion", "editor", "paths", "sys", "termtext"},
+	"pollux/internal/ide/geminiide":             {"companion", "editor", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/ide/geminiide/client":      {},
 	"pollux/internal/ide/geminiide/conformance": {"editor", "ide/geminiide", "ide/geminiide/client", "sys"},
 	"pollux/internal/install":                   {"agent/gemini/settings", "sys"},

@@ -93,7 +93,8 @@ func New(cfg Config) (*Companion, error) {
 		return nil, err
 	}
 	if !editorName.MatchString(cfg.Editor.Name) || cfg.Editor.DisplayName == "" {
-		return nil, errors.New(`the editor has no name: send editor {"name", "displayName"} in initialize, such as {"neovim", "Neovim"}`)
+		return nil, errors.New("the editor has no name: " +
+			`send editor {"name", "displayName"} in initialize, such as {"neovim", "Neovim"}`)
 	}
 	c := &Companion{
 		cfg: cfg, log: cfg.Log, host: cfg.Host, journal: cfg.Journal, started: time.Now(),
@@ -133,7 +134,7 @@ func cleanRoots(roots []string) ([]string, error) {
 var errStopped = errors.New("the companion ends")
 
 // Stop answers every agent that waits, and detaches every client. The caller
-// then has the sessions deliver what they have queued, and calls [Companion.Wait].
+// then closes the sessions, which deliver their queues, and calls [Companion.Wait].
 func (c *Companion) Stop() {
 	c.mu.Lock()
 	c.closing = true
@@ -176,7 +177,7 @@ func (c *Companion) background(f func()) {
 	})
 }
 
-// onPanic, deferred, unpublishes the companion before a panic goes on.
+// onPanic, deferred, unpublishes the companion before a panic continues.
 func (c *Companion) onPanic() {
 	if r := recover(); r != nil {
 		c.host.Unpublish()
@@ -237,8 +238,8 @@ func (c *Companion) excluded(path string) bool {
 // Context returns what the user has open now. The caller must not change it.
 func (c *Companion) Context() Context { return c.store.context() }
 
-// SetContext replaces what a source other than a client has open: the demo's
-// stand-in for an editor.
+// SetContext replaces the open files of a source other than a client. The demo
+// uses it in place of an editor.
 func (c *Companion) SetContext(s editor.Snapshot) { c.store.update(c, s) }
 
 // contextChanged announces a new context to every agent.
@@ -270,7 +271,9 @@ func (c *Companion) clientsLocked() []editor.CLI {
 	all := make([]editor.CLI, 0, len(c.sessions))
 	for _, s := range c.sessions {
 		name, version := s.Client()
-		all = append(all, editor.CLI{Name: name, Version: version, Transport: s.Transport(), Since: s.Since().UnixMilli()})
+		all = append(all, editor.CLI{
+			Name: name, Version: version, Transport: s.Transport(), Since: s.Since().UnixMilli(),
+		})
 	}
 	slices.SortFunc(all, func(a, b editor.CLI) int { return cmp.Compare(a.Since, b.Since) })
 	return all

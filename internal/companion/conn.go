@@ -54,10 +54,11 @@ func (d *conn) serve(rwc io.ReadWriteCloser) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ready := make(chan struct{})
-	d.rpc = editor.NewConn(ctx, editor.Drained(editor.NewStream(rwc), d.out), handlerFunc(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	handle := func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
 		<-ready
 		d.handle(req)
-	}))
+	}
+	d.rpc = editor.NewConn(ctx, editor.Drained(editor.NewStream(rwc), d.out), handlerFunc(handle))
 	close(ready)
 	<-d.rpc.DisconnectNotify()
 	cancel()
@@ -192,7 +193,7 @@ func (d *conn) dispatch(req *jsonrpc2.Request) (any, error) {
 	return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "unknown method " + req.Method}
 }
 
-// onPanic, deferred, unpublishes the companion before a panic goes on.
+// onPanic, deferred, unpublishes the companion before a panic continues.
 func (d *conn) onPanic() {
 	if r := recover(); r != nil {
 		if d.c != nil {
@@ -220,7 +221,8 @@ func (d *conn) initialize(req *jsonrpc2.Request) (any, error) {
 		return nil, err
 	}
 	if p.Protocol != editor.ProtocolVersion {
-		return nil, fmt.Errorf("the plugin speaks version %d of the editor protocol, this pollux version %d: update the older of the two", p.Protocol, editor.ProtocolVersion)
+		return nil, fmt.Errorf("the plugin uses version %d of the editor protocol, and this pollux version %d: update the older one",
+			p.Protocol, editor.ProtocolVersion)
 	}
 	c, err := d.start(p)
 	if err != nil {

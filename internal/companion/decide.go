@@ -13,7 +13,8 @@ import (
 )
 
 var (
-	errNoDiff   = errors.New("there is no such diff: it was answered already, or its agent closed it; `pollux journal` has the text as Pollux received it before")
+	errNoDiff = errors.New("there is no such diff: it was answered already, or its agent closed it; " +
+		"`pollux journal` has the last text that Pollux received")
 	errAccepted = errors.New("this change was accepted already: the agent has to write the file now")
 	errSaving   = errors.New("this change is being saved already")
 	errNotice   = errors.New("this change cannot be displayed: answer in the terminal")
@@ -89,10 +90,11 @@ func (c *Companion) accept(a editor.DiffAccept) (editor.DiffAcceptResult, error)
 	c.watch.soon(d.proposal.Path, now.state)
 	// Queued under the lock, so that no later answer for the path overtakes it.
 	// The journal has the text already, and the state a moment later.
-	d.session.Resolve(d.proposal, Outcome{Accepted: true, Text: d.answer(a.Content)}, func(err error) { delivered <- err })
+	answer := d.answer(a.Content)
+	d.session.Resolve(d.proposal, Outcome{Accepted: true, Text: answer}, func(err error) { delivered <- err })
 	c.mu.Unlock()
 	c.syncEntry(d)
-	c.settling.start(func() { c.settle(d, d.answer(a.Content), now.state, delivered) })
+	c.settling.start(func() { c.settle(d, answer, now.state, delivered) })
 	return editor.DiffAcceptResult{Status: editor.StatusAccepted}, nil
 }
 
@@ -327,7 +329,7 @@ func (c *Companion) rejectLocked(d *diff) {
 }
 
 // rejectAllLocked answers every agent that waits: an unanswered diff may block
-// it for good. It leaves out diffs that are answered in the terminal. The texts
+// it forever. It leaves out diffs that are answered in the terminal. The texts
 // stay in the journal. The caller records the diffs.
 func (c *Companion) rejectAllLocked() (ended []*diff) {
 	for _, d := range c.diffs {

@@ -478,7 +478,8 @@ func (c *Companion) Disconnect(s Session) {
 	}
 	for _, d := range ended {
 		c.record(d)
-		c.tell("warning", fmt.Sprintf("%s, which proposed the change to %s, has ended. The proposal is kept: save it or discard it.", d.agent, d.proposal.Path))
+		c.tell("warning", fmt.Sprintf("%s, which proposed the change to %s, has ended. The proposal is kept: save it or discard it.",
+			d.agent, d.proposal.Path))
 	}
 }
 

@@ -27,7 +27,7 @@ type excluder struct {
 	names []string // of ignore files beside .gitignore
 
 	mu sync.Mutex // not held while a file is read
-	// files are parsed ignore files by path, cost the sum of theirs.
+	// files holds parsed ignore files by path; cost is the sum of their costs.
 	files map[string]*ignoreFile
 	cost  int
 	// decisions are by the path of the file that they are about.
@@ -128,8 +128,8 @@ func (x *excluder) match(path string, roots []string) bool {
 
 var hashSeed = maphash.MakeSeed()
 
-// decide applies the rules of the sources, of which the first is the least
-// specific. The last match wins.
+// decide applies the rules of the sources, the least specific first. The last
+// match wins.
 func (x *excluder) decide(sources []ignoreSource, parts []string) (excluded bool, err error) {
 	left := maxDecisionCost
 	for _, s := range slices.Backward(sources) {

@@ -10,7 +10,7 @@ import (
 	"pollux/internal/companion/journal"
 )
 
-// An entry is what the journal has of a diff.
+// An entry describes the journal's entry of a diff.
 //
 // A write may fail, and somebody may delete an entry. So keep and record only
 // note what the journal should have, and syncEntry writes everything that it

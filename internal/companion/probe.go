@@ -23,7 +23,7 @@ const (
 	// probeTimeout bounds the wait for the first path that does not answer, and
 	// for all of those after it together.
 	probeTimeout = 250 * time.Millisecond
-	// probeMinTimeout is what is left for each path when that is used up.
+	// probeMinTimeout is the wait for each path after probeTimeout is used up.
 	probeMinTimeout = 5 * time.Millisecond
 )
 
@@ -35,7 +35,7 @@ func newPatience() *patience {
 	return &p
 }
 
-// get returns the answer for a path; ok is false if there is none yet.
+// get returns the answer for a path; ok is false without an answer in time.
 func (p *prober[T]) get(path string, left *patience) (answer T, ok bool) {
 	p.mu.Lock()
 	answer, ok = p.answered[path]

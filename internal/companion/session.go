@@ -71,12 +71,12 @@ type Proposal struct {
 // An Outcome is the user's decision about a proposal.
 type Outcome struct {
 	Accepted bool
-	// Text is what the agent writes; empty unless Accepted.
+	// Text is the text to write; empty unless Accepted.
 	Text string
 }
 
-// A Context is what the user has open: all files that agents may receive, the
-// active one first, then the one that had the focus last.
+// A Context lists the open files that agents may receive, the active one first,
+// then the one that had the focus last.
 type Context struct {
 	Files []File
 	// Trusted is nil unless an editor knows whether the user trusts the folder.
@@ -95,9 +95,9 @@ type File struct {
 	Selection string
 }
 
-// A Host runs a companion: it has the servers, the files and the variables by
-// which agents and editors find it. Its methods may be called at any time,
-// from many goroutines.
+// A Host runs a companion: it owns the servers and publishes the files and
+// variables that lead agents and editors to it. Its methods may be called at any
+// time, from many goroutines.
 type Host interface {
 	// Port and Token are what an editor keeps to start the companion again
 	// after a crash.
@@ -112,7 +112,7 @@ type Host interface {
 	Link() (string, error)
 	// Prompt is [Session.Prompt] for when no agent is connected.
 	Prompt(p editor.PromptParams, roots []string) editor.Prompt
-	// Unpublish removes all by which others find the companion, before a panic
+	// Unpublish removes everything that leads to the companion, before a panic
 	// ends the process.
 	Unpublish()
 }

@@ -1,6 +1,6 @@
-// Package ide makes a companion reachable: it starts the companion, a server for
-// each protocol by which agents connect, the review page and the socket for
-// further clients, and publishes them.
+// Package ide makes a companion reachable. It starts the companion, a server for
+// each of the agents' protocols, the review page and the socket for further
+// clients, and publishes them.
 //
 // To serve another kind of agent, write a package below this one and add its row
 // to protocols.
@@ -36,8 +36,8 @@ type Protocol struct {
 	IgnoreFiles []string
 	// MaxFiles is how many open files an agent receives at most; 0 for no limit.
 	MaxFiles int
-	// Preamble is the line with which a connection to the companion's socket
-	// asks for this protocol; empty if no agent comes that way.
+	// Preamble is the line that an agent's connection to the companion's socket
+	// starts with; empty if agents of this protocol do not use the socket.
 	Preamble string
 	// Prompt is [companion.Session.Prompt] for when no agent is connected.
 	Prompt func(p editor.PromptParams, roots []string) editor.Prompt
@@ -58,7 +58,7 @@ type Server interface {
 	Serve()
 	// ServeConn serves an agent on a connection until the connection ends.
 	ServeConn(conn io.ReadWriteCloser) error
-	// Publish writes the files by which agents find the server. stdio is the
+	// Publish writes the files that lead agents to the server. stdio is the
 	// command that carries an agent's standard streams to the socket; it may be
 	// empty. SetRoots, AddEnv and Unpublish may be called at any time, from many
 	// goroutines.
@@ -125,8 +125,8 @@ type Config struct {
 	GoneTimeout time.Duration
 }
 
-// A Host is a running companion with its servers, its socket and all by which
-// others find it. It implements [companion.Host].
+// A Host is a running companion with its servers and its socket. It implements
+// [companion.Host].
 //
 // It is published last and unpublished first: Start listens, serves and then
 // publishes. Close unpublishes, answers every proposal, closes the servers and
@@ -202,12 +202,13 @@ func (h *Host) start(cfg Config) (err error) {
 	}
 	if h.socket, err = listenSocket(h.Port()); err != nil {
 		// No agent needs it.
-		h.log.Warn("pollux status, notify and connect will not find this companion: set POLLUX_RUNTIME_DIR to a short path of your own", "err", err)
+		h.log.Warn("pollux status, notify and connect will not find this companion: "+
+			"set POLLUX_RUNTIME_DIR to a short path that you own", "err", err)
 	}
 	for _, s := range h.servers {
 		s.Serve()
 	}
-	// An agent's environment may lack much of ours, so the command names the socket.
+	// An agent may run the command with few variables, so it names the socket.
 	var stdio []string
 	if len(cfg.Connect) > 0 && h.socket != nil {
 		stdio = append(slices.Clone(cfg.Connect), "--socket", h.socket.path)

@@ -15,7 +15,8 @@ func wireContext(c companion.Context) Context {
 	ws := &WorkspaceState{OpenFiles: []File{}, IsTrusted: c.Trusted}
 	for _, f := range c.Files[:min(len(c.Files), MaxOpenFiles)] {
 		ws.OpenFiles = append(ws.OpenFiles, File{
-			Path: f.Path, Timestamp: f.Focused, IsActive: f.Active, Cursor: f.Cursor, SelectedText: cut(f.Selection, MaxSelectedText),
+			Path: f.Path, Timestamp: f.Focused, IsActive: f.Active,
+			Cursor: f.Cursor, SelectedText: cut(f.Selection, MaxSelectedText),
 		})
 	}
 	if files := ws.OpenFiles; len(files) > 1 && files[0].IsActive {

@@ -3,7 +3,8 @@
 // its sessions, the discovery files, and a replay of the CLI's search for them.
 //
 // Optional fields are left out when unset and never null: the CLI validates
-// every notification, and one null in an optional field disconnects it for good.
+// every notification, and one null in an optional field disconnects it until the
+// user types /ide enable.
 package geminiide
 
 import (
@@ -39,8 +40,8 @@ type Context struct {
 	WorkspaceState *WorkspaceState `json:"workspaceState,omitempty"`
 }
 
-// A WorkspaceState is what the user has open. IsTrusted is nil unless the
-// editor really knows: a change to false makes the CLI ask for a restart.
+// A WorkspaceState lists the open files. IsTrusted is nil unless the editor
+// knows it: a change to false makes the CLI ask for a restart.
 type WorkspaceState struct {
 	OpenFiles []File `json:"openFiles"`
 	IsTrusted *bool  `json:"isTrusted,omitempty"`
@@ -58,14 +59,14 @@ type File struct {
 }
 
 // A Stdio is a command that speaks MCP on its standard input and output. The
-// real CLI gives it HOME, PATH and TERM and nothing else of its environment.
+// real CLI passes it only HOME, PATH and TERM.
 type Stdio struct {
 	Command string   `json:"command"`
 	Args    []string `json:"args"`
 }
 
-// RootsCapability is the experimental capability with which a Pollux companion
-// sends its workspace's roots. The CLIs ignore it.
+// RootsCapability is the experimental capability that contains the workspace's
+// roots of a Pollux companion. The CLIs ignore it.
 const RootsCapability = "pollux/roots"
 
 // Realm is the authentication realm that a Pollux companion sends to a client
@@ -131,8 +132,8 @@ type DiscoveryFile struct {
 	Stdio *Stdio `json:"stdio,omitempty"`
 	// PPID is a live process; Qwen Code deletes a lock file without it.
 	PPID int `json:"ppid,omitempty"`
-	// Pollux is the process that wrote the file, by which a later start
-	// recognizes a stale file of Pollux. The CLIs ignore it.
+	// Pollux is the process that wrote the file. A later start uses it to
+	// recognize a stale file. The CLIs ignore it.
 	Pollux int `json:"polluxPid,omitempty"`
 	// Namespace identifies the container, or the host, in which that process and
 	// the port are visible. A container and its host may share the directory.

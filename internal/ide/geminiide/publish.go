@@ -11,7 +11,7 @@ import (
 // them from git.
 const IgnoreFile = ".geminiignore"
 
-// reserved names make the CLI offer to install an extension of its own.
+// reserved names make the CLI offer to install another extension.
 var reserved = map[string]bool{"vscode": true, "antigravity": true, "positron": true, "firebasestudio": true}
 
 // CheckEditor reports whether a companion can have the editor's name.
@@ -23,7 +23,7 @@ func CheckEditor(info editor.Info) error {
 }
 
 // Publish writes the discovery files that lead CLIs to the server. stdio is the
-// command by which a CLI reaches it that cannot dial the port; may be empty.
+// command that connects a CLI which cannot dial the port; it may be empty.
 func (s *Server) Publish(roots, stdio []string) error {
 	p, err := Publish(Endpoint{
 		Port: s.port, Token: s.cfg.Token, Info: s.cfg.Editor, Roots: roots, PIDs: s.cfg.PIDs, Stdio: stdio,

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/companion"
+	"pollux/internal/outbox"
 	"pollux/internal/termtext"
 )
 
@@ -32,7 +33,7 @@ var errUndelivered = errors.New("the CLI ended before it received the outcome")
 //
 // A client that does not read, such as a suspended one, blocks the writer and
 // nothing else. The write has no deadline, since a broken stream would
-// disconnect the CLI for good when it wakes. Close sets one.
+// disconnect the CLI until the user reconnects it. Close sets one.
 type Session struct {
 	textRules
 
@@ -48,7 +49,7 @@ type Session struct {
 	ctx     context.Context // ends with the session
 	cancel  context.CancelFunc
 	started chan struct{} // closed when mcp and conn are set
-	wake    chan struct{} // capacity 1
+	wake    outbox.Signal // something may have to be written
 	done    sync.WaitGroup
 
 	mu        sync.Mutex
@@ -86,13 +87,13 @@ func (s *Session) Client() (name, version string) {
 	return agentName(p.ClientInfo.Name, p.ClientInfo.Version, s.agent)
 }
 
-// placeholder is the version that Qwen Code gives in place of its own. Gemini CLI
-// 0.20 does so, too.
+// placeholder is the version that Qwen Code sends in place of its real one. Gemini
+// CLI 0.20 does so, too.
 const placeholder = "1.0.0"
 
 // agentName returns a client's name, as people know it, and its version. The
-// CLIs give the name of their transport in place of their own, so their token
-// tells them apart. Over stdio, where there is none, the placeholder does.
+// CLIs send the name of their transport instead of their name, so their token
+// identifies them. Over stdio, without a token, the version does.
 func agentName(name, version, agent string) (string, string) {
 	if name != "streamable-http-client" && name != "stdio-client" {
 		return shown(name), shown(version)
@@ -139,7 +140,7 @@ func (s *Session) Transport() string {
 
 func (srv *Server) newSession() *Session {
 	s := &Session{
-		id: rand.Text(), server: srv, since: time.Now(), started: make(chan struct{}), wake: make(chan struct{}, 1),
+		id: rand.Text(), server: srv, since: time.Now(), started: make(chan struct{}), wake: outbox.NewSignal(),
 		responses: make(map[http.ResponseWriter]bool),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -183,7 +184,8 @@ func (s *Session) start(t mcp.Transport, initialized func()) error {
 	if roots := s.server.cfg.Roots; roots != nil {
 		capabilities.Experimental = map[string]any{RootsCapability: map[string]any{"roots": roots()}}
 	}
-	server := mcp.NewServer(&mcp.Implementation{Name: "pollux", Title: s.server.cfg.Editor.DisplayName, Version: s.server.cfg.Version}, &mcp.ServerOptions{
+	self := &mcp.Implementation{Name: "pollux", Title: s.server.cfg.Editor.DisplayName, Version: s.server.cfg.Version}
+	server := mcp.NewServer(self, &mcp.ServerOptions{
 		Capabilities:              capabilities,
 		SupportedProtocolVersions: protocolVersions,
 		InitializedHandler: func(context.Context, *mcp.InitializedRequest) {
@@ -246,7 +248,7 @@ func (s *Session) Resolve(p companion.Proposal, o companion.Outcome, done func(e
 	}
 	s.outcomes = append(s.outcomes, next)
 	s.mu.Unlock()
-	s.poke()
+	s.wake.Set()
 }
 
 // ContextChanged implements [companion.Session].
@@ -254,14 +256,7 @@ func (s *Session) ContextChanged() {
 	s.mu.Lock()
 	s.context = true
 	s.mu.Unlock()
-	s.poke()
-}
-
-func (s *Session) poke() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Set()
 }
 
 // write writes all that the client receives. It runs on the writer goroutine.
@@ -369,7 +364,7 @@ func (s *Session) flush(ctx context.Context) {
 	s.mu.Lock()
 	s.drained = append(s.drained, c)
 	s.mu.Unlock()
-	s.poke()
+	s.wake.Set()
 	select {
 	case <-c:
 	case <-s.ctx.Done():
@@ -410,7 +405,7 @@ func (s *Session) streamReady(w *streamWriter) {
 	s.context, s.sent = true, "" // a stream first carries the context
 	s.stopTimerLocked()
 	s.mu.Unlock()
-	s.poke()
+	s.wake.Set()
 }
 
 func (s *Session) streamEnded(w *streamWriter) {

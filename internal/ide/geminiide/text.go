@@ -22,14 +22,6 @@ func (textRules) Shown(original, proposed string) string {
 	return original
 }
 
-// Refuses implements [companion.TextRules].
-func (textRules) Refuses(text, proposed string) string {
-	if text == "" && proposed != "" {
-		return "The agent takes an empty text for no answer and would write its own proposal. Reject the change and empty the file yourself."
-	}
-	return ""
-}
-
 // Answer implements [companion.TextRules]. Editors remove the byte order mark
 // that the file or the proposal has, and the CLI writes what it receives.
 func (textRules) Answer(text, original, proposed string) string {
