@@ -36,6 +36,10 @@ type Agent struct {
 	Escapes  func(text string) bool
 	Unescape func(text string) string
 
+	// ToolVerbs describe the use of a tool in progress reports, such as
+	// "reading". A tool that is not listed is reported by its name.
+	ToolVerbs map[string]string
+
 	// Find returns the program behind a command (a path, or a name on the PATH)
 	// and its version. The error is an [*Error] of kind [NotInstalled], or the
 	// cause of the context's end.

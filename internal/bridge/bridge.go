@@ -1,15 +1,17 @@
-// Package bridge lets any MCP client, and the shell, ask Gemini CLI: it
-// queues calls, runs them under one deadline, falls back to another model, and
-// says of each answer how it came about.
+// Package bridge lets MCP clients and the shell ask an agent. It queues calls,
+// runs each under one deadline, falls back to another model, and reports how
+// each answer was produced. It knows agents only through their row in the table
+// of agents and their [agent.Runner].
 //
-// A call goes through these hands: a tool ([Bridge.Query], [Bridge.Search],
-// [Bridge.Structured]) checks its input and makes a prompt of it; [Bridge.ask]
-// waits for a place in the queue and for the pace, has the [gemini.Runner] ask
-// the CLI, and asks once more with the fallback model where that may help. The
-// deadline of the call's context covers all of it.
+// How a call flows: a tool ([Bridge.Query], [Bridge.Search],
+// [Bridge.Structured]) checks its input and writes a prompt. call.ask waits for
+// a slot in the queue, lets the runner ask the agent, and asks once more with
+// the fallback model if the first one is overloaded. The deadline of the call
+// covers all of this.
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,32 +24,39 @@ import (
 )
 
 const (
-	// DefaultTimeout and MaxTimeout bound a call, from its arrival to its
-	// answer.
+	// DefaultTimeout and MaxTimeout limit a call, from its arrival to its answer.
 	DefaultTimeout = 2 * time.Minute
 	MaxTimeout     = 30 * time.Minute
-	// leastForAnother is how much of the deadline another attempt needs.
-	leastForAnother = 10 * time.Second
-	// patience is how long the CLI may wait to ask an overloaded model again,
-	// in all. It would wait for minutes, and on a used-up quota for hours.
-	patience = 8 * time.Second
+	// minAttemptTimeout is how much time must be left for another attempt.
+	minAttemptTimeout = 10 * time.Second
+	// retryTimeout is how long an agent may wait in total to ask an overloaded
+	// model again. Agents wait for minutes, or for hours once a quota is used up.
+	retryTimeout = 8 * time.Second
+	// exitTimeout is how long a process may take to exit.
+	exitTimeout = 15 * time.Second
 )
 
-// A Bridge asks Gemini CLI for its clients. Its methods may be called from
-// many goroutines.
+// A Bridge asks an agent for its clients. Its methods may be called from several
+// goroutines.
+//
+// Locks: jobs.mu may be held when job.mu is taken. No other lock of the package
+// is held when another is taken, or when the runner or a client is called.
 type Bridge struct {
-	cfg       Config
-	log       *slog.Logger
-	runner    agent.Runner
-	queue     *queue
-	pacer     *pacer
-	templates templates
-	chunks    *chunkCache
-	talks     *conversations
-	started   time.Time
+	cfg           Config
+	log           *slog.Logger
+	runner        agent.Runner
+	queue         *queue
+	pacer         *pacer
+	templates     templates
+	chunks        *chunkCache
+	conversations *conversations
+	started       time.Time
 
 	life context.Context // ends when the bridge closes
 	end  context.CancelCauseFunc
+	work sync.WaitGroup // calls and the status listener
+
+	mu sync.Mutex // orders work.Add before work.Wait
 }
 
 // New returns a bridge that asks the agent of cfg through runner. It returns an
@@ -57,62 +66,77 @@ func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	t, err := loadTemplates(cfg.Templates)
+	t, err := loadTemplates(cfg.Templates, cfg.Agent.VarPrefix+"PROMPTS_DIR")
 	if err != nil {
 		return nil, err
 	}
 	b := &Bridge{
 		cfg: cfg, log: cfg.Log, runner: runner, templates: t,
-		queue: &queue{max: cfg.MaxConcurrent}, pacer: newPacer(cfg.StartInterval, cfg.StartJitter),
-		chunks: newChunkCache(), talks: newConversations(runner.Forget), started: time.Now(),
+		queue: &queue{max: cfg.MaxConcurrent, setting: cfg.Agent.VarPrefix + "MAX_CONCURRENT"}, pacer: newPacer(cfg.StartInterval, cfg.StartJitter),
+		chunks: newChunkCache(), conversations: newConversations(runner.Forget), started: time.Now(),
 	}
 	b.life, b.end = context.WithCancelCause(context.Background())
 	return b, nil
 }
 
-// Close ends all calls, those that wait too, and returns when no process is
-// left of them.
+// Close cancels all calls, also those in the queue. It returns when they have
+// ended and their processes have exited.
 func (b *Bridge) Close() error {
+	b.mu.Lock()
 	b.end(agent.ErrClosed)
-	return b.runner.Close()
+	b.mu.Unlock()
+	err := b.runner.Close()
+	b.work.Wait()
+	return err
 }
 
-// A Fallback says that another model was asked than the one named. Whether it
-// answered is another matter.
+// enter adds to b.work. It returns an error if the bridge is closed.
+func (b *Bridge) enter() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := context.Cause(b.life); err != nil {
+		return err
+	}
+	b.work.Add(1)
+	return nil
+}
+
+// A Fallback reports that another model was asked. It does not report whether
+// that model answered.
 type Fallback struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 	Why  string `json:"why"`
 }
 
-// Meta is how an answer came about; it is the _meta of a tool's result.
+// Meta describes how an answer was produced. It is the _meta of a tool result.
 type Meta struct {
-	// DurationMs is the time from the call to its answer, QueuedMs the part of
-	// it before the CLI was started.
+	// DurationMs is the time from the call to its answer. QueuedMs is the part
+	// before the agent got the prompt.
 	DurationMs int64 `json:"durationMs"`
 	QueuedMs   int64 `json:"queuedMs"`
-	// Model is the one that answered, by the CLI's figures.
+	// Model is the model that answered, as reported by the agent.
 	Model string `json:"model"`
-	// Partial says that the answer was cut short by the timeout, Truncated
-	// that it was longer than Pollux takes.
+	// Partial reports that the timeout cut the answer short, Truncated that it
+	// exceeded [agent.MaxAnswer].
 	Partial   bool          `json:"partial"`
 	Truncated bool          `json:"truncated,omitempty"`
 	Tokens    *agent.Tokens `json:"tokens,omitempty"`
 	ToolUses  int           `json:"toolUses,omitempty"`
 	Fallback  *Fallback     `json:"fallback,omitempty"`
-	// Repaired says that a structured answer was valid at the second attempt.
+	// Repaired reports that a structured answer became valid at the second attempt.
 	Repaired bool `json:"repaired,omitempty"`
-	// Runner is how the CLI was run: warm, or spawn for one that was started for
-	// this call.
+	// Runner is [agent.Warmed], or [agent.Spawned] for a process that was started
+	// for this call.
 	Runner string `json:"runner,omitempty"`
-	// SessionID is by what a query goes on with what was said.
+	// SessionID continues the conversation in another query.
 	SessionID string `json:"sessionId,omitempty"`
 }
 
-// errTimeout is the cause of a call's end at its deadline.
+// errTimeout is the cause of the context of a call that reaches its deadline.
 var errTimeout = errors.New("timeout")
 
-// A call is one tool call on its way.
+// A call is a tool call in progress.
 type call struct {
 	b        *Bridge
 	dir      string
@@ -122,12 +146,13 @@ type call struct {
 	progress *progress
 	cancel   func()
 	running  sync.WaitGroup // processes that work for the call
-	verbatim bool           // answers are left as the model wrote them
-	fellBack bool           // the text is that of the fallback model
+	verbatim bool           // see [agent.Request]
+	fellBack bool           // the fallback model wrote the text
 	meta     Meta
 }
 
-// begin starts a call: its clock and its reports.
+// begin starts a call: its deadline and its progress reports. The caller ends it
+// with call.end.
 func (b *Bridge) begin(ctx context.Context, c Common, report func(string)) (context.Context, *call, error) {
 	dir, err := workingDirectory(c.WorkingDirectory)
 	if err != nil {
@@ -142,49 +167,50 @@ func (b *Bridge) begin(ctx context.Context, c Common, report func(string)) (cont
 	}
 	model := strings.TrimSpace(c.Model)
 	if model != "" && !modelName.MatchString(model) {
-		return nil, nil, fmt.Errorf("model is %q, which is no model's name: give one like gemini-2.5-pro, or leave it out", shorten(model, 60))
+		return nil, nil, fmt.Errorf("model is %q, which is not a valid model name: give one such as %s, or leave it out",
+			shorten(model, 60), b.cfg.Agent.ExampleModel)
 	}
 	if model == "" {
 		model = b.cfg.DefaultModel
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
-	ctx, close := context.WithCancelCause(ctx)
-	open := context.AfterFunc(b.life, func() { close(context.Cause(b.life)) })
+	if err := b.enter(); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancelTimeout := context.WithTimeoutCause(ctx, timeout, errTimeout)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(b.life, func() { cancel(context.Cause(b.life)) })
 	return ctx, &call{
 		b: b, dir: dir, model: model, timeout: timeout, start: time.Now(),
-		cancel:   func() { open(); close(nil); cancel() },
-		progress: newProgress(report), meta: Meta{Model: model},
+		cancel:   func() { stop(); cancel(nil); cancelTimeout() },
+		progress: newProgress(b.cfg.Agent, report), meta: Meta{Model: model},
 	}, nil
 }
 
-// end is called when the call has its answer.
+// end ends the call and returns how its answer was produced.
 func (c *call) end() Meta {
+	defer c.b.work.Done()
 	c.cancel()
 	c.progress.stop()
 	c.meta.DurationMs = time.Since(c.start).Milliseconds()
 	return c.meta
 }
 
-// wait returns when no process works for the call any more.
+// wait returns when no process works for the call.
 func (c *call) wait() error {
-	gone := make(chan struct{})
+	exited := make(chan struct{})
 	go func() {
 		c.running.Wait()
-		close(gone)
+		close(exited)
 	}()
 	select {
-	case <-gone:
+	case <-exited:
 		return nil
-	case <-time.After(endTime):
-		return errors.New("Gemini CLI does not end")
+	case <-time.After(exitTimeout):
+		return fmt.Errorf("%s has not exited", c.b.cfg.Agent.DisplayName)
 	}
 }
 
-// endTime is more than a process needs to end when it is made to.
-const endTime = 15 * time.Second
-
-// A Failure is a call that has no whole answer. Partial is what there was of
-// it.
+// A Failure is a call without a complete answer. Partial is what had arrived.
 type Failure struct {
 	Err     error
 	Partial string
@@ -193,28 +219,27 @@ type Failure struct {
 func (f *Failure) Error() string { return f.Err.Error() }
 func (f *Failure) Unwrap() error { return f.Err }
 
-// A question is what the CLI is asked.
+// A question is one question to the agent. See [agent.Request] for its fields.
 type question struct {
-	prompt string
-	images []string
-	// session names the conversation that it belongs to; replay is the prompt
-	// with what was said before, where the CLI has that no more.
+	prompt          string
+	images          []string
 	session, replay string
 	change          *agent.Change
 }
 
-// ask has the CLI answer. The error is a [*Failure] or the context's.
+// ask asks the agent. It uses the fallback model if the first model is
+// overloaded. The error is a [*Failure].
 func (c *call) ask(ctx context.Context, q question) (agent.Result, error) {
 	waited := time.Now()
 	c.progress.now("queued")
-	s, err := c.b.queue.acquire(ctx, func(n int) { c.progress.now("queued at place %d", n) })
+	s, err := c.b.queue.acquire(ctx, func(n int) { c.progress.now("queued, position %d", n) })
 	c.meta.QueuedMs += time.Since(waited).Milliseconds()
 	if err != nil {
 		return agent.Result{}, c.failure(err, agent.Result{})
 	}
 	defer s.release()
 	model := c.model
-	if c.meta.Fallback != nil { // an earlier turn had to
+	if c.meta.Fallback != nil { // an earlier question of the call fell back
 		model = c.meta.Fallback.To
 	}
 	result, err := c.attempt(ctx, s, q, model)
@@ -222,14 +247,8 @@ func (c *call) ask(ctx context.Context, q question) (agent.Result, error) {
 	if errors.As(err, &fault) && fault.Kind.Overload() {
 		to := c.b.cfg.FallbackModel
 		deadline, _ := ctx.Deadline()
-		if to != "" && to != model && to != result.Model && ctx.Err() == nil && time.Until(deadline) >= leastForAnother {
-			from := model
-			if from == "" {
-				from = result.Model
-			}
-			if from == "" {
-				from = "the default model"
-			}
+		if to != "" && to != model && to != result.Model && ctx.Err() == nil && time.Until(deadline) >= minAttemptTimeout {
+			from := cmp.Or(model, result.Model, "the default model")
 			c.meta.Fallback = &Fallback{From: from, To: to, Why: string(fault.Kind)}
 			c.progress.now("%s: asking %s instead", fault.Kind, to)
 			first := result
@@ -250,7 +269,7 @@ func (c *call) ask(ctx context.Context, q question) (agent.Result, error) {
 	return result, nil
 }
 
-// attempt runs the CLI once.
+// attempt asks the agent once.
 func (c *call) attempt(ctx context.Context, s *slot, q question, model string) (agent.Result, error) {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
@@ -266,25 +285,25 @@ func (c *call) attempt(ctx context.Context, s *slot, q question, model string) (
 		c.progress.event(ev)
 		if r, ok := ev.(agent.Retry); ok && !r.Unsure {
 			retrying += r.Wait
-			if retrying > patience {
+			if retrying > retryTimeout {
 				giveUp(&agent.Error{Kind: r.Kind, Message: r.Message})
 			}
 		}
 	})
 }
 
-// pace returns when a CLI may be started.
+// pace returns when a process may be started.
 func (c *call) pace(ctx context.Context) error {
 	waited := time.Now()
 	err := c.b.pacer.wait(ctx)
 	c.meta.QueuedMs += time.Since(waited).Milliseconds()
 	if err == nil {
-		c.progress.now("starting Gemini CLI")
+		c.progress.now("starting %s", c.b.cfg.Agent.DisplayName)
 	}
 	return err
 }
 
-// count adds a run's figures to the call's.
+// count adds the figures of a run to those of the call.
 func (c *call) count(r agent.Result) {
 	if r.Runner != "" {
 		c.meta.Runner = r.Runner
@@ -307,7 +326,7 @@ func (c *call) count(r agent.Result) {
 	c.meta.Truncated = c.meta.Truncated || r.Truncated
 }
 
-// failure says what a call that did not get its answer came to.
+// failure returns the [*Failure] of a call with what had arrived of its answer.
 func (c *call) failure(err error, r agent.Result) error {
 	if errors.Is(err, errTimeout) {
 		c.meta.Partial = r.Partial() != ""
@@ -316,7 +335,7 @@ func (c *call) failure(err error, r agent.Result) error {
 	return &Failure{Err: err, Partial: r.Partial()}
 }
 
-// A timeoutError is a timeout, before the first word or after.
+// A timeoutError is the error of a call that reached its deadline.
 type timeoutError struct {
 	timeout, queued time.Duration
 	partial         bool
@@ -328,13 +347,14 @@ func (e *timeoutError) Error() string {
 		s = fmt.Sprintf("timed out after %s, before the answer was complete", seconds(e.timeout))
 	}
 	if e.queued >= time.Second {
-		s += fmt.Sprintf(", %s of them in the queue", seconds(e.queued))
+		s += fmt.Sprintf(", %s of that in the queue", seconds(e.queued))
 	}
 	return s + fmt.Sprintf(": ask for less, or raise timeout (at most %d ms)", MaxTimeout.Milliseconds())
 }
 
 func (e *timeoutError) Is(target error) bool { return target == errTimeout }
 
+// seconds returns a duration in seconds, or in milliseconds if it is shorter.
 func seconds(d time.Duration) string {
 	if d < time.Second {
 		return d.Round(time.Millisecond).String()
@@ -342,7 +362,7 @@ func seconds(d time.Duration) string {
 	return fmt.Sprintf("%ds", int(d.Round(time.Second).Seconds()))
 }
 
-// partialPrefix stands before an answer that the timeout cut short.
+// partialPrefix returns the mark before an answer that the timeout cut short.
 func (c *call) partialPrefix() string {
 	return fmt.Sprintf("[Partial response, timed out after %s]\n\n", seconds(c.timeout))
 }

@@ -90,8 +90,8 @@ func newTestBridge(t *testing.T, r agent.Runner, change func(*Config)) *Bridge {
 	return b
 }
 
-func ms(d time.Duration) *Whole {
-	w := Whole(d.Milliseconds())
+func ms(d time.Duration) *Integer {
+	w := Integer(d.Milliseconds())
 	return &w
 }
 
@@ -109,20 +109,20 @@ func wantWords(t *testing.T, err error, words ...string) {
 
 func TestQueryInput(t *testing.T) {
 	b := newTestBridge(t, script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) { return say("ok") }), nil)
-	none, big := Whole(0), Whole(maxWords+1)
-	over := Whole(MaxTimeout.Milliseconds() + 1)
+	none, big := Integer(0), Integer(maxWords+1)
+	over := Integer(MaxTimeout.Milliseconds() + 1)
 	many := make([]string, maxFiles+1)
 	for _, test := range []struct {
 		name  string
 		in    QueryInput
 		words []string
 	}{
-		{"empty", QueryInput{Prompt: " \n"}, []string{"prompt is empty", "say what"}},
-		{"long", QueryInput{Prompt: strings.Repeat("x", maxPromptBytes+1)}, []string{"limit is 2000000", "send less"}},
+		{"empty", QueryInput{Prompt: " \n"}, []string{"prompt is empty", "write a question"}},
+		{"long", QueryInput{Prompt: strings.Repeat("x", maxPromptBytes+1)}, []string{"over the limit of 2000000", "send less"}},
 		{"no timeout", QueryInput{Prompt: "x", Common: Common{Timeout: &none}}, []string{"timeout is 0", "from 1 to 1800000"}},
 		{"long timeout", QueryInput{Prompt: "x", Common: Common{Timeout: &over}}, []string{"timeout is 1800001", "from 1 to 1800000"}},
-		{"flag for a model", QueryInput{Prompt: "x", Common: Common{Model: "--yolo"}}, []string{"--yolo", "no model's name"}},
-		{"many files", QueryInput{Prompt: "x", Files: many}, []string{"21 files", "limit is 20"}},
+		{"flag for a model", QueryInput{Prompt: "x", Common: Common{Model: "--yolo"}}, []string{"--yolo", "not a valid model name"}},
+		{"many files", QueryInput{Prompt: "x", Files: many}, []string{"21 files exceed the limit of 20"}},
 		{"no words", QueryInput{Prompt: "x", MaxResponseLength: &none}, []string{"maxResponseLength is 0", "from 1"}},
 		{"many words", QueryInput{Prompt: "x", MaxResponseLength: &big}, []string{"to 100000"}},
 		{"no directory", QueryInput{Prompt: "x", Common: Common{WorkingDirectory: "/no/such"}}, []string{"workingDirectory /no/such does not exist"}},
@@ -165,7 +165,7 @@ func TestSettings(t *testing.T) {
 // them.
 func TestQueueLeaksNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &queue{max: 1}
+		q := &queue{max: 1, setting: "GEMINI_MAX_CONCURRENT"}
 		nowhere := func(int) {}
 		first, err := q.acquire(t.Context(), nowhere)
 		if err != nil {
@@ -180,7 +180,7 @@ func TestQueueLeaksNoSlot(t *testing.T) {
 		})
 		wg.Go(func() {
 			_, err := q.acquire(t.Context(), nowhere)
-			wantWords(t, err, "no free place within 30s", "1 calls run", "raise GEMINI_MAX_CONCURRENT (now 1)")
+			wantWords(t, err, "no free slot within 30s", "1 calls are running", "raise GEMINI_MAX_CONCURRENT (now 1)")
 		})
 		synctest.Wait()
 		cancel()
@@ -266,7 +266,7 @@ func TestDeadlineCoversTheQueue(t *testing.T) {
 		synctest.Wait()
 		begin := time.Now()
 		_, err := b.Query(t.Context(), QueryInput{Prompt: "x", Common: Common{Timeout: ms(5 * time.Second)}}, nil)
-		wantWords(t, err, "timed out after 5s", "5s of them in the queue")
+		wantWords(t, err, "timed out after 5s", "5s of that in the queue")
 		if took := time.Since(begin); took != 5*time.Second {
 			t.Errorf("took %s", took)
 		}
@@ -390,10 +390,10 @@ func TestNotesSayWhatHappened(t *testing.T) {
 		fails         error // of the second attempt
 		note, model   string
 	}{
-		{"answered", agent.Result{}, agent.Result{Answer: "ok", Model: "flash"}, nil, "answered by flash, because of pro's capacity", "flash"},
-		{"both overloaded", agent.Result{}, agent.Result{}, over, "also tried flash, because of pro's capacity", "flash"},
-		{"timed out, words of the second", agent.Result{}, agent.Result{Answer: "half", Model: "flash"}, errTimeout, "answered by flash, because of pro's capacity", "flash"},
-		{"timed out, words of the first", agent.Result{Answer: "half", Model: "pro"}, agent.Result{}, errTimeout, "also tried flash, because of pro's capacity", "pro"},
+		{"answered", agent.Result{}, agent.Result{Answer: "ok", Model: "flash"}, nil, "answered by flash, because pro failed (capacity)", "flash"},
+		{"both overloaded", agent.Result{}, agent.Result{}, over, "also tried flash, because pro failed (capacity)", "flash"},
+		{"timed out, words of the second", agent.Result{}, agent.Result{Answer: "half", Model: "flash"}, errTimeout, "answered by flash, because pro failed (capacity)", "flash"},
+		{"timed out, words of the first", agent.Result{Answer: "half", Model: "pro"}, agent.Result{}, errTimeout, "also tried flash, because pro failed (capacity)", "pro"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -546,12 +546,12 @@ func TestTemplatesOfTheUser(t *testing.T) {
 	if _, err := b.Search(t.Context(), SearchInput{Query: "q"}, nil); err != nil || prompt != "mine: q" {
 		t.Errorf("prompt %q, %v", prompt, err)
 	}
-	if _, err := loadTemplates(filepath.Join(dir, "none")); err == nil || !strings.Contains(err.Error(), "no directory") {
+	if _, err := loadTemplates(filepath.Join(dir, "none"), "GEMINI_PROMPTS_DIR"); err == nil || !strings.Contains(err.Error(), "GEMINI_PROMPTS_DIR") || !strings.Contains(err.Error(), "not a directory") {
 		t.Errorf("a directory that is not there: %v", err)
 	}
 	write("no place")
-	_, err := loadTemplates(dir)
-	wantWords(t, err, "search.md", "has no {{query}}")
+	_, err := loadTemplates(dir, "GEMINI_PROMPTS_DIR")
+	wantWords(t, err, "search.md", "lacks {{query}}")
 }
 
 func TestFiles(t *testing.T) {
@@ -576,11 +576,11 @@ func TestFiles(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "link.txt")); err != nil {
 		t.Fatal(err)
 	}
-	a, err := attach(root, []string{"a.txt", filepath.Join(root, "fence.md"), "pic.png", "big.txt", "binary.txt", "big.png", outside, "link.txt", "../x", "none", ".", "list.pl", "q\"q.png"}, agents.Default().Escapes)
+	a, err := attach(root, []string{"a.txt", filepath.Join(root, "fence.md"), "pic.png", "big.txt", "binary.txt", "big.png", outside, "link.txt", "../x", "none", ".", "list.pl", "q\"q.png"}, agents.Default())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "\n\nThe file a.txt:\n```\nhello\n```\n\nThe file fence.md:\n````\n```\nx\n```\n````\n\nThe file list.pl: read it yourself, with read_file."; a.text != want {
+	if want := "\n\nThe file a.txt:\n```\nhello\n```\n\nThe file fence.md:\n````\n```\nx\n```\n````\n\nThe file list.pl is not included: read it with your tools."; a.text != want {
 		t.Errorf("text %q", a.text)
 	}
 	if fmt.Sprint(a.images) != "[pic.png]" {
@@ -589,7 +589,7 @@ func TestFiles(t *testing.T) {
 	skipped := strings.Join(a.skipped, "\n")
 	for _, want := range []string{
 		"big.txt: it has 1000001 bytes, over the limit of 1000000", "binary.txt: it is not UTF-8", "big.png: it has 5000001 bytes",
-		outside + ": it is outside", "link.txt: it is outside", "none: there is no such file", "q.png: its name has", ".: it is not a regular file",
+		outside + ": it is outside " + root, "link.txt: it is outside " + root, "none: there is no such file", "q.png: its name contains", ".: it is not a regular file",
 	} {
 		if !strings.Contains(skipped, want) {
 			t.Errorf("no %q in %q", want, skipped)
@@ -657,7 +657,7 @@ func TestChunkCacheIsBounded(t *testing.T) {
 		if _, _, err := c.get(huge, 1); err != nil || c.len() != 1 {
 			t.Errorf("%v, %d entries", err, c.len())
 		}
-		time.Sleep(cacheTime + time.Second)
+		time.Sleep(cacheTTL + time.Second)
 		if _, _, err = c.get(huge, 1); err == nil || c.len() != 0 || c.bytes != 0 {
 			t.Errorf("an old one: %v, %d entries, %d bytes", err, c.len(), c.bytes)
 		}
@@ -685,7 +685,7 @@ func TestStructured(t *testing.T) {
 		{"repaired", object, []string{`{"when":"tomorrow"}`, good}, `{"when":"2026-11-21"}`, nil},
 		{"format is asserted", object, []string{`{"when":"tomorrow"}`, `{"when":"2026-02-30"}`}, "", []string{"at /when", "not valid date"}},
 		{"missing", object, []string{`{}`, `{}`}, "", []string{"at /:", "when"}},
-		{"no JSON", object, []string{"I cannot.", "I can not."}, "", []string{"there is no JSON in it"}},
+		{"no JSON", object, []string{"I cannot.", "I can not."}, "", []string{"the answer contains no JSON"}},
 		{"draft 4", `{"$schema":"http://json-schema.org/draft-04/schema#","type":"integer","minimum":1,"exclusiveMinimum":true}`, []string{"1", "2"}, "2", nil},
 		{"draft 7", `{"$schema":"http://json-schema.org/draft-07/schema#","if":{"const":1},"then":false}`, []string{"1", "2"}, "2", nil},
 		{"draft 2019-09", `{"$schema":"https://json-schema.org/draft/2019-09/schema","dependentRequired":{"a":["b"]}}`, []string{`{"a":1}`, `{"a":1,"b":2}`}, `{"a":1,"b":2}`, nil},
@@ -696,13 +696,13 @@ func TestStructured(t *testing.T) {
 		{"not a schema", `{"type":"nothing"}`, nil, "", []string{"the schema is not valid", "correct it"}},
 		{"not an object", `[1]`, nil, "", []string{"neither an object nor true or false"}},
 		{"references outside", `{"$ref":"file:///etc/passwd"}`, nil, "", []string{"file:///etc/passwd", "$defs"}},
-		{"large", `{"description":"` + strings.Repeat("x", maxSchema) + `"}`, nil, "", []string{"limit is 20000"}},
+		{"large", `{"description":"` + strings.Repeat("x", maxSchema) + `"}`, nil, "", []string{"over the limit of 20000"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			asked := 0
 			b := newTestBridge(t, script(func(_ context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
 				asked++
-				if asked > 1 && !strings.Contains(r.Prompt, "It is not valid:\n- at /") && !strings.Contains(r.Prompt, "no JSON") {
+				if asked > 1 && !strings.Contains(r.Prompt, "Your answer is not valid:\n- at /") && !strings.Contains(r.Prompt, "no JSON") {
 					t.Errorf("the repair says %q", r.Prompt)
 				}
 				return say(test.answers[asked-1])

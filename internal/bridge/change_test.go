@@ -184,7 +184,7 @@ func TestPartialChangesAreNone(t *testing.T) {
 		<-ctx.Done()
 		return agent.Result{Answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1"}, context.Cause(ctx)
 	}), nil)
-	timeout := Whole(2000)
+	timeout := Integer(2000)
 	_, err := b.Query(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: dir, Timeout: &timeout}}, nil)
 	wantWords(t, err, "timed out")
 	var f *Failure

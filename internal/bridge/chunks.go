@@ -13,15 +13,15 @@ import (
 const (
 	cacheEntries = 50
 	cacheBytes   = 64 << 20
-	cacheTime    = 10 * time.Minute
+	cacheTTL     = 10 * time.Minute
 )
 
-// A chunkCache keeps long answers in pieces for a while: bounded in number, in
-// bytes and in time, the least recently used go first.
+// A chunkCache keeps the pieces of long answers for cacheTTL. It is limited in
+// number and in bytes; the least recently used answers are dropped first.
 type chunkCache struct {
 	mu      sync.Mutex
 	entries map[string]*list.Element // of *cached
-	recent  list.List                // the most recently used in front
+	recent  list.List                // the most recently used first
 	bytes   int
 }
 
@@ -36,17 +36,16 @@ func newChunkCache() *chunkCache {
 	return &chunkCache{entries: make(map[string]*list.Element)}
 }
 
-// put keeps pieces and returns the key to get them by, which cannot be
-// guessed.
+// put keeps pieces and returns their key, which cannot be guessed.
 func (c *chunkCache) put(pieces []string) string {
 	key := rand.Text()
 	c.keep(key, pieces)
 	return key
 }
 
-// keep keeps pieces by a key that they have already, from now on.
+// keep keeps pieces under an existing key, for another cacheTTL.
 func (c *chunkCache) keep(key string, pieces []string) {
-	e := &cached{key: key, pieces: pieces, until: time.Now().Add(cacheTime)}
+	e := &cached{key: key, pieces: pieces, until: time.Now().Add(cacheTTL)}
 	for _, p := range pieces {
 		e.bytes += len(p)
 	}
@@ -67,7 +66,7 @@ func (c *chunkCache) keep(key string, pieces []string) {
 	}
 }
 
-// all are the pieces of a key; nil if it has none any more.
+// all returns the pieces of a key, or nil if they are no longer kept.
 func (c *chunkCache) all(key string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +82,7 @@ func (c *chunkCache) removeLocked(el *list.Element) {
 	c.bytes -= e.bytes
 }
 
-// get returns a piece, from 1, and how many there are.
+// get returns a piece, counted from 1, and the number of pieces.
 func (c *chunkCache) get(key string, index int) (string, int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,12 +92,12 @@ func (c *chunkCache) get(key string, index int) (string, int, error) {
 		el = nil
 	}
 	if el == nil {
-		return "", 0, fmt.Errorf("there is no answer with this cacheKey: it was given out more than %d minutes ago or never; ask again", int(cacheTime.Minutes()))
+		return "", 0, fmt.Errorf("there is no answer with this cacheKey: it is wrong or older than %d minutes; ask again", int(cacheTTL.Minutes()))
 	}
 	c.recent.MoveToFront(el)
 	pieces := el.Value.(*cached).pieces
 	if index > len(pieces) {
-		return "", 0, fmt.Errorf("chunkIndex is %d and the answer has %d chunks: ask for one from 1 to %d", index, len(pieces), len(pieces))
+		return "", 0, fmt.Errorf("chunkIndex is %d, but the answer has %d chunks: pass a number from 1 to %d", index, len(pieces), len(pieces))
 	}
 	return pieces[index-1], len(pieces), nil
 }
@@ -109,10 +108,9 @@ func (c *chunkCache) len() int {
 	return len(c.entries)
 }
 
-// split cuts a text into pieces of at most budget bytes and so many lines that
-// make the text again when joined. They are of about one size, and end where a
-// paragraph, a line or a word does if one ends near there, else between two
-// characters.
+// split cuts a text into pieces of about the same size, of at most budget bytes
+// and lines lines. Joined, they are the text. A piece ends at the end of a
+// paragraph, line or word if there is one nearby, or else between two characters.
 func split(text string, budget, lines int) []string {
 	var pieces []string
 	for len(text) > budget || strings.Count(text, "\n") > lines {
@@ -134,7 +132,7 @@ func split(text string, budget, lines int) []string {
 	return append(pieces, text)
 }
 
-// cutNear finds the best place to end a piece, not before least.
+// cutNear returns the best place to end a piece, not before least.
 func cutNear(s string, least int) int {
 	for _, sep := range []string{"\n\n", "\n", " "} {
 		if i := strings.LastIndex(s, sep); i+len(sep) > least {
@@ -142,7 +140,7 @@ func cutNear(s string, least int) int {
 		}
 	}
 	cut := len(s)
-	// s was cut from a longer text, perhaps within a character.
+	// s may end within a character.
 	for i := 1; i < utf8.UTFMax && i < cut; i++ {
 		if utf8.RuneStart(s[cut-i]) {
 			if !utf8.FullRuneInString(s[cut-i:]) {

@@ -63,7 +63,7 @@ func TestNoToolRunsACommand(t *testing.T) {
 						"start-job": func() string {
 							r, _ := callTool(t, s, "start-job", fmt.Sprintf(`{"tool":"query","arguments":%s}`, arguments("prompt", nil)))
 							id, _ := r.Meta["jobId"].(string)
-							return ask("wait-job", fmt.Sprintf(`{"jobId":%q,"timeout":%d}`, id, maxJobWait.Milliseconds()))
+							return ask("wait-job", fmt.Sprintf(`{"jobId":%q,"timeout":%d}`, id, maxJobWaitTimeout.Milliseconds()))
 						},
 					}
 					for name, call := range calls {

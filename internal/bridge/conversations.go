@@ -12,51 +12,54 @@ import (
 )
 
 const (
-	// A conversation is kept for conversationTime after it was used last, at
-	// most so many, with so much text in all; the least recently used go first.
-	// One with more than conversationBytes takes no further query.
-	conversationTime   = 30 * time.Minute
+	// A conversation is kept for conversationTTL after its last use. There are at
+	// most maxConversations, with conversationsBytes of text in total; the least
+	// recently used ones are dropped first. One with more than conversationBytes
+	// accepts no further query.
+	conversationTTL    = 30 * time.Minute
 	maxConversations   = 50
 	conversationsBytes = 64 << 20
 	conversationBytes  = 2 << 20
 )
 
-// A conversation is what was said in several queries. While the process lives
-// that answered, it goes on there; else it is told to another from here.
+// A conversation is a sequence of queries. The process that answered continues
+// it. If that process has ended, another one gets the transcript.
 type conversation struct {
 	id    string
 	begun time.Time
-	turn  chan struct{} // holds one when no query is under way
+	turn  chan struct{} // holds one while no query is running
 
-	// Of conversations.mu, changed by whoever has the turn:
+	// Guarded by conversations.mu; only the holder of the turn changes these.
 	dir, model string
 	said       []exchange
 	bytes      int
 	used       time.Time
 }
 
-// busy reports whether a query is under way.
+// busy reports whether a query is running.
 func (c *conversation) busy() bool { return len(c.turn) == 0 }
 
 // An exchange is a prompt and its answer.
 type exchange struct{ prompt, answer string }
 
-// replay is a prompt that says what was said before.
+// replay returns a prompt that starts with the transcript, or "" if nothing was
+// said before.
 func (c *conversation) replay(prompt string) string {
 	if len(c.said) == 0 {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString("We are in the middle of a conversation. This was said so far:\n")
+	b.WriteString("This is the conversation so far:\n")
 	for _, e := range c.said {
 		fmt.Fprintf(&b, "\n<user>\n%s\n</user>\n\n<you>\n%s\n</you>\n", e.prompt, e.answer)
 	}
-	b.WriteString("\nNow the user says:\n\n" + prompt)
+	b.WriteString("\nThe next message of the user:\n\n" + prompt)
 	return b.String()
 }
 
+// conversations are all conversations of a bridge.
 type conversations struct {
-	forget func(id string)
+	forget func(id string) // called without the lock
 
 	mu   sync.Mutex
 	byID map[string]*conversation
@@ -66,17 +69,18 @@ func newConversations(forget func(string)) *conversations {
 	return &conversations{forget: forget, byID: make(map[string]*conversation)}
 }
 
-// take is the conversation of that name, or a new one where there is none,
-// with its turn, which give gives back.
+// take returns the conversation with an ID, or a new one for an empty ID. The
+// caller has the turn until it calls give.
 func (cs *conversations) take(ctx context.Context, id string) (*conversation, error) {
 	if id == "" {
 		return &conversation{id: rand.Text(), begun: time.Now(), turn: make(chan struct{}, 1)}, nil
 	}
 	cs.mu.Lock()
-	cs.pruneLocked()
+	dropped := cs.pruneLocked()
 	c := cs.byID[id]
 	cs.mu.Unlock()
-	gone := fmt.Errorf("there is no session %q: it has ended, or its %d minutes are over; leave sessionId out to begin a new one", shorten(id, 60), int(conversationTime.Minutes()))
+	cs.forgetAll(dropped)
+	gone := fmt.Errorf("there is no session %q: it was closed, or not used for %d minutes; omit sessionId to start a new one", shorten(id, 60), int(conversationTTL.Minutes()))
 	if c == nil {
 		return nil, gone
 	}
@@ -87,22 +91,21 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if cs.byID[id] != c { // ended meanwhile
+	if cs.byID[id] != c { // closed in the meantime
 		c.turn <- struct{}{}
 		return nil, gone
 	}
 	if c.bytes > conversationBytes {
 		c.turn <- struct{}{}
-		return nil, fmt.Errorf("the session has %d bytes and the limit is %d: begin a new one, with what matters of it", c.bytes, conversationBytes)
+		return nil, fmt.Errorf("the session has %d bytes, over the limit of %d: start a new one and repeat what matters", c.bytes, conversationBytes)
 	}
 	return c, nil
 }
 
-// give ends a turn. What was said, if the query was answered, is kept. It
-// reports whether the conversation can go on.
+// give ends a turn. It keeps the exchange, which is nil if the query failed. It
+// reports whether the conversation can be continued.
 func (cs *conversations) give(c *conversation, e *exchange, dir, model string) bool {
 	cs.mu.Lock()
-	defer cs.mu.Unlock()
 	first := len(c.said) == 0
 	if e != nil {
 		c.said = append(c.said, *e)
@@ -114,18 +117,30 @@ func (cs *conversations) give(c *conversation, e *exchange, dir, model string) b
 	}
 	c.used = time.Now()
 	kept := cs.byID[c.id] == c
-	if !kept { // it failed at the start, or was closed meanwhile
-		cs.forget(c.id)
-	}
 	c.turn <- struct{}{}
-	cs.pruneLocked()
+	dropped := cs.pruneLocked()
+	if !kept { // the first query failed, or the conversation was closed in the meantime
+		dropped = append(dropped, c.id)
+	}
+	cs.mu.Unlock()
+	cs.forgetAll(dropped)
 	return kept
 }
 
-func (cs *conversations) pruneLocked() {
+// forgetAll makes the runner forget conversations.
+func (cs *conversations) forgetAll(ids []string) {
+	for _, id := range ids {
+		cs.forget(id)
+	}
+}
+
+// pruneLocked removes conversations that have expired or exceed the limits. It
+// returns their IDs, which the runner must forget.
+func (cs *conversations) pruneLocked() (dropped []string) {
 	for id, c := range cs.byID {
-		if !c.busy() && time.Since(c.used) > conversationTime {
-			cs.dropLocked(id)
+		if !c.busy() && time.Since(c.used) > conversationTTL {
+			delete(cs.byID, id)
+			dropped = append(dropped, id)
 		}
 	}
 	for {
@@ -134,7 +149,7 @@ func (cs *conversations) pruneLocked() {
 			bytes += c.bytes
 		}
 		if len(cs.byID) <= maxConversations && bytes <= conversationsBytes {
-			return
+			return dropped
 		}
 		var oldest *conversation
 		for _, c := range cs.byID {
@@ -143,54 +158,54 @@ func (cs *conversations) pruneLocked() {
 			}
 		}
 		if oldest == nil {
-			return
+			return dropped
 		}
-		cs.dropLocked(oldest.id)
+		delete(cs.byID, oldest.id)
+		dropped = append(dropped, oldest.id)
 	}
 }
 
-func (cs *conversations) dropLocked(id string) {
-	delete(cs.byID, id)
-	cs.forget(id)
-}
-
-// close ends a conversation; it reports whether there was one.
+// close removes a conversation. It reports whether there was one.
 func (cs *conversations) close(id string) bool {
 	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	cs.pruneLocked()
-	if cs.byID[id] == nil {
-		return false
+	dropped := cs.pruneLocked()
+	_, ok := cs.byID[id]
+	if ok {
+		delete(cs.byID, id)
+		dropped = append(dropped, id)
 	}
-	cs.dropLocked(id)
-	return true
+	cs.mu.Unlock()
+	cs.forgetAll(dropped)
+	return ok
 }
 
-// A Session is a conversation that can go on.
-type Session struct {
+// A conversationState describes a conversation in a list.
+type conversationState struct {
 	ID      string `json:"sessionId"`
 	Dir     string `json:"workingDirectory"`
 	Queries int    `json:"queries"`
-	// IdleSeconds is how long it was not used, ExpiresSeconds when it ends.
+	// IdleSeconds is the time since its last use, ExpiresSeconds the time until
+	// it ends.
 	IdleSeconds    int    `json:"idleSeconds"`
 	ExpiresSeconds int    `json:"expiresSeconds"`
 	About          string `json:"about"` // the start of its first prompt
 }
 
-// list are the conversations, the most recently used first.
-func (cs *conversations) list() []Session {
+// list describes all conversations, the most recently used first.
+func (cs *conversations) list() []conversationState {
 	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	cs.pruneLocked()
-	all := []Session{}
+	dropped := cs.pruneLocked()
+	all := []conversationState{}
 	for _, c := range cs.byID {
 		idle := time.Since(c.used)
-		all = append(all, Session{
-			ID: c.id, Dir: c.dir, Queries: len(c.said), About: shorten(visible(strings.Join(strings.Fields(c.said[0].prompt), " ")), 80),
-			IdleSeconds: int(idle.Seconds()), ExpiresSeconds: int((conversationTime - idle).Seconds()),
+		all = append(all, conversationState{
+			ID: c.id, Dir: c.dir, Queries: len(c.said), About: summary(c.said[0].prompt),
+			IdleSeconds: int(idle.Seconds()), ExpiresSeconds: int((conversationTTL - idle).Seconds()),
 		})
 	}
-	slices.SortFunc(all, func(a, b Session) int {
+	cs.mu.Unlock()
+	cs.forgetAll(dropped)
+	slices.SortFunc(all, func(a, b conversationState) int {
 		return cmp.Or(cmp.Compare(a.IdleSeconds, b.IdleSeconds), strings.Compare(a.ID, b.ID))
 	})
 	return all

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"pollux/internal/agent"
 	"pollux/internal/bridge/change"
 	"pollux/internal/paths"
 )
@@ -16,29 +17,31 @@ import (
 const (
 	maxFiles     = 20
 	maxImage     = 5_000_000
-	maxFilesText = 6 << 20 // in all, below what the CLI takes as a prompt
+	maxFilesText = 6 << 20 // for all files together, below the limits of prompts
 )
 
 var imageTypes = []string{".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp"}
 
 // attachments are the files of a call.
 type attachments struct {
-	text    string   // the text files, framed for a prompt
+	text    string   // the text files, as a part of the prompt
 	images  []string // paths relative to the directory
-	skipped []string // "NAME: why", for files that were left out
+	skipped []string // "NAME: reason", for files that were left out
 }
 
-// attach reads the files that a call names.
+// attach reads the files that a call names. If all is set, a file that cannot be
+// attached is an error.
 func (c *call) attach(names []string, all bool) (attachments, error) {
-	a, err := attach(c.dir, names, c.b.cfg.Agent.Escapes)
+	a, err := attach(c.dir, names, c.b.cfg.Agent)
 	if err == nil && all && len(a.skipped) > 0 {
-		err = fmt.Errorf("%s: name files that can go along", strings.Join(a.skipped, "; "))
+		err = fmt.Errorf("%s: attach UTF-8 text or image files", strings.Join(a.skipped, "; "))
 	}
 	return a, err
 }
 
-// attach reads files. One that cannot go along is skipped with the reason.
-func attach(dir string, names []string, escapes func(string) bool) (attachments, error) {
+// attach reads files below dir. It skips a file that cannot be attached, and
+// returns the reason.
+func attach(dir string, names []string, row *agent.Agent) (attachments, error) {
 	var a attachments
 	if len(names) == 0 {
 		return a, nil
@@ -59,13 +62,12 @@ func attach(dir string, names []string, escapes func(string) bool) (attachments,
 		} else if err == nil {
 			var text string
 			if text, err = change.ReadText(root, rel); err == nil && b.Len()+len(text) > maxFilesText {
-				err = fmt.Errorf("the files are over %d bytes together", maxFilesText)
+				err = fmt.Errorf("the files together exceed %d bytes", maxFilesText)
 			}
 			switch {
 			case err != nil:
-			case strings.Contains(text, `\@`) && escapes(text):
-				// On the way through the CLI its @ and its \@ would be one.
-				fmt.Fprintf(&b, "\n\nThe file %s: read it yourself, with read_file.", filepath.ToSlash(rel))
+			case ambiguous(row, text):
+				fmt.Fprintf(&b, "\n\nThe file %s is not included: read it with your tools.", filepath.ToSlash(rel))
 				continue
 			default:
 				frame(&b, filepath.ToSlash(rel), text)
@@ -78,8 +80,14 @@ func attach(dir string, names []string, escapes func(string) bool) (attachments,
 	return a, nil
 }
 
-// within is the real path of a file relative to dir, itself a real path. A
-// file that lies outside of dir is an error.
+// ambiguous reports whether escaping makes a text ambiguous: parts of it look
+// escaped already.
+func ambiguous(row *agent.Agent, text string) bool {
+	return row.Escapes != nil && row.Escapes(text) && row.Unescape(text) != text
+}
+
+// within returns the real path of a file relative to dir, which is a real path
+// too. A file outside dir is an error.
 func within(dir, name string) (string, error) {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(dir, name)
@@ -93,14 +101,14 @@ func within(dir, name string) (string, error) {
 	}
 	rel, ok := paths.Rel(dir, path)
 	if !ok {
-		return "", fmt.Errorf("it is outside of %s", dir)
+		return "", fmt.Errorf("it is outside %s", dir)
 	}
 	return rel, nil
 }
 
 func checkImage(root *os.Root, rel string) error {
 	if strings.ContainsAny(rel, "\r\n\"") {
-		return errors.New("its name has a line break or a quote, which Gemini CLI does not take")
+		return errors.New("its name contains a line break or a quote")
 	}
 	f, err := change.Open(root, rel, maxImage)
 	if err == nil {
@@ -109,7 +117,7 @@ func checkImage(root *os.Root, rel string) error {
 	return err
 }
 
-// frame writes a file into a prompt, in a fence longer than any in it.
+// frame writes a file into a prompt, in a fence longer than any in the file.
 func frame(b *strings.Builder, name, text string) {
 	fence := "```"
 	for strings.Contains(text, fence) {

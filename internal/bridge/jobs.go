@@ -19,37 +19,38 @@ import (
 )
 
 const (
-	// A job that has ended is kept for jobTime, at most so many, the oldest go
-	// first. As many may run or wait in the queue.
-	jobTime = 30 * time.Minute
+	// jobTTL is how long the result of a job is kept. There are at most maxJobs
+	// jobs, ended ones included; the oldest results are dropped first.
+	jobTTL  = 30 * time.Minute
 	maxJobs = 50
-	// jobWait is how long wait-job waits unless told otherwise: less than any
-	// client's limit.
-	jobWait, maxJobWait = 45 * time.Second, 10 * time.Minute
+	// jobWaitTimeout is how long wait-job waits by default. It is below the limits
+	// of all known clients.
+	jobWaitTimeout, maxJobWaitTimeout = 45 * time.Second, 10 * time.Minute
 )
 
-// errJobCancelled is the cause of the end of a job that its client cancelled.
+// errJobCancelled is the cause of the context of a job that its client cancelled.
 var errJobCancelled = errors.New("cancelled by cancel-job")
 
-// A job is a call whose result is fetched later, for clients that do not wait
-// as long as it takes.
+// A job is a call whose result is fetched later, for clients that cannot wait
+// long enough.
 type job struct {
 	id      string
 	tool    string
 	about   string
 	started time.Time
 	cancel  context.CancelCauseFunc
-	done    chan struct{} // closed when result is there
+	done    chan struct{} // closed when result is set
 
 	mu       sync.Mutex
 	progress string
-	news     chan struct{} // closed at the next progress
+	news     chan struct{} // closed at the next report
 	result   *mcp.CallToolResult
-	pieces   []string // of a long answer, by the key in its _meta
+	pieces   []string // the parts of a long answer, for the key in its _meta
 	key      string
 	ended    time.Time
 }
 
+// report sets the progress of the job and wakes those that wait for it.
 func (j *job) report(message string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -58,18 +59,28 @@ func (j *job) report(message string) {
 	j.news = make(chan struct{})
 }
 
+// jobs are the jobs of one client.
 type jobs struct {
-	mu     sync.Mutex
-	byID   map[string]*job
-	closed bool
-	work   sync.WaitGroup
+	life context.Context // ends with the bridge or with the client's connection
+	end  context.CancelFunc
+	work sync.WaitGroup
+
+	mu   sync.Mutex // also orders work.Go before work.Wait
+	byID map[string]*job
 }
 
-// start makes a job known and runs it, unless there are too many that run.
+// newJobs returns jobs that end with ctx.
+func newJobs(ctx context.Context) *jobs {
+	js := &jobs{byID: make(map[string]*job)}
+	js.life, js.end = context.WithCancel(ctx)
+	return js
+}
+
+// start adds a job and runs it, unless too many jobs are running.
 func (js *jobs) start(j *job, run func()) error {
 	js.mu.Lock()
 	defer js.mu.Unlock()
-	if js.closed {
+	if js.life.Err() != nil {
 		return agent.ErrClosed
 	}
 	js.pruneLocked()
@@ -81,7 +92,7 @@ func (js *jobs) start(j *job, run func()) error {
 			}
 		}
 		if oldest == nil {
-			return fmt.Errorf("%d jobs run: wait for one, or cancel one", maxJobs)
+			return fmt.Errorf("%d jobs are running, which is the limit: wait for one, or cancel one", maxJobs)
 		}
 		delete(js.byID, oldest.id)
 	}
@@ -90,31 +101,31 @@ func (js *jobs) start(j *job, run func()) error {
 	return nil
 }
 
+// close cancels all jobs and waits for them.
+func (js *jobs) close() {
+	js.mu.Lock()
+	js.end()
+	js.mu.Unlock()
+	js.work.Wait()
+}
+
+// endedAt returns when the job ended, or the zero time.
 func (j *job) endedAt() time.Time {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.ended
 }
 
+// pruneLocked removes jobs whose result has expired.
 func (js *jobs) pruneLocked() {
 	for id, j := range js.byID {
-		if ended := j.endedAt(); !ended.IsZero() && time.Since(ended) > jobTime {
+		if ended := j.endedAt(); !ended.IsZero() && time.Since(ended) > jobTTL {
 			delete(js.byID, id)
 		}
 	}
 }
 
-// close ends all jobs, and returns when they have ended.
-func (js *jobs) close() {
-	defer js.work.Wait()
-	js.mu.Lock()
-	defer js.mu.Unlock()
-	js.closed = true
-	for _, j := range js.byID {
-		j.cancel(nil)
-	}
-}
-
+// get returns the job with an ID.
 func (js *jobs) get(id string) (*job, error) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -122,10 +133,10 @@ func (js *jobs) get(id string) (*job, error) {
 	if j := js.byID[id]; j != nil {
 		return j, nil
 	}
-	return nil, fmt.Errorf("there is no job %q: list-jobs has those that there are; a job is kept for %d minutes after its end", shorten(id, 60), int(jobTime.Minutes()))
+	return nil, fmt.Errorf("there is no job %q: list-jobs returns the existing ones; results are kept for %d minutes", shorten(id, 60), int(jobTTL.Minutes()))
 }
 
-// A jobState is a job in a list.
+// A jobState describes a job in a list.
 type jobState struct {
 	ID      string `json:"jobId"`
 	Tool    string `json:"tool"`
@@ -135,6 +146,7 @@ type jobState struct {
 	Doing   string `json:"doing,omitempty"`
 }
 
+// state describes the job.
 func (j *job) state() jobState {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -150,6 +162,7 @@ func (j *job) state() jobState {
 	return s
 }
 
+// list describes all jobs, the newest first.
 func (js *jobs) list() []jobState {
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -162,10 +175,10 @@ func (js *jobs) list() []jobState {
 	return states
 }
 
-// jobKey is where a job's context has the job.
+// jobKey is the context key of a job.
 type jobKey struct{}
 
-// jobTools are the tools that can be jobs.
+// jobTools lists the tools that can run as jobs.
 var jobTools = []string{"query", "search", "structured"}
 
 func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -177,14 +190,14 @@ func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 		return r, nil
 	}
 	if !slices.Contains(jobTools, in.Tool) {
-		return failed(fmt.Errorf("tool is %q: name one of %s", shorten(in.Tool, 60), strings.Join(jobTools, ", ")), Meta{Model: "none"}), nil
+		return failed(fmt.Errorf("tool is %q: it must be one of %s", shorten(in.Tool, 60), strings.Join(jobTools, ", ")), Meta{Model: "none"}), nil
 	}
-	// The client is asked for its root now, not by the job.
+	// Ask the client for its root now: a job cannot.
 	dir, _ := in.Arguments["workingDirectory"].(string)
 	if !filepath.IsAbs(dir) {
-		root, ask := s.roots.first(ctx, req)
-		if ask != nil {
-			return ask, nil
+		root, result := s.roots.first(ctx, req)
+		if result != nil {
+			return result, nil
 		}
 		abs, err := workingDirectory(filepath.Join(root, dir))
 		if err != nil {
@@ -204,11 +217,11 @@ func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 		about, _ = in.Arguments["query"].(string)
 	}
 	j := &job{
-		id: rand.Text(), tool: in.Tool, about: shorten(visible(strings.Join(strings.Fields(about), " ")), 80),
+		id: rand.Text(), tool: in.Tool, about: summary(about),
 		started: time.Now(), done: make(chan struct{}), news: make(chan struct{}),
 	}
-	// It lives as long as the bridge, not as this call.
-	run, cancel := context.WithCancelCause(context.WithValue(s.b.life, jobKey{}, j))
+	// The job outlives this call.
+	run, cancel := context.WithCancelCause(context.WithValue(s.jobs.life, jobKey{}, j))
 	j.cancel = cancel
 	call := &mcp.CallToolRequest{Session: req.Session, Extra: req.Extra, Params: &mcp.CallToolParamsRaw{Name: in.Tool, Arguments: arguments}}
 	err = s.jobs.start(j, func() {
@@ -230,24 +243,24 @@ func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 		cancel(nil)
 		return failed(err, Meta{Model: "none"}), nil
 	}
-	r := plain(fmt.Sprintf(`Job %s runs. Its result: wait-job {"jobId":"%s"}`, j.id, j.id))
+	r := notice(fmt.Sprintf(`Job %s has started. For its result, call wait-job {"jobId":"%s"}`, j.id, j.id))
 	r.Meta["jobId"] = j.id
 	return r, nil
 }
 
 func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	var in struct {
-		JobID   string `json:"jobId"`
-		Timeout *Whole `json:"timeout"`
+		JobID   string   `json:"jobId"`
+		Timeout *Integer `json:"timeout"`
 	}
 	if r := s.input(ctx, req, &in, nil); r != nil {
 		return r, nil
 	}
-	wait := jobWait
+	wait := jobWaitTimeout
 	if in.Timeout != nil {
 		wait = time.Duration(*in.Timeout) * time.Millisecond
-		if wait < 0 || wait > maxJobWait {
-			return failed(fmt.Errorf("timeout is %d: give milliseconds from 0 to %d", *in.Timeout, maxJobWait.Milliseconds()), Meta{Model: "none"}), nil
+		if wait < 0 || wait > maxJobWaitTimeout {
+			return failed(fmt.Errorf("timeout is %d: give milliseconds from 0 to %d", *in.Timeout, maxJobWaitTimeout.Milliseconds()), Meta{Model: "none"}), nil
 		}
 	}
 	j, err := s.jobs.get(in.JobID)
@@ -257,7 +270,7 @@ func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 	report := reporter(ctx, req)
 	over := time.NewTimer(wait)
 	defer over.Stop()
-	beat := time.NewTicker(progressEvery)
+	beat := time.NewTicker(progressInterval)
 	defer beat.Stop()
 	for {
 		j.mu.Lock()
@@ -280,7 +293,7 @@ func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 			default:
 			}
 			state := j.state()
-			r := plain(fmt.Sprintf("The job still runs, for %d seconds now (%s): call wait-job again.", state.Seconds, state.Doing))
+			r := notice(fmt.Sprintf("The job is still running, after %d seconds (%s): call wait-job again.", state.Seconds, state.Doing))
 			r.Meta["jobId"] = j.id
 			r.Meta["running"] = true
 			return r, nil
@@ -289,8 +302,8 @@ func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 }
 
 // jobResult returns the result of a job that has ended. Each call returns a copy,
-// because the SDK writes into what a handler returns. From now on the parts of a
-// long answer are kept as long as those of any.
+// because the SDK modifies what a handler returns. The parts of a long answer are
+// kept for cacheTTL from now on.
 func (s *Server) jobResult(j *job) *mcp.CallToolResult {
 	if len(j.pieces) > 0 {
 		s.b.chunks.keep(j.key, j.pieces)
@@ -311,7 +324,7 @@ func (s *Server) cancelJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	if err != nil {
 		return failed(err, Meta{Model: "none"}), nil
 	}
-	ended := plain("The job has ended already: wait-job has its result.")
+	ended := notice("The job has already ended: call wait-job for its result.")
 	select {
 	case <-j.done:
 		return ended, nil
@@ -323,10 +336,10 @@ func (s *Server) cancelJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if !j.result.IsError { // it was answered at the same moment
+	if !j.result.IsError { // the answer came first
 		return ended, nil
 	}
-	return plain("cancelled"), nil
+	return notice("cancelled"), nil
 }
 
 func (s *Server) listJobs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

@@ -1,134 +1,136 @@
 package bridge
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"pollux/internal/agent"
+	"pollux/internal/outbox"
+	"pollux/internal/termtext"
 )
 
 const (
-	// progressEvery is the longest silence of a call that reports progress;
-	// clients give up on silent ones.
-	progressEvery = 8 * time.Second
-	// wordsEvery keeps a stream of words from being a flood of reports.
-	wordsEvery = time.Second
-	// progressLength is how much of a report a client shows.
+	// progressInterval is the longest time without a report. Clients give up on
+	// silent calls.
+	progressInterval = 8 * time.Second
+	// wordsInterval limits how often the words of an answer are reported.
+	wordsInterval = time.Second
+	// progressLength is how many characters of a report clients show.
 	progressLength = 200
-	// progressBacklog bounds the steps that wait to be reported, where a
-	// client takes them slowly; the oldest go first.
+	// progressBacklog limits the reports that wait for a slow client. The oldest
+	// are dropped first.
 	progressBacklog = 64
 )
 
-// A progress tells a caller what its call is doing: each step, the last words
-// of an answer that is being written, and something every few seconds in any
-// case.
+// A progress reports what a call is doing: each step, the last words of an
+// answer in progress, and at least one report per progressInterval.
 type progress struct {
 	send  func(message string)
+	agent string // the agent's display name
+	verbs map[string]string
 	start time.Time
-	wake  chan struct{}
-	done  chan struct{}
+	steps *outbox.Queue[string] // not yet reported
+
+	end   context.CancelFunc
 	ended sync.WaitGroup
 
 	mu    sync.Mutex
-	steps []string // not yet reported
-	doing string   // the last step
-	words string   // the last of the answer
-	spoke bool     // words are not yet reported
+	doing string // the last step
+	words string // the last words of the answer
+	spoke bool   // words are not yet reported
 }
 
-// newProgress starts reporting to send, which is called from one goroutine.
-// Without a send it does nothing.
-func newProgress(send func(string)) *progress {
-	p := &progress{send: send, start: time.Now(), wake: make(chan struct{}, 1), done: make(chan struct{})}
+// newProgress starts to report to send, which is called from one goroutine. If
+// send is nil, there are no reports.
+func newProgress(row *agent.Agent, send func(string)) *progress {
+	p := &progress{
+		send: send, agent: row.DisplayName, verbs: row.ToolVerbs, start: time.Now(),
+		steps: outbox.NewQueue(outbox.Limits[string]{Items: progressBacklog}),
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.end = cancel
 	if send != nil {
-		p.ended.Go(p.report)
+		p.ended.Go(func() { p.report(ctx) })
 	}
 	return p
 }
 
-// stop ends the reports; none comes after it.
+// stop ends the reports. No report follows.
 func (p *progress) stop() {
-	close(p.done)
+	p.end()
 	p.ended.Wait()
 }
 
-func (p *progress) report() {
-	beat := time.NewTicker(progressEvery)
+func (p *progress) report(ctx context.Context) {
+	beat := time.NewTicker(progressInterval)
 	defer beat.Stop()
-	words := time.NewTicker(wordsEvery)
+	words := time.NewTicker(wordsInterval)
 	defer words.Stop()
 	for {
 		select {
-		case <-p.done:
+		case <-ctx.Done():
 			return
-		case <-p.wake:
-			p.mu.Lock()
-			steps := p.steps
-			p.steps = nil
-			p.mu.Unlock()
+		case <-p.steps.Ready():
+			steps := p.steps.TakeAll()
 			for _, s := range steps {
 				p.send(s)
 			}
 			if len(steps) > 0 {
-				beat.Reset(progressEvery)
+				beat.Reset(progressInterval)
 			}
 		case <-words.C:
 			p.mu.Lock()
 			message := ""
 			if p.spoke {
-				message = clean(p.doing + ": " + p.words)
+				message = oneLine(p.doing + ": " + p.words)
 				p.spoke = false
 			}
 			p.mu.Unlock()
 			if message != "" {
 				p.send(message)
-				beat.Reset(progressEvery)
+				beat.Reset(progressInterval)
 			}
 		case <-beat.C:
 			p.mu.Lock()
 			doing := p.doing
 			p.mu.Unlock()
-			p.send(clean(fmt.Sprintf("%s (%s)", doing, time.Since(p.start).Round(time.Second))))
+			p.send(oneLine(fmt.Sprintf("%s (%s)", doing, time.Since(p.start).Round(time.Second))))
 		}
 	}
 }
 
-// now sets the step that the call is at.
+// now reports the next step of the call.
 func (p *progress) now(format string, args ...any) {
+	step := oneLine(fmt.Sprintf(format, args...))
 	p.mu.Lock()
-	p.doing, p.words, p.spoke = clean(fmt.Sprintf(format, args...)), "", false
-	p.steps = append(p.steps, p.doing)
-	if over := len(p.steps) - progressBacklog; over > 0 {
-		p.steps = p.steps[over:]
-	}
-	p.mu.Unlock()
-	select {
-	case p.wake <- struct{}{}:
-	default:
+	defer p.mu.Unlock()
+	p.doing, p.words, p.spoke = step, "", false
+	if p.send != nil {
+		p.steps.PutLatest(step)
 	}
 }
 
-// event turns what the CLI does into what the call is doing.
+// event reports an event of the agent.
 func (p *progress) event(ev agent.Event) {
 	switch ev := ev.(type) {
 	case agent.Started:
-		p.now("Gemini CLI has started")
+		p.now("%s has started", p.agent)
 	case agent.ToolUse:
-		p.now("%s", toolWords(ev))
+		p.now("%s", strings.TrimSpace(cmp.Or(p.verbs[ev.Name], ev.Name)+" "+ev.Summary))
 	case agent.ToolResult:
 		if !ev.OK {
 			p.now("%s failed", ev.Name)
 		}
 	case agent.Retry:
-		p.now("%s; Gemini CLI tries again in %s", ev.Kind, ev.Wait.Round(time.Second))
+		p.now("%s; %s tries again in %s", ev.Kind, p.agent, ev.Wait.Round(time.Second))
 	case agent.Text:
-		// Not a step of its own: the words follow. A report right before the
-		// answer may reach a client together with it, and be taken for one of no
-		// call (by the TypeScript SDK).
+		// This is not a step: the words follow. A report right before the answer
+		// may reach a client together with it, and the TypeScript SDK then finds
+		// no call for it.
 		p.mu.Lock()
 		if p.doing != "writing" {
 			p.doing, p.words = "writing", ""
@@ -138,18 +140,7 @@ func (p *progress) event(ev agent.Event) {
 	}
 }
 
-func toolWords(t agent.ToolUse) string {
-	verb := map[string]string{
-		"read_file": "reading", "list_directory": "listing", "glob": "looking for files",
-		"grep_search": "searching the files for", "google_web_search": "searching the web for",
-	}[t.Name]
-	if verb == "" {
-		verb = t.Name
-	}
-	return strings.TrimSpace(verb + " " + t.Summary)
-}
-
-// lastWords is the end of a text.
+// lastWords returns the end of a text.
 func lastWords(s string) string {
 	const keep = 600
 	if len(s) > keep {
@@ -158,10 +149,10 @@ func lastWords(s string) string {
 	return s
 }
 
-// clean makes one line of a report, the end of which tells most if it is too
-// long, without the control characters that a terminal would obey.
-func clean(s string) string {
-	s = visible(strings.Join(strings.Fields(s), " "))
+// oneLine returns a report in one line that is safe for a terminal. It cuts the
+// middle of a long report, because the end says the most.
+func oneLine(s string) string {
+	s = flat(s)
 	if r := []rune(s); len(r) > progressLength {
 		head, _, _ := strings.Cut(s, ": ")
 		head = shorten(head, 40)
@@ -170,17 +161,15 @@ func clean(s string) string {
 	return s
 }
 
-// visible is a text without control characters, which a terminal would obey.
-func visible(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return -1
-		}
-		return r
-	}, s)
+// flat returns a text in one line that is safe for a terminal.
+func flat(s string) string {
+	return termtext.Line(strings.Join(strings.Fields(s), " "), 0)
 }
 
-// shorten cuts a text to n characters.
+// summary returns the start of a prompt, for lists.
+func summary(prompt string) string { return shorten(flat(prompt), 80) }
+
+// shorten cuts a text after n characters.
 func shorten(s string, n int) string {
 	if r := []rune(s); len(r) > n {
 		return string(r[:n-1]) + "…"

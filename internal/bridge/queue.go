@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// A queue lets a number of calls run at once and the others wait, first come
-// first served.
+// A queue limits how many calls run at once. The others wait, first come, first
+// served.
 //
-// A slot is held by a [slot] and by nothing else: whoever leaves the queue
-// without one, for whatever reason, has taken nothing from it.
+// Only a [slot] counts as running. A call that leaves the queue without a slot,
+// for whatever reason, uses up nothing.
 type queue struct {
-	max int
+	max     int
+	setting string // the environment variable for max
 
 	mu      sync.Mutex
 	running int
@@ -24,11 +25,11 @@ type queue struct {
 
 type waiter struct {
 	granted chan struct{}
-	moved   chan struct{} // holds one when the place may have changed
+	moved   chan struct{} // holds one when the position may have changed
 }
 
-// A slot is the right to run. It is given back when it has been released as
-// often as it was held; it is held once from the start.
+// A slot is the right to run. It starts with one hold, and is free again once
+// every hold has been released.
 type slot struct {
 	q *queue
 
@@ -52,13 +53,13 @@ func (s *slot) release() {
 	}
 }
 
-// queueWait is how long a call waits for a slot; a job waits as long as its
-// deadline lets it.
-const queueWait = 30 * time.Second
+// queueTimeout is how long a call waits for a slot. A job waits until its
+// deadline.
+const queueTimeout = 30 * time.Second
 
-// acquire waits for a slot, at most for queueWait. place is told the call's
-// place in the queue, from 1, as it changes.
-func (q *queue) acquire(ctx context.Context, place func(int)) (*slot, error) {
+// acquire waits for a slot. It calls report with the position in the queue, from
+// 1, whenever that changes.
+func (q *queue) acquire(ctx context.Context, report func(position int)) (*slot, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
@@ -72,14 +73,14 @@ func (q *queue) acquire(ctx context.Context, place func(int)) (*slot, error) {
 	q.waiting = append(q.waiting, w)
 	n := len(q.waiting)
 	q.mu.Unlock()
-	wait := queueWait
+	wait := queueTimeout
 	if ctx.Value(jobKey{}) != nil {
 		wait = MaxTimeout
 	}
 	limit := time.NewTimer(wait)
 	defer limit.Stop()
 	for {
-		place(n)
+		report(n)
 		var err error
 		select {
 		case <-w.granted:
@@ -89,12 +90,12 @@ func (q *queue) acquire(ctx context.Context, place func(int)) (*slot, error) {
 			err = context.Cause(ctx)
 		case <-limit.C:
 			running, waiting := q.load()
-			err = fmt.Errorf("no free place within %s: %d calls run and %d wait; try again later, or raise GEMINI_MAX_CONCURRENT (now %d)",
-				queueWait, running, waiting-1, q.max)
+			err = fmt.Errorf("no free slot within %s: %d calls are running and %d waiting; try again later, or raise %s (now %d)",
+				wait, running, waiting-1, q.setting, q.max)
 		}
 		q.mu.Lock()
 		i := slices.Index(q.waiting, w)
-		if i < 0 { // granted meanwhile
+		if i < 0 { // a slot was granted in the meantime
 			q.mu.Unlock()
 			if err != nil {
 				q.give()
@@ -113,7 +114,7 @@ func (q *queue) acquire(ctx context.Context, place func(int)) (*slot, error) {
 	}
 }
 
-// give hands a slot to the first that waits.
+// give passes a slot on to the first call that waits.
 func (q *queue) give() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -135,23 +136,23 @@ func (q *queue) movedLocked() {
 	}
 }
 
-// load is how many calls run and wait.
+// load returns how many calls run and wait.
 func (q *queue) load() (running, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.running, len(q.waiting)
 }
 
-// A pacer keeps starts apart: each comes at least gap, and up to jitter more,
-// after the one before.
+// A pacer spaces out starts: there is at least the interval, plus a random time
+// of up to jitter, between two of them.
 type pacer struct {
-	gap, jitter time.Duration
-	turn        chan struct{} // holds one when nobody waits to start
-	last        time.Time     // when the last one started; guarded by turn
+	interval, jitter time.Duration
+	turn             chan struct{} // holds one while nobody waits to start
+	last             time.Time     // the last start; guarded by turn
 }
 
-func newPacer(gap, jitter time.Duration) *pacer {
-	p := &pacer{gap: gap, jitter: jitter, turn: make(chan struct{}, 1)}
+func newPacer(interval, jitter time.Duration) *pacer {
+	p := &pacer{interval: interval, jitter: jitter, turn: make(chan struct{}, 1)}
 	p.turn <- struct{}{}
 	return p
 }
@@ -165,7 +166,7 @@ func (p *pacer) wait(ctx context.Context) error {
 	}
 	defer func() { p.turn <- struct{}{} }()
 	if !p.last.IsZero() {
-		next := p.last.Add(p.gap)
+		next := p.last.Add(p.interval)
 		if p.jitter > 0 {
 			next = next.Add(rand.N(p.jitter + 1))
 		}

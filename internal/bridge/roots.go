@@ -15,25 +15,24 @@ import (
 )
 
 // multiRoundTrip is the first revision of the protocol in which a server does
-// not call its client: it returns what it needs to know as the result of the
-// call, which the client then makes again.
+// not send requests to its client. Instead the result of a call asks for input,
+// and the client repeats the call with it.
 const multiRoundTrip = "2026-07-28"
 
 const rootsRequest = "roots"
 
-// rootsTime bounds the question for a client's roots.
-const rootsTime = 2 * time.Second
+// rootsTimeout limits a request for the client's roots.
+const rootsTimeout = 2 * time.Second
 
-// A roots is the client's, as far as they matter: where calls work that name no
-// directory.
+// A roots knows the client's root: the directory for calls that name none.
 type roots struct {
 	mu    sync.Mutex
 	root  string
 	known bool
-	turn  int // counts the client's changes
+	turn  int // counts the changes of the client
 }
 
-// watch keeps the root known only as long as it is the client's.
+// watch forgets the root when the client changes its roots.
 func (r *roots) watch(o *mcp.ServerOptions) {
 	o.RootsListChangedHandler = func(context.Context, *mcp.RootsListChangedRequest) {
 		r.mu.Lock()
@@ -43,9 +42,9 @@ func (r *roots) watch(o *mcp.ServerOptions) {
 	}
 }
 
-// first is the client's first root that is a directory here; empty, for
-// the process's own, where it has none. A result, if there is one, asks the
-// client.
+// first returns the client's first root that is a directory on this machine, or
+// "" if there is none. A result, if any, is the answer to the call: it asks the
+// client for its roots.
 func (r *roots) first(ctx context.Context, req *mcp.CallToolRequest) (string, *mcp.CallToolResult) {
 	init := req.Session.InitializeParams()
 	if init == nil || init.Capabilities == nil || init.Capabilities.RootsV2 == nil {
@@ -65,11 +64,11 @@ func (r *roots) first(ctx context.Context, req *mcp.CallToolRequest) (string, *m
 	if known {
 		return root, nil
 	}
-	asking, cancel := context.WithTimeout(ctx, rootsTime)
+	asking, cancel := context.WithTimeout(ctx, rootsTimeout)
 	defer cancel()
 	list, _ := req.Session.ListRoots(asking, nil)
 	root = firstRoot(list)
-	// A client that does not answer is not asked again: each call would wait.
+	// Also remember that a client does not answer, or each call would wait.
 	r.mu.Lock()
 	if ctx.Err() == nil && r.turn == turn {
 		r.root, r.known = root, true
@@ -78,6 +77,7 @@ func (r *roots) first(ctx context.Context, req *mcp.CallToolRequest) (string, *m
 	return root, nil
 }
 
+// firstRoot returns the first root that is a directory on this machine.
 func firstRoot(list *mcp.ListRootsResult) string {
 	if list == nil {
 		return ""
@@ -92,6 +92,7 @@ func firstRoot(list *mcp.ListRootsResult) string {
 	return ""
 }
 
+// filePath returns the path of a file URI.
 func filePath(uri string) (string, bool) {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "file" || u.Host != "" && u.Host != "localhost" {

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,59 +16,68 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"pollux/internal/agent"
 	"pollux/internal/bridge/change"
 )
 
-// A pageSize is how much text a client takes at once: bytes, notes included,
+// A pageSize is how much text a client accepts at once: bytes, including notes,
 // and lines.
 type pageSize struct{ bytes, lines int }
 
-// defaultPage is what the client with the least room takes.
+// defaultPage fits the client with the lowest limit.
 var defaultPage = pageSize{8 << 10, math.MaxInt}
 
-// pages are those of other clients, by the start of their name.
+// pages holds the sizes of known clients, by the start of their name.
 var pages = map[string]pageSize{
 	"claude-code": {24 << 10, math.MaxInt}, // it warns at 10,000 tokens
 	"gemini-cli":  {30 << 10, math.MaxInt}, // it cuts at 40,000 characters
 	"codex":       {8 << 10, 240},          // it cuts at 10 KiB, and at 256 lines
 }
 
-// notesRoom is the part of a page, in bytes, that is kept free for notes.
+// notesRoom is the part of a page, in bytes, that is reserved for notes.
 const notesRoom = 1 << 10
 
-const instructions = `Ask Google's Gemini, through Gemini CLI, about this code base or the web. It has a
-large context window and reads files and searches the web by itself; it cannot
+// instructions returns the server's instructions, which clients show to models.
+func instructions(row *agent.Agent) string {
+	return fill(row, `Ask {{model}}, through {{agent}}, about this code base or the web. {{model}} has a
+large context window. It reads files and searches the web by itself; it cannot
 write files or run commands.
 
-- query: a question, with files if need be. Gemini explores workingDirectory on its own: rather name a directory than send many files. With changeMode it returns edits and a unified diff, and writes nothing.
-- search: a question that needs current facts from the web.
-- structured: an answer as JSON of a schema that you give.
-- fetch-chunk: the next part of an answer that says it has more parts.
-- ping: is Gemini CLI there, and how busy are we.
-- list-sessions, close-session: the conversations that query can go on with.
-- start-job, wait-job, cancel-job, list-jobs: for calls that take longer than you may wait.
+- query: ask a question, optionally with files. {{model}} explores workingDirectory on its own: naming a directory is better than sending many files. With changeMode it returns edits and a unified diff; nothing is written.
+- search: ask a question that needs current facts from the web.
+- structured: get an answer as JSON that is valid under your JSON Schema.
+- fetch-chunk: get the next part of a long answer.
+- ping: check whether {{agent}} works and how many calls are running.
+- list-sessions, close-session: manage the conversations that query can continue.
+- start-job, wait-job, cancel-job, list-jobs: for calls that take longer than you can wait.
 
-A call takes from seconds to minutes. Give it all that it needs to know: it remembers nothing of earlier calls, except for a query with the sessionId that an earlier one came with.`
+A call takes from seconds to minutes. Include everything {{model}} needs to know: each call starts without memory of earlier ones, except a query with a sessionId.`)
+}
 
-// A Server is the bridge as an MCP server.
+// fill replaces the names of the agent and of its model in a text.
+func fill(row *agent.Agent, text string) string {
+	return strings.NewReplacer("{{agent}}", row.DisplayName, "{{model}}", row.Model, "{{example}}", row.ExampleModel).Replace(text)
+}
+
+// A Server serves the tools of a bridge to one MCP client.
 type Server struct {
 	b        *Bridge
 	mcp      *mcp.Server
 	roots    roots
-	jobs     jobs
+	jobs     *jobs
 	handlers map[string]mcp.ToolHandler
 }
 
-// NewServer makes an MCP server of the bridge.
+// NewServer returns an MCP server for the bridge.
 func NewServer(b *Bridge) *Server {
-	s := &Server{b: b, jobs: jobs{byID: make(map[string]*job)}, handlers: make(map[string]mcp.ToolHandler)}
+	s := &Server{b: b, jobs: newJobs(b.life), handlers: make(map[string]mcp.ToolHandler)}
 	options := &mcp.ServerOptions{
-		Instructions: instructions,
+		Instructions: instructions(b.cfg.Agent),
 		Logger:       sdkLog(b.log),
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	}
 	s.roots.watch(options)
-	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "pollux", Title: "Pollux: Gemini CLI", Version: b.cfg.Version}, options)
+	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "pollux", Title: "Pollux: " + b.cfg.Agent.DisplayName, Version: b.cfg.Version}, options)
 	for _, t := range s.tools() {
 		s.mcp.AddTool(t.tool, t.handle)
 		s.handlers[t.tool.Name] = t.handle
@@ -75,7 +85,7 @@ func NewServer(b *Bridge) *Server {
 	return s
 }
 
-// sdkLog is where the SDK logs, which takes an ordinary end for an error.
+// sdkLog returns the log of the SDK, which reports an ordinary end as an error.
 func sdkLog(log *slog.Logger) *slog.Logger {
 	if log.Enabled(context.Background(), slog.LevelInfo) {
 		return log
@@ -83,8 +93,8 @@ func sdkLog(log *slog.Logger) *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
-// Run serves one client until it goes or the context ends. Its jobs end with
-// the bridge.
+// Run serves one client until it disconnects or the context ends. Then it cancels
+// the client's jobs and waits for them.
 func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
 	defer s.jobs.close()
 	return s.mcp.Run(ctx, t)
@@ -95,17 +105,21 @@ type tool struct {
 	handle mcp.ToolHandler
 }
 
-// withRoom lets a client that would put a large result into a file show it:
+// withLargeResult asks a client not to move a large result to a file, because
 // edits are not paged.
-func (t tool) withRoom() tool {
+func (t tool) withLargeResult() tool {
 	t.tool.Meta = mcp.Meta{"anthropic/maxResultSizeChars": 200_000}
 	return t
 }
 
+// tools returns the tools. {{agent}}, {{model}} and {{example}} in a description
+// stand for the agent's names.
 func (s *Server) tools() []tool {
+	row := s.b.cfg.Agent
 	no, yes := new(bool), new(bool)
 	*yes = true
 	define := func(name, title, description string, input map[string]any, required []string, a mcp.ToolAnnotations, h mcp.ToolHandler) tool {
+		title, description = fill(row, title), fill(row, description)
 		a.Title, a.DestructiveHint = title, no
 		if required == nil {
 			required = []string{}
@@ -116,83 +130,83 @@ func (s *Server) tools() []tool {
 		}, h}
 	}
 	text := func(description string) map[string]any {
-		return map[string]any{"type": "string", "description": description}
+		return map[string]any{"type": "string", "description": fill(row, description)}
 	}
-	whole := func(description string, most int) map[string]any {
+	integer := func(description string, most int) map[string]any {
 		return map[string]any{"type": "integer", "minimum": 1, "maximum": most, "description": description}
 	}
 	files := map[string]any{
 		"type": "array", "items": map[string]any{"type": "string"}, "maxItems": maxFiles,
-		"description": fmt.Sprintf("Paths of text files (up to %d bytes each) and images (up to %d), inside workingDirectory.", change.MaxFile, maxImage),
+		"description": fmt.Sprintf("Paths of text files (up to %d bytes each) and images (up to %d bytes each) inside workingDirectory.", change.MaxFile, maxImage),
 	}
-	model := text("The Gemini model, for example gemini-2.5-pro. Leave it out for the default.")
-	dir := text("The directory that Gemini works in and may read. Leave it out for the client's root.")
-	timeout := whole("Milliseconds until the call ends with what there is, queueing included. 120000 unless given.", int(MaxTimeout.Milliseconds()))
-	length := whole("The most words that the answer may have.", maxWords)
+	model := text("The {{model}} model, for example {{example}}. Omit it for the default.")
+	dir := text("The directory that {{model}} may read. Omit it for the client's root.")
+	timeout := integer("Time limit in milliseconds, including time in the queue. At the limit the call returns what has arrived. Default: 120000.", int(MaxTimeout.Milliseconds()))
+	length := integer("Maximum length of the answer, in words.", maxWords)
 	return []tool{
-		define("query", "Gemini Query",
-			"Ask Gemini a question: about code, a document, an image, a design, or for a second opinion. Gemini reads the files it needs in workingDirectory by itself; it cannot write or run anything. A long answer comes in parts, see fetch-chunk. With changeMode the answer holds edits and a unified diff for you to apply.",
+		define("query", "{{model}} Query",
+			"Ask {{model}} a question about code, a document, an image or a design, or for a second opinion. {{model}} reads the files it needs in workingDirectory by itself. It cannot write files or run commands. A long answer comes in parts: see fetch-chunk. With changeMode the answer contains edits and a unified diff for you to apply.",
 			map[string]any{
-				"prompt": text("What to ask, with all that Gemini needs to know."), "files": files, "model": model,
+				"prompt": text("The question, with everything that {{model}} needs to know."), "files": files, "model": model,
 				"workingDirectory": dir, "timeout": timeout, "maxResponseLength": length,
-				"changeMode": map[string]any{"type": "boolean", "description": "Return edits of files, as {edits, diff, response}. Nothing is written."},
-				"sessionId":  text("The sessionId that an earlier answer came with, to go on with that conversation in its directory. Leave it out for a new one."),
+				"changeMode": map[string]any{"type": "boolean", "description": "Return edits to files as {edits, diff, response}. Nothing is written."},
+				"sessionId":  text("The sessionId from an earlier answer. It continues that conversation in the same directory. Omit it to start a new conversation."),
 			},
-			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.query).withRoom(),
+			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.query).withLargeResult(),
 		define("search", "Web Search",
-			"Ask Gemini to search the web and answer with its sources: current versions, documentation, news, error messages.",
+			"Ask {{model}} to search the web and to answer with sources: current versions, documentation, news, error messages.",
 			map[string]any{
 				"query": text("What to find out."), "model": model,
 				"workingDirectory": dir, "timeout": timeout, "maxResponseLength": length,
 			},
 			[]string{"query"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: yes}, s.search),
 		define("structured", "Structured Output",
-			"Ask Gemini for JSON that is valid under a JSON Schema of yours: extraction, classification, data of a fixed shape. An answer that is not valid is corrected once, else the call fails with what is wrong.",
+			"Ask {{model}} for JSON that is valid under your JSON Schema: extraction, classification, data with a fixed shape. {{model}} may correct an invalid answer once. If it is still invalid, the call fails and lists the errors.",
 			map[string]any{
-				"prompt": text("What to ask."),
+				"prompt": text("The question."),
 				"schema": map[string]any{
 					"anyOf":       []any{map[string]any{"type": "object"}, map[string]any{"type": "string"}},
-					"description": fmt.Sprintf("The JSON Schema, as an object or as a string: up to %d bytes, any draft, no references to other documents.", maxSchema),
+					"description": fmt.Sprintf("The JSON Schema, as an object or a string. At most %d bytes, any draft, no references to other documents.", maxSchema),
 				},
 				"files": files, "model": model, "workingDirectory": dir, "timeout": timeout,
 			},
 			[]string{"prompt", "schema"}, mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: yes}, s.structured),
 		define("fetch-chunk", "Fetch Cached Chunk",
-			"Get another part of a long answer of query or search, with the cacheKey that came with its first part. Parts are kept for 10 minutes.",
+			fmt.Sprintf("Get another part of a long answer from query or search. Parts are kept for %d minutes.", int(cacheTTL.Minutes())),
 			map[string]any{
-				"cacheKey":   text("The key that came with the first part."),
-				"chunkIndex": map[string]any{"type": "integer", "minimum": 1, "description": "Which part, from 1."},
+				"cacheKey":   text("The cacheKey from the first part."),
+				"chunkIndex": map[string]any{"type": "integer", "minimum": 1, "description": "The number of the part, from 1."},
 			},
 			[]string{"cacheKey", "chunkIndex"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.fetchChunk),
 		define("list-sessions", "List Sessions",
-			fmt.Sprintf("List the conversations that query can go on with. One ends %d minutes after its last query.", int(conversationTime.Minutes())),
+			fmt.Sprintf("List the conversations that query can continue. A conversation ends %d minutes after its last query.", int(conversationTTL.Minutes())),
 			map[string]any{}, nil,
 			mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.listSessions),
 		define("close-session", "Close Session",
-			"End a conversation of query that is not needed any more.",
-			map[string]any{"sessionId": text("The sessionId that its answers came with.")}, []string{"sessionId"},
+			"End a conversation that is no longer needed.",
+			map[string]any{"sessionId": text("The sessionId from an answer in the conversation.")}, []string{"sessionId"},
 			mcp.ToolAnnotations{IdempotentHint: true, OpenWorldHint: no}, s.closeSession),
 		define("start-job", "Start Job",
-			"Start a call of query, search or structured that may take longer than you can wait, and return at once with a jobId.",
+			"Start a query, search or structured call that may take longer than you can wait. Returns a jobId at once.",
 			map[string]any{
 				"tool":      map[string]any{"type": "string", "enum": jobTools, "description": "The tool to call."},
-				"arguments": map[string]any{"type": "object", "description": "Its arguments. A timeout of up to " + fmt.Sprint(MaxTimeout.Milliseconds()) + " ms is possible."},
+				"arguments": map[string]any{"type": "object", "description": fmt.Sprintf("The arguments of the tool. timeout may be up to %d.", MaxTimeout.Milliseconds())},
 			},
 			[]string{"tool", "arguments"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.startJob),
 		define("wait-job", "Wait for Job",
-			fmt.Sprintf("Wait for a job's result, which is kept for %d minutes.", int(jobTime.Minutes())),
+			fmt.Sprintf("Wait for the result of a job. Results are kept for %d minutes.", int(jobTTL.Minutes())),
 			map[string]any{
-				"jobId":   text("The jobId that start-job returned."),
-				"timeout": map[string]any{"type": "integer", "minimum": 0, "maximum": maxJobWait.Milliseconds(), "description": fmt.Sprintf("Milliseconds to wait, %d unless given.", jobWait.Milliseconds())},
+				"jobId":   text("The jobId from start-job."),
+				"timeout": map[string]any{"type": "integer", "minimum": 0, "maximum": maxJobWaitTimeout.Milliseconds(), "description": fmt.Sprintf("How long to wait, in milliseconds. Default: %d.", jobWaitTimeout.Milliseconds())},
 			},
-			[]string{"jobId"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.waitJob).withRoom(),
-		define("cancel-job", "Cancel Job", "End a job that is not needed any more.",
-			map[string]any{"jobId": text("The jobId that start-job returned.")}, []string{"jobId"},
+			[]string{"jobId"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.waitJob).withLargeResult(),
+		define("cancel-job", "Cancel Job", "Cancel a job that is no longer needed.",
+			map[string]any{"jobId": text("The jobId from start-job.")}, []string{"jobId"},
 			mcp.ToolAnnotations{IdempotentHint: true, OpenWorldHint: no}, s.cancelJob),
-		define("list-jobs", "List Jobs", "List the jobs that run and those that have ended lately.",
+		define("list-jobs", "List Jobs", "List running jobs and recently ended jobs.",
 			map[string]any{}, nil, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.listJobs),
 		define("ping", "Health Check",
-			"Is Gemini CLI there, which version, what is it allowed to do, how many calls run and wait. Answers at once and asks no model.",
+			"Report whether {{agent}} is installed, its version, what it may do, and how many calls are running and waiting. Answers at once, without asking a model.",
 			map[string]any{}, nil,
 			mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.ping),
 	}
@@ -229,7 +243,7 @@ func (s *Server) structured(ctx context.Context, req *mcp.CallToolRequest) (*mcp
 	if len(out.Notes) > 0 {
 		r.Meta["notes"] = out.Notes
 	}
-	// The protocol's structured content is an object.
+	// In the protocol, structured content must be an object.
 	if bytes.HasPrefix(out.JSON, []byte("{")) {
 		r.StructuredContent = out.JSON
 	}
@@ -239,8 +253,8 @@ func (s *Server) structured(ctx context.Context, req *mcp.CallToolRequest) (*mcp
 func (s *Server) fetchChunk(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	start := time.Now()
 	var in struct {
-		CacheKey   string `json:"cacheKey"`
-		ChunkIndex *Whole `json:"chunkIndex"`
+		CacheKey   string   `json:"cacheKey"`
+		ChunkIndex *Integer `json:"chunkIndex"`
 	}
 	if r := s.input(ctx, req, &in, nil); r != nil {
 		return r, nil
@@ -248,9 +262,9 @@ func (s *Server) fetchChunk(ctx context.Context, req *mcp.CallToolRequest) (*mcp
 	m := func() Meta { return Meta{DurationMs: time.Since(start).Milliseconds(), Model: "none"} }
 	switch {
 	case in.CacheKey == "":
-		return failed(errors.New("cacheKey is missing: give the one that came with the first part"), m()), nil
+		return failed(errors.New("cacheKey is missing: pass the one from the first part"), m()), nil
 	case in.ChunkIndex == nil || *in.ChunkIndex < 1:
-		return failed(errors.New("chunkIndex must be a whole number from 1: the parts are counted from 1"), m()), nil
+		return failed(errors.New("chunkIndex must be a whole number, starting from 1"), m()), nil
 	}
 	text, total, err := s.b.chunks.get(in.CacheKey, int(*in.ChunkIndex))
 	if err != nil {
@@ -263,7 +277,7 @@ func (s *Server) listSessions(ctx context.Context, req *mcp.CallToolRequest) (*m
 	if r := s.input(ctx, req, &struct{}{}, nil); r != nil {
 		return r, nil
 	}
-	return listed("sessions", s.b.talks.list()), nil
+	return listed("sessions", s.b.conversations.list()), nil
 }
 
 func (s *Server) closeSession(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -273,24 +287,24 @@ func (s *Server) closeSession(ctx context.Context, req *mcp.CallToolRequest) (*m
 	if r := s.input(ctx, req, &in, nil); r != nil {
 		return r, nil
 	}
-	if !s.b.talks.close(in.SessionID) {
-		return failed(errors.New("there is no such session: list-sessions has those that there are"), Meta{Model: "none"}), nil
+	if !s.b.conversations.close(in.SessionID) {
+		return failed(errors.New("there is no such session: list-sessions returns the existing ones"), Meta{Model: "none"}), nil
 	}
-	return plain("closed"), nil
+	return notice("closed"), nil
 }
 
-// plain is a result of the bridge's own.
-func plain(text string) *mcp.CallToolResult {
+// notice returns a result that no model wrote.
+func notice(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, Meta: meta(Meta{Model: "none"})}
 }
 
-// listed is a list of the bridge's own, for a client and as text.
+// listed returns a list as text and as structured content.
 func listed(name string, list any) *mcp.CallToolResult {
 	data, err := json.Marshal(map[string]any{name: list})
 	if err != nil {
 		return failed(err, Meta{Model: "none"})
 	}
-	r := plain(string(data))
+	r := notice(string(data))
 	r.StructuredContent = json.RawMessage(data)
 	return r
 }
@@ -305,47 +319,40 @@ func (s *Server) ping(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, Meta: m, IsError: err != nil}, nil
 }
 
-// Ping says how the bridge is. It asks no model and starts no CLI.
+// Ping describes the state of the bridge and the agent. It asks no model. The
+// error reports that calls would fail.
 func (b *Bridge) Ping(ctx context.Context) (string, error) {
 	var out strings.Builder
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&out, "%s: %s\n", name, fmt.Sprintf(format, args...))
 	}
 	line("Pollux", "%s", b.cfg.Version)
-	cli, err := b.runner.Check(ctx)
-	if cli.Path != "" {
-		version := cli.Version
-		if version == "" {
-			version = "of unknown version"
-		}
-		line("Gemini CLI", "%s at %s", version, cli.Path)
+	row := b.cfg.Agent
+	program, err := b.runner.Check(ctx)
+	if program.Path != "" {
+		line(row.DisplayName, "%s at %s", cmp.Or(program.Version, "unknown version"), program.Path)
 	}
 	if err != nil {
 		line("problem", "%v", err)
-		line("read-only", "calls are refused until that is solved")
+		line("read-only", "calls are refused until the problem is solved")
 	} else {
-		line("read-only", "enforced by an administrator's policy; Gemini may use %s and nothing else", strings.Join(b.cfg.Agent.ReadTools, ", "))
+		line("read-only", "enforced: %s may use only %s", row.Model, strings.Join(row.ReadTools, ", "))
 	}
-	name := func(model, none string) string {
-		if model == "" {
-			return none
-		}
-		return model
-	}
-	line("model", "%s", name(b.cfg.DefaultModel, "the CLI's default"))
-	line("fallback", "%s", name(b.cfg.FallbackModel, "none"))
+	line("model", "%s", cmp.Or(b.cfg.DefaultModel, "the default of "+row.DisplayName))
+	line("fallback", "%s", cmp.Or(b.cfg.FallbackModel, "none"))
 	running, waiting := b.queue.load()
-	line("queue", "%d of %d running, %d waiting, starts at least %s apart", running, b.queue.max, waiting, b.cfg.StartInterval)
+	line("queue", "%d of %d running, %d waiting, at least %s between starts", running, b.queue.max, waiting, b.cfg.StartInterval)
 	line("runner", "%s", b.cfg.Runner.Kind)
 	for _, w := range b.runner.Workers() {
 		line("warm", "%s", workerLine(w))
 	}
-	line("sessions", "%d", len(b.talks.list()))
-	line("kept answers", "%d", b.chunks.len())
+	line("sessions", "%d", len(b.conversations.list()))
+	line("stored answers", "%d", b.chunks.len())
 	return strings.TrimSuffix(out.String(), "\n"), err
 }
 
-// input reads a tool's arguments. What cannot be read is answered at once.
+// input reads a tool's arguments into in. A result, if any, is the answer to the
+// call: an error, or a request for the client's roots.
 func (s *Server) input(ctx context.Context, req *mcp.CallToolRequest, in any, common *Common) *mcp.CallToolResult {
 	args := req.Params.Arguments
 	if len(args) == 0 {
@@ -359,12 +366,12 @@ func (s *Server) input(ctx context.Context, req *mcp.CallToolRequest, in any, co
 	if common == nil || filepath.IsAbs(common.WorkingDirectory) {
 		return nil
 	}
-	root, ask := s.roots.first(ctx, req)
+	root, result := s.roots.first(ctx, req)
 	common.WorkingDirectory = filepath.Join(root, common.WorkingDirectory)
-	return ask
+	return result
 }
 
-// explain says what is wrong with arguments.
+// explain describes an error in the arguments.
 func explain(err error, in any) string {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
@@ -387,12 +394,13 @@ func explain(err error, in any) string {
 		return fmt.Sprintf("%s must be %s", field, want)
 	}
 	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return fmt.Sprintf("there is no argument %s", field)
+		return fmt.Sprintf("unknown argument %s", field)
 	}
 	return "the arguments are not valid JSON"
 }
 
-// reporter sends progress notifications where the client asked for them.
+// reporter returns a function that sends progress notifications, or nil if the
+// client did not ask for any.
 func reporter(ctx context.Context, req *mcp.CallToolRequest) func(string) {
 	if j, ok := ctx.Value(jobKey{}).(*job); ok {
 		return j.report
@@ -408,7 +416,8 @@ func reporter(ctx context.Context, req *mcp.CallToolRequest) func(string) {
 	}
 }
 
-// result is an answer as a tool's result: its first page, if it is long.
+// result returns an answer as a tool result. A long answer is stored, and the
+// result holds its first page.
 func (s *Server) result(req *mcp.CallToolRequest, a Answer, err error) *mcp.CallToolResult {
 	if err != nil {
 		r := failed(err, a.Meta)
@@ -426,7 +435,7 @@ func (s *Server) result(req *mcp.CallToolRequest, a Answer, err error) *mcp.Call
 		}
 	}
 	if id := a.Meta.SessionID; id != "" {
-		a.Notes = append(a.Notes, "sessionId "+id+" goes on with this")
+		a.Notes = append(a.Notes, fmt.Sprintf("to continue this conversation, pass sessionId %q", id))
 	}
 	notes := bracket(a.Notes, notesRoom/2)
 	key, pieces := "", []string{a.Text}
@@ -443,7 +452,7 @@ func (s *Server) result(req *mcp.CallToolRequest, a Answer, err error) *mcp.Call
 	return r
 }
 
-// bracket writes notes, a line each, in at most room bytes.
+// bracket returns notes as lines in brackets, with at most room bytes in total.
 func bracket(notes []string, room int) (lines []string) {
 	for i, n := range notes {
 		line := "[" + shorten(n, 200) + "]"
@@ -455,13 +464,13 @@ func bracket(notes []string, room int) (lines []string) {
 	return lines
 }
 
-// page is one part of an answer. The part itself is a content of its own, so
-// that the parts joined are the answer.
+// page returns one part of an answer. The first content is the part alone, so
+// that the parts can be joined to the answer.
 func page(text, key string, index, total int, notes []string, m mcp.Meta) *mcp.CallToolResult {
 	if total > 1 {
 		where := fmt.Sprintf("[Part %d of %d", index, total)
 		if index < total {
-			where += fmt.Sprintf(`; for the next: fetch-chunk {"cacheKey":"%s","chunkIndex":%d}`, key, index+1)
+			where += fmt.Sprintf(`; for the next part, call fetch-chunk {"cacheKey":"%s","chunkIndex":%d}`, key, index+1)
 		}
 		notes = append(notes, where+"]")
 		m["chunk"] = map[string]any{"cacheKey": key, "index": index, "total": total}
@@ -473,9 +482,10 @@ func page(text, key string, index, total int, notes []string, m mcp.Meta) *mcp.C
 	return r
 }
 
-// maxPartial bounds what an error quotes of an unfinished answer.
+// maxPartial limits how much of an incomplete answer an error quotes, in bytes.
 const maxPartial = 4 << 10
 
+// failed returns an error as a tool result.
 func failed(err error, m Meta) *mcp.CallToolResult {
 	text := err.Error()
 	var f *Failure
@@ -484,11 +494,12 @@ func failed(err error, m Meta) *mcp.CallToolResult {
 		if len(part) > maxPartial {
 			part = strings.ToValidUTF8(part[:maxPartial], "") + "…"
 		}
-		text += "\n\nWhat there was of the answer:\n\n" + part
+		text += "\n\nThe incomplete answer:\n\n" + part
 	}
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, Meta: meta(m), IsError: true}
 }
 
+// meta returns m as the _meta of a result.
 func meta(m Meta) mcp.Meta {
 	data, err := json.Marshal(m)
 	if err != nil {

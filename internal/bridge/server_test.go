@@ -130,10 +130,10 @@ func TestWrongArgumentsAreExplained(t *testing.T) {
 		{"query", `{"prompt":"x","timeout":1.5}`, "timeout must be a whole number"},
 		{"query", `{"prompt":"x","files":"a"}`, "files must be a list"},
 		{"query", `{"prompt":"x","changeMode":"yes"}`, "changeMode must be true or false"},
-		{"query", `{"prompt":"x","yolo":true}`, `there is no argument "yolo"`},
+		{"query", `{"prompt":"x","yolo":true}`, `unknown argument "yolo"`},
 		{"structured", `{"prompt":"x"}`, "schema"},
 		{"fetch-chunk", `{}`, "cacheKey is missing"},
-		{"fetch-chunk", `{"cacheKey":"x","chunkIndex":0}`, "from 1"},
+		{"fetch-chunk", `{"cacheKey":"x","chunkIndex":0}`, "starting from 1"},
 		{"fetch-chunk", `{"cacheKey":"x","chunkIndex":1}`, "ask again"},
 	} {
 		r, text := callTool(t, s, test[0], test[1])
@@ -188,7 +188,7 @@ func TestSilentRoots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []time.Duration{rootsTime, 0} {
+		for _, want := range []time.Duration{rootsTimeout, 0} {
 			begin := time.Now()
 			if _, text := callTool(t, session, "query", `{"prompt":"x"}`); !strings.HasPrefix(text, "ok\n") || time.Since(begin) != want {
 				t.Errorf("%q after %s, want %s", text, time.Since(begin), want)

@@ -9,35 +9,34 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"pollux/internal/agent"
 	"pollux/internal/sys"
+	"pollux/internal/termtext"
 )
 
-// A Status is how a bridge is, for `pollux status`.
+// A Status describes a bridge, for `pollux status`.
 type Status struct {
 	PID     int       `json:"pid"`
 	Version string    `json:"version"`
-	Dir     string    `json:"dir"` // it was started in
+	Dir     string    `json:"dir"` // where it was started
 	Started time.Time `json:"started"`
 	Runner  string    `json:"runner"`
-	// Running calls have a place in the queue, Waiting ones do not; there are
-	// Max places.
+	// Running calls have a slot, Waiting calls do not. There are Max slots.
 	Running int `json:"running"`
 	Waiting int `json:"waiting"`
 	Max     int `json:"max"`
-	// Sessions is how many conversations can go on.
+	// Sessions is how many conversations can be continued.
 	Sessions int            `json:"sessions"`
 	Workers  []agent.Worker `json:"workers"`
 }
 
-// Status says how the bridge is.
+// Status returns the state of the bridge.
 func (b *Bridge) Status() Status {
 	s := Status{
 		PID: os.Getpid(), Version: b.cfg.Version, Started: b.started, Runner: b.cfg.Runner.Kind, Max: b.queue.max,
-		Sessions: len(b.talks.list()), Workers: b.runner.Workers(),
+		Sessions: len(b.conversations.list()), Workers: b.runner.Workers(),
 	}
 	s.Dir, _ = os.Getwd()
 	s.Running, s.Waiting = b.queue.load()
@@ -46,41 +45,46 @@ func (b *Bridge) Status() Status {
 
 const (
 	statusPattern = "bridge-%d.status"
-	statusWithin  = 2 * time.Second
+	statusTimeout = 2 * time.Second
 )
 
-// Publish lets `pollux status` ask how the bridge is, until stop: whoever
-// connects to a socket in the user's private directory is told.
-func (b *Bridge) Publish() (stop func(), err error) {
+// Publish lets `pollux status` find the bridge until it closes: it sends the
+// status to each client of a socket in the user's private directory.
+func (b *Bridge) Publish() error {
 	dir, err := sys.RuntimeDir()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	path := filepath.Join(dir, fmt.Sprintf(statusPattern, os.Getpid()))
-	os.Remove(path) // of a process before us with our number
+	os.Remove(path) // left by an earlier process with the same ID
 	l, err := net.Listen("unix", path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var serving sync.WaitGroup
-	serving.Go(func() { b.serveStatus(l) })
-	return func() {
+	if err := b.enter(); err != nil {
 		l.Close()
-		serving.Wait()
-	}, nil
+		return err
+	}
+	stop := context.AfterFunc(b.life, func() { l.Close() })
+	go func() {
+		defer b.work.Done()
+		defer stop()
+		b.serveStatus(l)
+	}()
+	return nil
 }
 
-// serveStatus answers until the listener is closed.
+// serveStatus serves connections until the listener is closed.
 func (b *Bridge) serveStatus(l net.Listener) {
 	sys.Accept(l, func(conn net.Conn) {
-		conn.SetDeadline(time.Now().Add(statusWithin))
+		conn.SetDeadline(time.Now().Add(statusTimeout))
 		json.NewEncoder(conn).Encode(b.Status())
 		conn.Close()
 	})
 }
 
-// Bridges are the bridges that run. What those that were killed have left is
-// removed.
+// Bridges returns the status of all running bridges. It removes the sockets of
+// bridges that were killed.
 func Bridges(ctx context.Context) ([]Status, error) {
 	dir, err := sys.RuntimeDir()
 	if err != nil {
@@ -106,21 +110,21 @@ func Bridges(ctx context.Context) ([]Status, error) {
 }
 
 func askStatus(ctx context.Context, path string) (s Status, err error) {
-	ctx, cancel := context.WithTimeout(ctx, statusWithin)
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 	if err != nil {
 		return s, err
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(statusWithin))
+	conn.SetDeadline(time.Now().Add(statusTimeout))
 	return s, json.NewDecoder(conn).Decode(&s)
 }
 
-// String is the status in lines.
+// String returns the status in lines.
 func (s Status) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "bridge in %s\n", visible(s.Dir))
+	fmt.Fprintf(&b, "bridge in %s\n", termtext.Line(s.Dir, 0))
 	fmt.Fprintf(&b, "  process %d, up %s, %s, %d of %d calls running, %d waiting, %d sessions\n",
 		s.PID, seconds(time.Since(s.Started)), s.Runner, s.Running, s.Max, s.Waiting, s.Sessions)
 	for _, w := range s.Workers {
@@ -129,11 +133,11 @@ func (s Status) String() string {
 	return b.String()
 }
 
-// workerLine is a warm process in a line.
+// workerLine describes a warm process in one line.
 func workerLine(w agent.Worker) string {
 	state := "idle for " + seconds(time.Since(w.Used))
 	if w.Running > 0 {
 		state = strconv.Itoa(w.Running) + " running"
 	}
-	return fmt.Sprintf("process %d in %s, %s, %d MB, %d sessions, up %s", w.PID, visible(w.Dir), state, w.Memory>>20, w.Sessions, seconds(time.Since(w.Started)))
+	return fmt.Sprintf("process %d in %s, %s, %d MB, %d sessions, up %s", w.PID, termtext.Line(w.Dir, 0), state, w.Memory>>20, w.Sessions, seconds(time.Since(w.Started)))
 }

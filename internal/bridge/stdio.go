@@ -27,13 +27,13 @@ const maxMessage = 32 << 20
 //     and some clients take one for an error.
 //   - The end of the input is held back until each request is answered, since
 //     the SDK drops the answers that are due then. atEnd is called at once, to
-//     hurry them up. Once answerTime has passed since the end of the input, what
+//     hurry them up. Once answerTimeout has passed since the end of the input, what
 //     cannot be written is dropped.
 func Stdio(in io.Reader, out io.Writer, atEnd func()) mcp.Transport {
 	w := newWriter(out)
 	m := &messages{in: bufio.NewReader(in), complaints: make(chan string, 64), complained: make(chan struct{})}
 	m.atEnd = func() {
-		time.AfterFunc(answerTime, w.giveUp)
+		time.AfterFunc(answerTimeout, w.giveUp)
 		atEnd()
 	}
 	go func() {
@@ -222,11 +222,11 @@ type cancelConn struct {
 	answered chan struct{}       // holds one when there may be fewer
 }
 
-// answerTime bounds the wait for the last answers.
-const answerTime = 10 * time.Second
+// answerTimeout bounds the wait for the last answers.
+const answerTimeout = 10 * time.Second
 
 func (c *cancelConn) drain(ctx context.Context) {
-	limit := time.NewTimer(answerTime)
+	limit := time.NewTimer(answerTimeout)
 	defer limit.Stop()
 	for {
 		c.mu.Lock()

@@ -156,7 +156,7 @@ func TestDeafClient(t *testing.T) {
 		closed := time.Now()
 		select {
 		case <-ended:
-			if took := time.Since(closed); took > answerTime+5*time.Second {
+			if took := time.Since(closed); took > answerTimeout+5*time.Second {
 				t.Errorf("the bridge ended after %s", took)
 			}
 		case <-time.After(time.Hour):

@@ -30,9 +30,9 @@ func TestStress(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 200 {
 		fake := []string{"echo", "echo", "crash", "killed", "silent", "hang", "say-and-hang", "stubborn", "grandchild=1", "grandchild", "noise", "exit=53"}[random.IntN(12)]
-		timeout := Whole(1 + random.IntN(40_000))
+		timeout := Integer(1 + random.IntN(40_000))
 		if strings.Contains("hang say-and-hang stubborn grandchild", fake) {
-			timeout = Whole(1 + random.IntN(3000))
+			timeout = Integer(1 + random.IntN(3000))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		after := time.Duration(-1)
@@ -59,7 +59,7 @@ func TestStress(t *testing.T) {
 				outcome = "timeout"
 			case errors.As(err, &fault):
 				outcome = "error"
-			case strings.Contains(err.Error(), "no free place"):
+			case strings.Contains(err.Error(), "no free slot"):
 				outcome = "refused"
 			default:
 				t.Errorf("call %d: %v", i, err)
@@ -148,9 +148,9 @@ func TestWarmStress(t *testing.T) {
 	for i := range 1000 {
 		callers <- struct{}{}
 		fake := []string{"echo", "echo", "echo", "echo", "remember", "noise", "crash", "killed", "hang", "say-and-hang", "slow=20", "error=500", "empty", "narrate"}[random.IntN(14)]
-		timeout := Whole(5000 + random.IntN(20_000))
+		timeout := Integer(5000 + random.IntN(20_000))
 		if strings.Contains("hang say-and-hang", fake) {
-			timeout = Whole(1 + random.IntN(300))
+			timeout = Integer(1 + random.IntN(300))
 		}
 		in := QueryInput{Prompt: fmt.Sprintf("fake:%s number %d.", fake, i), Common: Common{Timeout: &timeout, WorkingDirectory: dirs[random.IntN(len(dirs))]}}
 		mu.Lock()
@@ -193,7 +193,7 @@ func TestWarmStress(t *testing.T) {
 				outcome = string(fault.Kind)
 			case strings.Contains(err.Error(), "no room for a run"):
 				outcome = "no room"
-			case strings.Contains(err.Error(), "no free place"):
+			case strings.Contains(err.Error(), "no free slot"):
 				outcome = "refused"
 			case in.SessionID != "" && strings.Contains(err.Error(), "there is no session"):
 				outcome = "no session"

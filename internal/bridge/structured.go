@@ -27,7 +27,7 @@ type StructuredInput struct {
 	Files  []string `json:"files"`
 }
 
-// A Schema is a JSON Schema, as a JSON value or as a string that holds one.
+// A Schema is a JSON Schema, as a JSON value or as a string that contains one.
 type Schema json.RawMessage
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -40,16 +40,15 @@ func (s *Schema) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// A Structured is a JSON value that is valid under the schema it was asked
-// for.
+// A Structured is the output of structured: JSON that is valid under the schema.
 type Structured struct {
 	JSON  json.RawMessage
 	Notes []string
 	Meta  Meta
 }
 
-// Structured asks for JSON of a given shape. An answer that is not valid is
-// sent back once, with what is wrong with it.
+// Structured asks for JSON that is valid under a schema. It sends an invalid
+// answer back once, with a list of the errors.
 func (b *Bridge) Structured(ctx context.Context, in StructuredInput, report func(string)) (Structured, error) {
 	if err := checkText("prompt", in.Prompt, maxPromptBytes); err != nil {
 		return Structured{}, err
@@ -58,7 +57,7 @@ func (b *Bridge) Structured(ctx context.Context, in StructuredInput, report func
 	if err != nil {
 		return Structured{}, err
 	}
-	if err := checkFiles(in.Files); err != nil {
+	if err := checkFiles(b.cfg.Agent, in.Files); err != nil {
 		return Structured{}, err
 	}
 	ctx, c, err := b.begin(ctx, in.Common, report)
@@ -85,12 +84,12 @@ func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsons
 		return Structured{}, err
 	}
 	value, wrong := validate(schema, result.Answer)
-	if deadline, _ := ctx.Deadline(); wrong != nil && time.Until(deadline) >= leastForAnother {
-		c.progress.now("the answer was not valid: asking once more")
-		repair := fmt.Sprintf("It is not valid:\n%s\n\nAnswer with the corrected JSON and nothing else.", bulletList(wrong))
+	if deadline, _ := ctx.Deadline(); wrong != nil && time.Until(deadline) >= minAttemptTimeout {
+		c.progress.now("the answer is not valid: asking once more")
+		repair := fmt.Sprintf("Your answer is not valid:\n%s\n\nAnswer with the corrected JSON and nothing else.", bulletList(wrong))
 		result, err = c.ask(ctx, question{
 			prompt: repair, images: files.images, session: session,
-			replay: fmt.Sprintf("%s\n\nAn earlier answer was:\n\n%s\n\n%s", prompt, shorten(result.Answer, 100_000), repair),
+			replay: fmt.Sprintf("%s\n\nYour earlier answer:\n\n%s\n\n%s", prompt, shorten(result.Answer, 100_000), repair),
 		})
 		if err != nil {
 			return Structured{}, err
@@ -108,6 +107,7 @@ func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsons
 	return Structured{JSON: value, Notes: c.notes(files.skipped)}, nil
 }
 
+// bulletList returns the first items as a list.
 func bulletList(items []string) string {
 	const most = 20
 	var b strings.Builder
@@ -121,25 +121,25 @@ func bulletList(items []string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// compile reads a schema of any current draft, 2020-12 unless it says another.
-// It is the caller's and goes nowhere: a reference to another document is an
-// error. format is asserted.
+// compile compiles a schema of any current draft; the default is 2020-12. A
+// reference to another document is an error: nothing is fetched. Formats are
+// checked.
 func compile(s Schema) (*jsonschema.Schema, error) {
 	s = bytes.TrimPrefix(s, []byte("\ufeff"))
 	if len(bytes.TrimSpace(s)) == 0 {
-		return nil, errors.New("schema is missing: give a JSON Schema, as an object or as a string")
+		return nil, errors.New("schema is missing: pass a JSON Schema, as an object or as a string")
 	}
 	if len(s) > maxSchema {
-		return nil, fmt.Errorf("the schema has %d bytes and the limit is %d: make it smaller", len(s), maxSchema)
+		return nil, fmt.Errorf("the schema has %d bytes, over the limit of %d: make it smaller", len(s), maxSchema)
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(s))
 	if err != nil {
-		return nil, fmt.Errorf("the schema is not JSON (%v): give a JSON Schema, as an object or as a string", err)
+		return nil, fmt.Errorf("the schema is not JSON (%v): pass a JSON Schema, as an object or as a string", err)
 	}
 	switch doc.(type) {
 	case map[string]any, bool:
 	default:
-		return nil, errors.New("the schema is neither an object nor true or false: give a JSON Schema")
+		return nil, errors.New("the schema is neither an object nor true or false: pass a JSON Schema")
 	}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
@@ -159,10 +159,10 @@ func compile(s Schema) (*jsonschema.Schema, error) {
 type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("it refers to %s: put what it refers to into its $defs", url)
+	return nil, fmt.Errorf("it refers to %s: move that document into $defs", url)
 }
 
-// A schema's patterns are ECMA-262's, which have more than Go's.
+// A pattern is a regular expression of ECMA-262, which JSON Schema uses.
 type pattern regexp2.Regexp
 
 func (p *pattern) MatchString(s string) bool {
@@ -177,11 +177,11 @@ func ecmaRegexp(s string) (jsonschema.Regexp, error) {
 	if err != nil {
 		return nil, err
 	}
-	re.MatchTimeout = 2 * time.Second // a pattern can be made to take for ever
+	re.MatchTimeout = 2 * time.Second // against patterns that backtrack without end
 	return (*pattern)(re), nil
 }
 
-// validate finds the JSON in an answer and says what is wrong with it.
+// validate returns the valid JSON in an answer, or a list of errors.
 func validate(schema *jsonschema.Schema, answer string) (json.RawMessage, []string) {
 	values, err := findJSON(answer)
 	if err != nil {
@@ -205,9 +205,9 @@ func validate(schema *jsonschema.Schema, answer string) (json.RawMessage, []stri
 
 var fence = regexp.MustCompile("(?s)```[a-zA-Z]*[ \t]*\r?\n(.*?)```")
 
-// findJSON finds the JSON values that an answer may mean, as the model wrote
-// them but for white space: the whole answer, what is in its first fence, what
-// is between its outermost braces or brackets.
+// findJSON returns the JSON values in an answer, without white space: the whole
+// answer, the content of the first fence, and the text between the outermost
+// braces or brackets.
 func findJSON(answer string) (values []json.RawMessage, err error) {
 	candidates := []string{answer}
 	if m := fence.FindStringSubmatch(answer); m != nil {
@@ -215,7 +215,7 @@ func findJSON(answer string) (values []json.RawMessage, err error) {
 	}
 	brackets := []string{"{}", "[]"}
 	if strings.IndexByte(answer, '[') < strings.IndexByte(answer, '{') {
-		slices.Reverse(brackets) // the outer ones first
+		slices.Reverse(brackets) // try the outer pair first
 	}
 	for _, pair := range brackets {
 		i, j := strings.IndexByte(answer, pair[0]), strings.LastIndexByte(answer, pair[1])
@@ -228,7 +228,7 @@ func findJSON(answer string) (values []json.RawMessage, err error) {
 		if e == nil {
 			values = append(values, raw)
 		} else if err == nil {
-			err = fmt.Errorf("there is no JSON in it (%v)", e)
+			err = fmt.Errorf("the answer contains no JSON (%v)", e)
 		}
 	}
 	if len(values) > 0 {
@@ -237,7 +237,7 @@ func findJSON(answer string) (values []json.RawMessage, err error) {
 	return values, err
 }
 
-// oneValue is the one JSON value of a text, without white space.
+// oneValue returns the only JSON value of a text, without white space.
 func oneValue(s string) (json.RawMessage, error) {
 	dec := json.NewDecoder(strings.NewReader(s))
 	var raw json.RawMessage
@@ -252,7 +252,7 @@ func oneValue(s string) (json.RawMessage, error) {
 	return b.Bytes(), err
 }
 
-// problems lists what is wrong, each with the place where.
+// problems lists the errors of a validation, each with its location.
 func problems(err error) []string {
 	var ve *jsonschema.ValidationError
 	var se *jsonschema.SchemaValidationError
@@ -278,7 +278,7 @@ func problems(err error) []string {
 	return out
 }
 
-// pointer is a JSON Pointer; the whole document is "/".
+// pointer returns a JSON Pointer. The whole document is "/".
 func pointer(path []string) string {
 	if len(path) == 0 {
 		return "/"

@@ -13,7 +13,7 @@ import (
 //go:embed prompts
 var builtin embed.FS
 
-// placeholders are what each template must hold.
+// placeholders lists what each template must contain.
 var placeholders = map[string][]string{
 	"search":            {"query"},
 	"structured":        {"prompt", "schema"},
@@ -21,16 +21,17 @@ var placeholders = map[string][]string{
 	"change-mode-tools": {"prompt"},
 }
 
-// templates are the prompts around what the user asks, by name.
+// templates are the prompts around the user's question, by name.
 type templates map[string]string
 
-// loadTemplates reads the built-in templates, and those of dir, if given, in
-// place of them. One that lacks a placeholder it needs is an error.
-func loadTemplates(dir string) (templates, error) {
+// loadTemplates returns the templates: the built-in ones, replaced by those in
+// dir. It returns an error if one lacks a placeholder. setting is the environment
+// variable for dir.
+func loadTemplates(dir, setting string) (templates, error) {
 	t := make(templates)
 	if dir != "" {
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return nil, fmt.Errorf("GEMINI_PROMPTS_DIR is %q, which is no directory: set it to one with prompt templates", dir)
+			return nil, fmt.Errorf("%s is %q, which is not a directory: set it to a directory with prompt templates", setting, dir)
 		}
 	}
 	for name, needs := range placeholders {
@@ -45,11 +46,11 @@ func loadTemplates(dir string) (templates, error) {
 			case err == nil:
 				data = own
 			case !errors.Is(err, fs.ErrNotExist):
-				return nil, fmt.Errorf("the prompt template cannot be read (%w): check GEMINI_PROMPTS_DIR", err)
+				return nil, fmt.Errorf("cannot read a prompt template (%w): check %s", err, setting)
 			}
 			for _, p := range needs {
 				if !strings.Contains(string(data), "{{"+p+"}}") {
-					return nil, fmt.Errorf("%s has no {{%s}}: put it where the text shall stand", path, p)
+					return nil, fmt.Errorf("%s lacks {{%s}}: add it where the text belongs", path, p)
 				}
 			}
 		}
@@ -58,8 +59,8 @@ func loadTemplates(dir string) (templates, error) {
 	return t, nil
 }
 
-// fill puts values into a template, in one pass: nothing in a value is a
-// placeholder or a pattern.
+// fill replaces the placeholders of a template in one pass, so that a value
+// cannot contain a placeholder.
 func (t templates) fill(name string, values map[string]string) string {
 	var pairs []string
 	for k, v := range values {

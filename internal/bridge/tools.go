@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxPromptBytes bounds what a client may ask in one call.
+	// maxPromptBytes limits the prompt of a call.
 	maxPromptBytes = 2_000_000
 	maxSchema      = 20_000
 	maxWords       = 100_000
@@ -24,27 +24,27 @@ const (
 
 var modelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
 
-// Common is what query, search and structured all take.
+// Common is the input that query, search and structured share.
 type Common struct {
 	Model            string `json:"model"`
 	WorkingDirectory string `json:"workingDirectory"`
-	// Timeout is in milliseconds; none stands for [DefaultTimeout].
-	Timeout *Whole `json:"timeout"`
-	// RequireFiles makes a file that cannot go along an error, where MCP
-	// clients get the answer without it and a note.
+	// Timeout is in milliseconds; nil means [DefaultTimeout].
+	Timeout *Integer `json:"timeout"`
+	// RequireFiles makes it an error if a file cannot be attached. MCP clients get
+	// the answer without the file and a note instead.
 	RequireFiles bool `json:"-"`
 }
 
-// A Whole is a whole number, which some clients write as 1.0 or 1e3.
-type Whole int
+// An Integer is a whole number. Some clients write it as 1.0 or 1e3.
+type Integer int
 
 // UnmarshalJSON implements [json.Unmarshaler].
-func (w *Whole) UnmarshalJSON(data []byte) error {
+func (w *Integer) UnmarshalJSON(data []byte) error {
 	var f float64
 	if err := json.Unmarshal(data, &f); err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<31 {
 		return &json.UnmarshalTypeError{Value: "value " + string(data), Type: reflect.TypeFor[int]()}
 	}
-	*w = Whole(f)
+	*w = Integer(f)
 	return nil
 }
 
@@ -53,33 +53,33 @@ type QueryInput struct {
 	Common
 	Prompt            string   `json:"prompt"`
 	Files             []string `json:"files"`
-	MaxResponseLength *Whole   `json:"maxResponseLength"`
+	MaxResponseLength *Integer `json:"maxResponseLength"`
 	ChangeMode        bool     `json:"changeMode"`
-	// SessionID goes on with an earlier query, in its directory and with its
-	// model unless another is named.
+	// SessionID continues an earlier query in its directory, and with its model
+	// unless the input names another.
 	SessionID string `json:"sessionId"`
 }
 
 // SearchInput is the input of the tool search.
 type SearchInput struct {
 	Common
-	Query             string `json:"query"`
-	MaxResponseLength *Whole `json:"maxResponseLength"`
+	Query             string   `json:"query"`
+	MaxResponseLength *Integer `json:"maxResponseLength"`
 }
 
-// An Answer is what query and search return.
+// An Answer is the output of query and search.
 type Answer struct {
-	// Text is for the caller to read; Notes are about it: a fallback, files
-	// that were left out.
+	// Text is the answer. Notes describe it, such as a fallback or files that were
+	// left out.
 	Text  string
 	Notes []string
-	// Changes are set in change mode.
+	// Changes is set in change mode.
 	Changes *Changes
 	Meta    Meta
 }
 
-// Query asks a question, about files if need be. report, if not nil, is told
-// what the call is doing.
+// Query asks a question, optionally with files. It calls report, if that is not
+// nil, with the progress of the call.
 func (b *Bridge) Query(ctx context.Context, in QueryInput, report func(string)) (Answer, error) {
 	if err := checkText("prompt", in.Prompt, maxPromptBytes); err != nil {
 		return Answer{}, err
@@ -88,7 +88,7 @@ func (b *Bridge) Query(ctx context.Context, in QueryInput, report func(string)) 
 	if err != nil {
 		return Answer{}, err
 	}
-	if err := checkFiles(in.Files); err != nil {
+	if err := checkFiles(b.cfg.Agent, in.Files); err != nil {
 		return Answer{}, err
 	}
 	ctx, c, err := b.begin(ctx, in.Common, report)
@@ -101,13 +101,13 @@ func (b *Bridge) Query(ctx context.Context, in QueryInput, report func(string)) 
 }
 
 func (c *call) query(ctx context.Context, in QueryInput, limit string) (a Answer, err error) {
-	talk, err := c.b.talks.take(ctx, in.SessionID)
+	talk, err := c.b.conversations.take(ctx, in.SessionID)
 	if err != nil {
 		return Answer{}, c.failure(err, agent.Result{})
 	}
 	var said *exchange
 	defer func() {
-		if c.b.talks.give(talk, said, c.dir, c.model) && said != nil {
+		if c.b.conversations.give(talk, said, c.dir, c.model) && said != nil {
 			c.meta.SessionID = talk.id
 		}
 	}()
@@ -135,7 +135,7 @@ func (c *call) query(ctx context.Context, in QueryInput, limit string) (a Answer
 	return a, err
 }
 
-// Search asks a question that the web answers.
+// Search asks the agent to search the web.
 func (b *Bridge) Search(ctx context.Context, in SearchInput, report func(string)) (Answer, error) {
 	if err := checkText("query", in.Query, maxPromptBytes); err != nil {
 		return Answer{}, err
@@ -155,8 +155,8 @@ func (b *Bridge) Search(ctx context.Context, in SearchInput, report func(string)
 	return a, err
 }
 
-// answer makes an answer of a run: a whole one, or as much as there was at the
-// timeout. Other failures stay failures.
+// answer returns the answer of a run: the complete one, or what had arrived at
+// the timeout. Other failures stay failures.
 func (c *call) answer(r agent.Result, err error, skipped []string) (Answer, error) {
 	a := Answer{Text: r.Answer, Notes: c.notes(skipped)}
 	var f *Failure
@@ -167,6 +167,7 @@ func (c *call) answer(r agent.Result, err error, skipped []string) (Answer, erro
 	return a, err
 }
 
+// notes returns notes on the answer of the call.
 func (c *call) notes(skipped []string) (notes []string) {
 	for _, s := range skipped {
 		notes = append(notes, "left out "+s)
@@ -176,43 +177,47 @@ func (c *call) notes(skipped []string) (notes []string) {
 		if c.fellBack {
 			what = "answered by"
 		}
-		notes = append(notes, fmt.Sprintf("%s %s, because of %s's %s", what, f.To, f.From, f.Why))
+		notes = append(notes, fmt.Sprintf("%s %s, because %s failed (%s)", what, f.To, f.From, f.Why))
 	}
 	if c.meta.Truncated {
-		notes = append(notes, fmt.Sprintf("cut at %d bytes", agent.MaxAnswer))
+		notes = append(notes, fmt.Sprintf("the answer was cut after %d bytes", agent.MaxAnswer))
 	}
 	return notes
 }
 
+// checkText returns an error for an empty or a long text.
 func checkText(name, text string, limit int) error {
 	switch {
 	case strings.TrimSpace(text) == "":
-		return fmt.Errorf("%s is empty: say what you want to know", name)
+		return fmt.Errorf("%s is empty: write a question", name)
 	case len(text) > limit:
-		return fmt.Errorf("%s has %d bytes and the limit is %d: send less, or put it into files", name, len(text), limit)
+		return fmt.Errorf("%s has %d bytes, over the limit of %d: send less, or attach files", name, len(text), limit)
 	}
 	return nil
 }
 
-func checkFiles(files []string) error {
+// checkFiles returns an error for too many files.
+func checkFiles(row *agent.Agent, files []string) error {
 	if len(files) > maxFiles {
-		return fmt.Errorf("%d files are given and the limit is %d: send fewer, or name a directory in the prompt for Gemini to read", len(files), maxFiles)
+		return fmt.Errorf("%d files exceed the limit of %d: send fewer, or name a directory in the prompt for %s to read",
+			len(files), maxFiles, row.Model)
 	}
 	return nil
 }
 
-func lengthLimit(words *Whole) (string, error) {
+// lengthLimit returns the part of a prompt that limits the length of the answer.
+func lengthLimit(words *Integer) (string, error) {
 	switch {
 	case words == nil:
 		return "", nil
 	case *words < 1 || *words > maxWords:
-		return "", fmt.Errorf("maxResponseLength is %d: give a number of words from 1 to %d", *words, maxWords)
+		return "", fmt.Errorf("maxResponseLength is %d: it must be a number of words from 1 to %d", *words, maxWords)
 	}
 	return fmt.Sprintf("\n\nAnswer in at most %d words.", *words), nil
 }
 
-// workingDirectory is the real path of the directory that a call works in; the
-// process's own when none is named.
+// workingDirectory returns the real path of dir. An empty dir means the working
+// directory of the process.
 func workingDirectory(dir string) (string, error) {
 	if dir == "" {
 		dir = "."
@@ -222,10 +227,10 @@ func workingDirectory(dir string) (string, error) {
 		abs, err = filepath.EvalSymlinks(abs)
 	}
 	if err != nil {
-		return "", fmt.Errorf("workingDirectory %s does not exist: name a directory", dir)
+		return "", fmt.Errorf("workingDirectory %s does not exist: name an existing directory", dir)
 	}
 	if info, err := os.Stat(abs); err != nil || !info.IsDir() {
-		return "", fmt.Errorf("workingDirectory %s is not a directory: name one", dir)
+		return "", fmt.Errorf("workingDirectory %s is not a directory: name an existing directory", dir)
 	}
 	return abs, nil
 }

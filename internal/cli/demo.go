@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -44,7 +45,7 @@ The first run may need the network once, to fetch Gemini CLI with npx.`,
 			if err != nil {
 				return err
 			}
-			pruneDemos()
+			leftDemos.Remove(os.TempDir())
 			dir, err := os.MkdirTemp("", fmt.Sprintf("pollux-demo-%d-", os.Getpid()))
 			if err != nil {
 				return err
@@ -61,7 +62,8 @@ The first run may need the network once, to fetch Gemini CLI with npx.`,
 			}
 			defer model.Close()
 			cfg.Roots = []string{d.project}
-			fmt.Fprint(streams.Err, "pollux: a sample project, a scripted model, the real Gemini CLI. Type any request, then look at the review page. Type /quit to end.\n")
+			fmt.Fprintln(streams.Err, "pollux: a sample project, a scripted model, the real Gemini CLI. "+
+				"Type any request, then look at the review page. Type /quit to end.")
 			return runAgent(cmd.Context(), streams, cfg, session{
 				argv: gemini, dir: d.project, review: where, env: d.env(model.URL),
 				started: func(h *ide.Host) { h.Companion.SetContext(d.context()) },
@@ -73,17 +75,11 @@ The first run may need the network once, to fetch Gemini CLI with npx.`,
 	return cmd
 }
 
-// pruneDemos removes the directories of demos that were killed.
-func pruneDemos() {
-	left, _ := filepath.Glob(filepath.Join(os.TempDir(), "pollux-demo-*-*"))
-	for _, dir := range left {
-		pid, err := strconv.Atoi(strings.Split(filepath.Base(dir), "-")[2])
-		info, statErr := os.Lstat(dir)
-		if err == nil && statErr == nil && info.IsDir() && sys.Own(info) && !sys.Alive(pid) {
-			os.RemoveAll(dir)
-		}
-	}
-}
+// leftDemos finds the directories of demos that were killed.
+var leftDemos = sys.Leftovers{Pattern: "pollux-demo-*-*", Type: fs.ModeDir, PID: func(name string) int {
+	pid, _ := strconv.Atoi(strings.Split(name, "-")[2])
+	return pid
+}}
 
 // A demo is the sample project and the scripted model.
 type demo struct {
@@ -137,11 +133,13 @@ var demoProposals = []struct{ say, file, content string }{
 // project's real path.
 func (d *demo) write() (string, error) {
 	settings := map[string]any{
-		"general":  map[string]any{"enableAutoUpdate": false, "enableAutoUpdateNotification": false, "disableAutoUpdate": true, "disableUpdateNag": true},
-		"security": map[string]any{"auth": map[string]any{"selectedType": "gemini-api-key"}, "folderTrust": map[string]any{"enabled": false}},
-		"ui":       map[string]any{"hideBanner": true, "hideTips": true},
-		"ide":      map[string]any{"enabled": true, "hasSeenNudge": true},
-		"privacy":  map[string]any{"usageStatisticsEnabled": false},
+		"general": map[string]any{"enableAutoUpdate": false, "enableAutoUpdateNotification": false,
+			"disableAutoUpdate": true, "disableUpdateNag": true},
+		"security": map[string]any{"auth": map[string]any{"selectedType": "gemini-api-key"},
+			"folderTrust": map[string]any{"enabled": false}},
+		"ui":      map[string]any{"hideBanner": true, "hideTips": true},
+		"ide":     map[string]any{"enabled": true, "hasSeenNudge": true},
+		"privacy": map[string]any{"usageStatisticsEnabled": false},
 	}
 	text, err := json.Marshal(settings)
 	if err != nil {
@@ -218,7 +216,8 @@ func describeContext(text string) string {
 	if dec.Decode(&active) != nil {
 		return ""
 	}
-	seen := fmt.Sprintf("I see %s open in your editor, the cursor in line %d", filepath.Base(active.Path), active.Cursor.Line)
+	seen := fmt.Sprintf("I see %s open in your editor, the cursor in line %d", filepath.Base(active.Path),
+		active.Cursor.Line)
 	if first, _, _ := strings.Cut(active.Text, "\n"); first != "" {
 		seen += fmt.Sprintf(", and %q selected", first)
 	}

@@ -9,9 +9,9 @@ func WithAuthenticated(ctx context.Context, f func()) context.Context {
 	return context.WithValue(ctx, authKey{}, f)
 }
 
-// Authenticated tells the server that the client behind a request's context has
-// proved who it is, for handlers that authenticate by themselves. The server
-// soon closes connections of clients that do not.
+// Authenticated reports to the server that the client of a request has
+// authenticated, for handlers that check that themselves. The server closes the
+// connections of other clients after a short time.
 func Authenticated(ctx context.Context) {
 	if f, ok := ctx.Value(authKey{}).(func()); ok {
 		f()

@@ -9,11 +9,11 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 )
 
-// A Handler is what a client does with what Pollux says. Nil functions are
-// passed over. They run one at a time in the order of arrival, so that none
-// may wait for a later message.
+// A Handler handles the messages of a companion. The client ignores messages
+// whose function is nil. The functions run one at a time in the order of
+// arrival, so none may wait for a later message.
 type Handler struct {
-	// DiffOpen shows a diff; an error says that it cannot be shown.
+	// DiffOpen shows a diff, or returns an error if it cannot.
 	DiffOpen func(Diff) error
 	// DiffClose closes a view and returns its text, or nil if there is none.
 	DiffClose   func(DiffClose) *string
@@ -24,17 +24,18 @@ type Handler struct {
 	FileChanged func(FileChanged)
 }
 
-// A Client is the client's half of the protocol, for clients written in Go.
+// A Client is the client side of the protocol.
 type Client struct {
 	conn *jsonrpc2.Conn
 }
 
-// NewClient speaks to Pollux over conn until [Client.Close].
+// NewClient returns a client that talks to a companion over conn until
+// [Client.Close].
 func NewClient(conn io.ReadWriteCloser, h Handler) *Client {
 	return &Client{NewConn(context.Background(), NewClientStream(conn), jsonrpc2.HandlerWithError(h.handle))}
 }
 
-// NewConn is a JSON-RPC connection that writes nothing to standard error.
+// NewConn returns a JSON-RPC connection that writes nothing to standard error.
 func NewConn(ctx context.Context, s jsonrpc2.ObjectStream, h jsonrpc2.Handler) *jsonrpc2.Conn {
 	return jsonrpc2.NewConn(ctx, s, h, jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
 }
@@ -109,17 +110,18 @@ func (c *Client) Initialize(ctx context.Context, p InitializeParams) (res Initia
 	return res, c.Call(ctx, MethodInitialize, p, &res)
 }
 
-// Update tells what the editor has open.
+// Update sends what the editor has open.
 func (c *Client) Update(ctx context.Context, s Snapshot) error {
 	return c.Notify(ctx, MethodContextUpdate, s)
 }
 
-// Edit tells the text of a diff that the user is editing.
+// Edit sends the text of a diff that the user is editing.
 func (c *Client) Edit(ctx context.Context, id, content string) error {
 	return c.Notify(ctx, MethodDiffEdit, DiffChange{ID: id, Content: &content})
 }
 
-// Accept accepts a diff. The result's status says whether the CLI was told.
+// Accept accepts a diff. The status of the result says whether the agent was
+// notified.
 func (c *Client) Accept(ctx context.Context, a DiffAccept) (res DiffAcceptResult, err error) {
 	return res, c.Call(ctx, MethodDiffAccept, a, &res)
 }
@@ -129,23 +131,24 @@ func (c *Client) Reject(ctx context.Context, id string) error {
 	return c.Call(ctx, MethodDiffReject, DiffID{id}, nil)
 }
 
-// Diffs lists the diffs that wait.
+// Diffs returns the open diffs.
 func (c *Client) Diffs(ctx context.Context) ([]Diff, error) {
 	var res DiffList
 	return res.Diffs, c.Call(ctx, MethodDiffList, nil, &res)
 }
 
-// Save writes an orphaned diff's text to its file. The result is as Accept's.
+// Save writes the text of an orphaned diff to its file. The result is like that
+// of Accept.
 func (c *Client) Save(ctx context.Context, a DiffAccept) (res DiffAcceptResult, err error) {
 	return res, c.Call(ctx, MethodDiffSave, a, &res)
 }
 
-// Status describes the companion.
+// Status returns the state of the companion.
 func (c *Client) Status(ctx context.Context) (res Status, err error) {
 	return res, c.Call(ctx, MethodStatus, nil, &res)
 }
 
-// Done is closed when the connection has ended.
+// Done returns a channel that is closed when the connection has ended.
 func (c *Client) Done() <-chan struct{} { return c.conn.DisconnectNotify() }
 
 // Close ends the connection.

@@ -24,9 +24,9 @@ type outgoing struct {
 }
 
 const (
-	// maxOutbox bounds what waits, in messages.
+	// maxOutbox limits the queue, in messages.
 	maxOutbox = 4096
-	// maxOutboxSize bounds what waits, in bytes. One message may be larger: a
+	// maxOutboxSize limits the queue, in bytes. One message may be larger: a
 	// client that reads gets every message.
 	maxOutboxSize = 64 << 20
 )
@@ -49,7 +49,7 @@ func NewOutbox(full, onPanic func()) *Outbox {
 // Put queues a message; size is what it keeps in memory until write is called.
 func (o *Outbox) Put(size int, write func(context.Context)) { o.out.Put(outgoing{size, write}) }
 
-// drainTimeout bounds the wait for a client that does not read.
+// drainTimeout limits the wait for a client that does not read.
 const drainTimeout = time.Second
 
 // Drain waits until what was put is written or the outbox has ended, at most a
@@ -64,9 +64,9 @@ func (o *Outbox) Drain() {
 // most a second: nobody may read the pipe, and closing it ends no write.
 func (o *Outbox) Close() { o.out.CloseWithin(drainTimeout) }
 
-// Drained returns a stream of messages that ends only when the outbox is
-// written: a client that closes its side gets the answers to what it asked
-// before. Answers to malformed messages go to the outbox.
+// Drained returns a stream that reports its end only when the outbox is written,
+// so that a client that closes its side still receives the answers to its
+// requests. Answers to malformed messages go to the outbox.
 func Drained(s *Stream, o *Outbox) jsonrpc2.ObjectStream {
 	s.Malformed = func(answer any) {
 		o.Put(malformedSize, func(context.Context) { s.WriteObject(answer) })
@@ -74,7 +74,8 @@ func Drained(s *Stream, o *Outbox) jsonrpc2.ObjectStream {
 	return drained{s, o}
 }
 
-// malformedSize is about the size in bytes of the answer to a malformed message.
+// malformedSize is the approximate size in bytes of the answer to a malformed
+// message.
 const malformedSize = 1 << 10
 
 type drained struct {

@@ -12,8 +12,8 @@ import (
 	"pollux/internal/sys"
 )
 
-// EnvSocket names a companion's socket to the commands that are to talk to it
-// and no other.
+// EnvSocket is the environment variable with the socket of the companion that
+// commands must use.
 const EnvSocket = "POLLUX_SOCKET"
 
 // EnvNames are the variables that a companion sets for the CLIs it leads to
@@ -38,16 +38,16 @@ func KnownEnv(env map[string]string) map[string]string {
 	return known
 }
 
-// ErrForeign means that a socket belongs to another user.
-var ErrForeign = errors.New("belongs to another user: use a socket in a directory of your own")
+// ErrForeign reports that a socket belongs to another user.
+var ErrForeign = errors.New("belongs to another user: use a socket in a directory that you own")
 
-// Dial connects to a companion's socket. It refuses with [ErrForeign] one that
-// another user may have put there: the socket must be the user's own or root's,
-// or in a directory in which only its owner can make one, as one is that was
+// Dial connects to a companion's socket. It fails with [ErrForeign] if another
+// user may have put it there: the socket must belong to the user or to root, or
+// to the owner of a directory that nobody else can write, such as one that was
 // mounted into a container.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	var info fs.FileInfo
-	if target, err := filepath.EvalSymlinks(path); err == nil { // else it cannot be dialled either
+	if target, err := filepath.EvalSymlinks(path); err == nil { // otherwise the dial fails too
 		if info, err = os.Stat(target); err != nil {
 			return nil, err
 		}
@@ -98,7 +98,6 @@ func Sockets() ([]string, error) {
 	return sockets, err
 }
 
-// MCPPreamble, sent first on a companion's socket, makes the rest of the
-// connection an MCP session on newline-delimited JSON instead of the adapter
-// protocol.
+// MCPPreamble is the first line of a connection to a companion's socket that
+// carries MCP, one message per line, instead of the editor protocol.
 const MCPPreamble = "MCP\n"

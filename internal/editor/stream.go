@@ -16,30 +16,31 @@ import (
 	"pollux/internal/jsonl"
 )
 
-// MaxMessage bounds a message in bytes: a proposal of the size the MCP side
-// takes, its original, and JSON's escapes.
+// MaxMessage limits the size of a message in bytes. It has room for the largest
+// proposal that an agent may send, the original text, and JSON escapes.
 const MaxMessage = 256 << 20
 
-// maxHeader bounds the header lines of one message.
+// maxHeader limits the header lines of one message, in bytes.
 const maxHeader = 4 << 10
 
-// ErrFraming means that the other side does not speak the protocol.
-var ErrFraming = errors.New("not a message of the adapter protocol")
+// ErrFraming reports that the other side does not use the editor protocol.
+var ErrFraming = errors.New("not a message of the editor protocol")
 
-// A Stream frames JSON-RPC messages on a byte stream. The first byte that
-// arrives decides how, for both directions: C (of Content-Length) frames them
-// as the Language Server Protocol does, { puts one on each line. It implements
-// jsonrpc2.ObjectStream.
+// A Stream frames JSON-RPC messages on a byte stream. The first byte received
+// decides the framing in both directions: C (of Content-Length) means the header
+// of the Language Server Protocol, { means one message per line. A Stream
+// implements jsonrpc2.ObjectStream.
 type Stream struct {
-	// Malformed gets the answer to a message that is no JSON, to be written by
-	// another goroutine than the one that reads. Without it there is no answer.
+	// Malformed receives the answer to a message that is not valid JSON. Another
+	// goroutine than the reading one must write it. If Malformed is nil, there is
+	// no answer.
 	Malformed func(answer any)
 
 	r    *jsonl.Reader
 	conn io.ReadWriteCloser
 	max  int
 
-	framed atomic.Int32 // a framing; not under mu, which a slow peer can hold
+	framed atomic.Int32 // a framing; not guarded by mu, which a slow peer can hold
 
 	mu sync.Mutex
 	w  *bufio.Writer
@@ -53,35 +54,35 @@ const (
 	headers
 )
 
-// NewStream serves the side that learns the framing from its peer.
+// NewStream returns a stream that learns the framing from its peer.
 func NewStream(conn io.ReadWriteCloser) *Stream {
 	return &Stream{r: jsonl.NewReader(conn, MaxMessage), w: bufio.NewWriter(conn), conn: conn, max: MaxMessage}
 }
 
-// NewClientStream is for the side that speaks first; it puts one message on
-// each line.
+// NewClientStream returns a stream for the side that sends first. It writes one
+// message per line.
 func NewClientStream(conn io.ReadWriteCloser) *Stream {
 	s := NewStream(conn)
 	s.framed.Store(lines)
 	return s
 }
 
-// ReadObject reads the next message into v. One that is no JSON goes to
-// Malformed and is skipped; a broken header ends the stream.
+// ReadObject reads the next message into v. It skips a message that is not valid
+// JSON and answers it with Malformed. A broken header ends the stream.
 func (s *Stream) ReadObject(v any) error {
 	for {
 		data, err := s.readMessage()
 		if err != nil {
 			return err
 		}
-		reflect.ValueOf(v).Elem().SetZero() // of what a message before left in it
+		reflect.ValueOf(v).Elem().SetZero() // a message before may have set fields
 		err = json.Unmarshal(data, v)
 		if err == nil {
 			return nil
 		}
 		if s.Malformed != nil {
 			s.Malformed(map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{
-				"code": -32700, "message": "this is no JSON-RPC message: " + err.Error(),
+				"code": -32700, "message": "this is not a JSON-RPC message: " + err.Error(),
 			}})
 		}
 	}
@@ -159,7 +160,7 @@ func (s *Stream) readFramed() ([]byte, error) {
 			return nil, fmt.Errorf("%w: Content-Length %.20q; the limit is %d", ErrFraming, value, s.max)
 		}
 	}
-	var buf bytes.Buffer // grows with what arrives, not with what is promised
+	var buf bytes.Buffer // grows with the data, not with the promised length
 	if _, err := io.CopyN(&buf, s.r, int64(length)); err != nil {
 		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
@@ -171,7 +172,7 @@ func (s *Stream) readFramed() ([]byte, error) {
 
 // WriteObject writes one message.
 func (s *Stream) WriteObject(v any) error {
-	data, err := json.Marshal(v) // holds no line feed
+	data, err := json.Marshal(v) // contains no line feed
 	if err != nil {
 		return err
 	}

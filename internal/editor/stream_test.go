@@ -33,7 +33,7 @@ func TestReadObject(t *testing.T) {
 		{"no final line feed", `{"a":1}`, "1", "EOF"},
 		{"blank lines", "{\"a\":1}\n\n  \n{\"a\":2}\n", "1 2", "EOF"},
 		{"CRLF", "{\"a\":1}\r\n{\"a\":2}\r\n", "1 2", "EOF"},
-		{"a broken line is passed over", "{\"a\":1}\n{oops\n{\"a\":2}\n", "1 2", "EOF"},
+		{"a broken line is skipped", "{\"a\":1}\n{oops\n{\"a\":2}\n", "1 2", "EOF"},
 		{"headers", framed(`{"a":1}`) + framed(`{"a":2}`), "1 2", "EOF"},
 		{"other headers, any case", "content-length:7\r\nContent-Type: x\r\n\r\n{\"a\":1}", "1", "EOF"},
 		{"bare line feeds", "Content-Length: 7\n\n{\"a\":1}", "1", "EOF"},
@@ -72,7 +72,7 @@ func TestMessageOverTheLimit(t *testing.T) {
 	}
 }
 
-// A message that does not decode leaves nothing behind in the next.
+// A message that cannot be decoded leaves no fields in the next one.
 func TestNoStaleFields(t *testing.T) {
 	c := &conn{Reader: strings.NewReader("{\"a\":1,\"b\":\"x\"}\n{\"b\":2}\n")}
 	var v struct{ A, B int }
@@ -81,8 +81,8 @@ func TestNoStaleFields(t *testing.T) {
 	}
 }
 
-// A client that writes before it reads does not wait for an answer to what is no
-// message. The answer is left to the goroutine that writes.
+// The reader does not wait for a client that writes before it reads. The writing
+// goroutine answers what is not a message.
 func TestMalformedMessagesAreAnsweredByTheWriter(t *testing.T) {
 	mine, theirs := net.Pipe() // without buffers
 	defer mine.Close()
@@ -111,8 +111,8 @@ func TestMalformedMessagesAreAnsweredByTheWriter(t *testing.T) {
 	}
 }
 
-// What a client does not read is bounded, in messages and in bytes, and one that
-// reads gets messages of any size.
+// The queue of a client that does not read is limited, in messages and in bytes.
+// A client that reads receives messages of any size.
 func TestOutbox(t *testing.T) {
 	for name, tt := range map[string]struct {
 		size, n int
@@ -154,7 +154,7 @@ func TestOutbox(t *testing.T) {
 	})
 }
 
-// The answer comes in the framing of the question.
+// The answer has the framing of the request.
 func TestWriteObjectAnswersInKind(t *testing.T) {
 	for in, want := range map[string]string{
 		"{}\n":       "{\"a\":1}\n",

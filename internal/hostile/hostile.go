@@ -1,5 +1,5 @@
-// Package hostile makes the files that a repository, or another user of the
-// machine, may put where Pollux looks for one: the tests'.
+// Package hostile creates, for tests, the files that a repository or another user
+// of the machine may put where Pollux reads one.
 package hostile
 
 import (
@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Kinds are the kinds of files that [Plant] makes.
+// Kinds lists the kinds of files that [Plant] creates.
 var Kinds = []string{"FIFO", "brackets", "device", "sparse"}
 
 var scripts = map[string]string{
@@ -20,8 +20,8 @@ var scripts = map[string]string{
 	"brackets": `head -c 2097152 /dev/zero | tr '\0' '[' >"$1"`,
 }
 
-// Plant makes a file of that kind at path, and its directory. It skips the test
-// where there is no shell.
+// Plant creates a file of that kind at path, and its directory. It skips the test
+// on Windows, which has no shell for it.
 func Plant(t testing.TB, kind, path string) {
 	t.Helper()
 	if runtime.GOOS == "windows" {

@@ -1,7 +1,5 @@
-// Package hunk finds what differs between two texts, line by line, for
-// whatever shows a diff: a plugin that asks for it over the adapter protocol,
-// or the terminal review. It is here once, so that a hunk is the same
-// everywhere.
+// Package hunk compares two texts line by line. Everything that shows a diff
+// uses it, so that a hunk is the same everywhere.
 package hunk
 
 import (
@@ -10,23 +8,23 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 )
 
-// A Hunk is one run of lines in which two texts, old and new, differ. Lines
-// count from 1. One of the two counts may be 0: then the lines would stand
-// before the line that is named.
+// A Hunk is a range of lines in which two texts, old and new, differ. Lines count
+// from 1. If one of the counts is 0, the lines of the other text belong before
+// that line.
 type Hunk struct {
 	Old, OldLines int
 	New, NewLines int
 }
 
-// Between returns the hunks that make the one text the other, in order. A
-// last line that ends in a line feed differs from one that does not.
-func Between(old, new string) []Hunk {
+// Between returns the hunks between two texts, in order. A last line with a line
+// feed differs from one without.
+func Between(oldText, newText string) []Hunk {
 	var hunks []Hunk
 	oldLine, newLine, done := 1, 1, 0
-	for _, e := range udiff.Lines(old, new) {
-		same := lines(old[done:e.Start])
+	for _, e := range udiff.Lines(oldText, newText) {
+		same := lines(oldText[done:e.Start])
 		oldLine, newLine = oldLine+same, newLine+same
-		h := Hunk{Old: oldLine, OldLines: lines(old[e.Start:e.End]), New: newLine, NewLines: lines(e.New)}
+		h := Hunk{Old: oldLine, OldLines: lines(oldText[e.Start:e.End]), New: newLine, NewLines: lines(e.New)}
 		oldLine, newLine, done = oldLine+h.OldLines, newLine+h.NewLines, e.End
 		if n := len(hunks); n > 0 && same == 0 {
 			hunks[n-1].OldLines += h.OldLines
@@ -38,9 +36,8 @@ func Between(old, new string) []Hunk {
 	return hunks
 }
 
-// At returns the hunk that a cursor in a line of the new text is at, and
-// whether there is one. Where lines are only missing, the lines on both sides
-// of the gap are at it.
+// At returns the hunk that contains a line of the new text, if there is one. A
+// hunk without new lines contains the lines before and after it.
 func At(hunks []Hunk, line int) (Hunk, bool) {
 	for _, h := range hunks {
 		if line >= h.New && line < h.New+h.NewLines {
@@ -55,9 +52,11 @@ func At(hunks []Hunk, line int) (Hunk, bool) {
 	return Hunk{}, false
 }
 
-// OldText and NewText are the hunk's lines in the text that Between was given.
-func (h Hunk) OldText(old string) string { return Text(old, h.Old, h.OldLines) }
-func (h Hunk) NewText(new string) string { return Text(new, h.New, h.NewLines) }
+// OldText returns the hunk's lines in the old text.
+func (h Hunk) OldText(oldText string) string { return Text(oldText, h.Old, h.OldLines) }
+
+// NewText returns the hunk's lines in the new text.
+func (h Hunk) NewText(newText string) string { return Text(newText, h.New, h.NewLines) }
 
 // Text returns count lines of a text, with their line feeds.
 func Text(text string, line, count int) string {
@@ -65,14 +64,14 @@ func Text(text string, line, count int) string {
 	return text[from : from+offset(text[from:], count+1)]
 }
 
-// Replace returns the new text with the hunk as it is in the old one.
-func (h Hunk) Replace(old, new string) string {
-	from := offset(new, h.New)
-	to := from + offset(new[from:], h.NewLines+1)
-	return new[:from] + h.OldText(old) + new[to:]
+// Replace returns the new text with the lines of the hunk from the old one.
+func (h Hunk) Replace(oldText, newText string) string {
+	from := offset(newText, h.New)
+	to := from + offset(newText[from:], h.NewLines+1)
+	return newText[:from] + h.OldText(oldText) + newText[to:]
 }
 
-// Split returns a text's lines without their line feeds.
+// Split returns the lines of a text without their line feeds.
 func Split(text string) []string {
 	if text == "" {
 		return nil
@@ -80,7 +79,8 @@ func Split(text string) []string {
 	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 }
 
-// offset is where a line of the text starts; its end, if it has fewer.
+// offset returns where a line of the text starts, or the text's end if it has
+// fewer lines.
 func offset(text string, line int) int {
 	at := 0
 	for ; line > 1; line-- {

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// acceptDelay bounds the wait after a failed Accept.
-const acceptDelay = time.Second
+// maxAcceptDelay limits the delay after a failed Accept.
+const maxAcceptDelay = time.Second
 
 // Accept calls serve, which must not block, for each connection of a listener
-// until the listener is closed. Other errors pass, such as that of too many open
-// files: it tries again, after a delay that grows to a second.
+// until the listener is closed. After any other error, such as too many open
+// files, it tries again with a delay that grows to a second.
 func Accept(l net.Listener, serve func(net.Conn)) {
 	var delay time.Duration
 	for {
@@ -23,7 +23,7 @@ func Accept(l net.Listener, serve func(net.Conn)) {
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
-			delay = min(max(2*delay, 5*time.Millisecond), acceptDelay)
+			delay = min(max(2*delay, 5*time.Millisecond), maxAcceptDelay)
 			time.Sleep(delay)
 		}
 	}

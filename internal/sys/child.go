@@ -6,38 +6,38 @@ import (
 	"time"
 )
 
-// A Child is a process of ours that leads a group of its own, so that it and
-// what it starts can be ended together. It does not outlive us, however we
-// end, where the system can promise that: by a parent-death signal on Linux, a
-// job object on Windows.
+// A Child is a child process that leads its own process group, so that it can
+// be stopped together with everything it starts. Where the system can enforce
+// it, the child also ends when this process ends for any reason: with a
+// parent-death signal on Linux, with a job object on Windows.
 //
-// One goroutine, run, owns the process: it alone signals it and reaps it.
-// Until a process is reaped, the system gives its PID and its group's number
-// to no other. So run first waits for the end without reaping, ends what is
-// left of the group, and reaps last. After that nothing is signalled.
+// One goroutine, run, owns the process: only it signals and reaps the process.
+// Until a process is reaped, the system does not reuse its PID and the number
+// of its group. So run first waits for the end without reaping, then kills the
+// rest of the group, and reaps last. After that it signals nothing.
 type Child struct {
 	cmd  *exec.Cmd
-	stop chan time.Duration // the grace of a Stop
+	stop chan time.Duration // the grace period of a Stop
 	done chan struct{}
 }
 
-// A process is what the owner of a [Child] does with it. All methods but wait
-// are called by one goroutine.
+// A process is what the owner of a [Child] needs from it. One goroutine calls
+// all methods but wait.
 type process interface {
 	// wait returns when the process has ended. It does not reap it.
 	wait()
-	// terminate asks the process and all below it to end; kill ends them.
+	// terminate asks the process and its descendants to end; kill ends them.
 	terminate()
 	kill()
-	// reap ends what is left of the group and gives the PID back. The process
-	// has ended.
+	// reap kills the rest of the group and releases the PID. The process has
+	// ended.
 	reap()
 }
 
 const (
 	// stopInterval is the time between two signals of [Child.Stop].
 	stopInterval = 500 * time.Millisecond
-	// killTimeout is how long [Child.Stop] waits for a killed process.
+	// killTimeout limits how long [Child.Stop] waits for a killed process.
 	killTimeout = 3 * time.Second
 )
 
@@ -50,7 +50,7 @@ func StartChild(cmd *exec.Cmd) (*Child, error) {
 	TieToParent(cmd)
 	started := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // which the parent-death signal is bound to
+		runtime.LockOSThread() // the parent-death signal is bound to this thread
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		if err != nil {
@@ -117,22 +117,23 @@ func (c *Child) run(p process) {
 	}
 }
 
-// PID is the child's. Once Done is closed it may be another process's.
+// PID returns the child's process ID. The system may reuse it once Done is
+// closed.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
 
-// Done is closed when the child has ended and what was left of its group has
-// been killed.
+// Done returns a channel that is closed when the child has ended and the rest
+// of its group has been killed.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
-// ExitCode is the child's, as a shell gives it. It is valid once Done is
-// closed.
+// ExitCode returns the child's exit code as a shell reports it. It is valid once
+// Done is closed.
 func (c *Child) ExitCode() int { return ExitCode(c.cmd.ProcessState) }
 
-// Stop ends the child and all below it: politely, and again every half second,
-// since a program that is still starting may lose the signal; by force after
-// the grace. It returns when the child is gone, or at the latest a few seconds
-// after the grace, should the system not let go of it. It may be called more
-// than once; the shortest grace counts.
+// Stop ends the child and its descendants. It asks them to end every half
+// second, since a program that is starting may miss the signal, and kills them
+// after the grace period. It returns when the child has ended, or a few seconds
+// after the grace period if the system does not release it. It may be called
+// more than once; the shortest grace period counts.
 func (c *Child) Stop(grace time.Duration) {
 	timeout := time.NewTimer(grace + killTimeout)
 	defer timeout.Stop()

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain also is the programs that tests start.
+// TestMain is also the program that tests start.
 func TestMain(m *testing.M) {
 	switch os.Getenv("SYS_TEST_PROGRAM") {
 	case "reuse":
@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A program that got the PID of a child of ours was killed by a late Stop. In
-// a PID namespace the next PID can be chosen.
+// A late Stop killed another program that had got the PID of a child. In a PID
+// namespace the test can choose the next PID.
 func TestStopSparesReusedPID(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -52,8 +52,8 @@ func TestStopSparesReusedPID(t *testing.T) {
 	}
 }
 
-// reusePID stops a child whose PID another program has by now, and reports
-// whether that one survives.
+// reusePID stops a child whose PID another program has got, and reports whether
+// that program survives.
 func reusePID() error {
 	if err := errors.Join(
 		syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
@@ -97,7 +97,7 @@ func reusePID() error {
 	return nil
 }
 
-// started starts a shell that prints PIDs, and returns those.
+// started starts a shell that prints PIDs, and returns them.
 func started(t *testing.T, script string, n int) (*Child, []int) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -128,7 +128,7 @@ func started(t *testing.T, script string, n int) (*Child, []int) {
 	return c, pids
 }
 
-// awaitEnd returns when the process, which need not be a child, has ended.
+// awaitEnd waits for the end of a process, which may not be a child.
 func awaitEnd(t *testing.T, pid int) {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)
@@ -146,7 +146,7 @@ func awaitEnd(t *testing.T, pid int) {
 	}
 }
 
-// What a child leaves behind in its group ends with it.
+// Stop ends what a child leaves behind in its group.
 func TestGroupEndsWithChild(t *testing.T) {
 	c, pids := started(t, `sleep 600 & echo $!`, 1)
 	<-c.Done()
@@ -156,8 +156,8 @@ func TestGroupEndsWithChild(t *testing.T) {
 	}
 }
 
-// A launcher that ignores signals does not shield what it starts, nor does a
-// process that has left the group.
+// Stop reaches what a launcher started that ignores signals, and processes that
+// have left the group.
 func TestStopReachesTree(t *testing.T) {
 	c, pids := started(t, `trap "" TERM; setsid sh -c 'echo $$; exec sleep 600' & sleep 600 & echo $!; wait; wait`, 2)
 	c.Stop(0)
@@ -170,7 +170,7 @@ func TestStopReachesTree(t *testing.T) {
 	}
 }
 
-// SignalTree is given a number, which may be of a process that is not ours.
+// SignalTree signals no process that is not a child.
 func TestSignalTreeSignalsOnlyChildren(t *testing.T) {
 	_, pids := started(t, `sleep 600 & echo $!; wait`, 1)
 	grandchild := pids[0]

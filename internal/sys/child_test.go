@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A recorded process writes down what is done with it.
+// A recorded process records the calls of its methods.
 type recorded struct {
 	mu    sync.Mutex
 	done  []string
@@ -90,7 +90,7 @@ func TestStopSignalsNoReapedChild(t *testing.T) {
 	}
 }
 
-// A process that the system does not let go of must not hold its user up.
+// Stop returns even if the system does not release the process.
 func TestStopGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &immortal{recorded{ended: make(chan struct{})}}

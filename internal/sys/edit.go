@@ -11,25 +11,26 @@ import (
 // maxEdited bounds a file of [EditFile] in bytes.
 const maxEdited = 64 << 20
 
-// ErrChanged is wrapped in the error of [EditFile] for a file that is not what
-// the edit was made of.
-var ErrChanged = errors.New("it has changed meanwhile")
+// ErrChanged reports that [EditFile] found other content than the edit started
+// from.
+var ErrChanged = errors.New("another program has changed it")
 
-// EditFile is [ReplaceFile] for a file that other programs write too: it fails
-// with [ErrChanged], and leaves the file to them, unless it holds before. A
-// file that is not there holds nothing and is made with the mode, which should
-// be 0600 where it may hold secrets.
+// EditFile replaces the content of a file that other programs write too. It
+// works like [ReplaceFile], but fails with [ErrChanged] and leaves the file
+// alone unless its content is before. A file that does not exist counts as
+// empty. EditFile creates it with the mode, which should be 0600 if the file may
+// contain secrets.
 //
-// Linux and macOS swap the two files and then look at the one that was there.
-// If it is not what it should be, it goes back: no write by rename is lost,
-// although others can read the edited file until then. Where the system or the
-// file system cannot swap, a moment between the last look and the rename
-// remains; so it does for a program that has the file open and writes on.
+// Linux and macOS swap the two files and then check the old one. If another
+// program has changed it, they are swapped back: no write by rename is lost,
+// although other programs can read the new file until then. Where the system or
+// the file system cannot swap, a write between the last check and the rename is
+// lost. So is a later write of a program that keeps the old file open.
 func EditFile(path, before, after string, mode fs.FileMode) error {
 	return editFile(path, before, after, mode, func() {})
 }
 
-// editFile calls late between the last look at the file and its replacement.
+// editFile calls late between the last check of the file and its replacement.
 func editFile(path, before, after string, mode fs.FileMode, late func()) error {
 	path, info, err := writable(path)
 	if err != nil {
@@ -43,14 +44,14 @@ func editFile(path, before, after string, mode fs.FileMode, late func()) error {
 	TempFiles.RemoveIn(root, ".")
 	temp, err := writeTemp(root, ".", after, mode, info)
 	if errors.Is(err, errOwner) {
-		return fmt.Errorf("%s %w: change it as that user", path, err)
+		return fmt.Errorf("%s %w: edit it as that user", path, err)
 	}
 	if err != nil {
 		return err
 	}
 	temp = filepath.Join(filepath.Dir(path), temp)
 	defer os.Remove(temp)
-	changed := fmt.Errorf("%s is left as it is: %w: try again", path, ErrChanged)
+	changed := fmt.Errorf("%s was not changed: %w: try again", path, ErrChanged)
 	switch is, err := holds(path, before); {
 	case errors.Is(err, fs.ErrNotExist) && before == "":
 		late()
@@ -75,15 +76,15 @@ func editFile(path, before, after string, mode fs.FileMode, late func()) error {
 	if is, err := holds(temp, before); err == nil && is {
 		return nil
 	}
-	// The file was written in between. It goes back, and so does what was
-	// written over ours in the meantime.
+	// Another program wrote the file. Swap back, again and again if programs
+	// write over ours in the meantime.
 	for latest := after; ; {
 		there, err := ReadFile(temp, maxEdited)
 		if err != nil {
-			return fmt.Errorf("%s has changed meanwhile; what it held is in %s (%w)", path, keep(temp), err)
+			return fmt.Errorf("another program has changed %s; its content is in %s (%w)", path, keep(temp), err)
 		}
 		if err := exchange(temp, path); err != nil {
-			return fmt.Errorf("%s has changed meanwhile; what it held is in %s (%w)", path, keep(temp), err)
+			return fmt.Errorf("another program has changed %s; its content is in %s (%w)", path, keep(temp), err)
 		}
 		if is, err := holds(temp, latest); err == nil && is {
 			return changed
@@ -92,7 +93,7 @@ func editFile(path, before, after string, mode fs.FileMode, late func()) error {
 	}
 }
 
-// keep gives a temporary file a name under which it stays.
+// keep renames a temporary file so that no cleanup removes it.
 func keep(temp string) string {
 	kept := temp + ".kept"
 	if os.Rename(temp, kept) != nil {
@@ -101,7 +102,7 @@ func keep(temp string) string {
 	return kept
 }
 
-// holds reports whether the file has that content.
+// holds reports whether the content of the file is text.
 func holds(path, text string) (bool, error) {
 	now, err := ReadFile(path, maxEdited)
 	if errors.Is(err, ErrTooLarge) {
@@ -110,8 +111,8 @@ func holds(path, text string) (bool, error) {
 	return err == nil && string(now) == text, err
 }
 
-// writable returns what the path of a user's file leads to, and its state, nil
-// if it does not exist. It makes its directory.
+// writable resolves the path of a user's file and returns its state, nil if it
+// does not exist. It creates the directory.
 func writable(path string) (string, fs.FileInfo, error) {
 	path, err := linkTarget(path)
 	if err != nil {

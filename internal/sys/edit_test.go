@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Between the last look and the rename, a program that writes the same file
-// lost what it wrote.
+// A program that wrote the same file between the last check and the rename lost
+// its text.
 func TestEditFile(t *testing.T) {
 	const before, after, theirs = "before", "after", "theirs"
 	write := func(t *testing.T, path, text string) {
@@ -99,7 +99,7 @@ func TestEditFile(t *testing.T) {
 	}
 }
 
-// Settings are often links into a directory that is under version control.
+// Settings are often links into a directory under version control.
 func TestEditFileFollowsLinks(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")

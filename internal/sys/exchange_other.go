@@ -4,5 +4,5 @@ package sys
 
 import "errors"
 
-// exchange swaps two files in one step, which is not possible here.
+// exchange fails: the system cannot swap two files in one step.
 func exchange(string, string) error { return errors.ErrUnsupported }

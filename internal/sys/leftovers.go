@@ -8,35 +8,34 @@ import (
 	"time"
 )
 
-// Leftovers describes what killed processes may have left in a directory: its
-// name, its type and when it is abandoned. Only what belongs to the user and
-// has the type is ever looked at; a symbolic link is none of the types.
+// Leftovers is a rule that finds what killed processes left behind in a
+// directory, by name, type and state. It considers only what belongs to the user
+// and has the type. It follows no symbolic link.
 //
-// Several processes of several containers can share a directory, and a PID
-// means something in one container only. So a lock or a connection decides
-// where there is one, and a PID only together with an age.
+// Several containers can share a directory, and a PID is valid in one container
+// only. So prefer a lock or a connection, and combine a PID with an age.
 type Leftovers struct {
 	Pattern string      // of the names, as for [filepath.Match]
 	Type    fs.FileMode // 0 for regular files, [fs.ModeDir] or [fs.ModeSocket]
 
-	// Lock names a file in a directory that its process holds with [Lock]. One
-	// that is held keeps the directory, and one that is [Abandoned] condemns it.
-	// Without a lock the other rules decide.
+	// Lock names a file in the directory that its process keeps locked with
+	// [Lock]. The directory is a leftover if the lock is [Abandoned], and in use
+	// if it is held. Without such a file the other fields decide.
 	Lock string
-	// PID returns the process of a name, or 0 for a name to leave alone. One that
-	// is alive keeps it.
+	// PID, if set, returns the PID in a name, or 0 for a name to skip. What
+	// belongs to a running process is in use.
 	PID func(name string) int
-	// MinAge is how long ago the last change must be.
+	// MinAge is the minimum time since the last change.
 	MinAge time.Duration
-	// Abandoned, if set, has the last word on what the other rules condemn.
+	// Abandoned, if set, is the last check of what all other fields match.
 	Abandoned func(path string) bool
 }
 
-// TempFiles are the temporary files of [WriteFile], [ReplaceFile] and
+// TempFiles finds the temporary files of [WriteFile], [ReplaceFile] and
 // [ReplaceIn].
 var TempFiles = Leftovers{Pattern: TempPattern, MinAge: TempTTL}
 
-// Find returns the paths of what is left in dir; none if it cannot be read.
+// Find returns the paths of the leftovers in dir, none if it cannot read dir.
 func (l Leftovers) Find(dir string) (found []string) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -49,7 +48,7 @@ func (l Leftovers) Find(dir string) (found []string) {
 	return found
 }
 
-// Remove removes what is left in dir.
+// Remove removes the leftovers in dir.
 func (l Leftovers) Remove(dir string) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -59,7 +58,7 @@ func (l Leftovers) Remove(dir string) {
 	l.RemoveIn(root, ".")
 }
 
-// RemoveIn removes what is left in dir, a directory below root.
+// RemoveIn removes the leftovers in dir, a directory below root.
 func (l Leftovers) RemoveIn(root *os.Root, dir string) {
 	for _, name := range l.find(root, dir) {
 		if l.Type == fs.ModeDir {
@@ -70,7 +69,7 @@ func (l Leftovers) RemoveIn(root *os.Root, dir string) {
 	}
 }
 
-// find returns names below root.
+// find returns the names of the leftovers, relative to root.
 func (l Leftovers) find(root *os.Root, dir string) (found []string) {
 	d, err := root.Open(dir)
 	if err != nil {
@@ -109,8 +108,8 @@ func (l Leftovers) abandoned(path string, info fs.FileInfo) bool {
 	return time.Since(info.ModTime()) >= l.MinAge && (l.Abandoned == nil || l.Abandoned(path))
 }
 
-// RefusesConnections reports whether nobody listens on a socket. A process of
-// another container that shares the directory does.
+// RefusesConnections reports whether no process listens on a socket, in this
+// container or another one.
 func RefusesConnections(socket string) bool {
 	conn, err := net.Dial("unix", socket)
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// place makes an entry of dir: a directory if the name ends in a slash.
+// place creates an old entry of dir: a directory if the name ends in a slash.
 func place(t *testing.T, dir, name string, age time.Duration) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -81,7 +81,7 @@ func TestLeftoversByAge(t *testing.T) {
 	}
 }
 
-// A lock decides alone: the process may be one of another container.
+// A lock decides alone: its process may run in another container.
 func TestLeftoversByLock(t *testing.T) {
 	dir := t.TempDir()
 	rules := Leftovers{Pattern: "run-*", Type: fs.ModeDir, Lock: "lock", MinAge: time.Hour}
@@ -132,7 +132,7 @@ func TestLeftoverSockets(t *testing.T) {
 	}
 }
 
-// No symbolic link leads a removal elsewhere.
+// Remove follows no symbolic link.
 func TestLeftoversFollowNoLinks(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	kept := place(t, elsewhere, "kept", time.Hour)

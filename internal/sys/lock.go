@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// Lock makes a file and locks it until it is closed or the process ends, however
-// that ends. See [Abandoned].
+// Lock creates a file and locks it until it is closed or the process ends for any
+// reason. See [Abandoned].
 func Lock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -23,8 +23,8 @@ func Lock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Abandoned reports whether a file was locked by [Lock] and is not any more. That
-// holds for processes of other containers too, where they share the file.
+// Abandoned reports whether a file was locked by [Lock] and is no longer. It also
+// sees the locks of processes in other containers that share the file.
 func Abandoned(path string) bool {
 	f, err := os.OpenFile(path, os.O_RDWR|NonBlock, 0)
 	if err != nil {

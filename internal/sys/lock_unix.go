@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// lock locks a file, or fails at once where wait is false.
+// lock locks a file. If wait is false, it fails at once when another process
+// holds the lock.
 func lock(f *os.File, wait bool) error {
 	how := syscall.LOCK_EX
 	if !wait {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lock locks a file, or fails at once where wait is false. The lock lies behind
-// the file's end, so that the file can be read.
+// lock locks a file. If wait is false, it fails at once when another process
+// holds the lock. It locks a byte behind the end, so that the file can be read.
 func lock(f *os.File, wait bool) error {
 	flags := uint32(windows.LOCKFILE_EXCLUSIVE_LOCK)
 	if !wait {

@@ -6,6 +6,6 @@ import (
 )
 
 // TrustedPeer reports whether the process that listens at the other end of a
-// unix socket is the user's, root's, or that of the owner of the socket's file.
-// Where the system cannot tell (it can on Linux) it is true.
+// unix socket runs as this user, as root, or as the owner of the socket file. It
+// always returns true on systems other than Linux, which cannot tell.
 func TrustedPeer(conn net.Conn, socket fs.FileInfo) bool { return trustedPeer(conn, socket) }

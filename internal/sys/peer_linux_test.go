@@ -32,7 +32,7 @@ func listenAs(t *testing.T, path string, uid int) net.Listener {
 	return l
 }
 
-// Whoever owns the socket's file, the process behind it counts.
+// The process that listens counts, whoever owns the socket file.
 func TestTrustedPeer(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")

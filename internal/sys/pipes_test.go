@@ -48,7 +48,7 @@ func TestStartPiped(t *testing.T) {
 	}
 }
 
-// Only the pipes that were asked for are made, and none is left by a failure.
+// StartPiped creates only the requested pipes, and closes them when it fails.
 func TestStartPipedFails(t *testing.T) {
 	cmd := exec.Command("/nonexistent/command")
 	if c, err := StartPiped(cmd, Stdin|Stdout); err == nil {

@@ -17,9 +17,9 @@ var (
 )
 
 // ReadFile returns the content of a regular file of at most limit bytes. It
-// never waits for a FIFO, never reads a device, and checks what it opened, not
-// what stood at the path before. Errors wrap [ErrNotRegular], [ErrTooLarge] or
-// what the system said.
+// never waits for a FIFO and never reads a device. It checks the file it has
+// opened, so nobody can exchange the file after the check. Errors wrap
+// [ErrNotRegular], [ErrTooLarge] or the system's error.
 func ReadFile(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|NonBlock, 0)
 	if err != nil {
@@ -29,10 +29,10 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 	return ReadOpen(f, limit)
 }
 
-// NonBlock is the flag that lets a FIFO be opened without waiting for a writer.
+// NonBlock is the flag that opens a FIFO without waiting for a writer.
 const NonBlock = syscall.O_NONBLOCK
 
-// ReadOpen is [ReadFile] for a file that was opened with [NonBlock].
+// ReadOpen is [ReadFile] for a file opened with [NonBlock].
 func ReadOpen(f *os.File, limit int64) ([]byte, error) {
 	info, err := f.Stat()
 	switch {
@@ -43,7 +43,7 @@ func ReadOpen(f *os.File, limit int64) ([]byte, error) {
 	case info.Size() > limit:
 		return nil, tooLarge(f, limit)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, min(limit, math.MaxInt64-1)+1)) // it may grow meanwhile
+	data, err := io.ReadAll(io.LimitReader(f, min(limit, math.MaxInt64-1)+1)) // it may grow
 	if err == nil && int64(len(data)) > limit {
 		return nil, tooLarge(f, limit)
 	}
@@ -54,8 +54,8 @@ func tooLarge(f *os.File, limit int64) error {
 	return &fs.PathError{Op: "read", Path: f.Name(), Err: fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)}
 }
 
-// Cause returns an error of the file system without the operation and the path,
-// for messages that name the path already.
+// Cause returns a file system error without the operation and the path, for
+// messages that already contain the path.
 func Cause(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {

@@ -49,7 +49,7 @@ func TestReadFile(t *testing.T) {
 			t.Errorf("the error does not name the file: %v", err)
 		}
 	}
-	// /proc says that its files are empty.
+	// Files in /proc have size 0.
 	if data, err := ReadFile("/proc/self/stat", 1<<16); err == nil && len(data) == 0 {
 		t.Error("ReadFile trusts a size of 0")
 	}

@@ -12,17 +12,16 @@ import (
 )
 
 // TempPattern is the [os.CreateTemp] pattern of the files that [WriteFile],
-// [ReplaceFile] and [ReplaceIn] write before they rename them. A process that
-// is killed in between leaves one behind.
+// [ReplaceFile] and [ReplaceIn] write and then rename. A process that is killed
+// in between leaves one behind; see [TempFiles].
 const TempPattern = ".pollux-*.tmp"
 
 // TempTTL is the age from which a file named by [TempPattern] is a leftover.
 const TempTTL = time.Minute
 
-// WriteFile writes data to path with mode 0600 from the file's first byte and
-// puts it in place with one rename, so that a reader sees the old content or
-// the new one. It does not sync: after a power cut the old content may be
-// back.
+// WriteFile writes data to a new file with mode 0600 and renames it to path, so
+// that a reader sees either the old content or the new one. It does not sync:
+// after a power cut the old content may be back.
 func WriteFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), TempPattern) // 0600
 	if err != nil {
@@ -39,18 +38,19 @@ func WriteFile(path string, data []byte) error {
 	return err
 }
 
-// linkTarget returns the file that path is or, as a symbolic link, leads to.
+// linkTarget returns path with its symbolic links resolved. The file may not
+// exist, but a symbolic link to nothing is an error.
 func linkTarget(path string) (string, error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		return target, nil
 	} else if _, err := os.Lstat(path); err == nil {
-		return "", fmt.Errorf("%s is a symbolic link to nothing: make what it links to, or remove it", path)
+		return "", fmt.Errorf("%s is a symbolic link to a file that does not exist: create that file, or remove the link", path)
 	}
 	return path, nil
 }
 
-// ReplaceFile replaces the content of the user's file at path, through a
-// symbolic link. It creates missing directories and otherwise works like
+// ReplaceFile replaces the content of the user's file at path. It follows
+// symbolic links, creates missing directories and otherwise works like
 // [ReplaceIn].
 func ReplaceFile(path, text string) error {
 	path, err := linkTarget(path)
@@ -69,14 +69,14 @@ func ReplaceFile(path, text string) error {
 	return ReplaceIn(root, filepath.Base(path), text)
 }
 
-// ReplaceIn replaces the content of the user's file at name, a path below
-// root. No symbolic link leads it out of root, and one that stands at name is
-// an error. It creates missing directories.
+// ReplaceIn replaces the content of the user's file at name, a path below root.
+// It follows no symbolic link out of root, and a link at name itself is an
+// error. It creates missing directories.
 //
-// The file keeps its mode and owner. A new file takes the place of the old
-// one with one rename, so that a reader sees the old content or the new one.
-// Where that would cut hard links, or lose the owner or (on Linux) extended
-// attributes, the old file is written in place instead.
+// The file keeps its mode and owner. ReplaceIn writes a new file and renames it,
+// so that a reader sees either the old content or the new one. If that would
+// break hard links, or lose the owner or (on Linux) extended attributes, it
+// writes the old file in place instead.
 func ReplaceIn(root *os.Root, name, text string) error {
 	dir := filepath.Dir(name)
 	info, err := root.Lstat(name)
@@ -106,27 +106,27 @@ func ReplaceIn(root *os.Root, name, text string) error {
 	return nil
 }
 
-// checkWritable returns an error for what the user cannot mean to replace.
+// checkWritable returns an error for a file that must not be replaced.
 func checkWritable(path string, info fs.FileInfo) error {
 	switch {
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is not a regular file: name another", path)
+		return fmt.Errorf("%s is not a regular file: choose another file", path)
 	case info.Mode().Perm()&0o200 == 0:
-		return fmt.Errorf("%s is read-only: make it writable (chmod u+w) first", path)
+		return fmt.Errorf("%s is read-only: make it writable with chmod u+w", path)
 	}
 	return nil
 }
 
-// errOwner means that a file cannot be replaced by one of the same owner.
+// errOwner reports that the new file cannot have the owner of the old one.
 var errOwner = errors.New("belongs to another user")
 
 // writeTemp writes a temporary file in dir, a directory below root, and returns
-// its name below root. The file gets the mode, less the umask, or the mode and
-// the owner of the file that it is to replace. An error wraps [errOwner] if that
-// is not possible.
+// its name below root. The file gets the mode and the owner of the file that it
+// will replace, or without one the mode less the umask. The error wraps
+// [errOwner] if it cannot have that owner.
 func writeTemp(root *os.Root, dir, text string, mode fs.FileMode, replaced fs.FileInfo) (name string, err error) {
 	if replaced != nil {
-		mode = 0o600 // until it has its owner
+		mode = 0o600 // until it has the owner
 	}
 	name = filepath.Join(dir, strings.Replace(TempPattern, "*", rand.Text(), 1))
 	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
@@ -148,8 +148,8 @@ func writeTemp(root *os.Root, dir, text string, mode fs.FileMode, replaced fs.Fi
 	return name, nil
 }
 
-// overwrite writes the file in place. A reader, or a crash, may see a part of
-// the new content.
+// overwrite writes the file in place. A reader may see a part of the new
+// content, and a crash may leave only a part.
 func overwrite(root *os.Root, name string, info fs.FileInfo, text string) error {
 	f, err := root.OpenFile(name, os.O_WRONLY|NonBlock, 0)
 	if err != nil {
@@ -157,7 +157,7 @@ func overwrite(root *os.Root, name string, info fs.FileInfo, text string) error 
 	}
 	now, err := f.Stat()
 	if err == nil && !os.SameFile(info, now) {
-		err = fmt.Errorf("%s was replaced at this moment: try again", filepath.Join(root.Name(), name))
+		err = fmt.Errorf("%s was replaced by another program: try again", filepath.Join(root.Name(), name))
 	}
 	if err == nil {
 		_, err = f.WriteString(text)

@@ -1,5 +1,6 @@
-// Package sys holds everything that differs between operating systems: the
-// project's only build tags are here.
+// Package sys contains everything that differs between operating systems, and
+// all of the project's build tags. It starts child processes, and reads,
+// replaces and locks files safely.
 package sys
 
 import (
@@ -15,13 +16,12 @@ import (
 // A Process is one row of the process table.
 type Process struct {
 	PID, Parent int
-	// Name is the base name of the command as `ps -o command=` shows it; a
-	// login shell's starts with a dash.
+	// Name is the base name of the command as `ps -o command=` shows it. That of
+	// a login shell starts with a dash.
 	Name string
 }
 
-// Lookup returns the process with that PID. It fails with [fs.ErrNotExist]
-// when there is none.
+// Lookup returns the process with that PID, or [fs.ErrNotExist].
 func Lookup(pid int) (Process, error) {
 	if pid <= 0 {
 		return Process{}, fs.ErrNotExist
@@ -29,51 +29,50 @@ func Lookup(pid int) (Process, error) {
 	return lookup(pid)
 }
 
-// Alive reports whether a process with that PID exists, whoever owns it.
+// Alive reports whether a process with that PID exists, of any user.
 func Alive(pid int) bool { return pid > 0 && alive(pid) }
 
-// Own reports whether the file belongs to the user that runs this process.
-// Where files have no numeric owner it is true.
+// Own reports whether the file belongs to the user that runs this process. On
+// Windows it always returns true.
 func Own(info fs.FileInfo) bool { return own(info) }
 
-// SameOwner reports whether two files belong to one user. Where files have no
-// numeric owner it is true.
+// SameOwner reports whether two files belong to the same user. On Windows it
+// always returns true.
 func SameOwner(a, b fs.FileInfo) bool { return sameOwner(a, b) }
 
-// Administered reports whether the file belongs to root and nobody else can
-// write it. Where files have no numeric owner it is true.
+// Administered reports whether the file belongs to root and only root can write
+// it. On Windows it always returns true.
 func Administered(info fs.FileInfo) bool {
 	return runtime.GOOS == "windows" || administered(info) && info.Mode().Perm()&0o022 == 0
 }
 
-// Namespace names what this process can see: processes and ports of another
-// container, or of its host, are not there for it. Empty where there is nothing
-// of the kind.
+// Namespace returns a name for the set of processes and ports that this process
+// can see. Containers have a set each, and so does their host. The name is empty
+// on systems without namespaces.
 func Namespace() string { return namespace() }
 
-// Shared reports whether a directory may be one of another machine's, or of the
-// host of this container: what is named there is not to be judged by the
-// processes and ports that are seen here.
+// Shared reports whether a directory may be shared with the host of this
+// container or with another machine. PIDs and ports in its files may then mean
+// nothing here.
 func Shared(dir string) bool { return shared(dir) }
 
-// Narrow takes a regular file or a directory of the user's away from all others,
-// and follows no link to it.
+// Narrow removes all permissions of other users from a regular file or directory
+// that belongs to the user. It does not follow symbolic links.
 func Narrow(path string) error { return narrow(path) }
 
-// Shell is a command of the system's shell.
+// Shell returns a command that runs the line in the system's shell.
 func Shell(line string) *exec.Cmd { return shell(line) }
 
-// FreeSpace is how many bytes the user may still write in dir.
+// FreeSpace returns how many bytes the user may still write in dir.
 func FreeSpace(dir string) (int64, error) { return freeSpace(dir) }
 
-// Environs are the values that the environment variable has in the user's
-// running processes, each once; none where that cannot be seen (it can on
-// Linux).
+// Environs returns the distinct values of an environment variable in the user's
+// running processes. Systems other than Linux return none.
 func Environs(key string) []string { return environs(key) }
 
-// StateDir is where Pollux keeps what must survive a restart (the journal):
-// $XDG_STATE_HOME/pollux or ~/.local/state/pollux on Unix, the local
-// application data on Windows. The directory may not exist yet.
+// StateDir returns the directory for what must survive a restart (the journal):
+// $XDG_STATE_HOME/pollux or ~/.local/state/pollux on Unix, the local application
+// data on Windows. The directory may not exist.
 func StateDir() (string, error) {
 	if d := os.Getenv("POLLUX_STATE_DIR"); d != "" {
 		return filepath.Abs(d)
@@ -95,10 +94,11 @@ func StateDir() (string, error) {
 	return filepath.Join(home, ".local", "state", "pollux"), nil
 }
 
-// RuntimeDir returns the directory of the companions' sockets, made if need
-// be: $XDG_RUNTIME_DIR/pollux, else pollux-UID in the temporary directory (on
-// Windows a hash of the SID, since several users can share that directory). It is
-// made private to the user; one that somebody else owns is an error.
+// RuntimeDir returns the directory of the companions' sockets:
+// $XDG_RUNTIME_DIR/pollux, or pollux-UID in the temporary directory. On Windows a
+// hash of the SID replaces the UID, since users can share that directory.
+// RuntimeDir creates the directory and makes it private to the user. It fails if
+// the directory belongs to another user.
 func RuntimeDir() (string, error) {
 	dir := os.Getenv("POLLUX_RUNTIME_DIR")
 	if dir == "" {
@@ -107,7 +107,7 @@ func RuntimeDir() (string, error) {
 		} else {
 			id, err := userID()
 			if err != nil {
-				return "", fmt.Errorf("the user is not known (%w): set POLLUX_RUNTIME_DIR", err)
+				return "", fmt.Errorf("the user ID is unknown (%w): set POLLUX_RUNTIME_DIR", err)
 			}
 			dir = filepath.Join(os.TempDir(), "pollux-"+id)
 		}
@@ -120,13 +120,13 @@ func usable(dir string) bool {
 	return err == nil && info.IsDir() && own(info)
 }
 
-// PrivateDir makes dir, and its parents where they are missing, readable for
-// the user alone. An existing directory of the user's is narrowed to 0700; one
-// of another user's, or a symbolic link, is an error.
+// PrivateDir creates dir and its missing parents with mode 0700. It sets an
+// existing directory to that mode. A symbolic link or a directory of another
+// user is an error.
 func PrivateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		if errors.Is(err, fs.ErrPermission) {
-			return fmt.Errorf("%w: set TMPDIR to a directory of your own, for the CLI too", err)
+			return fmt.Errorf("%w: set TMPDIR to a directory that you own, also for the agent", err)
 		}
 		return err
 	}
@@ -138,27 +138,27 @@ func PrivateDir(dir string) error {
 	case !info.IsDir():
 		return fmt.Errorf("%s is not a directory: remove it", dir)
 	case !own(info):
-		return fmt.Errorf("%s belongs to another user: set TMPDIR to a directory of your own, for the CLI too", dir)
+		return fmt.Errorf("%s belongs to another user: set TMPDIR to a directory that you own, also for the agent", dir)
 	case runtime.GOOS != "windows" && info.Mode().Perm() != 0o700:
 		return os.Chmod(dir, 0o700)
 	}
 	return nil
 }
 
-// Stamp tells two states of a file apart better than size and times do, where
-// the system can: when its content or its properties were last changed, which
-// no program can set back, in nanoseconds, and which file it is. Zeros where it
-// cannot.
+// Stamp returns what distinguishes two states of a file better than its size and
+// modification time: the time of the last change of its content or properties,
+// in nanoseconds, which no program can set back, and the number of the file. Both
+// are zero on systems without them.
 func Stamp(info fs.FileInfo) (changed int64, id uint64) { return stamp(info) }
 
-// TieToParent arranges for the command's process to end when this one does,
-// however it ends, where the system can (Linux: a parent-death signal, bound
-// to the thread that starts the command, so the caller stays locked to its
-// thread until the command has ended).
+// TieToParent makes the command's process end when this one ends for any reason.
+// Only Linux can do that, with a parent-death signal, which is bound to the
+// thread that starts the command: the caller stays locked to its thread until
+// the command has ended.
 func TieToParent(cmd *exec.Cmd) { tieToParent(cmd) }
 
-// OpenBrowser shows the URL in the user's browser. It reports false where
-// there is no desktop to show it on.
+// OpenBrowser opens the URL in the user's browser. It reports false if there is
+// no desktop.
 func OpenBrowser(url string) bool {
 	var cmd *exec.Cmd
 	switch runtime.GOOS {
@@ -179,6 +179,6 @@ func OpenBrowser(url string) bool {
 	return true
 }
 
-// Memory is the resident memory of a process in bytes; 0 where that cannot be
-// told.
+// Memory returns the resident memory of a process in bytes. Systems other than
+// Linux return 0.
 func Memory(pid int) int64 { return memory(pid) }

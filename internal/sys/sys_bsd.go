@@ -47,12 +47,12 @@ func namespace() string { return "" }
 
 func shared(string) bool { return false }
 
-// hasAttributes is false: macOS gives nearly every file attributes that matter
-// to nobody.
+// hasAttributes returns false: macOS gives nearly every file attributes that do
+// not matter.
 func hasAttributes(*os.File) bool { return false }
 
-// An exitWatch is a kqueue that reports the end of one process; -1 if that had
-// ended before.
+// An exitWatch is a kqueue that reports the end of one process, or -1 if the
+// process had already ended.
 type exitWatch int
 
 func watchExit(pid int) (exitWatch, error) {
@@ -74,7 +74,7 @@ func watchExit(pid int) (exitWatch, error) {
 	return -1, fmt.Errorf("cannot watch a process: %w", err)
 }
 
-// wait returns when the process has ended, and leaves it to be reaped.
+// wait returns when the process has ended. It does not reap it.
 func (queue exitWatch) wait() {
 	if queue < 0 {
 		return

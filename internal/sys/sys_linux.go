@@ -36,7 +36,7 @@ func lookup(pid int) (Process, error) {
 	}
 	name := string(stat[open+1 : end])
 	if argv, err := os.ReadFile(dir + "/cmdline"); err == nil && len(argv) > 0 {
-		// ps joins the arguments with spaces and the CLI splits at the first.
+		// ps joins the arguments with spaces, and readers split at the first space.
 		first, _, _ := strings.Cut(strings.ReplaceAll(string(argv), "\x00", " "), " ")
 		name = filepath.Base(first)
 	}
@@ -72,10 +72,9 @@ func namespace() string {
 	return strings.TrimSpace(pid + " " + net)
 }
 
-// shared tells a directory that was mounted into this container from those that
-// came with it.
+// shared reports whether a directory was mounted into this container.
 func shared(dir string) bool {
-	if ns, _ := os.Readlink("/proc/self/ns/pid"); ns == "pid:[4026531836]" { // the kernel's first
+	if ns, _ := os.Readlink("/proc/self/ns/pid"); ns == "pid:[4026531836]" { // the host's
 		return false
 	}
 	var here, root syscall.Stat_t
@@ -105,8 +104,8 @@ func tieToParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 }
 
-// hasAttributes reports whether a file has extended attributes of its own.
-// SELinux labels every file, and a new one like its neighbours.
+// hasAttributes reports whether a file has extended attributes that a new file
+// would lack. SELinux labels every file, a new one like its neighbours.
 func hasAttributes(f *os.File) bool {
 	buf := make([]byte, 64<<10)
 	n, err := unix.Flistxattr(int(f.Fd()), buf)
@@ -121,12 +120,12 @@ func hasAttributes(f *os.File) bool {
 	return false
 }
 
-// An exitWatch is the PID of a process whose end is awaited.
+// An exitWatch is the PID of a process to wait for.
 type exitWatch int
 
 func watchExit(pid int) (exitWatch, error) { return exitWatch(pid), nil }
 
-// wait returns when the process has ended, and leaves it to be reaped.
+// wait returns when the process has ended. It does not reap it.
 func (pid exitWatch) wait() {
 	for unix.Waitid(unix.P_PID, int(pid), nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}

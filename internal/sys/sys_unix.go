@@ -15,13 +15,13 @@ import (
 // TerminationSignals are the signals on which a process cleans up and ends.
 var TerminationSignals = []os.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT}
 
-// Refused reports whether the error of a dial says that nobody listens.
+// Refused reports whether a dial failed because nobody listens.
 func Refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// SurviveClosedPipes makes a write to a pipe that nobody reads an error, where
-// it would end the process with all that it has to clean up.
+// SurviveClosedPipes makes a write to a pipe that nobody reads fail. Otherwise it
+// would end the process before it can clean up.
 func SurviveClosedPipes() {
-	// Caught and dropped rather than ignored: an ignored signal is inherited.
+	// Catch and drop the signal: children would inherit an ignored one.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 }
 
@@ -48,7 +48,7 @@ func administered(info fs.FileInfo) bool {
 	return ok && st.Uid == 0
 }
 
-// keepOwner gives f the owner and group of the file that it will replace.
+// keepOwner gives f the owner and group of the file that f will replace.
 func keepOwner(f *os.File, info fs.FileInfo) error {
 	now, err := f.Stat()
 	if err != nil {
@@ -62,8 +62,8 @@ func keepOwner(f *os.File, info fs.FileInfo) error {
 	return f.Chown(int(was.Uid), int(was.Gid))
 }
 
-// bound reports whether a file has something that a new file in its place
-// would lose: further hard links or extended attributes.
+// bound reports whether a new file in its place would lose something: further
+// hard links or extended attributes.
 func bound(root *os.Root, name string, info fs.FileInfo) bool {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 {
 		return true
@@ -103,15 +103,15 @@ func narrow(path string) error {
 
 func shell(line string) *exec.Cmd { return exec.Command("sh", "-c", line) }
 
-// SignalTree signals a child of ours and all below it, the leaves last: a
-// launcher that ignores the signal does not shield its children. A PID that is
-// not a child of ours, or no longer, is an error and nothing is signalled.
+// SignalTree signals a child process and its descendants, the leaves last, so
+// that a launcher which ignores the signal does not protect its children. If the
+// PID is not that of a child, SignalTree fails and signals nothing.
 //
-// Only a process that we have not reaped is sure to keep its PID. Those below
-// it are the children of others. Each is held first (see [os.FindProcess]) and
-// then checked to be what it was found as. Linux signals the held process and
-// no other. Elsewhere a process that ends between the check and the signal can
-// still pass its PID on to another one.
+// Only a child that was not reaped is sure to keep its PID. Its descendants are
+// not our children. SignalTree opens each (see [os.FindProcess]) and then checks
+// its parent. Linux signals exactly the opened process. On other systems, if a
+// process ends between the check and the signal, the signal can reach a new one
+// with the same PID.
 func SignalTree(pid int, sig syscall.Signal) error {
 	top := hold(pid, os.Getpid())
 	if top == nil {
@@ -148,8 +148,8 @@ func hold(pid, parent int) *os.Process {
 	return p
 }
 
-// ExitCode is a process's exit code as a shell gives it: 128 and the signal's
-// number for one that was killed.
+// ExitCode returns a process's exit code as a shell reports it: 128 plus the
+// number of the signal for a process that a signal ended.
 func ExitCode(p *os.ProcessState) int {
 	if st, ok := p.Sys().(syscall.WaitStatus); ok && st.Signaled() {
 		return 128 + int(st.Signal())
@@ -157,11 +157,11 @@ func ExitCode(p *os.ProcessState) int {
 	return p.ExitCode()
 }
 
-// LeaveInterruptToChild makes this process ignore the interrupt and quit keys
-// of the terminal while a child in the foreground handles them, and returns a
-// function that undoes it.
+// LeaveInterruptToChild makes this process ignore the interrupt and quit keys of
+// the terminal while a child in the foreground handles them. It returns a
+// function that ends this.
 func LeaveInterruptToChild() (undo func()) {
-	// Caught and dropped rather than ignored: an ignored signal is inherited.
+	// Catch and drop the signal: children would inherit an ignored one.
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGINT, syscall.SIGQUIT)
 	return func() { signal.Stop(c) }
@@ -174,7 +174,7 @@ func leadGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Setpgid = true
 }
 
-// A unixProcess leads a process group. Its methods but wait need a process
+// A unixProcess leads a process group. All its methods but wait need a process
 // that is not reaped.
 type unixProcess struct {
 	cmd *exec.Cmd
@@ -190,7 +190,7 @@ func (p *unixProcess) terminate() { p.signal(syscall.SIGTERM) }
 
 func (p *unixProcess) kill() { p.signal(syscall.SIGKILL) }
 
-// signal reaches the group, and those below the process that have left it.
+// signal signals the group, and the descendants that have left it.
 func (p *unixProcess) signal(sig syscall.Signal) {
 	pid := p.cmd.Process.Pid
 	SignalTree(pid, sig)

@@ -17,10 +17,10 @@ import (
 // TerminationSignals are the signals on which a process cleans up and ends.
 var TerminationSignals = []os.Signal{os.Interrupt, windows.SIGTERM}
 
-// Refused reports whether the error of a dial says that nobody listens.
+// Refused reports whether a dial failed because nobody listens.
 func Refused(err error) bool { return errors.Is(err, windows.WSAECONNREFUSED) }
 
-// SurviveClosedPipes does nothing: writes to such a pipe are errors here.
+// SurviveClosedPipes does nothing: a write to such a pipe fails on Windows.
 func SurviveClosedPipes() {}
 
 func alive(pid int) bool {
@@ -49,8 +49,8 @@ func lookup(pid int) (Process, error) {
 	return Process{}, fs.ErrNotExist
 }
 
-// userID is a part of the user's SID's hash: the whole SID would make the path
-// of a socket too long.
+// userID returns a part of a hash of the user's SID. The whole SID would make the
+// path of a socket too long.
 func userID() (string, error) {
 	user, err := windows.GetCurrentProcessToken().GetTokenUser()
 	if err != nil {
@@ -66,7 +66,7 @@ func stamp(fs.FileInfo) (changed int64, id uint64) { return 0, 0 }
 
 func tieToParent(*exec.Cmd) {}
 
-// SignalTree ends a process; children that it does not end itself stay.
+// SignalTree kills a process. Children that it does not end itself stay.
 func SignalTree(pid int, _ syscall.Signal) error {
 	p, err := os.FindProcess(pid)
 	if err != nil {
@@ -75,19 +75,19 @@ func SignalTree(pid int, _ syscall.Signal) error {
 	return p.Kill()
 }
 
-// ExitCode is a process's exit code.
+// ExitCode returns a process's exit code.
 func ExitCode(p *os.ProcessState) int { return p.ExitCode() }
 
 // LeaveInterruptToChild makes this process ignore Ctrl-C while a child in the
-// foreground handles it, and returns a function that undoes it.
+// foreground handles it. It returns a function that ends this.
 func LeaveInterruptToChild() (undo func()) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, os.Interrupt)
 	return func() { signal.Stop(c) }
 }
 
-// leadGroup has the child start suspended, so that it is in its job before it
-// runs and nothing that it starts is outside of the job.
+// leadGroup makes the child start suspended, so that it enters its job before it
+// runs and everything it starts is in the job too.
 func leadGroup(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -95,9 +95,9 @@ func leadGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr.CreationFlags |= windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_SUSPENDED
 }
 
-// A windowsProcess is in a job object, which holds its descendants together
-// and ends them when its last handle is closed, ours. The open handles also
-// keep the PID from being given to another process.
+// A windowsProcess is in a job object together with its descendants. Closing the
+// last handle of the job, ours, ends them. While the handles are open, the system
+// does not reuse the PID.
 type windowsProcess struct {
 	cmd          *exec.Cmd
 	job, process windows.Handle
@@ -132,7 +132,7 @@ func adopt(cmd *exec.Cmd) (_ process, err error) {
 	return p, nil
 }
 
-// resume lets a process run that was started suspended. It has one thread.
+// resume runs a process that was started suspended. It has one thread.
 func resume(pid int) error {
 	snap, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
 	if err != nil {
@@ -157,7 +157,7 @@ func resume(pid int) error {
 
 func (p *windowsProcess) wait() { windows.WaitForSingleObject(p.process, windows.INFINITE) }
 
-// terminate asks by Ctrl-Break, the one signal that a group gets here.
+// terminate sends Ctrl-Break, the only signal for a group on Windows.
 func (p *windowsProcess) terminate() {
 	windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(p.cmd.Process.Pid))
 }
@@ -207,7 +207,7 @@ func shared(string) bool { return false }
 
 func narrow(string) error { return nil }
 
-// shell hands the line over as it is: cmd has rules of its own for quotes.
+// shell passes the line on unchanged: cmd has different rules for quotes.
 func shell(line string) *exec.Cmd {
 	cmd := exec.Command("cmd")
 	cmd.SysProcAttr = &syscall.SysProcAttr{CmdLine: `cmd /d /s /c "` + line + `"`}

@@ -26,6 +26,7 @@ var row = &agent.Agent{
 	MaxPrompt: maxPrompt,
 
 	ReadTools: readTools, ReadAliases: readAliases, WriteTools: writeTools, SearchTool: searchTool,
+	ToolVerbs: toolVerbs,
 
 	Escapes: escapes, Unescape: unescape,
 
@@ -79,4 +80,9 @@ func checkTempDir(dir string) error {
 		return fmt.Errorf("the temporary directory %s has a comma in its name: set TMPDIR to one without", dir)
 	}
 	return nil
+}
+
+var toolVerbs = map[string]string{
+	"read_file": "reading", "list_directory": "listing", "glob": "looking for files",
+	"grep_search": "searching the files for", "google_web_search": "searching the web for",
 }

@@ -15,9 +15,9 @@ import (
 //	===NEW===
 //	===END===
 //
-// The range may be missing, and then OLD must occur once in the file. A block
-// of a new file starts with **NEW FILE: path** and has no OLD. ===END=== may
-// be missing too, where no doubt is left of where NEW ends.
+// Without a range, OLD must occur exactly once in the file. A block that creates
+// a file starts with **NEW FILE: path** and has no OLD. ===END=== may be missing
+// if it is clear where NEW ends.
 type block struct {
 	path       string
 	start, end int // lines, from 1; zero without a range
@@ -36,19 +36,19 @@ const (
 	endRow = "===END==="
 )
 
-// parseBlocks reads the blocks of an answer, and the text around them. It is
-// strict: what it cannot be sure of is an error, which names the block.
+// parseBlocks returns the blocks of an answer and the text around them. It is
+// strict: anything ambiguous is an error, which names the block.
 func parseBlocks(answer string) (blocks []block, response string, err error) {
 	lines := strings.Split(strings.ReplaceAll(answer, "\r\n", "\n"), "\n")
-	// An answer that ends one block ends them all: one without an end may be
-	// cut, or quote another.
+	// If one block has an end, all must have one: a block without may be cut, or
+	// may quote another.
 	ended := slices.ContainsFunc(lines, func(l string) bool { return strings.TrimSpace(l) == endRow })
 	var around []string
 	for i := 0; i < len(lines); {
 		m := header.FindStringSubmatch(strings.TrimSpace(lines[i]))
 		if m == nil {
 			if row := strings.TrimSpace(lines[i]); row == oldRow || row == newRow || row == endRow {
-				return nil, "", fmt.Errorf("line %d of the answer is %s outside of a block", i+1, row)
+				return nil, "", fmt.Errorf("line %d of the answer is %s outside a block", i+1, row)
 			}
 			around = append(around, lines[i])
 			i++
@@ -79,7 +79,7 @@ func parseBlocks(answer string) (blocks []block, response string, err error) {
 
 func opensFence(line string) bool { return fenceRow.MatchString(line) }
 
-// fences counts the fences of a text, opening and closing ones.
+// fences counts the opening and closing fences.
 func fences(lines []string) (n int) {
 	for _, l := range lines {
 		if fenceRow.MatchString(l) {
@@ -89,8 +89,8 @@ func fences(lines []string) (n int) {
 	return n
 }
 
-// read reads a block's body from lines[i] on and returns where it ends, and
-// the lines of text found after its NEW.
+// read reads the body of a block from lines[i] on. It returns the line after the
+// block, and any lines of text between NEW and that line.
 func (b *block) read(lines []string, i int, fenced, ended bool) (next int, after []string, err error) {
 	row := func() string {
 		if i < len(lines) {
@@ -111,7 +111,7 @@ func (b *block) read(lines []string, i int, fenced, ended bool) (next int, after
 	}
 	if row() == oldRow {
 		if b.create {
-			return 0, nil, fmt.Errorf("a new file has no %s", oldRow)
+			return 0, nil, fmt.Errorf("a new file must not have %s", oldRow)
 		}
 		i++
 		from := i
@@ -140,28 +140,28 @@ func (b *block) read(lines []string, i int, fenced, ended bool) (next int, after
 			}
 			return i, nil, nil
 		case r == oldRow || r == newRow:
-			return 0, nil, fmt.Errorf("%s comes twice", r)
+			return 0, nil, fmt.Errorf("%s occurs twice", r)
 		case header.MatchString(r) && ended:
-			return 0, nil, fmt.Errorf("it has no %s", endRow)
+			return 0, nil, fmt.Errorf("%s is missing", endRow)
 		case header.MatchString(r):
 			return b.unended(lines[from:i], i, fenced)
 		}
 		i++
 	}
 	if ended {
-		return 0, nil, fmt.Errorf("it has no %s", endRow)
+		return 0, nil, fmt.Errorf("%s is missing", endRow)
 	}
 	return b.unended(lines[from:], i, fenced)
 }
 
-// unended finds the end of a NEW that no ===END=== follows, only the next
-// block or the end of the answer: at the closing fence, or before prose after
-// an empty line where OLD was none.
+// unended finds the end of a NEW without ===END===, before the next block or the
+// end of the answer. NEW ends at the closing fence, or before prose that follows
+// an empty line if OLD contains no prose.
 func (b *block) unended(body []string, next int, fenced bool) (int, []string, error) {
 	if b.create {
-		return 0, nil, fmt.Errorf("a new file's text must end with %s", endRow)
+		return 0, nil, fmt.Errorf("the text of a new file must end with %s", endRow)
 	}
-	// The next block's opening fence is not of this one.
+	// An opening fence at the end belongs to the next block.
 	var opening []string
 	if n := len(trimBlank(body)); n > 0 && !fenced {
 		if m := fenceRow.FindStringSubmatch(body[n-1]); m != nil && strings.TrimSpace(m[2]) != "" {
@@ -181,16 +181,16 @@ func (b *block) unended(body []string, next int, fenced bool) (int, []string, er
 			b.new = body[:i]
 			return next, append(body[i+1:len(body):len(body)], opening...), nil
 		default:
-			return 0, nil, fmt.Errorf("it is not clear where its text ends, without %s", endRow)
+			return 0, nil, fmt.Errorf("it is not clear where its text ends, because %s is missing", endRow)
 		}
 	}
 	if fenced {
-		return 0, nil, fmt.Errorf("its fence is not closed, and there is no %s", endRow)
+		return 0, nil, fmt.Errorf("its fence is not closed, and %s is missing", endRow)
 	}
 	code := trimBlank(body)
 	if i := lastBlank(code); i >= 0 && isProse(code[i+1:]) {
 		if hasProse(b.old) || !isChatter(code[i+1:]) {
-			return 0, nil, fmt.Errorf("it is not clear where its text ends, without %s", endRow)
+			return 0, nil, fmt.Errorf("it is not clear where its text ends, because %s is missing", endRow)
 		}
 		code = trimBlank(code[:i])
 	}
@@ -214,7 +214,7 @@ func lastBlank(lines []string) int {
 	return -1
 }
 
-// sentence is a line that a person reads and no compiler does.
+// sentence matches a line of prose, as opposed to code.
 var sentence = regexp.MustCompile(`^([A-Z][\w']*|I'\w+)[ ,].*[.!?:]$`)
 
 func isProse(lines []string) bool {
@@ -227,7 +227,7 @@ func isProse(lines []string) bool {
 	return len(lines) > 0 && strings.Contains(lines[0], " ")
 }
 
-// chatter is how a model takes its leave.
+// chatter matches the start of a closing remark.
 var chatter = regexp.MustCompile(`^(I|I've|I'll|I'm|I'd|Let me|Let's|Hope|I hope|Feel free|Please|Done|All done|That's|You can|You may|(This|These|The) (change|fix|update|edit|modification|code)s?)\b`)
 
 func isChatter(lines []string) bool {

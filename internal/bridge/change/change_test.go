@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"pollux/internal/agent/agents"
 	"pollux/internal/bridge/change/changetest"
 )
 
-// What an answer's blocks make of the files, with the diff applied by git.
+// unescape is for an agent that writes a backslash before each @ of a prompt.
+func unescape(text string) string { return strings.ReplaceAll(text, `\@`, "@") }
+
+// TestChanges applies the diff of each answer with git and checks the file.
 func TestChanges(t *testing.T) {
 	files := map[string]string{
 		"a.txt": "one\ntwo\nthree\ntwo\n", "crlf.txt": "one\r\ntwo\r\nthree\r\n", "open.txt": "one\ntwo",
@@ -39,11 +41,11 @@ func TestChanges(t *testing.T) {
 		{name: "new file", answer: "**NEW FILE: sub/new.txt**\n===NEW===\nhello\n\nyou\n===END===", file: "sub/new.txt", want: "hello\n\nyou\n"},
 		{name: "new empty file", answer: "**NEW FILE: empty.txt**\n===NEW===\n===END===", file: "empty.txt", want: ""},
 		// Each @ of a prompt has a backslash on its way, which the model may quote.
-		{name: "guarded, quoted", answer: changetest.Block("at.py:1-1", `\@a`, `\@b`), file: "at.py", want: "@b\ndef f(): pass\n"},
-		{name: "guarded, in the new text only", answer: changetest.Block("at.py:2-2", "def f(): pass", "\\@c\ndef f(): pass"), file: "at.py", want: "@a\n@c\ndef f(): pass\n"},
-		{name: "guarded, a new file", answer: "**NEW FILE: x.py**\n===NEW===\n\\@c\n===END===", file: "x.py", want: "@c\n"},
-		{name: "guarded, told apart", answer: changetest.Block("list.pl:1-1", "f(@l);", `f(\@l);`), file: "list.pl", want: "f(\\@l);\n"},
-		{name: "guarded, not to be told apart", answer: "**NEW FILE: x.pl**\n===NEW===\nf(\\@l);\n===END===", words: []string{"cannot be told whether that is @", "ask without"}},
+		{name: "escaped, quoted", answer: changetest.Block("at.py:1-1", `\@a`, `\@b`), file: "at.py", want: "@b\ndef f(): pass\n"},
+		{name: "escaped, in the new text only", answer: changetest.Block("at.py:2-2", "def f(): pass", "\\@c\ndef f(): pass"), file: "at.py", want: "@a\n@c\ndef f(): pass\n"},
+		{name: "escaped, a new file", answer: "**NEW FILE: x.py**\n===NEW===\n\\@c\n===END===", file: "x.py", want: "@c\n"},
+		{name: "escaped, told apart", answer: changetest.Block("list.pl:1-1", "f(@l);", `f(\@l);`), file: "list.pl", want: "f(\\@l);\n"},
+		{name: "escaped, not to be told apart", answer: "**NEW FILE: x.pl**\n===NEW===\nf(\\@l);\n===END===", words: []string{"may mean @ or be meant literally", "ask again without @"}},
 		{name: "not sent", answer: changetest.Block("at.py:2-2", "def f(): pass", `x = "\@"`), file: "at.py", want: "@a\nx = \"\\@\"\n"},
 		{name: "mixed line ends", answer: changetest.Block("mixed.txt:1-1", "one", "1\n1b") + changetest.Block("mixed.txt:3-3", "three", "3\n3b"), file: "mixed.txt", want: "1\n1b\ntwo\r\n3\r\n3b\r\nfour\n"},
 		{name: "an empty file", answer: "**FILE: void.txt**\n===OLD===\n===NEW===\nx\ny\n===END===", file: "void.txt", want: "x\ny\n"},
@@ -61,15 +63,15 @@ func TestChanges(t *testing.T) {
 		{name: "a fence of the file's", answer: changetest.Block("doc.md:5-7", "```sh\nls\n```", "```sh\npwd\n```"), file: "doc.md", want: "# Title\n\nSome words, and more.\n\n```sh\npwd\n```\n"},
 
 		// What is not certain is refused.
-		{name: "ambiguous", answer: changetest.Block("a.txt", "two", "2"), words: []string{"a.txt", "2 times", "which lines"}},
-		{name: "not there", answer: changetest.Block("a.txt", "four", "4"), words: []string{"does not hold"}},
-		{name: "other lines", answer: changetest.Block("a.txt:1-1", "two", "2"), words: []string{"lines 1 to 1 of a.txt are not"}},
-		{name: "other indentation", answer: changetest.Block("a.txt:1-1", " one", "1"), words: []string{"are not"}},
+		{name: "ambiguous", answer: changetest.Block("a.txt", "two", "2"), words: []string{"a.txt", "2 times", "no line numbers"}},
+		{name: "not there", answer: changetest.Block("a.txt", "four", "4"), words: []string{"does not contain"}},
+		{name: "other lines", answer: changetest.Block("a.txt:1-1", "two", "2"), words: []string{"lines 1 to 1 of a.txt differ"}},
+		{name: "other indentation", answer: changetest.Block("a.txt:1-1", " one", "1"), words: []string{"differ from the OLD part"}},
 		{name: "empty OLD beyond the file", answer: "**FILE: a.txt:9-9**\n===OLD===\n===NEW===\nx\n===END===", words: []string{"has 4 lines", "9 to 9"}},
-		{name: "empty OLD without a range", answer: "**FILE: a.txt**\n===OLD===\n===NEW===\nx\n===END===", words: []string{"neither which lines nor"}},
+		{name: "empty OLD without a range", answer: "**FILE: a.txt**\n===OLD===\n===NEW===\nx\n===END===", words: []string{"neither line numbers nor"}},
 		{name: "backward range", answer: changetest.Block("a.txt:3-2", "two", "2"), words: []string{"3 to 2"}},
 		{name: "overlap", answer: changetest.Block("a.txt:1-2", "one\ntwo", "x") + changetest.Block("a.txt:2-3", "two\nthree", "y"), words: []string{"two blocks change line 2"}},
-		{name: "new file that exists", answer: "**NEW FILE: a.txt**\n===NEW===\nx\n===END===", words: []string{"a.txt exists"}},
+		{name: "new file that exists", answer: "**NEW FILE: a.txt**\n===NEW===\nx\n===END===", words: []string{"a.txt is not a new file: it exists"}},
 		{name: "new file without an end", answer: "**NEW FILE: b.txt**\n===NEW===\nx\n\nSo be it.", words: []string{"must end with ===END==="}},
 		{name: "new file twice", answer: strings.Repeat("**NEW FILE: b.txt**\n===NEW===\nx\n===END===\n", 2), words: []string{"both created and changed"}},
 		{name: "no such file", answer: changetest.Block("none.txt:1-1", "x", "y"), words: []string{"there is no file none.txt"}},
@@ -79,22 +81,22 @@ func TestChanges(t *testing.T) {
 		{name: "no OLD", answer: "**FILE: a.txt:1-1**\n===NEW===\nx\n===END===", words: []string{"the block of a.txt", "===OLD=== is missing"}},
 		{name: "no NEW", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===END===", words: []string{"has no ===NEW==="}},
 		{name: "cut", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n", words: []string{"===NEW=== is missing"}},
-		{name: "stray row", answer: "===NEW===\nx", words: []string{"outside of a block"}},
+		{name: "stray row", answer: "===NEW===\nx", words: []string{"outside a block"}},
 		{name: "prose in prose without an end", answer: "**FILE: doc.md:3-3**\n===OLD===\nSome words, and more.\n===NEW===\nSome other words.\n\nI changed the words.", words: []string{"not clear where its text ends"}},
 		{name: "paragraphs without an end", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\nSome text\n\nThis is the second paragraph.", words: []string{"not clear where its text ends"}},
-		{name: "one ended, one not", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\nQuote:\n" + changetest.Block("a.txt:3-3", "three", "pwned"), words: []string{"has no ===END==="}},
-		{name: "a tab in a name", answer: "**NEW FILE: a\tb.txt**\n===NEW===\nx\n===END===", words: []string{"no diff can hold"}},
+		{name: "one ended, one not", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\nQuote:\n" + changetest.Block("a.txt:3-3", "three", "pwned"), words: []string{"===END=== is missing"}},
+		{name: "a tab in a name", answer: "**NEW FILE: a\tb.txt**\n===NEW===\nx\n===END===", words: []string{"cannot be written in a diff"}},
 		{name: "a fence for a fence", answer: "**FILE: doc.md:5-5**\n===OLD===\n```sh\n===NEW===\n```\n", words: []string{"not clear where its text ends"}},
 		{name: "a fence within a fence", answer: "```\n**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\nRun:\n```\nmake\n```\nMore.\n```\n", words: []string{"not clear where its text ends"}},
 		{name: "an open fence", answer: "```\n**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n\nHope this helps!", words: []string{"fence is not closed"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := changetest.Project(t, true, files)
-			var unescape func(string) string
-			if strings.Contains(test.name, "guarded") {
-				unescape = agents.Default().Unescape
+			var undo func(string) string
+			if strings.Contains(test.name, "escaped") {
+				undo = unescape
 			}
-			c, err := parse(dir, "", test.answer, unescape)
+			c, err := parse(dir, "", test.answer, undo)
 			if test.words != nil {
 				for _, w := range test.words {
 					if err == nil || !strings.Contains(err.Error(), w) {
@@ -122,7 +124,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// A repository's configuration runs nothing.
+// No command in a repository's configuration runs.
 func TestRepositoryIsNotTrusted(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n", ".gitattributes": "*.txt filter=evil\n"})
 	mark := filepath.Join(t.TempDir(), "ran")
@@ -153,7 +155,7 @@ func TestRepositoryIsNotTrusted(t *testing.T) {
 	}
 }
 
-// So it is where git ignores the directory.
+// The prefix is also right if git ignores the directory.
 func TestDiffOfAnIgnoredDirectory(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{".gitignore": "build\n", "build/a.txt": "one\n"})
 	s, err := snapshot(t.Context(), filepath.Join(dir, "build"))
@@ -162,7 +164,7 @@ func TestDiffOfAnIgnoredDirectory(t *testing.T) {
 	}
 }
 
-// What git does for itself in a repository, or in one within, is no write.
+// Files that git writes for itself, also in a nested repository, do not count as changes.
 func TestSnapshotIsNotDisturbedByGit(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n"})
 	nested := filepath.Join(dir, "nested")
@@ -214,7 +216,7 @@ func TestSnapshotSeesASecondChange(t *testing.T) {
 	}
 }
 
-// Deletion and an empty line differ in the edits too.
+// The edits distinguish a deletion from an empty line.
 func TestDeletionIsMarked(t *testing.T) {
 	dir := changetest.Project(t, false, map[string]string{"a.txt": "one\ntwo\n"})
 	for new, want := range map[string]bool{"": true, "\n": false} {
@@ -225,7 +227,7 @@ func TestDeletionIsMarked(t *testing.T) {
 	}
 }
 
-// No corner of a repository is out of sight, but for what git ignores.
+// A snapshot covers all of a repository, except files that git ignores.
 func TestSnapshotSeesCorners(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(t *testing.T, dir string)
@@ -286,7 +288,7 @@ func TestSnapshotSeesCorners(t *testing.T) {
 	}
 }
 
-// A write with the size and the times that were there before.
+// A write is found even if size and times stay the same.
 func TestSnapshotSeesDisguisedWrites(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n"})
 	path := filepath.Join(dir, "a.txt")
@@ -309,7 +311,7 @@ func TestSnapshotSeesDisguisedWrites(t *testing.T) {
 	}
 }
 
-// The parser takes anything, and an edit that it returns is of a file there is.
+// The parser accepts any input, and its edits are within an existing file.
 func FuzzBlocks(f *testing.F) {
 	f.Add(changetest.Block("a.txt:1-1", "one", "1"))
 	f.Add("```\n**FILE: a.txt**\n===OLD===\ntwo\n===NEW===\n```\nBye, all of you.")
@@ -319,7 +321,7 @@ func FuzzBlocks(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, answer string) {
-		c, err := parse(dir, "", answer, agents.Default().Unescape)
+		c, err := parse(dir, "", answer, unescape)
 		if err != nil {
 			return
 		}

@@ -14,71 +14,58 @@ import (
 	"pollux/internal/paths"
 )
 
-// target is the file of a block, relative to dir and with slashes. Only files
-// that really lie in dir can be changed, and none of git's own.
+// target returns the file of a block, relative to dir and with slashes. The file
+// must lie in dir, also after symbolic links are resolved, and not be git's.
 func target(dir string, b block) (string, error) {
-	name := filepath.FromSlash(b.path)
-	abs := name
+	abs := filepath.FromSlash(b.path)
 	if !filepath.IsAbs(abs) {
-		abs = filepath.Join(dir, name)
+		abs = filepath.Join(dir, abs)
 	}
-	real := abs
+	resolved := paths.Real(abs)
 	if b.create {
-		// Of a new file, the directory that is there must lie in dir.
 		if _, err := os.Lstat(abs); err == nil {
-			return "", fmt.Errorf("%s exists and is not a new file", b.path)
-		}
-		rest := ""
-		for parent := abs; ; parent = filepath.Dir(parent) {
-			r, err := filepath.EvalSymlinks(parent)
-			if err == nil {
-				real = filepath.Join(r, rest)
-				break
-			}
-			if parent == filepath.Dir(parent) {
-				return "", fmt.Errorf("%s has no directory", b.path)
-			}
-			rest = filepath.Join(filepath.Base(parent), rest)
+			return "", fmt.Errorf("%s is not a new file: it exists", b.path)
 		}
 	} else {
-		r, err := filepath.EvalSymlinks(abs)
+		var err error
+		resolved, err = filepath.EvalSymlinks(abs)
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("there is no file %s", b.path)
 		} else if err != nil {
 			return "", fmt.Errorf("%s cannot be read", b.path)
 		}
-		real = r
 	}
-	rel, ok := paths.Rel(dir, real)
+	rel, ok := paths.Rel(dir, resolved)
 	if !ok || rel == "." {
-		return "", fmt.Errorf("%s is outside of the working directory", b.path)
+		return "", fmt.Errorf("%s is outside the working directory", b.path)
 	}
 	rel = filepath.ToSlash(rel)
 	if slices.Contains(strings.Split(strings.ToLower(rel), "/"), ".git") {
 		return "", fmt.Errorf("%s belongs to git", b.path)
 	}
 	if strings.ContainsAny(rel, "\n\r\t\"\\") {
-		return "", fmt.Errorf("%q is a name that no diff can hold", rel)
+		return "", fmt.Errorf("the name %q cannot be written in a diff", rel)
 	}
 	return rel, nil
 }
 
-// A file is one that edits change.
+// A file is a file that edits change.
 type file struct {
 	path   string
 	create bool
 	text   string
-	eol    string
-	lines  []string // without their ends
+	eol    string   // the most frequent line end
+	lines  []string // without line ends
 	edits  []placed
 }
 
-// A placed edit knows an empty line from no line.
+// A placed edit distinguishes an empty line from no line.
 type placed struct {
 	Edit
-	with []string
+	with []string // the new lines
 }
 
+// readFile reads a file that is to be changed, or prepares one to be created.
 func readFile(dir, path string, create bool) (*file, error) {
 	f := &file{path: path, create: create, eol: "\n"}
 	if create {
@@ -102,35 +89,37 @@ func readFile(dir, path string, create bool) (*file, error) {
 	return f, nil
 }
 
-// splitLines cuts a text into lines with their ends.
+// splitLines splits a text into lines that keep their line ends.
 func splitLines(text string) []string {
 	return slices.Collect(strings.Lines(text))
 }
 
-// backslashed are the ends of files in which \@ has a meaning of its own.
+// backslashed lists the file types in which a backslash before a character that
+// agents escape has a meaning.
 var backslashed = []string{".pl", ".pm", ".t", ".tex", ".sty", ".cls", ".ltx", ".dtx"}
 
-// place finds where a block belongs in its file. In a guarded call a block may
-// hold \@ where the file has, or is to have, an @.
+// place finds the lines of the file that a block replaces. If the prompt was
+// escaped, the block may quote an escape where the file has the plain character.
 func (f *file) place(b block, unescape func(string) string) (e Edit, err error) {
 	e = Edit{Path: f.path, Create: b.create}
 	if !b.create {
 		err = f.find(b, &e)
 	}
-	old, new := strings.Join(b.old, "\n"), strings.Join(b.new, "\n")
-	if unescape != nil && strings.Contains(old+new, `\@`) {
-		unescaped := b
-		unescaped.old, unescaped.new = unescapeAll(b.old, unescape), unescapeAll(b.new, unescape)
+	old, added := strings.Join(b.old, "\n"), strings.Join(b.new, "\n")
+	if char := escaped(old+"\n"+added, unescape); char != "" {
+		plain := b
+		plain.old, plain.new = unescapeAll(b.old, unescape), unescapeAll(b.new, unescape)
 		switch {
-		case err != nil: // the block writes each @ so, or does not fit at all
-			if f.find(unescaped, &e) == nil {
-				b, err = unescaped, nil
+		case err != nil: // the block escapes each one, or does not fit at all
+			if f.find(plain, &e) == nil {
+				b, err = plain, nil
 			}
-		case strings.Contains(old, "@"): // it tells them apart
+		case strings.Contains(old, char): // OLD fits the file as it is, so the block does not escape
 		case slices.Contains(backslashed, filepath.Ext(f.path)):
-			err = fmt.Errorf("a block of %s holds \\@, and it cannot be told whether that is @: ask without an @ in the prompt and the files", f.path)
+			err = fmt.Errorf("a block of %[1]s contains \\%[2]s, which may mean %[2]s or be meant literally: "+
+				"ask again without %[2]s in the prompt and the files", f.path, char)
 		default:
-			b.new = unescaped.new
+			b.new = plain.new
 		}
 	}
 	if err != nil {
@@ -151,6 +140,20 @@ func (f *file) place(b block, unescape func(string) string) (e Edit, err error) 
 	return e, nil
 }
 
+// escaped returns the first character in text that stands behind a backslash
+// that unescape removes, or "" if there is none. unescape may be nil.
+func escaped(text string, unescape func(string) string) string {
+	if unescape == nil || unescape(text) == text {
+		return ""
+	}
+	for i, r := range text {
+		if s := string(r); i > 0 && text[i-1] == '\\' && unescape(`\`+s) == s {
+			return s
+		}
+	}
+	return ""
+}
+
 func unescapeAll(lines []string, unescape func(string) string) []string {
 	out := make([]string, len(lines))
 	for i, l := range lines {
@@ -159,27 +162,27 @@ func unescapeAll(lines []string, unescape func(string) string) []string {
 	return out
 }
 
-// find sets the lines that a block replaces.
+// find sets the lines of e to those that the block replaces.
 func (f *file) find(b block, e *Edit) error {
 	if f.text == "" && strings.TrimSpace(strings.Join(b.old, "")) == "" && b.end <= 1 {
-		return nil // all of an empty file
+		return nil // the whole of an empty file
 	}
 	if b.start != 0 || b.end != 0 {
 		if b.start < 1 || b.end < b.start || b.end > len(f.lines) {
-			return fmt.Errorf("%s has %d lines, and a block is for lines %d to %d", f.path, len(f.lines), b.start, b.end)
+			return fmt.Errorf("%s has %d lines, but a block replaces lines %d to %d", f.path, len(f.lines), b.start, b.end)
 		}
 		old := b.old
 		if len(old) == 0 {
 			old = []string{""}
 		}
 		if !slices.Equal(f.lines[b.start-1:b.end], old) {
-			return fmt.Errorf("lines %d to %d of %s are not what the block says they are", b.start, b.end, f.path)
+			return fmt.Errorf("lines %d to %d of %s differ from the OLD part of the block", b.start, b.end, f.path)
 		}
 		e.StartLine, e.EndLine = b.start, b.end
 		return nil
 	}
 	if strings.TrimSpace(strings.Join(b.old, "")) == "" {
-		return fmt.Errorf("a block of %s says neither which lines nor what is in them", f.path)
+		return fmt.Errorf("a block of %s has neither line numbers nor an OLD part", f.path)
 	}
 	found := 0
 	for i := 0; i+len(b.old) <= len(f.lines); i++ {
@@ -191,14 +194,14 @@ func (f *file) find(b block, e *Edit) error {
 	}
 	switch found {
 	case 0:
-		return fmt.Errorf("%s does not hold what a block wants to replace", f.path)
+		return fmt.Errorf("%s does not contain the OLD part of a block", f.path)
 	case 1:
 		return nil
 	}
-	return fmt.Errorf("%s holds what a block wants to replace %d times, and the block does not say which lines", f.path, found)
+	return fmt.Errorf("%s contains the OLD part of a block %d times, and the block has no line numbers", f.path, found)
 }
 
-// apply is the file's text after its edits, with its line ends.
+// apply returns the text after the edits. It keeps the line ends.
 func (f *file) apply() string {
 	if f.create {
 		text := f.edits[0].New
@@ -212,18 +215,18 @@ func (f *file) apply() string {
 	for _, e := range edits {
 		eol := f.eol
 		if e.StartLine > 0 && strings.HasSuffix(lines[e.StartLine-1], "\n") {
-			// The replaced lines' own, where a file has both kinds.
+			// A file may mix both kinds: keep the kind of the replaced lines.
 			eol = lines[e.StartLine-1][len(strings.TrimRight(lines[e.StartLine-1], "\r\n")):]
 		}
 		var with []string
 		for _, l := range e.with {
 			with = append(with, l+eol)
 		}
-		if e.StartLine == 0 { // an empty file
+		if e.StartLine == 0 { // the file is empty
 			lines = with
 			continue
 		}
-		// The last line of a file without a final line end stays one.
+		// A file without a final line end stays without.
 		if last := lines[e.EndLine-1]; !strings.HasSuffix(last, "\n") {
 			if n := len(with); n > 0 {
 				with[n-1] = strings.TrimSuffix(with[n-1], eol)
@@ -234,7 +237,7 @@ func (f *file) apply() string {
 	return strings.Join(lines, "")
 }
 
-// diff is the file's edits as a diff that git takes.
+// diff returns the edits as a diff for git.
 func (f *file) diff(prefix string) (string, error) {
 	text := f.apply()
 	if text == f.text && !f.create {
@@ -243,7 +246,7 @@ func (f *file) diff(prefix string) (string, error) {
 	return unified(prefix+f.path, f.create, f.text, text)
 }
 
-// unified is a change of a file, or a new one, as a diff that git takes.
+// unified returns the change of a file, or its creation, as a diff for git.
 func unified(path string, create bool, before, after string) (string, error) {
 	from, to := "a/"+path, "b/"+path
 	head := fmt.Sprintf("diff --git %s %s\n", from, to)

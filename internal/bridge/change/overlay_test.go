@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What is written to an overlay comes out as edits that say where, and as a
-// diff that git applies to the byte.
+// Writes to an overlay result in edits with line numbers, and in a diff that git
+// applies exactly.
 func TestOverlay(t *testing.T) {
 	for _, test := range []struct {
 		name, before, after string
@@ -75,7 +75,7 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
-// Lines that stay keep their ends, whatever the model and the CLI make of them.
+// Lines that stay keep their line ends, whatever the agent writes.
 func TestKeepLineEnds(t *testing.T) {
 	for _, test := range [][3]string{
 		{"a\nb\n", "a\nB\n", "a\nB\n"},
@@ -118,7 +118,7 @@ func TestOverlayNewFiles(t *testing.T) {
 	}
 }
 
-// What a change may not touch.
+// An overlay refuses files outside the directory, git's files and binaries.
 func TestOverlayRefuses(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -16,36 +16,35 @@ import (
 	"pollux/internal/sys"
 )
 
-// A state is what the files of a directory are like: the kind, size, times and
-// identity of each that git does not ignore. Of a repository it is of all of
-// it, with nested repositories and what git itself would run or read.
+// A state records the kind, size, times and identity of the files below a
+// directory that git does not ignore. In a repository it covers all of it, with
+// nested repositories and the files that git itself runs or reads.
 type state struct {
 	files map[string]fileState
-	// prefix is the directory's path below the top of its repository, with a
-	// slash at the end; empty at the top, and without a repository.
+	// prefix is the path of the directory below the top of its repository, with
+	// a final slash. It is empty at the top and without a repository.
 	prefix string
 }
 
 func (s state) equal(other state) bool { return maps.Equal(s.files, other.files) }
 
-// A fileState is what one file is like.
+// A fileState is the state of one file.
 type fileState struct {
 	mode           fs.FileMode
 	size, modified int64
 	changed        int64
 	id             uint64
-	problem        string // it is not there, or cannot be looked at
+	problem        string // why there is no state: "gone" or "unreadable"
 }
 
-// snapshotTime bounds a snapshot.
-const snapshotTime = time.Minute
+// snapshotTimeout limits a snapshot.
+const snapshotTimeout = time.Minute
 
-// snapshot takes the state of a directory. The repository is not trusted:
-// nothing that its configuration names is run. git only lists files; whether
-// they have changed, which may need the repository's filters, is not asked of
-// it.
+// snapshot returns the state of a directory. It does not trust the repository:
+// no command in the configuration runs. git only lists the files. It does not
+// compare them, because that could run the filters of the repository.
 func snapshot(ctx context.Context, dir string) (state, error) {
-	ctx, cancel := context.WithTimeout(ctx, snapshotTime)
+	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
 	defer cancel()
 	s := state{files: make(map[string]fileState)}
 	g := git{ctx: ctx, dir: dir}
@@ -54,7 +53,7 @@ func snapshot(ctx context.Context, dir string) (state, error) {
 	}
 	inside, err := g.run("rev-parse", "--is-inside-work-tree")
 	if err != nil && inRepository(dir) {
-		return s, fmt.Errorf("git does not read this repository: %w", err)
+		return s, fmt.Errorf("git cannot read this repository: %w", err)
 	}
 	if err != nil || strings.TrimSpace(string(inside)) != "true" {
 		return s, s.walk(ctx, dir)
@@ -62,7 +61,7 @@ func snapshot(ctx context.Context, dir string) (state, error) {
 	where, err := g.run("rev-parse", "--show-toplevel", "--absolute-git-dir", "--show-prefix")
 	lines := strings.Split(string(where), "\n")
 	if err != nil || len(lines) < 3 {
-		return s, fmt.Errorf("git does not say where its files are: %w", err)
+		return s, fmt.Errorf("git does not report where its files are: %w", err)
 	}
 	top, gitDir := strings.TrimRight(lines[0], "\r"), strings.TrimRight(lines[1], "\r")
 	s.prefix = strings.TrimRight(lines[2], "\r")
@@ -72,8 +71,8 @@ func snapshot(ctx context.Context, dir string) (state, error) {
 	return s, s.repository(ctx, top, gitDir)
 }
 
-// repository adds the state of a repository: what git does not ignore in its
-// work tree, and what git would follow or run.
+// repository adds the state of a repository: the files of its work tree that git
+// does not ignore, and the files that git follows or runs.
 func (s state) repository(ctx context.Context, top, gitDir string) error {
 	g := git{ctx: ctx, dir: top}
 	names, err := g.run("ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -95,7 +94,7 @@ func (s state) repository(ctx context.Context, top, gitDir string) error {
 		s.files[path] = describe(info, err)
 	}
 	dirs := []string{gitDir}
-	// A linked work tree has its configuration and hooks elsewhere.
+	// A linked work tree keeps its configuration and hooks elsewhere.
 	if common, err := os.ReadFile(filepath.Join(gitDir, "commondir")); err == nil {
 		dir := strings.TrimSpace(string(common))
 		if !filepath.IsAbs(dir) {
@@ -113,12 +112,12 @@ func (s state) repository(ctx context.Context, top, gitDir string) error {
 	return nil
 }
 
-// nested adds the state of a submodule, or of a repository in another one.
+// nested adds the state of a submodule or of a nested repository.
 func (s state) nested(ctx context.Context, dir string) error {
 	g := git{ctx: ctx, dir: dir}
 	where, err := g.run("rev-parse", "--absolute-git-dir", "--show-prefix")
 	gitDir, prefix, _ := strings.Cut(string(where), "\n")
-	if err != nil || strings.TrimSpace(prefix) != "" { // it is none, or empty
+	if err != nil || strings.TrimSpace(prefix) != "" { // not a repository, or an empty submodule
 		return s.walk(ctx, dir)
 	}
 	return s.repository(ctx, dir, strings.TrimRight(gitDir, "\r"))
@@ -133,7 +132,7 @@ func describe(info fs.FileInfo, err error) fileState {
 	return s
 }
 
-// inRepository reports whether dir or one above it has a .git.
+// inRepository reports whether dir or a directory above it has a .git.
 func inRepository(dir string) bool {
 	for {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
@@ -147,7 +146,7 @@ func inRepository(dir string) bool {
 	}
 }
 
-// A git runs git's commands in a repository that is not trusted.
+// A git runs git commands in an untrusted repository.
 type git struct {
 	ctx context.Context
 	dir string
@@ -166,7 +165,7 @@ func (g *git) run(args ...string) ([]byte, error) {
 			cmd.Env = append(cmd.Env, kv)
 		}
 	}
-	// No object is fetched, by whatever command the repository names for it.
+	// git fetches no objects: the repository could name a command for that.
 	cmd.Env = append(cmd.Env, "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none", "LC_ALL=C")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -183,10 +182,10 @@ func (g *git) run(args ...string) ([]byte, error) {
 	return stdout.Bytes(), nil
 }
 
-// maxWalk bounds the files of a directory without git.
+// maxWalk limits the number of files in a directory without git.
 const maxWalk = 200_000
 
-// walk adds the state of every file of a directory that git does not know.
+// walk adds the state of all files below a directory, without git.
 func (s state) walk(ctx context.Context, dir string) error {
 	n := 0
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -201,7 +200,7 @@ func (s state) walk(ctx context.Context, dir string) error {
 			return context.Cause(ctx)
 		}
 		if n++; n > maxWalk {
-			return fmt.Errorf("there are over %d files: make it a git repository", maxWalk)
+			return fmt.Errorf("there are more than %d files: make it a git repository", maxWalk)
 		}
 		if !d.IsDir() {
 			s.files[path] = describe(d.Info())

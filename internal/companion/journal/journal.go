@@ -1,11 +1,10 @@
-// Package journal keeps every proposal that was shown and every text that a
-// user made of one, so that nothing is lost when a CLI, an editor or Pollux
-// itself ends at the wrong moment.
+// Package journal stores every proposal and every text that a user made of one,
+// so that nothing is lost when an agent, an editor or Pollux ends unexpectedly.
 //
-// An entry is three files beside each other: ID.json, ID.proposal and, once
-// the user has changed something, ID.edited. All are 0600, each is written
-// atomically, and none is synced: the journal survives a killed process, not
-// always a power cut. The json describes the entry and is written last.
+// An entry consists of up to three files: ID.json, ID.proposal and, once the user
+// has changed something, ID.edited. All have mode 0600. Each is written
+// atomically but not synced, so the journal survives a killed process, but not
+// always a power cut. ID.json describes the entry and is written last.
 package journal
 
 import (
@@ -28,7 +27,7 @@ import (
 	"pollux/internal/sys"
 )
 
-// A State says how the entry's diff ended, or Open.
+// A State is how the diff of an entry ended, or Open.
 type State string
 
 // The states an entry can be in.
@@ -36,49 +35,52 @@ const (
 	Open       State = "open"
 	Accepted   State = "accepted"
 	Rejected   State = "rejected"
-	Superseded State = "superseded" // the CLI proposed again for the file
-	Closed     State = "closed"     // the user answered in the CLI
-	Orphaned   State = "orphaned"   // the CLI ended before the user decided
-	Saved      State = "saved"      // Pollux wrote the file, the CLI being gone
+	Superseded State = "superseded" // the agent made a new proposal for the file
+	Closed     State = "closed"     // the user answered in the agent's terminal
+	Orphaned   State = "orphaned"   // the agent ended before the user decided
+	Saved      State = "saved"      // Pollux wrote the file after the agent had ended
 	Failed     State = "failed"     // no editor could show it
-	Replaced   State = "replaced"   // a file's content before a restore
+	Replaced   State = "replaced"   // the content of a file before a restore
 )
 
 // An Entry describes one proposal.
 type Entry struct {
 	ID   string    `json:"id"`
 	Time time.Time `json:"time"`
-	// Path is the file the proposal is for, and Real the same without symbolic
-	// links, as they were then; "" if unknown.
+	// Path is the file to change, and Real the same path with the symbolic links
+	// of that time resolved, or "" if unknown.
 	Path   string `json:"path"`
 	Real   string `json:"real,omitempty"`
 	Client string `json:"client,omitempty"`
 	State  State  `json:"state"`
-	// Unwritten is set when the user accepted the text and the CLI did not write
-	// it: the file does not hold it.
+	// Unwritten means that the user accepted the text, but the file does not
+	// contain it.
 	Unwritten bool `json:"unwritten,omitempty"`
 	Edited    bool `json:"edited,omitempty"`
-	// CRLF is set when the file on disk ends its lines so; the text here ends
-	// them with LF, as the CLI proposed it.
+	// CRLF means that the lines of the file on disk end in CRLF. The text in the
+	// journal has LF, as the agent proposed it.
 	CRLF bool `json:"crlf,omitempty"`
-	// BOM is set when the file on disk starts with a byte order mark.
+	// BOM means that the file on disk starts with a byte order mark.
 	BOM bool `json:"bom,omitempty"`
-	// PID is the companion's process.
+	// PID is the process of the companion.
 	PID int `json:"pid"`
 	// Bytes is the size of the text that a restore would write.
 	Bytes int64 `json:"bytes"`
 }
 
-// A Journal is a directory of entries. Its methods may be called at the same
-// time, by several processes too.
+// A Journal is a directory of entries. Several goroutines and several processes
+// may use it at once.
+//
+// Lock order: pruning.mu, pruning.running, mu. All of them are held only for the
+// files of the journal; no caller may hold a lock that requests need.
 type Journal struct {
 	dir   string
 	prune pruning
 
-	mu sync.Mutex // entries are read, changed, written and deleted under it
+	mu sync.Mutex // held to change or delete an entry
 }
 
-// New returns the journal in dir, which is made on the first write.
+// New returns the journal in dir. The first write creates dir.
 func New(dir string) *Journal { return &Journal{dir: dir} }
 
 // Default returns the user's journal.
@@ -94,8 +96,8 @@ var validID = regexp.MustCompile(`^[0-9a-z]{9,}-[0-9a-z]{6}$`)
 
 var lastID atomic.Int64 // in milliseconds
 
-// NewID returns an ID for a new entry. IDs sort by time, those of one process
-// also within a millisecond.
+// NewID returns an ID for a new entry. IDs sort by time. Those of one process sort
+// correctly also within a millisecond.
 func NewID() string {
 	for {
 		last := lastID.Load()
@@ -106,15 +108,15 @@ func NewID() string {
 	}
 }
 
-// Add writes a new entry and returns its ID. PID and Bytes are set here; the
-// ID is a new one, the time is now and the state is Open unless given. Entries
-// beyond the bounds are deleted, now and then, in the background.
+// Add writes a new entry and returns its ID. It sets PID and Bytes, and the ID,
+// the time and the state Open unless they are given. From time to time it deletes
+// entries beyond the limits, in the background.
 func (j *Journal) Add(e Entry, proposal string) (id string, err error) {
 	j.pruneSometimes(int64(len(proposal)))
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := sys.PrivateDir(j.dir); err != nil {
-		var reason *fs.PathError // without the advice, which is for the temporary directory
+		var reason *fs.PathError // the advice is about the temporary directory
 		if errors.As(err, &reason) {
 			err = reason
 		}
@@ -125,14 +127,14 @@ func (j *Journal) Add(e Entry, proposal string) (id string, err error) {
 	}
 	e.ID, e.PID, e.Bytes = cmp.Or(e.ID, NewID()), os.Getpid(), int64(len(proposal))
 	e.State = cmp.Or(e.State, Open)
-	// The text comes first: an entry that is listed has one.
+	// Write the text first, so that every listed entry has one.
 	if err := j.write(e.ID, "proposal", []byte(proposal)); err != nil {
 		return "", err
 	}
 	return e.ID, j.put(e)
 }
 
-// Edit keeps the text that the user has made of the proposal so far.
+// Edit stores the text that the user has made of the proposal so far.
 func (j *Journal) Edit(id, text string) error {
 	return j.change(id, func(e *Entry) error {
 		e.Edited, e.Bytes = true, int64(len(text))
@@ -159,8 +161,7 @@ func (j *Journal) change(id string, f func(*Entry) error) error {
 	return err
 }
 
-// Get returns one entry. The error of an unknown ID names the next step and
-// matches [fs.ErrNotExist].
+// Get returns one entry. For an unknown ID the error matches [fs.ErrNotExist].
 func (j *Journal) Get(id string) (Entry, error) {
 	e, err := j.get(id)
 	if err != nil || e.State != Open || sys.Alive(e.PID) {
@@ -170,7 +171,7 @@ func (j *Journal) Get(id string) (Entry, error) {
 	return e, nil
 }
 
-// maxEntry bounds an entry's description, in bytes.
+// maxEntry limits the size of an ID.json in bytes.
 const maxEntry = 1 << 20
 
 func (j *Journal) get(id string) (Entry, error) {
@@ -179,7 +180,7 @@ func (j *Journal) get(id string) (Entry, error) {
 	}
 	var e struct {
 		Entry
-		Undelivered bool `json:"undelivered"` // the name of Unwritten in old entries
+		Undelivered bool `json:"undelivered"` // Unwritten in old entries
 	}
 	j.prune.reads.Add(1)
 	data, err := sys.ReadFile(j.file(id, "json"), maxEntry)
@@ -187,24 +188,24 @@ func (j *Journal) get(id string) (Entry, error) {
 		return Entry{}, notFound(id)
 	}
 	if err != nil {
-		return Entry{}, fmt.Errorf("the journal cannot be read: %w: check that %s is a directory of yours, then try again", err, j.dir)
+		return Entry{}, fmt.Errorf("the journal cannot be read: %w: check that %s is a directory that you own, then try again", err, j.dir)
 	}
 	if err := json.Unmarshal(data, &e); err != nil {
-		return Entry{}, fmt.Errorf("the journal's entry %s cannot be read: %w: `pollux journal show %s` prints its text", id, err, id)
+		return Entry{}, fmt.Errorf("entry %s of the journal cannot be read: %w: run `pollux journal show %s` for its text", id, err, id)
 	}
 	e.Unwritten = e.Unwritten || e.Undelivered
-	// A process that was killed may have written the text alone.
+	// A killed process may have written only the text.
 	if info, err := os.Lstat(j.file(id, "edited")); err == nil {
 		e.Edited, e.Bytes = true, info.Size()
 	}
 	return e.Entry, nil
 }
 
-// A notFound is the ID of an entry that the journal does not have.
+// A notFound is an ID without an entry.
 type notFound string
 
 func (id notFound) Error() string {
-	return fmt.Sprintf("the journal has no entry %q: `pollux journal` lists them", string(id))
+	return fmt.Sprintf("the journal has no entry %q: run `pollux journal` for a list", string(id))
 }
 
 func (notFound) Is(err error) bool { return err == fs.ErrNotExist }
@@ -226,13 +227,12 @@ func (j *Journal) write(id, ext string, data []byte) error {
 }
 
 func (j *Journal) unwritable(err error) error {
-	return fmt.Errorf("the journal cannot be written: %w: check that %s is a directory of yours with free space", err, j.dir)
+	return fmt.Errorf("the journal cannot be written: %w: check that %s is a directory that you own, with free space", err, j.dir)
 }
 
 func (j *Journal) file(id, ext string) string { return filepath.Join(j.dir, id+"."+ext) }
 
-// List returns the entries, the newest first. Entries that cannot be read are
-// left out.
+// List returns the entries, newest first. It skips entries that cannot be read.
 func (j *Journal) List() ([]Entry, error) {
 	names, err := os.ReadDir(j.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -253,12 +253,12 @@ func (j *Journal) List() ([]Entry, error) {
 	return all, nil
 }
 
-// Proposal returns what the CLI proposed.
+// Proposal returns what the agent proposed.
 func (j *Journal) Proposal(id string) (string, error) { return j.text(id, "proposal") }
 
-// Text returns what the user had made of the proposal, or the proposal itself.
+// Text returns what the user made of the proposal, or the proposal itself.
 func (j *Journal) Text(id string) (string, error) {
-	// The files count, not the entry: see get.
+	// The file counts, not Entry.Edited: see get.
 	text, err := j.text(id, "edited")
 	if errors.Is(err, fs.ErrNotExist) {
 		return j.Proposal(id)
@@ -275,17 +275,17 @@ func (j *Journal) text(id, ext string) (string, error) {
 		return "", notFound(id)
 	}
 	if err != nil {
-		return "", fmt.Errorf("the journal cannot be read: %w: check that %s is a directory of yours, then try again", err, j.dir)
+		return "", fmt.Errorf("the journal cannot be read: %w: check that %s is a directory that you own, then try again", err, j.dir)
 	}
 	return string(data), nil
 }
 
-// maxFile bounds the files that a restore replaces, in bytes.
+// maxFile limits the files that a restore replaces, in bytes.
 const maxFile = 64 << 20
 
-// Restore writes the entry's text to path, the entry's own where path is "".
-// What the file held before goes into the journal first; its entry's ID is
-// returned, "" where there was no file.
+// Restore writes the text of an entry to path, or to the path of the entry if path
+// is "". It first adds the present content of the file to the journal and returns
+// the ID of that entry, "" if there was no file.
 func (j *Journal) Restore(id, path string) (replaced string, err error) {
 	e, err := j.get(id)
 	if err != nil {
@@ -303,7 +303,7 @@ func (j *Journal) Restore(id, path string) (replaced string, err error) {
 			return "", err
 		}
 	case !errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("the file cannot be replaced: %w: name another with --to", err)
+		return "", fmt.Errorf("the file cannot be replaced: %w: choose another with --to", err)
 	}
 	if e.CRLF && !strings.Contains(text, "\r") {
 		text = strings.ReplaceAll(text, "\n", "\r\n")

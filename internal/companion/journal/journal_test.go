@@ -206,9 +206,9 @@ func TestRestore(t *testing.T) {
 	}
 
 	// What a file held is kept, its mode and its being a link too.
-	real, link := filepath.Join(dir, "real"), filepath.Join(dir, "link")
-	os.WriteFile(real, []byte("old\n"), 0o755)
-	if err := os.Symlink(real, link); err != nil {
+	file, link := filepath.Join(dir, "real"), filepath.Join(dir, "link")
+	os.WriteFile(file, []byte("old\n"), 0o755)
+	if err := os.Symlink(file, link); err != nil {
 		t.Fatal(err)
 	}
 	id, err := j.Add(Entry{Path: link}, "new\n")
@@ -219,13 +219,13 @@ func TestRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, _ := os.ReadFile(real)
-	info, _ := os.Stat(real)
+	got, _ := os.ReadFile(file)
+	info, _ := os.Stat(file)
 	kept, _ := j.Text(replaced)
 	if string(got) != "new\n" || info.Mode().Perm() != 0o755 || kept != "old\n" {
 		t.Errorf("the file holds %q, mode %v, the journal %q", got, info.Mode(), kept)
 	}
-	if target, err := os.Readlink(link); err != nil || target != real {
+	if target, err := os.Readlink(link); err != nil || target != file {
 		t.Errorf("the link leads to %q, %v", target, err)
 	}
 }

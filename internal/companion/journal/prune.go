@@ -14,17 +14,17 @@ import (
 	"pollux/internal/sys"
 )
 
-// Bounds of a journal. The oldest entries are deleted first. Some are never
-// deleted, and do not count: those of diffs that a running companion shows, and
-// those that cannot be read. Between two prunings a journal may exceed the
-// bounds by pruneAdds entries and pruneBytes.
+// Limits of a journal. Pruning deletes the oldest entries first. It never deletes
+// or counts entries of diffs that a running companion shows, and entries that it
+// cannot read. Between two prunings a journal may exceed the limits by pruneAdds
+// entries and pruneBytes.
 const (
 	MaxAge     = 14 * 24 * time.Hour
 	MaxBytes   = 256 << 20
 	MaxEntries = 1000
 )
 
-// A process prunes at its first Add, and again after any of these.
+// A process prunes at its first Add, and again after any of these limits.
 const (
 	pruneInterval = time.Hour
 	pruneAdds     = 100
@@ -32,20 +32,20 @@ const (
 )
 
 const (
-	// maxGap bounds what a time without entries adds to the age of the entries
-	// before it. It may be a jump of the clock, after which last week's entries
-	// must not look two weeks old. The times of files cannot tell: they come from
-	// the same clock. After a long absence entries stay for longer.
+	// maxGap limits how much a period without entries adds to the age of earlier
+	// entries. The clock may have jumped forward, which must not make last week's
+	// entries look two weeks old; the times of the files come from the same clock.
+	// After a long absence, entries stay longer.
 	maxGap = MaxAge / 2
-	// unfinishedTTL is how long a file may wait for the rest of its entry, or
-	// for its name: another process may be writing it.
+	// unfinishedTTL is the age from which an incomplete entry or a temporary file
+	// is a leftover. Another process may still be writing a younger one.
 	unfinishedTTL = time.Hour
 )
 
-// leftTemp are the temporary files of killed processes.
+// leftTemp finds the temporary files of killed processes.
 var leftTemp = sys.Leftovers{Pattern: sys.TempPattern, MinAge: unfinishedTTL}
 
-// A pruning is a journal's state of deleting what is beyond the bounds.
+// A pruning is the state of deleting entries beyond the limits.
 type pruning struct {
 	running sync.Mutex   // held while the goroutine runs
 	reads   atomic.Int64 // entries that were opened; for tests
@@ -56,8 +56,8 @@ type pruning struct {
 	bytes int64 // since then
 }
 
-// pruneSometimes starts a pruning if one is due before an entry of that size
-// is added.
+// pruneSometimes starts a pruning if one is due. The caller is about to add an
+// entry of that size.
 func (j *Journal) pruneSometimes(size int64) {
 	p := &j.prune
 	p.mu.Lock()
@@ -82,19 +82,19 @@ func (j *Journal) Wait() {
 	defer j.prune.running.Unlock()
 }
 
-// files are what the directory has of one entry.
+// files describes the files of one entry.
 type files struct {
 	id         string
-	changed    time.Time // the latest that the ID and the files name
+	changed    time.Time // the latest of the times in the ID and of the files
 	age        time.Duration
 	size       int64
-	described  bool // there is a json
+	described  bool // ID.json exists
 	unreadable bool
 }
 
-// pruneAt deletes entries beyond the bounds. It opens only the entries that it
-// would delete, and deletes none that it cannot read: the next attempt may
-// succeed, and a newer Pollux may understand what this one does not.
+// pruneAt deletes entries beyond the limits. It opens only the entries to delete.
+// It keeps those that it cannot read: the next attempt may succeed, and a newer
+// Pollux may understand them.
 func (j *Journal) pruneAt(now time.Time) {
 	leftTemp.Remove(j.dir)
 	var total int64
@@ -164,8 +164,8 @@ func (j *Journal) scan(now time.Time) []*files {
 		}
 		e.age = age
 	}
-	// Entries of the future are from before the clock was set back, so older
-	// than those of now.
+	// Entries with a time in the future were written before the clock was set
+	// back. They are older than the others.
 	future := slices.IndexFunc(entries, func(e *files) bool { return e.changed.After(now.Add(unfinishedTTL)) })
 	if future > 0 {
 		entries = slices.Concat(entries[future:], entries[:future])
@@ -183,8 +183,8 @@ func timeOf(id string) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// remove deletes an entry, unless it cannot be read or a running companion
-// shows its diff.
+// remove deletes an entry unless it cannot be read or a running companion shows
+// its diff.
 func (j *Journal) remove(f *files) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tailscale/hujson"
 
+	"pollux/internal/paths"
 	"pollux/internal/sys"
 )
 
@@ -136,7 +137,7 @@ func Load(dir string) (Settings, error) {
 	top := read("system", system, true)
 	workspace := filepath.Join(dir, ".gemini")
 	var ws *Layer
-	if real(workspace) != real(home) {
+	if paths.Real(workspace) != paths.Real(home) {
 		ws = read("workspace", filepath.Join(workspace, "settings.json"), false)
 	}
 	without := s
@@ -172,7 +173,7 @@ func read(name, path string, system bool) *Layer {
 
 // administered reports whether nobody but root can change what is at the path.
 func administered(path string) bool {
-	for p := real(path); ; p = filepath.Dir(p) {
+	for p := paths.Real(path); ; p = filepath.Dir(p) {
 		if info, err := os.Stat(p); err != nil || !sys.Administered(info) {
 			return false
 		}
@@ -293,7 +294,7 @@ func (s Settings) trust(home, dir string) (Trust, string, error) {
 	if err != nil {
 		return Unknown, path, fmt.Errorf("%s: %w", path, sys.Cause(err))
 	}
-	dir = real(dir)
+	dir = paths.Real(dir)
 	longest, trust := -1, Unknown
 	for rule, level := range rules {
 		root := rule
@@ -304,7 +305,7 @@ func (s Settings) trust(home, dir string) (Trust, string, error) {
 		default:
 			return Unknown, path, fmt.Errorf("%s: %q is no level of trust: use TRUST_FOLDER, TRUST_PARENT or DO_NOT_TRUST", path, level)
 		}
-		if !sys.Inside(real(root), dir) || len(rule) <= longest {
+		if !paths.Contains(paths.Real(root), dir) || len(rule) <= longest {
 			continue
 		}
 		longest, trust = len(rule), Trusted
@@ -313,13 +314,6 @@ func (s Settings) trust(home, dir string) (Trust, string, error) {
 		}
 	}
 	return trust, path, nil
-}
-
-func real(path string) string {
-	if r, err := filepath.EvalSymlinks(path); err == nil {
-		return r
-	}
-	return path
 }
 
 // IDEModeSet reports whether a file of the user's settings says anything of IDE

@@ -232,29 +232,14 @@ func (r *run) start() error {
 	cmd := exec.Command(path, r.cfg.Command[1:]...)
 	cmd.Dir, cmd.Env = r.workspace, r.environ()
 	// Its input stays open during the run, since many companions end with it.
-	inR, inW, err := os.Pipe()
+	child, err := sys.StartPiped(cmd, sys.Stdin|sys.Stderr)
 	if err != nil {
 		return err
 	}
-	errR, errW, err := os.Pipe()
-	if err != nil {
-		inR.Close()
-		inW.Close()
-		return err
-	}
-	cmd.Stdin, cmd.Stderr = inR, errW
-	r.child, err = sys.StartChild(cmd)
-	inR.Close()
-	errW.Close()
-	if err != nil {
-		inW.Close()
-		errR.Close()
-		return err
-	}
-	r.in, r.errors, r.drained = inW, errR, make(chan struct{})
+	r.child, r.in, r.errors, r.drained = child.Child, child.Stdin, child.Stderr, make(chan struct{})
 	go func() {
 		defer close(r.drained)
-		io.Copy(r.cfg.Errors, errR)
+		io.Copy(r.cfg.Errors, r.errors)
 	}()
 	return nil
 }

@@ -80,14 +80,14 @@ func TestConversation(t *testing.T) {
 	if _, err := b.Query(t.Context(), QueryInput{Prompt: "four", SessionID: id}, nil); err != nil || strings.Contains(p.last().Replay, "fail") {
 		t.Errorf("%v; told %q", err, p.last().Replay)
 	}
-	if all := b.talks.list(); len(all) != 2 || all[0].Queries+all[1].Queries != 4 {
+	if all := b.conversations.list(); len(all) != 2 || all[0].Queries+all[1].Queries != 4 {
 		t.Errorf("sessions: %+v", all)
 	}
-	if !b.talks.close(id) || b.talks.close(id) || p.known[id] {
+	if !b.conversations.close(id) || b.conversations.close(id) || p.known[id] {
 		t.Error("it is closed never, or twice, or not forgotten")
 	}
 	_, err = b.Query(t.Context(), QueryInput{Prompt: "five", SessionID: id}, nil)
-	wantWords(t, err, "no session", "leave sessionId out")
+	wantWords(t, err, "no session", "omit sessionId")
 }
 
 func TestConversationsAreBounded(t *testing.T) {
@@ -112,24 +112,24 @@ func TestConversationsAreBounded(t *testing.T) {
 		if _, err := ask(kept, "x"); err != nil {
 			t.Error(err)
 		}
-		if n := len(b.talks.list()); n != maxConversations || len(p.known) != n {
+		if n := len(b.conversations.list()); n != maxConversations || len(p.known) != n {
 			t.Errorf("%d sessions, %d known", n, len(p.known))
 		}
-		time.Sleep(conversationTime)
+		time.Sleep(conversationTTL)
 		_, err := ask(kept, "x")
 		wantWords(t, err, "no session")
-		if n := len(b.talks.list()); n != 0 || len(p.known) != 0 {
+		if n := len(b.conversations.list()); n != 0 || len(p.known) != 0 {
 			t.Errorf("%d sessions, %d known", n, len(p.known))
 		}
 		long, _ := ask("", strings.Repeat("x", maxPromptBytes))
 		_, err = ask(long, "more")
-		wantWords(t, err, "begin a new one")
+		wantWords(t, err, "start a new one")
 		for range 40 { // each with its echo
 			if _, err := ask("", strings.Repeat("x", maxPromptBytes)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if n := len(b.talks.list()); n > conversationsBytes/maxPromptBytes/2 {
+		if n := len(b.conversations.list()); n > conversationsBytes/maxPromptBytes/2 {
 			t.Errorf("%d sessions of %d bytes", n, 2*maxPromptBytes)
 		}
 	})
@@ -210,7 +210,7 @@ func TestJobs(t *testing.T) {
 		t.Errorf("%v %s", err, text)
 	}
 	for args, words := range map[string][]string{
-		`{"tool":"ping","arguments":{}}`:                                       {"name one of query"},
+		`{"tool":"ping","arguments":{}}`:                                       {"must be one of query"},
 		`{"tool":"query","arguments":{"prompt":"x","workingDirectory":"/no"}}`: {""},
 	} {
 		r, text := callTool(t, s, "start-job", args)
@@ -236,7 +236,7 @@ func TestCancelledTooLate(t *testing.T) {
 	r, _ := callTool(t, s, "start-job", `{"tool":"query","arguments":{"prompt":"what?"}}`)
 	id := fmt.Sprintf(`{"jobId":%q}`, r.Meta["jobId"])
 	<-asked
-	if _, text := callTool(t, s, "cancel-job", id); !strings.Contains(text, "wait-job has its result") {
+	if _, text := callTool(t, s, "cancel-job", id); !strings.Contains(text, "call wait-job for its result") {
 		t.Errorf("cancel-job says %q", text)
 	}
 	if r, text := callTool(t, s, "wait-job", id); r.IsError || !strings.HasPrefix(text, "at last") {

@@ -1,0 +1,14 @@
+package editor
+
+// A Cursor is a position in a file. Lines and characters count from 1,
+// characters in UTF-16 code units.
+type Cursor struct {
+	Line      int `json:"line"`
+	Character int `json:"character"`
+}
+
+// Info is the name of an editor, for programs and for users.
+type Info struct {
+	Name        string `json:"name"`
+	DisplayName string `json:"displayName"`
+}
