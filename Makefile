@@ -1,5 +1,5 @@
 # make demo   try Pollux with the real Gemini CLI on a sample project
-# make test   everything that CI runs; installs what it needs
+# make test   install what the tests need and run everything that CI runs
 
 CLI := $(CURDIR)/.cache/npm/gemini-0.61.0/node_modules/.bin
 
@@ -37,7 +37,7 @@ release:
 smoke:
 	./scripts/smoke.sh
 
-# Reports: what does not read as plain English, and how large the packages are.
+# Reports on the language of comments and texts, and on the sizes of packages.
 phrases:
 	@go run ./scripts/phrases
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -30,7 +31,7 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/gemini/settings":     {"paths", "sys"},
 	"pollux/internal/agent/oneshot":             {"agent", "sys"},
 	"pollux/internal/agent/pool":                {"agent", "agent/acp", "sys"},
-	"pollux/internal/bridge":                    {"agent", "agent/gemini", "bridge/change", "hunk", "outbox", "paths", "sys", "termtext"},
+	"pollux/internal/bridge":                    {"agent", "agent/gemini", "bridge/change", "hunk", "jsonl", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/bridge/change":             {"hunk", "paths", "sys"},
 	"pollux/internal/bridge/change/changetest":  {},
 	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/gemini", "agent/gemini/checks", "agent/gemini/fakemodel", "agent/gemini/settings", "bridge", "companion", "companion/journal", "doctor", "editor", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "paths", "remote", "sys", "termtext", "view/lsp", "view/term", "view/tmux", "view/web"},
@@ -213,24 +214,62 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestArchitectureNamesPackages checks that docs/ARCHITECTURE.md names each
-// package, in backquotes, with or without internal/.
+// TestArchitectureNamesPackages checks the table of docs/ARCHITECTURE.md: it
+// names each package below internal, and a package imports only packages of its
+// own floor or of a lower one.
 func TestArchitectureNamesPackages(t *testing.T) {
+	floors := documentedFloors(t)
+	for name, imports := range packages(t) {
+		name, internal := strings.CutPrefix(name, "pollux/internal/")
+		if !internal {
+			continue
+		}
+		floor, named := floors[name]
+		if !named {
+			t.Errorf("the table of docs/ARCHITECTURE.md has no `%s`", name)
+		}
+		for _, path := range imports {
+			imported := strings.TrimPrefix(path, "pollux/internal/")
+			if below, ok := floors[imported]; ok && named && below > floor && !exceptions[name+" -> "+imported] {
+				t.Errorf("%s is on floor %d of docs/ARCHITECTURE.md and imports %s, which is on floor %d", name, floor, imported, below)
+			}
+		}
+	}
+}
+
+// documentedFloors returns the floor of each package in the table of
+// docs/ARCHITECTURE.md. A row starts with a floor's number, or with an empty cell
+// for the floor of the row above, and names its packages in the second cell.
+func documentedFloors(t *testing.T) map[string]int {
+	t.Helper()
 	doc, err := os.ReadFile("docs/ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range packages(t) {
-		name, ok := strings.CutPrefix(name, "pollux/")
-		if !ok {
-			continue // main
+	floors, floor := make(map[string]int), 0
+	table := false
+	for line := range strings.Lines(string(doc)) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 {
+			table = false
+			continue
 		}
-		name = strings.TrimPrefix(name, "internal/")
-		named := regexp.MustCompile("`(internal/)?" + regexp.QuoteMeta(name) + "/?`").Match(doc)
-		if !named {
-			t.Errorf("docs/ARCHITECTURE.md does not name `%s`", name)
+		first := strings.TrimSpace(cells[1])
+		if first == "floor" {
+			table = true
+		}
+		if !table {
+			continue
+		}
+		number, _, _ := strings.Cut(first, " ")
+		if n, err := strconv.Atoi(number); err == nil {
+			floor = n
+		}
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[2], -1) {
+			floors[strings.TrimPrefix(m[1], "internal/")] = floor
 		}
 	}
+	return floors
 }
 
 // packages returns the imports of each package of the three modules.

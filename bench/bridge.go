@@ -75,7 +75,8 @@ func runBridge(binary, peer, cli string, runs int) error {
 	if peer != "" {
 		fmt.Printf("; the peer is %s", peer)
 	}
-	fmt.Printf("\nThe real CLI alone, one question: %.0f ms. git status of 100,000 files: %.0f ms.\n\n", own[1], status[1])
+	fmt.Printf("\nThe real CLI alone, one question: %.0f ms. git status of 100,000 files: %.0f ms.\n\n",
+		own[1], status[1])
 	for _, m := range []struct {
 		name, unit string
 		less       float64 // subtracted: the CLI's own share
@@ -174,7 +175,10 @@ func (s *subject) fill() error {
 	if err := os.WriteFile(filepath.Join(s.large, "a.txt"), []byte("a\n"), 0o644); err != nil {
 		return err
 	}
-	for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}, {"-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-qm", "x"}} {
+	for _, args := range [][]string{
+		{"init", "-q"}, {"add", "-A"},
+		{"-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-qm", "x"},
+	} {
 		cmd := exec.Command("git", args...)
 		cmd.Dir = s.large
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -211,7 +215,8 @@ func (s *subject) serve(env []string, use func(*mcp.ClientSession, *exec.Cmd) er
 	cmd := exec.Command(s.argv[0], s.argv[1:]...)
 	cmd.Env, cmd.Dir = env, s.project
 	client := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
-	session, err := client.Connect(context.Background(), &mcp.CommandTransport{Command: cmd}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
+	session, err := client.Connect(context.Background(), &mcp.CommandTransport{Command: cmd},
+		&mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
 	if err != nil {
 		return err
 	}

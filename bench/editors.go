@@ -47,7 +47,7 @@ func runEditors(binary string, runs int) error {
 	fmt.Printf("The editors; medians of %d runs\n\n", runs)
 	for _, e := range editorBenches {
 		if _, err := exec.LookPath(e.argv[0]); err != nil {
-			fmt.Printf("%s is not here\n", e.name)
+			fmt.Printf("%s is not installed\n", e.name)
 			continue
 		}
 		if err := e.run(binary, filepath.Join(dir, e.name), runs); err != nil {
@@ -66,20 +66,24 @@ func (e editorBench) run(binary, dir string, runs int) error {
 			return err
 		}
 	}
-	if err := os.WriteFile(file, []byte(strings.Repeat("a line of text, as long as such lines are\n", 5000)), 0o600); err != nil {
+	text := strings.Repeat("a line of text, as long as such lines are\n", 5000)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}
 	env := func(with bool) []string {
 		plain := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "XDG_") })
 		return append(plain, "HOME="+homes[with], "TERM=linux", "LANG=C.UTF-8",
-			"TMPDIR="+filepath.Join(dir, "t"), "POLLUX_RUNTIME_DIR="+filepath.Join(dir, "t", "run"), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
+			"TMPDIR="+filepath.Join(dir, "t"), "POLLUX_RUNTIME_DIR="+filepath.Join(dir, "t", "run"),
+			"PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
 	}
 	if e.name == "emacs" { // without any package it does not load its package manager
 		other := filepath.Join(homes[false], ".emacs.d", "elpa", "other-1.0")
 		if err := os.MkdirAll(other, 0o700); err != nil {
 			return err
 		}
-		for name, text := range map[string]string{"other-pkg.el": `(define-package "other" "1.0" "" nil)`, "other-autoloads.el": ""} {
+		for name, text := range map[string]string{
+			"other-pkg.el": `(define-package "other" "1.0" "" nil)`, "other-autoloads.el": "",
+		} {
 			if err := os.WriteFile(filepath.Join(other, name), []byte(text), 0o600); err != nil {
 				return err
 			}
@@ -141,7 +145,8 @@ func (e editorBench) run(binary, dir string, runs int) error {
 		if with {
 			what = "with it and a CLI"
 		}
-		fmt.Printf("%-62s %8.2f ms (95 of 100 below %.2f)\n", e.name+": key held for 10 s, to the frame, "+what, frames[len(frames)/2], frames[len(frames)*95/100])
+		fmt.Printf("%-62s %8.2f ms (95 of 100 below %.2f)\n", e.name+": key held for 10 s, to the frame, "+what,
+			frames[len(frames)/2], frames[len(frames)*95/100])
 	}
 	fmt.Println()
 	return nil

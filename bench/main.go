@@ -1,5 +1,6 @@
 // Command bench measures the companion, the editors with its plugins, and the
-// bridge, and prints a table of each: medians over several runs, with the range. `make bench` runs it.
+// bridge, and prints a table of each: medians over several runs, with the
+// range. `make bench` runs it.
 package main
 
 import (
@@ -25,10 +26,11 @@ import (
 func main() {
 	fakecli.Main()
 	binary := flag.String("pollux", "./pollux", "the `binary` to measure")
-	runs := flag.Int("runs", 5, "how often each figure is taken")
+	runs := flag.Int("runs", 5, "how often to measure each figure")
 	which := flag.String("of", "companion,editors,bridge,warm", "what to measure")
-	peer := flag.String("peer", "", "the `command` of another bridge, measured beside ours")
-	cli := flag.String("cli", ".cache/npm/gemini-0.61.0/node_modules/.bin/gemini", "the real Gemini `CLI`, for the bridge")
+	peer := flag.String("peer", "", "the `command` of another bridge, to measure as well")
+	cli := flag.String("cli", ".cache/npm/gemini-0.61.0/node_modules/.bin/gemini",
+		"the real Gemini `CLI`, for the bridge")
 	flag.Parse()
 	err := error(nil)
 	for of := range strings.SplitSeq(*which, ",") {
@@ -132,7 +134,8 @@ func (b *bench) start() error {
 	}
 	b.cmd = exec.Command(b.binary, "ide")
 	b.cmd.Dir = b.project
-	b.cmd.Env = append(os.Environ(), "HOME="+b.dir, "TMPDIR="+b.dir, "POLLUX_RUNTIME_DIR="+b.dir+"/run", "POLLUX_STATE_DIR="+b.dir+"/state")
+	b.cmd.Env = append(os.Environ(), "HOME="+b.dir, "TMPDIR="+b.dir,
+		"POLLUX_RUNTIME_DIR="+b.dir+"/run", "POLLUX_STATE_DIR="+b.dir+"/state")
 	in, err := b.cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -146,7 +149,9 @@ func (b *bench) start() error {
 	if err := b.cmd.Start(); err != nil {
 		return err
 	}
-	b.editor = editor.NewClient(pipes{out, in}, editor.Handler{DiffOpen: func(d editor.Diff) error { b.opened <- d; return nil }})
+	b.editor = editor.NewClient(pipes{out, in}, editor.Handler{
+		DiffOpen: func(d editor.Diff) error { b.opened <- d; return nil },
+	})
 	b.info, err = b.editor.Initialize(context.Background(), editor.InitializeParams{
 		Editor: editor.Info{Name: "bench", DisplayName: "Bench"}, Roots: []string{b.project}, Diff: true,
 	})
@@ -201,7 +206,7 @@ func resident(pid int) (float64, error) {
 	_, rest, _ := strings.Cut(string(data), "VmRSS:")
 	fields := strings.Fields(rest)
 	if len(fields) == 0 {
-		return 0, fmt.Errorf("process %d has ended", pid)
+		return 0, fmt.Errorf("process %d has exited", pid)
 	}
 	kb, err := strconv.ParseFloat(fields[0], 64)
 	return kb / 1024, err

@@ -57,7 +57,10 @@ func runWarm(binary, peer, cli string, runs int) error {
 	}
 	ours := us
 	ours.argv = []string{binary, "bridge"}
-	all := []contender{{"warm", ours, with(us.real), laterCalls}, {"spawn", ours, with(us.real, "GEMINI_RUNNER=spawn"), laterStarts}}
+	all := []contender{
+		{"warm", ours, with(us.real), laterCalls},
+		{"spawn", ours, with(us.real, "GEMINI_RUNNER=spawn"), laterStarts},
+	}
 	if peer != "" {
 		them := us
 		them.argv = strings.Fields(peer)
@@ -124,7 +127,8 @@ func runWarm(binary, peer, cli string, runs int) error {
 		}
 	}
 	slices.Sort(own)
-	fmt.Printf("%-40s %9.2f ms (95 of 100 below %.2f)\n", "a later call of a CLI that only echoes", middle(own), own[len(own)*95/100])
+	fmt.Printf("%-40s %9.2f ms (95 of 100 below %.2f)\n", "a later call of a CLI that only echoes",
+		middle(own), own[len(own)*95/100])
 	return nil
 }
 

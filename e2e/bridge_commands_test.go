@@ -12,10 +12,10 @@ import (
 	"pollux/internal/agent/gemini/fakemodel"
 )
 
-// A prompt that began with a byte order mark and "/init" wrote GEMINI.md, and one
-// with "/extensions uninstall mine" deleted an extension of the user's, and no
-// model was asked. Whatever a prompt starts with, the model is asked and nothing
-// on the disk changes.
+// A prompt that began with a byte order mark and "/init" wrote GEMINI.md, and
+// one with "/extensions uninstall mine" deleted the user's extension, without a
+// request to the model. Whatever a prompt starts with, the model must receive
+// it and nothing on the disk may change.
 func TestBridgeRunsNoCommand(t *testing.T) { eachRunner(t, bridgeRunsNoCommand) }
 
 func bridgeRunsNoCommand(t *testing.T) {
@@ -39,7 +39,7 @@ func bridgeRunsNoCommand(t *testing.T) {
 	before := disk(t, w.project, filepath.Join(w.home, ".gemini", "extensions"))
 	commandsOf := func(start string) []string {
 		all := []string{"init", "evil now"}
-		if runner(t) == agent.Spawned { // each starts a process
+		if runner(t) == agent.Spawned { // it starts a process per prompt
 			return all
 		}
 		all = append(all, "extensions uninstall mine", "extensions disable mine --scope user", "extensions link "+other)
@@ -72,7 +72,7 @@ func bridgeRunsNoCommand(t *testing.T) {
 	w.wantNothingLeft(c)
 }
 
-// disk is what lies in directories.
+// disk returns the files in some directories with their contents.
 func disk(t *testing.T, dirs ...string) string {
 	t.Helper()
 	var b strings.Builder

@@ -9,9 +9,9 @@ import (
 	"pollux/internal/agent/gemini/fakemodel"
 )
 
-// Gemini listed the names of files anywhere, and read the transcripts of earlier
-// questions and the user's own memory in ~/.gemini. It may read its working
-// directory, whichever way it writes a path.
+// The CLI listed the names of files anywhere, and read the transcripts of
+// earlier questions and the user's memory in ~/.gemini. It may read only its
+// working directory, in whatever form it writes a path.
 func TestBridgeReadsOnlyItsDirectory(t *testing.T) { eachRunner(t, bridgeReadsOnlyItsDirectory) }
 
 func bridgeReadsOnlyItsDirectory(t *testing.T) {
@@ -52,7 +52,7 @@ func bridgeReadsOnlyItsDirectory(t *testing.T) {
 	c.call("query", map[string]any{"prompt": "an earlier question with SECRET words"}).want(t, false, "Noted.")
 	transcripts, err := filepath.Glob(filepath.Join(w.home, ".gemini", "tmp", "*", "chats", "*"))
 	if err != nil || len(transcripts) == 0 {
-		t.Fatalf("the CLI has no transcripts, so that this proves nothing: %v", err)
+		t.Fatalf("the CLI has no transcripts, so this test proves nothing: %v", err)
 	}
 	up, err := filepath.Rel(w.project, filepath.Dir(transcripts[0]))
 	if err != nil {
@@ -72,7 +72,7 @@ func bridgeReadsOnlyItsDirectory(t *testing.T) {
 		{"read_file", "file_path", filepath.Join(w.project, "src", "inside.txt")}, {"list_directory", "dir_path", w.project},
 		{"list_directory", "dir_path", "src"}, {"grep_search", "pattern", "PUB"},
 	}
-	const inside = 8 // of the last
+	const inside = 8 // the last ones are inside
 	c.call("query", map[string]any{"prompt": "go", "timeout": 60000}).want(t, false, "done")
 	answers := map[int]string{}
 	for _, r := range w.model.Requests() {

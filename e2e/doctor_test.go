@@ -21,27 +21,27 @@ import (
 	"pollux/internal/editor"
 )
 
-// A patient is a world that doctor looks at: a companion with an editor, and
+// A patient is a world that doctor examines: a companion with an editor, and
 // the real CLI on the PATH.
 type patient struct {
 	*world
 	editor *plugin
-	dir    string   // where the CLI is started
-	env    []string // of its terminal, besides the world's
-	bin    string   // the directory of the CLI
+	dir    string   // the working directory of the CLI
+	env    []string // added to the terminal's environment
+	bin    string   // the directory that contains the CLI
 }
 
 func newPatient(t *testing.T) *patient {
 	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
 	p := &patient{world: w, dir: w.project, bin: installed(t, "gemini-"+current, "node_modules", ".bin")}
-	// On build machines that are containers the CLI would dial elsewhere.
+	// In a container the CLI would connect to another host.
 	p.set("REMOTE_CONTAINERS=1")
 	return p
 }
 
 func (p *patient) set(env ...string) { p.env = append(p.env, env...) }
 
-// unset takes variables out of the terminal's environment.
+// unset removes variables from the terminal's environment.
 func (p *patient) unset(keys ...string) {
 	p.world.env = slices.DeleteFunc(p.world.env, func(kv string) bool {
 		k, _, _ := strings.Cut(kv, "=")
@@ -49,7 +49,7 @@ func (p *patient) unset(keys ...string) {
 	})
 }
 
-// settings replaces a part of the user's settings.
+// settings replaces parts of the user's settings.
 func (p *patient) settings(before, now string) {
 	p.t.Helper()
 	path := filepath.Join(p.home, ".gemini", "settings.json")
@@ -60,7 +60,7 @@ func (p *patient) settings(before, now string) {
 	p.writeHome(".gemini/settings.json", strings.Replace(string(text), before, now, 1))
 }
 
-// files are the discovery files.
+// files returns the discovery files.
 func (p *patient) files() []string {
 	p.t.Helper()
 	all, err := filepath.Glob(filepath.Join(p.tmp(), "gemini", "ide", "*.json"))
@@ -70,7 +70,7 @@ func (p *patient) files() []string {
 	return all
 }
 
-// tamper changes what all discovery files say.
+// tamper changes the contents of all discovery files.
 func (p *patient) tamper(change func(f map[string]any)) {
 	p.t.Helper()
 	for _, path := range p.files() {
@@ -97,20 +97,20 @@ func (p *patient) write(path, text string) {
 	}
 }
 
-// kill kills the companion, which leaves its files.
+// kill kills the companion, whose files remain.
 func (p *patient) kill() {
 	p.editor.cmd.Process.Kill()
 	<-p.editor.Done()
 	p.editor.cmd.Wait()
 }
 
-// environ is the environment of the terminal.
+// environ returns the environment of the terminal.
 func (p *patient) environ() []string {
 	return append(append(slices.Clone(p.world.env), "PATH="+p.bin+":"+os.Getenv("PATH")), p.env...)
 }
 
-// doctor runs `pollux doctor` from a shell, as the CLI is, in front of which
-// there may be another program, and returns what is not well.
+// doctor runs `pollux doctor` from a shell, as the user runs the CLI, possibly
+// below another program. It returns the findings that are not ok.
 func (p *patient) doctor(before []string, args ...string) (findings []doctor.Finding, code int) {
 	p.t.Helper()
 	argv := append(slices.Clone(before), "bash", "-c", `"$0" "$@"; exit $?`, polluxBinary, "doctor", "--json")
@@ -136,7 +136,7 @@ func (e *plugin) token() string {
 	return e.info.Token
 }
 
-// unwell are the findings that are not ok, as "failed companion/port".
+// unwell returns the findings that are not ok, as "failed companion/port".
 func unwell(findings []doctor.Finding) (all []string) {
 	for _, f := range findings {
 		if f.Status != doctor.OK {
@@ -147,7 +147,7 @@ func unwell(findings []doctor.Finding) (all []string) {
 	return slices.Compact(all)
 }
 
-// wantUnwell examines the patient and compares.
+// wantUnwell runs doctor and compares the findings.
 func (p *patient) wantUnwell(before []string, want ...string) {
 	p.t.Helper()
 	findings, code := p.doctor(before)
@@ -167,16 +167,16 @@ func (p *patient) wantUnwell(before []string, want ...string) {
 	}
 }
 
-// The real CLI's own word on whether it is connected.
+// What the real CLI says about its connection.
 const (
 	connects     = "Connected to"
 	disconnected = "Disconnected"
 	unsupported  = "not supported"
-	startsNot    = "exit code" // it ends with an error
+	startsNot    = "exit code" // it exits with an error
 	notAsked     = ""
 )
 
-// wantCLI asks the real CLI in the same place.
+// wantCLI runs the real CLI in the same place and compares what it says.
 func (p *patient) wantCLI(says string) {
 	p.t.Helper()
 	if says == notAsked {
@@ -188,11 +188,11 @@ func (p *patient) wantCLI(says string) {
 		return
 	}
 	cli.expect(ready)
-	if says == unsupported { // there is no such command then
+	if says == unsupported { // it has no /ide status
 		cli.keys("/ide")
 		cli.expect("Manage IDE integration") // it knows its commands
 		cli.keys(" status")
-		time.Sleep(typing)
+		time.Sleep(typingDelay)
 		cli.keys("\r")
 	} else {
 		cli.prompt("/ide status")
@@ -202,8 +202,8 @@ func (p *patient) wantCLI(says string) {
 	}
 }
 
-// Each of doctor's causes, made for real, is found, and nothing else is; and
-// the real CLI, in the same place, does what doctor says that it will.
+// Each cause that doctor knows is reproduced. Doctor finds it and nothing more,
+// and the real CLI, in the same place, behaves as doctor predicts.
 func TestDoctor(t *testing.T) {
 	const dead = "1" // nobody listens on this port
 	noStdio := func(f map[string]any) { delete(f, "stdio") }
@@ -213,11 +213,11 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]struct {
-		make func(p *patient) // before the editor starts
-		then func(p *patient) // after it
+		make func(p *patient) // runs before the editor starts
+		then func(p *patient) // runs after the editor has started
 		want []string
 		cli  string
-		bare bool // no editor
+		bare bool // start no editor
 	}{
 		"healthy":                   {cli: connects},
 		"healthy, by the variables": {cli: connects, then: func(p *patient) { p.set(p.editor.env()...) }},
@@ -449,7 +449,7 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// toolsOnly is a directory with these programs, and a shell, and nothing else.
+// toolsOnly returns a directory that contains only these programs and a shell.
 func (p *patient) toolsOnly(names ...string) string {
 	p.t.Helper()
 	dir := filepath.Join(p.home, "bin")
@@ -470,7 +470,7 @@ func (p *patient) toolsOnly(names ...string) string {
 	return dir
 }
 
-// command puts a shell script first on the PATH.
+// command installs a shell script as the first match on the PATH.
 func (p *patient) command(name, script string) string {
 	p.t.Helper()
 	dir := filepath.Join(p.home, "first")
@@ -483,14 +483,14 @@ func (p *patient) command(name, script string) string {
 	return path
 }
 
-// cliVersion makes a CLI of which only the version matters.
+// cliVersion installs a CLI of a version, which fails when it is run.
 func (p *patient) cliVersion(version string) {
 	p.t.Helper()
 	p.write(filepath.Join(p.home, "first", "package.json"), toJSON(p.t, map[string]any{"name": "@google/gemini-cli", "version": version}))
 	p.command("gemini", "exit 1")
 }
 
-// rename makes one discovery file of all, with another PID in its name.
+// rename merges all discovery files into one, with another PID in its name.
 func (p *patient) rename(pid int) {
 	p.t.Helper()
 	for _, path := range p.files() {
@@ -537,7 +537,7 @@ func (p *patient) withoutTools() {
 	}))
 }
 
-// otherVersion starts the companion as that of another version of Pollux.
+// otherVersion starts a companion built as another version of Pollux.
 func (p *patient) otherVersion() {
 	p.t.Helper()
 	if os.Getenv("POLLUX_BINARY") != "" {
@@ -552,7 +552,8 @@ func (p *patient) otherVersion() {
 	p.binary = path
 }
 
-// doctor --fix shows what it will do, does it, and all is well.
+// doctor --fix shows what it will do and does it; afterwards doctor finds
+// nothing.
 func TestDoctorFix(t *testing.T) {
 	p := newPatient(t)
 	p.settings(`"ide": {"enabled": true, `, `"ide": {`)
@@ -581,7 +582,7 @@ func TestDoctorFix(t *testing.T) {
 			t.Errorf("answered %q, it was changed: %v", in, err)
 		}
 	}
-	// What is typed after Ctrl-C is no answer.
+	// Input after Ctrl-C does not count as an answer.
 	asked := p.run(p.dir, p.environ()[len(p.world.env):], "bash", "-c", `"$0" "$@"; echo "exit code $?"`, polluxBinary, "doctor", "--fix")
 	asked.expect("Proceed? [Y/n]")
 	asked.keys("\x03")
@@ -601,8 +602,8 @@ func TestDoctorFix(t *testing.T) {
 	p.wantCLI(connects)
 }
 
-// What another user has put there is not run, nor dialled with a token, although
-// an older CLI would.
+// Doctor does not run a program that another user put there, and does not send
+// a token to a port that another user named, although an older CLI would.
 func TestDoctorTrustsNoFileOfAnother(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -629,13 +630,13 @@ func TestDoctorTrustsNoFileOfAnother(t *testing.T) {
 			}
 			p.wantUnwell(nil, want, "warning bridge/warm")
 			if _, err := os.Stat(planted); err == nil {
-				t.Error("doctor ran a command of another user's")
+				t.Error("doctor ran another user's command")
 			}
 		})
 	}
 }
 
-// --fix follows no link.
+// --fix does not follow links.
 func TestDoctorFixFollowsNoLink(t *testing.T) {
 	p := newPatient(t)
 	p.editor = p.edit(nil)
@@ -652,14 +653,14 @@ func TestDoctorFixFollowsNoLink(t *testing.T) {
 	}
 	p.doctor(nil, "--fix", "--yes")
 	if info, err := os.Stat(precious); err != nil || info.Mode().Perm() != 0o755 {
-		t.Errorf("what a link leads to has changed: %v, %v", info, err)
+		t.Errorf("the target of a link has changed: %v, %v", info, err)
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the directory: %v, %v", info, err)
 	}
 }
 
-// What is interrupted leaves nothing behind, and nothing running.
+// An interrupted doctor leaves no file and no process.
 func TestInterruptedCommandsLeaveNothing(t *testing.T) {
 	for name, tt := range map[string]struct{ argv, until string }{
 		"doctor":      {"doctor", "tmp/pollux-bridge-*"},
@@ -694,7 +695,7 @@ func TestInterruptedCommandsLeaveNothing(t *testing.T) {
 	}
 }
 
-// Nothing is wrong where nothing is wrong, wherever the CLI is started.
+// Doctor finds nothing wrong in a working setup, wherever the CLI is started.
 func TestDoctorPlaces(t *testing.T) {
 	for name, before := range map[string]func(p *patient) []string{
 		"a nested shell": func(*patient) []string {
@@ -720,7 +721,7 @@ func TestDoctorPlaces(t *testing.T) {
 			p.wantUnwell(before(p))
 		})
 	}
-	// In tmux, whose server is the process that the CLI looks for.
+	// In tmux the CLI looks up the tmux server's process.
 	t.Run("tmux", func(t *testing.T) {
 		p := newPatient(t)
 		p.editor = p.edit(nil)
@@ -747,11 +748,11 @@ func TestDoctorPlaces(t *testing.T) {
 			t.Errorf("%v: %s", err, data)
 		}
 		if !strings.Contains(string(data), "(tmux), in tmux") {
-			t.Errorf("it does not say that tmux is what the CLI looks for: %s", data)
+			t.Errorf("doctor does not say that the CLI looks up tmux: %s", data)
 		}
 	})
-	// Another user of the machine is told whose companion that is, and with one
-	// of his own nothing is wrong.
+	// Doctor names the owner of another user's companion. A user with a
+	// companion of their own sees no finding.
 	t.Run("a second user", func(t *testing.T) {
 		if os.Getuid() != 0 {
 			t.Skip("needs root")
@@ -769,13 +770,13 @@ func TestDoctorPlaces(t *testing.T) {
 	})
 }
 
-// In a container the CLI dials elsewhere.
+// In a container the CLI connects to another host.
 func TestDoctorContainer(t *testing.T) {
 	for name, tt := range map[string]struct {
 		env  []string
 		then func(p *patient)
 		want []string
-		net  bool // the container has a network of its own
+		net  bool // the container has its own network
 	}{
 		"the companion is in it, too": {env: []string{"REMOTE_CONTAINERS="}, want: []string{"failed companion/container"},
 			then: func(p *patient) { p.tamper(func(f map[string]any) { delete(f, "stdio") }) }},
@@ -803,8 +804,8 @@ func TestDoctorContainer(t *testing.T) {
 	}
 }
 
-// chroot is what runs a command in a root of its own, which is made of this
-// machine's directories, after a script that knows it as $R.
+// chroot returns the command that runs a program in a new root, made of this
+// machine's directories, after a script that knows the root as $R.
 func (p *patient) chroot(script string) []string {
 	p.t.Helper()
 	if os.Getuid() != 0 {
@@ -827,7 +828,7 @@ func (p *patient) chroot(script string) []string {
 		exec chroot $R sh -c 'cd "$0" && exec "$@"' "$dir" "$@"`, "sh"}
 }
 
-// openTo gives the world to a user.
+// openTo gives a user access to the world.
 func (p *patient) openTo(uid int) {
 	p.t.Helper()
 	for dir := p.project; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {

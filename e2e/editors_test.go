@@ -20,15 +20,15 @@ import (
 	"pollux/internal/ide/geminiide/client"
 )
 
-// A desk is a real editor, with Pollux's plugin installed as a user does, in a
-// terminal.
+// A desk is a real editor in a terminal, with Pollux's plugin installed as a
+// user would.
 type desk struct {
 	*world
 	*editortest.Editor
 	t *testing.T
 }
 
-// sit starts an editor on files of the project.
+// sit installs the plugin and starts an editor on files of the project.
 func (w *world) sit(kind editortest.Kind, files ...string) *desk {
 	w.t.Helper()
 	if _, err := exec.LookPath(kind.Binary); err != nil {
@@ -37,7 +37,7 @@ func (w *world) sit(kind editortest.Kind, files ...string) *desk {
 		}
 		w.t.Skip(err)
 	}
-	dir, err := os.MkdirTemp("", "px") // sockets want short names
+	dir, err := os.MkdirTemp("", "px") // socket paths must be short
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func (w *world) sit(kind editortest.Kind, files ...string) *desk {
 	return w.open(kind, dir, files...)
 }
 
-// open starts an editor that is installed already.
+// open starts an editor that has the plugin.
 func (w *world) open(kind editortest.Kind, dir string, files ...string) *desk {
 	w.t.Helper()
 	e, err := kind.Start(w.context(), dir, w.project, w.env, files...)
@@ -99,7 +99,7 @@ func (d *desk) ask(expression string) string {
 	return text
 }
 
-// text is the value of an expression that gives {"text": ...}.
+// text evaluates an expression that returns {"text": ...}.
 func (d *desk) text(expression string) string {
 	d.t.Helper()
 	var v struct{ Text string }
@@ -109,8 +109,8 @@ func (d *desk) text(expression string) string {
 	return v.Text
 }
 
-// holds waits until a buffer has a text. The last line feed is a part of the
-// buffer in Emacs only.
+// holds waits until a buffer has the given text. In Emacs the last line feed is
+// a part of the buffer.
 func (d *desk) holds(expression, text string) {
 	d.t.Helper()
 	if d.Name != "emacs" {
@@ -123,20 +123,22 @@ func (d *desk) holds(expression, text string) {
 	})
 }
 
-// shows waits until the diff of a file is on the screen, and can be decided on.
+// shows waits until the diff of a file is on the screen and the user can
+// decide.
 func (d *desk) shows(path string) {
 	d.t.Helper()
 	d.until(d.State.Shown, path)
 	d.until(d.State.Ready, path)
 }
 
-// settle sets how long a diff has to be in view before it can be decided on.
+// settle sets the time in milliseconds that a diff must be in view before the
+// user can decide.
 func (d *desk) settle(ms int) {
 	d.t.Helper()
 	d.ask(d.State.SetSettle(ms))
 }
 
-// enter goes to the diff on the screen.
+// enter moves the cursor into the diff on the screen.
 func (d *desk) enter() {
 	d.t.Helper()
 	d.command("next")
@@ -150,7 +152,8 @@ func (d *desk) see(text string) {
 	}
 }
 
-// terminal starts the CLI in the editor's terminal by the plugin's command.
+// terminal runs the plugin's command that starts the CLI in the editor's
+// terminal.
 func (d *desk) terminal() {
 	d.t.Helper()
 	d.command("open")
@@ -158,16 +161,16 @@ func (d *desk) terminal() {
 	d.until(d.State.Terminal, "1")
 }
 
-// say types a prompt into the CLI.
+// say sends a prompt to the CLI.
 func (d *desk) say(prompt string) {
 	d.t.Helper()
 	d.press(prompt)
 	d.see(prompt)
-	time.Sleep(typing)
+	time.Sleep(typingDelay)
 	d.press("Enter")
 }
 
-// cli connects a CLI that is only its wire to the editor's companion.
+// cli connects a client without a real CLI to the editor's companion.
 func (d *desk) cli() *client.CLI {
 	d.t.Helper()
 	port, err := strconv.Atoi(d.ask(d.State.Port))
@@ -182,10 +185,10 @@ func (d *desk) cli() *client.CLI {
 	return c
 }
 
-// heard waits for a notification that fits.
+// heard waits for a matching notification.
 func heard(t *testing.T, c *client.CLI, what string, fits func(client.Notification) bool) client.Notification {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(stepTimeout)
 	var last string
 	for {
 		select {
@@ -198,15 +201,15 @@ func heard(t *testing.T, c *client.CLI, what string, fits func(client.Notificati
 			}
 			last = n.Method + " " + string(n.Params)
 		case <-deadline:
-			t.Fatalf("never heard %s; the last was %s", what, last)
+			t.Fatalf("never received %s; the last was %s", what, last)
 		}
 	}
 }
 
 func rejected(n client.Notification) bool { return n.Method == geminiide.MethodDiffRejected }
 
-// accepted waits for the CLI to hear that its change was accepted, and with
-// which text.
+// accepted waits until the CLI is notified that its change was accepted, and
+// returns the accepted text.
 func accepted(t *testing.T, c *client.CLI) string {
 	t.Helper()
 	n := heard(t, c, "an accepted diff", func(n client.Notification) bool { return n.Method == geminiide.MethodDiffAccepted })
@@ -217,7 +220,7 @@ func accepted(t *testing.T, c *client.CLI) string {
 	return p.Content
 }
 
-// written is accepted, and then does what the CLI does: it writes the file.
+// written waits as accepted does and then writes the file, as the CLI does.
 func written(t *testing.T, c *client.CLI, path string) string {
 	t.Helper()
 	text := accepted(t, c)
@@ -227,7 +230,7 @@ func written(t *testing.T, c *client.CLI, path string) string {
 	return text
 }
 
-// context waits until the companion tells of files that fit.
+// context waits until the companion sends matching open files.
 func told(t *testing.T, c *client.CLI, what string, fits func(open []geminiide.File) bool) {
 	t.Helper()
 	heard(t, c, what, func(n client.Notification) bool {
@@ -236,40 +239,41 @@ func told(t *testing.T, c *client.CLI, what string, fits func(open []geminiide.F
 	})
 }
 
-// hands are what a user's fingers do, where the editors differ.
+// hands are the keys that differ between editors.
 type hands struct {
-	// select two: from the first line's start, the word "one" and no more.
+	// selectWord selects "one" from the start of the first line.
 	selectWord []string
-	// edit puts "mine" and a line feed at the start of the proposal, from
-	// inside it.
+	// edit types "mine" and a line feed at the start of the proposal, from
+	// inside the diff.
 	edit []string
-	// accepts and rejects are all ways of it, from inside the proposal.
+	// accepts and rejects are all ways to accept and to reject, from inside the
+	// diff.
 	accepts, rejects [][]string
-	// quit leaves the editor whatever waits.
+	// quit exits the editor, even if changes wait.
 	quit []string
-	// file leaves the terminal, or the diff, for the window with the file.
+	// leave moves from the terminal or the diff to the window with the file.
 	leave []string
 	// save saves the buffer.
 	save []string
-	// change puts "dirty" at the start of the file's buffer.
+	// change types "dirty" at the start of the file's buffer.
 	change []string
 	// down moves the cursor one line down.
 	down []string
-	// visit opens a file by name.
+	// visit opens a file.
 	visit func(name string) []string
 	// close closes the current buffer.
 	close []string
-	// rename gives the buffer's file another name.
+	// rename renames the buffer's file.
 	rename func(name string) []string
-	// scratch shows a buffer that is no file.
+	// scratch shows a buffer without a file.
 	scratch []string
 	// send asks a question about the first two lines.
 	send func(question string) []string
-	// copy saves the proposal's text under another name.
+	// copy saves the text of the proposal to another file.
 	copy                           func(name string) []string
 	undoHunk, acceptHunk, nextHunk []string
-	// typing are commands that a diff comes in the middle of, with what is
-	// seen when they are done.
+	// typing are commands that a diff interrupts, and the text on the screen
+	// when they are done.
 	typing []halves
 }
 
@@ -346,15 +350,15 @@ func handsOf(kind editortest.Kind) hands {
 	return vimHands
 }
 
-// eachEditor runs a story in each editor.
-func eachEditor(t *testing.T, story func(t *testing.T, kind editortest.Kind, h hands)) {
+// eachEditor runs a test with each editor.
+func eachEditor(t *testing.T, test func(t *testing.T, kind editortest.Kind, h hands)) {
 	for _, kind := range editortest.Kinds {
-		t.Run(kind.Name, func(t *testing.T) { story(t, kind, handsOf(kind)) })
+		t.Run(kind.Name, func(t *testing.T) { test(t, kind, handsOf(kind)) })
 	}
 }
 
-// The real CLI in the editor's own terminal: it is connected, and what is
-// open, where the cursor is and what is selected reaches the model.
+// The real CLI runs in the editor's own terminal. It is connected, and the
+// model receives the open files, the cursor and the selection.
 func TestEditorContextReachesTheModel(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Seen.") })
@@ -372,13 +376,13 @@ func TestEditorContextReachesTheModel(t *testing.T) {
 		}
 		got := toJSON(t, editorContext(t, r.Text))
 		if !strings.Contains(got, `"path":"`+path+`"`) || !strings.Contains(got, `"selectedText":"one"`) || !strings.Contains(got, other) {
-			t.Errorf("the model was told %s", got)
+			t.Errorf("the model received %s", got)
 		}
 	})
 }
 
-// A question about lines, asked from the editor: the CLI is started for the
-// first, and has the file with both.
+// The user asks a question about lines from the editor. The CLI starts for the
+// first question, and each question contains the file.
 func TestEditorAsks(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Because.") })
@@ -399,9 +403,9 @@ func TestEditorAsks(t *testing.T) {
 	})
 }
 
-// A change of the real CLI's, while the user types in its terminal: the diff
-// opens, the keys stay, a yes in the terminal is what counts, the buffer has
-// the file then.
+// The real CLI proposes a change while the user types in its terminal. The diff
+// opens and the keys stay in the terminal. The yes in the terminal counts, and
+// then the buffer shows the file.
 func TestEditorAnswerInTheTerminal(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		var path string
@@ -415,7 +419,7 @@ func TestEditorAnswerInTheTerminal(t *testing.T) {
 		d.see(" accepts")
 		d.see(asks)
 		d.until(d.State.Terminal, "1")
-		d.until(d.State.Width, width) // or the CLI's lines are wrapped anew
+		d.until(d.State.Width, width) // otherwise the CLI wraps its lines again
 		d.press("1")
 		d.see(after)
 		w.wantFile(path, "one\ntwo\n")
@@ -425,8 +429,8 @@ func TestEditorAnswerInTheTerminal(t *testing.T) {
 	})
 }
 
-// Edited in the editor and accepted there: the file has the edited bytes, and
-// the buffer too.
+// The user edits and accepts in the editor. The file and the buffer contain the
+// edited bytes.
 func TestEditorEditAndAccept(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		var path string
@@ -447,28 +451,35 @@ func TestEditorEditAndAccept(t *testing.T) {
 	})
 }
 
-// leaveTerminal gives the keys to the editor again.
+// leaveTerminal moves the keys from the terminal to the editor.
 func (d *desk) leaveTerminal(h hands) {
 	d.t.Helper()
 	if d.Name == "emacs" {
-		d.press("C-c", "o") // C-x is the terminal's in char mode; C-c is the escape
+		d.press("C-c", "o") // in char mode the terminal receives C-x; C-c is the escape
 		return
 	}
 	if d.Name == "nvim" {
 		d.press("C-\\", "C-n")
 		d.until("mode()", "n")
 	}
-	d.press("C-w", "t") // in its other mode a terminal of Vim's stands still
+	d.press("C-w", "t") // in its other mode Vim's terminal is not updated
 	d.until("mode()", "n")
 }
 
-// wait starts an editor on a file, with a change to it on the screen.
-func waits(t *testing.T, kind editortest.Kind, before, proposed string) (d *desk, c *client.CLI, path string) {
+// idle starts an editor on a file and connects a client to its companion.
+func idle(t *testing.T, kind editortest.Kind, text string) (d *desk, c *client.CLI, path string) {
 	t.Helper()
 	w := newWorld(t, silent)
-	path = w.file("a.txt", before)
+	path = w.file("a.txt", text)
 	d = w.sit(kind, path)
-	c = d.cli()
+	return d, d.cli(), path
+}
+
+// waits starts an editor on a file and a client that has proposed a change to
+// it. The diff is on the screen.
+func waits(t *testing.T, kind editortest.Kind, before, proposed string) (d *desk, c *client.CLI, path string) {
+	t.Helper()
+	d, c, path = idle(t, kind, before)
 	if err := c.OpenDiff(d.context(), path, proposed); err != nil {
 		t.Fatal(err)
 	}
@@ -476,7 +487,8 @@ func waits(t *testing.T, kind editortest.Kind, before, proposed string) (d *desk
 	return d, c, path
 }
 
-// Every way to say yes, and every way to leave: the CLI hears which it was.
+// The CLI is notified of the right answer for every way to accept and every way
+// to leave.
 func TestEditorEveryWayOut(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "one\ntwo\n")
@@ -514,7 +526,7 @@ func TestEditorEveryWayOut(t *testing.T) {
 	})
 }
 
-// Texts that editors like to change come back as they were.
+// Texts that editors tend to change are returned unchanged.
 func TestEditorBytes(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
@@ -536,7 +548,7 @@ func TestEditorBytes(t *testing.T) {
 			}
 			d.until(d.State.Shown, "")
 		}
-		// A file that is not there yet, and one of many lines.
+		// A new file, and a file with many lines.
 		path := filepath.Join(w.project, "new.txt")
 		big := strings.Repeat("a line of text\n", 20000)
 		if err := c.OpenDiff(d.context(), path, big); err != nil {
@@ -550,19 +562,19 @@ func TestEditorBytes(t *testing.T) {
 	})
 }
 
-// Hunks by the same keys everywhere.
+// The keys for hunks are the same everywhere.
 func TestEditorHunks(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, _ := waits(t, kind, "a\nb\nc\nd\ne\n", "A\nb\nc\nd\nE\nf")
 		d.enter()
 		d.press("g", "g")
 		if d.Name == "emacs" {
-			d.press("C-_", "M-<") // the two letters were text
+			d.press("C-_", "M-<") // the two letters were typed as text
 		}
 		d.press(h.undoHunk...)
 		d.holds(d.State.Proposal, "a\nb\nc\nd\nE\nf")
 		d.press(h.nextHunk...)
-		d.until(d.State.Line, "5") // Vim loses a Ctrl-C that comes while it runs a command
+		d.until(d.State.Line, "5") // Vim loses a Ctrl-C that arrives while it runs a command
 		d.press(h.undoHunk...)
 		d.holds(d.State.Proposal, "a\nb\nc\nd\ne\n")
 		d.press(h.acceptHunk...)
@@ -574,8 +586,8 @@ func TestEditorHunks(t *testing.T) {
 	})
 }
 
-// Unsaved changes are shown, and neither an accepted change nor its reload
-// takes them away.
+// Unsaved changes are shown. Neither an accepted change nor reloading the file
+// discards them.
 func TestEditorDirtyBuffer(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
@@ -599,14 +611,11 @@ func TestEditorDirtyBuffer(t *testing.T) {
 	})
 }
 
-// A change that comes while the user is typing a command does not get lost
-// when that is done, and does not eat its keys.
+// A change that arrives while the user types a command waits until the command
+// is done, and does not take its keys.
 func TestEditorDiffWhileTyping(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
-		w := newWorld(t, silent)
-		path := w.file("a.txt", "one\n")
-		d := w.sit(kind, path)
-		c := d.cli()
+		d, c, path := idle(t, kind, "one\n")
 		for _, typing := range h.typing {
 			d.press(typing.begin...)
 			if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
@@ -615,7 +624,7 @@ func TestEditorDiffWhileTyping(t *testing.T) {
 			d.until(d.State.Waiting, "1")
 			d.press(typing.end...)
 			d.shows(path)
-			d.see("Gemini proposes: a.txt")
+			d.see("Gemini CLI proposes: a.txt")
 			d.see(typing.seen)
 			d.command("reject")
 			heard(t, c, "a rejection", rejected)
@@ -624,7 +633,8 @@ func TestEditorDiffWhileTyping(t *testing.T) {
 	})
 }
 
-// Several changes wait: one is shown, the others are counted and come after.
+// Several changes wait: the editor shows one, counts the others and shows them
+// afterwards.
 func TestEditorSeveralDiffs(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
@@ -637,7 +647,7 @@ func TestEditorSeveralDiffs(t *testing.T) {
 		d.shows(path)
 		d.enter()
 		d.press(h.edit...)
-		d.command("next") // from inside: the one that waits
+		d.command("next") // from inside the diff: the one that waits
 		d.shows(other)
 		d.command("reject")
 		heard(t, c2, "a rejection", rejected)
@@ -650,7 +660,7 @@ func TestEditorSeveralDiffs(t *testing.T) {
 	})
 }
 
-// companion is the process of the editor's companion, 0 for none.
+// companion returns the PID of the editor's companion, or 0.
 func (d *desk) companion() int {
 	for _, pid := range children(d.t, d.PID) {
 		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); strings.TrimSpace(string(name)) == "pollux" {
@@ -660,8 +670,8 @@ func (d *desk) companion() int {
 	return 0
 }
 
-// The companion crashes: it comes back on the same port with the same token,
-// so that CLIs can connect again.
+// The companion crashes. It restarts with the same port and token, so that CLIs
+// can connect again.
 func TestEditorRestartsPollux(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
@@ -679,8 +689,8 @@ func TestEditorRestartsPollux(t *testing.T) {
 	})
 }
 
-// A copy of the text decides nothing; and when the companion is killed, what
-// the user has edited can still be saved.
+// Saving a copy of the text decides nothing. After the companion was killed,
+// the user can still save the edited text.
 func TestEditorSavesACopy(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
@@ -715,7 +725,7 @@ func TestEditorSavesACopy(t *testing.T) {
 		waitFor(t, "a new one", func() bool { return d.companion() != 0 })
 		d.until(d.State.Started, "1")
 		d.press(h.accepts[0]...)
-		d.see("change came from has ended") // the answer: Emacs drops what was typed before it
+		d.see("companion of this change has ended") // wait for the message: Emacs drops keys that were typed before it
 		lost := filepath.Join(d.project, "lost.txt")
 		d.press(h.copy(lost)...)
 		waitFor(t, "the lost text", holds(lost))
@@ -723,7 +733,8 @@ func TestEditorSavesACopy(t *testing.T) {
 	})
 }
 
-// answer waits for what a CLI hears of its change, and is its method.
+// answer waits for the notification that resolves the CLI's change and returns
+// its method.
 func answer(t *testing.T, c *client.CLI) string {
 	t.Helper()
 	return heard(t, c, "an answer", func(n client.Notification) bool {
@@ -731,8 +742,8 @@ func answer(t *testing.T, c *client.CLI) string {
 	}).Method
 }
 
-// What saves by itself, or saves something else, accepts nothing; more room
-// for the proposal, and another mode, take nothing away.
+// Saving automatically, or saving something else, accepts nothing. Making the
+// proposal larger or changing its mode does not close it.
 func TestEditorDecidesOnlyWhenAsked(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "one\ntwo\n")
@@ -745,7 +756,7 @@ func TestEditorDecidesOnlyWhenAsked(t *testing.T) {
 		}
 		if d.Name == "emacs" {
 			d.press("C-x", "s", "C-x", "1")
-			d.command("accept") // out of sight: it is shown first
+			d.command("accept") // out of sight, so it is shown first
 			d.see("Look at it first")
 			still("accept of what is hidden")
 			d.enter()
@@ -772,90 +783,99 @@ func TestEditorDecidesOnlyWhenAsked(t *testing.T) {
 			d.press(":q!", "Enter")
 		}
 		if got := answer(t, c); got != geminiide.MethodDiffRejected {
-			t.Errorf("the CLI heard %s", got)
+			t.Errorf("the CLI received %s", got)
 		}
 		d.until(d.State.Shown, "")
 	})
 }
 
-// settling is the time that a user has, in milliseconds, and slowly one in which
-// a test can press keys too early on a busy machine.
+// settleDelay is the time in milliseconds before a user can decide. With
+// longSettleDelay a test can press keys too early even on a busy machine.
 const (
-	settling = 500
-	slowly   = 5000
+	settleDelay     = 500
+	longSettleDelay = 5000
 )
 
 // appeared is the message about a decision that comes too early.
 const appeared = "This change has just appeared. Look at it, then decide."
 
-// undecided checks that nothing was decided, and that the user can decide now.
+// undecided checks that nothing was decided so far, and that the user can
+// decide now.
 func (d *desk) undecided(c *client.CLI, path, text string) {
 	d.t.Helper()
 	if got := d.ask(d.State.Waiting); got != "1" {
 		d.t.Errorf("%s diffs wait", got)
 	}
-	d.settle(settling)
+	d.settle(settleDelay)
 	d.command("next")
 	d.shows(path)
 	d.command("accept")
-	if got := accepted(d.t, c); got != text { // the first answer of all
+	if got := accepted(d.t, c); got != text { // the first answer
 		d.t.Errorf("accepted %q", got)
 	}
 	d.until(d.State.Shown, "")
 }
 
-// In place of the change that the user reads another one comes: the keys meant
-// for the first accepted what nobody had seen.
+// A surprise changes what is in view while the user reads a change.
+type surprise struct {
+	// replace returns the path of the change that is then in view.
+	replace func(d *desk, c *client.CLI, path string) (string, error)
+	text    string // then in the proposal
+	accept  func(d *desk, h hands)
+}
+
+// tooEarly checks that a decision right after a surprise does not count.
+func (s surprise) tooEarly(t *testing.T, kind editortest.Kind, h hands) {
+	d, c, path := waits(t, kind, "one\n", "two\n")
+	if got := d.ask(d.State.Settle); got != strconv.Itoa(settleDelay) {
+		t.Errorf("the user can decide after %s ms", got)
+	}
+	d.see(" accepts")
+	d.enter()
+	d.settle(longSettleDelay)
+	path, err := s.replace(d, c, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.holds(d.State.Proposal, s.text)
+	d.until(d.State.Shown, path)
+	s.accept(d, h)
+	d.see(appeared)
+	d.undecided(c, path, s.text)
+}
+
+func acceptByKey(d *desk, h hands)     { d.press(h.accepts[0]...) }
+func acceptByCommand(d *desk, _ hands) { d.command("accept") }
+
+// Another change replaced the one that the user was reading. Keys meant for the
+// first one accepted a change that nobody had seen.
 func TestEditorKeyMeantForAnother(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
-		for name, swap := range map[string]func(d *desk, c *client.CLI, path string) error{
-			"superseded": func(d *desk, c *client.CLI, path string) error {
-				return c.OpenDiff(d.context(), path, "three\n")
-			},
-			"answered in the terminal": func(d *desk, c *client.CLI, path string) error {
+		for name, s := range map[string]surprise{
+			"superseded": {func(d *desk, c *client.CLI, path string) (string, error) {
+				return path, c.OpenDiff(d.context(), path, "three\n")
+			}, "three\n", acceptByKey},
+			"answered in the terminal": {func(d *desk, c *client.CLI, path string) (string, error) {
 				next := d.file("b.txt", "b\n")
 				if err := c.OpenDiff(d.context(), next, "three\n"); err != nil {
-					return err
+					return "", err
 				}
 				d.until(d.State.Waiting, "2")
 				_, err := c.CloseDiff(d.context(), path)
-				return err
-			},
+				return next, err
+			}, "three\n", acceptByCommand},
 		} {
-			t.Run(name, func(t *testing.T) {
-				d, c, path := waits(t, kind, "one\n", "two\n")
-				if got := d.ask(d.State.Settle); got != strconv.Itoa(settling) {
-					t.Errorf("a change can be decided on after %s ms", got)
-				}
-				d.see(" accepts")
-				d.enter()
-				d.settle(slowly)
-				if err := swap(d, c, path); err != nil {
-					t.Fatal(err)
-				}
-				if name != "superseded" {
-					path = filepath.Join(d.project, "b.txt")
-				}
-				d.holds(d.State.Proposal, "three\n")
-				d.until(d.State.Shown, path)
-				if name == "superseded" {
-					d.press(h.accepts[0]...)
-				} else {
-					d.command("accept")
-				}
-				d.see(appeared)
-				d.undecided(c, path, "three\n")
-			})
+			t.Run(name, func(t *testing.T) { s.tooEarly(t, kind, h) })
 		}
 	})
 }
 
-// No way to accept, to reject, or to leave decides on what has just appeared. A
-// view that was closed comes back by a command.
+// No way to accept, to reject or to leave decides on a change that has just
+// appeared. A command shows a closed view again.
 func TestEditorTooEarly(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "one\ntwo\n")
-		d.settle(slowly)
+		d.settle(longSettleDelay)
 		if err := c.OpenDiff(d.context(), path, "one\nthree\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -872,21 +892,18 @@ func TestEditorTooEarly(t *testing.T) {
 		}
 		d.command("next")
 		d.until(d.State.Inside, "1")
-		d.press(h.rejects[2]...) // it closes the view
-		d.see("goes on waiting")
+		d.press(h.rejects[2]...) // closes the view
+		d.see("still pending")
 		d.until(d.State.Shown, "")
 		d.undecided(c, path, "one\nthree\n")
 	})
 }
 
-// A key that is held while a change is in view decides nothing, for as long as
-// it is held.
+// A key that the user holds down while a change is in view decides nothing,
+// however long it is held.
 func TestEditorHeldKey(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
-		w := newWorld(t, silent)
-		path := w.file("a.txt", "one\n")
-		d := w.sit(kind, path)
-		c := d.cli()
+		d, c, path := idle(t, kind, "one\n")
 		d.settle(2000)
 		if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
 			t.Fatal(err)
@@ -901,14 +918,11 @@ func TestEditorHeldKey(t *testing.T) {
 	})
 }
 
-// There is no room for a change: it goes on waiting, the user reads how to show
-// it, and the CLI gets no error, which it would print as a critical one.
+// The window is too small for a change. The change waits, the user reads how to
+// show it, and the CLI gets no error, which it would print as a critical one.
 func TestEditorNoRoom(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
-		w := newWorld(t, silent)
-		path := w.file("a.txt", "one\n")
-		d := w.sit(kind, path)
-		c := d.cli()
+		d, c, path := idle(t, kind, "one\n")
 		tall := d.ask(d.State.Lines)
 		if err := d.Resize(180, 4); err != nil {
 			t.Fatal(err)
@@ -917,7 +931,7 @@ func TestEditorNoRoom(t *testing.T) {
 		if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
 			t.Fatalf("the CLI got an error: %v", err)
 		}
-		d.see("a.txt waits to be reviewed")
+		d.see("a.txt is pending")
 		d.until(d.State.Waiting, "1")
 		d.until(d.State.Shown, "")
 		if err := d.Resize(180, 50); err != nil {
@@ -928,22 +942,17 @@ func TestEditorNoRoom(t *testing.T) {
 	})
 }
 
-// Another client puts a text in the place of the one in view.
+// Another client replaces the text in view.
 func TestEditorTextFromOutside(t *testing.T) {
-	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
-		d, c, path := waits(t, kind, "one\n", "two\n")
-		d.enter()
-		d.settle(slowly)
+	eachEditor(t, surprise{func(d *desk, c *client.CLI, path string) (string, error) {
 		d.ask(d.State.Changed("content", "theirs"))
-		d.holds(d.State.Proposal, "theirs")
-		d.press(h.accepts[0]...)
-		d.see(appeared)
-		d.undecided(c, path, "theirs")
-	})
+		return path, nil
+	}, "theirs", acceptByKey}.tooEarly)
 }
 
 // Another client has accepted the change, and the CLI has not written the file
-// yet: there is nothing to decide, and the view does not say that it is written.
+// yet. There is nothing to decide, and the view does not say that the file was
+// written.
 func TestEditorAcceptedElsewhere(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
@@ -952,18 +961,18 @@ func TestEditorAcceptedElsewhere(t *testing.T) {
 		d.see("a.txt: accepted; waiting for the agent to write the file")
 		for _, name := range []string{"accept", "reject"} {
 			d.command(name)
-			d.see("a.txt is accepted; it waits for the agent to write the file")
-			d.press("C-l") // the message goes
+			d.see("a.txt is accepted; waiting for the agent to write the file")
+			d.press("C-l") // clears the message
 		}
-		d.press(h.rejects[2]...) // it closes the view
+		d.press(h.rejects[2]...) // closes the view
 		d.until(d.State.Shown, "")
-		d.ask(d.State.Changed("state", "open")) // so that the first answer can be seen
+		d.ask(d.State.Changed("state", "open")) // so that undecided can check the first answer
 		d.undecided(c, path, "two\n")
 	})
 }
 
-// A command counts from when it was begun: it was meant for what was in view
-// then.
+// A command applies to the change that was in view when the user began to type
+// it.
 func TestEditorCommandBegunTooEarly(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
@@ -978,7 +987,7 @@ func TestEditorCommandBegunTooEarly(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d.Name == "emacs" {
-			d.until(d.State.Waiting, "1") // it is shown when the minibuffer is left
+			d.until(d.State.Waiting, "1") // shown when the minibuffer closes
 		} else {
 			d.shows(other)
 		}
@@ -988,8 +997,8 @@ func TestEditorCommandBegunTooEarly(t *testing.T) {
 	})
 }
 
-// The CLI proposes anew while the user types in its old proposal: the keys go
-// into the new one, or nowhere, and never into the file.
+// The CLI replaces its proposal while the user types in the old one. The keys
+// go into the new proposal or nowhere, and never into the file.
 func TestEditorSupersededWhileTyping(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
@@ -1006,7 +1015,7 @@ func TestEditorSupersededWhileTyping(t *testing.T) {
 		d.until(d.State.Inside, "1")
 		d.holds(d.State.Buffer("a.txt"), "one\n")
 		if d.Name != "emacs" {
-			d.press("Escape") // typing goes on in the new one
+			d.press("Escape") // the new proposal is in insert mode too
 		}
 		d.shows(path)
 		d.command("reject")
@@ -1014,13 +1023,13 @@ func TestEditorSupersededWhileTyping(t *testing.T) {
 	})
 }
 
-// Neither a missing program nor one that is too old goes unsaid.
+// The plugin reports a missing program and one that is too old.
 func TestEditorWithoutPollux(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		for name, test := range map[string]struct{ script, says string }{
 			"missing": {"", "is not installed, or not on the PATH"},
 			"too old": {"#!/bin/sh\necho 'unknown flag' >&2\nexit 2\n", "is too old"},
-			"broken":  {"#!/bin/sh\nexit 3\n", "it keeps ending"},
+			"broken":  {"#!/bin/sh\nexit 3\n", "Pollux keeps exiting"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				w := newWorld(t, silent)
@@ -1059,7 +1068,7 @@ func TestEditorWithoutPollux(t *testing.T) {
 	})
 }
 
-// bareOf is a PATH without the places that have a pollux.
+// bareOf returns a PATH without the directories that contain a pollux.
 func bareOf(path string) string {
 	return strings.Join(slices.DeleteFunc(filepath.SplitList(path), func(dir string) bool {
 		_, err := os.Stat(filepath.Join(dir, "pollux"))
@@ -1067,7 +1076,7 @@ func bareOf(path string) string {
 	}), ":")
 }
 
-// What is told of files follows what the user does with them.
+// The open files that the CLI receives follow what the user does.
 func TestEditorFollowsFiles(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
@@ -1119,8 +1128,8 @@ func TestEditorFollowsFiles(t *testing.T) {
 	})
 }
 
-// The editor ends while a diff is open, by every way of ending: the CLI hears
-// of it, nothing is left behind, and the journal has the text.
+// The editor exits, in each possible way, while a diff is open. The CLI is
+// notified, nothing is left behind, and the journal has the text.
 func TestEditorEnds(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		for _, end := range []string{"quit", "SIGHUP", "SIGTERM", "SIGKILL"} {

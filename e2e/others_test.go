@@ -16,9 +16,9 @@ import (
 	"pollux/internal/ide/geminiide/client"
 )
 
-// The editors without a plugin of ours.
+// Editors without a plugin.
 
-// bare starts a program in a terminal, with pollux on its PATH.
+// bare starts a program in a terminal, with pollux on the PATH.
 func (w *world) bare(argv ...string) *seat {
 	w.t.Helper()
 	if _, err := exec.LookPath(argv[0]); err != nil {
@@ -54,7 +54,8 @@ func (s *seat) press(keys ...string) {
 	}
 }
 
-// Kakoune, as `pollux install` sets it up, beside the real CLI in `pollux run`.
+// Kakoune, configured by `pollux install`, next to the real CLI in `pollux
+// run`.
 func TestKakoune(t *testing.T) {
 	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Seen.") })
 	path := w.file("it's a.txt", "one \U0001F600 two\nthree\n")
@@ -72,8 +73,8 @@ func TestKakoune(t *testing.T) {
 	cli.expect("Type your message")
 }
 
-// wantModelTold asks the CLI until what the model is told of the editor has a
-// text in it: Kakoune's hooks run when it is idle.
+// wantModelTold sends prompts until the editor's context in a request contains
+// a text. Kakoune runs its hooks only when it is idle.
 func wantModelTold(t *testing.T, w *world, cli *terminal, word, path, want string) {
 	t.Helper()
 	var got string
@@ -89,11 +90,10 @@ func wantModelTold(t *testing.T, w *world, cli *terminal, word, path, want strin
 			return
 		}
 	}
-	t.Errorf("the model was never told %s; it was told %s", want, tail(got, 3000))
+	t.Errorf("the model never received %s; it received %s", want, tail(got, 3000))
 }
 
-// endpoint is the port and the token in the discovery file of the only
-// companion.
+// endpoint returns the port and the token from the only discovery file.
 func (w *world) endpoint() (port int, token string, ok bool) {
 	files, _ := filepath.Glob(filepath.Join(filepath.Dir(w.project), "tmp", "gemini", "ide", "*"))
 	for _, f := range files {
@@ -109,7 +109,7 @@ func (w *world) endpoint() (port int, token string, ok bool) {
 	return 0, "", false
 }
 
-// A real language client, Neovim's own, with no plugin of ours.
+// A real language client, Neovim's own, without a plugin.
 func TestLanguageClient(t *testing.T) {
 	w := newWorld(t, silent)
 	path := w.file("a.txt", "one \U0001F600 two\nthree\n")
@@ -142,7 +142,7 @@ vim.keymap.set("x", "gA", vim.lsp.buf.range_code_action or vim.lsp.buf.code_acti
 	told(t, c, "the column after an emoji", open(func(f geminiide.File) bool {
 		return f.IsActive && f.Cursor != nil && *f.Cursor == editor.Cursor{Line: 1, Character: 9}
 	}))
-	s.keys("jA!") // typing says where, too
+	s.keys("jA!") // typing moves the cursor too
 	s.press("Escape")
 	told(t, c, "the end of the second line", open(func(f geminiide.File) bool {
 		return f.Cursor != nil && *f.Cursor == editor.Cursor{Line: 2, Character: 7}
@@ -161,7 +161,7 @@ vim.keymap.set("x", "gA", vim.lsp.buf.range_code_action or vim.lsp.buf.code_acti
 		t.Fatal(err)
 	}
 	s.see("Gemini CLI proposes a change to a.txt")
-	s.press("Enter") // no choice
+	s.press("Enter") // Enter alone chooses nothing
 	s.keys("ga")
 	s.see("Gemini CLI: reject the change to a.txt")
 	s.keys("3")
@@ -173,7 +173,8 @@ vim.keymap.set("x", "gA", vim.lsp.buf.range_code_action or vim.lsp.buf.code_acti
 	waitFor(t, "the files to be gone", func() bool { return len(w.left()) == 0 })
 }
 
-// Helix by its keys. Debian 12 has none: scripts/newer-editors.sh runs this.
+// Helix, driven by keys. Debian 12 does not package it:
+// scripts/newer-editors.sh runs this test.
 func TestHelix(t *testing.T) {
 	if out, err := exec.Command("hx", "--version").Output(); err != nil || strings.Contains(string(out), " 25.01") {
 		t.Skipf("no Helix 25.07 or newer: %s %v", out, err)

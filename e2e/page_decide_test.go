@@ -13,8 +13,18 @@ import (
 
 const tooEarly = "This change has just appeared. Look at it, then decide."
 
+// The list and the header name the agent that proposed a change. An older companion
+// sends only the client's name and version.
+func TestPageNamesTheAgent(t *testing.T) {
+	named, older := change("a"), change("b")
+	named.Agent = "Some Agent"
+	s := newStage(t, named, older)
+	s.page(shows("#path", "a.txt"), shows("#from", "from Some Agent"), shows(`[data-id="a"] .agent`, "Some Agent"))
+	s.page(shows(`[data-id="b"] .agent`, "CLI 1"), chromedp.Click(`//button[contains(., "b.txt")]`), shows("#from", "from CLI 1"))
+}
+
 // The second click of a double click on Accept accepted the next file, which
-// nobody had seen.
+// the user had not seen.
 func TestPageDoubleClick(t *testing.T) {
 	s := newStage(t, change("a"), change("b"))
 	s.page(shows("#path", "a.txt"))
@@ -23,7 +33,8 @@ func TestPageDoubleClick(t *testing.T) {
 	s.page(shows("#path", "b.txt"))
 	s.press("#accept", 2)
 	s.page(shows("#hint", tooEarly))
-	// Nor does a slow one, after the change has settled.
+	// A slow second click, after the change has settled, does not decide
+	// either.
 	s.settle()
 	s.press("#accept", 2)
 	s.page(shows("#hint", tooEarly))
@@ -33,8 +44,8 @@ func TestPageDoubleClick(t *testing.T) {
 	s.wantSaid("accept a", "accept b")
 }
 
-// Ctrl+Enter twice, or held until the keyboard repeats it, accepted the next
-// file too.
+// Ctrl+Enter pressed twice, or held until the keyboard repeats it, accepted the
+// next file too.
 func TestPageKeyTwiceOrHeld(t *testing.T) {
 	s := newStage(t, change("a"), change("b"), change("c"))
 	s.page(shows("#path", "a.txt"))
@@ -45,7 +56,7 @@ func TestPageKeyTwiceOrHeld(t *testing.T) {
 		s.pass(30)
 		s.ctrlEnterDown(true)
 	}
-	s.settle() // a keyboard with a long delay begins to repeat only now
+	s.settle() // a keyboard with a long delay starts to repeat only now
 	s.ctrlEnterDown(true)
 	s.page(shows("#path", "b.txt"))
 	s.settle()
@@ -58,13 +69,13 @@ func TestPageKeyTwiceOrHeld(t *testing.T) {
 	s.wantSaid("accept a", "accept b", "reject c")
 }
 
-// A change took the place of the one in view, and the key or click that was
-// meant for the old one decided on the new.
+// A change replaced the one in view, and the key or click meant for the old one
+// decided on the new one.
 func TestPageAnotherTookThePlace(t *testing.T) {
 	s := newStage(t, change("a"), change("b"))
 	s.page(shows("#path", "a.txt"))
 	s.settle()
-	// Superseded, while the mouse button is down.
+	// The change is superseded while the mouse button is down.
 	s.mouse("#accept", 1, chromedp.MousePressed)
 	c := change("c")
 	c.Path = "/project/a.txt"
@@ -76,7 +87,7 @@ func TestPageAnotherTookThePlace(t *testing.T) {
 	s.mouse("#accept", 1, chromedp.MouseReleased)
 	s.page(shows("#hint", tooEarly))
 
-	// Answered in the terminal, and the next one is shown.
+	// The change is answered in the terminal, and the next one is shown.
 	s.tell(editor.MethodDiffOpen, change("d"))
 	s.settle()
 	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "c", Reason: editor.ReasonClosed})
@@ -84,7 +95,7 @@ func TestPageAnotherTookThePlace(t *testing.T) {
 	s.ctrlEnter()
 	s.page(shows("#hint", tooEarly))
 
-	// The half second starts again with each attempt, and with any other key.
+	// The half second starts again with each attempt and with any other key.
 	for _, attempt := range []func(){
 		s.ctrlEnter, func() { s.press("#reject", 1) }, func() { s.page(chromedp.KeyEvent(kb.ArrowDown)) }, s.ctrlEnter,
 	} {
@@ -101,7 +112,7 @@ func TestPageAnotherTookThePlace(t *testing.T) {
 	s.settle()
 	s.page(chromedp.Evaluate[chromedp.Void]("hide(true); pass(10000); hide(false)"))
 	s.ctrlEnter()
-	// Once settled it stays so, whatever is typed.
+	// Once settled it stays settled, whatever the user types.
 	s.pass(500)
 	s.page(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent("mine "))
 	s.ctrlEnter()
@@ -112,7 +123,7 @@ func TestPageAnotherTookThePlace(t *testing.T) {
 	}
 }
 
-// A change that took the place of another behind the Keys dialog was never seen.
+// A change that replaced another one behind the Keys dialog was never seen.
 func TestPageBehindTheKeys(t *testing.T) {
 	s := newStage(t, change("a"), change("b"))
 	s.page(shows("#path", "a.txt"))
@@ -122,7 +133,7 @@ func TestPageBehindTheKeys(t *testing.T) {
 	s.page(shows("#path", "b.txt"))
 	s.settle()
 	s.page(chromedp.KeyEvent(kb.Escape),
-		chromedp.Poll[chromedp.Void](`!document.querySelector("#keys").open && document.querySelector("#accept").ariaDisabled === "true"`, chromedp.WithPollingTimeout(patience)))
+		chromedp.Poll[chromedp.Void](`!document.querySelector("#keys").open && document.querySelector("#accept").ariaDisabled === "true"`, chromedp.WithPollingTimeout(stepTimeout)))
 	s.ctrlEnter()
 	s.page(shows("#hint", tooEarly))
 	s.settle()
@@ -131,8 +142,8 @@ func TestPageBehindTheKeys(t *testing.T) {
 	s.wantSaid("accept b")
 }
 
-// Saving and discarding what a CLI left follow the same rule. The buttons show
-// it and keep the focus.
+// Saving and discarding the text that a CLI left follow the same rule. The
+// buttons show it and keep the focus.
 func TestPageOrphanJustAppeared(t *testing.T) {
 	s := newStage(t, change("a"))
 	s.page(shows("#path", "a.txt"))
@@ -148,8 +159,8 @@ func TestPageOrphanJustAppeared(t *testing.T) {
 	s.wantSaid("save a")
 }
 
-// "Accept again to overwrite it" did nothing on the page, and a double click
-// must not overwrite.
+// "Accept again to overwrite it" did nothing on the page. A double click must
+// not overwrite.
 func TestPageConflict(t *testing.T) {
 	s := newStage(t, change("a"))
 	s.script(func(_, _ string) any {
@@ -177,8 +188,8 @@ func TestPageConflict(t *testing.T) {
 	s.wantSaid("accept a", "accept a", "accept a v2")
 }
 
-// After a lost connection, changes that were answered meanwhile stayed in the
-// list, with buttons that did nothing.
+// After a lost connection, changes answered in the meantime stayed in the list,
+// with buttons that did nothing.
 func TestPageReconnects(t *testing.T) {
 	s := newStage(t, change("a"), change("b"), change("c"))
 	s.page(shows("#path", "a.txt"), chromedp.Click(`//button[contains(., "b.txt")]`), shows("#path", "b.txt"))
@@ -187,12 +198,13 @@ func TestPageReconnects(t *testing.T) {
 	s.page(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent("unsent "), shows(".tags", "edited"))
 	s.page(chromedp.Click(`//button[contains(., "c.txt")]`), shows("#path", "c.txt"))
 	s.page(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent("sent later "))
-	// a and b are decided elsewhere.
+	// Another client decides on a and b.
 	s.up(change("c"), change("d"))
 	s.page(shows("#status", "1 connected"), shows(".name", "d.txt"), shows("#path", "c.txt"), shows(".cm-merge-b", "sent later"))
 	s.page(chromedp.Poll[chromedp.Void](`[...document.querySelectorAll("#list .name")].map(e => e.innerText).join() === "c.txt,d.txt"`))
 	s.page(shows(".toast", "The change to a.txt was answered while this page was not connected."))
-	// The text of b is not lost: it stays, over a reload too, until the user has seen it.
+	// The text of b is not lost: it stays, even after a reload, until the user
+	// has seen it.
 	lost := chromedp.Poll[chromedp.Void](`[...document.querySelectorAll(".toast textarea")].map(e => e.value).join().includes("unsent ")`)
 	s.page(lost, shows(".toast", "The change to b.txt was answered before your last edits reached Pollux."))
 	s.page(chromedp.Reload(), shows("#path", "c.txt"), shows(".cm-merge-b", "sent later"), lost)
@@ -210,8 +222,8 @@ func TestPageReconnects(t *testing.T) {
 	}
 }
 
-// "Keep" looked like a decision: nothing said that Accept is still needed, and
-// the other view had all changes again.
+// "Keep" looked like a decision: the page did not say that Accept is still
+// needed, and the other view still had all changes.
 func TestPageKeepIsNoDecision(t *testing.T) {
 	d := change("a")
 	d.Original, d.Proposed = "one\n\n\ntwo\n", "ONE\n\n\nTWO\n"
@@ -220,10 +232,10 @@ func TestPageKeepIsNoDecision(t *testing.T) {
 	s.page(chromedp.Click(chromedp.CSS(".cm-chunkButtons button")), shows("#kept", "Not decided yet: press Accept."))
 	chunks := func(want int) {
 		t.Helper()
-		s.page(chromedp.Poll[chromedp.Void](fmt.Sprintf(`document.querySelectorAll(".cm-deletedChunk, .cm-merge-a .cm-changedLine").length === %d`, want), chromedp.WithPollingTimeout(patience)))
+		s.page(chromedp.Poll[chromedp.Void](fmt.Sprintf(`document.querySelectorAll(".cm-deletedChunk, .cm-merge-a .cm-changedLine").length === %d`, want), chromedp.WithPollingTimeout(stepTimeout)))
 	}
 	chunks(1)
-	// In the light theme the words were white on white.
+	// In the light theme the buttons were white on white.
 	colours, err := chromedp.Run(s.ctx, chromedp.Evaluate[[]string](`(c => [c.color, c.backgroundColor])(getComputedStyle(document.querySelector(".cm-chunkButtons button")))`))
 	if err != nil || colours[0] == colours[1] {
 		t.Errorf("the buttons have %v, %v", colours, err)
@@ -242,8 +254,8 @@ func TestPageKeepIsNoDecision(t *testing.T) {
 	s.wantSaid("accept a")
 }
 
-// An accepted change is written by the agent. Until it is, the page waits and
-// decides nothing more; then it says how it went.
+// The agent writes an accepted change. Until it has done so, the page waits and
+// allows no further decision; then it reports the result.
 func TestPageAcceptedIsNotWritten(t *testing.T) {
 	s := newStage(t, change("a"), change("b"))
 	s.script(func(_, _ string) any { return editor.DiffAcceptResult{Status: editor.StatusAccepted} })
@@ -271,7 +283,7 @@ func TestPageAcceptedIsNotWritten(t *testing.T) {
 			t.Errorf("%s: the page sent %q", id, text)
 		}
 	}
-	// A page that connects meanwhile shows the same.
+	// A page that connects in the meantime shows the same.
 	c := change("c")
 	c.State = "accepted"
 	s.tell(editor.MethodDiffOpen, c)

@@ -11,8 +11,8 @@ import (
 	"pollux/internal/editor"
 )
 
-// One request of a reconnect failed while the event stream lived. The page said
-// "reconnecting" until it was reloaded, and an edit was never sent.
+// One request of a reconnect failed while the event stream was open. The page
+// said "reconnecting" until it was reloaded, and an edit was never sent.
 func TestPageConnectsAgain(t *testing.T) {
 	for _, method := range []string{editor.MethodInitialize, editor.MethodDiffEdit, editor.MethodDiffList} {
 		t.Run(method, func(t *testing.T) {
@@ -47,17 +47,17 @@ func TestPageConnectsAgain(t *testing.T) {
 	}
 }
 
-// typed types at the first change.
+// typed types at the start of the first change.
 func typed(text string) chromedp.Action[chromedp.Void] {
 	return chromedp.Steps(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent(text))
 }
 
 // lateText waits for a text that the page offers to copy.
 func lateText(text string) chromedp.Action[chromedp.Void] {
-	return chromedp.Poll[chromedp.Void](`[...document.querySelectorAll(".toast textarea")].some(e => e.value.includes(`+strconv.Quote(text)+`))`, chromedp.WithPollingTimeout(patience))
+	return chromedp.Poll[chromedp.Void](`[...document.querySelectorAll(".toast textarea")].some(e => e.value.includes(`+strconv.Quote(text)+`))`, chromedp.WithPollingTimeout(stepTimeout))
 }
 
-// What was typed after Accept was shown as accepted, and lost.
+// Text typed after Accept was shown as accepted, and was lost.
 func TestPageTypedAfterAccept(t *testing.T) {
 	orphan := change("c")
 	orphan.State = editor.StateOrphaned
@@ -70,10 +70,10 @@ func TestPageTypedAfterAccept(t *testing.T) {
 	s.page(typed("late "), shows(".cm-merge-b", "late a"))
 	s.tell(editor.MethodDiffChanged, editor.DiffChange{ID: "a", State: editor.StateAccepted})
 	s.page(shows("#accepted", "Accepted. Waiting for the agent to write a.txt."), lateText("one\nlate a\n"), shows(".toast.warning", "a.txt"))
-	s.page(chromedp.Poll[chromedp.Void](`!document.querySelector(".cm-merge-b").innerText.includes("late")`, chromedp.WithPollingTimeout(patience)))
+	s.page(chromedp.Poll[chromedp.Void](`!document.querySelector(".cm-merge-b").innerText.includes("late")`, chromedp.WithPollingTimeout(stepTimeout)))
 	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "a", Reason: editor.ReasonAccepted})
 
-	// What was typed before it is part of what is accepted.
+	// Text typed before Accept is part of the accepted text.
 	s.page(shows("#path", "b.txt"))
 	s.settle()
 	s.page(typed("mine "))
@@ -84,7 +84,7 @@ func TestPageTypedAfterAccept(t *testing.T) {
 	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "b", Reason: editor.ReasonAccepted})
 	s.page(shows(".toast.info", "b.txt was written with the accepted text."))
 
-	// Saving what a CLI left is the same.
+	// The same applies to saving a text that a CLI left.
 	s.page(shows("#path", "c.txt"))
 	s.settle()
 	s.ctrlEnter()
@@ -98,8 +98,7 @@ func TestPageTypedAfterAccept(t *testing.T) {
 	}
 }
 
-// What is typed while Pollux decides is an edit like others if the change goes
-// on waiting.
+// Text typed while Pollux decides is a normal edit if the change stays open.
 func TestPageTypedBeforeConflict(t *testing.T) {
 	s := newStage(t, change("a"))
 	var held atomic.Bool
@@ -135,7 +134,7 @@ func TestPageTypedBeforeConflict(t *testing.T) {
 	}
 }
 
-// A companion ended and the next one took its port. The old tab was given a new
+// A companion exited and the next one used its port. The old tab received a new
 // link; then the refusal of the old secret deleted the new one.
 func TestPageNewLinkInOldTab(t *testing.T) {
 	s := newStage(t, change("a"))
@@ -154,12 +153,12 @@ func TestPageNewLinkInOldTab(t *testing.T) {
 	s.up(change("b"))
 	next(t, "connection of the page", arrived)
 	s.page(chromedp.Evaluate[chromedp.Void](`window.before = sessionStorage["pollux-secret"]; location = `+quote(link)),
-		chromedp.Poll[chromedp.Void](`sessionStorage["pollux-secret"] !== before`, chromedp.WithPollingTimeout(patience)))
+		chromedp.Poll[chromedp.Void](`sessionStorage["pollux-secret"] !== before`, chromedp.WithPollingTimeout(stepTimeout)))
 	close(refuse)
 	s.page(shows("#path", "b.txt"), shows("#status", "1 connected"), chromedp.Reload(), shows("#path", "b.txt"))
 }
 
-// Over ssh, a forwarded port may come up after the page: its link was lost.
+// Over ssh, a forwarded port may open later than the page, which lost its link.
 func TestPageKeepsItsLink(t *testing.T) {
 	s := newStage(t, change("a"))
 	s.page(shows("#path", "a.txt"))
@@ -177,8 +176,8 @@ func TestPageKeepsItsLink(t *testing.T) {
 	onPage(t, second, shows("#path", "a.txt"), shows("#status", "1 connected"))
 }
 
-// Pollux was stopped, or the way to it was dead: the buttons stayed off until the
-// page was reloaded.
+// Pollux had stopped, or the connection was dead: the buttons stayed disabled
+// until the page was reloaded.
 func TestPageNoAnswer(t *testing.T) {
 	s := newStage(t, change("a"))
 	noAnswer := shows(".toast.error", "Pollux did not answer within 15 seconds.")
@@ -190,8 +189,8 @@ func TestPageNoAnswer(t *testing.T) {
 	s.page(chromedp.Evaluate[chromedp.Void]("expire()"), noAnswer, shows(".toast.error", "look at the file"),
 		chromedp.Click(chromedp.CSS(".toast.error button")), shows("#status", "1 connected"))
 
-	// The request does not arrive. It must not do so later, when the user has
-	// read that it failed.
+	// The request does not arrive, and must not arrive later, after the user
+	// has read that it failed.
 	arrived := make(chan struct{}, 100)
 	s.guard(func(_ http.ResponseWriter, r *http.Request) bool {
 		if !posts(r, editor.MethodDiffEdit) {
@@ -219,8 +218,8 @@ func TestPageNoAnswer(t *testing.T) {
 	}
 }
 
-// A text that one tab had kept over a reload overwrote what was edited elsewhere
-// since.
+// A text that one tab had kept over a reload overwrote later edits from
+// elsewhere.
 func TestPageOlderText(t *testing.T) {
 	s := newStage(t, change("a"), change("b"))
 	s.page(shows("#path", "a.txt"), shows("#status", "1 connected"))
@@ -234,7 +233,7 @@ func TestPageOlderText(t *testing.T) {
 	older := lateText("one\nmine a\n")
 	s.page(shows("#path", "a.txt"), shows("#status", "1 connected"), shows(".cm-merge-b", "newer"), older,
 		shows(".toast.warning", "a.txt was edited elsewhere after your last edits here."))
-	// Nobody has edited b.
+	// b was not edited.
 	s.page(chromedp.Click(`//button[contains(., "b.txt")]`), shows(".cm-merge-b", "my b"))
 	for s.text("b") != "one\nmy b\n" {
 		next(t, "edit of the page", s.asked)

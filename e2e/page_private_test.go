@@ -22,7 +22,7 @@ import (
 	"pollux/internal/ide/geminiide/client"
 )
 
-// dial connects a stand-in for the CLI to an editor's companion.
+// dial connects a client without a real CLI to an editor's companion.
 func (e *plugin) dial() *client.CLI {
 	e.t.Helper()
 	cli, err := client.Dial(e.t.Context(), e.info.Port, e.info.Token)
@@ -33,21 +33,21 @@ func (e *plugin) dial() *client.CLI {
 	return cli
 }
 
-// onlyPage leaves diffs to the review page.
+// onlyPage makes the editor leave diffs to the review page.
 func onlyPage(p *editor.InitializeParams) { p.Diff, p.Settings.ReviewPage = false, true }
 
-// eve is a server of another user on the same machine. She keeps every request
-// that a browser sends her.
+// eve is another user's server on the same machine. It records every request
+// from a browser.
 type eve struct {
 	*httptest.Server
 	mu       sync.Mutex
 	requests []*http.Request
 	bodies   []string
-	report   chan map[string]string // how her page's attempts ended
+	report   chan map[string]string // the results of the attempts of its page
 }
 
-// evePage tries from another port of 127.0.0.1 what a page of another site can.
-// Its button makes the click that opening a window needs.
+// evePage tries, from another port of 127.0.0.1, what a page of another site
+// can. Its button provides the click that opening a window needs.
 const evePage = `<!doctype html><button id=go>go</button><iframe name=sink></iframe><script>
 const target = TARGET;
 const result = {};
@@ -99,7 +99,7 @@ func newEve(t *testing.T, target string) *eve {
 		case r.URL.Path == "/report":
 			var result map[string]string
 			if err := json.Unmarshal(body, &result); err != nil {
-				t.Errorf("her report: %v", err)
+				t.Errorf("the report of the page: %v", err)
 			}
 			e.report <- result
 		}
@@ -108,11 +108,11 @@ func newEve(t *testing.T, target string) *eve {
 	return e
 }
 
-// lists opens the event stream of a review page with headers, and reports
-// whether it lists a change.
+// lists opens the event stream of a review page with the given headers and
+// reports whether it lists a change.
 func lists(t *testing.T, base string, header http.Header) bool {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
 	defer cancel()
 	send := func(method, path, body string) *http.Response {
 		req, err := http.NewRequestWithContext(ctx, method, base+path, strings.NewReader(body))
@@ -124,7 +124,7 @@ func lists(t *testing.T, base string, header http.Header) bool {
 				req.Header[k] = v
 			}
 		}
-		// She does not use a browser, and sends any header she likes.
+		// A client that is not a browser can send any header.
 		req.Header.Set("Origin", base)
 		req.Header.Set("Sec-Fetch-Site", "same-origin")
 		req.Header.Set("Content-Type", "application/json")
@@ -143,7 +143,7 @@ func lists(t *testing.T, base string, header http.Header) bool {
 	for in.Scan() {
 		data, ok := strings.CutPrefix(in.Text(), "data: ")
 		switch {
-		case ok && !strings.HasPrefix(data, "{"): // the stream's name
+		case ok && !strings.HasPrefix(data, "{"): // the name of the stream
 			send("POST", "/review/rpc?stream="+data, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocol":1,"diff":true}}`).Body.Close()
 		case strings.Contains(data, `"diff/open"`):
 			return true
@@ -152,8 +152,8 @@ func lists(t *testing.T, base string, header http.Header) bool {
 	return false
 }
 
-// Cookies know no ports. The page's cookie went to every other server on
-// 127.0.0.1, and whoever had it could list and accept the changes.
+// Cookies are shared between ports. The browser sent the page's cookie to every
+// other server on 127.0.0.1, which could then list and accept the changes.
 func TestPageSecretStaysInThePage(t *testing.T) {
 	w := newWorld(t, silent)
 	path := w.file("greet.go", pageBefore)
@@ -167,7 +167,7 @@ func TestPageSecretStaysInThePage(t *testing.T) {
 	base := link[:strings.Index(link, "/review/")]
 	onPage(t, ctx, chromedp.Navigate(link), shows("#path", "greet.go"))
 
-	// What opens the page: the link, and what the browser has kept of it.
+	// The link and the browser's stored data open the page.
 	secrets := []string{link[strings.LastIndexAny(link, "#/")+1:]}
 	kept, err := chromedp.Run(ctx, chromedp.Evaluate[[]string]("Object.values(sessionStorage)"))
 	if err != nil {
@@ -187,7 +187,7 @@ func TestPageSecretStaysInThePage(t *testing.T) {
 		t.Fatalf("%d secrets: the page must have kept one", len(secrets))
 	}
 
-	// The address bar and the history have no link.
+	// The address bar and the history do not contain a link.
 	history, err := chromedp.Run(ctx, chromedp.NavigationEntries())
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +198,8 @@ func TestPageSecretStaysInThePage(t *testing.T) {
 		}
 	}
 
-	// Another tab of the same browser is led to Eve, by way of another site.
+	// Another tab of the same browser goes to Eve's server, by way of another
+	// site.
 	her := newEve(t, base)
 	at, err := url.Parse(her.URL)
 	if err != nil {
@@ -227,7 +228,7 @@ func TestPageSecretStaysInThePage(t *testing.T) {
 			t.Errorf("with the headers of her %s Eve can list the changes", r.URL.Path)
 		}
 	}
-	// The page was not disturbed, and nobody decided.
+	// The page still works, and nothing was decided.
 	if diffs, err := e.Diffs(w.context()); err != nil || len(diffs) != 1 || diffs[0].State != editor.StateOpen {
 		t.Errorf("diffs = %v, %v", diffs, err)
 	}
@@ -235,13 +236,13 @@ func TestPageSecretStaysInThePage(t *testing.T) {
 }
 
 // A link opens the page once. Without the page secret, or from another origin,
-// nothing but the page's own files is served; these hold nothing of the user's.
+// the server serves only the page's own files, which contain no user data.
 func TestPageIsPrivate(t *testing.T) {
 	w := newWorld(t, silent)
 	e := w.edit(nil)
 	base, link, ok := strings.Cut(e.link(w.context()), "/review/#")
 	if !ok || len(link) < 20 {
-		t.Fatal("the link has its secret elsewhere than in the fragment")
+		t.Fatal("the secret of the link is not in its fragment")
 	}
 	own := http.Header{"Origin": {base}, "Content-Type": {"application/json"}}
 	with := func(h http.Header, key string, values ...string) http.Header {
@@ -262,7 +263,7 @@ func TestPageIsPrivate(t *testing.T) {
 		}
 		defer res.Body.Close()
 		if res.StatusCode == 200 && strings.HasSuffix(path, "events") {
-			return res, "" // it does not end
+			return res, "" // the response does not end
 		}
 		text, err := io.ReadAll(res.Body)
 		if err != nil {
@@ -298,7 +299,7 @@ func TestPageIsPrivate(t *testing.T) {
 	if res, text := send("POST", "/review/login", own, `{"link":"WRONG"}`); res.StatusCode != 401 || !strings.Contains(text, "pollux status --link") {
 		t.Errorf("login with a wrong link: %d, %s", res.StatusCode, text)
 	}
-	// None of these has used the link up.
+	// None of these requests used up the link.
 	res, text := send("POST", "/review/login", with(own, "Sec-Fetch-Site", "same-origin"), login)
 	var answer struct{ Secret string }
 	if err := json.Unmarshal([]byte(text), &answer); err != nil || res.StatusCode != 200 || len(answer.Secret) < 20 {
@@ -336,17 +337,17 @@ func TestPageIsPrivate(t *testing.T) {
 		t.Errorf("rpc without an origin: %d", res.StatusCode)
 	}
 	if res, _ := send("POST", "/review/rpc?stream=x", with(key, "Content-Type", "text/plain"), "{}"); res.StatusCode != 403 {
-		t.Errorf("rpc by a form: %d", res.StatusCode)
+		t.Errorf("rpc from a form: %d", res.StatusCode)
 	}
 	if res, _ := send("POST", "/review/rpc?stream=x", key, "{}"); res.StatusCode != 410 {
-		t.Errorf("rpc for a stream that is not there: %d", res.StatusCode)
+		t.Errorf("rpc for a missing stream: %d", res.StatusCode)
 	}
 	if res, text := send("GET", "/mcp", key, ""); res.StatusCode != 401 {
 		t.Errorf("the page secret opens the CLI's endpoint: %d, %s", res.StatusCode, text)
 	}
 }
 
-// What a tab shows without a link, with a used one, and after a reload.
+// A tab without a link, with a used link, and after a reload.
 func TestPageLinks(t *testing.T) {
 	w := newWorld(t, silent)
 	e := w.edit(onlyPage)

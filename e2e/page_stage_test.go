@@ -24,27 +24,27 @@ import (
 	"pollux/internal/view/web"
 )
 
-// A stage is the review page, in Chromium, before a companion that the test
-// plays. The page's clock stands still until the test moves it.
+// A stage is the review page in Chromium, connected to a companion that the
+// test plays. The page's clock advances only when the test moves it.
 type stage struct {
 	t    *testing.T
-	ctx  context.Context // of the tab
+	ctx  context.Context // the tab
 	base string
 
 	mu     sync.Mutex
 	pages  *web.Server
 	diffs  []editor.Diff
-	conn   *jsonrpc2.Conn // of the page
+	conn   *jsonrpc2.Conn // the page's connection
 	down   bool           // the companion refuses connections
-	said   []string       // what the page asked for: "diff/accept b", in order
+	said   []string       // the page's requests in order, such as "diff/accept b"
 	texts  map[string]string
-	answer func(method, id string) any                   // nil for what a companion does; it returns nil for no answer
-	gate   func(http.ResponseWriter, *http.Request) bool // reports whether it has handled a request of the page
+	answer func(method, id string) any                   // replaces the companion's answers if not nil; returns nil to leave a request unanswered
+	gate   func(http.ResponseWriter, *http.Request) bool // reports whether it handled a request
 	asked  chan struct{}                                 // after each request
 }
 
-// clock replaces the page's clock, and its visibility. expire ends the time that
-// an answer may take.
+// clock replaces the page's clock and its visibility. expire ends the timeout
+// of a request.
 const clock = `{
   let now = 1000, hidden = false;
   performance.now = () => now;
@@ -104,7 +104,7 @@ func (s *stage) attach(stream io.ReadWriteCloser) {
 		stream.Close()
 		return
 	}
-	// Requests are answered one after the other, as by a companion.
+	// Answer one request after the other, as a companion does.
 	queue := make(chan *jsonrpc2.Request, 1000)
 	s.conn = editor.NewConn(context.Background(), editor.NewStream(stream), handle(func(req *jsonrpc2.Request) { queue <- req }))
 	conn := s.conn
@@ -173,7 +173,7 @@ func (s *stage) serve(conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 	s.asked <- struct{}{}
 }
 
-// tell sends the page a request or, without an answer, a notification.
+// tell sends the page a request, or a notification if no answer is expected.
 func (s *stage) tell(method string, params any) {
 	s.t.Helper()
 	s.mu.Lock()
@@ -190,7 +190,7 @@ func (s *stage) tell(method string, params any) {
 	}
 }
 
-// cut ends the page's connection, and none begins until up.
+// cut closes the page's connection and refuses new ones until up is called.
 func (s *stage) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,8 +206,8 @@ func (s *stage) up(diffs ...editor.Diff) {
 	s.down, s.diffs = false, diffs
 }
 
-// restart puts a new companion at the address of the one before. It returns a
-// link to its page.
+// restart starts a new companion at the same address and returns a link to its
+// page.
 func (s *stage) restart() string {
 	pages := web.New(s.attach, s.base)
 	s.mu.Lock()
@@ -216,15 +216,15 @@ func (s *stage) restart() string {
 	return pages.Link()
 }
 
-// guard sets what handles the page's requests first; nil is nothing.
+// guard sets a function that sees the page's requests first, or none if nil.
 func (s *stage) guard(gate func(http.ResponseWriter, *http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gate = gate
 }
 
-// posts reports whether a request of the page is a POST with a method of the
-// protocol. The request can be served afterwards.
+// posts reports whether a request of the page is a POST that contains a method
+// of the protocol. The request can still be served.
 func posts(r *http.Request, method string) bool {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -233,14 +233,15 @@ func posts(r *http.Request, method string) bool {
 	return m.Method == method
 }
 
-// script sets how the companion answers decisions; nil is as a companion does.
+// script sets how the companion answers decisions. With nil it answers as a
+// real companion does.
 func (s *stage) script(answer func(method, id string) any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = answer
 }
 
-// text returns the text of a diff that the page sent last.
+// text returns the last text of a diff that the page sent.
 func (s *stage) text(id string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,19 +253,19 @@ func (s *stage) page(actions ...chromedp.Action[chromedp.Void]) {
 	onPage(s.t, s.ctx, actions...)
 }
 
-// pass moves the page's clock, once what is in view has been painted.
+// pass advances the page's clock, after the view has been painted.
 func (s *stage) pass(ms int) {
 	s.t.Helper()
 	s.page(chromedp.Evaluate[chromedp.Void]("frames3()", chromedp.EvalAwaitPromise), chromedp.Evaluate[chromedp.Void](fmt.Sprintf("pass(%d)", ms)))
 }
 
-// settle moves the clock until the page offers a decision.
+// settle advances the clock until the page allows a decision.
 func (s *stage) settle() {
 	s.t.Helper()
-	s.page(chromedp.Poll[chromedp.Void](`pass(100) && document.querySelector("#accept").getAttribute("aria-disabled") !== "true"`, chromedp.WithPollingTimeout(patience)))
+	s.page(chromedp.Poll[chromedp.Void](`pass(100) && document.querySelector("#accept").getAttribute("aria-disabled") !== "true"`, chromedp.WithPollingTimeout(stepTimeout)))
 }
 
-// press sends a mouse click's press and release, the n-th of a row.
+// press sends the press and release of a mouse click, the n-th of several.
 func (s *stage) press(selector string, n int) {
 	s.t.Helper()
 	s.mouse(selector, n, chromedp.MousePressed)
@@ -280,8 +281,8 @@ func (s *stage) mouse(selector string, n int, typ input.DispatchMouseEventType) 
 	s.page(chromedp.MouseEvent(typ, at[0], at[1], chromedp.ButtonLeft, chromedp.ClickCount(n)))
 }
 
-// ctrlEnter presses the key that accepts; ctrlEnterHeld is what a keyboard
-// sends while it is held.
+// ctrlEnter is the key that accepts. ctrlEnterHeld is the event that a keyboard
+// repeats while the key is held.
 func (s *stage) ctrlEnter() {
 	s.t.Helper()
 	s.page(chromedp.KeyEvent(kb.Enter, chromedp.KeyModifiers(kb.ModifierCtrl)))
@@ -298,7 +299,8 @@ func (s *stage) ctrlEnterDown(repeat bool) {
 	}
 }
 
-// wantSaid waits until the page has asked for the last of want and compares all.
+// wantSaid waits until the page has sent the last request of want, and compares
+// all requests.
 func (s *stage) wantSaid(want ...string) {
 	s.t.Helper()
 	for {

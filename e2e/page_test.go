@@ -36,24 +36,24 @@ func browser(t *testing.T) context.Context {
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
-	if err := chromedp.Do(ctx); err != nil { // starts it
+	if err := chromedp.Do(ctx); err != nil { // starts the browser
 		t.Fatal(err)
 	}
 	return ctx
 }
 
-// newTab opens a further tab of a browser.
+// newTab opens another tab of a browser.
 func newTab(t *testing.T, ctx context.Context) context.Context {
 	t.Helper()
 	tab, cancel := chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
-	if err := chromedp.Do(tab); err != nil { // opens it
+	if err := chromedp.Do(tab); err != nil { // opens the tab
 		t.Fatal(err)
 	}
 	return tab
 }
 
-// link gets a one-time link to an editor's review page.
+// link returns a one-time link to an editor's review page.
 func (e *plugin) link(ctx context.Context) string {
 	e.t.Helper()
 	var l editor.Link
@@ -77,10 +77,10 @@ func picture(t *testing.T, ctx context.Context, name string) {
 	}
 }
 
-// onPage runs actions and fails with what the page shows.
+// onPage runs actions. If they fail it prints the text of the page.
 func onPage(t *testing.T, ctx context.Context, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
-	within, cancel := context.WithTimeout(ctx, patience)
+	within, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	if err := chromedp.Do(within, actions...); err != nil {
 		text, _ := chromedp.Run(ctx, chromedp.Evaluate[string]("document.body.innerText"))
@@ -89,11 +89,11 @@ func onPage(t *testing.T, ctx context.Context, actions ...chromedp.Action[chrome
 }
 
 func shows(selector, text string) chromedp.Action[chromedp.Void] {
-	return chromedp.Poll[chromedp.Void](`[...document.querySelectorAll(`+quote(selector)+`)].some(e => e.innerText.includes(`+quote(text)+`))`, chromedp.WithPollingTimeout(patience))
+	return chromedp.Poll[chromedp.Void](`[...document.querySelectorAll(`+quote(selector)+`)].some(e => e.innerText.includes(`+quote(text)+`))`, chromedp.WithPollingTimeout(stepTimeout))
 }
 
-// settled waits until the page lets the user decide on what is in view.
-var settled = chromedp.Poll[chromedp.Void](`document.querySelector("#accept").getAttribute("aria-disabled") !== "true"`, chromedp.WithPollingTimeout(patience))
+// settled waits until the page allows a decision on the change in view.
+var settled = chromedp.Poll[chromedp.Void](`document.querySelector("#accept").getAttribute("aria-disabled") !== "true"`, chromedp.WithPollingTimeout(stepTimeout))
 
 func dark(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
 	_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -140,7 +140,7 @@ func Bye() {
 }
 `
 
-// The page, in a real browser, with the real CLI: a diff arrives, is edited,
+// The page in a real browser, with the real CLI: a diff arrives, is edited,
 // survives a reload, and is accepted with its edits.
 func TestPageEditsAndAccepts(t *testing.T) {
 	var path string
@@ -158,7 +158,7 @@ func TestPageEditsAndAccepts(t *testing.T) {
 		shows("#path", "greet.go"),
 	)
 	picture(t, ctx, "review.png")
-	// Type at the first change, by keyboard alone.
+	// Type at the first change, using only the keyboard.
 	onPage(t, ctx, chromedp.KeyEvent("// mine\n"), shows(".cm-merge-b", "// mine"), shows(".tags", "edited"))
 	diffs := func() []editor.Diff {
 		all, err := e.Diffs(ctx)
@@ -184,7 +184,7 @@ func TestPageEditsAndAccepts(t *testing.T) {
 	}
 }
 
-// Two CLIs wait; the page lists both, narrow and dark, and rejects one.
+// Two CLIs wait. The page lists both, narrow and dark, and rejects one.
 func TestPageListsSeveral(t *testing.T) {
 	var a, b string
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
@@ -224,7 +224,8 @@ func TestPageListsSeveral(t *testing.T) {
 	if _, err := os.Stat(b); err == nil {
 		t.Error("the rejected file was written")
 	}
-	// The editor is gone: the page says so and the first CLI is answered.
+	// The editor has exited: the page says so, and the first CLI gets an
+	// answer.
 	e.Client.Close()
 	one.expect("Request cancelled", ready)
 	onPage(t, ctx, shows("#status", "reconnecting"))

@@ -18,7 +18,7 @@ const (
 	greetAfter  = "def greet(name=\"everybody\"):\n    \"\"\"Say hello, politely.\"\"\"\n    print(f\"Hello, {name}!\")\n\n\ngreet(\"world\")\ngreet()\n"
 )
 
-// The pictures in the docs, of real editors with the real CLI in their
+// Takes the pictures in the docs, of real editors with the real CLI in their
 // terminals: `make screenshots`.
 func TestPictures(t *testing.T) {
 	if *screenshots == "" {
@@ -48,7 +48,7 @@ func TestPictures(t *testing.T) {
 	})
 }
 
-// shoot makes a picture of a terminal.
+// shoot takes a picture of a terminal.
 func (w *world) shoot(name, coloured string) {
 	w.t.Helper()
 	ctx := browser(w.t)

@@ -43,8 +43,9 @@ func killSession(t *testing.T, pid int) {
 	}
 }
 
-// endCLIs kills the CLIs among the processes. A CLI whose terminal has gone
-// takes a moment and writes to its home, which the test is about to remove.
+// endCLIs kills the CLIs among the processes. A CLI that has lost its terminal
+// exits a moment later and writes to its home, which the test is about to
+// remove.
 func endCLIs(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
@@ -56,7 +57,7 @@ func endCLIs(t *testing.T, pids []int) {
 	}
 }
 
-// children lists the processes below pid.
+// children returns the descendants of pid.
 func children(t *testing.T, pid int) (all []int) {
 	t.Helper()
 	lists, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
@@ -73,22 +74,22 @@ func children(t *testing.T, pid int) (all []int) {
 	return all
 }
 
-// waitGone waits until a process that is not ours to wait for has ended.
+// waitGone waits until a process that is not our child has exited.
 func waitGone(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); syscall.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(stepTimeout); syscall.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("process %d outlived pollux", pid)
 		}
 	}
 }
 
-// waitFor waits until something holds.
+// waitFor waits until a condition is true.
 func waitFor(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(stepTimeout); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited for %s in vain", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }

@@ -11,15 +11,15 @@ import (
 	"testing"
 )
 
-// nodePlatform is this system by Node's names.
+// nodePlatform returns the name of this system in Node.
 func nodePlatform() string {
 	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
 	return runtime.GOOS + "-" + arch
 }
 
-// The npm package, packed with this system's binary alone, installs from its
-// tarball without a network, whether scripts may run or not, and pollux is then
-// what was packed.
+// The npm package, packed with only this system's binary, installs from its
+// tarball without a network, whether scripts may run or not, and runs that
+// binary.
 func TestNpmPackage(t *testing.T) {
 	w := newWorld(t, nil)
 	out := filepath.Join(w.home, "out")
@@ -41,24 +41,25 @@ func TestNpmPackage(t *testing.T) {
 			run(append([]string{"npm", "install", "--global", "--offline", "--no-audit", "--no-fund", "--prefix", prefix, tarball}, args...)...)
 			pollux := filepath.Join(prefix, "bin", "pollux")
 			if got, want := run(pollux, "--version"), run(polluxBinary, "--version"); got != want {
-				t.Errorf("it is %s, want %s", got, want)
+				t.Errorf("--version prints %s, want %s", got, want)
 			}
-			real, err := filepath.EvalSymlinks(pollux)
+			linked, err := filepath.EvalSymlinks(pollux)
 			if err != nil {
 				t.Fatal(err)
 			}
-			data, err := os.ReadFile(real)
+			data, err := os.ReadFile(linked)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if isBinary := strings.HasPrefix(string(data), "\x7fELF"); isBinary != (args == nil) {
-				t.Errorf("what npm links is the binary itself: %v", isBinary)
+				t.Errorf("npm links the binary itself: %v", isBinary)
 			}
-			// Its exit code, standard streams and signals are the binary's.
+			// The exit code, standard streams and signals are those of the
+			// binary.
 			cmd := exec.Command(pollux, "nosuch")
 			cmd.Env = w.env
 			if err := cmd.Run(); cmd.ProcessState.ExitCode() != 2 {
-				t.Errorf("a wrong call: %v", err)
+				t.Errorf("unknown command: %v", err)
 			}
 			ide := exec.Command(pollux, "ide", "--standalone")
 			ide.Env, ide.Dir = w.env, w.project
@@ -78,7 +79,8 @@ func TestNpmPackage(t *testing.T) {
 	}
 }
 
-// What the MCP registry is told is what npm is: names, and the one version.
+// The entry for the MCP registry and the npm package have the same name and
+// version.
 func TestRegistryEntry(t *testing.T) {
 	var pkg struct{ Name, Version, MCPName, Description string }
 	var entry struct {
@@ -99,12 +101,12 @@ func TestRegistryEntry(t *testing.T) {
 	}
 	p := entry.Packages[0]
 	if entry.Name != pkg.MCPName || p.Identifier != pkg.Name || p.RegistryType != "npm" || p.Transport.Type != "stdio" {
-		t.Errorf("the registry is told %+v, npm %+v", entry, pkg)
+		t.Errorf("the registry entry is %+v, the npm package %+v", entry, pkg)
 	}
 	if entry.Version != "0.0.0" || p.Version != "0.0.0" || pkg.Version != "0.0.0" {
-		t.Error("a version stands there; scripts/release.sh puts it in")
+		t.Error("the file has a version; scripts/release.sh must set it")
 	}
 	if len(entry.Description) > 100 || strings.Count(entry.Name, "/") != 1 {
-		t.Errorf("the registry takes 100 characters and one slash: %q, %q", entry.Description, entry.Name)
+		t.Errorf("the registry allows 100 characters and one slash: %q, %q", entry.Description, entry.Name)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"pollux/internal/editor"
 )
 
-// forwardEnv makes this program one that forwards containerModel, inside of a
-// container without a network, to a unix socket outside.
+// forwardEnv makes the test binary forward containerModel, inside a container
+// without a network, to a unix socket outside.
 const (
 	forwardEnv     = "POLLUX_E2E_FORWARD"
 	containerModel = "127.0.0.1:18080"
@@ -29,7 +29,7 @@ func forward(socket string) {
 	serve(l, func() (net.Conn, error) { return net.Dial("unix", socket) })
 }
 
-// serve joins each connection with one that dial makes.
+// serve forwards each connection to a connection that dial opens.
 func serve(l net.Listener, dial func() (net.Conn, error)) {
 	for {
 		conn, err := l.Accept()
@@ -38,28 +38,28 @@ func serve(l net.Listener, dial func() (net.Conn, error)) {
 		}
 		go func() {
 			defer conn.Close()
-			far, err := dial()
+			remote, err := dial()
 			if err != nil {
 				return
 			}
-			defer far.Close()
-			go io.Copy(far, conn)
-			io.Copy(conn, far)
+			defer remote.Close()
+			go io.Copy(remote, conn)
+			io.Copy(conn, remote)
 		}()
 	}
 }
 
-// A far CLI is started where its companion's port is not, nor its paths.
-type far struct {
+// A remoteCLI runs where neither its companion's port nor its paths exist.
+type remoteCLI struct {
 	*world
 	editor *plugin
-	file   string // there, with the editor
-	here   string // its name where the CLI is
+	file   string // the editor's path
+	here   string // the CLI's path
 }
 
-// story is what a user sees: the context with the names here, a change that the
-// editor shows, edits and accepts.
-func (f far) story(cli *terminal) {
+// check checks what the user sees: a context with the CLI's paths, and a change
+// that the editor shows, edits and accepts.
+func (f remoteCLI) check(cli *terminal) {
 	t := f.t
 	t.Helper()
 	if err := f.editor.Update(f.context(), editor.Snapshot{Files: []editor.File{{Path: f.file, Active: true}}}); err != nil {
@@ -84,20 +84,20 @@ func (f far) story(cli *terminal) {
 		said += r.Text
 	}
 	if !strings.Contains(said, f.here) || strings.Contains(said, f.file) {
-		t.Errorf("the model was told of %v %s, and of %v %s", strings.Contains(said, f.here), f.here, strings.Contains(said, f.file), f.file)
+		t.Errorf("the model must receive %s and not %s: %q", f.here, f.file, tail(said, 2000))
 	}
 }
 
-// The CLI is in a container of its own: another network, other processes,
-// another file system, in which the project has another name. The companion's
-// socket is mounted into it.
+// The CLI runs in a container with another network, other processes and another
+// file system, in which the project has another path. The companion's socket is
+// mounted into it.
 func TestRemoteContainer(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
 	here := "/workspaces/app/f.txt"
 	w := newWorld(t, write(&here, "one\ntwo\n"))
-	f := far{world: w, file: w.file("f.txt", "one\n"), here: here}
+	f := remoteCLI{world: w, file: w.file("f.txt", "one\n"), here: here}
 	f.editor = w.edit(nil)
 	socket := f.editor.info.Env[editor.EnvSocket]
 
@@ -138,15 +138,15 @@ func TestRemoteContainer(t *testing.T) {
 	cli := w.run(w.project, nil, "unshare", "-n", "-m", "-p", "--fork", "--kill-child", "sh", "-ec", script)
 	cli.expect("connected to the companion of Test Editor")
 	cli.expect(ready)
-	f.story(cli)
+	f.check(cli)
 	w.wantFile(f.file, "one\nfrom far away\n")
 	cli.prompt("/quit")
 	cli.expect("exit code 0")
-	cli.expect("No such file") // of the discovery directory
+	cli.expect("No such file") // the discovery directory does not exist
 }
 
-// ssh makes a host named far of this machine, by a real sshd that needs no
-// port, and returns its configuration.
+// ssh makes this machine reachable as a host named far, with a real sshd that
+// needs no port, and returns the ssh configuration.
 func (w *world) ssh() (config string) {
 	w.t.Helper()
 	sshd, err := exec.LookPath("/usr/sbin/sshd")
@@ -183,8 +183,8 @@ func (w *world) ssh() (config string) {
 	return filepath.Join(dir, "config")
 }
 
-// mirror is the host of the CLI: another copy of the project, and a temporary
-// directory in which there is no companion.
+// mirror creates the CLI's host: another copy of the project, and a temporary
+// directory without a companion.
 func (w *world) mirror() (dir string, env []string) {
 	w.t.Helper()
 	dir, tmp := filepath.Join(w.home, "mirror"), filepath.Join(w.home, "tmp")
@@ -199,31 +199,31 @@ func (w *world) mirror() (dir string, env []string) {
 	return dir, append(w.withCLI(), "TMPDIR="+tmp, "XDG_RUNTIME_DIR="+tmp)
 }
 
-// newFar is a CLI whose host is the mirror, and the configuration of ssh that
-// leads from there to the companion's host, and back.
-func newFar(t *testing.T) (f far, config, dir string, env []string) {
+// newRemoteCLI returns a CLI on the mirror, and the ssh configuration that
+// connects the mirror to the companion's host, and back.
+func newRemoteCLI(t *testing.T) (f remoteCLI, config, dir string, env []string) {
 	t.Helper()
 	var here string
 	w := newWorld(t, write(&here, "one\ntwo\n"))
 	config = w.ssh()
 	dir, env = w.mirror()
 	here = filepath.Join(dir, "f.txt")
-	f = far{world: w, file: w.file("f.txt", "one\n"), here: here}
+	f = remoteCLI{world: w, file: w.file("f.txt", "one\n"), here: here}
 	f.editor = w.edit(nil)
 	return f, config, dir, env
 }
 
-// The companion is on another host, which ssh reaches.
+// The companion runs on another host, which ssh reaches.
 func TestRemoteSSH(t *testing.T) {
-	f, config, dir, env := newFar(t)
+	f, config, dir, env := newRemoteCLI(t)
 	w, here := f.world, f.here
 	cli := w.run(dir, append(env, "POLLUX_SSH=ssh -F "+config),
 		"bash", "-c", `"$0" "$@"; echo "exit code $?"`, polluxBinary, "run", "--attach", "--ssh", "far", "--map", dir+"="+w.project, "--", "gemini")
 	cli.expect("connected to the companion of Test Editor")
 	cli.expect(ready)
-	f.story(cli)
+	f.check(cli)
 	w.wantFile(here, "one\nfrom far away\n")
-	w.wantFile(f.file, "one\n") // another host's
+	w.wantFile(f.file, "one\n") // on another host
 	cli.prompt("/quit")
 	cli.expect("exit code 0")
 	for _, pattern := range []string{"tmp/gemini/ide/*", "tmp/pollux/*.sock", "tmp/pollux-*"} {
@@ -233,10 +233,10 @@ func TestRemoteSSH(t *testing.T) {
 	}
 }
 
-// The CLI's host cannot reach the editor's, which has forwarded its companion's
-// socket there; a CLI that is started any way finds it.
+// The CLI's host cannot reach the editor's host, which has forwarded its
+// companion's socket there. A CLI finds it however it is started.
 func TestRemoteForwarded(t *testing.T) {
-	f, config, dir, env := newFar(t)
+	f, config, dir, env := newRemoteCLI(t)
 	w, here := f.world, f.here
 	forwarded := filepath.Join(w.home, "tmp", "fwd.sock")
 	ssh := exec.Command("ssh", "-F", config, "-N", "-R", forwarded+":"+f.editor.info.Env[editor.EnvSocket], "far")
@@ -249,7 +249,7 @@ func TestRemoteForwarded(t *testing.T) {
 	publisher.expect("connected to the companion of Test Editor; agents started in " + dir)
 	cli := w.run(dir, append(env, "REMOTE_CONTAINERS=1"), "bash", "-c", `"$0" "$@"; echo "exit code $?"`, "gemini")
 	cli.expect(ready)
-	f.story(cli)
+	f.check(cli)
 	w.wantFile(here, "one\nfrom far away\n")
 	cli.prompt("/quit")
 	cli.expect("exit code 0")
@@ -257,7 +257,7 @@ func TestRemoteForwarded(t *testing.T) {
 	publisher.expect("exit code 0")
 }
 
-// What leads nowhere is said before the CLI starts.
+// pollux run reports a wrong address before it starts the CLI.
 func TestRemoteErrors(t *testing.T) {
 	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
 	config := w.ssh()
@@ -268,7 +268,7 @@ func TestRemoteErrors(t *testing.T) {
 		"no socket":          {"--socket /nowhere", "no companion answers at /nowhere"},
 		"no pollux":          {"--via false", "no companion answers there"},
 		"no directory here":  {"--ssh far --map /nope=" + w.project, "there is no directory /nope here"},
-		"two ways":           {"--ssh far --socket x", "use one"},
+		"two ways":           {"--ssh far --socket x", "cannot be combined: use one"},
 		"a relative path":    {"--ssh far --map a=b", "--map a=b"},
 	} {
 		cmd := exec.Command(polluxBinary, append([]string{"run", "--attach"}, strings.Fields(tt.args)...)...)

@@ -15,7 +15,7 @@ import (
 	"pollux/internal/ide/geminiide/client"
 )
 
-// A seat is `pollux review` in a terminal, at a companion with a CLI.
+// A seat is `pollux review` in a terminal, with a companion and a CLI.
 type seat struct {
 	*world
 	*editortest.Screen
@@ -23,7 +23,7 @@ type seat struct {
 	cli *client.CLI
 }
 
-// review starts it. The companion's editor shows no diffs.
+// review starts `pollux review`. The companion's editor shows no diffs.
 func (w *world) review(columns, lines int, env ...string) *seat {
 	w.t.Helper()
 	s := w.seat(false)
@@ -32,7 +32,7 @@ func (w *world) review(columns, lines int, env ...string) *seat {
 	return s
 }
 
-// seat is a review that has not started.
+// seat returns a review that has not started.
 func (w *world) seat(editorShowsDiffs bool) *seat {
 	w.t.Helper()
 	e := w.edit(func(p *editor.InitializeParams) { p.Diff = editorShowsDiffs })
@@ -79,7 +79,7 @@ func (s *seat) open(path, text string) {
 		s.t.Fatal(err)
 	}
 	s.see(filepath.Base(path))
-	s.see("y accept") // and not: look at it first
+	s.see("y accept") // not "Look at it first"
 }
 
 func (s *seat) keys(keys string) {
@@ -89,7 +89,7 @@ func (s *seat) keys(keys string) {
 	}
 }
 
-// hold presses a key again and again, as a hand does that rests on it.
+// hold repeats a key, as a keyboard does while it is held.
 func (s *seat) hold(key string, times int) {
 	s.t.Helper()
 	if err := s.Hold(times, 50*time.Millisecond, key); err != nil {
@@ -110,7 +110,7 @@ func TestReviewInATerminal(t *testing.T) {
 			t.Errorf("line %d is %d columns wide", i, len([]rune(line)))
 		}
 	}
-	s.keys("u") // undone, and in sight
+	s.keys("u") // undo the hunk in view
 	s.see("~ONE")
 	s.keys("a")
 	s.see("+ONE")
@@ -129,7 +129,7 @@ func TestReviewInATerminal(t *testing.T) {
 	heard(t, s.cli, "a rejection", rejected)
 	s.see("No pending changes")
 
-	// Answered in the CLI: the view closes, and its text is the answer.
+	// After an answer in the CLI the view closes, and its text is the answer.
 	s.open(path, "ONE\ntwo\nthree\n")
 	s.keys("u")
 	s.see("~ONE")
@@ -138,14 +138,14 @@ func TestReviewInATerminal(t *testing.T) {
 	}
 	s.see("No pending changes")
 
-	// The file changes meanwhile.
+	// The file changes in the meantime.
 	s.open(path, "mine\n")
 	w.file("a.txt", "theirs\n")
 	s.keys("y")
 	s.see("has changed on disk")
 	s.keys("d")
 	s.see("-theirs")
-	s.see("y accept") // it has been in view for a moment
+	s.see("y accept") // it has been in view long enough
 	s.keys("y")
 	s.see("has changed on disk")
 	s.see("o overwrite the file")
@@ -164,7 +164,7 @@ func TestReviewWithAnEditor(t *testing.T) {
 	script := w.file("edit.sh", "#!/bin/sh\nprintf 'edited in %s\\n' \"${1##*.}\" > \"$1\"\n")
 	s := w.review(150, 40, "EDITOR=sh "+script)
 	s.open(path, "two\n")
-	s.see("│") // side by side
+	s.see("│") // the side-by-side view
 	s.keys("e")
 	s.see("edited in txt")
 	s.keys("y")
@@ -200,7 +200,7 @@ func TestReviewSeveral(t *testing.T) {
 	s.see("+A")
 }
 
-// A key that was meant for one change does not decide on the next.
+// A key meant for one change does not decide on the next.
 func TestReviewKeyMeantForAnother(t *testing.T) {
 	w := newWorld(t, silent)
 	s := w.review(80, 24)
@@ -217,15 +217,15 @@ func TestReviewKeyMeantForAnother(t *testing.T) {
 	heard(t, s.cli, "a rejection", rejected)
 }
 
-// The change is answered, or its companion ends, while the user writes in the
-// editor: the text is kept, and its place is told.
+// The change is answered, or its companion exits, while the user edits the text
+// in an editor. The text is kept, and the user sees where.
 func TestReviewEndsWhileEditing(t *testing.T) {
 	for name, args := range map[string][]string{"it stays": nil, "it is to end by itself": {"--once"}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, silent)
 			path := w.file("a.txt", "one\n")
 			script := w.file("edit.sh", "#!/bin/sh\n: > started\nwhile [ ! -e go ]; do sleep 0.02; done\nprintf 'my words' > \"$1\"\n")
-			s := w.seat(true) // or nothing could wait before the review starts
+			s := w.seat(true) // otherwise no change could wait before the review starts
 			if err := s.cli.OpenDiff(s.context(), path, "two\n"); err != nil {
 				t.Fatal(err)
 			}
@@ -246,7 +246,7 @@ func TestReviewEndsWhileEditing(t *testing.T) {
 				t.Errorf("kept %q", text)
 			}
 			if args != nil {
-				s.see("any key ends") // when the user has had time to read it
+				s.see("any key ends") // after the user has had time to read it
 			}
 			s.keys("q")
 			waitGone(t, s.PID)
@@ -300,8 +300,8 @@ func popup(t *testing.T) *seat {
 	return s
 }
 
-// In tmux a popup comes when something waits, and one more for what comes at
-// the moment when it goes.
+// In tmux a popup opens when a change waits, and opens again for a change that
+// arrives while the first popup closes.
 func TestReviewPopup(t *testing.T) {
 	s := popup(t)
 	for i := range 5 {
@@ -314,8 +314,8 @@ func TestReviewPopup(t *testing.T) {
 	}
 }
 
-// The user asks the CLI and goes on typing: the popup came under the keys, and
-// the y of a word accepted what nobody had seen.
+// The user sent a prompt and kept typing. The popup opened and received the
+// keys, and the y of a word accepted a change that nobody had seen.
 func TestReviewPopupWhileTyping(t *testing.T) {
 	s := popup(t)
 	opened := make(chan error, 1)
@@ -332,7 +332,7 @@ func TestReviewPopupWhileTyping(t *testing.T) {
 	}
 	s.hold("y", 30)
 	s.hold("q", 10)
-	s.see("y accept") // it rests now, and nothing was decided
+	s.see("y accept") // the keyboard is at rest, and nothing was decided
 	s.keys("y")
 	if got := accepted(t, s.cli); got != "new\n" {
 		t.Errorf("accepted %q", got)

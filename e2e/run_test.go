@@ -16,7 +16,7 @@ import (
 	"pollux/internal/editor"
 )
 
-// withCLI puts the current release on the PATH.
+// withCLI adds the current release to the PATH.
 func (w *world) withCLI() []string {
 	bin := installed(w.t, "gemini-"+current, "node_modules", ".bin")
 	return []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
@@ -32,7 +32,7 @@ func (t *terminal) link() string {
 	return pageLink.FindString(t.text)
 }
 
-// left is what a run left in the temporary directory.
+// left returns what a run left in the temporary directory.
 func (w *world) left() (names []string) {
 	w.t.Helper()
 	tmp := filepath.Join(filepath.Dir(w.project), "tmp")
@@ -46,8 +46,8 @@ func (w *world) left() (names []string) {
 	return names
 }
 
-// The newcomer's way: type a request, see that the context arrives, decide on
-// the page.
+// A newcomer's first steps: type a request, see that the context arrives,
+// decide on the page.
 func TestDemo(t *testing.T) {
 	w := newWorld(t, silent)
 	env := w.withCLI()
@@ -72,7 +72,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// pollux run asks for IDE mode where it is off, and the CLI connects.
+// pollux run offers to turn IDE mode on, and the CLI connects.
 func TestRunTurnsIDEModeOn(t *testing.T) {
 	var path string
 	w := newWorld(t, write(&path, "two\n"))
@@ -104,8 +104,8 @@ func TestRunTurnsIDEModeOn(t *testing.T) {
 	}
 }
 
-// kill -9 of pollux run takes the CLI along, and the next start prunes what is
-// left.
+// kill -9 of pollux run ends the CLI too, and the next start removes the files
+// that are left.
 func TestRunKilled(t *testing.T) {
 	w := newWorld(t, silent)
 	cli := w.run(w.project, w.withCLI(), polluxBinary, "run", "--no-browser")
@@ -120,17 +120,17 @@ func TestRunKilled(t *testing.T) {
 		waitGone(t, pid)
 	}
 	if len(w.left()) == 0 {
-		t.Error("the test shows nothing: the killed companion left nothing")
+		t.Error("the killed companion left nothing, so this test proves nothing")
 	}
 	w.edit(nil).Client.Close()
-	w.pollux("status") // prunes the sockets
+	w.pollux("status") // removes the sockets
 	if left := w.left(); slices.ContainsFunc(left, func(p string) bool { return !strings.Contains(p, "-") }) || len(left) > 3 {
 		t.Errorf("still there: %v", left)
 	}
 }
 
 // kill -9 of the companion, and of the editor with it, while a diff is open:
-// the proposal and the edits are in the journal, and can be written.
+// the journal has the proposal and the edits, and restore writes them.
 func TestCompanionKilledWithADiffOpen(t *testing.T) {
 	w, path, e, _, d := propose(t, "one\n", "two\n")
 	if err := e.Edit(w.context(), d.ID, "two, edited\n"); err != nil {
@@ -150,7 +150,7 @@ func TestCompanionKilledWithADiffOpen(t *testing.T) {
 	}
 	w.pollux("journal", "restore", d.ID)
 	w.wantFile(path, "two, edited\n")
-	// Prunes what the killed one left.
+	// Removes the files that the killed one left.
 	again := w.edit(nil)
 	files, _ := filepath.Glob(filepath.Join(filepath.Dir(w.project), "tmp", "gemini", "ide", "*"))
 	for _, f := range files {
@@ -165,7 +165,7 @@ func TestCompanionKilledWithADiffOpen(t *testing.T) {
 	}
 }
 
-// An editor that dies with answers in flight: the companion still cleans up.
+// An editor dies with requests in flight. The companion still cleans up.
 func TestEditorDiesWhileTalking(t *testing.T) {
 	w := newWorld(t, silent)
 	cmd := exec.Command("bash", "-c", `for i in $(seq 400); do echo '{"jsonrpc":"2.0","id":'$i',"method":"status"}'; done | sed '1i {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocol":1,"editor":{"name":"x","displayName":"X"}}}' | "$0" ide | true`, polluxBinary)

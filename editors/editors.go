@@ -1,11 +1,11 @@
-// Package editors holds the plugins and snippets for editors, which the binary
-// carries so that `pollux install` needs nothing else. Each folder is laid out
-// as its editor's own plugin manager wants it.
+// Package editors embeds the plugins and snippets for editors, so that `pollux
+// install` needs only the binary. Each folder has the layout that the plugin
+// managers of its editor expect.
 package editors
 
 import "embed"
 
-// FS has a directory for each editor.
+// FS contains a directory for each editor.
 //
 //go:embed all:nvim all:vim all:emacs kakoune helix
 var FS embed.FS

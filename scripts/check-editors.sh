@@ -1,6 +1,6 @@
 #!/bin/sh
-# What the editors' own tools say of the plugins: StyLua, Vim's compiler, both
-# help files, Emacs's byte compiler and checkdoc, all without a warning.
+# Checks the plugins with the editors' own tools: StyLua, Vim's compiler, the
+# help files, Emacs's byte compiler and checkdoc. None may print a warning.
 set -eu
 cd "$(dirname "$0")/../editors"
 tmp=$(mktemp -d)
@@ -14,7 +14,7 @@ fail() {
 node ../scripts/stylua.mjs $(find nvim -name '*.lua') ../scripts/globals.lua
 HOME=$tmp FILES=$(find nvim -name '*.lua') nvim --headless --clean -c 'luafile ../scripts/globals.lua' -c 'qa!' || fail "unknown names"
 
-# Every function of Vim's is compiled, which else happens when it is called.
+# Compile every Vim function. Vim itself compiles them on their first call.
 cp -r vim "$tmp/rtp"
 for f in "$tmp"/rtp/autoload/pollux.vim "$tmp"/rtp/autoload/pollux/*.vim; do
 	echo defcompile >>"$f"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Fuzzes each parser for the time given.
+# Runs each fuzz test: fuzz.sh DURATION, 60s by default.
 set -eu
 cd "$(dirname "$0")/.."
-for target in editor:FuzzStream ide/geminiide:FuzzParse ide/geminiide:FuzzParseOpenDiff agent/gemini:FuzzTranscript agent/gemini:FuzzEscape agent/acp:FuzzACPStream bridge/change:FuzzBlocks hunk:FuzzReplace view/term:FuzzUndo; do
-	go test -run '^$' -fuzz "^${target#*:}\$" -fuzztime "${1:-60s}" "./internal/${target%:*}"
+git grep -o '^func Fuzz[A-Za-z0-9]*' -- 'internal/*_test.go' | while IFS=: read -r file func; do
+	go test -run '^$' -fuzz "^${func#func }\$" -fuzztime "${1:-60s}" "./$(dirname "$file")" </dev/null
 done

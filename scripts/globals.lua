@@ -1,5 +1,5 @@
--- Fails for each global that the Lua files in $FILES use and nobody defines,
--- from their bytecode: nvim --headless -c 'luafile globals.lua' -c 'qa!'
+-- Fails if the Lua files in $FILES use an undefined global. It reads their
+-- bytecode: nvim --headless -c 'luafile globals.lua' -c 'qa!'
 local bad = false
 for _, file in ipairs(vim.split(vim.env.FILES, "%s+", { trimempty = true })) do
   local code = assert(loadfile(file))

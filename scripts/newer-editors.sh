@@ -1,8 +1,8 @@
 #!/bin/sh
-# Runs the stories of the editors in a newer Debian than this one, in a chroot
-# that it makes: newer-editors.sh trixie (or sid) [test pattern]. It needs root
-# and mmdebstrap, 2 GB in /var/tmp, and a minute for the chroot; it is not a
-# part of `make test`. All that the tests print is in /var/tmp/RELEASE/e2e.log.
+# Runs the editor tests with the editors of a newer Debian, in a chroot that it
+# creates: newer-editors.sh trixie (or sid) [test pattern]. It needs root,
+# mmdebstrap, 2 GB in /var/tmp, and a minute for the chroot. `make test` does not
+# run it. The full output of the tests is in /var/tmp/RELEASE/e2e.log.
 set -eu
 cd "$(dirname "$0")/.."
 release=${1:?name a release: trixie or sid}

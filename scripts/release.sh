@@ -1,8 +1,8 @@
 #!/bin/sh
-# Builds all that is released, into dist: static binaries for three systems on
-# two processors in archives, with checksums and SBOMs, .deb, .rpm, the npm
-# package, server.json. The version is the tag's, or a snapshot's. Its tools
-# come from the Go module proxy, pinned, into .cache/tools.
+# Builds a release into dist: archives with static binaries for three systems on
+# two processors, checksums, SBOMs, .deb, .rpm, the npm package, server.json. The
+# version is that of the tag, or of a snapshot. The tools are pinned and come
+# from the Go module proxy, into .cache/tools.
 set -eu
 cd "$(dirname "$0")/.."
 tools=$PWD/.cache/tools
@@ -18,12 +18,12 @@ PATH=$tools:$PATH
 
 version=$(git describe --tags --exact-match 2>/dev/null | sed 's/^v//') || true
 if [ -n "$version" ] && [ -n "$(git status --porcelain)" ]; then
-	echo "release: the tree differs from the tag v$version: commit or stash what has changed" >&2
+	echo "release: the working tree differs from the tag v$version: commit or stash the changes" >&2
 	exit 1
 fi
 [ -n "$version" ] || version=0.1.0-dev.$(git rev-list --count HEAD)
 export POLLUX_VERSION="$version" SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"
-# The released module is the one at the root: go.work is for development.
+# Only the root module is released: go.work is for development.
 export GOWORK=off
 goreleaser release --snapshot --clean
 

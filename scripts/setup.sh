@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs what the tests need and the machine lacks: Debian packages by name,
-# and the real CLIs from npm, pinned, into .cache. Safe to run again. With the
-# argument `cli` only the current Gemini CLI.
+# Installs what the tests need: missing Debian packages, and the real CLIs from
+# npm, pinned, into .cache. It can run again at any time. With the argument `cli`
+# it installs only the current Gemini CLI.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -20,7 +20,7 @@ if [ -n "$missing" ]; then
 	$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
 fi
 if ! command -v npm >/dev/null 2>&1; then
-	echo "setup: Node.js 20 or newer with npm is needed: https://nodejs.org" >&2
+	echo "setup: install Node.js 20 or newer with npm: https://nodejs.org" >&2
 	exit 1
 fi
 

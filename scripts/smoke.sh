@@ -1,9 +1,8 @@
 #!/bin/sh
-# Installs what `make release` has built where nothing of ours is: the .deb and
-# the npm tarball, each in a clean Debian of its own that it makes in /var/tmp,
-# without a network. In each it tries the commands that a new user does, and
-# runs the demo up to its first answer, with the real Gemini CLI. It needs root,
-# mmdebstrap and two minutes.
+# Installs what `make release` built, the .deb and the npm tarball, each in a
+# clean Debian without a network, which it creates in /var/tmp. In each it runs
+# the first commands of a new user, and the demo up to the first answer, with the
+# real Gemini CLI. It needs root, mmdebstrap and two minutes.
 set -eu
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || {
@@ -20,7 +19,7 @@ if [ -z "${POLLUX_SMOKE:-}" ]; then
 	rm -rf --one-file-system "$base"
 	mkdir "$base"
 	mmdebstrap --quiet --variant=minbase --include=nodejs,npm,procps trixie "$base/base.tar"
-	# What is mounted below is mounted there only, and is gone when it ends.
+	# The mounts below exist only in this namespace and disappear with it.
 	status=0
 	POLLUX_SMOKE=1 unshare -m --propagation private "$0" || status=$?
 	rm -rf --one-file-system "$base"
@@ -28,8 +27,8 @@ if [ -z "${POLLUX_SMOKE:-}" ]; then
 fi
 
 in_root() { chroot "$root" env -i PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin HOME=/root LANG=C.UTF-8 TERM=xterm-256color REMOTE_CONTAINERS=1 "$@"; }
-# Without a network but loopback.
-lonely() { unshare -n sh -c 'ip link set lo up; exec chroot "$@"' sh "$root" env -i PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin HOME=/root LANG=C.UTF-8 TERM=xterm-256color REMOTE_CONTAINERS=1 "$@"; }
+# Runs a command with no network but loopback.
+offline() { unshare -n sh -c 'ip link set lo up; exec chroot "$@"' sh "$root" env -i PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin HOME=/root LANG=C.UTF-8 TERM=xterm-256color REMOTE_CONTAINERS=1 "$@"; }
 
 for kind in deb npm; do
 	root=$base/$kind
@@ -43,22 +42,22 @@ for kind in deb npm; do
 	case $kind in
 	deb)
 		cp "dist/pollux_${version}_linux_$arch.deb" "$root/tmp/pollux.deb"
-		lonely dpkg -i /tmp/pollux.deb
+		offline dpkg -i /tmp/pollux.deb
 		in_root sh -c 'ls -l /usr/bin/pollux /usr/share/bash-completion/completions/pollux; ls /usr/share/man/man1/pollux*.1 2>/dev/null | wc -l'
 		;;
 	npm)
 		cp "dist/pollux-gemini-$version.tgz" "$root/tmp/pollux.tgz"
-		lonely npm install --global --offline --no-audit --no-fund --loglevel=error /tmp/pollux.tgz
+		offline npm install --global --offline --no-audit --no-fund --loglevel=error /tmp/pollux.tgz
 		in_root sh -c 'ls -lL $(command -v pollux); ls /usr/local/lib/node_modules/pollux-gemini/native'
 		;;
 	esac
 	echo "== $kind: first commands"
-	lonely pollux --version
-	lonely pollux status
-	lonely pollux doctor || true
+	offline pollux --version
+	offline pollux status
+	offline pollux doctor || true
 	printf '%s\n%s\n' '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"smoke","version":"1"}}}' '{"jsonrpc":"2.0","method":"notifications/initialized"}' |
-		lonely pollux bridge | grep -o '"serverInfo":{[^}]*}'
-	lonely pollux conformance -- pollux ide --standalone >"$base/conformance.log" || {
+		offline pollux bridge | grep -o '"serverInfo":{[^}]*}'
+	offline pollux conformance -- pollux ide --standalone >"$base/conformance.log" || {
 		cat "$base/conformance.log"
 		exit 1
 	}
@@ -66,7 +65,7 @@ for kind in deb npm; do
 	echo "== $kind: the demo's first step"
 	# script(1) is the terminal; a fifo is the keyboard.
 	mkfifo "$root/tmp/keys"
-	lonely script -qfc 'stty rows 50 cols 160; pollux demo --no-browser' /tmp/demo.log <"$root/tmp/keys" >/dev/null &
+	offline script -qfc 'stty rows 50 cols 160; pollux demo --no-browser' /tmp/demo.log <"$root/tmp/keys" >/dev/null &
 	exec 3>"$root/tmp/keys"
 	await() { # TEXT
 		for _ in $(seq 600); do
@@ -96,12 +95,12 @@ for kind in deb npm; do
 	[ -z "$left" ] || { echo "smoke: left behind: $left" >&2; exit 1; }
 	echo "== $kind: remove"
 	case $kind in
-	deb) lonely dpkg -r pollux ;;
-	npm) lonely npm uninstall --global --offline --loglevel=error pollux-gemini ;;
+	deb) offline dpkg -r pollux ;;
+	npm) offline npm uninstall --global --offline --loglevel=error pollux-gemini ;;
 	esac
 	if in_root sh -c 'command -v pollux'; then
-		echo "smoke: it is still there" >&2
+		echo "smoke: pollux is still installed" >&2
 		exit 1
 	fi
 done
-echo "== both are well"
+echo "== both packages passed"

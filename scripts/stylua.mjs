@@ -1,5 +1,5 @@
-// Checks (or with --write, sets) the format of the Lua files: the released
-// StyLua, as WebAssembly.
+// Checks the format of Lua files, or with --write formats them, with the released
+// StyLua as WebAssembly.
 import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 const require = createRequire(new URL("../.cache/npm/stylua/", import.meta.url));
@@ -15,7 +15,7 @@ for (const file of process.argv.slice(write ? 3 : 2)) {
   const after = formatCode(before, config, undefined, OutputVerification.Full);
   if (after === before) continue;
   if (write) writeFileSync(file, after);
-  else console.error(`${file}: not as stylua writes it: make fmt`);
+  else console.error(`${file}: not formatted: run node scripts/stylua.mjs --write FILE`);
   wrong++;
 }
 process.exit(wrong && !write ? 1 : 0);

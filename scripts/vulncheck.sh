@@ -1,7 +1,6 @@
 #!/bin/sh
-# Looks for known vulnerabilities in what we call. It fails if there are some.
-# Where the database cannot be reached it says so and passes: then nothing has
-# been checked.
+# Checks the code that we call for known vulnerabilities, and fails if it finds
+# one. If the database cannot be reached, it says so and passes without a check.
 set -eu
 cd "$(dirname "$0")/.."
 db=${GOVULNDB:-https://vuln.go.dev}
@@ -9,7 +8,7 @@ case $db in
 file:*) ;;
 *)
 	if ! curl -fsS -m 20 -o /dev/null "$db/index/db.json" 2>/dev/null; then
-		echo "vulncheck: NOTHING WAS CHECKED, for $db cannot be reached from here; GOVULNDB names a copy of it" >&2
+		echo "vulncheck: NOTHING WAS CHECKED: cannot reach $db; set GOVULNDB to a copy of the database" >&2
 		exit 0
 	fi
 	;;

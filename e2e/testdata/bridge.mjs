@@ -1,6 +1,6 @@
-// node bridge.mjs SDK-DIRECTORY POLLUX: one client of the bridge, on the npm
-// SDK, which checks each message against the protocol's schemas. It prints what
-// it sees; every error ends it.
+// node bridge.mjs SDK-DIRECTORY POLLUX: a client of the bridge on the npm SDK,
+// which checks each message against the protocol's schemas. It prints what it
+// receives and exits on any error.
 import { createRequire } from "node:module";
 const require = createRequire(process.argv[2] + "/package.json");
 const { Client } = require("@modelcontextprotocol/sdk/client/index.js");

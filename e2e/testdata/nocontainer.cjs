@@ -1,6 +1,5 @@
-// Old releases dial host.docker.internal wherever a container's marker exists
-// and cannot be told otherwise; on a build machine with the marker they are
-// shown none.
+// Old releases connect to host.docker.internal if a container's marker exists,
+// and no setting prevents that. This hides the marker of a build machine.
 const fs = require("fs");
 const exists = fs.existsSync;
 fs.existsSync = (path) => (path === "/.dockerenv" || path === "/run/.containerenv" ? false : exists(path));

@@ -1,5 +1,5 @@
-// node sdk.mjs SDK-DIRECTORY PORT TOKEN FILE: one client of the companion, on
-// the npm SDK, with the CLI's own schemas. Every error ends it.
+// node sdk.mjs SDK-DIRECTORY PORT TOKEN FILE: a client of the companion on the
+// npm SDK, with the CLI's own schemas. It exits on any error.
 import { createRequire } from "node:module";
 const require = createRequire(process.argv[2] + "/package.json");
 const { Client } = require("@modelcontextprotocol/sdk/client/index.js");
@@ -28,7 +28,7 @@ const transport = new StreamableHTTPClientTransport(new URL(`http://127.0.0.1:${
     const res = await fetch(url, init);
     if (init.method !== "GET") return res;
     gets++;
-    // A stream that can be ended gracefully, as a server would.
+    // A stream that the test can end gracefully, as a server would.
     const reader = res.body.getReader();
     const body = new ReadableStream({
       start(c) {

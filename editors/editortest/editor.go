@@ -243,7 +243,9 @@ func (e *Editor) Press(keys ...string) error {
 	return nil
 }
 
-var named = map[string]bool{"Enter": true, "Escape": true, "Tab": true, "BSpace": true, "Space": true, "Up": true, "Down": true}
+var named = map[string]bool{
+	"Enter": true, "Escape": true, "Tab": true, "BSpace": true, "Space": true, "Up": true, "Down": true,
+}
 
 func (e *Editor) press(k string) error {
 	if named[k] || len(k) >= 3 && len(k) <= 8 && (k[:2] == "C-" || k[:2] == "M-") {

@@ -1,4 +1,4 @@
-;;; pollux.el --- Gemini CLI's companion  -*- lexical-binding: t; -*-
+;;; pollux.el --- Companion for Gemini CLI and other agents  -*- lexical-binding: t; -*-
 
 ;; Version: 1.0
 ;; Package-Requires: ((emacs "27.1"))
@@ -7,23 +7,23 @@
 
 ;;; Commentary:
 
-;; Pollux tells Gemini CLI which files are open in Emacs, where point is and
-;; what is selected, and shows the changes that the CLI proposes as a diff that
-;; you edit, accept or reject.  It needs the program `pollux'.
+;; Pollux tells an agent such as Gemini CLI which files are open in Emacs, where
+;; point is and what is selected.  It shows the changes that the agent proposes
+;; as diffs that you edit, accept or reject.  It needs the program `pollux'.
 ;;
 ;; `pollux-mode' turns it on.  `pollux-open' starts Gemini CLI in a terminal
-;; beside; a CLI in any other terminal of this Emacs finds its companion too.
-;; In a diff: C-c C-c or C-x C-s accepts, C-c C-k rejects, and so does killing
-;; the buffer; C-c C-n and C-c C-p go from hunk to hunk, C-c C-u undoes the
-;; hunk at point, C-c C-a takes it again, C-c C-e opens Ediff.
+;; window; an agent in another terminal of this Emacs finds Pollux too.
+;; In a diff: C-c C-c or C-x C-s accepts; C-c C-k or killing the buffer
+;; rejects; C-c C-n and C-c C-p go from hunk to hunk; C-c C-u undoes the hunk
+;; at point, C-c C-a takes it again; C-c C-e opens Ediff.
 ;;
-;; A change can be decided on once it has been in view for half a second in which
-;; you pressed no key in it, so that a key meant for another change decides
-;; nothing.  If you kill its buffer earlier, the change goes on waiting:
-;; `pollux-next' shows it again.
+;; A change can be decided on once it has been in view for half a second without
+;; a key press in it, so that a key meant for another change decides nothing.
+;; If you kill its buffer earlier, the change stays pending: `pollux-next' shows
+;; it again.
 ;;
-;; All that is not of Emacs is done by `pollux ide', which this file speaks
-;; JSON-RPC with.
+;; `pollux ide' does everything that is not specific to Emacs.  This file speaks
+;; JSON-RPC with it.
 
 ;;; Code:
 
@@ -49,70 +49,70 @@
 (defvar ediff-quit-hook)
 
 (defgroup pollux nil
-  "Gemini CLI's companion."
+  "Companion for Gemini CLI and other agents."
   :group 'tools
   :prefix "pollux-")
 
 (defcustom pollux-command nil
   "The program `pollux'.
-If nil, the one that `pollux install' noted, else the one on the variable
-`exec-path'."
+If nil, use the one that `pollux install' recorded, otherwise the one on
+the variable `exec-path'."
   :type '(choice (const :tag "Find it" nil) file))
 
 (defcustom pollux-cli nil
   "The program, with arguments, that `pollux-open' runs.
-If nil, gemini, or what npx fetches."
+If nil, run gemini, or fetch it with npx."
   :type '(choice (const :tag "Gemini CLI" nil) (repeat string)))
 
 (defcustom pollux-layout 'auto
   "How a diff is shown.
-With `auto', side by side where there are 100 columns for it."
+With `auto', side by side if there are 100 columns for it."
   :type '(choice (const auto) (const side-by-side) (const inline)))
 
 (defcustom pollux-include-ignored nil
-  "Whether the CLI is told of ignored files and likely secrets too."
+  "Whether ignored files and likely secrets are sent to the agent too."
   :type 'boolean)
 
 (defcustom pollux-review-page nil
-  "Whether diffs also wait on a page in the browser."
+  "Whether changes are shown on the browser page too."
   :type 'boolean)
 
 (defcustom pollux-terminal-width 0.4
-  "How much of the frame's width the CLI's terminal gets."
+  "The fraction of the frame's width for the agent's terminal."
   :type 'number)
 
 (defface pollux-added '((t :inherit diff-added :extend t))
   "Lines that a proposal adds.")
 
 (defface pollux-removed '((t :inherit diff-removed :extend t))
-  "Lines that a proposal takes out.")
+  "Lines that a proposal removes.")
 
-(defvar pollux-diff-opened-hook nil "Run when a diff has come.")
+(defvar pollux-diff-opened-hook nil "Run when a diff has arrived.")
 (defvar pollux-diff-ready-hook nil "Run when the diff in view can be decided on.")
-(defvar pollux-diff-closed-hook nil "Run when a diff was decided on.")
+(defvar pollux-diff-closed-hook nil "Run when a diff has been decided on.")
 
 ;;;; The process
 
 (defconst pollux--version "1.0")
 (defconst pollux--protocol 1)
-(defconst pollux--tries 5 "Failed starts in a row before giving up.")
+(defconst pollux--max-failures 5 "Failed starts in a row before giving up.")
 
 (defvar pollux--connection nil)
-(defvar pollux--info nil "The answer to initialize, while the companion is up.")
-(defvar pollux--again nil "Port and token of a companion that crashed.")
+(defvar pollux--info nil "The result of initialize, while the companion is running.")
+(defvar pollux--previous nil "Port and token of a companion that crashed.")
 (defvar pollux--stopping nil)
 (defvar pollux--started nil)
 (defvar pollux--failures 0)
-(defvar pollux--clis nil "The connected CLIs.")
+(defvar pollux--agents nil "The connected agents.")
 (defvar pollux--directory (or command-line-default-directory default-directory)
-  "Where Emacs was started.")
+  "The directory in which Emacs was started.")
 
 (defun pollux-ready-p ()
-  "Whether the companion is up."
+  "Return non-nil if the companion is running."
   (and pollux--info t))
 
 (defun pollux--note (format &rest args)
-  "Put FORMAT with ARGS into the log."
+  "Add FORMAT with ARGS to the log."
   (with-current-buffer (get-buffer-create " *pollux log*")
     (goto-char (point-max))
     (insert (format-time-string "%T ") (apply #'format format args) "\n")
@@ -120,7 +120,7 @@ With `auto', side by side where there are 100 columns for it."
       (delete-region (point-min) (/ (point-max) 2)))))
 
 (defun pollux--say (format &rest args)
-  "Show the user FORMAT with ARGS."
+  "Show FORMAT with ARGS to the user."
   (let ((text (apply #'format format args)))
     (pollux--note "%s" text)
     (message "pollux: %s" text)))
@@ -128,7 +128,7 @@ With `auto', side by side where there are 100 columns for it."
 (defconst pollux--here (file-name-directory (or load-file-name buffer-file-name "")))
 
 (defun pollux--program ()
-  "The program to start."
+  "Return the program to start."
   (let ((noted (expand-file-name "command" pollux--here)))
     (or pollux-command
         (and (file-readable-p noted)
@@ -138,28 +138,29 @@ With `auto', side by side where there are 100 columns for it."
         "pollux")))
 
 (defun pollux--set-env (env)
-  "Set ENV, a plist of variables, for programs to be started."
+  "Set ENV, a plist of variables, for future child processes."
   (cl-loop for (name value) on env by #'cddr
            do (setenv (substring (symbol-name name) 1) value)))
 
 (defun pollux--bool (value)
-  "VALUE for JSON."
+  "Return VALUE as a JSON boolean."
   (if value t :json-false))
 
 (defun pollux--request (method params callback)
-  "Call METHOD with PARAMS; CALLBACK gets the error's text, or nil, and the result."
+  "Call METHOD with PARAMS.
+Pass CALLBACK an error message or nil, and the result."
   (if (not pollux--connection)
-      (funcall callback "Pollux is not running: M-x pollux-start" nil)
+      (funcall callback "Pollux is not running: use M-x pollux-start" nil)
     (jsonrpc-async-request
      pollux--connection method params
      :success-fn (lambda (result) (funcall callback nil result))
      :error-fn (lambda (err) (funcall callback (plist-get err :message) nil))
-     :timeout-fn (lambda () (funcall callback "Pollux does not answer" nil)))))
+     :timeout-fn (lambda () (funcall callback "Pollux did not answer" nil)))))
 
 (defun pollux--call (method params)
-  "Call METHOD with PARAMS and return the result; a failure is a `user-error'."
+  "Call METHOD with PARAMS and return the result, or signal a `user-error'."
   (unless (pollux-ready-p)
-    (user-error "Pollux is not running: M-x pollux-start, and M-x pollux-log if that fails"))
+    (user-error "Pollux is not running: use M-x pollux-start; if that fails, see M-x pollux-log"))
   (condition-case err
       (jsonrpc-request pollux--connection method params :timeout 5)
     (jsonrpc-error
@@ -167,7 +168,7 @@ With `auto', side by side where there are 100 columns for it."
                                   (cadr err))))))
 
 (defun pollux--notify (method params)
-  "Tell Pollux METHOD with PARAMS."
+  "Send Pollux the notification METHOD with PARAMS."
   (when (pollux-ready-p)
     (jsonrpc-notify pollux--connection method params)))
 
@@ -180,17 +181,17 @@ With `auto', side by side where there are 100 columns for it."
     (_ (jsonrpc-error :code -32601 :message (format "unknown method %s" method)))))
 
 (defun pollux--on-notification (_connection method params)
-  "Hear METHOD with PARAMS from Pollux."
+  "Handle the notification METHOD with PARAMS from Pollux."
   (pcase method
     ('diff/changed (pollux--diff-changed params))
     ('file/changed (pollux--reload (plist-get params :path)))
-    ('clients (setq pollux--clis (append (plist-get params :clients) nil))
+    ('clients (setq pollux--agents (append (plist-get params :clients) nil))
               (force-mode-line-update t))
     ('env (pollux--set-env (plist-get params :env)))
     ('message (pollux--say "%s" (plist-get params :text)))))
 
 (defun pollux-start ()
-  "Start Pollux, unless it is up."
+  "Start Pollux, unless it is running."
   (interactive)
   (setq pollux--failures 0)
   (if (and pollux--connection pollux--stopping)
@@ -223,13 +224,13 @@ With `auto', side by side where there are 100 columns for it."
                :on-shutdown #'pollux--ended)))
         (when-let ((pipe (get-buffer-process errors)))
           (set-process-query-on-exit-flag pipe nil))
-        ;; No copy of all that is said: it holds the user's texts.
+        ;; Keep no copy of the messages: they contain the user's texts.
         (ignore-errors
           (if (slot-exists-p connection '-events-buffer-scrollback-size)
               (setf (slot-value connection '-events-buffer-scrollback-size) 0)
             (setf (slot-value connection '-events-buffer-config) '(:size 0 :format full))))
         (setq pollux--connection connection)
-        (with-demoted-errors "pollux: %S" ; it has ended already; `pollux--ended' says why
+        (with-demoted-errors "pollux: %S" ; if it has exited already, `pollux--ended' reports why
          (pollux--request
          'initialize
          (list :protocol pollux--protocol
@@ -240,56 +241,56 @@ With `auto', side by side where there are 100 columns for it."
                :diff t
                :settings (append (list :includeIgnored (pollux--bool pollux-include-ignored)
                                        :reviewPage (pollux--bool pollux-review-page))
-                                 pollux--again))
+                                 pollux--previous))
          #'pollux--initialized)))))))
 
 (defun pollux--initialized (err result)
-  "Go on after initialize with ERR or RESULT."
+  "Handle ERR or RESULT, the answer to initialize."
   (cond
-   ((and err (not (and pollux--connection (jsonrpc-running-p pollux--connection))))) ; `pollux--ended' says why
+   ((and err (not (and pollux--connection (jsonrpc-running-p pollux--connection))))) ; `pollux--ended' reports why
    (err
     (pollux--say "%s" err)
     (pollux-stop))
    ((not (equal (plist-get result :protocol) pollux--protocol))
-    (pollux--say "this package and `%s' do not go together: update both" (pollux--program))
+    (pollux--say "this package and `%s' are not compatible: update both" (pollux--program))
     (pollux-stop))
    (t
     (setq pollux--info result
-          pollux--again (list :port (plist-get result :port) :token (plist-get result :token)))
+          pollux--previous (list :port (plist-get result :port) :token (plist-get result :token)))
     (pollux--set-env (plist-get result :env))
-    (pollux--note "up: pollux %s, port %s" (plist-get (plist-get result :server) :version)
+    (pollux--note "started: pollux %s, port %s" (plist-get (plist-get result :server) :version)
                   (plist-get result :port))
     (pollux--context-start))))
 
 (defun pollux--ended (connection)
-  "The process of CONNECTION has ended: start it again, unless it was stopped."
+  "Restart the process of CONNECTION, which has exited, unless it was stopped."
   (let ((was pollux--info)
         (code (process-exit-status (jsonrpc--process connection)))
         (last (with-current-buffer (get-buffer-create " *pollux errors*")
                 (string-trim (buffer-string)))))
-    (setq pollux--connection nil pollux--info nil pollux--clis nil)
+    (setq pollux--connection nil pollux--info nil pollux--agents nil)
     (pollux--context-stop)
     (pollux--lost)
     (force-mode-line-update t)
     (when (eq pollux--stopping 'restart)
       (run-at-time 0 nil #'pollux--launch))
     (unless pollux--stopping
-      (pollux--note "pollux ended with code %s. %s" code last)
+      (pollux--note "pollux exited with code %s. %s" code last)
       (when (and was (> (- (float-time) pollux--started) 10))
         (setq pollux--failures 0))
       (cl-incf pollux--failures)
       (cond
        ((and (eql code 2) (not was))
         (pollux--say "`%s' is too old for this package: install a newer one" (pollux--program)))
-       ((>= pollux--failures pollux--tries)
-        (pollux--say "it keeps ending: %s (M-x pollux-start tries again)" last))
+       ((>= pollux--failures pollux--max-failures)
+        (pollux--say "Pollux keeps exiting: %s (M-x pollux-start tries again)" last))
        (t
         (run-at-time (if (= pollux--failures 1) 0 (* 0.25 (expt 2 pollux--failures))) nil
                      #'pollux--launch))))))
 
 (defun pollux-stop ()
   "Stop Pollux.
-CLIs that wait are told that their changes were rejected."
+Agents that wait for an answer receive a rejection."
   (interactive)
   (setq pollux--stopping t)
   (when (and pollux--connection (jsonrpc-running-p pollux--connection))
@@ -301,15 +302,15 @@ CLIs that wait are told that their changes were rejected."
 (defvar pollux--files-due t)
 (defvar pollux--roots-due t)
 (defvar pollux--focused (make-hash-table :test 'eq :weakness 'key))
-(defvar pollux--active nil "The buffer that has, or had, the focus.")
+(defvar pollux--active nil "The file buffer that has, or last had, the focus.")
 (defvar pollux--active-state nil "Its cursor and selection, a plist.")
 (defvar pollux--push-timer nil)
 (defvar pollux--roots-sent nil)
 (defvar pollux--projects (make-hash-table :test 'equal) "Roots by directory.")
-(defconst pollux--max-selection 20000 "In characters; Pollux cuts it exactly.")
+(defconst pollux--max-selection 20000 "Characters to send; Pollux enforces the exact limit.")
 
 (defun pollux--project-root (dir)
-  "The root of the project that DIR is in, or nil."
+  "Return the root of the project of DIR, or nil."
   (let ((known (gethash dir pollux--projects 'unknown)))
     (if (not (eq known 'unknown))
         known
@@ -323,7 +324,7 @@ CLIs that wait are told that their changes were rejected."
                pollux--projects))))
 
 (defun pollux--roots ()
-  "The workspace: the projects of the open files, and where Emacs was started."
+  "Return the workspace: the projects of open files and of Emacs's directory."
   (let ((roots (list (or (pollux--project-root pollux--directory)
                          (directory-file-name (expand-file-name pollux--directory))))))
     (dolist (file (sort (mapcar #'cdr pollux--files) #'string<))
@@ -332,14 +333,14 @@ CLIs that wait are told that their changes were rejected."
     (seq-filter #'file-directory-p (nreverse roots))))
 
 (defun pollux--file (buffer)
-  "The path of BUFFER, if it is a file on disk."
+  "Return the path of BUFFER, if it is a file on disk."
   (when-let ((file (buffer-local-value 'buffer-file-name buffer)))
     (and (not (file-remote-p file))
          (file-regular-p file)
          (expand-file-name file))))
 
 (defun pollux--rebuild ()
-  "Look for the open files."
+  "Update the list of open files."
   (setq pollux--files-due nil
         pollux--roots-due t
         pollux--files (cl-loop for buffer in (buffer-list)
@@ -347,23 +348,23 @@ CLIs that wait are told that their changes were rejected."
                                when file collect (cons buffer file))))
 
 (defun pollux--utf16-column ()
-  "The column of point in UTF-16 code units, from 1."
+  "Return the column of point in UTF-16 code units, from 1."
   (let ((from (line-beginning-position)) (to (point)))
     (+ 1 (- to from)
        (if (= (- to from) (- (position-bytes to) (position-bytes from)))
-           0 ; ASCII, which may be long
+           0 ; ASCII; the line may be long
          (save-excursion
            (goto-char from)
            (how-many "[\x10000-\x10FFFF]" from to))))))
 
 (defun pollux--clean (text)
-  "TEXT without what is no Unicode."
+  "Return TEXT with all that is not Unicode replaced."
   (replace-regexp-in-string "[^\0-\x10FFFF]" "\xFFFD" (substring-no-properties text) t t))
 
 (defun pollux--sample ()
-  "Look at the selected window.
-In a terminal, or a buffer that is no file, all stays as it was: the CLI's
-user is asking about the file beside."
+  "Record point and the selection of the selected window.
+In a terminal or another buffer that is not a file, keep the last ones: the
+user is asking the agent about that file."
   (when pollux--files-due (pollux--rebuild))
   (unless (assq pollux--active pollux--files)
     (setq pollux--active nil))
@@ -382,29 +383,29 @@ user is asking about the file beside."
                                    ""))))))))
 
 (defun pollux--selection ()
-  "The selected text, rectangles too."
+  "Return the selected text, which may be a rectangle."
   (if (bound-and-true-p rectangle-mark-mode)
       (pollux--clean (mapconcat #'identity (extract-rectangle (region-beginning) (region-end)) "\n"))
     (pollux--clean (buffer-substring-no-properties
                     (region-beginning)
                     (min (region-end) (+ (region-beginning) pollux--max-selection))))))
 
-(defvar pollux--last nil "What `pollux--moved-p' saw last.")
+(defvar pollux--last nil "The last state that `pollux--moved-p' saw.")
 
 (defun pollux--moved-p ()
-  "Look at the selected window; nil if nothing has happened since the last time."
+  "Record the selected window; return nil if nothing has changed."
   (let ((window (selected-window)))
     (unless (minibufferp (window-buffer window))
       (with-current-buffer (window-buffer window)
         (let ((now (list (current-buffer) (point) (use-region-p) (mark t)
-                         (buffer-chars-modified-tick) pollux--files-due pollux--clis)))
+                         (buffer-chars-modified-tick) pollux--files-due pollux--agents)))
           (unless (and (equal now pollux--last) (not pollux--files-due))
             (setq pollux--last now)
             (pollux--sample)
             t))))))
 
 (defun pollux--push ()
-  "Send what is open."
+  "Send a snapshot of what is open."
   (setq pollux--push-timer nil)
   (when (and (pollux-ready-p) (pollux--moved-p))
     (let ((roots (if pollux--roots-due (pollux--roots) pollux--roots-sent)))
@@ -422,12 +423,12 @@ user is asking about the file beside."
           (list :roots (vconcat roots))))))))
 
 (defun pollux--soon (&rest _)
-  "Send what is open when Emacs has done with what it is doing."
+  "Send a snapshot of what is open once Emacs is idle."
   (unless pollux--push-timer
     (setq pollux--push-timer (run-at-time 0 nil #'pollux--push))))
 
 (defun pollux--listed (&rest _)
-  "The list of files may have changed."
+  "Note that the list of files may have changed."
   (setq pollux--files-due t)
   (pollux--soon))
 
@@ -443,7 +444,7 @@ user is asking about the file beside."
     (after-set-visited-file-name-hook . pollux--listed)))
 
 (defun pollux--context-start ()
-  "Follow what happens."
+  "Start to follow what the user does."
   (setq pollux--roots-sent (pollux--roots)
         pollux--last nil)
   (pcase-dolist (`(,hook . ,function) pollux--hooks)
@@ -451,57 +452,57 @@ user is asking about the file beside."
   (pollux--listed))
 
 (defun pollux--context-stop ()
-  "Follow no longer."
+  "Stop following what the user does."
   (pcase-dolist (`(,hook . ,function) pollux--hooks)
     (remove-hook hook function)))
 
 ;;;; Diffs
 
-;; One is on the screen, the others wait.  A view never takes the focus, so
-;; that keys go on reaching the terminal that the user types in.
+;; One is on the screen, the others are pending.  A view never takes the focus,
+;; so that keys still reach the terminal that the user types in.
 ;;
 ;; A change can be decided on once it has been in view for a while without a key
-;; for it: one may have been meant for another change.  Afterwards it stays so
-;; while it is in view.
+;; press, because a key may have been meant for another change.  After that it
+;; stays ready while it is in view.
 
 (cl-defstruct pollux--diff
-  "A change that a CLI proposes."
-  id path client original exists state proposed
-  text       ; as it is now, while no buffer holds it
-  form       ; how the buffer's text goes to disk: :dos, :bom
+  "A change that an agent proposes."
+  id path agent original exists state proposed
+  text       ; the current text, while no buffer holds it
+  form       ; how to convert the buffer's text for the disk: :dos, :bom
   buffer left windows inline hunks pause
-  settled    ; since when it can be decided on
-  (looks 0)  ; how often the time until then has started
+  settled    ; the time since which it can be decided on
+  (delays 0) ; how many delays have been started until then
   ended finished lost hiding deciding dismissed)
 
-(defvar pollux--diffs nil "The diffs that wait, the oldest first.")
-(defvar pollux--shown nil "The one on the screen.")
-(defvar pollux--superseded nil "A view that waits for the proposal that takes its place.")
+(defvar pollux--diffs nil "The pending diffs, the oldest first.")
+(defvar pollux--shown nil "The diff on the screen.")
+(defvar pollux--superseded nil "A view that waits for the proposal that replaces it.")
 (defvar-local pollux--this nil "The diff that a buffer shows.")
 (put 'pollux--this 'permanent-local t) ; the user may choose another mode
 
-(defconst pollux--narrow 100 "Columns that two texts side by side need.")
+(defconst pollux--min-columns 100 "Columns for two texts side by side.")
 
 (defun pollux-waiting ()
-  "The diffs that wait for you, the oldest first."
+  "Return the pending diffs, the oldest first."
   pollux--diffs)
 
 (defun pollux--current ()
-  "The diff that a command means: that of the buffer, else the one shown."
+  "Return the diff for a command: that of the buffer, or the one shown."
   (or (buffer-local-value 'pollux--this (window-buffer (selected-window)))
       pollux--shown
       (car pollux--diffs)))
 
 (defun pollux--find (id)
-  "The diff with ID."
+  "Return the diff with ID."
   (cl-find id pollux--diffs :key #'pollux--diff-id :test #'equal))
 
 (defun pollux--name (d)
-  "A short name of the file of D."
+  "Return a short name of the file of D."
   (file-relative-name (pollux--diff-path d) (car (pollux--roots))))
 
 (defun pollux--fill (text)
-  "Make TEXT the buffer's, and return its form on disk."
+  "Put TEXT into the buffer, and return its form on disk."
   (let ((bom (string-prefix-p "\xFEFF" text))
         (lf (cl-count ?\n text))
         (dos nil))
@@ -516,7 +517,7 @@ user is asking about the file beside."
     (list :dos dos :bom bom)))
 
 (defun pollux--text (d)
-  "The text of D as it is to be on disk."
+  "Return the text of D as it should be on disk."
   (if (not (buffer-live-p (pollux--diff-buffer d)))
       (pollux--diff-text d)
     (let ((text (with-current-buffer (pollux--diff-buffer d)
@@ -541,7 +542,7 @@ user is asking about the file beside."
   "Keys of `pollux-diff-mode'.")
 
 (define-minor-mode pollux-diff-mode
-  "A change that a CLI proposes."
+  "Minor mode for a change that an agent proposes."
   :lighter " Review"
   :keymap pollux-diff-mode-map)
 
@@ -550,12 +551,12 @@ user is asking about the file beside."
 (defvar org-resource-download-policy)
 
 (defun pollux--set-up ()
-  "Make the buffer one of a diff, whatever its mode."
+  "Set up the buffer for a diff, whatever its mode."
   (setq-local require-final-newline nil
               mode-require-final-newline nil
               before-save-hook nil
               after-save-hook nil
-              buffer-invisibility-spec nil ; nothing of it may be hidden
+              buffer-invisibility-spec nil ; hide no text
               write-contents-functions (list #'pollux--write)
               buffer-offer-save nil)
   (add-hook 'kill-buffer-hook #'pollux--killed nil t)
@@ -567,7 +568,7 @@ user is asking about the file beside."
 (put 'pollux--killed 'permanent-local-hook t)
 
 (defun pollux--make-buffer (d name text)
-  "A buffer for D, called NAME, with TEXT, and its form."
+  "Return a buffer for D, called NAME, with TEXT, and its form."
   (let ((buffer (generate-new-buffer name))
         (path (pollux--diff-path d))
         form)
@@ -575,8 +576,8 @@ user is asking about the file beside."
       (buffer-disable-undo)
       (setq form (pollux--fill text)
             pollux--this d)
-      ;; The mode for its looks; its hooks, what the text says of itself as a
-      ;; file, and questions, are for real files.
+      ;; Use the mode only for display.  Its hooks, file-local variables and
+      ;; questions are for real files.
       (let ((buffer-file-name path)
             (enable-local-variables nil)
             (enable-dir-local-variables nil)
@@ -595,27 +596,27 @@ user is asking about the file beside."
     (cons buffer form)))
 
 (defun pollux--write ()
-  "Accept, in place of writing the buffer's file.
-A buffer that was given a file's name, as \\[write-file] does, is a copy, and
-is written."
+  "Accept, instead of writing the buffer's file.
+A buffer that got a file name, as with \\[write-file], is a copy and is
+written."
   (unless buffer-file-name
     (pollux--decide pollux--this)
     t))
 
 (defun pollux--killed ()
-  "A buffer of a diff is being killed: that rejects, unless it is too early."
+  "Reject the diff whose buffer is being killed, unless it is too early."
   (let ((d pollux--this))
     (when (and d (not (pollux--diff-hiding d)))
       (setf (pollux--diff-text d) (pollux--text d))
       (if (eq (current-buffer) (pollux--diff-buffer d))
           (setf (pollux--diff-buffer d) nil)
         (setf (pollux--diff-left d) nil))
-      (if (pollux--ripe-p d)
+      (if (pollux--can-decide-p d)
           (pollux--decline d)
         (pollux--dismiss d)))))
 
 (defun pollux--dismiss (d)
-  "Keep D, whose view the user has closed too early to decide."
+  "Keep D pending, whose view the user has closed too early to decide."
   (unless (pollux--diff-ended d)
     (pollux--keep-edits d)
     (when (eq pollux--shown d)
@@ -623,21 +624,21 @@ is written."
     (setf (pollux--diff-dismissed d) t)
     (run-at-time 0 nil #'pollux--tidy d)
     (unless (equal (pollux--diff-state d) "accepted")
-      (pollux--say "%s had just appeared, and goes on waiting: M-x pollux-next shows it" (pollux--name d)))))
+      (pollux--say "%s had just appeared, so it is still pending: M-x pollux-next shows it" (pollux--name d)))))
 
 (defun pollux--tidy (d)
-  "Clean up after a view of D that the user has closed."
+  "Clean up after the user has closed a view of D."
   (when (pollux--diff-dismissed d)
     (setf (pollux--diff-dismissed d) nil)
     (pollux--hide d)))
 
 (defun pollux--terminal-p (buffer)
-  "Whether BUFFER is a terminal."
+  "Return non-nil if BUFFER is a terminal."
   (with-current-buffer buffer
     (derived-mode-p 'term-mode 'vterm-mode 'eat-mode 'eshell-mode 'shell-mode)))
 
 (defun pollux--beside (path)
-  "The window beside which a diff of PATH opens."
+  "Return the window next to which a diff of PATH opens."
   (let ((windows (seq-remove #'window-dedicated-p (window-list nil 'no-minibuffer))))
     (or (seq-find (lambda (w) (equal (buffer-file-name (window-buffer w)) path)) windows)
         (seq-find (lambda (w) (buffer-file-name (window-buffer w))) windows)
@@ -647,14 +648,14 @@ is written."
 (defun pollux--split (window side buffer &optional size)
   "Split WINDOW, put BUFFER on its SIDE with SIZE, and return that window."
   (let* ((window-combination-resize nil)
-         (window-combination-limit t) ; so that WINDOW has the room again afterwards
+         (window-combination-limit t) ; WINDOW gets the room back afterwards
          (new (split-window window (and size (- size)) side)))
     (set-window-buffer new buffer)
     (set-window-dedicated-p new nil)
     new))
 
 (defun pollux--caption (d)
-  "Say above the proposal of D what it is."
+  "Set the header line above the proposal of D."
   (when (buffer-live-p (pollux--diff-buffer d))
     (with-current-buffer (pollux--diff-buffer d)
       (setq header-line-format
@@ -664,44 +665,47 @@ is written."
               ((equal (pollux--diff-state d) "accepted")
                (format " %s: accepted; waiting for the agent to write the file" (pollux--name d)))
               ((not (pollux--diff-settled d))
-               (format " Gemini proposes: %s (look at it, then decide)" (pollux--name d)))
+               (format " %s proposes: %s (look at it, then decide)"
+                       (pollux--diff-agent d) (pollux--name d)))
+              ((equal (pollux--diff-state d) "orphaned")
+               (format " %s proposed: %s (the agent has ended; C-c C-c saves, C-c C-k discards)"
+                       (pollux--diff-agent d) (pollux--name d)))
               (t
-               (format " Gemini proposes: %s (C-c C-c %s, C-c C-k rejects)" (pollux--name d)
-                       (if (equal (pollux--diff-state d) "orphaned")
-                           "saves; its CLI has ended" "accepts"))))
+               (format " %s proposes: %s (C-c C-c accepts, C-c C-k rejects)"
+                       (pollux--diff-agent d) (pollux--name d))))
              t t)))))
 
 (defconst pollux--settle-parts 5
-  "The parts in which the time passes.
-After a while in which Emacs was busy, the keys of that while are read before it
-goes on.")
-(defvar pollux--settle 500 "Milliseconds after which a diff can be decided on.")
-(defvar pollux--begun nil "When the command that runs was begun; nil outside of commands.")
+  "The number of timers that make up the delay.
+If Emacs was busy, it reads the keys that were pressed meanwhile before the
+next timer.")
+(defvar pollux--settle 500 "Milliseconds until a diff can be decided on.")
+(defvar pollux--begun nil "When the current command started; nil outside of commands.")
 
 (defun pollux--unsettle (d)
-  "Start the time after which D can be decided on."
+  "Start the delay after which D can be decided on."
   (let ((was (pollux--diff-settled d)))
     (setf (pollux--diff-settled d) nil)
-    (cl-incf (pollux--diff-looks d))
+    (cl-incf (pollux--diff-delays d))
     (when was (pollux--caption d))
-    (pollux--rest d (pollux--diff-looks d) 1)))
+    (pollux--rest d (pollux--diff-delays d) 1)))
 
-(defun pollux--rest (d looks part)
-  "Wait for PART of the time after which D can be decided on.
-Do nothing if the time has started again since: LOOKS counts the starts."
+(defun pollux--rest (d delays part)
+  "Wait for PART of the delay after which D can be decided on.
+Do nothing if the delay has restarted: DELAYS counts the starts."
   (run-at-time
    (/ pollux--settle 1000.0 pollux--settle-parts) nil
    (lambda ()
-     (when (and (= looks (pollux--diff-looks d)) (pollux--visible d))
+     (when (and (= delays (pollux--diff-delays d)) (pollux--visible d))
        (if (< part pollux--settle-parts)
-           (pollux--rest d looks (1+ part))
+           (pollux--rest d delays (1+ part))
          (setf (pollux--diff-settled d) (float-time))
          (pollux--caption d)
          (force-mode-line-update t)
          (run-hooks 'pollux-diff-ready-hook))))))
 
-(defun pollux--ripe-p (d)
-  "Whether D can be decided on; a command counts from when it was begun."
+(defun pollux--can-decide-p (d)
+  "Return non-nil if D can be decided on; a command counts from its start."
   (or (pollux--diff-lost d)
       (and (not (equal (pollux--diff-state d) "accepted"))
            (pollux--diff-settled d)
@@ -709,20 +713,20 @@ Do nothing if the time has started again since: LOOKS counts the starts."
                (>= pollux--begun (pollux--diff-settled d))))))
 
 (defconst pollux--appeared "This change has just appeared. Look at it, then decide."
-  "The message about a decision that comes too early.")
+  "Message for a decision that comes too early.")
 (defconst pollux--unseen "Look at it first, then decide."
-  "The message about a decision on a diff that is out of sight.")
+  "Message for a decision on a diff that is not in view.")
 
 (defun pollux--refuse (d)
-  "Say why nothing is decided about D."
+  "Signal why nothing can be decided about D."
   (when (equal (pollux--diff-state d) "accepted")
-    (user-error "%s is accepted; it waits for the agent to write the file" (pollux--name d)))
+    (user-error "%s is accepted; waiting for the agent to write the file" (pollux--name d)))
   (pollux--unsettle d)
   (user-error "%s" pollux--appeared))
 
 (defun pollux--pressed ()
-  "Note that a command begins.
-A key for a diff that has just appeared starts its time again."
+  "Note the start of a command.
+A key for a diff that has just appeared restarts its delay."
   (when (zerop (minibuffer-depth))
     (setq pollux--begun (float-time)))
   (let ((d (buffer-local-value 'pollux--this (window-buffer (selected-window)))))
@@ -730,28 +734,28 @@ A key for a diff that has just appeared starts its time again."
       (pollux--unsettle d))))
 
 (defun pollux--command-done ()
-  "A command has ended."
+  "Note that a command has ended."
   (when (zerop (minibuffer-depth))
     (setq pollux--begun nil)))
 
 (defun pollux--try (d)
-  "Show D, and return whether that worked; if not, keep it waiting."
+  "Show D, and return whether that worked; if not, keep it pending."
   (condition-case err
       (progn (pollux--show d) t)
     (error
-     (pollux--say "%s waits to be reviewed, but cannot be shown (%s): M-x pollux-next"
+     (pollux--say "%s is pending but cannot be shown (%s): M-x pollux-next"
                   (pollux--name d) (error-message-string err))
      nil)))
 
 (defun pollux--show (d)
-  "Put D on the screen; a failure is an error."
+  "Put D on the screen; signal an error if that fails."
   (pollux--tidy d)
   (let* ((base (pollux--beside (pollux--diff-path d)))
          (file (file-name-nondirectory (pollux--diff-path d)))
          (dirty (when-let ((b (find-buffer-visiting (pollux--diff-path d))))
                   (and (buffer-modified-p b) b)))
          (inline (or (eq pollux-layout 'inline)
-                     (and (eq pollux-layout 'auto) (< (window-width base) pollux--narrow))))
+                     (and (eq pollux-layout 'auto) (< (window-width base) pollux--min-columns))))
          (made (pollux--make-buffer d (format "*proposed: %s*" file) (pollux--diff-text d)))
          (window-min-height 3)
          first)
@@ -778,7 +782,7 @@ A key for a diff that has just appeared starts its time again."
     (when-let ((left (pollux--diff-left d)))
       (with-current-buffer left
         (setq buffer-read-only t
-              header-line-format (if (pollux--diff-exists d) " on disk" " a new file"))
+              header-line-format (if (pollux--diff-exists d) " on disk" " new file"))
         (set-buffer-modified-p nil)))
     (with-current-buffer (car made)
       (buffer-enable-undo)
@@ -786,12 +790,12 @@ A key for a diff that has just appeared starts its time again."
       (pollux--caption d))
     (pollux--unsettle d)
     (when dirty
-      (pollux--say "%s has unsaved changes; they are in a window of their own and stay as they are"
+      (pollux--say "%s has unsaved changes; they are kept and shown in a separate window"
                    (pollux--name d)))
     (pollux--draw d t)))
 
 (defun pollux--hide (d)
-  "Take D off the screen."
+  "Remove D from the screen."
   (when (eq pollux--shown d)
     (setq pollux--shown nil))
   (when (pollux--diff-pause d)
@@ -799,7 +803,7 @@ A key for a diff that has just appeared starts its time again."
   (setf (pollux--diff-text d) (pollux--text d)
         (pollux--diff-settled d) nil
         (pollux--diff-hiding d) t)
-  (cl-incf (pollux--diff-looks d))
+  (cl-incf (pollux--diff-delays d))
   (dolist (window (pollux--diff-windows d))
     (when (and (window-live-p window) (not (eq window (frame-root-window (window-frame window)))))
       (ignore-errors (delete-window window))))
@@ -818,7 +822,7 @@ A key for a diff that has just appeared starts its time again."
   (forward-line (1- line)))
 
 (defun pollux--mark (from count face)
-  "Give COUNT lines after FROM the FACE."
+  "Give COUNT lines from FROM on the FACE."
   (save-excursion
     (pollux--goto-line from)
     (let ((overlay (make-overlay (point) (progn (forward-line count) (point)))))
@@ -826,7 +830,7 @@ A key for a diff that has just appeared starts its time again."
       (overlay-put overlay 'face face))))
 
 (defun pollux--draw (d &optional first)
-  "Mark what differs in D; with FIRST go to the first hunk too."
+  "Highlight what differs in D; with FIRST, go to the first hunk too."
   (let ((buffer (pollux--diff-buffer d)))
     (when (buffer-live-p buffer)
       (let ((tick (buffer-chars-modified-tick buffer)))
@@ -845,16 +849,16 @@ A key for a diff that has just appeared starts its time again."
                    (pollux--follow)))))))))))
 
 (defconst pollux--most-removed 15
-  "Lines that an inline view shows of what is taken out; it cannot be scrolled.")
+  "Removed lines that an inline view shows per hunk; they cannot be scrolled.")
 
 (defun pollux--removed-text (lines)
-  "The text of LINES, or the first of them."
+  "Return the text of LINES, or of the first of them."
   (concat (mapconcat #'identity (seq-take lines pollux--most-removed) "\n") "\n"
           (let ((more (- (length lines) pollux--most-removed)))
             (if (> more 0) (format "... %d more; C-c C-e compares\n" more) ""))))
 
 (defun pollux--draw-hunks (d)
-  "Mark the hunks of D."
+  "Highlight the hunks of D."
   (dolist (buffer (list (pollux--diff-buffer d) (pollux--diff-left d)))
     (when (buffer-live-p buffer)
       (with-current-buffer buffer
@@ -894,7 +898,7 @@ A key for a diff that has just appeared starts its time again."
           (set-window-start window (point)))))))
 
 (defun pollux--edited (&rest _)
-  "The user edits: keep the text at the next pause."
+  "Send the edited text at the next pause."
   (let ((d pollux--this))
     (when (and d (eq (current-buffer) (pollux--diff-buffer d)) (eq d pollux--shown))
       (when (pollux--diff-pause d)
@@ -907,7 +911,7 @@ A key for a diff that has just appeared starts its time again."
                              (pollux--draw d))))))))
 
 (defun pollux--finish (d)
-  "D has been decided on."
+  "Note that D has been decided on."
   (setf (pollux--diff-ended d) t)
   (setq pollux--diffs (delq d pollux--diffs))
   (unless (or (pollux--diff-deciding d) (pollux--diff-finished d))
@@ -915,9 +919,9 @@ A key for a diff that has just appeared starts its time again."
     (run-at-time 0 nil #'pollux--finished d)))
 
 (defun pollux--finished (d)
-  "Take D away, and show the next."
+  "Remove D, and show the next diff."
   (if (active-minibuffer-window)
-      ;; Which puts the windows back as they were when it ends.
+      ;; The minibuffer restores the windows when it exits.
       (letrec ((later (lambda ()
                         (remove-hook 'minibuffer-exit-hook later)
                         (run-at-time 0 nil #'pollux--finished d))))
@@ -928,7 +932,7 @@ A key for a diff that has just appeared starts its time again."
     (run-hooks 'pollux-diff-closed-hook)))
 
 (defun pollux--keep-edits (d)
-  "Give the text of D to Pollux, for the journal."
+  "Send the text of D to Pollux, for the journal."
   (let ((text (pollux--text d)))
     (unless (equal text (pollux--diff-proposed d))
       (pollux--notify 'diff/edit (list :id (pollux--diff-id d) :content text)))))
@@ -944,8 +948,8 @@ A key for a diff that has just appeared starts its time again."
 (defun pollux--decide (d &optional overwrite)
   "Accept D, over the version OVERWRITE of the file."
   (when (pollux--diff-lost d)
-    (user-error "The companion that this change came from has ended: write the buffer with C-x C-w; `pollux journal' has the text too"))
-  (unless (or (pollux--diff-ended d) (pollux--ripe-p d))
+    (user-error "The companion of this change has ended: C-x C-w saves the text, `pollux journal' has it too"))
+  (unless (or (pollux--diff-ended d) (pollux--can-decide-p d))
     (pollux--refuse d))
   (setf (pollux--diff-deciding d) t)
   (let ((result (unwind-protect
@@ -968,12 +972,12 @@ A key for a diff that has just appeared starts its time again."
                (with-current-buffer (pollux--diff-left d)
                  (let ((inhibit-read-only t))
                    (pollux--fill (pollux--diff-original d))))
-               (pollux--say "on the left is now what the file holds")))))
+               (pollux--say "the left side now shows the file on disk")))))
       (_ (user-error "%s" (plist-get result :message))))))
 
 (defun pollux--ask-conflict (message)
-  "Ask what to do about a changed file, with MESSAGE; return the key.
-A key that was meant for the text overwrites nothing."
+  "Ask with MESSAGE what to do about a changed file; return the key.
+A key that was meant for the text must not overwrite."
   (let (asked key)
     (while (progn
              (setq asked (float-time)
@@ -982,11 +986,17 @@ A key that was meant for the text overwrites nothing."
              (and (eq key ?o) (< (* 1000 (- (float-time) asked)) pollux--settle))))
     key))
 
+(defun pollux--agent-name (p)
+  "Return the name of the agent that proposed the diff that P describes."
+  (or (seq-find (lambda (name) (and name (not (string-empty-p name))))
+                (list (plist-get p :agent) (plist-get p :client)))
+      "the agent"))
+
 (defun pollux--open-diff (p)
-  "Show the diff that P describes, or keep it waiting if that fails."
+  "Handle diff/open: show the diff that P describes, or keep it pending."
   (unless (pollux--find (plist-get p :id))
     (let ((d (make-pollux--diff
-              :id (plist-get p :id) :path (plist-get p :path) :client (plist-get p :client)
+              :id (plist-get p :id) :path (plist-get p :path) :agent (pollux--agent-name p)
               :original (plist-get p :original) :exists (eq (plist-get p :exists) t)
               :state (plist-get p :state) :proposed (plist-get p :proposed)
               :text (or (plist-get p :content) (plist-get p :proposed)))))
@@ -996,7 +1006,7 @@ A key that was meant for the text overwrites nothing."
        ((pollux--replace d))
        (pollux--shown)
        ((active-minibuffer-window)
-        ;; Which puts the windows back as they were when it ends.
+        ;; The minibuffer restores the windows when it exits.
         (add-hook 'minibuffer-exit-hook #'pollux--show-later))
        (t
         (pollux--try d)))
@@ -1004,12 +1014,12 @@ A key that was meant for the text overwrites nothing."
       (run-hooks 'pollux-diff-opened-hook))))
 
 (defun pollux--forget-hidden ()
-  "A diff whose windows the user took away does not keep others waiting."
+  "Hide the shown diff if the user has closed its windows."
   (when (and pollux--shown (not (pollux--visible pollux--shown)))
     (pollux--hide pollux--shown)))
 
 (defun pollux--show-next ()
-  "Show the diff that waits longest, unless one is shown."
+  "Show the oldest pending diff, unless one is shown."
   (pollux--forget-hidden)
   (when (and pollux--diffs (not pollux--shown))
     (if (active-minibuffer-window)
@@ -1017,17 +1027,17 @@ A key that was meant for the text overwrites nothing."
       (pollux--try (car pollux--diffs)))))
 
 (defun pollux--show-later ()
-  "Show what waits once the minibuffer is left."
+  "Show the next diff once the minibuffer is left."
   (remove-hook 'minibuffer-exit-hook #'pollux--show-later)
   (run-at-time 0 nil #'pollux--show-next))
 
 (defun pollux--close-diff (id reason)
-  "The diff with ID has been decided for REASON; return its text."
+  "Handle diff/close: the diff with ID was closed for REASON; return its text."
   (when-let ((d (pollux--find id)))
     (prog1 (pollux--text d)
       (if (not (and (equal reason "superseded") (buffer-live-p (pollux--diff-buffer d))))
           (pollux--finish d)
-        ;; It stays until the new proposal is there: the user may be typing in it.
+        ;; Keep it until the new proposal arrives: the user may be typing in it.
         (setf (pollux--diff-ended d) t)
         (setq pollux--diffs (delq d pollux--diffs)
               pollux--superseded d)
@@ -1037,7 +1047,7 @@ A key that was meant for the text overwrites nothing."
                                (pollux--finish d))))))))
 
 (defun pollux--replace (d)
-  "Let D, if it is the new proposal, take the place of the old, and its cursor."
+  "Show D in place of a superseded diff of its file, and keep point in it."
   (when-let ((old pollux--superseded))
     (when (equal (pollux--diff-path old) (pollux--diff-path d))
       (setq pollux--superseded nil)
@@ -1049,7 +1059,7 @@ A key that was meant for the text overwrites nothing."
       t)))
 
 (defun pollux--diff-changed (p)
-  "Another client edited the text, or the CLI has ended, by P."
+  "Handle diff/changed with P: a new text or a new state."
   (when-let ((d (pollux--find (plist-get p :id))))
     (when (plist-get p :state)
       (setf (pollux--diff-state d) (plist-get p :state))
@@ -1066,21 +1076,21 @@ A key that was meant for the text overwrites nothing."
           (pollux--draw d))))))
 
 (defun pollux--lost ()
-  "The companion has ended: what is shown stays, and can be saved."
+  "Handle the end of the companion: keep the shown diff so that it can be saved."
   (dolist (d pollux--diffs)
     (setf (pollux--diff-lost d) t)
     (when (buffer-live-p (pollux--diff-buffer d))
       (with-current-buffer (pollux--diff-buffer d)
-        (setq header-line-format " the companion has ended: C-x C-w saves the text, as does `pollux journal'"))))
+        (setq header-line-format " the companion has ended: C-x C-w saves the text, `pollux journal' has it too"))))
   (setq pollux--diffs (seq-filter #'pollux--diff-buffer pollux--diffs)))
 
 (defun pollux--reload (path)
-  "PATH was written by somebody else: read it again."
+  "Handle file/changed: another program has written PATH; read it again."
   (when-let ((buffer (find-buffer-visiting path)))
     (with-current-buffer buffer
       (cond
        ((buffer-modified-p)
-        (pollux--say "%s was written; your unsaved changes are kept (M-x revert-buffer takes the file)"
+        (pollux--say "%s was written; your unsaved changes are kept (M-x revert-buffer reads the file)"
                      (file-name-nondirectory path)))
        ((and (file-readable-p path) (not (verify-visited-file-modtime buffer)))
         (with-demoted-errors "pollux: %S"
@@ -1090,19 +1100,19 @@ A key that was meant for the text overwrites nothing."
 ;;;; Commands
 
 (defun pollux--some ()
-  "The current diff; without one, a `user-error'."
+  "Return the current diff; without one, signal a `user-error'."
   (let ((d (pollux--current)))
     (when (and d (pollux--diff-ended d) (not (pollux--diff-lost d)))
-      (setq d (car pollux--diffs))) ; its view has not gone yet
-    (or d (user-error "No change waits for you"))))
+      (setq d (car pollux--diffs))) ; its view is still on the screen
+    (or d (user-error "No pending changes"))))
 
 (defun pollux--visible (d)
-  "Whether the proposal of D is in a window."
+  "Return non-nil if the proposal of D is in a window."
   (and (buffer-live-p (pollux--diff-buffer d))
        (get-buffer-window (pollux--diff-buffer d) 'visible)))
 
 (defun pollux--seen ()
-  "The current diff; one that is out of sight is shown, and not decided on."
+  "Return the current diff; one that is not in view is shown instead."
   (let ((d (pollux--some)))
     (unless (pollux--visible d)
       (pollux-review d)
@@ -1111,7 +1121,7 @@ A key that was meant for the text overwrites nothing."
 
 ;;;###autoload
 (defun pollux-accept ()
-  "Accept the change: the CLI writes the file with the text as you left it."
+  "Accept the change: the agent writes the file with your text."
   (interactive)
   (pollux--decide (pollux--seen)))
 
@@ -1120,12 +1130,12 @@ A key that was meant for the text overwrites nothing."
   "Reject the change."
   (interactive)
   (let ((d (pollux--seen)))
-    (unless (pollux--ripe-p d)
+    (unless (pollux--can-decide-p d)
       (pollux--refuse d))
     (pollux--decline d)))
 
 (defun pollux-review (d)
-  "Show D, in place of the diff on the screen, and go to it."
+  "Show D in place of the diff on the screen, and go to it."
   (pollux--tidy d)
   (unless (and (buffer-live-p (pollux--diff-buffer d))
                (get-buffer-window (pollux--diff-buffer d)))
@@ -1133,12 +1143,12 @@ A key that was meant for the text overwrites nothing."
       (pollux--notify 'diff/edit (list :id (pollux--diff-id other) :content (pollux--text other)))
       (pollux--hide other))
     (unless (pollux--try d)
-      (user-error "%s cannot be shown: make room, then M-x pollux-next" (pollux--name d))))
+      (user-error "%s cannot be shown: make room, then use M-x pollux-next" (pollux--name d))))
   (select-window (get-buffer-window (pollux--diff-buffer d))))
 
 ;;;###autoload
 (defun pollux-next ()
-  "Go to the change on the screen; in it, to the next one that waits."
+  "Go to the change on the screen; from there, to the next pending one."
   (interactive)
   (let ((d (pollux--some)))
     (if (and (eq d (buffer-local-value 'pollux--this (window-buffer (selected-window))))
@@ -1148,14 +1158,14 @@ A key that was meant for the text overwrites nothing."
 
 ;;;###autoload
 (defun pollux-list ()
-  "Choose one of the diffs that wait."
+  "Choose a pending change."
   (interactive)
   (unless pollux--diffs
-    (user-error "No change waits for you"))
+    (user-error "No pending changes"))
   (let* ((choices (mapcar (lambda (d)
-                            (cons (format "%s  %s%s" (pollux--name d) (pollux--diff-client d)
+                            (cons (format "%s  %s%s" (pollux--name d) (pollux--diff-agent d)
                                           (if (equal (pollux--diff-state d) "orphaned")
-                                              "  (its CLI has ended)" ""))
+                                              "  (agent has ended)" ""))
                                   d))
                           pollux--diffs))
          (choice (completing-read "Review: " choices nil t)))
@@ -1166,14 +1176,14 @@ A key that was meant for the text overwrites nothing."
   (declare (indent 1) (debug (symbolp body)))
   `(let ((,d (pollux--some)))
      (unless (buffer-live-p (pollux--diff-buffer ,d))
-       (user-error "No change is on the screen"))
+       (user-error "No change on the screen"))
      (let ((window (get-buffer-window (pollux--diff-buffer ,d))))
        (with-selected-window (or window (selected-window))
          (with-current-buffer (pollux--diff-buffer ,d)
            ,@body)))))
 
 (defun pollux--hunk (backwards)
-  "Go to the next hunk, or the one before if BACKWARDS."
+  "Go to the next hunk, or to the previous one if BACKWARDS."
   (pollux--in-proposal d
     (let* ((line (line-number-at-pos nil t))
            (hunks (pollux--call 'diff/hunks (list :id (pollux--diff-id d) :content (pollux--text d))))
@@ -1193,12 +1203,12 @@ A key that was meant for the text overwrites nothing."
   (pollux--hunk nil))
 
 (defun pollux-previous-hunk ()
-  "Go to the hunk before."
+  "Go to the previous hunk."
   (interactive)
   (pollux--hunk t))
 
 (defun pollux--take (what)
-  "Make the hunk at point as in the original or the proposed text: WHAT."
+  "Restore the hunk at point from WHAT: the original or the proposed text."
   (pollux--in-proposal d
     (let ((edit (pollux--call 'diff/hunk (list :id (pollux--diff-id d) :content (pollux--text d)
                                                :line (line-number-at-pos nil t) :take what)))
@@ -1216,17 +1226,17 @@ A key that was meant for the text overwrites nothing."
       (set-buffer-modified-p t))))
 
 (defun pollux-accept-hunk ()
-  "Make the hunk at point as it was proposed."
+  "Restore the hunk at point as it was proposed."
   (interactive)
   (pollux--take "proposed"))
 
 (defun pollux-undo-hunk ()
-  "Make the hunk at point as it is on disk."
+  "Restore the hunk at point as it is on disk."
   (interactive)
   (pollux--take "original"))
 
 (defun pollux-ediff ()
-  "Compare the change with the file in Ediff; then decide as usual."
+  "Compare the change with the file in Ediff."
   (interactive)
   (require 'ediff)
   (let ((d (pollux--some)))
@@ -1244,24 +1254,28 @@ A key that was meant for the text overwrites nothing."
 
 ;;;###autoload
 (defun pollux-status ()
-  "Say what Pollux knows."
+  "Show the status of Pollux."
   (interactive)
   (let ((s (pollux--call 'status (make-hash-table))))
     (message "%s"
              (string-join
               (append
-               (list (format "Pollux %s, port %s: %s files told of in %s" (plist-get s :version)
-                             (plist-get s :port) (plist-get s :files)
+               (list (format "Pollux %s, port %s: sharing %s in %s" (plist-get s :version)
+                             (plist-get s :port)
+                             (if (eql (plist-get s :files) 1) "1 file"
+                               (format "%s files" (plist-get s :files)))
                              (mapconcat #'identity (plist-get s :roots) ", ")))
                (or (mapcar (lambda (c) (format "connected: %s %s" (plist-get c :name) (plist-get c :version)))
                            (plist-get s :clients))
-                   (list "no CLI is connected: M-x pollux-open, or /ide enable in a CLI that runs"))
-               (mapcar (lambda (d) (format "to review: %s (%s)" (pollux--name d) (pollux--diff-state d)))
+                   (list (concat "no agent is connected: M-x pollux-open starts one;"
+                                 " in a running Gemini CLI, type /ide enable")))
+               (mapcar (lambda (d) (format "pending: %s, from %s (%s)" (pollux--name d)
+                                           (pollux--diff-agent d) (pollux--diff-state d)))
                        pollux--diffs))
               "\n"))))
 
 (defun pollux-log ()
-  "Show what there was to say."
+  "Show log messages."
   (interactive)
   (with-current-buffer (get-buffer-create "*pollux log*")
     (let ((inhibit-read-only t))
@@ -1272,35 +1286,35 @@ A key that was meant for the text overwrites nothing."
 
 ;;;; The terminal
 
-(defconst pollux--enter 0.15 "Seconds after a paste; the CLI takes an earlier Enter for a part of it.")
-(defconst pollux--look 0.1 "Seconds between two looks at the CLI's screen.")
-(defconst pollux--looks 100 "Looks until a question counts as not taken.")
+(defconst pollux--enter-delay 0.15 "Seconds after a paste; an earlier Enter would become part of it.")
+(defconst pollux--poll-interval 0.1 "Seconds between two checks of the terminal's screen.")
+(defconst pollux--max-polls 100 "Checks before a question counts as not accepted.")
 
 (defun pollux--terminal ()
-  "The CLI's terminal, if it is alive."
-  (when-let ((buffer (get-buffer "*gemini*")))
+  "Return the agent's terminal, if it is alive."
+  (when-let ((buffer (get-buffer "*pollux agent*")))
     (and (process-live-p (get-buffer-process buffer)) buffer)))
 
 (defun pollux--start-terminal ()
-  "Start the CLI in a terminal, and return its buffer."
+  "Start the agent in a terminal, and return its buffer."
   (unless (pollux-ready-p)
-    (user-error "Pollux is not running: M-x pollux-start, and M-x pollux-log if that fails"))
+    (user-error "Pollux is not running: use M-x pollux-start; if that fails, see M-x pollux-log"))
   (require 'term)
-  (when-let ((old (get-buffer "*gemini*")))
+  (when-let ((old (get-buffer "*pollux agent*")))
     (kill-buffer old))
   (let ((default-directory (file-name-as-directory (car (pollux--roots))))
-        (buffer (get-buffer-create "*gemini*")))
+        (buffer (get-buffer-create "*pollux agent*")))
     (pollux--display-terminal buffer)
     (with-current-buffer buffer
       (term-mode)
-      (term-exec buffer "gemini" (pollux--program) nil
+      (term-exec buffer "pollux agent" (pollux--program) nil
                  (append '("run" "--attach") (and pollux-cli (cons "--" pollux-cli))))
       (term-char-mode)
       (set-process-query-on-exit-flag (get-buffer-process buffer) nil))
     buffer))
 
 (defun pollux--display-terminal (buffer)
-  "Show BUFFER beside, and go to it."
+  "Show BUFFER on the right, and go to it."
   (select-window
    (or (get-buffer-window buffer)
        (display-buffer buffer `((display-buffer-in-direction)
@@ -1309,7 +1323,7 @@ A key that was meant for the text overwrites nothing."
 
 ;;;###autoload
 (defun pollux-open ()
-  "Show Gemini CLI in a terminal beside; start it if it does not run."
+  "Show the agent's terminal; start Gemini CLI in it if none is running."
   (interactive)
   (let ((buffer (pollux--terminal)))
     (if buffer
@@ -1318,7 +1332,7 @@ A key that was meant for the text overwrites nothing."
 
 ;;;###autoload
 (defun pollux-toggle ()
-  "Show Gemini CLI's terminal, or hide it."
+  "Show or hide the agent's terminal."
   (interactive)
   (let ((window (and (pollux--terminal) (get-buffer-window (pollux--terminal)))))
     (cond ((not window) (pollux-open))
@@ -1326,7 +1340,7 @@ A key that was meant for the text overwrites nothing."
           (t (delete-window window)))))
 
 (defun pollux--waits-p (prompt)
-  "Whether the CLI's input line waits for a first character of PROMPT."
+  "Return non-nil if the agent's input line is empty and ready for PROMPT."
   (when-let ((buffer (pollux--terminal)))
     (with-current-buffer buffer
       (save-excursion
@@ -1334,36 +1348,36 @@ A key that was meant for the text overwrites nothing."
         (search-forward (plist-get prompt :ready) nil t)))))
 
 (defun pollux--enter (prompt count)
-  "Press Enter after PROMPT is on the CLI's screen, looking COUNT times.
-The CLI is late to read what it is sent while it starts."
+  "Press Enter once PROMPT is on the agent's screen; check COUNT times.
+While the agent starts, it reads its input late."
   (cond
    ((not (pollux--terminal)))
    ((not (pollux--waits-p prompt))
-    (run-at-time pollux--enter nil
+    (run-at-time pollux--enter-delay nil
                  (lambda ()
                    (cond
                     ((pollux--waits-p prompt) (pollux--enter prompt count))
                     ((pollux--terminal)
                      (process-send-string (get-buffer-process (pollux--terminal)) "\r"))))))
-   ((> count 0) (run-at-time pollux--look nil #'pollux--enter prompt (1- count)))
-   (t (pollux--say "the CLI has not taken your question: %s" (plist-get prompt :text)))))
+   ((> count 0) (run-at-time pollux--poll-interval nil #'pollux--enter prompt (1- count)))
+   (t (pollux--say "the agent did not accept your question: %s" (plist-get prompt :text)))))
 
 (defun pollux--type (prompt)
-  "Type PROMPT into the CLI."
+  "Type PROMPT into the agent's terminal."
   (process-send-string (get-buffer-process (pollux--terminal)) (plist-get prompt :paste))
   (when (eq (plist-get prompt :submit) t)
-    (pollux--enter prompt pollux--looks)))
+    (pollux--enter prompt pollux--max-polls)))
 
 (defun pollux--type-when-ready (prompt)
-  "Type PROMPT once the CLI is ready."
+  "Type PROMPT once the agent is ready."
   (cond
    ((not (pollux--terminal))
-    (pollux--say "the CLI has ended; your question was: %s" (plist-get prompt :text)))
+    (pollux--say "the agent has ended; your question was: %s" (plist-get prompt :text)))
    ((pollux--waits-p prompt) (pollux--type prompt))
-   (t (run-at-time pollux--look nil #'pollux--type-when-ready prompt))))
+   (t (run-at-time pollux--poll-interval nil #'pollux--type-when-ready prompt))))
 
 (defun pollux--target ()
-  "The file, and the lines of the region, as Pollux takes them."
+  "Return Pollux's parameters for the file and the lines of the region."
   (append
    (when buffer-file-name (list :path (expand-file-name buffer-file-name)))
    (when (and buffer-file-name (use-region-p))
@@ -1374,9 +1388,9 @@ The CLI is late to read what it is sent while it starts."
                                         t)))))
 
 (defun pollux--send (params)
-  "Ask the CLI what PARAMS say."
+  "Ask the agent a question with PARAMS."
   (when (and (plist-get params :path) (buffer-modified-p))
-    (pollux--say "the CLI reads the file as it was saved last"))
+    (pollux--say "the agent reads the file as last saved"))
   (let ((prompt (pollux--call 'prompt params))
         (running (pollux--terminal)))
     (pollux-open)
@@ -1386,15 +1400,15 @@ The CLI is late to read what it is sent while it starts."
 
 ;;;###autoload
 (defun pollux-send (question)
-  "Ask Gemini CLI QUESTION about the region's lines, or the file.
-With an empty question only the file is named, and you go on typing."
-  (interactive (list (read-string "Ask Gemini: ")))
+  "Ask the agent QUESTION about the region's lines, or the file.
+Without a question, type only the file's name, so that you can continue."
+  (interactive (list (read-string "Ask the agent: ")))
   (when (and (not buffer-file-name) (string-empty-p question))
-    (user-error "This buffer is no file: ask a question"))
+    (user-error "This buffer is not a file: enter a question"))
   (pollux--send (append (list :question question) (pollux--target))))
 
 (defun pollux--problems ()
-  "What Flymake and Flycheck say of the buffer."
+  "Return the diagnostics of Flymake and Flycheck for the buffer."
   (append
    (when (bound-and-true-p flymake-mode)
      (mapcar (lambda (d)
@@ -1411,8 +1425,8 @@ With an empty question only the file is named, and you go on typing."
 
 ;;;###autoload
 (defun pollux-diagnostics (question)
-  "Give Gemini CLI the diagnostics of the region, or the file, with QUESTION."
-  (interactive (list (read-string "Ask Gemini: " nil nil "Fix these.")))
+  "Ask the agent QUESTION about the diagnostics of the region, or the file."
+  (interactive (list (read-string "Ask the agent: " nil nil "Fix these.")))
   (let* ((target (pollux--target))
          (from (plist-get target :line))
          (problems (seq-filter (lambda (p)
@@ -1420,7 +1434,7 @@ With an empty question only the file is named, and you go on typing."
                                      (<= from (plist-get p :line) (plist-get target :endLine))))
                                (pollux--problems))))
     (unless problems
-      (user-error "Flymake and Flycheck have nothing about this"))
+      (user-error "No diagnostics from Flymake or Flycheck here"))
     (pollux--send (append (list :question question :problems (vconcat problems)) target))))
 
 ;;;; The mode
@@ -1442,7 +1456,7 @@ With an empty question only the file is named, and you go on typing."
 
 ;;;###autoload
 (defun pollux-menu ()
-  "Choose a command by one key."
+  "Choose a command with one key."
   (interactive)
   (call-interactively
    (pcase (car (read-multiple-choice
@@ -1455,7 +1469,7 @@ With an empty question only the file is named, and you go on typing."
 (defvar pollux-mode-map
   (let ((map (make-sparse-keymap)))
     (define-key map [menu-bar tools pollux]
-      (list 'menu-item "Gemini CLI" (make-sparse-keymap "Gemini CLI")))
+      (list 'menu-item "Pollux" (make-sparse-keymap "Pollux")))
     (dolist (item '(("Log" . pollux-log) ("Status" . pollux-status) ("List Changes" . pollux-list)
                     ("Reject" . pollux-reject) ("Accept" . pollux-accept) ("Next Change" . pollux-next)
                     ("Send Diagnostics" . pollux-diagnostics) ("Send..." . pollux-send)
@@ -1465,14 +1479,14 @@ With an empty question only the file is named, and you go on typing."
   "The menu of `pollux-mode'; it binds no keys.")
 
 (defun pollux-mode-line ()
-  "How many diffs wait for you, and that a CLI is connected."
-  (cond (pollux--diffs (format " Gemini[%d]" (length pollux--diffs)))
-        (pollux--clis " Gemini")
+  "Return the number of pending diffs, or that an agent is connected."
+  (cond (pollux--diffs (format " Pollux[%d]" (length pollux--diffs)))
+        (pollux--agents " Pollux")
         (t "")))
 
 ;;;###autoload
 (define-minor-mode pollux-mode
-  "Be the companion of Gemini CLI."
+  "Run a companion for Gemini CLI and other agents."
   :global t
   :lighter (:eval (pollux-mode-line))
   :keymap pollux-mode-map

@@ -1,9 +1,9 @@
-# Pollux tells Gemini CLI what is open in Kakoune, where the cursor is and what
-# is selected. :pollux-open starts the CLI in a terminal beside, :pollux-review
-# shows the changes it proposes; docs/EDITORS.md has more.
+# Pollux tells an agent such as Gemini CLI what is open in Kakoune, where the cursor is
+# and what is selected. :pollux-open starts Gemini CLI in a new terminal, :pollux-review
+# shows proposed changes; see docs/EDITORS.md.
 
 define-command -override -hidden pollux-focus %{
-    # A long selection does not fit into a shell's environment.
+    # A long selection does not fit into the shell's environment.
     evaluate-commands %sh{
         if [ "$kak_selection_length" -gt 1 ] && [ "$kak_selection_length" -le 16384 ]; then
             echo pollux-focus-selection
@@ -36,15 +36,15 @@ define-command -override -hidden pollux-close %{
     }
 }
 
-define-command -override pollux-open -docstring 'start Gemini CLI in a terminal beside, with a companion' %{
+define-command -override pollux-open -docstring 'start Gemini CLI in a new terminal, with a companion' %{
     terminal @POLLUX@ run
 }
 
-define-command -override pollux-review -docstring 'review what Gemini CLI proposes, in a terminal' %{
+define-command -override pollux-review -docstring 'review pending changes in a new terminal' %{
     terminal @POLLUX@ review
 }
 
-define-command -override pollux-status -docstring 'show the companions, CLIs and changes that wait' %{
+define-command -override pollux-status -docstring 'show companions, agents and pending changes' %{
     info -title pollux -- %sh{ @POLLUX@ status 2>&1 }
 }
 

@@ -78,10 +78,12 @@ The environment variables of pollux bridge apply.`,
 				switch {
 				case shape != nil:
 					var s bridge.Structured
-					s, err = b.Structured(ctx, bridge.StructuredInput{Common: in.Common, Prompt: in.Prompt, Schema: shape, Files: in.Files}, status.report())
+					input := bridge.StructuredInput{Common: in.Common, Prompt: in.Prompt, Schema: shape, Files: in.Files}
+					s, err = b.Structured(ctx, input, status.report())
 					a = bridge.Answer{Text: string(s.JSON), Notes: s.Notes, Meta: s.Meta}
 				case search:
-					a, err = b.Search(ctx, bridge.SearchInput{Common: in.Common, Query: in.Prompt, MaxResponseLength: in.MaxResponseLength}, status.report())
+					input := bridge.SearchInput{Common: in.Common, Query: in.Prompt, MaxResponseLength: in.MaxResponseLength}
+					a, err = b.Search(ctx, input, status.report())
 				default:
 					a, err = b.Query(ctx, in, status.report())
 				}
@@ -89,8 +91,8 @@ The environment variables of pollux bridge apply.`,
 				if ctx.Err() != nil {
 					return exitError{130}
 				}
-				// Text of the model's, and file names, may contain terminal
-				// escape sequences.
+				// The model's text, and file names, may contain terminal escape
+				// sequences.
 				say := func(text string) { fmt.Fprintln(streams.Err, forOutput(streams.Err, text)) }
 				for _, n := range a.Notes {
 					say("pollux: " + n)
@@ -136,7 +138,7 @@ The environment variables of pollux bridge apply.`,
 	flags.BoolVar(&search, "search", false, "search the web")
 	flags.BoolVar(&in.ChangeMode, "changes", false, "propose changes, and print them as a diff for git apply")
 	flags.BoolVar(&asJSON, "json", false, "print the answer, the model and other details as JSON")
-	flags.StringVar(&level, "log", "warn", "what to log to standard error: debug, info, warn or error")
+	flags.StringVar(&level, "log", "warn", "log `level` on standard error: debug, info, warn or error")
 	return cmd
 }
 

@@ -34,7 +34,7 @@ Environment variables, with defaults in parentheses:
   GEMINI_MIN_INVOCATION_GAP_MS  minimum time between two starts (5000)
   GEMINI_SPAWN_JITTER_MAX_MS    maximum random time added to it (200)
   GEMINI_IDLE_TIMEOUT_MS        end a run that is silent for this time (300000)
-  GEMINI_PROMPTS_DIR            directory of your own prompt templates
+  GEMINI_PROMPTS_DIR            directory with your prompt templates
   GEMINI_RUNNER                 warm keeps processes running, spawn starts one
                                 for each call (warm)
   GEMINI_WARM_PROCESSES         maximum number of warm processes (3)
@@ -43,7 +43,8 @@ Environment variables, with defaults in parentheses:
   GEMINI_WARM_MEMORY_MB         replace a process that uses more memory (1024)
   GEMINI_WARM_AHEAD             true starts a process with the bridge (false)`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withBridge(cmd.Context(), streams, level, func(*bridge.Config) {}, func(ctx context.Context, b *bridge.Bridge) error {
+			unchanged := func(*bridge.Config) {}
+			return withBridge(cmd.Context(), streams, level, unchanged, func(ctx context.Context, b *bridge.Bridge) error {
 				b.Publish() // if it fails, only `pollux status` misses the bridge
 				// The server waits for its calls before it ends. Closing the
 				// bridge ends them, after a signal or when the client has gone.
@@ -52,8 +53,8 @@ Environment variables, with defaults in parentheses:
 				// not read.
 				last, cancel := delayed(ctx, lastAnswersTimeout)
 				defer cancel()
-				_, err := await(last, func() (struct{}, error) {
-					return struct{}{}, bridge.NewServer(b).Run(ctx, bridge.Stdio(streams.In, streams.Out, func() { go b.Close() }))
+				err := await(last, func() error {
+					return bridge.NewServer(b).Run(ctx, bridge.Stdio(streams.In, streams.Out, func() { go b.Close() }))
 				})
 				if err == nil || ctx.Err() != nil || errors.Is(err, io.EOF) {
 					return nil
@@ -62,7 +63,7 @@ Environment variables, with defaults in parentheses:
 			})
 		},
 	}
-	cmd.Flags().StringVar(&level, "log", "warn", "what to log to standard error: debug, info, warn or error")
+	cmd.Flags().StringVar(&level, "log", "warn", "log `level` on standard error: debug, info, warn or error")
 	return cmd
 }
 
@@ -74,7 +75,8 @@ const lastAnswersTimeout = 5 * time.Second
 func once(cfg *bridge.Config) { cfg.Runner.Kind = agent.Spawned }
 
 // withBridge runs f with a bridge. A signal ends f's context.
-func withBridge(ctx context.Context, streams IO, level string, change func(*bridge.Config), f func(context.Context, *bridge.Bridge) error) error {
+func withBridge(ctx context.Context, streams IO, level string, change func(*bridge.Config),
+	f func(context.Context, *bridge.Bridge) error) error {
 	log, err := logger(streams.Err, level)
 	if err != nil {
 		return err

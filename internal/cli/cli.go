@@ -106,24 +106,16 @@ other agents, and your shell, ask Gemini CLI questions, enforced read-only.
 		newReview(streams), newLSP(streams), newNotify(streams), newStatus(streams), newDoctor(streams), newJournal(streams),
 		newBridge(streams), newAsk(streams), newInstall(streams), newConformance(streams),
 	)
-	for _, cmd := range root.Commands() {
-		checkArgs(cmd)
-	}
-	root.Args = func(cmd *cobra.Command, a []string) error {
-		if len(a) > 0 {
-			return usageError{fmt.Errorf("unknown command %q", a[0])}
-		}
-		return nil
-	}
+	checkArgs(root)
 	return root
 }
 
 // checkArgs makes wrong arguments of a command, and of the commands below it,
-// usage errors.
+// usage errors. A command without a check takes no arguments.
 func checkArgs(cmd *cobra.Command) {
 	args := cmd.Args
 	if args == nil {
-		args = cobra.NoArgs
+		args = noArgs
 	}
 	cmd.Args = func(cmd *cobra.Command, a []string) error {
 		if err := args(cmd, a); err != nil {
@@ -134,6 +126,16 @@ func checkArgs(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		checkArgs(sub)
 	}
+}
+
+func noArgs(cmd *cobra.Command, a []string) error {
+	switch {
+	case len(a) == 0:
+		return nil
+	case cmd.HasSubCommands():
+		return fmt.Errorf("unknown command %q", a[0])
+	}
+	return fmt.Errorf("unexpected argument %q", a[0])
 }
 
 func version() string {
@@ -152,7 +154,7 @@ func self() editor.Implementation {
 }
 
 // logger returns a logger that writes to standard error. At the default level
-// it writes no token, prompt, path or text of the user's.
+// it writes no token, prompt, path or file content.
 func logger(w io.Writer, level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {

@@ -34,7 +34,7 @@ func TestScripts(t *testing.T) {
 			}
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("TMPDIR", filepath.Join(env.WorkDir, "tmp"))
-			// Short, for a socket's path.
+			// A socket's path must be short.
 			run, err := os.MkdirTemp("", "px")
 			if err != nil {
 				return err
@@ -45,18 +45,20 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			// await FILE TEXT waits until a background command has written it.
+			// await FILE TEXT waits until a background command has written TEXT to FILE.
 			"await": func(ts *testscript.TestScript, neg bool, args []string) { awaitFile(ts, args[0], args[1]) },
 		},
 	})
 }
 
-// Every error that a user can meet ends in the next step to take.
+// Every error that a user can see ends with the next step to take.
 func TestErrorsNameTheNextStep(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv("POLLUX_RUNTIME_DIR", t.TempDir())
 	t.Setenv("PATH", t.TempDir())
+	t.Setenv("TMUX", "")
+	t.Setenv(editor.EnvSocket, "")
 	for _, tt := range []struct {
 		args string
 		code int
@@ -64,8 +66,10 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 	}{
 		{"nosuch", 2, "`pollux --help`"},
 		{"status extra", 2, "`pollux status --help`"},
-		{"status --nosuch", 2, "--help"},
-		{"journal show", 2, "`pollux journal show --help`"},
+		{"status --nosuch", 2, "`pollux status --help`"},
+		{"journal shwo", 2, "`pollux journal --help`"},
+		{"journal show", 2, "`pollux journal` lists them\nRun `pollux journal show --help`"},
+		{"notify f g", 2, "name one file"},
 		{"journal show x", 1, "`pollux journal`"},
 		{"journal restore x", 1, "`pollux journal`"},
 		{"notify", 2, "name the file"},
@@ -73,31 +77,51 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		{"notify f --line 1 --unit miles", 2, "use char, byte, utf16 or grapheme"},
 		{"notify f", 1, "`pollux run`"},
 		{"connect", 1, "`pollux run`"},
+		{"connect --socket a --ssh b", 2, "use one"},
+		{"connect --via a --dir b", 2, "pass it to pollux connect"},
+		{"connect --map nonsense", 2, "`pollux connect --help`"},
 		{"ide --attach", 1, "`pollux run`"},
-		{"ide --standalone --attach", 2, "--help"},
-		{"ide --log loud", 2, "debug, info, warn or error"},
-		{"ide --root /no/such", 2, "not a directory"},
+		{"ide --standalone --attach", 2, "`pollux ide --help`"},
+		{"ide --log loud", 2, "debug, info, warn or error\nRun `pollux ide --help`"},
+		{"ide --root /no/such", 2, "not a directory: name an existing one\nRun `pollux ide --help`"},
 		{"ide --listen 0.0.0.0", 2, "name one IP address"},
+		{"lsp --listen localhost", 2, "name one IP address"},
+		{"review", 1, "`pollux status --link`"},
 		{"run gemini", 2, "goes after --"},
 		{"run", 1, "npm install"},
 		{"run -- nosuchprogram", 127, "check the command after --"},
+		{"run --socket s", 2, "need --attach"},
+		{"run --review popup", 2, "run this command in tmux"},
+		{"run --review paper", 2, "use browser, split, popup or none"},
 		{"demo", 1, "npm install"},
+		{"ask", 2, "pass it as an argument or on standard input"},
+		{"ask --timeout 0 hi", 2, "use 1ms to 30m0s"},
+		{"ask --words 0 hi", 2, "use a number from 1"},
+		{"ask --search --file f hi", 2, "`pollux ask --help`"},
+		{"ask --json-schema s --changes hi", 2, "`pollux ask --help`"},
+		{"doctor --yes", 2, "`pollux doctor --help`"},
+		{"install bridge emacs", 2, "name one client: claude-code"},
+		{"install ed", 2, "`pollux install --help`"},
+		{"conformance", 2, "after --"},
+		{"conformance --interactive -- true", 2, "`pollux conformance --help`"},
 	} {
 		var out, errs bytes.Buffer
 		code := Run(t.Context(), IO{strings.NewReader(""), &out, &errs}, strings.Fields(tt.args))
 		if code != tt.code || !strings.Contains(errs.String(), tt.says) || out.Len() > 0 {
-			t.Errorf("pollux %s: exit code %d, output %q, errors %q; want %d and %q", tt.args, code, out.String(), errs.String(), tt.code, tt.says)
+			t.Errorf("pollux %s: exit code %d, output %q, errors %q; want %d and %q", tt.args, code, out.String(),
+				errs.String(), tt.code, tt.says)
 		}
 	}
 }
 
-// What others wrote, such as a file's name, steers no terminal: not in an error,
-// and not in JSON, which says the same with escapes.
+// Text of others, such as a file name, cannot control the terminal: errors leave
+// out control characters, JSON escapes them.
 func TestOutputSteersNoTerminal(t *testing.T) {
 	quiet(t)
 	name := "x\x1b]0;title\a\u009b31m\u202e"
 	var out, errs bytes.Buffer
-	if code := Run(t.Context(), IO{strings.NewReader(""), &out, &errs}, []string{"notify", name}); code != 1 || !strings.Contains(errs.String(), "no companion") {
+	code := Run(t.Context(), IO{strings.NewReader(""), &out, &errs}, []string{"notify", name})
+	if code != 1 || !strings.Contains(errs.String(), "no companion") {
 		t.Errorf("exit code %d, %q", code, errs.String())
 	}
 	status := editor.Status{Roots: []string{name}}
@@ -129,7 +153,7 @@ func TestUTF16Column(t *testing.T) {
 	}{
 		{1, 3, "char", 3}, {2, 1, "char", 1}, {2, 2, "char", 2}, {2, 3, "char", 4}, {2, 4, "char", 5},
 		{2, 3, "byte", 2}, {2, 7, "byte", 4}, {2, 8, "byte", 5}, {2, 4, "utf16", 4},
-		{2, 9, "char", 10}, {99, 5, "char", 5}, // beyond what is on disk
+		{2, 9, "char", 10}, {99, 5, "char", 5}, // longer than the line on disk
 	} {
 		if got, err := utf16Column(path, tt.line, tt.column, tt.unit); err != nil || got != tt.want {
 			t.Errorf("line %d, %s %d: %d, %v; want %d", tt.line, tt.unit, tt.column, got, err, tt.want)

@@ -31,7 +31,7 @@ $TEXT), or do them yourself with --interactive. Otherwise these checks are
 skipped.
 
 The companion's workspace is its working directory, and its temporary directory
-is in TMPDIR. With --interactive the editor needs a window of its own:
+is in TMPDIR. With --interactive the editor needs a separate window:
 
     pollux conformance --interactive -- xterm -e nvim one.txt
 
@@ -93,8 +93,10 @@ docs/CONFORMANCE.md describes each check.`,
 					return err
 				}
 			} else {
-				fmt.Fprintf(streams.Out, "\n%s: %d passed, %d failed, %s, %d not checked\n", termtext.Visible(report.Editor.DisplayName),
-					report.Count(conformance.Pass), report.Count(conformance.Fail), count(report.Count(conformance.Warning), "warning"), report.Count(conformance.Skipped))
+				fmt.Fprintf(streams.Out, "\n%s: %d passed, %d failed, %s, %d not checked\n",
+					termtext.Visible(report.Editor.DisplayName),
+					report.Count(conformance.Pass), report.Count(conformance.Fail),
+					count(report.Count(conformance.Warning), "warning"), report.Count(conformance.Skipped))
 			}
 			if report.Count(conformance.Fail) > 0 {
 				return exitError{1}

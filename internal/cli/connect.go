@@ -31,7 +31,8 @@ func (f *remoteFlags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.ssh, "ssh", "", "reach the companion on this `host` with ssh; pollux must be installed there")
 	fs.StringVar(&f.via, "via", "", "reach the companion with this shell `command`, which runs pollux connect next to it")
 	fs.StringVar(&f.dir, "dir", "", "workspace `directory` on the companion's side")
-	fs.StringArrayVar(&f.maps, "map", nil, "a directory's path here and on the companion's side, `HERE=THERE`; may be repeated")
+	fs.StringArrayVar(&f.maps, "map", nil,
+		"a directory's path here and on the companion's side, `HERE=THERE`; may be repeated")
 }
 
 // away reports whether the companion is somewhere else, or sees other paths.
@@ -122,7 +123,9 @@ docs/REMOTE.md explains dev containers, ssh and WSL, step by step.`,
 				ctx, stop := untilSignal(cmd.Context())
 				defer stop()
 				return withRemote(ctx, streams.Err, &flags, func(p published) error {
-					fmt.Fprintf(streams.Err, "pollux: connected to the companion of %s; agents started in %s find it until this command ends\n", p.editor, strings.Join(p.roots, ", "))
+					fmt.Fprintf(streams.Err,
+						"pollux: connected to the companion of %s; agents started in %s find it until this command ends\n",
+						p.editor, strings.Join(p.roots, ", "))
 					select {
 					case <-ctx.Done():
 						return nil
@@ -217,8 +220,8 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, f func(
 
 // pipe connects the standard streams to a companion's socket until one of them
 // ends.
-func pipe(stopped context.Context, streams IO, path, preamble string) error {
-	conn, err := editor.Connect(stopped, path)
+func pipe(ctx context.Context, streams IO, path, preamble string) error {
+	conn, err := editor.Connect(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -226,7 +229,7 @@ func pipe(stopped context.Context, streams IO, path, preamble string) error {
 	if _, err := io.WriteString(conn, preamble); err != nil {
 		return editor.ErrGone
 	}
-	copies, ctx := errgroup.WithContext(stopped) // io.EOF, the end of one copy, ends ctx
+	copies, ended := errgroup.WithContext(ctx) // io.EOF of one copy ends both
 	copies.Go(func() error {
 		_, err := io.Copy(conn, streams.In)
 		conn.(*net.UnixConn).CloseWrite()
@@ -236,8 +239,8 @@ func pipe(stopped context.Context, streams IO, path, preamble string) error {
 		_, err := io.Copy(streams.Out, conn)
 		return cmp.Or(err, io.EOF)
 	})
-	_, err = await(ctx, func() (struct{}, error) { return struct{}{}, copies.Wait() })
-	if stopped.Err() != nil || errors.Is(err, io.EOF) {
+	err = await(ended, copies.Wait)
+	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err

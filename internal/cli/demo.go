@@ -62,7 +62,8 @@ The first run may need the network once, to fetch Gemini CLI with npx.`,
 			}
 			defer model.Close()
 			cfg.Roots = []string{d.project}
-			fmt.Fprint(streams.Err, "pollux: a sample project, a scripted model, the real Gemini CLI. Type any request, then look at the review page. Type /quit to end.\n")
+			fmt.Fprintln(streams.Err, "pollux: a sample project, a scripted model, the real Gemini CLI. "+
+				"Type any request, then look at the review page. Type /quit to end.")
 			return runAgent(cmd.Context(), streams, cfg, session{
 				argv: gemini, dir: d.project, review: where, env: d.env(model.URL),
 				started: func(c *companion.Companion) { c.SetContext(d.context()) },
@@ -132,11 +133,13 @@ var demoProposals = []struct{ say, file, content string }{
 // project's real path.
 func (d *demo) write() (string, error) {
 	settings := map[string]any{
-		"general":  map[string]any{"enableAutoUpdate": false, "enableAutoUpdateNotification": false, "disableAutoUpdate": true, "disableUpdateNag": true},
-		"security": map[string]any{"auth": map[string]any{"selectedType": "gemini-api-key"}, "folderTrust": map[string]any{"enabled": false}},
-		"ui":       map[string]any{"hideBanner": true, "hideTips": true},
-		"ide":      map[string]any{"enabled": true, "hasSeenNudge": true},
-		"privacy":  map[string]any{"usageStatisticsEnabled": false},
+		"general": map[string]any{"enableAutoUpdate": false, "enableAutoUpdateNotification": false,
+			"disableAutoUpdate": true, "disableUpdateNag": true},
+		"security": map[string]any{"auth": map[string]any{"selectedType": "gemini-api-key"},
+			"folderTrust": map[string]any{"enabled": false}},
+		"ui":      map[string]any{"hideBanner": true, "hideTips": true},
+		"ide":     map[string]any{"enabled": true, "hasSeenNudge": true},
+		"privacy": map[string]any{"usageStatisticsEnabled": false},
 	}
 	text, err := json.Marshal(settings)
 	if err != nil {
@@ -213,7 +216,8 @@ func describeContext(text string) string {
 	if dec.Decode(&active) != nil {
 		return ""
 	}
-	seen := fmt.Sprintf("I see %s open in your editor, the cursor in line %d", filepath.Base(active.Path), active.Cursor.Line)
+	seen := fmt.Sprintf("I see %s open in your editor, the cursor in line %d", filepath.Base(active.Path),
+		active.Cursor.Line)
 	if first, _, _ := strings.Cut(active.Text, "\n"); first != "" {
 		seen += fmt.Sprintf(", and %q selected", first)
 	}

@@ -14,8 +14,8 @@ import (
 	"pollux/internal/editor"
 )
 
-// A stranger is a program that listens where a companion is expected, and
-// answers as one whose environment runs code in the CLI.
+// A stranger is a program that listens on a socket like a companion. Its answer
+// has environment variables that would run code in the agent.
 type stranger struct {
 	path string
 
@@ -62,7 +62,7 @@ func (s *stranger) serve(conn net.Conn) {
 	}
 }
 
-func (s *stranger) heard() string {
+func (s *stranger) text() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.received.String()
@@ -73,7 +73,7 @@ func quiet(t *testing.T) {
 	for _, key := range []string{"HOME", "TMPDIR"} {
 		t.Setenv(key, t.TempDir())
 	}
-	run, err := os.MkdirTemp("", "px") // short, for a socket's path
+	run, err := os.MkdirTemp("", "px") // a socket's path must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,8 +82,8 @@ func quiet(t *testing.T) {
 	t.Setenv(editor.EnvSocket, "")
 }
 
-// No command says anything to the socket of another user: four of them told a
-// stranger what the user edits, or took the CLI's environment from it.
+// No command sends anything to another user's socket. Four commands once sent a
+// stranger what the user edits, or took the agent's environment from it.
 func TestForeignSocketsAreRefused(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -117,15 +117,15 @@ func TestForeignSocketsAreRefused(t *testing.T) {
 			t.Errorf("pollux %s (%s=%s): exit code %d, %q", tt.args, editor.EnvSocket, tt.env, code, errs.String())
 		}
 	}
-	if s.heard() != "" {
-		t.Errorf("the stranger received %q", s.heard())
+	if s.text() != "" {
+		t.Errorf("the stranger received %q", s.text())
 	}
 	if _, err := os.Stat(ran); err == nil {
-		t.Error("a CLI was started with what a stranger said")
+		t.Error("an agent was started with a stranger's environment")
 	}
 }
 
-// Of a companion's environment only what a companion sets reaches the CLI.
+// The agent gets only those variables from a companion that companions set.
 func TestAttachTakesOnlyACompanionsVariables(t *testing.T) {
 	quiet(t)
 	dir, err := os.MkdirTemp("", "px")
@@ -143,10 +143,11 @@ func TestAttachTakesOnlyACompanionsVariables(t *testing.T) {
 	code := Run(t.Context(), IO{strings.NewReader(""), out, &errs}, []string{"run", "--attach", "--", "env"})
 	data, _ := os.ReadFile(out.Name())
 	env := string(data)
-	if code != 0 || !strings.Contains(env, "\nGEMINI_CLI_IDE_SERVER_PORT=4711\n") || !strings.Contains(env, "\nPOLLUX_SOCKET=/s\n") {
+	if code != 0 || !strings.Contains(env, "\nGEMINI_CLI_IDE_SERVER_PORT=4711\n") ||
+		!strings.Contains(env, "\nPOLLUX_SOCKET=/s\n") {
 		t.Errorf("exit code %d, %q; the companion's variables are missing", code, errs.String())
 	}
 	if strings.Contains(env, "evil") || strings.Contains(env, "GEMINI_CLI_IDE_X") {
-		t.Error("the CLI's environment holds variables that no companion sets")
+		t.Error("the agent's environment has variables that no companion sets")
 	}
 }

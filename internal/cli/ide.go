@@ -31,11 +31,13 @@ type companionFlags struct {
 
 func (f *companionFlags) add(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringArrayVar(&f.roots, "root", nil, "a workspace `directory`, instead of the working directory; may be repeated")
-	fs.BoolVar(&f.includeIgnored, "include-ignored", false, "also tell the agent about open files that are ignored or look like secrets")
-	fs.StringVar(&f.logLevel, "log", "warn", "log `level` on standard error: debug, info, warn, error")
+	fs.StringArrayVar(&f.roots, "root", nil, "workspace `directory`, instead of the working directory; may be repeated")
+	fs.BoolVar(&f.includeIgnored, "include-ignored", false,
+		"also tell the agent about open files that are ignored or look like secrets")
+	fs.StringVar(&f.logLevel, "log", "warn", "log `level` on standard error: debug, info, warn or error")
 	fs.StringVar(&f.host, "listen", "", "also listen on this IP `address`, for an agent in a container")
-	fs.StringArrayVar(&f.hostNames, "host-name", []string{"host.docker.internal"}, "host `name` that agents may use to reach --listen; may be repeated")
+	fs.StringArrayVar(&f.hostNames, "host-name", []string{"host.docker.internal"},
+		"host `name` that agents may use to reach --listen; may be repeated")
 }
 
 // config returns a companion's configuration. The caller adds the editor.
@@ -58,7 +60,8 @@ func (f *companionFlags) config(streams IO) (companion.Config, error) {
 		}
 	}
 	if ip := net.ParseIP(f.host); f.host != "" && (ip == nil || ip.IsUnspecified()) {
-		return companion.Config{}, usageError{fmt.Errorf("--listen %s: name one IP address of this machine, without a port, for instance of the container bridge", f.host)}
+		err := fmt.Errorf("--listen %s: name one IP address of this machine, without a port", f.host)
+		return companion.Config{}, usageError{err}
 	}
 	cfg := companion.Config{
 		Version: version(), Log: log, Roots: roots, Journal: j,
@@ -141,7 +144,7 @@ With --attach the plugin joins a running companion, for instance the one of
 	cmd.Flags().BoolVar(&standalone, "standalone", false, "run without an editor")
 	cmd.Flags().BoolVar(&attach, "attach", false, "join a running companion")
 	cmd.Flags().BoolVar(&page, "page", false, "show diffs on the review page if no editor shows them")
-	cmd.Flags().StringVar(&socket, "socket", "", "the `path` of the companion to join")
+	cmd.Flags().StringVar(&socket, "socket", "", "`path` of the socket of the companion to join")
 	return cmd
 }
 
@@ -175,9 +178,9 @@ func serveEditor(ctx context.Context, conn io.ReadWriteCloser, cfg companion.Con
 		c, err = companion.Start(cfg)
 		return c, err
 	}
-	await(ctx, func() (struct{}, error) {
+	await(ctx, func() error {
 		companion.Serve(conn, start)
-		return struct{}{}, nil
+		return nil
 	})
 	mu.Lock()
 	stopped = true

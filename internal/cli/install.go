@@ -78,9 +78,13 @@ file stays as it is. Clients: ` + strings.Join(names, ", ") + `.
 
 func newInstallEditor(streams IO, e install.Editor) *cobra.Command {
 	var remove, yes bool
+	short := "Install the " + e.Title + " plugin"
+	if !e.HasPlugin() {
+		short = "Add Pollux to the settings of " + e.Title
+	}
 	cmd := &cobra.Command{
 		Use:   e.Name,
-		Short: "Install the " + e.Title + " plugin",
+		Short: short,
 		Long: fmt.Sprintf(`Installs Pollux where %s looks for plugins and settings. The change is shown first
 and written when you agree. Your own files are left alone. Run this again after an
 update of Pollux.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -44,7 +45,8 @@ an agent, an editor or Pollux ends at the wrong moment.`,
 					if e.Edited {
 						note += ", edited"
 					}
-					fmt.Fprintf(streams.Out, "%s  %s  %s  (%s)\n", e.ID, e.Time.Format("2006-01-02 15:04:05"), termtext.Visible(e.Path), note)
+					fmt.Fprintf(streams.Out, "%s  %s  %s  (%s)\n", e.ID, e.Time.Format("2006-01-02 15:04:05"),
+						termtext.Visible(e.Path), note)
 					if e.Unwritten {
 						fmt.Fprintf(streams.Out, "    pollux journal restore %s\n", e.ID)
 					}
@@ -59,7 +61,7 @@ an agent, an editor or Pollux ends at the wrong moment.`,
 	show := &cobra.Command{
 		Use:   "show ID",
 		Short: "Print an entry's text",
-		Args:  cobra.ExactArgs(1),
+		Args:  oneEntry,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJournal(func(j *journal.Journal) error {
 				get := j.Text
@@ -84,7 +86,7 @@ an agent, an editor or Pollux ends at the wrong moment.`,
 content of the file goes into the journal first. If symbolic links have changed
 and the path now leads to another file, nothing is written: name the file with
 --to.`,
-		Args: cobra.ExactArgs(1),
+		Args: oneEntry,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJournal(func(j *journal.Journal) error {
 				e, err := j.Get(args[0])
@@ -112,13 +114,21 @@ and the path now leads to another file, nothing is written: name the file with
 	return cmd
 }
 
+func oneEntry(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return errors.New("name one entry by its ID: `pollux journal` lists them")
+	}
+	return nil
+}
+
 // target returns the file that a restore writes: to, or the file of the entry.
 // The path has no symbolic links.
 func target(e journal.Entry, to string) (string, error) {
 	if to == "" {
 		path := paths.Real(e.Path)
 		if e.Real != "" && path != e.Real {
-			return "", fmt.Errorf("%s was %s when the change was proposed and is %s now: name the file to write with --to", e.Path, e.Real, path)
+			return "", fmt.Errorf("%s was %s when the change was proposed and is %s now: name the file to write with --to",
+				e.Path, e.Real, path)
 		}
 		return path, nil
 	}

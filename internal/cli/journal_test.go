@@ -16,7 +16,7 @@ import (
 	"pollux/internal/companion/journal"
 )
 
-// newTestJournal returns the user's journal, which is the test's own.
+// newTestJournal returns the user's journal, in a directory of the test.
 func newTestJournal(t *testing.T) *journal.Journal {
 	t.Helper()
 	t.Setenv("POLLUX_STATE_DIR", t.TempDir())
@@ -27,7 +27,7 @@ func newTestJournal(t *testing.T) *journal.Journal {
 	return j
 }
 
-// pollux runs one command that must succeed.
+// pollux runs a command that must succeed.
 func pollux(t *testing.T, args ...string) (out, errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
@@ -37,8 +37,8 @@ func pollux(t *testing.T, args ...string) (out, errs string) {
 	return o.String(), e.String()
 }
 
-// A text that was accepted and is not in the file stands out, with the command
-// that writes it.
+// The list marks accepted text that is not in its file, and shows the command that
+// writes it.
 func TestJournalListsTheUnwritten(t *testing.T) {
 	j := newTestJournal(t)
 	id, err := j.Add(journal.Entry{Path: "/f"}, "proposal")
@@ -48,7 +48,8 @@ func TestJournalListsTheUnwritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, _ := pollux(t, "journal"); !strings.HasSuffix(out, "  /f  (accepted, not written)\n    pollux journal restore "+id+"\n") {
+	out, _ := pollux(t, "journal")
+	if !strings.HasSuffix(out, "  /f  (accepted, not written)\n    pollux journal restore "+id+"\n") {
 		t.Errorf("pollux journal prints %q", out)
 	}
 	if err := j.Edit(id, "mine"); err != nil {
@@ -57,14 +58,14 @@ func TestJournalListsTheUnwritten(t *testing.T) {
 	if out, _ := pollux(t, "journal"); !strings.Contains(out, "(accepted, not written, edited)\n") {
 		t.Errorf("pollux journal prints %q", out)
 	}
-	out, _ := pollux(t, "journal", "--json")
+	out, _ = pollux(t, "journal", "--json")
 	var all []map[string]any
 	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) != 1 || all[0]["unwritten"] != true {
 		t.Errorf("pollux journal --json prints %s, %v", out, err)
 	}
 }
 
-// The restore of an entry never waits, and never eats the memory.
+// A restore neither blocks nor reads unlimited data.
 func TestJournalRestoresRegularFiles(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no such files")
@@ -81,7 +82,9 @@ func TestJournalRestoresRegularFiles(t *testing.T) {
 	if err := os.Truncate(sparse, 1<<36); err != nil {
 		t.Fatal(err)
 	}
-	for path, says := range map[string]string{fifo: "not a regular file", "/dev/zero": "not a regular file", sparse: "too large"} {
+	for path, says := range map[string]string{
+		fifo: "not a regular file", "/dev/zero": "not a regular file", sparse: "too large",
+	} {
 		id, err := j.Add(journal.Entry{Path: path}, "text")
 		if err != nil {
 			t.Fatal(err)
@@ -98,7 +101,7 @@ func TestJournalRestoresRegularFiles(t *testing.T) {
 	}
 }
 
-// polluxFails runs one command that must fail.
+// polluxFails runs a command that must fail.
 func polluxFails(t *testing.T, args ...string) (errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
@@ -117,8 +120,8 @@ func realTempDir(t *testing.T) string {
 	return dir
 }
 
-// A directory became a link to another one since: the text goes where the
-// proposal was for, or nowhere.
+// A directory was replaced by a link to another one: the text goes to the file of
+// the proposal, or nowhere.
 func TestJournalRestoreAfterALinkChanged(t *testing.T) {
 	j := newTestJournal(t)
 	dir := realTempDir(t)
@@ -143,35 +146,35 @@ func TestJournalRestoreAfterALinkChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.Symlink(elsewhere, project); err != nil {
-		t.Skip(err) // Windows wants a privilege
+		t.Skip(err) // Windows requires a privilege
 	}
 
 	errs := polluxFails(t, "journal", "restore", id)
-	real := filepath.Join(elsewhere, "f")
-	if !strings.Contains(errs, real) || !strings.Contains(errs, "--to") {
+	actual := filepath.Join(elsewhere, "f")
+	if !strings.Contains(errs, actual) || !strings.Contains(errs, "--to") {
 		t.Errorf("restore says %q", errs)
 	}
-	if got, _ := os.ReadFile(real); string(got) != "old\n" {
+	if got, _ := os.ReadFile(actual); string(got) != "old\n" {
 		t.Errorf("a file elsewhere holds %q", got)
 	}
 
-	// A user who names the file gets it written, and reads its real path.
+	// With --to the file is written, and its real path is printed.
 	_, errs = pollux(t, "journal", "restore", id, "--to", path)
-	if !strings.Contains(errs, "wrote "+real+"\n") {
+	if !strings.Contains(errs, "wrote "+actual+"\n") {
 		t.Errorf("restore says %q", errs)
 	}
-	if got, _ := os.ReadFile(real); string(got) != "new\n" {
+	if got, _ := os.ReadFile(actual); string(got) != "new\n" {
 		t.Errorf("the file holds %q", got)
 	}
 	if e, err := j.Get(id); err != nil || !e.Unwritten {
 		t.Errorf("the file of the proposal was not written, and the entry is %+v, %v", e, err)
 	}
 	_, undo, _ := strings.Cut(strings.TrimSpace(errs), "pollux journal restore ")
-	if pollux(t, "journal", "restore", undo); read(t, real) != "old\n" {
-		t.Errorf("after the undo the file holds %q", read(t, real))
+	if pollux(t, "journal", "restore", undo); read(t, actual) != "old\n" {
+		t.Errorf("after the undo the file holds %q", read(t, actual))
 	}
 
-	// With the directory back the text goes to its file.
+	// When the directory is back, the text goes to its file.
 	os.Remove(project)
 	if err := os.Rename(project+".moved", project); err != nil {
 		t.Fatal(err)
@@ -194,11 +197,11 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// hostile sets a terminal's title, its clipboard and its colours, moves the
-// cursor back, and starts a command the 8-bit way.
+// hostile sets a terminal's title, clipboard and colours, moves the cursor back, and
+// starts an 8-bit control sequence.
 const hostile = "\x1b]0;title\a\x1b]52;c;ZXZpbA==\a\x1b[31mred\rback\b\u009b2J"
 
-// What a model wrote steers no terminal; a pipe gets it unchanged.
+// A model's text cannot control the terminal. A pipe gets it unchanged.
 func TestJournalShowOnATerminal(t *testing.T) {
 	j := newTestJournal(t)
 	text := "\tfunc f() {\n" + hostile + "\r\n}\n"
@@ -217,7 +220,7 @@ func TestJournalShowOnATerminal(t *testing.T) {
 	}
 }
 
-// onTerminal runs one command on a terminal and returns what it prints.
+// onTerminal runs a command on a terminal and returns its output.
 func onTerminal(t *testing.T, args ...string) string {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -239,10 +242,10 @@ func onTerminal(t *testing.T, args ...string) string {
 	if code != 0 {
 		t.Fatalf("pollux %s: exit code %d, %s", strings.Join(args, " "), code, out)
 	}
-	return strings.ReplaceAll(out, "\r\n", "\n") // which the terminal makes of it
+	return strings.ReplaceAll(out, "\r\n", "\n") // the terminal changed \n to \r\n
 }
 
-// A path may have been chosen by others too.
+// Others may have chosen the path too.
 func TestJournalRestorePrintsPathsSafely(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no such names")
@@ -265,7 +268,8 @@ func TestJournalRestorePrintsPathsSafely(t *testing.T) {
 	if read(t, path) != "text\n" {
 		t.Errorf("the file holds %q", read(t, path))
 	}
-	safe("restore to a directory that is not there", polluxFails(t, "journal", "restore", id, "--to", filepath.Join(path, "x")))
+	missing := polluxFails(t, "journal", "restore", id, "--to", filepath.Join(path, "x"))
+	safe("restore to a missing directory", missing)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

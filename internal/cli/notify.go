@@ -29,12 +29,17 @@ func newNotify(streams IO) *cobra.Command {
 that FILE has the focus, where the cursor is and what is selected. Pass the
 selection on standard input: other users can see the arguments of a process.
 
-The companion is the one in $POLLUX_SOCKET, else the one whose workspace contains
-the file. If there are several, one with a connected agent is chosen.`,
+The companion is the one in $POLLUX_SOCKET. Without that, it is the one whose
+workspace contains the file, preferably with a connected agent.`,
 		Example: `  pollux notify main.go --line 12 --column 4
   printf %s "$kak_selection" | pollux notify "$kak_buffile" --line "$kak_cursor_line" --column "$kak_cursor_char_column" --selection -
   pollux notify main.go --event close`,
-		Args: cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return errors.New("more than one file given: name one file")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := func() error {
 				usage := func(text string) error { return usageError{errors.New(text)} }
@@ -78,7 +83,7 @@ the file. If there are several, one with a connected agent is chosen.`,
 				if err != nil {
 					return err
 				}
-				return editor.WithClient(cmd.Context(), path, self(), func(ctx context.Context, c *editor.Client, _ editor.InitializeResult) error {
+				return editor.WithClient(cmd.Context(), path, self(), func(ctx context.Context, c *editor.Client) error {
 					return c.Call(ctx, editor.MethodContextEvent, e, nil)
 				})
 			}()
@@ -90,15 +95,16 @@ the file. If there are several, one with a connected agent is chosen.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&e.Event, "event", "focus", "what `happened`: focus, close, or quit (the editor has ended)")
+	fs.StringVar(&e.Event, "event", "focus", "the `event`: focus, close, or quit (the editor has ended)")
 	fs.StringVar(&e.Source, "source", "shell", "`name` that distinguishes this editor from others")
 	fs.IntVar(&line, "line", 0, "the cursor's line, from 1")
 	fs.IntVar(&column, "column", 0, "the cursor's column, from 1")
 	fs.StringVar(&unit, "unit", "char", "`unit` of --column: char, byte, utf16 or grapheme")
-	fs.IntVar(&nameFD, "name-fd", 0, "read FILE's name, one line, from this file `descriptor`: for editors that cannot quote it in a shell command")
+	fs.IntVar(&nameFD, "name-fd", 0,
+		"read FILE's name, one line, from this file `descriptor`: for editors that cannot quote it in a shell command")
 	fs.BoolVar(&blockCursor, "block-cursor", false, "treat a selection of one character as the cursor")
 	fs.StringVar(&e.Selection, "selection", "", "the selected `text`; - reads standard input")
-	fs.StringVar(&socket, "socket", "", "the `path` of the companion's socket")
+	fs.StringVar(&socket, "socket", "", "`path` of the companion's socket")
 	fs.BoolVar(&quiet, "quiet", false, "do nothing if no companion is running: for an editor's hooks")
 	return cmd
 }

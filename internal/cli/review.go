@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -26,13 +24,14 @@ the agent, and for editors that show no diffs. Accept or reject a change, undo
 single hunks, edit the text in $VISUAL or $EDITOR. Press ? for the keys. Leaving
 the review decides nothing.
 
-The companion is the one in $POLLUX_SOCKET, else the one whose workspace contains
-the working directory.`,
+The companion is the one in $POLLUX_SOCKET. Without that, it is the one whose
+workspace contains the working directory.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !isTerminal(streams.In) || !isTerminal(streams.Out) {
-				return errors.New("review needs a terminal: `pollux status` lists pending changes, `pollux status --link` prints a link to the page")
+				return errors.New("review needs a terminal: `pollux status` lists pending changes, " +
+					"`pollux status --link` prints a link to the page")
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
+			ctx, stop := untilTerminated(cmd.Context())
 			defer stop()
 			path, err := editor.Find(ctx, self(), socket, "")
 			if err != nil {
@@ -58,7 +57,7 @@ the working directory.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&socket, "socket", "", "the `path` of the companion's socket")
+	cmd.Flags().StringVar(&socket, "socket", "", "`path` of the companion's socket")
 	cmd.Flags().BoolVar(&once, "once", false, "exit when no changes are pending; leaving before that exits with code 3")
 	return cmd
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"runtime"
 	"syscall"
 	"time"
@@ -43,7 +42,7 @@ with --socket, --ssh or --via one in another container or on another host. Use
 If Gemini CLI's IDE mode is neither on nor off, Pollux offers to turn it on in
 the CLI's settings.
 
-Pollux runs the gemini on the PATH, or else fetches it with npx. The command
+Pollux runs the gemini on the PATH. If there is none, npx fetches it. The command
 after -- is run instead: pollux run -- gemini --model gemini-2.5-flash`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -102,7 +101,8 @@ func findGemini() ([]string, error) {
 	if path, err := exec.LookPath("npx"); err == nil {
 		return []string{path, "--yes", "@google/gemini-cli"}, nil
 	}
-	return nil, errors.New("Gemini CLI is not installed: install Node.js 20 or newer, then run `npm install -g @google/gemini-cli`")
+	return nil, errors.New("Gemini CLI is not installed: install Node.js 20 or newer, " +
+		"then run `npm install -g @google/gemini-cli`")
 }
 
 // offerIDEMode offers to turn on IDE mode in Gemini CLI's settings, unless they
@@ -129,7 +129,8 @@ func offerIDEMode(ctx context.Context, streams IO) error {
 		fmt.Fprintln(streams.Err, "pollux: Gemini CLI's IDE mode is off: type /ide enable in it, once")
 		return nil
 	}
-	fmt.Fprintf(streams.Err, "pollux: Gemini CLI connects to editors only in IDE mode, which is not on.\nTurn it on in %s? [Y/n] ", path)
+	fmt.Fprintf(streams.Err,
+		"pollux: Gemini CLI connects to editors only in IDE mode, which is not on.\nTurn it on in %s? [Y/n] ", path)
 	yes, err := agreedTo(ctx, streams.In)
 	if err != nil {
 		return err
@@ -244,11 +245,7 @@ func joinAgent(ctx context.Context, streams IO, at *remoteFlags, s session) erro
 	if err != nil {
 		return err
 	}
-	var env map[string]string
-	err = editor.WithClient(ctx, socket, self(), func(_ context.Context, _ *editor.Client, info editor.InitializeResult) error {
-		env = editor.KnownEnv(info.Env)
-		return nil
-	})
+	env, err := editor.AgentEnv(ctx, socket, self())
 	if err != nil {
 		return err
 	}
@@ -258,16 +255,15 @@ func joinAgent(ctx context.Context, streams IO, at *remoteFlags, s session) erro
 // leaveInterruptToAgent returns a context for the time in which the agent has the
 // terminal. An interrupt is for the agent and does not end it.
 func leaveInterruptToAgent(ctx context.Context) (context.Context, func()) {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := untilTerminated(ctx)
 	undo := sys.LeaveInterruptToChild()
 	return ctx, func() { undo(); stop() }
 }
 
 // run runs the agent, and runs it again when it asks for that.
 func (s session) run(ctx context.Context, streams IO, companion map[string]string) error {
-	// Gemini CLI's launcher is a second process that ignores the signals by
-	// which a terminal ends its programs. Without it the CLI cannot outlive
-	// Pollux.
+	// Gemini CLI's launcher is a second process. It ignores the signals that end
+	// a terminal's programs. Without it the CLI cannot outlive Pollux.
 	env := append(os.Environ(), "GEMINI_CLI_NO_RELAUNCH=true")
 	for k, v := range companion {
 		env = append(env, k+"="+v)
@@ -282,8 +278,8 @@ func (s session) run(ctx context.Context, streams IO, companion map[string]strin
 	}
 }
 
-// exitRestart is the exit code by which Gemini CLI asks its launcher to start it
-// again, for instance when the user has decided to trust the folder.
+// exitRestart is the exit code with which Gemini CLI asks its launcher for another
+// start, for instance when the user has decided to trust the folder.
 const exitRestart = 199
 
 func printLink(w io.Writer, c *companion.Companion) string {

@@ -14,8 +14,8 @@ import (
 	"pollux/internal/editor"
 )
 
-// decide is what a user does with the diff of $FILE: edit it to the text of
-// $TEXT, accept it or reject it.
+// decide acts as a user on the diff of $FILE: it changes the diff to the text of
+// $TEXT, accepts it or rejects it.
 func decide(what string) int {
 	err := func() error {
 		ctx := context.Background()
@@ -23,7 +23,7 @@ func decide(what string) int {
 		if err != nil {
 			return err
 		}
-		return editor.WithClient(ctx, path, self(), func(ctx context.Context, c *editor.Client, _ editor.InitializeResult) error {
+		return editor.WithClient(ctx, path, self(), func(ctx context.Context, c *editor.Client) error {
 			diffs, err := c.Diffs(ctx)
 			if err != nil {
 				return err
@@ -41,7 +41,7 @@ func decide(what string) int {
 					if err := c.Edit(ctx, d.ID, string(text)); err != nil {
 						return err
 					}
-					_, err = c.Diffs(ctx) // it has arrived
+					_, err = c.Diffs(ctx) // the edit has arrived
 					return err
 				case "accept":
 					_, err := c.Accept(ctx, editor.DiffAccept{ID: d.ID, Content: d.Text()})

@@ -47,13 +47,14 @@ func newStatus(streams IO) *cobra.Command {
 			entries := []entry{}
 			for _, c := range all {
 				if c.Stopped {
-					fmt.Fprintf(streams.Err, "pollux: the companion at %s does not answer: if it is stopped, type `fg` in its terminal\n", c.Socket)
+					fmt.Fprintf(streams.Err,
+						"pollux: the companion at %s does not answer: if it is stopped, type `fg` in its terminal\n", c.Socket)
 					continue
 				}
 				e := entry{Status: c.Status, Socket: c.Socket}
 				if link {
 					var l editor.Link
-					err := editor.WithClient(cmd.Context(), c.Socket, self(), func(ctx context.Context, client *editor.Client, _ editor.InitializeResult) error {
+					err := editor.WithClient(cmd.Context(), c.Socket, self(), func(ctx context.Context, client *editor.Client) error {
 						return client.Call(ctx, editor.MethodReviewLink, nil, &l)
 					})
 					if err == nil {
@@ -72,19 +73,23 @@ func newStatus(streams IO) *cobra.Command {
 				if i > 0 {
 					fmt.Fprintln(streams.Out)
 				}
-				fmt.Fprintf(streams.Out, "%s  %s\n", termtext.Visible(e.Editor.DisplayName), termtext.Visible(strings.Join(e.Roots, ", ")))
-				fmt.Fprintf(streams.Out, "  process %d, port %d, up %s, %s open\n", e.PID, e.Port, since(e.Started), count(e.Files, "file"))
+				fmt.Fprintf(streams.Out, "%s  %s\n", termtext.Visible(e.Editor.DisplayName),
+					termtext.Visible(strings.Join(e.Roots, ", ")))
+				fmt.Fprintf(streams.Out, "  process %d, port %d, up %s, %s open\n", e.PID, e.Port, since(e.Started),
+					count(e.Files, "file"))
 				if len(e.Clients) == 0 {
 					fmt.Fprintln(streams.Out, "  no agent is connected; in Gemini CLI, type /ide enable")
 				}
 				for _, c := range e.Clients {
-					fmt.Fprintf(streams.Out, "  agent %s %s, connected for %s\n", termtext.Visible(c.Name), termtext.Visible(c.Version), since(c.Since))
+					fmt.Fprintf(streams.Out, "  agent %s %s, connected for %s\n", termtext.Visible(c.Name),
+						termtext.Visible(c.Version), since(c.Since))
 				}
 				for _, d := range e.Diffs {
 					state := "pending for"
 					switch {
 					case d.Notice != "":
-						state = "cannot be displayed (" + termtext.Visible(strings.TrimSpace(d.Notice)) + "): answer in the agent's terminal; pending for"
+						state = "cannot be displayed (" + termtext.Visible(strings.TrimSpace(d.Notice)) +
+							"): answer in the agent's terminal; pending for"
 					case d.State == editor.StateOrphaned:
 						state = "its agent has ended; pending for"
 					case d.State == editor.StateAccepted:

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/term"
@@ -64,11 +65,19 @@ func agreedTo(ctx context.Context, in io.Reader) (bool, error) {
 
 // readLine reads a line, or returns the cause when ctx ends.
 func readLine(ctx context.Context, in *bufio.Reader) (string, error) {
-	line, err := await(ctx, func() (string, error) { return in.ReadString('\n') })
-	if ctx.Err() != nil {
-		return "", context.Cause(ctx)
+	lines := make(chan string, 1)
+	err := await(ctx, func() error {
+		line, err := in.ReadString('\n')
+		lines <- line
+		return err
+	})
+	if err == nil {
+		err = context.Cause(ctx)
 	}
-	return line, err
+	if err != nil {
+		return "", err
+	}
+	return <-lines, nil
 }
 
 // untilSignal returns a context that a signal ends. The cause names the signal.
@@ -79,26 +88,23 @@ func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, sys.TerminationSignals...)
 }
 
-// await runs f and returns what it returns, or the cause when ctx ends first.
-// Then f is left behind. Use await for reads and writes of the standard
-// streams, which nothing can interrupt, and only when the process is about to
-// end.
-func await[T any](ctx context.Context, f func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		v, err := f()
-		done <- result{v, err}
-	}()
+// untilTerminated is [untilSignal] for a terminal in which an interrupt is a key
+// of the program that runs there.
+func untilTerminated(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
+}
+
+// await runs f and returns its error, or the cause when ctx ends first. Then f is
+// left behind. Use await for reads and writes of the standard streams, which
+// nothing can interrupt, and only when the process is about to end.
+func await(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
 	select {
-	case r := <-done:
-		return r.value, r.err
+	case err := <-done:
+		return err
 	case <-ctx.Done():
-		var none T
-		return none, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 }
 

@@ -32,7 +32,21 @@ func Connect(ctx context.Context, socket string) (net.Conn, error) {
 
 // WithClient connects to the companion on a socket, introduces the program as
 // self, and runs f. All of it must end within [AnswerTimeout].
-func WithClient(ctx context.Context, socket string, self Implementation, f func(context.Context, *Client, InitializeResult) error) error {
+func WithClient(ctx context.Context, socket string, self Implementation, f func(context.Context, *Client) error) error {
+	return talk(ctx, socket, self, func(ctx context.Context, c *Client, _ InitializeResult) error { return f(ctx, c) })
+}
+
+// AgentEnv returns the variables that lead an agent to the companion on a socket.
+func AgentEnv(ctx context.Context, socket string, self Implementation) (env map[string]string, err error) {
+	err = talk(ctx, socket, self, func(_ context.Context, _ *Client, info InitializeResult) error {
+		env = KnownEnv(info.Env)
+		return nil
+	})
+	return env, err
+}
+
+func talk(ctx context.Context, socket string, self Implementation,
+	f func(context.Context, *Client, InitializeResult) error) error {
 	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
 	conn, err := Connect(ctx, socket)
@@ -48,7 +62,7 @@ func WithClient(ctx context.Context, socket string, self Implementation, f func(
 	return f(ctx, c, info)
 }
 
-// A Running is a companion that listens on a socket of the user's.
+// A Running is one of the user's companions that listens on a socket.
 type Running struct {
 	Status
 	Socket string
@@ -66,7 +80,7 @@ func List(ctx context.Context, self Implementation) ([]Running, error) {
 	var all []Running
 	for _, socket := range sockets {
 		var st Status
-		err := WithClient(ctx, socket, self, func(ctx context.Context, c *Client, _ InitializeResult) (err error) {
+		err := WithClient(ctx, socket, self, func(ctx context.Context, c *Client) (err error) {
 			st, err = c.Status(ctx)
 			return err
 		})
@@ -80,8 +94,8 @@ func List(ctx context.Context, self Implementation) ([]Running, error) {
 	return all, nil
 }
 
-// Find returns the socket of a running companion: socket if it is not empty,
-// else the one in $POLLUX_SOCKET, else that of [FindFor].
+// Find returns the socket of a running companion: socket if it is not empty, then
+// the one in $POLLUX_SOCKET, then the result of [FindFor].
 func Find(ctx context.Context, self Implementation, socket, path string) (string, error) {
 	if socket == "" {
 		socket = os.Getenv(EnvSocket)

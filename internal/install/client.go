@@ -32,9 +32,11 @@ var Clients = []Client{
 	{Name: "claude-code", Title: "Claude Code", File: claudeFile, key: "mcpServers", typed: true},
 	{Name: "codex", Title: "Codex", File: homeFile("CODEX_HOME", ".codex", "config.toml")},
 	{Name: "cursor", Title: "Cursor", File: homeFile("", ".cursor", "mcp.json"), key: "mcpServers"},
-	{Name: "vscode", Title: "VS Code", File: appFile("Code", "User", "mcp.json"), key: "servers", typed: true, desktop: true},
+	{Name: "vscode", Title: "VS Code", File: appFile("Code", "User", "mcp.json"),
+		key: "servers", typed: true, desktop: true},
 	{Name: "gemini", Title: "Gemini CLI", File: settings.UserFile, key: "mcpServers"},
-	{Name: "claude-desktop", Title: "Claude Desktop", File: appFile("Claude", "claude_desktop_config.json"), key: "mcpServers", desktop: true},
+	{Name: "claude-desktop", Title: "Claude Desktop", File: appFile("Claude", "claude_desktop_config.json"),
+		key: "mcpServers", desktop: true},
 }
 
 func claudeFile() (string, error) {
@@ -64,7 +66,7 @@ func appFile(elem ...string) func() (string, error) {
 	}
 }
 
-// serverName is what the bridge is called in settings.
+// serverName is the name of the bridge in settings.
 const serverName = "pollux"
 
 // A serverEntry is the bridge in JSON settings.

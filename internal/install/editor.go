@@ -16,8 +16,7 @@ import (
 )
 
 // An Editor is an editor that Pollux can be installed in: as a package, a
-// directory whose files all belong to Pollux, or as a block in a file of the
-// user's.
+// directory whose files all belong to Pollux, or as a block in the user's settings.
 type Editor struct {
 	Name  string // on the command line
 	Title string // for the user
@@ -38,13 +37,19 @@ type Editor struct {
 	valid func(text string) error
 }
 
+// HasPlugin reports whether the editor gets a plugin, and not only settings.
+func (e Editor) HasPlugin() bool { return e.dir != nil }
+
 // Editors lists the editors.
 var Editors = []Editor{
 	{Name: "nvim", Title: "Neovim", dir: nvimDir, extra: addHelpTags, Next: "restart Neovim, then see :help pollux"},
 	{Name: "vim", Title: "Vim", dir: vimDir, extra: addHelpTags, Next: "restart Vim, then see :help pollux"},
-	{Name: "emacs", Title: "Emacs", dir: emacsDir, versions: "pollux-[0-9]*", extra: addEmacsPackage, Next: "restart Emacs, then see M-x describe-package RET pollux"},
-	{Name: "kakoune", Title: "Kakoune", config: configFile("kak", "kakrc"), block: "kakoune/pollux.kak", Next: "restart Kakoune"},
-	{Name: "helix", Title: "Helix", config: configFile("helix", "config.toml"), block: "helix/pollux.toml", valid: validTOML, Next: "run :config-reload in Helix, or restart it"},
+	{Name: "emacs", Title: "Emacs", dir: emacsDir, versions: "pollux-[0-9]*", extra: addEmacsPackage,
+		Next: "restart Emacs, then see M-x describe-package RET pollux"},
+	{Name: "kakoune", Title: "Kakoune", config: configFile("kak", "kakrc"), block: "kakoune/pollux.kak",
+		Next: "restart Kakoune"},
+	{Name: "helix", Title: "Helix", config: configFile("helix", "config.toml"), block: "helix/pollux.toml",
+		valid: validTOML, Next: "run :config-reload in Helix, or restart it"},
 }
 
 // xdg returns a directory below one of the XDG base directories.
@@ -81,7 +86,8 @@ func vimDir() (string, error) {
 		dir = filepath.Join(home, "vimfiles")
 	}
 	// Vim 9.1.0327 and newer use the XDG directory if the older ones are not in use.
-	if modern, err := xdg("XDG_CONFIG_HOME", ".config", "vim"); err == nil && !exists(dir) && !exists(dir+"rc") && exists(filepath.Join(modern, "vimrc")) {
+	modern, err := xdg("XDG_CONFIG_HOME", ".config", "vim")
+	if err == nil && !exists(dir) && !exists(dir+"rc") && exists(filepath.Join(modern, "vimrc")) {
 		dir = modern
 	}
 	return filepath.Join(dir, "pack", "pollux", "start", "pollux"), nil
@@ -100,7 +106,8 @@ func emacsDir() (string, error) {
 			return "", err
 		}
 	}
-	if modern, err := xdg("XDG_CONFIG_HOME", ".config", "emacs"); err == nil && !exists(dir) && !exists(filepath.Join(home, ".emacs")) && exists(modern) {
+	modern, err := xdg("XDG_CONFIG_HOME", ".config", "emacs")
+	if err == nil && !exists(dir) && !exists(filepath.Join(home, ".emacs")) && exists(modern) {
 		dir = modern
 	}
 	return filepath.Join(dir, "elpa", "pollux-"+emacsVersion()), nil

@@ -213,7 +213,8 @@ func (e Editor) planConfig(p *Plan, command string, remove bool) error {
 			if e.valid(before) != nil {
 				return fmt.Errorf("%s is not valid (%w): correct it first", file, err)
 			}
-			return fmt.Errorf("%s already has keys where Pollux's would go (%w): add Pollux's by hand, see docs/EDITORS.md", file, err)
+			return fmt.Errorf("%s already has keys where Pollux's would go (%w): add Pollux's by hand, see docs/EDITORS.md",
+				file, err)
 		}
 	}
 	if info, err := os.Lstat(file); after == "" && remove && err == nil && info.Mode().IsRegular() {

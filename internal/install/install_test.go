@@ -40,7 +40,7 @@ func TestInstallKeepsWhatIsThere(t *testing.T) {
 			t.Errorf("%s: removed, it is not JSON: %s", name, gone)
 		}
 	}
-	// Out and in again leaves what others wrote, and their comments.
+	// Adding and removing keeps other entries and comments.
 	for _, before := range []string{
 		"{\n  \"mcpServers\": {\n    \"x\": {} // first\n  }\n}",
 		"{\n  \"mcpServers\": {\n    \"x\": {}, // first\n    /* none */\n  }\n}",
@@ -72,7 +72,7 @@ func TestInstallKeepsWhatIsThere(t *testing.T) {
 			t.Errorf("%s is not valid: %v", got, err)
 		}
 	}
-	// A mark and line ends stay.
+	// A byte order mark and line ends stay.
 	c := Client{key: "mcpServers"}
 	got, err := c.change("\ufeff{\r\n  \"a\": 1\r\n}\r\n", "pollux", false)
 	if err != nil || !strings.HasPrefix(got, "\ufeff{\r\n") || strings.Count(got, "\n") != strings.Count(got, "\r\n") {
@@ -123,13 +123,13 @@ func TestInstallCodex(t *testing.T) {
 			}
 		}
 	}
-	// A table in line takes no other.
+	// An inline table cannot be extended.
 	if got, err := changeTOML("mcp_servers = { y = {} }\n", "/bin/pollux", false); err == nil {
 		t.Errorf("became %q", got)
 	}
 }
 
-// The manual's blocks are what is installed.
+// The manual shows the settings that are installed.
 func TestManualShowsWhatIsInstalled(t *testing.T) {
 	manual, err := os.ReadFile("../../docs/BRIDGE.md")
 	if err != nil {
@@ -158,7 +158,7 @@ func TestManualShowsWhatIsInstalled(t *testing.T) {
 	}
 }
 
-// same compares settings by what they say.
+// same compares settings by value.
 func same(t *testing.T, c Client, a, b string) bool {
 	t.Helper()
 	decode := func(s string) string {
@@ -180,7 +180,7 @@ func same(t *testing.T, c Client, a, b string) bool {
 	return decode(a) != "" && decode(a) == decode(b)
 }
 
-// What the user writes while the question waits is not written over.
+// A change that the user makes before the answer is not overwritten.
 func TestInstallNoticesChanges(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kakrc")
 	for _, content := range []string{"", "mine\n"} {
@@ -207,7 +207,7 @@ func TestInstallNoticesChanges(t *testing.T) {
 	}
 }
 
-// Settings that no program writes hung the installer or overflowed its stack.
+// Hostile settings files once hung the installer or overflowed its stack.
 func TestInstallRefusesHostileSettings(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a shell")
@@ -247,7 +247,7 @@ func TestInstallRefusesHostileSettings(t *testing.T) {
 	}
 }
 
-// Other servers' keys come to stand in it.
+// The file may hold keys of other servers.
 func TestInstallMakesPrivateFiles(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("CLAUDE_CONFIG_DIR", dir)

@@ -50,7 +50,8 @@ func changeJSON(settings, key string, entry serverEntry, remove bool) (string, e
 	case remove:
 		removeMember(list, serverName)
 	case old != nil && hasURL(old):
-		return "", fmt.Errorf("its %s has an entry %s with a url, which is a different server: rename or remove it first", key, serverName)
+		return "", fmt.Errorf("its %s has an entry %s with a url, which is a different server: rename or remove it first",
+			key, serverName)
 	case old != nil && merge(old, entry, indent):
 		return settings, nil
 	case old == nil:

@@ -40,7 +40,8 @@ func changeTOML(settings, command string, remove bool) (string, error) {
 		if after = strings.TrimRight(settings, "\n"); after != "" {
 			after += "\n\n"
 		}
-		after += fmt.Sprintf("[mcp_servers.%s]\ncommand = %q\nargs = [\"bridge\"]\ntool_timeout_sec = 1800\n", serverName, command)
+		after += fmt.Sprintf("[mcp_servers.%s]\ncommand = %q\nargs = [\"bridge\"]\ntool_timeout_sec = 1800\n",
+			serverName, command)
 	default:
 		after = withCommand(settings, command, startsBridge(had))
 	}
@@ -71,7 +72,7 @@ func decodeTOML(text string, to any) error {
 	return err
 }
 
-// ours returns the bridge's table, or nil if there is none.
+// ours returns the bridge's table, or nil.
 func (m tomlSettings) ours() map[string]any {
 	all, _ := m["mcp_servers"].(map[string]any)
 	table, _ := all[serverName].(map[string]any)

@@ -36,7 +36,8 @@ func write(dir string) error {
 		}
 	}
 	untag(root)
-	if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Pollux", Manual: "Pollux"}, man); err != nil {
+	header := doc.GenManHeader{Section: "1", Source: "Pollux", Manual: "Pollux"}
+	if err := doc.GenManTree(root, &header, man); err != nil {
 		return err
 	}
 	for name, generate := range map[string]func(string) error{

@@ -1,6 +1,6 @@
-// Puts this system's binary in the place of the launcher, so that no second
-// process stays beside it, and drops the other systems' ones. Whatever fails
-// leaves the launcher, which works, too.
+// Replaces the launcher with this system's binary, so that no second process
+// is needed, and deletes the binaries of other systems. After a failure the
+// launcher remains, which works too.
 "use strict";
 const fs = require("node:fs");
 const path = require("node:path");
@@ -19,8 +19,8 @@ try {
     fs.rmSync(next, { force: true });
     fs.linkSync(binary, next);
     fs.renameSync(next, launcher);
-    fs.rmSync(next, { force: true }); // which stays if the launcher is the binary already
+    fs.rmSync(next, { force: true }); // it remains if the launcher is already the binary
   }
 } catch (err) {
-  console.warn(`pollux: it will be started by Node (${err.message})`);
+  console.warn(`pollux: Node will start it (${err.message})`);
 }

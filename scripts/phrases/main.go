@@ -72,7 +72,7 @@ type count struct {
 	byPhrase       []int
 }
 
-var verbose = flag.Bool("v", false, "print each match")
+var verbose = flag.Bool("v", false, "print each match and each long line")
 
 // text counts the matches in a text of several lines, which starts at a line of
 // a file. A phrase may be wrapped.
@@ -296,16 +296,17 @@ func (r *report) print(w io.Writer) {
 	for _, name := range []string{"X returns, X starts", "X is, are, has", "other"} {
 		fmt.Fprintf(w, "%6d  %s\n", r.openings[name], name)
 	}
-	for _, l := range []struct {
-		title     string
-		positions []string
-	}{
-		{"shadowed predeclared names", r.shadows},
-		{fmt.Sprintf("lines over %d columns", maxColumns), r.long},
-	} {
-		fmt.Fprintf(w, "\n%s: %d\n", l.title, len(l.positions))
-		for _, p := range l.positions {
-			fmt.Fprintf(w, "  %s\n", p)
+	inTests := 0
+	for _, p := range r.long {
+		if strings.Contains(p, "_test.go:") {
+			inTests++
+		} else if *verbose {
+			fmt.Fprintf(w, "%s: over %d columns\n", p, maxColumns)
 		}
+	}
+	fmt.Fprintf(w, "\nlines over %d columns: %d, and %d in tests\n", maxColumns, len(r.long)-inTests, inTests)
+	fmt.Fprintf(w, "\nshadowed predeclared names: %d\n", len(r.shadows))
+	for _, p := range r.shadows {
+		fmt.Fprintf(w, "  %s\n", p)
 	}
 }

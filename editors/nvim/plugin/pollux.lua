@@ -14,7 +14,7 @@ end, {
   nargs = "*",
   range = true,
   bang = true,
-  desc = "Gemini CLI: open, ask, and review what it proposes",
+  desc = "Pollux: open an agent, ask it, review its changes",
   complete = function(...)
     return require("pollux.command").complete(...)
   end,
@@ -37,7 +37,7 @@ for _, name in ipairs({
 }) do
   vim.keymap.set("n", "<Plug>(pollux-" .. name .. ")", "<Cmd>Pollux " .. name .. "<CR>")
 end
--- What a session kept of a diff is gone.
+-- Removes the empty buffers of diffs that a session file has restored.
 vim.api.nvim_create_autocmd("BufReadCmd", {
   pattern = "pollux://*",
   callback = function(args)
@@ -57,7 +57,7 @@ local function start()
   end
 end
 if vim.v.vim_did_enter == 1 then
-  vim.schedule(start) -- after the setup() of a plugin manager that loads it late
+  vim.schedule(start) -- after setup(), if a plugin manager loads the plugin late
 else
   vim.api.nvim_create_autocmd("VimEnter", { once = true, callback = start })
 end

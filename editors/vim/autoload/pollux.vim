@@ -1,5 +1,5 @@
 vim9script
-# What the user's own configuration may call; :help pollux-vim describes it.
+# Functions for the user's configuration; :help pollux-vim describes them.
 
 const here = expand('<sfile>:p:h:h')
 
@@ -14,26 +14,27 @@ const defaults = {
   keys: true,
 }
 
-# The value of an option: g:pollux's, else the default.
+# Returns the value of an option: from g:pollux, otherwise the default.
 export def Option(name: string): any
   return extend(copy(defaults), get(g:, 'pollux', {}))[name]
 enddef
 
-# What is wrong with g:pollux; empty if nothing.
+# Returns what is wrong with g:pollux, or an empty string.
 export def WrongOption(): string
   var options = get(g:, 'pollux', {})
   for name in keys(options)
     if !has_key(defaults, name)
-      return printf('unknown option "%s" in g:pollux; :help pollux-options has them', name)
+      return printf('unknown option "%s" in g:pollux; see :help pollux-options', name)
     endif
   endfor
   if index(['auto', 'side-by-side', 'inline'], get(options, 'layout', 'auto')) < 0
-    return 'layout in g:pollux is auto, side-by-side or inline'
+    return 'layout in g:pollux must be auto, side-by-side or inline'
   endif
   return ''
 enddef
 
-# The binary: the option's, else what `pollux install` noted, else the PATH's.
+# Returns the binary: from the option, otherwise as `pollux install` recorded it, otherwise
+# the one on the PATH.
 export def Command(): string
   var command = Option('command')
   if command != ''
@@ -43,15 +44,15 @@ export def Command(): string
   return filereadable(noted) ? readfile(noted, '', 1)[0] : 'pollux'
 enddef
 
-# A short text for 'statusline': how many changes wait for you, and that a CLI
-# is connected. Empty without one.
+# Returns a short text for 'statusline': the number of pending changes, or that an agent is
+# connected; otherwise an empty string.
 export def Statusline(): string
   if !exists('*pollux#client#Ready')
     return ''
   endif
   var waiting = len(pollux#diff#Waiting())
   if waiting > 0
-    return printf('Gemini: %d to review', waiting)
+    return printf('Pollux: %d pending', waiting)
   endif
-  return empty(pollux#client#Clis()) ? '' : 'Gemini'
+  return empty(pollux#client#Agents()) ? '' : 'Pollux'
 enddef

@@ -4,7 +4,7 @@ if exists('g:loaded_pollux')
 endif
 let g:loaded_pollux = 1
 if !has('vim9script') || v:version < 900 || !has('job') || !has('channel') || !has('terminal') || !has('diff')
-  echomsg 'pollux: Vim 9.0 or newer with +channel, +job, +terminal and +diff is needed'
+  echomsg 'pollux: needs Vim 9.0 or newer with +channel, +job, +terminal and +diff'
   finish
 endif
 
@@ -22,7 +22,7 @@ xnoremap <silent> <Plug>(pollux-diagnostics) :Pollux diagnostics<CR>
 
 augroup pollux_start
   autocmd!
-  " What a session kept of a diff is gone.
+  " Removes the empty buffers of diffs that a session file has restored.
   autocmd BufReadCmd pollux://* let s:gone = str2nr(expand('<abuf>'))
         \ | call timer_start(0, {-> execute('silent! bwipeout! ' .. s:gone)})
   if v:vim_did_enter

@@ -3,8 +3,9 @@
 package tmux
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"os/exec"
 	"sync"
@@ -17,8 +18,8 @@ import (
 // while a change was pending.
 const ExitLeft = 3
 
-// retryDelay is how long to wait before tmux is asked again for a popup that it
-// did not show.
+// retryDelay is the time until the next attempt to open a popup that tmux did not
+// show.
 const retryDelay = time.Second
 
 // Split runs the review command in a new pane. The pane closes when the command
@@ -26,7 +27,7 @@ const retryDelay = time.Second
 func Split(review ...string) error {
 	args := append([]string{"split-window", "-h", "-d"}, review...)
 	if out, err := exec.Command("tmux", args...).CombinedOutput(); err != nil {
-		return errors.New("tmux cannot split the window: " + string(out))
+		return fmt.Errorf("tmux cannot split the window (%s): enlarge it, or use --review popup", bytes.TrimSpace(out))
 	}
 	return nil
 }
@@ -34,7 +35,8 @@ func Split(review ...string) error {
 // Popups attaches to a companion over conn as the client self, and runs the
 // review command in a popup whenever a change is pending. It returns a function
 // that closes the popup, detaches and waits.
-func Popups(ctx context.Context, conn io.ReadWriteCloser, self editor.Implementation, review ...string) (stop func(), err error) {
+func Popups(ctx context.Context, conn io.ReadWriteCloser, self editor.Implementation,
+	review ...string) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &popups{
 		argv:   append([]string{"display-popup", "-E", "-w", "95%", "-h", "90%"}, review...),
@@ -100,7 +102,7 @@ func (p *popups) run(ctx context.Context) {
 		exited  chan struct{}    // closed when running has ended
 		retry   <-chan time.Time // nil unless a popup was not shown
 		fresh   bool             // a diff came after running was started
-		told    bool             // the user was told that there is no popup
+		told    bool             // the user has seen the message that there is no popup
 	)
 	open := func() error {
 		if running != nil {
@@ -135,7 +137,7 @@ func (p *popups) run(ctx context.Context) {
 				// Another popup is open, no terminal is attached, or this
 				// version of tmux has no popups.
 				if !told {
-					const text = "pollux: a change is pending: `pollux review` shows it"
+					const text = "pollux: a change is pending: run `pollux review` to see it"
 					exec.CommandContext(ctx, "tmux", "display-message", text).Run()
 				}
 				told = true

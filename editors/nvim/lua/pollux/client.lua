@@ -1,11 +1,11 @@
--- The process `pollux ide`, and JSON-RPC with it, one message on each line
--- (docs/PROTOCOL.md of Pollux).
+-- Runs `pollux ide` and speaks JSON-RPC with it, one message per line (see
+-- docs/PROTOCOL.md in Pollux's repository).
 local config = require("pollux.config")
 
 local M = {
-  clis = {}, -- the connected CLIs
-  info = nil, -- the answer to initialize, while the companion is up
-  log = {}, -- what there was to say, for :Pollux log
+  agents = {}, -- the connected agents
+  info = nil, -- the result of initialize, while the companion is running
+  log = {}, -- messages, for :Pollux log
 }
 
 local VERSION = "1.0"
@@ -13,14 +13,14 @@ local PROTOCOL = 1
 
 local job -- the channel of the running process
 local stopping = false
-local started -- when, by vim.loop.now()
+local started -- when the process was started, from vim.loop.now()
 local failures = 0
-local again -- port and token of a companion that crashed
+local previous -- port and token of a companion that crashed
 local next_id = 0
 local pending = {} -- callbacks by id of the request
 local stderr = {}
-local no_restart = 5 -- failed starts in a row
-local GRACE = 5000 -- ms that Pollux has to end by itself
+local MAX_FAILURES = 5 -- failed starts in a row
+local STOP_TIMEOUT = 5000 -- ms until Pollux is killed
 
 function M.note(text)
   table.insert(M.log, os.date("%H:%M:%S ") .. text)
@@ -29,13 +29,13 @@ function M.note(text)
   end
 end
 
--- The text without its middle where it would not fit the command line: Neovim asks
--- for Enter after a longer one, and the next key would be lost.
--- `:Pollux log` has it whole.
+-- Shortens a text in the middle so that it fits the command line. After a longer
+-- message Neovim asks for Enter, and the next key would be lost. `:Pollux log` shows
+-- the whole text.
 local function fitting(text)
   local builtin = type(vim.notify) == "function" and debug.getinfo(vim.notify, "S").source:find("editor.lua", 1, true)
   if not builtin or vim.fn.strdisplaywidth(text) <= vim.v.echospace then
-    return text -- a plugin that replaces vim.notify has room for it
+    return text -- a plugin has replaced vim.notify and shows all of it
   end
   local head = vim.fn.strcharpart(text, 0, math.floor(vim.v.echospace / 3)) .. "…"
   local tail = text
@@ -84,7 +84,7 @@ end
 --- Calls done(error, result) with the answer; the error is a text.
 function M.request(method, params, done)
   if not job or (not M.info and method ~= "initialize") then
-    done("Pollux is not running: :Pollux start, and :Pollux log if that fails")
+    done("Pollux is not running: run :Pollux start; if that fails, see :Pollux log")
     return
   end
   next_id = next_id + 1
@@ -103,7 +103,7 @@ function M.call(method, params)
     return done
   end, 5) then
     pending[id] = nil
-    err = "Pollux does not answer: try again"
+    err = "Pollux did not answer: try again"
   end
   if err then
     return nil, err
@@ -117,7 +117,7 @@ local function set_env(env)
   end
 end
 
--- What Pollux calls. A function that returns a second value fails with it.
+-- The methods that Pollux calls. A second return value is an error.
 local handlers = {
   ["diff/open"] = function(p)
     return require("pollux.diff").open(p)
@@ -132,10 +132,10 @@ local handlers = {
     require("pollux.diff").reload(p.path)
   end,
   clients = function(p)
-    local before = #M.clis
-    M.clis = p.clients or {}
-    if #M.clis ~= before then
-      M.event(#M.clis > before and "Connected" or "Disconnected")
+    local before = #M.agents
+    M.agents = p.clients or {}
+    if #M.agents ~= before then
+      M.event(#M.agents > before and "Connected" or "Disconnected")
     end
   end,
   env = function(p)
@@ -176,7 +176,7 @@ local function received(message)
   end
 end
 
--- on_stdout gets lines; the last one may go on in the next call.
+-- on_stdout receives lines; the last one may continue in the next call.
 local function reader()
   local part = {}
   return function(_, data)
@@ -190,7 +190,7 @@ local function reader()
           if ok and type(message) == "table" then
             received(message)
           else
-            M.note("not understood: a message of " .. #line .. " bytes")
+            M.note("cannot parse a message of " .. #line .. " bytes")
           end
         end
       end
@@ -211,8 +211,8 @@ local function initialize()
     settings = {
       includeIgnored = opts.include_ignored,
       reviewPage = opts.review_page,
-      port = again and again.port,
-      token = again and again.token,
+      port = previous and previous.port,
+      token = previous and previous.token,
     },
   }, function(err, result)
     if err then
@@ -222,14 +222,14 @@ local function initialize()
       return
     end
     if result.protocol ~= PROTOCOL then
-      M.say(("this plugin and `%s` do not go together: update both"):format(opts.command), "error")
+      M.say(("this plugin and `%s` are not compatible: update both"):format(opts.command), "error")
       M.stop()
       return
     end
     M.info = result
-    again = { port = result.port, token = result.token }
+    previous = { port = result.port, token = result.token }
     set_env(result.env)
-    M.note(("up: Neovim %d.%d, pollux %s, port %d"):format(v.major, v.minor, result.server.version, result.port))
+    M.note(("started: Neovim %d.%d, pollux %s, port %d"):format(v.major, v.minor, result.server.version, result.port))
     require("pollux.context").start()
     M.event("Started")
   end)
@@ -237,12 +237,12 @@ end
 
 local function ended(_, code)
   local was = M.info
-  job, M.info, M.clis = nil, nil, {}
+  job, M.info, M.agents = nil, nil, {}
   local waiting = pending
   pending = {}
   for _, done in pairs(waiting) do
     if was then
-      pcall(done, "Pollux has ended: :Pollux log says why")
+      pcall(done, "Pollux has exited: see :Pollux log")
     end
   end
   require("pollux.context").stop()
@@ -255,15 +255,18 @@ local function ended(_, code)
     return
   end
   local last = vim.trim(table.concat(stderr, "\n"))
-  M.note(("pollux ended with code %d. %s"):format(code, last))
+  M.note(("pollux exited with code %d. %s"):format(code, last))
   if was and vim.loop.now() - started > 10000 then
     failures = 0
   end
   failures = failures + 1
   if code == 2 and not was then
     M.say(("`%s` is too old for this plugin: install a newer one"):format(config.get().command), "error")
-  elseif failures >= no_restart then
-    M.say("it keeps ending: " .. (last ~= "" and last or ":Pollux log") .. " (:Pollux start tries again)", "error")
+  elseif failures >= MAX_FAILURES then
+    M.say(
+      "Pollux keeps exiting: " .. (last ~= "" and last or "see :Pollux log") .. " (:Pollux start tries again)",
+      "error"
+    )
   else
     vim.defer_fn(function()
       if not job then
@@ -296,14 +299,14 @@ function M.launch()
     on_exit = ended,
   })
   if not ok or channel <= 0 then
-    M.say(("`%s` cannot be started: %s"):format(command, tostring(channel)), "error")
+    M.say(("cannot start `%s`: %s"):format(command, tostring(channel)), "error")
     return
   end
   job = channel
   initialize()
 end
 
---- Starts Pollux, unless it runs.
+--- Starts Pollux, unless it is running.
 function M.start()
   failures = 0
   if not job then
@@ -313,7 +316,7 @@ function M.start()
   end
 end
 
---- Stops it. CLIs that wait are told that their changes were rejected.
+--- Stops Pollux. Agents that wait for an answer receive a rejection.
 function M.stop()
   stopping = true
   if job then
@@ -323,7 +326,7 @@ function M.stop()
       if job == ending then
         vim.fn.jobstop(job)
       end
-    end, GRACE)
+    end, STOP_TIMEOUT)
   end
 end
 

@@ -4,7 +4,7 @@ local diff = require("pollux.diff")
 
 local M = {}
 
--- What a command's range, or the whole file, is to Pollux.
+-- Returns Pollux's parameters for a command's range or the whole file, and the buffer.
 local function target(opts)
   local buf = vim.api.nvim_get_current_buf()
   local path = vim.api.nvim_buf_get_name(buf)
@@ -18,7 +18,7 @@ end
 local function send(opts, params, rest)
   params.question = rest
   if params.path and vim.bo.modified then
-    client.say("the CLI reads the file as it was saved last", "warning")
+    client.say("the agent reads the file as last saved", "warning")
   end
   require("pollux.terminal").send(params)
 end
@@ -28,16 +28,17 @@ local function show_status()
   if not s then
     return client.say(err, "error")
   end
+  local files = s.files == 1 and "1 file" or s.files .. " files"
   local lines =
-    { ("Pollux %s, port %d: %d files told of in %s"):format(s.version, s.port, s.files, table.concat(s.roots, ", ")) }
+    { ("Pollux %s, port %d: sharing %s in %s"):format(s.version, s.port, files, table.concat(s.roots, ", ")) }
   for _, c in ipairs(s.clients) do
     table.insert(lines, ("connected: %s %s"):format(c.name, c.version))
   end
   if #s.clients == 0 then
-    table.insert(lines, "no CLI is connected: :Pollux open, or /ide enable in a CLI that runs")
+    table.insert(lines, "no agent is connected: :Pollux open starts one; in a running Gemini CLI, type /ide enable")
   end
   for _, d in ipairs(diff.waiting()) do
-    table.insert(lines, ("to review: %s (%s)"):format(diff.name(d), d.diff.state))
+    table.insert(lines, ("pending: %s, from %s (%s)"):format(diff.name(d), diff.agent(d), d.diff.state))
   end
   vim.api.nvim_echo({ { table.concat(lines, "\n") } }, false, {})
 end
@@ -54,15 +55,15 @@ end
 local function list()
   local waiting = diff.waiting()
   if #waiting == 0 then
-    return client.say("no change waits for you")
+    return client.say("no pending changes")
   end
   vim.ui.select(waiting, {
     prompt = "Review:",
     format_item = function(d)
       return ("%s  %s%s"):format(
         diff.name(d),
-        d.diff.client,
-        d.diff.state == "orphaned" and "  (its CLI has ended)" or ""
+        diff.agent(d),
+        d.diff.state == "orphaned" and "  (agent has ended)" or ""
       )
     end,
   }, function(d)
@@ -84,14 +85,14 @@ local commands = {
   send = function(opts, rest)
     local params = target(opts)
     if not params.path and rest == "" then
-      return client.say("this buffer is no file: ask a question, :Pollux send QUESTION", "error")
+      return client.say("this buffer is not a file: add a question, :Pollux send QUESTION", "error")
     end
     send(opts, params, rest)
   end,
   diagnostics = function(opts, rest)
     local params, buf = target(opts)
     if not params.path then
-      return client.say("this buffer is no file", "error")
+      return client.say("this buffer is not a file", "error")
     end
     params.problems = {}
     for _, p in ipairs(vim.diagnostic.get(buf)) do
@@ -105,7 +106,7 @@ local commands = {
       end
     end
     if #params.problems == 0 then
-      return client.say("there are no diagnostics here")
+      return client.say("no diagnostics here")
     end
     table.sort(params.problems, function(a, b)
       return a.line < b.line
@@ -155,7 +156,7 @@ function M.run(opts)
   end
   local command = commands[name]
   if not command then
-    return client.say(("unknown command %q: :Pollux followed by Tab lists them"):format(name), "error")
+    return client.say(("unknown command %q: press Tab after :Pollux for a list"):format(name), "error")
   end
   command(opts, rest)
 end

@@ -1,7 +1,7 @@
 -- The options and their defaults; :help pollux-options describes them.
 local M = {}
 
--- `pollux install` notes the binary's place where the PATH has another or none.
+-- Returns the binary that `pollux install` recorded, if the PATH has a different one or none.
 local function installed_command()
   local root = vim.fn.fnamemodify(debug.getinfo(1, "S").source:sub(2), ":p:h:h:h")
   local file = root .. "/command"
@@ -24,16 +24,16 @@ local options
 local function check(opts)
   for key in pairs(opts) do
     if defaults[key] == nil and key ~= "cli" then
-      error(("pollux: unknown option %q; :help pollux-options has them"):format(key), 0)
+      error(("pollux: unknown option %q; see :help pollux-options"):format(key), 0)
     end
   end
   if opts.layout and not vim.tbl_contains({ "auto", "side-by-side", "inline" }, opts.layout) then
-    error("pollux: layout is auto, side-by-side or inline", 0)
+    error("pollux: layout must be auto, side-by-side or inline", 0)
   end
   return opts
 end
 
---- The options in force: setup()'s, else g:pollux, else the defaults.
+--- Returns the options: from setup(), otherwise from g:pollux, otherwise the defaults.
 function M.get()
   if not options then
     options = vim.tbl_deep_extend("force", defaults, check(vim.g.pollux or {}))

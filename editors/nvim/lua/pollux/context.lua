@@ -1,21 +1,22 @@
--- What is open, where the cursor is and what is selected, as the snapshot that
--- Pollux is sent at each event. Pollux waits for more and drops what makes no
--- difference, so nothing here is clever.
+-- Sends Pollux a snapshot of the open files, the cursor and the selection at each
+-- event. Pollux debounces snapshots and drops those without a difference, so this code
+-- is simple.
 local client = require("pollux.client")
 
 local M = {}
 
--- A selection in bytes; Pollux cuts it exactly.
+-- The size of a selection in bytes; Pollux enforces the exact limit.
 local MAX_SELECTION = 20000
--- Leaving visual mode and entering a terminal are two events in one tick.
-local STICKY = 40 -- ms
+-- Leaving visual mode and entering a terminal are two events in one tick. The selection
+-- is kept for this time in between.
+local SELECTION_DELAY = 40 -- ms
 
 local group
 local others = {} -- path by buffer
-local focused = {} -- when a buffer last had the focus, in ms
+local focused = {} -- when each buffer last had the focus, in ms
 local active -- { buf, cursor, selection }
 local list_dirty, push_due = true, false
-local release -- a timer, while a selection that ended may still be the terminal's
+local release -- a timer, while the terminal may still want a selection that has ended
 local last_roots
 
 local function now()
@@ -23,9 +24,9 @@ local function now()
   return s * 1000 + math.floor(us / 1000)
 end
 
---- The path of a buffer that is a file on disk, else nil.
+--- Returns the path of a buffer that is a file on disk, otherwise nil.
 local function file_of(buf)
-  -- Without 'hidden' a buffer that was left is not loaded.
+  -- Without 'hidden', a buffer that is not shown is not loaded.
   if not vim.api.nvim_buf_is_loaded(buf) and not focused[buf] then
     return nil
   end
@@ -39,8 +40,8 @@ local function file_of(buf)
   return vim.fn.fnamemodify(name, ":p")
 end
 
---- The workspace: the working directories of Neovim and its tabs, and the
---- roots of its language servers.
+--- Returns the workspace: the working directories of Neovim and its tabs, and the roots
+--- of its language servers.
 function M.roots()
   local roots, seen = {}, {}
   local function add(dir)
@@ -67,7 +68,7 @@ function M.roots()
   return roots
 end
 
---- The column in UTF-16 code units, from 1, of a byte of a line, from 0.
+--- Returns the column in UTF-16 code units, from 1, of a byte in a line, from 0.
 function M.utf16(line, byte)
   byte = math.min(byte, #line)
   if vim.fn.has("nvim-0.11") == 1 then
@@ -77,11 +78,11 @@ function M.utf16(line, byte)
   return units + 1
 end
 
-local function char_at(line, byte) -- the whole character that starts at byte, from 1
+local function char_at(line, byte) -- returns the character that starts at byte, from 1
   return vim.fn.matchstr(line:sub(byte), "^.")
 end
 
--- The part of a line between two screen columns, from 1, both included.
+-- Returns the part of a line between two screen columns, from 1, both included.
 local function cells(line, left, right)
   local out, column = {}, 1
   for _, char in ipairs(vim.fn.split(line, "\\zs")) do
@@ -97,7 +98,7 @@ local function cells(line, left, right)
   return table.concat(out)
 end
 
---- The selected text, in visual or select mode.
+--- Returns the selected text in visual or select mode.
 local function selection(mode)
   local kind = ({ v = "v", s = "v", V = "V", S = "V", ["\22"] = "b", ["\19"] = "b" })[mode:sub(1, 1)]
   if not kind then
@@ -112,7 +113,7 @@ local function selection(mode)
   local left, right
   if kind == "b" then
     local a, b = vim.fn.virtcol("v"), vim.fn.virtcol(".")
-    local function start(pos) -- the first cell of a character that has several
+    local function start(pos) -- the first cell of a wide character
       return vim.fn.strdisplaywidth(vim.fn.getline(pos[2]):sub(1, pos[3] - 1)) + 1
     end
     left, right = math.min(start(from), start(to)), math.max(a, b)
@@ -134,7 +135,7 @@ local function selection(mode)
       if nr == to[2] then
         last = to[3] - 1 + (exclusive and 0 or #char_at(line, to[3]))
         if not exclusive and to[3] > #line and nr < vim.fn.line("$") then
-          line, last = line .. "\n", #line + 1 -- the line's end is selected too
+          line, last = line .. "\n", #line + 1 -- the line end is selected too
         end
       end
       line = line:sub(nr == from[2] and from[3] or 1, last)
@@ -161,8 +162,9 @@ local function rebuild()
   list_dirty = false
 end
 
--- Looks at the current window. In a terminal, or a buffer that is no file, all
--- stays as it was: the CLI's user is asking about the file beside.
+-- Records the cursor and selection of the current window. In a terminal or another
+-- buffer that is not a file it keeps the last ones: the user is asking the agent about
+-- that file.
 local function sample()
   local buf = vim.api.nvim_get_current_buf()
   if list_dirty then
@@ -231,7 +233,7 @@ local function soon()
   end
 end
 
---- Sends the state as it is, for tests and after a reconnect.
+--- Sends the current state soon.
 M.soon = soon
 
 function M.start()
@@ -268,7 +270,7 @@ function M.start()
     local old, new = vim.v.event.old_mode, vim.v.event.new_mode
     local visual, command = "^[vVsS\22\19]", "^c"
     if old:find(visual) and new:find(command) then
-      return -- what is selected is what the command is about
+      return -- the command is about the selection
     end
     if old:find(visual) and not new:find(visual) or old:find(command) and active and active.selection then
       if release then
@@ -277,7 +279,7 @@ function M.start()
       release = vim.loop.new_timer()
       local timer = release
       timer:start(
-        STICKY,
+        SELECTION_DELAY,
         0,
         vim.schedule_wrap(function()
           timer:close()

@@ -1,36 +1,36 @@
--- The changes that CLIs propose: one at a time is on the screen, the others
--- wait. What differs, and what becomes of a change, is Pollux's; here are the
+-- The changes that agents propose. One at a time is on the screen, the others are
+-- pending. Pollux computes the hunks and carries out the decisions; this file handles
 -- buffers and windows.
 --
--- A view never takes the focus, so that keys go on reaching the terminal that
--- the user types in. The proposal's buffer counts as modified from the start:
--- `:q` says so, `:w`, `:wq` and `:x` accept, and every way in which the buffer
--- goes without having been written rejects.
+-- A view never takes the focus, so that keys still reach the terminal that the user
+-- types in. The proposal's buffer is modified from the start: `:q` complains, `:w`,
+-- `:wq` and `:x` accept, and if the buffer is closed without being written, the change
+-- is rejected.
 --
--- A change can be decided on once it has been in view for a while without a key
--- for it: one may have been meant for another change. Afterwards it stays so
--- while it is in view.
+-- A change can be decided on once it has been in view for a while without a key press,
+-- because a key may have been meant for another change. After that it stays ready while
+-- it is in view.
 local client = require("pollux.client")
 local config = require("pollux.config")
 
 local M = {}
 
-local diffs = {} -- by id: { diff, ended, and while it is shown: buf, left, wins, ... }
-local order = {} -- ids, the oldest first
-local shown -- the id on the screen
-local entered = vim.api.nvim_get_current_win() -- the window that the user went to last
+local diffs = {} -- by ID: { diff, ended, and while it is shown: buf, left, wins, ... }
+local order = {} -- IDs, the oldest first
+local shown -- the ID on the screen
+local entered = vim.api.nvim_get_current_win() -- the window that the user entered last
 local typed -- the command line that is being executed
-local begun = 0 -- when the user began to type it
+local begun = 0 -- when the user started to type it
 
 local ns = vim.api.nvim_create_namespace("pollux")
-local superseded -- a view that waits for the proposal that takes its place
-local SUCCESSOR = 2000 -- ms that it waits
-local PAUSE = 200 -- ms of no typing, after which the text is kept
-local NARROW = 100 -- columns that two texts side by side need
--- The time passes in parts: after a while in which Neovim was busy, the keys of
--- that while are read before it goes on.
+local superseded -- a view that waits for the proposal that replaces it
+local SUCCESSOR_TIMEOUT = 2000 -- ms that it waits
+local EDIT_DELAY = 200 -- ms without typing, after which the text is sent
+local MIN_COLUMNS = 100 -- for two texts side by side
+-- The delay consists of several timers: if Neovim was busy, it reads the keys that were
+-- pressed meanwhile before the next timer.
 local SETTLE_PARTS = 5
-M.settle = 500 -- ms
+M.settle = 500 -- ms until a change can be decided on
 
 M.keys = {
   { "<C-c><C-c>", "accept" },
@@ -61,8 +61,8 @@ local function valid_buf(buf)
   return buf and vim.api.nvim_buf_is_valid(buf) and vim.api.nvim_buf_is_loaded(buf)
 end
 
---- A text as a buffer's lines, and how the buffer has to be set to give it back
---- byte for byte.
+--- Returns a text as a buffer's lines, and the settings with which the buffer returns
+--- it byte for byte.
 local function lines_of(text)
   local bom = text:sub(1, 3) == "\239\187\191"
   if bom then
@@ -90,7 +90,7 @@ local function fill(buf, text)
   return form
 end
 
---- The text of a view as it is to be on disk.
+--- Returns the text of a view as it should be on disk.
 local function text_of(d)
   if not valid_buf(d.buf) then
     return d.text
@@ -111,19 +111,19 @@ local function by_buf(buf)
   end
 end
 
---- The diff that a command means: that of the buffer, else the one shown, else
---- the oldest.
+--- Returns the diff that a command applies to: that of the buffer, otherwise the one
+--- shown, otherwise the oldest.
 function M.current()
   return by_buf(vim.api.nvim_get_current_buf()) or diffs[shown or order[1] or ""]
 end
 
---- The path of the diff in view that can be decided on, "" for none.
+--- Returns the path of the current diff if it can be decided on, otherwise "".
 function M.ready()
   local d = M.current()
   return d and d.settled and d.diff.path or ""
 end
 
---- The diffs that wait, the oldest first.
+--- Returns the pending diffs, the oldest first.
 function M.waiting()
   return vim.tbl_map(function(id)
     return diffs[id]
@@ -134,6 +134,16 @@ local function name(d)
   return vim.fn.fnamemodify(d.diff.path, ":~:.")
 end
 M.name = name
+
+--- Returns the name of the agent that proposed a diff.
+function M.agent(d)
+  for _, agent in ipairs({ d.diff.agent or "", d.diff.client or "" }) do
+    if agent ~= "" then
+      return agent
+    end
+  end
+  return "the agent"
+end
 
 local function highlight(buf, path)
   local ft
@@ -146,7 +156,7 @@ local function highlight(buf, path)
   if not ft or ft == "" then
     return
   end
-  -- Not 'filetype': its plugins, and language servers, are for real files.
+  -- Not 'filetype': its plugins and language servers expect real files.
   if vim.treesitter and vim.treesitter.language and vim.treesitter.language.get_lang then
     local lang = vim.treesitter.language.get_lang(ft) or ft
     if pcall(vim.treesitter.start, buf, lang) then
@@ -177,8 +187,8 @@ local function scratch(d, what, buftype, text)
   return buf, form, uri
 end
 
--- The window beside which a diff opens: the one with the file, else the last
--- one with a file, else the first that is no terminal; nil if there is none.
+-- Returns the window next to which a diff opens: the one with the file, otherwise the
+-- last one with a file, otherwise the first that is not a terminal; nil if there is none.
 local function beside(path)
   local best, rank = nil, 0
   local last = vim.fn.win_getid(vim.fn.winnr("#"))
@@ -210,9 +220,9 @@ local function split(win, how, buf)
   return new
 end
 
--- Calls f, which opens or closes windows of d, so that only the window beside
--- gives or gets room: 'equalalways' would make the terminal narrower too, and
--- what is in it would be wrapped anew.
+-- Calls f, which opens or closes windows of d, so that only the neighbouring window
+-- changes its size. 'equalalways' would resize the terminal too, and wrap its text
+-- again.
 local function keeping_sizes(f, d)
   local beside_it = d.base and vim.api.nvim_win_is_valid(d.base) and d.base or beside(d.diff.path)
   local fixed = {}
@@ -248,41 +258,43 @@ local function caption(win, text)
   end
 end
 
--- Says above the proposal what it is.
+-- Sets the title above the proposal.
 local function caption_of(d)
   local win = d.wins and d.wins[d.left and 2 or 1]
   if not win or not vim.api.nvim_win_is_valid(win) or vim.api.nvim_win_get_buf(win) ~= d.buf then
     return
   end
-  local text = "Gemini proposes: %s (:w accepts, :q! rejects)"
+  local text
   if d.lost then
-    text = "%s: its companion has ended; :w FILE saves the text, and `pollux journal` has it"
+    text = name(d) .. ": its companion has ended; :w FILE saves the text, `pollux journal` has it too"
   elseif d.diff.state == "accepted" then
-    text = "%s: accepted; waiting for the agent to write the file"
+    text = name(d) .. ": accepted; waiting for the agent to write the file"
   elseif not d.settled then
-    text = "Gemini proposes: %s (look at it, then decide)"
+    text = ("%s proposes: %s (look at it, then decide)"):format(M.agent(d), name(d))
   elseif d.diff.state == "orphaned" then
-    text = "Gemini proposed: %s (its CLI has ended; :w saves it, :q! discards it)"
+    text = ("%s proposed: %s (the agent has ended; :w saves it, :q! discards it)"):format(M.agent(d), name(d))
+  else
+    text = ("%s proposes: %s (:w accepts, :q! rejects)"):format(M.agent(d), name(d))
   end
-  caption(win, text:format(name(d)))
+  caption(win, text)
 end
 
 local function in_view(d)
   return valid_buf(d.buf) and vim.fn.bufwinid(d.buf) ~= -1
 end
 
--- Starts the time after which d can be decided on.
+-- Starts the delay after which d can be decided on.
 local function unsettle(d)
   local was = d.settled
   d.settled = nil
-  d.looks = (d.looks or 0) + 1
+  d.delays = (d.delays or 0) + 1
   if was then
     caption_of(d)
   end
-  local looks, part = d.looks, 0
+  local delays, part = d.delays, 0
   local function rest()
     new_timer(M.settle / SETTLE_PARTS, function()
-      if d.looks ~= looks or not in_view(d) then
+      if d.delays ~= delays or not in_view(d) then
         return
       end
       part = part + 1
@@ -297,21 +309,22 @@ local function unsettle(d)
   rest()
 end
 
--- Whether d can be decided on. A command counts from when it was begun.
-local function ripe(d)
+-- Reports whether d can be decided on. A command counts from when the user started to
+-- type it.
+local function can_decide(d)
   return d.lost or d.diff.state ~= "accepted" and d.settled ~= nil and (not typed or begun >= d.settled)
 end
 
--- Tells the user why nothing was decided.
+-- Tells the user why the attempt decided nothing.
 local function refuse(d)
   if d.diff.state == "accepted" then
-    return client.say(name(d) .. " is accepted; it waits for the agent to write the file", "warning")
+    return client.say(name(d) .. " is accepted; waiting for the agent to write the file", "warning")
   end
   unsettle(d)
   client.say("This change has just appeared. Look at it, then decide.", "warning")
 end
 
--- Marks what the text changes in the one window of an inline view.
+-- Highlights the changes in the window of an inline view.
 local function draw(d)
   if not valid_buf(d.buf) or not d.inline then
     return
@@ -355,7 +368,7 @@ local function edited(d)
   if d.pause and not d.pause:is_closing() then
     d.pause:close()
   end
-  d.pause = new_timer(PAUSE, function()
+  d.pause = new_timer(EDIT_DELAY, function()
     if d.ended or d.diff.state == "accepted" then
       return
     end
@@ -372,7 +385,7 @@ local function forget(d)
   end, order)
 end
 
--- Takes a view off the screen and leaves the windows as they were.
+-- Removes a view from the screen and restores the windows.
 local function hide(d)
   if shown == d.diff.id then
     shown = nil
@@ -381,10 +394,10 @@ local function hide(d)
     d.pause:close()
   end
   d.text = text_of(d)
-  d.settled, d.looks = nil, (d.looks or 0) + 1
+  d.settled, d.delays = nil, (d.delays or 0) + 1
   d.hiding = true
   if d.buf and vim.api.nvim_get_current_buf() == d.buf and vim.api.nvim_get_mode().mode:find("^[iR]") then
-    -- What is still typed was meant for the proposal.
+    -- Keys that are still queued were meant for the proposal.
     vim.cmd("stopinsert")
     while vim.fn.getchar(1) ~= 0 do
       vim.fn.getchar(0)
@@ -401,7 +414,7 @@ local function hide(d)
   for _, win in ipairs(d.wins or {}) do
     if vim.api.nvim_win_is_valid(win) then
       if not pcall(vim.api.nvim_win_close, win, true) then
-        -- The last window: it keeps an empty buffer.
+        -- The last window cannot be closed: it gets an empty buffer.
         vim.api.nvim_win_set_buf(win, vim.api.nvim_create_buf(true, false))
         caption(win, "")
         vim.api.nvim_win_call(win, function()
@@ -425,7 +438,7 @@ end
 
 local show
 
--- Cleans up after a view that the user has closed.
+-- Cleans up after the user has closed a view.
 local function tidy(d)
   if d.dismissed then
     d.dismissed = nil
@@ -436,7 +449,7 @@ local function tidy(d)
   end
 end
 
--- Shows a diff; where that fails it goes on waiting, and the user is told.
+-- Shows a diff. If that fails, the diff stays pending and the user gets a message.
 local function try(d)
   tidy(d)
   local ok, failure = keeping_sizes(show, d)
@@ -445,12 +458,12 @@ local function try(d)
   end
   if not ok or failure then
     failure = tostring(failure):match("E%d+:[^\n]*") or tostring(failure)
-    client.say(("%s waits to be reviewed, but cannot be shown (%s): :Pollux next"):format(name(d), failure), "warning")
+    client.say(("%s is pending but cannot be shown (%s): :Pollux next"):format(name(d), failure), "warning")
     return failure
   end
 end
 
--- In the command-line window no other can be opened.
+-- Reports whether no window can be opened now, because the command-line window is open.
 local function busy()
   if vim.fn.getcmdwintype() == "" then
     return false
@@ -473,7 +486,7 @@ end
 local function finish(d)
   forget(d)
   if d.deciding then
-    return -- accept() comes back to it: what `:wq` closes must still be there
+    return -- accept() calls finish() again; `:wq` needs the window until then
   end
   vim.schedule(function()
     local ok, err = keeping_sizes(hide, d)
@@ -485,8 +498,8 @@ local function finish(d)
   end)
 end
 
--- A view whose CLI proposes anew for the file stays until the new proposal is
--- there: the user may be typing in it.
+-- Keeps a superseded view until the new proposal for its file arrives: the user may be
+-- typing in it.
 local function await(d)
   forget(d)
   superseded = d
@@ -495,10 +508,10 @@ local function await(d)
       superseded = nil
       finish(d)
     end
-  end, SUCCESSOR)
+  end, SUCCESSOR_TIMEOUT)
 end
 
--- The new proposal takes the place of the old, and its cursor.
+-- Shows the new proposal in place of the old one, and keeps the cursor in it.
 local function replace(old, d)
   superseded = nil
   if vim.api.nvim_get_current_buf() ~= old.buf then
@@ -515,7 +528,7 @@ end
 local function keep_edits(d)
   local text = text_of(d)
   if text and text ~= (d.diff.content or d.diff.proposed) then
-    client.notify("diff/edit", { id = d.diff.id, content = text }) -- the journal keeps it
+    client.notify("diff/edit", { id = d.diff.id, content = text }) -- so that the journal has it
   end
 end
 
@@ -532,7 +545,7 @@ local function reject(d)
   end)
 end
 
--- The user has closed the view of d: that rejects, unless it was too early to
+-- Handles a view that the user has closed: that rejects, unless it was too early to
 -- decide.
 local function closed(d, decides)
   if d.ended then
@@ -550,23 +563,20 @@ local function closed(d, decides)
     tidy(d)
   end)
   if d.diff.state ~= "accepted" then
-    client.say(name(d) .. " had just appeared, and goes on waiting: :Pollux next shows it", "warning")
+    client.say(name(d) .. " had just appeared, so it is still pending: :Pollux next shows it", "warning")
   end
 end
 
--- Accepts; reports whether Pollux took it.
+-- Accepts d and reports whether that succeeded.
 local function accept(d, overwrite)
   if d.ended then
     return true
   end
   if d.lost then
-    client.say(
-      "the companion that this change came from has ended: `:w FILE` saves the text, `pollux journal` has it too",
-      "error"
-    )
+    client.say("the companion of this change has ended: `:w FILE` saves the text, `pollux journal` has it too", "error")
     return false
   end
-  if not ripe(d) then
+  if not can_decide(d) then
     refuse(d)
     return false
   end
@@ -594,7 +604,7 @@ local function accept(d, overwrite)
   end
   if result.status == "conflict" then
     local answer, asked_at
-    repeat -- a key that was meant for the text overwrites nothing
+    repeat -- a key that was meant for the text must not overwrite
       asked_at = vim.loop.hrtime()
       answer = vim.fn.confirm(result.message, "&Overwrite it\n&Compare with it\n&Not now", 3, "Warning")
     until answer ~= 1 or vim.loop.hrtime() - asked_at >= M.settle * 1e6
@@ -604,7 +614,7 @@ local function accept(d, overwrite)
       vim.bo[d.left].modifiable = true
       fill(d.left, result.disk or "")
       vim.bo[d.left].modifiable = false
-      client.say("on the left is now what the file holds")
+      client.say("the left side now shows the file on disk")
     end
     return false
   end
@@ -612,9 +622,9 @@ local function accept(d, overwrite)
   return false
 end
 
--- Whether the user has asked for this write: by a command that was typed, in
--- the proposal. `:wa` elsewhere, 'autowrite' and plugins that save by
--- themselves have not.
+-- Reports whether the user wants this write: with a command typed in the proposal.
+-- Otherwise, as for `:wa` elsewhere, 'autowrite' and plugins that save automatically, it
+-- asks.
 local function asked(d)
   if not vim.api.nvim_win_is_valid(entered) or vim.api.nvim_win_get_buf(entered) ~= d.buf then
     return false
@@ -625,7 +635,7 @@ local function asked(d)
   return vim.fn.confirm(("Accept the change to %s?"):format(name(d)), "&Accept\n&Not now", 2) == 1
 end
 
--- BufWriteCmd: `:w` of the proposal.
+-- Handles BufWriteCmd: `:w` in the proposal.
 local function written(d, args)
   local file = vim.fn.expand("<afile>")
   if args.match ~= d.uri and file ~= d.uri then -- a copy
@@ -638,7 +648,7 @@ local function written(d, args)
     end
     return client.say("saved a copy to " .. file)
   end
-  if not d.ended and not ripe(d) then
+  if not d.ended and not can_decide(d) then
     refuse(d)
     vim.bo[d.buf].modified = true
   elseif not asked(d) or not accept(d) then
@@ -646,10 +656,10 @@ local function written(d, args)
   end
 end
 
--- The text on disk is no longer beside the proposal: `:only` and another buffer
--- in its window leave the one; closing its window rejects.
+-- Handles the loss of the left side: after `:only`, or with another buffer in its
+-- window, the proposal stays alone; closing its window rejects.
 local function alone(d)
-  local decides = ripe(d)
+  local decides = can_decide(d)
   d.left = nil
   vim.schedule(function()
     if d.ended or not valid_buf(d.buf) then
@@ -685,7 +695,7 @@ local function watch(d)
     edited(d)
   end)
   on("BufUnload", d.buf, function()
-    d.text = text_of(d) -- the last moment that there is one
+    d.text = text_of(d) -- the buffer has a text for the last time
   end)
   for _, buf in ipairs({ d.buf, d.left }) do
     on("BufWipeout", buf, function()
@@ -695,7 +705,7 @@ local function watch(d)
       if buf == d.left and valid_buf(d.buf) then
         return alone(d)
       end
-      local decides = ripe(d)
+      local decides = can_decide(d)
       if buf == d.buf then
         d.buf = nil
       end
@@ -713,7 +723,7 @@ local function set_keys(buf)
   end
 end
 
--- The buffer of the target, if it has unsaved changes.
+-- Returns the buffer of the file, if it has unsaved changes.
 local function dirty_buffer(path)
   for _, buf in ipairs(vim.api.nvim_list_bufs()) do
     if
@@ -737,7 +747,7 @@ show = function(d)
   d.text = text
   local width = base and vim.api.nvim_win_get_width(base) or vim.api.nvim_win_get_width(0)
   local layout = config.get().layout
-  d.inline = layout == "inline" or layout == "auto" and width < NARROW
+  d.inline = layout == "inline" or layout == "auto" and width < MIN_COLUMNS
   local height = base and vim.api.nvim_win_get_height(base)
   local ok, err = pcall(function()
     local first
@@ -777,11 +787,11 @@ show = function(d)
   unsettle(d)
   if d.left then
     set_keys(d.left)
-    caption(d.wins[1], d.diff.exists and "on disk: " .. name(d) or "a new file")
+    caption(d.wins[1], d.diff.exists and "on disk: " .. name(d) or "new file")
   end
   if d.dirty then
-    caption(d.dirty, "your unsaved changes: they stay as they are")
-    client.say(name(d) .. " has unsaved changes; they are in a window of their own and stay as they are", "warning")
+    caption(d.dirty, "your unsaved changes (they are kept)")
+    client.say(name(d) .. " has unsaved changes; they are kept and shown in a separate window", "warning")
   end
   if d.inline then
     draw(d)
@@ -801,7 +811,7 @@ show = function(d)
   end
 end
 
---- Pollux: a diff to show. Answers {}, or nil and why it cannot be shown.
+--- Handles diff/open: shows a diff, or keeps it pending.
 function M.open(diff)
   local old = diffs[diff.id]
   if old then
@@ -819,7 +829,7 @@ function M.open(diff)
   return {}
 end
 
---- Pollux: the diff has been decided. Returns the text as the user left it.
+--- Handles diff/close: the diff has been decided. Returns the text as the user left it.
 function M.close(id, reason)
   local d = diffs[id]
   if not d then
@@ -838,7 +848,7 @@ function M.close(id, reason)
   return text
 end
 
---- Pollux: another client edited the text, or the CLI has ended.
+--- Handles diff/changed: another client edited the text, or the state changed.
 function M.changed(p)
   local d = diffs[p.id]
   if not d then
@@ -859,14 +869,14 @@ function M.changed(p)
   end
 end
 
---- The companion has ended: what is shown stays, and can be saved.
+--- Handles the end of the companion: the shown diff stays, and its text can be saved.
 function M.lost()
   for _, id in ipairs(order) do
     local d = diffs[id]
     if d.buf then
       d.lost = true
       caption_of(d)
-      client.say(("%s: the companion has ended; your text is still here"):format(name(d)), "warning")
+      client.say(("%s: the companion has ended; your text is kept here"):format(name(d)), "warning")
     else
       forget(d)
     end
@@ -874,7 +884,7 @@ function M.lost()
   order, shown = {}, nil
 end
 
---- Pollux: a file was written by somebody else.
+--- Handles file/changed: another program has written a file.
 function M.reload(path)
   for _, buf in ipairs(vim.api.nvim_list_bufs()) do
     if vim.api.nvim_buf_is_loaded(buf) and vim.bo[buf].buftype == "" then
@@ -882,7 +892,7 @@ function M.reload(path)
       if file == path or vim.fn.resolve(file) == path then
         if vim.bo[buf].modified then
           client.say(
-            vim.fn.fnamemodify(path, ":~:.") .. " was written; your unsaved changes are kept (:e! takes the file)",
+            vim.fn.fnamemodify(path, ":~:.") .. " was written; your unsaved changes are kept (:e! reads the file)",
             "warning"
           )
         elseif vim.fn.filereadable(path) == 1 then
@@ -898,11 +908,11 @@ function M.reload(path)
   require("pollux.context").soon()
 end
 
--- The diff that a command decides on; one that is out of sight is shown first.
+-- Returns the diff that a command decides on. One that is not in view is shown instead.
 local function to_decide()
   local d = M.current()
   if not d then
-    return client.say("no change waits for you")
+    return client.say("no pending changes")
   end
   if not in_view(d) then
     M.go(d)
@@ -920,18 +930,18 @@ end
 
 function M.reject()
   local d = to_decide()
-  if d and ripe(d) then
+  if d and can_decide(d) then
     reject(d)
   elseif d then
     refuse(d)
   end
 end
 
---- Goes to the diff on the screen; in it, to the next one that waits.
+--- Goes to the diff on the screen; from there, to the next pending one.
 function M.next()
   local d = M.current()
   if not d then
-    return client.say("no change waits for you")
+    return client.say("no pending changes")
   end
   if by_buf(vim.api.nvim_get_current_buf()) and #order > 1 then
     local at = 0
@@ -943,7 +953,7 @@ function M.next()
   M.go(d)
 end
 
---- Shows a diff, in place of the one on the screen, and goes to it.
+--- Shows a diff in place of the one on the screen, and goes to it.
 function M.go(d)
   tidy(d)
   if not d.buf then
@@ -953,7 +963,7 @@ function M.go(d)
       keeping_sizes(hide, other)
     end
     if try(d) then
-      vim.cmd("tab split") -- where there is room
+      vim.cmd("tab split") -- which has room
       if try(d) then
         return
       end
@@ -969,7 +979,7 @@ end
 local function with_buffer(f)
   local d = M.current()
   if not d or not valid_buf(d.buf) then
-    return client.say("no change is on the screen")
+    return client.say("no change on the screen")
   end
   for _, win in ipairs(d.wins) do
     if vim.api.nvim_win_is_valid(win) and vim.api.nvim_win_get_buf(win) == d.buf then
@@ -978,7 +988,7 @@ local function with_buffer(f)
   end
 end
 
---- Goes to the next hunk, or the one before.
+--- Goes to the next or the previous hunk.
 function M.hunk(backwards)
   with_buffer(function(d, win)
     local result, err = client.call("diff/hunks", { id = d.diff.id, content = text_of(d) })
@@ -1003,8 +1013,8 @@ function M.hunk(backwards)
   end)
 end
 
---- Makes the hunk at the cursor as it is on disk ("original") or as the CLI
---- proposed it ("proposed").
+--- Restores the hunk at the cursor from the text on disk ("original") or from the
+--- proposal ("proposed").
 function M.take(what)
   with_buffer(function(d, win)
     local line = vim.api.nvim_win_get_cursor(win)[1]
@@ -1016,7 +1026,7 @@ function M.take(what)
     local from, to = edit.line - 1, edit.line - 1 + edit.lines
     local last = vim.api.nvim_buf_line_count(d.buf)
     if text_of(d) == "" then
-      from, to = 0, 1 -- the one line of an empty buffer is none
+      from, to = 0, 1 -- replace the only line of an empty buffer
     end
     vim.api.nvim_buf_set_lines(d.buf, from, math.min(to, last), false, new)
     vim.bo[d.buf].endofline = edit.eol
@@ -1055,7 +1065,7 @@ vim.api.nvim_create_autocmd("CmdlineEnter", {
 })
 vim.on_key(function()
   local d = by_buf(vim.api.nvim_get_current_buf())
-  if d and d.looks and not d.settled and not d.hiding then
+  if d and d.delays and not d.settled and not d.hiding then
     unsettle(d)
   end
 end, ns)

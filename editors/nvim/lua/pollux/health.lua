@@ -23,7 +23,7 @@ function M.check()
     return
   end
   if client.ready() then
-    ok(("the companion is up on port %d"):format(client.info.port))
+    ok(("the companion is running on port %d"):format(client.info.port))
     info("roots: " .. table.concat(require("pollux.context").roots(), ", "))
   else
     bad("the companion is not running", { ":Pollux start", ":Pollux log" })
@@ -33,12 +33,12 @@ function M.check()
   else
     warn("Gemini CLI is not installed", { "npm install -g @google/gemini-cli" })
   end
-  if #client.clis > 0 then
-    for _, c in ipairs(client.clis) do
+  if #client.agents > 0 then
+    for _, c in ipairs(client.agents) do
       ok(("connected: %s %s"):format(c.name, c.version))
     end
   else
-    info("no CLI is connected; :Pollux open starts one, /ide enable connects one that runs")
+    info("no agent is connected; :Pollux open starts one, /ide enable connects a running Gemini CLI")
   end
 end
 

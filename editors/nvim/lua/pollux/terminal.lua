@@ -1,13 +1,13 @@
--- Gemini CLI in a terminal of Neovim's.
+-- The agent in a terminal of Neovim.
 local client = require("pollux.client")
 local config = require("pollux.config")
 
 local M = {}
 
 local buf, job
-local ENTER = 150 -- ms after a paste; the CLI takes an earlier Enter for a part of it
-local LOOK = 100 -- ms between two looks at the CLI's screen
-local LOOKS = 100 -- until a question counts as not taken
+local ENTER_DELAY = 150 -- ms after a paste; an earlier Enter would become part of it
+local POLL_INTERVAL = 100 -- ms between two checks of the terminal's screen
+local MAX_POLLS = 100 -- checks before a question counts as not accepted
 
 local function window()
   if buf and vim.api.nvim_buf_is_valid(buf) then
@@ -44,7 +44,7 @@ local function command()
   return argv
 end
 
---- Shows the CLI's terminal, and starts it if there is none.
+--- Shows the agent's terminal. Starts the agent if it is not running.
 function M.open(enter)
   local win = window()
   if win and job then
@@ -60,7 +60,7 @@ function M.open(enter)
     vim.api.nvim_win_set_buf(0, buf)
   else
     if not client.ready() then
-      client.say("Pollux is not running: :Pollux start, and :Pollux log if that fails", "error")
+      client.say("Pollux is not running: run :Pollux start; if that fails, see :Pollux log", "error")
       return false
     end
     local old = buf
@@ -72,7 +72,7 @@ function M.open(enter)
     buf = vim.api.nvim_create_buf(false, true)
     vim.api.nvim_win_set_buf(0, buf)
     if old and vim.api.nvim_buf_is_valid(old) then
-      pcall(vim.api.nvim_buf_delete, old, { force = true }) -- of a CLI that has ended
+      pcall(vim.api.nvim_buf_delete, old, { force = true }) -- of an agent that has ended
     end
     local opts = {
       cwd = require("pollux.context").roots()[1],
@@ -90,7 +90,7 @@ function M.open(enter)
       job = vim.fn.termopen(command(), opts)
     end
     vim.bo[buf].bufhidden = "hide"
-    pcall(vim.api.nvim_buf_set_name, buf, "pollux://gemini")
+    pcall(vim.api.nvim_buf_set_name, buf, "pollux://agent")
   end
   if enter == false then
     vim.api.nvim_set_current_win(back)
@@ -106,11 +106,11 @@ function M.toggle()
     return M.open()
   end
   if not pcall(vim.api.nvim_win_close, win, false) then
-    client.say("the terminal is in the only window")
+    client.say("cannot hide the terminal: it is in the only window")
   end
 end
 
--- Whether the CLI's input line waits for a first character.
+-- Reports whether the agent's input line is empty and ready.
 local function waits(prompt)
   if not buf or not vim.api.nvim_buf_is_valid(buf) then
     return false
@@ -123,36 +123,36 @@ local function waits(prompt)
   return false
 end
 
--- The CLI reads late what it is sent while it starts, so the Enter waits until
--- the paste is to be seen.
-local function enter(prompt, looks)
+-- Presses Enter once the paste is visible: while the agent starts, it reads its input
+-- late.
+local function enter(prompt, polls)
   if not job then
     return
   elseif not waits(prompt) then
     vim.defer_fn(function()
       if waits(prompt) then
-        enter(prompt, looks)
+        enter(prompt, polls)
       elseif job then
         vim.fn.chansend(job, "\r")
       end
-    end, ENTER)
-  elseif looks > 0 then
+    end, ENTER_DELAY)
+  elseif polls > 0 then
     vim.defer_fn(function()
-      enter(prompt, looks - 1)
-    end, LOOK)
+      enter(prompt, polls - 1)
+    end, POLL_INTERVAL)
   else
-    client.say("the CLI has not taken your question: " .. prompt.text, "warning")
+    client.say("the agent did not accept your question: " .. prompt.text, "warning")
   end
 end
 
 local function type_in(prompt)
   vim.fn.chansend(job, prompt.paste)
   if prompt.submit then
-    enter(prompt, LOOKS)
+    enter(prompt, MAX_POLLS)
   end
 end
 
---- Types a question into the CLI, and starts it if there is none.
+--- Types a question into the agent's terminal. Starts the agent if it is not running.
 function M.send(params)
   local prompt, err = client.call("prompt", params)
   if not prompt then
@@ -167,12 +167,12 @@ function M.send(params)
   end
   local function wait()
     if not job then
-      return client.say("the CLI has ended; your question was: " .. prompt.text, "warning")
+      return client.say("the agent has ended; your question was: " .. prompt.text, "warning")
     end
     if waits(prompt) then
       return type_in(prompt)
     end
-    vim.defer_fn(wait, LOOK)
+    vim.defer_fn(wait, POLL_INTERVAL)
   end
   wait()
 end

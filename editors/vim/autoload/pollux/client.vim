@@ -1,6 +1,6 @@
 vim9script
-# The process `pollux ide`, and JSON-RPC with it, which Vim frames by itself
-# (docs/PROTOCOL.md of Pollux).
+# Runs `pollux ide` and speaks JSON-RPC with it (see docs/PROTOCOL.md in Pollux's
+# repository). Vim does the framing.
 
 import autoload 'pollux.vim' as options
 import autoload 'pollux/context.vim'
@@ -8,18 +8,18 @@ import autoload 'pollux/diff.vim'
 
 const VERSION = '1.0'
 const PROTOCOL = 1
-const TRIES = 5 # failed starts in a row
-const GRACE = 5000 # ms that Pollux has to end by itself
+const MAX_FAILURES = 5 # failed starts in a row
+const STOP_TIMEOUT = 5000 # ms until Pollux is killed
 
 var job: job
 var running = false
 var stopping = false
-var restart = false # once it has stopped
+var restart = false # start again after it has stopped
 var started: list<any>
 var failures = 0
-var info: dict<any> = {} # the answer to initialize, while the companion is up
-var again: dict<any> = {} # port and token of a companion that crashed
-var clis: list<any> = []
+var info: dict<any> = {} # the result of initialize, while the companion is running
+var previous: dict<any> = {} # port and token of a companion that crashed
+var agents: list<any> = [] # the connected agents
 var log: list<string> = []
 var stderr: list<string> = []
 
@@ -31,8 +31,8 @@ export def Info(): dict<any>
   return info
 enddef
 
-export def Clis(): list<any>
-  return clis
+export def Agents(): list<any>
+  return agents
 enddef
 
 export def Log(): list<string>
@@ -54,7 +54,7 @@ enddef
 
 def Show(text: string, level: string)
   if mode() == 't'
-    # The command line is not in sight of somebody who types in a terminal.
+    # Somebody who types in a terminal does not look at the command line.
     popup_notification('pollux: ' .. text, {highlight: level == 'info' ? 'Normal' : 'WarningMsg', time: 5000})
     return
   endif
@@ -63,9 +63,8 @@ def Show(text: string, level: string)
   echohl None
 enddef
 
-# The text without its middle where it would not fit the command line: Vim asks for
-# Enter after a longer one, and the next key would be lost. `:Pollux
-# log` has it whole.
+# Shortens a text in the middle so that it fits the command line. After a longer message
+# Vim asks for Enter, and the next key would be lost. `:Pollux log` shows the whole text.
 def Fitting(text: string): string
   if strdisplaywidth(text) <= v:echospace
     return text
@@ -104,7 +103,7 @@ enddef
 # Calls Done(error, result) with the answer; the error is a text.
 export def Request(method: string, params: dict<any>, Done: func(string, any))
   if !running || (!Ready() && method != 'initialize')
-    Done('Pollux is not running: :Pollux start, and :Pollux log if that fails', {})
+    Done('Pollux is not running: run :Pollux start; if that fails, see :Pollux log', {})
     return
   endif
   ch_sendexpr(job, {method: method, params: params}, {callback: (_, answer) => Answer(answer, Done)})
@@ -121,12 +120,12 @@ enddef
 # Waits for the answer: returns [error, result].
 export def Call(method: string, params: dict<any>): list<any>
   if !running || !Ready()
-    return ['Pollux is not running: :Pollux start, and :Pollux log if that fails', {}]
+    return ['Pollux is not running: run :Pollux start; if that fails, see :Pollux log', {}]
   endif
   var answer = ch_evalexpr(job, {method: method, params: params}, {timeout: 5000})
-  redraw # or what came meanwhile can make Vim 9.2 wait for an Enter
+  redraw # otherwise messages received meanwhile can make Vim 9.2 wait for Enter
   if type(answer) != v:t_dict || empty(answer)
-    return ['Pollux does not answer: try again', {}]
+    return ['Pollux did not answer: try again', {}]
   endif
   if has_key(answer, 'error')
     return [get(answer.error, 'message', 'unknown error'), {}]
@@ -141,7 +140,7 @@ def SetEnv(env: dict<any>)
   endfor
 enddef
 
-# What Pollux calls. Returns a result, or throws what the user is to read.
+# Handles a message from Pollux. Returns a result, or throws an error for the user.
 def Handle(method: string, p: dict<any>): dict<any>
   if method == 'diff/open'
     diff.Open(p)
@@ -152,10 +151,10 @@ def Handle(method: string, p: dict<any>): dict<any>
   elseif method == 'file/changed'
     diff.Reload(p.path)
   elseif method == 'clients'
-    var before = len(clis)
-    clis = get(p, 'clients', [])
-    if len(clis) != before
-      Event(len(clis) > before ? 'Connected' : 'Disconnected')
+    var before = len(agents)
+    agents = get(p, 'clients', [])
+    if len(agents) != before
+      Event(len(agents) > before ? 'Connected' : 'Disconnected')
     endif
   elseif method == 'env'
     SetEnv(p.env)
@@ -192,14 +191,14 @@ def Initialized(error: string, result: dict<any>)
     return
   endif
   if get(result, 'protocol', 0) != PROTOCOL
-    Say(printf('this plugin and `%s` do not go together: update both', options.Command()), 'error')
+    Say(printf('this plugin and `%s` are not compatible: update both', options.Command()), 'error')
     Stop()
     return
   endif
   info = result
-  again = {port: result.port, token: result.token}
+  previous = {port: result.port, token: result.token}
   SetEnv(result.env)
-  Note(printf('up: Vim %d, pollux %s, port %d', v:versionlong, result.server.version, result.port))
+  Note(printf('started: Vim %d, pollux %s, port %d', v:versionlong, result.server.version, result.port))
   context.Start()
   Event('Started')
 enddef
@@ -208,7 +207,7 @@ def Ended(_: job, code: number)
   var was = Ready()
   running = false
   info = {}
-  clis = []
+  agents = []
   context.Stop()
   diff.Lost()
   if v:exiting != v:null
@@ -222,15 +221,15 @@ def Ended(_: job, code: number)
     return
   endif
   var last = trim(join(stderr, ' '))
-  Note(printf('pollux ended with code %d. %s', code, last))
+  Note(printf('pollux exited with code %d. %s', code, last))
   if was && reltimefloat(reltime(started)) > 10
     failures = 0
   endif
   failures += 1
   if code == 2 && !was
     Say(printf('`%s` is too old for this plugin: install a newer one', options.Command()), 'error')
-  elseif failures >= TRIES
-    Say(printf('it keeps ending: %s (:Pollux start tries again)', last ?? ':Pollux log'), 'error')
+  elseif failures >= MAX_FAILURES
+    Say(printf('Pollux keeps exiting: %s (:Pollux start tries again)', last ?? 'see :Pollux log'), 'error')
   else
     timer_start(failures == 1 ? 0 : 250 * float2nr(pow(2, failures)), (_) => Launch())
   endif
@@ -262,14 +261,14 @@ def Launch()
     out_cb: Received, err_cb: Error, exit_cb: Ended, stoponexit: 'term',
   })
   if job_status(job) != 'run'
-    Say(printf('`%s` cannot be started', command), 'error')
+    Say(printf('cannot start `%s`', command), 'error')
     return
   endif
   running = true
   var settings: dict<any> = {
     includeIgnored: !!options.Option('include_ignored'), reviewPage: !!options.Option('review_page'),
   }
-  extend(settings, again)
+  extend(settings, previous)
   Request('initialize', {
     protocol: PROTOCOL,
     client: {name: 'pollux.vim', version: VERSION},
@@ -281,7 +280,7 @@ def Launch()
   }, Initialized)
 enddef
 
-# Starts Pollux, unless it runs.
+# Starts Pollux, unless it is running.
 export def Start()
   failures = 0
   restart = stopping
@@ -297,12 +296,12 @@ export def Autostart()
   endif
 enddef
 
-# Stops it. CLIs that wait are told that their changes were rejected.
+# Stops Pollux. Agents that wait for an answer receive a rejection.
 export def Stop()
   stopping = true
   if running
     var ending = job
     ch_close_in(job)
-    timer_start(GRACE, (_) => job_stop(ending))
+    timer_start(STOP_TIMEOUT, (_) => job_stop(ending))
   endif
 enddef

@@ -5,7 +5,7 @@ import autoload 'pollux/client.vim'
 import autoload 'pollux/diff.vim'
 import autoload 'pollux/terminal.vim'
 
-# What a command's range, or the whole file, is to Pollux.
+# Returns Pollux's parameters for a command's range or the whole file.
 def Target(range: number, line1: number, line2: number): dict<any>
   if &buftype != '' || bufname() == ''
     return {}
@@ -19,12 +19,12 @@ enddef
 
 def Send(params: dict<any>, question: string)
   if has_key(params, 'path') && &modified
-    client.Say('the CLI reads the file as it was saved last', 'warning')
+    client.Say('the agent reads the file as last saved', 'warning')
   endif
   terminal.Send(extend({question: question}, params))
 enddef
 
-# What the location list, and else the quickfix list, holds of this buffer.
+# Returns the entries for this buffer in the location list, otherwise in the quickfix list.
 def Problems(params: dict<any>): list<dict<any>>
   var found: list<dict<any>> = []
   var entries = getloclist(0)->filter((_, e) => e.bufnr == bufnr())
@@ -42,12 +42,12 @@ enddef
 
 def Diagnostics(params: dict<any>, question: string)
   if empty(params)
-    client.Say('this buffer is no file', 'error')
+    client.Say('this buffer is not a file', 'error')
     return
   endif
   var problems = Problems(params)
   if empty(problems)
-    client.Say('the location list and the quickfix list have nothing about this file')
+    client.Say('no entries for this file in the location list or the quickfix list')
     return
   endif
   Send(extend({problems: problems}, params), question ?? 'Fix these.')
@@ -59,15 +59,16 @@ def Status()
     client.Say(error, 'error')
     return
   endif
-  var lines = [printf('Pollux %s, port %d: %d files told of in %s', s.version, s.port, s.files, join(s.roots, ', '))]
+  var files = s.files == 1 ? '1 file' : s.files .. ' files'
+  var lines = [printf('Pollux %s, port %d: sharing %s in %s', s.version, s.port, files, join(s.roots, ', '))]
   for c in s.clients
     add(lines, printf('connected: %s %s', c.name, c.version))
   endfor
   if empty(s.clients)
-    add(lines, 'no CLI is connected: :Pollux open, or /ide enable in a CLI that runs')
+    add(lines, 'no agent is connected: :Pollux open starts one; in a running Gemini CLI, type /ide enable')
   endif
   for d in diff.Waiting()
-    add(lines, printf('to review: %s (%s)', diff.Name(d), d.diff.state))
+    add(lines, printf('pending: %s, from %s (%s)', diff.Name(d), diff.Agent(d), d.diff.state))
   endfor
   echo join(lines, "\n")
 enddef
@@ -83,11 +84,11 @@ enddef
 def List()
   var waiting = diff.Waiting()
   if empty(waiting)
-    client.Say('no change waits for you')
+    client.Say('no pending changes')
     return
   endif
-  var choices = waiting->mapnew((_, d) => diff.Name(d) .. '  ' .. d.diff.client
-    .. (d.diff.state == 'orphaned' ? '  (its CLI has ended)' : ''))
+  var choices = waiting->mapnew((_, d) => diff.Name(d) .. '  ' .. diff.Agent(d)
+    .. (d.diff.state == 'orphaned' ? '  (agent has ended)' : ''))
   popup_menu(choices, {title: ' Review ', callback: (_, choice) => {
     if choice > 0 && !waiting[choice - 1].ended
       diff.Go(waiting[choice - 1])
@@ -112,7 +113,7 @@ export def Run(args: string, range: number, line1: number, line2: number)
     terminal.Toggle()
   elseif name == 'send'
     if empty(params) && rest == ''
-      client.Say('this buffer is no file: ask a question, :Pollux send QUESTION', 'error')
+      client.Say('this buffer is not a file: add a question, :Pollux send QUESTION', 'error')
     else
       Send(params, rest)
     endif
@@ -143,6 +144,6 @@ export def Run(args: string, range: number, line1: number, line2: number)
   elseif name == 'stop'
     client.Stop()
   else
-    client.Say(printf('unknown command "%s": :Pollux followed by Tab lists them', name), 'error')
+    client.Say(printf('unknown command "%s": press Tab after :Pollux for a list', name), 'error')
   endif
 enddef

@@ -1,26 +1,27 @@
 vim9script
-# What is open, where the cursor is and what is selected, as the snapshot that
-# Pollux is sent at each event. Pollux waits for more and drops what makes no
-# difference, so nothing here is clever.
+# Sends Pollux a snapshot of the open files, the cursor and the selection at each event.
+# Pollux debounces snapshots and drops those without a difference, so this code is
+# simple.
 
 import autoload 'pollux/client.vim'
 
-# A selection in bytes; Pollux cuts it exactly.
+# The size of a selection in bytes; Pollux enforces the exact limit.
 const MAX_SELECTION = 20000
-# Leaving Visual mode and entering a terminal are two events in one tick.
-const STICKY = 40
+# Leaving Visual mode and entering a terminal are two events in one tick. The selection is
+# kept for this time in between.
+const SELECTION_DELAY = 40 # ms
 const VISUAL = "^[vVsS\<C-v>\<C-s>]"
 
 var others: dict<string> = {} # path by buffer
-var focused: dict<number> = {} # when a buffer last had the focus, in ms
+var focused: dict<number> = {} # when each buffer last had the focus, in ms
 var active: dict<any> = {} # buf, cursor, selection
 var list_dirty = true
 var push_due = false
-var release = 0 # a timer, while a selection that ended may still be the terminal's
+var release = 0 # a timer, while the terminal may still want a selection that has ended
 var last_roots: list<string> = []
 var roots_due = false
 
-# localtime() has seconds only, and reltime() may count from anywhere.
+# localtime() has a resolution of seconds, and reltime() has no fixed start.
 const begun = localtime() * 1000
 const clock = reltime()
 
@@ -29,12 +30,12 @@ def Now(): number
 enddef
 
 def IsFile(b: dict<any>): bool
-  # Without 'hidden' a buffer that was left is not loaded.
+  # Without 'hidden', a buffer that is not shown is not loaded.
   return b.listed && (b.loaded || has_key(focused, b.bufnr)) && b.name != '' && getbufvar(b.bufnr, '&buftype') == ''
     && b.name !~ '^\a[[:alnum:]+.-]\+://' && filereadable(b.name)
 enddef
 
-# The workspace: the working directories of Vim and of its tabs.
+# Returns the workspace: the working directories of Vim and its tabs.
 export def Roots(): list<string>
   var roots: list<string> = []
   for dir in [getcwd(-1)] + range(1, tabpagenr('$'))->mapnew((_, n) => getcwd(-1, n))
@@ -45,7 +46,7 @@ export def Roots(): list<string>
   return roots
 enddef
 
-# The column in UTF-16 code units, from 1, after so many bytes of a line.
+# Returns the column in UTF-16 code units, from 1, after a number of bytes of a line.
 export def Utf16(line: string, bytes: number): number
   var units = 1
   for c in str2list(strpart(line, 0, bytes))
@@ -54,7 +55,7 @@ export def Utf16(line: string, bytes: number): number
   return units
 enddef
 
-# The part of a line between two screen columns, from 1, both included.
+# Returns the part of a line between two screen columns, from 1, both included.
 def Cells(line: string, left: number, right: number): string
   var out = ''
   var column = 1
@@ -71,7 +72,7 @@ def Cells(line: string, left: number, right: number): string
   return out
 enddef
 
-# The selected text, in Visual or Select mode.
+# Returns the selected text in Visual or Select mode.
 def Selection(mode: string): string
   var from = getpos('v')
   var to = getpos('.')
@@ -102,7 +103,7 @@ def Selection(mode: string): string
         if exclusive
           line = strpart(line, 0, to[2] - 1)
         elseif to[2] > len(line) && nr < line('$')
-          line ..= "\n" # the line's end is selected too
+          line ..= "\n" # the line end is selected too
         else
           line = strpart(line, 0, to[2] - 1 + len(matchstr(strpart(line, to[2] - 1), '^.')))
         endif
@@ -131,8 +132,8 @@ def Rebuild()
   list_dirty = false
 enddef
 
-# Looks at the current window. In a terminal, or a buffer that is no file, all
-# stays as it was: the CLI's user is asking about the file beside.
+# Records the cursor and selection of the current window. In a terminal or another buffer
+# that is not a file it keeps the last ones: the user is asking the agent about that file.
 def Sample()
   if list_dirty
     Rebuild()
@@ -208,13 +209,13 @@ enddef
 export def Mode()
   var [old, new] = [v:event.old_mode, v:event.new_mode]
   if old =~ VISUAL && new =~ '^c'
-    return # what is selected is what the command is about
+    return # the command is about the selection
   endif
   if old =~ VISUAL && new !~ VISUAL || old =~ '^c' && get(active, 'selection', '') != ''
     if release != 0
       timer_stop(release)
     endif
-    release = timer_start(STICKY, Release)
+    release = timer_start(SELECTION_DELAY, Release)
     return
   endif
   Sample()

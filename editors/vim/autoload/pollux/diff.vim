@@ -1,26 +1,25 @@
 vim9script
-# The changes that CLIs propose: one at a time is on the screen, the others
-# wait. What differs, and what becomes of a change, is Pollux's; here are the
-# buffers and windows.
+# The changes that agents propose. One at a time is on the screen, the others are pending.
+# Pollux computes the hunks and carries out the decisions; this file handles buffers and
+# windows.
 #
-# A view never takes the focus, so that keys go on reaching the terminal that
-# the user types in. The proposal's buffer counts as modified from the start:
-# `:q` says so, `:w`, `:wq` and `:x` accept, and every way in which the buffer
-# goes without having been written rejects.
+# A view never takes the focus, so that keys still reach the terminal that the user types
+# in. The proposal's buffer is modified from the start: `:q` complains, `:w`, `:wq` and
+# `:x` accept, and if the buffer is closed without being written, the change is rejected.
 #
-# A change can be decided on once it has been in view for a while without a key
-# for it: one may have been meant for another change. Afterwards it stays so
-# while it is in view.
+# A change can be decided on once it has been in view for a while without a key press,
+# because a key may have been meant for another change. After that it stays ready while
+# it is in view.
 
 import autoload 'pollux.vim' as options
 import autoload 'pollux/client.vim'
 import autoload 'pollux/context.vim'
 
-const SUCCESSOR = 2000 # ms that a view waits for the proposal that takes its place
-const PAUSE = 200 # ms of no typing, after which the text is kept
-const NARROW = 100 # columns that two texts side by side need
-# The time passes in parts: after a while in which Vim was busy, the keys of that
-# while are read before it goes on.
+const SUCCESSOR_TIMEOUT = 2000 # ms that a view waits for the proposal that replaces it
+const EDIT_DELAY = 200 # ms without typing, after which the text is sent
+const MIN_COLUMNS = 100 # for two texts side by side
+# The delay consists of several timers: if Vim was busy, it reads the keys that were
+# pressed meanwhile before the next timer.
 const SETTLE_PARTS = 5
 const BOM = "\uFEFF"
 const KEYS = [
@@ -33,22 +32,22 @@ const KEYS = [
   ['ZZ', 'accept'],
 ]
 
-var diffs: dict<dict<any>> = {} # by id
-var order: list<string> = [] # ids, the oldest first
-var shown = '' # the id on the screen
-var superseded: dict<any> = {} # such a view
-var ended: list<dict<any>> = [] # decided on, and to be taken off the screen
-var entered = win_getid() # the window that the user went to last
+var diffs: dict<dict<any>> = {} # by ID
+var order: list<string> = [] # IDs, the oldest first
+var shown = '' # the ID on the screen
+var superseded: dict<any> = {} # a view that waits for the proposal that replaces it
+var ended: list<dict<any>> = [] # decided, but still on the screen
+var entered = win_getid() # the window that the user entered last
 var typed = '' # the command line that is being executed
-var begun = reltime() # when the user began to type it
-var settle = 500 # ms
+var begun = reltime() # when the user started to type it
+var settle = 500 # ms until a change can be decided on
 var following = false # whether keys are followed
 
 def Loaded(buf: number): bool
   return buf > 0 && bufloaded(buf)
 enddef
 
-# A text as a buffer's lines, and how the buffer has to be set to give it back
+# Returns a text as a buffer's lines, and the settings with which the buffer returns it
 # byte for byte.
 def LinesOf(whole: string): list<any>
   var text = whole
@@ -82,7 +81,7 @@ def Fill(buf: number, text: string): dict<any>
   return form
 enddef
 
-# The text of a view as it is to be on disk.
+# Returns the text of a view as it should be on disk.
 def TextOf(d: dict<any>): string
   if !Loaded(d.buf)
     return d.text
@@ -104,8 +103,8 @@ def ByBuffer(buf: number): dict<any>
   return {}
 enddef
 
-# The diff that a command means: that of the buffer, else the one shown, else
-# the oldest.
+# Returns the diff that a command applies to: that of the buffer, otherwise the one shown,
+# otherwise the oldest.
 def Current(): dict<any>
   var d = ByBuffer(bufnr())
   if empty(d)
@@ -114,7 +113,7 @@ def Current(): dict<any>
   return empty(d) && !empty(order) ? diffs[order[0]] : d
 enddef
 
-# The diffs that wait, the oldest first.
+# Returns the pending diffs, the oldest first.
 export def Waiting(): list<dict<any>>
   return order->mapnew((_, id) => diffs[id])
 enddef
@@ -123,24 +122,30 @@ export def Name(d: dict<any>): string
   return fnamemodify(d.diff.path, ':~:.')
 enddef
 
-# The path of the diff on the screen, and the buffer of its proposal.
+# Returns the name of the agent that proposed a diff.
+export def Agent(d: dict<any>): string
+  return get(d.diff, 'agent', '') ?? get(d.diff, 'client', '') ?? 'the agent'
+enddef
+
+# Returns the path of the diff on the screen, or an empty string.
 export def Shown(): string
   var d = Current()
   return !empty(d) && d.buf > 0 ? d.diff.path : ''
 enddef
 
-# Its path once it can be decided on.
+# Returns the path of the current diff if it can be decided on, otherwise an empty string.
 export def Ready(): string
   var d = Current()
   return !empty(d) && d.settled ? d.diff.path : ''
 enddef
 
-# How many milliseconds that takes; tests may set it.
+# Returns the milliseconds until a change can be decided on; tests set them.
 export def Settle(ms = 0): number
   settle = ms > 0 ? ms : settle
   return settle
 enddef
 
+# Returns the buffer of the current proposal, or 0.
 export def Buffer(): number
   return get(Current(), 'buf', 0)
 enddef
@@ -162,7 +167,7 @@ def Scratch(d: dict<any>, what: string, buftype: string, text: string): number
   endfor
   silent noautocmd bufload(buf)
   var form = Fill(buf, text)
-  setbufvar(buf, '&undolevels', -123456) # as everywhere
+  setbufvar(buf, '&undolevels', -123456) # the global value
   if what == 'proposed'
     extend(d, {form: form, uri: uri})
   endif
@@ -175,7 +180,7 @@ def Scratch(d: dict<any>, what: string, buftype: string, text: string): number
   return buf
 enddef
 
-# Not 'filetype': its plugins are for real files.
+# Sets the syntax. Not 'filetype': its plugins expect real files.
 def Highlight(d: dict<any>, win: number, buf: number)
   var target = Target(d.diff.path)
   var filetype = target > 0 ? getbufvar(target, '&filetype') : ''
@@ -195,9 +200,8 @@ def Highlight(d: dict<any>, win: number, buf: number)
   endif
 enddef
 
-# The window beside which a diff opens: the one with the file, else the last
-# one with a file, else the first that is no terminal; the current one if there
-# is none.
+# Returns the window next to which a diff opens: the one with the file, otherwise the last
+# one with a file, otherwise the first that is not a terminal, otherwise the current one.
 def Beside(path: string): number
   var best = win_getid()
   var rank = 0
@@ -240,31 +244,31 @@ def Caption(win: number, text: string)
   setwinvar(win, '&statusline', text == '' ? '' : ' ' .. substitute(text, '%', '%%', 'g'))
 enddef
 
-# Says below the proposal what it is.
+# Sets the title below the proposal.
 def CaptionOf(d: dict<any>)
   var win = Window(d)
   if win == 0
     return
   endif
-  var text = 'Gemini proposes: %s (:w accepts, :q! rejects)'
+  var text = printf('%s proposes: %s (:w accepts, :q! rejects)', Agent(d), Name(d))
   if d.lost
-    text = '%s: its companion has ended; :w FILE saves the text, and `pollux journal` has it'
+    text = Name(d) .. ': its companion has ended; :w FILE saves the text, `pollux journal` has it too'
   elseif d.diff.state == 'accepted'
-    text = '%s: accepted; waiting for the agent to write the file'
+    text = Name(d) .. ': accepted; waiting for the agent to write the file'
   elseif !d.settled
-    text = 'Gemini proposes: %s (look at it, then decide)'
+    text = printf('%s proposes: %s (look at it, then decide)', Agent(d), Name(d))
   elseif d.diff.state == 'orphaned'
-    text = 'Gemini proposed: %s (its CLI has ended; :w saves it, :q! discards it)'
+    text = printf('%s proposed: %s (the agent has ended; :w saves it, :q! discards it)', Agent(d), Name(d))
   endif
-  Caption(win, printf(text, Name(d)))
+  Caption(win, text)
 enddef
 
 def InView(d: dict<any>): bool
   return d.buf > 0 && bufwinid(d.buf) > 0
 enddef
 
-# Follows keys only while they count: a Ctrl-C that is typed while Vim runs a
-# script is lost, and with it the mapping that it begins.
+# Turns the autocommands for keys on or off. They are on only while needed: Vim loses a
+# Ctrl-C, and the mapping that it starts, if it is typed while a script runs.
 def FollowKeys(on: bool)
   following = on
   autocmd! pollux_keys
@@ -275,61 +279,63 @@ def FollowKeys(on: bool)
     if exists('##KeyInputPre')
       autocmd KeyInputPre * Pressed()
     endif
-    # Without KeyInputPre: the events that most keys cause.
+    # Without KeyInputPre: the events that most keys trigger.
     autocmd CursorMoved,CursorMovedI,InsertEnter,InsertCharPre,TextChanged,TextChangedI pollux://* Pressed()
     autocmd CmdlineEnter,CmdlineChanged,ModeChanged * Pressed()
   augroup END
 enddef
 
-# Starts the time after which d can be decided on.
+# Starts the delay after which d can be decided on.
 def Unsettle(d: dict<any>)
   var was = d.settled
   d.settled = false
-  d.looks += 1
+  d.delays += 1
   if was
     CaptionOf(d)
   endif
   if !following
     FollowKeys(true)
   endif
-  Rest(d, d.looks, 1)
+  Rest(d, d.delays, 1)
 enddef
 
-def Rest(d: dict<any>, looks: number, part: number)
+def Rest(d: dict<any>, delays: number, part: number)
   timer_start(settle / SETTLE_PARTS, (_) => {
-    if d.looks != looks || !InView(d)
+    if d.delays != delays || !InView(d)
       return
     endif
     if part < SETTLE_PARTS
-      Rest(d, looks, part + 1)
+      Rest(d, delays, part + 1)
       return
     endif
     FollowKeys(false)
     d.settled = true
     d.since = reltime()
     CaptionOf(d)
-    if exists('#User#PolluxDiffReady') # Event() would draw over a message
+    if exists('#User#PolluxDiffReady') # Event() would redraw over a message
       doautocmd <nomodeline> User PolluxDiffReady
     endif
   })
 enddef
 
-# Whether d can be decided on. A command counts from when it was begun.
-def Ripe(d: dict<any>): bool
-  return d.lost || d.diff.state != 'accepted' && d.settled && (typed == '' || reltimefloat(reltime(d.since, begun)) >= 0)
+# Reports whether d can be decided on. A command counts from when the user started to
+# type it.
+def CanDecide(d: dict<any>): bool
+  return d.lost || d.diff.state != 'accepted' && d.settled
+    && (typed == '' || reltimefloat(reltime(d.since, begun)) >= 0)
 enddef
 
-# Tells the user why nothing was decided.
+# Tells the user why the attempt decided nothing.
 def Refuse(d: dict<any>)
   if d.diff.state == 'accepted'
-    client.Say(Name(d) .. ' is accepted; it waits for the agent to write the file', 'warning')
+    client.Say(Name(d) .. ' is accepted; waiting for the agent to write the file', 'warning')
     return
   endif
   Unsettle(d)
   client.Say('This change has just appeared. Look at it, then decide.', 'warning')
 enddef
 
-# A key was pressed in a buffer.
+# Handles a key press in a buffer.
 export def Pressed()
   var d = ByBuffer(bufnr())
   if !empty(d) && d.buf > 0 && !d.settled && !d.hiding
@@ -337,7 +343,7 @@ export def Pressed()
   endif
 enddef
 
-# Marks what the text changes in the one window of an inline view.
+# Highlights the changes in the window of an inline view.
 def Draw(d: dict<any>)
   if !d.inline || !Loaded(d.buf)
     return
@@ -360,7 +366,7 @@ def Draw(d: dict<any>)
         prop_add(n, 1, {type: 'PolluxAdded', bufnr: d.buf, length: len(getbufline(d.buf, n)[0])})
       endfor
       if !has('patch-9.0.0121')
-        continue # it has no text that is not in the buffer
+        continue # no virtual text
       endif
       for text in h.line > last ? reverse(copy(h.removed)) : h.removed
         prop_add(min([h.line, last]), 0, {type: 'PolluxRemoved', bufnr: d.buf,
@@ -377,7 +383,7 @@ export def Edited(id: string)
     return
   endif
   timer_stop(d.pause)
-  d.pause = timer_start(PAUSE, (_) => {
+  d.pause = timer_start(EDIT_DELAY, (_) => {
     if !d.ended && d.diff.state != 'accepted'
       client.Notify('diff/edit', {id: d.diff.id, content: TextOf(d)})
       Draw(d)
@@ -393,9 +399,8 @@ def Forget(d: dict<any>)
   filter(order, (_, id) => id != d.diff.id)
 enddef
 
-# Calls F, which opens or closes windows of d, so that only the window beside
-# gives or gets room: 'equalalways' would make the terminal narrower too, and
-# what is in it would be wrapped anew.
+# Calls F, which opens or closes windows of d, so that only the neighbouring window changes
+# its size. 'equalalways' would resize the terminal too, and wrap its text again.
 def KeepingSizes(F: func(dict<any>), d: dict<any>)
   var base = empty(getwininfo(d.base)) ? Beside(d.diff.path) : d.base
   var fixed: list<list<any>> = []
@@ -418,7 +423,7 @@ def KeepingSizes(F: func(dict<any>), d: dict<any>)
   endtry
 enddef
 
-# Takes a view off the screen and leaves the windows as they were.
+# Removes a view from the screen and restores the windows.
 def Hide(d: dict<any>)
   if shown == d.diff.id
     shown = ''
@@ -426,11 +431,11 @@ def Hide(d: dict<any>)
   timer_stop(d.pause)
   d.text = TextOf(d)
   d.settled = false
-  d.looks += 1
+  d.delays += 1
   FollowKeys(false)
   d.hiding = true
   if bufnr() == d.buf && mode() =~ '^[iR]'
-    # What is still typed was meant for the proposal.
+    # Keys that are still queued were meant for the proposal.
     stopinsert
     while getchar(1) != 0
       getchar(0)
@@ -448,7 +453,7 @@ def Hide(d: dict<any>)
         win_execute(win, 'close!')
       catch /E444/
         Caption(win, '')
-        win_execute(win, 'diffoff | enew!') # the last window keeps an empty buffer
+        win_execute(win, 'diffoff | enew!') # the last window gets an empty buffer
       endtry
     endif
   endfor
@@ -466,7 +471,7 @@ enddef
 def Finish(d: dict<any>)
   Forget(d)
   if d.deciding
-    return # Decide() comes back to it: what `:wq` closes must still be there
+    return # Decide() calls Finish() again; `:wq` needs the window until then
   endif
   timer_start(0, (_) => Finished(d))
 enddef
@@ -486,12 +491,12 @@ def Finished(d: dict<any>)
   client.Event('DiffClosed')
 enddef
 
-# A view whose CLI proposes anew for the file stays until the new proposal is
-# there: the user may be typing in it.
+# Keeps a superseded view until the new proposal for its file arrives: the user may be
+# typing in it.
 def Await(d: dict<any>)
   Forget(d)
   superseded = d
-  timer_start(SUCCESSOR, (_) => {
+  timer_start(SUCCESSOR_TIMEOUT, (_) => {
     if superseded is d
       superseded = {}
       Finish(d)
@@ -499,7 +504,7 @@ def Await(d: dict<any>)
   })
 enddef
 
-# The new proposal takes the place of the old, and its cursor.
+# Shows the new proposal in place of the old one, and keeps the cursor in it.
 def Replace(old: dict<any>, d: dict<any>)
   superseded = {}
   if bufnr() != old.buf
@@ -514,8 +519,8 @@ def Replace(old: dict<any>, d: dict<any>)
   Finish(old)
 enddef
 
-# In the command-line window no other can be opened, and opening one ends
-# Visual mode and an insert in a block: wait for the end of those.
+# Reports whether no window can be opened now: in the command-line window none can, and
+# opening one would end Visual mode or an insert in a block. If so, shows the diff later.
 def Busy(): bool
   var event = ['ModeChanged', '*:[nt]*']
   if getcmdwintype() != ''
@@ -547,7 +552,7 @@ def ShowNext()
   endif
 enddef
 
-# Cleans up after a view that the user has closed.
+# Cleans up after the user has closed a view.
 def Tidy(d: dict<any>)
   if d.dismissed
     d.dismissed = false
@@ -559,8 +564,8 @@ def Tidy(d: dict<any>)
   endif
 enddef
 
-# Shows a diff, and reports whether it did; where that fails it goes on
-# waiting, and the user is told.
+# Shows a diff and reports whether that worked. If not, the diff stays pending and the
+# user gets a message.
 def Try(d: dict<any>): bool
   Tidy(d)
   try
@@ -569,7 +574,7 @@ def Try(d: dict<any>): bool
   catch
     var error = substitute(v:exception, '^Vim\%((\a\+)\)\?:\?', '', '')
     KeepingSizes(Hide, d)
-    client.Say(printf('%s waits to be reviewed, but cannot be shown (%s): :Pollux next', Name(d), error), 'warning')
+    client.Say(printf('%s is pending but cannot be shown (%s): :Pollux next', Name(d), error), 'warning')
     return false
   endtry
 enddef
@@ -577,7 +582,7 @@ enddef
 def KeepEdits(d: dict<any>)
   var text = TextOf(d)
   if text != get(d.diff, 'content', d.diff.proposed)
-    client.Notify('diff/edit', {id: d.diff.id, content: text}) # the journal keeps it
+    client.Notify('diff/edit', {id: d.diff.id, content: text}) # so that the journal has it
   endif
 enddef
 
@@ -594,7 +599,7 @@ def Decline(d: dict<any>)
   })
 enddef
 
-# The user has closed the view of d: that rejects, unless it was too early to
+# Handles a view that the user has closed: that rejects, unless it was too early to
 # decide.
 def Closed(d: dict<any>, decides: bool)
   if d.ended
@@ -611,20 +616,20 @@ def Closed(d: dict<any>, decides: bool)
   d.dismissed = true
   timer_start(0, (_) => Tidy(d))
   if d.diff.state != 'accepted'
-    client.Say(Name(d) .. ' had just appeared, and goes on waiting: :Pollux next shows it', 'warning')
+    client.Say(Name(d) .. ' had just appeared, so it is still pending: :Pollux next shows it', 'warning')
   endif
 enddef
 
-# Accepts; reports whether Pollux took it.
+# Accepts d and reports whether that succeeded.
 def Decide(d: dict<any>, overwrite = ''): bool
   if d.ended
     return true
   endif
   if d.lost
-    client.Say('the companion that this change came from has ended: `:w FILE` saves the text, `pollux journal` has it too', 'error')
+    client.Say('the companion of this change has ended: `:w FILE` saves the text, `pollux journal` has it too', 'error')
     return false
   endif
-  if !Ripe(d)
+  if !CanDecide(d)
     Refuse(d)
     return false
   endif
@@ -655,7 +660,7 @@ def Decide(d: dict<any>, overwrite = ''): bool
   endif
   var answer = 0
   var asked = reltime()
-  while true # a key that was meant for the text overwrites nothing
+  while true # a key that was meant for the text must not overwrite
     asked = reltime()
     answer = confirm(result.message, "&Overwrite it\n&Compare with it\n&Not now", 3, 'Warning')
     if answer != 1 || reltimefloat(reltime(asked)) * 1000 >= settle
@@ -668,14 +673,14 @@ def Decide(d: dict<any>, overwrite = ''): bool
     setbufvar(d.left, '&modifiable', 1)
     Fill(d.left, get(result, 'disk', ''))
     setbufvar(d.left, '&modifiable', 0)
-    client.Say('on the left is now what the file holds')
+    client.Say('the left side now shows the file on disk')
   endif
   return false
 enddef
 
-# Whether the user has asked for this write: by a command that was typed, in
-# the proposal. `:wa` elsewhere, 'autowrite' and plugins that save by
-# themselves have not.
+# Reports whether the user wants this write: with a command typed in the proposal.
+# Otherwise, as for `:wa` elsewhere, 'autowrite' and plugins that save automatically, it
+# asks.
 def Asked(d: dict<any>): bool
   if winbufnr(entered) != d.buf
     return false
@@ -686,7 +691,7 @@ def Asked(d: dict<any>): bool
   return confirm(printf('Accept the change to %s?', Name(d)), "&Accept\n&Not now", 2) == 1
 enddef
 
-# BufWriteCmd: `:w` of the proposal.
+# Handles BufWriteCmd: `:w` in the proposal.
 export def Written(id: string, name: string)
   var d = get(diffs, id, {})
   if empty(d)
@@ -705,7 +710,7 @@ export def Written(id: string, name: string)
     client.Say('saved a copy to ' .. name)
     return
   endif
-  if !d.ended && !Ripe(d)
+  if !d.ended && !CanDecide(d)
     Refuse(d)
     setbufvar(d.buf, '&modified', 1)
   elseif !Asked(d) || !Decide(d)
@@ -713,8 +718,8 @@ export def Written(id: string, name: string)
   endif
 enddef
 
-# The text on disk is no longer beside the proposal: `:only` and another buffer
-# in its window leave the one; closing its window rejects.
+# Handles the loss of the left side: after `:only`, or with another buffer in its window,
+# the proposal stays alone; closing its window rejects.
 def Alone(d: dict<any>, decides: bool)
   if d.ended || !Loaded(d.buf)
     return
@@ -731,7 +736,7 @@ def Alone(d: dict<any>, decides: bool)
   Draw(d)
 enddef
 
-# BufUnload: the last moment that there is a text.
+# Handles BufUnload: the buffer has a text for the last time.
 export def Unloaded(id: string)
   var d = get(diffs, id, {})
   if !empty(d)
@@ -744,7 +749,7 @@ export def Wiped(id: string, buf: number)
   if empty(d) || d.hiding
     return
   endif
-  var decides = Ripe(d)
+  var decides = CanDecide(d)
   if d.left == buf && Loaded(d.buf)
     d.left = 0
     timer_start(0, (_) => Alone(d, decides))
@@ -787,7 +792,7 @@ def Show(d: dict<any>)
   extend(d, {tab: tabpagenr(), count: winnr('$'), sizes: winrestcmd()})
   d.buf = Scratch(d, 'proposed', 'acwrite', d.text)
   var layout = options.Option('layout')
-  d.inline = layout == 'inline' || layout == 'auto' && info.width < NARROW
+  d.inline = layout == 'inline' || layout == 'auto' && info.width < MIN_COLUMNS
   var first = 0
   if d.inline
     first = Split(base, 'aboveleft', d.buf)
@@ -824,11 +829,11 @@ def Show(d: dict<any>)
   if d.left > 0
     Highlight(d, d.wins[0], d.left)
     SetKeys(d.wins[0])
-    Caption(d.wins[0], d.diff.exists ? 'on disk: ' .. Name(d) : 'a new file')
+    Caption(d.wins[0], d.diff.exists ? 'on disk: ' .. Name(d) : 'new file')
   endif
   if d.dirty > 0
-    Caption(d.dirty, 'your unsaved changes: they stay as they are')
-    client.Say(Name(d) .. ' has unsaved changes; they are in a window of their own and stay as they are', 'warning')
+    Caption(d.dirty, 'your unsaved changes (they are kept)')
+    client.Say(Name(d) .. ' has unsaved changes; they are kept and shown in a separate window', 'warning')
   endif
   setbufvar(d.buf, '&modified', 1)
   Draw(d)
@@ -839,7 +844,7 @@ def Show(d: dict<any>)
   })
 enddef
 
-# Pollux: a diff to show.
+# Handles diff/open: shows a diff, or keeps it pending.
 export def Open(diff: dict<any>)
   if has_key(diffs, diff.id)
     return
@@ -847,7 +852,7 @@ export def Open(diff: dict<any>)
   var d: dict<any> = {
     diff: diff, text: get(diff, 'content', diff.proposed), ended: false, lost: false, deciding: false, hiding: false,
     base: 0, buf: 0, left: 0, dirty: 0, wins: [], pause: 0, inline: false, form: {},
-    settled: false, since: [], looks: 0, dismissed: false,
+    settled: false, since: [], delays: 0, dismissed: false,
   }
   diffs[diff.id] = d
   add(order, diff.id)
@@ -859,7 +864,7 @@ export def Open(diff: dict<any>)
   client.Event('DiffOpened')
 enddef
 
-# Pollux: the diff has been decided. Returns the text as the user left it.
+# Handles diff/close: the diff has been decided. Returns the text as the user left it.
 export def Close(id: string, reason: string): dict<any>
   var d = get(diffs, id, {})
   if empty(d)
@@ -878,7 +883,7 @@ export def Close(id: string, reason: string): dict<any>
   return {content: text}
 enddef
 
-# Pollux: another client edited the text, or the CLI has ended.
+# Handles diff/changed: another client edited the text, or the state changed.
 export def Changed(p: dict<any>)
   var d = get(diffs, p.id, {})
   if empty(d)
@@ -899,14 +904,14 @@ export def Changed(p: dict<any>)
   endif
 enddef
 
-# The companion has ended: what is shown stays, and can be saved.
+# Handles the end of the companion: the shown diff stays, and its text can be saved.
 export def Lost()
   for id in order
     var d = diffs[id]
     if d.buf > 0
       d.lost = true
       CaptionOf(d)
-      client.Say(Name(d) .. ': the companion has ended; your text is still here', 'warning')
+      client.Say(Name(d) .. ': the companion has ended; your text is kept here', 'warning')
     else
       d.ended = true
       remove(diffs, id)
@@ -916,25 +921,26 @@ export def Lost()
   shown = ''
 enddef
 
-# Pollux: a file was written by somebody else.
+# Handles file/changed: another program has written a file.
 export def Reload(path: string)
   var buf = Target(path)
   if buf > 0 && getbufvar(buf, '&modified')
-    client.Say(fnamemodify(path, ':~:.') .. ' was written; your unsaved changes are kept (:e! takes the file)', 'warning')
+    client.Say(fnamemodify(path, ':~:.')
+      .. ' was written; your unsaved changes are kept (:e! reads the file)', 'warning')
   elseif buf > 0 && filereadable(path)
     setbufvar(buf, '&autoread', 1)
     execute 'silent! checktime' buf
-    setbufvar(buf, '&autoread', -1) # as everywhere
+    setbufvar(buf, '&autoread', -1) # the global value
     redraw
   endif
   context.Soon()
 enddef
 
 def None()
-  client.Say('no change waits for you')
+  client.Say('no pending changes')
 enddef
 
-# The diff that a command decides on; one that is out of sight is shown first.
+# Returns the diff that a command decides on. One that is not in view is shown instead.
 def ToDecide(): dict<any>
   var d = Current()
   if empty(d)
@@ -961,14 +967,14 @@ export def Reject()
   if empty(d)
     return
   endif
-  if Ripe(d)
+  if CanDecide(d)
     Decline(d)
   else
     Refuse(d)
   endif
 enddef
 
-# Goes to the diff on the screen; in it, to the next one that waits.
+# Goes to the diff on the screen; from there, to the next pending one.
 export def Next()
   var d = Current()
   if empty(d)
@@ -980,7 +986,7 @@ export def Next()
   endif
 enddef
 
-# Shows a diff, in place of the one on the screen, and goes to it.
+# Shows a diff in place of the one on the screen, and goes to it.
 export def Go(d: dict<any>)
   Tidy(d)
   if d.buf == 0
@@ -990,7 +996,7 @@ export def Go(d: dict<any>)
       KeepingSizes(Hide, other)
     endif
     if !Try(d)
-      tab split # where there is room
+      tab split # which has room
       if !Try(d)
         return
       endif
@@ -1007,13 +1013,13 @@ enddef
 def OnScreen(): dict<any>
   var d = Current()
   if empty(d) || Window(d) == 0
-    client.Say('no change is on the screen')
+    client.Say('no change on the screen')
     return {}
   endif
   return d
 enddef
 
-# Goes to the next hunk, or the one before.
+# Goes to the next or the previous hunk.
 export def Hunk(backwards: bool)
   var d = OnScreen()
   if empty(d)
@@ -1035,8 +1041,8 @@ export def Hunk(backwards: bool)
   endif
 enddef
 
-# Makes the hunk at the cursor as it is on disk ('original') or as the CLI
-# proposed it ('proposed').
+# Restores the hunk at the cursor from the text on disk ('original') or from the proposal
+# ('proposed').
 export def Take(what: string)
   var d = OnScreen()
   if empty(d)
@@ -1053,7 +1059,7 @@ export def Take(what: string)
   if edit.text != ''
     new = LinesOf(edit.text)[0]
   endif
-  # The one line of an empty buffer is none.
+  # Replace the only line of an empty buffer.
   var gone = was == '' ? 1 : edit.lines
   if was == ''
     edit.line = 1

@@ -1,13 +1,13 @@
 vim9script
-# Gemini CLI in a terminal of Vim's.
+# The agent in a terminal of Vim.
 
 import autoload 'pollux.vim' as options
 import autoload 'pollux/client.vim'
 import autoload 'pollux/context.vim'
 
-const ENTER = 150 # ms after a paste; the CLI takes an earlier Enter for a part of it
-const LOOK = 100 # ms between two looks at the CLI's screen
-const LOOKS = 100 # until a question counts as not taken
+const ENTER_DELAY = 150 # ms after a paste; an earlier Enter would become part of it
+const POLL_INTERVAL = 100 # ms between two checks of the terminal's screen
+const MAX_POLLS = 100 # checks before a question counts as not accepted
 
 var buf = 0
 
@@ -32,8 +32,8 @@ def Argv(): list<string>
   return empty(cli) ? argv : argv + ['--'] + cli
 enddef
 
-# Shows the CLI's terminal and goes to it; starts it if there is none. Reports
-# whether there is one.
+# Shows the agent's terminal and goes to it. Starts the agent if it is not running.
+# Reports whether the terminal is open.
 export def Open(): bool
   var win = buf > 0 ? bufwinid(buf) : -1
   if Running() && win > 0
@@ -43,7 +43,7 @@ export def Open(): bool
     execute 'buffer' buf
   else
     if !client.Ready()
-      client.Say('Pollux is not running: :Pollux start, and :Pollux log if that fails', 'error')
+      client.Say('Pollux is not running: run :Pollux start; if that fails, see :Pollux log', 'error')
       return false
     endif
     if win > 0
@@ -51,7 +51,10 @@ export def Open(): bool
     else
       Split()
     endif
-    buf = term_start(Argv(), {curwin: true, cwd: context.Roots()[0], term_name: 'pollux://gemini', term_kill: 'term', exit_cb: Ended, env: {COLORTERM: $COLORTERM}})
+    buf = term_start(Argv(), {
+      curwin: true, cwd: context.Roots()[0], term_name: 'pollux://agent', term_kill: 'term', exit_cb: Ended,
+      env: {COLORTERM: $COLORTERM},
+    })
     setbufvar(buf, '&bufhidden', 'hide')
     setbufvar(buf, '&buflisted', 0)
     return buf > 0
@@ -78,51 +81,51 @@ export def Toggle()
   if !Running() || win < 0
     Open()
   elseif winnr('$') == 1
-    client.Say('the terminal is in the only window')
+    client.Say('cannot hide the terminal: it is in the only window')
   else
     win_execute(win, 'close!')
   endif
 enddef
 
-# Whether the CLI's input line waits for a first character.
+# Reports whether the agent's input line is empty and ready.
 def Waits(prompt: dict<any>): bool
   return range(1, term_getsize(buf)[0])->mapnew((_, n) => term_getline(buf, n))->join("\n")->stridx(prompt.ready) >= 0
 enddef
 
-# Sends bytes. term_sendkeys() sends keys, and makes CSI 27 u of the Esc in a
-# paste where the CLI has asked for such keys.
+# Sends bytes. term_sendkeys() sends keys: it turns the Esc in a paste into CSI 27 u if
+# the agent has requested that encoding.
 def Put(text: string)
   ch_sendraw(job_getchannel(term_getjob(buf)), text)
 enddef
 
-# The CLI reads late what it is sent while it starts, so the Enter waits until
-# the paste is to be seen.
-def Enter(prompt: dict<any>, looks: number)
+# Presses Enter once the paste is visible: while the agent starts, it reads its input
+# late.
+def Enter(prompt: dict<any>, polls: number)
   if !Running()
     return
   elseif !Waits(prompt)
-    timer_start(ENTER, (_) => {
+    timer_start(ENTER_DELAY, (_) => {
       if Waits(prompt)
-        Enter(prompt, looks)
+        Enter(prompt, polls)
       elseif Running()
         Put("\r")
       endif
     })
-  elseif looks > 0
-    timer_start(LOOK, (_) => Enter(prompt, looks - 1))
+  elseif polls > 0
+    timer_start(POLL_INTERVAL, (_) => Enter(prompt, polls - 1))
   else
-    client.Say('the CLI has not taken your question: ' .. prompt.text, 'warning')
+    client.Say('the agent did not accept your question: ' .. prompt.text, 'warning')
   endif
 enddef
 
 def TypeIn(prompt: dict<any>)
   Put(prompt.paste)
   if prompt.submit
-    Enter(prompt, LOOKS)
+    Enter(prompt, MAX_POLLS)
   endif
 enddef
 
-# Types a question into the CLI, and starts it if there is none.
+# Types a question into the agent's terminal. Starts the agent if it is not running.
 export def Send(params: dict<any>)
   var [error, prompt] = client.Call('prompt', params)
   if error != ''
@@ -142,10 +145,10 @@ enddef
 
 def Wait(prompt: dict<any>)
   if !Running()
-    client.Say('the CLI has ended; your question was: ' .. prompt.text, 'warning')
+    client.Say('the agent has ended; your question was: ' .. prompt.text, 'warning')
   elseif Waits(prompt)
     TypeIn(prompt)
   else
-    timer_start(LOOK, (_) => Wait(prompt))
+    timer_start(POLL_INTERVAL, (_) => Wait(prompt))
   endif
 enddef

@@ -153,7 +153,8 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 	}
 	update := func(kind string, fields map[string]any) {
 		fields["sessionUpdate"] = kind
-		a.send(map[string]any{"jsonrpc": "2.0", "method": "session/update", "params": map[string]any{"sessionId": session, "update": fields}})
+		params := map[string]any{"sessionId": session, "update": fields}
+		a.send(map[string]any{"jsonrpc": "2.0", "method": "session/update", "params": params})
 	}
 	say := func(text string) {
 		update("agent_message_chunk", map[string]any{"content": map[string]any{"type": "text", "text": text}})
@@ -165,7 +166,9 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 	}
 	end := func(reason string) {
 		count := map[string]any{"input_tokens": 7, "output_tokens": 3}
-		quota := map[string]any{"token_count": count, "model_usage": []any{map[string]any{"model": model, "token_count": count}}}
+		quota := map[string]any{
+			"token_count": count, "model_usage": []any{map[string]any{"model": model, "token_count": count}},
+		}
 		a.reply(m, map[string]any{"stopReason": reason, "_meta": map[string]any{"quota": quota}})
 	}
 	hang := func() {
@@ -198,7 +201,7 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 		os.Exit(1)
 	case "killed", "silent", "exit":
 		os.Exit(1)
-	case "killed-once": // once per parent of its temporary directory
+	case "killed-once": // once; a file above its temporary directory remembers it
 		if f, err := os.OpenFile(os.TempDir()+"/../../killed-once", os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 			f.Close()
 			os.Exit(1)
@@ -215,7 +218,9 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 		}
 		say("I have a child")
 	case "search-loop":
-		update("tool_call", map[string]any{"toolCallId": "google_web_search__1", "status": "in_progress", "title": "Searching the web for: \"q\""})
+		update("tool_call", map[string]any{
+			"toolCallId": "google_web_search__1", "status": "in_progress", "title": "Searching the web for: \"q\"",
+		})
 		for {
 			select {
 			case <-cancel:
@@ -256,7 +261,10 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 	case "flood":
 		text := strings.Repeat("lorem ipsum ", 8000)
 		for range n << 20 / len(text) {
-			update("tool_call_update", map[string]any{"toolCallId": "read_file__read_file_1", "status": "in_progress", "content": []any{map[string]any{"content": map[string]any{"text": text}}}})
+			update("tool_call_update", map[string]any{
+				"toolCallId": "read_file__read_file_1", "status": "in_progress",
+				"content": []any{map[string]any{"content": map[string]any{"text": text}}},
+			})
 		}
 		say("after the flood")
 	case "slow":

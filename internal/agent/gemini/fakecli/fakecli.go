@@ -54,7 +54,7 @@ func Install(dir, version string) (string, error) {
 var directive = regexp.MustCompile(`fake:([a-z-]+)(?:=(\d+))?`)
 
 // mark is the first argument of the processes that a fake leaves behind. The
-// second is its temporary directory, by which tests find them.
+// second is its temporary directory, which tests use to find them.
 const mark = "pollux-fake-grandchild"
 
 func run() {
@@ -81,53 +81,86 @@ func run() {
 	if command(string(prompt), false) {
 		name, prompt = "echo", []byte(Ran)
 	}
-	switch name {
-	case "unread":
+	fault, ok := faults[name]
+	if !ok {
+		panic("no such fake: " + name)
+	}
+	fault(string(prompt), n)
+}
+
+// faults are what a fake can do, by the name in the prompt. n is the number in
+// the prompt, or 0.
+var faults = map[string]func(prompt string, n int){
+	"unread": func(prompt string, n int) {
 		answer("did not read")
-	case "echo", "remember": // its memory is the prompt
-		answer(string(prompt))
-	case "slow":
+	},
+	"echo": func(prompt string, n int) {
+		answer(prompt)
+	},
+	// A process that runs once remembers only its prompt.
+	"remember": func(prompt string, n int) {
+		answer(prompt)
+	},
+	"slow": func(prompt string, n int) {
 		time.Sleep(time.Duration(n) * time.Millisecond)
 		answer("slowly")
-	case "error": // an error of the model's service
+	},
+	// An error of the model's service.
+	"error": func(prompt string, n int) {
 		os.Exit(n % 256)
-	case "args":
+	},
+	"args": func(prompt string, n int) {
 		answer(strings.Join(os.Args[1:], "\n"))
-	case "env":
+	},
+	"env": func(prompt string, n int) {
 		answer(strings.Join(os.Environ(), "\n"))
-	case "hang":
+	},
+	"hang": func(prompt string, n int) {
 		event("init")
 		time.Sleep(time.Hour)
-	case "stubborn":
+	},
+	"stubborn": func(prompt string, n int) {
 		signal.Ignore(syscall.SIGTERM)
 		event("init")
 		say("still here")
 		time.Sleep(time.Hour)
-	case "say-and-hang":
+	},
+	"say-and-hang": func(prompt string, n int) {
 		event("init")
 		say("as far as I came")
 		time.Sleep(time.Hour)
-	case "crash":
+	},
+	"crash": func(prompt string, n int) {
 		event("init")
 		say("half of ")
 		os.Exit(1)
-	case "killed":
+	},
+	"killed": func(prompt string, n int) {
 		self, _ := os.FindProcess(os.Getpid())
 		self.Kill()
 		time.Sleep(time.Hour)
-	case "silent":
-	case "exit": // an error result with its exit code
+	},
+	"silent": func(prompt string, n int) {
+	},
+	// An error result with its exit code.
+	"exit": func(prompt string, n int) {
 		event("init")
 		event("message", "role", "user", "content", "hi")
-		event("result", "status", "error", "error", map[string]any{"type": "FatalTurnLimitedError", "message": "Reached max session turns for this session."}, "stats", stats())
+		event("result", "status", "error", "error", map[string]any{
+			"type": "FatalTurnLimitedError", "message": "Reached max session turns for this session.",
+		}, "stats", stats())
 		os.Exit(n)
-	case "exit-after-success":
+	},
+	"exit-after-success": func(prompt string, n int) {
 		answer("looks good")
 		os.Exit(n)
-	case "stderr":
-		fmt.Fprintln(os.Stderr, strings.TrimSpace(string(prompt)))
+	},
+	"stderr": func(prompt string, n int) {
+		fmt.Fprintln(os.Stderr, strings.TrimSpace(prompt))
 		os.Exit(n)
-	case "grandchild": // it inherits the open files of the fake
+	},
+	// It inherits the open files of the fake.
+	"grandchild": func(prompt string, n int) {
 		child := exec.Command(os.Args[0], mark, os.TempDir())
 		child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 		if err := child.Start(); err != nil {
@@ -140,13 +173,18 @@ func run() {
 			return
 		}
 		time.Sleep(time.Hour)
-	case "linger": // it answers and does not exit
+	},
+	// It answers and does not exit.
+	"linger": func(prompt string, n int) {
 		answer("answered")
 		time.Sleep(time.Hour)
-	case "noise":
+	},
+	"noise": func(prompt string, n int) {
 		fmt.Println("Loaded cached credentials.\n{not json}\n{\"type\":\"news\"}\n[1]\n42")
 		answer("through the noise")
-	case "bytes": // one byte at a time, which splits characters
+	},
+	// One byte at a time, which splits characters.
+	"bytes": func(prompt string, n int) {
 		line, _ := json.Marshal(map[string]any{"type": "message", "role": "assistant", "content": "Grüße, 世界 🌍", "delta": true})
 		for i := range line {
 			os.Stdout.Write(line[i : i+1])
@@ -156,7 +194,8 @@ func run() {
 		}
 		fmt.Println()
 		result("success")
-	case "narrate":
+	},
+	"narrate": func(prompt string, n int) {
 		event("init")
 		say("I will read it. ")
 		tool("read_file", map[string]any{"file_path": "/somewhere/deep/hello.txt"}, "success")
@@ -165,71 +204,98 @@ func run() {
 		say("The ")
 		say("answer.")
 		result("success")
-	case "stray": // a tool that the policy denies
+	},
+	// A tool that the policy denies.
+	"stray": func(prompt string, n int) {
 		event("init")
 		tool("run_shell_command", map[string]any{"command": "true"}, "success")
 		time.Sleep(time.Hour)
-	case "alias": // the older name of a tool that the policy allows
+	},
+	// The older name of a tool that the policy allows.
+	"alias": func(prompt string, n int) {
 		event("init")
 		tool("search_file_content", map[string]any{"pattern": "x"}, "success")
 		say("searched")
 		result("success")
-	case "no-policy":
+	},
+	"no-policy": func(prompt string, n int) {
 		fmt.Fprintln(os.Stderr, "[ADMIN] Policy file error in a:\n  Failed to read policy path")
 		event("init")
 		time.Sleep(time.Hour)
-	case "search-loop":
+	},
+	"search-loop": func(prompt string, n int) {
 		event("init")
 		event("tool_use", "tool_name", "google_web_search", "tool_id", "s", "parameters", map[string]any{"query": "q"})
 		fmt.Fprintln(os.Stderr, "(node:1) MaxListenersExceededWarning: Possible EventTarget memory leak detected. 11 abort listeners added to [AbortSignal].")
 		time.Sleep(time.Hour)
-	case "again": // a broken stream and the second attempt
+	},
+	// A broken stream and the second attempt.
+	"again": func(prompt string, n int) {
 		event("init")
 		say("This is the first half ")
 		say("of the long ")
 		time.Sleep(600 * time.Millisecond)
 		say("This is the first half of the long answer")
 		result("success")
-	case "digits": // the same digits twice, on purpose
+	},
+	// The same digits twice, on purpose.
+	"digits": func(prompt string, n int) {
 		event("init")
 		say("1")
 		time.Sleep(600 * time.Millisecond)
 		say("1")
 		result("success")
-	case "last-words": // the last line on stderr says that the policy was ignored
+	},
+	// The last line on stderr says that the policy was ignored.
+	"last-words": func(prompt string, n int) {
 		answer("done")
 		fmt.Fprintln(os.Stderr, "Security Warning: Ignoring --admin-policy because system policies are already defined")
-	case "stray-burst":
+	},
+	"stray-burst": func(prompt string, n int) {
 		event("init")
 		tool("write_file", map[string]any{"file_path": "x"}, "success")
 		say("done")
 		result("success")
-	case "pause": // a stream that only paused
+	},
+	// A stream that only paused.
+	"pause": func(prompt string, n int) {
 		event("init")
 		say("one ")
 		time.Sleep(600 * time.Millisecond)
 		say("and two")
 		result("success")
-	case "empty":
+	},
+	"empty": func(prompt string, n int) {
 		event("init")
 		result("success")
-	case "legacy":
-		fmt.Printf("Loaded cached credentials.\n{\n  \"response\": \"from an old CLI\",\n  \"stats\": {\"models\": {\"gemini-old\": {\"tokens\": {\"prompt\": 3, \"candidates\": 4, \"total\": 7}}}}\n}\n")
-	case "legacy-error":
+	},
+	"legacy": func(prompt string, n int) {
+		fmt.Printf("Loaded cached credentials.\n{\n  \"response\": \"from an old CLI\",\n" +
+			"  \"stats\": {\"models\": {\"gemini-old\": {\"tokens\": {\"prompt\": 3, \"candidates\": 4, \"total\": 7}}}}\n}\n")
+	},
+	"legacy-error": func(prompt string, n int) {
 		fmt.Fprintf(os.Stderr, "Error: x\n    at y\n{\n  \"error\": {\"type\": \"Error\", \"message\": \"You have exhausted your daily quota on this model.\", \"code\": 1}\n}\n")
 		os.Exit(1)
-	case "retry": // announces a wait of n milliseconds, then answers
+	},
+	// Announces a wait of n milliseconds, then answers.
+	"retry": func(prompt string, n int) {
 		event("init")
 		fmt.Fprintf(os.Stderr, "Attempt 1 failed: You exceeded your current quota.\n* Quota exceeded for metric: x, limit: 5\nPlease retry in 1s.. Retrying after %dms...\n", n)
 		time.Sleep(min(time.Duration(n)*time.Millisecond, time.Hour))
 		answer("after a retry")
-	case "edit": // edits the first line of a.txt, in change mode
+	},
+	// Edits the first line of a.txt, in change mode.
+	"edit": func(prompt string, n int) {
 		answer("**FILE: a.txt:1-1**\n===OLD===\na\n===NEW===\nb\n===END===\n")
-	case "big": // an answer of n bytes in one message
+	},
+	// An answer of n bytes in one message.
+	"big": func(prompt string, n int) {
 		event("init")
 		say(strings.Repeat("0123456789abcdef", n/16))
 		result("success")
-	case "flood": // n MB of tool output, then an answer
+	},
+	// N MB of tool output, then an answer.
+	"flood": func(prompt string, n int) {
 		event("init")
 		line, _ := json.Marshal(map[string]any{"type": "tool_result", "tool_id": "x", "status": "success", "output": strings.Repeat("lorem ipsum ", 8000)})
 		line = append(line, '\n')
@@ -240,9 +306,7 @@ func run() {
 		}
 		say("after the flood")
 		result("success")
-	default:
-		panic("no such fake: " + name)
-	}
+	},
 }
 
 // event prints an event with its fields in the order given, as the CLI does.
@@ -274,7 +338,9 @@ func result(status string) { event("result", "status", status, "stats", stats())
 
 func stats() map[string]any {
 	return map[string]any{"total_tokens": 10, "input_tokens": 6, "output_tokens": 4, "cached": 0, "tool_calls": 0,
-		"models": map[string]any{"router-lite": map[string]any{"output_tokens": 1}, "gemini-fake": map[string]any{"output_tokens": 3}}}
+		"models": map[string]any{
+			"router-lite": map[string]any{"output_tokens": 1}, "gemini-fake": map[string]any{"output_tokens": 3},
+		}}
 }
 
 func answer(text string) {

@@ -98,7 +98,10 @@ func Start(script Script) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{URL: "http://" + l.Addr().String(), script: script, done: make(chan struct{}), arrived: make(chan struct{})}
+	s := &Server{
+		URL: "http://" + l.Addr().String(), script: script,
+		done: make(chan struct{}), arrived: make(chan struct{}),
+	}
 	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		defer close(s.done)

@@ -97,7 +97,8 @@ func Greet(ctx context.Context, to Endpoint) (*CLI, error) {
 	var answer string
 	for _, m := range []map[string]any{
 		{"id": 1, "method": "initialize", "params": map[string]any{
-			"protocolVersion": protocolVersion, "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": name, "version": "0"},
+			"protocolVersion": protocolVersion, "capabilities": map[string]any{},
+			"clientInfo": map[string]any{"name": name, "version": "0"},
 		}},
 		{"method": "notifications/initialized"},
 		{"id": 2, "method": "tools/list", "params": map[string]any{}},
@@ -179,7 +180,8 @@ type Result struct {
 
 // CallTool calls a tool and returns its result, which may report an error.
 func (c *CLI) CallTool(ctx context.Context, tool string, args map[string]any) (Result, error) {
-	answer, err := c.post(ctx, map[string]any{"id": 3, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": args}})
+	params := map[string]any{"name": tool, "arguments": args}
+	answer, err := c.post(ctx, map[string]any{"id": 3, "method": "tools/call", "params": params})
 	if err != nil {
 		return Result{}, err
 	}

@@ -1,0 +1,106 @@
+package editor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/sourcegraph/jsonrpc2"
+)
+
+// listen answers as a companion with a status, or, with none, accepts
+// connections and stays silent.
+func listen(t *testing.T, port int, status *Status) string {
+	t.Helper()
+	path, err := SocketPath(os.Getpid(), port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	t.Cleanup(func() { l.Close(); serving.Wait() })
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				if status == nil {
+					defer conn.Close()
+					io.Copy(io.Discard, conn) // until the client gives up
+					return
+				}
+				<-NewConn(context.Background(), NewStream(conn), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+					if req.Method == MethodStatus {
+						return status, nil
+					}
+					return InitializeResult{Protocol: ProtocolVersion}, nil
+				})).DisconnectNotify()
+			})
+		}
+	})
+	return path
+}
+
+// The most specific workspace wins, then a companion with a connected agent, then
+// the newest. A companion that is stopped is listed as such and never chosen.
+func TestFind(t *testing.T) {
+	run, err := os.MkdirTemp("", "px") // short, for a socket's path
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(run)
+	t.Setenv("POLLUX_RUNTIME_DIR", run)
+	t.Setenv(EnvSocket, "")
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub := filepath.Join(dir, "sub")
+	if err := os.Mkdir(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(sub)
+	outer := listen(t, 1, &Status{Roots: []string{dir}, Started: 4})
+	used := listen(t, 2, &Status{Roots: []string{"/elsewhere", sub}, Started: 1, Clients: []CLI{{Name: "agent"}}})
+	newest := listen(t, 3, &Status{Roots: []string{sub}, Started: 3})
+	listen(t, 4, &Status{Roots: []string{filepath.Join(dir, "su")}, Started: 5})
+
+	ctx, self := t.Context(), Implementation{Name: "test"}
+	for path, want := range map[string]string{filepath.Join(dir, "f"): outer, filepath.Join(sub, "f"): used, "": used} {
+		if got, err := Find(ctx, self, "", path); err != nil || got != want {
+			t.Errorf("Find(%q) = %q, %v; want %q", path, got, err, want)
+		}
+	}
+	if got, err := Find(ctx, self, "", "/nowhere"); err == nil {
+		t.Errorf("no companion has /nowhere, and Find returns %q", got)
+	}
+	if got, err := Find(ctx, self, "named", ""); err != nil || got != "named" {
+		t.Errorf("a named socket: %q, %v", got, err)
+	}
+	t.Setenv(EnvSocket, newest)
+	if got, err := Find(ctx, self, "", ""); err != nil || got != newest {
+		t.Errorf("with %s: %q, %v", EnvSocket, got, err)
+	}
+	if got, err := FindFor(ctx, self, ""); err != nil || got != used {
+		t.Errorf("FindFor uses %s: %q, %v", EnvSocket, got, err)
+	}
+
+	stopped := listen(t, 5, nil)
+	all, err := List(ctx, self)
+	if err != nil || len(all) != 5 || all[0].Started != 5 || all[1].Socket != outer || !all[4].Stopped || all[4].Socket != stopped {
+		t.Errorf("List returns %+v, %v", all, err)
+	}
+	if _, err := Connect(ctx, filepath.Join(run, "none")); !errors.Is(err, ErrGone) {
+		t.Errorf("a socket that is not there: %v", err)
+	}
+}
