@@ -151,7 +151,7 @@ vim.keymap.set("x", "gA", vim.lsp.buf.range_code_action or vim.lsp.buf.code_acti
 	if err := c.OpenDiff(w.context(), path, "two\n"); err != nil {
 		t.Fatal(err)
 	}
-	s.see("Gemini proposes a change to a.txt")
+	s.see("Gemini CLI proposes a change to a.txt")
 	s.keys("2")
 	s.press("Enter")
 	if got := accepted(t, c); got != "two\n" {
@@ -160,10 +160,10 @@ vim.keymap.set("x", "gA", vim.lsp.buf.range_code_action or vim.lsp.buf.code_acti
 	if err := c.OpenDiff(w.context(), path, "three\n"); err != nil {
 		t.Fatal(err)
 	}
-	s.see("Gemini proposes a change to a.txt")
+	s.see("Gemini CLI proposes a change to a.txt")
 	s.press("Enter") // Enter alone chooses nothing
 	s.keys("ga")
-	s.see("Gemini: reject the change to a.txt")
+	s.see("Gemini CLI: reject the change to a.txt")
 	s.keys("3")
 	s.press("Enter")
 	heard(t, c, "a rejection", rejected)

@@ -361,7 +361,7 @@ func TestPageLinks(t *testing.T) {
 		t.Errorf("the address bar shows %q, %v; want %q", at, err, page)
 	}
 	second := newTab(t, ctx)
-	onPage(t, second, chromedp.Navigate(link), shows("#none", "This link was used, or is too old. For a new one: pollux status --link"))
+	onPage(t, second, chromedp.Navigate(link), shows("#none", "This link was used or has expired. For a new one: pollux status --link"))
 	// A new link works in the tab that refused the old one.
 	onPage(t, second, chromedp.Evaluate[chromedp.Void]("location = "+quote(e.link(ctx))), shows("#none", "No agent is connected"))
 }

@@ -268,7 +268,7 @@ func TestRemoteErrors(t *testing.T) {
 		"no socket":          {"--socket /nowhere", "no companion answers at /nowhere"},
 		"no pollux":          {"--via false", "no companion answers there"},
 		"no directory here":  {"--ssh far --map /nope=" + w.project, "there is no directory /nope here"},
-		"two ways":           {"--ssh far --socket x", "cannot be combined"},
+		"two ways":           {"--ssh far --socket x", "cannot be combined: use one"},
 		"a relative path":    {"--ssh far --map a=b", "--map a=b"},
 	} {
 		cmd := exec.Command(polluxBinary, append([]string{"run", "--attach"}, strings.Fields(tt.args)...)...)

@@ -28,7 +28,7 @@ func (w *world) review(columns, lines int, env ...string) *seat {
 	w.t.Helper()
 	s := w.seat(false)
 	s.start(columns, lines, env)
-	s.see("Nothing waits")
+	s.see("No pending changes")
 	return s
 }
 
@@ -122,12 +122,12 @@ func TestReviewInATerminal(t *testing.T) {
 	if got := accepted(t, s.cli); got != "ONE\ntwo\nthree\n" {
 		t.Errorf("accepted %q", got)
 	}
-	s.see("Nothing waits")
+	s.see("No pending changes")
 
 	s.open(path, "no\n")
 	s.keys("r")
 	heard(t, s.cli, "a rejection", rejected)
-	s.see("Nothing waits")
+	s.see("No pending changes")
 
 	// After an answer in the CLI the view closes, and its text is the answer.
 	s.open(path, "ONE\ntwo\nthree\n")
@@ -136,7 +136,7 @@ func TestReviewInATerminal(t *testing.T) {
 	if text, err := s.cli.CloseDiff(s.context(), path); err != nil || text != `{"content":"one\ntwo\nthree\n"}` {
 		t.Errorf("closeDiff answers %q, %v", text, err)
 	}
-	s.see("Nothing waits")
+	s.see("No pending changes")
 
 	// The file changes in the meantime.
 	s.open(path, "mine\n")
@@ -148,7 +148,7 @@ func TestReviewInATerminal(t *testing.T) {
 	s.see("y accept") // it has been in view long enough
 	s.keys("y")
 	s.see("has changed on disk")
-	s.see("o overwrite it")
+	s.see("o overwrite the file")
 	s.keys("o")
 	if got := accepted(t, s.cli); got != "mine\n" {
 		t.Errorf("accepted %q", got)
@@ -195,7 +195,7 @@ func TestReviewSeveral(t *testing.T) {
 	heard(t, s.cli, "a rejection", rejected)
 	s.see("+A")
 	s.keys("?")
-	s.see("Any key goes on")
+	s.see("Press any key")
 	s.keys("q")
 	s.see("+A")
 }

@@ -23,15 +23,26 @@ const (
 	tempPrefix = "pollux-bridge-"
 	// lockName is the file in a TempDir that its owner holds locked.
 	lockName = "lock"
-	// staleTimeout is the age at which a directory without a lock is removed. It is
+	// staleTTL is the age at which a directory without a lock is removed. It is
 	// longer than any run, because its process may be invisible: in a container
 	// with the same temporary directory.
-	staleTimeout = time.Hour
+	staleTTL = time.Hour
 )
+
+var staleDirs = sys.Leftovers{
+	Pattern: tempPrefix + "*", Type: fs.ModeDir, Lock: lockName, MinAge: staleTTL, PID: pidOf,
+}
+
+// pidOf returns the PID in the name of a TempDir.
+func pidOf(name string) int {
+	pid, _, _ := strings.Cut(strings.TrimPrefix(name, tempPrefix), "-")
+	n, _ := strconv.Atoi(pid)
+	return n
+}
 
 // NewTempDir removes what killed processes left behind, and makes a directory.
 func NewTempDir() (*TempDir, error) {
-	removeStale()
+	staleDirs.Remove(os.TempDir())
 	path, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", tempPrefix, os.Getpid()))
 	if err != nil {
 		return nil, fmt.Errorf("no temporary directory (%w): set TMPDIR to a directory that you can write to", err)
@@ -55,27 +66,4 @@ func (d *TempDir) Close() error {
 		d.lock.Close() // Windows removes no open file
 	}
 	return os.RemoveAll(d.Path)
-}
-
-// removeStale removes the directories of processes that have ended.
-func removeStale() {
-	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), tempPrefix+"*"))
-	for _, dir := range dirs {
-		if info, err := os.Lstat(dir); err == nil && info.IsDir() && sys.Own(info) && stale(dir, info) {
-			os.RemoveAll(dir)
-		}
-	}
-}
-
-func stale(dir string, info fs.FileInfo) bool {
-	lock := filepath.Join(dir, lockName)
-	if sys.Abandoned(lock) {
-		return true
-	}
-	if held, err := os.Lstat(lock); err == nil && held.Size() > 0 {
-		return false
-	}
-	pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), tempPrefix), "-")
-	n, err := strconv.Atoi(pid)
-	return err == nil && !sys.Alive(n) && time.Since(info.ModTime()) > staleTimeout
 }

@@ -10,14 +10,14 @@ import (
 	"pollux/internal/sys"
 )
 
-// What a killed spawner left is removed by the next; what a living one uses is
-// not.
+// What a killed process left is removed by the next one; what a running one uses
+// is not.
 func TestStaleDirectoriesAreRemoved(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	dead := filepath.Join(os.TempDir(), tempPrefix+"4194305-x")
 	alive := filepath.Join(os.TempDir(), fmt.Sprintf("%s%d-x", tempPrefix, os.Getpid()))
 	young := dead + "-young" // its process may be in another container
-	long := time.Now().Add(-2 * staleTimeout)
+	long := time.Now().Add(-2 * staleTTL)
 	for _, d := range []string{dead, alive, young} {
 		if err := os.MkdirAll(filepath.Join(d, "run-1"), 0o700); err != nil {
 			t.Fatal(err)
@@ -29,8 +29,8 @@ func TestStaleDirectoriesAreRemoved(t *testing.T) {
 	if err := os.Chtimes(young, time.Now(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	// What a process has locked is its own, whatever its number and its age; a
-	// killed one's lock is gone, and its directory goes at once.
+	// A locked directory is in use, whatever its PID and age. The lock of a killed
+	// process is gone, so its directory is removed at once.
 	locked := func(name string) (string, *os.File) {
 		dir := filepath.Join(os.TempDir(), tempPrefix+name)
 		if err := os.MkdirAll(filepath.Join(dir, "worker-1", "home"), 0o700); err != nil {

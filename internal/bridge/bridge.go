@@ -72,7 +72,8 @@ func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 	}
 	b := &Bridge{
 		cfg: cfg, log: cfg.Log, runner: runner, templates: t,
-		queue: &queue{max: cfg.MaxConcurrent, setting: cfg.Agent.VarPrefix + "MAX_CONCURRENT"}, pacer: newPacer(cfg.StartInterval, cfg.StartJitter),
+		queue:  &queue{max: cfg.MaxConcurrent, setting: cfg.Agent.VarPrefix + "MAX_CONCURRENT"},
+		pacer:  newPacer(cfg.StartInterval, cfg.StartJitter),
 		chunks: newChunkCache(), conversations: newConversations(runner.Forget), started: time.Now(),
 	}
 	b.life, b.end = context.WithCancelCause(context.Background())
@@ -162,12 +163,14 @@ func (b *Bridge) begin(ctx context.Context, c Common, report func(string)) (cont
 	if c.Timeout != nil {
 		timeout = time.Duration(*c.Timeout) * time.Millisecond
 		if timeout <= 0 || timeout > MaxTimeout {
-			return nil, nil, fmt.Errorf("timeout is %d: give milliseconds from 1 to %d", *c.Timeout, MaxTimeout.Milliseconds())
+			return nil, nil, fmt.Errorf("timeout is %d: give milliseconds from 1 to %d",
+				*c.Timeout, MaxTimeout.Milliseconds())
 		}
 	}
 	model := strings.TrimSpace(c.Model)
 	if model != "" && !modelName.MatchString(model) {
-		return nil, nil, fmt.Errorf("model is %q, which is not a valid model name: give one such as %s, or leave it out",
+		return nil, nil, fmt.Errorf("model is %q, which is not a valid model name: give one such as %s, or "+
+			"leave it out",
 			shorten(model, 60), b.cfg.Agent.ExampleModel)
 	}
 	if model == "" {

@@ -26,52 +26,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock"))
 }
 
-// A script is a [gemini.Runner] that a test answers for.
-type script func(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error)
-
-func (s script) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
-	defer req.Released()
-	if err := req.Pace(ctx); err != nil {
-		return agent.Result{}, err
-	}
-	return s(ctx, req, emit)
-}
-
-func (script) Forget(string)           {}
-func (script) Workers() []agent.Worker { return nil }
-
-func (script) Check(context.Context) (agent.Program, error) {
-	return agent.Program{Path: "/bin/gemini", Version: "0.61.0"}, nil
-}
-func (script) Close() error { return nil }
-
-func say(text string) (agent.Result, error) {
-	return agent.Result{Answer: text, Model: "gemini-test"}, nil
-}
-
-func hang(ctx context.Context) (agent.Result, error) {
-	<-ctx.Done()
-	return agent.Result{}, context.Cause(ctx)
-}
-
-// fakeRunner returns a runner of the fake CLI. Temporary files and the home
-// directory are the test's own.
-func fakeRunner(t *testing.T, opts agent.Options) agent.Runner {
-	t.Helper()
-	t.Setenv("TMPDIR", t.TempDir())
-	t.Setenv("HOME", t.TempDir())
-	command, err := fakecli.Install(t.TempDir(), "0.61.0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts.Command = command
-	runner, err := agents.Open(agents.Default(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return runner
-}
-
 func newTestBridge(t *testing.T, r agent.Runner, change func(*Config)) *Bridge {
 	t.Helper()
 	cfg, err := FromEnv(agents.Default(), func(string) string { return "" })
@@ -108,7 +62,7 @@ func wantWords(t *testing.T, err error, words ...string) {
 }
 
 func TestQueryInput(t *testing.T) {
-	b := newTestBridge(t, script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) { return say("ok") }), nil)
+	b := newTestBridge(t, answering("ok"), nil)
 	none, big := Integer(0), Integer(maxWords+1)
 	over := Integer(MaxTimeout.Milliseconds() + 1)
 	many := make([]string, maxFiles+1)
@@ -161,8 +115,7 @@ func TestSettings(t *testing.T) {
 	wantWords(t, err, "from 1 to 64")
 }
 
-// Calls that never got a place, for every reason there is, take none with
-// them.
+// A call that leaves the queue without a slot, for whatever reason, uses up none.
 func TestQueueLeaksNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &queue{max: 1, setting: "GEMINI_MAX_CONCURRENT"}
@@ -228,7 +181,7 @@ func TestQueueIsFirstComeFirstServed(t *testing.T) {
 	})
 }
 
-// Starts are kept apart, however many calls come at once.
+// The interval between starts holds for calls that arrive together.
 func TestPaceUnderConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -255,7 +208,7 @@ func TestPaceUnderConcurrency(t *testing.T) {
 	})
 }
 
-// A call that waits for a place waits no longer than it may.
+// The deadline ends a call that waits in the queue.
 func TestDeadlineCoversTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
@@ -275,7 +228,7 @@ func TestDeadlineCoversTheQueue(t *testing.T) {
 	})
 }
 
-// The deadline covers the queue, the pace and the run.
+// The deadline covers the queue, the interval between starts, and the run.
 func TestDeadlineCoversAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
@@ -299,8 +252,8 @@ func TestDeadlineCoversAll(t *testing.T) {
 	})
 }
 
-// A timeout before the first word has no partial answer; later it has the
-// words, and is no error.
+// A timeout before the first word is an error. Later, the result is a partial
+// answer.
 func TestTimeout(t *testing.T) {
 	for text, narration := range map[string]string{"": "", "as far as": "", "narrated": "narrated"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -380,8 +333,8 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// An overloaded call said "answered by flash" when nobody had answered. Notes say
-// only what happened.
+// The note of an overloaded call said "answered by flash" although no model had
+// answered. Notes must be true.
 func TestNotesSayWhatHappened(t *testing.T) {
 	over := &agent.Error{Kind: agent.Capacity}
 	for _, test := range []struct {
@@ -412,7 +365,7 @@ func TestNotesSayWhatHappened(t *testing.T) {
 	}
 }
 
-// What the first model had said is not lost when the second says nothing.
+// The words of the first model are kept if the second model returns none.
 func TestFallbackKeepsWhatThereWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestBridge(t, script(func(ctx context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
@@ -428,7 +381,7 @@ func TestFallbackKeepsWhatThereWas(t *testing.T) {
 	})
 }
 
-// The CLI waits for minutes on a quota; we do not.
+// The bridge does not wait for minutes because of a quota, as agents do.
 func TestRetriesAreGivenUp(t *testing.T) {
 	for waits, want := range map[string]time.Duration{"1s 2s 3s": 6 * time.Second, "9s": 0, "5s 10s 20s": 5 * time.Second, "3h0m0s": 0} {
 		t.Run(waits, func(t *testing.T) {
@@ -487,7 +440,7 @@ func TestProgress(t *testing.T) {
 				t.Fatalf("reports %q, want first %q", got, want)
 			}
 		}
-		// Then the last words, once a second.
+		// The last words follow once a second.
 		if rest := got[len(want):]; len(rest) != 3 || !strings.HasPrefix(rest[0], "21s writing: …") || !strings.HasSuffix(rest[0], " word998") {
 			t.Errorf("and then %q", rest)
 		}
@@ -519,15 +472,11 @@ func TestPingAnswersWhileAllIsBusy(t *testing.T) {
 }
 
 func TestTemplatesAreFilledLiterally(t *testing.T) {
-	b := newTestBridge(t, nil2(), nil)
+	b := newTestBridge(t, answering("ok"), nil)
 	got := b.templates.fill("structured", map[string]string{"prompt": "$& $1 {{schema}} {{prompt}}", "schema": "{{prompt}}$`"})
 	if !strings.HasPrefix(got, "$& $1 {{schema}} {{prompt}}\n") || !strings.HasSuffix(got, "{{prompt}}$`") {
 		t.Errorf("got %q", got)
 	}
-}
-
-func nil2() agent.Runner {
-	return script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) { return say("ok") })
 }
 
 func TestTemplatesOfTheUser(t *testing.T) {
@@ -595,7 +544,7 @@ func TestFiles(t *testing.T) {
 			t.Errorf("no %q in %q", want, skipped)
 		}
 	}
-	// The root of all files is a directory like any other.
+	// The root directory works like any other.
 	if rel, err := within("/", outside); err != nil || filepath.Join("/", rel) != outside {
 		t.Errorf("within / it is %q, %v", rel, err)
 	}

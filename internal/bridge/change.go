@@ -34,7 +34,8 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 	defer task.Close()
 	limit = strings.Replace(limit, "Answer in", "Around the changes write", 1)
 	fill := func(template string) string {
-		return c.b.templates.fill(template, map[string]string{"prompt": prompt}) + limit
+		tools := strings.Join(c.b.cfg.Agent.WriteTools, ", ")
+		return c.b.templates.fill(template, map[string]string{"prompt": prompt, "tools": tools}) + limit
 	}
 	blocks, tools := fill("change-mode"), fill("change-mode-tools")
 	c.verbatim = true
@@ -92,7 +93,7 @@ func (c *call) edits(task *change.Task, r agent.Result, prompt string) (change.S
 		return task.Parse(r.Answer, nil)
 	}
 	row := c.b.cfg.Agent
-	if row.Escapes == nil || !row.Escapes(prompt) {
+	if !row.Escapes(prompt) {
 		return task.Parse(r.Answer, nil)
 	}
 	return task.Parse(r.Answer, row.Unescape)

@@ -42,9 +42,9 @@ func TestChangeModeReturnsEdits(t *testing.T) {
 	}
 }
 
-// The text of an answer lost the blank lines that its diff ended with, so that git
-// called the patch corrupt. A client that shows a model nothing but the text has
-// the same diff as one that reads the structured content.
+// The text of an answer lost the blank lines at the end of its diff, and git called
+// the patch corrupt. A client that shows models only the text must get the same
+// diff as in the structured content.
 func TestTextHoldsADiffThatApplies(t *testing.T) {
 	for name, test := range map[string]struct{ before, after string }{
 		"blank lines after":       {"one\n\n\n\n", "1\n\n\n\n"},
@@ -92,7 +92,7 @@ func TestTextHoldsADiffThatApplies(t *testing.T) {
 	}
 }
 
-// A write while the CLI ran, of any kind, is seen; the edits are then none.
+// Any write while the agent runs is found, and no edits are returned.
 func TestSnapshotSeesWrites(t *testing.T) {
 	files := map[string]string{"a.txt": "one\n", "dirty.txt": "x\n", ".gitignore": "ignored\n"}
 	write := func(name, text string) func(string) {
@@ -124,7 +124,7 @@ func TestSnapshotSeesWrites(t *testing.T) {
 	}
 }
 
-// A dying writes on after its answer, or its timeout.
+// A dying is a runner whose process still writes after its answer.
 type dying struct{ script }
 
 func (dying) Run(ctx context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
@@ -136,7 +136,7 @@ func (dying) Run(ctx context.Context, r agent.Request, _ func(agent.Event)) (age
 	return say(changetest.Block("a.txt:1-1", "one", "1"))
 }
 
-// What is written while the process ends is seen too.
+// A write while the process exits is found too.
 func TestSnapshotSeesLateWrites(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n"})
 	b := newTestBridge(t, dying{}, nil)
@@ -144,7 +144,7 @@ func TestSnapshotSeesLateWrites(t *testing.T) {
 	wantWords(t, err, "files changed while Gemini CLI ran")
 }
 
-// If it cannot be told whether something was written, something was.
+// If the bridge cannot tell whether files changed, it reports that they did.
 func TestSnapshotFailsClosed(t *testing.T) {
 	a, err := changing(t, changetest.Block("a.txt:1-1", "one", "1"), func(dir string) {
 		if err := os.WriteFile(filepath.Join(dir, ".git", "config"), []byte("broken["), 0o600); err != nil {
@@ -157,7 +157,7 @@ func TestSnapshotFailsClosed(t *testing.T) {
 	}
 }
 
-// git takes a diff's paths from the top of the repository, wherever it is run.
+// The paths in a diff are relative to the top of the repository, as git expects.
 func TestDiffOfASubdirectory(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n", "sub dir/a.txt": "one\n"})
 	sub := filepath.Join(dir, "sub dir")

@@ -92,12 +92,14 @@ func (c *chunkCache) get(key string, index int) (string, int, error) {
 		el = nil
 	}
 	if el == nil {
-		return "", 0, fmt.Errorf("there is no answer with this cacheKey: it is wrong or older than %d minutes; ask again", int(cacheTTL.Minutes()))
+		return "", 0, fmt.Errorf("there is no answer with this cacheKey: it is wrong or older than %d minutes; "+
+			"ask again", int(cacheTTL.Minutes()))
 	}
 	c.recent.MoveToFront(el)
 	pieces := el.Value.(*cached).pieces
 	if index > len(pieces) {
-		return "", 0, fmt.Errorf("chunkIndex is %d, but the answer has %d chunks: pass a number from 1 to %d", index, len(pieces), len(pieces))
+		return "", 0, fmt.Errorf("chunkIndex is %d, but the answer has %d chunks: pass a number from 1 to %d",
+			index, len(pieces), len(pieces))
 	}
 	return pieces[index-1], len(pieces), nil
 }

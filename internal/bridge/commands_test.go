@@ -12,9 +12,9 @@ import (
 	"pollux/internal/agent/gemini/fakecli"
 )
 
-// A prompt that began with a byte order mark and "/init" ran that command of the
-// CLI. No tool may hand over a prompt that the CLI takes for a command, whatever
-// the prompt starts with, and with templates that put nothing before it.
+// A prompt that started with a byte order mark and "/init" ran that command of
+// the agent. No tool may pass on a prompt that the agent reads as a command,
+// whatever the prompt starts with, also if a template puts nothing before it.
 func TestNoToolRunsACommand(t *testing.T) {
 	templates := t.TempDir()
 	for name, text := range map[string]string{
@@ -70,7 +70,7 @@ func TestNoToolRunsACommand(t *testing.T) {
 						text := call()
 						echo := sign + "init please"
 						if name == "structured" {
-							echo = "{}" // the schema, which stands in the prompt and is valid under itself
+							echo = "{}" // the schema, which is part of the prompt and valid under itself
 						}
 						if strings.Contains(text, fakecli.Ran) || !strings.Contains(text, echo) {
 							t.Errorf("%s with the prompt %q: %s", name, prompt, text)

@@ -95,7 +95,8 @@ func (e *env) text(name, fallback string) string { return e.value(e.prefix+name,
 func (e *env) model(row *agent.Agent, name, fallback string) string {
 	v := e.text(name, fallback)
 	if v != "" && !modelName.MatchString(v) {
-		e.fail("%s%s is %q, which is not a valid model name: set it to one such as %s", e.prefix, name, v, row.ExampleModel)
+		e.fail("%s%s is %q, which is not a valid model name: set it to one such as %s",
+			e.prefix, name, v, row.ExampleModel)
 	}
 	return v
 }
@@ -105,7 +106,8 @@ func (e *env) model(row *agent.Agent, name, fallback string) string {
 func (e *env) choice(name, fallback string, words ...string) string {
 	v := strings.ToLower(e.text(name, fallback))
 	if !slices.Contains(words, v) {
-		e.fail("%s%s is %q: set it to %s or %s, or leave it out for %s", e.prefix, name, v, words[0], words[1], fallback)
+		e.fail("%s%s is %q: set it to %s or %s, or leave it out for %s",
+			e.prefix, name, v, words[0], words[1], fallback)
 	}
 	return v
 }
@@ -115,7 +117,8 @@ func (e *env) number(name string, fallback, least, most int) int {
 	v := e.text(name, strconv.Itoa(fallback))
 	n, err := strconv.Atoi(v)
 	if err != nil || n < least || n > most {
-		e.fail("%s%s is %q: set it to a whole number from %d to %d, or leave it out for %d", e.prefix, name, v, least, most, fallback)
+		e.fail("%s%s is %q: set it to a whole number from %d to %d, or leave it out for %d",
+			e.prefix, name, v, least, most, fallback)
 	}
 	return n
 }

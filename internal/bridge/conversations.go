@@ -80,7 +80,8 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 	c := cs.byID[id]
 	cs.mu.Unlock()
 	cs.forgetAll(dropped)
-	gone := fmt.Errorf("there is no session %q: it was closed, or not used for %d minutes; omit sessionId to start a new one", shorten(id, 60), int(conversationTTL.Minutes()))
+	gone := fmt.Errorf("there is no session %q: it was closed, or not used for %d minutes; omit sessionId to "+
+		"start a new one", shorten(id, 60), int(conversationTTL.Minutes()))
 	if c == nil {
 		return nil, gone
 	}
@@ -97,7 +98,8 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 	}
 	if c.bytes > conversationBytes {
 		c.turn <- struct{}{}
-		return nil, fmt.Errorf("the session has %d bytes, over the limit of %d: start a new one and repeat what matters", c.bytes, conversationBytes)
+		return nil, fmt.Errorf("the session has %d bytes, over the limit of %d: start a new one and repeat what "+
+			"matters", c.bytes, conversationBytes)
 	}
 	return c, nil
 }

@@ -15,38 +15,6 @@ import (
 	"pollux/internal/agent"
 )
 
-// A parrot answers with what it is asked, and remembers sessions until it is
-// told to forget them, as a warm runner does.
-type parrot struct {
-	script
-	mu    sync.Mutex
-	known map[string]bool
-	asked []agent.Request
-}
-
-func newParrot() *parrot {
-	p := &parrot{known: make(map[string]bool)}
-	p.script = func(_ context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.asked = append(p.asked, req)
-		if strings.Contains(req.Prompt, "fail") {
-			return agent.Result{}, &agent.Error{Kind: agent.Crashed}
-		}
-		p.known[req.Session] = true
-		return agent.Result{Answer: "You said: " + req.Prompt, Model: "m", Runner: agent.Warmed}, nil
-	}
-	return p
-}
-
-func (p *parrot) Forget(id string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.known, id)
-}
-
-func (p *parrot) last() agent.Request { return p.asked[len(p.asked)-1] }
-
 func TestConversation(t *testing.T) {
 	p := newParrot()
 	b := newTestBridge(t, p, nil)
@@ -61,19 +29,19 @@ func TestConversation(t *testing.T) {
 	if err != nil || second.Meta.SessionID != id || asked.Session != id || asked.Prompt != "two" || asked.Model != "gemini-x" {
 		t.Errorf("got %+v, %v; asked %+v", second, err, asked)
 	}
-	if real, _ := workingDirectory(dir); asked.Dir != real {
+	if resolved, _ := workingDirectory(dir); asked.Dir != resolved {
 		t.Errorf("it works in %s", asked.Dir)
 	}
 	for _, words := range []string{"one", "You said: one", "two"} {
 		if !strings.Contains(asked.Replay, words) {
-			t.Errorf("no %q in what is told where the session is gone: %q", words, asked.Replay)
+			t.Errorf("no %q in the replay: %q", words, asked.Replay)
 		}
 	}
-	// Another conversation has nothing of it.
+	// Conversations are separate.
 	if _, err := b.Query(t.Context(), QueryInput{Prompt: "three"}, nil); err != nil || p.last().Session == id || p.last().Replay != "" {
 		t.Errorf("%v; asked %+v", err, p.last())
 	}
-	// A failure says nothing.
+	// A failed query is not part of the conversation.
 	if _, err := b.Query(t.Context(), QueryInput{Prompt: "fail", SessionID: id}, nil); err == nil {
 		t.Error("no error")
 	}
@@ -107,7 +75,7 @@ func TestConversationsAreBounded(t *testing.T) {
 			}
 		}
 		if _, err := ask(first, "x"); err == nil {
-			t.Error("the one used longest ago goes on")
+			t.Error("the least recently used conversation is still there")
 		}
 		if _, err := ask(kept, "x"); err != nil {
 			t.Error(err)
@@ -135,7 +103,7 @@ func TestConversationsAreBounded(t *testing.T) {
 	})
 }
 
-// Two queries at once in one conversation come one after the other.
+// Concurrent queries in one conversation run one after the other.
 func TestConversationTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newParrot()
@@ -225,7 +193,7 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// A job that had its answer when it was cancelled is not called cancelled.
+// A job that already has its answer cannot be cancelled.
 func TestCancelledTooLate(t *testing.T) {
 	asked := make(chan struct{})
 	s := connect(t, newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
@@ -244,8 +212,8 @@ func TestCancelledTooLate(t *testing.T) {
 	}
 }
 
-// The SDK writes into the result that a handler returns. The waiters of one job
-// had the same one, and so raced with each other.
+// The SDK modifies the result that a handler returns. The waiters of one job shared
+// one result, which was a data race.
 func TestJobWaitersShareNothing(t *testing.T) {
 	gate := make(chan struct{})
 	b := newTestBridge(t, script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) {
@@ -279,7 +247,7 @@ func TestJobWaitersShareNothing(t *testing.T) {
 	}
 }
 
-// Jobs wait for a place as long as their own deadline, and end with the bridge.
+// Jobs wait for a slot until their deadline.
 func TestJobsWaitInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {

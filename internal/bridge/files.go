@@ -83,7 +83,7 @@ func attach(dir string, names []string, row *agent.Agent) (attachments, error) {
 // ambiguous reports whether escaping makes a text ambiguous: parts of it look
 // escaped already.
 func ambiguous(row *agent.Agent, text string) bool {
-	return row.Escapes != nil && row.Escapes(text) && row.Unescape(text) != text
+	return row.Escapes(text) && row.Unescape(text) != text
 }
 
 // within returns the real path of a file relative to dir, which is a real path

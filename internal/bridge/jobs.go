@@ -133,7 +133,8 @@ func (js *jobs) get(id string) (*job, error) {
 	if j := js.byID[id]; j != nil {
 		return j, nil
 	}
-	return nil, fmt.Errorf("there is no job %q: list-jobs returns the existing ones; results are kept for %d minutes", shorten(id, 60), int(jobTTL.Minutes()))
+	return nil, fmt.Errorf("there is no job %q: list-jobs returns the existing ones; results are kept for %d minutes",
+		shorten(id, 60), int(jobTTL.Minutes()))
 }
 
 // A jobState describes a job in a list.
@@ -190,7 +191,8 @@ func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 		return r, nil
 	}
 	if !slices.Contains(jobTools, in.Tool) {
-		return failed(fmt.Errorf("tool is %q: it must be one of %s", shorten(in.Tool, 60), strings.Join(jobTools, ", ")), Meta{Model: "none"}), nil
+		return failed(fmt.Errorf("tool is %q: it must be one of %s",
+			shorten(in.Tool, 60), strings.Join(jobTools, ", ")), Meta{Model: "none"}), nil
 	}
 	// Ask the client for its root now: a job cannot.
 	dir, _ := in.Arguments["workingDirectory"].(string)
@@ -260,7 +262,8 @@ func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 	if in.Timeout != nil {
 		wait = time.Duration(*in.Timeout) * time.Millisecond
 		if wait < 0 || wait > maxJobWaitTimeout {
-			return failed(fmt.Errorf("timeout is %d: give milliseconds from 0 to %d", *in.Timeout, maxJobWaitTimeout.Milliseconds()), Meta{Model: "none"}), nil
+			return failed(fmt.Errorf("timeout is %d: give milliseconds from 0 to %d",
+				*in.Timeout, maxJobWaitTimeout.Milliseconds()), Meta{Model: "none"}), nil
 		}
 	}
 	j, err := s.jobs.get(in.JobID)
@@ -293,7 +296,8 @@ func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 			default:
 			}
 			state := j.state()
-			r := notice(fmt.Sprintf("The job is still running, after %d seconds (%s): call wait-job again.", state.Seconds, state.Doing))
+			r := notice(fmt.Sprintf("The job is still running, after %d seconds (%s): call wait-job again.",
+				state.Seconds, state.Doing))
 			r.Meta["jobId"] = j.id
 			r.Meta["running"] = true
 			return r, nil

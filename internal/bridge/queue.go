@@ -90,7 +90,8 @@ func (q *queue) acquire(ctx context.Context, report func(position int)) (*slot, 
 			err = context.Cause(ctx)
 		case <-limit.C:
 			running, waiting := q.load()
-			err = fmt.Errorf("no free slot within %s: %d calls are running and %d waiting; try again later, or raise %s (now %d)",
+			err = fmt.Errorf("no free slot within %s: %d calls are running and %d waiting; try again later, or "+
+				"raise %s (now %d)",
 				wait, running, waiting-1, q.setting, q.max)
 		}
 		q.mu.Lock()

@@ -43,7 +43,9 @@ func instructions(row *agent.Agent) string {
 large context window. It reads files and searches the web by itself; it cannot
 write files or run commands.
 
-- query: ask a question, optionally with files. {{model}} explores workingDirectory on its own: naming a directory is better than sending many files. With changeMode it returns edits and a unified diff; nothing is written.
+- query: ask a question, optionally with files. {{model}} explores workingDirectory on its own:
+  naming a directory is better than sending many files. With changeMode it returns edits and a
+  unified diff; nothing is written.
 - search: ask a question that needs current facts from the web.
 - structured: get an answer as JSON that is valid under your JSON Schema.
 - fetch-chunk: get the next part of a long answer.
@@ -51,12 +53,15 @@ write files or run commands.
 - list-sessions, close-session: manage the conversations that query can continue.
 - start-job, wait-job, cancel-job, list-jobs: for calls that take longer than you can wait.
 
-A call takes from seconds to minutes. Include everything {{model}} needs to know: each call starts without memory of earlier ones, except a query with a sessionId.`)
+A call takes from seconds to minutes. Include everything {{model}} needs to know: each call
+starts without memory of earlier ones, except a query with a sessionId.`)
 }
 
 // fill replaces the names of the agent and of its model in a text.
 func fill(row *agent.Agent, text string) string {
-	return strings.NewReplacer("{{agent}}", row.DisplayName, "{{model}}", row.Model, "{{example}}", row.ExampleModel).Replace(text)
+	return strings.NewReplacer(
+		"{{agent}}", row.DisplayName, "{{model}}", row.Model, "{{example}}", row.ExampleModel,
+	).Replace(text)
 }
 
 // A Server serves the tools of a bridge to one MCP client.
@@ -77,7 +82,9 @@ func NewServer(b *Bridge) *Server {
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	}
 	s.roots.watch(options)
-	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "pollux", Title: "Pollux: " + b.cfg.Agent.DisplayName, Version: b.cfg.Version}, options)
+	s.mcp = mcp.NewServer(&mcp.Implementation{
+		Name: "pollux", Title: "Pollux: " + b.cfg.Agent.DisplayName, Version: b.cfg.Version,
+	}, options)
 	for _, t := range s.tools() {
 		s.mcp.AddTool(t.tool, t.handle)
 		s.handlers[t.tool.Name] = t.handle
@@ -118,7 +125,10 @@ func (s *Server) tools() []tool {
 	row := s.b.cfg.Agent
 	no, yes := new(bool), new(bool)
 	*yes = true
-	define := func(name, title, description string, input map[string]any, required []string, a mcp.ToolAnnotations, h mcp.ToolHandler) tool {
+	define := func(
+		name, title, description string, input map[string]any, required []string,
+		a mcp.ToolAnnotations, h mcp.ToolHandler,
+	) tool {
 		title, description = fill(row, title), fill(row, description)
 		a.Title, a.DestructiveHint = title, no
 		if required == nil {
@@ -137,49 +147,63 @@ func (s *Server) tools() []tool {
 	}
 	files := map[string]any{
 		"type": "array", "items": map[string]any{"type": "string"}, "maxItems": maxFiles,
-		"description": fmt.Sprintf("Paths of text files (up to %d bytes each) and images (up to %d bytes each) inside workingDirectory.", change.MaxFile, maxImage),
+		"description": fmt.Sprintf("Paths of text files (up to %d bytes each) and images (up to %d bytes each) "+
+			"inside workingDirectory.", change.MaxFile, maxImage),
 	}
 	model := text("The {{model}} model, for example {{example}}. Omit it for the default.")
 	dir := text("The directory that {{model}} may read. Omit it for the client's root.")
-	timeout := integer("Time limit in milliseconds, including time in the queue. At the limit the call returns what has arrived. Default: 120000.", int(MaxTimeout.Milliseconds()))
+	timeout := integer("Time limit in milliseconds, including time in the queue. At the limit the call returns "+
+		"what has arrived. Default: 120000.", int(MaxTimeout.Milliseconds()))
 	length := integer("Maximum length of the answer, in words.", maxWords)
 	return []tool{
 		define("query", "{{model}} Query",
-			"Ask {{model}} a question about code, a document, an image or a design, or for a second opinion. {{model}} reads the files it needs in workingDirectory by itself. It cannot write files or run commands. A long answer comes in parts: see fetch-chunk. With changeMode the answer contains edits and a unified diff for you to apply.",
+			"Ask {{model}} a question about code, a document, an image or a design, or for a second opinion. "+
+				"{{model}} reads the files it needs in workingDirectory by itself. It cannot write files or run "+
+				"commands. A long answer comes in parts: see fetch-chunk. With changeMode the answer contains "+
+				"edits and a unified diff for you to apply.",
 			map[string]any{
 				"prompt": text("The question, with everything that {{model}} needs to know."), "files": files, "model": model,
 				"workingDirectory": dir, "timeout": timeout, "maxResponseLength": length,
-				"changeMode": map[string]any{"type": "boolean", "description": "Return edits to files as {edits, diff, response}. Nothing is written."},
-				"sessionId":  text("The sessionId from an earlier answer. It continues that conversation in the same directory. Omit it to start a new conversation."),
+				"changeMode": map[string]any{"type": "boolean", "description": "Return edits to files as " +
+					"{edits, diff, response}. Nothing is written."},
+				"sessionId": text("The sessionId from an earlier answer. It continues that conversation in the " +
+					"same directory. Omit it to start a new conversation."),
 			},
 			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.query).withLargeResult(),
 		define("search", "Web Search",
-			"Ask {{model}} to search the web and to answer with sources: current versions, documentation, news, error messages.",
+			"Ask {{model}} to search the web and to answer with sources: current versions, documentation, news, "+
+				"error messages.",
 			map[string]any{
 				"query": text("What to find out."), "model": model,
 				"workingDirectory": dir, "timeout": timeout, "maxResponseLength": length,
 			},
 			[]string{"query"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: yes}, s.search),
 		define("structured", "Structured Output",
-			"Ask {{model}} for JSON that is valid under your JSON Schema: extraction, classification, data with a fixed shape. {{model}} may correct an invalid answer once. If it is still invalid, the call fails and lists the errors.",
+			"Ask {{model}} for JSON that is valid under your JSON Schema: extraction, classification, data with "+
+				"a fixed shape. {{model}} may correct an invalid answer once. If it is still invalid, the call "+
+				"fails and lists the errors.",
 			map[string]any{
 				"prompt": text("The question."),
 				"schema": map[string]any{
-					"anyOf":       []any{map[string]any{"type": "object"}, map[string]any{"type": "string"}},
-					"description": fmt.Sprintf("The JSON Schema, as an object or a string. At most %d bytes, any draft, no references to other documents.", maxSchema),
+					"anyOf": []any{map[string]any{"type": "object"}, map[string]any{"type": "string"}},
+					"description": fmt.Sprintf("The JSON Schema, as an object or a string. At most %d bytes, "+
+						"any draft, no references to other documents.", maxSchema),
 				},
 				"files": files, "model": model, "workingDirectory": dir, "timeout": timeout,
 			},
 			[]string{"prompt", "schema"}, mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: yes}, s.structured),
 		define("fetch-chunk", "Fetch Cached Chunk",
-			fmt.Sprintf("Get another part of a long answer from query or search. Parts are kept for %d minutes.", int(cacheTTL.Minutes())),
+			fmt.Sprintf("Get another part of a long answer from query or search. Parts are kept for %d minutes.",
+				int(cacheTTL.Minutes())),
 			map[string]any{
-				"cacheKey":   text("The cacheKey from the first part."),
-				"chunkIndex": map[string]any{"type": "integer", "minimum": 1, "description": "The number of the part, from 1."},
+				"cacheKey": text("The cacheKey from the first part."),
+				"chunkIndex": map[string]any{"type": "integer", "minimum": 1, "description": "The number of the " +
+					"part, from 1."},
 			},
 			[]string{"cacheKey", "chunkIndex"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.fetchChunk),
 		define("list-sessions", "List Sessions",
-			fmt.Sprintf("List the conversations that query can continue. A conversation ends %d minutes after its last query.", int(conversationTTL.Minutes())),
+			fmt.Sprintf("List the conversations that query can continue. A conversation ends %d minutes after "+
+				"its last query.", int(conversationTTL.Minutes())),
 			map[string]any{}, nil,
 			mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.listSessions),
 		define("close-session", "Close Session",
@@ -189,15 +213,17 @@ func (s *Server) tools() []tool {
 		define("start-job", "Start Job",
 			"Start a query, search or structured call that may take longer than you can wait. Returns a jobId at once.",
 			map[string]any{
-				"tool":      map[string]any{"type": "string", "enum": jobTools, "description": "The tool to call."},
-				"arguments": map[string]any{"type": "object", "description": fmt.Sprintf("The arguments of the tool. timeout may be up to %d.", MaxTimeout.Milliseconds())},
+				"tool": map[string]any{"type": "string", "enum": jobTools, "description": "The tool to call."},
+				"arguments": map[string]any{"type": "object", "description": fmt.Sprintf("The arguments of the "+
+					"tool. timeout may be up to %d.", MaxTimeout.Milliseconds())},
 			},
 			[]string{"tool", "arguments"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.startJob),
 		define("wait-job", "Wait for Job",
 			fmt.Sprintf("Wait for the result of a job. Results are kept for %d minutes.", int(jobTTL.Minutes())),
 			map[string]any{
-				"jobId":   text("The jobId from start-job."),
-				"timeout": map[string]any{"type": "integer", "minimum": 0, "maximum": maxJobWaitTimeout.Milliseconds(), "description": fmt.Sprintf("How long to wait, in milliseconds. Default: %d.", jobWaitTimeout.Milliseconds())},
+				"jobId": text("The jobId from start-job."),
+				"timeout": map[string]any{"type": "integer", "minimum": 0, "maximum": maxJobWaitTimeout.Milliseconds(),
+					"description": fmt.Sprintf("How long to wait, in milliseconds. Default: %d.", jobWaitTimeout.Milliseconds())},
 			},
 			[]string{"jobId"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.waitJob).withLargeResult(),
 		define("cancel-job", "Cancel Job", "Cancel a job that is no longer needed.",
@@ -206,7 +232,8 @@ func (s *Server) tools() []tool {
 		define("list-jobs", "List Jobs", "List running jobs and recently ended jobs.",
 			map[string]any{}, nil, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.listJobs),
 		define("ping", "Health Check",
-			"Report whether {{agent}} is installed, its version, what it may do, and how many calls are running and waiting. Answers at once, without asking a model.",
+			"Report whether {{agent}} is installed, its version, what it may do, and how many calls are running "+
+				"and waiting. Answers at once, without asking a model.",
 			map[string]any{}, nil,
 			mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.ping),
 	}
@@ -341,7 +368,8 @@ func (b *Bridge) Ping(ctx context.Context) (string, error) {
 	line("model", "%s", cmp.Or(b.cfg.DefaultModel, "the default of "+row.DisplayName))
 	line("fallback", "%s", cmp.Or(b.cfg.FallbackModel, "none"))
 	running, waiting := b.queue.load()
-	line("queue", "%d of %d running, %d waiting, at least %s between starts", running, b.queue.max, waiting, b.cfg.StartInterval)
+	line("queue", "%d of %d running, %d waiting, at least %s between starts",
+		running, b.queue.max, waiting, b.cfg.StartInterval)
 	line("runner", "%s", b.cfg.Runner.Kind)
 	for _, w := range b.runner.Workers() {
 		line("warm", "%s", workerLine(w))
@@ -376,7 +404,8 @@ func explain(err error, in any) string {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
 		want := map[reflect.Kind]string{
-			reflect.String: "a string", reflect.Int: "a whole number", reflect.Bool: "true or false", reflect.Slice: "a list of strings",
+			reflect.String: "a string", reflect.Int: "a whole number", reflect.Bool: "true or false",
+			reflect.Slice: "a list of strings",
 		}[wrong.Type.Kind()]
 		if want == "" {
 			want = wrong.Type.String()

@@ -17,19 +17,19 @@ import (
 	"pollux/internal/bridge/change/changetest"
 )
 
-// connect connects a client of that name to a server of the bridge.
+// connect connects a client with that name to a new server of the bridge.
 func connect(t *testing.T, b *Bridge, name string, roots ...string) *mcp.ClientSession {
 	t.Helper()
 	return connectAs(t, b, name, "", roots...)
 }
 
-// connectAs speaks that revision of the protocol, the newest if none.
+// connectAs is [connect] with a revision of the protocol; empty means the newest.
 func connectAs(t *testing.T, b *Bridge, name, revision string, roots ...string) *mcp.ClientSession {
 	t.Helper()
 	return serve(t, NewServer(b), name, revision, roots...)
 }
 
-// serve is [connectAs] for a server that the test knows.
+// serve is [connectAs] for an existing server.
 func serve(t *testing.T, s *Server, name, revision string, roots ...string) *mcp.ClientSession {
 	t.Helper()
 	ours, theirs := mcp.NewInMemoryTransports()
@@ -64,10 +64,6 @@ func callTool(t *testing.T, s *mcp.ClientSession, tool, args string) (*mcp.CallT
 		texts = append(texts, c.(*mcp.TextContent).Text)
 	}
 	return r, strings.Join(texts, "\n")
-}
-
-func answering(text string) script {
-	return func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) { return say(text) }
 }
 
 func TestToolsAreAsDesigned(t *testing.T) {
@@ -146,7 +142,7 @@ func TestWrongArgumentsAreExplained(t *testing.T) {
 	}
 }
 
-// The directory is the client's root, unless the call names one.
+// A call without a directory works in the client's root.
 func TestRoots(t *testing.T) {
 	root, other := changetest.Project(t, false, map[string]string{"sub/x": ""}), changetest.Project(t, false, nil)
 	var dir string
@@ -168,7 +164,7 @@ func TestRoots(t *testing.T) {
 	}
 }
 
-// A client that does not answer is not asked twice.
+// A client that does not answer is asked for its roots only once.
 func TestSilentRoots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestBridge(t, answering("ok"), nil)
@@ -199,8 +195,7 @@ func TestSilentRoots(t *testing.T) {
 	})
 }
 
-// A long answer comes in pages that fit the client and are the answer when
-// joined.
+// The pages of a long answer fit the client. Joined, they are the answer.
 func TestPages(t *testing.T) {
 	answer := strings.TrimSpace(strings.Repeat("Ein längerer Absatz über 世界.\nMit zwei Zeilen.\n\n", 2000))
 	for name, most := range map[string]int{"somebody": 8 << 10, "claude-code": 24 << 10, "gemini-cli-mcp-client-pollux": 30 << 10} {
@@ -230,8 +225,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// What models see holds all: edits and diff in the structured content, and the
-// _meta on the result itself.
+// The structured content has the edits and the diff. The result itself has the
+// _meta.
 func TestResults(t *testing.T) {
 	dir := changetest.Project(t, false, map[string]string{"a.txt": "one\n"})
 	s := connect(t, newTestBridge(t, answering("Words.\n"+changetest.Block("a.txt:1-1", "one", "1")), nil), "test", "file://"+dir)
@@ -253,7 +248,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// An error says what there was of the answer, and is a result.
+// An error is a result that quotes the incomplete answer.
 func TestErrorsAreResults(t *testing.T) {
 	b := newTestBridge(t, script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) {
 		return agent.Result{Answer: "half of it"}, &agent.Error{Kind: agent.Network, Message: "fetch failed"}

@@ -128,7 +128,7 @@ func (s Status) String() string {
 	fmt.Fprintf(&b, "  process %d, up %s, %s, %d of %d calls running, %d waiting, %d sessions\n",
 		s.PID, seconds(time.Since(s.Started)), s.Runner, s.Running, s.Max, s.Waiting, s.Sessions)
 	for _, w := range s.Workers {
-		fmt.Fprintf(&b, "  CLI   %s\n", workerLine(w))
+		fmt.Fprintf(&b, "  agent %s\n", workerLine(w))
 	}
 	return b.String()
 }
@@ -139,5 +139,6 @@ func workerLine(w agent.Worker) string {
 	if w.Running > 0 {
 		state = strconv.Itoa(w.Running) + " running"
 	}
-	return fmt.Sprintf("process %d in %s, %s, %d MB, %d sessions, up %s", w.PID, termtext.Line(w.Dir, 0), state, w.Memory>>20, w.Sessions, seconds(time.Since(w.Started)))
+	return fmt.Sprintf("process %d in %s, %s, %d MB, %d sessions, up %s",
+		w.PID, termtext.Line(w.Dir, 0), state, w.Memory>>20, w.Sessions, seconds(time.Since(w.Started)))
 }

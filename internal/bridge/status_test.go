@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 )
 
-// A listener fails to accept as often as failing says.
+// A tiredListener fails to accept several times.
 type tiredListener struct {
 	net.Listener
 	failing int
@@ -27,8 +27,7 @@ func (l *tiredListener) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// A bridge that once had too many files open was not to be seen by `pollux status`
-// any more.
+// After too many open files, `pollux status` no longer found the bridge.
 func TestStatusOutlivesAFailedAccept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestBridge(t, answering("ok"), nil)

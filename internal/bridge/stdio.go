@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -14,62 +13,63 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pollux/internal/jsonl"
 )
 
-// maxMessage bounds a message in bytes.
+// maxMessage limits a message, in bytes.
 const maxMessage = 32 << 20
 
-// Stdio is the transport of one client, on a pair of pipes. It is the SDK's
-// and what that lacks:
+// Stdio returns the transport of one client on a pair of pipes. It adds to that
+// of the SDK:
 //
-//   - A line that is no message is answered with an error and is not the end.
-//   - A request that was cancelled gets no answer: the client has forgotten it,
-//     and some clients take one for an error.
-//   - The end of the input is held back until each request is answered, since
-//     the SDK drops the answers that are due then. atEnd is called at once, to
-//     hurry them up. Once answerTimeout has passed since the end of the input, what
-//     cannot be written is dropped.
+//   - A line that is not a message is answered with an error, and the connection
+//     continues.
+//   - A cancelled request is not answered: the client has forgotten it, and some
+//     clients report such an answer as an error.
+//   - The SDK sees the end of the input only after each request has been answered,
+//     because it drops outstanding answers then. atEnd is called at the end of
+//     the input, to speed the answers up. Answers that cannot be written within
+//     answerTimeout are dropped.
 func Stdio(in io.Reader, out io.Writer, atEnd func()) mcp.Transport {
 	w := newWriter(out)
-	m := &messages{in: bufio.NewReader(in), complaints: make(chan string, 64), complained: make(chan struct{})}
+	m := &messages{in: jsonl.NewReader(in, maxMessage), replies: make(chan string, 64), replied: make(chan struct{})}
 	m.atEnd = func() {
 		time.AfterFunc(answerTimeout, w.giveUp)
 		atEnd()
 	}
 	go func() {
-		defer close(m.complained)
-		for c := range m.complaints {
-			io.WriteString(w, c)
+		defer close(m.replied)
+		for line := range m.replies {
+			io.WriteString(w, line)
 		}
 	}()
 	return stdio{&mcp.IOTransport{Reader: m, Writer: w, MaxLineLength: -1}}
 }
 
-// A writer keeps messages apart that several goroutines write, each by one call of
-// Write. A client that does not read blocks them, until giveUp is called.
+// A writer writes one message per call of Write. A client that does not read
+// blocks it, until giveUp is called. Several goroutines may use it.
 type writer struct {
-	w     io.Writer
-	turn  chan struct{} // holds one when nothing is being written
-	gone  chan struct{} // closed by giveUp
-	leave sync.Once
+	w      io.Writer
+	turn   chan struct{} // holds one while nothing is being written
+	open   context.Context
+	giveUp context.CancelFunc // fails all writes, also those in progress
 }
 
 func newWriter(out io.Writer) *writer {
-	w := &writer{w: out, turn: make(chan struct{}, 1), gone: make(chan struct{})}
+	w := &writer{w: out, turn: make(chan struct{}, 1)}
+	w.open, w.giveUp = context.WithCancel(context.Background())
 	w.turn <- struct{}{}
 	return w
 }
 
-// errDeaf is the error of messages that the client did not take.
-var errDeaf = fmt.Errorf("the client has closed the input of the bridge and does not read its output: %w", io.EOF)
-
-// giveUp fails all writes, those that are under way too.
-func (w *writer) giveUp() { w.leave.Do(func() { close(w.gone) }) }
+// errNotRead is the error of messages that the client did not read.
+var errNotRead = fmt.Errorf("the client has closed the input of the bridge and does not read its output: %w", io.EOF)
 
 func (w *writer) Write(b []byte) (int, error) {
 	select {
-	case <-w.gone:
-		return 0, errDeaf
+	case <-w.open.Done():
+		return 0, errNotRead
 	case <-w.turn:
 	}
 	type written struct {
@@ -77,7 +77,7 @@ func (w *writer) Write(b []byte) (int, error) {
 		err error
 	}
 	done := make(chan written, 1)
-	b = bytes.Clone(b) // it may be written after Write has returned
+	b = bytes.Clone(b) // the write may outlive this call
 	go func() {
 		n, err := w.w.Write(b)
 		w.turn <- struct{}{}
@@ -86,34 +86,34 @@ func (w *writer) Write(b []byte) (int, error) {
 	select {
 	case r := <-done:
 		return r.n, r.err
-	case <-w.gone:
-		return 0, errDeaf
+	case <-w.open.Done():
+		return 0, errNotRead
 	}
 }
 
 func (*writer) Close() error { return nil }
 
-// messages reads the lines of the input that are messages.
+// A messages reads the messages of the input and answers other lines.
 type messages struct {
-	in    *bufio.Reader
+	in    *jsonl.Reader
 	atEnd func()
-	rest  []byte
+	rest  []byte // of the present message
 	err   error
 
-	// complaints are the answers to other lines. They are not written by the
-	// goroutine that reads, which would then wait for a client that writes
-	// before it reads; beyond some, they are dropped.
-	complaints chan string
-	complained chan struct{} // closed when all are written
-	end        sync.Once
+	// replies are the answers to lines that are not messages. A goroutine writes
+	// them, because a client may write everything before it reads. When the
+	// channel is full, further replies are dropped.
+	replies chan string
+	replied chan struct{} // closed when all are written
+	end     sync.Once
 }
 
-// finish is called when there is nothing more to read.
+// finish handles the end of the input.
 func (m *messages) finish() {
 	m.atEnd()
-	close(m.complaints)
+	close(m.replies)
 	select {
-	case <-m.complained:
+	case <-m.replied:
 	case <-time.After(time.Second):
 	}
 }
@@ -126,15 +126,18 @@ func (m *messages) Read(b []byte) (int, error) {
 			m.end.Do(m.finish)
 			return 0, m.err
 		}
-		var line []byte
-		var long bool
-		line, long, m.err = m.line()
-		if len(bytes.TrimSpace(line)) == 0 && !long {
-			continue
+		line, err := m.in.ReadLine()
+		var tooLong *jsonl.TooLongError
+		long := errors.As(err, &tooLong)
+		if !long {
+			m.err = err
+			if len(bytes.TrimSpace(line)) == 0 {
+				continue
+			}
 		}
 		if code, problem := check(line, long); problem != "" {
 			select {
-			case m.complaints <- fmt.Sprintf(`{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%q}}`+"\n", code, problem):
+			case m.replies <- fmt.Sprintf(`{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%q}}`+"\n", code, problem):
 			default:
 			}
 			continue
@@ -146,23 +149,8 @@ func (m *messages) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// line reads a line; of one that is too long, the start.
-func (m *messages) line() (line []byte, long bool, err error) {
-	for {
-		part, err := m.in.ReadSlice('\n')
-		if len(line)+len(part) <= maxMessage {
-			line = append(line, part...)
-		} else {
-			long = true
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, long, err
-		}
-	}
-}
-
-// unroll makes a line of each message of a batch, which only one revision of
-// the protocol knows; each is answered by itself.
+// unroll returns the messages of a batch, one per line, so that each is answered
+// by itself. Only one revision of the protocol has batches.
 func unroll(line []byte) []byte {
 	var batch []json.RawMessage
 	if json.Unmarshal(line, &batch) != nil {
@@ -175,20 +163,20 @@ func unroll(line []byte) []byte {
 	return out
 }
 
-// check says what is wrong with a line, and the error code for it.
+// check describes what is wrong with a line, with the error code.
 func check(line []byte, long bool) (code int, problem string) {
 	switch {
 	case long:
-		return jsonrpc.CodeInvalidRequest, fmt.Sprintf("a message is over %d bytes: send less", maxMessage)
+		return jsonrpc.CodeInvalidRequest, fmt.Sprintf("a message is longer than %d bytes: send less", maxMessage)
 	case !json.Valid(line) || !utf8.Valid(line):
-		return jsonrpc.CodeParseError, "a line is not JSON: send one message a line"
+		return jsonrpc.CodeParseError, "a line is not JSON: send one message per line"
 	}
 	var all []json.RawMessage
 	if json.Unmarshal(line, &all) != nil {
 		all = []json.RawMessage{line}
 	}
 	if len(all) == 0 {
-		return jsonrpc.CodeInvalidRequest, "a batch is empty: send one message a line"
+		return jsonrpc.CodeInvalidRequest, "a batch is empty: send one message per line"
 	}
 	for _, one := range all {
 		var m struct {
@@ -196,12 +184,13 @@ func check(line []byte, long bool) (code int, problem string) {
 		}
 		_, err := jsonrpc.DecodeMessage(one)
 		if err != nil || json.Unmarshal(one, &m) != nil || len(m.ID) > 0 && m.ID[0] != '"' && bytes.ContainsAny(m.ID, ".eE") && string(m.ID) != "null" {
-			return jsonrpc.CodeInvalidRequest, "a line is not a JSON-RPC 2.0 message: see the protocol"
+			return jsonrpc.CodeInvalidRequest, "a line is not a JSON-RPC 2.0 message: see the specification of MCP"
 		}
 	}
 	return 0, ""
 }
 
+// A stdio adds the handling of cancelled requests to a transport.
 type stdio struct{ mcp.Transport }
 
 // Connect implements [mcp.Transport].
@@ -213,18 +202,19 @@ func (t stdio) Connect(ctx context.Context) (mcp.Connection, error) {
 	return &cancelConn{Connection: c, requests: make(map[jsonrpc.ID]bool), answered: make(chan struct{}, 1)}, nil
 }
 
-// A cancelConn knows which requests are not yet answered.
+// A cancelConn knows which requests have not been answered.
 type cancelConn struct {
 	mcp.Connection
 
 	mu       sync.Mutex
-	requests map[jsonrpc.ID]bool // not yet answered: is it cancelled
+	requests map[jsonrpc.ID]bool // those not answered; true if cancelled
 	answered chan struct{}       // holds one when there may be fewer
 }
 
-// answerTimeout bounds the wait for the last answers.
+// answerTimeout limits the wait for the last answers.
 const answerTimeout = 10 * time.Second
 
+// drain waits until all requests have been answered.
 func (c *cancelConn) drain(ctx context.Context) {
 	limit := time.NewTimer(answerTimeout)
 	defer limit.Stop()

@@ -73,13 +73,13 @@ func TestJunkOnTheWire(t *testing.T) {
 	}
 	w.write("", query(`"a"`, "hi"))
 	w.want(t, `"id":"a"`, `"text":"ok"`)
-	// A batch, as one revision of the protocol has them.
+	// One revision of the protocol has batches.
 	w.write(`[{"jsonrpc":"2.0","method":"notifications/initialized"},{"jsonrpc":"2.0","id":5,"method":"ping"}, {"jsonrpc":"2.0","id":6,"method":"ping"}]`)
 	w.want(t, `"id":5`)
 	w.want(t, `"id":6`)
 }
 
-// A client may write all that it has before it reads.
+// A client may write everything before it reads.
 func TestJunkDoesNotBlock(t *testing.T) {
 	w := dial(t, newTestBridge(t, answering("ok"), nil))
 	w.write(hello)
@@ -96,7 +96,7 @@ func TestJunkDoesNotBlock(t *testing.T) {
 	t.Error("the query has no answer")
 }
 
-// A cancelled call gets no answer, and its number is free again.
+// A cancelled call gets no answer, and its ID can be used again.
 func TestCancelledCallsAreNotAnswered(t *testing.T) {
 	started := make(chan struct{}, 1)
 	b := newTestBridge(t, script(func(ctx context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
@@ -115,7 +115,7 @@ func TestCancelledCallsAreNotAnswered(t *testing.T) {
 	w.want(t, `"id":"7"`, `"text":"ok"`)
 }
 
-// What is asked before the end of the input is answered after it.
+// Requests are answered also after the end of the input.
 func TestEndOfInput(t *testing.T) {
 	b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
 		return hang(ctx)
@@ -136,8 +136,8 @@ func TestEndOfInput(t *testing.T) {
 	}
 }
 
-// A client that read nothing and closed the bridge's input kept the bridge for
-// good: its last answers could not be written.
+// A client that read nothing and closed the bridge's input kept the bridge running
+// forever: its last answers could not be written.
 func TestDeafClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestBridge(t, answering("ok"), nil)

@@ -17,8 +17,8 @@ import (
 	"pollux/internal/agent"
 )
 
-// 200 calls at once, through a queue of 3, with crashes, timeouts and
-// cancellations at random moments: each is answered, and nothing is left.
+// 200 calls at once share 3 slots, with crashes, timeouts and cancellations at
+// random times. Each call is answered, and no process or file is left.
 func TestStress(t *testing.T) {
 	runner := fakeRunner(t, agent.Options{Kind: agent.Spawned})
 	b := newTestBridge(t, runner, func(c *Config) { c.MaxConcurrent = 3 })
@@ -85,9 +85,9 @@ func TestStress(t *testing.T) {
 	}
 }
 
-// 1,000 calls over 5 workspaces through warm processes, which are killed, print
-// garbage, hang and crash, while callers give up and there is at times no room
-// on the disk: each call is answered as its fault wants it, and nothing is left.
+// 1,000 calls in 5 workspaces share warm processes, which are killed, print
+// garbage, hang and crash. Callers give up, and at times the disk is full. Each
+// call ends as its fault allows, and no process or file is left.
 func TestWarmStress(t *testing.T) {
 	runner := fakeRunner(t, agent.Options{Kind: agent.Warmed, Warm: agent.Limits{Processes: 3}})
 	b := newTestBridge(t, runner, func(c *Config) { c.MaxConcurrent = 8 })
@@ -201,7 +201,7 @@ func TestWarmStress(t *testing.T) {
 				outcome = err.Error()
 			}
 			outcomes[outcome]++
-			// A conversation that is replayed may begin with another fault.
+			// The replay of a conversation may contain another fault.
 			if in.SessionID == "" && !slices.Contains(mayEnd(fake, after >= 0), outcome) {
 				t.Errorf("call %d, %s, ends with %q: %v", i, fake, outcome, err)
 			}
@@ -228,8 +228,8 @@ func TestWarmStress(t *testing.T) {
 	}
 }
 
-// mayEnd is how a call of that fake may end: as the fake wants it, or by what
-// befalls any call. A process may be killed and the disk be full at any moment.
+// mayEnd lists the outcomes of a call with that fault. Any process may be killed,
+// and the disk may be full at any time.
 func mayEnd(fake string, cancelled bool) []string {
 	ends := []string{"timeout", string(agent.Crashed), "no room", "refused"}
 	if cancelled {
@@ -249,19 +249,19 @@ func mayEnd(fake string, cancelled bool) []string {
 	return append(ends, "answer", "partial")
 }
 
-var seedFlag = flag.Uint64("seed", 0, "the seed of the stress tests; random unless given")
+var seedFlag = flag.Uint64("seed", 0, "seed of the stress tests; random by default")
 
-// stressSeed is the seed of a stress test. A test that fails prints it.
+// stressSeed returns the seed of a stress test. A test that fails prints it.
 func stressSeed(t *testing.T) uint64 {
 	seed := *seedFlag
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
-	t.Logf("to have the same choices again: go test ./internal/bridge -run %s -seed %d", t.Name(), seed)
+	t.Logf("to repeat the same choices: go test ./internal/bridge -run %s -seed %d", t.Name(), seed)
 	return seed
 }
 
-// processes are the command lines that hold a text.
+// processes returns the command lines that contain a text.
 func processes(text string) (all []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, f := range files {

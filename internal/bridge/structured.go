@@ -86,10 +86,12 @@ func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsons
 	value, wrong := validate(schema, result.Answer)
 	if deadline, _ := ctx.Deadline(); wrong != nil && time.Until(deadline) >= minAttemptTimeout {
 		c.progress.now("the answer is not valid: asking once more")
-		repair := fmt.Sprintf("Your answer is not valid:\n%s\n\nAnswer with the corrected JSON and nothing else.", bulletList(wrong))
+		repair := fmt.Sprintf("Your answer is not valid:\n%s\n\nAnswer with the corrected JSON and nothing else.",
+			bulletList(wrong))
 		result, err = c.ask(ctx, question{
 			prompt: repair, images: files.images, session: session,
-			replay: fmt.Sprintf("%s\n\nYour earlier answer:\n\n%s\n\n%s", prompt, shorten(result.Answer, 100_000), repair),
+			replay: fmt.Sprintf("%s\n\nYour earlier answer:\n\n%s\n\n%s",
+				prompt, shorten(result.Answer, 100_000), repair),
 		})
 		if err != nil {
 			return Structured{}, err
@@ -100,7 +102,8 @@ func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsons
 	}
 	if wrong != nil {
 		return Structured{}, &Failure{
-			Err:     fmt.Errorf("the answer is not valid under the schema: try again, simplify the schema, or name another model\n%s", bulletList(wrong)),
+			Err: fmt.Errorf("the answer is not valid under the schema: try again, simplify the schema, or "+
+				"name another model\n%s", bulletList(wrong)),
 			Partial: result.Answer,
 		}
 	}

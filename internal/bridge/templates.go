@@ -31,7 +31,8 @@ func loadTemplates(dir, setting string) (templates, error) {
 	t := make(templates)
 	if dir != "" {
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return nil, fmt.Errorf("%s is %q, which is not a directory: set it to a directory with prompt templates", setting, dir)
+			return nil, fmt.Errorf("%s is %q, which is not a directory: set it to a directory with prompt templates",
+				setting, dir)
 		}
 	}
 	for name, needs := range placeholders {

@@ -199,7 +199,8 @@ func checkText(name, text string, limit int) error {
 // checkFiles returns an error for too many files.
 func checkFiles(row *agent.Agent, files []string) error {
 	if len(files) > maxFiles {
-		return fmt.Errorf("%d files exceed the limit of %d: send fewer, or name a directory in the prompt for %s to read",
+		return fmt.Errorf("%d files exceed the limit of %d: send fewer, or name a directory in the prompt for "+
+			"%s to read",
 			len(files), maxFiles, row.Model)
 	}
 	return nil

@@ -31,7 +31,8 @@ func checkDisk(c *Checker, more []Directory) {
 	}
 	runtime, err := sys.RuntimeDir()
 	if err != nil {
-		c.Fail("disk", "set TMPDIR to a directory you own", "there is no directory for the companions' sockets: %v", err)
+		c.Fail("disk", "set TMPDIR to a directory you own",
+			"there is no directory for the companions' sockets: %v", err)
 		return
 	}
 	bad := false
@@ -44,7 +45,8 @@ func checkDisk(c *Checker, more []Directory) {
 		case err == nil && free < noSpace:
 			c.Fail("disk", "free some space there", "%s, which holds %s, is full", dir, d.Holds)
 		case writeErr != nil:
-			c.Fail("disk", "make it writable for you", "%s, which holds %s, is not writable: %v", dir, d.Holds, Reason(writeErr))
+			c.Fail("disk", "make it writable for you",
+				"%s, which holds %s, is not writable: %v", dir, d.Holds, Reason(writeErr))
 		case err == nil && free < lowSpace:
 			c.Warn("disk", "free some space there", "%s, which holds %s, has only %d MiB left", dir, d.Holds, free>>20)
 		default:

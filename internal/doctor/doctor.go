@@ -160,7 +160,9 @@ const maxText = 1000
 func (c *Checker) Add(f Finding) {
 	f.Part = c.part
 	// Findings quote names of files and variables, which anybody can have made.
-	f.Text, f.Next, f.Fix = termtext.Line(f.Text, maxText), termtext.Line(f.Next, maxText), termtext.Line(f.Fix, maxText)
+	for _, line := range []*string{&f.Text, &f.Next, &f.Fix} {
+		*line = termtext.Line(*line, maxText)
+	}
 	c.report.Findings = append(c.report.Findings, f)
 	if c.Emit != nil {
 		c.Emit(f)

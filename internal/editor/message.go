@@ -8,6 +8,8 @@
 // side ignores unknown notifications and fields.
 package editor
 
+import "cmp"
+
 // ProtocolVersion increases when clients must change.
 const ProtocolVersion = 1
 
@@ -164,6 +166,9 @@ func (d Diff) Text() string {
 	}
 	return d.Proposed
 }
+
+// AgentName returns what to call the agent that proposed the change.
+func (d Diff) AgentName() string { return cmp.Or(d.Agent, d.Client, "the agent") }
 
 // Reasons of a [DiffClose].
 const (

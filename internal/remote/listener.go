@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -41,7 +42,7 @@ func Listen(ctx context.Context, target Target, paths Paths, protocol Protocol) 
 	if err != nil {
 		return nil, err
 	}
-	prune(dir)
+	leftSockets.Remove(dir)
 	name := fmt.Sprintf("connect-%d-%06x.sock", os.Getpid(), rand.IntN(1<<24))
 	l := &Listener{
 		Socket: filepath.Join(dir, name), target: target, paths: paths, protocol: protocol, gone: make(chan struct{}),
@@ -101,19 +102,9 @@ func (l *Listener) watch(ctx context.Context) {
 	}
 }
 
-// prune removes sockets that killed listeners have left. A listener in another
-// container may share the directory; it answers.
-func prune(dir string) {
-	sockets, _ := filepath.Glob(filepath.Join(dir, "connect-*.sock"))
-	for _, path := range sockets {
-		conn, err := net.Dial("unix", path)
-		if err == nil {
-			conn.Close()
-		} else if sys.Refused(err) {
-			os.Remove(path)
-		}
-	}
-}
+// leftSockets are the sockets of killed listeners. A listener in another container
+// may share the directory; it answers.
+var leftSockets = sys.Leftovers{Pattern: "connect-*.sock", Type: fs.ModeSocket, Abandoned: sys.RefusesConnections}
 
 // serve connects one agent to the companion.
 func (l *Listener) serve(ctx context.Context, agent net.Conn) {

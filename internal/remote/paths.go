@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"pollux/internal/paths"
 	"pollux/internal/termtext"
 )
 
@@ -28,8 +29,9 @@ func ParsePaths(pairs []string) (Paths, error) {
 	var p Paths
 	for _, text := range pairs {
 		here, there, ok := strings.Cut(text, "=")
-		if !ok || !filepath.IsAbs(here) || !path.IsAbs(there) && !isWindows(there) {
-			return nil, fmt.Errorf("--map %s: give two absolute directories, as the agent and as the companion see them: --map /workspaces/app=/home/me/app", text)
+		if !ok || !filepath.IsAbs(here) || !path.IsAbs(there) && !paths.IsWindows(there) {
+			return nil, fmt.Errorf("--map %s: give two absolute directories, as the agent and as the companion see them: "+
+				"--map /workspaces/app=/home/me/app", text)
 		}
 		if info, err := os.Stat(here); err != nil || !info.IsDir() {
 			return nil, fmt.Errorf("--map %s: there is no directory %s here", text, here)
@@ -42,14 +44,9 @@ func ParsePaths(pairs []string) (Paths, error) {
 	return p, nil
 }
 
-// isWindows reports whether a path is a Windows path, on whatever system this runs.
-func isWindows(p string) bool {
-	return len(p) > 2 && p[1] == ':' && (p[2] == '\\' || p[2] == '/') || strings.HasPrefix(p, `\\`)
-}
-
 // clean returns the canonical form of a path of any system.
 func clean(p string) string {
-	if isWindows(p) {
+	if paths.IsWindows(p) {
 		p = strings.ReplaceAll(p, "/", `\`)
 		if len(p) > 3 {
 			p = strings.TrimRight(p, `\`)
@@ -78,11 +75,12 @@ func (p Paths) Fit(roots []string, dir string) error {
 		}
 	}
 	return fmt.Errorf("the companion there is for %s, not for %s: try --map %s=%s",
-		termtext.Line(strings.Join(roots, ", "), maxRoots), pairs[0].There, pairs[0].Here, termtext.Line(roots[0], maxRoots))
+		termtext.Line(strings.Join(roots, ", "), maxRoots), pairs[0].There,
+		pairs[0].Here, termtext.Line(roots[0], maxRoots))
 }
 
 func contains(root, name string) bool {
-	_, ok := below(root, name)
+	_, ok := paths.Foreign(root, name)
 	return ok
 }
 
@@ -108,47 +106,34 @@ func (p Paths) translate(name string, sides func(Pair) (from, to string)) (strin
 	if len(p) == 0 {
 		return name, true
 	}
-	if path.IsAbs(name) {
-		name = path.Clean(name) // .. must not lead out of a pair
-	}
 	length, result := -1, ""
 	for _, pair := range p {
 		from, to := sides(pair)
-		rest, ok := below(from, name)
+		rel, ok := paths.Foreign(from, name)
 		if !ok || len(from) <= length {
 			continue
 		}
-		length, result = len(from), join(to, rest)
+		length, result = len(from), join(to, slashes(from, rel))
 	}
 	return result, length >= 0
 }
 
-// below returns the rest of a name that is root or below it, with slashes. The names
-// may be of another system, so this cannot use package paths.
-func below(root, name string) (rest string, ok bool) {
-	if isWindows(root) {
-		// Windows ignores the case of names, and accepts either slash.
-		name = strings.ReplaceAll(name, "/", `\`)
-		if len(name) < len(root) || !strings.EqualFold(name[:len(root)], root) {
-			return "", false
-		}
-		rest = strings.ReplaceAll(name[len(root):], `\`, "/")
-	} else if rest, ok = strings.CutPrefix(name, root); !ok {
-		return "", false
+// slashes returns a name relative to root with slashes.
+func slashes(root, rel string) string {
+	if paths.IsWindows(root) {
+		return strings.ReplaceAll(rel, `\`, "/")
 	}
-	if rest != "" && rest[0] != '/' && !strings.HasSuffix(root, "/") && !strings.HasSuffix(root, `\`) {
-		return "", false // a sibling whose name starts with root's
-	}
-	return strings.TrimPrefix(rest, "/"), true
+	return rel
 }
 
-func join(root, rest string) string {
-	if rest == "" {
+// join returns the path of a name with slashes, relative to root.
+func join(root, rel string) string {
+	if rel == "." {
 		return root
 	}
-	sep := "/"
-	if isWindows(root) {
-		sep, rest = `\`, strings.ReplaceAll(rest, "/", `\`)
+	separator := "/"
+	if paths.IsWindows(root) {
+		separator, rel = `\`, strings.ReplaceAll(rel, "/", `\`)
 	}
-	return strings.TrimSuffix(root, sep) + sep + rest
+	return strings.TrimSuffix(root, separator) + separator + rel
 }

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// mustPaths are pairs of which the directories here need not exist.
+// mustPaths returns pairs whose directories here need not exist.
 func mustPaths(_ testing.TB, pairs ...string) (p Paths) {
 	for _, pair := range pairs {
 		here, there, _ := strings.Cut(pair, "=")
@@ -30,7 +30,7 @@ func mustPaths(_ testing.TB, pairs ...string) (p Paths) {
 	return p
 }
 
-// The names of a companion elsewhere steer no terminal.
+// The names that a remote companion sends cannot control the terminal.
 func TestFitShowsNamesPlainly(t *testing.T) {
 	err := Paths{{"/here", "/there"}}.Fit([]string{"/a\x1b]0;t\a\u202eb\n"}, "/here")
 	if err == nil || strings.ContainsAny(err.Error(), "\x1b\a\u202e\n") || !strings.Contains(err.Error(), "/a]0;tb") {
@@ -44,7 +44,7 @@ func TestFit(t *testing.T) {
 		dir, says    string
 	}{
 		{roots: []string{"/app"}, dir: "/app/sub"},
-		{dir: "/w"}, // it does not tell
+		{dir: "/w"}, // the companion does not say
 		{roots: []string{"/app"}, dir: "/w", says: "--map /w=/app"},
 		{roots: []string{"/app"}, dir: "/apps", says: "--map /apps=/app"},
 		{pairs: []string{"/w=/app"}, roots: []string{"/other", "/app"}},
@@ -199,7 +199,7 @@ func TestListener(t *testing.T) {
 		}
 	}
 	if got, err := dial("{}\n{}\n").ReadString('\n'); err == nil {
-		t.Errorf("the adapter protocol was answered %q", got)
+		t.Errorf("the editor protocol was answered %q", got)
 	}
 	f.Close()
 	if _, err := one.ReadString('\n'); err == nil {
@@ -243,7 +243,7 @@ func TestSSH(t *testing.T) {
 	}
 }
 
-// The companion takes its socket away, or nobody is behind it.
+// A listener notices when the companion removes its socket, or does not answer on it.
 func TestListenerNoticesThatTheCompanionIsGone(t *testing.T) {
 	for name, lose := range map[string]func(companion net.Listener){
 		"its socket goes": func(companion net.Listener) { companion.Close() },
@@ -273,7 +273,7 @@ func TestListenerNoticesThatTheCompanionIsGone(t *testing.T) {
 	}
 }
 
-// A socket that anybody could have put there is not spoken to.
+// A socket that another user could have put there is refused.
 func TestForeignSocketsAreRefused(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"pollux/internal/editor"
+	"pollux/internal/paths"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
@@ -56,7 +57,7 @@ func SSH(host, dir string) func() *exec.Cmd {
 // quote returns a path as one word for the shell on its host: for a Windows shell if
 // it is a Windows path.
 func quote(path string) string {
-	if isWindows(path) {
+	if paths.IsWindows(path) {
 		return `"` + strings.ReplaceAll(path, `"`, "") + `"`
 	}
 	return termtext.Word(path)
@@ -73,8 +74,8 @@ func (t Target) Open(ctx context.Context) (io.ReadWriteCloser, error) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("no companion answers at %s (%v): is it running, and is this its socket? `pollux status --json` shows it",
-			t.Socket, cause(err))
+		return nil, fmt.Errorf("no companion answers at %s (%v): is it running, and is this its socket? "+
+			"`pollux status --json` shows it", t.Socket, cause(err))
 	}
 	if _, err := io.WriteString(conn, editor.MCPPreamble); err != nil {
 		conn.Close()
@@ -131,75 +132,56 @@ func (t Target) Greet(ctx context.Context, protocol Protocol) (Companion, error)
 
 // A command is a connection over the standard streams of a child process.
 type command struct {
-	io.ReadCloser
-	in     io.WriteCloser
-	child  *sys.Child
-	stderr *tail // nil if it goes elsewhere
-
+	child     *sys.PipedChild
+	stderr    *sys.Tail // nil if standard error goes elsewhere
 	closeOnce func() error
 }
 
-func startCommand(cmd *exec.Cmd, errs *os.File) (_ *command, err error) {
-	c := &command{}
-	var files []*os.File
-	pipe := func() (r, w *os.File) {
-		if err == nil {
-			if r, w, err = os.Pipe(); err == nil {
-				files = append(files, r, w)
-			}
-		}
-		return r, w
+// startCommand starts a command. Its standard error goes to errs, unless that is nil.
+func startCommand(cmd *exec.Cmd, errs *os.File) (*command, error) {
+	streams := sys.Stdin | sys.Stdout
+	if errs != nil {
+		cmd.Stderr = errs
+	} else {
+		streams |= sys.Stderr
 	}
-	inR, inW := pipe()
-	outR, outW := pipe()
-	var errR, errW *os.File
-	if errs == nil {
-		errR, errW = pipe()
-		errs = errW
-	}
-	if err == nil {
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errs
-		c.child, err = sys.StartChild(cmd)
-	}
+	child, err := sys.StartPiped(cmd, streams)
 	if err != nil {
-		for _, f := range files {
-			f.Close()
-		}
 		return nil, err
 	}
-	inR.Close()
-	outW.Close()
-	if errW != nil {
-		errW.Close()
-		c.stderr = readTail(errR)
-	}
-	c.ReadCloser, c.in = outR, inW
+	c := &command{child: child}
 	c.closeOnce = sync.OnceValue(c.end)
+	if errs == nil {
+		c.stderr = sys.KeepTail(child.Stderr, maxTail)
+	}
 	return c, nil
 }
 
-func (c *command) Write(b []byte) (int, error) { return c.in.Write(b) }
+func (c *command) Read(b []byte) (int, error)  { return c.child.Stdout.Read(b) }
+func (c *command) Write(b []byte) (int, error) { return c.child.Stdin.Write(b) }
+
+// Close ends the command and waits for it.
+func (c *command) Close() error { return c.closeOnce() }
 
 const (
 	// endTimeout limits how long a command may run after its input has ended.
 	endTimeout = 2 * time.Second
 	// stopTimeout is the time between the signals that ask it to end and that kill it.
 	stopTimeout = time.Second
+	// maxTail limits what is kept of its standard error, in bytes.
+	maxTail = 2000
 )
 
-// Close ends the command and waits for it.
-func (c *command) Close() error { return c.closeOnce() }
-
 func (c *command) end() error {
-	c.in.Close()
+	c.child.Stdin.Close()
 	select {
 	case <-c.child.Done():
 	case <-time.After(endTimeout):
 		c.child.Stop(stopTimeout)
 	}
-	c.ReadCloser.Close()
+	c.child.Stdout.Close()
 	if c.stderr != nil {
-		c.stderr.close()
+		c.stderr.Close(endTimeout)
 	}
 	return nil
 }
@@ -211,43 +193,5 @@ func (c *command) lastErrors() string {
 	if c.stderr == nil {
 		return ""
 	}
-	return termtext.Line(string(c.stderr.text), maxTail)
-}
-
-// maxTail limits what is kept of a command's standard error, in bytes.
-const maxTail = 2000
-
-// A tail keeps the last bytes that came from a pipe.
-type tail struct {
-	pipe *os.File
-	done chan struct{}
-	text []byte // valid when done is closed
-}
-
-func readTail(pipe *os.File) *tail {
-	t := &tail{pipe: pipe, done: make(chan struct{})}
-	go func() {
-		defer close(t.done)
-		buf := make([]byte, 4096)
-		for {
-			n, err := pipe.Read(buf)
-			t.text = append(t.text, buf[:n]...)
-			t.text = t.text[max(0, len(t.text)-maxTail):]
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return t
-}
-
-// close waits for the end of the pipe, but not for long: a process that the command
-// left behind may hold the pipe open.
-func (t *tail) close() {
-	select {
-	case <-t.done:
-	case <-time.After(endTimeout):
-	}
-	t.pipe.Close()
-	<-t.done
+	return termtext.Line(string(c.stderr.Bytes()), maxTail)
 }

@@ -11,8 +11,8 @@ import (
 	"pollux/internal/agent/agenttest"
 )
 
-// A home of its own for change mode: like the user's, and nothing that is
-// written to it reaches the user's, but for credentials that are renewed.
+// The home for change mode is like the user's. Nothing that is written to it
+// reaches the user's home, except for renewed credentials.
 func TestPrivateHome(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("GEMINI_CLI_HOME", "")
@@ -50,7 +50,7 @@ func TestPrivateHome(t *testing.T) {
 	}
 }
 
-// On Windows most users may make no links, and change mode copied their credentials.
+// On Windows most users may not make links, and change mode copied their credentials.
 func TestPrivateHomeWithoutLinks(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("GEMINI_CLI_HOME", "")
@@ -84,7 +84,7 @@ func TestPrivateHomeWithoutLinks(t *testing.T) {
 }
 
 // A CLI without credentials, because they could not be linked, says what to do.
-func TestFailureWithoutCredentials(t *testing.T) {
+func TestWarmWithoutCredentials(t *testing.T) {
 	failure := Agent().ACP.Failure
 	refused := func(unlinked ...string) error { return failure(-32000, "Authentication required.", unlinked) }
 	agenttest.WantKind(t, refused(), agent.Auth, "Authentication required")

@@ -31,7 +31,7 @@ func TestEnvironment(t *testing.T) {
 }
 
 // A prompt that began with a byte order mark and "/init" ran that command: the
-// CLI removes more characters from the start than Go takes for white space.
+// CLI removes more characters from the start than Go treats as white space.
 func TestNoPromptIsACommand(t *testing.T) {
 	var starts []string
 	for _, r := range fakecli.JSSpace + "\u0085\u00ad\u034f\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202e\u2060\u2061\u2064\u2066\u2069\ufe0f\ufff9\ufffc\ufffd\U000e0001\U000e0020" {
@@ -93,7 +93,7 @@ func TestEscape(t *testing.T) {
 	}
 }
 
-// The CLI's own expression of what it reads finds nothing in a escaped text.
+// The CLI's own expression for file names finds nothing in an escaped text.
 func FuzzEscape(f *testing.F) {
 	cli := regexp2.MustCompile(`(?<!\\)@(?:(?:"(?:[^"]*)")|(?:\\.|[^ \t\n\r,;!?()\[\]{}.]|\.(?!$|[ \t\n\r])))+`, regexp2.ECMAScript)
 	for _, s := range []string{"a@b", "@@@x", `\@@x`, "@.x @. @", `@"a b" @\ x`, "/x @y", "@\xff@\u00e9", "@.\r\n@.."} {
@@ -159,7 +159,7 @@ func TestClassify(t *testing.T) {
 }
 
 // "Gemini CLI failed (Ripgrep is not available. ...)" hid why it had failed: the CLI
-// warns of much at its start.
+// prints many warnings when it starts.
 func TestErrorsQuoteTheCause(t *testing.T) {
 	const start = `[2026-11-22T02:04:32.706Z] [DEBUG] Ignore file not found: /p/.geminiignore, continue without it.
 [2026-11-22T02:04:32.789Z] [DEBUG] Experiments loaded {
@@ -211,8 +211,8 @@ func TestSecretsAreTakenOut(t *testing.T) {
 	}
 }
 
-// An administrator's policies make the CLI ignore ours: denials are well,
-// permissions are not.
+// An administrator's policies make the CLI ignore ours: denials
+// do no harm, permissions do.
 func TestSystemPolicies(t *testing.T) {
 	dir := t.TempDir()
 	if err := checkSystemPolicies(dir); err != nil {

@@ -60,7 +60,7 @@ func TestPolicyKeepsPathsInside(t *testing.T) {
 	}
 	for _, pattern := range []string{
 		"**/*", "*", "src/**/*.go", "**/*.{ts,tsx}", "*{.ts,.tsx}", "{package.json,*.toml}", "**/*.{d.ts,ts}", "{.github,docs}/**/*.{md,yml}", "[A-Z]*.md", "!(*.test).ts", ".env*", "**/.*", "*.ts{,x}",
-		// These were denied, and make no parent.
+		// These were denied although they make no parent.
 		"**/*.{test,spec}.ts", "src/**/*.{test,spec}.{ts,tsx}", "**/tsconfig.{base,app}.json", "**/.{eslintrc,prettierrc}.json", "**/.{eslintrc,prettierrc}.{js,json}", "**/*.{ts,.tsx}",
 		"**/*.{test,{e2e,it}}.{ts,js}", "{**/*.{ts,tsx},.eslintrc.js}", "**/.{git,}ignore", "[a.z]*", "**/[._]*.{js,ts}", "{src,test}/**/*.{ts,}", "{,src/}**/*.ts", "{src/{a,b},docs}/*",
 	} {
@@ -79,7 +79,7 @@ func TestPolicyKeepsPathsInside(t *testing.T) {
 	if denied("/", "read_file", map[string]any{"file_path": "/etc/passwd"}) {
 		t.Error("in / an absolute path is refused")
 	}
-	// Of a directory that no expression can name, absolute paths are refused.
+	// If no expression can name the directory, absolute paths are denied.
 	for _, odd := range []string{"/home/\xff", "/" + strings.Repeat("long(", 1000)} {
 		if !denied(odd, "read_file", map[string]any{"file_path": odd + "/x"}) || denied(odd, "read_file", map[string]any{"file_path": "x"}) {
 			t.Errorf("the rules for %.20q... are wrong", odd)
@@ -176,8 +176,8 @@ func TestPolicyOfADirectoryLikeAPattern(t *testing.T) {
 	}
 }
 
-// The CLI takes no expression that is long, or that it thinks slow; it would then
-// ignore the policy, and we would end the call.
+// The CLI rejects an expression that is long, or that it considers slow. It would
+// then ignore the policy, and the runner would end the call.
 func TestPolicyIsTaken(t *testing.T) {
 	unsafe := regexp.MustCompile(`\([^)]*[*+?{].*\)[*+?{]`) // the CLI's own words
 	for _, dir := range []string{"/home/u/project", `/a (b)+*?{c} 'd' "e" \f`, "/" + strings.Repeat("x", 4000), "/\x01\n\u2028\x7f", "/\xff", "/", `C:\work\a (b)`, `C:\`, `\\server\share\p`} {

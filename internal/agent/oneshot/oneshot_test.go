@@ -118,8 +118,8 @@ func TestChildThatDoesNotReadItsPrompt(t *testing.T) {
 	}
 }
 
-// What a run leaves behind holds its output open, and neither delays the
-// answer nor outlives the run.
+// A process that the agent leaves behind holds its output open. It must not delay
+// the answer nor outlive the run.
 func TestGrandchildHoldsTheOutput(t *testing.T) {
 	b := newBox(t, nil)
 	if r, err := b.run(t.Context(), "fake:grandchild=1"); err != nil || r.Answer != "I have a child" {
@@ -171,7 +171,7 @@ func TestTextBeforeTheEndIsKept(t *testing.T) {
 	}
 }
 
-// A CLI that has answered and does not end is ended.
+// An agent that has answered and does not end is stopped.
 func TestLingeringChild(t *testing.T) {
 	b := newBox(t, nil)
 	if r, err := b.run(t.Context(), "fake:linger"); err != nil || r.Answer != "answered" {
@@ -250,7 +250,7 @@ func TestOutputIsBounded(t *testing.T) {
 	agenttest.WantKind(t, err, agent.TooMuchOutput)
 }
 
-// Every value is held to its flag, and there is no yolo among them.
+// Every value is joined to its flag, and none of them is yolo.
 func TestArguments(t *testing.T) {
 	b := newBox(t, nil)
 	r, err := b.Run(t.Context(), agent.Request{Prompt: "fake:args", Model: "--yolo", Dir: b.Dir}, func(agent.Event) {})
@@ -267,14 +267,14 @@ func TestArguments(t *testing.T) {
 		if !strings.HasPrefix(a, "--") || !strings.Contains(a, "=") || a == "--yolo" {
 			t.Errorf("the argument %q stands alone", a)
 		}
-		// A project may have a server of any name that can be known.
+		// A project may have a server of any name that can be guessed.
 		if name, ok := strings.CutPrefix(a, "--allowed-mcp-server-names="); ok && len(name) < 20 {
 			t.Errorf("MCP servers of the name %q are started", name)
 		}
 	}
 }
 
-// A stream that broke is asked for again, and printed as if it went on.
+// When a stream breaks, the CLI asks again and prints the text as if it continued.
 func TestRetriedStreamIsNotDoubled(t *testing.T) {
 	for name, want := range map[string]string{"again": "This is the first half of the long answer", "pause": "one and two", "digits": "11"} {
 		b := newBox(t, nil)
@@ -284,21 +284,20 @@ func TestRetriedStreamIsNotDoubled(t *testing.T) {
 	}
 }
 
-// What the model quotes of a guarded prompt comes back as it was written.
-func TestAnswersAreNotGuarded(t *testing.T) {
+// Text that the model quotes from an escaped prompt is returned as it was written.
+func TestAnswersAreNotEscaped(t *testing.T) {
 	b := newBox(t, nil)
 	r, err := b.run(t.Context(), "fake:echo @a and x@y")
 	if err != nil || !strings.HasPrefix(r.Answer, "fake:echo @a and x@y\n") {
 		t.Errorf("got %q, %v", r.Answer, err)
 	}
-	// Where the prompt had both, it cannot be told which is which.
+	// If the prompt has both, they cannot be told apart.
 	if r, err = b.run(t.Context(), `fake:echo @a and \@b`); err != nil || !strings.HasPrefix(r.Answer, `fake:echo \@a and \@b`) {
 		t.Errorf("got %q, %v", r.Answer, err)
 	}
 }
 
-// The CLI takes a path with a comma for two, and a policy it does not find for
-// none.
+// The CLI reads a path with a comma as two, and ignores a missing policy.
 func TestCommaInTheTemporaryDirectory(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "a,b"))
 	if err := os.Mkdir(os.TempDir(), 0o700); err != nil {
@@ -338,7 +337,7 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A CLI that is in no package is asked for its version, within the deadline.
+// A CLI outside of a package is asked for its version, within the deadline.
 func TestVersionIsAsked(t *testing.T) {
 	script := func(text string) string {
 		path := filepath.Join(t.TempDir(), "gemini")
@@ -363,8 +362,8 @@ func TestVersionIsAsked(t *testing.T) {
 	}
 }
 
-// A CLI that took long to say its version was "too old", and was asked again by
-// each call that did not wait long enough.
+// A CLI that took long to print its version was called "too old", and was asked
+// again by each call that did not wait long enough.
 func TestSlowVersionIsAskedOnce(t *testing.T) {
 	cli, asked, open := slowFake(t)
 	b := newBox(t, func(c *agent.Options) { c.Command = cli })
@@ -440,7 +439,7 @@ func TestClosedRunnerRunsNothing(t *testing.T) {
 	}
 }
 
-// slowFake is a fake that does not print its version before open was called.
+// slowFake returns a fake that does not print its version before open was called.
 func slowFake(t *testing.T) (path string, asked func() int, open func()) {
 	t.Helper()
 	fake, err := fakecli.Install(t.TempDir(), "0.61.0")

@@ -48,7 +48,7 @@ func sit(t *testing.T, kind, version string, change func(*agent.Options)) *agent
 	return agenttest.NewBench(t, dir, r)
 }
 
-// One process answers again and again, each question in a session of its own.
+// One process answers several questions, each in a new session.
 func TestWarmProcessIsUsedAgain(t *testing.T) {
 	s := sit(t, agent.Warmed, "0.61.0", nil)
 	s.Want("fake:remember one", "fake:remember one")
@@ -63,7 +63,7 @@ func TestWarmProcessIsUsedAgain(t *testing.T) {
 	}
 }
 
-// A conversation goes on in its session; where that is gone it is told anew.
+// A conversation continues in its session. If the session is gone, it is replayed.
 func TestWarmConversation(t *testing.T) {
 	s := sit(t, agent.Warmed, "0.61.0", nil)
 	say := func(prompt, replay, want string) {
@@ -88,10 +88,10 @@ func TestWarmConversation(t *testing.T) {
 	if _, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:error=429", Session: "mine"}); err == nil {
 		t.Error("no error")
 	}
-	say("fake:remember six", "fake:remember told anew", "fake:remember told anew")
+	say("fake:remember six", "fake:remember replayed", "fake:remember replayed")
 }
 
-// A process that ends before a word was said is asked again, once.
+// If a process ends before any output, another is asked, once.
 func TestWarmCrashIsRetried(t *testing.T) {
 	s := sit(t, agent.Warmed, "0.61.0", nil)
 	s.Want("fake:killed-once", "survived")
@@ -114,8 +114,8 @@ func TestWarmFallsBack(t *testing.T) {
 	}
 }
 
-// A process that begins no session any more is given up, and the call does not
-// wait for it longer than for a start.
+// A process that no longer makes sessions is given up, and the call does not wait
+// for it longer than for a start.
 func TestWarmMuteSession(t *testing.T) {
 	s := sit(t, agent.Warmed, fakecli.SlowACP, func(o *agent.Options) { o.Warm.StartTimeout = 5 * time.Second })
 	if r := s.Want("fake:echo x", "fake:echo x"); r.Runner != agent.Warmed {
@@ -129,7 +129,7 @@ func TestWarmMuteSession(t *testing.T) {
 	s.Until("its end", func() bool { return len(s.Workers()) == 0 })
 }
 
-// What the CLI says of one question is not held against another.
+// A retry of one question does not count for another.
 func TestWarmRetryOfAnother(t *testing.T) {
 	s := sit(t, agent.Warmed, "0.61.0", nil)
 	s.Want("fake:echo x", "fake:echo x")
@@ -154,8 +154,8 @@ func TestWarmRetryOfAnother(t *testing.T) {
 	wg.Wait()
 }
 
-// A call does not wait for a process that takes long to start; later ones not at
-// all, until it is there.
+// A call does not wait for a process that takes long to start. Later calls do not
+// wait at all until it is ready.
 func TestWarmSlowStart(t *testing.T) {
 	s := sit(t, agent.Warmed, fakecli.MuteACP, func(o *agent.Options) { o.Warm.WaitTimeout = 200 * time.Millisecond })
 	for range 3 {
@@ -187,8 +187,8 @@ func TestWarmIsReplaced(t *testing.T) {
 	})
 }
 
-// A workspace has a process of its own; of too many the one that was used
-// longest ago goes, and where all are busy a CLI is started for the call.
+// Each workspace has its own process. If there are too many, the least recently
+// used one ends; if all are busy, the agent is started for the call.
 func TestWarmWorkspaces(t *testing.T) {
 	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) { o.Warm.Processes = 2 })
 	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
@@ -219,7 +219,7 @@ func TestWarmWorkspaces(t *testing.T) {
 	wg.Wait()
 }
 
-// What the CLI reads when it starts has changed: another process is started.
+// If a file that the CLI reads at its start changes, another process is started.
 func TestWarmFollowsSettings(t *testing.T) {
 	s := sit(t, agent.Warmed, "0.61.0", nil)
 	for _, file := range []string{filepath.Join(s.Dir, ".env"), filepath.Join(s.Dir, ".gemini", "settings.json"), filepath.Join(os.Getenv("HOME"), ".gemini", "settings.json")} {
@@ -298,7 +298,7 @@ func TestWarmAsksNothingUnderItsLock(t *testing.T) {
 	open()
 }
 
-// lastLine is the number in the last line of a file.
+// lastLine returns the number in the last line of a file.
 func lastLine(t *testing.T, path string) int {
 	t.Helper()
 	data, err := os.ReadFile(path)

@@ -169,7 +169,8 @@ func (f *file) find(b block, e *Edit) error {
 	}
 	if b.start != 0 || b.end != 0 {
 		if b.start < 1 || b.end < b.start || b.end > len(f.lines) {
-			return fmt.Errorf("%s has %d lines, but a block replaces lines %d to %d", f.path, len(f.lines), b.start, b.end)
+			return fmt.Errorf("%s has %d lines, but a block replaces lines %d to %d",
+				f.path, len(f.lines), b.start, b.end)
 		}
 		old := b.old
 		if len(old) == 0 {

@@ -1,12 +1,12 @@
-// Package lsp is the companion as a language server, for editors that have a
-// language client and no plugin of ours. It is a client of the adapter
-// protocol on one side and speaks the Language Server Protocol on the other.
+// Package lsp presents a companion as a language server, for editors that have a
+// language client but no Pollux plugin. It is a client of the editor protocol on one
+// side and speaks the Language Server Protocol on the other.
 //
-// What it can know is what the editor's requests happen to say: which files
-// are open; the cursor, from whatever asks about a position; the selection,
-// from a request for code actions. It offers diffs by a message with actions,
-// and as code actions. It never sends workspace/applyEdit: editors apply that
-// without asking. docs/EDITORS.md has what each editor gives.
+// It infers the context from the editor's requests: which files are open; the cursor,
+// from any request about a position; the selection, from a request for code actions. It
+// offers diffs in a message with actions, and as code actions. It never sends
+// workspace/applyEdit, because editors apply that without asking. docs/EDITORS.md lists
+// what each editor supports.
 package lsp
 
 import (
@@ -28,21 +28,22 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 
 	"pollux/internal/editor"
+	"pollux/internal/termtext"
 )
 
 // A Config says how to serve.
 type Config struct {
-	// Dial connects to the companion; what the client says in initialize
-	// starts it.
+	// Dial connects to a companion that the client's initialize starts.
 	Dial    func(editor.Handler) *editor.Client
 	Version string
-	// OpenBrowser shows a page where the editor cannot; it reports whether
-	// there is a browser.
+	// OpenBrowser opens a page if the editor cannot. It reports whether there is a
+	// browser.
 	OpenBrowser func(url string) bool
 }
 
-// Serve serves the editor until it says exit, closes the connection, or the
-// context ends.
+// Serve serves an editor until it sends exit, closes the connection, or the context
+// ends. Then one context ends everything: Serve cancels it, closes both connections, and
+// waits for every goroutine.
 func Serve(ctx context.Context, conn io.ReadWriteCloser, cfg Config) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -76,9 +77,9 @@ type handler func(*jsonrpc2.Request)
 
 func (h handler) Handle(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) { h(req) }
 
-// A server is one editor. What the editor says is handled in order on one
-// goroutine; what it gets is written in order by another; questions to the user
-// wait on their own.
+// A server serves one editor. One goroutine handles the editor's messages in order,
+// another writes messages to the editor in order, and each question to the user has a
+// goroutine of its own.
 type server struct {
 	cfg    Config
 	ctx    context.Context
@@ -88,9 +89,9 @@ type server struct {
 	out    *editor.Outbox
 	asking sync.WaitGroup
 
-	// Of the handling goroutine:
+	// These belong to the goroutine that handles messages:
 	initialized  bool
-	down         bool // shutdown was asked for
+	down         bool // the editor has sent shutdown
 	blockCursor  bool // a selection of one character is the cursor
 	showDocument bool
 	roots        []string
@@ -98,7 +99,7 @@ type server struct {
 	active       string
 
 	mu    sync.Mutex
-	diffs map[string]editor.Diff // those that wait
+	diffs map[string]editor.Diff // pending, by ID
 }
 
 // A document is an open file.
@@ -110,7 +111,7 @@ type document struct {
 	selected  textRange
 }
 
-// The parts of the protocol that are used here.
+// The parts of the protocol that this package uses.
 type (
 	position struct {
 		Line      int `json:"line"`
@@ -139,7 +140,7 @@ type (
 			} `json:"window"`
 		} `json:"capabilities"`
 	}
-	// documentParams are those of everything that names a document.
+	// documentParams are the parameters of any message that names a document.
 	documentParams struct {
 		TextDocument struct {
 			URI  string `json:"uri"`
@@ -185,7 +186,7 @@ func (s *server) put(content any, write func(context.Context)) {
 	s.out.Put(len(data), write)
 }
 
-// call asks the editor.
+// call sends a request to the editor and waits for the answer.
 func (s *server) call(method string, params, result any) error {
 	type answer struct {
 		result json.RawMessage
@@ -232,14 +233,15 @@ func (s *server) dispatch(req *jsonrpc2.Request) (any, error) {
 		return nil, &jsonrpc2.Error{Code: -32002, Message: "send initialize first"}
 	}
 	if s.down && !req.Notif {
-		return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeInvalidRequest, Message: "shutdown was asked for"}
+		return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeInvalidRequest, Message: "the server is shutting down"}
 	}
 	switch req.Method {
 	case "shutdown":
 		s.down = true
 		return nil, nil
 	case "initialized", "textDocument/hover", "textDocument/documentHighlight",
-		"textDocument/didOpen", "textDocument/didChange", "textDocument/didSave", "textDocument/didClose", "textDocument/codeAction":
+		"textDocument/didOpen", "textDocument/didChange", "textDocument/didSave",
+		"textDocument/didClose", "textDocument/codeAction":
 		p, err := editor.Params[documentParams](req)
 		if err != nil {
 			return nil, err
@@ -248,8 +250,8 @@ func (s *server) dispatch(req *jsonrpc2.Request) (any, error) {
 			s.document(req.Method, p)
 			return nil, nil
 		}
-		// An editor that looks for actions of a kind does so by itself, when it
-		// saves or formats, and runs what it gets.
+		// An editor asks for actions of a kind when it saves or formats a file, and
+		// runs those it gets without asking the user.
 		if len(p.Context.Only) > 0 && !slices.Contains(p.Context.Only, actionKind) {
 			return []any{}, nil
 		}
@@ -280,7 +282,7 @@ func (s *server) dispatch(req *jsonrpc2.Request) (any, error) {
 	return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "unknown method " + req.Method}
 }
 
-// The kind of the code actions, and the commands behind them.
+// The kind of the code actions, and their commands.
 const (
 	actionKind    = "pollux"
 	commandReview = "pollux.review"
@@ -290,8 +292,8 @@ const (
 
 var notInName = regexp.MustCompile(`[^a-z0-9._-]+`)
 
-// editorInfo names the editor to the CLI. Of a name that the CLI would install
-// an extension for, it makes another.
+// editorInfo returns what to call the editor. The prefix keeps the name from being that
+// of an editor for which Gemini CLI would install an extension.
 func editorInfo(client string) editor.Info {
 	display := strings.TrimSpace(client)
 	if display == "" {
@@ -355,7 +357,7 @@ func (s *server) changeRoots(added, removed []folder) {
 	s.update()
 }
 
-// pathOf is the path of a file's URI.
+// pathOf returns the path in a file's URI.
 func pathOf(uri string) (string, bool) {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "file" || u.Path == "" {
@@ -368,7 +370,7 @@ func pathOf(uri string) (string, bool) {
 	return filepath.Clean(filepath.FromSlash(path)), true
 }
 
-// document takes from a request what it says of a document.
+// document updates a document with what a message says about it.
 func (s *server) document(method string, p documentParams) {
 	path, ok := pathOf(p.TextDocument.URI)
 	if !ok {
@@ -404,7 +406,7 @@ func (s *server) document(method string, p documentParams) {
 	s.update()
 }
 
-// choose takes a range for the selection, and its end for the cursor.
+// choose makes a range the selection, and its end the cursor.
 func (d *document) choose(r textRange, blockCursor bool) {
 	from := d.offset(r.Start)
 	text := d.text[from:max(from, d.offset(r.End))]
@@ -422,7 +424,8 @@ func cursorAt(p position) *editor.Cursor {
 	return &editor.Cursor{Line: p.Line + 1, Character: p.Character + 1}
 }
 
-// apply makes a change, and returns the cursor behind it, if it says where.
+// apply applies a change, and returns the cursor after it, or nil if the change has no
+// position.
 func (d *document) apply(c textChange) *editor.Cursor {
 	if c.Range == nil {
 		d.text = c.Text
@@ -434,7 +437,7 @@ func (d *document) apply(c textChange) *editor.Cursor {
 	return d.cursorOf(from + len(c.Text))
 }
 
-// offset is where a position, in UTF-16 code units, is in the text.
+// offset returns the byte offset of a position in UTF-16 code units.
 func (d *document) offset(p position) int {
 	at := 0
 	for range p.Line {
@@ -483,8 +486,8 @@ func (s *server) update() {
 	s.client.Update(s.ctx, snap)
 }
 
-// Diffs. These functions run on the companion's connection, which must not
-// wait for the editor.
+// The functions for diffs run on the companion's connection, which must not wait for the
+// editor.
 
 func (s *server) diffOpen(d editor.Diff) error {
 	s.mu.Lock()
@@ -498,7 +501,7 @@ func (s *server) diffClose(c editor.DiffClose) *string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.diffs, c.ID)
-	return nil // it edits nothing
+	return nil // this client does not edit
 }
 
 func (s *server) diffChanged(c editor.DiffChange) {
@@ -522,16 +525,22 @@ func (s *server) diff(id string) (editor.Diff, error) {
 	defer s.mu.Unlock()
 	d, ok := s.diffs[id]
 	if !ok {
-		return d, errors.New("there is no such change: it was answered already")
+		return d, errors.New("this change is not pending any more")
 	}
 	return d, nil
 }
 
+// agentName returns what to call the agent that proposed a diff.
+func agentName(d editor.Diff) string { return termtext.Line(d.AgentName(), maxName) }
+
+// maxName limits the name of an agent, in bytes.
+const maxName = 80
+
 var choices = []messageAction{{"Review"}, {"Accept"}, {"Reject"}}
 
-// offer asks the user about a diff, where the editor can.
+// offer asks the user about a diff, if the editor can.
 func (s *server) offer(d editor.Diff) {
-	text := fmt.Sprintf("Gemini proposes a change to %s", filepath.Base(d.Path))
+	text := fmt.Sprintf("%s proposes a change to %s", agentName(d), filepath.Base(d.Path))
 	switch s.ask(text, choices) {
 	case "Review":
 		s.say(s.command(commandReview, []string{d.ID}))
@@ -542,8 +551,8 @@ func (s *server) offer(d editor.Diff) {
 	}
 }
 
-// ask shows a message with actions and returns the title of the chosen one. An
-// editor that cannot shows the message alone.
+// ask shows a message with actions and returns the title of the chosen one. If the
+// editor cannot do that, it shows the message alone.
 func (s *server) ask(text string, actions []messageAction) string {
 	var chosen *messageAction
 	err := s.call("window/showMessageRequest", map[string]any{"type": 3, "message": text, "actions": actions}, &chosen)
@@ -568,7 +577,7 @@ func (s *server) show(level, text string) {
 	s.put(params, func(ctx context.Context) { s.conn.Notify(ctx, "window/showMessage", params) })
 }
 
-// actions are what can be done with the diffs that wait, the oldest first.
+// actions returns the code actions for the pending diffs, the oldest first.
 func (s *server) actions() []map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -583,18 +592,20 @@ func (s *server) actions() []map[string]any {
 	for _, id := range ids {
 		name := filepath.Base(s.diffs[id].Path)
 		for _, a := range [][2]string{{"review", commandReview}, {"accept", commandAccept}, {"reject", commandReject}} {
-			title := fmt.Sprintf("Gemini: %s the change to %s", a[0], name)
-			all = append(all, map[string]any{"title": title, "kind": actionKind, "command": map[string]any{"title": title, "command": a[1], "arguments": []string{id}}})
+			title := fmt.Sprintf("%s: %s the change to %s", agentName(s.diffs[id]), a[0], name)
+			all = append(all, map[string]any{"title": title, "kind": actionKind, "command": map[string]any{
+				"title": title, "command": a[1], "arguments": []string{id},
+			}})
 		}
 	}
 	return all
 }
 
-// command starts one of the commands. Its outcome is shown, not returned: it
-// may need an answer of the user's, and editors wait for the result.
+// command starts one of the commands. It does not return the outcome but shows it: the
+// command may ask the user, and editors wait for the result.
 func (s *server) command(name string, args []string) error {
 	if len(args) != 1 {
-		return errors.New("name one change")
+		return errors.New("the command needs the ID of one change")
 	}
 	d, err := s.diff(args[0])
 	if err != nil {
@@ -633,7 +644,7 @@ func (s *server) accept(d editor.Diff, overwrite string) error {
 	return nil
 }
 
-// review opens the page: in the editor's browser, else in ours.
+// review opens the page through the editor, or else directly.
 func (s *server) review() error {
 	var link editor.Link
 	if err := s.client.Call(s.ctx, editor.MethodReviewLink, nil, &link); err != nil {
@@ -649,5 +660,5 @@ func (s *server) review() error {
 	if s.cfg.OpenBrowser != nil && s.cfg.OpenBrowser(link.URL) {
 		return nil
 	}
-	return errors.New("there is no browser to show it in: run `pollux review` in a terminal")
+	return errors.New("no browser is available: run `pollux review` in a terminal")
 }

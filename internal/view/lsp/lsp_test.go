@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A desk is an editor's language client on one side of the server, and the
-// companion's end of the adapter protocol on the other.
+// companion's end of the editor protocol on the other.
 type desk struct {
 	t         *testing.T
 	editor    *jsonrpc2.Conn
@@ -42,8 +42,7 @@ func (d *desk) do(f func()) {
 	f()
 }
 
-// A buffered connection takes what is written at once, as a socket does, and
-// the companion.
+// A buffered connection accepts writes at once, as a socket and the companion do.
 type buffered struct {
 	net.Conn
 	mu     sync.Mutex
@@ -222,24 +221,24 @@ func TestContextFromRequests(t *testing.T) {
 		synctest.Wait()
 		d.do(func() {
 			if len(d.told.Files) != 0 {
-				t.Errorf("a closed file is told of: %+v", d.told.Files)
+				t.Errorf("a closed file is in the context: %+v", d.told.Files)
 			}
 		})
 	})
 }
 
 func TestOffers(t *testing.T) {
-	diff := editor.Diff{ID: "1", Path: "/home/a b/x.go", State: editor.StateOpen, Proposed: "new\n"}
+	diff := editor.Diff{ID: "1", Path: "/home/a b/x.go", State: editor.StateOpen, Proposed: "new\n", Agent: "Gemini CLI"}
 	for _, test := range []struct {
 		name, choose string
 		accept       []editor.DiffAcceptResult
 		said, calls  string
 		overwrite    string
 	}{
-		{name: "accepted", choose: "Accept", said: "proposes a change to x.go"},
+		{name: "accepted", choose: "Accept", said: "Gemini CLI proposes a change to x.go"},
 		{name: "rejected", choose: "Reject", calls: "reject"},
 		{name: "reviewed", choose: "Review", said: "window/showDocument http://127.0.0.1:1/review"},
-		{name: "left waiting", choose: "", said: "proposes a change to x.go"},
+		{name: "left waiting", choose: "", said: "Gemini CLI proposes a change to x.go"},
 		{name: "an editor that cannot ask", choose: "?", said: "see the code actions"},
 		{name: "conflict", choose: "Accept", accept: []editor.DiffAcceptResult{{Status: editor.StatusConflict, Version: "v", Message: "it has changed"}}, said: "it has changed"},
 		{name: "empty", choose: "Accept", accept: []editor.DiffAcceptResult{{Status: editor.StatusEmpty, Message: "empty it yourself"}}, said: "empty it yourself"},
@@ -264,13 +263,13 @@ func TestOffers(t *testing.T) {
 						t.Errorf("accepted: %v", ok)
 					}
 				})
-				// What waits is among the code actions, until it is closed.
+				// A pending change is among the code actions until it is closed.
 				var actions []map[string]any
 				json.Unmarshal(d.call("textDocument/codeAction", doc(map[string]any{"range": map[string]any{"start": at(0, 0), "end": at(0, 0)}})), &actions)
-				if len(actions) != 3 {
+				if len(actions) != 3 || actions[0]["title"] != "Gemini CLI: review the change to x.go" {
 					t.Errorf("actions: %v", actions)
 				}
-				// Not among those that an editor runs by itself when it saves.
+				// It is not among the actions that an editor runs when it saves.
 				onSave := map[string]any{"range": map[string]any{"start": at(0, 0), "end": at(9, 0)}, "context": map[string]any{"only": []string{"source.organizeImports"}}}
 				if got := string(d.call("textDocument/codeAction", doc(onSave))); got != "[]" {
 					t.Errorf("actions on save: %s", got)
@@ -286,8 +285,7 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// In an editor whose cursor is a selection of one character, that selects
-// nothing.
+// If the editor's cursor is a selection of one character, that counts as no selection.
 func TestBlockCursor(t *testing.T) {
 	for client, want := range map[string]string{"helix": "", "Neovim": "n"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -322,8 +320,8 @@ func TestRequestsBeforeInitialize(t *testing.T) {
 	})
 }
 
-// An editor that writes several requests before it reads an answer, with no
-// buffer in between, gets all of them; then it says exit and closes its side.
+// An editor that writes several requests before it reads an answer, without a buffer in
+// between, gets all answers; then it sends exit and closes its side.
 func TestEditorThatWritesBeforeItReads(t *testing.T) {
 	mine, theirs := net.Pipe()
 	near, far := net.Pipe()

@@ -19,7 +19,7 @@ import (
 	"pollux/internal/sys"
 )
 
-// An item is a diff in review.
+// An item is a diff that the program shows.
 type item struct {
 	editor.Diff
 	text    string
@@ -27,12 +27,12 @@ type item struct {
 	changes []change
 	at      int // the current change
 	top     int // the first row on the screen
-	left    int // columns that the texts are moved by
-	// deciding is set while the companion is asked.
+	left    int // how many columns the texts are shifted
+	// deciding is set until the companion has answered.
 	deciding bool
-	// conflict is what the companion said when the file had changed.
+	// conflict is the companion's answer if the file had changed.
 	conflict *editor.DiffAcceptResult
-	// version counts the texts that came from elsewhere.
+	// version counts the texts that other clients sent.
 	version int
 }
 
@@ -51,27 +51,26 @@ type model struct {
 	width, height int
 	items         []*item
 	current       int
-	clis          int
+	agents        int // how many are connected
 	message       string
 	help          bool
 	split         *bool // the user's choice of the layout
 	gone          bool
-	leaving       bool // any key ends
-	left          bool // by the user, while something waited
-	// notes are what the user must have read before the program ends by itself.
+	leaving       bool // any key ends the program
+	left          bool // the user left while a change was pending
+	// notes are messages that the user must see before the program ends by itself.
 	notes []string
 
-	// A change can be decided on once it has been in view for settleTime in
-	// which no key was pressed: one may have been meant for another change, or
-	// for the CLI in whose place a popup came. Afterwards it stays so while it
-	// is in view.
+	// The user can decide on a change after settleTime in view without a key press:
+	// a key may have been meant for another change, or for the agent that a popup
+	// has covered. Then the change stays settled while it is in view.
 	inView  sight
 	settled bool
-	looks   int // how often the time has started
+	looks   int // how often the wait has started
 }
 
-// A sight is what the user looks at: a diff with a text from elsewhere, or what
-// there is to read before the program ends.
+// A sight identifies what the user sees: a diff with a text of another client, or the
+// messages before the program ends.
 type sight struct {
 	it       *item
 	version  int
@@ -90,15 +89,15 @@ func (m *model) sight() sight {
 	return sight{it: it, version: it.version, conflict: it.conflict}
 }
 
-// The time that settles what is in view passes in parts. A program that was
-// kept from running sees the keys of that time after one part at most.
+// settleTime is split into parts. A program that did not run for a while receives the
+// keys of that time after at most one part.
 const (
 	settleTime  = 500 * time.Millisecond
 	settleParts = 5
 )
 
-// look starts the time again when something else has come into view, or a key
-// was pressed too early.
+// look starts the wait again when the user sees something else, or has pressed a key
+// too early.
 func (m *model) look(pressed bool) tea.Cmd {
 	s := m.sight()
 	if s == m.inView && (m.settled || !pressed) {
@@ -112,16 +111,17 @@ func (m *model) look(pressed bool) tea.Cmd {
 	return rest(m.looks, 1)
 }
 
-func rest(looks, part int) tea.Cmd {
-	return tea.Tick(settleTime/settleParts, func(time.Time) tea.Msg { return rested{looks, part} })
+// rest waits for one part of settleTime.
+func rest(look, part int) tea.Cmd {
+	return tea.Tick(settleTime/settleParts, func(time.Time) tea.Msg { return rested{look, part} })
 }
 
 func (m *model) rested(r rested) tea.Cmd {
 	switch {
-	case r.looks != m.looks:
+	case r.look != m.looks:
 		return nil
 	case r.part < settleParts:
-		return rest(r.looks, r.part+1)
+		return rest(r.look, r.part+1)
 	}
 	m.settled = true
 	return nil
@@ -175,7 +175,8 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 				it.State = msg.State
 			}
 			if msg.State == editor.StateOrphaned {
-				m.message = fmt.Sprintf("the CLI that proposed %s has ended: y writes the file, r discards it", filepath.Base(it.Path))
+				m.message = fmt.Sprintf("%s, which proposed %s, has ended: y writes the file, r discards it",
+					it.AgentName(), filepath.Base(it.Path))
 			}
 			if msg.Content != nil && *msg.Content != it.text {
 				it.text = *msg.Content
@@ -183,9 +184,9 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 				it.layOut()
 			}
 		}
-	case clis:
-		m.clis = int(msg)
-	case said:
+	case agents:
+		m.agents = int(msg)
+	case message:
 		m.message = msg.text
 		if len(m.notes) > 0 && msg.level != "info" {
 			m.notes = append(m.notes, msg.text) // the next step
@@ -196,7 +197,7 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		m.gone = true
 		m.items = nil
 		return m.quit()
-	case none:
+	case nothingPending:
 		if len(m.items) == 0 {
 			return m.quit()
 		}
@@ -210,7 +211,7 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 	return nil
 }
 
-// drop takes a diff off the screen that has been decided on.
+// drop removes a closed diff from the screen.
 func (m *model) drop(id, reason string) tea.Cmd {
 	i := m.find(id)
 	if i < 0 {
@@ -233,7 +234,7 @@ func (m *model) drop(id, reason string) tea.Cmd {
 	return nil
 }
 
-// quit ends the program; at a key, if there is something to read.
+// quit ends the program, or waits for a key if there is something to read.
 func (m *model) quit() tea.Cmd {
 	if m.leaving = m.texts.keeps() || len(m.notes) > 0; m.leaving {
 		m.help = false
@@ -242,10 +243,14 @@ func (m *model) quit() tea.Cmd {
 	return tea.Quit
 }
 
-// within bounds an answer of the companion's.
-const within = 10 * time.Second
+const (
+	// answerTimeout limits the wait for the companion's answer.
+	answerTimeout = 10 * time.Second
+	// editorTimeout limits how long the user's editor may run after it was told to end.
+	editorTimeout = 10 * time.Second
+)
 
-// decide asks the companion to accept, save, or (with no text) reject.
+// decide asks the companion to accept or save the text, or to reject the change.
 func (m *model) decide(it *item, accept bool, overwrite string) tea.Cmd {
 	if it.deciding {
 		return nil
@@ -253,7 +258,7 @@ func (m *model) decide(it *item, accept bool, overwrite string) tea.Cmd {
 	it.deciding = true
 	id, text, orphan := it.ID, it.text, it.State == editor.StateOrphaned
 	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(m.ctx, within)
+		ctx, cancel := context.WithTimeout(m.ctx, answerTimeout)
 		defer cancel()
 		m.texts.flush(ctx)
 		a := editor.DiffAccept{ID: id, Content: text, Overwrite: overwrite}
@@ -287,7 +292,7 @@ func (m *model) answer(d decided) {
 	}
 }
 
-// set makes a text the diff's.
+// set replaces the diff's text.
 func (m *model) set(it *item, text string) {
 	it.text = text
 	it.layOut()
@@ -304,8 +309,8 @@ func acts(key string) bool {
 	return false
 }
 
-// mayLeave reports whether nothing is left to decide about the diff in view, in a
-// program that does not end by itself.
+// mayLeave reports whether the diff in view needs no decision, in a program that does
+// not end by itself.
 func (m *model) mayLeave(it *item) bool { return it.State == editor.StateAccepted && !m.cfg.Once }
 
 func (m *model) key(key string, repeated bool) tea.Cmd {
@@ -326,7 +331,7 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 	}
 	m.message = ""
 	if !m.cfg.Once {
-		m.notes = nil // they were in view
+		m.notes = nil // the user has seen them
 	}
 	switch key {
 	case "q":
@@ -338,7 +343,7 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 	if it == nil {
 		return nil
 	}
-	if c := it.conflict; c != nil && (m.settled || key == "d" || key == "esc") { // these decide nothing
+	if c := it.conflict; c != nil && (m.settled || key == "d" || key == "esc") { // these two decide nothing
 		it.conflict = nil
 		switch key {
 		case "o":
@@ -346,7 +351,7 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 		case "d":
 			it.Original = c.Disk
 			it.layOut()
-			m.message = "compared with what the file holds now"
+			m.message = "compared with the file as it is now"
 			m.show()
 		}
 		return nil
@@ -402,16 +407,16 @@ func (m *model) leave() tea.Cmd {
 	return tea.Quit
 }
 
-// take undoes the current change, or takes it over again.
+// take undoes the current change, or takes it again.
 func (m *model) take(it *item, undo bool) {
 	if len(it.changes) == 0 {
-		m.message = "there is no hunk"
+		m.message = "no hunks"
 		return
 	}
 	c := it.changes[it.at]
 	switch {
 	case undo && c.undone:
-		m.message = "it is undone already: a takes it again"
+		m.message = "already undone: a takes it again"
 		return
 	case undo:
 		m.set(it, c.Replace(it.Original, it.text))
@@ -420,7 +425,7 @@ func (m *model) take(it *item, undo bool) {
 		m.set(it, c.Replace(it.Proposed, it.text))
 		return
 	}
-	// A change that the user edited can become the proposed one again.
+	// Restore a change that the user has edited.
 	text := it.text
 	for _, h := range slices.Backward(hunk.Between(it.Proposed, it.text)) {
 		if h.New < c.New+max(c.NewLines, 1) && c.New < h.New+max(h.NewLines, 1) {
@@ -428,7 +433,7 @@ func (m *model) take(it *item, undo bool) {
 		}
 	}
 	if text == it.text {
-		m.message = "it is as proposed already: u undoes it"
+		m.message = "already as proposed: u undoes it"
 		return
 	}
 	m.set(it, text)
@@ -449,9 +454,9 @@ func (m *model) edit(it *item) tea.Cmd {
 	id, before := it.ID, it.text
 	cmd := exec.CommandContext(m.ctx, "sh", "-c", m.cfg.Editor+` "$1"`, "sh", path)
 	cmd.Cancel = func() error { return sys.SignalTree(cmd.Process.Pid, syscall.SIGHUP) } // it may save
-	cmd.WaitDelay = within
-	// This runs when the editor has ended, before the loop goes on with what
-	// came meanwhile.
+	cmd.WaitDelay = editorTimeout
+	// This runs when the editor has ended, before the loop handles the messages that
+	// arrived in the meantime.
 	return tea.ExecProcess(cmd, func(err error) tea.Msg {
 		data, readErr := os.ReadFile(path)
 		text := string(data)
@@ -465,7 +470,7 @@ func (m *model) edit(it *item) tea.Cmd {
 			return edited{problem: fmt.Sprintf("the editor failed (%v); the text is in %s", failed, path)}
 		case text != before && !m.texts.edit(id, text):
 			m.texts.keep(path)
-			return edited{problem: "it was decided on while you edited: your text is in " + path}
+			return edited{problem: "the change was decided while you edited: your text is in " + path}
 		}
 		os.RemoveAll(dir)
 		return edited{id: id, text: text}
@@ -484,7 +489,7 @@ func (m *model) edited(msg edited) {
 	}
 }
 
-// Where there are this many columns two texts go side by side.
+// wide is how many columns a terminal needs for texts side by side.
 const wide = 120
 
 func (m *model) sideBySide() bool {
@@ -494,7 +499,7 @@ func (m *model) sideBySide() bool {
 	return m.width >= wide
 }
 
-// list is how many lines the list of diffs has.
+// list returns how many lines the list of diffs has.
 func (m *model) list() int {
 	if len(m.items) < 2 {
 		return 0
@@ -502,7 +507,7 @@ func (m *model) list() int {
 	return min(len(m.items), max(2, m.height/5))
 }
 
-// body is how many lines the diff has.
+// body returns how many lines the diff has.
 func (m *model) body() int { return max(1, m.height-3-m.list()) }
 
 // show scrolls to the current change.
@@ -526,7 +531,7 @@ func (m *model) show() {
 	m.clamp(it)
 }
 
-// hunksOfLines is the hunk of each line on the screen.
+// hunksOfLines returns the hunk of each line on the screen.
 func (m *model) hunksOfLines(it *item) (hunks []int) {
 	if !m.sideBySide() {
 		for _, r := range it.rows {
@@ -546,7 +551,7 @@ func (m *model) hunksOfLines(it *item) (hunks []int) {
 	return hunks
 }
 
-// sideways is how many columns the texts move at a key.
+// sideways is how many columns a key shifts the texts.
 const sideways = 16
 
 func (m *model) clamp(it *item) {

@@ -18,16 +18,16 @@ import (
 	"pollux/internal/editor"
 )
 
-// A bench runs a model in a bubble of synctest, as Bubble Tea does, with a
-// companion that accepts everything.
+// A bench runs a model as Bubble Tea does, in a synctest bubble, with a companion that
+// accepts everything.
 type bench struct {
 	*model
-	loop sync.Mutex // held while the model is at work
+	loop sync.Mutex // held while the model runs
 	msgs chan tea.Msg
 	quit atomic.Bool
 
 	mu    sync.Mutex
-	calls []string // what the companion was asked, as "method id"
+	calls []string // requests to the companion, as "method id"
 	reply editor.DiffAcceptResult
 }
 
@@ -87,6 +87,7 @@ func newBench(t *testing.T, cfg Config) *bench {
 		cancel()
 		commands.Wait()
 		client.Close()
+		texts.close()
 		<-companion.DisconnectNotify()
 	})
 	return b
@@ -108,7 +109,7 @@ func (b *bench) open(id, text string) {
 	b.send(opened{ID: id, Path: "/p/" + id + ".txt", Original: "old\n", Proposed: text, State: editor.StateOpen})
 }
 
-// close is the companion's word that a diff has been decided on.
+// close sends that a diff is closed.
 func (b *bench) close(id, reason string) { b.send(closed{ID: id, Reason: reason}) }
 
 func (b *bench) asked() []string {
@@ -130,8 +131,8 @@ func (b *bench) shows() string {
 	return ansi.Strip(b.View().Content)
 }
 
-// ended reports whether the program has ended, and whether the user left while
-// something waited.
+// ended reports whether the program has ended, and whether the user left while a change
+// was pending.
 func (b *bench) ended() (quit, left bool) {
 	b.loop.Lock()
 	defer b.loop.Unlock()
@@ -145,16 +146,16 @@ func (b *bench) sees(t *testing.T, text string) {
 	}
 }
 
-// Somebody types into the CLI, and a popup comes up under the keys: the y of a
-// word accepted what nobody had seen.
+// A popup opens while the user types into the agent: the y of a word accepted a change
+// that nobody had seen.
 func TestKeysOfTheMomentDecideNothing(t *testing.T) {
 	for _, key := range []string{"y", "c", "r", "x", "u", "a", "e", "q"} {
 		t.Run(key, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, Config{Once: true, Editor: "false"})
-				b.press(key) // before there is anything to see
+				b.press(key) // before there is a change
 				b.open("1", "new\n")
-				for range 40 { // two seconds, four times the rest that it takes
+				for range 40 { // two seconds, four times settleTime
 					b.press(key)
 					time.Sleep(50 * time.Millisecond)
 					b.sees(t, appeared)
@@ -174,7 +175,7 @@ func TestKeysOfTheMomentDecideNothing(t *testing.T) {
 	}
 }
 
-// The half second starts again whenever something else is in view.
+// The half second starts again whenever the view changes.
 func TestSettle(t *testing.T) {
 	rest := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
 	for name, test := range map[string]struct {
@@ -208,7 +209,7 @@ func TestSettle(t *testing.T) {
 					b.press("y")
 					b.wants(t, "a key meant for another")
 					b.sees(t, appeared)
-					rest(400 * time.Millisecond) // the key started it again
+					rest(400 * time.Millisecond) // the key started the wait again
 					b.sees(t, appeared)
 					rest(200 * time.Millisecond)
 					b.press("y")
@@ -219,9 +220,8 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// What the user does to a change that was seen does not hide it again: edited
-// and accepted at once works. A conflict is something new to look at: a key that
-// was meant for the change before overwrites nothing.
+// A change that the user edits stays settled, so editing and accepting at once works. A
+// conflict is a new view: a key that was meant for the change before overwrites nothing.
 func TestSettledStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Config{})
@@ -236,14 +236,14 @@ func TestSettledStays(t *testing.T) {
 		b.press("o")
 		b.wants(t, "at once", editor.MethodDiffAccept+" 1")
 		time.Sleep(time.Second)
-		b.sees(t, "o overwrite it")
+		b.sees(t, "o overwrite the file")
 		b.press("o")
 		b.wants(t, "after a rest", editor.MethodDiffAccept+" 1", editor.MethodDiffAccept+" 1")
 	})
 }
 
-// A terminal that tells a held key from one that is pressed again is believed,
-// however long it waits before the first repeat.
+// If the terminal reports key repeats, a held key never decides, however late the first
+// repeat comes.
 func TestHeldKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Config{})
@@ -261,7 +261,7 @@ func TestHeldKey(t *testing.T) {
 	})
 }
 
-// A text that is pasted counts as keys.
+// Pasted text counts as key presses.
 func TestPaste(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Config{})
@@ -289,7 +289,7 @@ func TestCtrlC(t *testing.T) {
 	})
 }
 
-// Between the yes and the file's text on disk there is nothing to decide.
+// Between the answer and the write there is nothing to decide.
 func TestAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Config{Once: true, Editor: "false"})
@@ -297,7 +297,7 @@ func TestAccepted(t *testing.T) {
 		time.Sleep(time.Second)
 		b.press("y")
 		b.send(changed{ID: "1", State: editor.StateAccepted})
-		b.sees(t, "accepted: waiting for the CLI to write it")
+		b.sees(t, "accepted: waiting for the agent to write it")
 		time.Sleep(time.Second)
 		b.press("yrcxuae")
 		b.wants(t, "accepted already", editor.MethodDiffAccept+" 1")
@@ -308,7 +308,8 @@ func TestAccepted(t *testing.T) {
 	})
 }
 
-// The CLI never wrote what was accepted: a popup stays until that was read.
+// If the agent never writes the accepted text, a popup stays until the user has read
+// that.
 func TestUnwritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Config{Once: true})
@@ -319,7 +320,7 @@ func TestUnwritten(t *testing.T) {
 		b.send(changed{ID: "1", State: editor.StateAccepted})
 		b.close("1", editor.ReasonUnwritten)
 		b.sees(t, "1.txt: accepted, but not written")
-		b.send(said{level: "warning", text: "The text is in the journal: pollux journal restore 7"})
+		b.send(message{level: "warning", text: "The text is in the journal: pollux journal restore 7"})
 		b.sees(t, "pollux journal restore 7")
 		time.Sleep(time.Second)
 		b.press("r")
@@ -344,7 +345,22 @@ func TestUnwritten(t *testing.T) {
 		b.sees(t, "any key ends")
 		b.press("q")
 		if quit, _ := b.ended(); !quit {
-			t.Error("it goes on")
+			t.Error("it has not ended")
 		}
 	})
+}
+
+// The title names the agent that proposed the change.
+func TestTitleNamesTheAgent(t *testing.T) {
+	for want, d := range map[string]editor.Diff{
+		"x.go  /p  Gemini CLI": {Agent: "Gemini CLI", Client: "Gemini CLI 0.61.0"},
+		"x.go  /p  client 1":   {Client: "client 1"},
+		"x.go  /p  the agent":  {},
+		"x.go  /p  evil␛[2J":   {Agent: "evil\x1b[2J"},
+	} {
+		d.Path, d.Exists = "/p/x.go", true
+		if got := new(model).title(&item{Diff: d}); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
 }

@@ -9,14 +9,14 @@ import (
 	"pollux/internal/termtext"
 )
 
-// A kind says what a row is.
+// A kind is the kind of a row.
 type kind int
 
 const (
 	same    kind = iota // in both texts
 	removed             // only on disk
-	added               // only in the text to be
-	undone              // proposed, and taken back by the user
+	added               // only in the new text
+	undone              // proposed, but undone by the user
 	fold                // lines left out
 )
 
@@ -30,8 +30,8 @@ type row struct {
 	hunk int
 	// count is how many lines a fold leaves out.
 	count int
-	// from is the column of the first difference from the line that this one
-	// takes the place of, or that takes its; 0 where there is none.
+	// from is the column in which the line first differs from the one it replaces or
+	// is replaced by; 0 if there is none.
 	from int
 }
 
@@ -44,13 +44,14 @@ type change struct {
 // around is how many lines are shown before and after a change.
 const around = 4
 
-// layOut makes the rows of a text against the one on disk and the proposal.
+// layOut returns the rows and changes of a text, compared with the original on disk
+// and the proposal.
 func layOut(original, proposed, text string) (rows []row, changes []change) {
 	now := hunk.Between(original, text)
 	for _, h := range now {
 		changes = append(changes, change{Hunk: h})
 	}
-	// What of the proposal is not in the text, where the text is as on disk.
+	// Hunks of the proposal where the text is as on disk: the user has undone them.
 	for _, h := range hunk.Between(proposed, text) {
 		if !touches(now, h) {
 			changes = insert(changes, change{Hunk: h, undone: true})
@@ -73,7 +74,7 @@ func layOut(original, proposed, text string) (rows []row, changes []change) {
 				rows = append(rows, row{kind: undone, text: mine[c.Old-1+n], hunk: i})
 			}
 			if c.OldLines == 0 {
-				rows = append(rows, row{kind: undone, text: "(to be taken out)", hunk: i})
+				rows = append(rows, row{kind: undone, text: "(to be removed)", hunk: i})
 			}
 			continue
 		}
@@ -100,7 +101,7 @@ func layOut(original, proposed, text string) (rows []row, changes []change) {
 	return rows, changes
 }
 
-// firstDifference is the column in which two lines differ first.
+// firstDifference returns the first column in which two lines differ.
 func firstDifference(a, b string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -127,7 +128,7 @@ func insert(changes []change, c change) []change {
 	return append(changes[:i], append([]change{c}, changes[i:]...)...)
 }
 
-// folded leaves out what is far from any change.
+// folded replaces rows that are far from any change with folds.
 func folded(rows []row) []row {
 	near := make([]bool, len(rows))
 	for i, r := range rows {
@@ -157,7 +158,7 @@ func folded(rows []row) []row {
 // A pair is one line of a side-by-side view; nil is a gap.
 type pair struct{ left, right *row }
 
-// paired puts what is only on disk beside what takes its place.
+// paired returns the rows as pairs: a removed line next to the one that replaces it.
 func paired(rows []row) (pairs []pair) {
 	for i := 0; i < len(rows); {
 		if rows[i].kind != removed && rows[i].kind != added {

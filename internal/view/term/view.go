@@ -12,8 +12,8 @@ import (
 	"pollux/internal/termtext"
 )
 
-// The terminal's own sixteen colours, so that its theme is followed; Bubble
-// Tea takes them out where there are none to be. Signs say the same.
+// The terminal's own sixteen colours, which follow its theme. Bubble Tea removes them
+// for terminals without colours; signs carry the same information.
 const (
 	red     = "\x1b[31m"
 	green   = "\x1b[32m"
@@ -44,42 +44,43 @@ func (m *model) View() tea.View {
 	return v
 }
 
-// appeared stands in the keys' place until the change can be decided on.
+// appeared replaces the list of keys until the user can decide.
 const appeared = "This change has just appeared. Look at it, then decide."
 
 const keys = "y accept  r reject  n/p hunk  u undo  a take  e edit  tab next  ? help  q leave"
 
 func (m *model) helpLines() []string {
 	return strings.Split(strings.TrimPrefix(`
- y          accept: the CLI writes the file with the text as it is here
+ y          accept: the agent writes the file with the text shown here
  r          reject
- n, p       next hunk, hunk before
- u          undo the hunk: as it is on disk
- a          take the hunk as it was proposed
+ n, p       next hunk, previous hunk
+ u          undo the hunk: the text on disk
+ a          take the hunk: the proposed text
  e          edit the text in $EDITOR
- Tab        the next change that waits
+ Tab        next pending change
  v          side by side, or one below the other
- j, k, Space, b, g, G   scroll;  h, l  to the sides
- q          leave; nothing is decided
+ j, k, Space, b, g, G   scroll;  h, l   scroll sideways
+ q          leave without a decision
 
- A change that has just appeared can be decided on after half a second without
- a key; until then y, r, u, a, e and q do nothing.
+ You can decide on a change that has just appeared after half a second without
+ a key press; until then y, r, u, a, e and q do nothing.
 
- +  comes in     -  goes out     ~  proposed, and taken back by you
+ +  added     -  removed     ~  proposed, but undone by you
 
- Any key goes on.`, "\n"), "\n")
+ Press any key to continue.`, "\n"), "\n")
 }
 
 func (m *model) emptyLines() []string {
-	lines := []string{"", " Nothing waits for you.", ""}
-	if m.clis == 0 {
-		lines = append(lines, " No CLI is connected; in Gemini CLI: /ide enable")
+	lines := []string{"", " No pending changes.", ""}
+	if m.agents == 0 {
+		lines = append(lines, " No agent is connected. In Gemini CLI, type /ide enable.")
 	} else {
-		lines = append(lines, " Changes that the CLI proposes appear here.")
+		lines = append(lines, " Changes that an agent proposes appear here.")
 	}
 	if m.leaving {
 		for _, note := range m.notes {
-			for line := range strings.Lines(ansi.Wrap(termtext.Visible(strings.TrimSpace(note)), max(20, m.width-2), "")) {
+			note = termtext.Visible(strings.TrimSpace(note))
+			for line := range strings.Lines(ansi.Wrap(note, max(20, m.width-2), "")) {
 				lines = append(lines, " "+strings.TrimSuffix(line, "\n"))
 			}
 		}
@@ -138,7 +139,7 @@ func (m *model) diffLines() []string {
 	case !m.settled:
 		footer = appeared
 	case it.conflict != nil:
-		footer = "o overwrite it  d compare with it  Esc not now"
+		footer = "o overwrite the file  d compare with the file  Esc cancel"
 	}
 	return append(lines, " "+termtext.Visible(strings.TrimSpace(m.message)), faint+" "+footer+plain)
 }
@@ -148,17 +149,15 @@ func (m *model) title(it *item) string {
 	if dir := filepath.Dir(it.Path); dir != "." {
 		title += "  " + termtext.Visible(dir)
 	}
-	if it.Client != "" {
-		title += "  " + termtext.Visible(it.Client)
-	}
+	title += "  " + termtext.Visible(it.AgentName())
 	if !it.Exists {
 		title += "  (new file)"
 	}
 	switch it.State {
 	case editor.StateOrphaned:
-		title += "  (its CLI has ended)"
+		title += "  (the agent has ended)"
 	case editor.StateAccepted:
-		title += "  (accepted: waiting for the CLI to write it)"
+		title += "  (accepted: waiting for the agent to write it)"
 	}
 	return title
 }
@@ -208,7 +207,7 @@ func foldLine(r *row) string {
 	return fmt.Sprintf("%s       ... %d lines%s", faint, r.count, plain)
 }
 
-// mark shows which hunk is the current one.
+// mark marks the rows of the current hunk.
 func (m *model) mark(it *item, r *row) string {
 	if r.hunk >= 0 && r.hunk == it.at {
 		return bold + ">" + plain
@@ -216,8 +215,8 @@ func (m *model) mark(it *item, r *row) string {
 	return " "
 }
 
-// cell is a line with its number, width columns wide. Of a line that is longer
-// it shows the part with the first difference, unless the user looks elsewhere.
+// cell returns a line with its number, width columns wide. It cuts a longer line so
+// that the first difference is visible, shifted by what the user has scrolled.
 func cell(it *item, r *row, number, width int) string {
 	n := "     "
 	if number > 0 {

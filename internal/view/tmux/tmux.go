@@ -137,8 +137,8 @@ func (p *popups) run(ctx context.Context) {
 				// Another popup is open, no terminal is attached, or this
 				// version of tmux has no popups.
 				if !told {
-					exec.CommandContext(ctx, "tmux", "display-message",
-						"pollux: a change is pending: run `pollux review` to see it").Run()
+					const text = "pollux: a change is pending: run `pollux review` to see it"
+					exec.CommandContext(ctx, "tmux", "display-message", text).Run()
 				}
 				told = true
 				retry = time.After(retryDelay)

@@ -56,8 +56,8 @@ func (g *CLI) Bridge(ctx context.Context, c *doctor.Checker) {
 	case errors.As(err, &fault) && fault.Kind == agent.Auth:
 		c.Fail("auth", "", "%s", doctor.Short(err.Error()))
 	default:
-		c.Warn("warm", "run `gemini` in a terminal to see what it says; GEMINI_RUNNER=spawn works without a warm process",
-			"no warm process is available, so each call starts Gemini CLI again: %s", doctor.Short(err.Error()))
+		const next = "run `gemini` in a terminal to see what it says; GEMINI_RUNNER=spawn works without a warm process"
+		c.Warn("warm", next, "no warm process is available, so each call starts Gemini CLI again: %s", doctor.Short(err.Error()))
 	}
 }
 
@@ -102,13 +102,16 @@ func (g *CLI) checkAuth(c *doctor.Checker) {
 			"Gemini CLI does not support the sign-in method %s without a terminal", doctor.Short(kind))
 	case enforced != "" && kind != enforced:
 		c.Fail("auth", "run `gemini` once and sign in with the required method",
-			"the administrator requires the sign-in method %s, but %s is selected", doctor.Short(enforced), doctor.Short(kind))
+			"the administrator requires the sign-in method %s, but %s is selected",
+			doctor.Short(enforced), doctor.Short(kind))
 	case kind == "oauth-personal" && !exists(filepath.Join(home, "oauth_creds.json")):
-		c.Warn("auth", "run `gemini` once and sign in", "sign-in with Google is selected, but %s has no credentials", home)
+		c.Warn("auth", "run `gemini` once and sign in",
+			"sign-in with Google is selected, but %s has no credentials", home)
 	case kind == "gemini-api-key" && get("GEMINI_API_KEY") == "":
 		c.Warn("auth", "set GEMINI_API_KEY, or run `gemini` once and enter it",
 			"an API key is selected, but there is none in %s; it may be in the keychain", where)
-	case kind == "vertex-ai" && get("GOOGLE_API_KEY") == "" && (get("GOOGLE_CLOUD_PROJECT") == "" || get("GOOGLE_CLOUD_LOCATION") == ""):
+	case kind == "vertex-ai" && get("GOOGLE_API_KEY") == "" &&
+		(get("GOOGLE_CLOUD_PROJECT") == "" || get("GOOGLE_CLOUD_LOCATION") == ""):
 		c.Fail("auth", "set GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION, or GOOGLE_API_KEY",
 			"Vertex AI is selected, but neither a project with its location nor a key is set")
 	default:
@@ -172,7 +175,8 @@ func (g *CLI) envFile(dir string) (path string, vars map[string]string, err erro
 
 // checkTrust reports whether Gemini CLI trusts the folder.
 func (g *CLI) checkTrust(c *doctor.Checker) {
-	const next = "run `gemini` here once and trust the folder, or set GEMINI_CLI_TRUST_WORKSPACE=true where the agent starts Pollux"
+	const next = "run `gemini` here once and trust the folder, " +
+		"or set GEMINI_CLI_TRUST_WORKSPACE=true where the agent starts Pollux"
 	const refused = "it refuses calls that no warm process answers"
 	switch g.settings.Trust {
 	case settings.Trusted:

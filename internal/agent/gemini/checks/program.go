@@ -46,13 +46,15 @@ func (g *CLI) Program(ctx context.Context, c *doctor.Checker) {
 	}
 	major, minor, ok := g.program.Number()
 	if !ok {
-		c.Warn("cli", c.Program.Update, "%s does not report its version; the checks below assume the newest one", g.program.Path)
+		c.Warn("cli", c.Program.Update,
+			"%s does not report its version; the checks below assume the newest one", g.program.Path)
 		return
 	}
 	c.Program.Major, c.Program.Minor = major, minor
 	if inWSL() && regexp.MustCompile(`^/mnt/[a-z]/`).MatchString(g.program.Path) {
 		c.Fail("cli", install+" (in WSL)",
-			"gemini is the Windows one (%s): it sees other processes and files, and finds no companion in WSL", g.program.Path)
+			"gemini is the Windows one (%s): it sees other processes and files, and finds no companion in WSL",
+			g.program.Path)
 	}
 }
 

@@ -40,7 +40,8 @@ func (g *CLI) checkIDEMode(c *doctor.Checker) {
 		return
 	}
 	enable := doctor.Finding{
-		Check: "ide-mode", Status: doctor.Failed, Next: doctor.FixCommand + " turns it on, or type /ide enable in Gemini CLI",
+		Check: "ide-mode", Status: doctor.Failed,
+		Next:  doctor.FixCommand + " turns it on, or type /ide enable in Gemini CLI",
 		Fix:   "turn on IDE mode (ide.enabled) in " + user,
 		Apply: func() error { return settings.EnableIDE(user) },
 	}
@@ -55,9 +56,11 @@ func (g *CLI) checkIDEMode(c *doctor.Checker) {
 		enable.Text = "IDE mode is turned off in " + by.Path
 		c.Add(enable)
 	case by.Name == "workspace":
-		c.Fail("ide-mode", "remove ide.enabled from "+doctor.Word(by.Path), "IDE mode is turned off for this folder, in %s", by.Path)
+		c.Fail("ide-mode", "remove ide.enabled from "+doctor.Word(by.Path),
+			"IDE mode is turned off for this folder, in %s", by.Path)
 	case by.Name == "system":
-		c.Fail("ide-mode", "ask the administrator of this machine", "IDE mode is turned off for all users, in %s", by.Path)
+		c.Fail("ide-mode", "ask the administrator of this machine",
+			"IDE mode is turned off for all users, in %s", by.Path)
 	default: // a default for all users, which the user's own settings override
 		enable.Text = "IDE mode is turned off by default, in " + by.Path
 		c.Add(enable)

@@ -17,13 +17,15 @@ import (
 func (g *CLI) Terminal(_ context.Context, c *doctor.Checker) {
 	for _, key := range []string{"CI", "GITHUB_ACTIONS"} {
 		if os.Getenv(key) == "true" {
-			c.Fail("terminal", "unset "+key, "%s=true makes Gemini CLI run without asking: no changes can be reviewed", key)
+			c.Fail("terminal", "unset "+key,
+				"%s=true makes Gemini CLI run without asking: no changes can be reviewed", key)
 			return
 		}
 	}
 	term := os.Getenv("TERM")
 	if term == "dumb" {
-		c.Warn("terminal", "use a full terminal, such as Emacs's M-x term or vterm", "TERM=dumb: Gemini CLI cannot draw its questions here")
+		c.Warn("terminal", "use a full terminal, such as Emacs's M-x term or vterm",
+			"TERM=dumb: Gemini CLI cannot draw its questions here")
 		return
 	}
 	c.OK("terminal", "Gemini CLI can ask questions here (TERM=%s)", doctor.Short(term))
@@ -54,7 +56,8 @@ func (g *CLI) Proxy(ctx context.Context, c *doctor.Checker) {
 		cancel()
 		if err != nil {
 			c.Warn("proxy", "start the proxy, or unset "+key,
-				"the proxy in %s (%s) does not answer: Gemini CLI cannot reach its model; the companion does not need it", key, doctor.Short(host))
+				"the proxy in %s (%s) does not answer: Gemini CLI cannot reach its model; the companion does not need it",
+				key, doctor.Short(host))
 			continue
 		}
 		conn.Close()
@@ -62,7 +65,8 @@ func (g *CLI) Proxy(ctx context.Context, c *doctor.Checker) {
 	}
 	if path := os.Getenv("NODE_EXTRA_CA_CERTS"); path != "" {
 		if _, err := sys.ReadFile(path, 16<<20); err != nil {
-			c.Warn("proxy", "unset NODE_EXTRA_CA_CERTS, or correct it", "the file in NODE_EXTRA_CA_CERTS cannot be read: %v", doctor.Reason(err))
+			c.Warn("proxy", "unset NODE_EXTRA_CA_CERTS, or correct it",
+				"the file in NODE_EXTRA_CA_CERTS cannot be read: %v", doctor.Reason(err))
 		}
 	}
 }

@@ -5,27 +5,27 @@ import (
 	"fmt"
 )
 
-// Bounds of a text that is parsed. The parsers of settings recurse, and a stack
-// that overflows ends the program.
+// Limits of a text that is parsed. The parsers of settings recurse, and a stack
+// overflow ends the program.
 const (
-	// maxNesting is how deep objects, arrays and tables may nest.
+	// maxNesting is how deeply objects, arrays and tables may nest.
 	maxNesting = 500
-	// maxKey is how many parts a dotted key of TOML may have.
+	// maxKey is how many parts a dotted TOML key may have.
 	maxKey = 100
 )
 
-// ErrNesting reports a text that no program writes as its settings.
+// ErrNesting reports a text that nests more deeply than any real settings.
 var ErrNesting = errors.New("it nests too deeply")
 
 // CheckJSON returns [ErrNesting] for JSON, with or without comments, that must
-// not be parsed. It finds no other fault.
+// not be parsed. It finds no other errors.
 func CheckJSON(text []byte) error { return checkNesting(text, false) }
 
-// CheckTOML is [CheckJSON] for TOML.
+// CheckTOML does the same as [CheckJSON] for TOML.
 func CheckTOML(text string) error { return checkNesting([]byte(text), true) }
 
-// checkNesting sees strings and comments as the parsers do, as far as the text
-// is valid: they stop at the first fault.
+// checkNesting reads strings and comments as the parsers do, as long as the text
+// is valid: the parsers stop at the first error.
 func checkNesting(text []byte, toml bool) error {
 	depth, dots := 0, 0
 	at := func(i int, s string) bool { return i+len(s) <= len(text) && string(text[i:i+len(s)]) == s }

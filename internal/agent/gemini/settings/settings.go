@@ -1,8 +1,8 @@
-// Package settings reads the settings of Gemini CLI as the CLI does: its
-// layers, which of them counts, and whether it trusts a folder; and it turns on
-// IDE mode, the one thing that Pollux changes there.
+// Package settings reads the settings of Gemini CLI as the CLI does: their layers
+// and precedence, and whether the CLI trusts a folder. It also turns on IDE mode,
+// the only setting that Pollux changes.
 //
-// The CLI's environment is this process's.
+// It assumes that the CLI has this process's environment.
 package settings
 
 import (
@@ -23,8 +23,8 @@ import (
 	"pollux/internal/sys"
 )
 
-// Home is the directory of the user's settings, credentials and memory of the
-// CLI. It may not exist.
+// Home returns the directory with the CLI's settings, credentials and memory of
+// the user. It may not exist.
 func Home() (string, error) {
 	home := os.Getenv("GEMINI_CLI_HOME")
 	if home == "" {
@@ -40,13 +40,13 @@ func Home() (string, error) {
 	return filepath.Join(home, ".gemini"), nil
 }
 
-// UserFile is where the user's own settings are. The file may not exist.
+// UserFile returns the path of the user's settings. The file may not exist.
 func UserFile() (string, error) {
 	home, err := Home()
 	return filepath.Join(home, "settings.json"), err
 }
 
-// SystemDir is where an administrator's settings and policies are.
+// SystemDir returns the directory of the administrator's settings and policies.
 func SystemDir() string {
 	switch runtime.GOOS {
 	case "darwin":
@@ -57,27 +57,26 @@ func SystemDir() string {
 	return "/etc/gemini-cli"
 }
 
-// maxFile bounds a file of settings in bytes.
+// maxFile limits a settings file, in bytes.
 const maxFile = 16 << 20
 
 // A Layer is one file of settings.
 type Layer struct {
-	// Name says whose it is: "defaults of the system", "user", "workspace" or
-	// "system".
+	// Name is "defaults of the system", "user", "workspace" or "system".
 	Name, Path string
-	// Err says why the CLI does not start with it.
+	// Err explains why the CLI does not start with this file.
 	Err error
-	// Skipped says why the CLI passes over it without ending.
+	// Skipped explains why the CLI ignores the file.
 	Skipped string
 	values  values
 }
 
-// values are a file's settings as JSON. Names are exact: the CLI passes over
-// "IDE" and takes the last of two that are alike.
+// values are a file's settings as JSON. Names are case-sensitive: the CLI ignores
+// "IDE". Of two equal names it uses the last.
 type values map[string]json.RawMessage
 
-// get reads a setting by the names on the way to it. It is false where there is
-// none of that type.
+// get reads a setting by its path of names. It returns false if there is none of
+// that type.
 func (v values) get(to any, names ...string) bool {
 	raw, ok := v[names[0]]
 	if !ok || string(raw) == "null" {
@@ -90,29 +89,29 @@ func (v values) get(to any, names ...string) bool {
 	return json.Unmarshal(raw, &next) == nil && next.get(to, names[1:]...)
 }
 
-// Settings are those that hold in a directory.
+// Settings are the settings that apply in a directory.
 type Settings struct {
-	// Layers are the files that exist, a later one above an earlier one.
+	// Layers are the existing files; later ones take precedence.
 	Layers []Layer
-	// Trust is whether the CLI trusts the directory; TrustFrom says by what.
+	// Trust is whether the CLI trusts the directory, TrustFrom what decides it.
 	Trust     Trust
 	TrustFrom string
-	// TrustErr says why the CLI does not start with the list of trusted folders.
+	// TrustErr explains why the CLI does not start with the list of trusted folders.
 	TrustErr error
 }
 
-// Trust is what the CLI knows of a folder.
+// Trust is whether the CLI trusts a folder.
 type Trust int
 
-// In a folder of which nothing is known the CLI asks when it is started in a
-// terminal, and refuses otherwise.
+// In an unknown folder the CLI asks if it was started in a terminal, and refuses
+// otherwise.
 const (
 	Unknown Trust = iota
 	Trusted
 	Untrusted
 )
 
-// Load reads the settings that hold for a CLI started in dir.
+// Load reads the settings that apply to a CLI started in dir.
 func Load(dir string) (Settings, error) {
 	home, err := Home()
 	if err != nil {
@@ -153,14 +152,14 @@ func Load(dir string) (Settings, error) {
 	return s, nil
 }
 
-// read is one layer; nil if there is no such file.
+// read returns one layer; nil if there is no such file.
 func read(name, path string, system bool) *Layer {
 	if _, err := os.Stat(path); err != nil {
 		return nil
 	}
 	l := &Layer{Name: name, Path: path}
 	if system && !administered(path) {
-		l.Skipped = "it and all directories above it must be root's, writable for nobody else"
+		l.Skipped = "it and all directories above it must belong to root and be writable by nobody else"
 		return l
 	}
 	data, err := sys.ReadFile(path, maxFile)
@@ -171,7 +170,7 @@ func read(name, path string, system bool) *Layer {
 	return l
 }
 
-// administered reports whether nobody but root can change what is at the path.
+// administered reports whether only root can change the file at the path.
 func administered(path string) bool {
 	for p := paths.Real(path); ; p = filepath.Dir(p) {
 		if info, err := os.Stat(p); err != nil || !sys.Administered(info) {
@@ -183,30 +182,30 @@ func administered(path string) bool {
 	}
 }
 
-// parse reads JSON with comments, but, like the CLI, without trailing commas.
+// parse reads JSON with comments but, like the CLI, without trailing commas.
 func parse(data []byte, to any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
-		return errors.New("it is empty; {} would do")
+		return errors.New("it is empty; write {} instead")
 	}
 	v, err := parseJSON(data)
 	if err != nil {
 		return errors.New(strings.TrimPrefix(err.Error(), "hujson: "))
 	}
 	if trailing(v) {
-		return errors.New("there is a comma after the last element, which Gemini CLI does not take")
+		return errors.New("there is a comma after the last element, which Gemini CLI does not accept")
 	}
 	if _, ok := v.Value.(*hujson.Object); !ok {
-		return errors.New("it is no JSON object")
+		return errors.New("it is not a JSON object")
 	}
 	v.Standardize()
 	var wrong *json.UnmarshalTypeError
 	if err := json.Unmarshal(v.Pack(), to); err != nil && !errors.As(err, &wrong) {
 		return err
 	}
-	return nil // the CLI warns of a value of the wrong type, no more
+	return nil // the CLI only warns about a value of the wrong type
 }
 
-// parseJSON parses JSON with comments, of which the last may end with the file.
+// parseJSON parses JSON with comments; the last comment may end with the file.
 func parseJSON(data []byte) (hujson.Value, error) {
 	if err := CheckJSON(data); err != nil {
 		return hujson.Value{}, err
@@ -221,7 +220,7 @@ func parseJSON(data []byte) (hujson.Value, error) {
 	return v, err
 }
 
-// trailing reports whether a comma follows a last element.
+// trailing reports whether a comma follows the last element of an array or object.
 func trailing(v hujson.Value) bool {
 	for w := range v.All() {
 		switch c := w.Value.(type) {
@@ -238,7 +237,7 @@ func trailing(v hujson.Value) bool {
 	return false
 }
 
-// IDEMode reports whether IDE mode is on, and the layer that says so; nil if
+// IDEMode reports whether IDE mode is on, and the layer that decides it; nil if
 // none does, which means off.
 func (s Settings) IDEMode() (on bool, by *Layer) {
 	for i := range s.Layers {
@@ -249,9 +248,9 @@ func (s Settings) IDEMode() (on bool, by *Layer) {
 	return on, by
 }
 
-// Auth is the way of signing in that is selected, by the CLI's own name
-// ("oauth-personal", "gemini-api-key", "vertex-ai"), and the one that an
-// administrator insists on; empty if there is none.
+// Auth returns the selected sign-in method, by the CLI's own name
+// ("oauth-personal", "gemini-api-key", "vertex-ai"), and the one that the
+// administrator enforces; empty if there is none.
 func (s Settings) Auth() (kind, enforced string) {
 	for _, l := range s.Layers {
 		l.values.get(&kind, "security", "auth", "selectedType")
@@ -303,7 +302,7 @@ func (s Settings) trust(home, dir string) (Trust, string, error) {
 			root = filepath.Dir(rule)
 		case "TRUST_FOLDER", "DO_NOT_TRUST":
 		default:
-			return Unknown, path, fmt.Errorf("%s: %q is no level of trust: use TRUST_FOLDER, TRUST_PARENT or DO_NOT_TRUST", path, level)
+			return Unknown, path, fmt.Errorf("%s: %q is not a trust level: use TRUST_FOLDER, TRUST_PARENT or DO_NOT_TRUST", path, level)
 		}
 		if !paths.Contains(paths.Real(root), dir) || len(rule) <= longest {
 			continue
@@ -316,8 +315,8 @@ func (s Settings) trust(home, dir string) (Trust, string, error) {
 	return trust, path, nil
 }
 
-// IDEModeSet reports whether a file of the user's settings says anything of IDE
-// mode. A file that is not valid is an error.
+// IDEModeSet reports whether a user's settings file turns IDE mode on or off. An
+// invalid file is an error.
 func IDEModeSet(path string) (bool, error) {
 	v, _, err := readUser(path)
 	if err != nil {
@@ -329,8 +328,8 @@ func IDEModeSet(path string) (bool, error) {
 	return json.Unmarshal(v.Pack(), &s) == nil && s.get(&on, "ide", "enabled"), nil
 }
 
-// EnableIDE turns IDE mode on in a file of the user's settings, and leaves the
-// rest of it, comments included, as it is.
+// EnableIDE turns IDE mode on in a user's settings file. It leaves the rest of the
+// file, including comments, as it is.
 func EnableIDE(path string) error {
 	v, before, err := readUser(path)
 	if err != nil {
@@ -343,11 +342,11 @@ func EnableIDE(path string) error {
 	if err := v.Patch([]byte(patch)); err != nil {
 		return fmt.Errorf("%s cannot be changed (%w): type /ide enable in Gemini CLI", path, err)
 	}
-	// Root with another's home would leave that user a file that is root's.
+	// Root with another user's home would leave a file that belongs to root.
 	for p := path; ; p = filepath.Dir(p) {
 		info, err := os.Stat(p)
 		if err == nil && !sys.Own(info) {
-			return fmt.Errorf("%s is another user's: do it as that user, without sudo", p)
+			return fmt.Errorf("%s belongs to another user: run this as that user, without sudo", p)
 		}
 		if err == nil || p == filepath.Dir(p) {
 			break
@@ -359,8 +358,8 @@ func EnableIDE(path string) error {
 	return sys.EditFile(path, before, string(v.Pack()), 0o600)
 }
 
-// readUser reads a file for a change, parsed and as it is. A missing one is
-// empty.
+// readUser reads a file to be changed, and returns it parsed and as text. A missing
+// file is empty.
 func readUser(path string) (v hujson.Value, text string, err error) {
 	data, err := sys.ReadFile(path, maxFile)
 	switch {
@@ -374,7 +373,7 @@ func readUser(path string) (v hujson.Value, text string, err error) {
 		data = []byte("{}\n")
 	}
 	if v, err = parseJSON(data); err != nil {
-		return v, "", fmt.Errorf("%s is not valid and is left alone (%w): correct it first", path, err)
+		return v, "", fmt.Errorf("%s is not valid and was left unchanged (%w): correct it first", path, err)
 	}
 	return v, text, nil
 }

@@ -14,7 +14,7 @@ import (
 	"pollux/internal/hostile"
 )
 
-// home makes a home of the CLI's and a project, and writes files by names that
+// home makes a home for the CLI and a project, and writes files by names that
 // start with "home/" or "project/".
 func home(t *testing.T, files map[string]string) (project string) {
 	t.Helper()
@@ -121,8 +121,8 @@ func TestTrustByTheEnvironment(t *testing.T) {
 	}
 }
 
-// The system's settings stand above the user's, but only where root alone can
-// write them.
+// The system's settings override the user's, but only if nobody but root can write
+// them.
 func TestSystemSettings(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can make files of root's")
@@ -160,7 +160,7 @@ func TestSystemSettings(t *testing.T) {
 	}
 }
 
-// The CLI's settings are the user's: one value changes, the rest stays.
+// The settings belong to the user: one value changes, the rest does not.
 func TestEnableIDE(t *testing.T) {
 	for _, tt := range []struct {
 		before string
@@ -200,7 +200,7 @@ func TestEnableIDE(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "settings.json")
 	os.WriteFile(path, []byte("{oops"), 0o600)
-	if _, err := IDEModeSet(path); err == nil || !strings.Contains(err.Error(), "left alone") {
+	if _, err := IDEModeSet(path); err == nil || !strings.Contains(err.Error(), "left unchanged") {
 		t.Errorf("broken settings: %v", err)
 	}
 }

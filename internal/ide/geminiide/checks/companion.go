@@ -56,10 +56,12 @@ func (p *Protocol) Release(_ context.Context, c *doctor.Checker) {
 	case c.Reported("cli"):
 	case !p.place.SendsToken():
 		c.Fail("cli", program.Update,
-			"Gemini CLI %s (%s) is too old: it sends no token, so companions that require one refuse it", program.Version, program.Path)
+			"Gemini CLI %s (%s) is too old: it sends no token, so companions that require one refuse it",
+			program.Version, program.Path)
 	case !p.place.AnyPID():
 		c.Warn("cli", program.Update,
-			"Gemini CLI %s (%s) is old: it finds a companion only if its process is exactly the one it looks for", program.Version, program.Path)
+			"Gemini CLI %s (%s) is old: it finds a companion only if its process is exactly the one it looks for",
+			program.Version, program.Path)
 	default:
 		c.OK("cli", "Gemini CLI %s (%s)", program.Version, program.Path)
 	}
@@ -89,7 +91,8 @@ func (p *Protocol) Variables(_ context.Context, c *doctor.Checker) {
 	set := slices.DeleteFunc(slices.Clone(ideVariables), func(key string) bool { return env(key) == "" })
 	switch {
 	case gone != "":
-		c.Warn("variables", "unset "+strings.Join(set, " "), "this terminal's variables (%s, ...) name a companion that has ended: %s", set[0], gone)
+		c.Warn("variables", "unset "+strings.Join(set, " "),
+			"this terminal's variables (%s, ...) name a companion that has ended: %s", set[0], gone)
 	case len(set) > 0:
 		c.OK("variables", "this terminal's variables name a companion that is running")
 	}
@@ -131,7 +134,8 @@ func (p *Protocol) Companion(ctx context.Context, dc *doctor.Checker) {
 	}
 	if !knownEditor(chosen) {
 		c.Fail("editor", "update that editor's companion, or use `pollux run`",
-			"%s names no editor, and Gemini CLI does not know this terminal: it says that IDE integration is not supported", chosen.Path)
+			"%s names no editor, and Gemini CLI does not know this terminal: it says that IDE integration is not supported",
+			chosen.Path)
 	}
 	if !c.checkWorkspace(chosen) {
 		return
@@ -162,7 +166,8 @@ func (c *checker) checkProcess() {
 		if c.place.AnyPID() {
 			c.OK("process", "%s; it uses any companion for this folder", text)
 		} else {
-			c.Fail("process", "install procps, or "+c.Program.Update, "%s, and this version uses no other companion", text)
+			c.Fail("process", "install procps, or "+c.Program.Update,
+				"%s, and this version uses no other companion", text)
 		}
 		return
 	}
@@ -215,7 +220,8 @@ func (c *checker) explainNone(ctx context.Context) {
 	}
 	if r := c.running(); r != nil {
 		c.Fail("file", "pollux run --attach, or restart that companion",
-			"the companion of %s is running for this folder, but its discovery file in %s is gone: does something clean that directory?",
+			"the companion of %s is running for this folder, but its discovery file in %s is gone: "+
+				"does something clean that directory?",
 			doctor.Short(r.Editor.DisplayName), c.lookup.Dir)
 		return
 	}
@@ -284,7 +290,8 @@ func (c *checker) findElsewhere() bool {
 		if tmp == "/tmp" {
 			next = "unset TMPDIR TMP TEMP"
 		}
-		c.Fail("tmpdir", next, "%s is running for this folder, but its file is in %s, and a CLI started here looks in %s: TMPDIR differs",
+		c.Fail("tmpdir", next,
+			"%s is running for this folder, but its file is in %s, and a CLI started here looks in %s: TMPDIR differs",
 			name(found), filepath.Dir(found.Path), c.lookup.Dir)
 		return true
 	}
@@ -321,7 +328,8 @@ func (c *checker) checkWorkspace(chosen *geminiide.Candidate) bool {
 			"%s is for %s, but this is %s", name(chosen), folders(*path), c.Dir)
 	default:
 		if claimsAll(path) {
-			c.Warn("hijack", "stop it, or use `pollux run --attach`", "%s claims every folder: its workspace has an empty part", name(chosen))
+			c.Warn("hijack", "stop it, or use `pollux run --attach`",
+				"%s claims every folder: its workspace has an empty part", name(chosen))
 		}
 		c.OK("workspace", "%s is for %s", name(chosen), folders(*path))
 		return true
@@ -341,13 +349,15 @@ func (c *checker) checkOthers(chosen *geminiide.Candidate) {
 	var others []string
 	for i := range c.lookup.Candidates {
 		other := &c.lookup.Candidates[i]
-		if other.Err != nil || !other.Own || !other.Inside || slices.Contains(seen, address(other)) || !c.answers(other) {
+		usable := other.Err == nil && other.Own && other.Inside
+		if !usable || slices.Contains(seen, address(other)) || !c.answers(other) {
 			continue
 		}
 		seen = append(seen, address(other))
 		others = append(others, name(other))
 		if chosen.File.Pollux == 0 && other.File.Pollux != 0 {
-			c.Warn("hijack", "pollux run --attach", "Gemini CLI will use %s and not Pollux's %s", name(chosen), name(other))
+			c.Warn("hijack", "pollux run --attach",
+				"Gemini CLI will use %s and not Pollux's %s", name(chosen), name(other))
 			return
 		}
 	}
@@ -379,7 +389,8 @@ func (c *checker) answers(candidate *geminiide.Candidate) bool {
 func (c *checker) checkVersion(chosen *geminiide.Candidate) {
 	for _, r := range c.Running {
 		if r.PID == chosen.File.Pollux && !r.Stopped && r.Version != c.Version {
-			c.Warn("version", "restart the editor", "the companion is Pollux %s, but this is %s", doctor.Short(r.Version), c.Version)
+			c.Warn("version", "restart the editor",
+				"the companion is Pollux %s, but this is %s", doctor.Short(r.Version), c.Version)
 		}
 	}
 }

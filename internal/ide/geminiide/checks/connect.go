@@ -149,7 +149,8 @@ func connectCommand(ctx context.Context, command string, args []string) (tools [
 func (c *checker) checkTools(tools []string) {
 	for _, t := range []string{geminiide.ToolOpenDiff, geminiide.ToolCloseDiff} {
 		if !slices.Contains(tools, t) {
-			c.Warn("tools", "update that companion", "the companion has no tool %s: Gemini CLI will show its changes in the terminal only", t)
+			c.Warn("tools", "update that companion",
+				"the companion has no tool %s: Gemini CLI will show its changes in the terminal only", t)
 			return
 		}
 	}
@@ -177,14 +178,16 @@ func (c *checker) failUnreachable(ctx context.Context, chosen *geminiide.Candida
 	const local = "127.0.0.1"
 	if chosen.PortText == "" {
 		c.Fail("port", "restart the companion where it runs",
-			"the command that leads to the companion of %s does not connect (%s): the companion may have ended; when it is running again, /ide enable reconnects",
+			"the command that leads to the companion of %s does not connect (%s): the companion may have ended; "+
+				"when it is running again, /ide enable reconnects",
 			name(chosen), explain(err))
 		return
 	}
 	if host != local {
 		if _, here := connectPort(ctx, local, chosen.PortText, token); here == nil {
 			c.Fail("container", "export REMOTE_CONTAINERS=true",
-				"this is a container, where Gemini CLI dials %s (%s), but %s is in the same container", host, explain(err), name(chosen))
+				"this is a container, where Gemini CLI dials %s (%s), but %s is in the same container",
+				host, explain(err), name(chosen))
 			return
 		}
 		c.Fail("container", "read docs/REMOTE.md: pollux run --attach --socket, or --listen on the host",
@@ -195,10 +198,12 @@ func (c *checker) failUnreachable(ctx context.Context, chosen *geminiide.Candida
 	var status *client.StatusError
 	switch {
 	case errors.As(err, &status) && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden):
-		c.Fail("token", "restart that companion", "%s refuses the token in %s (HTTP %d)", name(chosen), chosen.Path, status.Code)
+		c.Fail("token", "restart that companion",
+			"%s refuses the token in %s (HTTP %d)", name(chosen), chosen.Path, status.Code)
 	case errors.As(err, &status):
 		c.Fail("port", "rm "+doctor.Word(chosen.Path)+", then restart the companion",
-			"the program that listens on port %s is not a companion (HTTP %d); the file that names it is %s", port, status.Code, chosen.Path)
+			"the program that listens on port %s is not a companion (HTTP %d); the file that names it is %s",
+			port, status.Code, chosen.Path)
 	case errors.Is(err, context.DeadlineExceeded):
 		next := "continue it (fg), or stop it"
 		if chosen.File.Pollux > 0 {
@@ -207,8 +212,10 @@ func (c *checker) failUnreachable(ctx context.Context, chosen *geminiide.Candida
 		c.Fail("port", next, "%s accepts connections but does not answer: is it suspended (Ctrl-Z)?", name(chosen))
 	case sys.Refused(err):
 		c.Fail("port", "restart that companion",
-			"nothing listens on port %s, which %s names: its companion, process %d, runs elsewhere or hangs", port, chosen.Path, chosen.PID)
+			"nothing listens on port %s, which %s names: its companion, process %d, runs elsewhere or hangs",
+			port, chosen.Path, chosen.PID)
 	default:
-		c.Fail("port", "restart that companion", "%s does not answer as a companion does: %s", name(chosen), strings.TrimSpace(explain(err)))
+		c.Fail("port", "restart that companion",
+			"%s does not answer as a companion does: %s", name(chosen), strings.TrimSpace(explain(err)))
 	}
 }

@@ -3,7 +3,6 @@ package checks
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -29,13 +28,15 @@ func (c *checker) checkDirectory() {
 			c.Fail("directory", ownDir, "%s cannot be examined: %v", dir, doctor.Reason(err))
 			return
 		case !info.IsDir():
-			c.Fail("directory", "rm "+doctor.Word(dir), "%s is not a directory, so no companion can publish itself", dir)
+			c.Fail("directory", "rm "+doctor.Word(dir),
+				"%s is not a directory, so no companion can publish itself", dir)
 			return
 		case !sys.Own(info) && env("SUDO_USER") != "":
 			c.failOtherUser()
 			return
 		case !sys.Own(info):
-			c.Fail("directory", ownDir, "%s belongs to another user: your companions cannot publish themselves there", dir)
+			c.Fail("directory", ownDir,
+				"%s belongs to another user: your companions cannot publish themselves there", dir)
 			return
 		}
 	}
@@ -67,8 +68,8 @@ func (c *checker) openToOthers() []string {
 		info, err := os.Lstat(dir)
 		return err != nil || info.Mode().Perm()&0o022 == 0
 	})
-	if info, err := os.Stat(c.lookup.Dir); err != nil || info.Mode().Perm()&0o011 == 0 { // they cannot open what is in it
-		return open
+	if info, err := os.Stat(c.lookup.Dir); err != nil || info.Mode().Perm()&0o011 == 0 {
+		return open // nobody else can open the files in it
 	}
 	for _, candidate := range c.lookup.Candidates {
 		if info, err := os.Lstat(candidate.Path); err == nil && candidate.Own && info.Mode().Perm()&0o077 != 0 {
@@ -104,9 +105,10 @@ func (c *checker) checkStale(ctx context.Context) {
 			return errors.Join(errs...)
 		},
 	}
-	if chosen := c.lookup.Chosen; chosen != nil && slices.Contains(stale, chosen.Path) && !c.variablesConnect(ctx, chosen) {
+	chosen := c.lookup.Chosen
+	if chosen != nil && slices.Contains(stale, chosen.Path) && !c.variablesConnect(ctx, chosen) {
 		f.Status, f.Next = doctor.Failed, doctor.FixCommand+"; then, if none is running, "+startOne
-		f.Text = fmt.Sprintf("Gemini CLI will use %s, which a companion that has ended left behind, and will try no other", chosen.Path)
+		f.Text = "Gemini CLI will use " + chosen.Path + ", which a companion that has ended left behind, and will try no other"
 	}
 	c.Add(f)
 }

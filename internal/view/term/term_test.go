@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/charmbracelet/x/ansi"
@@ -36,8 +35,8 @@ func TestLayOut(t *testing.T) {
 	for _, test := range []struct{ name, original, proposed, text, want string }{
 		{"a change", "a\nb\nc\n", "a\nB\nc\n", "a\nB\nc\n", " a\n-b\n+B\n c\n"},
 		{"undone", "a\nb\nc\n", "a\nB\nc\n", "a\nb\nc\n", " a\n b\n~B\n c\n"},
-		{"an undone line to come in", "a\n", "a\nb\n", "a\n", " a\n~b\n"},
-		{"an undone line to go out", "a\nb\nc\n", "a\nc\n", "a\nb\nc\n", " a\n b\n~(to be taken out)\n c\n"},
+		{"an undone addition", "a\n", "a\nb\n", "a\n", " a\n~b\n"},
+		{"an undone removal", "a\nb\nc\n", "a\nc\n", "a\nb\nc\n", " a\n b\n~(to be removed)\n c\n"},
 		{"edited by the user", "a\nb\n", "a\nB\n", "a\nmine\n", " a\n-b\n+mine\n"},
 		{"a new file", "", "a\nb\n", "a\nb\n", "+a\n+b\n"},
 		{"emptied", "a\n", "", "", "-a\n"},
@@ -96,8 +95,7 @@ func TestLongLines(t *testing.T) {
 	}
 }
 
-// What the user makes of a text reaches the companion in order, and before
-// anything that is asked after it.
+// The user's edits reach the companion in order, and before any later request.
 func TestEditsInOrder(t *testing.T) {
 	near, far := net.Pipe()
 	var got []string
@@ -110,19 +108,14 @@ func TestEditsInOrder(t *testing.T) {
 	}))
 	texts := newTexts()
 	texts.client = editor.NewClient(near, editor.Handler{})
-	defer func() { texts.client.Close(); <-companion.DisconnectNotify() }()
-	var delivery sync.WaitGroup
-	ctx, cancel := context.WithCancel(t.Context())
-	delivery.Go(func() { texts.deliver(ctx) })
+	defer func() { texts.client.Close(); texts.close(); <-companion.DisconnectNotify() }()
 	texts.set("1", "")
 	for i := range 1000 {
 		if !texts.edit("1", strconv.Itoa(i)) {
-			t.Fatal("it waits no more")
+			t.Fatal("the diff is not pending")
 		}
 	}
 	texts.flush(t.Context())
-	cancel()
-	delivery.Wait()
 	texts.client.Call(t.Context(), "after", struct{}{}, nil)
 	if len(got) == 0 || got[len(got)-1] != "999" {
 		t.Errorf("the companion ends with %v", got)
@@ -132,14 +125,16 @@ func TestEditsInOrder(t *testing.T) {
 	}
 	texts.take("1")
 	if texts.edit("1", "late") {
-		t.Error("a diff that was decided on takes an edit")
+		t.Error("a diff that is closed accepts an edit")
 	}
 }
 
-// What the user made of a hunk becomes what was proposed again, wherever in it
-// the difference is.
+// Taking a hunk that the user has edited restores the proposed text, wherever in the
+// hunk the difference is.
 func TestTakeAgain(t *testing.T) {
-	m := &model{texts: newTexts(), width: 80, height: 24}
+	texts := newTexts()
+	defer texts.close()
+	m := &model{texts: texts, width: 80, height: 24}
 	it := &item{Diff: editor.Diff{Original: "a\nb\nc\n", Proposed: "A\nB\nc\n"}, text: "A\nmine\nc\n"}
 	it.layOut()
 	m.items = []*item{it}

@@ -1,15 +1,15 @@
-// Package web serves the browser page: a client of the adapter protocol like
-// any editor, whose messages travel as an event stream and POST requests.
+// Package web serves the review page: a client of the editor protocol like an editor's
+// plugin. Its messages travel as an event stream and POST requests.
 //
-// The page's source is in web/; its build, in page/, is embedded, so that
-// neither a user nor `go build` needs Node.
+// The page's source is in web/ at the top of the repository. The build in page/ is
+// embedded, so that neither a user nor `go build` needs Node.
 //
-// The page's files are public and hold nothing of the user's. The page exchanges
-// the one-time secret of a link for the page secret and sends that with every
-// request. The link's secret is in the URL's fragment, which browsers send to no
-// server. The page secret is no cookie, because a cookie goes to every port of a
-// host: the page keeps it in sessionStorage, which belongs to one origin and
-// one tab. It is good for this companion as long as that runs.
+// The page's files are public and contain no user data. The page exchanges the one-time
+// secret of a link for the page secret, and sends that with every request. The secret of
+// the link is in the URL's fragment, which browsers send to no server. The page secret
+// is not a cookie, because browsers send a cookie to every port of a host. The page
+// keeps it in sessionStorage, which belongs to one origin and one tab. It is valid while
+// the companion runs.
 package web
 
 import (
@@ -36,15 +36,16 @@ import (
 var page embed.FS
 
 const (
-	// linkAge is how long a link waits to be opened.
-	linkAge  = 10 * time.Minute
+	// linkTTL is how long a link stays valid if nobody opens it.
+	linkTTL  = 10 * time.Minute
 	maxLinks = 32
-	// heartbeat keeps an idle event stream from being taken for dead.
-	heartbeat = 20 * time.Second
+	// heartbeatInterval is short enough for proxies and browsers to keep an idle event
+	// stream open.
+	heartbeatInterval = 20 * time.Second
 )
 
-// A Server serves the page below /review/. The listener's owner checks Host
-// and Origin before it asks.
+// A Server serves the page below /review/. Its caller has checked the headers Host and
+// Origin.
 type Server struct {
 	attach func(io.ReadWriteCloser)
 	base   string
@@ -53,11 +54,11 @@ type Server struct {
 
 	mu      sync.Mutex
 	links   map[string]time.Time
-	streams map[string]net.Conn // the pages' ends of their connections
+	streams map[string]net.Conn // the page's end of each connection, by stream
 }
 
-// New makes the page of a companion that listens at base, a URL without a
-// path. attach serves one client of the adapter protocol until it goes.
+// New returns the page of a companion that listens at base, a URL without a path. attach
+// serves one client of the editor protocol until the connection ends.
 func New(attach func(io.ReadWriteCloser), base string) *Server {
 	s := &Server{
 		attach: attach, base: base, secret: rand.Text(),
@@ -65,20 +66,20 @@ func New(attach func(io.ReadWriteCloser), base string) *Server {
 	}
 	s.mux.HandleFunc("GET /review/{$}", s.index)
 	s.mux.HandleFunc("GET /review/{file}", s.file)
-	s.mux.HandleFunc("POST /review/login", own(s.login))
-	s.mux.HandleFunc("GET /review/events", own(s.events))
-	s.mux.HandleFunc("POST /review/rpc", own(s.rpc))
+	s.mux.HandleFunc("POST /review/login", fromPageOnly(s.login))
+	s.mux.HandleFunc("GET /review/events", fromPageOnly(s.events))
+	s.mux.HandleFunc("POST /review/rpc", fromPageOnly(s.rpc))
 	return s
 }
 
-// Link returns a link that opens the page once, in the next ten minutes.
+// Link returns a link that opens the page once, within ten minutes.
 func (s *Server) Link() string {
 	link := rand.Text()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var oldest string
 	for l, made := range s.links {
-		if time.Since(made) > linkAge {
+		if time.Since(made) > linkTTL {
 			delete(s.links, l)
 		} else if oldest == "" || made.Before(s.links[oldest]) {
 			oldest = l
@@ -93,14 +94,14 @@ func (s *Server) Link() string {
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+	w.Header().Set("Content-Security-Policy",
+		"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
 	s.mux.ServeHTTP(w, r)
 }
 
-// fromPage reports whether a request can come from the page itself. Browsers
-// name the origin of every POST, and the newer ones say of every request
-// whether it crosses origins; programs need not say either. A form cannot send
-// JSON.
+// fromPage reports whether a request can come from the page itself. Browsers send the
+// origin with every POST, and newer ones report with every request whether it crosses
+// origins. Other programs need not send either. A form cannot send JSON.
 func fromPage(r *http.Request) bool {
 	origin, site := r.Header.Values("Origin"), r.Header.Values("Sec-Fetch-Site")
 	return (len(origin) == 0 && r.Method == http.MethodGet || len(origin) == 1 && origin[0] == "http://"+r.Host) &&
@@ -108,23 +109,24 @@ func fromPage(r *http.Request) bool {
 		(r.Method != http.MethodPost || r.Header.Get("Content-Type") == "application/json")
 }
 
-// own returns a handler that serves the page's requests only.
-func own(serve http.HandlerFunc) http.HandlerFunc {
+const openPage = "Open the page with a link from Pollux: pollux status --link"
+
+// fromPageOnly returns a handler that serves only the page's requests.
+func fromPageOnly(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !fromPage(r) {
-			refuse(w, http.StatusForbidden, "Only the review page itself may ask for this. Open it with a link from Pollux: pollux status --link")
+			refuse(w, http.StatusForbidden, "Only the review page may request this. "+openPage)
 			return
 		}
 		serve(w, r)
 	}
 }
 
-// admit reports whether a request has the page secret. If not, it answers the
-// request.
+// admit reports whether a request has the page secret. If not, it refuses the request.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	got, want := sha256.Sum256([]byte(r.Header.Get("Authorization"))), sha256.Sum256([]byte("Bearer "+s.secret))
 	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-		refuse(w, http.StatusUnauthorized, "The page secret is missing or wrong. Open the page with a link from Pollux: pollux status --link")
+		refuse(w, http.StatusUnauthorized, "The page secret is missing or wrong. "+openPage)
 		return false
 	}
 	editor.Authenticated(r.Context())
@@ -150,8 +152,8 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	made, ok := s.links[body.Link]
 	delete(s.links, body.Link)
 	s.mu.Unlock()
-	if !ok || time.Since(made) > linkAge {
-		refuse(w, http.StatusUnauthorized, "This link was used, or is too old. For a new one: pollux status --link")
+	if !ok || time.Since(made) > linkTTL {
+		refuse(w, http.StatusUnauthorized, "This link was used or has expired. For a new one: pollux status --link")
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -168,8 +170,8 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin") // the opener gets no handle to this window
-	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-"+nonce+"'; connect-src 'self'; "+
-		"img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-"+nonce+"'; "+
+		"connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 	w.Write(bytes.ReplaceAll(html, []byte("{{nonce}}"), []byte(nonce)))
 }
 
@@ -182,27 +184,28 @@ func (s *Server) file(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, page, "page/"+name)
 }
 
-// events is one page's connection to the door, as long as its event stream is
-// open. The first event names the stream, for the page's POST requests.
+// events serves one page's event stream, and connects the page to the companion for as
+// long as the stream is open. The first event names the stream for the page's POST
+// requests.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if !s.admit(w, r) {
 		return
 	}
-	mine, theirs := net.Pipe()
+	conn, companionEnd := net.Pipe()
 	id := rand.Text()
 	s.mu.Lock()
-	s.streams[id] = mine
+	s.streams[id] = conn
 	s.mu.Unlock()
 	ctx, cancel := context.WithCancel(r.Context())
-	var attached sync.WaitGroup
-	attached.Go(func() { s.attach(theirs) })
+	var group sync.WaitGroup
+	group.Go(func() { s.attach(companionEnd) })
 	defer func() {
 		cancel()
 		s.mu.Lock()
 		delete(s.streams, id)
 		s.mu.Unlock()
-		mine.Close()
-		attached.Wait()
+		conn.Close()
+		group.Wait()
 	}()
 
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -212,9 +215,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	messages := make(chan []byte)
-	attached.Go(func() {
+	group.Go(func() {
 		defer close(messages)
-		in := jsonl.NewReader(mine, math.MaxInt) // our own messages, of any size
+		in := jsonl.NewReader(conn, math.MaxInt) // the companion limits its messages
 		for {
 			line, err := in.ReadLine()
 			if err != nil {
@@ -227,7 +230,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	})
-	beat := time.NewTicker(heartbeat)
+	beat := time.NewTicker(heartbeatInterval)
 	defer beat.Stop()
 	for {
 		select {
@@ -255,22 +258,22 @@ func (s *Server) rpc(w http.ResponseWriter, r *http.Request) {
 	conn := s.streams[r.URL.Query().Get("stream")]
 	s.mu.Unlock()
 	if conn == nil {
-		refuse(w, http.StatusGone, "this stream has ended: connect again")
+		refuse(w, http.StatusGone, "This stream has ended. Reload the page.")
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, editor.MaxMessage))
 	if err != nil {
-		refuse(w, http.StatusRequestEntityTooLarge, "the message is too large")
+		refuse(w, http.StatusRequestEntityTooLarge, "The message is too large.")
 		return
 	}
 	var line bytes.Buffer // one message, one line
 	if err := json.Compact(&line, body); err != nil {
-		refuse(w, http.StatusBadRequest, "the message is not valid JSON")
+		refuse(w, http.StatusBadRequest, "The message is not valid JSON.")
 		return
 	}
 	line.WriteByte('\n')
 	if _, err := conn.Write(line.Bytes()); err != nil {
-		refuse(w, http.StatusGone, "this stream has ended: connect again")
+		refuse(w, http.StatusGone, "This stream has ended. Reload the page.")
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
