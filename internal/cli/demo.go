@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/agent/gemini/fakemodel"
-	"pollux/internal/companion"
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
+	"pollux/internal/ide"
 	"pollux/internal/sys"
 )
 
@@ -66,7 +66,7 @@ The first run may need the network once, to fetch Gemini CLI with npx.`,
 				"Type any request, then look at the review page. Type /quit to end.")
 			return runAgent(cmd.Context(), streams, cfg, session{
 				argv: gemini, dir: d.project, review: where, env: d.env(model.URL),
-				started: func(c *companion.Companion) { c.SetContext(d.context()) },
+				started: func(h *ide.Host) { h.Companion.SetContext(d.context()) },
 			})
 		},
 	}

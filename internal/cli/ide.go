@@ -16,7 +16,7 @@ import (
 	"pollux/internal/companion"
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
-	"pollux/internal/ide/geminiide"
+	"pollux/internal/ide"
 	"pollux/internal/view/web"
 )
 
@@ -41,29 +41,29 @@ func (f *companionFlags) add(cmd *cobra.Command) {
 }
 
 // config returns a companion's configuration. The caller adds the editor.
-func (f *companionFlags) config(streams IO) (companion.Config, error) {
+func (f *companionFlags) config(streams IO) (ide.Config, error) {
 	log, err := logger(streams.Err, f.logLevel)
 	if err != nil {
-		return companion.Config{}, err
+		return ide.Config{}, err
 	}
 	j, err := journal.Default()
 	if err != nil {
-		return companion.Config{}, err
+		return ide.Config{}, err
 	}
 	roots := make([]string, len(f.roots))
 	for i, r := range f.roots {
 		if roots[i], err = filepath.Abs(r); err != nil {
-			return companion.Config{}, err
+			return ide.Config{}, err
 		}
 		if info, err := os.Stat(roots[i]); err != nil || !info.IsDir() {
-			return companion.Config{}, usageError{fmt.Errorf("--root %s is not a directory: name an existing one", r)}
+			return ide.Config{}, usageError{fmt.Errorf("--root %s is not a directory: name an existing one", r)}
 		}
 	}
 	if ip := net.ParseIP(f.host); f.host != "" && (ip == nil || ip.IsUnspecified()) {
 		err := fmt.Errorf("--listen %s: name one IP address of this machine, without a port", f.host)
-		return companion.Config{}, usageError{err}
+		return ide.Config{}, usageError{err}
 	}
-	cfg := companion.Config{
+	cfg := ide.Config{
 		Version: version(), Log: log, Roots: roots, Journal: j,
 		Settings:  editor.Settings{IncludeIgnored: f.includeIgnored},
 		ExtraHost: f.host, ExtraNames: f.hostNames,
@@ -80,19 +80,19 @@ func (f *companionFlags) config(streams IO) (companion.Config, error) {
 
 // guard starts a companion, runs run and closes the companion. It also removes
 // the discovery files if run panics.
-func guard(cfg companion.Config, run func(*companion.Companion) error) error {
-	c, err := companion.Start(cfg)
+func guard(cfg ide.Config, run func(*ide.Host) error) error {
+	h, err := ide.Start(cfg)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			c.Unpublish()
+			h.Unpublish()
 			panic(r)
 		}
-		c.Close()
+		h.Close()
 	}()
-	return run(c)
+	return run(h)
 }
 
 func newIDE(streams IO) *cobra.Command {
@@ -130,9 +130,8 @@ With --attach the plugin joins a running companion, for instance the one of
 			cfg.Settings.ReviewPage = page || standalone
 			if standalone {
 				cfg.Editor = editor.Info{Name: "pollux", DisplayName: "Pollux"}
-				cfg.PIDs = geminiide.TerminalPIDs(os.Getpid(), os.Getenv)
-				return guard(cfg, func(c *companion.Companion) error {
-					printLink(streams.Err, c)
+				return guard(cfg, func(h *ide.Host) error {
+					printLink(streams.Err, h)
 					<-ctx.Done()
 					return nil
 				})
@@ -150,23 +149,22 @@ With --attach the plugin joins a running companion, for instance the one of
 
 // serveEditor runs a companion for the plugin on a connection, until the plugin
 // disconnects or ctx ends.
-func serveEditor(ctx context.Context, conn io.ReadWriteCloser, cfg companion.Config) error {
+func serveEditor(ctx context.Context, conn io.ReadWriteCloser, cfg ide.Config) error {
 	var (
 		mu      sync.Mutex // held during a start, which serveEditor waits for
-		c       *companion.Companion
+		host    *ide.Host
 		stopped bool
 	)
-	start := func(p editor.InitializeParams) (_ *companion.Companion, err error) {
+	start := func(p editor.InitializeParams) (*companion.Companion, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if stopped {
 			return nil, errors.New("pollux is shutting down")
 		}
-		pid := p.PID
-		if pid <= 0 {
-			pid = os.Getppid()
+		cfg.EditorPID = p.PID
+		if cfg.EditorPID <= 0 {
+			cfg.EditorPID = os.Getppid()
 		}
-		cfg.PIDs = geminiide.EditorPIDs(pid, os.Getenv)
 		cfg.Editor = p.Editor
 		if len(p.Roots) > 0 {
 			cfg.Roots = p.Roots
@@ -175,8 +173,12 @@ func serveEditor(ctx context.Context, conn io.ReadWriteCloser, cfg companion.Con
 		s.IncludeIgnored = s.IncludeIgnored || cfg.Settings.IncludeIgnored
 		s.ReviewPage = s.ReviewPage || cfg.Settings.ReviewPage
 		cfg.Settings = s
-		c, err = companion.Start(cfg)
-		return c, err
+		h, err := ide.Start(cfg)
+		if err != nil {
+			return nil, err
+		}
+		host = h
+		return h.Companion, nil
 	}
 	await(ctx, func() error {
 		companion.Serve(conn, start)
@@ -185,8 +187,8 @@ func serveEditor(ctx context.Context, conn io.ReadWriteCloser, cfg companion.Con
 	mu.Lock()
 	stopped = true
 	mu.Unlock()
-	if c != nil {
-		c.Close()
+	if host != nil {
+		host.Close()
 	}
 	return nil
 }

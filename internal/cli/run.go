@@ -14,9 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/agent/gemini/settings"
-	"pollux/internal/companion"
 	"pollux/internal/editor"
-	"pollux/internal/ide/geminiide"
+	"pollux/internal/ide"
 	"pollux/internal/sys"
 	"pollux/internal/view/tmux"
 )
@@ -176,12 +175,12 @@ func reviewFlag(cmd *cobra.Command) func() (string, error) {
 
 // reviewIn opens the review in tmux and returns a function that closes it. A
 // pane closes with the companion.
-func reviewIn(ctx context.Context, where string, c *companion.Companion) (stop func(), err error) {
+func reviewIn(ctx context.Context, where string, h *ide.Host) (stop func(), err error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	socket := c.Env()[editor.EnvSocket]
+	socket := h.Env()[editor.EnvSocket]
 	if socket == "" {
 		return nil, errors.New("the companion has no socket: set POLLUX_RUNTIME_DIR to a short path")
 	}
@@ -204,35 +203,34 @@ type session struct {
 	dir    string
 	review string // one of the review constants
 	// started is called when the companion runs, before the agent starts.
-	started func(*companion.Companion)
+	started func(*ide.Host)
 }
 
 // runAgent starts a companion, runs the agent in the foreground, and closes the
 // companion when the agent ends.
-func runAgent(ctx context.Context, streams IO, cfg companion.Config, s session) error {
+func runAgent(ctx context.Context, streams IO, cfg ide.Config, s session) error {
 	ctx, stop := leaveInterruptToAgent(ctx)
 	defer stop()
 	cfg.Editor = editor.Info{Name: "pollux", DisplayName: "Pollux"}
-	cfg.PIDs = geminiide.TerminalPIDs(os.Getpid(), os.Getenv)
 	cfg.Settings.ReviewPage = true
-	return guard(cfg, func(c *companion.Companion) error {
+	return guard(cfg, func(h *ide.Host) error {
 		if s.started != nil {
-			s.started(c)
+			s.started(h)
 		}
-		link := printLink(streams.Err, c)
+		link := printLink(streams.Err, h)
 		switch s.review {
 		case reviewBrowser:
 			if sys.OpenBrowser(link) {
 				fmt.Fprintln(streams.Err, "pollux: opening it in your browser")
 			}
 		case reviewSplit, reviewPopup:
-			stop, err := reviewIn(ctx, s.review, c)
+			stop, err := reviewIn(ctx, s.review, h)
 			if err != nil {
 				return err
 			}
 			defer stop()
 		}
-		return s.run(ctx, streams, c.Env())
+		return s.run(ctx, streams, h.Env())
 	})
 }
 
@@ -282,8 +280,8 @@ func (s session) run(ctx context.Context, streams IO, companion map[string]strin
 // start, for instance when the user has decided to trust the folder.
 const exitRestart = 199
 
-func printLink(w io.Writer, c *companion.Companion) string {
-	link, err := c.Link()
+func printLink(w io.Writer, h *ide.Host) string {
+	link, err := h.Link()
 	if err == nil {
 		fmt.Fprintf(w, "pollux: review changes at %s\n", link)
 	}

@@ -1,16 +1,17 @@
-// Package companion is the heart of Pollux: it joins the CLIs, which it serves
-// through package ideserver, with the editors, which come in through the door
-// (package adapter), and keeps all state in between: what is open, and the
-// diffs that wait.
+// Package companion holds the state between agents and editors: which files are
+// open, and which proposed changes wait for the user. Agents are connected
+// through [Session], editors through the protocol of package editor.
+//
+// The package knows no agent and no agent's wire format: what depends on the
+// agent is behind [Session], and what leads agents here is behind [Host].
 package companion
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,76 +21,70 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
-	"pollux/internal/ide/geminiide"
+	"pollux/internal/paths"
 )
 
-// A Config is what a [Companion] is started with.
+// A Config configures a [Companion].
 type Config struct {
 	Version string
-	Log     *slog.Logger
-	// Editor names the companion to the CLI's user.
+	Log     *slog.Logger // none if nil
+	Host    Host
+	// Editor names the companion to the agents' users.
 	Editor editor.Info
-	// PIDs are the processes by which CLIs look for the companion.
-	PIDs []int
 	// Roots are the workspace's directories; the working directory if empty.
-	Roots    []string
-	Settings editor.Settings
-	// ExtraHost and ExtraNames are those of [geminiide.Config].
-	ExtraHost  string
-	ExtraNames []string
-	Journal    *journal.Journal
-	// Pages makes the review page's handler and the function that makes links
-	// to it. It attaches its clients with attach.
-	Pages func(attach func(io.ReadWriteCloser), base string) (http.Handler, func() string)
-	// Connect is the command, with arguments, that carries a CLI's stdio
-	// transport to a socket; none if empty.
-	Connect []string
-	// GoneAfter is that of [geminiide.Config].
-	GoneAfter time.Duration
+	Roots []string
+	// IncludeIgnored shares files that are ignored or look like secrets, too.
+	IncludeIgnored bool
+	// IgnoreFiles names files that hide others from agents, as .gitignore does.
+	IgnoreFiles []string
+	// MaxFiles is how many files a [Context] lists at most; 0 for no limit.
+	MaxFiles int
+	// Page reports that a user may open the review page at any time, so that a
+	// change can wait for it.
+	Page    bool
+	Journal *journal.Journal
 }
 
-// A Companion serves the CLIs of one workspace.
+// A Companion holds the state of one workspace.
 //
-// Everything about diffs and surfaces changes under mu, and what follows from
-// a change is queued to the sessions and doors under it too: so each of them
-// receives changes in the order in which they happened. Nothing waits for a
-// client while mu is held. A door's handling and rooting are taken before mu;
-// a door's mu, the store's and the sessions' after it.
+// Diffs, sessions and attached clients change only under mu. The messages that
+// follow from a change are queued under it too, so that each session and each
+// client receives changes in the order in which they happened. Nothing waits
+// for an agent, an editor or a disk while mu is held.
 //
-// It is published last and unpublished first: listen, serve, open the door,
-// then the discovery file; on Close the reverse, with every diff answered in
-// between.
+// Lock order: conn.handling, rootsMu and entry.mu come before mu; conn.mu,
+// store.mu and the locks of sessions come after it.
 type Companion struct {
 	cfg     Config
 	log     *slog.Logger
-	server  *geminiide.Server
+	host    Host
 	store   *store
 	watch   *watcher
 	journal *journal.Journal
 	exclude excluder
 	started time.Time
-	link    func() string
-	socket  *socket
-	pub     *geminiide.Publication
 
-	rooting sync.Mutex // one change of the roots at a time; taken before mu
-	refused []string   // roots that could not be published; guarded by rooting
-	given   []string   // the roots as they were last set; guarded by rooting
+	rootsMu sync.Mutex // one change of the roots at a time
+	refused []string   // roots that could not be published; guarded by rootsMu
+	given   []string   // the roots as they were last set; guarded by rootsMu
 
 	mu       sync.Mutex
 	roots    []string
-	diffs    map[string]*diff // open and orphaned, by ID
-	doors    []*door          // attached clients, in the order they came
+	sessions []Session        // in the order in which they connected
+	diffs    map[string]*diff // open, accepted and orphaned, by ID
+	conns    []*conn          // attached clients, in the order they came
 	closing  bool
 	attached sync.WaitGroup
 
-	tasks    group         // what background started
-	settling group         // of accepted diffs
-	ending   chan struct{} // closed when settling must end soon
+	ctx      context.Context // ends when accepted diffs must settle soon
+	cancel   context.CancelCauseFunc
+	tasks    group // what background started
+	settling group // of accepted diffs
 }
 
-// Start starts a companion and publishes it.
-func Start(cfg Config) (*Companion, error) {
+// New returns a companion. The caller connects it to agents and editors, and
+// ends it with [Companion.Stop], then [Companion.Wait].
+func New(cfg Config) (*Companion, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -98,65 +93,21 @@ func Start(cfg Config) (*Companion, error) {
 		return nil, err
 	}
 	if !editorName.MatchString(cfg.Editor.Name) || cfg.Editor.DisplayName == "" {
-		return nil, errors.New(`the editor has no name: send editor {"name", "displayName"} in initialize, such as {"neovim", "Neovim"}`)
-	}
-	if reserved[cfg.Editor.Name] {
-		return nil, fmt.Errorf("the editor cannot be named %q: Gemini CLI would try to install its own companion for it", cfg.Editor.Name)
+		return nil, errors.New("the editor has no name: " +
+			`send editor {"name", "displayName"} in initialize, such as {"neovim", "Neovim"}`)
 	}
 	c := &Companion{
-		cfg: cfg, log: cfg.Log, journal: cfg.Journal, started: time.Now(),
-		roots: roots, diffs: make(map[string]*diff), ending: make(chan struct{}),
+		cfg: cfg, log: cfg.Log, host: cfg.Host, journal: cfg.Journal, started: time.Now(),
+		roots: roots, diffs: make(map[string]*diff), exclude: excluder{names: cfg.IgnoreFiles},
 	}
-	c.store = newStore(c.excluded, func() { c.server.ContextChanged() })
-	c.server, err = geminiide.New(geminiide.Config{
-		Backend: c, Log: cfg.Log, Version: cfg.Version, Title: cfg.Editor.DisplayName, Roots: c.Roots,
-		Token: cfg.Settings.Token, Port: cfg.Settings.Port,
-		ExtraHost: cfg.ExtraHost, ExtraNames: cfg.ExtraNames, GoneAfter: cfg.GoneAfter, OnPanic: c.Unpublish,
-	})
-	if err != nil {
-		return nil, err
-	}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.store = newStore(c.excluded, cfg.MaxFiles, c.contextChanged)
 	c.watch = newWatcher(c.store.paths, stateOf, c.fileChanged)
-	if cfg.Pages != nil {
-		var pages http.Handler
-		pages, c.link = cfg.Pages(c.AttachPage, fmt.Sprintf("http://127.0.0.1:%d", c.server.Port()))
-		c.server.HandlePages(pages)
-	}
-	c.server.Serve()
-	if c.socket, err = c.listenSocket(); err != nil {
-		// The CLI does not need it.
-		c.log.Warn("pollux status, notify and connect will not find this companion: set POLLUX_RUNTIME_DIR to a short path of your own", "err", err)
-	}
-	c.pub, err = geminiide.Publish(geminiide.Endpoint{
-		Port: c.server.Port(), Token: c.server.Token(), Info: cfg.Editor, Roots: roots, PIDs: cfg.PIDs,
-		Stdio: c.stdio(),
-	})
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	if c.socket != nil {
-		c.socket.serve(c)
-	}
-	c.log.Info("the companion is up", "port", c.server.Port(), "roots", len(roots))
 	return c, nil
 }
 
-// stdio is the command by which a CLI reaches the companion where it cannot
-// dial its port. The CLI gives it little of the environment, so it names the
-// socket.
-func (c *Companion) stdio() []string {
-	if len(c.cfg.Connect) == 0 || c.socket == nil {
-		return nil
-	}
-	return append(slices.Clone(c.cfg.Connect), "--socket", c.socket.path)
-}
-
-// editorName is what the contract asks of ideInfo.name.
+// editorName matches the names that agents accept.
 var editorName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,39}$`)
-
-// reserved names make the CLI offer to install an extension.
-var reserved = map[string]bool{"vscode": true, "antigravity": true, "positron": true, "firebasestudio": true}
 
 // cleanRoots makes roots absolute real paths, each once.
 func cleanRoots(roots []string) ([]string, error) {
@@ -172,30 +123,21 @@ func cleanRoots(roots []string) ([]string, error) {
 		if !filepath.IsAbs(r) {
 			return nil, fmt.Errorf("the workspace root %q is relative: pass an absolute path", r)
 		}
-		if r = geminiide.RealPath(r); !slices.Contains(out, r) {
+		if r = paths.Real(r); !slices.Contains(out, r) {
 			out = append(out, r)
 		}
 	}
 	return out, nil
 }
 
-// closeWithin bounds how long outcomes may take to reach the CLIs at the end.
-const closeWithin = 2 * time.Second
+// errStopped ends the wait for accepted changes to be written.
+var errStopped = errors.New("the companion ends")
 
-// Close unpublishes the companion, answers every CLI that waits, and stops. It
-// may be called more than once.
-func (c *Companion) Close() {
+// Stop answers every agent that waits, and detaches every client. The caller
+// then closes the sessions, which deliver their queues, and calls [Companion.Wait].
+func (c *Companion) Stop() {
 	c.mu.Lock()
-	if c.closing {
-		c.mu.Unlock()
-		return
-	}
 	c.closing = true
-	c.mu.Unlock()
-	if c.pub != nil {
-		c.pub.Remove()
-	}
-	c.mu.Lock()
 	ended := c.rejectAllLocked()
 	for _, d := range c.diffsLocked(func(d *diff) bool { return d.notice != "" }) {
 		c.stepLocked(d, evFail)
@@ -209,39 +151,25 @@ func (c *Companion) Close() {
 	c.watch.close()
 	c.tasks.wait() // for the texts that editors still answer with
 	c.mu.Lock()
-	doors := slices.Clone(c.doors)
+	conns := slices.Clone(c.conns)
 	c.mu.Unlock()
-	for _, d := range doors {
-		d.conn.Close() // a page's event stream would hold up the server
+	for _, d := range conns {
+		d.rpc.Close() // the event stream of a page would hold up its server
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
-	defer cancel()
-	if err := c.server.Close(ctx); err != nil {
-		c.log.Warn("the server did not stop cleanly", "err", err)
-	}
-	close(c.ending) // now the CLIs have the outcomes
-	if c.socket != nil {
-		c.socket.close()
-	}
+}
+
+// Wait returns when all that the companion started has ended. Call it after
+// [Companion.Stop], when no session and no client is left.
+func (c *Companion) Wait() {
+	c.cancel(errStopped)
 	c.attached.Wait()
 	c.settling.wait()
 	c.tasks.wait()
 	c.journal.Wait()
 }
 
-// Unpublish removes the discovery files and the socket, for a process that
-// ends in a panic.
-func (c *Companion) Unpublish() {
-	if c.pub != nil {
-		c.pub.Remove()
-	}
-	if c.socket != nil {
-		c.socket.remove()
-	}
-}
-
-// background runs f on a goroutine of its own, which ends soon after its diff
-// has, and for which Close waits.
+// background runs f on a goroutine that ends soon after its diff does. Stop and
+// Wait wait for it.
 func (c *Companion) background(f func()) {
 	c.tasks.start(func() {
 		defer c.onPanic()
@@ -249,25 +177,12 @@ func (c *Companion) background(f func()) {
 	})
 }
 
-// onPanic, deferred, unpublishes the companion before a panic goes on.
+// onPanic, deferred, unpublishes the companion before a panic continues.
 func (c *Companion) onPanic() {
 	if r := recover(); r != nil {
-		c.Unpublish()
+		c.host.Unpublish()
 		panic(r)
 	}
-}
-
-// Port is the port the companion listens on.
-func (c *Companion) Port() int { return c.server.Port() }
-
-// Env returns the variables that lead a CLI, and Pollux's own commands, to
-// this companion.
-func (c *Companion) Env() map[string]string {
-	env := c.pub.Endpoint().Env()
-	if c.socket != nil {
-		env[editor.EnvSocket] = c.socket.path
-	}
-	return env
 }
 
 // Roots returns the workspace's directories as absolute real paths.
@@ -277,13 +192,13 @@ func (c *Companion) Roots() []string {
 	return c.roots
 }
 
-// SetRoots replaces the workspace's directories: the discovery files change,
-// and the editor gets the environment that goes with them. If the files cannot be
-// written, the directories stay as they are; the next call tries again. An error
-// that comes again for the same directories is returned only once.
+// SetRoots replaces the workspace's directories: the host publishes them, and
+// the editors receive the environment that goes with them. If the host fails,
+// the directories stay as they are, and the next call tries again. SetRoots
+// returns the same error for the same directories only once.
 func (c *Companion) SetRoots(roots []string) error {
-	c.rooting.Lock()
-	defer c.rooting.Unlock()
+	c.rootsMu.Lock()
+	defer c.rootsMu.Unlock()
 	if slices.Equal(roots, c.given) {
 		return nil
 	}
@@ -292,7 +207,7 @@ func (c *Companion) SetRoots(roots []string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.pub.SetRoots(roots); err != nil {
+	if err := c.host.SetRoots(roots); err != nil {
 		if slices.Equal(roots, c.refused) {
 			return nil
 		}
@@ -307,96 +222,106 @@ func (c *Companion) SetRoots(roots []string) error {
 	if same {
 		return nil
 	}
-	env := editor.Env{Env: c.Env()}
+	env := editor.Env{Env: c.host.Env()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, d := range c.doors {
+	for _, d := range c.conns {
 		d.notify(editor.MethodEnv, env)
 	}
 	return nil
 }
 
 func (c *Companion) excluded(path string) bool {
-	return !c.cfg.Settings.IncludeIgnored && c.exclude.excluded(path, c.Roots())
+	return !c.cfg.IncludeIgnored && c.exclude.excluded(path, c.Roots())
 }
 
-// Context implements [geminiide.Backend].
-func (c *Companion) Context() geminiide.Context { return c.store.context() }
+// Context returns what the user has open now. The caller must not change it.
+func (c *Companion) Context() Context { return c.store.context() }
 
-// SetContext tells what a source that is no client has open: a demo's stand-in
-// for an editor.
+// SetContext replaces the open files of a source other than a client. The demo
+// uses it in place of an editor.
 func (c *Companion) SetContext(s editor.Snapshot) { c.store.update(c, s) }
 
-// Connected implements [geminiide.Backend].
-func (c *Companion) Connected(*geminiide.Session) {
+// contextChanged announces a new context to every agent.
+func (c *Companion) contextChanged() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, s := range c.sessions {
+		s.ContextChanged()
+	}
+}
+
+// Connect adds the session of an agent that has connected.
+func (c *Companion) Connect(s Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sessions = append(c.sessions, s)
 	c.clientsChangedLocked()
 }
 
 func (c *Companion) clientsChangedLocked() {
-	clients := editor.Clients{Clients: c.clients()}
+	clients := editor.Clients{Clients: c.clientsLocked()}
 	c.watch.look(len(clients.Clients) > 0 && !c.closing)
-	for _, d := range c.doors {
+	for _, d := range c.conns {
 		d.notify(editor.MethodClients, clients)
 	}
 }
 
-func (c *Companion) clients() []editor.CLI {
-	all := []editor.CLI{}
-	for _, s := range c.server.Sessions() {
-		if name, version := s.Client(); name != "" {
-			all = append(all, editor.CLI{Name: name, Version: version, Transport: s.Transport(), Since: s.Since().UnixMilli()})
-		}
+func (c *Companion) clientsLocked() []editor.CLI {
+	all := make([]editor.CLI, 0, len(c.sessions))
+	for _, s := range c.sessions {
+		name, version := s.Client()
+		all = append(all, editor.CLI{
+			Name: name, Version: version, Transport: s.Transport(), Since: s.Since().UnixMilli(),
+		})
 	}
-	slices.SortFunc(all, func(a, b editor.CLI) int { return int(a.Since - b.Since) })
+	slices.SortFunc(all, func(a, b editor.CLI) int { return cmp.Compare(a.Since, b.Since) })
 	return all
 }
 
-// tell shows the user a message, wherever somebody is attached.
+// prompt returns what to type into the terminal of the agent that connected last.
+func (c *Companion) prompt(p editor.PromptParams) editor.Prompt {
+	c.mu.Lock()
+	ask, roots := c.host.Prompt, c.roots
+	if n := len(c.sessions); n > 0 {
+		ask = c.sessions[n-1].Prompt
+	}
+	c.mu.Unlock()
+	return ask(p, roots)
+}
+
+// tell shows the user a message in every attached client.
 func (c *Companion) tell(level, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, d := range c.doors {
+	for _, d := range c.conns {
 		d.notify(editor.MethodMessage, editor.Message{Level: level, Text: text})
 	}
 }
 
-// fileChanged tells the editors of a file that somebody else wrote.
+// fileChanged notifies the editors of a file that another program wrote.
 func (c *Companion) fileChanged(path string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, d := range c.doors {
+	for _, d := range c.conns {
 		d.notify(editor.MethodFileChanged, editor.FileChanged{Path: path})
 	}
 }
 
-// page reports whether diffs may wait for somebody to open the review page.
-func (c *Companion) page() bool { return c.link != nil && c.cfg.Settings.ReviewPage }
-
-// Link returns a link that opens the review page once.
-func (c *Companion) Link() (string, error) {
-	if c.link == nil {
-		return "", errors.New("this companion has no review page")
-	}
-	return c.link(), nil
-}
-
-// surfacesLocked are the attached clients that show diffs.
-func (c *Companion) surfacesLocked() []*door {
-	return slices.DeleteFunc(slices.Clone(c.doors), func(d *door) bool { return !d.params.Diff })
+// surfacesLocked returns the attached clients that show diffs.
+func (c *Companion) surfacesLocked() []*conn {
+	return slices.DeleteFunc(slices.Clone(c.conns), func(d *conn) bool { return !d.params.Diff })
 }
 
 // Status describes the companion.
 func (c *Companion) Status() editor.Status {
-	clients := c.clients()
-	files := len(c.store.context().WorkspaceState.OpenFiles)
+	files := len(c.store.context().Files)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st := editor.Status{
-		PID: os.Getpid(), Version: c.cfg.Version, Port: c.server.Port(), Editor: c.cfg.Editor, Roots: c.roots,
-		Started: c.started.UnixMilli(), Clients: clients, Diffs: []editor.DiffStatus{}, Surfaces: []string{},
-		Page: c.page(), Files: files,
+		PID: os.Getpid(), Version: c.cfg.Version, Port: c.host.Port(), Editor: c.cfg.Editor, Roots: c.roots,
+		Started: c.started.UnixMilli(), Clients: c.clientsLocked(), Diffs: []editor.DiffStatus{}, Surfaces: []string{},
+		Page: c.cfg.Page, Files: files,
 	}
 	for _, d := range c.diffsLocked(func(d *diff) bool { return d.shown || d.notice != "" }) {
 		st.Diffs = append(st.Diffs, d.statusLocked())

@@ -1,4 +1,4 @@
-package companion
+package companion_test
 
 import (
 	"context"
@@ -19,8 +19,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
+	"pollux/internal/companion"
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
+	"pollux/internal/ide"
 	"pollux/internal/ide/geminiide"
 )
 
@@ -28,15 +30,17 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
 }
 
-// A world is a companion on a project of its own.
+// A world is a companion on a project of its own, with all that surrounds it:
+// these tests drive it as Gemini CLI and an editor do.
 type world struct {
-	*Companion
+	*companion.Companion
+	host    *ide.Host
 	t       *testing.T
 	project string
 	journal *journal.Journal
 }
 
-func newWorld(t *testing.T, change func(*Config)) *world {
+func newWorld(t *testing.T, change func(*ide.Config)) *world {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -53,19 +57,22 @@ func newWorld(t *testing.T, change func(*Config)) *world {
 	if err := os.Mkdir(w.project, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{
-		Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"}, PIDs: []int{os.Getpid()},
+	cfg := ide.Config{
+		Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"},
 		Roots: []string{w.project}, Journal: w.journal,
 	}
 	if change != nil {
 		change(&cfg)
 	}
-	if w.Companion, err = Start(cfg); err != nil {
+	if w.host, err = ide.Start(cfg); err != nil {
 		t.Fatal(err)
 	}
+	w.Companion = w.host.Companion
 	t.Cleanup(w.Close)
 	return w
 }
+
+func (w *world) Close() { w.host.Close() }
 
 func (w *world) file(name, text string) string {
 	w.t.Helper()
@@ -127,8 +134,8 @@ func (w *world) connect() *cli {
 	w.t.Cleanup(transport.CloseIdleConnections)
 	var err error
 	c.ClientSession, err = mcp.NewClient(&mcp.Implementation{Name: "streamable-http-client", Version: "1"}, nil).Connect(w.t.Context(), &mcp.StreamableClientTransport{
-		Endpoint: fmt.Sprintf("http://127.0.0.1:%d/mcp", w.Port()),
-		HTTPClient: &http.Client{Transport: tap{transport, w.server.Token(), func(line string) {
+		Endpoint: fmt.Sprintf("http://127.0.0.1:%d/mcp", w.host.Port()),
+		HTTPClient: &http.Client{Transport: tap{transport, w.host.Token(), func(line string) {
 			if strings.Contains(line, `"ide/diff`) {
 				c.outcomes <- strings.TrimPrefix(line, "data: ")
 			}
@@ -201,7 +208,7 @@ func (w *world) attach(diff bool) *plugin {
 func (w *world) own() *plugin {
 	w.t.Helper()
 	return w.serve(true, func(conn io.ReadWriteCloser) {
-		Serve(conn, func(editor.InitializeParams) (*Companion, error) { return w.Companion, nil })
+		companion.Serve(conn, func(editor.InitializeParams) (*companion.Companion, error) { return w.Companion, nil })
 	})
 }
 
@@ -455,7 +462,7 @@ func TestTwoEditorsSeeEachOther(t *testing.T) {
 }
 
 func TestCLIGone(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.GoneAfter = 10 * time.Millisecond })
+	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 10 * time.Millisecond })
 	c, e := w.connect(), w.attach(true)
 	path := w.file("f", "old\r\n")
 	if err := c.openDiff(path, "new\n"); err != nil {
@@ -511,7 +518,7 @@ func TestRootsChange(t *testing.T) {
 
 func TestEditorNames(t *testing.T) {
 	for name, says := range map[string]string{"vscode": "vscode", "": "no name", "Neo Vim": "no name"} {
-		_, err := Start(Config{Editor: editor.Info{Name: name, DisplayName: "X"}, PIDs: []int{1}, Journal: journal.New(t.TempDir())})
+		_, err := ide.Start(ide.Config{Editor: editor.Info{Name: name, DisplayName: "X"}, Journal: journal.New(t.TempDir())})
 		wantSays(t, err, says)
 	}
 }
@@ -617,7 +624,7 @@ func TestStatusWhileConnecting(t *testing.T) {
 			t.Errorf("the CLI that stays is listed in %+v", clients)
 		}
 		for _, c := range clients {
-			if c.Name != "streamable-http-client" || c.Version != "1" || c.Transport != "http" || c.Since < first[0].Since {
+			if c.Name != "Gemini CLI" || c.Version != "1" || c.Transport != "http" || c.Since < first[0].Since {
 				t.Errorf("the status lists %+v", c)
 			}
 		}
@@ -829,7 +836,7 @@ func TestCloseBeforeOpenHasAnswered(t *testing.T) {
 	}
 }
 
-var _ geminiide.Backend = (*Companion)(nil)
+var _ geminiide.Backend = (*companion.Companion)(nil)
 
 // The roots could not be published: they are not taken, the user is told once,
 // and the next snapshot with them tries again.

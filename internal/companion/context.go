@@ -2,9 +2,9 @@ package companion
 
 import (
 	"cmp"
-	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -12,48 +12,49 @@ import (
 	"unicode/utf8"
 
 	"pollux/internal/editor"
-	"pollux/internal/ide/geminiide"
 )
 
-// debounce is how long a change waits for more before the CLI receives it
+// debounceDelay is how long a change waits for more before agents receive it
 // (companion-spec II). It runs from the first change, not from the last, so
-// that a held cursor key still reaches the CLI twenty times a second.
-const debounce = 50 * time.Millisecond
+// that a held cursor key still reaches them twenty times a second.
+const debounceDelay = 50 * time.Millisecond
 
-// A store makes one [geminiide.Context] of what all editors have open.
+// maxHookFiles bounds the files kept for one source of events, since hooks do
+// not always report a closed file.
+const maxHookFiles = 40
+
+// A store joins what all editors have open into one [Context].
 //
-// An update is cheap: it replaces its source's snapshot and, if none is
-// pending, starts the debounce. Files are looked at on disk, filtered, sorted
-// and cut only when the debounce ends, and changed is called only if the CLI
-// would see a difference. A file on a disk that does not answer is left out
-// until it does.
+// An update is cheap: it replaces the snapshot of its source and, if none is
+// pending, starts the debounce. The store checks, filters and sorts the files
+// only when the debounce ends, and calls changed only if the context differs
+// by more than times. It leaves out a file on a disk that does not answer until
+// the disk does.
 type store struct {
 	changed  func()
 	excluded prober[bool]
+	maxFiles int // 0 for no limit
 
-	flushing sync.Mutex // one flush at a time; taken before mu
+	flushMu sync.Mutex // one flush at a time; taken before mu
 
 	mu      sync.Mutex
-	sources map[any]snapshot // by whoever sends the snapshots
+	sources map[any]snapshot // by the sender of the snapshots
 	pending *time.Timer
 	closed  bool
-	current geminiide.Context
-	sent    string // current as the CLI compares it
+	current Context
 }
 
 type snapshot struct {
 	editor.Snapshot
-	at int64 // when it came, in Unix milliseconds
+	at int64 // when it arrived, in Unix milliseconds
 }
 
-func newStore(exclude func(string) bool, changed func()) *store {
-	s := &store{changed: changed, sources: make(map[any]snapshot)}
+func newStore(exclude func(string) bool, maxFiles int, changed func()) *store {
+	s := &store{changed: changed, maxFiles: maxFiles, sources: make(map[any]snapshot)}
 	s.excluded = prober[bool]{
 		ask:  func(path string) bool { return !regular(path) || exclude(path) },
 		late: func(string) { s.change(func() {}) },
 	}
-	s.current = geminiide.Context{WorkspaceState: &geminiide.WorkspaceState{OpenFiles: []geminiide.File{}}}
-	s.sent = comparable(s.current)
 	return s
 }
 
@@ -62,7 +63,7 @@ func (s *store) update(source any, snap editor.Snapshot) {
 	s.change(func() { s.sources[source] = snapshot{snap, time.Now().UnixMilli()} })
 }
 
-// forget drops a source whose editor has gone.
+// forget drops a source whose client has left.
 func (s *store) forget(source any) {
 	s.change(func() { delete(s.sources, source) })
 }
@@ -84,8 +85,7 @@ func (s *store) event(e editor.ContextEvent) {
 				files[i].Active = false
 			}
 			files = append(files, editor.File{Path: e.Path, Focused: now, Active: true, Cursor: e.Cursor, Selection: e.Selection})
-			// Hooks do not always tell of closed files.
-			if extra := len(files) - 4*geminiide.MaxOpenFiles; extra > 0 {
+			if extra := len(files) - maxHookFiles; extra > 0 {
 				files = files[extra:]
 			}
 		}
@@ -104,13 +104,13 @@ func (s *store) change(f func()) {
 	}
 	f()
 	if s.pending == nil {
-		s.pending = time.AfterFunc(debounce, s.flush)
+		s.pending = time.AfterFunc(debounceDelay, s.flush)
 	}
 }
 
 func (s *store) flush() {
-	s.flushing.Lock()
-	defer s.flushing.Unlock()
+	s.flushMu.Lock()
+	defer s.flushMu.Unlock()
 	s.mu.Lock()
 	s.pending = nil
 	snaps := make([]snapshot, 0, len(s.sources))
@@ -119,15 +119,14 @@ func (s *store) flush() {
 	}
 	s.mu.Unlock()
 	left := newPatience()
-	context := build(snaps, func(path string) bool {
+	context := build(snaps, s.maxFiles, func(path string) bool {
 		excluded, ok := s.excluded.get(path, left)
 		return excluded || !ok
 	})
-	key := comparable(context)
 	s.mu.Lock()
-	differs := key != s.sent && !s.closed
+	differs := !sameContext(context, s.current) && !s.closed
 	if differs {
-		s.current, s.sent = context, key
+		s.current = context
 	}
 	s.mu.Unlock()
 	if differs {
@@ -135,14 +134,14 @@ func (s *store) flush() {
 	}
 }
 
-// context returns the current context, which nobody may change.
-func (s *store) context() geminiide.Context {
+// context returns the current context. The caller must not change it.
+func (s *store) context() Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.current
 }
 
-// paths are the files that the editors have open, told to the CLI or not.
+// paths returns the files that the editors have open, shared or not.
 func (s *store) paths() (paths []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,19 +162,18 @@ func (s *store) close() {
 	}
 }
 
-// comparable is the context without what makes no difference to the CLI: it
-// takes only the files' order from the timestamps.
-func comparable(c geminiide.Context) string {
-	ws := *c.WorkspaceState
-	ws.OpenFiles = slices.Clone(ws.OpenFiles)
-	for i := range ws.OpenFiles {
-		ws.OpenFiles[i].Timestamp = 0
+// sameContext reports whether two contexts differ in nothing but times. The
+// order of the files says which one had the focus last.
+func sameContext(a, b Context) bool {
+	return len(a.Files) == len(b.Files) && reflect.DeepEqual(withoutTimes(a), withoutTimes(b))
+}
+
+func withoutTimes(c Context) Context {
+	c.Files = append([]File{}, c.Files...)
+	for i := range c.Files {
+		c.Files[i].Focused = 0
 	}
-	data, err := json.Marshal(ws)
-	if err != nil {
-		panic(err) // strings and numbers
-	}
-	return string(data)
+	return c
 }
 
 // regular reports whether the path is a regular file on disk.
@@ -184,17 +182,17 @@ func regular(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// build makes the context of the snapshots: the files that are not excluded,
-// the last focused first, at most ten, the active one always the newest since
-// the CLI takes no other for active.
-func build(snaps []snapshot, exclude func(string) bool) geminiide.Context {
-	ws := &geminiide.WorkspaceState{OpenFiles: []geminiide.File{}}
+// build joins the snapshots into a context of at most maxFiles files: those
+// that are not excluded, the active file first, then the last focused. An
+// excluded file leaves no trace, also not the fact that it is active.
+func build(snaps []snapshot, maxFiles int, exclude func(string) bool) Context {
+	var context Context
 	slices.SortFunc(snaps, func(a, b snapshot) int { return cmp.Compare(a.at, b.at) })
-	byPath := make(map[string]*geminiide.File)
-	var active *geminiide.File
+	byPath := make(map[string]*File)
+	var active *File
 	for _, snap := range snaps {
 		if snap.Trusted != nil {
-			ws.IsTrusted = snap.Trusted
+			context.Trusted = snap.Trusted
 		}
 		for _, f := range snap.Files {
 			if !filepath.IsAbs(f.Path) || !utf8.ValidString(f.Path) {
@@ -203,67 +201,52 @@ func build(snaps []snapshot, exclude func(string) bool) geminiide.Context {
 			path := filepath.Clean(f.Path)
 			file := byPath[path]
 			if file == nil {
-				file = &geminiide.File{Path: path}
+				file = &File{Path: path}
 				byPath[path] = file
 			}
-			stamp := f.Focused
-			if f.Active && stamp <= 0 {
-				stamp = snap.at
+			focused := f.Focused
+			if f.Active && focused <= 0 {
+				focused = snap.at
 			}
-			file.Timestamp = max(file.Timestamp, stamp, 0)
-			if f.Active && (active == nil || file.Timestamp >= active.Timestamp) {
+			file.Focused = max(file.Focused, focused, 0)
+			if f.Active && (active == nil || file.Focused >= active.Focused) {
 				active = file
-				file.Cursor, file.SelectedText = validCursor(f.Cursor), cut(f.Selection, geminiide.MaxSelectedText)
+				file.Cursor, file.Selection = validCursor(f.Cursor), strings.ToValidUTF8(f.Selection, "\uFFFD")
 			}
 		}
 	}
-	files := make([]*geminiide.File, 0, len(byPath))
+	files := make([]*File, 0, len(byPath))
 	for _, f := range byPath {
+		f.Active = f == active
+		if !f.Active {
+			f.Cursor, f.Selection = nil, ""
+		}
 		files = append(files, f)
 	}
-	slices.SortFunc(files, func(a, b *geminiide.File) int {
-		if (a == active) != (b == active) {
-			if a == active {
+	slices.SortFunc(files, func(a, b *File) int {
+		if a.Active != b.Active {
+			if a.Active {
 				return -1
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(b.Timestamp, a.Timestamp), strings.Compare(a.Path, b.Path))
+		return cmp.Or(cmp.Compare(b.Focused, a.Focused), strings.Compare(a.Path, b.Path))
 	})
-	if active != nil && len(files) > 1 {
-		active.Timestamp = max(active.Timestamp, files[1].Timestamp+1)
-	}
 	for _, f := range files {
-		if len(ws.OpenFiles) == geminiide.MaxOpenFiles {
+		if maxFiles > 0 && len(context.Files) == maxFiles {
 			break
 		}
-		if exclude(f.Path) {
-			continue
+		if !exclude(f.Path) {
+			context.Files = append(context.Files, *f)
 		}
-		f.IsActive = f == active
-		if !f.IsActive {
-			f.Cursor, f.SelectedText = nil, ""
-		}
-		ws.OpenFiles = append(ws.OpenFiles, *f)
 	}
-	return geminiide.Context{WorkspaceState: ws}
+	return context
 }
 
+// validCursor returns the cursor, or nil if it is not a position in a file.
 func validCursor(c *editor.Cursor) *editor.Cursor {
 	if c == nil || c.Line < 1 || c.Character < 1 {
 		return nil
 	}
 	return c
-}
-
-// cut cuts s to at most limit bytes, at a character's boundary.
-func cut(s string, limit int) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
 }

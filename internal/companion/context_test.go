@@ -4,15 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	"pollux/internal/editor"
-	"pollux/internal/ide/geminiide"
 )
 
 func none(string) bool { return false }
@@ -38,13 +35,13 @@ func TestContextIsDebounced(t *testing.T) {
 	p := files(t, "a")
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int32
-		s := newStore(none, func() { sent.Add(1) })
+		s := newStore(none, 0, func() { sent.Add(1) })
 		update := func(line int) {
 			s.update("x", editor.Snapshot{Files: []editor.File{{Path: p[0], Active: true, Cursor: &editor.Cursor{Line: line, Character: 1}}}})
 		}
 		start := time.Now()
 		update(1)
-		time.Sleep(debounce - time.Millisecond)
+		time.Sleep(debounceDelay - time.Millisecond)
 		synctest.Wait()
 		if sent.Load() != 0 {
 			t.Errorf("sent after %v", time.Since(start))
@@ -75,7 +72,7 @@ func TestNoUpdateWhenNothingChanged(t *testing.T) {
 	p := files(t, "a", "b")
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int32
-		s := newStore(none, func() { sent.Add(1) })
+		s := newStore(none, 0, func() { sent.Add(1) })
 		snap := editor.Snapshot{Files: []editor.File{{Path: p[0], Focused: 5, Active: true, Cursor: &editor.Cursor{Line: 1, Character: 1}}, {Path: p[1], Focused: 3}}}
 		step := func(want int32, what string) {
 			t.Helper()
@@ -108,31 +105,32 @@ func TestBuild(t *testing.T) {
 		want  string
 	}{
 		{"nothing", nil, ``},
-		{"the active file is the newest", []editor.File{{Path: p[0], Focused: 1, Active: true}, {Path: p[1], Focused: 7}}, `a 8 active; b 7`},
+		{"the active file is the newest", []editor.File{{Path: p[0], Focused: 1, Active: true}, {Path: p[1], Focused: 7}}, `a 1 active; b 7`},
 		{"newest first", []editor.File{{Path: p[1], Focused: 1}, {Path: p[0], Focused: 2}}, `a 2; b 1`},
 		{"no active file", []editor.File{{Path: p[0], Focused: 1, Cursor: cursor, Selection: "x"}}, `a 1`},
 		{"cursor and selection of the active file only", []editor.File{
 			{Path: p[0], Focused: 2, Active: true, Cursor: cursor, Selection: "x"},
 			{Path: p[1], Focused: 1, Cursor: cursor, Selection: "y"}}, `a 2 active 2:3 "x"; b 1`},
 		{"two active files", []editor.File{{Path: p[0], Focused: 1, Active: true, Selection: "x"}, {Path: p[1], Focused: 2, Active: true}}, `b 2 active; a 1`},
+		{"a selection that is not UTF-8", []editor.File{{Path: p[0], Focused: 1, Active: true, Selection: "a\xff"}}, "a 1 active \"a\uFFFD\""},
 		{"a cursor that is none", []editor.File{{Path: p[0], Focused: 1, Active: true, Cursor: &editor.Cursor{Line: 0, Character: 1}}}, `a 1 active`},
 		{"not on disk, relative, a directory", []editor.File{{Path: filepath.Join(dir, "gone")}, {Path: "a"}, {Path: dir}, {Path: "term://x"}}, ``},
 		{"twice", []editor.File{{Path: p[0], Focused: 1}, {Path: dir + "/./a", Focused: 4}}, `a 4`},
 	} {
 		got := ""
-		for i, f := range build([]snapshot{{editor.Snapshot{Files: tt.files}, 1000}}, func(path string) bool { return !regular(path) }).WorkspaceState.OpenFiles {
+		for i, f := range build([]snapshot{{editor.Snapshot{Files: tt.files}, 1000}}, 0, func(path string) bool { return !regular(path) }).Files {
 			if i > 0 {
 				got += "; "
 			}
-			got += fmt.Sprintf("%s %d", filepath.Base(f.Path), f.Timestamp)
-			if f.IsActive {
+			got += fmt.Sprintf("%s %d", filepath.Base(f.Path), f.Focused)
+			if f.Active {
 				got += " active"
 			}
 			if f.Cursor != nil {
 				got += fmt.Sprintf(" %d:%d", f.Cursor.Line, f.Cursor.Character)
 			}
-			if f.SelectedText != "" {
-				got += fmt.Sprintf(" %q", f.SelectedText)
+			if f.Selection != "" {
+				got += fmt.Sprintf(" %q", f.Selection)
 			}
 		}
 		if got != tt.want {
@@ -141,7 +139,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-func TestBuildKeepsTheTenNewest(t *testing.T) {
+func TestBuildKeepsTheNewest(t *testing.T) {
 	names := make([]string, 30)
 	for i := range names {
 		names[i] = fmt.Sprintf("f%02d", i)
@@ -151,8 +149,8 @@ func TestBuildKeepsTheTenNewest(t *testing.T) {
 		open = append(open, editor.File{Path: p, Focused: int64(i)})
 	}
 	odd := func(path string) bool { return (path[len(path)-1]-'0')%2 == 1 }
-	got := build([]snapshot{{editor.Snapshot{Files: open}, 1}}, odd).WorkspaceState.OpenFiles
-	if len(got) != geminiide.MaxOpenFiles || filepath.Base(got[0].Path) != "f28" || filepath.Base(got[9].Path) != "f10" {
+	got := build([]snapshot{{editor.Snapshot{Files: open}, 1}}, 10, odd).Files
+	if len(got) != 10 || filepath.Base(got[0].Path) != "f28" || filepath.Base(got[9].Path) != "f10" {
 		t.Errorf("kept %v", got)
 	}
 }
@@ -160,23 +158,9 @@ func TestBuildKeepsTheTenNewest(t *testing.T) {
 func TestTrustOnlyWhenTold(t *testing.T) {
 	yes := true
 	for _, trusted := range []*bool{nil, &yes} {
-		got := build([]snapshot{{editor.Snapshot{Trusted: trusted}, 1}}, none).WorkspaceState.IsTrusted
+		got := build([]snapshot{{editor.Snapshot{Trusted: trusted}, 1}}, 0, none).Trusted
 		if got != trusted {
 			t.Errorf("isTrusted = %v, told %v", got, trusted)
-		}
-	}
-}
-
-func TestCut(t *testing.T) {
-	for _, tt := range []struct {
-		s     string
-		limit int
-		want  string
-	}{
-		{"abc", 3, "abc"}, {"abcd", 3, "abc"}, {"aé", 2, "a"}, {"😀😀", 7, "😀"}, {"a\xff", 9, "a\uFFFD"}, {"😀", 3, ""},
-	} {
-		if got := cut(tt.s, tt.limit); got != tt.want || !utf8.ValidString(got) {
-			t.Errorf("cut(%q, %d) = %q, want %q", tt.s, tt.limit, got, tt.want)
 		}
 	}
 }
@@ -184,13 +168,13 @@ func TestCut(t *testing.T) {
 func TestEventsKeepASnapshot(t *testing.T) {
 	p := files(t, "a", "b")
 	synctest.Test(t, func(t *testing.T) {
-		s := newStore(none, func() {})
+		s := newStore(none, 0, func() {})
 		state := func() (out string) {
 			time.Sleep(time.Second)
 			synctest.Wait()
-			for _, f := range s.context().WorkspaceState.OpenFiles {
+			for _, f := range s.context().Files {
 				out += filepath.Base(f.Path)
-				if f.IsActive {
+				if f.Active {
 					out += "*"
 				}
 			}
@@ -224,7 +208,7 @@ func TestExcluded(t *testing.T) {
 	write(".gitignore", "# comment\n*.log\n!keep.log\n/build/\nnested/*.tmp\n")
 	write(".geminiignore", "private/\n")
 	write("sub/.gitignore", "local\n")
-	var x excluder
+	x := excluder{names: []string{".geminiignore"}}
 	for _, tt := range []struct {
 		path string
 		want bool
@@ -260,22 +244,5 @@ func TestEOL(t *testing.T) {
 		if got := eol(text); got != want {
 			t.Errorf("eol(%q) = %q, want %q", text, got, want)
 		}
-	}
-}
-
-func TestTextComesBackAsItWas(t *testing.T) {
-	for _, tt := range []struct{ disk, proposal, shown string }{
-		{"a\r\nb\r\n", "a\nc\n", "a\nb\n"},
-		{"a\r\nb\r\n", "a\r\nc\r\n", "a\r\nb\r\n"},
-		{"a\r\nb\n", "a\nc\n", "a\r\nb\n"},
-		{bom + "a\n", "b\n", "a\n"},
-		{bom + "a\n", bom + "b\n", bom + "a\n"},
-	} {
-		if got := comparableTo(tt.disk, tt.proposal); got != tt.shown {
-			t.Errorf("comparableTo(%q, %q) = %q, want %q", tt.disk, tt.proposal, got, tt.shown)
-		}
-	}
-	if got := withBOM("x", "plain", bom+"y"); !strings.HasPrefix(got, bom) {
-		t.Errorf("withBOM lost the mark: %q", got)
 	}
 }

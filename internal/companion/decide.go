@@ -10,21 +10,19 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
-	"pollux/internal/ide/geminiide"
 )
 
 var (
-	errNoDiff   = errors.New("there is no such diff: it was answered already, or its CLI closed it; `pollux journal` has the text as Pollux received it before")
-	errOrphaned = errors.New("the CLI that proposed this has ended: save it with diff/save, or discard it with diff/reject")
-	errNotGone  = errors.New("the CLI still waits for this diff: accept or reject it")
-	errAccepted = errors.New("this change was accepted already: the CLI has to write the file now")
+	errNoDiff = errors.New("there is no such diff: it was answered already, or its agent closed it; " +
+		"`pollux journal` has the last text that Pollux received")
+	errAccepted = errors.New("this change was accepted already: the agent has to write the file now")
 	errSaving   = errors.New("this change is being saved already")
 	errNotice   = errors.New("this change cannot be displayed: answer in the terminal")
 )
 
-// check returns the diff that a decision is for and what its file holds. Where
-// the decision cannot be taken now, the result's status says so. The text goes
-// into the journal first, whatever follows.
+// check returns the diff that a decision is about and what its file holds. If
+// the decision cannot be taken now, the result has a status. check first writes
+// the text to the journal, whatever follows.
 func (c *Companion) check(a editor.DiffAccept, ev event) (d *diff, now file, res editor.DiffAcceptResult, err error) {
 	if !utf8.ValidString(a.Content) || strings.ContainsRune(a.Content, 0) {
 		return nil, now, res, errors.New("the text holds NUL bytes or invalid UTF-8: remove them, then accept again")
@@ -39,18 +37,19 @@ func (c *Companion) check(a editor.DiffAccept, ev event) (d *diff, now file, res
 	if err != nil {
 		return nil, now, res, err
 	}
-	if ev == evAccept && a.Content == "" && d.req.NewContent != "" {
-		return d, now, editor.DiffAcceptResult{Status: editor.StatusEmpty,
-			Message: "Gemini CLI takes an empty text for none and would write its own proposal. Reject the change and empty the file yourself."}, nil
+	if ev == evAccept {
+		if why := d.session.Refuses(a.Content, d.proposal.Text); why != "" {
+			return d, now, editor.DiffAcceptResult{Status: editor.StatusEmpty, Message: why}, nil
+		}
 	}
 	now, err = d.target.read()
 	if err != nil {
-		return nil, now, res, fmt.Errorf("%s: %w", d.req.FilePath, err)
+		return nil, now, res, fmt.Errorf("%s: %w", d.proposal.Path, err)
 	}
 	if now.version != d.base.version && now.version != a.Overwrite {
 		res = editor.DiffAcceptResult{Status: editor.StatusConflict, Version: now.version,
-			Disk:    comparableTo(now.text, d.req.NewContent),
-			Message: filepath.Base(d.req.FilePath) + " has changed on disk since the change was proposed."}
+			Disk:    d.session.Shown(now.text, d.proposal.Text),
+			Message: filepath.Base(d.proposal.Path) + " has changed on disk since the change was proposed."}
 	}
 	return d, now, res, nil
 }
@@ -67,14 +66,14 @@ func (d *diff) refusesLocked(ev event) error {
 	case d.state == journal.Accepted:
 		return errAccepted
 	case ev == evAccept && d.state == journal.Orphaned:
-		return errOrphaned
+		return fmt.Errorf("%s, which proposed this, has ended: save it with diff/save, or discard it with diff/reject", d.agent)
 	case ev == evSave && d.state == journal.Open:
-		return errNotGone
+		return fmt.Errorf("%s still waits for this diff: accept or reject it", d.agent)
 	}
 	return nil
 }
 
-// accept accepts a diff: its CLI receives the text, to write it.
+// accept accepts a diff: its agent receives the text and writes it.
 func (c *Companion) accept(a editor.DiffAccept) (editor.DiffAcceptResult, error) {
 	d, now, res, err := c.check(a, evAccept)
 	if err != nil || res.Status != "" {
@@ -88,30 +87,30 @@ func (c *Companion) accept(a editor.DiffAccept) (editor.DiffAcceptResult, error)
 	}
 	c.stepLocked(d, evAccept)
 	d.content, d.entry.text, d.entry.unwritten = a.Content, &a.Content, true
-	c.watch.soon(d.req.FilePath, now.state)
-	// Under the lock, and so before the journal has it: no later answer for the
-	// path may be queued before it. The journal has the text.
-	d.session.Notify(geminiide.MethodDiffAccepted, geminiide.DiffAccepted{FilePath: d.req.FilePath, Content: d.answer(a.Content)},
-		func(err error) { delivered <- err })
+	c.watch.soon(d.proposal.Path, now.state)
+	// Queued under the lock, so that no later answer for the path overtakes it.
+	// The journal has the text already, and the state a moment later.
+	answer := d.answer(a.Content)
+	d.session.Resolve(d.proposal, Outcome{Accepted: true, Text: answer}, func(err error) { delivered <- err })
 	c.mu.Unlock()
 	c.syncEntry(d)
-	c.settling.start(func() { c.settle(d, d.answer(a.Content), now.state, delivered) })
+	c.settling.start(func() { c.settle(d, answer, now.state, delivered) })
 	return editor.DiffAcceptResult{Status: editor.StatusAccepted}, nil
 }
 
 const (
-	// writtenTimeout is how long the CLI may take to write the file after it has
-	// received the accept. It takes some 10 ms.
+	// writtenTimeout is how long the agent may take to write the file after it
+	// has received the accept. Gemini CLI takes some 10 ms.
 	writtenTimeout = 3 * time.Second
-	// writtenLate is for how long after that a late write is still noticed.
-	writtenLate = 10 * time.Minute
+	// lateWrittenTimeout is how long after that a late write is still noticed.
+	lateWrittenTimeout = 10 * time.Minute
 	// closingWrittenTimeout is how long the end of the companion waits for it.
 	closingWrittenTimeout = time.Second
 )
 
 // settle watches the file of an accepted diff until it holds the accepted
-// text, and ends the diff. A CLI whose user has pressed Ctrl-C does not close
-// the diff, ignores the answer and says nothing: only the file shows it.
+// text, and ends the diff. Only the file shows whether the agent wrote it: one
+// whose user pressed Ctrl-C may ignore the answer and send nothing.
 func (c *Companion) settle(d *diff, text string, since fileState, delivered chan error) {
 	w := &writing{diff: d, text: text, since: since, seen: since, first: true, states: prober[fileState]{ask: stateOf}}
 	err := c.awaitWritten(w, delivered, writtenTimeout, lookSoonInterval)
@@ -122,17 +121,17 @@ func (c *Companion) settle(d *diff, text string, since fileState, delivered chan
 	c.log.Info("an accepted change was not written", "err", err)
 	c.settled(d, evUnwritten)
 	c.tell("warning", fmt.Sprintf("%s was accepted, but %s: %s does not hold the text. To write it: pollux journal restore %s",
-		filepath.Base(d.req.FilePath), err, d.req.FilePath, d.id))
+		filepath.Base(d.proposal.Path), err, d.proposal.Path, d.id))
 	if errors.Is(err, errGone) {
 		return
 	}
-	if c.awaitWritten(w, nil, writtenLate, lookInterval) == nil {
+	if c.awaitWritten(w, nil, lateWrittenTimeout, lookInterval) == nil {
 		c.setUnwritten(d, false)
-		c.tell("info", d.req.FilePath+" was written now, with the text that you accepted.")
+		c.tell("info", d.proposal.Path+" was written now, with the text that you accepted.")
 	}
 }
 
-// settled ends an accepted diff: first in the journal, then on the surfaces.
+// settled ends an accepted diff, first in the journal, then on the surfaces.
 func (c *Companion) settled(d *diff, ev event) {
 	if ev == evWritten {
 		c.setUnwritten(d, false)
@@ -143,7 +142,7 @@ func (c *Companion) settled(d *diff, ev event) {
 	c.log.Info("a diff ended", "state", ev)
 }
 
-// A writing is a file that is about to get a text.
+// A writing is a file that an agent is about to write.
 type writing struct {
 	*diff
 	text  string
@@ -157,7 +156,7 @@ type writing struct {
 // written reports whether the file holds the text now. It reads the file only
 // when it has changed.
 func (w *writing) written() bool {
-	state, ok := w.states.get(w.req.FilePath, newPatience())
+	state, ok := w.states.get(w.proposal.Path, newPatience())
 	if !ok || state == w.seen && !w.first {
 		return false
 	}
@@ -166,19 +165,18 @@ func (w *writing) written() bool {
 		return false
 	}
 	w.seen, w.first = now.state, false
-	return now.exists && holds(now.text, w.text)
+	return now.exists && w.session.Holds(now.text, w.text)
 }
 
 var (
-	errGone       = errors.New("the CLI ended before it received that")
-	errNotWritten = errors.New("its CLI did not write it (a Ctrl-C in the terminal cancels a change without closing it here)")
-	errNotYet     = errors.New("its CLI has not written it (it may wait for your answer to its other changes)")
-	errOtherText  = errors.New("something else was written")
+	errGone      = errors.New("its agent ended before it received that")
+	errOtherText = errors.New("something else was written")
 )
 
 // awaitWritten looks at the file at each interval until it holds the text, or
 // returns why it does not. The timeout runs from the delivery of the accept, or
-// from now if delivered is nil.
+// from now if delivered is nil. When the companion ends, awaitWritten waits for
+// only a moment.
 func (c *Companion) awaitWritten(w *writing, delivered <-chan error, timeout, interval time.Duration) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -187,7 +185,7 @@ func (c *Companion) awaitWritten(w *writing, delivered <-chan error, timeout, in
 	if delivered != nil {
 		late.Stop()
 	}
-	ending := c.ending
+	ending := c.ctx.Done()
 	for {
 		if w.written() {
 			return nil
@@ -204,7 +202,7 @@ func (c *Companion) awaitWritten(w *writing, delivered <-chan error, timeout, in
 		case <-ending:
 			ending = nil
 			if delivered == nil {
-				return errNotWritten
+				return w.notWritten()
 			}
 			late.Reset(closingWrittenTimeout)
 		case <-late.C:
@@ -214,15 +212,24 @@ func (c *Companion) awaitWritten(w *writing, delivered <-chan error, timeout, in
 			case w.seen != w.since:
 				return errOtherText
 			case c.waitsFor(w.session):
-				return errNotYet
+				return fmt.Errorf("%s has not written it (it may wait for your answer to its other changes)", w.agent)
 			}
-			return errNotWritten
+			return w.notWritten()
 		}
 	}
 }
 
-// waitsFor reports whether a CLI waits for a decision.
-func (c *Companion) waitsFor(s *geminiide.Session) bool {
+// notWritten returns an error that says who did not write the file.
+func (d *diff) notWritten() error {
+	err := fmt.Errorf("%s did not write it", d.agent)
+	if why := d.session.Unwritten(); why != "" {
+		err = fmt.Errorf("%w (%s)", err, why)
+	}
+	return err
+}
+
+// waitsFor reports whether an agent waits for a decision.
+func (c *Companion) waitsFor(s Session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, d := range c.diffs {
@@ -231,13 +238,6 @@ func (c *Companion) waitsFor(s *geminiide.Session) bool {
 		}
 	}
 	return false
-}
-
-// holds reports whether a file has got an accepted text. The CLI chooses line
-// ends by rules of its own.
-func holds(onDisk, accepted string) bool {
-	plain := func(s string) string { return strings.ReplaceAll(strings.TrimPrefix(s, bom), "\r\n", "\n") }
-	return onDisk == accepted || plain(onDisk) == plain(accepted)
 }
 
 // save writes an orphaned diff to its file.
@@ -254,7 +254,7 @@ func (c *Companion) save(a editor.DiffAccept) (editor.DiffAcceptResult, error) {
 	if err != nil {
 		return res, err
 	}
-	// A write on a mount that does not answer goes on alone: see within.
+	// A write on a mount that does not answer continues alone: see within.
 	saved := make(chan error)
 	gaveUp := make(chan struct{})
 	go func() {
@@ -272,7 +272,7 @@ func (c *Companion) save(a editor.DiffAccept) (editor.DiffAcceptResult, error) {
 		case saved <- err:
 		case <-gaveUp:
 			if err == nil {
-				c.tell("info", d.req.FilePath+" is saved now.")
+				c.tell("info", d.proposal.Path+" is saved now.")
 			} else {
 				c.tell("error", err.Error())
 			}
@@ -284,7 +284,7 @@ func (c *Companion) save(a editor.DiffAccept) (editor.DiffAcceptResult, error) {
 	case err = <-saved:
 	case <-timeout.C:
 		close(gaveUp)
-		err = fmt.Errorf("the file is not written yet: %w. Pollux goes on trying", errNoAnswer)
+		err = fmt.Errorf("the file is not written yet: %w. Pollux keeps trying", errNoAnswer)
 	}
 	if err != nil {
 		return res, err
@@ -292,16 +292,16 @@ func (c *Companion) save(a editor.DiffAccept) (editor.DiffAcceptResult, error) {
 	return editor.DiffAcceptResult{Status: editor.StatusAccepted}, nil
 }
 
-// write writes an orphaned diff's file. What it held goes into the journal
-// first.
+// write writes the file of an orphaned diff. The journal first receives what the
+// file held.
 func (c *Companion) write(d *diff, now file, content string) error {
 	if now.exists {
-		e := journal.Entry{Path: d.req.FilePath, Real: d.target.actual(), State: journal.Replaced}
+		e := journal.Entry{Path: d.proposal.Path, Real: d.target.actual(), State: journal.Replaced}
 		if _, err := c.journal.Add(e, now.text); err != nil {
 			return err
 		}
 	}
-	if err := d.target.replace(restored(d.answer(content), now.text)); err != nil {
+	if err := d.target.replace(d.session.Written(d.answer(content), now.text)); err != nil {
 		return fmt.Errorf("the file cannot be written: %w", err)
 	}
 	return nil
@@ -324,13 +324,13 @@ func (c *Companion) reject(id string) error {
 func (c *Companion) rejectLocked(d *diff) {
 	waits := d.state == journal.Open
 	if _, ok := c.stepLocked(d, evReject); ok && waits {
-		d.session.Notify(geminiide.MethodDiffRejected, geminiide.DiffRejected{FilePath: d.req.FilePath}, func(error) {})
+		d.session.Resolve(d.proposal, Outcome{}, func(error) {})
 	}
 }
 
-// rejectAllLocked answers every CLI that waits: an unanswered diff blocks it
-// for good. One that is answered in the terminal does not. The texts stay in the
-// journal. The caller records the diffs.
+// rejectAllLocked answers every agent that waits: an unanswered diff may block
+// it forever. It leaves out diffs that are answered in the terminal. The texts
+// stay in the journal. The caller records the diffs.
 func (c *Companion) rejectAllLocked() (ended []*diff) {
 	for _, d := range c.diffs {
 		if d.state == journal.Open && d.notice == "" {

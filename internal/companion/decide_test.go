@@ -1,4 +1,4 @@
-package companion
+package companion_test
 
 import (
 	"errors"
@@ -7,12 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
+	"pollux/internal/ide"
 	"pollux/internal/ide/geminiide"
 )
 
@@ -128,7 +127,7 @@ func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)
 	big := w.file("big", "")
-	if err := errors.Join(os.Truncate(big, maxFile+1), os.Mkdir(filepath.Join(w.project, "dir"), 0o755),
+	if err := errors.Join(os.Truncate(big, 64<<20+1), os.Mkdir(filepath.Join(w.project, "dir"), 0o755),
 		os.Symlink("/dev/zero", filepath.Join(w.project, "zero")), os.Symlink("..", filepath.Join(w.project, "up")),
 		os.Symlink("nothing", filepath.Join(w.project, "dangling"))); err != nil {
 		t.Fatal(err)
@@ -222,28 +221,10 @@ func TestJournalHasTheAcceptedText(t *testing.T) {
 	}
 }
 
-// A file on a slow disk was asked for again and again, and never shown.
-func TestSlowDisk(t *testing.T) {
-	var asked atomic.Int32
-	dir := t.TempDir()
-	path := filepath.Join(dir, "slow")
-	if err := os.WriteFile(path, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	updates := make(chan bool, 10)
-	s := newStore(func(string) bool { asked.Add(1); time.Sleep(probeTimeout + 100*time.Millisecond); return false }, func() { updates <- true })
-	defer s.close()
-	s.update(t, editor.Snapshot{Files: []editor.File{{Path: path, Active: true}}})
-	get(t, updates)
-	if open := s.context().WorkspaceState.OpenFiles; len(open) != 1 || asked.Load() != 1 {
-		t.Errorf("asked %d times, the context has %+v", asked.Load(), open)
-	}
-}
-
 // A link that is made between the proposal and the decision does not lead out
 // of the workspace.
 func TestDecisionsStayInTheWorkspace(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.GoneAfter = 1 })
+	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 1 })
 	e := w.attach(true)
 	outside := filepath.Join(filepath.Dir(w.project), "outside")
 	if err := os.Mkdir(outside, 0o755); err != nil {
@@ -294,7 +275,7 @@ func TestDecisionsStayInTheWorkspace(t *testing.T) {
 
 // Two views save what a killed CLI left: one of them does.
 func TestSavedOnce(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.GoneAfter = 1 })
+	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 1 })
 	views := []*plugin{w.attach(true), w.attach(true), w.attach(true), w.attach(true)}
 	path := w.file("f", "old\n")
 	for round := range 10 {
@@ -332,10 +313,9 @@ func TestAViewThatHangsHoldsUpNoOther(t *testing.T) {
 	hung.mu.Lock()
 	defer hung.mu.Unlock()
 
-	d := &diff{ended: make(chan struct{})}
 	acks := make(chan error, 2)
 	acks <- nil // of the second; the first never comes
-	if err := w.firstShown(d, acks); err != nil {
+	if err := w.FirstShown(acks); err != nil {
 		t.Error(err)
 	}
 
@@ -378,66 +358,4 @@ func TestReattachKeepsTheDiff(t *testing.T) {
 		}
 		c.outcome()
 	}
-}
-
-// One open file lies on a mount that does not answer.
-func TestHungMount(t *testing.T) {
-	release := make(chan struct{})
-	hangs := func(path string) { // as a system call does
-		if strings.HasSuffix(path, "hung") {
-			<-release
-		}
-	}
-	changed := make(chan string, 10)
-	dir := t.TempDir()
-	good, hung := filepath.Join(dir, "good"), filepath.Join(dir, "hung")
-	for _, p := range []string{good, hung} {
-		if err := os.WriteFile(p, []byte("old"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w := newWatcher(func() []string { return []string{hung, good} }, func(p string) fileState { hangs(p); return stateOf(p) }, func(p string) { changed <- p })
-	w.look(true)
-	w.soon(hung, stateOf(hung))
-	w.soon(good, stateOf(good))
-	if err := os.WriteFile(good, []byte("new, and longer"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if got := get(t, changed); got != good {
-		t.Errorf("changed: %s", got)
-	}
-
-	updates := make(chan bool, 10)
-	s := newStore(func(p string) bool { hangs(p); return false }, func() { updates <- true })
-	s.update(t, editor.Snapshot{Files: []editor.File{{Path: hung, Active: true}, {Path: good}}})
-	get(t, updates)
-	if open := s.context().WorkspaceState.OpenFiles; len(open) != 1 || open[0].Path != good {
-		t.Errorf("the context has %+v", open)
-	}
-	close(release) // the server is back
-	get(t, updates)
-	if open := s.context().WorkspaceState.OpenFiles; len(open) != 2 {
-		t.Errorf("then the context has %+v", open)
-	}
-	s.close()
-	w.close()
-}
-
-func TestGroupMayGrowWhileSomebodyWaits(t *testing.T) {
-	var g group
-	first, second := make(chan bool), make(chan bool)
-	g.start(func() {
-		<-first
-		g.start(func() { <-second })
-	})
-	waited := make(chan bool)
-	go func() { g.wait(); close(waited) }()
-	close(first)
-	select {
-	case <-waited:
-		t.Error("wait returned while a goroutine ran")
-	case second <- true:
-	}
-	get(t, waited)
-	g.wait()
 }

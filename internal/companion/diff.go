@@ -12,41 +12,42 @@ import (
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/hunk"
-	"pollux/internal/ide/geminiide"
 )
 
 // A diff is one proposal that waits for the user. Its states are the
 // journal's:
 //
-//	          accept                     the CLI receives the user's text
+//	          accept                     the agent receives the user's text
 //	         ┌──────> Accepted ──> written, or unwritten
-//	         │ reject                    the CLI is notified
+//	         │ reject                    the agent is notified
 //	         ├──────> Rejected <───────┐
-//	         │ supersede               │ the CLI proposed again for the file
+//	         │ supersede               │ the agent proposed again for the file
 //	Open ────┼──────> Superseded       │
-//	         │ close                   │ the CLI asked for the text and has it
+//	         │ close                   │ the agent asked for the text and has it
 //	         ├──────> Closed           │
-//	         │ fail                    │ the CLI is notified: no view can show it
+//	         │ fail                    │ the agent is notified: no view can show it
 //	         ├──────> Failed           │
-//	         │ gone            discard │ the CLI has ended
+//	         │ gone            discard │ the agent has ended
 //	         └──────> Orphaned ────────┤
 //	                              save └──> Saved: Pollux wrote the file
 //
-// A CLI receives one answer to a diff: the notification, closeDiff's result, or
-// openDiff's error. A superseded diff gets none, since an answer, which names
-// only the path, would be taken for the new one's.
+// An agent receives one answer to a diff: [Session.Resolve], or the result of
+// [Companion.Withdraw], or the error of [Companion.Propose]. A superseded diff
+// gets no answer: answers name only the path, and the agent would take it for
+// the answer to the new diff.
 //
-// An accepted diff stays until its file holds the accepted text, or has not
-// got it in time: see [Companion.settle].
+// An accepted diff stays until its file holds the accepted text or does not
+// get it in time: see [Companion.settle].
 //
-// Diffs are keyed by session and path: two CLIs may propose for one file, and
+// Diffs are keyed by session and path: two agents may propose for one file, and
 // each waits for its own answer.
 type diff struct {
 	id        string
 	companion *Companion
-	session   *geminiide.Session
-	client    string
-	req       geminiide.OpenDiffRequest
+	session   Session
+	agent     string // its name, such as "Gemini CLI"
+	client    string // its name and version
+	proposal  Proposal
 	target    target
 	base      file
 	notice    string // why it cannot be displayed; the terminal answers it
@@ -59,7 +60,7 @@ type diff struct {
 	shown   bool   // it is in the journal, and surfaces may show it
 	saving  bool   // its file is being written
 	content string // the user's text so far
-	editor  *door  // who edited last
+	editor  *conn  // the client that edited last
 }
 
 type event string
@@ -95,20 +96,20 @@ var transitions = map[journal.State]map[event]journal.State{
 	},
 }
 
-// reasons of the events that end a diff.
+// reasons holds the reason of each event that ends a diff.
 var reasons = map[event]string{
 	evWritten: editor.ReasonAccepted, evUnwritten: editor.ReasonUnwritten, evReject: editor.ReasonRejected,
 	evSupersede: editor.ReasonSuperseded, evClose: editor.ReasonClosed, evFail: editor.ReasonFailed, evSave: editor.ReasonSaved,
 }
 
-// states of the diffs that are kept, for surfaces.
+// states holds the states of diffs that are kept, as surfaces see them.
 var states = map[journal.State]string{
 	journal.Open: editor.StateOpen, journal.Accepted: editor.StateAccepted, journal.Orphaned: editor.StateOrphaned,
 }
 
 // stepLocked makes the transition, if there is one, and notifies every
-// surface. The diff is dropped, or kept in its new state. answers carries what
-// the surfaces answer to diff/close.
+// surface. It drops the diff or keeps it in its new state. answers collects the
+// surfaces' answers to diff/close.
 func (c *Companion) stepLocked(d *diff, ev event) (answers *closing, ok bool) {
 	next, ok := transitions[d.state][ev]
 	if !ok || c.diffs[d.id] != d {
@@ -133,7 +134,7 @@ func (c *Companion) stepLocked(d *diff, ev event) (answers *closing, ok bool) {
 	if ev == evReject || ev == evSupersede {
 		known, editor := d.content, d.editor
 		c.background(func() {
-			if text := answers.lastText(editor, known, d.req.NewContent); text != known {
+			if text := answers.lastText(editor, known, d.proposal.Text); text != known {
 				c.keep(d, text)
 			}
 		})
@@ -141,18 +142,18 @@ func (c *Companion) stepLocked(d *diff, ev event) (answers *closing, ok bool) {
 	return answers, true
 }
 
-// A closing collects what surfaces answer to one diff/close.
+// A closing collects the surfaces' answers to one diff/close.
 type closing struct {
-	surfaces []*door
+	surfaces []*conn
 	answers  chan closeAnswer
 }
 
 type closeAnswer struct {
-	from *door
+	from *conn
 	text *string
 }
 
-func newClosing(surfaces []*door, p editor.DiffClose) *closing {
+func newClosing(surfaces []*conn, p editor.DiffClose) *closing {
 	cl := &closing{surfaces, make(chan closeAnswer, len(surfaces))}
 	for _, s := range surfaces {
 		s.closeDiff(p, func(text *string) { cl.answers <- closeAnswer{s, text} })
@@ -160,11 +161,11 @@ func newClosing(surfaces []*door, p editor.DiffClose) *closing {
 	return cl
 }
 
-// lastText returns the text with edits that Pollux had not received yet: one
-// that is neither known nor the bare proposal. Where a surface edited last,
-// only its answer counts, since the others may not have followed. lastText
-// waits at most closeTimeout; without such a text it returns known.
-func (cl *closing) lastText(editor *door, known, proposal string) string {
+// lastText returns a text with edits that Pollux had not received before: one
+// that is neither the known text nor the proposal. If a surface edited last,
+// only its answer counts, since the others may lack its edits. lastText waits at
+// most closeTimeout, and returns known if no surface has such a text.
+func (cl *closing) lastText(editor *conn, known, proposal string) string {
 	if cl == nil {
 		return known
 	}
@@ -193,24 +194,27 @@ func (cl *closing) lastText(editor *door, known, proposal string) string {
 }
 
 const (
-	// openTimeout bounds the wait for an editor to say that it shows a diff. A
-	// busy one will: it has the message.
+	// openTimeout bounds the wait for an editor to confirm that it shows a
+	// diff. A busy editor has the message and shows it later.
 	openTimeout = 2 * time.Second
-	// closeTimeout bounds the wait for the text as the user left it.
+	// closeTimeout bounds the wait for the editors' last edits.
 	closeTimeout = time.Second
 )
 
-// OpenDiff implements [geminiide.Backend]. A change that cannot be displayed is
-// not an error: an error makes the CLI report a bug of its own and drop the
-// user's answer in the terminal.
-func (c *Companion) OpenDiff(ctx context.Context, s *geminiide.Session, req geminiide.OpenDiffRequest) error {
-	if !filepath.IsAbs(req.FilePath) || filepath.Clean(req.FilePath) != req.FilePath {
-		return fmt.Errorf("filePath %q is not a plain absolute path: pass one without . and ..", req.FilePath)
+// Propose starts the review of an agent's proposal and returns when a client
+// shows it. An error means that there is no way to show it: the agent gets no
+// other answer. A change that cannot be displayed is not an error: the user
+// answers it in the agent's terminal.
+func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
+	if !filepath.IsAbs(p.Path) || filepath.Clean(p.Path) != p.Path {
+		return fmt.Errorf("filePath %q is not a plain absolute path: pass one without . and ..", p.Path)
 	}
-	t, err := newTarget(req.FilePath, c.Roots())
+	t, err := newTarget(p.Path, c.Roots())
+	name, version := s.Client()
 	d := &diff{
-		id: journal.NewID(), companion: c, session: s, client: clientName(s), req: req, target: t,
-		opened: time.Now(), ended: make(chan struct{}), state: journal.Open, content: req.NewContent,
+		id: journal.NewID(), companion: c, session: s, agent: name, client: strings.TrimSpace(name + " " + version),
+		proposal: p, target: t,
+		opened: time.Now(), ended: make(chan struct{}), state: journal.Open, content: p.Text,
 	}
 	if err == nil {
 		d.base, err = t.read()
@@ -218,21 +222,21 @@ func (c *Companion) OpenDiff(ctx context.Context, s *geminiide.Session, req gemi
 	switch {
 	case err != nil:
 		d.notice = err.Error()
-	case len(req.NewContent) > maxFile:
+	case len(p.Text) > maxFile:
 		d.notice = fmt.Sprintf("the proposal is larger than %d MiB", maxFile>>20)
-	case req.Binary != "":
-		d.notice = req.Binary
-		d.content = "" // so that the CLI writes its own
+	case p.Binary != "":
+		d.notice = p.Binary
+		d.content = "" // so that the agent uses its own
 	}
 
-	// Registered before it is written down, so that a closeDiff that follows
-	// at once finds it.
+	// Registered before the journal has it, so that a Withdraw that follows at
+	// once finds it.
 	c.mu.Lock()
 	if c.closing {
 		c.mu.Unlock()
 		return errors.New("the companion is shutting down: answer in the terminal")
 	}
-	old := c.openLocked(s, req.FilePath)
+	old := c.openLocked(s, p.Path)
 	if old != nil {
 		c.stepLocked(old, evSupersede)
 	}
@@ -270,7 +274,8 @@ func (c *Companion) OpenDiff(ctx context.Context, s *geminiide.Session, req gemi
 	select {
 	case err = <-shown:
 	case <-time.After(openTimeout):
-		// The CLI takes it for shown; should that fail, it must not wait.
+		// The agent continues as if it were shown. If that fails, reject it, so
+		// that the agent does not wait.
 		c.background(func() {
 			if err := <-shown; err != nil {
 				c.tell("error", err.Error())
@@ -292,35 +297,25 @@ func (c *Companion) OpenDiff(ctx context.Context, s *geminiide.Session, req gemi
 	return err
 }
 
-// noticeMessage says that the diff cannot be displayed.
+// noticeMessage returns a message that the diff cannot be displayed.
 func (d *diff) noticeMessage() editor.Message {
 	return editor.Message{Level: "warning", Text: fmt.Sprintf(
-		"%s proposes a change to %s that cannot be displayed: %s. Answer in the terminal.", d.client, d.req.FilePath, d.notice)}
+		"%s proposes a change to %s that cannot be displayed: %s. Answer in the terminal.", d.agent, d.proposal.Path, d.notice)}
 }
 
-// openLocked is the diff that a session has open for a path, or nil: there is
-// one at the most, since a second supersedes the first.
-func (c *Companion) openLocked(s *geminiide.Session, path string) *diff {
+// openLocked returns the diff that a session has open for a path, or nil. There
+// is at most one, since a second supersedes the first.
+func (c *Companion) openLocked(s Session, path string) *diff {
 	for _, d := range c.diffs {
-		if d.session == s && d.req.FilePath == path && d.state == journal.Open {
+		if d.session == s && d.proposal.Path == path && d.state == journal.Open {
 			return d
 		}
 	}
 	return nil
 }
 
-// clientName names a CLI to the user. Gemini CLI and Qwen Code give their
-// transport's name for their own.
-func clientName(s *geminiide.Session) string {
-	name, version := s.Client()
-	if name == "streamable-http-client" || name == "stdio-client" {
-		name = "CLI"
-	}
-	return strings.TrimSpace(name + " " + version)
-}
-
-// firstShown waits until any surface shows the diff, or it has ended. It fails
-// when every surface has failed to show it, with the last one's error.
+// firstShown waits until a surface shows the diff, or the diff has ended. If
+// every surface fails to show it, firstShown returns the last error.
 func (c *Companion) firstShown(d *diff, acks chan error) error {
 	err := errors.New("no editor that shows diffs is attached to Pollux: answer in the terminal, or start `pollux run`")
 	for range cap(acks) {
@@ -334,29 +329,30 @@ func (c *Companion) firstShown(d *diff, acks chan error) error {
 			return nil
 		}
 	}
-	if c.page() {
+	if c.cfg.Page {
 		return nil // it waits on the review page
 	}
 	return err
 }
 
-// CloseDiff implements [geminiide.Backend]. It asks the surfaces for the text,
-// since they may not have sent the last edits yet.
-func (c *Companion) CloseDiff(ctx context.Context, s *geminiide.Session, req geminiide.CloseDiffRequest) (string, error) {
+// Withdraw ends the review of a proposal that was answered in the agent's
+// terminal, and returns the text as the user left it. It asks the surfaces for
+// it, since they may not have sent the last edits.
+func (c *Companion) Withdraw(ctx context.Context, s Session, path string) (string, error) {
 	c.mu.Lock()
-	d := c.openLocked(s, req.FilePath)
+	d := c.openLocked(s, path)
 	if d == nil {
 		c.mu.Unlock()
-		return "", fmt.Errorf("no diff is open for %s", req.FilePath)
+		return "", fmt.Errorf("no diff is open for %s", path)
 	}
 	if d.notice == "" { // else its state is not known
-		c.watch.soon(req.FilePath, d.base.state)
+		c.watch.soon(path, d.base.state)
 	}
 	known, editor := d.content, d.editor
 	answers, _ := c.stepLocked(d, evClose)
 	c.mu.Unlock()
 
-	content := answers.lastText(editor, known, d.req.NewContent)
+	content := answers.lastText(editor, known, d.proposal.Text)
 	if d.notice == "" {
 		c.keep(d, content)
 	}
@@ -364,16 +360,16 @@ func (c *Companion) CloseDiff(ctx context.Context, s *geminiide.Session, req gem
 	return d.answer(content), nil
 }
 
-// answer is the text that the CLI is given.
-func (d *diff) answer(content string) string {
-	if content == "" {
-		return "" // which the CLI takes for its own proposal
-	}
-	return withBOM(content, d.base.text, d.req.NewContent)
+// answer returns the user's text as the agent receives it.
+func (d *diff) answer(text string) string {
+	return d.session.Answer(text, d.base.text, d.proposal.Text)
 }
 
-// edit keeps the text of a diff that the user is editing.
-func (c *Companion) edit(from *door, ch editor.DiffChange) {
+// original returns the file's text as surfaces show it.
+func (d *diff) original() string { return d.session.Shown(d.base.text, d.proposal.Text) }
+
+// edit stores the text of a diff that the user is editing.
+func (c *Companion) edit(from *conn, ch editor.DiffChange) {
 	if ch.Content == nil {
 		return
 	}
@@ -393,7 +389,7 @@ func (c *Companion) edit(from *door, ch editor.DiffChange) {
 	c.syncEntry(d)
 }
 
-// hunks says where the text of a client's view differs from the original.
+// hunks returns where the text of a client's view differs from the original.
 func (c *Companion) hunks(t editor.DiffText) (any, error) {
 	original, _, err := c.texts(t.ID)
 	if err != nil {
@@ -412,8 +408,8 @@ func (c *Companion) hunks(t editor.DiffText) (any, error) {
 	return res, nil
 }
 
-// takeHunk is the change that makes a hunk of a client's view what it is in
-// the original, or in the proposal.
+// takeHunk returns the edit that makes a hunk of a client's view equal to the
+// original or to the proposal.
 func (c *Companion) takeHunk(t editor.DiffTake) (any, error) {
 	original, proposed, err := c.texts(t.ID)
 	if err != nil {
@@ -435,7 +431,7 @@ func (c *Companion) takeHunk(t editor.DiffTake) (any, error) {
 	return editor.DiffEdit{Line: h.New, Lines: h.NewLines, Text: h.OldText(from), EOL: strings.HasSuffix(after, "\n")}, nil
 }
 
-// texts are the original and the proposal of a diff as clients see them.
+// texts returns the original and the proposal of a diff as clients see them.
 func (c *Companion) texts(id string) (original, proposed string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -443,17 +439,18 @@ func (c *Companion) texts(id string) (original, proposed string, err error) {
 	if d == nil {
 		return "", "", errNoDiff
 	}
-	return comparableTo(d.base.text, d.req.NewContent), d.req.NewContent, nil
+	return d.original(), d.proposal.Text, nil
 }
 
-// maxOrphans bounds the proposals of ended CLIs that are still shown; the
+// maxOrphans bounds the proposals of ended agents that are still shown. The
 // journal has the rest.
 const maxOrphans = 50
 
-// Gone implements [geminiide.Backend]: what a CLI that has ended proposed
-// stays readable.
-func (c *Companion) Gone(s *geminiide.Session) {
+// Disconnect removes the session of an agent that has ended. Its proposals stay
+// until the user saves or discards them.
+func (c *Companion) Disconnect(s Session) {
 	c.mu.Lock()
+	c.sessions = slices.DeleteFunc(c.sessions, func(other Session) bool { return other == s })
 	var ended, failed, orphans []*diff
 	for _, d := range c.diffs {
 		if d.session == s && d.state == journal.Open && !c.closing {
@@ -481,7 +478,8 @@ func (c *Companion) Gone(s *geminiide.Session) {
 	}
 	for _, d := range ended {
 		c.record(d)
-		c.tell("warning", fmt.Sprintf("The CLI that proposed the change to %s has ended. The proposal is kept: save it or discard it.", d.req.FilePath))
+		c.tell("warning", fmt.Sprintf("%s, which proposed the change to %s, has ended. The proposal is kept: save it or discard it.",
+			d.agent, d.proposal.Path))
 	}
 }
 
@@ -490,23 +488,24 @@ func byAge(a, b *diff) int { return strings.Compare(a.id, b.id) }
 // statusLocked returns the diff without its text.
 func (d *diff) statusLocked() editor.DiffStatus {
 	return editor.DiffStatus{
-		ID: d.id, Path: d.req.FilePath, State: states[d.state], Notice: d.notice, Client: d.client, Opened: d.opened.UnixMilli(),
+		ID: d.id, Path: d.proposal.Path, State: states[d.state], Notice: d.notice,
+		Agent: d.agent, Client: d.client, Opened: d.opened.UnixMilli(),
 	}
 }
 
-// viewLocked is the diff as surfaces see it.
+// viewLocked returns the diff as surfaces see it.
 func (d *diff) viewLocked() editor.Diff {
 	st := d.statusLocked()
 	var edited *string
-	if d.content != d.req.NewContent {
-		edited = new(string)
-		*edited = d.content
+	if d.content != d.proposal.Text {
+		text := d.content
+		edited = &text
 	}
 	return editor.Diff{
 		ID: st.ID, Path: st.Path, State: st.State,
-		Original: comparableTo(d.base.text, d.req.NewContent), Exists: d.base.exists, EOL: eol(d.base.text),
-		Proposed: d.req.NewContent, Content: edited,
-		Client: st.Client, Opened: st.Opened,
+		Original: d.original(), Exists: d.base.exists, EOL: eol(d.base.text),
+		Proposed: d.proposal.Text, Content: edited,
+		Agent: st.Agent, Client: st.Client, Opened: st.Opened,
 	}
 }
 

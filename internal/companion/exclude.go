@@ -12,20 +12,22 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 
-	"pollux/internal/ide/geminiide"
+	"pollux/internal/paths"
 	"pollux/internal/sys"
 )
 
-// An excluder says which files the CLI is not told of: those that the
-// project's ignore files exclude and those that look like secrets. A file whose
-// ignore rules cannot all be read, or are too many, is one too.
+// An excluder decides which open files agents do not receive: those that the
+// project's ignore files exclude and those that look like secrets. It excludes
+// a file, too, if it cannot read all of its ignore rules or there are too many.
 //
-// Repositories bring ignore files of any number and size, and each move of the
-// cursor asks. So what is kept is bounded, and a decision is kept until one of
-// its ignore files changes: to ask again costs some stats.
+// Repositories have ignore files of any number and size, and each move of the
+// cursor asks. So the excluder bounds what it keeps, and keeps a decision until
+// one of its ignore files changes: the next question then costs only some stats.
 type excluder struct {
+	names []string // of ignore files beside .gitignore
+
 	mu sync.Mutex // not held while a file is read
-	// files are parsed ignore files by path, cost the sum of theirs.
+	// files holds parsed ignore files by path; cost is the sum of their costs.
 	files map[string]*ignoreFile
 	cost  int
 	// decisions are by the path of the file that they are about.
@@ -37,9 +39,9 @@ type excluder struct {
 const (
 	// maxIgnoreFile is the size of an ignore file in bytes.
 	maxIgnoreFile = 1 << 20
-	// maxDecisionCost is for the ignore files of one decision: some 20,000 rules.
+	// maxDecisionCost bounds the ignore files of one decision: some 20,000 rules.
 	maxDecisionCost = 4 << 20
-	// maxKeptCost and maxKeptFiles are for all that are kept.
+	// maxKeptCost and maxKeptFiles bound all ignore files that are kept.
 	maxKeptCost  = 4 * maxDecisionCost
 	maxKeptFiles = 4096
 	maxDecisions = 4096
@@ -62,7 +64,7 @@ type ignoreFile struct {
 	state    ignoreState
 	patterns []gitignore.Pattern
 	cost     int
-	// incomplete files have more rules than are taken; then there are none.
+	// incomplete is set if the file has too many rules; patterns is then empty.
 	incomplete bool
 	used       int64
 }
@@ -72,13 +74,13 @@ type decision struct {
 	excluded bool
 }
 
-// excluded reports whether the file, given by its absolute path, is one, by
-// that name or by the one that its symbolic links lead to. A project is the
-// nearest directory above that holds .git, else the workspace root the file is
-// in.
+// excluded reports whether agents do not receive the file, an absolute path:
+// because of this path or of the one that its symbolic links lead to. The
+// project of a file is the nearest directory above it that has .git, else its
+// workspace root.
 func (x *excluder) excluded(path string, roots []string) bool {
-	real := geminiide.RealPath(path)
-	return x.match(path, roots) || real != path && x.match(real, roots)
+	actual := paths.Real(path)
+	return x.match(path, roots) || actual != path && x.match(actual, roots)
 }
 
 func (x *excluder) match(path string, roots []string) bool {
@@ -94,7 +96,7 @@ func (x *excluder) match(path string, roots []string) bool {
 		return false
 	}
 	parts := strings.Split(rel, string(filepath.Separator))
-	sources := ignoreSources(top, parts)
+	sources := x.sources(top, parts)
 	hash := maphash.Comparable(hashSeed, top)
 	for _, s := range sources {
 		hash = hash*31 + maphash.Comparable(hashSeed, s)
@@ -126,8 +128,8 @@ func (x *excluder) match(path string, roots []string) bool {
 
 var hashSeed = maphash.MakeSeed()
 
-// decide applies the rules of the sources, the least specific of which is the
-// first. The last match wins.
+// decide applies the rules of the sources, the least specific first. The last
+// match wins.
 func (x *excluder) decide(sources []ignoreSource, parts []string) (excluded bool, err error) {
 	left := maxDecisionCost
 	for _, s := range slices.Backward(sources) {
@@ -148,9 +150,9 @@ func (x *excluder) decide(sources []ignoreSource, parts []string) (excluded bool
 	return false, nil
 }
 
-// ignoreSources returns the ignore files that there are for a file, the least
-// specific first.
-func ignoreSources(top string, parts []string) (sources []ignoreSource) {
+// sources returns the ignore files that exist for a file, the least specific
+// first.
+func (x *excluder) sources(top string, parts []string) (sources []ignoreSource) {
 	add := func(path string, depth int) {
 		info, err := os.Stat(path)
 		if err != nil || !info.Mode().IsRegular() {
@@ -167,13 +169,15 @@ func ignoreSources(top string, parts []string) (sources []ignoreSource) {
 	dir := top
 	for i := range parts {
 		add(filepath.Join(dir, ".gitignore"), i)
-		add(filepath.Join(dir, ".geminiignore"), i)
+		for _, name := range x.names {
+			add(filepath.Join(dir, name), i)
+		}
 		dir = filepath.Join(dir, parts[i])
 	}
 	return sources
 }
 
-// gitConfigDir is where git keeps the user's settings, on every system.
+// gitConfigDir returns the directory of git's user settings, on every system.
 func gitConfigDir() string {
 	if dir := os.Getenv("XDG_CONFIG_HOME"); dir != "" {
 		return filepath.Join(dir, "git")
@@ -195,14 +199,14 @@ func project(path string, roots []string) string {
 		}
 	}
 	for _, r := range roots {
-		if sys.Inside(r, path) {
+		if paths.Contains(r, path) {
 			return rootAsSpelled(r, path)
 		}
 	}
 	return ""
 }
 
-// read returns an ignore file, from what is kept if it is still that.
+// read returns an ignore file, from memory if it has not changed.
 func (x *excluder) read(s ignoreSource) (*ignoreFile, error) {
 	x.mu.Lock()
 	f := x.files[s.path]
@@ -227,7 +231,8 @@ func (x *excluder) read(s ignoreSource) (*ignoreFile, error) {
 	return f, nil
 }
 
-// What a rule costs that is kept, apart from its text, and each of its parts.
+// ruleCost and partCost estimate the memory of a rule, without its text, and of
+// each of its parts.
 const (
 	ruleCost = 160
 	partCost = 16
@@ -251,7 +256,7 @@ func (f *ignoreFile) parse(data []byte) {
 	f.patterns = slices.Clip(f.patterns)
 }
 
-// keepLocked keeps a file, and drops those that were not used for longest.
+// keepLocked stores a file, and drops those that were not used for longest.
 func (x *excluder) keepLocked(path string, f *ignoreFile) {
 	if x.files == nil {
 		x.files = make(map[string]*ignoreFile)

@@ -112,7 +112,7 @@ func TestDecisionIsKept(t *testing.T) {
 	writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
 	file := filepath.Join(root, "sub", "main.go")
 	writeFile(t, file, "")
-	var x excluder
+	x := excluder{names: []string{".geminiignore"}}
 	for i, step := range []struct {
 		change string // an ignore file
 		text   string

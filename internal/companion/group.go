@@ -2,15 +2,15 @@ package companion
 
 import "sync"
 
-// A group counts goroutines. Unlike a [sync.WaitGroup] it may start more while
-// somebody waits.
+// A group waits for goroutines. Unlike with a [sync.WaitGroup], they may start
+// others while somebody waits.
 type group struct {
 	mu   sync.Mutex
 	n    int
 	idle chan struct{} // closed when n is 0; nil if nobody waits
 }
 
-// start runs f on a goroutine of its own.
+// start runs f on a new goroutine.
 func (g *group) start(f func()) {
 	g.mu.Lock()
 	g.n++
@@ -31,7 +31,7 @@ func (g *group) end() {
 	}
 }
 
-// wait returns when no goroutine runs.
+// wait returns when no goroutine is left.
 func (g *group) wait() {
 	for {
 		g.mu.Lock()

@@ -10,13 +10,13 @@ import (
 	"pollux/internal/companion/journal"
 )
 
-// An entry is what the journal has of a diff.
+// An entry describes the journal's entry of a diff.
 //
-// A write may fail, and an entry may be deleted. So keep and record only note
-// what the journal should have, and syncEntry writes everything that it lacks:
-// what failed once is written with whatever comes next.
+// A write may fail, and somebody may delete an entry. So keep and record only
+// note what the journal should have, and syncEntry writes everything that it
+// lacks. A write that failed is repeated with the next one.
 type entry struct {
-	// What it should have, guarded by Companion.mu:
+	// What the journal should have, guarded by Companion.mu:
 	text      *string // the proposal if nil
 	unwritten bool    // the file does not hold the accepted text
 
@@ -28,7 +28,7 @@ type entry struct {
 	warned bool          // the user has read that a text is missing
 }
 
-// keep writes the user's text to the journal, unless it is there.
+// keep writes the user's text to the journal, unless the journal has it.
 func (c *Companion) keep(d *diff, text string) {
 	c.mu.Lock()
 	d.entry.text = &text
@@ -36,7 +36,7 @@ func (c *Companion) keep(d *diff, text string) {
 	c.syncEntry(d)
 }
 
-// setUnwritten notes in the journal whether the file lacks the accepted text.
+// setUnwritten writes to the journal whether the file lacks the accepted text.
 func (c *Companion) setUnwritten(d *diff, unwritten bool) {
 	c.mu.Lock()
 	d.entry.unwritten = unwritten
@@ -50,14 +50,14 @@ func (c *Companion) record(d *diff) {
 	c.log.Info("a diff ended", "state", state)
 }
 
-// syncEntry writes what the journal lacks of the diff, and returns the diff's state.
-// When a text cannot be written, it warns the user once.
+// syncEntry writes what the journal lacks of the diff, and returns the diff's
+// state. If a text cannot be written, it warns the user once.
 func (c *Companion) syncEntry(d *diff) journal.State {
 	e := &d.entry
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c.mu.Lock()
-	state, unwritten, text := d.state, e.unwritten, d.req.NewContent
+	state, unwritten, text := d.state, e.unwritten, d.proposal.Text
 	if e.text != nil {
 		text = *e.text
 	}
@@ -76,13 +76,13 @@ func (c *Companion) syncEntry(d *diff) journal.State {
 	if missing := !e.exists || e.kept != text; missing && !e.warned {
 		e.warned = true
 		what, next := "Your text", ""
-		if text == d.req.NewContent {
+		if text == d.proposal.Text {
 			what = "The proposal"
 		}
 		if state == journal.Open || state == journal.Orphaned {
 			next = ". Pollux tries again at your next edit."
 		}
-		c.tell("warning", fmt.Sprintf("%s for %s is not kept: %v%s", what, d.req.FilePath, err, next))
+		c.tell("warning", fmt.Sprintf("%s for %s is not kept: %v%s", what, d.proposal.Path, err, next))
 	}
 	return state
 }
@@ -92,13 +92,13 @@ func (c *Companion) writeEntry(d *diff, state journal.State, unwritten bool, tex
 	e := &d.entry
 	if !e.exists {
 		_, err := c.journal.Add(journal.Entry{
-			ID: d.id, Time: d.opened, Path: d.req.FilePath, Real: d.target.actual(), Client: d.client, State: state,
+			ID: d.id, Time: d.opened, Path: d.proposal.Path, Real: d.target.actual(), Client: d.client, State: state,
 			CRLF: eol(d.base.text) == "crlf", BOM: strings.HasPrefix(d.base.text, bom),
-		}, d.req.NewContent)
+		}, d.proposal.Text)
 		if err != nil {
 			return err
 		}
-		e.exists, e.state, e.lacks, e.kept = true, state, false, d.req.NewContent
+		e.exists, e.state, e.lacks, e.kept = true, state, false, d.proposal.Text
 	}
 	if e.kept != text {
 		if err := c.journal.Edit(d.id, text); err != nil {

@@ -1,4 +1,4 @@
-package companion
+package companion_test
 
 import (
 	"os"
@@ -9,6 +9,7 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
+	"pollux/internal/ide"
 )
 
 // breakJournal makes the journal unwritable, as a full disk does, and returns
@@ -146,7 +147,7 @@ func TestEntryIsMadeLater(t *testing.T) {
 // An entry that is gone, for whatever reason, while its diff is on the screen:
 // later edits were lost without a word.
 func TestEntryIsMadeAgain(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.GoneAfter = 10 * time.Millisecond })
+	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 10 * time.Millisecond })
 	c, e := w.connect(), w.attach(true)
 	path := w.file("f", "old\r\n")
 	if err := c.openDiff(path, "new\n"); err != nil {

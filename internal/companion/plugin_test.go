@@ -1,11 +1,8 @@
-package companion
+package companion_test
 
 import (
 	"os"
-	"path/filepath"
 	"reflect"
-	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -87,12 +84,7 @@ func TestFileChanged(t *testing.T) {
 	if err := e.Update(t.Context(), editor.Snapshot{Files: []editor.File{{Path: other, Active: true}}}); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, func() bool { // it has been looked at once
-		w.watch.mu.Lock()
-		defer w.watch.mu.Unlock()
-		_, known := w.watch.known[other]
-		return known
-	})
+	waitUntil(t, func() bool { return w.Watches(other) }) // it has been looked at once
 	if err := os.WriteFile(other, []byte("new\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -113,41 +105,5 @@ func waitUntil(t *testing.T, cond func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatal("it never became true")
 		}
-	}
-}
-
-func TestPrompt(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("paths are quoted there")
-	}
-	root := t.TempDir()
-	root, _ = filepath.EvalSymlinks(root)
-	for _, test := range []struct {
-		name   string
-		p      editor.PromptParams
-		want   string
-		submit bool
-	}{
-		{"a file", editor.PromptParams{Path: root + "/src/a.go"}, "@src/a.go ", false},
-		{"a question", editor.PromptParams{Path: root + "/a.go", Question: " why? "}, "@a.go: why?", true},
-		{"lines", editor.PromptParams{Path: root + "/a.go", Line: 3, EndLine: 7, Question: "why?"}, "@a.go lines 3-7: why?", true},
-		{"one line", editor.PromptParams{Path: root + "/a.go", Line: 3, EndLine: 3}, "@a.go line 3 ", false},
-		{"a name with spaces", editor.PromptParams{Path: root + "/my file (1).go"}, `@my\ file\ \(1\).go `, false},
-		{"elsewhere", editor.PromptParams{Path: "/elsewhere/a.go"}, "@/elsewhere/a.go ", false},
-		{"no file", editor.PromptParams{Question: "hello"}, "hello", true},
-		{"problems", editor.PromptParams{Path: root + "/a.go", Question: "fix", Problems: []editor.Problem{
-			{Line: 2, Severity: "error", Message: "undefined:\n  x", Source: "compiler"}, {Line: 9, Message: "unused"},
-		}}, "@a.go: fix\n\nThe editor reports:\n- line 2: error: undefined: x (compiler)\n- line 9: problem: unused", true},
-		{"an escape", editor.PromptParams{Question: "a\x1b[201~/quit\rb"}, "a [201~/quit b", true},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			got := prompt(test.p, []string{root})
-			if got.Text != test.want || got.Submit != test.submit {
-				t.Errorf("%q, %v; want %q, %v", got.Text, got.Submit, test.want, test.submit)
-			}
-			if inner, ok := strings.CutPrefix(got.Paste, "\x1b[200~"); !ok || inner != got.Text+"\x1b[201~" {
-				t.Errorf("pasted %q", got.Paste)
-			}
-		})
 	}
 }

@@ -6,12 +6,12 @@ import (
 )
 
 // A prober asks the file system about paths without waiting long for any of
-// them: a hung mount answers late or never. There is one question at a time
-// for a path.
+// them, since a hung mount answers late or never. It asks only one question at a
+// time for a path.
 type prober[T any] struct {
 	ask func(path string) T
-	// late is called on a goroutine of its own after an answer that came too
-	// late for get, and that the next get returns; may be nil.
+	// late is called on another goroutine after an answer that came too late for
+	// get; the next get returns that answer. It may be nil.
 	late func(path string)
 
 	mu       sync.Mutex
@@ -23,11 +23,11 @@ const (
 	// probeTimeout bounds the wait for the first path that does not answer, and
 	// for all of those after it together.
 	probeTimeout = 250 * time.Millisecond
-	// probeLeast is what is left for each path when that is used up.
-	probeLeast = 5 * time.Millisecond
+	// probeMinTimeout is the wait for each path after probeTimeout is used up.
+	probeMinTimeout = 5 * time.Millisecond
 )
 
-// A patience is what is left of probeTimeout.
+// A patience is the rest of probeTimeout.
 type patience time.Duration
 
 func newPatience() *patience {
@@ -35,7 +35,7 @@ func newPatience() *patience {
 	return &p
 }
 
-// get returns the answer for a path; ok is false if there is none yet.
+// get returns the answer for a path; ok is false without an answer in time.
 func (p *prober[T]) get(path string, left *patience) (answer T, ok bool) {
 	p.mu.Lock()
 	answer, ok = p.answered[path]
@@ -67,7 +67,7 @@ func (p *prober[T]) get(path string, left *patience) (answer T, ok bool) {
 		}
 	}()
 	start := time.Now()
-	timeout := time.NewTimer(max(time.Duration(*left), probeLeast))
+	timeout := time.NewTimer(max(time.Duration(*left), probeMinTimeout))
 	defer timeout.Stop()
 	select {
 	case answer = <-answered:

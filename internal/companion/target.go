@@ -14,31 +14,31 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"pollux/internal/ide/geminiide"
+	"pollux/internal/paths"
 	"pollux/internal/sys"
 )
 
 // maxFile bounds the files that can be displayed, in bytes.
 const maxFile = 64 << 20
 
-// A target is the file that a diff is for. It is read and written through its
+// A target is the file that a diff changes. It is read and written through its
 // workspace root, so that no symbolic link leads out of the workspace, whenever
-// that link was made.
+// somebody made that link.
 type target struct {
-	path string // absolute, as the CLI named it
+	path string // absolute, as the agent named it
 	root string // the workspace root that holds it, a real path
 	name string // its real path, relative to root
 }
 
-// actual returns the path without symbolic links, as they were at the proposal;
-// "" if it is not known.
+// actual returns the path without symbolic links, as they were when the change
+// was proposed, or "" if it is not known.
 func (t target) actual() string { return filepath.Join(t.root, t.name) }
 
-// A file is what the disk holds when a diff is made or decided on.
+// A file is the content of a file when a diff is made or decided on.
 type file struct {
 	text    string
 	exists  bool
-	version string // of its bytes; "absent" where there is no file
+	version string // a hash of its bytes; "absent" without a file
 	state   fileState
 }
 
@@ -48,8 +48,8 @@ var errNoAnswer = errors.New("its file system does not answer")
 // diskTimeout bounds one access to a file that a request needs.
 const diskTimeout = 5 * time.Second
 
-// within returns what f returns, or errNoAnswer after d. Then f goes on alone:
-// a system call on a hung mount cannot be interrupted.
+// within returns the results of f, or errNoAnswer after d. Then f continues
+// alone, since a system call on a hung mount cannot be interrupted.
 func within[T any](d time.Duration, f func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -73,8 +73,8 @@ func within[T any](d time.Duration, f func() (T, error)) (T, error) {
 // nothing, is an error for the user.
 func newTarget(path string, roots []string) (target, error) {
 	return within(diskTimeout, func() (target, error) {
-		actual := geminiide.RealPath(path)
-		i := slices.IndexFunc(roots, func(r string) bool { return sys.Inside(r, actual) })
+		actual := paths.Real(path)
+		i := slices.IndexFunc(roots, func(r string) bool { return paths.Contains(r, actual) })
 		if i < 0 {
 			return target{}, fmt.Errorf("it is not inside the workspace (%s)", strings.Join(roots, ", "))
 		}
@@ -88,18 +88,18 @@ func newTarget(path string, roots []string) (target, error) {
 	})
 }
 
-// rootAsSpelled returns the root as a path inside it spells it, where upper and
-// lower case are the same.
+// rootAsSpelled returns the root in the spelling of a path inside it, for systems
+// that ignore case.
 func rootAsSpelled(root, path string) string {
 	top := path
-	for up := filepath.Dir(top); up != top && sys.Inside(root, up); up = filepath.Dir(top) {
+	for up := filepath.Dir(top); up != top && paths.Contains(root, up); up = filepath.Dir(top) {
 		top = up
 	}
 	return top
 }
 
-// checkLinks fails if the real path has a symbolic link: one that leads to
-// nothing, since all others have been resolved.
+// checkLinks returns an error if the real path contains a symbolic link. Such a
+// link leads to nothing, since all others have been resolved.
 func (t target) checkLinks() error {
 	for name := t.name; name != "."; name = filepath.Dir(name) {
 		link := filepath.Join(t.root, name)
@@ -112,14 +112,14 @@ func (t target) checkLinks() error {
 
 // open opens the workspace root, unless the path now leads elsewhere.
 func (t target) open() (*os.Root, error) {
-	if now := geminiide.RealPath(t.path); now != t.actual() {
+	if now := paths.Real(t.path); now != t.actual() {
 		return nil, fmt.Errorf("it now leads to %s: reject the change", now)
 	}
 	return os.OpenRoot(t.root)
 }
 
-// read returns what the file holds. A file that cannot be displayed as text is
-// an error, whose message says why.
+// read returns the content of the file. The error for a file that cannot be
+// displayed as text says why.
 func (t target) read() (file, error) {
 	return within(diskTimeout, func() (file, error) {
 		root, err := t.open()
@@ -158,7 +158,7 @@ func (t target) read() (file, error) {
 	})
 }
 
-// replace writes the file. It may take as long as the disk does.
+// replace writes the file. It has no timeout.
 func (t target) replace(text string) error {
 	root, err := t.open()
 	if err != nil {

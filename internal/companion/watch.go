@@ -1,25 +1,27 @@
 package companion
 
 import (
+	"context"
 	"io/fs"
 	"os"
 	"sync"
 	"time"
 
+	"pollux/internal/outbox"
 	"pollux/internal/sys"
 )
 
-// A watcher notices that somebody else writes files that the editors have
-// open: an agent does, after its change was accepted or when it no longer
-// asks. It polls, which works on every file system. While no agent is
-// connected it does nothing. It holds no lock while it looks at a file.
+// A watcher notices when another program writes files that the editors have
+// open: an agent does, after its change was accepted or when it no longer asks.
+// It polls, which works on every file system. While no agent is connected it
+// does nothing. It holds no lock while it looks at a file.
 type watcher struct {
 	open    func() []string
 	changed func(path string)
 	states  prober[fileState]
-	wake    chan struct{} // capacity 1
-	done    chan struct{}
-	ended   chan struct{}
+	wake    outbox.Signal
+	cancel  context.CancelFunc
+	work    sync.WaitGroup
 
 	mu     sync.Mutex
 	on     bool
@@ -27,7 +29,7 @@ type watcher struct {
 	known  map[string]fileState
 }
 
-// A fileState tells two states of a file apart.
+// A fileState identifies a state of a file.
 type fileState struct {
 	exists       bool
 	size         int64
@@ -51,16 +53,17 @@ func stateOf(path string) fileState {
 const (
 	lookInterval     = time.Second           // at open files
 	lookSoonInterval = 25 * time.Millisecond // at files that an agent is about to write
-	urgentTime       = 5 * time.Second
+	urgentTimeout    = 5 * time.Second
 )
 
 func newWatcher(open func() []string, state func(path string) fileState, changed func(string)) *watcher {
+	ctx, cancel := context.WithCancel(context.Background())
 	w := &watcher{
-		open: open, changed: changed, wake: make(chan struct{}, 1), done: make(chan struct{}), ended: make(chan struct{}),
+		open: open, changed: changed, wake: outbox.NewSignal(), cancel: cancel,
 		states: prober[fileState]{ask: state},
 		urgent: make(map[string]time.Time), known: make(map[string]fileState),
 	}
-	go w.run()
+	w.work.Go(func() { w.run(ctx) })
 	return w
 }
 
@@ -71,33 +74,25 @@ func (w *watcher) look(on bool) {
 	w.on = on
 	w.mu.Unlock()
 	if changed {
-		w.prod()
+		w.wake.Set()
 	}
 }
 
 // soon announces that a file is about to be written. now is its state.
 func (w *watcher) soon(path string, now fileState) {
 	w.mu.Lock()
-	w.urgent[path] = time.Now().Add(urgentTime)
+	w.urgent[path] = time.Now().Add(urgentTimeout)
 	w.known[path] = now
 	w.mu.Unlock()
-	w.prod()
-}
-
-func (w *watcher) prod() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	w.wake.Set()
 }
 
 func (w *watcher) close() {
-	close(w.done)
-	<-w.ended
+	w.cancel()
+	w.work.Wait()
 }
 
-func (w *watcher) run() {
-	defer close(w.ended)
+func (w *watcher) run(ctx context.Context) {
 	unsettled := make(map[string]fileState) // seen once as they are now
 	var looked time.Time
 	for {
@@ -115,7 +110,7 @@ func (w *watcher) run() {
 		case <-tick:
 		case <-w.wake:
 			continue
-		case <-w.done:
+		case <-ctx.Done():
 			return
 		}
 		var open []string
@@ -128,9 +123,9 @@ func (w *watcher) run() {
 	}
 }
 
-// step looks at the files once. A file has changed when it looks the same
-// twice and differs from what it was: a reader in the middle of a write would
-// get half of it.
+// step looks at the files once and returns those that have changed. A file has
+// changed when it looks the same twice and differs from what it was: a reader in
+// the middle of a write would get half of it.
 func (w *watcher) step(open []string, unsettled map[string]fileState) (changed []string) {
 	states := make(map[string]fileState)
 	left := newPatience()

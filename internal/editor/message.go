@@ -1,19 +1,19 @@
-// Package editor is the protocol between Pollux and whatever shows the user's
-// files: an editor's plugin, the browser page, a terminal view, a shell hook.
-// docs/PROTOCOL.md describes it for authors of plugins; this package has its
-// messages, its framing, and the client's half.
+// Package editor implements the protocol between Pollux and the programs that
+// show the user's files: an editor's plugin, the browser page, a terminal view, a
+// shell hook. docs/PROTOCOL.md describes it for authors of plugins. This package
+// has its messages, its framing and a client.
 //
-// The protocol is JSON-RPC 2.0. It is small and snapshot-based: a client says
-// what is, not what changed, and Pollux keeps all state. Either side ignores
-// notifications and fields that it does not know.
+// The protocol is JSON-RPC 2.0. It is small and based on snapshots: a client
+// sends its whole state, not what changed, and Pollux keeps all state. Either
+// side ignores unknown notifications and fields.
 package editor
 
 import "cmp"
 
-// ProtocolVersion goes up when a client has to change.
+// ProtocolVersion increases when clients must change.
 const ProtocolVersion = 1
 
-// Methods a client calls. Those marked (n) are notifications.
+// Methods that a client calls. Those marked (n) are notifications.
 const (
 	MethodInitialize    = "initialize"
 	MethodContextUpdate = "context/update" // (n)
@@ -30,7 +30,7 @@ const (
 	MethodReviewLink    = "review/link"
 )
 
-// Methods Pollux calls.
+// Methods that Pollux calls.
 const (
 	MethodDiffOpen    = "diff/open"
 	MethodDiffClose   = "diff/close"
@@ -41,35 +41,35 @@ const (
 	MethodFileChanged = "file/changed" // (n)
 )
 
-// InitializeParams is the first thing a client says.
+// InitializeParams are the parameters of a client's first message.
 type InitializeParams struct {
 	Protocol int `json:"protocol"`
-	// Client is the program that speaks: the plugin, not the editor.
+	// Client is the program that sends this: the plugin, not the editor.
 	Client Implementation `json:"client"`
-	// Editor is what the CLI's user is told; it must not be the name of an
-	// editor for which the CLI has an installer of its own.
+	// Editor is the name that agents show. It must not be the name of an editor
+	// for which an agent has its own installer.
 	Editor Info `json:"editor"`
 	// PID is the editor's process; the parent of `pollux ide` if left out.
 	PID int `json:"pid,omitempty"`
 	// Roots are the workspace's directories, absolute.
 	Roots   []string `json:"roots,omitempty"`
 	Trusted *bool    `json:"trusted,omitempty"`
-	// Diff says that the client shows diffs.
+	// Diff is set if the client shows diffs.
 	Diff bool `json:"diff,omitempty"`
-	// Settings apply to the whole companion and count only in the message that
-	// starts it.
+	// Settings apply to the whole companion. Only the message that starts it can
+	// set them.
 	Settings Settings `json:"settings,omitzero"`
 }
 
 // Settings are the user's choices, made in the editor's configuration.
 type Settings struct {
-	// IncludeIgnored tells the CLI also of files that .gitignore or
-	// .geminiignore exclude, and of those that look like secrets.
+	// IncludeIgnored shares files that .gitignore or an agent's own ignore file
+	// exclude, and those that look like secrets.
 	IncludeIgnored bool `json:"includeIgnored,omitempty"`
 	// ReviewPage shows diffs in the browser page when no client shows them.
 	ReviewPage bool `json:"reviewPage,omitempty"`
-	// Port and Token, of a companion that crashed, let CLIs that know them
-	// connect again.
+	// Port and Token are those of a companion that crashed. Agents that know
+	// them can reconnect.
 	Port  int    `json:"port,omitempty"`
 	Token string `json:"token,omitempty"`
 }
@@ -80,30 +80,29 @@ type Implementation struct {
 	Version string `json:"version"`
 }
 
-// InitializeResult answers it.
+// InitializeResult answers initialize.
 type InitializeResult struct {
 	Protocol int            `json:"protocol"`
 	Server   Implementation `json:"server"`
 	PID      int            `json:"pid"`
 	Port     int            `json:"port"`
 	Token    string         `json:"token,omitempty"`
-	// Env is what the editor sets in its own environment, so that the CLI in
-	// its terminals finds this companion.
+	// Env are the variables that the editor sets in its own environment, so that
+	// agents in its terminals find this companion.
 	Env map[string]string `json:"env"`
 }
 
 // A Snapshot is all that the editor has open now.
 type Snapshot struct {
 	Files []File `json:"files"`
-	// Roots and Trusted, where given, replace those of initialize.
+	// Roots and Trusted, if given, replace those of initialize.
 	Roots   []string `json:"roots,omitempty"`
 	Trusted *bool    `json:"trusted,omitempty"`
 }
 
 // A File is one open file of a [Snapshot].
 type File struct {
-	// Path is absolute. Buffers that are no file on disk are left out here or,
-	// at the latest, by Pollux.
+	// Path is absolute. Pollux ignores paths without a regular file on disk.
 	Path string `json:"path"`
 	// Focused is when the file last had the focus, in milliseconds since the
 	// Unix epoch; 0 is never.
@@ -115,10 +114,10 @@ type File struct {
 	Selection string  `json:"selection,omitempty"`
 }
 
-// A ContextEvent is for clients that can run a shell command and nothing more;
-// Pollux keeps the snapshot for them, by Source.
+// A ContextEvent is for clients that can only run a shell command. Pollux keeps
+// the snapshot for them, by Source.
 type ContextEvent struct {
-	// Source tells one such editor from another.
+	// Source identifies the editor.
 	Source string `json:"source"`
 	// Event is "focus", "close", or "quit", which forgets the source.
 	Event     string  `json:"event"`
@@ -130,8 +129,8 @@ type ContextEvent struct {
 // States of a [Diff] as a client sees it.
 const (
 	StateOpen     = "open"
-	StateOrphaned = "orphaned" // the CLI is gone; Save or Reject
-	// StateAccepted: the user has accepted it, and the CLI has to write the
+	StateOrphaned = "orphaned" // the agent has ended: save or reject it
+	// StateAccepted: the user has accepted it, and the agent has to write the
 	// file. Nothing is left to decide.
 	StateAccepted = "accepted"
 )
@@ -141,18 +140,18 @@ type Diff struct {
 	ID    string `json:"id"`
 	Path  string `json:"path"`
 	State string `json:"state"`
-	// Original is the file's text now; where the file ends all its lines with
-	// CRLF and the proposal with LF, Original is given with LF too, and EOL
-	// says crlf. "" where Exists is false.
+	// Original is the file's text now, or "" if the file does not exist. If the
+	// file ends all its lines with CRLF and the proposal with LF, Original has LF,
+	// too, and EOL is crlf.
 	Original string `json:"original"`
 	Exists   bool   `json:"exists"`
 	// EOL is how the file on disk ends its lines: lf, crlf, mixed, or "".
 	EOL string `json:"eol,omitempty"`
-	// Proposed is what the CLI proposes, Content what it has become by the
-	// user's edits so far, in this client or another; nil for no edits.
+	// Proposed is the agent's proposal. Content is the text with the user's edits
+	// so far, in this client or another; nil without edits.
 	Proposed string  `json:"proposed"`
 	Content  *string `json:"content,omitempty"`
-	// Client names the CLI, for the user to tell several apart.
+	// Client is the agent's name and version, such as "Gemini CLI 0.61.0".
 	Client string `json:"client"`
 	// Agent names the agent that proposed the change, such as "Gemini CLI".
 	Agent string `json:"agent"`
@@ -160,7 +159,7 @@ type Diff struct {
 	Opened int64 `json:"opened"`
 }
 
-// Text is the diff's text with the edits made so far.
+// Text returns the diff's text with the edits so far.
 func (d Diff) Text() string {
 	if d.Content != nil {
 		return *d.Content
@@ -177,7 +176,7 @@ const (
 	ReasonUnwritten  = "unwritten" // accepted, but the file does not hold the text
 	ReasonRejected   = "rejected"
 	ReasonSuperseded = "superseded"
-	ReasonClosed     = "closed" // answered in the CLI
+	ReasonClosed     = "closed" // answered in the agent's terminal
 	ReasonSaved      = "saved"
 	ReasonFailed     = "failed"
 )
@@ -188,8 +187,8 @@ type DiffClose struct {
 	Reason string `json:"reason"`
 }
 
-// DiffCloseResult is the client's answer. Content, if given, is the text as
-// the user left it: the edits of the last moment.
+// DiffCloseResult is the client's answer. Content, if given, is the text as the
+// user left it, with the last edits.
 type DiffCloseResult struct {
 	Content *string `json:"content,omitempty"`
 }
@@ -215,11 +214,11 @@ type DiffAccept struct {
 // Statuses of a [DiffAcceptResult].
 const (
 	StatusAccepted = "accepted"
-	// StatusConflict: the file is no longer what the diff was made against.
-	// Nothing was sent; Disk is what it holds.
+	// StatusConflict: the file has changed since the diff was opened. The agent
+	// received nothing; Disk is the file's text now.
 	StatusConflict = "conflict"
-	// StatusEmpty: the CLI takes an empty content for none and would write its
-	// own proposal. Nothing was sent.
+	// StatusEmpty: the agent takes an empty text for no answer and would write its
+	// own proposal. It received nothing.
 	StatusEmpty = "empty"
 )
 
@@ -252,8 +251,8 @@ type DiffHunks struct {
 	Hunks []DiffHunk `json:"hunks"`
 }
 
-// A DiffHunk is one run of lines in which the text that was sent differs from
-// the original. Lines count from 1.
+// A DiffHunk is one run of lines in which the client's text differs from the
+// original. Lines count from 1.
 type DiffHunk struct {
 	// Line is the first of Lines lines of the text. If Lines is 0, lines are
 	// only missing, before Line.
@@ -269,29 +268,28 @@ type DiffHunk struct {
 // What a [DiffTake] takes.
 const (
 	TakeOriginal = "original" // undo the change
-	TakeProposed = "proposed" // put the CLI's change back
+	TakeProposed = "proposed" // restore the agent's change
 )
 
-// A DiffTake asks for the hunk at a line of the text to be as it is in the
-// original or in the proposal.
+// A DiffTake asks for the edit that makes the hunk at a line equal to the original
+// or to the proposal.
 type DiffTake struct {
 	DiffText
 	Line int    `json:"line"`
 	Take string `json:"take"`
 }
 
-// A DiffEdit is the change to the text that does it: Lines lines from Line on
-// become Text.
+// A DiffEdit is an edit of the text: Text replaces Lines lines from Line on.
 type DiffEdit struct {
 	Line  int    `json:"line"`
 	Lines int    `json:"lines"`
 	Text  string `json:"text"`
-	// EOL says whether the whole text ends in a line feed then.
+	// EOL reports whether the whole text then ends in a line feed.
 	EOL bool `json:"eol"`
 }
 
-// A PromptParams asks for what to type into the CLI's terminal to ask about a
-// file. All fields may be left out.
+// A PromptParams asks for the text to type into the agent's terminal to ask about
+// a file. All fields are optional.
 type PromptParams struct {
 	Path string `json:"path,omitempty"`
 	// Line and EndLine, from 1, are the selected lines; 0 for none.
@@ -301,7 +299,7 @@ type PromptParams struct {
 	Problems []Problem `json:"problems,omitempty"`
 }
 
-// A Problem is what the editor knows to be wrong with the file.
+// A Problem is a diagnostic of the editor for the file.
 type Problem struct {
 	Line     int    `json:"line"`
 	Severity string `json:"severity,omitempty"`
@@ -309,19 +307,19 @@ type Problem struct {
 	Source   string `json:"source,omitempty"`
 }
 
-// A Prompt answers it. Paste is Text as a terminal is given pasted text, and
-// Submit says that Enter is to follow, at least 100 ms later: the CLI takes
-// one that comes at once for a part of what is pasted.
+// A Prompt answers [PromptParams]. Paste is Text as a terminal sends pasted text.
+// Submit asks for Enter, at least 100 ms later: an agent takes an earlier one for
+// a part of the pasted text.
 type Prompt struct {
 	Text   string `json:"text"`
 	Paste  string `json:"paste"`
 	Submit bool   `json:"submit"`
-	// Ready is in what the CLI shows once it reads its keyboard.
+	// Ready is a part of what the agent shows once it reads its keyboard.
 	Ready string `json:"ready"`
 }
 
-// A FileChanged tells that a file of the editor's has changed on disk: read it
-// again, unless the user has unsaved changes.
+// A FileChanged announces that an open file has changed on disk. The client reads
+// it again, unless the user has unsaved changes.
 type FileChanged struct {
 	Path string `json:"path"`
 }
@@ -343,7 +341,7 @@ type Status struct {
 	Files    int      `json:"files"`
 }
 
-// A CLI is one connected CLI.
+// A CLI is one connected agent.
 type CLI struct {
 	Name      string `json:"name"`
 	Version   string `json:"version"`
@@ -357,7 +355,7 @@ type DiffStatus struct {
 	Path  string `json:"path"`
 	State string `json:"state"`
 	// Notice, if given, says why the diff cannot be displayed. No client shows
-	// such a diff, and only the terminal can answer it.
+	// such a diff, and the user can answer it only in the agent's terminal.
 	Notice string `json:"notice,omitempty"`
 	Client string `json:"client"`
 	// Agent names the agent that proposed the change, such as "Gemini CLI".
@@ -365,12 +363,12 @@ type DiffStatus struct {
 	Opened int64  `json:"opened"`
 }
 
-// Clients tells who is connected.
+// Clients announces the connected agents.
 type Clients struct {
 	Clients []CLI `json:"clients"`
 }
 
-// Env tells that the variables of [InitializeResult] have changed.
+// Env announces new variables of [InitializeResult].
 type Env struct {
 	Env map[string]string `json:"env"`
 }

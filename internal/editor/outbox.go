@@ -2,7 +2,6 @@ package editor
 
 import (
 	"context"
-	"io"
 	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
@@ -65,8 +64,8 @@ func (o *Outbox) Drain() {
 func (o *Outbox) Close() { o.out.CloseWithin(drainTimeout) }
 
 // Drained returns a stream that reports its end only when the outbox is written,
-// so that a client that closes its side still receives the answers to its
-// requests. Answers to malformed messages go to the outbox.
+// so that a client that closes its side, or sends something that is no message,
+// still receives the answers to its requests. Answers to malformed messages go to the outbox.
 func Drained(s *Stream, o *Outbox) jsonrpc2.ObjectStream {
 	s.Malformed = func(answer any) {
 		o.Put(malformedSize, func(context.Context) { s.WriteObject(answer) })
@@ -85,7 +84,7 @@ type drained struct {
 
 func (s drained) ReadObject(v any) error {
 	err := s.Stream.ReadObject(v)
-	if err == io.EOF {
+	if err != nil {
 		s.out.Drain()
 	}
 	return err

@@ -1,6 +1,9 @@
 package geminiide
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,25 +25,37 @@ import (
 
 // A cli is one command-line program that looks for a companion.
 type cli struct {
-	name string
-	dir  func() (string, error)
-	// files names the discovery files of a companion with that port.
+	name string // as people know it
+	// token returns the token for its discovery file. Each program has its own,
+	// since the programs connect under the same name.
+	token func(token string) string
+	// dir returns the directory of its discovery files.
+	dir func() (string, error)
+	// files returns the names of the discovery files of a companion with that
+	// port.
 	files func(pids []int, port int) []string
 	// pattern matches those names; its first group is the PID or the port.
 	pattern *regexp.Regexp
-	// ppid says whether the file must name a live process inside.
+	// ppid is set if the file must contain the PID of a live process.
 	ppid bool
-	env  func(e Endpoint) []string
+	// env returns the variables that lead the program to a companion.
+	env func(e Endpoint) []string
 }
+
+const (
+	geminiCLI = "Gemini CLI"
+	qwenCode  = "Qwen Code"
+)
 
 var clis = []cli{
 	{
-		name: "gemini",
+		name:  geminiCLI,
+		token: func(token string) string { return token },
 		dir: func() (string, error) {
 			return filepath.Join(NodeTempDir(runtime.GOOS, os.Getenv), "gemini", "ide"), nil
 		},
 		files: func(pids []int, port int) (names []string) {
-			if port == 0 { // a name has a second number in any case
+			if port == 0 { // a name always has a second number
 				port = os.Getpid()
 			}
 			for _, pid := range pids {
@@ -59,13 +74,18 @@ var clis = []cli{
 		},
 	},
 	{
-		name: "qwen",
+		name: qwenCode,
+		token: func(token string) string {
+			mac := hmac.New(sha256.New, []byte(token))
+			mac.Write([]byte(qwenCode))
+			return hex.EncodeToString(mac.Sum(nil))
+		},
 		dir: func() (string, error) {
 			home, err := os.UserHomeDir()
 			return filepath.Join(home, ".qwen", "ide"), err
 		},
 		files: func(_ []int, port int) []string {
-			if port == 0 { // it takes commands from the environment only
+			if port == 0 { // it reads commands from the environment only
 				return nil
 			}
 			return []string{fmt.Sprintf("%d.lock", port)}
@@ -81,8 +101,8 @@ var clis = []cli{
 	},
 }
 
-// NodeTempDir is what Node's os.tmpdir() returns under that operating system
-// (a GOOS value) and environment: the CLI's notion, which is not Go's.
+// NodeTempDir returns what os.tmpdir() of Node, which the CLI uses, returns on
+// that operating system (a GOOS value) with that environment. Go's differs.
 func NodeTempDir(goos string, getenv func(string) string) string {
 	first := func(keys ...string) string {
 		for _, k := range keys {
@@ -112,11 +132,11 @@ func NodeTempDir(goos string, getenv func(string) string) string {
 	return dir
 }
 
-// WorkspacePath joins workspace roots the way the CLI takes them apart: split
-// at the list separator, then URI-decoded. A separator inside a root is
-// therefore encoded; a percent sign is not, since the CLI decodes its own
-// working directory too before it compares. No root gives "", and there is
-// never an empty part, which would match every directory.
+// WorkspacePath joins workspace roots as the CLI expects them: it splits at the
+// list separator and decodes each part as a URI. So WorkspacePath encodes a
+// separator inside a root, but no percent sign, since the CLI decodes its own
+// working directory, too, before it compares. Without roots it returns "". The
+// result has no empty part, which would match every directory.
 func WorkspacePath(roots []string) string {
 	sep := string(os.PathListSeparator)
 	parts := make([]string, 0, len(roots))
@@ -129,23 +149,22 @@ func WorkspacePath(roots []string) string {
 	return strings.Join(parts, sep)
 }
 
-// An Endpoint is a companion as a CLI sees it. PIDs are the processes it may
-// be looked up by, the likeliest first; there must be one. Roots are absolute
-// real paths.
+// An Endpoint is a companion as a CLI sees it. PIDs are the processes by which a
+// CLI may look for it, the likeliest first; there must be one. Roots are
+// absolute real paths.
 type Endpoint struct {
 	Port  int
 	Token string
 	Info  editor.Info
 	Roots []string
 	PIDs  []int
-	// Stdio is the command with arguments by which a CLI that cannot dial the
-	// port reaches the companion; none if empty. With a port of 0 it is the only
-	// way.
+	// Stdio is the command, with arguments, that connects a CLI which cannot dial
+	// the port; none if empty. With a port of 0 it is the only connection.
 	Stdio []string
 }
 
-// portText is the port, or nothing, which the CLIs take for none: so that a port
-// of another companion is not inherited.
+// portText returns the port, or "" for none. The variable is set to "", too, so
+// that a CLI does not inherit the port of another companion.
 func (e Endpoint) portText() string {
 	if e.Port == 0 {
 		return ""
@@ -164,9 +183,9 @@ func (e Endpoint) stdioEnv(prefix string, env []string) []string {
 	return append(env, prefix+"COMMAND="+e.Stdio[0], prefix+"ARGS="+string(args))
 }
 
-// Env returns the variables that lead a CLI started with them
-// to this companion: the tie-break of companion-spec I.2 and, for the CLIs
-// that read them, the whole way.
+// Env returns the variables that lead a CLI started with them to this companion:
+// the tie-break of companion-spec I.2 and, for CLIs that read them, all that
+// they need.
 func (e Endpoint) Env() map[string]string {
 	env := make(map[string]string)
 	for _, c := range clis {
@@ -176,13 +195,13 @@ func (e Endpoint) Env() map[string]string {
 		}
 	}
 	if inContainer() {
-		// Else Gemini CLI dials host.docker.internal, where we are not.
+		// Otherwise Gemini CLI dials host.docker.internal, where nobody listens.
 		env["REMOTE_CONTAINERS"] = "true"
 	}
 	return env
 }
 
-// inContainer repeats the CLI's test.
+// inContainer reports whether the CLI takes this machine for a container.
 func inContainer() bool {
 	for _, path := range []string{"/.dockerenv", "/run/.containerenv"} {
 		if _, err := os.Stat(path); err == nil {
@@ -196,7 +215,7 @@ func (e Endpoint) file(c cli) DiscoveryFile {
 	f := DiscoveryFile{
 		Port:          e.Port,
 		WorkspacePath: WorkspacePath(e.Roots),
-		AuthToken:     e.Token,
+		AuthToken:     c.token(e.Token),
 		IDEInfo:       e.Info,
 		Pollux:        os.Getpid(),
 		Namespace:     sys.Namespace(),
@@ -213,25 +232,28 @@ func (e Endpoint) file(c cli) DiscoveryFile {
 // A Publication is a set of discovery files on disk. Its methods may be called
 // at the same time.
 type Publication struct {
-	mu       sync.Mutex
-	endpoint Endpoint
+	writeMu  sync.Mutex // held while files change; taken before mu
 	removed  bool
-	failed   bool // the last write, so that the files may differ from endpoint
+	failed   bool // the last write failed, so the files may differ from endpoint
 	paths    []string
 	madeDirs []string
+
+	mu       sync.Mutex
+	endpoint Endpoint // as published
 }
 
-// Publish prunes stale files and writes the endpoint's. On an error nothing is
-// left behind. Qwen Code's files, which most users have no use for, may fail.
+// Publish removes stale files and writes those of the endpoint. After an error
+// it leaves nothing behind. An error of Qwen Code's files, which most users do
+// not need, is no error.
 func Publish(e Endpoint) (*Publication, error) {
 	if len(e.PIDs) == 0 || e.Port <= 0 && len(e.Stdio) == 0 {
 		return nil, errors.New("discovery: an endpoint needs a PID, and a port or a command")
 	}
 	Prune(e.PIDs)
 	p := &Publication{endpoint: e}
-	p.mu.Lock()
-	err := p.writeLocked()
-	p.mu.Unlock()
+	p.writeMu.Lock()
+	err := p.writeLocked(e)
+	p.writeMu.Unlock()
 	if err != nil {
 		p.Remove()
 		return nil, cannotWrite(err)
@@ -240,21 +262,23 @@ func Publish(e Endpoint) (*Publication, error) {
 }
 
 // SetRoots rewrites the files with other workspace roots. After an error the
-// endpoint has the roots that it had, and the next call writes again.
+// endpoint keeps its old roots, and the next call writes again.
 func (p *Publication) SetRoots(roots []string) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.removed || slices.Equal(p.endpoint.Roots, roots) && !p.failed {
+	p.writeMu.Lock()
+	defer p.writeMu.Unlock()
+	e := p.Endpoint()
+	if p.removed || slices.Equal(e.Roots, roots) && !p.failed {
 		return nil
 	}
-	old := p.endpoint.Roots
-	p.endpoint.Roots = slices.Clone(roots)
-	err := p.writeLocked()
+	e.Roots = slices.Clone(roots)
+	err := p.writeLocked(e)
 	p.failed = err != nil
 	if err != nil {
-		p.endpoint.Roots = old
 		return cannotWrite(err)
 	}
+	p.mu.Lock()
+	p.endpoint = e
+	p.mu.Unlock()
 	return nil
 }
 
@@ -267,17 +291,18 @@ func (p *Publication) Endpoint() Endpoint {
 	return p.endpoint
 }
 
-func (p *Publication) writeLocked() error {
+// writeLocked writes the endpoint's files. The caller holds writeMu.
+func (p *Publication) writeLocked(e Endpoint) error {
 	for _, c := range clis {
-		err := p.writeCLILocked(c)
-		if err != nil && c.name == "gemini" {
+		err := p.writeCLILocked(c, e)
+		if err != nil && c.name == geminiCLI {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *Publication) writeCLILocked(c cli) error {
+func (p *Publication) writeCLILocked(c cli, e Endpoint) error {
 	dir, err := c.dir()
 	if err != nil {
 		return err
@@ -293,7 +318,7 @@ func (p *Publication) writeCLILocked(c cli) error {
 	if err := sys.PrivateDir(dir); err != nil {
 		return err
 	}
-	// Who can write to its parent can put another in its place.
+	// Anybody who can write to its parent could replace it.
 	if info, err := os.Stat(filepath.Dir(dir)); err != nil {
 		return err
 	} else if !sys.Own(info) {
@@ -303,11 +328,11 @@ func (p *Publication) writeCLILocked(c cli) error {
 			return err
 		}
 	}
-	data, err := json.Marshal(p.endpoint.file(c))
+	data, err := json.Marshal(e.file(c))
 	if err != nil {
 		return err
 	}
-	for _, name := range c.files(p.endpoint.PIDs, p.endpoint.Port) {
+	for _, name := range c.files(e.PIDs, e.Port) {
 		path := filepath.Join(dir, name)
 		if err := sys.WriteFile(path, data); err != nil {
 			return err
@@ -322,10 +347,10 @@ func (p *Publication) writeCLILocked(c cli) error {
 // maxLinks bounds the symbolic links of a path, as systems do.
 const maxLinks = 40
 
-// ownPath checks that nobody else can turn a directory's path elsewhere: below a
+// ownPath checks that no other user can redirect a directory's path. Below a
 // directory that others can write to, such as /tmp, each directory and each
-// symbolic link must be the user's, or its parent's owner's, who could do more.
-// What does not exist yet is fine.
+// symbolic link must belong to the user or to the owner of its parent, who can
+// do more anyway. A part that does not exist yet is fine.
 func ownPath(dir string) error {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -372,39 +397,40 @@ walk:
 	return fmt.Errorf("%s has too many symbolic links: set TMPDIR to a directory of your own, for the CLI too", dir)
 }
 
-// Remove deletes the files, and the directories that Publish had to make where
-// they are empty again. It may be called more than once.
+// Remove deletes the files, and those directories that Publish made and that are
+// empty again. It may be called more than once.
 func (p *Publication) Remove() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.writeMu.Lock()
+	defer p.writeMu.Unlock()
 	p.removed = true
 	for _, path := range p.paths {
 		os.Remove(path)
 	}
 	p.paths = nil
 	for _, d := range slices.Backward(p.madeDirs) {
-		os.Remove(d) // fails, as it should, where others have files
+		os.Remove(d) // fails, as it should, if others have files there
 	}
 	p.madeDirs = nil
 }
 
-// dialTimeout is for loopback, where a listener answers at once and a dead
-// port refuses at once.
+// dialTimeout bounds a dial to the loopback address, where both a listener and a
+// dead port answer at once.
 const dialTimeout = 500 * time.Millisecond
 
-// Prune removes the files that [Stale] names.
+// Prune removes the files that [Stale] returns.
 func Prune(pids []int) {
 	for _, path := range Stale(pids) {
 		os.Remove(path)
 	}
 }
 
-// Stale are the user's own discovery files that would lead a CLI to a dead
+// Stale returns the user's own discovery files that would lead a CLI to a dead
 // companion: those of a Pollux process that has ended and does not answer, and
 // those whose port refuses connections while their process is dead or one of
-// pids (the CLI takes the file with its own PID first and tries no other). Not
-// among them are files of live companions, of other users, and of another
-// container, whose processes are not ours to see; what a killed write left is.
+// pids (the CLI takes the file with its own PID first and tries no other). It
+// includes what a killed write left behind. It leaves out files of live
+// companions, of other users, and of another container, whose processes are not
+// visible here.
 func Stale(pids []int) (stale []string) {
 	for _, c := range clis {
 		dir, err := c.dir()
@@ -441,7 +467,7 @@ func Stale(pids []int) (stale []string) {
 				pid, _ = strconv.Atoi(m[1])
 			}
 			ended := f.Pollux > 0 && !sys.Alive(f.Pollux)
-			if f.Port == 0 { // a command leads to it
+			if f.Port == 0 { // reached by a command
 				if ended {
 					stale = append(stale, path)
 				}
@@ -467,7 +493,7 @@ func refuses(port int) bool {
 func answers(port int) bool {
 	client := http.Client{
 		Timeout: dialTimeout, Transport: &http.Transport{DisableKeepAlives: true},
-		// Whoever has the port now could send us to any address.
+		// Another program on the port could redirect us to any address.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	res, err := client.Get("http://" + address(port) + "/mcp")
@@ -480,7 +506,7 @@ func answers(port int) bool {
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// maxFile bounds what is read of a discovery file, in bytes.
+// maxFile bounds the size of a discovery file, in bytes.
 const maxFile = 1 << 20
 
 // Read reads one discovery file.
@@ -492,8 +518,8 @@ func Read(path string) (DiscoveryFile, error) {
 	return Parse(data)
 }
 
-// Parse parses the content of a discovery file and checks what a CLI needs of
-// it: a port from 1 to 65535, or none and a command.
+// Parse parses the content of a discovery file and checks that a CLI can use it:
+// it needs a port from 1 to 65535, or a command.
 func Parse(data []byte) (DiscoveryFile, error) {
 	var f DiscoveryFile
 	if err := json.Unmarshal(data, &f); err != nil {

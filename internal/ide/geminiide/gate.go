@@ -13,18 +13,19 @@ import (
 
 const (
 	defaultAuthTimeout = 10 * time.Second
-	// maxStrangers bounds the connections that have not authenticated: far above
-	// what a browser and some CLIs open at once, and far below the usual limit of
-	// open files.
+	// maxStrangers bounds the connections that have not authenticated. It is far
+	// above what a browser and some CLIs open at once, and far below the usual
+	// limit of open files.
 	maxStrangers = 64
-	// refusalTimeout is how long the rest of a refused request may take. A client
-	// that is still sending would see a broken connection and not the answer.
+	// refusalTimeout is how long the rest of a refused request may take. Without
+	// it, a client that is still sending would see a broken connection and not the
+	// answer.
 	refusalTimeout = time.Second
 )
 
-// A gate bounds what clients without the token can hold: how many connections,
-// and for how long. A new connection takes the place of the oldest one, so that
-// the user's own CLI, which authenticates with its first request, gets in.
+// A gate bounds how many connections clients without the token can hold, and for
+// how long. A new connection replaces the oldest one, so that the user's own CLI,
+// which authenticates with its first request, always gets in.
 type gate struct {
 	timeout time.Duration
 
@@ -39,8 +40,8 @@ type stranger struct {
 	since time.Time
 }
 
-// enter counts a new connection. It is an [http.Server]'s ConnContext; the
-// request's context carries the way out for [Authenticated].
+// enter counts a new connection. It is the ConnContext of an [http.Server]. The
+// request's context carries what [editor.Authenticated] calls.
 func (g *gate) enter(ctx context.Context, conn net.Conn) context.Context {
 	g.mu.Lock()
 	g.strangers = append(g.strangers, stranger{conn, time.Now()})
@@ -64,14 +65,14 @@ func (g *gate) leave(conn net.Conn) {
 	g.strangers = slices.DeleteFunc(g.strangers, func(s stranger) bool { return s.conn == conn })
 }
 
-// state is an [http.Server]'s ConnState.
+// state is the ConnState of an [http.Server].
 func (g *gate) state(conn net.Conn, state http.ConnState) {
 	if state == http.StateClosed || state == http.StateHijacked {
 		g.leave(conn)
 	}
 }
 
-// sweep closes the connections whose time is over at that moment.
+// sweep closes the connections whose time is over.
 func (g *gate) sweep(now time.Time) {
 	g.mu.Lock()
 	n := 0
@@ -95,7 +96,7 @@ func (g *gate) armLocked() {
 }
 
 // turnAway refuses a request and ends its connection, without waiting for a body
-// that may never come.
+// that may never arrive.
 func turnAway(w http.ResponseWriter, status int, message string) {
 	http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusalTimeout))
 	w.Header().Set("Connection", "close")

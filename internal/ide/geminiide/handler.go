@@ -25,16 +25,16 @@ const (
 	protocolHeader = "Mcp-Protocol-Version"
 )
 
-// protocolVersions are those with sessions and event streams; from 2026 on MCP
-// over HTTP has neither.
+// protocolVersions are the versions of MCP that have sessions and event streams.
+// From 2026 on MCP over HTTP has neither.
 var protocolVersions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 
-// handler checks, in this order: the Host (against DNS rebinding), the Origin
-// (against web pages), the token. Only then a request is looked at.
+// handler returns the server's handler. It checks the Host (against DNS
+// rebinding), the Origin (against web pages) and the token, in this order, before
+// it looks at a request.
 func (s *Server) handler() http.Handler {
-	mcp := http.HandlerFunc(s.serveMCP)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// An earlier request of the connection may have left one: see endSoon.
+		// An earlier request of the connection may have left a deadline: see endSoon.
 		http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -59,7 +59,8 @@ func (s *Server) handler() http.Handler {
 				return
 			}
 		}
-		if !s.authorized(r) {
+		agent := s.agentOf(r)
+		if agent == "" {
 			h.Set("WWW-Authenticate", Realm)
 			turnAway(w, http.StatusUnauthorized, "the bearer token is missing or wrong: it is in the discovery file (authToken)")
 			return
@@ -69,7 +70,7 @@ func (s *Server) handler() http.Handler {
 			turnAway(w, http.StatusNotFound, "the MCP endpoint is /mcp")
 			return
 		}
-		mcp.ServeHTTP(w, r)
+		s.serveMCP(w, r, agent)
 	})
 }
 
@@ -95,14 +96,25 @@ func (s *Server) originAllowed(r *http.Request) bool {
 	return len(values) == 1 && err == nil && origin.Scheme == "http" && s.hostAllowed(origin.Host)
 }
 
-func (s *Server) authorized(r *http.Request) bool {
+// agentOf returns the name of the program whose token the request has, or "" if
+// it has none.
+func (s *Server) agentOf(r *http.Request) (agent string) {
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
-	// Hashed, so that the comparison's time does not tell the token's length.
-	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.cfg.Token))
-	return subtle.ConstantTimeCompare(got[:], want[:]) == 1 && ok && strings.EqualFold(scheme, "Bearer")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	// Hashed, so that the time of the comparison does not reveal the length.
+	got := sha256.Sum256([]byte(token))
+	for _, c := range clis {
+		want := sha256.Sum256([]byte(c.token(s.cfg.Token)))
+		if subtle.ConstantTimeCompare(got[:], want[:]) == 1 {
+			agent = c.name
+		}
+	}
+	return agent
 }
 
-// refuse answers with a JSON-RPC error, which MCP clients show.
+// refuse answers with a JSON-RPC error, which MCP clients display.
 func refuse(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -113,7 +125,7 @@ func refuse(w http.ResponseWriter, status int, message string) {
 	})
 }
 
-func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request, agent string) {
 	if v := r.Header.Get(protocolHeader); v != "" && !slices.Contains(protocolVersions, v) {
 		refuse(w, http.StatusBadRequest, fmt.Sprintf("protocol version %.40q is not supported: use one of %s", v, strings.Join(protocolVersions, ", ")))
 		return
@@ -126,7 +138,7 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.Method {
 	case http.MethodPost:
-		s.servePost(w, r, session)
+		s.servePost(w, r, session, agent)
 	case http.MethodGet:
 		switch {
 		case !accepts(r, "text/event-stream"):
@@ -149,7 +161,7 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Server) servePost(w http.ResponseWriter, r *http.Request, session *Session) {
+func (s *Server) servePost(w http.ResponseWriter, r *http.Request, session *Session, agent string) {
 	if mt, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || mt != "application/json" {
 		refuse(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json")
 		return
@@ -180,6 +192,9 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, session *Sess
 			answerUnknown(w, first.ID, first.Method)
 			return
 		}
+		if session.mcp.InitializeParams() != nil {
+			session.connected() // this request may overtake the rest of the first one
+		}
 		session.servePost(w, r)
 		return
 	}
@@ -187,7 +202,7 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, session *Sess
 		refuse(w, http.StatusBadRequest, "the "+sessionHeader+" header is missing: send initialize first")
 		return
 	}
-	session, err = s.newHTTPSession()
+	session, err = s.newHTTPSession(agent)
 	if err != nil {
 		w.Header().Set("Retry-After", "5")
 		refuse(w, http.StatusServiceUnavailable, err.Error())
@@ -201,8 +216,8 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, session *Sess
 	session.connected()
 }
 
-// known are the methods that the SDK's transport lets through. To others it
-// answers 400, which disconnects Gemini CLI; JSON-RPC has an error for them.
+// known are the methods that the SDK's transport accepts. It answers 400 to
+// others, which disconnects Gemini CLI. JSON-RPC has an error for them.
 var known = map[string]bool{
 	"initialize": true, "ping": true, "tools/list": true, "tools/call": true,
 	"notifications/initialized": true, "notifications/cancelled": true, "notifications/progress": true,
@@ -221,16 +236,16 @@ func answerUnknown(w http.ResponseWriter, id json.RawMessage, method string) {
 	})
 }
 
-// readBody reads the body whole, under a deadline of its own that is lifted
-// again: one left in place would later cancel the request.
+// readBody reads the whole body, with a deadline that it removes afterwards:
+// otherwise the deadline would later cancel the request.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	rc := http.NewResponseController(w)
 	rc.SetReadDeadline(time.Now().Add(bodyTimeout))
 	defer rc.SetReadDeadline(time.Time{})
 	body, err := io.ReadAll(io.LimitReader(r.Body, s.cfg.MaxBody+1))
 	if err == nil && int64(len(body)) > s.cfg.MaxBody {
-		// Read to the end, within reason: a client that is still writing would
-		// see a broken connection and not the answer.
+		// Read on, up to a limit: a client that is still writing would see a broken
+		// connection and not the answer.
 		io.CopyN(io.Discard, r.Body, 4*s.cfg.MaxBody)
 		return nil, &http.MaxBytesError{Limit: s.cfg.MaxBody}
 	}

@@ -3,7 +3,8 @@
 // its sessions, the discovery files, and a replay of the CLI's search for them.
 //
 // Optional fields are left out when unset and never null: the CLI validates
-// every notification, and one null in an optional field disconnects it for good.
+// every notification, and one null in an optional field disconnects it until the
+// user types /ide enable.
 package geminiide
 
 import (
@@ -25,12 +26,12 @@ const (
 	MethodDiffRejected  = "ide/diffRejected"
 )
 
-// Limits of the context that the CLI keeps; what is beyond them is not sent
+// Limits of the context that the CLI keeps. The server sends no more
 // (companion-spec II, "Truncation").
 const (
-	// MaxOpenFiles is how many files a context lists at the most.
+	// MaxOpenFiles is how many files a context lists at most.
 	MaxOpenFiles = 10
-	// MaxSelectedText is the size of a selection in bytes of UTF-8.
+	// MaxSelectedText bounds a selection, in bytes of UTF-8.
 	MaxSelectedText = 16 << 10
 )
 
@@ -39,8 +40,8 @@ type Context struct {
 	WorkspaceState *WorkspaceState `json:"workspaceState,omitempty"`
 }
 
-// A WorkspaceState is what the user has open. IsTrusted is nil unless the
-// editor really knows: a change to false makes the CLI ask for a restart.
+// A WorkspaceState lists the open files. IsTrusted is nil unless the editor
+// knows it: a change to false makes the CLI ask for a restart.
 type WorkspaceState struct {
 	OpenFiles []File `json:"openFiles"`
 	IsTrusted *bool  `json:"isTrusted,omitempty"`
@@ -58,18 +59,18 @@ type File struct {
 }
 
 // A Stdio is a command that speaks MCP on its standard input and output. The
-// real CLI gives it HOME, PATH and TERM and nothing else of its environment.
+// real CLI passes it only HOME, PATH and TERM.
 type Stdio struct {
 	Command string   `json:"command"`
 	Args    []string `json:"args"`
 }
 
-// RootsCapability is the experimental capability by which a Pollux companion
-// tells its workspace's roots. The CLIs pass over it.
+// RootsCapability is the experimental capability that contains the workspace's
+// roots of a Pollux companion. The CLIs ignore it.
 const RootsCapability = "pollux/roots"
 
-// Realm is the authentication realm that a Pollux companion names to who has
-// no token.
+// Realm is the authentication realm that a Pollux companion sends to a client
+// without a token.
 const Realm = `Bearer realm="pollux"`
 
 // OpenDiffRequest holds the arguments of the openDiff tool. The real CLI
@@ -78,8 +79,8 @@ const Realm = `Bearer realm="pollux"`
 type OpenDiffRequest struct {
 	FilePath   string `json:"filePath"`
 	NewContent string `json:"newContent"`
-	// Binary, if not empty, says why NewContent is not text that can go through
-	// an editor and come back unchanged. It is not on the wire.
+	// Binary, if not empty, says why NewContent cannot go through an editor and
+	// come back unchanged. It is not on the wire.
 	Binary string `json:"-"`
 }
 
@@ -103,9 +104,9 @@ type DiffRejected struct {
 	FilePath string `json:"filePath"`
 }
 
-// ClosedContent is what closeDiff answers, as JSON inside its one text block.
-// The contract says bare text; the real CLI parses JSON and drops anything
-// else, the user's edits with it.
+// ClosedContent is the answer to closeDiff, as JSON inside its one text block.
+// The contract says bare text, but the real CLI parses JSON and drops anything
+// else, including the user's edits.
 type ClosedContent struct {
 	Content string `json:"content"`
 }
@@ -119,7 +120,7 @@ func (c ClosedContent) Text() string {
 	return string(b)
 }
 
-// A DiscoveryFile is the content of the file by which a CLI finds a companion
+// A DiscoveryFile is the content of the file with which a CLI finds a companion
 // (companion-spec I.2). WorkspacePath joins the absolute roots with the
 // system's list separator.
 type DiscoveryFile struct {
@@ -127,14 +128,14 @@ type DiscoveryFile struct {
 	WorkspacePath string      `json:"workspacePath"`
 	AuthToken     string      `json:"authToken"`
 	IDEInfo       editor.Info `json:"ideInfo"`
-	// Stdio is how a CLI that cannot dial the port reaches the companion.
+	// Stdio connects a CLI that cannot dial the port.
 	Stdio *Stdio `json:"stdio,omitempty"`
 	// PPID is a live process; Qwen Code deletes a lock file without it.
 	PPID int `json:"ppid,omitempty"`
-	// Pollux is the process that wrote the file: how a later start knows a
-	// stale file of ours. The CLIs ignore it.
+	// Pollux is the process that wrote the file. A later start uses it to
+	// recognize a stale file. The CLIs ignore it.
 	Pollux int `json:"polluxPid,omitempty"`
-	// Namespace is where that process and the port are to be seen: a container
-	// and its host may share the directory, and neither sees the other's.
+	// Namespace identifies the container, or the host, in which that process and
+	// the port are visible. A container and its host may share the directory.
 	Namespace string `json:"polluxNamespace,omitempty"`
 }

@@ -9,17 +9,17 @@ import (
 	"pollux/internal/sys"
 )
 
-// EditorPIDs returns the processes by which a CLI that runs in a terminal of
-// the editor, or in a tmux pane beside it, may look for its companion. A CLI
+// EditorPIDs returns the processes by which a CLI may look for its companion
+// when it runs in a terminal of the editor, or in a tmux pane next to it. A CLI
 // takes the grandparent of the nearest shell above it, which is mostly the
-// parent of the editor; older CLIs (up to 0.30) accept no other.
+// parent of the editor. Older CLIs (up to 0.30) accept no other.
 func EditorPIDs(editor int, getenv func(string) string) []int {
 	return unique(parent(editor), editor, tmuxServer(getenv))
 }
 
-// TerminalPIDs returns the processes by which a CLI that process self starts
-// may look for its companion: self, which the environment names to the CLIs
-// that read it, and what the older ones find by themselves.
+// TerminalPIDs returns the processes by which a CLI that the process self starts
+// may look for its companion: self, which newer CLIs read from the environment,
+// and the one that older CLIs find.
 func TerminalPIDs(self int, getenv func(string) string) []int {
 	return unique(self, idePID(self), tmuxServer(getenv))
 }
@@ -43,8 +43,8 @@ func parent(pid int) int {
 
 var shells = []string{"zsh", "bash", "sh", "tcsh", "csh", "ksh", "fish", "dash"}
 
-// idePID repeats the CLI's walk: up to the first shell, then to its
-// grandparent where that is no init process, else its parent.
+// idePID does what the CLI does: it walks up to the first shell and returns the
+// shell's grandparent or, if that is the init process, its parent.
 func idePID(pid int) int {
 	if runtime.GOOS == "windows" {
 		return windowsPID(pid)
@@ -68,8 +68,8 @@ func idePID(pid int) int {
 	return pid
 }
 
-// windowsPID repeats what the CLI does there: the third of its ancestors from the
-// top, or the top.
+// windowsPID does what the CLI does on Windows: it returns the third of the
+// ancestors from the top, or the top.
 func windowsPID(pid int) int {
 	var line []int
 	for range 32 {
@@ -89,7 +89,7 @@ func windowsPID(pid int) int {
 	return pid
 }
 
-// tmuxServer is the second field of $TMUX: "socket,pid,session".
+// tmuxServer returns the second field of $TMUX: "socket,pid,session".
 func tmuxServer(getenv func(string) string) int {
 	fields := strings.Split(getenv("TMUX"), ",")
 	if len(fields) < 3 {

@@ -12,28 +12,29 @@ import (
 	"strconv"
 	"strings"
 
+	"pollux/internal/paths"
 	"pollux/internal/sys"
 )
 
-// A Place is where a Gemini CLI is to be started, for [Replay].
+// A Place is where Gemini CLI would be started, for [Replay].
 type Place struct {
 	// Dir is the working directory.
 	Dir string
 	// Getenv is its environment.
 	Getenv func(string) string
-	// PID is a process with the ancestors that the CLI will have: a child of
-	// the same shell; 0 where the CLI cannot see them, for want of ps.
+	// PID is a process with the same ancestors as the CLI: a child of the same
+	// shell. It is 0 if the CLI cannot see them, because ps is missing.
 	PID int
-	// Major and Minor are the CLI's version, which decides about the rules.
+	// Major and Minor are the CLI's version, on which the rules depend.
 	Major, Minor int
 }
 
-// Since which release Gemini CLI does what, in its 0.x series; found by running
-// them.
+// The minor versions of Gemini CLI 0.x that changed the rules. We found them by
+// running the releases.
 const (
-	sendsToken = 6  // before, it connects to no companion that asks for one
-	anyPID     = 31 // before, only files of the exact PID are looked at; GEMINI_CLI_IDE_PID too
-	checksUser = 59 // files of other users are passed over
+	sendsToken = 6  // older ones send no token
+	anyPID     = 31 // older ones read only files with the exact PID, and no GEMINI_CLI_IDE_PID
+	checksUser = 59 // older ones do not skip files of other users
 )
 
 func (p Place) since(minor int) bool { return p.Major > 0 || p.Minor >= minor }
@@ -41,33 +42,33 @@ func (p Place) since(minor int) bool { return p.Major > 0 || p.Minor >= minor }
 // SendsToken reports whether the CLI authenticates itself.
 func (p Place) SendsToken() bool { return p.since(sendsToken) }
 
-// AnyPID reports whether the CLI takes a companion whose PID is not the one it
-// looks for.
+// AnyPID reports whether the CLI accepts a companion with another PID than the
+// one it looks for.
 func (p Place) AnyPID() bool { return p.since(anyPID) }
 
 // A Candidate is one discovery file as a CLI judges it.
 type Candidate struct {
 	Path string
-	// PID is the process in its name; Alive says whether there is one.
+	// PID is the process in its name; Alive reports whether that process exists.
 	PID   int
 	Alive bool
-	// File is what it says; PortText its port as written, in a number or a
-	// string; Workspace is nil where it names none.
+	// File is its content. PortText is its port as written, a number or a
+	// string. Workspace is nil if it has none.
 	File      DiscoveryFile
 	PortText  string
 	Workspace *string
-	// Err says why the CLI passes over it; [ErrOtherUser] among others.
+	// Err is why the CLI skips it, such as [ErrOtherUser].
 	Err error
-	// Inside is whether its workspace holds the working directory.
+	// Inside reports whether its workspace contains the working directory.
 	Inside bool
-	// Own is whether the file, which is no link, is the user's own.
+	// Own reports whether it is a regular file, not a link, of the user.
 	Own bool
-	// Direct is whether it has the name without a port of an early companion,
-	// which wins whatever its workspace.
+	// Direct reports whether its name has no port, as those of early companions.
+	// Such a file wins whatever its workspace.
 	Direct bool
 }
 
-// ErrOtherUser is why a file of another user is passed over.
+// ErrOtherUser reports a file that belongs to another user.
 var ErrOtherUser = errors.New("it belongs to another user")
 
 // A Lookup is what a CLI finds.
@@ -75,16 +76,16 @@ type Lookup struct {
 	// Dir is where it looks, PID the process it looks for.
 	Dir string
 	PID int
-	// Candidates are all files there, those it prefers first. Of those with
-	// another PID a CLI before 0.31 sees none.
+	// Candidates are all files there, the preferred ones first. A CLI before 0.31
+	// does not see those with another PID.
 	Candidates []Candidate
-	// Chosen is the one file that it will try; nil if there is none. Its
+	// Chosen is the one file that the CLI will try; nil if there is none. Its
 	// workspace may not fit.
 	Chosen *Candidate
 }
 
-// Replay does what Gemini CLI does at its start to find a companion, by the
-// rules of its version. It changes nothing and dials nobody.
+// Replay searches for a companion as Gemini CLI does when it starts, by the rules
+// of its version. It changes nothing and connects to nobody.
 func Replay(p Place) Lookup {
 	gemini := clis[0]
 	l := Lookup{Dir: filepath.Join(NodeTempDir(runtime.GOOS, p.Getenv), "gemini", "ide"), PID: idePID(p.PID)}
@@ -133,7 +134,7 @@ func Replay(p Place) Lookup {
 	return l
 }
 
-// choose picks among the files in the order of preference.
+// choose returns the first usable file in the order of preference, or nil.
 func (p Place) choose(pid int, found []Candidate) *Candidate {
 	port := p.Getenv("GEMINI_CLI_IDE_SERVER_PORT")
 	var fitting, rest []*Candidate
@@ -160,7 +161,7 @@ func (p Place) choose(pid int, found []Candidate) *Candidate {
 	return pool[0]
 }
 
-// judge reads one file as the CLI would.
+// judge reads one file as the CLI does.
 func (p Place) judge(path string) Candidate {
 	c := Candidate{Path: path}
 	if link, err := os.Lstat(path); err == nil {
@@ -199,25 +200,25 @@ func (p Place) judge(path string) Candidate {
 	return c
 }
 
-// Holds reports whether a workspacePath holds the directory, by the CLI's rule:
-// a list of URI-encoded paths, symbolic links resolved. An empty list holds
-// nothing; an empty part of a list holds the working directory of the CLI and
-// so, in effect, everything.
+// Holds reports whether a workspacePath contains the directory by the CLI's rule:
+// a list of URI-encoded paths with symbolic links resolved. An empty list
+// contains nothing. An empty part of a list stands for the CLI's working
+// directory and so matches every directory.
 func Holds(workspacePath, dir string) bool {
 	if workspacePath == "" {
 		return false
 	}
 	dir = cliPath(dir)
 	for _, part := range strings.Split(workspacePath, string(os.PathListSeparator)) {
-		if part == "" || sys.Inside(cliPath(part), dir) {
+		if part == "" || paths.Contains(cliPath(part), dir) {
 			return true
 		}
 	}
 	return false
 }
 
-// cliPath is what the CLI makes of a path: decoded as a URI where it can be,
-// absolute, with symbolic links resolved as far as it exists.
+// cliPath returns a path as the CLI reads it: decoded as a URI if possible,
+// absolute, with the symbolic links of its existing part resolved.
 func cliPath(path string) string {
 	if decoded, err := url.PathUnescape(strings.TrimPrefix(path, "file://")); err == nil {
 		path = decoded
@@ -226,27 +227,12 @@ func cliPath(path string) string {
 	if err != nil {
 		return path
 	}
-	return RealPath(abs)
+	return paths.Real(abs)
 }
 
-// RealPath resolves the symbolic links of as much of the path as exists.
-func RealPath(path string) string {
-	path = filepath.Clean(path)
-	rest := ""
-	for dir := path; ; dir = filepath.Dir(dir) {
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			return filepath.Join(real, rest)
-		}
-		if dir == filepath.Dir(dir) {
-			return path
-		}
-		rest = filepath.Join(filepath.Base(dir), rest)
-	}
-}
-
-// DialHost is the host at which a CLI in this place dials a companion's port:
-// the loopback address or, in a container that it does not take for one of an
-// editor's, the container's host.
+// DialHost returns the host at which a CLI in this place dials a companion's
+// port: the loopback address or, in a container that is not known to belong to
+// an editor, the container's host.
 func DialHost(p Place) string {
 	if !inContainer() {
 		return "127.0.0.1"

@@ -10,55 +10,62 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"pollux/internal/companion"
+	"pollux/internal/editor"
 )
 
-// A Backend does what the CLI asks for. Its methods are called from many
-// goroutines and must not block for long: the CLI waits for each.
+// A Backend is the companion that the server belongs to. Its methods are called
+// from many goroutines and must not block for long, since the CLI waits for
+// them.
 type Backend interface {
-	// OpenDiff starts a review and returns at once. The error's text is shown
-	// to the user by the CLI, which then takes the change for lost: an error
-	// means that there is no way to show the diff.
-	OpenDiff(ctx context.Context, s *Session, req OpenDiffRequest) error
-	// CloseDiff ends a review on the CLI's side and returns the content as the
-	// user left it. No notification follows.
-	CloseDiff(ctx context.Context, s *Session, req CloseDiffRequest) (content string, err error)
-	// Context is what the user has open now. It may be called often.
-	Context() Context
-	// Connected is called once a client has said initialize, Gone when it will
-	// not come back: it closed its session, or its event stream ended and did
-	// not return within [Config.GoneAfter].
-	Connected(s *Session)
-	Gone(s *Session)
+	// Propose starts a review and returns soon. The CLI shows the text of an
+	// error to the user and takes the change for lost: an error means that there
+	// is no way to show the change.
+	Propose(ctx context.Context, s companion.Session, p companion.Proposal) error
+	// Withdraw ends a review that was answered in the terminal, and returns the
+	// text as the user left it. No outcome follows.
+	Withdraw(ctx context.Context, s companion.Session, path string) (text string, err error)
+	// Context returns what the user has open now. It may be called often.
+	Context() companion.Context
+	// Connect is called once a client has sent initialize. Disconnect is called
+	// when it will not come back: it closed its session, or its event stream
+	// ended and did not return within [Config.GoneTimeout].
+	Connect(s companion.Session)
+	Disconnect(s companion.Session)
 }
 
 // A Config is what a [Server] needs. The durations have defaults when zero.
 type Config struct {
 	Backend Backend
 	Log     *slog.Logger
-	// Version is the companion's, told to clients.
+	// Version is the companion's version.
 	Version string
-	// Title is what clients may call it: the editor's name.
-	Title string
-	// Roots are the workspace's now; may be nil. They are told to clients as an
-	// experimental capability, for who carries the session to another place.
+	// Editor names the companion to the CLI's user.
+	Editor editor.Info
+	// Roots returns the workspace's current roots; may be nil. The server sends
+	// them as an experimental capability, for a relay to another host.
 	Roots func() []string
-	// Token is the bearer token; a fresh one when empty.
+	// PIDs are the processes by which a CLI may look for the companion, the
+	// likeliest first. [Server.Publish] needs one.
+	PIDs []int
+	// Token is the bearer token; a new one if empty.
 	Token string
-	// Port to listen on; 0, which the contract demands of a fresh start, lets
-	// the system choose. A restart after a crash passes the old one, which is
-	// used if it is free; if not, Token is replaced by a fresh one.
+	// Port is the port to listen on. With 0, which the contract demands of a fresh
+	// start, the system chooses. A restart after a crash passes the old port: if
+	// it is taken, the server chooses another one and a new token.
 	Port int
 	// ExtraHost is a second host address to listen on, and ExtraNames are Host
 	// names allowed there: for a CLI in a container (host.docker.internal).
 	ExtraHost  string
 	ExtraNames []string
-	// GoneAfter is how long a client may be without an event stream.
-	GoneAfter time.Duration
+	// GoneTimeout is how long a client may be without an event stream.
+	GoneTimeout time.Duration
 	// AuthTimeout is how long a connection may live before it authenticates.
 	AuthTimeout time.Duration
-	// KeepAlive is the interval of the comments that keep a stream from being
-	// taken for dead: the CLI's HTTP client cuts a silent one after 300 s.
-	KeepAlive time.Duration
+	// KeepAliveInterval is the interval of the comments that keep a stream open:
+	// the CLI's HTTP client cuts a silent one after 300 s.
+	KeepAliveInterval time.Duration
 	// OnPanic is called before a panic ends the process.
 	OnPanic func()
 	// MaxBody bounds a request's body in bytes; the CLI sends whole files.
@@ -66,13 +73,13 @@ type Config struct {
 }
 
 const (
-	defaultGoneAfter = 30 * time.Second
-	defaultKeepAlive = 30 * time.Second
-	defaultMaxBody   = 256 << 20
-	// unstreamedAfter bounds a session that never opened an event stream.
-	unstreamedAfter = 5 * time.Minute
-	// maxSessions is far above what a person runs and keeps a client that
-	// reconnects in a loop from eating the memory.
+	defaultGoneTimeout       = 30 * time.Second
+	defaultKeepAliveInterval = 30 * time.Second
+	defaultMaxBody           = 256 << 20
+	// unstreamedTimeout bounds a session that never opened an event stream.
+	unstreamedTimeout = 5 * time.Minute
+	// maxSessions is far above what a person runs. It keeps a client that
+	// reconnects in a loop from using up the memory.
 	maxSessions = 256
 	bodyTimeout = time.Minute
 	// closeTimeout is how long a client may take to read the rest of a response
@@ -93,25 +100,26 @@ type Server struct {
 	gate      gate
 	serving   sync.WaitGroup
 
-	mu       sync.Mutex
-	sessions map[string]*Session
-	closed   bool
-	pages    http.Handler
+	mu          sync.Mutex
+	sessions    map[string]*Session
+	closed      bool
+	pages       http.Handler
+	publication *Publication // nil until Publish
 }
 
-// New listens on 127.0.0.1 and, if asked to, on one more address.
+// New returns a server that listens on 127.0.0.1 and on ExtraHost, if set.
 func New(cfg Config) (*Server, error) {
 	if cfg.Token == "" {
 		cfg.Token = rand.Text()
 	}
-	if cfg.GoneAfter == 0 {
-		cfg.GoneAfter = defaultGoneAfter
+	if cfg.GoneTimeout == 0 {
+		cfg.GoneTimeout = defaultGoneTimeout
 	}
 	if cfg.AuthTimeout == 0 {
 		cfg.AuthTimeout = defaultAuthTimeout
 	}
-	if cfg.KeepAlive == 0 {
-		cfg.KeepAlive = defaultKeepAlive
+	if cfg.KeepAliveInterval == 0 {
+		cfg.KeepAliveInterval = defaultKeepAliveInterval
 	}
 	if cfg.MaxBody == 0 {
 		cfg.MaxBody = defaultMaxBody
@@ -122,7 +130,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, gate: gate{timeout: cfg.AuthTimeout}, sessions: make(map[string]*Session)}
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", cfg.Port))
 	if err != nil && cfg.Port != 0 {
-		// The process that now has the old port receives the old token from CLIs that reconnect.
+		// CLIs that reconnect send the old token to whatever has the old port.
 		s.cfg.Token = rand.Text()
 		l, err = net.Listen("tcp", "127.0.0.1:0")
 	}
@@ -152,7 +160,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// onPanic, deferred, reports a panic and lets it go on.
+// onPanic, deferred, reports a panic and lets it continue.
 func (s *Server) onPanic() {
 	if r := recover(); r != nil {
 		if s.cfg.OnPanic != nil {
@@ -162,15 +170,15 @@ func (s *Server) onPanic() {
 	}
 }
 
-// Port is the port the server listens on.
+// Port returns the port that the server listens on.
 func (s *Server) Port() int { return s.port }
 
-// Token is the bearer token that every request must carry.
+// Token returns the bearer token that every request must carry.
 func (s *Server) Token() string { return s.cfg.Token }
 
-// HandlePages serves h below /review/. It has its own authentication, and calls
-// [Authenticated] for clients that pass it; Host and Origin are checked
-// before it is asked.
+// HandlePages serves h below /review/. The server checks Host and Origin. h
+// authenticates its clients, and calls [editor.Authenticated] for those that
+// pass.
 func (s *Server) HandlePages(h http.Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,8 +196,8 @@ func (s *Server) Serve() {
 	}
 }
 
-// Sessions returns the sessions of connected clients.
-func (s *Server) Sessions() []*Session {
+// all returns the sessions of connected clients.
+func (s *Server) all() []*Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := make([]*Session, 0, len(s.sessions))
@@ -199,22 +207,14 @@ func (s *Server) Sessions() []*Session {
 	return all
 }
 
-// ContextChanged tells every client what the user has open now. Clients that
-// are slow get the latest state only.
-func (s *Server) ContextChanged() {
-	for _, session := range s.Sessions() {
-		session.contextChanged()
-	}
-}
-
-// Close lets queued outcomes reach the clients that have a stream, for as long
-// as ctx allows, ends every stream gracefully (a broken one would make the CLI
-// report an error), and stops.
+// Close sends queued outcomes to the clients that have a stream, for as long as
+// ctx allows. Then it ends every stream gracefully, since a broken one would make
+// the CLI report an error, and stops the server.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	sessions := s.Sessions()
+	sessions := s.all()
 	for _, session := range sessions {
 		session.flush(ctx)
 	}

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"pollux/internal/companion"
 )
 
 func TestMain(m *testing.M) {
@@ -30,8 +32,8 @@ func TestMain(m *testing.M) {
 // A backend records what the server asks of it.
 type backend struct {
 	mu      sync.Mutex
-	context Context
-	opened  chan OpenDiffRequest
+	context companion.Context
+	opened  chan companion.Proposal
 	session chan *Session
 	gone    chan *Session
 	fail    error
@@ -39,38 +41,44 @@ type backend struct {
 
 func newBackend() *backend {
 	return &backend{
-		context: Context{WorkspaceState: &WorkspaceState{OpenFiles: []File{}}},
-		opened:  make(chan OpenDiffRequest, 10), session: make(chan *Session, 10), gone: make(chan *Session, 10),
+		opened: make(chan companion.Proposal, 10), session: make(chan *Session, 10), gone: make(chan *Session, 10),
 	}
 }
 
-func (b *backend) OpenDiff(_ context.Context, _ *Session, req OpenDiffRequest) error {
-	b.opened <- req
+func (b *backend) Propose(_ context.Context, _ companion.Session, p companion.Proposal) error {
+	b.opened <- p
 	return b.fail
 }
 
-func (b *backend) CloseDiff(_ context.Context, _ *Session, req CloseDiffRequest) (string, error) {
-	return "closed " + req.FilePath, b.fail
+func (b *backend) Withdraw(_ context.Context, _ companion.Session, path string) (string, error) {
+	return "closed " + path, b.fail
 }
 
-func (b *backend) Context() Context {
+func (b *backend) Context() companion.Context {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.context
 }
 
 func (b *backend) setContext(paths ...string) {
-	ws := &WorkspaceState{OpenFiles: []File{}}
+	var open companion.Context
 	for _, p := range paths {
-		ws.OpenFiles = append(ws.OpenFiles, File{Path: p, Timestamp: 1})
+		open.Files = append(open.Files, companion.File{Path: p, Focused: 1})
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.context = Context{WorkspaceState: ws}
+	b.context = open
 }
 
-func (b *backend) Connected(s *Session) { b.session <- s }
-func (b *backend) Gone(s *Session)      { b.gone <- s }
+func (b *backend) Connect(s companion.Session)    { b.session <- s.(*Session) }
+func (b *backend) Disconnect(s companion.Session) { b.gone <- s.(*Session) }
+
+// contextChanged announces the context to every session, as a companion does.
+func (s *Server) contextChanged() {
+	for _, session := range s.all() {
+		session.ContextChanged()
+	}
+}
 
 func start(t *testing.T, b *backend, change func(*Config)) *Server {
 	t.Helper()
@@ -317,7 +325,7 @@ func TestTools(t *testing.T) {
 	if got, want := tool("openDiff", map[string]any{"filePath": "/f", "newContent": "x", "future": 1}), `{"content":[]}`; got != want {
 		t.Errorf("openDiff = %s, want %s", got, want)
 	}
-	if req := <-b.opened; req.FilePath != "/f" || req.NewContent != "x" {
+	if req := <-b.opened; req.Path != "/f" || req.Text != "x" {
 		t.Errorf("the backend was asked %+v", req)
 	}
 	if got, want := tool("closeDiff", map[string]any{"filePath": "/f", "suppressNotification": true}), `{"content":[{"type":"text","text":"{\"content\":\"closed /f\"}"}]}`; got != want {
@@ -390,7 +398,7 @@ func TestContextGoesOutAsSoonAsAStreamOpens(t *testing.T) {
 			t.Fatalf("first event %s, want %s", got, emptyContext)
 		}
 		b.setContext("/a")
-		s.ContextChanged()
+		s.contextChanged()
 		if got := st.next(); !strings.Contains(got, `"path":"/a"`) {
 			t.Errorf("then %s", got)
 		}
@@ -399,7 +407,7 @@ func TestContextGoesOutAsSoonAsAStreamOpens(t *testing.T) {
 		for st.next() != "end" {
 		}
 		waitFor(t, func() bool { // the server has seen the end, else the next GET is a conflict
-			session := s.Sessions()[0]
+			session := s.all()[0]
 			session.mu.Lock()
 			defer session.mu.Unlock()
 			return session.stream == nil
@@ -430,7 +438,7 @@ func TestTrap6OutcomesAreQueuedOverAReconnect(t *testing.T) {
 	waitFor(t, func() bool { session.mu.Lock(); defer session.mu.Unlock(); return session.stream == nil })
 	told := make(chan error, 3)
 	for i := range 3 {
-		session.Notify(MethodDiffAccepted, DiffAccepted{FilePath: "/f", Content: fmt.Sprint(i)}, func(err error) { told <- err })
+		session.Resolve(companion.Proposal{Path: "/f"}, companion.Outcome{Accepted: true, Text: fmt.Sprint(i)}, func(err error) { told <- err })
 	}
 	st = c.listen()
 	for i := range 3 {
@@ -447,7 +455,7 @@ func TestTrap6OutcomesAreQueuedOverAReconnect(t *testing.T) {
 // reported.
 func TestGone(t *testing.T) {
 	b := newBackend()
-	s := start(t, b, func(c *Config) { c.GoneAfter = 20 * time.Millisecond })
+	s := start(t, b, func(c *Config) { c.GoneTimeout = 20 * time.Millisecond })
 	c := dial(t, s).initialize()
 	session := <-b.session
 	st := c.listen()
@@ -457,15 +465,15 @@ func TestGone(t *testing.T) {
 	}
 	waitFor(t, func() bool { session.mu.Lock(); defer session.mu.Unlock(); return session.stream == nil })
 	told := make(chan error, 1)
-	session.Notify(MethodDiffRejected, DiffRejected{FilePath: "/f"}, func(err error) { told <- err })
+	session.Resolve(companion.Proposal{Path: "/f"}, companion.Outcome{}, func(err error) { told <- err })
 	if got := <-b.gone; got != session {
 		t.Errorf("gone: %v", got)
 	}
-	if err := <-told; !errors.Is(err, ErrUndelivered) {
+	if err := <-told; !errors.Is(err, errUndelivered) {
 		t.Errorf("the outcome was reported as %v", err)
 	}
-	session.Notify(MethodDiffRejected, DiffRejected{}, func(err error) { told <- err })
-	if err := <-told; !errors.Is(err, ErrUndelivered) {
+	session.Resolve(companion.Proposal{}, companion.Outcome{}, func(err error) { told <- err })
+	if err := <-told; !errors.Is(err, errUndelivered) {
 		t.Errorf("an outcome after the end was reported as %v", err)
 	}
 	if code, _, _ := c.do(c.request(t.Context(), "GET", "")); code != 404 {
@@ -494,12 +502,12 @@ func TestIsolation(t *testing.T) {
 	st1, st2 := one.listen(), two.listen()
 	st1.next()
 	st2.next()
-	first.Notify(MethodDiffAccepted, DiffAccepted{FilePath: "/f", Content: "1"}, func(error) {})
+	first.Resolve(companion.Proposal{Path: "/f"}, companion.Outcome{Accepted: true, Text: "1"}, func(error) {})
 	if got := st1.next(); got != accepted("/f", "1") {
 		t.Errorf("its own session heard %s", got)
 	}
 	b.setContext("/b")
-	s.ContextChanged()
+	s.contextChanged()
 	if got := st2.next(); !strings.Contains(got, "contextUpdate") {
 		t.Errorf("the other session heard %s", got)
 	}
@@ -515,7 +523,7 @@ func TestCloseFlushesAndEndsGracefully(t *testing.T) {
 	st := c.listen()
 	st.next()
 	for i := range 100 {
-		session.Notify(MethodDiffRejected, DiffRejected{FilePath: fmt.Sprint(i)}, func(error) {})
+		session.Resolve(companion.Proposal{Path: fmt.Sprint(i)}, companion.Outcome{}, func(error) {})
 	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
@@ -534,7 +542,7 @@ func TestCloseFlushesAndEndsGracefully(t *testing.T) {
 }
 
 func TestKeepAliveComments(t *testing.T) {
-	c := dial(t, start(t, newBackend(), func(c *Config) { c.KeepAlive = 5 * time.Millisecond })).initialize()
+	c := dial(t, start(t, newBackend(), func(c *Config) { c.KeepAliveInterval = 5 * time.Millisecond })).initialize()
 	st := c.listen()
 	st.next()
 	for range 3 {
@@ -562,10 +570,10 @@ func TestSlowReader(t *testing.T) {
 	waitFor(t, func() bool { session.mu.Lock(); defer session.mu.Unlock(); return session.ready })
 	big := strings.Repeat("x", 1<<20)
 	for range 64 {
-		session.Notify(MethodDiffAccepted, DiffAccepted{FilePath: "/f", Content: big}, func(error) {})
+		session.Resolve(companion.Proposal{Path: "/f"}, companion.Outcome{Accepted: true, Text: big}, func(error) {})
 	}
 	for range 1000 {
-		s.ContextChanged()
+		s.contextChanged()
 	}
 	other := dial(t, s).initialize()
 	st := other.listen()
@@ -605,10 +613,10 @@ func TestServeConn(t *testing.T) {
 		t.Errorf("first notification %s", got)
 	}
 	session := <-b.session
-	if name, _ := session.Client(); name != "stdio-client" || session.Transport() != "stdio" {
+	if name, _ := session.Client(); name != "Gemini CLI" || session.Transport() != "stdio" {
 		t.Errorf("the session is %s's over %s", name, session.Transport())
 	}
-	session.Notify(MethodDiffAccepted, DiffAccepted{FilePath: "/f", Content: "1"}, func(error) {})
+	session.Resolve(companion.Proposal{Path: "/f"}, companion.Outcome{Accepted: true, Text: "1"}, func(error) {})
 	if got := hear(); got != accepted("/f", "1") {
 		t.Errorf("heard %s", got)
 	}

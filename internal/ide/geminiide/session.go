@@ -13,27 +13,32 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"pollux/internal/companion"
+	"pollux/internal/outbox"
 	"pollux/internal/termtext"
 )
 
-// ErrUndelivered is passed to an outcome's done function when the session ended
-// before the client received it.
-var ErrUndelivered = errors.New("the CLI ended before it received the outcome")
+// errUndelivered reports to an outcome's done function that the session ended
+// before the client received the outcome.
+var errUndelivered = errors.New("the CLI ended before it received the outcome")
 
-// A Session is one connected CLI.
+// A Session is one connected CLI. It implements [companion.Session].
 //
-// The MCP SDK has no way to send a notification of our own, so the session
-// keeps the transport's connection and writes to it from one goroutine, the
-// writer. Outcomes of diffs are queued and written in order, however long the
-// client is without an event stream; of the context only the latest state is
-// kept. An error of a write means that no stream is open: the writer keeps the
-// message and waits until the next stream is ready.
+// The MCP SDK cannot send custom notifications, so the session keeps the
+// transport's connection and writes to it from one goroutine, the writer.
+// Outcomes of diffs are queued and written in order, also while the client has
+// no event stream. Of the context the session keeps only the latest state. If a
+// write fails, no stream is open: the writer keeps the message and waits for the
+// next stream.
 //
-// A client that does not read, a suspended one for instance, blocks the writer
-// and nothing else, with no deadline: a broken stream would disconnect the CLI
-// for good when it wakes. Close sets one.
+// A client that does not read, such as a suspended one, blocks the writer and
+// nothing else. The write has no deadline, since a broken stream would
+// disconnect the CLI until the user reconnects it. Close sets one.
 type Session struct {
+	textRules
+
 	id     string
+	agent  string // the program whose token the client has; "" over stdio
 	server *Server
 	since  time.Time
 	mcp    *mcp.ServerSession
@@ -44,21 +49,24 @@ type Session struct {
 	ctx     context.Context // ends with the session
 	cancel  context.CancelFunc
 	started chan struct{} // closed when mcp and conn are set
-	wake    chan struct{} // capacity 1
+	wake    outbox.Signal // something may have to be written
 	done    sync.WaitGroup
 
 	mu        sync.Mutex
 	ready     bool          // a stream is open for writing
 	stream    *streamWriter // the open event stream, HTTP only
 	outcomes  []outcome
-	context   bool                         // the context must be sent
+	context   bool                         // the context may have to be sent
+	sent      string                       // the key of the context that the stream carried last
 	busy      bool                         // the writer is in a write
 	writing   *streamWriter                // to this stream, HTTP only
 	responses map[http.ResponseWriter]bool // to requests that are being served
-	drained   []chan bool                  // told when nothing is queued
+	drained   []chan bool                  // closed when nothing is queued
 	gone      *time.Timer                  // ends the session when it has no stream
 	timer     int                          // the number of that timer
-	announced bool
+
+	connect   sync.Once // calls Backend.Connect, or ends the chance to
+	announced bool      // Backend.Connect was called; set by connect
 }
 
 type outcome struct {
@@ -67,24 +75,54 @@ type outcome struct {
 	done   func(error)
 }
 
-// ID is unique among all sessions.
-func (s *Session) ID() string { return s.id }
-
-// Since is when the client connected.
+// Since implements [companion.Session].
 func (s *Session) Since() time.Time { return s.since }
 
-// Client returns the name and version that the client gave, fit to be shown.
+// Client implements [companion.Session].
 func (s *Session) Client() (name, version string) {
 	p := s.mcp.InitializeParams()
 	if p == nil || p.ClientInfo == nil {
 		return "", ""
 	}
-	return shown(p.ClientInfo.Name), shown(p.ClientInfo.Version)
+	return agentName(p.ClientInfo.Name, p.ClientInfo.Version, s.agent)
+}
+
+// placeholder is the version that Qwen Code sends in place of its real one. Gemini
+// CLI 0.20 does so, too.
+const placeholder = "1.0.0"
+
+// agentName returns a client's name, as people know it, and its version. The
+// CLIs send the name of their transport instead of their name, so their token
+// identifies them. Over stdio, without a token, the version does.
+func agentName(name, version, agent string) (string, string) {
+	if name != "streamable-http-client" && name != "stdio-client" {
+		return shown(name), shown(version)
+	}
+	if agent == "" {
+		agent = geminiCLI
+		if version == placeholder {
+			agent = qwenCode
+		}
+	}
+	if version == placeholder {
+		version = ""
+	}
+	return agent, shown(version)
+}
+
+// Refuses implements [companion.TextRules].
+func (s *Session) Refuses(text, proposed string) string {
+	if text != "" || proposed == "" {
+		return ""
+	}
+	name, _ := s.Client()
+	return name + " ignores an empty text and would write its own proposal. Reject the change and empty the file yourself."
 }
 
 // maxName bounds a client's name and version, in bytes.
 const maxName = 64
 
+// shown returns a name that is safe to show.
 func shown(name string) string {
 	if line := termtext.Line(name, maxName); line != "" || name == "" {
 		return line
@@ -92,7 +130,7 @@ func shown(name string) string {
 	return "?"
 }
 
-// Transport is "http" or "stdio".
+// Transport implements [companion.Session].
 func (s *Session) Transport() string {
 	if s.http != nil {
 		return "http"
@@ -102,21 +140,22 @@ func (s *Session) Transport() string {
 
 func (srv *Server) newSession() *Session {
 	s := &Session{
-		id: rand.Text(), server: srv, since: time.Now(), started: make(chan struct{}), wake: make(chan struct{}, 1),
+		id: rand.Text(), server: srv, since: time.Now(), started: make(chan struct{}), wake: outbox.NewSignal(),
 		responses: make(map[http.ResponseWriter]bool),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
 
-func (srv *Server) newHTTPSession() (*Session, error) {
+func (srv *Server) newHTTPSession(agent string) (*Session, error) {
 	s := srv.newSession()
+	s.agent = agent
 	s.http = &mcp.StreamableServerTransport{SessionID: s.id}
 	if err := s.start(s.http, nil); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
-	s.expectStreamLocked(unstreamedAfter)
+	s.expectStreamLocked(unstreamedTimeout)
 	s.mu.Unlock()
 	return s, nil
 }
@@ -145,7 +184,8 @@ func (s *Session) start(t mcp.Transport, initialized func()) error {
 	if roots := s.server.cfg.Roots; roots != nil {
 		capabilities.Experimental = map[string]any{RootsCapability: map[string]any{"roots": roots()}}
 	}
-	server := mcp.NewServer(&mcp.Implementation{Name: "pollux", Title: s.server.cfg.Title, Version: s.server.cfg.Version}, &mcp.ServerOptions{
+	self := &mcp.Implementation{Name: "pollux", Title: s.server.cfg.Editor.DisplayName, Version: s.server.cfg.Version}
+	server := mcp.NewServer(self, &mcp.ServerOptions{
 		Capabilities:              capabilities,
 		SupportedProtocolVersions: protocolVersions,
 		InitializedHandler: func(context.Context, *mcp.InitializedRequest) {
@@ -172,7 +212,7 @@ func (s *Session) start(t mcp.Transport, initialized func()) error {
 	return nil
 }
 
-// keepConn is a transport that hands out the connection it makes.
+// A keepConn is a transport that stores the connection it makes.
 type keepConn struct {
 	mcp.Transport
 	conn *mcp.Connection
@@ -184,51 +224,45 @@ func (k keepConn) Connect(ctx context.Context) (mcp.Connection, error) {
 	return conn, err
 }
 
+// connected adds the session to the backend, once.
 func (s *Session) connected() {
-	s.mu.Lock()
-	first := !s.announced
-	s.announced = true
-	s.mu.Unlock()
-	if first {
+	s.connect.Do(func() {
+		s.announced = true
 		name, version := s.Client()
-		s.server.cfg.Log.Info("a CLI connected", "client", name, "version", version, "transport", s.Transport())
-		s.server.cfg.Backend.Connected(s)
-	}
+		s.server.cfg.Log.Info("an agent connected", "client", name, "version", version, "transport", s.Transport())
+		s.server.cfg.Backend.Connect(s)
+	})
 }
 
-// Notify queues a notification about a diff. done is called once, on another
-// goroutine, with nil when the notification was written, else with
-// [ErrUndelivered].
-func (s *Session) Notify(method string, params any, done func(error)) {
+// Resolve implements [companion.Session] with a notification.
+func (s *Session) Resolve(p companion.Proposal, o companion.Outcome, done func(error)) {
+	next := outcome{MethodDiffRejected, DiffRejected{FilePath: p.Path}, done}
+	if o.Accepted {
+		next.method, next.params = MethodDiffAccepted, DiffAccepted{FilePath: p.Path, Content: o.Text}
+	}
 	s.mu.Lock()
 	if s.ctx.Err() != nil {
 		s.mu.Unlock()
-		go done(ErrUndelivered)
+		go done(errUndelivered)
 		return
 	}
-	s.outcomes = append(s.outcomes, outcome{method, params, done})
+	s.outcomes = append(s.outcomes, next)
 	s.mu.Unlock()
-	s.poke()
+	s.wake.Set()
 }
 
-func (s *Session) contextChanged() {
+// ContextChanged implements [companion.Session].
+func (s *Session) ContextChanged() {
 	s.mu.Lock()
 	s.context = true
 	s.mu.Unlock()
-	s.poke()
+	s.wake.Set()
 }
 
-func (s *Session) poke() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-// write is the writer goroutine.
+// write writes all that the client receives. It runs on the writer goroutine.
 func (s *Session) write() {
 	defer s.server.onPanic()
-	keepAlive := time.NewTicker(s.server.cfg.KeepAlive)
+	keepAlive := time.NewTicker(s.server.cfg.KeepAliveInterval)
 	defer keepAlive.Stop()
 	for {
 		for s.writeNext() {
@@ -268,13 +302,20 @@ func (s *Session) writeNext() bool {
 		s.context = false
 	}
 	stream := s.stream
+	last := s.sent
 	s.busy, s.writing = true, stream
 	s.mu.Unlock()
 
+	key := ""
+	var err error
 	if !isOutcome {
-		next = outcome{method: MethodContextUpdate, params: s.server.cfg.Backend.Context()}
+		context := wireContext(s.server.cfg.Backend.Context())
+		key = context.key()
+		next = outcome{method: MethodContextUpdate, params: context}
 	}
-	err := s.send(next)
+	if isOutcome || key != last {
+		err = s.send(next)
+	}
 
 	s.mu.Lock()
 	s.busy, s.writing = false, nil
@@ -288,6 +329,8 @@ func (s *Session) writeNext() bool {
 	}
 	if isOutcome {
 		s.outcomes = s.outcomes[1:]
+	} else if s.stream == stream {
+		s.sent = key
 	}
 	s.mu.Unlock()
 	if isOutcome {
@@ -321,7 +364,7 @@ func (s *Session) flush(ctx context.Context) {
 	s.mu.Lock()
 	s.drained = append(s.drained, c)
 	s.mu.Unlock()
-	s.poke()
+	s.wake.Set()
 	select {
 	case <-c:
 	case <-s.ctx.Done():
@@ -330,8 +373,8 @@ func (s *Session) flush(ctx context.Context) {
 }
 
 // expectStreamLocked ends the session unless a stream opens in time. Callers
-// decide that there is none under the same lock: a stream that opens in between
-// would be cut.
+// check under the same lock that no stream is open; otherwise a stream that
+// opens in between would be cut.
 func (s *Session) expectStreamLocked(within time.Duration) {
 	s.stopTimerLocked()
 	if s.ctx.Err() == nil {
@@ -340,8 +383,8 @@ func (s *Session) expectStreamLocked(within time.Duration) {
 	}
 }
 
-// stopTimerLocked stops the timer, also one that has run out and waits for the
-// lock: its number is not the current one any more.
+// stopTimerLocked stops the timer, even if it has run out and waits for the
+// lock: its number is no longer the current one.
 func (s *Session) stopTimerLocked() {
 	if s.gone != nil {
 		s.gone.Stop()
@@ -359,10 +402,10 @@ func (s *Session) expire(number int) {
 func (s *Session) streamReady(w *streamWriter) {
 	s.mu.Lock()
 	s.ready, s.stream = true, w
-	s.context = true // the first thing a stream carries
+	s.context, s.sent = true, "" // a stream first carries the context
 	s.stopTimerLocked()
 	s.mu.Unlock()
-	s.poke()
+	s.wake.Set()
 }
 
 func (s *Session) streamEnded(w *streamWriter) {
@@ -370,7 +413,7 @@ func (s *Session) streamEnded(w *streamWriter) {
 	defer s.mu.Unlock()
 	if s.stream == w {
 		s.ready, s.stream = false, nil
-		s.expectStreamLocked(s.server.cfg.GoneAfter)
+		s.expectStreamLocked(s.server.cfg.GoneTimeout)
 	}
 }
 
@@ -385,7 +428,7 @@ func (s *Session) serveStream(w http.ResponseWriter, r *http.Request) {
 	s.streamEnded(sw)
 }
 
-// serve has the SDK answer a request, in a way that Close can end.
+// serve lets the SDK answer a request, so that Close can end it.
 func (s *Session) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.responses[w] = true
@@ -404,22 +447,23 @@ func endSoon(w http.ResponseWriter) {
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(closeTimeout))
 }
 
-// servePost serves one message of the client's. A client that only posts stays
-// connected as long as it does.
+// servePost serves one message. A client that only posts stays connected as long
+// as it posts.
 func (s *Session) servePost(w http.ResponseWriter, r *http.Request) {
 	s.serve(w, r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stream == nil && s.gone != nil {
-		s.expectStreamLocked(unstreamedAfter)
+		s.expectStreamLocked(unstreamedTimeout)
 	}
 }
 
-// Close ends the session: the client's streams end gracefully, what could not
-// be delivered is reported as such, and the backend is notified.
+// Close ends the session. The client's streams end gracefully, outcomes that were
+// not delivered are reported, and the backend is notified.
 func (s *Session) Close() { s.closeIf(func() bool { return true }) }
 
-// closeIf is Close if the condition holds, which it asks under the lock.
+// closeIf closes the session if the condition holds, which it checks under the
+// lock.
 func (s *Session) closeIf(holds func() bool) {
 	s.mu.Lock()
 	if s.ctx.Err() != nil || !holds() {
@@ -444,22 +488,23 @@ func (s *Session) closeIf(holds func() bool) {
 	s.done.Wait()
 
 	s.mu.Lock()
-	undelivered, announced := s.outcomes, s.announced
+	undelivered := s.outcomes
 	s.outcomes = nil
 	s.tellDrainedLocked()
 	s.mu.Unlock()
 	for _, o := range undelivered {
-		o.done(ErrUndelivered)
+		o.done(errUndelivered)
 	}
-	if announced {
-		s.server.cfg.Log.Info("a CLI is gone", "transport", s.Transport())
-		s.server.cfg.Backend.Gone(s)
+	s.connect.Do(func() {})
+	if s.announced {
+		s.server.cfg.Log.Info("an agent has disconnected", "transport", s.Transport())
+		s.server.cfg.Backend.Disconnect(s)
 	}
 }
 
-// A streamWriter is the event stream's ResponseWriter. It tells when the
-// stream is ready, keeps our comments from landing inside an event, and is
-// silent once its request has ended.
+// A streamWriter is the ResponseWriter of an event stream. It reports when the
+// stream is ready, keeps our comments from landing inside an event, and writes
+// nothing after its request has ended.
 type streamWriter struct {
 	http.ResponseWriter
 	onReady func()
@@ -478,9 +523,9 @@ func (w *streamWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// FlushError is first called when the stream's headers are complete. The SDK
-// then holds a lock that a write would wait for, so readiness only wakes the
-// writer.
+// FlushError flushes the stream. The SDK calls it first when the headers are
+// complete, and then holds a lock that a write would wait for: so readiness only
+// wakes the writer.
 func (w *streamWriter) FlushError() error {
 	w.mu.Lock()
 	if w.ended {

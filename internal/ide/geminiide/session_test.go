@@ -85,7 +85,7 @@ func closes(t *testing.T, what string, f func()) {
 // another stream, gets the context there, and does not hold up the end.
 func TestKeepAliveThatNobodyReads(t *testing.T) {
 	b := newBackend()
-	s := start(t, b, func(c *Config) { c.KeepAlive = time.Millisecond })
+	s := start(t, b, func(c *Config) { c.KeepAliveInterval = time.Millisecond })
 	c := dial(t, s).initialize()
 	session := <-b.session
 	first := unbuffered(t, s, c.request(t.Context(), "GET", ""))

@@ -10,10 +10,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pollux/internal/companion"
 )
 
-// The schemas leave unknown arguments alone: the real CLI sends closeDiff one
-// that the contract does not have, and would take a refusal for a failure.
+// The schemas allow unknown arguments: the real CLI sends closeDiff one that the
+// contract does not have, and would take a refusal for a failure.
 const (
 	openDiffSchema = `{"type":"object","properties":{
 		"filePath":{"type":"string","description":"Absolute path of the file to be changed."},
@@ -35,7 +37,9 @@ func (s *Session) addTools(server *mcp.Server) {
 		if err != nil {
 			return nil, err
 		}
-		return []mcp.Content{}, s.server.cfg.Backend.OpenDiff(ctx, s, req)
+		return []mcp.Content{}, s.server.cfg.Backend.Propose(ctx, s, companion.Proposal{
+			Path: req.FilePath, Text: req.NewContent, Binary: req.Binary,
+		})
 	}))
 	server.AddTool(&mcp.Tool{
 		Name:        ToolCloseDiff,
@@ -46,13 +50,13 @@ func (s *Session) addTools(server *mcp.Server) {
 		if err := unmarshalArgs(args, &req); err != nil {
 			return nil, err
 		}
-		content, err := s.server.cfg.Backend.CloseDiff(ctx, s, req)
+		content, err := s.server.cfg.Backend.Withdraw(ctx, s, req.FilePath)
 		return []mcp.Content{&mcp.TextContent{Text: ClosedContent{Content: content}.Text()}}, err
 	}))
 }
 
-// tool makes an MCP handler of f: its error becomes a result with isError, not
-// a protocol error.
+// tool returns an MCP handler that calls f. An error of f becomes a result with
+// isError, not a protocol error.
 func (s *Session) tool(f func(context.Context, json.RawMessage) ([]mcp.Content, error)) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		defer s.server.onPanic()
@@ -93,7 +97,7 @@ func ParseOpenDiff(args json.RawMessage) (OpenDiffRequest, error) {
 	return req, nil
 }
 
-// replacements counts the U+FFFD that stand in the JSON text itself.
+// replacements counts the U+FFFD in the JSON text itself.
 func replacements(text []byte) int {
 	return bytes.Count(text, []byte("\uFFFD")) + bytes.Count(bytes.ToLower(text), []byte(`\ufffd`))
 }

@@ -60,7 +60,7 @@ func FuzzUndo(f *testing.F) {
 	f.Fuzz(func(t *testing.T, original, proposed string) {
 		it := &item{Diff: editor.Diff{Original: original, Proposed: proposed}, text: proposed}
 		it.layOut()
-		for range 1000 { // what is left is compared anew after each
+		for range 1000 { // each undo compares the rest again
 			i := 0
 			for i < len(it.changes) && it.changes[i].undone {
 				i++

@@ -18,13 +18,12 @@ import (
 	"unicode/utf16"
 
 	"pollux/internal/ide/geminiide"
-
 	"pollux/internal/ide/geminiide/client"
 	"pollux/internal/sys"
 )
 
-// checks are in the order in which they run: what others need comes first, and
-// the end of the companion last.
+// checks are in the order in which they run: those that others depend on first,
+// and those that end the companion last.
 var checks = slices.Concat(discoveryChecks, transportChecks, contextChecks, diffChecks, lifecycleChecks)
 
 var fileName = regexp.MustCompile(`^gemini-ide-server-(\d+)-(\d+)\.json$`)
@@ -55,11 +54,11 @@ var discoveryChecks = []check{
 	}},
 	{"discovery.workspace", Must, "I.2", "workspacePath lists the absolute paths of the folders that are open", func(r *run) error {
 		if r.file.WorkspacePath == "" {
-			return errors.New("it is empty: Gemini CLI says that no folder is open")
+			return errors.New("it is empty: Gemini CLI reports that no folder is open")
 		}
 		for _, part := range strings.Split(r.file.WorkspacePath, string(os.PathListSeparator)) {
 			if !filepath.IsAbs(part) {
-				return fmt.Errorf("%q is not absolute; an empty part would stand for every folder", part)
+				return fmt.Errorf("%q is not absolute; an empty part stands for every folder", part)
 			}
 		}
 		if !geminiide.Holds(r.file.WorkspacePath, r.workspace) {
@@ -67,17 +66,17 @@ var discoveryChecks = []check{
 		}
 		return nil
 	}},
-	{"discovery.token", Must, "I.2", "authToken is there, and a secret that cannot be guessed", func(r *run) error {
+	{"discovery.token", Must, "I.2", "authToken is a secret that cannot be guessed", func(r *run) error {
 		if len(r.file.AuthToken) < 16 {
 			return fmt.Errorf("it has %d characters", len(r.file.AuthToken))
 		}
 		return nil
 	}},
-	{"discovery.ideinfo", Must, "I.2", "ideInfo has a name, in lower case and not one of Google's own, and a displayName", func(r *run) error {
+	{"discovery.ideinfo", Must, "I.2", "ideInfo has a displayName and a lower-case name that Google does not use itself", func(r *run) error {
 		i := r.file.IDEInfo
 		switch {
 		case i.Name == "" || i.DisplayName == "":
-			return errors.New("without it Gemini CLI has IDE mode in VS Code's terminals only")
+			return errors.New("without them Gemini CLI has IDE mode only in the terminals of VS Code")
 		case slices.Contains(reservedNames, i.Name):
 			return fmt.Errorf("%q makes Gemini CLI offer to install its own extension", i.Name)
 		case i.Name != strings.ToLower(i.Name):
@@ -85,7 +84,7 @@ var discoveryChecks = []check{
 		}
 		return nil
 	}},
-	{"discovery.private", Safe, "", "nobody else can read the file, or put another in its place", func(r *run) error {
+	{"discovery.private", Safe, "", "no other user can read or replace the file", func(r *run) error {
 		if runtime.GOOS == "windows" {
 			return skip("files have no modes here")
 		}
@@ -103,7 +102,7 @@ var discoveryChecks = []check{
 }
 
 var transportChecks = []check{
-	{"transport.initialize", Must, "I.1", "it is an MCP server: POST /mcp answers initialize, with a session", func(r *run) error {
+	{"transport.initialize", Must, "I.1", "POST /mcp answers initialize and opens a session, as an MCP server does", func(r *run) error {
 		a, err := r.send(request{body: initialize})
 		if err := a.refused(err, http.StatusOK); err != nil {
 			return err
@@ -116,7 +115,7 @@ var transportChecks = []check{
 		}
 		return r.forget(a)
 	}},
-	{"transport.initialized", CLI, "", "notifications/initialized is answered by HTTP 202, at which the CLI opens its stream", func(r *run) error {
+	{"transport.initialized", CLI, "", "the answer to notifications/initialized is HTTP 202; only then the CLI opens its stream", func(r *run) error {
 		a, err := r.send(request{body: initialize})
 		if err != nil {
 			return err
@@ -140,7 +139,7 @@ var transportChecks = []check{
 		}
 		for _, host := range all {
 			if reachable(host, r.file.Port) {
-				return fmt.Errorf("%s reaches it, too", host)
+				return fmt.Errorf("it also listens on %s", host)
 			}
 		}
 		return nil
@@ -159,7 +158,7 @@ var transportChecks = []check{
 		}
 		return nil
 	}},
-	{"auth.every", Must, "I.2", "the token is asked for in every request, also of a known session", func(r *run) error {
+	{"auth.every", Must, "I.2", "every request needs the token, also in an open session", func(r *run) error {
 		if r.file.AuthToken == "" {
 			return skip("there is no token")
 		}
@@ -177,19 +176,19 @@ var transportChecks = []check{
 		}
 		return nil
 	}},
-	{"transport.host", Safe, "", "a request with the Host of another name is refused, so that no name can be rebound to it", func(r *run) error {
+	{"transport.host", Safe, "", "a request with another Host is refused (DNS rebinding)", func(r *run) error {
 		a, err := r.send(request{body: initialize, host: fmt.Sprintf("evil.example:%d", r.file.Port)})
 		return a.refused(err, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMisdirectedRequest)
 	}},
-	{"transport.origin", Safe, "", "a request of a web page is refused", func(r *run) error {
+	{"transport.origin", Safe, "", "a request from a web page is refused", func(r *run) error {
 		a, err := r.send(request{body: initialize, headers: map[string]string{"Origin": "https://evil.example"}})
 		return a.refused(err, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden)
 	}},
-	{"transport.session", Must, "I.1", "a session that is not known is HTTP 404, so that a client starts anew", func(r *run) error {
+	{"transport.session", Must, "I.1", "an unknown session is HTTP 404, so that a client starts again", func(r *run) error {
 		a, err := r.send(request{body: `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, headers: map[string]string{"Mcp-Session-Id": "no-such-session"}})
 		return a.refused(err, http.StatusNotFound, http.StatusBadRequest)
 	}},
-	{"transport.unknown-method", CLI, "", "an unknown method is an error of JSON-RPC's; an error of HTTP's would disconnect the CLI", func(r *run) error {
+	{"transport.unknown-method", CLI, "", "an unknown method is a JSON-RPC error; an HTTP error disconnects the CLI", func(r *run) error {
 		a, err := r.send(request{body: initialize})
 		if err != nil {
 			return err
@@ -204,21 +203,21 @@ var transportChecks = []check{
 		}
 		return nil
 	}},
-	{"tools.listed", Must, "III", "the tools openDiff and closeDiff are there", func(r *run) error {
+	{"tools.listed", Must, "III", "the tools openDiff and closeDiff exist", func(r *run) error {
 		c, err := r.session()
 		if err != nil {
 			return err
 		}
 		for _, t := range []string{geminiide.ToolOpenDiff, geminiide.ToolCloseDiff} {
 			if !slices.Contains(c.Tools, t) {
-				return fmt.Errorf("there is no %s; there are %s", t, strings.Join(c.Tools, ", "))
+				return fmt.Errorf("%s is missing; the tools are %s", t, strings.Join(c.Tools, ", "))
 			}
 		}
 		return nil
 	}},
 }
 
-// unauthorized says what is wrong with an answer to a request that is no 401.
+// unauthorized returns an error for an answer other than HTTP 401.
 func (r *run) unauthorized(q request) error {
 	a, err := r.send(q)
 	return a.refused(err, http.StatusUnauthorized)
@@ -235,14 +234,14 @@ func (r *run) forget(a answer) error {
 }
 
 var contextChecks = []check{
-	{"context.first", CLI, "", "a context comes as soon as the stream is open, even if nothing changes", func(r *run) error {
+	{"context.first", CLI, "", "the stream starts with a context, even if nothing changes", func(r *run) error {
 		c, err := r.session()
 		if err != nil {
 			return err
 		}
-		return r.context(c, answerWithin, func(geminiide.Context) bool { return true })
+		return r.context(c, answerTimeout, func(geminiide.Context) bool { return true })
 	}},
-	{"context.open", Should, "II", "a file that the user opens is the active one, with a cursor that counts from 1", func(r *run) error {
+	{"context.open", Should, "II", "a file that the user opens becomes active, with a cursor that counts from 1", func(r *run) error {
 		c, err := r.session()
 		if err != nil {
 			return err
@@ -259,7 +258,7 @@ var contextChecks = []check{
 			})
 		})
 	}},
-	{"context.order", Must, "II", "the file that was opened last is the newest, and the only active one", func(r *run) error {
+	{"context.order", Must, "II", "the file that was opened last is the newest and the only active one", func(r *run) error {
 		c, err := r.session()
 		if err != nil {
 			return err
@@ -278,7 +277,7 @@ var contextChecks = []check{
 			})
 		})
 	}},
-	{"context.shape", Must, "II", "every context is what the CLI's schema takes: no null, absolute paths of files on disk, numbers", func(r *run) error {
+	{"context.shape", Must, "II", "every context fits the CLI's schema: no null, absolute paths of files on disk, numbers", func(r *run) error {
 		if len(r.contexts) == 0 {
 			return skip("no context came")
 		}
@@ -295,7 +294,7 @@ var contextChecks = []check{
 			}
 			for _, f := range v.WorkspaceState.OpenFiles {
 				if info, err := os.Stat(f.Path); !filepath.IsAbs(f.Path) || err != nil || info.IsDir() {
-					return fmt.Errorf("%q is no file on disk", f.Path)
+					return fmt.Errorf("%q is not a file on disk", f.Path)
 				}
 				if f.Timestamp <= 0 {
 					return fmt.Errorf("the timestamp of %s is %d", f.Path, f.Timestamp)
@@ -304,7 +303,7 @@ var contextChecks = []check{
 		}
 		return nil
 	}},
-	{"context.limits", Should, "II", "no context is larger than what the CLI keeps: 10 files, 16 KiB of selection", func(r *run) error {
+	{"context.limits", Should, "II", "no context exceeds what the CLI keeps: 10 files, 16 KiB of selection", func(r *run) error {
 		for _, n := range r.contexts {
 			var v geminiide.Context
 			if json.Unmarshal(n.Params, &v) != nil || v.WorkspaceState == nil {
@@ -326,20 +325,20 @@ var contextChecks = []check{
 const (
 	proposed = "one\nTWO\nthree\n"
 	edited   = "one\nTWO and a half\nthree\n"
-	// odd are the bytes that get lost first: wide characters, no line feed at
-	// the end, JSON that looks like an answer of closeDiff's.
+	// odd has what companions lose most easily: wide characters, a missing line
+	// feed at the end, JSON that looks like an answer to closeDiff.
 	odd = "{\"content\":\"not this\"}\n\tä😀 \"\\u0041\" \nno line feed at the end"
 )
 
 var diffChecks = []check{
-	{"diff.open", Must, "III", "openDiff shows a diff and answers at once, with empty content", func(r *run) error {
+	{"diff.open", Must, "III", "openDiff shows a diff and answers at once with empty content", func(r *run) error {
 		return r.opened(r.name("one.txt"), proposed, func() error { return nil })
 	}},
 	{"diff.close", Must, "III", "closeDiff answers with one block of text", func(r *run) error {
 		_, err := r.closed(r.name("one.txt"), proposed)
 		return err
 	}},
-	{"diff.close-json", CLI, "", `that text is JSON, {"content": "..."}, with what the diff held`, func(r *run) error {
+	{"diff.close-json", CLI, "", `that text is JSON, {"content": "..."}, with the text of the diff`, func(r *run) error {
 		text, err := r.closed(r.name("one.txt"), odd)
 		if err != nil {
 			return err
@@ -350,13 +349,13 @@ var diffChecks = []check{
 		}
 		return err
 	}},
-	{"diff.close-silent", CLI, "", "after closeDiff with suppressNotification no notification follows: it would turn a yes into a no", func(r *run) error {
+	{"diff.close-silent", CLI, "", "no notification follows closeDiff with suppressNotification: it would turn a yes into a no", func(r *run) error {
 		if _, err := r.closed(r.name("one.txt"), proposed); err != nil {
 			return err
 		}
 		return r.quiet(r.cli)
 	}},
-	{"diff.lenient", CLI, "", "properties of the arguments that are not known do no harm", func(r *run) error {
+	{"diff.lenient", CLI, "", "openDiff accepts unknown properties in its arguments", func(r *run) error {
 		c, err := r.session()
 		if err != nil {
 			return err
@@ -368,10 +367,10 @@ var diffChecks = []check{
 		if err != nil {
 			return err
 		}
-		_, err = r.close(c, r.name("one.txt"))
+		_, err = r.closeDiff(c, r.name("one.txt"))
 		return err
 	}},
-	{"diff.accept", Must, "III", "accepting sends ide/diffAccepted with the path as it was given, and the text byte for byte", func(r *run) error {
+	{"diff.accept", Must, "III", "accepting sends ide/diffAccepted with the given path and the text, byte for byte", func(r *run) error {
 		return r.decided(Accept, r.name("one.txt"), odd, nil, odd)
 	}},
 	{"diff.not-written", CLI, "", "the companion does not write the file: the CLI does", func(r *run) error {
@@ -384,15 +383,15 @@ var diffChecks = []check{
 		}
 		return err
 	}},
-	{"diff.edit", Must, "III", "what the user edits in the diff is what ide/diffAccepted carries", func(r *run) error {
+	{"diff.edit", Must, "III", "ide/diffAccepted contains the user's edits", func(r *run) error {
 		return r.decided(Accept, r.name("one.txt"), proposed, func() error { return r.do(Edit, r.name("one.txt"), edited) }, edited)
 	}},
-	{"diff.edit-close", CLI, "", "and what closeDiff answers, when the user says yes in the terminal", func(r *run) error {
+	{"diff.edit-close", CLI, "", "and so does the answer to closeDiff, when the user says yes in the terminal", func(r *run) error {
 		return r.opened(r.name("one.txt"), proposed, func() error {
 			if err := r.do(Edit, r.name("one.txt"), edited); err != nil {
 				return err
 			}
-			text, err := r.close(r.cli, r.name("one.txt"))
+			text, err := r.closeDiff(r.cli, r.name("one.txt"))
 			if err != nil {
 				return err
 			}
@@ -405,7 +404,7 @@ var diffChecks = []check{
 	{"diff.reject", Must, "III", "rejecting sends ide/diffRejected", func(r *run) error {
 		return r.decided(Reject, r.name("one.txt"), proposed, nil, "")
 	}},
-	{"diff.new-file", Must, "III", "a diff of a file that does not exist yet is shown, and accepted", func(r *run) error {
+	{"diff.new-file", Must, "III", "a diff of a file that does not exist yet can be shown and accepted", func(r *run) error {
 		return r.decided(Accept, r.name("new.txt"), proposed, nil, proposed)
 	}},
 	{"diff.sessions", CLI, "", "two CLIs with a diff of the same file each get their own answer", func(r *run) error {
@@ -419,11 +418,11 @@ var diffChecks = []check{
 			if err := r.open(second, file, edited); err != nil {
 				return fmt.Errorf("the second: %w", err)
 			}
-			one, err := r.close(r.cli, file)
+			one, err := r.closeDiff(r.cli, file)
 			if err != nil {
 				return fmt.Errorf("the first: %w", err)
 			}
-			two, err := r.close(second, file)
+			two, err := r.closeDiff(second, file)
 			if err != nil {
 				return fmt.Errorf("the second: %w", err)
 			}
@@ -433,7 +432,7 @@ var diffChecks = []check{
 			return r.quiet(second)
 		})
 	}},
-	{"diff.reconnect", CLI, "", "an outcome that falls between two streams of a session arrives on the next", func(r *run) error {
+	{"diff.reconnect", CLI, "", "an outcome between two streams of a session arrives on the second", func(r *run) error {
 		if err := r.can(Accept); err != nil {
 			return err
 		}
@@ -453,7 +452,7 @@ var diffChecks = []check{
 			return err
 		})
 	}},
-	{"diff.close-unknown", CLI, "", "closeDiff of a file that has no diff is answered, too", func(r *run) error {
+	{"diff.close-unknown", CLI, "", "closeDiff of a file without a diff is answered, too", func(r *run) error {
 		c, err := r.session()
 		if err != nil {
 			return err
@@ -470,11 +469,11 @@ var diffChecks = []check{
 		if !r.cfg.Slow {
 			return skip("takes 5 minutes: --slow")
 		}
-		return r.idle(cutAfter)
+		return r.idle(idleTimeout)
 	}},
 }
 
-// opened has a diff open while f runs, and closed after it.
+// opened opens a diff, runs f and closes the diff.
 func (r *run) opened(file, text string, f func() error) error {
 	c, err := r.session()
 	if err != nil {
@@ -485,7 +484,7 @@ func (r *run) opened(file, text string, f func() error) error {
 		return err
 	}
 	err = f()
-	r.close(c, file) // if it is still there
+	r.closeDiff(c, file) // if it is still open
 	return err
 }
 
@@ -499,15 +498,15 @@ func (r *run) closed(file, text string) (answer string, err error) {
 	if err := r.open(c, file, text); err != nil {
 		return "", err
 	}
-	return r.close(c, file)
+	return r.closeDiff(c, file)
 }
 
-// decided opens a diff, has the user decide on it, and expects one outcome.
+// decided opens a diff, lets the user decide on it, and expects one outcome.
 func (r *run) decided(a Action, file, text string, before func() error, want string) error {
 	if err := r.can(a); err != nil {
 		return err
 	}
-	// What an earlier check left may come late: it is not this one's.
+	// A late notification may belong to an earlier check.
 	if c, err := r.session(); err == nil {
 		r.quiet(c)
 	}
@@ -535,7 +534,7 @@ func (r *run) decided(a Action, file, text string, before func() error, want str
 	})
 }
 
-// soon reports whether something comes to hold in a while.
+// soon reports whether the condition holds in time.
 func soon(within time.Duration, holds func() bool) bool {
 	for deadline := time.Now().Add(within); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -546,7 +545,7 @@ func soon(within time.Duration, holds func() bool) bool {
 }
 
 var lifecycleChecks = []check{
-	{"lifecycle.lost", CLI, "", "a CLI that ends in the middle of a diff does no harm to others", func(r *run) error {
+	{"lifecycle.lost", CLI, "", "a CLI that ends in the middle of a diff does not affect others", func(r *run) error {
 		c, err := r.connect()
 		if err != nil {
 			return err
@@ -559,35 +558,35 @@ var lifecycleChecks = []check{
 		_, err = r.closed(r.name("one.txt"), proposed)
 		return err
 	}},
-	{"lifecycle.file", Must, "IV", "when it ends, the discovery file goes", func(r *run) error {
+	{"lifecycle.file", Must, "IV", "when the companion ends, it removes the discovery file", func(r *run) error {
 		r.session() // so that there is a stream to end
 		r.in.Close()
-		if runtime.GOOS != "windows" { // where there is no asking
+		if runtime.GOOS != "windows" { // which has no such signal
 			sys.SignalTree(r.child.PID(), syscall.SIGTERM)
 		}
-		// What COMMAND has started may be a little behind it.
-		if !soon(startWithin, func() bool { _, err := os.Stat(r.path); return errors.Is(err, os.ErrNotExist) }) {
+		// A process that COMMAND started may need a moment.
+		if !soon(startTimeout, func() bool { _, err := os.Stat(r.path); return errors.Is(err, os.ErrNotExist) }) {
 			return fmt.Errorf("%s is still there", filepath.Base(r.path))
 		}
 		return nil
 	}},
-	{"lifecycle.server", Must, "IV", "and the server stops", func(r *run) error {
-		if !soon(answerWithin, func() bool { return !reachable("127.0.0.1", r.file.Port) }) {
+	{"lifecycle.server", Must, "IV", "its server stops", func(r *run) error {
+		if !soon(answerTimeout, func() bool { return !reachable("127.0.0.1", r.file.Port) }) {
 			return fmt.Errorf("port %d still answers", r.file.Port)
 		}
 		return nil
 	}},
-	{"lifecycle.process", CLI, "", "and its process ends", func(r *run) error {
-		if !soon(answerWithin, func() bool { return !sys.Alive(r.child.PID()) }) {
-			return errors.New("it is still there, " + answerWithin.String() + " later")
+	{"lifecycle.process", CLI, "", "its process ends", func(r *run) error {
+		if !soon(answerTimeout, func() bool { return !sys.Alive(r.child.PID()) }) {
+			return errors.New("it is still there, " + answerTimeout.String() + " later")
 		}
 		return nil
 	}},
-	{"lifecycle.graceful", CLI, "", "and ends its streams properly: a broken one disconnects the CLI until /ide enable", func(r *run) error {
+	{"lifecycle.graceful", CLI, "", "it ends its streams properly: a broken one disconnects the CLI until /ide enable", func(r *run) error {
 		if r.cli == nil {
 			return skip("there was no session")
 		}
-		timeout := time.After(answerWithin)
+		timeout := time.After(answerTimeout)
 		for {
 			select {
 			case _, more := <-r.cli.Heard:

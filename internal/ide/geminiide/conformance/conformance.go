@@ -1,11 +1,11 @@
-// Package conformance holds a companion to its contract: Google's "companion
-// plugin: interface specification", and what the real Gemini CLI needs beyond
-// it. It starts the companion as its author says, is a CLI for it, and reports.
+// Package conformance checks any companion against its contract: Google's
+// "companion plugin: interface specification", and what the real Gemini CLI needs
+// beyond it. It starts the companion with the author's command, connects as a CLI
+// does, and reports.
 //
-// What only a user can do in an editor (open a file, accept a diff) is done by
-// commands that the author gives, or asked of a person; without either those
-// checks are not run, and the report says so. docs/CONFORMANCE.md is for
-// authors.
+// Some checks need a user who opens a file or accepts a diff in an editor. The
+// author's commands do that, or a person. Without either the checks are skipped,
+// and the report says so. docs/CONFORMANCE.md is for authors.
 package conformance
 
 import (
@@ -27,12 +27,12 @@ import (
 	"pollux/internal/sys"
 )
 
-// A Level is how binding a check is.
+// A Level says how binding a check is.
 type Level string
 
-// Must and Should are the contract's own words. CLI is what the contract does
-// not say, or says otherwise, and the real CLI needs; Safe is what keeps other
-// users and web pages out.
+// Must and Should are words of the contract. CLI marks what the real CLI needs
+// although the contract does not say it or says something else. Safe marks what
+// keeps other users and web pages out.
 const (
 	Must   Level = "MUST"
 	Should Level = "SHOULD"
@@ -40,7 +40,7 @@ const (
 	Safe   Level = "SAFE"
 )
 
-// An Outcome is that of a check. A SHOULD that is not followed is a warning.
+// An Outcome is the outcome of a check. A SHOULD that is not followed is a warning.
 type Outcome string
 
 const (
@@ -50,24 +50,24 @@ const (
 	Skipped Outcome = "skipped"
 )
 
-// A Result is a check and how it came out.
+// A Result is the result of one check.
 type Result struct {
 	ID      string  `json:"id"`
 	Level   Level   `json:"level"`
 	Section string  `json:"section"` // of companion-spec; empty for CLI and SAFE
-	Text    string  `json:"text"`    // what is promised
+	Text    string  `json:"text"`    // what the check requires
 	Outcome Outcome `json:"outcome"`
-	Detail  string  `json:"detail,omitempty"` // what happened instead, or why it was not run
+	Detail  string  `json:"detail,omitempty"` // what happened instead, or why the check was skipped
 }
 
-// A Report is the results in the order of the checks.
+// A Report has the results in the order of the checks.
 type Report struct {
 	Command []string    `json:"command"`
 	Editor  editor.Info `json:"editor"`
 	Results []Result    `json:"results"`
 }
 
-// Count is how many results there are of an outcome.
+// Count returns the number of results with an outcome.
 func (r Report) Count(o Outcome) (n int) {
 	for _, res := range r.Results {
 		if res.Outcome == o {
@@ -77,7 +77,7 @@ func (r Report) Count(o Outcome) (n int) {
 	return n
 }
 
-// An Action is what a user does in the editor.
+// An Action is an action of the user in the editor.
 type Action string
 
 const (
@@ -92,36 +92,33 @@ type Config struct {
 	// Command starts the companion, in a new directory that is its workspace.
 	Command []string
 	// Actions are shell commands. Each finds the file's absolute path in $FILE
-	// and, to edit, a file with the text that is to be in $TEXT.
+	// and, for Edit, the path of a file with the new text in $TEXT.
 	Actions map[Action]string
-	// Ask, if it is not nil, asks a person to do what there is no command for,
-	// with a text where it is to edit; that it waits for.
+	// Ask, if not nil, asks a person to do an action that has no command, and
+	// waits for it. text is the new text for Edit.
 	Ask func(a Action, file, text string) error
-	// Slow also runs what takes minutes.
+	// Slow also runs the checks that take minutes.
 	Slow bool
-	// Errors gets the companion's standard error.
+	// Errors receives the companion's standard error.
 	Errors io.Writer
-	// Emit is told of each result as it comes; may be nil.
+	// Emit is called with each result at once; may be nil.
 	Emit func(Result)
 }
 
-// How long things may take: the companion to be there, or to go; an answer or
-// a notification; a person; and how long it is listened for what is not to
-// come.
 const (
-	startWithin  = 20 * time.Second
-	answerWithin = 5 * time.Second
-	personWithin = 2 * time.Minute
-	silence      = 700 * time.Millisecond
+	startTimeout  = 20 * time.Second // for the companion to start or to end
+	answerTimeout = 5 * time.Second  // for an answer or a notification
+	personTimeout = 2 * time.Minute
+	quietTimeout  = 700 * time.Millisecond // without an unexpected notification
 )
 
-// A skip is why a check is not run.
+// A skip is the reason why a check is not run.
 type skip string
 
 func (s skip) Error() string { return string(s) }
 
-// A check is one promise. run returns nil if it is kept, a skip if it could not
-// be checked, and else what happened instead.
+// A check is one requirement. run returns nil if the companion meets it, a skip
+// if it cannot be checked, otherwise what happened instead.
 type check struct {
 	id      string
 	level   Level
@@ -140,18 +137,18 @@ type run struct {
 	child     *sys.Child
 	in        io.Closer
 	errors    *os.File      // its standard error
-	said      chan struct{} // closed when that has been read to its end
+	drained   chan struct{} // closed when errors has been read to its end
 
 	path string // of the discovery file
 	file geminiide.DiscoveryFile
 	// cli is the session of most checks.
 	cli *client.CLI
-	// contexts are what came on its stream, pushed back or passed over.
+	// contexts are the contexts that its stream has carried.
 	contexts []client.Notification
 }
 
-// Run starts the companion and runs all checks. The error is for a companion
-// that cannot be started at all.
+// Run starts the companion and runs all checks. It returns an error if the
+// companion cannot be started.
 func Run(ctx context.Context, cfg Config) (Report, error) {
 	report := Report{Command: cfg.Command}
 	root, err := os.MkdirTemp("", "pollux-conformance-")
@@ -209,7 +206,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 
 const original = "one\ntwo\nthree\n"
 
-// name is the path of a file in the workspace.
+// name returns the path of a file in the workspace.
 func (r *run) name(file string) string { return filepath.Join(r.workspace, file) }
 
 func (r *run) environ() []string {
@@ -227,44 +224,44 @@ func (r *run) environ() []string {
 func (r *run) start() error {
 	path, err := exec.LookPath(r.cfg.Command[0])
 	if err == nil {
-		path, err = filepath.Abs(path) // it is started in another directory
+		path, err = filepath.Abs(path) // it runs in another directory
 	}
 	if err != nil {
 		return err
 	}
 	cmd := exec.Command(path, r.cfg.Command[1:]...)
 	cmd.Dir, cmd.Env = r.workspace, r.environ()
-	// Its input is open for as long as the run: many companions end with it.
+	// Its input stays open during the run, since many companions end with it.
 	child, err := sys.StartPiped(cmd, sys.Stdin|sys.Stderr)
 	if err != nil {
 		return err
 	}
-	r.child, r.in, r.errors, r.said = child.Child, child.Stdin, child.Stderr, make(chan struct{})
+	r.child, r.in, r.errors, r.drained = child.Child, child.Stdin, child.Stderr, make(chan struct{})
 	go func() {
-		defer close(r.said)
+		defer close(r.drained)
 		io.Copy(r.cfg.Errors, r.errors)
 	}()
 	return nil
 }
 
-// stop ends what the checks have left of the companion, and all that it started.
+// stop ends the companion, if it still runs, and all that it started.
 func (r *run) stop() {
 	if r.cli != nil {
 		r.cli.Close()
 	}
 	r.in.Close()
-	r.child.Stop(answerWithin)
+	r.child.Stop(answerTimeout)
 	select {
-	case <-r.said:
-	case <-time.After(time.Second): // something that has left the group holds it open
+	case <-r.drained:
+	case <-time.After(time.Second): // a process that left the group holds it open
 	}
 	r.errors.Close()
-	<-r.said
+	<-r.drained
 }
 
 // discover waits for the discovery file.
 func (r *run) discover() error {
-	deadline := time.NewTimer(startWithin)
+	deadline := time.NewTimer(startTimeout)
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -282,13 +279,13 @@ func (r *run) discover() error {
 		case <-r.child.Done():
 			return fmt.Errorf("%s ended before it made a discovery file (exit code %d); it must stay in the foreground", r.cfg.Command[0], r.child.ExitCode())
 		case <-deadline.C:
-			return fmt.Errorf("%s made no discovery file in $TMPDIR/gemini/ide within %v", r.cfg.Command[0], startWithin)
+			return fmt.Errorf("%s made no discovery file in $TMPDIR/gemini/ide within %v", r.cfg.Command[0], startTimeout)
 		case <-tick.C:
 		}
 	}
 }
 
-// can is a skip for what nobody does.
+// can returns a skip for an action that nobody does.
 func (r *run) can(a Action) error {
 	if _, ok := r.cfg.Actions[a]; !ok && r.cfg.Ask == nil {
 		return skip(fmt.Sprintf("needs --%s COMMAND, or --interactive", a))
@@ -296,7 +293,7 @@ func (r *run) can(a Action) error {
 	return nil
 }
 
-// do has something done in the editor.
+// do runs an action in the editor.
 func (r *run) do(a Action, file, text string) error {
 	if err := r.can(a); err != nil {
 		return err
@@ -309,7 +306,7 @@ func (r *run) do(a Action, file, text string) error {
 	if err := os.WriteFile(textFile, []byte(text), 0o600); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, startWithin)
+	ctx, cancel := context.WithTimeout(r.ctx, startTimeout)
 	defer cancel()
 	cmd := sys.Shell(command)
 	var output bytes.Buffer
@@ -325,7 +322,7 @@ func (r *run) do(a Action, file, text string) error {
 	out := output.Bytes()
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("the command of --%s did not end within %v", a, startWithin)
+		return fmt.Errorf("the command of --%s did not end within %v", a, startTimeout)
 	case err != nil && len(bytes.TrimSpace(out)) > 0:
 		return fmt.Errorf("the command of --%s failed (%w): %s", a, err, bytes.TrimSpace(out))
 	case err != nil:
@@ -334,10 +331,10 @@ func (r *run) do(a Action, file, text string) error {
 	return nil
 }
 
-// patience is how long to wait for what an action leads to.
+// patience returns how long to wait for the effect of an action.
 func (r *run) patience(a Action) time.Duration {
 	if _, ok := r.cfg.Actions[a]; ok {
-		return answerWithin
+		return answerTimeout
 	}
-	return personWithin
+	return personTimeout
 }

@@ -16,15 +16,15 @@ import (
 	"pollux/internal/ide/geminiide/client"
 )
 
-// A request is one of HTTP, which differs from a good one where it says so.
+// A request is an HTTP request. Its fields change a correct one.
 type request struct {
 	method  string // POST if empty
 	body    string
-	headers map[string]string // an empty one is left out
+	headers map[string]string // an empty value removes the header
 	host    string
 }
 
-// answer is what came of it.
+// An answer is the answer to a request.
 type answer struct {
 	status int
 	header http.Header
@@ -34,7 +34,7 @@ type answer struct {
 const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"pollux-conformance","version":"0"}}}`
 
 func (r *run) send(q request) (answer, error) {
-	ctx, cancel := context.WithTimeout(r.ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(r.ctx, answerTimeout)
 	defer cancel()
 	method := q.method
 	if method == "" {
@@ -73,7 +73,7 @@ func (r *run) send(q request) (answer, error) {
 	return a, err
 }
 
-// refused says what is wrong with an answer that is not one of these statuses.
+// refused returns an error for an answer that has none of these statuses.
 func (a answer) refused(err error, statuses ...int) error {
 	if err != nil {
 		return err
@@ -90,9 +90,9 @@ func (r *run) endpoint() client.Endpoint {
 	return client.Endpoint{Port: r.file.Port, Token: r.file.AuthToken, Name: "pollux-conformance"}
 }
 
-// connect is a new session with its stream.
+// connect returns a new session with an open stream.
 func (r *run) connect() (*client.CLI, error) {
-	ctx, cancel := context.WithTimeout(r.ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(r.ctx, answerTimeout)
 	defer cancel()
 	c, err := client.Greet(ctx, r.endpoint())
 	if err != nil {
@@ -105,9 +105,9 @@ func (r *run) connect() (*client.CLI, error) {
 	return c, nil
 }
 
-// listen opens a stream, for which a companion has a while.
+// listen opens a stream and waits for the companion to answer.
 func listen(ctx context.Context, c *client.CLI) error {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	if err := c.Listen(ctx); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
@@ -118,10 +118,10 @@ func listen(ctx context.Context, c *client.CLI) error {
 	return nil
 }
 
-// resume opens the stream of a session again. A companion may take a moment to
-// see that the last one has ended.
+// resume opens the stream of a session again. A companion may need a moment to
+// notice that the last one has ended.
 func (r *run) resume(c *client.CLI) error {
-	for deadline := time.Now().Add(answerWithin); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(answerTimeout); ; time.Sleep(20 * time.Millisecond) {
 		err := listen(r.ctx, c)
 		var status *client.StatusError
 		if !errors.As(err, &status) || status.Code != http.StatusConflict || time.Now().After(deadline) {
@@ -130,25 +130,25 @@ func (r *run) resume(c *client.CLI) error {
 	}
 }
 
-// session is the session of most checks.
+// session returns the session of most checks.
 func (r *run) session() (*client.CLI, error) {
 	if r.cli == nil {
 		c, err := r.connect()
 		if err != nil {
-			return nil, skip("no session could be had: " + err.Error())
+			return nil, skip("no session could be opened: " + err.Error())
 		}
 		r.cli = c
 	}
 	return r.cli, nil
 }
 
-// errEnded says that a stream ended when it should not have.
+// errEnded reports a stream that ended too early.
 var errEnded = errors.New("the stream of notifications ended")
 
-// errSilent says that nothing came that was waited for.
+// errSilent reports that an expected notification did not come.
 var errSilent = errors.New("nothing came in time")
 
-// hear waits for the next notification. Contexts are kept.
+// hear waits for the next notification. It keeps contexts.
 func (r *run) hear(c *client.CLI, timeout <-chan time.Time) (n client.Notification, err error) {
 	select {
 	case n, ok := <-c.Heard:
@@ -179,8 +179,8 @@ func (r *run) outcome(c *client.CLI, within time.Duration) (method string, d gem
 	}
 }
 
-// drain passes over what an earlier check left, so that one fault is not told of
-// as many.
+// drain skips what an earlier check left, so that one fault is not reported
+// several times.
 func (r *run) drain(c *client.CLI) {
 	for {
 		select {
@@ -201,9 +201,9 @@ func (r *run) keep(n client.Notification) {
 	}
 }
 
-// quiet reports an outcome that came although none was due.
+// quiet returns an error if an unexpected outcome comes.
 func (r *run) quiet(c *client.CLI) error {
-	method, d, err := r.outcome(c, silence)
+	method, d, err := r.outcome(c, quietTimeout)
 	if err == nil {
 		return fmt.Errorf("%s for %s came, too", method, d.FilePath)
 	}
@@ -213,11 +213,11 @@ func (r *run) quiet(c *client.CLI) error {
 	return nil
 }
 
-// context waits for one that fits.
+// context waits for a context that fits.
 func (r *run) context(c *client.CLI, within time.Duration, fits func(geminiide.Context) bool) error {
 	var v geminiide.Context
 	if n := len(r.contexts); n > 0 && json.Unmarshal(r.contexts[n-1].Params, &v) == nil && fits(v) {
-		return nil // it was so already
+		return nil // the last one fits already
 	}
 	for timeout := time.After(within); ; {
 		n, err := r.hear(c, timeout)
@@ -242,7 +242,7 @@ func (r *run) open(c *client.CLI, file, text string) error {
 	case res.IsError && len(res.Content) > 0:
 		return fmt.Errorf("openDiff failed: %s", res.Content[0].Text)
 	case res.IsError:
-		return errors.New("openDiff failed, without a word")
+		return errors.New("openDiff failed without a message")
 	case len(res.Content) > 0:
 		return fmt.Errorf("the content of openDiff's result is not empty: %q", res.Content[0].Text)
 	}
@@ -250,14 +250,14 @@ func (r *run) open(c *client.CLI, file, text string) error {
 }
 
 func (r *run) call(c *client.CLI, tool string, args map[string]any) (client.Result, error) {
-	ctx, cancel := context.WithTimeout(r.ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(r.ctx, answerTimeout)
 	defer cancel()
 	return c.CallTool(ctx, tool, args)
 }
 
-// close closes a diff as the real CLI does when the user has answered in the
-// terminal, and returns the text that it had.
-func (r *run) close(c *client.CLI, file string) (text string, err error) {
+// closeDiff closes a diff as the real CLI does when the user has answered in the
+// terminal, and returns its text.
+func (r *run) closeDiff(c *client.CLI, file string) (text string, err error) {
 	res, err := r.call(c, geminiide.ToolCloseDiff, map[string]any{"filePath": file, "suppressNotification": true})
 	switch {
 	case err != nil:
@@ -270,7 +270,7 @@ func (r *run) close(c *client.CLI, file string) (text string, err error) {
 	return res.Content[0].Text, nil
 }
 
-// content takes the text out of closeDiff's answer as the CLI does.
+// content returns the text of an answer to closeDiff as the CLI reads it.
 func content(answer string) (string, error) {
 	var closed struct{ Content *string }
 	if err := json.Unmarshal([]byte(answer), &closed); err != nil || closed.Content == nil {
@@ -279,11 +279,11 @@ func content(answer string) (string, error) {
 	return *closed.Content, nil
 }
 
-// cutAfter is how long the CLI's HTTP client waits for a stream that carries
+// idleTimeout is how long the CLI's HTTP client waits for a stream that carries
 // nothing.
-const cutAfter = 300 * time.Second
+const idleTimeout = 300 * time.Second
 
-// idle waits until an idle stream carries anything, at most for a while.
+// idle returns an error if an idle stream carries nothing for that long.
 func (r *run) idle(within time.Duration) error {
 	a, err := r.send(request{body: initialize})
 	if err != nil {
@@ -313,15 +313,15 @@ func (r *run) idle(within time.Duration) error {
 	buf := make([]byte, 64<<10)
 	for {
 		if _, err := res.Body.Read(buf); err != nil {
-			return fmt.Errorf("after what came at first nothing did within %v (%w)", within, err)
+			return fmt.Errorf("after the first messages the stream carried nothing within %v (%w)", within, err)
 		}
-		if time.Since(began) > answerWithin { // what comes at first is no sign
+		if time.Since(began) > answerTimeout { // the first messages do not count
 			return nil
 		}
 	}
 }
 
-// addresses are this machine's that are not loopback.
+// addresses returns the addresses of this machine that are not loopback.
 func addresses() (all []string) {
 	addrs, _ := net.InterfaceAddrs()
 	for _, a := range addrs {
@@ -340,8 +340,8 @@ func reachable(host string, port int) bool {
 	return err == nil
 }
 
-// nulls names the first field of a value that is null: the CLI's schema lets
-// fields be left out, but not be null.
+// nulls returns the name of the first field that is null. The CLI's schema allows
+// a missing field, but not null.
 func nulls(raw json.RawMessage) (path string) {
 	var walk func(v any, at string) string
 	walk = func(v any, at string) string {

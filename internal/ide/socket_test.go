@@ -1,16 +1,47 @@
-package companion
+package ide
 
 import (
 	"maps"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
+	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 )
+
+// newHost starts a companion on a project of its own.
+func newHost(t *testing.T, change func(*Config)) *Host {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"TMPDIR", "HOME", "POLLUX_RUNTIME_DIR"} {
+		dir := filepath.Join(root, key[:4])
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv(key, dir)
+	}
+	cfg := Config{
+		Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"}, Roots: []string{root},
+		Journal: journal.New(filepath.Join(root, "journal")),
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	h, err := Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	return h
+}
 
 // A crowded listener has no descriptor for its first connection.
 type crowded struct {
@@ -28,14 +59,14 @@ func (l *crowded) Accept() (net.Conn, error) {
 // After a flood of connections had used up the descriptors for a moment, the
 // companion's socket was dead for good.
 func TestSocketOutlivesAFailedAccept(t *testing.T) {
-	w := newWorld(t, nil)
+	h := newHost(t, nil)
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &socket{path: path, listener: &crowded{Listener: l}, conns: make(map[net.Conn]bool)}
-	s.serve(w.Companion)
+	s.serve(h.serveConn)
 	defer s.close()
 	conn, err := net.Dial("unix", path)
 	if err != nil {
@@ -50,8 +81,8 @@ func TestSocketOutlivesAFailedAccept(t *testing.T) {
 
 // Whoever attaches takes from a companion's environment all that it sets.
 func TestEnvNames(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Connect = []string{"pollux", "connect"} })
-	env := w.Env()
+	h := newHost(t, func(c *Config) { c.Connect = []string{"pollux", "connect"} })
+	env := h.Env()
 	if known := editor.KnownEnv(env); !maps.Equal(known, env) {
 		t.Errorf("a companion sets %v, of which %v are known", slices.Sorted(maps.Keys(env)), slices.Sorted(maps.Keys(known)))
 	}

@@ -1,4 +1,4 @@
-package companion
+package ide
 
 import (
 	"bufio"
@@ -11,10 +11,10 @@ import (
 	"pollux/internal/sys"
 )
 
-// A socket is the companion's private door for processes that it did not
-// start: shell hooks, `pollux status`, further surfaces, and, after
-// [editor.MCPPreamble], the stdio transport of a CLI. Its directory is the
-// user's alone, which is the authentication.
+// A socket is the companion's private socket for processes that it did not
+// start: shell hooks, `pollux status`, further clients and, after a protocol's
+// preamble, agents. Its directory belongs to the user alone, which replaces an
+// authentication.
 type socket struct {
 	path     string
 	listener net.Listener
@@ -25,14 +25,15 @@ type socket struct {
 	closed bool
 }
 
-func (c *Companion) listenSocket() (*socket, error) {
+// listenSocket listens on the socket of the companion with that port.
+func listenSocket(port int) (*socket, error) {
 	editor.Sockets() // prunes
-	path, err := editor.SocketPath(os.Getpid(), c.server.Port())
+	path, err := editor.SocketPath(os.Getpid(), port)
 	if err != nil {
 		return nil, err
 	}
 	s := &socket{path: path, conns: make(map[net.Conn]bool)}
-	os.Remove(path) // of a killed process that had our PID
+	os.Remove(path) // left by a killed process that had our PID
 	if s.listener, err = net.Listen("unix", path); err != nil {
 		return nil, err
 	}
@@ -43,35 +44,44 @@ func (c *Companion) listenSocket() (*socket, error) {
 	return s, nil
 }
 
-// serve answers on the socket until it is closed.
-func (s *socket) serve(c *Companion) {
+// serve calls handle for each connection until the socket is closed.
+func (s *socket) serve(handle func(net.Conn)) {
 	s.serving.Go(func() {
 		sys.Accept(s.listener, func(conn net.Conn) {
 			s.serving.Go(func() {
 				s.track(conn, true)
 				defer s.track(conn, false)
-				c.serveSocket(conn)
+				handle(conn)
 			})
 		})
 	})
 }
 
-func (c *Companion) serveSocket(conn net.Conn) {
+// serveConn serves an agent or a client on a connection to the socket. A message
+// of a client starts with a brace or a header, and a preamble with neither.
+func (h *Host) serveConn(conn net.Conn) {
 	defer conn.Close()
 	r := bufio.NewReader(conn)
 	rwc := struct {
 		io.Reader
 		io.WriteCloser
 	}{r, conn}
-	switch first, err := r.Peek(1); {
-	case err != nil:
-	case first[0] == editor.MCPPreamble[0]:
-		if line, err := r.ReadString('\n'); err == nil && line == editor.MCPPreamble {
-			c.server.ServeConn(rwc)
-		}
-	default:
-		c.Attach(rwc)
+	first, err := r.Peek(1)
+	if err != nil {
+		return
 	}
+	for i, p := range protocols {
+		if p.Preamble == "" || first[0] != p.Preamble[0] {
+			continue
+		}
+		start, err := r.Peek(len(p.Preamble))
+		if err == nil && string(start) == p.Preamble {
+			r.Discard(len(p.Preamble))
+			h.servers[i].ServeConn(rwc)
+		}
+		return
+	}
+	h.Companion.Attach(rwc)
 }
 
 func (s *socket) track(conn net.Conn, add bool) {

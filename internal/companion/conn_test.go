@@ -1,4 +1,4 @@
-package companion
+package companion_test
 
 import (
 	"bufio"
@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"pollux/internal/companion"
 	"pollux/internal/editor"
 )
 
@@ -43,7 +44,7 @@ func TestDeafPluginEnds(t *testing.T) {
 	conn := deaf{strings.NewReader(hello), make(chan struct{})}
 	defer close(conn.released)
 	returns(t, "the companion still serves a plugin that has ended", func() {
-		Serve(conn, func(editor.InitializeParams) (*Companion, error) { return w.Companion, nil })
+		companion.Serve(conn, func(editor.InitializeParams) (*companion.Companion, error) { return w.Companion, nil })
 		w.Close()
 	})
 }
@@ -89,7 +90,7 @@ func TestSlowClientGetsWhatStillWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	io.WriteString(conn, `{"jsonrpc":"2.0","id":2,"method":"status"}`+"\n")
-	waitUntil(t, func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.doors) == 2 })
+	waitUntil(t, func() bool { return w.Attached() == 2 })
 	path := w.file("f", "old\n")
 	for i := range 5 {
 		if err := c.openDiff(path, fmt.Sprintf("new %d\n", i)); err != nil {

@@ -1,26 +1,31 @@
-package companion
+package geminiide
 
 import (
 	"fmt"
-	"path/filepath"
+	"regexp"
+	"runtime"
 	"strings"
-	"unicode"
 
-	"pollux/internal/agent/gemini"
 	"pollux/internal/editor"
-	"pollux/internal/ide/geminiide"
+	"pollux/internal/paths"
+	"pollux/internal/termtext"
 )
 
 // ready is what the CLI shows in its empty input line.
 const ready = "Type your message"
 
-// prompt is what to type into the CLI's terminal to ask about a file: the file
-// as the CLI's @ takes it, relative to the first of the roots, where editors
-// start the CLI.
-func prompt(p editor.PromptParams, roots []string) editor.Prompt {
+// Prompt implements [companion.Session].
+func (s *Session) Prompt(p editor.PromptParams, roots []string) editor.Prompt {
+	return Prompt(p, roots)
+}
+
+// Prompt returns what to type into the CLI's terminal to ask about a file. It
+// names the file with the CLI's @ syntax, relative to the first of the roots,
+// where editors start the CLI.
+func Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 	var b strings.Builder
 	if p.Path != "" {
-		b.WriteString(gemini.Mention(nameIn(p.Path, roots)))
+		b.WriteString(mention(nameIn(p.Path, roots)))
 		switch {
 		case p.Line > 0 && p.EndLine > p.Line:
 			fmt.Fprintf(&b, " lines %d-%d", p.Line, p.EndLine)
@@ -46,21 +51,28 @@ func prompt(p editor.PromptParams, roots []string) editor.Prompt {
 			fmt.Fprintf(&b, " (%s)", problem.Source)
 		}
 	}
-	text := strings.Map(func(r rune) rune {
-		if r != '\n' && unicode.IsControl(r) {
-			return ' ' // an escape would end the paste and act on the CLI
-		}
-		return r
-	}, b.String())
+	text := termtext.Paste(b.String())
 	if question == "" && !strings.HasSuffix(text, "\n") {
-		text += " " // the user goes on typing
+		text += " " // the user continues to type
 	}
 	return editor.Prompt{Text: text, Paste: "\x1b[200~" + text + "\x1b[201~", Submit: question != "", Ready: ready}
 }
 
+// pathSpecial matches the characters that end a path after an @.
+var pathSpecial = regexp.MustCompile(`[^A-Za-z0-9_/.-]`)
+
+// mention returns the path in the CLI's @ syntax.
+func mention(path string) string {
+	if runtime.GOOS == "windows" {
+		return `@"` + path + `"`
+	}
+	return "@" + pathSpecial.ReplaceAllString(path, `\$0`)
+}
+
+// nameIn returns the path relative to the first root, if the root contains it.
 func nameIn(path string, roots []string) string {
 	if len(roots) > 0 {
-		if rel, err := filepath.Rel(roots[0], geminiide.RealPath(path)); err == nil && filepath.IsLocal(rel) {
+		if rel, ok := paths.Rel(roots[0], paths.Real(path)); ok {
 			return rel
 		}
 	}

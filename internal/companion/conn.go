@@ -15,25 +15,25 @@ import (
 	"pollux/internal/editor"
 )
 
-// A door is one attached client of the adapter protocol.
+// A conn is the connection of one attached client of the editor protocol.
 //
-// What it says is handled in the order in which it comes, on one goroutine.
-// What it receives, answers included, is queued and written by another: a
-// client which does not read holds up nobody else, and a client which writes
-// before it reads does not hold up itself.
-type door struct {
-	conn  *jsonrpc2.Conn
+// One goroutine handles the client's messages in the order in which they arrive.
+// Another writes what the client receives, answers too, from a queue. So a
+// client that does not read delays no other client, and a client that writes
+// before it reads does not delay itself.
+type conn struct {
+	rpc   *jsonrpc2.Conn
 	start func(editor.InitializeParams) (*Companion, error)
 
-	owner bool // it started the companion; its roots are the companion's
-	page  bool // it is the browser page, which needs no token
+	owner bool // the client started the companion; its roots are the companion's
+	page  bool // the client is the browser page, which needs no token
 
 	handling sync.Mutex // held while a message is handled; guards the next three
 	ended    bool
 	c        *Companion // after initialize
 	params   editor.InitializeParams
 
-	calls int // requests sent; the writer's
+	calls int // requests sent; used by the writer only
 
 	out *editor.Outbox
 
@@ -41,25 +41,26 @@ type door struct {
 	changed map[string]bool // diffs whose diff/changed is queued
 }
 
-// Serve serves the client that a companion is for, an editor's plugin, until it
-// goes. start starts the companion when the client's initialize message comes;
-// it is called again if it failed.
-func Serve(conn io.ReadWriteCloser, start func(editor.InitializeParams) (*Companion, error)) {
-	(&door{start: start, owner: true}).serve(conn)
+// Serve serves the client that starts a companion, an editor's plugin, until it
+// leaves. It calls start for the client's initialize message, again if start
+// failed before.
+func Serve(rwc io.ReadWriteCloser, start func(editor.InitializeParams) (*Companion, error)) {
+	(&conn{start: start, owner: true}).serve(rwc)
 }
 
-func (d *door) serve(conn io.ReadWriteCloser) {
+func (d *conn) serve(rwc io.ReadWriteCloser) {
 	d.changed = make(map[string]bool)
-	d.out = editor.NewOutbox(func() { d.conn.Close() }, d.onPanic)
+	d.out = editor.NewOutbox(func() { d.rpc.Close() }, d.onPanic)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ready := make(chan struct{})
-	d.conn = editor.NewConn(ctx, editor.Drained(editor.NewStream(conn), d.out), handlerFunc(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	handle := func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
 		<-ready
 		d.handle(req)
-	}))
+	}
+	d.rpc = editor.NewConn(ctx, editor.Drained(editor.NewStream(rwc), d.out), handlerFunc(handle))
 	close(ready)
-	<-d.conn.DisconnectNotify()
+	<-d.rpc.DisconnectNotify()
 	cancel()
 	d.out.Close()
 	d.handling.Lock()
@@ -71,23 +72,23 @@ func (d *door) serve(conn io.ReadWriteCloser) {
 }
 
 // Attach serves a further client of a running companion.
-func (c *Companion) Attach(conn io.ReadWriteCloser) { c.attachDoor(conn, &door{}) }
+func (c *Companion) Attach(rwc io.ReadWriteCloser) { c.serve(rwc, &conn{}) }
 
 // AttachPage serves a browser page, which gets no token.
-func (c *Companion) AttachPage(conn io.ReadWriteCloser) { c.attachDoor(conn, &door{page: true}) }
+func (c *Companion) AttachPage(rwc io.ReadWriteCloser) { c.serve(rwc, &conn{page: true}) }
 
-func (c *Companion) attachDoor(conn io.ReadWriteCloser, d *door) {
+func (c *Companion) serve(rwc io.ReadWriteCloser, d *conn) {
 	c.mu.Lock()
 	if c.closing {
 		c.mu.Unlock()
-		conn.Close()
+		rwc.Close()
 		return
 	}
 	c.attached.Add(1)
 	c.mu.Unlock()
 	defer c.attached.Done()
 	d.start = func(editor.InitializeParams) (*Companion, error) { return c, nil }
-	d.serve(conn)
+	d.serve(rwc)
 }
 
 type handlerFunc func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request)
@@ -96,13 +97,13 @@ func (f handlerFunc) Handle(ctx context.Context, conn *jsonrpc2.Conn, req *jsonr
 	f(ctx, conn, req)
 }
 
-// Error codes of the protocol beyond JSON-RPC's own.
+// Error codes of the protocol beyond those of JSON-RPC.
 const (
 	codeFailed         = -32000 // the message says why, for the user to read
 	codeNotInitialized = -32002
 )
 
-func (d *door) handle(req *jsonrpc2.Request) {
+func (d *conn) handle(req *jsonrpc2.Request) {
 	d.handling.Lock()
 	defer d.handling.Unlock()
 	defer d.onPanic()
@@ -120,20 +121,20 @@ func (d *door) handle(req *jsonrpc2.Request) {
 			var rpc *jsonrpc2.Error
 			switch {
 			case err == nil:
-				d.conn.Reply(ctx, req.ID, reply)
+				d.rpc.Reply(ctx, req.ID, reply)
 			case errors.As(err, &rpc):
-				d.conn.ReplyWithError(ctx, req.ID, rpc)
+				d.rpc.ReplyWithError(ctx, req.ID, rpc)
 			default:
-				d.conn.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: codeFailed, Message: err.Error()})
+				d.rpc.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: codeFailed, Message: err.Error()})
 			}
 		})
 	}
 	if first && d.c != nil {
-		d.c.attach(d) // only now: the answer to initialize comes first
+		d.c.attach(d) // only now, since the answer to initialize comes first
 	}
 }
 
-func (d *door) dispatch(req *jsonrpc2.Request) (any, error) {
+func (d *conn) dispatch(req *jsonrpc2.Request) (any, error) {
 	if req.Method == editor.MethodInitialize {
 		return d.initialize(req)
 	}
@@ -182,21 +183,21 @@ func (d *door) dispatch(req *jsonrpc2.Request) (any, error) {
 	case editor.MethodDiffHunk:
 		return with(req, d.c.takeHunk)
 	case editor.MethodPrompt:
-		return with(req, func(p editor.PromptParams) (any, error) { return prompt(p, d.c.Roots()), nil })
+		return with(req, func(p editor.PromptParams) (any, error) { return d.c.prompt(p), nil })
 	case editor.MethodStatus:
 		return d.c.Status(), nil
 	case editor.MethodReviewLink:
-		url, err := d.c.Link()
+		url, err := d.c.host.Link()
 		return editor.Link{URL: url}, err
 	}
 	return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "unknown method " + req.Method}
 }
 
-// onPanic, deferred, unpublishes the companion before a panic goes on.
-func (d *door) onPanic() {
+// onPanic, deferred, unpublishes the companion before a panic continues.
+func (d *conn) onPanic() {
 	if r := recover(); r != nil {
 		if d.c != nil {
-			d.c.Unpublish()
+			d.c.host.Unpublish()
 		}
 		panic(r)
 	}
@@ -211,7 +212,7 @@ func with[T any](req *jsonrpc2.Request, f func(T) (any, error)) (any, error) {
 	return f(v)
 }
 
-func (d *door) initialize(req *jsonrpc2.Request) (any, error) {
+func (d *conn) initialize(req *jsonrpc2.Request) (any, error) {
 	if d.c != nil {
 		return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeInvalidRequest, Message: "initialize was sent before"}
 	}
@@ -220,7 +221,8 @@ func (d *door) initialize(req *jsonrpc2.Request) (any, error) {
 		return nil, err
 	}
 	if p.Protocol != editor.ProtocolVersion {
-		return nil, fmt.Errorf("the plugin speaks version %d of the adapter protocol, this pollux version %d: update the older of the two", p.Protocol, editor.ProtocolVersion)
+		return nil, fmt.Errorf("the plugin uses version %d of the editor protocol, and this pollux version %d: update the older of the two",
+			p.Protocol, editor.ProtocolVersion)
 	}
 	c, err := d.start(p)
 	if err != nil {
@@ -230,20 +232,20 @@ func (d *door) initialize(req *jsonrpc2.Request) (any, error) {
 	res := editor.InitializeResult{
 		Protocol: editor.ProtocolVersion,
 		Server:   editor.Implementation{Name: "pollux", Version: c.cfg.Version},
-		PID:      os.Getpid(), Port: c.Port(),
+		PID:      os.Getpid(), Port: c.host.Port(),
 	}
 	if !d.page {
-		res.Token, res.Env = c.server.Token(), c.Env()
+		res.Token, res.Env = c.host.Token(), c.host.Env()
 	}
 	return res, nil
 }
 
-// attach makes the door known and shows it the diffs that wait.
-func (c *Companion) attach(d *door) {
+// attach adds a client and shows it the diffs that wait.
+func (c *Companion) attach(d *conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.doors = append(c.doors, d)
-	d.notify(editor.MethodClients, editor.Clients{Clients: c.clients()})
+	c.conns = append(c.conns, d)
+	d.notify(editor.MethodClients, editor.Clients{Clients: c.clientsLocked()})
 	if d.params.Trusted != nil {
 		c.store.update(d, editor.Snapshot{Trusted: d.params.Trusted})
 	}
@@ -259,14 +261,14 @@ func (c *Companion) attach(d *door) {
 	}
 }
 
-// detach forgets a client. When it was the last that shows diffs, and nobody
-// can open the review page, the CLIs that wait are answered.
-func (c *Companion) detach(d *door) {
+// detach removes a client. If it was the last that shows diffs, and nobody can
+// open the review page, detach answers the agents that wait.
+func (c *Companion) detach(d *conn) {
 	c.store.forget(d)
 	var ended []*diff
 	c.mu.Lock()
-	c.doors = slices.DeleteFunc(c.doors, func(o *door) bool { return o == d })
-	if d.params.Diff && len(c.surfacesLocked()) == 0 && !c.page() {
+	c.conns = slices.DeleteFunc(c.conns, func(o *conn) bool { return o == d })
+	if d.params.Diff && len(c.surfacesLocked()) == 0 && !c.cfg.Page {
 		ended = c.rejectAllLocked()
 	}
 	c.mu.Unlock()
@@ -275,18 +277,18 @@ func (c *Companion) detach(d *door) {
 	}
 }
 
-func (d *door) notify(method string, params any) {
+func (d *conn) notify(method string, params any) {
 	data, err := json.Marshal(params)
 	if err != nil {
 		return
 	}
-	d.out.Put(len(data), func(ctx context.Context) { d.conn.Notify(ctx, method, json.RawMessage(data)) })
+	d.out.Put(len(data), func(ctx context.Context) { d.rpc.Notify(ctx, method, json.RawMessage(data)) })
 }
 
-// diffChanged sends the text of a diff as it is when the client gets to read
-// it: of many edits a slow client gets the last, and none of a diff that has
+// diffChanged sends the text of a diff as it is when the client reads it. Of
+// many edits a slow client receives only the last, and none of a diff that has
 // ended.
-func (d *door) diffChanged(diff *diff) {
+func (d *conn) diffChanged(diff *diff) {
 	c, id := diff.companion, diff.id
 	d.mu.Lock()
 	queued := d.changed[id]
@@ -307,7 +309,7 @@ func (d *door) diffChanged(diff *diff) {
 		}
 		content := diff.content
 		c.mu.Unlock()
-		d.conn.Notify(ctx, editor.MethodDiffChanged, editor.DiffChange{ID: id, Content: &content})
+		d.rpc.Notify(ctx, editor.MethodDiffChanged, editor.DiffChange{ID: id, Content: &content})
 	})
 }
 
@@ -322,14 +324,14 @@ func (c *Companion) view(id string) (editor.Diff, bool) {
 	return d.viewLocked(), true
 }
 
-// call sends a request, on the goroutine that writes; done gets its outcome,
-// unless the client goes first. The IDs are far from those of clients: Vim takes
-// nothing but numbers, and a request with the number of one of its own for the
-// answer to that.
-func (d *door) call(ctx context.Context, method string, params, result any, done func(error)) {
+// call sends a request, on the goroutine that writes. done receives its outcome,
+// unless the client leaves first. The IDs are far from those of clients: Vim
+// accepts only numbers, and takes a request with the number of its own request
+// for the answer to it.
+func (d *conn) call(ctx context.Context, method string, params, result any, done func(error)) {
 	d.calls++
 	id := jsonrpc2.ID{Num: firstID + uint64(d.calls)}
-	wait, err := d.conn.DispatchCall(ctx, method, params, jsonrpc2.PickID(id))
+	wait, err := d.rpc.DispatchCall(ctx, method, params, jsonrpc2.PickID(id))
 	if err != nil {
 		done(err)
 		return
@@ -341,9 +343,10 @@ const firstID = 1_000_000_000
 
 var errEnded = errors.New("the change was answered before it could be shown")
 
-// openDiff shows a diff; done gets the client's answer. The queue holds no texts:
-// a client that is slow gets the diff as it is by then, and none that has ended.
-func (d *door) openDiff(v editor.Diff, done func(error)) {
+// openDiff shows a diff; done receives the client's answer. The queue holds no
+// texts: a slow client receives the diff as it is by then, and none that has
+// ended.
+func (d *conn) openDiff(v editor.Diff, done func(error)) {
 	c, id := d.c, v.ID
 	d.out.Put(0, func(ctx context.Context) {
 		v, ok := c.view(id)
@@ -355,8 +358,8 @@ func (d *door) openDiff(v editor.Diff, done func(error)) {
 	})
 }
 
-// closeDiff closes a diff; done gets the text as the user left it, or nil.
-func (d *door) closeDiff(p editor.DiffClose, done func(*string)) {
+// closeDiff closes a diff; done receives the text as the user left it, or nil.
+func (d *conn) closeDiff(p editor.DiffClose, done func(*string)) {
 	d.out.Put(0, func(ctx context.Context) {
 		res := new(editor.DiffCloseResult)
 		d.call(ctx, editor.MethodDiffClose, p, res, func(error) { done(res.Content) })

@@ -1,0 +1,21 @@
+package companion
+
+// Attached returns the number of attached clients.
+func (c *Companion) Attached() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.conns)
+}
+
+// Watches reports whether the watcher has seen the file.
+func (c *Companion) Watches(path string) bool {
+	c.watch.mu.Lock()
+	defer c.watch.mu.Unlock()
+	_, known := c.watch.known[path]
+	return known
+}
+
+// FirstShown waits for the surfaces' answers to a diff that has not ended.
+func (c *Companion) FirstShown(acks chan error) error {
+	return c.firstShown(&diff{ended: make(chan struct{})}, acks)
+}

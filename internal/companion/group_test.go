@@ -1,0 +1,22 @@
+package companion
+
+import "testing"
+
+func TestGroupMayGrowWhileSomebodyWaits(t *testing.T) {
+	var g group
+	first, second := make(chan bool), make(chan bool)
+	g.start(func() {
+		<-first
+		g.start(func() { <-second })
+	})
+	waited := make(chan bool)
+	go func() { g.wait(); close(waited) }()
+	close(first)
+	select {
+	case <-waited:
+		t.Error("wait returned while a goroutine ran")
+	case second <- true:
+	}
+	receive(t, waited)
+	g.wait()
+}

@@ -1,0 +1,118 @@
+package companion
+
+import (
+	"time"
+
+	"pollux/internal/editor"
+)
+
+// A Session is one connected agent, as the companion needs it. A package below
+// ide implements it for each kind of agent. [Companion.Connect] and
+// [Companion.Disconnect] tell the companion which sessions exist.
+//
+// The companion calls the methods from many goroutines. It holds its lock while
+// it calls any of them but Prompt: so they return at once, do no I/O and do not
+// call the companion.
+type Session interface {
+	TextRules
+
+	// Client returns the agent's name, as people know it, and its version,
+	// which may be empty. Both are safe to show in a terminal.
+	Client() (name, version string)
+	// Transport returns how the agent is connected, such as "http".
+	Transport() string
+	// Since returns when the agent connected.
+	Since() time.Time
+	// ContextChanged announces that [Companion.Context] has changed. The session
+	// sends the state as it is when the agent is ready for it.
+	ContextChanged()
+	// Resolve queues the outcome of a proposal. Outcomes of one session reach
+	// the agent in the order of the calls. done is called once, on another
+	// goroutine: with nil when the agent has received the outcome, with an error
+	// when the session ended before.
+	Resolve(p Proposal, o Outcome, done func(error))
+	// Prompt returns what to type into the agent's terminal to ask about a file
+	// in one of the workspace's roots.
+	Prompt(p editor.PromptParams, roots []string) editor.Prompt
+}
+
+// TextRules are an agent's rules for the text of a file. They are pure
+// functions of their arguments.
+type TextRules interface {
+	// Shown returns the text of the file as it is shown beside a proposal:
+	// without the differences that the agent does not mean as a change.
+	Shown(original, proposed string) string
+	// Refuses returns why the user cannot accept the text in place of the
+	// proposal, or "".
+	Refuses(text, proposed string) string
+	// Answer returns the user's text as the agent receives it.
+	Answer(text, original, proposed string) string
+	// Written returns what the agent would write to a file that holds onDisk
+	// after it received the answer. Pollux writes it for an agent that has ended.
+	Written(answer, onDisk string) string
+	// Holds reports whether a file that holds onDisk has the answer.
+	Holds(onDisk, answer string) bool
+	// Unwritten returns why the agent may leave a file unwritten after an
+	// accept, or "".
+	Unwritten() string
+}
+
+// A Proposal is a change to one file.
+type Proposal struct {
+	// Path is the file's absolute path, as the agent named it.
+	Path string
+	// Text is the proposed text of the whole file.
+	Text string
+	// Binary, if not empty, says why Text cannot go through an editor and come
+	// back unchanged.
+	Binary string
+}
+
+// An Outcome is the user's decision about a proposal.
+type Outcome struct {
+	Accepted bool
+	// Text is the text to write; empty unless Accepted.
+	Text string
+}
+
+// A Context lists the open files that agents may receive, the active one first,
+// then the one that had the focus last.
+type Context struct {
+	Files []File
+	// Trusted is nil unless an editor knows whether the user trusts the folder.
+	Trusted *bool
+}
+
+// A File is one open file of a [Context]. Cursor and Selection are those of
+// the active file; the others have none.
+type File struct {
+	Path string
+	// Focused is when the file last had the focus, in milliseconds since the
+	// Unix epoch; 0 is never.
+	Focused   int64
+	Active    bool
+	Cursor    *editor.Cursor
+	Selection string
+}
+
+// A Host runs a companion: it owns the servers and publishes the files and
+// variables that lead agents and editors to it. Its methods may be called at any
+// time, from many goroutines.
+type Host interface {
+	// Port and Token are what an editor keeps to start the companion again
+	// after a crash.
+	Port() int
+	Token() string
+	// Env returns the variables that lead agents, and Pollux's own commands, to
+	// this companion.
+	Env() map[string]string
+	// SetRoots publishes other workspace roots.
+	SetRoots(roots []string) error
+	// Link returns a link that opens the review page once.
+	Link() (string, error)
+	// Prompt is [Session.Prompt] for when no agent is connected.
+	Prompt(p editor.PromptParams, roots []string) editor.Prompt
+	// Unpublish removes everything that leads to the companion, before a panic
+	// ends the process.
+	Unpublish()
+}

@@ -1,0 +1,40 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+)
+
+// Checks run in the order of the parts, see what earlier ones found, and change nothing
+// before Fix.
+func TestExamine(t *testing.T) {
+	fixed := 0
+	first := func(_ context.Context, c *Checker) {
+		c.Add(Finding{Check: "one", Status: Failed, Text: "evil\x1b[2J", Fix: "fix one", Apply: func() error { fixed++; return nil }})
+	}
+	second := func(_ context.Context, c *Checker) {
+		if !c.Failed("other", "one") || c.Failed("other") || !c.Reported("one") || c.Reported("two") {
+			t.Error("the second check does not see the first one's finding")
+		}
+		c.Add(Finding{Check: "two", Status: Warning, Fix: "fix two", Apply: func() error { return errors.New("cannot") }})
+	}
+	third := func(_ context.Context, c *Checker) { c.OK("three", "fine") }
+	var emitted []string
+	report := Examine(t.Context(), Config{Emit: func(f Finding) { emitted = append(emitted, f.Part+"/"+f.Check) }}, []Part{
+		{Companion, []Check{first, second}}, {Bridge, []Check{third}},
+	})
+	if want := []string{"companion/one", "companion/two", "bridge/three"}; !slices.Equal(emitted, want) {
+		t.Errorf("emitted %q, want %q", emitted, want)
+	}
+	if got := report.Findings[0].Text; got != "evil[2J" {
+		t.Errorf("the text is %q", got)
+	}
+	if got := report.Fixes(); !slices.Equal(got, []string{"fix one", "fix two"}) || fixed != 0 {
+		t.Errorf("fixes %q, fixed %d before Fix", got, fixed)
+	}
+	if err := report.Fix(); err == nil || err.Error() != "fix two: cannot" || fixed != 1 {
+		t.Errorf("Fix: %v, fixed %d", err, fixed)
+	}
+}

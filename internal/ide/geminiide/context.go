@@ -1,0 +1,53 @@
+package geminiide
+
+import (
+	"encoding/json"
+	"slices"
+	"unicode/utf8"
+
+	"pollux/internal/companion"
+)
+
+// wireContext returns the context as the CLI receives it: the newest files,
+// with a bounded selection, and the active file always the newest, since the
+// CLI takes no other for active.
+func wireContext(c companion.Context) Context {
+	ws := &WorkspaceState{OpenFiles: []File{}, IsTrusted: c.Trusted}
+	for _, f := range c.Files[:min(len(c.Files), MaxOpenFiles)] {
+		ws.OpenFiles = append(ws.OpenFiles, File{
+			Path: f.Path, Timestamp: f.Focused, IsActive: f.Active,
+			Cursor: f.Cursor, SelectedText: cut(f.Selection, MaxSelectedText),
+		})
+	}
+	if files := ws.OpenFiles; len(files) > 1 && files[0].IsActive {
+		files[0].Timestamp = max(files[0].Timestamp, files[1].Timestamp+1)
+	}
+	return Context{WorkspaceState: ws}
+}
+
+// key returns what the CLI compares of a context: of the timestamps it takes
+// only the order of the files.
+func (c Context) key() string {
+	ws := *c.WorkspaceState
+	ws.OpenFiles = slices.Clone(ws.OpenFiles)
+	for i := range ws.OpenFiles {
+		ws.OpenFiles[i].Timestamp = 0
+	}
+	data, err := json.Marshal(ws)
+	if err != nil {
+		panic(err) // strings and numbers
+	}
+	return string(data)
+}
+
+// cut returns at most limit bytes of s, which is valid UTF-8, and cuts no
+// character apart.
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
+}

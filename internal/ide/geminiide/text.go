@@ -1,0 +1,59 @@
+package geminiide
+
+import "strings"
+
+const bom = "\uFEFF"
+
+// textRules are the rules of Gemini CLI and Qwen Code for the text of a file:
+// a proposal mostly has LF line ends, whatever the file has, and the CLI
+// restores CRLF when it writes; an empty answer stands for the proposal.
+type textRules struct{}
+
+// Shown implements [companion.TextRules]. Neither LF in place of CRLF nor a
+// missing byte order mark is a change: the CLI restores the line ends, and a
+// model seldom writes the mark.
+func (textRules) Shown(original, proposed string) string {
+	if onlyCRLF(original) && !strings.Contains(proposed, "\r") {
+		original = strings.ReplaceAll(original, "\r\n", "\n")
+	}
+	if !strings.HasPrefix(proposed, bom) {
+		original = strings.TrimPrefix(original, bom)
+	}
+	return original
+}
+
+// Answer implements [companion.TextRules]. Editors remove the byte order mark
+// that the file or the proposal has, and the CLI writes what it receives.
+func (textRules) Answer(text, original, proposed string) string {
+	marked := strings.HasPrefix(original, bom) || strings.HasPrefix(proposed, bom)
+	if text != "" && marked && !strings.HasPrefix(text, bom) {
+		return bom + text
+	}
+	return text
+}
+
+// Written implements [companion.TextRules].
+func (textRules) Written(answer, onDisk string) string {
+	if onlyCRLF(onDisk) && !strings.Contains(answer, "\r") {
+		answer = strings.ReplaceAll(answer, "\n", "\r\n")
+	}
+	return answer
+}
+
+// Holds implements [companion.TextRules]. It ignores line ends, which the CLI
+// chooses by its own rules.
+func (textRules) Holds(onDisk, answer string) bool {
+	unmarked := func(s string) string { return strings.ReplaceAll(strings.TrimPrefix(s, bom), "\r\n", "\n") }
+	return onDisk == answer || unmarked(onDisk) == unmarked(answer)
+}
+
+// Unwritten implements [companion.TextRules].
+func (textRules) Unwritten() string {
+	return "a Ctrl-C in the terminal cancels a change without closing it here"
+}
+
+// onlyCRLF reports whether the text ends all its lines with CRLF.
+func onlyCRLF(text string) bool {
+	crlf := strings.Count(text, "\r\n")
+	return crlf > 0 && crlf == strings.Count(text, "\n")
+}

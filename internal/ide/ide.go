@@ -1,0 +1,311 @@
+// Package ide makes a companion reachable. It starts the companion, a server for
+// each of the agents' protocols, the review page and the socket for further
+// clients, and publishes them.
+//
+// To serve another kind of agent, write a package below this one and add its row
+// to protocols.
+package ide
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"pollux/internal/companion"
+	"pollux/internal/companion/journal"
+	"pollux/internal/editor"
+	"pollux/internal/ide/geminiide"
+)
+
+// A Protocol is how one kind of agent finds a companion and talks to it. Only
+// Listen and Prompt must be set.
+type Protocol struct {
+	Name string
+	// CheckEditor reports whether agents accept a companion with this editor's
+	// name.
+	CheckEditor func(editor.Info) error
+	// IgnoreFiles names files that hide others from agents, as .gitignore does.
+	IgnoreFiles []string
+	// MaxFiles is how many open files an agent receives at most; 0 for no limit.
+	MaxFiles int
+	// Preamble is the line that an agent's connection to the companion's socket
+	// starts with; empty if agents of this protocol do not use the socket.
+	Preamble string
+	// Prompt is [companion.Session.Prompt] for when no agent is connected.
+	Prompt func(p editor.PromptParams, roots []string) editor.Prompt
+	// Listen starts to listen for agents of the companion. It calls onPanic
+	// before a panic ends the process.
+	Listen func(c *companion.Companion, cfg Config, onPanic func()) (Server, error)
+}
+
+// A Server serves the agents of one protocol. It calls Connect and Disconnect
+// of the companion for each of them.
+type Server interface {
+	// Port and Token are what an agent needs to connect.
+	Port() int
+	Token() string
+	// HandlePages serves h below /review/.
+	HandlePages(h http.Handler)
+	// Serve starts to answer requests. It does not block.
+	Serve()
+	// ServeConn serves an agent on a connection until the connection ends.
+	ServeConn(conn io.ReadWriteCloser) error
+	// Publish writes the files that lead agents to the server. stdio is the
+	// command that carries an agent's standard streams to the socket; it may be
+	// empty. SetRoots, AddEnv and Unpublish may be called at any time, from many
+	// goroutines.
+	Publish(roots, stdio []string) error
+	// SetRoots publishes other workspace roots. After an error the old ones stay.
+	SetRoots(roots []string) error
+	// AddEnv adds the variables that lead agents to the server.
+	AddEnv(env map[string]string)
+	// Unpublish removes the files.
+	Unpublish()
+	// Close sends what is queued for the agents, for as long as ctx allows, and
+	// ends their sessions.
+	Close(ctx context.Context) error
+}
+
+// protocols is the table of protocols. The first one's server also serves the
+// review page.
+var protocols = []Protocol{
+	{
+		Name:        "Gemini CLI and Qwen Code",
+		CheckEditor: geminiide.CheckEditor,
+		IgnoreFiles: []string{geminiide.IgnoreFile},
+		MaxFiles:    geminiide.MaxOpenFiles,
+		Preamble:    editor.MCPPreamble,
+		Prompt:      geminiide.Prompt,
+		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
+			pids := geminiide.TerminalPIDs(os.Getpid(), os.Getenv)
+			if cfg.EditorPID > 0 {
+				pids = geminiide.EditorPIDs(cfg.EditorPID, os.Getenv)
+			}
+			return geminiide.New(geminiide.Config{
+				Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor, Roots: c.Roots, PIDs: pids,
+				Token: cfg.Settings.Token, Port: cfg.Settings.Port,
+				ExtraHost: cfg.ExtraHost, ExtraNames: cfg.ExtraNames, GoneTimeout: cfg.GoneTimeout, OnPanic: onPanic,
+			})
+		},
+	},
+}
+
+// A Config configures a companion and what surrounds it.
+type Config struct {
+	Version string
+	Log     *slog.Logger // none if nil
+	// Editor names the companion to the agents' users.
+	Editor editor.Info
+	// EditorPID is the process of the editor in whose terminals the agents run;
+	// 0 if Pollux runs in the agents' terminal itself.
+	EditorPID int
+	// Roots are the workspace's directories; the working directory if empty.
+	Roots    []string
+	Settings editor.Settings
+	// ExtraHost and ExtraNames are those of [geminiide.Config].
+	ExtraHost  string
+	ExtraNames []string
+	Journal    *journal.Journal
+	// Pages returns the review page's handler and the function that makes links
+	// to it; no page if nil. The page attaches its clients with attach.
+	Pages func(attach func(io.ReadWriteCloser), base string) (http.Handler, func() string)
+	// Connect is the command, with arguments, that carries an agent's standard
+	// streams to the socket; none if empty.
+	Connect []string
+	// GoneTimeout is how long an agent may be away before it counts as ended;
+	// the protocol's default if 0.
+	GoneTimeout time.Duration
+}
+
+// A Host is a running companion with its servers and its socket. It implements
+// [companion.Host].
+//
+// It is published last and unpublished first: Start listens, serves and then
+// publishes. Close unpublishes, answers every proposal, closes the servers and
+// then the socket.
+type Host struct {
+	Companion *companion.Companion
+
+	// Set before anything is served:
+	log     *slog.Logger
+	servers []Server // by protocol
+	link    func() string
+	socket  *socket // nil if the system refused it
+
+	closed atomic.Bool
+}
+
+// Start starts a companion and publishes it.
+func Start(cfg Config) (*Host, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	core := companion.Config{
+		Version: cfg.Version, Log: cfg.Log, Editor: cfg.Editor, Roots: cfg.Roots, Journal: cfg.Journal,
+		IncludeIgnored: cfg.Settings.IncludeIgnored, Page: cfg.Pages != nil && cfg.Settings.ReviewPage,
+		MaxFiles: maxFiles(protocols),
+	}
+	for _, p := range protocols {
+		core.IgnoreFiles = append(core.IgnoreFiles, p.IgnoreFiles...)
+		if p.CheckEditor == nil {
+			continue
+		}
+		if err := p.CheckEditor(cfg.Editor); err != nil {
+			return nil, err
+		}
+	}
+	h := &Host{log: cfg.Log}
+	core.Host = h
+	var err error
+	if h.Companion, err = companion.New(core); err != nil {
+		return nil, err
+	}
+	if err := h.start(cfg); err != nil {
+		h.Close()
+		return nil, err
+	}
+	cfg.Log.Info("the companion is up", "port", h.Port(), "roots", len(h.Companion.Roots()))
+	return h, nil
+}
+
+// maxFiles returns the largest limit of the protocols, or 0 if one has none.
+func maxFiles(protocols []Protocol) (limit int) {
+	for _, p := range protocols {
+		if p.MaxFiles == 0 {
+			return 0
+		}
+		limit = max(limit, p.MaxFiles)
+	}
+	return limit
+}
+
+func (h *Host) start(cfg Config) (err error) {
+	for _, p := range protocols {
+		s, err := p.Listen(h.Companion, cfg, h.Unpublish)
+		if err != nil {
+			return err
+		}
+		h.servers = append(h.servers, s)
+	}
+	if cfg.Pages != nil {
+		var pages http.Handler
+		pages, h.link = cfg.Pages(h.Companion.AttachPage, fmt.Sprintf("http://127.0.0.1:%d", h.Port()))
+		h.servers[0].HandlePages(pages)
+	}
+	if h.socket, err = listenSocket(h.Port()); err != nil {
+		// No agent needs it.
+		h.log.Warn("pollux status, notify and connect will not find this companion: "+
+			"set POLLUX_RUNTIME_DIR to a short path that you own", "err", err)
+	}
+	for _, s := range h.servers {
+		s.Serve()
+	}
+	// An agent may run the command with few variables, so it names the socket.
+	var stdio []string
+	if len(cfg.Connect) > 0 && h.socket != nil {
+		stdio = append(slices.Clone(cfg.Connect), "--socket", h.socket.path)
+	}
+	roots := h.Companion.Roots()
+	for _, s := range h.servers {
+		if err := s.Publish(roots, stdio); err != nil {
+			return err
+		}
+	}
+	if h.socket != nil {
+		h.socket.serve(h.serveConn)
+	}
+	return nil
+}
+
+// closeTimeout is how long the agents may take to receive their last outcomes.
+const closeTimeout = 2 * time.Second
+
+// Close unpublishes the companion, answers every agent that waits, and stops.
+// Calls after the first have no effect.
+func (h *Host) Close() {
+	if h.closed.Swap(true) {
+		return
+	}
+	for _, s := range h.servers {
+		s.Unpublish()
+	}
+	h.Companion.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	var servers sync.WaitGroup
+	for _, s := range h.servers {
+		servers.Go(func() {
+			if err := s.Close(ctx); err != nil {
+				h.log.Warn("a server did not stop cleanly", "err", err)
+			}
+		})
+	}
+	servers.Wait()
+	if h.socket != nil {
+		h.socket.close()
+	}
+	h.Companion.Wait()
+}
+
+// Unpublish implements [companion.Host].
+func (h *Host) Unpublish() {
+	for _, s := range h.servers {
+		s.Unpublish()
+	}
+	if h.socket != nil {
+		h.socket.remove()
+	}
+}
+
+// Port implements [companion.Host].
+func (h *Host) Port() int { return h.servers[0].Port() }
+
+// Token implements [companion.Host].
+func (h *Host) Token() string { return h.servers[0].Token() }
+
+// Env implements [companion.Host].
+func (h *Host) Env() map[string]string {
+	env := make(map[string]string)
+	for _, s := range h.servers {
+		s.AddEnv(env)
+	}
+	if h.socket != nil {
+		env[editor.EnvSocket] = h.socket.path
+	}
+	return env
+}
+
+// SetRoots implements [companion.Host].
+func (h *Host) SetRoots(roots []string) error {
+	old := h.Companion.Roots()
+	for i, s := range h.servers {
+		if err := s.SetRoots(roots); err != nil {
+			for _, changed := range h.servers[:i] {
+				err = errors.Join(err, changed.SetRoots(old))
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// Link implements [companion.Host].
+func (h *Host) Link() (string, error) {
+	if h.link == nil {
+		return "", errors.New("this companion has no review page")
+	}
+	return h.link(), nil
+}
+
+// Prompt implements [companion.Host].
+func (h *Host) Prompt(p editor.PromptParams, roots []string) editor.Prompt {
+	return protocols[0].Prompt(p, roots)
+}
