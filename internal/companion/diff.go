@@ -50,7 +50,7 @@ type diff struct {
 	proposal  Proposal
 	target    target
 	base      file
-	notice    string // why it cannot be displayed; the terminal answers it
+	notice    string // why it cannot be displayed; the user answers it in the terminal
 	opened    time.Time
 	ended     chan struct{} // closed when the state is no longer Open
 	entry     entry         // what the journal has
@@ -274,8 +274,8 @@ func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
 	select {
 	case err = <-shown:
 	case <-time.After(openTimeout):
-		// The agent continues as if it were shown. If that fails, reject it, so
-		// that the agent does not wait.
+		// The agent continues as if the diff were shown. If no surface can show
+		// it, reject it, so that the agent does not wait.
 		c.background(func() {
 			if err := <-shown; err != nil {
 				c.tell("error", err.Error())
@@ -345,7 +345,7 @@ func (c *Companion) Withdraw(ctx context.Context, s Session, path string) (strin
 		c.mu.Unlock()
 		return "", fmt.Errorf("no diff is open for %s", path)
 	}
-	if d.notice == "" { // else its state is not known
+	if d.notice == "" { // otherwise its state is not known
 		c.watch.soon(path, d.base.state)
 	}
 	known, editor := d.content, d.editor
