@@ -186,7 +186,7 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, session *Sess
 		Method string          `json:"method"`
 		ID     json.RawMessage `json:"id"`
 	}
-	err = json.Unmarshal(body, &first) // a batch is none
+	err = json.Unmarshal(body, &first) // fails for a batch
 	if session != nil {
 		if err == nil && first.Method != "" && !known[first.Method] {
 			answerUnknown(w, first.ID, first.Method)
@@ -244,8 +244,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	defer rc.SetReadDeadline(time.Time{})
 	body, err := io.ReadAll(io.LimitReader(r.Body, s.cfg.MaxBody+1))
 	if err == nil && int64(len(body)) > s.cfg.MaxBody {
-		// Read on, up to a limit: a client that is still writing would see a broken
-		// connection and not the answer.
+		// Keep reading, up to a limit. Otherwise a client that is still writing would
+		// see a broken connection instead of the answer.
 		io.CopyN(io.Discard, r.Body, 4*s.cfg.MaxBody)
 		return nil, &http.MaxBytesError{Limit: s.cfg.MaxBody}
 	}

@@ -11,7 +11,7 @@ import (
 	"pollux/internal/termtext"
 )
 
-// ready is what the CLI shows in its empty input line.
+// ready is the text that the CLI shows in its empty input line.
 const ready = "Type your message"
 
 // Prompt implements [companion.Session].

@@ -79,7 +79,7 @@ func TestReplay(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			l := Replay(Place{Dir: root, Getenv: func(k string) string { return env[k] }, PID: self, Minor: tt.minor})
+			l := Replay(Launch{Dir: root, Getenv: func(k string) string { return env[k] }, PID: self, Minor: tt.minor})
 			got, inside := 0, false
 			if l.Chosen != nil {
 				got, inside = l.Chosen.File.Port, l.Chosen.Inside
@@ -111,7 +111,7 @@ func TestReplayDirect(t *testing.T) {
 		}
 	}
 	env := map[string]string{"TMPDIR": tmp}
-	l := Replay(Place{Dir: "/", Getenv: func(k string) string { return env[k] }, PID: os.Getpid(), Minor: 61})
+	l := Replay(Launch{Dir: "/", Getenv: func(k string) string { return env[k] }, PID: os.Getpid(), Minor: 61})
 	if l.Chosen == nil || !l.Chosen.Direct || l.Chosen.File.Port != 1 {
 		t.Errorf("chose %+v, want the file without a port", l.Chosen)
 	}
@@ -133,7 +133,7 @@ func TestReplayPassesOverOtherUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := map[string]string{"TMPDIR": tmp}
-	l := Replay(Place{Dir: "/", Getenv: func(k string) string { return env[k] }, PID: os.Getpid(), Minor: 61})
+	l := Replay(Launch{Dir: "/", Getenv: func(k string) string { return env[k] }, PID: os.Getpid(), Minor: 61})
 	if l.Chosen != nil || len(l.Candidates) != 1 || !errors.Is(l.Candidates[0].Err, ErrOtherUser) {
 		t.Errorf("chose %+v of %+v", l.Chosen, l.Candidates)
 	}
@@ -151,7 +151,7 @@ func TestReplayHostileFiles(t *testing.T) {
 			current := filepath.Join(tmp, "gemini", "ide", fmt.Sprintf("gemini-ide-server-%d-1.json", self))
 			hostile.Plant(t, kind, current)
 			for _, minor := range []int{20, 61} {
-				l := Replay(Place{Dir: tmp, Getenv: func(k string) string { return map[string]string{"TMPDIR": tmp}[k] }, PID: os.Getpid(), Minor: minor})
+				l := Replay(Launch{Dir: tmp, Getenv: func(k string) string { return map[string]string{"TMPDIR": tmp}[k] }, PID: os.Getpid(), Minor: minor})
 				if l.Chosen != nil || len(l.Candidates) != 1 || l.Candidates[0].Err == nil {
 					t.Errorf("0.%d: chose %+v of %+v", minor, l.Chosen, l.Candidates)
 				}

@@ -15,14 +15,14 @@ import (
 )
 
 // The schemas allow unknown arguments: the real CLI sends closeDiff one that the
-// contract does not have, and would take a refusal for a failure.
+// contract does not have, and would treat a refusal as a failure.
 const (
 	openDiffSchema = `{"type":"object","properties":{
-		"filePath":{"type":"string","description":"Absolute path of the file to be changed."},
+		"filePath":{"type":"string","description":"Absolute path of the file to change."},
 		"newContent":{"type":"string","description":"The proposed new content of the whole file."}},
 		"required":["filePath","newContent"]}`
 	closeDiffSchema = `{"type":"object","properties":{
-		"filePath":{"type":"string","description":"Absolute path of the file whose diff is to be closed."},
+		"filePath":{"type":"string","description":"Absolute path of the file whose diff to close."},
 		"suppressNotification":{"type":"boolean","description":"Accepted and without effect: closing never sends a notification."}},
 		"required":["filePath"]}`
 )

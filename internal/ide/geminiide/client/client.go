@@ -42,9 +42,8 @@ func (e Endpoint) URL() string {
 
 // A CLI is a connected client.
 type CLI struct {
-	// Heard delivers the notifications in the order they came. It is closed
-	// when the stream ends; Ended is then the reason, or nil for a graceful
-	// end.
+	// Heard delivers the notifications in order. It is closed when the stream
+	// ends; Ended is then the reason, or nil for a graceful end.
 	Heard chan Notification
 	Ended error
 	// Tools are the names of the companion's tools.

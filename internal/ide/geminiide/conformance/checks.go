@@ -227,7 +227,7 @@ func sessionOf(a answer) map[string]string {
 	return map[string]string{"Mcp-Session-Id": a.header.Get("Mcp-Session-Id")}
 }
 
-// forget ends the session of an answer to initialize.
+// forget ends the session that an answer to initialize opened.
 func (r *run) forget(a answer) error {
 	_, err := r.send(request{method: http.MethodDelete, headers: sessionOf(a)})
 	return err
@@ -249,7 +249,7 @@ var contextChecks = []check{
 		if err := r.do(Open, r.name("one.txt"), ""); err != nil {
 			return err
 		}
-		return r.context(c, r.patience(Open), func(v geminiide.Context) bool {
+		return r.context(c, r.effectTimeout(Open), func(v geminiide.Context) bool {
 			if v.WorkspaceState == nil {
 				return false
 			}
@@ -266,7 +266,7 @@ var contextChecks = []check{
 		if err := r.do(Open, r.name("two.txt"), ""); err != nil {
 			return err
 		}
-		return r.context(c, r.patience(Open), func(v geminiide.Context) bool {
+		return r.context(c, r.effectTimeout(Open), func(v geminiide.Context) bool {
 			if v.WorkspaceState == nil {
 				return false
 			}
@@ -325,8 +325,8 @@ var contextChecks = []check{
 const (
 	proposed = "one\nTWO\nthree\n"
 	edited   = "one\nTWO and a half\nthree\n"
-	// odd has what companions lose most easily: wide characters, a missing line
-	// feed at the end, JSON that looks like an answer to closeDiff.
+	// odd contains what companions lose most easily: wide characters, a missing
+	// line feed at the end, JSON that looks like an answer to closeDiff.
 	odd = "{\"content\":\"not this\"}\n\tä😀 \"\\u0041\" \nno line feed at the end"
 )
 
@@ -445,7 +445,7 @@ var diffChecks = []check{
 			if doErr != nil {
 				return doErr
 			}
-			method, _, err := r.outcome(r.cli, r.patience(Accept))
+			method, _, err := r.outcome(r.cli, r.effectTimeout(Accept))
 			if err == nil && method != geminiide.MethodDiffAccepted {
 				err = fmt.Errorf("%s came", method)
 			}
@@ -519,7 +519,7 @@ func (r *run) decided(a Action, file, text string, before func() error, want str
 		if err := r.do(a, file, ""); err != nil {
 			return err
 		}
-		method, d, err := r.outcome(r.cli, r.patience(a))
+		method, d, err := r.outcome(r.cli, r.effectTimeout(a))
 		switch wants := map[Action]string{Accept: geminiide.MethodDiffAccepted, Reject: geminiide.MethodDiffRejected}[a]; {
 		case err != nil:
 			return err

@@ -112,7 +112,7 @@ const (
 	quietTimeout  = 700 * time.Millisecond // without an unexpected notification
 )
 
-// A skip is the reason why a check is not run.
+// A skip is the reason why a check was not run.
 type skip string
 
 func (s skip) Error() string { return string(s) }
@@ -285,7 +285,7 @@ func (r *run) discover() error {
 	}
 }
 
-// can returns a skip for an action that nobody does.
+// can returns a skip for an action that nobody can do.
 func (r *run) can(a Action) error {
 	if _, ok := r.cfg.Actions[a]; !ok && r.cfg.Ask == nil {
 		return skip(fmt.Sprintf("needs --%s COMMAND, or --interactive", a))
@@ -331,8 +331,8 @@ func (r *run) do(a Action, file, text string) error {
 	return nil
 }
 
-// patience returns how long to wait for the effect of an action.
-func (r *run) patience(a Action) time.Duration {
+// effectTimeout returns how long to wait for the effect of an action.
+func (r *run) effectTimeout(a Action) time.Duration {
 	if _, ok := r.cfg.Actions[a]; ok {
 		return answerTimeout
 	}
