@@ -19,7 +19,7 @@ const maxRoots = 1000
 // pairs, paths are the same on both sides.
 type Paths []Pair
 
-// A Pair is one directory by its two names, both absolute and clean.
+// A Pair holds the two names of one directory, both absolute and clean.
 type Pair struct{ Here, There string }
 
 // ParsePaths parses pairs of the form HERE=THERE. The directory here must exist and be
