@@ -155,7 +155,7 @@ func TestKeysOfTheMomentDecideNothing(t *testing.T) {
 				b := newBench(t, Config{Once: true, Editor: "false"})
 				b.press(key) // before there is a change
 				b.open("1", "new\n")
-				for range 40 { // two seconds, four times settleTime
+				for range 40 { // two seconds, four times settleDelay
 					b.press(key)
 					time.Sleep(50 * time.Millisecond)
 					b.sees(t, appeared)
