@@ -221,7 +221,8 @@ func (d *conn) initialize(req *jsonrpc2.Request) (any, error) {
 		return nil, err
 	}
 	if p.Protocol != editor.ProtocolVersion {
-		return nil, fmt.Errorf("the plugin uses version %d of the editor protocol, and this pollux version %d: update the older of the two",
+		return nil, fmt.Errorf("the plugin uses version %d of the editor protocol, "+
+			"and this pollux version %d: update the older of the two",
 			p.Protocol, editor.ProtocolVersion)
 	}
 	c, err := d.start(p)

@@ -84,7 +84,9 @@ func (s *store) event(e editor.ContextEvent) {
 			for i := range files {
 				files[i].Active = false
 			}
-			files = append(files, editor.File{Path: e.Path, Focused: now, Active: true, Cursor: e.Cursor, Selection: e.Selection})
+			files = append(files, editor.File{
+				Path: e.Path, Focused: now, Active: true, Cursor: e.Cursor, Selection: e.Selection,
+			})
 			if extra := len(files) - maxHookFiles; extra > 0 {
 				files = files[extra:]
 			}

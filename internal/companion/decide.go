@@ -66,7 +66,8 @@ func (d *diff) refusesLocked(ev event) error {
 	case d.state == journal.Accepted:
 		return errAccepted
 	case ev == evAccept && d.state == journal.Orphaned:
-		return fmt.Errorf("%s, which proposed this, has ended: save it with diff/save, or discard it with diff/reject", d.agent)
+		return fmt.Errorf("%s, which proposed this, has ended: save it with diff/save, or discard it with diff/reject",
+			d.agent)
 	case ev == evSave && d.state == journal.Open:
 		return fmt.Errorf("%s still waits for this diff: accept or reject it", d.agent)
 	}
@@ -121,7 +122,8 @@ func (c *Companion) settle(d *diff, text string, since fileState, delivered chan
 	}
 	c.log.Info("an accepted change was not written", "err", err)
 	c.settled(d, evUnwritten)
-	c.tell("warning", fmt.Sprintf("%s was accepted, but %s: %s does not hold the text. To write it: pollux journal restore %s",
+	c.tell("warning", fmt.Sprintf(
+		"%s was accepted, but %s: %s does not hold the text. To write it: pollux journal restore %s",
 		filepath.Base(d.proposal.Path), err, d.proposal.Path, d.id))
 	if errors.Is(err, errGone) {
 		return

@@ -286,9 +286,11 @@ func (x *excluder) keepLocked(path string, f *ignoreFile) {
 // files all count.
 var (
 	secretNames = []string{
-		".env", ".env.*", "*.env", ".envrc", ".netrc", "_netrc", ".pgpass", ".pypirc", ".npmrc", ".git-credentials", ".htpasswd",
+		".env", ".env.*", "*.env", ".envrc", ".netrc", "_netrc", ".pgpass", ".pypirc", ".npmrc",
+		".git-credentials", ".htpasswd",
 		"*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.asc", "*.gpg",
-		"id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "credentials", "credentials.json", "client_secret*.json", "secrets.y*ml", "*.tfvars",
+		"id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "credentials", "credentials.json", "client_secret*.json",
+		"secrets.y*ml", "*.tfvars",
 	}
 	secretDirs = []string{".ssh", ".gnupg", ".aws", ".kube", ".docker"}
 	templates  = []string{"example", "sample", "template", "dist"}

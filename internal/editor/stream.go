@@ -118,7 +118,8 @@ func (s *Stream) sniff() (framing, error) {
 	case 'C', 'c':
 		s.framed.Store(headers)
 	default:
-		return unknown, fmt.Errorf("%w: it starts with %q; send a JSON object on a line, or a Content-Length header", ErrFraming, first)
+		return unknown, fmt.Errorf("%w: it starts with %q; send a JSON object on a line, or a Content-Length header",
+			ErrFraming, first)
 	}
 	return s.framed.Load(), nil
 }

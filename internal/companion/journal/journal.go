@@ -188,10 +188,12 @@ func (j *Journal) get(id string) (Entry, error) {
 		return Entry{}, notFound(id)
 	}
 	if err != nil {
-		return Entry{}, fmt.Errorf("the journal cannot be read: %w: check that %s is a directory that you own, then try again", err, j.dir)
+		return Entry{}, fmt.Errorf("the journal cannot be read: %w: "+
+			"check that %s is a directory that you own, then try again", err, j.dir)
 	}
 	if err := json.Unmarshal(data, &e); err != nil {
-		return Entry{}, fmt.Errorf("entry %s of the journal cannot be read: %w: run `pollux journal show %s` for its text", id, err, id)
+		return Entry{}, fmt.Errorf("entry %s of the journal cannot be read: %w: "+
+			"run `pollux journal show %s` for its text", id, err, id)
 	}
 	e.Unwritten = e.Unwritten || e.Undelivered
 	// A killed process may have written only the text.
@@ -227,7 +229,8 @@ func (j *Journal) write(id, ext string, data []byte) error {
 }
 
 func (j *Journal) unwritable(err error) error {
-	return fmt.Errorf("the journal cannot be written: %w: check that %s is a directory that you own, with free space", err, j.dir)
+	return fmt.Errorf("the journal cannot be written: %w: check that %s is a directory that you own, with free space",
+		err, j.dir)
 }
 
 func (j *Journal) file(id, ext string) string { return filepath.Join(j.dir, id+"."+ext) }
@@ -275,7 +278,8 @@ func (j *Journal) text(id, ext string) (string, error) {
 		return "", notFound(id)
 	}
 	if err != nil {
-		return "", fmt.Errorf("the journal cannot be read: %w: check that %s is a directory that you own, then try again", err, j.dir)
+		return "", fmt.Errorf("the journal cannot be read: %w: "+
+			"check that %s is a directory that you own, then try again", err, j.dir)
 	}
 	return string(data), nil
 }
