@@ -322,7 +322,8 @@ func (p *Publication) writeCLILocked(c cli, e Endpoint) error {
 	if info, err := os.Stat(filepath.Dir(dir)); err != nil {
 		return err
 	} else if !sys.Own(info) {
-		return fmt.Errorf("%s belongs to another user: set TMPDIR to a directory that you own, for the CLI too", filepath.Dir(dir))
+		return fmt.Errorf("%s belongs to another user: set TMPDIR to a directory that you own, for the CLI too",
+			filepath.Dir(dir))
 	} else if mode := info.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" {
 		if err := os.Chmod(filepath.Dir(dir), mode&^0o022); err != nil {
 			return err
@@ -377,7 +378,8 @@ walk:
 			}
 			shared = shared || parent.Mode().Perm()&0o022 != 0
 			if shared && !sys.Own(info) && !sys.SameOwner(info, parent) {
-				return fmt.Errorf("%s belongs to another user: set TMPDIR to a directory that you own, for the CLI too", at)
+				return fmt.Errorf("%s belongs to another user: set TMPDIR to a directory that you own, for the CLI too",
+					at)
 			}
 			if info.Mode()&os.ModeSymlink != 0 {
 				target, err := os.Readlink(at)

@@ -17,7 +17,8 @@ var reserved = map[string]bool{"vscode": true, "antigravity": true, "positron": 
 // CheckEditor returns an error if a companion cannot have the editor's name.
 func CheckEditor(info editor.Info) error {
 	if reserved[info.Name] {
-		return fmt.Errorf("the editor cannot be named %q: Gemini CLI would try to install its own companion for it", info.Name)
+		return fmt.Errorf("the editor cannot be named %q: Gemini CLI would try to install its own companion for it",
+			info.Name)
 	}
 	return nil
 }

@@ -39,7 +39,9 @@ func (Remote) Greet(ctx context.Context, conn io.ReadWriter) (title string, root
 
 // Translate returns functions that translate the paths in the messages of one
 // connection. toThere and toHere translate one path.
-func (Remote) Translate(toThere, toHere func(path string) (string, bool)) (outgoing, incoming func(line []byte) []byte) {
+func (Remote) Translate(
+	toThere, toHere func(path string) (string, bool),
+) (outgoing, incoming func(line []byte) []byte) {
 	t := &translator{toThere: toThere, toHere: toHere, open: make(map[string]string)}
 	return t.outgoing, t.incoming
 }

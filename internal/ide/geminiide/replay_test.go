@@ -12,8 +12,8 @@ import (
 	"pollux/internal/hostile"
 )
 
-// What Gemini CLI does with several files; that the real one does so is the
-// matter of e2e's TestDoctor.
+// Which of several files Gemini CLI chooses. TestDoctor in e2e checks that the
+// real one does the same.
 func TestReplay(t *testing.T) {
 	self := os.Getpid()
 	const dead = 1<<22 - 1 // beyond pid_max's default
@@ -44,9 +44,9 @@ func TestReplay(t *testing.T) {
 		{name: "the port of the environment", minor: 61, env: map[string]string{"GEMINI_CLI_IDE_SERVER_PORT": "1"}, files: []file{{pid: dead - 1, port: 1, workspace: "ROOT"}, {pid: dead, port: 2, workspace: "ROOT"}}, want: 1, inside: true},
 		{name: "but not of another workspace", minor: 61, env: map[string]string{"GEMINI_CLI_IDE_SERVER_PORT": "1"}, files: []file{{pid: dead - 1, port: 1, workspace: "/elsewhere"}, {pid: dead, port: 2, workspace: "ROOT"}}, want: 2, inside: true},
 		{name: "a mismatch is tried, that of the environment first", minor: 61, env: map[string]string{"GEMINI_CLI_IDE_SERVER_PORT": "1"}, files: []file{{pid: dead - 1, port: 1, workspace: "/elsewhere"}, {pid: dead, port: 2, workspace: "/elsewhere"}}, want: 1},
-		{name: "rubbish is passed over", minor: 61, files: []file{{pid: dead, port: 9, raw: "{"}, {pid: dead - 1, port: 8, raw: "[]"}, {pid: dead - 2, port: 3, workspace: "ROOT"}}, want: 3, inside: true},
+		{name: "invalid files are skipped", minor: 61, files: []file{{pid: dead, port: 9, raw: "{"}, {pid: dead - 1, port: 8, raw: "[]"}, {pid: dead - 2, port: 3, workspace: "ROOT"}}, want: 3, inside: true},
 		{name: "a port in a string", minor: 61, files: []file{{pid: dead, port: 7, raw: `{"port":"7","workspacePath":"ROOT"}`}}, want: 7, inside: true},
-		{name: "before 0.31 another PID is none", minor: 20, files: []file{{pid: dead, port: 2, workspace: "ROOT"}}},
+		{name: "before 0.31 another PID does not count", minor: 20, files: []file{{pid: dead, port: 2, workspace: "ROOT"}}},
 		{name: "nor the variable", minor: 20, env: map[string]string{"GEMINI_CLI_IDE_PID": fmt.Sprint(dead)}, files: []file{{pid: dead, port: 2, workspace: "ROOT"}}},
 		{name: "nor another workspace", minor: 20, files: []file{{pid: -1, port: 2, workspace: "/elsewhere"}}},
 		{name: "but the exact PID", minor: 20, files: []file{{pid: -1, port: 2, workspace: "ROOT"}}, want: 2, inside: true},

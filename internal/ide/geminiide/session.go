@@ -115,7 +115,8 @@ func (s *Session) Refuses(text, proposed string) string {
 		return ""
 	}
 	name, _ := s.Client()
-	return name + " ignores an empty text and would write its own proposal. Reject the change and empty the file yourself."
+	return name + " ignores an empty text and would write its own proposal. " +
+		"Reject the change and empty the file yourself."
 }
 
 // maxName bounds a client's name and version, in bytes.

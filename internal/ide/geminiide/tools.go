@@ -29,8 +29,9 @@ const (
 
 func (s *Session) addTools(server *mcp.Server) {
 	server.AddTool(&mcp.Tool{
-		Name:        ToolOpenDiff,
-		Description: "Opens a diff of a proposed change in the editor, where the user edits, accepts or rejects it. Returns at once; the outcome arrives as an ide/diffAccepted or ide/diffRejected notification.",
+		Name: ToolOpenDiff,
+		Description: "Opens a diff of a proposed change in the editor, where the user edits, accepts or rejects it. " +
+			"Returns at once; the outcome arrives as an ide/diffAccepted or ide/diffRejected notification.",
 		InputSchema: json.RawMessage(openDiffSchema),
 	}, s.tool(func(ctx context.Context, args json.RawMessage) ([]mcp.Content, error) {
 		req, err := ParseOpenDiff(args)

@@ -134,7 +134,8 @@ func (p *Protocol) Companion(ctx context.Context, dc *doctor.Checker) {
 	}
 	if !knownEditor(chosen) {
 		c.Fail("editor", "update that editor's companion, or use `pollux run`",
-			"%s names no editor, and Gemini CLI does not know this terminal: it says that IDE integration is not supported",
+			"%s names no editor, and Gemini CLI does not know this terminal: "+
+				"it says that IDE integration is not supported",
 			chosen.Path)
 	}
 	if !c.checkWorkspace(chosen) {

@@ -218,7 +218,8 @@ func (r *run) environ() []string {
 			env = append(env, kv)
 		}
 	}
-	return append(env, "TMPDIR="+r.tmp, "TMP="+r.tmp, "TEMP="+r.tmp, "POLLUX_RUNTIME_DIR="+r.runtime, "POLLUX_STATE_DIR="+filepath.Join(r.tmp, "state"))
+	return append(env, "TMPDIR="+r.tmp, "TMP="+r.tmp, "TEMP="+r.tmp,
+		"POLLUX_RUNTIME_DIR="+r.runtime, "POLLUX_STATE_DIR="+filepath.Join(r.tmp, "state"))
 }
 
 func (r *run) start() error {
@@ -277,9 +278,11 @@ func (r *run) discover() error {
 		case <-r.ctx.Done():
 			return context.Cause(r.ctx)
 		case <-r.child.Done():
-			return fmt.Errorf("%s ended before it made a discovery file (exit code %d); it must stay in the foreground", r.cfg.Command[0], r.child.ExitCode())
+			return fmt.Errorf("%s ended before it made a discovery file (exit code %d); it must stay in the foreground",
+				r.cfg.Command[0], r.child.ExitCode())
 		case <-deadline.C:
-			return fmt.Errorf("%s made no discovery file in $TMPDIR/gemini/ide within %v", r.cfg.Command[0], startTimeout)
+			return fmt.Errorf("%s made no discovery file in $TMPDIR/gemini/ide within %v",
+				r.cfg.Command[0], startTimeout)
 		case <-tick.C:
 		}
 	}
