@@ -30,7 +30,8 @@ func ParsePaths(pairs []string) (Paths, error) {
 	for _, text := range pairs {
 		here, there, ok := strings.Cut(text, "=")
 		if !ok || !filepath.IsAbs(here) || !path.IsAbs(there) && !paths.IsWindows(there) {
-			return nil, fmt.Errorf("--map %s: give two absolute directories, as the agent and as the companion see them: "+
+			return nil, fmt.Errorf("--map %s: give two absolute directories, "+
+				"as the agent and as the companion see them: "+
 				"--map /workspaces/app=/home/me/app", text)
 		}
 		if info, err := os.Stat(here); err != nil || !info.IsDir() {

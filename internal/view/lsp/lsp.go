@@ -334,8 +334,12 @@ func (s *server) initialize(p initializeParams) (any, error) {
 			"hoverProvider":             true,
 			"documentHighlightProvider": true,
 			"codeActionProvider":        map[string]any{"codeActionKinds": []string{actionKind}},
-			"executeCommandProvider":    map[string]any{"commands": []string{commandReview, commandAccept, commandReject}},
-			"workspace":                 map[string]any{"workspaceFolders": map[string]any{"supported": true, "changeNotifications": true}},
+			"executeCommandProvider": map[string]any{"commands": []string{
+				commandReview, commandAccept, commandReject,
+			}},
+			"workspace": map[string]any{"workspaceFolders": map[string]any{
+				"supported": true, "changeNotifications": true,
+			}},
 		},
 	}, nil
 }
@@ -652,7 +656,8 @@ func (s *server) review() error {
 	}
 	if s.showDocument {
 		var shown struct{ Success bool }
-		err := s.call("window/showDocument", map[string]any{"uri": link.URL, "external": true, "takeFocus": true}, &shown)
+		show := map[string]any{"uri": link.URL, "external": true, "takeFocus": true}
+		err := s.call("window/showDocument", show, &shown)
 		if err == nil && shown.Success {
 			return nil
 		}
