@@ -173,7 +173,7 @@ func (s *stage) serve(conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 	s.asked <- struct{}{}
 }
 
-// tell sends the page a request, or a notification if no answer is expected.
+// tell sends the page a request, or a notification if it needs no answer.
 func (s *stage) tell(method string, params any) {
 	s.t.Helper()
 	s.mu.Lock()
