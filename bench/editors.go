@@ -122,15 +122,15 @@ func (e editorBench) run(binary, dir string, runs int) error {
 	}
 	defer cli.Close()
 	time.Sleep(time.Second) // until the output of the start has ended
-	for len(cli.Heard) > 0 {
-		<-cli.Heard
+	for len(cli.Notifications) > 0 {
+		<-cli.Notifications
 	}
 	var moves []float64
 	for range 4 * runs {
 		time.Sleep(100 * time.Millisecond)
 		began := time.Now()
 		t.pty.WriteString(e.down)
-		moves = append(moves, ms((<-cli.Heard).At.Sub(began)-50*time.Millisecond))
+		moves = append(moves, ms((<-cli.Notifications).At.Sub(began)-50*time.Millisecond))
 	}
 	printRow(e.name+": key to notification, beyond the 50 ms of debounce", "ms", moves)
 	t.close()
@@ -167,7 +167,7 @@ func (e editorBench) held(env []string, project, file string, with bool, discove
 		}
 		defer cli.Close()
 		go func() {
-			for range cli.Heard {
+			for range cli.Notifications {
 			}
 		}()
 	}

@@ -181,7 +181,7 @@ func (b *bench) connect() (*client.CLI, error) {
 		return nil, err
 	}
 	b.ends = append(b.ends, c.Close)
-	<-c.Heard
+	<-c.Notifications
 	return c, nil
 }
 
@@ -284,7 +284,7 @@ func latency(b *bench) (float64, error) {
 		if err := b.move(path, i+1); err != nil {
 			return 0, err
 		}
-		all = append(all, (<-cli.Heard).At.Sub(began)-50*time.Millisecond)
+		all = append(all, (<-cli.Notifications).At.Sub(began)-50*time.Millisecond)
 	}
 	slices.Sort(all)
 	return ms(all[len(all)/2]), nil
@@ -326,7 +326,7 @@ func flood(b *bench) (float64, error) {
 		}
 	}
 	time.Sleep(200 * time.Millisecond) // longer than the debounce
-	return float64(len(cli.Heard)), nil
+	return float64(len(cli.Notifications)), nil
 }
 
 func floodMemory(b *bench) (float64, error) {

@@ -179,7 +179,7 @@ func bridgeFilesAndImages(t *testing.T) {
 	}
 }
 
-// A prompt that starts with a slash is not run as a command of the CLI.
+// A prompt that starts with a slash does not run a command of the CLI.
 func TestBridgePromptsAreNoCommands(t *testing.T) { eachRunner(t, bridgePromptsAreNoCommands) }
 
 func bridgePromptsAreNoCommands(t *testing.T) {
@@ -256,8 +256,8 @@ func (w *world) tree() string {
 	return b.String()
 }
 
-// Each tool that runs the agent is read-only: nothing is written and nothing is
-// run, whatever the model tries. The CLI alone, with the same settings and
+// Each tool that runs the agent is read-only: it writes nothing and runs
+// nothing, whatever the model tries. The CLI alone, with the same settings and
 // model, does write and run.
 func TestBridgeIsReadOnly(t *testing.T) { eachRunner(t, bridgeIsReadOnly) }
 

@@ -84,7 +84,7 @@ func TestBridgeInspector(t *testing.T) {
 	}
 }
 
-// A client that closed the bridge's input and read none of its output kept the
+// A client that closed the bridge's input without reading its output kept the
 // bridge and its processes alive.
 func TestBridgeEndsForADeafClient(t *testing.T) {
 	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })

@@ -462,7 +462,7 @@ func TestCompanionRestarted(t *testing.T) {
 	<-e.Done()
 	e.cmd.Wait()
 	// The CLI's old connection tries twice to reconnect. A failure after /ide
-	// enable would disconnect the new connection, so wait for both.
+	// enable would close the new connection, so wait for both.
 	attempts := make(chan bool, 10)
 	gap := &http.Server{Addr: fmt.Sprintf("127.0.0.1:%d", e.info.Port), Handler: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 		http.NotFound(rw, nil)

@@ -176,7 +176,7 @@ const (
 	notAsked     = ""
 )
 
-// wantCLI runs the real CLI in the same place and compares what it says.
+// wantCLI runs the real CLI in the same way and compares its message.
 func (p *patient) wantCLI(says string) {
 	p.t.Helper()
 	if says == notAsked {
@@ -203,7 +203,7 @@ func (p *patient) wantCLI(says string) {
 }
 
 // Each cause that doctor knows is reproduced. Doctor finds it and nothing more,
-// and the real CLI, in the same place, behaves as doctor predicts.
+// and the real CLI, started in the same way, behaves as doctor predicts.
 func TestDoctor(t *testing.T) {
 	const dead = "1" // nobody listens on this port
 	noStdio := func(f map[string]any) { delete(f, "stdio") }
@@ -751,8 +751,8 @@ func TestDoctorPlaces(t *testing.T) {
 			t.Errorf("doctor does not say that the CLI looks up tmux: %s", data)
 		}
 	})
-	// Doctor names the owner of another user's companion. A user with a
-	// companion of their own sees no finding.
+	// Doctor names the owner of another user's companion. A user who has a
+	// companion sees no finding.
 	t.Run("a second user", func(t *testing.T) {
 		if os.Getuid() != 0 {
 			t.Skip("needs root")

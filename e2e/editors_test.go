@@ -185,14 +185,14 @@ func (d *desk) cli() *client.CLI {
 	return c
 }
 
-// heard waits for a matching notification.
-func heard(t *testing.T, c *client.CLI, what string, fits func(client.Notification) bool) client.Notification {
+// received waits for a matching notification.
+func received(t *testing.T, c *client.CLI, what string, fits func(client.Notification) bool) client.Notification {
 	t.Helper()
 	deadline := time.After(stepTimeout)
 	var last string
 	for {
 		select {
-		case n, ok := <-c.Heard:
+		case n, ok := <-c.Notifications:
 			if !ok {
 				t.Fatalf("the stream ended before %s; the last was %s", what, last)
 			}
@@ -212,7 +212,7 @@ func rejected(n client.Notification) bool { return n.Method == geminiide.MethodD
 // returns the accepted text.
 func accepted(t *testing.T, c *client.CLI) string {
 	t.Helper()
-	n := heard(t, c, "an accepted diff", func(n client.Notification) bool { return n.Method == geminiide.MethodDiffAccepted })
+	n := received(t, c, "an accepted diff", func(n client.Notification) bool { return n.Method == geminiide.MethodDiffAccepted })
 	var p geminiide.DiffAccepted
 	if err := json.Unmarshal(n.Params, &p); err != nil {
 		t.Fatal(err)
@@ -230,10 +230,10 @@ func written(t *testing.T, c *client.CLI, path string) string {
 	return text
 }
 
-// context waits until the companion sends matching open files.
+// told waits until the companion sends matching open files.
 func told(t *testing.T, c *client.CLI, what string, fits func(open []geminiide.File) bool) {
 	t.Helper()
-	heard(t, c, what, func(n client.Notification) bool {
+	received(t, c, what, func(n client.Notification) bool {
 		var p geminiide.Context
 		return n.Method == geminiide.MethodContextUpdate && json.Unmarshal(n.Params, &p) == nil && fits(p.WorkspaceState.OpenFiles)
 	})
@@ -517,7 +517,7 @@ func TestEditorEveryWayOut(t *testing.T) {
 			t.Logf("%q", keys)
 			again()
 			d.press(keys...)
-			heard(t, c, fmt.Sprintf("%q as a rejection", keys), rejected)
+			received(t, c, fmt.Sprintf("%q as a rejection", keys), rejected)
 			d.until(d.State.Shown, "")
 			if d.Name != "emacs" {
 				d.press(":edit a.txt", "Enter")
@@ -627,13 +627,13 @@ func TestEditorDiffWhileTyping(t *testing.T) {
 			d.see("Gemini CLI proposes: a.txt")
 			d.see(typing.seen)
 			d.command("reject")
-			heard(t, c, "a rejection", rejected)
+			received(t, c, "a rejection", rejected)
 			d.until(d.State.Shown, "")
 		}
 	})
 }
 
-// Several changes wait: the editor shows one, counts the others and shows them
+// Several changes wait. The editor shows one, counts the others and shows them
 // afterwards.
 func TestEditorSeveralDiffs(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
@@ -650,7 +650,7 @@ func TestEditorSeveralDiffs(t *testing.T) {
 		d.command("next") // from inside the diff: the one that waits
 		d.shows(other)
 		d.command("reject")
-		heard(t, c2, "a rejection", rejected)
+		received(t, c2, "a rejection", rejected)
 		d.shows(path) // with the edits made so far
 		d.command("accept")
 		if got := accepted(t, c); got != "mine\ntwo\n" {
@@ -709,7 +709,7 @@ func TestEditorSavesACopy(t *testing.T) {
 			t.Errorf("%s diffs wait after a copy", got)
 		}
 		d.command("reject")
-		heard(t, c, "a rejection", rejected)
+		received(t, c, "a rejection", rejected)
 		d.until(d.State.Shown, "")
 		d.wantFile(path, "one\n")
 
@@ -737,7 +737,7 @@ func TestEditorSavesACopy(t *testing.T) {
 // its method.
 func answer(t *testing.T, c *client.CLI) string {
 	t.Helper()
-	return heard(t, c, "an answer", func(n client.Notification) bool {
+	return received(t, c, "an answer", func(n client.Notification) bool {
 		return n.Method == geminiide.MethodDiffAccepted || n.Method == geminiide.MethodDiffRejected
 	}).Method
 }
@@ -1019,7 +1019,7 @@ func TestEditorSupersededWhileTyping(t *testing.T) {
 		}
 		d.shows(path)
 		d.command("reject")
-		heard(t, c, "a rejection", rejected)
+		received(t, c, "a rejection", rejected)
 	})
 }
 
@@ -1141,7 +1141,7 @@ func TestEditorEnds(t *testing.T) {
 				} else {
 					send(t, d.PID, signals[end])
 				}
-				heard(t, c, "a rejection", rejected)
+				received(t, c, "a rejection", rejected)
 				for _, pid := range below {
 					waitGone(t, pid)
 				}

@@ -166,7 +166,7 @@ vim.keymap.set("x", "gA", vim.lsp.buf.range_code_action or vim.lsp.buf.code_acti
 	s.see("Gemini CLI: reject the change to a.txt")
 	s.keys("3")
 	s.press("Enter")
-	heard(t, c, "a rejection", rejected)
+	received(t, c, "a rejection", rejected)
 	s.keys(":qa!")
 	s.press("Enter")
 	waitGone(t, s.PID)

@@ -133,7 +133,7 @@ func (s *stage) serve(conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 	switch req.Method {
 	case editor.MethodInitialize:
 		after = append(after, func() {
-			conn.Notify(ctx, editor.MethodClients, editor.Clients{Clients: []editor.CLI{{Name: "CLI", Version: "1"}}})
+			conn.Notify(ctx, editor.MethodClients, editor.Clients{Clients: []editor.Agent{{Name: "CLI", Version: "1"}}})
 		})
 		for _, d := range s.diffs {
 			after = append(after, func() { conn.DispatchCall(ctx, editor.MethodDiffOpen, d) })
@@ -173,7 +173,7 @@ func (s *stage) serve(conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 	s.asked <- struct{}{}
 }
 
-// tell sends the page a request, or a notification if no answer is expected.
+// tell sends the page a request, or a notification if it needs no answer.
 func (s *stage) tell(method string, params any) {
 	s.t.Helper()
 	s.mu.Lock()

@@ -18,8 +18,8 @@ const (
 	greetAfter  = "def greet(name=\"everybody\"):\n    \"\"\"Say hello, politely.\"\"\"\n    print(f\"Hello, {name}!\")\n\n\ngreet(\"world\")\ngreet()\n"
 )
 
-// Takes the pictures in the docs, of real editors with the real CLI in their
-// terminals: `make screenshots`.
+// TestPictures takes the pictures in the docs, of real editors with the real
+// CLI in their terminals: `make screenshots`.
 func TestPictures(t *testing.T) {
 	if *screenshots == "" {
 		t.Skip("only with -screenshots")

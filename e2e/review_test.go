@@ -126,7 +126,7 @@ func TestReviewInATerminal(t *testing.T) {
 
 	s.open(path, "no\n")
 	s.keys("r")
-	heard(t, s.cli, "a rejection", rejected)
+	received(t, s.cli, "a rejection", rejected)
 	s.see("No pending changes")
 
 	// After an answer in the CLI the view closes, and its text is the answer.
@@ -192,7 +192,7 @@ func TestReviewSeveral(t *testing.T) {
 		t.Errorf("NO_COLOR, and it shows %q", c)
 	}
 	s.keys("r")
-	heard(t, s.cli, "a rejection", rejected)
+	received(t, s.cli, "a rejection", rejected)
 	s.see("+A")
 	s.keys("?")
 	s.see("Press any key")
@@ -214,7 +214,7 @@ func TestReviewKeyMeantForAnother(t *testing.T) {
 	s.see("+B")
 	s.see("y accept")
 	s.keys("r")
-	heard(t, s.cli, "a rejection", rejected)
+	received(t, s.cli, "a rejection", rejected)
 }
 
 // The change is answered, or its companion exits, while the user edits the text

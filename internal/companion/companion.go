@@ -2,8 +2,8 @@
 // open, and which proposed changes wait for the user. Agents are connected
 // through [Session], editors through the protocol of package editor.
 //
-// The package knows no agent and no agent's wire format: what depends on the
-// agent is behind [Session], and what leads agents here is behind [Host].
+// The package knows no agent and no agent's wire format. [Session] hides what
+// depends on the agent, and [Host] hides how agents find the companion.
 package companion
 
 import (
@@ -33,13 +33,13 @@ type Config struct {
 	Editor editor.Info
 	// Roots are the workspace's directories; the working directory if empty.
 	Roots []string
-	// IncludeIgnored shares files that are ignored or look like secrets, too.
+	// IncludeIgnored also shares files that are ignored or look like secrets.
 	IncludeIgnored bool
 	// IgnoreFiles names files that hide others from agents, as .gitignore does.
 	IgnoreFiles []string
 	// MaxFiles is how many files a [Context] lists at most; 0 for no limit.
 	MaxFiles int
-	// Page reports that a user may open the review page at any time, so that a
+	// Page is set if the user may open the review page at any time, so that a
 	// change can wait for it.
 	Page    bool
 	Journal *journal.Journal
@@ -47,10 +47,10 @@ type Config struct {
 
 // A Companion holds the state of one workspace.
 //
-// Diffs, sessions and attached clients change only under mu. The messages that
-// follow from a change are queued under it too, so that each session and each
-// client receives changes in the order in which they happened. Nothing waits
-// for an agent, an editor or a disk while mu is held.
+// Diffs, sessions and attached clients change only under mu. The resulting messages
+// are queued under mu, too, so each session and each client receives changes in the
+// order in which they happened. Nothing waits for an agent, an editor or a disk
+// while mu is held.
 //
 // Lock order: conn.handling, rootsMu and entry.mu come before mu; conn.mu,
 // store.mu and the locks of sessions come after it.
@@ -133,8 +133,8 @@ func cleanRoots(roots []string) ([]string, error) {
 // errStopped ends the wait for accepted changes to be written.
 var errStopped = errors.New("the companion ends")
 
-// Stop answers every agent that waits, and detaches every client. The caller
-// then closes the sessions, which deliver their queues, and calls [Companion.Wait].
+// Stop answers every waiting agent and detaches every client. The caller then
+// closes the sessions, which deliver their queues, and calls [Companion.Wait].
 func (c *Companion) Stop() {
 	c.mu.Lock()
 	c.closing = true
@@ -158,7 +158,7 @@ func (c *Companion) Stop() {
 	}
 }
 
-// Wait returns when all that the companion started has ended. Call it after
+// Wait waits for all that the companion has started. Call it after
 // [Companion.Stop], when no session and no client is left.
 func (c *Companion) Wait() {
 	c.cancel(errStopped)
@@ -177,7 +177,7 @@ func (c *Companion) background(f func()) {
 	})
 }
 
-// onPanic, deferred, unpublishes the companion before a panic continues.
+// onPanic, when deferred, unpublishes the companion before a panic continues.
 func (c *Companion) onPanic() {
 	if r := recover(); r != nil {
 		c.host.Unpublish()
@@ -192,10 +192,10 @@ func (c *Companion) Roots() []string {
 	return c.roots
 }
 
-// SetRoots replaces the workspace's directories: the host publishes them, and
-// the editors receive the environment that goes with them. If the host fails,
-// the directories stay as they are, and the next call tries again. SetRoots
-// returns the same error for the same directories only once.
+// SetRoots replaces the workspace's directories: the host publishes them, and the
+// editors receive the matching environment. If the host fails, the directories stay
+// as they are, and the next call tries again. SetRoots returns the same error for
+// the same directories only once.
 func (c *Companion) SetRoots(roots []string) error {
 	c.rootsMu.Lock()
 	defer c.rootsMu.Unlock()
@@ -238,8 +238,8 @@ func (c *Companion) excluded(path string) bool {
 // Context returns what the user has open now. The caller must not change it.
 func (c *Companion) Context() Context { return c.store.context() }
 
-// SetContext replaces the open files of a source other than a client. The demo
-// uses it in place of an editor.
+// SetContext replaces the open files of a source other than a client. The demo uses
+// it instead of an editor.
 func (c *Companion) SetContext(s editor.Snapshot) { c.store.update(c, s) }
 
 // contextChanged announces a new context to every agent.
@@ -267,15 +267,15 @@ func (c *Companion) clientsChangedLocked() {
 	}
 }
 
-func (c *Companion) clientsLocked() []editor.CLI {
-	all := make([]editor.CLI, 0, len(c.sessions))
+func (c *Companion) clientsLocked() []editor.Agent {
+	all := make([]editor.Agent, 0, len(c.sessions))
 	for _, s := range c.sessions {
 		name, version := s.Client()
-		all = append(all, editor.CLI{
+		all = append(all, editor.Agent{
 			Name: name, Version: version, Transport: s.Transport(), Since: s.Since().UnixMilli(),
 		})
 	}
-	slices.SortFunc(all, func(a, b editor.CLI) int { return cmp.Compare(a.Since, b.Since) })
+	slices.SortFunc(all, func(a, b editor.Agent) int { return cmp.Compare(a.Since, b.Since) })
 	return all
 }
 

@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
 }
 
-// A world is a companion on a project of its own, with all that surrounds it:
-// these tests drive it as Gemini CLI and an editor do.
+// A world is a companion with its own project and everything around it. The
+// tests drive it as Gemini CLI and an editor do.
 type world struct {
 	*companion.Companion
 	host    *ide.Host
@@ -83,19 +83,19 @@ func (w *world) file(name, text string) string {
 	return path
 }
 
-// A cli is a connected MCP client that records the outcomes it hears.
+// A cli is a connected MCP client that records the outcomes it receives.
 type cli struct {
 	*mcp.ClientSession
 	w        *world
 	outcomes chan string
 }
 
-// outcomes in the wire's order, from below the SDK, which knows no
-// notifications of others.
+// A tap reads the outcomes in the wire's order, below the SDK, which does not
+// support custom notifications.
 type tap struct {
 	http.RoundTripper
-	token string
-	heard func(line string)
+	token  string
+	onLine func(line string)
 }
 
 func (t tap) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -103,15 +103,15 @@ func (t tap) RoundTrip(req *http.Request) (*http.Response, error) {
 	req.Header.Set("Authorization", "Bearer "+t.token)
 	res, err := t.RoundTripper.RoundTrip(req)
 	if err == nil && req.Method == "GET" {
-		res.Body = &tapBody{ReadCloser: res.Body, heard: t.heard}
+		res.Body = &tapBody{ReadCloser: res.Body, onLine: t.onLine}
 	}
 	return res, err
 }
 
 type tapBody struct {
 	io.ReadCloser
-	heard func(string)
-	rest  string
+	onLine func(string)
+	rest   string
 }
 
 func (b *tapBody) Read(p []byte) (int, error) {
@@ -123,7 +123,7 @@ func (b *tapBody) Read(p []byte) (int, error) {
 			return n, err
 		}
 		b.rest = rest
-		b.heard(line)
+		b.onLine(line)
 	}
 }
 
@@ -178,12 +178,12 @@ func (c *cli) outcome() string {
 	case o := <-c.outcomes:
 		return o
 	case <-time.After(30 * time.Second):
-		c.w.t.Fatal("the CLI heard nothing")
+		c.w.t.Fatal("the CLI received nothing")
 		return ""
 	}
 }
 
-// An editor is an attached client.
+// A plugin is an attached client.
 type plugin struct {
 	*editor.Client
 	opened  chan editor.Diff
@@ -204,7 +204,7 @@ func (w *world) attach(diff bool) *plugin {
 	return w.serve(diff, w.Attach)
 }
 
-// own attaches an editor as the one that the companion was started for.
+// own attaches the editor that the companion was started for.
 func (w *world) own() *plugin {
 	w.t.Helper()
 	return w.serve(true, func(conn io.ReadWriteCloser) {
@@ -317,7 +317,7 @@ func TestAcceptRejectClose(t *testing.T) {
 	}
 	want := fmt.Sprintf(`{"jsonrpc":"2.0","method":"ide/diffAccepted","params":{"filePath":%q,"content":"edited more\n"}}`, path)
 	if got := c.outcome(); got != want {
-		t.Errorf("the CLI heard %s, want %s", got, want)
+		t.Errorf("the CLI received %s, want %s", got, want)
 	}
 	if _, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "again"}); err == nil {
 		t.Error("accepted twice")
@@ -334,7 +334,7 @@ func TestAcceptRejectClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.outcome(); !strings.Contains(got, "ide/diffRejected") {
-		t.Errorf("the CLI heard %s", got)
+		t.Errorf("the CLI received %s", got)
 	}
 
 	d = open("new\n")
@@ -355,7 +355,7 @@ func TestAcceptRejectClose(t *testing.T) {
 	}
 	c.outcome()
 	if len(c.outcomes) != 0 {
-		t.Errorf("the CLI also heard %s", <-c.outcomes)
+		t.Errorf("the CLI also received %s", <-c.outcomes)
 	}
 }
 
@@ -379,7 +379,7 @@ func TestSupersededDiffIsNotAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.outcome(); !strings.Contains(got, `"content":"2\n"`) {
-		t.Errorf("the CLI heard %s", got)
+		t.Errorf("the CLI received %s", got)
 	}
 }
 
@@ -445,16 +445,17 @@ func TestTwoEditorsSeeEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ch := get(t, one.changed); ch.Content == nil || *ch.Content != "ours\n" {
-		t.Errorf("the first editor heard %+v", ch)
+		t.Errorf("the first editor received %+v", ch)
 	}
-	// The last surface that goes answers the CLI; one that stays does not.
+	// The CLI gets an answer when the last surface leaves, but not while one
+	// stays.
 	one.Client.Close()
 	if diffs, err := two.Diffs(t.Context()); err != nil || len(diffs) != 1 {
 		t.Errorf("diffs = %v, %v", diffs, err)
 	}
 	two.Client.Close()
 	if got := c.outcome(); !strings.Contains(got, "ide/diffRejected") {
-		t.Errorf("the CLI heard %s", got)
+		t.Errorf("the CLI received %s", got)
 	}
 	if text, err := w.journal.Text(d.ID); err != nil || text != "ours\n" {
 		t.Errorf("the journal has %q, %v", text, err)
@@ -471,7 +472,7 @@ func TestCLIGone(t *testing.T) {
 	d := get(t, e.opened)
 	c.ClientSession.Close()
 	if ch := get(t, e.changed); ch.ID != d.ID || ch.State != editor.StateOrphaned {
-		t.Errorf("the editor heard %+v", ch)
+		t.Errorf("the editor received %+v", ch)
 	}
 	if text := get(t, e.texts); !strings.Contains(text, "kept") {
 		t.Errorf("the user read %q", text)
@@ -504,9 +505,9 @@ func TestRootsChange(t *testing.T) {
 	if err := e.Update(t.Context(), editor.Snapshot{Roots: []string{other}}); err != nil {
 		t.Fatal(err)
 	}
-	real, _ := filepath.EvalSymlinks(other)
-	if env := get(t, e.envs); env.Env["GEMINI_CLI_IDE_WORKSPACE_PATH"] != real {
-		t.Errorf("the editor was told %v", env.Env)
+	actual, _ := filepath.EvalSymlinks(other)
+	if env := get(t, e.envs); env.Env["GEMINI_CLI_IDE_WORKSPACE_PATH"] != actual {
+		t.Errorf("the editor received %v", env.Env)
 	}
 	if err := e.Update(t.Context(), editor.Snapshot{Roots: []string{"relative"}}); err != nil {
 		t.Fatal(err)
@@ -523,8 +524,8 @@ func TestEditorNames(t *testing.T) {
 	}
 }
 
-// Between two surfaces the one who edited last has the text; the other, which
-// did not follow, still shows the proposal.
+// Of two surfaces, the one that edited last has the text. The other did not
+// follow and still shows the proposal.
 func TestCloseAsksTheOneWhoEdited(t *testing.T) {
 	w := newWorld(t, nil)
 	c, stale, mine := w.connect(), w.attach(true), w.attach(true)
@@ -548,7 +549,7 @@ func TestCloseAsksTheOneWhoEdited(t *testing.T) {
 	}
 }
 
-// What was typed a moment before a diff ends otherwise is kept too.
+// Text typed just before a diff ends in another way is also kept.
 func TestLateEditsAreKept(t *testing.T) {
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)
@@ -596,7 +597,8 @@ func TestAcceptAsTheCLIEnds(t *testing.T) {
 	}
 }
 
-// While CLIs connect and leave, the status lists each connected one once, whole.
+// While CLIs connect and leave, the status lists each connected one once and
+// completely.
 func TestStatusWhileConnecting(t *testing.T) {
 	w := newWorld(t, nil)
 	w.connect() // and stays
@@ -636,7 +638,8 @@ func TestStatusWhileConnecting(t *testing.T) {
 	}
 }
 
-// An editor that fails after the CLI was told yes: the CLI does not wait.
+// An editor fails to show a diff after openDiff has succeeded. The CLI must not
+// wait for it.
 func TestLateFailureAnswersTheCLI(t *testing.T) {
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)
@@ -648,7 +651,7 @@ func TestLateFailureAnswersTheCLI(t *testing.T) {
 	}
 	e.mu.Unlock()
 	if got := c.outcome(); !strings.Contains(got, "ide/diffRejected") {
-		t.Errorf("the CLI heard %s", got)
+		t.Errorf("the CLI received %s", got)
 	}
 }
 
@@ -727,7 +730,7 @@ func TestModel(t *testing.T) {
 				path := paths[rng.IntN(len(paths))]
 				d, open := c.open[path]
 				text := fmt.Sprintf("%d\n", step)
-				if _, err := e.Status(t.Context()); err != nil { // the editor's edits have been handled: the CLI comes another way
+				if _, err := e.Status(t.Context()); err != nil { // the editor's edits have been handled: the CLI uses another connection
 					t.Fatal(err)
 				}
 				switch op := rng.IntN(6); {
@@ -777,7 +780,7 @@ func TestModel(t *testing.T) {
 					delete(c.open, path)
 				}
 			}
-			// The editor goes: what is open is rejected, in any order.
+			// The editor leaves. Open diffs are rejected, in any order.
 			e.Client.Close()
 			for _, c := range clis {
 				for path, d := range c.open {
@@ -838,8 +841,8 @@ func TestCloseBeforeOpenHasAnswered(t *testing.T) {
 
 var _ geminiide.Backend = (*companion.Companion)(nil)
 
-// The roots could not be published: they are not taken, the user is told once,
-// and the next snapshot with them tries again.
+// If the roots cannot be published, they do not apply, the user gets one
+// message, and the next snapshot with them tries again.
 func TestSetRootsTriesAgain(t *testing.T) {
 	w := newWorld(t, nil)
 	e := w.own()

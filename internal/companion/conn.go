@@ -18,9 +18,9 @@ import (
 // A conn is the connection of one attached client of the editor protocol.
 //
 // One goroutine handles the client's messages in the order in which they arrive.
-// Another writes what the client receives, answers too, from a queue. So a
-// client that does not read delays no other client, and a client that writes
-// before it reads does not delay itself.
+// Another writes all messages to the client, including answers, from a queue. So
+// a client that does not read delays no other client, and a client that writes
+// before it reads does not block itself.
 type conn struct {
 	rpc   *jsonrpc2.Conn
 	start func(editor.InitializeParams) (*Companion, error)
@@ -41,9 +41,9 @@ type conn struct {
 	changed map[string]bool // diffs whose diff/changed is queued
 }
 
-// Serve serves the client that starts a companion, an editor's plugin, until it
-// leaves. It calls start for the client's initialize message, again if start
-// failed before.
+// Serve serves the client that starts a companion, such as an editor's plugin,
+// until it leaves. It calls start when the client sends initialize, and again if
+// start failed before.
 func Serve(rwc io.ReadWriteCloser, start func(editor.InitializeParams) (*Companion, error)) {
 	(&conn{start: start, owner: true}).serve(rwc)
 }
@@ -71,7 +71,7 @@ func (d *conn) serve(rwc io.ReadWriteCloser) {
 	}
 }
 
-// Attach serves a further client of a running companion.
+// Attach serves another client of a running companion.
 func (c *Companion) Attach(rwc io.ReadWriteCloser) { c.serve(rwc, &conn{}) }
 
 // AttachPage serves a browser page, which gets no token.
@@ -193,7 +193,7 @@ func (d *conn) dispatch(req *jsonrpc2.Request) (any, error) {
 	return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "unknown method " + req.Method}
 }
 
-// onPanic, deferred, unpublishes the companion before a panic continues.
+// onPanic, when deferred, unpublishes the companion before a panic continues.
 func (d *conn) onPanic() {
 	if r := recover(); r != nil {
 		if d.c != nil {
@@ -221,7 +221,8 @@ func (d *conn) initialize(req *jsonrpc2.Request) (any, error) {
 		return nil, err
 	}
 	if p.Protocol != editor.ProtocolVersion {
-		return nil, fmt.Errorf("the plugin uses version %d of the editor protocol, and this pollux version %d: update the older of the two",
+		return nil, fmt.Errorf("the plugin uses version %d of the editor protocol, "+
+			"and this pollux version %d: update the older of the two",
 			p.Protocol, editor.ProtocolVersion)
 	}
 	c, err := d.start(p)
@@ -240,7 +241,7 @@ func (d *conn) initialize(req *jsonrpc2.Request) (any, error) {
 	return res, nil
 }
 
-// attach adds a client and shows it the diffs that wait.
+// attach adds a client and shows it the pending diffs.
 func (c *Companion) attach(d *conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -261,8 +262,8 @@ func (c *Companion) attach(d *conn) {
 	}
 }
 
-// detach removes a client. If it was the last that shows diffs, and nobody can
-// open the review page, detach answers the agents that wait.
+// detach removes a client. If it was the last one that shows diffs, and nobody
+// can open the review page, detach answers the waiting agents.
 func (c *Companion) detach(d *conn) {
 	c.store.forget(d)
 	var ended []*diff
@@ -285,8 +286,8 @@ func (d *conn) notify(method string, params any) {
 	d.out.Put(len(data), func(ctx context.Context) { d.rpc.Notify(ctx, method, json.RawMessage(data)) })
 }
 
-// diffChanged sends the text of a diff as it is when the client reads it. Of
-// many edits a slow client receives only the last, and none of a diff that has
+// diffChanged sends the text of a diff as it is when the client reads it. A slow
+// client receives only the last of many edits, and no edit of a diff that has
 // ended.
 func (d *conn) diffChanged(diff *diff) {
 	c, id := diff.companion, diff.id
@@ -324,10 +325,10 @@ func (c *Companion) view(id string) (editor.Diff, bool) {
 	return d.viewLocked(), true
 }
 
-// call sends a request, on the goroutine that writes. done receives its outcome,
-// unless the client leaves first. The IDs are far from those of clients: Vim
-// accepts only numbers, and takes a request with the number of its own request
-// for the answer to it.
+// call sends a request from the writing goroutine. done receives the outcome,
+// unless the client leaves first. The IDs are numbers that clients do not use:
+// Vim accepts only numbers, and takes a request for an answer if it has sent a
+// request with the same number.
 func (d *conn) call(ctx context.Context, method string, params, result any, done func(error)) {
 	d.calls++
 	id := jsonrpc2.ID{Num: firstID + uint64(d.calls)}
@@ -344,8 +345,8 @@ const firstID = 1_000_000_000
 var errEnded = errors.New("the change was answered before it could be shown")
 
 // openDiff shows a diff; done receives the client's answer. The queue holds no
-// texts: a slow client receives the diff as it is by then, and none that has
-// ended.
+// texts: a slow client receives the diff in its current state, and nothing if
+// the diff has ended.
 func (d *conn) openDiff(v editor.Diff, done func(error)) {
 	c, id := d.c, v.ID
 	d.out.Put(0, func(ctx context.Context) {

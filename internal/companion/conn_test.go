@@ -14,8 +14,8 @@ import (
 	"pollux/internal/editor"
 )
 
-// A deaf plugin's standard streams: what Pollux writes, nobody reads, and
-// closing the pipe ends no write.
+// A deaf holds the standard streams of a plugin that reads nothing. Closing the
+// pipe does not end a write.
 type deaf struct {
 	io.Reader
 	released chan struct{}
@@ -38,7 +38,7 @@ func returns(t *testing.T, what string, f func()) {
 const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocol":1,"client":{"name":"x"},"diff":true}}` + "\n"
 
 // A plugin that does not read and closes its input has ended. The companion
-// waited for it without end, and so did the CLIs.
+// waited for it forever, and so did the CLIs.
 func TestDeafPluginEnds(t *testing.T) {
 	w := newWorld(t, nil)
 	conn := deaf{strings.NewReader(hello), make(chan struct{})}
@@ -62,8 +62,8 @@ func (w *world) pipe() (conn net.Conn, ended <-chan struct{}) {
 	return mine, done
 }
 
-// A client that asks and does not read is given up before the answers eat the
-// memory: 150 proposals of 4 MB took 2.4 GB.
+// A client that sends requests and does not read is disconnected before the
+// answers use up the memory: 150 proposals of 4 MB took 2.4 GB.
 func TestClientThatDoesNotReadIsGivenUp(t *testing.T) {
 	w := newWorld(t, nil)
 	c := w.connect()
@@ -79,8 +79,8 @@ func TestClientThatDoesNotReadIsGivenUp(t *testing.T) {
 	returns(t, "the client is still served", func() { <-ended })
 }
 
-// A slow client gets the changes that wait when it reads, not those that were
-// answered or replaced in the meantime, and the text as it is by then.
+// A slow client receives the changes that are pending when it reads, with their
+// current texts, and none that were answered or replaced in the meantime.
 func TestSlowClientGetsWhatStillWaits(t *testing.T) {
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)

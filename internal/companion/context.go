@@ -16,7 +16,7 @@ import (
 
 // debounceDelay is how long a change waits for more before agents receive it
 // (companion-spec II). It runs from the first change, not from the last, so
-// that a held cursor key still reaches them twenty times a second.
+// that they still receive twenty updates a second while a cursor key is held.
 const debounceDelay = 50 * time.Millisecond
 
 // maxHookFiles bounds the files kept for one source of events, since hooks do
@@ -27,9 +27,9 @@ const maxHookFiles = 40
 //
 // An update is cheap: it replaces the snapshot of its source and, if none is
 // pending, starts the debounce. The store checks, filters and sorts the files
-// only when the debounce ends, and calls changed only if the context differs
-// by more than times. It leaves out a file on a disk that does not answer until
-// the disk does.
+// only when the debounce ends, and calls changed only if the context differs by
+// more than times. It leaves out files on a disk that does not answer, until
+// the disk answers.
 type store struct {
 	changed  func()
 	excluded prober[bool]
@@ -84,7 +84,9 @@ func (s *store) event(e editor.ContextEvent) {
 			for i := range files {
 				files[i].Active = false
 			}
-			files = append(files, editor.File{Path: e.Path, Focused: now, Active: true, Cursor: e.Cursor, Selection: e.Selection})
+			files = append(files, editor.File{
+				Path: e.Path, Focused: now, Active: true, Cursor: e.Cursor, Selection: e.Selection,
+			})
 			if extra := len(files) - maxHookFiles; extra > 0 {
 				files = files[extra:]
 			}
@@ -118,7 +120,7 @@ func (s *store) flush() {
 		snaps = append(snaps, snap)
 	}
 	s.mu.Unlock()
-	left := newPatience()
+	left := newBudget()
 	context := build(snaps, s.maxFiles, func(path string) bool {
 		excluded, ok := s.excluded.get(path, left)
 		return excluded || !ok
@@ -162,7 +164,7 @@ func (s *store) close() {
 	}
 }
 
-// sameContext reports whether two contexts differ in nothing but times. The
+// sameContext reports whether two contexts are equal except for times. The
 // order of the files says which one had the focus last.
 func sameContext(a, b Context) bool {
 	return len(a.Files) == len(b.Files) && reflect.DeepEqual(withoutTimes(a), withoutTimes(b))
@@ -184,7 +186,7 @@ func regular(path string) bool {
 
 // build joins the snapshots into a context of at most maxFiles files: those
 // that are not excluded, the active file first, then the last focused. An
-// excluded file leaves no trace, also not the fact that it is active.
+// excluded file leaves no trace, not even the fact that it is active.
 func build(snaps []snapshot, maxFiles int, exclude func(string) bool) Context {
 	var context Context
 	slices.SortFunc(snaps, func(a, b snapshot) int { return cmp.Compare(a.at, b.at) })

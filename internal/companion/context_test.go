@@ -51,7 +51,7 @@ func TestContextIsDebounced(t *testing.T) {
 		if n := sent.Load(); n != 1 {
 			t.Errorf("%d updates after %v, want 1", n, time.Since(start))
 		}
-		// A held key: an event each 10 ms for a second reaches the CLI about
+		// A held key: events every 10 ms for a second reach the CLI about
 		// twenty times, not never and not a hundred times.
 		sent.Store(0)
 		for i := range 100 {

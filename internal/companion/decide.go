@@ -20,9 +20,9 @@ var (
 	errNotice   = errors.New("this change cannot be displayed: answer in the terminal")
 )
 
-// check returns the diff that a decision is about and what its file holds. If
-// the decision cannot be taken now, the result has a status. check first writes
-// the text to the journal, whatever follows.
+// check returns the diff of a decision and the current content of its file. If
+// the user cannot decide now, the result has a status. In any case, check first
+// writes the text to the journal.
 func (c *Companion) check(a editor.DiffAccept, ev event) (d *diff, now file, res editor.DiffAcceptResult, err error) {
 	if !utf8.ValidString(a.Content) || strings.ContainsRune(a.Content, 0) {
 		return nil, now, res, errors.New("the text holds NUL bytes or invalid UTF-8: remove them, then accept again")
@@ -66,7 +66,8 @@ func (d *diff) refusesLocked(ev event) error {
 	case d.state == journal.Accepted:
 		return errAccepted
 	case ev == evAccept && d.state == journal.Orphaned:
-		return fmt.Errorf("%s, which proposed this, has ended: save it with diff/save, or discard it with diff/reject", d.agent)
+		return fmt.Errorf("%s, which proposed this, has ended: save it with diff/save, or discard it with diff/reject",
+			d.agent)
 	case ev == evSave && d.state == journal.Open:
 		return fmt.Errorf("%s still waits for this diff: accept or reject it", d.agent)
 	}
@@ -89,7 +90,7 @@ func (c *Companion) accept(a editor.DiffAccept) (editor.DiffAcceptResult, error)
 	d.content, d.entry.text, d.entry.unwritten = a.Content, &a.Content, true
 	c.watch.soon(d.proposal.Path, now.state)
 	// Queued under the lock, so that no later answer for the path overtakes it.
-	// The journal has the text already, and the state a moment later.
+	// The journal already has the text; it gets the state a moment later.
 	answer := d.answer(a.Content)
 	d.session.Resolve(d.proposal, Outcome{Accepted: true, Text: answer}, func(err error) { delivered <- err })
 	c.mu.Unlock()
@@ -104,13 +105,14 @@ const (
 	writtenTimeout = 3 * time.Second
 	// lateWrittenTimeout is how long after that a late write is still noticed.
 	lateWrittenTimeout = 10 * time.Minute
-	// closingWrittenTimeout is how long the end of the companion waits for it.
+	// closingWrittenTimeout is how long a companion that shuts down waits for
+	// it.
 	closingWrittenTimeout = time.Second
 )
 
-// settle watches the file of an accepted diff until it holds the accepted
-// text, and ends the diff. Only the file shows whether the agent wrote it: one
-// whose user pressed Ctrl-C may ignore the answer and send nothing.
+// settle watches the file of an accepted diff until it holds the accepted text,
+// and ends the diff. Only the file shows whether the agent wrote it: after a
+// Ctrl-C in its terminal, an agent may ignore the answer and send nothing.
 func (c *Companion) settle(d *diff, text string, since fileState, delivered chan error) {
 	w := &writing{diff: d, text: text, since: since, seen: since, first: true, states: prober[fileState]{ask: stateOf}}
 	err := c.awaitWritten(w, delivered, writtenTimeout, lookSoonInterval)
@@ -120,7 +122,8 @@ func (c *Companion) settle(d *diff, text string, since fileState, delivered chan
 	}
 	c.log.Info("an accepted change was not written", "err", err)
 	c.settled(d, evUnwritten)
-	c.tell("warning", fmt.Sprintf("%s was accepted, but %s: %s does not hold the text. To write it: pollux journal restore %s",
+	c.tell("warning", fmt.Sprintf(
+		"%s was accepted, but %s: %s does not hold the text. To write it: pollux journal restore %s",
 		filepath.Base(d.proposal.Path), err, d.proposal.Path, d.id))
 	if errors.Is(err, errGone) {
 		return
@@ -148,7 +151,7 @@ type writing struct {
 	text  string
 	since fileState // at the accept
 	seen  fileState
-	first bool // it was not read yet
+	first bool // it has not been read yet
 
 	states prober[fileState]
 }
@@ -156,7 +159,7 @@ type writing struct {
 // written reports whether the file holds the text now. It reads the file only
 // when it has changed.
 func (w *writing) written() bool {
-	state, ok := w.states.get(w.proposal.Path, newPatience())
+	state, ok := w.states.get(w.proposal.Path, newBudget())
 	if !ok || state == w.seen && !w.first {
 		return false
 	}
@@ -254,7 +257,8 @@ func (c *Companion) save(a editor.DiffAccept) (editor.DiffAcceptResult, error) {
 	if err != nil {
 		return res, err
 	}
-	// A write on a mount that does not answer continues alone: see within.
+	// A write on a mount that does not answer continues in the background: see
+	// within.
 	saved := make(chan error)
 	gaveUp := make(chan struct{})
 	go func() {
@@ -292,8 +296,8 @@ func (c *Companion) save(a editor.DiffAccept) (editor.DiffAcceptResult, error) {
 	return editor.DiffAcceptResult{Status: editor.StatusAccepted}, nil
 }
 
-// write writes the file of an orphaned diff. The journal first receives what the
-// file held.
+// write writes the file of an orphaned diff. It first saves the old content of
+// the file in the journal.
 func (c *Companion) write(d *diff, now file, content string) error {
 	if now.exists {
 		e := journal.Entry{Path: d.proposal.Path, Real: d.target.actual(), State: journal.Replaced}
@@ -328,9 +332,9 @@ func (c *Companion) rejectLocked(d *diff) {
 	}
 }
 
-// rejectAllLocked answers every agent that waits: an unanswered diff may block
-// it forever. It leaves out diffs that are answered in the terminal. The texts
-// stay in the journal. The caller records the diffs.
+// rejectAllLocked answers every waiting agent, since an unanswered diff may
+// block it forever. It leaves out diffs that are answered in the terminal. The
+// texts stay in the journal. The caller records the diffs.
 func (c *Companion) rejectAllLocked() (ended []*diff) {
 	for _, d := range c.diffs {
 		if d.state == journal.Open && d.notice == "" {

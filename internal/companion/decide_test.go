@@ -66,7 +66,7 @@ func TestAcceptedButNotWritten(t *testing.T) {
 		t.Errorf("the journal has %q, %v", text, err)
 	}
 
-	// A stopped CLI that goes on writes it after all.
+	// A suspended CLI that continues writes it after all.
 	w.file("f", "mine\n")
 	if text := get(t, e.texts); !strings.Contains(text, "was written now") {
 		t.Errorf("the user reads %q", text)
@@ -121,8 +121,8 @@ func TestAcceptAndLeave(t *testing.T) {
 	}
 }
 
-// openDiff failed for them, and the CLI reported a bug of its own and dropped
-// the yes that its user gave in the terminal.
+// openDiff failed for these files. The CLI then reported an internal bug and
+// dropped the yes that its user gave in the terminal.
 func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)
@@ -146,7 +146,7 @@ func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 		{"../outside", "new\n", "new\n", "not inside the workspace"},
 		{"dangling", "new\n", "new\n", "link to nothing"},
 		{"dangling/f", "new\n", "new\n", "link to nothing"},
-		// The CLI takes an empty text for its own.
+		// The CLI replaces an empty text with its own.
 		{"text", "a\x00b", "", "NUL"},
 	} {
 		path := filepath.Join(w.project, filepath.FromSlash(tt.name))
@@ -176,8 +176,8 @@ func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 		t.Errorf("shown: %+v", <-e.opened)
 	}
 
-	// It waits in the terminal: no view that goes answers it, and a CLI that goes
-	// leaves nothing to save.
+	// The change waits in the terminal. A view that leaves does not answer it,
+	// and a CLI that ends leaves nothing to save.
 	path := filepath.Join(w.project, "latin")
 	if err := c.openDiff(path, "new\n"); err != nil {
 		t.Fatal(err)
@@ -273,7 +273,8 @@ func TestDecisionsStayInTheWorkspace(t *testing.T) {
 	}
 }
 
-// Two views save what a killed CLI left: one of them does.
+// Two views save the text that a killed CLI left, and only one of them
+// succeeds.
 func TestSavedOnce(t *testing.T) {
 	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 1 })
 	views := []*plugin{w.attach(true), w.attach(true), w.attach(true), w.attach(true)}
@@ -328,8 +329,8 @@ func TestAViewThatHangsHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// A plugin that comes back while its old connection ends was shown the diff,
-// which was then rejected under its hands.
+// A plugin that reconnected while its old connection ended was shown the diff,
+// which was then rejected.
 func TestReattachKeepsTheDiff(t *testing.T) {
 	w := newWorld(t, nil)
 	c := w.connect()

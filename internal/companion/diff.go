@@ -50,7 +50,7 @@ type diff struct {
 	proposal  Proposal
 	target    target
 	base      file
-	notice    string // why it cannot be displayed; the terminal answers it
+	notice    string // why it cannot be displayed; the user answers it in the terminal
 	opened    time.Time
 	ended     chan struct{} // closed when the state is no longer Open
 	entry     entry         // what the journal has
@@ -99,7 +99,8 @@ var transitions = map[journal.State]map[event]journal.State{
 // reasons holds the reason of each event that ends a diff.
 var reasons = map[event]string{
 	evWritten: editor.ReasonAccepted, evUnwritten: editor.ReasonUnwritten, evReject: editor.ReasonRejected,
-	evSupersede: editor.ReasonSuperseded, evClose: editor.ReasonClosed, evFail: editor.ReasonFailed, evSave: editor.ReasonSaved,
+	evSupersede: editor.ReasonSuperseded, evClose: editor.ReasonClosed,
+	evFail: editor.ReasonFailed, evSave: editor.ReasonSaved,
 }
 
 // states holds the states of diffs that are kept, as surfaces see them.
@@ -274,8 +275,8 @@ func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
 	select {
 	case err = <-shown:
 	case <-time.After(openTimeout):
-		// The agent continues as if it were shown. If that fails, reject it, so
-		// that the agent does not wait.
+		// The agent continues as if the diff were shown. If no surface can show
+		// it, reject it, so that the agent does not wait.
 		c.background(func() {
 			if err := <-shown; err != nil {
 				c.tell("error", err.Error())
@@ -300,7 +301,8 @@ func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
 // noticeMessage returns a message that the diff cannot be displayed.
 func (d *diff) noticeMessage() editor.Message {
 	return editor.Message{Level: "warning", Text: fmt.Sprintf(
-		"%s proposes a change to %s that cannot be displayed: %s. Answer in the terminal.", d.agent, d.proposal.Path, d.notice)}
+		"%s proposes a change to %s that cannot be displayed: %s. Answer in the terminal.",
+		d.agent, d.proposal.Path, d.notice)}
 }
 
 // openLocked returns the diff that a session has open for a path, or nil. There
@@ -345,7 +347,7 @@ func (c *Companion) Withdraw(ctx context.Context, s Session, path string) (strin
 		c.mu.Unlock()
 		return "", fmt.Errorf("no diff is open for %s", path)
 	}
-	if d.notice == "" { // else its state is not known
+	if d.notice == "" { // otherwise its state is not known
 		c.watch.soon(path, d.base.state)
 	}
 	known, editor := d.content, d.editor
@@ -428,7 +430,8 @@ func (c *Companion) takeHunk(t editor.DiffTake) (any, error) {
 		return nil, errors.New(none)
 	}
 	after := h.Replace(from, t.Content)
-	return editor.DiffEdit{Line: h.New, Lines: h.NewLines, Text: h.OldText(from), EOL: strings.HasSuffix(after, "\n")}, nil
+	eol := strings.HasSuffix(after, "\n")
+	return editor.DiffEdit{Line: h.New, Lines: h.NewLines, Text: h.OldText(from), EOL: eol}, nil
 }
 
 // texts returns the original and the proposal of a diff as clients see them.
@@ -478,7 +481,8 @@ func (c *Companion) Disconnect(s Session) {
 	}
 	for _, d := range ended {
 		c.record(d)
-		c.tell("warning", fmt.Sprintf("%s, which proposed the change to %s, has ended. The proposal is kept: save it or discard it.",
+		c.tell("warning", fmt.Sprintf(
+			"%s, which proposed the change to %s, has ended. The proposal is kept: save it or discard it.",
 			d.agent, d.proposal.Path))
 	}
 }

@@ -17,20 +17,22 @@ import (
 )
 
 // An excluder decides which open files agents do not receive: those that the
-// project's ignore files exclude and those that look like secrets. It excludes
-// a file, too, if it cannot read all of its ignore rules or there are too many.
+// project's ignore files exclude and those that look like secrets. It also
+// excludes a file if it cannot read all of the file's ignore rules, or if there
+// are too many.
 //
-// Repositories have ignore files of any number and size, and each move of the
-// cursor asks. So the excluder bounds what it keeps, and keeps a decision until
-// one of its ignore files changes: the next question then costs only some stats.
+// A repository may have any number of ignore files of any size, and each cursor
+// movement needs new decisions. So the excluder limits its memory, and keeps a
+// decision until one of its ignore files changes. Until then, the same question
+// costs only a few stats.
 type excluder struct {
-	names []string // of ignore files beside .gitignore
+	names []string // of ignore files, in addition to .gitignore
 
 	mu sync.Mutex // not held while a file is read
 	// files holds parsed ignore files by path; cost is the sum of their costs.
 	files map[string]*ignoreFile
 	cost  int
-	// decisions are by the path of the file that they are about.
+	// decisions holds each file's decision by the file's path.
 	decisions map[string]decision
 	clock     int64 // counts the uses of files
 }
@@ -50,7 +52,7 @@ const (
 // An ignoreSource is an ignore file as it is on disk now.
 type ignoreSource struct {
 	path string
-	// depth is how many directories below the project's its rules begin.
+	// depth is how many directories below the top of the project its rules begin.
 	depth int
 	state ignoreState
 }
@@ -74,10 +76,10 @@ type decision struct {
 	excluded bool
 }
 
-// excluded reports whether agents do not receive the file, an absolute path:
-// because of this path or of the one that its symbolic links lead to. The
-// project of a file is the nearest directory above it that has .git, else its
-// workspace root.
+// excluded reports whether to hide a file from agents, because of its absolute
+// path or of the path that its symbolic links lead to. The project of a file is
+// the nearest directory above it that has .git, or its workspace root without
+// one.
 func (x *excluder) excluded(path string, roots []string) bool {
 	actual := paths.Real(path)
 	return x.match(path, roots) || actual != path && x.match(actual, roots)
@@ -256,7 +258,7 @@ func (f *ignoreFile) parse(data []byte) {
 	f.patterns = slices.Clip(f.patterns)
 }
 
-// keepLocked stores a file, and drops those that were not used for longest.
+// keepLocked stores a file and drops the least recently used ones.
 func (x *excluder) keepLocked(path string, f *ignoreFile) {
 	if x.files == nil {
 		x.files = make(map[string]*ignoreFile)
@@ -284,9 +286,11 @@ func (x *excluder) keepLocked(path string, f *ignoreFile) {
 // files all count.
 var (
 	secretNames = []string{
-		".env", ".env.*", "*.env", ".envrc", ".netrc", "_netrc", ".pgpass", ".pypirc", ".npmrc", ".git-credentials", ".htpasswd",
+		".env", ".env.*", "*.env", ".envrc", ".netrc", "_netrc", ".pgpass", ".pypirc", ".npmrc",
+		".git-credentials", ".htpasswd",
 		"*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.asc", "*.gpg",
-		"id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "credentials", "credentials.json", "client_secret*.json", "secrets.y*ml", "*.tfvars",
+		"id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "credentials", "credentials.json", "client_secret*.json",
+		"secrets.y*ml", "*.tfvars",
 	}
 	secretDirs = []string{".ssh", ".gnupg", ".aws", ".kube", ".docker"}
 	templates  = []string{"example", "sample", "template", "dist"}

@@ -28,8 +28,8 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
-// A repository's ignore files ate memory: 38 MB for each of 1 MB, and all were
-// kept.
+// A repository's ignore files used too much memory: 38 MB for each file of 1
+// MB, and all of them were kept.
 func TestIgnoreFilesAreBounded(t *testing.T) {
 	const maxRules = maxDecisionCost / ruleCost
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
@@ -104,7 +104,7 @@ func TestIgnoreFilesAreBounded(t *testing.T) {
 	})
 }
 
-// Each move of the cursor asks for all open files: no ignore file is read or
+// Each cursor movement checks all open files, but no ignore file is read or
 // matched again until one has changed.
 func TestDecisionIsKept(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())

@@ -13,8 +13,8 @@ import (
 // An entry describes the journal's entry of a diff.
 //
 // A write may fail, and somebody may delete an entry. So keep and record only
-// note what the journal should have, and syncEntry writes everything that it
-// lacks. A write that failed is repeated with the next one.
+// note what the journal should have, and syncEntry writes everything that is
+// missing. A failed write is repeated with the next one.
 type entry struct {
 	// What the journal should have, guarded by Companion.mu:
 	text      *string // the proposal if nil
@@ -50,8 +50,8 @@ func (c *Companion) record(d *diff) {
 	c.log.Info("a diff ended", "state", state)
 }
 
-// syncEntry writes what the journal lacks of the diff, and returns the diff's
-// state. If a text cannot be written, it warns the user once.
+// syncEntry writes what is missing from the diff's entry, and returns the
+// diff's state. If a text cannot be written, it warns the user once.
 func (c *Companion) syncEntry(d *diff) journal.State {
 	e := &d.entry
 	e.mu.Lock()

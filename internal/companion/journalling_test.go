@@ -12,8 +12,8 @@ import (
 	"pollux/internal/ide"
 )
 
-// breakJournal makes the journal unwritable, as a full disk does, and returns
-// what makes it writable again.
+// breakJournal makes the journal unwritable, as a full disk does, and returns a
+// function that makes it writable again.
 func (w *world) breakJournal() (repair func()) {
 	w.t.Helper()
 	dir := filepath.Join(filepath.Dir(w.project), "journal")
@@ -36,8 +36,8 @@ func (w *world) breakJournal() (repair func()) {
 	}
 }
 
-// A text that could not be written is written later, at whatever comes next.
-// It was noted as kept before it was written, so the same text never was.
+// A text that could not be written is written at the next event. It used to be
+// marked as kept before the write, so the same text was never written.
 func TestTextIsWrittenLater(t *testing.T) {
 	for name, next := range map[string]func(t *testing.T, c *cli, e *plugin, d editor.Diff) (text string, state journal.State){
 		"edit": func(t *testing.T, c *cli, e *plugin, d editor.Diff) (string, journal.State) {
@@ -99,7 +99,7 @@ func TestTextIsWrittenLater(t *testing.T) {
 				t.Errorf("the entry is %+v, %v; want %s", entry, err, state)
 			}
 
-			// The next failure is news.
+			// The next failure is reported again.
 			if state == journal.Open {
 				repair = w.breakJournal()
 				if err := e.Edit(t.Context(), d.ID, "again\n"); err != nil {
@@ -114,8 +114,8 @@ func TestTextIsWrittenLater(t *testing.T) {
 	}
 }
 
-// settle waits until the companion has handled what the editor sent, and the
-// editor has what it was sent before.
+// settle waits until the companion has handled the editor's messages, and the
+// editor has received everything sent before that.
 func settle(t *testing.T, e *plugin) {
 	t.Helper()
 	if _, err := e.Status(t.Context()); err != nil {
@@ -144,8 +144,8 @@ func TestEntryIsMadeLater(t *testing.T) {
 	wantEntry(t, w, d, "mine\n")
 }
 
-// An entry that is gone, for whatever reason, while its diff is on the screen:
-// later edits were lost without a word.
+// An entry disappears, for whatever reason, while its diff is on the screen.
+// Later edits were lost silently.
 func TestEntryIsMadeAgain(t *testing.T) {
 	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 10 * time.Millisecond })
 	c, e := w.connect(), w.attach(true)
@@ -164,7 +164,7 @@ func TestEntryIsMadeAgain(t *testing.T) {
 	settle(t, e)
 	wantEntry(t, w, d, "mine\n")
 
-	// The same for one whose CLI has ended.
+	// The same for a diff whose CLI has ended.
 	c.ClientSession.Close()
 	get(t, e.changed)
 	get(t, e.texts) // that it ended: the journal has the state

@@ -9,7 +9,7 @@ import (
 	"pollux/internal/editor"
 )
 
-// What plugins ask for so that they need no logic of their own.
+// Requests that save plugins from implementing the same logic.
 
 func TestHunksOfADiff(t *testing.T) {
 	w := newWorld(t, nil)
@@ -60,8 +60,8 @@ func TestHunksOfADiff(t *testing.T) {
 	wantSays(t, call(editor.MethodDiffHunks, editor.DiffText{ID: "none"}, &hunks), "no such diff")
 }
 
-// The editor hears that its file was written, as soon as it is whole: after an
-// accept, and when a CLI writes without asking.
+// The editor is notified as soon as its file has been written completely: after
+// an accept, and when a CLI writes without asking.
 func TestFileChanged(t *testing.T) {
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)

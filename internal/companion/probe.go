@@ -20,23 +20,22 @@ type prober[T any] struct {
 }
 
 const (
-	// probeTimeout bounds the wait for the first path that does not answer, and
-	// for all of those after it together.
+	// probeTimeout bounds the total wait for paths that do not answer.
 	probeTimeout = 250 * time.Millisecond
 	// probeMinTimeout is the wait for each path after probeTimeout is used up.
 	probeMinTimeout = 5 * time.Millisecond
 )
 
-// A patience is the rest of probeTimeout.
-type patience time.Duration
+// A budget is the rest of probeTimeout.
+type budget time.Duration
 
-func newPatience() *patience {
-	p := patience(probeTimeout)
+func newBudget() *budget {
+	p := budget(probeTimeout)
 	return &p
 }
 
 // get returns the answer for a path; ok is false without an answer in time.
-func (p *prober[T]) get(path string, left *patience) (answer T, ok bool) {
+func (p *prober[T]) get(path string, left *budget) (answer T, ok bool) {
 	p.mu.Lock()
 	answer, ok = p.answered[path]
 	if ok || p.asking[path] {
@@ -76,7 +75,7 @@ func (p *prober[T]) get(path string, left *patience) (answer T, ok bool) {
 		p.mu.Unlock()
 		return answer, true
 	case <-timeout.C:
-		*left -= patience(time.Since(start))
+		*left -= budget(time.Since(start))
 		close(gaveUp)
 		return answer, false
 	}

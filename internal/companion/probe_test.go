@@ -22,7 +22,7 @@ func receive[T any](t *testing.T, c <-chan T) T {
 	}
 }
 
-// A file on a slow disk was asked for again and again, and never shown.
+// A file on a slow disk was checked again and again, and never shown.
 func TestSlowDisk(t *testing.T) {
 	var asked atomic.Int32
 	dir := t.TempDir()

@@ -11,8 +11,8 @@ import (
 // [Companion.Disconnect] tell the companion which sessions exist.
 //
 // The companion calls the methods from many goroutines. It holds its lock while
-// it calls any of them but Prompt: so they return at once, do no I/O and do not
-// call the companion.
+// it calls any of them except Prompt, so they must return at once, do no I/O and
+// not call the companion.
 type Session interface {
 	TextRules
 
@@ -26,10 +26,10 @@ type Session interface {
 	// ContextChanged announces that [Companion.Context] has changed. The session
 	// sends the state as it is when the agent is ready for it.
 	ContextChanged()
-	// Resolve queues the outcome of a proposal. Outcomes of one session reach
-	// the agent in the order of the calls. done is called once, on another
-	// goroutine: with nil when the agent has received the outcome, with an error
-	// when the session ended before.
+	// Resolve queues the outcome of a proposal. Outcomes of one session reach the
+	// agent in the order of the calls. done is called once, on another goroutine:
+	// with nil when the agent has received the outcome, with an error if the
+	// session ended before that.
 	Resolve(p Proposal, o Outcome, done func(error))
 	// Prompt returns what to type into the agent's terminal to ask about a file
 	// in one of the workspace's roots.
@@ -39,8 +39,8 @@ type Session interface {
 // TextRules are an agent's rules for the text of a file. They are pure
 // functions of their arguments.
 type TextRules interface {
-	// Shown returns the text of the file as it is shown beside a proposal:
-	// without the differences that the agent does not mean as a change.
+	// Shown returns the text of the file to show next to a proposal, without the
+	// differences that the agent does not intend.
 	Shown(original, proposed string) string
 	// Refuses returns why the user cannot accept the text in place of the
 	// proposal, or "".

@@ -55,8 +55,8 @@ func (s *fakeSession) Resolve(_ Proposal, o Outcome, done func(error)) {
 	go done(nil)
 }
 
-// The core has no rules of any agent: one without them gets each text exactly,
-// the empty one too, and all open files.
+// The core has no agent's rules. An agent without rules receives every text
+// unchanged, even an empty one, and all open files.
 func TestAgentWithoutRules(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 const maxFile = 64 << 20
 
 // A target is the file that a diff changes. It is read and written through its
-// workspace root, so that no symbolic link leads out of the workspace, whenever
-// somebody made that link.
+// workspace root, so that no symbolic link leads out of the workspace, no matter
+// when it was made.
 type target struct {
 	path string // absolute, as the agent named it
 	root string // the workspace root that holds it, a real path
@@ -34,7 +34,7 @@ type target struct {
 // was proposed, or "" if it is not known.
 func (t target) actual() string { return filepath.Join(t.root, t.name) }
 
-// A file is the content of a file when a diff is made or decided on.
+// A file is the content of a file when a diff is opened or decided.
 type file struct {
 	text    string
 	exists  bool
@@ -48,8 +48,8 @@ var errNoAnswer = errors.New("its file system does not answer")
 // diskTimeout bounds one access to a file that a request needs.
 const diskTimeout = 5 * time.Second
 
-// within returns the results of f, or errNoAnswer after d. Then f continues
-// alone, since a system call on a hung mount cannot be interrupted.
+// within returns the results of f, or errNoAnswer after d. Then f continues in
+// the background, since a system call on a hung mount cannot be interrupted.
 func within[T any](d time.Duration, f func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -69,8 +69,8 @@ func within[T any](d time.Duration, f func() (T, error)) (T, error) {
 }
 
 // newTarget finds the file, an absolute clean path, in one of the workspace's
-// roots. A path that leads out of the workspace, or through a symbolic link to
-// nothing, is an error for the user.
+// roots. A path that leads out of the workspace, or through a dangling symbolic
+// link, is an error for the user.
 func newTarget(path string, roots []string) (target, error) {
 	return within(diskTimeout, func() (target, error) {
 		actual := paths.Real(path)
@@ -99,7 +99,7 @@ func rootAsSpelled(root, path string) string {
 }
 
 // checkLinks returns an error if the real path contains a symbolic link. Such a
-// link leads to nothing, since all others have been resolved.
+// link is dangling, since all others have been resolved.
 func (t target) checkLinks() error {
 	for name := t.name; name != "."; name = filepath.Dir(name) {
 		link := filepath.Join(t.root, name)

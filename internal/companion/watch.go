@@ -12,9 +12,9 @@ import (
 )
 
 // A watcher notices when another program writes files that the editors have
-// open: an agent does, after its change was accepted or when it no longer asks.
-// It polls, which works on every file system. While no agent is connected it
-// does nothing. It holds no lock while it looks at a file.
+// open, such as an agent whose change was accepted or that no longer asks. It
+// polls, which works on every file system. While no agent is connected it does
+// nothing. It holds no lock while it looks at a file.
 type watcher struct {
 	open    func() []string
 	changed func(path string)
@@ -67,7 +67,7 @@ func newWatcher(open func() []string, state func(path string) fileState, changed
 	return w
 }
 
-// look turns the watch over open files on or off.
+// look turns the watching of open files on or off.
 func (w *watcher) look(on bool) {
 	w.mu.Lock()
 	changed := w.on != on
@@ -128,7 +128,7 @@ func (w *watcher) run(ctx context.Context) {
 // the middle of a write would get half of it.
 func (w *watcher) step(open []string, unsettled map[string]fileState) (changed []string) {
 	states := make(map[string]fileState)
-	left := newPatience()
+	left := newBudget()
 	for path := range w.due(open, unsettled) {
 		if state, ok := w.states.get(path, left); ok {
 			states[path] = state

@@ -1,12 +1,12 @@
 // Package doctor runs the checks that find out why an agent and Pollux do not
 // connect.
 //
-// It has the runner, the report, and the checks that concern no agent. An agent
-// and a protocol bring checks of their own, in a package named checks below
-// theirs; the command line lists all of them in order. The checks of a protocol
+// It contains the runner, the report, and the checks that concern no agent. Each
+// agent and each protocol has its own checks, in a package named checks below its
+// package; the command line lists all of them in order. The checks of a protocol
 // replay what an agent started here will do: which file it reads, which companion
-// it chooses, whether that answers. The checks for the bridge try what the bridge
-// needs.
+// it chooses, and whether that companion answers. The checks for the bridge try
+// what the bridge needs.
 //
 // Each cause is one check with a name that never changes, so that scripts can rely
 // on it; docs/DOCTOR.md lists the causes by their symptoms. Nothing changes without
@@ -49,13 +49,13 @@ type Finding struct {
 	Part   string `json:"part"`
 	Check  string `json:"check"`
 	Status Status `json:"status"`
-	// Text says in one line what the check found. Next says what to do about it,
-	// as a command where one does it.
+	// Text says in one line what the check found. Next says what to do about it, as
+	// a command if possible.
 	Text string `json:"text"`
 	Next string `json:"next,omitempty"`
 	// Fix says what [Report.Fix] would change; empty if nothing.
 	Fix string `json:"fix,omitempty"`
-	// Apply makes that change; nil if there is none.
+	// Apply makes that change; nil if Fix is empty.
 	Apply func() error `json:"-"`
 }
 
@@ -103,7 +103,7 @@ type Program struct {
 	Update string
 }
 
-// A Report is what [Examine] found.
+// A Report holds the findings of [Examine].
 type Report struct {
 	Findings []Finding `json:"findings"`
 }
@@ -159,7 +159,7 @@ const maxText = 1000
 // Add adds a finding about the part whose checks are running.
 func (c *Checker) Add(f Finding) {
 	f.Part = c.part
-	// Findings quote names of files and variables, which anybody can have made.
+	// Findings quote names of files and variables, which anybody may have chosen.
 	for _, line := range []*string{&f.Text, &f.Next, &f.Fix} {
 		*line = termtext.Line(*line, maxText)
 	}

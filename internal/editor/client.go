@@ -15,7 +15,7 @@ import (
 type Handler struct {
 	// DiffOpen shows a diff, or returns an error if it cannot.
 	DiffOpen func(Diff) error
-	// DiffClose closes a view and returns its text, or nil if there is none.
+	// DiffClose closes a view and returns its text, or nil if it has none.
 	DiffClose   func(DiffClose) *string
 	DiffChanged func(DiffChange)
 	Clients     func(Clients)
@@ -137,8 +137,8 @@ func (c *Client) Diffs(ctx context.Context) ([]Diff, error) {
 	return res.Diffs, c.Call(ctx, MethodDiffList, nil, &res)
 }
 
-// Save writes the text of an orphaned diff to its file. The result is like that
-// of Accept.
+// Save writes the text of an orphaned diff to its file. The result is as for
+// Accept.
 func (c *Client) Save(ctx context.Context, a DiffAccept) (res DiffAcceptResult, err error) {
 	return res, c.Call(ctx, MethodDiffSave, a, &res)
 }

@@ -71,7 +71,7 @@ func TestFind(t *testing.T) {
 	}
 	t.Chdir(sub)
 	outer := listen(t, 1, &Status{Roots: []string{dir}, Started: 4})
-	used := listen(t, 2, &Status{Roots: []string{"/elsewhere", sub}, Started: 1, Clients: []CLI{{Name: "agent"}}})
+	used := listen(t, 2, &Status{Roots: []string{"/elsewhere", sub}, Started: 1, Clients: []Agent{{Name: "agent"}}})
 	newest := listen(t, 3, &Status{Roots: []string{sub}, Started: 3})
 	listen(t, 4, &Status{Roots: []string{filepath.Join(dir, "su")}, Started: 5})
 

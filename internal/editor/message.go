@@ -141,8 +141,8 @@ type Diff struct {
 	Path  string `json:"path"`
 	State string `json:"state"`
 	// Original is the file's text now, or "" if the file does not exist. If the
-	// file ends all its lines with CRLF and the proposal with LF, Original has LF,
-	// too, and EOL is crlf.
+	// file ends all its lines with CRLF and the proposal with LF, Original also
+	// has LF, and EOL is crlf.
 	Original string `json:"original"`
 	Exists   bool   `json:"exists"`
 	// EOL is how the file on disk ends its lines: lf, crlf, mixed, or "".
@@ -217,7 +217,7 @@ const (
 	// StatusConflict: the file has changed since the diff was opened. The agent
 	// received nothing; Disk is the file's text now.
 	StatusConflict = "conflict"
-	// StatusEmpty: the agent takes an empty text for no answer and would write its
+	// StatusEmpty: the agent treats an empty text as no answer and would write its
 	// own proposal. It received nothing.
 	StatusEmpty = "empty"
 )
@@ -333,7 +333,7 @@ type Status struct {
 	Roots   []string `json:"roots"`
 	// Started is in milliseconds since the Unix epoch.
 	Started int64        `json:"started"`
-	Clients []CLI        `json:"clients"`
+	Clients []Agent      `json:"clients"`
 	Diffs   []DiffStatus `json:"diffs"`
 	// Surfaces names the clients that show diffs now.
 	Surfaces []string `json:"surfaces"`
@@ -341,8 +341,8 @@ type Status struct {
 	Files    int      `json:"files"`
 }
 
-// A CLI is one connected agent.
-type CLI struct {
+// An Agent is one connected agent.
+type Agent struct {
 	Name      string `json:"name"`
 	Version   string `json:"version"`
 	Transport string `json:"transport"`
@@ -365,7 +365,7 @@ type DiffStatus struct {
 
 // Clients announces the connected agents.
 type Clients struct {
-	Clients []CLI `json:"clients"`
+	Clients []Agent `json:"clients"`
 }
 
 // Env announces new variables of [InitializeResult].

@@ -30,9 +30,9 @@ const (
 	maxOutboxSize = 64 << 20
 )
 
-// NewOutbox starts an empty outbox. It calls full once, on another goroutine,
-// when the client lets too much pile up; the caller then disconnects the client.
-// onPanic, if there is one, is deferred around each write.
+// NewOutbox starts an empty outbox. It calls full once, on another goroutine, when too
+// much has piled up; the caller then disconnects the client. onPanic, if there is one, is
+// deferred around each write.
 func NewOutbox(full, onPanic func()) *Outbox {
 	limits := outbox.Limits[outgoing]{
 		Items: maxOutbox, Bytes: maxOutboxSize, Size: func(m outgoing) int { return m.size },
@@ -45,27 +45,28 @@ func NewOutbox(full, onPanic func()) *Outbox {
 	}, full)}
 }
 
-// Put queues a message; size is what it keeps in memory until write is called.
+// Put queues a message. It keeps size bytes in memory until write is called.
 func (o *Outbox) Put(size int, write func(context.Context)) { o.out.Put(outgoing{size, write}) }
 
 // drainTimeout limits the wait for a client that does not read.
 const drainTimeout = time.Second
 
-// Drain waits until what was put is written or the outbox has ended, at most a
-// second.
+// Drain waits until all queued messages are written or the outbox has ended, but at most
+// a second.
 func (o *Outbox) Drain() {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
 	o.out.Drain(ctx)
 }
 
-// Close drops what waits. It waits for the message that is being written, at
-// most a second: nobody may read the pipe, and closing it ends no write.
+// Close drops the queue. It waits for the message that is being written, but at most a
+// second: if nobody reads the pipe, even closing it does not end the write.
 func (o *Outbox) Close() { o.out.CloseWithin(drainTimeout) }
 
-// Drained returns a stream that reports its end only when the outbox is written,
-// so that a client that closes its side, or sends something that is no message,
-// still receives the answers to its requests. Answers to malformed messages go to the outbox.
+// Drained returns a stream that reports its end only after the outbox has been written.
+// So a client that closes its side, or sends something other than a message, still
+// receives the answers to its requests. Answers to malformed messages go to the outbox,
+// too.
 func Drained(s *Stream, o *Outbox) jsonrpc2.ObjectStream {
 	s.Malformed = func(answer any) {
 		o.Put(malformedSize, func(context.Context) { s.WriteObject(answer) })

@@ -16,8 +16,8 @@ import (
 // commands must use.
 const EnvSocket = "POLLUX_SOCKET"
 
-// EnvNames are the variables that a companion sets for the CLIs it leads to
-// itself. Others in the environment that one sends are ignored.
+// EnvNames are the variables that a companion sets for agents. Pollux ignores
+// any others that a companion sends.
 var EnvNames = []string{
 	EnvSocket,
 	"GEMINI_CLI_IDE_SERVER_PORT", "GEMINI_CLI_IDE_WORKSPACE_PATH", "GEMINI_CLI_IDE_AUTH_TOKEN", "GEMINI_CLI_IDE_PID",

@@ -31,9 +31,9 @@ var ErrFraming = errors.New("not a message of the editor protocol")
 // of the Language Server Protocol, { means one message per line. A Stream
 // implements jsonrpc2.ObjectStream.
 type Stream struct {
-	// Malformed receives the answer to a message that is not valid JSON. Another
-	// goroutine than the reading one must write it. If Malformed is nil, there is
-	// no answer.
+	// Malformed receives the answer to a message that is not valid JSON. A
+	// goroutine other than the reading one must write it. If Malformed is nil,
+	// there is no answer.
 	Malformed func(answer any)
 
 	r    *jsonl.Reader
@@ -75,7 +75,7 @@ func (s *Stream) ReadObject(v any) error {
 		if err != nil {
 			return err
 		}
-		reflect.ValueOf(v).Elem().SetZero() // a message before may have set fields
+		reflect.ValueOf(v).Elem().SetZero() // an earlier message may have set fields
 		err = json.Unmarshal(data, v)
 		if err == nil {
 			return nil
@@ -118,7 +118,8 @@ func (s *Stream) sniff() (framing, error) {
 	case 'C', 'c':
 		s.framed.Store(headers)
 	default:
-		return unknown, fmt.Errorf("%w: it starts with %q; send a JSON object on a line, or a Content-Length header", ErrFraming, first)
+		return unknown, fmt.Errorf("%w: it starts with %q; send a JSON object on a line, or a Content-Length header",
+			ErrFraming, first)
 	}
 	return s.framed.Load(), nil
 }

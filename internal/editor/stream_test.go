@@ -186,7 +186,7 @@ func FuzzStream(f *testing.F) {
 			if s.ReadObject(&v) != nil {
 				return
 			}
-			// What was read can be written and read again.
+			// A message can be written and read again.
 			again := &conn{}
 			if err := NewClientStream(again).WriteObject(v); err != nil {
 				t.Fatal(err)

@@ -18,7 +18,7 @@ func TestBetween(t *testing.T) {
 		{"an emptied file", "a\nb\n", "", []Hunk{{1, 2, 1, 0}}},
 		{"the final line feed", "a\nb", "a\nb\n", []Hunk{{2, 1, 2, 1}}},
 		{"several", "a\nb\nc\nd\n", "b\nc\nE\nd\nf\n", []Hunk{{1, 1, 1, 0}, {4, 0, 3, 1}, {5, 0, 5, 1}}},
-		{"line ends", "a\r\nb\r\n", "a\nb\r\n", []Hunk{{1, 1, 1, 1}}},
+		{"line endings", "a\r\nb\r\n", "a\nb\r\n", []Hunk{{1, 1, 1, 1}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := Between(test.old, test.new); !reflect.DeepEqual(got, test.want) {
@@ -44,17 +44,17 @@ func FuzzReplace(f *testing.F) {
 	f.Add("", "x\ny")
 	f.Add("a\r\nb", "")
 	f.Add("\n\n\n", "\n")
-	f.Fuzz(func(t *testing.T, old, new string) {
-		hunks := Between(old, new)
-		got := new
+	f.Fuzz(func(t *testing.T, oldText, newText string) {
+		hunks := Between(oldText, newText)
+		got := newText
 		for i := len(hunks) - 1; i >= 0; i-- {
-			got = hunks[i].Replace(old, got)
+			got = hunks[i].Replace(oldText, got)
 		}
-		if got != old {
-			t.Errorf("%q became %q, want %q", new, got, old)
+		if got != oldText {
+			t.Errorf("%q became %q, want %q", newText, got, oldText)
 		}
 		for i, h := range hunks {
-			if h.OldText(old) == h.NewText(new) || i > 0 && h.New <= hunks[i-1].New+hunks[i-1].NewLines {
+			if h.OldText(oldText) == h.NewText(newText) || i > 0 && h.New <= hunks[i-1].New+hunks[i-1].NewLines {
 				t.Errorf("hunk %d of %v says nothing, or touches the one before", i, hunks)
 			}
 		}

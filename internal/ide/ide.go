@@ -1,5 +1,5 @@
 // Package ide makes a companion reachable. It starts the companion, a server for
-// each of the agents' protocols, the review page and the socket for further
+// each of the agents' protocols, the review page and the socket for other
 // clients, and publishes them.
 //
 // To serve another kind of agent, write a package below this one and add its row
@@ -25,12 +25,12 @@ import (
 	"pollux/internal/ide/geminiide"
 )
 
-// A Protocol is how one kind of agent finds a companion and talks to it. Only
-// Listen and Prompt must be set.
+// A Protocol defines how one kind of agent finds a companion and talks to it.
+// Only Listen and Prompt must be set.
 type Protocol struct {
 	Name string
-	// CheckEditor reports whether agents accept a companion with this editor's
-	// name.
+	// CheckEditor returns an error unless agents accept a companion with this
+	// editor's name.
 	CheckEditor func(editor.Info) error
 	// IgnoreFiles names files that hide others from agents, as .gitignore does.
 	IgnoreFiles []string
@@ -98,7 +98,7 @@ var protocols = []Protocol{
 	},
 }
 
-// A Config configures a companion and what surrounds it.
+// A Config configures a companion and its servers.
 type Config struct {
 	Version string
 	Log     *slog.Logger // none if nil

@@ -12,8 +12,8 @@ import (
 )
 
 // A socket is the companion's private socket for processes that it did not
-// start: shell hooks, `pollux status`, further clients and, after a protocol's
-// preamble, agents. Its directory belongs to the user alone, which replaces an
+// start: shell hooks, `pollux status`, other clients and, after a protocol's
+// preamble, agents. Nobody else can open its directory, so it needs no
 // authentication.
 type socket struct {
 	path     string
@@ -57,8 +57,9 @@ func (s *socket) serve(handle func(net.Conn)) {
 	})
 }
 
-// serveConn serves an agent or a client on a connection to the socket. A message
-// of a client starts with a brace or a header, and a preamble with neither.
+// serveConn serves an agent or a client on a connection to the socket. A
+// client's message starts with a brace or a header, and a preamble starts with
+// neither.
 func (h *Host) serveConn(conn net.Conn) {
 	defer conn.Close()
 	r := bufio.NewReader(conn)

@@ -14,7 +14,7 @@ import (
 	"pollux/internal/editor"
 )
 
-// newHost starts a companion on a project of its own.
+// newHost starts a companion with its own project.
 func newHost(t *testing.T, change func(*Config)) *Host {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
@@ -57,7 +57,7 @@ func (l *crowded) Accept() (net.Conn, error) {
 }
 
 // After a flood of connections had used up the descriptors for a moment, the
-// companion's socket was dead for good.
+// companion's socket never worked again.
 func TestSocketOutlivesAFailedAccept(t *testing.T) {
 	h := newHost(t, nil)
 	path := filepath.Join(t.TempDir(), "s")
@@ -79,7 +79,7 @@ func TestSocketOutlivesAFailedAccept(t *testing.T) {
 	}
 }
 
-// Whoever attaches takes from a companion's environment all that it sets.
+// The known variables are exactly those that a companion sets.
 func TestEnvNames(t *testing.T) {
 	h := newHost(t, func(c *Config) { c.Connect = []string{"pollux", "connect"} })
 	env := h.Env()

@@ -17,10 +17,10 @@ import (
 	"pollux/internal/sys"
 )
 
-// A Listener is a socket on this side for a companion on the other side. Agents come
-// to it with `pollux connect --socket`, and each has a connection of its own.
+// A Listener is a socket on this side for a companion on the other side. Agents
+// connect to it with `pollux connect --socket`, each over its own connection.
 //
-// One context ends all of it: Close cancels the context and waits for every
+// One context ends everything: Close cancels the context and waits for every
 // goroutine.
 type Listener struct {
 	// Socket is the path of the socket.

@@ -19,7 +19,7 @@ const maxRoots = 1000
 // pairs, paths are the same on both sides.
 type Paths []Pair
 
-// A Pair is one directory by its two names, both absolute and clean.
+// A Pair holds the two names of one directory, both absolute and clean.
 type Pair struct{ Here, There string }
 
 // ParsePaths parses pairs of the form HERE=THERE. The directory here must exist and be
@@ -30,7 +30,8 @@ func ParsePaths(pairs []string) (Paths, error) {
 	for _, text := range pairs {
 		here, there, ok := strings.Cut(text, "=")
 		if !ok || !filepath.IsAbs(here) || !path.IsAbs(there) && !paths.IsWindows(there) {
-			return nil, fmt.Errorf("--map %s: give two absolute directories, as the agent and as the companion see them: "+
+			return nil, fmt.Errorf("--map %s: give two absolute directories, "+
+				"as the agent and as the companion see them: "+
 				"--map /workspaces/app=/home/me/app", text)
 		}
 		if info, err := os.Stat(here); err != nil || !info.IsDir() {

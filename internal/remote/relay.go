@@ -17,8 +17,8 @@ import (
 	"pollux/internal/jsonl"
 )
 
-// A Protocol is what this package needs from the protocol between an agent and a
-// companion. The protocol's own package implements it.
+// A Protocol handles the messages between an agent and a companion. The package of
+// the agent's protocol implements it.
 type Protocol interface {
 	// Greet introduces this program on a new connection, and returns the title of
 	// the companion's editor and the roots of its workspace, by their names there;

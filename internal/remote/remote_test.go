@@ -99,7 +99,7 @@ func TestPaths(t *testing.T) {
 	}
 	for _, there := range []string{`c:\App\x`, `C:/app/x`} {
 		if here, ok := mustPaths(t, `/mnt/c/app=C:\app`).ToHere(there); here != "/mnt/c/app/x" || !ok {
-			t.Errorf("Windows' names are alike in any case and with any slash: %q, %v", here, ok)
+			t.Errorf("Windows names are equal in any case and with any slash: %q, %v", here, ok)
 		}
 	}
 	if here, ok := mustPaths(t, "/w=/app").ToHere("/app/../etc/x"); ok {
@@ -210,7 +210,8 @@ func TestListener(t *testing.T) {
 	}
 }
 
-// The error for a command that reaches no companion quotes the command's own words.
+// The error for a command that reaches no companion quotes the command's standard
+// error.
 func TestGreetQuotesTheCommand(t *testing.T) {
 	for command, says := range map[string]string{
 		"echo 'ssh: no such host' >&2; exit 255": "answers there: ssh: no such host",
@@ -285,7 +286,7 @@ func TestForeignSocketsAreRefused(t *testing.T) {
 	}{
 		"in a directory that all can write":   {0o777, 0, false},
 		"in a directory of mine":              {0o700, 0, false},
-		"in a directory of its owner's alone": {0o700, 65534, true}, // mounted into a container of root's
+		"in a directory of its owner's alone": {0o700, 65534, true}, // mounted into root's container
 	} {
 		dir := filepath.Join(t.TempDir(), "d")
 		if err := os.Mkdir(dir, 0o700); err != nil {

@@ -20,8 +20,8 @@ import (
 
 // A Target says how to reach a companion.
 type Target struct {
-	// Socket is the path of a Unix socket: the companion's, or one that is
-	// forwarded to it.
+	// Socket is the path of the companion's Unix socket, or of one that is forwarded
+	// to it.
 	Socket string
 	// Command, if there is no socket, returns a new command that connects its
 	// standard streams to the companion, as `pollux connect` does.
@@ -166,7 +166,8 @@ func (c *command) Close() error { return c.closeOnce() }
 const (
 	// endTimeout limits how long a command may run after its input has ended.
 	endTimeout = 2 * time.Second
-	// stopTimeout is the time between the signals that ask it to end and that kill it.
+	// stopTimeout is the time between the signal that asks it to end and the one that
+	// kills it.
 	stopTimeout = time.Second
 	// maxTail limits what is kept of its standard error, in bytes.
 	maxTail = 2000
@@ -186,8 +187,8 @@ func (c *command) end() error {
 	return nil
 }
 
-// lastErrors ends the command and returns, in one line, the last that it wrote to
-// standard error.
+// lastErrors ends the command and returns, in one line, the end of its standard
+// error.
 func (c *command) lastErrors() string {
 	c.Close()
 	if c.stderr == nil {

@@ -1,5 +1,5 @@
-// Package journal stores every proposal and every text that a user made of one,
-// so that nothing is lost when an agent, an editor or Pollux ends unexpectedly.
+// Package journal stores every proposal and the user's edits of it, so that
+// nothing is lost when an agent, an editor or Pollux ends unexpectedly.
 //
 // An entry consists of up to three files: ID.json, ID.proposal and, once the user
 // has changed something, ID.edited. All have mode 0600. Each is written
@@ -97,7 +97,7 @@ var validID = regexp.MustCompile(`^[0-9a-z]{9,}-[0-9a-z]{6}$`)
 var lastID atomic.Int64 // in milliseconds
 
 // NewID returns an ID for a new entry. IDs sort by time. Those of one process sort
-// correctly also within a millisecond.
+// correctly even within a millisecond.
 func NewID() string {
 	for {
 		last := lastID.Load()
@@ -134,7 +134,7 @@ func (j *Journal) Add(e Entry, proposal string) (id string, err error) {
 	return e.ID, j.put(e)
 }
 
-// Edit stores the text that the user has made of the proposal so far.
+// Edit stores the proposal with the user's edits so far.
 func (j *Journal) Edit(id, text string) error {
 	return j.change(id, func(e *Entry) error {
 		e.Edited, e.Bytes = true, int64(len(text))
@@ -188,10 +188,12 @@ func (j *Journal) get(id string) (Entry, error) {
 		return Entry{}, notFound(id)
 	}
 	if err != nil {
-		return Entry{}, fmt.Errorf("the journal cannot be read: %w: check that %s is a directory that you own, then try again", err, j.dir)
+		return Entry{}, fmt.Errorf("the journal cannot be read: %w: "+
+			"check that %s is a directory that you own, then try again", err, j.dir)
 	}
 	if err := json.Unmarshal(data, &e); err != nil {
-		return Entry{}, fmt.Errorf("entry %s of the journal cannot be read: %w: run `pollux journal show %s` for its text", id, err, id)
+		return Entry{}, fmt.Errorf("entry %s of the journal cannot be read: %w: "+
+			"run `pollux journal show %s` for its text", id, err, id)
 	}
 	e.Unwritten = e.Unwritten || e.Undelivered
 	// A killed process may have written only the text.
@@ -227,7 +229,8 @@ func (j *Journal) write(id, ext string, data []byte) error {
 }
 
 func (j *Journal) unwritable(err error) error {
-	return fmt.Errorf("the journal cannot be written: %w: check that %s is a directory that you own, with free space", err, j.dir)
+	return fmt.Errorf("the journal cannot be written: %w: check that %s is a directory that you own, with free space",
+		err, j.dir)
 }
 
 func (j *Journal) file(id, ext string) string { return filepath.Join(j.dir, id+"."+ext) }
@@ -256,7 +259,7 @@ func (j *Journal) List() ([]Entry, error) {
 // Proposal returns what the agent proposed.
 func (j *Journal) Proposal(id string) (string, error) { return j.text(id, "proposal") }
 
-// Text returns what the user made of the proposal, or the proposal itself.
+// Text returns the proposal with the user's edits, if any.
 func (j *Journal) Text(id string) (string, error) {
 	// The file counts, not Entry.Edited: see get.
 	text, err := j.text(id, "edited")
@@ -275,7 +278,8 @@ func (j *Journal) text(id, ext string) (string, error) {
 		return "", notFound(id)
 	}
 	if err != nil {
-		return "", fmt.Errorf("the journal cannot be read: %w: check that %s is a directory that you own, then try again", err, j.dir)
+		return "", fmt.Errorf("the journal cannot be read: %w: "+
+			"check that %s is a directory that you own, then try again", err, j.dir)
 	}
 	return string(data), nil
 }
@@ -284,7 +288,7 @@ func (j *Journal) text(id, ext string) (string, error) {
 const maxFile = 64 << 20
 
 // Restore writes the text of an entry to path, or to the path of the entry if path
-// is "". It first adds the present content of the file to the journal and returns
+// is "". It first adds the current content of the file to the journal and returns
 // the ID of that entry, "" if there was no file.
 func (j *Journal) Restore(id, path string) (replaced string, err error) {
 	e, err := j.get(id)

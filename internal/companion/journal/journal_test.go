@@ -103,8 +103,8 @@ func TestUnwritten(t *testing.T) {
 	want(id, Accepted, false)
 }
 
-// A process that was killed after it had written the user's text, and before it
-// said so in the entry: the text counts.
+// If a process was killed after it wrote the user's text and before it updated
+// the entry, the text counts.
 func TestKilledWithinAnEdit(t *testing.T) {
 	j := New(t.TempDir())
 	id, err := j.Add(Entry{Path: "/f"}, "proposal")
@@ -205,7 +205,7 @@ func TestRestore(t *testing.T) {
 		}
 	}
 
-	// What a file held is kept, its mode and its being a link too.
+	// The old content of a file is kept, and so are its mode and a link to it.
 	file, link := filepath.Join(dir, "real"), filepath.Join(dir, "link")
 	os.WriteFile(file, []byte("old\n"), 0o755)
 	if err := os.Symlink(file, link); err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // Limits of a journal. Pruning deletes the oldest entries first. It never deletes
-// or counts entries of diffs that a running companion shows, and entries that it
+// or counts entries of diffs that a running companion shows, or entries that it
 // cannot read. Between two prunings a journal may exceed the limits by pruneAdds
 // entries and pruneBytes.
 const (
@@ -37,8 +37,8 @@ const (
 	// entries look two weeks old; the times of the files come from the same clock.
 	// After a long absence, entries stay longer.
 	maxGap = MaxAge / 2
-	// unfinishedTTL is the age from which an incomplete entry or a temporary file
-	// is a leftover. Another process may still be writing a younger one.
+	// An incomplete entry or a temporary file older than unfinishedTTL is a
+	// leftover. Another process may still be writing a younger one.
 	unfinishedTTL = time.Hour
 )
 
@@ -173,7 +173,7 @@ func (j *Journal) scan(now time.Time) []*files {
 	return entries
 }
 
-// timeOf returns the time that an ID carries.
+// timeOf returns the time in an ID.
 func timeOf(id string) time.Time {
 	digits, _, _ := strings.Cut(id, "-")
 	ms, err := strconv.ParseInt(digits, 36, 64)

@@ -46,7 +46,7 @@ func child(t *testing.T, name, limit, dir string) *exec.Cmd {
 	return cmd
 }
 
-// past adds an entry as it was written some time ago.
+// past adds an entry that looks as if it was written some time ago.
 func past(t *testing.T, j *Journal, e Entry, ago time.Duration, proposal string) string {
 	t.Helper()
 	e.Time = time.Now().Add(-ago)
@@ -177,7 +177,7 @@ func TestMaxBytes(t *testing.T) {
 	}
 }
 
-// What cannot be read stays, however old: the next attempt may succeed.
+// Unreadable entries stay, however old they are: the next attempt may succeed.
 func TestUnreadableEntriesStay(t *testing.T) {
 	j := New(t.TempDir())
 	ids := make(map[string]string)
@@ -282,7 +282,7 @@ func starve(dir string) {
 	fmt.Println(refused)
 }
 
-// Between the files of an entry another process may prune.
+// Another process may prune between the writes of an entry's files.
 func TestUnfinishedEntriesStay(t *testing.T) {
 	j := New(t.TempDir())
 	id, err := j.Add(Entry{Path: "/f"}, "proposal")
@@ -375,7 +375,7 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// What a diff costs does not grow with the journal.
+// The cost of a diff does not grow with the journal.
 func TestAddOfManyEntries(t *testing.T) {
 	work := func(entries int) float64 {
 		j := New(t.TempDir())

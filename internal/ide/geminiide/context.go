@@ -9,8 +9,8 @@ import (
 )
 
 // wireContext returns the context as the CLI receives it: the newest files,
-// with a bounded selection, and the active file always the newest, since the
-// CLI takes no other for active.
+// with a bounded selection. The active file is always the newest, since the CLI
+// accepts no other as active.
 func wireContext(c companion.Context) Context {
 	ws := &WorkspaceState{OpenFiles: []File{}, IsTrusted: c.Trusted}
 	for _, f := range c.Files[:min(len(c.Files), MaxOpenFiles)] {
@@ -25,8 +25,8 @@ func wireContext(c companion.Context) Context {
 	return Context{WorkspaceState: ws}
 }
 
-// key returns what the CLI compares of a context: of the timestamps it takes
-// only the order of the files.
+// key returns the part of a context that the CLI compares. Of the timestamps,
+// only the resulting order of the files counts.
 func (c Context) key() string {
 	ws := *c.WorkspaceState
 	ws.OpenFiles = slices.Clone(ws.OpenFiles)
@@ -40,8 +40,8 @@ func (c Context) key() string {
 	return string(data)
 }
 
-// cut returns at most limit bytes of s, which is valid UTF-8, and cuts no
-// character apart.
+// cut returns at most limit bytes of s, which is valid UTF-8, and splits no
+// character.
 func cut(s string, limit int) string {
 	if len(s) <= limit {
 		return s

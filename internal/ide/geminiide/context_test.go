@@ -23,7 +23,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// The CLI takes only the newest file for active.
+// The CLI accepts only the newest file as active.
 func TestActiveFileIsTheNewest(t *testing.T) {
 	for _, tt := range []struct {
 		active, other, want int64
@@ -48,8 +48,8 @@ func TestContextKeepsTheTenNewest(t *testing.T) {
 	}
 }
 
-// The core knows no limits. What the CLI would see as the same context is not
-// sent again.
+// The core has no limits. A context that looks the same to the CLI is not sent
+// again.
 func TestContextThatTheCLISeesAsTheSame(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, nil)

@@ -149,8 +149,8 @@ func WorkspacePath(roots []string) string {
 	return strings.Join(parts, sep)
 }
 
-// An Endpoint is a companion as a CLI sees it. PIDs are the processes by which a
-// CLI may look for it, the likeliest first; there must be one. Roots are
+// An Endpoint is a companion as a CLI sees it. PIDs are the process IDs that a
+// CLI may look for, the likeliest first; there must be at least one. Roots are
 // absolute real paths.
 type Endpoint struct {
 	Port  int
@@ -158,13 +158,13 @@ type Endpoint struct {
 	Info  editor.Info
 	Roots []string
 	PIDs  []int
-	// Stdio is the command, with arguments, that connects a CLI which cannot dial
+	// Stdio is the command, with arguments, that connects a CLI that cannot dial
 	// the port; none if empty. With a port of 0 it is the only connection.
 	Stdio []string
 }
 
-// portText returns the port, or "" for none. The variable is set to "", too, so
-// that a CLI does not inherit the port of another companion.
+// portText returns the port, or "" for none. The variable is set even if it is
+// "", so that a CLI does not inherit the port of another companion.
 func (e Endpoint) portText() string {
 	if e.Port == 0 {
 		return ""
@@ -184,8 +184,8 @@ func (e Endpoint) stdioEnv(prefix string, env []string) []string {
 }
 
 // Env returns the variables that lead a CLI started with them to this companion:
-// the tie-break of companion-spec I.2 and, for CLIs that read them, all that
-// they need.
+// the tie-break of companion-spec I.2 and, for CLIs that read them, everything
+// needed to connect.
 func (e Endpoint) Env() map[string]string {
 	env := make(map[string]string)
 	for _, c := range clis {
@@ -230,7 +230,7 @@ func (e Endpoint) file(c cli) DiscoveryFile {
 }
 
 // A Publication is a set of discovery files on disk. Its methods may be called
-// at the same time.
+// concurrently.
 type Publication struct {
 	writeMu  sync.Mutex // held while files change; taken before mu
 	removed  bool
@@ -243,8 +243,8 @@ type Publication struct {
 }
 
 // Publish removes stale files and writes those of the endpoint. After an error
-// it leaves nothing behind. An error of Qwen Code's files, which most users do
-// not need, is no error.
+// it leaves nothing behind. It ignores errors with Qwen Code's files, which most
+// users do not need.
 func Publish(e Endpoint) (*Publication, error) {
 	if len(e.PIDs) == 0 || e.Port <= 0 && len(e.Stdio) == 0 {
 		return nil, errors.New("discovery: an endpoint needs a PID, and a port or a command")
@@ -322,7 +322,8 @@ func (p *Publication) writeCLILocked(c cli, e Endpoint) error {
 	if info, err := os.Stat(filepath.Dir(dir)); err != nil {
 		return err
 	} else if !sys.Own(info) {
-		return fmt.Errorf("%s belongs to another user: set TMPDIR to a directory of your own, for the CLI too", filepath.Dir(dir))
+		return fmt.Errorf("%s belongs to another user: set TMPDIR to a directory that you own, for the CLI too",
+			filepath.Dir(dir))
 	} else if mode := info.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" {
 		if err := os.Chmod(filepath.Dir(dir), mode&^0o022); err != nil {
 			return err
@@ -349,8 +350,8 @@ const maxLinks = 40
 
 // ownPath checks that no other user can redirect a directory's path. Below a
 // directory that others can write to, such as /tmp, each directory and each
-// symbolic link must belong to the user or to the owner of its parent, who can
-// do more anyway. A part that does not exist yet is fine.
+// symbolic link must belong to the user or to the owner of its parent, who has
+// more rights anyway. A part that does not exist yet is fine.
 func ownPath(dir string) error {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -377,7 +378,8 @@ walk:
 			}
 			shared = shared || parent.Mode().Perm()&0o022 != 0
 			if shared && !sys.Own(info) && !sys.SameOwner(info, parent) {
-				return fmt.Errorf("%s belongs to another user: set TMPDIR to a directory of your own, for the CLI too", at)
+				return fmt.Errorf("%s belongs to another user: set TMPDIR to a directory that you own, for the CLI too",
+					at)
 			}
 			if info.Mode()&os.ModeSymlink != 0 {
 				target, err := os.Readlink(at)
@@ -394,11 +396,11 @@ walk:
 		}
 		return nil
 	}
-	return fmt.Errorf("%s has too many symbolic links: set TMPDIR to a directory of your own, for the CLI too", dir)
+	return fmt.Errorf("%s has too many symbolic links: set TMPDIR to a directory that you own, for the CLI too", dir)
 }
 
-// Remove deletes the files, and those directories that Publish made and that are
-// empty again. It may be called more than once.
+// Remove deletes the files, and the directories that Publish made if they are
+// empty. It may be called more than once.
 func (p *Publication) Remove() {
 	p.writeMu.Lock()
 	defer p.writeMu.Unlock()
@@ -428,7 +430,7 @@ func Prune(pids []int) {
 // companion: those of a Pollux process that has ended and does not answer, and
 // those whose port refuses connections while their process is dead or one of
 // pids (the CLI takes the file with its own PID first and tries no other). It
-// includes what a killed write left behind. It leaves out files of live
+// includes the leftovers of killed writes. It leaves out files of live
 // companions, of other users, and of another container, whose processes are not
 // visible here.
 func Stale(pids []int) (stale []string) {

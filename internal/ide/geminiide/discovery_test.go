@@ -97,7 +97,7 @@ func isolate(t *testing.T) (geminiDir, qwenDir string) {
 	return filepath.Join(tmp, "gemini", "ide"), filepath.Join(home, ".qwen", "ide")
 }
 
-// listen is somebody's port that accepts and says nothing.
+// listen returns a port that accepts connections and sends nothing.
 func listen(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -185,14 +185,14 @@ func TestPublishRefusesSomebodyElsesPlace(t *testing.T) {
 }
 
 // Another user can make the directory, or a link in its place, before the user
-// does, and turn it later.
+// does, and redirect it later.
 func TestPublishRefusesALinkOfAnother(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
 	const other = 65534
 	for name, tt := range map[string]struct {
-		make func(tmp, mine string) error // TMPDIR, which all can write to, and a directory of the user's
+		make func(tmp, mine string) error // tmp is TMPDIR, which all can write to; mine belongs to the user
 		fine bool
 	}{
 		"nothing yet": {func(tmp, mine string) error { return nil }, true},
@@ -228,7 +228,7 @@ func TestPublishRefusesALinkOfAnother(t *testing.T) {
 	}
 }
 
-// After a failed write the files are written again, also for the same roots.
+// After a failed write the files are written again, even for the same roots.
 func TestSetRootsAfterAFailure(t *testing.T) {
 	dir, _ := isolate(t)
 	p, err := Publish(Endpoint{Port: 1, PIDs: []int{1}, Roots: []string{"/old"}})
@@ -263,7 +263,7 @@ func TestSetRootsAfterAFailure(t *testing.T) {
 	}
 }
 
-// Who has a dead companion's port could send Pollux to any address.
+// A program on a dead companion's port could redirect Pollux to any address.
 func TestPruneFollowsNoRedirect(t *testing.T) {
 	dir, _ := isolate(t)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -289,8 +289,8 @@ func TestPruneFollowsNoRedirect(t *testing.T) {
 	}
 }
 
-// TestPrune: what a crash leaves goes at the next start; live companions and
-// what we do not understand stay.
+// The next start removes the files that a crash left. The files of live
+// companions, and files that Pollux does not understand, stay.
 func TestPrune(t *testing.T) {
 	dir, qwen := isolate(t)
 	for _, d := range []string{dir, qwen} {
@@ -327,7 +327,8 @@ func TestPrune(t *testing.T) {
 		{filepath.Join(dir, at(me, gone)), DiscoveryFile{Port: gone}, false}, // would shadow ours
 		{filepath.Join(dir, at(os.Getppid(), gone)), DiscoveryFile{Port: gone}, true},
 		{filepath.Join(dir, at(os.Getppid(), live)), DiscoveryFile{Port: live, Pollux: deadPID}, false},
-		// Another container's companion: its processes are not ours to see.
+		// A companion in another container, whose processes are not visible
+		// here.
 		{filepath.Join(dir, at(os.Getppid(), ourPort)), DiscoveryFile{Port: ourPort, Pollux: deadPID}, true},
 		{filepath.Join(dir, "gemini-ide-server-7.json"), DiscoveryFile{Port: gone}, true},
 		{filepath.Join(qwen, "1.lock"), DiscoveryFile{Port: gone, PPID: deadPID}, false},

@@ -18,8 +18,8 @@ const (
 	// limit of open files.
 	maxStrangers = 64
 	// refusalTimeout is how long the rest of a refused request may take. Without
-	// it, a client that is still sending would see a broken connection and not the
-	// answer.
+	// it, a client that is still sending would see a broken connection instead of
+	// the answer.
 	refusalTimeout = time.Second
 )
 
@@ -72,7 +72,7 @@ func (g *gate) state(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// sweep closes the connections whose time is over.
+// sweep closes the connections whose time has run out.
 func (g *gate) sweep(now time.Time) {
 	g.mu.Lock()
 	n := 0

@@ -47,13 +47,13 @@ func raw(t *testing.T, port int, text string) net.Conn {
 	return conn
 }
 
-// bodyless is a POST that promises a body and never sends it.
+// bodyless returns a POST request that promises a body and never sends it.
 func bodyless(port int, path, host string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s:%d\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n", path, host, port)
 }
 
-// Whoever can connect could keep the user's own CLI out: 350 requests without
-// a token, whose bodies never come, held every file descriptor.
+// Anybody who could connect could keep the user's own CLI out: 350 requests
+// without a token, whose bodies never came, held every file descriptor.
 func TestSlowStrangersDoNotKeepTheCLIOut(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no limit of descriptors")
@@ -87,7 +87,7 @@ func TestSlowStrangersDoNotKeepTheCLIOut(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the user's CLI cannot connect: %v", err)
 	}
-	if n, ok := <-cli.Heard; !ok || n.Method != MethodContextUpdate {
+	if n, ok := <-cli.Notifications; !ok || n.Method != MethodContextUpdate {
 		t.Errorf("the CLI received %q", n.Method)
 	}
 	cli.Close()
@@ -183,8 +183,8 @@ func TestAuthenticatedConnectionsStay(t *testing.T) {
 	}
 }
 
-// Of the connections that have not authenticated the oldest goes when there
-// are too many; the others, and those that have authenticated, stay.
+// When too many connections have not authenticated, the oldest one of them is
+// closed. All others stay.
 func TestStrangersAreFew(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, nil)

@@ -62,7 +62,8 @@ func (s *Server) handler() http.Handler {
 		agent := s.agentOf(r)
 		if agent == "" {
 			h.Set("WWW-Authenticate", Realm)
-			turnAway(w, http.StatusUnauthorized, "the bearer token is missing or wrong: it is in the discovery file (authToken)")
+			turnAway(w, http.StatusUnauthorized,
+				"the bearer token is missing or wrong: it is in the discovery file (authToken)")
 			return
 		}
 		editor.Authenticated(r.Context())
@@ -82,9 +83,8 @@ func (s *Server) hostAllowed(host string) bool {
 	if name == "127.0.0.1" || strings.EqualFold(name, "localhost") || name == "::1" {
 		return true
 	}
-	return s.cfg.ExtraHost != "" && (name == s.cfg.ExtraHost || slices.ContainsFunc(s.cfg.ExtraNames, func(n string) bool {
-		return strings.EqualFold(n, name)
-	}))
+	extra := func(n string) bool { return strings.EqualFold(n, name) }
+	return s.cfg.ExtraHost != "" && (name == s.cfg.ExtraHost || slices.ContainsFunc(s.cfg.ExtraNames, extra))
 }
 
 func (s *Server) originAllowed(r *http.Request) bool {
@@ -127,7 +127,8 @@ func refuse(w http.ResponseWriter, status int, message string) {
 
 func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request, agent string) {
 	if v := r.Header.Get(protocolHeader); v != "" && !slices.Contains(protocolVersions, v) {
-		refuse(w, http.StatusBadRequest, fmt.Sprintf("protocol version %.40q is not supported: use one of %s", v, strings.Join(protocolVersions, ", ")))
+		refuse(w, http.StatusBadRequest, fmt.Sprintf("protocol version %.40q is not supported: use one of %s",
+			v, strings.Join(protocolVersions, ", ")))
 		return
 	}
 	id := r.Header.Get(sessionHeader)
@@ -175,7 +176,8 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, session *Sess
 		var large *http.MaxBytesError
 		if errors.As(err, &large) {
 			w.Header().Set("Connection", "close")
-			refuse(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is over %d MiB: the file is too large to review", large.Limit>>20))
+			refuse(w, http.StatusRequestEntityTooLarge,
+				fmt.Sprintf("the request is over %d MiB: the file is too large to review", large.Limit>>20))
 		} else {
 			refuse(w, http.StatusBadRequest, "the request's body did not arrive")
 		}
@@ -186,7 +188,7 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, session *Sess
 		Method string          `json:"method"`
 		ID     json.RawMessage `json:"id"`
 	}
-	err = json.Unmarshal(body, &first) // a batch is none
+	err = json.Unmarshal(body, &first) // fails for a batch
 	if session != nil {
 		if err == nil && first.Method != "" && !known[first.Method] {
 			answerUnknown(w, first.ID, first.Method)
@@ -244,8 +246,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	defer rc.SetReadDeadline(time.Time{})
 	body, err := io.ReadAll(io.LimitReader(r.Body, s.cfg.MaxBody+1))
 	if err == nil && int64(len(body)) > s.cfg.MaxBody {
-		// Read on, up to a limit: a client that is still writing would see a broken
-		// connection and not the answer.
+		// Keep reading, up to a limit. Otherwise a client that is still writing would
+		// see a broken connection instead of the answer.
 		io.CopyN(io.Discard, r.Body, 4*s.cfg.MaxBody)
 		return nil, &http.MaxBytesError{Limit: s.cfg.MaxBody}
 	}

@@ -73,9 +73,9 @@ const RootsCapability = "pollux/roots"
 // without a token.
 const Realm = `Bearer realm="pollux"`
 
-// OpenDiffRequest holds the arguments of the openDiff tool. The real CLI
-// sends FilePath with symlinks resolved, and NewContent with LF line ends
-// whatever the file has; it restores CRLF itself when it writes.
+// OpenDiffRequest holds the arguments of the openDiff tool. The real CLI sends
+// FilePath with symlinks resolved, and NewContent with LF line endings, whatever
+// the file has; it restores CRLF itself when it writes.
 type OpenDiffRequest struct {
 	FilePath   string `json:"filePath"`
 	NewContent string `json:"newContent"`
@@ -120,9 +120,9 @@ func (c ClosedContent) Text() string {
 	return string(b)
 }
 
-// A DiscoveryFile is the content of the file with which a CLI finds a companion
-// (companion-spec I.2). WorkspacePath joins the absolute roots with the
-// system's list separator.
+// A DiscoveryFile is the content of the file that leads a CLI to a companion
+// (companion-spec I.2). WorkspacePath joins the absolute roots with the system's
+// list separator.
 type DiscoveryFile struct {
 	Port          int         `json:"port"`
 	WorkspacePath string      `json:"workspacePath"`

@@ -9,17 +9,17 @@ import (
 	"pollux/internal/sys"
 )
 
-// EditorPIDs returns the processes by which a CLI may look for its companion
-// when it runs in a terminal of the editor, or in a tmux pane next to it. A CLI
-// takes the grandparent of the nearest shell above it, which is mostly the
-// parent of the editor. Older CLIs (up to 0.30) accept no other.
+// EditorPIDs returns the process IDs that a CLI may look for when it runs in a
+// terminal of the editor, or in a tmux pane next to it. A CLI takes the
+// grandparent of the nearest shell above it, which is usually the parent of the
+// editor. Older CLIs (up to 0.30) accept no other.
 func EditorPIDs(editor int, getenv func(string) string) []int {
 	return unique(parent(editor), editor, tmuxServer(getenv))
 }
 
-// TerminalPIDs returns the processes by which a CLI that the process self starts
-// may look for its companion: self, which newer CLIs read from the environment,
-// and the one that older CLIs find.
+// TerminalPIDs returns the process IDs that a CLI may look for when the process
+// self starts it: self, which newer CLIs read from the environment, and the one
+// that older CLIs find.
 func TerminalPIDs(self int, getenv func(string) string) []int {
 	return unique(self, idePID(self), tmuxServer(getenv))
 }
@@ -68,8 +68,8 @@ func idePID(pid int) int {
 	return pid
 }
 
-// windowsPID does what the CLI does on Windows: it returns the third of the
-// ancestors from the top, or the top.
+// windowsPID does what the CLI does on Windows: it returns the third ancestor
+// from the top, or the top one.
 func windowsPID(pid int) int {
 	var line []int
 	for range 32 {

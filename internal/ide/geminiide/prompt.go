@@ -11,7 +11,7 @@ import (
 	"pollux/internal/termtext"
 )
 
-// ready is what the CLI shows in its empty input line.
+// ready is the text that the CLI shows in its empty input line.
 const ready = "Type your message"
 
 // Prompt implements [companion.Session].
@@ -46,7 +46,8 @@ func Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 		if severity == "" {
 			severity = "problem"
 		}
-		fmt.Fprintf(&b, "\n- line %d: %s: %s", problem.Line, severity, strings.Join(strings.Fields(problem.Message), " "))
+		message := strings.Join(strings.Fields(problem.Message), " ")
+		fmt.Fprintf(&b, "\n- line %d: %s: %s", problem.Line, severity, message)
 		if problem.Source != "" {
 			fmt.Fprintf(&b, " (%s)", problem.Source)
 		}

@@ -14,16 +14,17 @@ const IgnoreFile = ".geminiignore"
 // reserved names make the CLI offer to install another extension.
 var reserved = map[string]bool{"vscode": true, "antigravity": true, "positron": true, "firebasestudio": true}
 
-// CheckEditor reports whether a companion can have the editor's name.
+// CheckEditor returns an error if a companion cannot have the editor's name.
 func CheckEditor(info editor.Info) error {
 	if reserved[info.Name] {
-		return fmt.Errorf("the editor cannot be named %q: Gemini CLI would try to install its own companion for it", info.Name)
+		return fmt.Errorf("the editor cannot be named %q: Gemini CLI would try to install its own companion for it",
+			info.Name)
 	}
 	return nil
 }
 
 // Publish writes the discovery files that lead CLIs to the server. stdio is the
-// command that connects a CLI which cannot dial the port; it may be empty.
+// command that connects a CLI that cannot dial the port; it may be empty.
 func (s *Server) Publish(roots, stdio []string) error {
 	p, err := Publish(Endpoint{
 		Port: s.port, Token: s.cfg.Token, Info: s.cfg.Editor, Roots: roots, PIDs: s.cfg.PIDs, Stdio: stdio,

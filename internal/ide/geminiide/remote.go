@@ -10,11 +10,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Remote is what package remote needs from this protocol.
+// Remote translates this protocol for package remote.
 type Remote struct{}
 
-// Greet introduces this program on a connection to a companion, and returns the
-// title of its editor and the roots of its workspace. Only Pollux tells its roots.
+// Greet introduces this program on a connection to a companion, and returns the title
+// of its editor and the roots of its workspace. Only Pollux companions report their
+// roots.
 func (Remote) Greet(ctx context.Context, conn io.ReadWriter) (title string, roots []string, err error) {
 	stream := struct {
 		io.ReadWriter
@@ -37,8 +38,10 @@ func (Remote) Greet(ctx context.Context, conn io.ReadWriter) (title string, root
 }
 
 // Translate returns functions that translate the paths in the messages of one
-// connection, with the functions given, which translate one path.
-func (Remote) Translate(toThere, toHere func(path string) (string, bool)) (outgoing, incoming func(line []byte) []byte) {
+// connection. toThere and toHere translate one path.
+func (Remote) Translate(
+	toThere, toHere func(path string) (string, bool),
+) (outgoing, incoming func(line []byte) []byte) {
 	t := &translator{toThere: toThere, toHere: toHere, open: make(map[string]string)}
 	return t.outgoing, t.incoming
 }
@@ -53,8 +56,8 @@ type translator struct {
 	open map[string]string
 }
 
-// outgoing translates a line from the CLI: the paths in its tool calls. A path without
-// a name there stays, so that the user can still see the change.
+// outgoing translates the paths in the tool calls on a line from the CLI. A path
+// without a name there stays, so that the user can still see the change.
 func (t *translator) outgoing(line []byte) []byte {
 	if !bytes.Contains(line, []byte("filePath")) {
 		return line
@@ -78,7 +81,7 @@ func (t *translator) outgoing(line []byte) []byte {
 	})
 }
 
-// incoming translates a line from the companion: the paths in its notifications. It
+// incoming translates the paths in the notifications on a line from the companion. It
 // removes files without a name here from the context.
 func (t *translator) incoming(line []byte) []byte {
 	if !bytes.Contains(line, []byte(`"ide/`)) {
@@ -131,7 +134,7 @@ func (t *translator) translateContext(params object) bool {
 	return true
 }
 
-// An object is a JSON object. The fields that nobody sets stay byte for byte.
+// An object is a JSON object. Fields that are not set keep their bytes.
 type object map[string]json.RawMessage
 
 func (o object) text(key string) (s string, ok bool) {
@@ -154,8 +157,8 @@ func encode(v any) []byte {
 	return bytes.TrimRight(b.Bytes(), "\n")
 }
 
-// rewrite returns a message with the params that change has changed. It returns the
-// message as it is if change reports false.
+// rewrite returns a message with its params as modified by change, or the message as
+// it is if change reports false.
 func rewrite(line []byte, change func(method string, params object) bool) []byte {
 	var message object
 	if json.Unmarshal(line, &message) != nil {

@@ -7,7 +7,7 @@ import (
 	"pollux/internal/remote"
 )
 
-// translate returns a translator's functions for pairs HERE=THERE, of which the
+// translate returns a translator's functions for pairs HERE=THERE, whose
 // directories need not exist.
 func translate(pairs ...string) (outgoing, incoming func([]byte) []byte) {
 	var p remote.Paths
@@ -18,7 +18,7 @@ func translate(pairs ...string) (outgoing, incoming func([]byte) []byte) {
 	return Remote{}.Translate(p.ToThere, p.ToHere)
 }
 
-// What the relay makes of messages.
+// How the relay changes messages.
 func TestTranslate(t *testing.T) {
 	for _, tt := range []struct {
 		name        string

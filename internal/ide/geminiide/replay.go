@@ -16,8 +16,8 @@ import (
 	"pollux/internal/sys"
 )
 
-// A Place is where Gemini CLI would be started, for [Replay].
-type Place struct {
+// A Launch describes where and how Gemini CLI would be started, for [Replay].
+type Launch struct {
 	// Dir is the working directory.
 	Dir string
 	// Getenv is its environment.
@@ -37,14 +37,14 @@ const (
 	checksUser = 59 // older ones do not skip files of other users
 )
 
-func (p Place) since(minor int) bool { return p.Major > 0 || p.Minor >= minor }
+func (p Launch) since(minor int) bool { return p.Major > 0 || p.Minor >= minor }
 
 // SendsToken reports whether the CLI authenticates itself.
-func (p Place) SendsToken() bool { return p.since(sendsToken) }
+func (p Launch) SendsToken() bool { return p.since(sendsToken) }
 
-// AnyPID reports whether the CLI accepts a companion with another PID than the
+// AnyPID reports whether the CLI accepts a companion with a PID other than the
 // one it looks for.
-func (p Place) AnyPID() bool { return p.since(anyPID) }
+func (p Launch) AnyPID() bool { return p.since(anyPID) }
 
 // A Candidate is one discovery file as a CLI judges it.
 type Candidate struct {
@@ -63,30 +63,30 @@ type Candidate struct {
 	Inside bool
 	// Own reports whether it is a regular file, not a link, of the user.
 	Own bool
-	// Direct reports whether its name has no port, as those of early companions.
-	// Such a file wins whatever its workspace.
+	// Direct reports whether its name has no port, as with early companions. Such
+	// a file wins whatever its workspace.
 	Direct bool
 }
 
 // ErrOtherUser reports a file that belongs to another user.
 var ErrOtherUser = errors.New("it belongs to another user")
 
-// A Lookup is what a CLI finds.
+// A Lookup is the result of a CLI's search.
 type Lookup struct {
-	// Dir is where it looks, PID the process it looks for.
+	// Dir is the directory that it searches, PID the process that it looks for.
 	Dir string
 	PID int
-	// Candidates are all files there, the preferred ones first. A CLI before 0.31
-	// does not see those with another PID.
+	// Candidates are all the files there, the preferred ones first. A CLI before
+	// 0.31 does not see those with another PID.
 	Candidates []Candidate
-	// Chosen is the one file that the CLI will try; nil if there is none. Its
-	// workspace may not fit.
+	// Chosen is the only file that the CLI will try, or nil. Its workspace may
+	// not match.
 	Chosen *Candidate
 }
 
 // Replay searches for a companion as Gemini CLI does when it starts, by the rules
-// of its version. It changes nothing and connects to nobody.
-func Replay(p Place) Lookup {
+// of its version. It changes nothing and connects to nothing.
+func Replay(p Launch) Lookup {
 	gemini := clis[0]
 	l := Lookup{Dir: filepath.Join(NodeTempDir(runtime.GOOS, p.Getenv), "gemini", "ide"), PID: idePID(p.PID)}
 	if pid, err := strconv.Atoi(p.Getenv("GEMINI_CLI_IDE_PID")); err == nil && pid > 0 && p.AnyPID() {
@@ -135,7 +135,7 @@ func Replay(p Place) Lookup {
 }
 
 // choose returns the first usable file in the order of preference, or nil.
-func (p Place) choose(pid int, found []Candidate) *Candidate {
+func (p Launch) choose(pid int, found []Candidate) *Candidate {
 	port := p.Getenv("GEMINI_CLI_IDE_SERVER_PORT")
 	var fitting, rest []*Candidate
 	for i := range found {
@@ -162,7 +162,7 @@ func (p Place) choose(pid int, found []Candidate) *Candidate {
 }
 
 // judge reads one file as the CLI does.
-func (p Place) judge(path string) Candidate {
+func (p Launch) judge(path string) Candidate {
 	c := Candidate{Path: path}
 	if link, err := os.Lstat(path); err == nil {
 		c.Own = link.Mode().IsRegular() && sys.Own(link)
@@ -186,15 +186,15 @@ func (p Place) judge(path string) Candidate {
 		WorkspacePath *string
 	}
 	if err := json.Unmarshal(data, &lenient); err != nil {
-		c.Err = errors.New("it is no JSON object")
+		c.Err = errors.New("it is not a JSON object")
 		return c
 	}
 	c.PortText = strings.Trim(string(lenient.Port), `"`)
-	if c.PortText == "0" || c.PortText == "null" { // the CLI takes it for none
+	if c.PortText == "0" || c.PortText == "null" { // to the CLI it is missing
 		c.PortText = ""
 	}
 	c.Workspace = lenient.WorkspacePath
-	json.Unmarshal(data, &c.File) // the rest, as far as it is what it should be
+	json.Unmarshal(data, &c.File) // the other fields, as far as they have the right type
 	c.File.Port, _ = strconv.Atoi(c.PortText)
 	c.Inside = lenient.WorkspacePath != nil && Holds(*lenient.WorkspacePath, p.Dir)
 	return c
@@ -230,10 +230,10 @@ func cliPath(path string) string {
 	return paths.Real(abs)
 }
 
-// DialHost returns the host at which a CLI in this place dials a companion's
-// port: the loopback address or, in a container that is not known to belong to
-// an editor, the container's host.
-func DialHost(p Place) string {
+// DialHost returns the host at which a CLI launched in this way dials a
+// companion's port: the loopback address or, in a container that is not known to
+// belong to an editor, the container's host.
+func DialHost(p Launch) string {
 	if !inContainer() {
 		return "127.0.0.1"
 	}

@@ -12,8 +12,8 @@ import (
 	"pollux/internal/hostile"
 )
 
-// What Gemini CLI does with several files; that the real one does so is the
-// matter of e2e's TestDoctor.
+// Which of several files Gemini CLI chooses. TestDoctor in e2e checks that the
+// real one does the same.
 func TestReplay(t *testing.T) {
 	self := os.Getpid()
 	const dead = 1<<22 - 1 // beyond pid_max's default
@@ -44,9 +44,9 @@ func TestReplay(t *testing.T) {
 		{name: "the port of the environment", minor: 61, env: map[string]string{"GEMINI_CLI_IDE_SERVER_PORT": "1"}, files: []file{{pid: dead - 1, port: 1, workspace: "ROOT"}, {pid: dead, port: 2, workspace: "ROOT"}}, want: 1, inside: true},
 		{name: "but not of another workspace", minor: 61, env: map[string]string{"GEMINI_CLI_IDE_SERVER_PORT": "1"}, files: []file{{pid: dead - 1, port: 1, workspace: "/elsewhere"}, {pid: dead, port: 2, workspace: "ROOT"}}, want: 2, inside: true},
 		{name: "a mismatch is tried, that of the environment first", minor: 61, env: map[string]string{"GEMINI_CLI_IDE_SERVER_PORT": "1"}, files: []file{{pid: dead - 1, port: 1, workspace: "/elsewhere"}, {pid: dead, port: 2, workspace: "/elsewhere"}}, want: 1},
-		{name: "rubbish is passed over", minor: 61, files: []file{{pid: dead, port: 9, raw: "{"}, {pid: dead - 1, port: 8, raw: "[]"}, {pid: dead - 2, port: 3, workspace: "ROOT"}}, want: 3, inside: true},
+		{name: "invalid files are skipped", minor: 61, files: []file{{pid: dead, port: 9, raw: "{"}, {pid: dead - 1, port: 8, raw: "[]"}, {pid: dead - 2, port: 3, workspace: "ROOT"}}, want: 3, inside: true},
 		{name: "a port in a string", minor: 61, files: []file{{pid: dead, port: 7, raw: `{"port":"7","workspacePath":"ROOT"}`}}, want: 7, inside: true},
-		{name: "before 0.31 another PID is none", minor: 20, files: []file{{pid: dead, port: 2, workspace: "ROOT"}}},
+		{name: "before 0.31 another PID does not count", minor: 20, files: []file{{pid: dead, port: 2, workspace: "ROOT"}}},
 		{name: "nor the variable", minor: 20, env: map[string]string{"GEMINI_CLI_IDE_PID": fmt.Sprint(dead)}, files: []file{{pid: dead, port: 2, workspace: "ROOT"}}},
 		{name: "nor another workspace", minor: 20, files: []file{{pid: -1, port: 2, workspace: "/elsewhere"}}},
 		{name: "but the exact PID", minor: 20, files: []file{{pid: -1, port: 2, workspace: "ROOT"}}, want: 2, inside: true},
@@ -79,7 +79,7 @@ func TestReplay(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			l := Replay(Place{Dir: root, Getenv: func(k string) string { return env[k] }, PID: self, Minor: tt.minor})
+			l := Replay(Launch{Dir: root, Getenv: func(k string) string { return env[k] }, PID: self, Minor: tt.minor})
 			got, inside := 0, false
 			if l.Chosen != nil {
 				got, inside = l.Chosen.File.Port, l.Chosen.Inside
@@ -111,7 +111,7 @@ func TestReplayDirect(t *testing.T) {
 		}
 	}
 	env := map[string]string{"TMPDIR": tmp}
-	l := Replay(Place{Dir: "/", Getenv: func(k string) string { return env[k] }, PID: os.Getpid(), Minor: 61})
+	l := Replay(Launch{Dir: "/", Getenv: func(k string) string { return env[k] }, PID: os.Getpid(), Minor: 61})
 	if l.Chosen == nil || !l.Chosen.Direct || l.Chosen.File.Port != 1 {
 		t.Errorf("chose %+v, want the file without a port", l.Chosen)
 	}
@@ -133,7 +133,7 @@ func TestReplayPassesOverOtherUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := map[string]string{"TMPDIR": tmp}
-	l := Replay(Place{Dir: "/", Getenv: func(k string) string { return env[k] }, PID: os.Getpid(), Minor: 61})
+	l := Replay(Launch{Dir: "/", Getenv: func(k string) string { return env[k] }, PID: os.Getpid(), Minor: 61})
 	if l.Chosen != nil || len(l.Candidates) != 1 || !errors.Is(l.Candidates[0].Err, ErrOtherUser) {
 		t.Errorf("chose %+v of %+v", l.Chosen, l.Candidates)
 	}
@@ -151,7 +151,7 @@ func TestReplayHostileFiles(t *testing.T) {
 			current := filepath.Join(tmp, "gemini", "ide", fmt.Sprintf("gemini-ide-server-%d-1.json", self))
 			hostile.Plant(t, kind, current)
 			for _, minor := range []int{20, 61} {
-				l := Replay(Place{Dir: tmp, Getenv: func(k string) string { return map[string]string{"TMPDIR": tmp}[k] }, PID: os.Getpid(), Minor: minor})
+				l := Replay(Launch{Dir: tmp, Getenv: func(k string) string { return map[string]string{"TMPDIR": tmp}[k] }, PID: os.Getpid(), Minor: minor})
 				if l.Chosen != nil || len(l.Candidates) != 1 || l.Candidates[0].Err == nil {
 					t.Errorf("0.%d: chose %+v of %+v", minor, l.Chosen, l.Candidates)
 				}

@@ -19,9 +19,9 @@ import (
 // from many goroutines and must not block for long, since the CLI waits for
 // them.
 type Backend interface {
-	// Propose starts a review and returns soon. The CLI shows the text of an
-	// error to the user and takes the change for lost: an error means that there
-	// is no way to show the change.
+	// Propose starts a review and returns soon. The CLI shows the text of an error
+	// to the user and considers the change lost, so an error means that there is
+	// no way to show the change.
 	Propose(ctx context.Context, s companion.Session, p companion.Proposal) error
 	// Withdraw ends a review that was answered in the terminal, and returns the
 	// text as the user left it. No outcome follows.
@@ -35,7 +35,7 @@ type Backend interface {
 	Disconnect(s companion.Session)
 }
 
-// A Config is what a [Server] needs. The durations have defaults when zero.
+// A Config configures a [Server]. A duration of zero means the default.
 type Config struct {
 	Backend Backend
 	Log     *slog.Logger
@@ -46,14 +46,14 @@ type Config struct {
 	// Roots returns the workspace's current roots; may be nil. The server sends
 	// them as an experimental capability, for a relay to another host.
 	Roots func() []string
-	// PIDs are the processes by which a CLI may look for the companion, the
-	// likeliest first. [Server.Publish] needs one.
+	// PIDs are the process IDs that a CLI may look for, the likeliest first.
+	// [Server.Publish] needs at least one.
 	PIDs []int
 	// Token is the bearer token; a new one if empty.
 	Token string
-	// Port is the port to listen on. With 0, which the contract demands of a fresh
-	// start, the system chooses. A restart after a crash passes the old port: if
-	// it is taken, the server chooses another one and a new token.
+	// Port is the port to listen on. With 0, which the contract requires for a
+	// fresh start, the system chooses. A restart after a crash passes the old
+	// port: if it is taken, the server chooses another one and a new token.
 	Port int
 	// ExtraHost is a second host address to listen on, and ExtraNames are Host
 	// names allowed there: for a CLI in a container (host.docker.internal).
@@ -160,7 +160,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// onPanic, deferred, reports a panic and lets it continue.
+// onPanic, when deferred, reports a panic and lets it continue.
 func (s *Server) onPanic() {
 	if r := recover(); r != nil {
 		if s.cfg.OnPanic != nil {
@@ -230,7 +230,7 @@ func (s *Server) Close(ctx context.Context) error {
 		err = s.http.Close()
 	}
 	for _, l := range s.listeners {
-		l.Close() // also when Serve was never called
+		l.Close() // even if Serve was never called
 	}
 	s.serving.Wait()
 	return err

@@ -99,7 +99,7 @@ func start(t *testing.T, b *backend, change func(*Config)) *Server {
 	return s
 }
 
-// A client is a CLI on the wire.
+// A cl is a CLI on the wire.
 type cl struct {
 	t       *testing.T
 	base    string
@@ -375,7 +375,7 @@ func FuzzParseOpenDiff(f *testing.F) {
 		if err != nil || req.Binary != "" {
 			return
 		}
-		// What is let in survives a round trip through JSON.
+		// An accepted request survives a round trip through JSON.
 		again, err := json.Marshal(req)
 		if err != nil {
 			t.Fatal(err)
@@ -386,8 +386,8 @@ func FuzzParseOpenDiff(f *testing.F) {
 	})
 }
 
-// The first thing a stream carries is the context, also after a reconnect, and
-// an update that follows at once is not lost.
+// A stream starts with the context, even after a reconnect, and an update that
+// follows at once is not lost.
 func TestContextGoesOutAsSoonAsAStreamOpens(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, nil)
@@ -406,7 +406,7 @@ func TestContextGoesOutAsSoonAsAStreamOpens(t *testing.T) {
 		st.end()
 		for st.next() != "end" {
 		}
-		waitFor(t, func() bool { // the server has seen the end, else the next GET is a conflict
+		waitFor(t, func() bool { // the server has seen the end; otherwise the next GET is a conflict
 			session := s.all()[0]
 			session.mu.Lock()
 			defer session.mu.Unlock()
@@ -415,12 +415,12 @@ func TestContextGoesOutAsSoonAsAStreamOpens(t *testing.T) {
 	}
 }
 
-// waitFor polls a state that gives no sign.
+// waitFor polls a state that sends no signal.
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it never came about")
+			t.Fatal("the condition never became true")
 		}
 	}
 }
@@ -451,8 +451,8 @@ func TestTrap6OutcomesAreQueuedOverAReconnect(t *testing.T) {
 	}
 }
 
-// A client without a stream is gone after a while; what it was owed is
-// reported.
+// A client without a stream counts as gone after a while, and its undelivered
+// outcomes are reported.
 func TestGone(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, func(c *Config) { c.GoneTimeout = 20 * time.Millisecond })
@@ -491,7 +491,7 @@ func TestDelete(t *testing.T) {
 	<-b.gone
 }
 
-// Sessions do not hear of each other.
+// A session receives nothing about the others.
 func TestIsolation(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, nil)
@@ -504,17 +504,17 @@ func TestIsolation(t *testing.T) {
 	st2.next()
 	first.Resolve(companion.Proposal{Path: "/f"}, companion.Outcome{Accepted: true, Text: "1"}, func(error) {})
 	if got := st1.next(); got != accepted("/f", "1") {
-		t.Errorf("its own session heard %s", got)
+		t.Errorf("its own session received %s", got)
 	}
 	b.setContext("/b")
 	s.contextChanged()
 	if got := st2.next(); !strings.Contains(got, "contextUpdate") {
-		t.Errorf("the other session heard %s", got)
+		t.Errorf("the other session received %s", got)
 	}
 }
 
-// Close lets outcomes out, then ends the streams gracefully: an error on the
-// stream would disconnect the CLI for good.
+// Close delivers the outcomes, then ends the streams gracefully: an error on
+// the stream would disconnect the CLI permanently.
 func TestCloseFlushesAndEndsGracefully(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, nil)
@@ -553,7 +553,7 @@ func TestKeepAliveComments(t *testing.T) {
 }
 
 // A client that does not read blocks nobody, keeps only the latest context, and
-// does not hold up the end.
+// does not delay Close.
 func TestSlowReader(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, nil)
@@ -578,7 +578,7 @@ func TestSlowReader(t *testing.T) {
 	other := dial(t, s).initialize()
 	st := other.listen()
 	if got := st.next(); got != emptyContext {
-		t.Errorf("another client heard %s", got)
+		t.Errorf("another client received %s", got)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -618,7 +618,7 @@ func TestServeConn(t *testing.T) {
 	}
 	session.Resolve(companion.Proposal{Path: "/f"}, companion.Outcome{Accepted: true, Text: "1"}, func(error) {})
 	if got := hear(); got != accepted("/f", "1") {
-		t.Errorf("heard %s", got)
+		t.Errorf("received %s", got)
 	}
 	mine.Close()
 	<-ended

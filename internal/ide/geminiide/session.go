@@ -25,11 +25,10 @@ var errUndelivered = errors.New("the CLI ended before it received the outcome")
 // A Session is one connected CLI. It implements [companion.Session].
 //
 // The MCP SDK cannot send custom notifications, so the session keeps the
-// transport's connection and writes to it from one goroutine, the writer.
-// Outcomes of diffs are queued and written in order, also while the client has
-// no event stream. Of the context the session keeps only the latest state. If a
-// write fails, no stream is open: the writer keeps the message and waits for the
-// next stream.
+// transport's connection and writes to it from one goroutine, the writer. Outcomes
+// of diffs are queued, even while the client has no event stream, and written in
+// order. The session keeps only the latest context. If a write fails, no stream is
+// open: the writer keeps the message and waits for the next stream.
 //
 // A client that does not read, such as a suspended one, blocks the writer and
 // nothing else. The write has no deadline, since a broken stream would
@@ -65,7 +64,7 @@ type Session struct {
 	gone      *time.Timer                  // ends the session when it has no stream
 	timer     int                          // the number of that timer
 
-	connect   sync.Once // calls Backend.Connect, or ends the chance to
+	connect   sync.Once // calls Backend.Connect, or prevents the call
 	announced bool      // Backend.Connect was called; set by connect
 }
 
@@ -87,7 +86,7 @@ func (s *Session) Client() (name, version string) {
 	return agentName(p.ClientInfo.Name, p.ClientInfo.Version, s.agent)
 }
 
-// placeholder is the version that Qwen Code sends in place of its real one. Gemini
+// placeholder is the version that Qwen Code sends instead of its real one. Gemini
 // CLI 0.20 does so, too.
 const placeholder = "1.0.0"
 
@@ -116,7 +115,8 @@ func (s *Session) Refuses(text, proposed string) string {
 		return ""
 	}
 	name, _ := s.Client()
-	return name + " ignores an empty text and would write its own proposal. Reject the change and empty the file yourself."
+	return name + " ignores an empty text and would write its own proposal. " +
+		"Reject the change and empty the file yourself."
 }
 
 // maxName bounds a client's name and version, in bytes.
@@ -259,7 +259,7 @@ func (s *Session) ContextChanged() {
 	s.wake.Set()
 }
 
-// write writes all that the client receives. It runs on the writer goroutine.
+// write writes all messages to the client. It runs on the writer goroutine.
 func (s *Session) write() {
 	defer s.server.onPanic()
 	keepAlive := time.NewTicker(s.server.cfg.KeepAliveInterval)
@@ -422,7 +422,7 @@ func (s *Session) serveStream(w http.ResponseWriter, r *http.Request) {
 	sw.onReady = func() { s.streamReady(sw) }
 	s.serve(sw, r)
 	if r.Context().Err() != nil {
-		sw.unblock() // the client may have closed its half only, and not read
+		sw.unblock() // the client may have closed only its half, and may not read
 	}
 	sw.end()
 	s.streamEnded(sw)
@@ -458,8 +458,8 @@ func (s *Session) servePost(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Close ends the session. The client's streams end gracefully, outcomes that were
-// not delivered are reported, and the backend is notified.
+// Close ends the session: it ends the client's streams gracefully, reports
+// undelivered outcomes, and notifies the backend.
 func (s *Session) Close() { s.closeIf(func() bool { return true }) }
 
 // closeIf closes the session if the condition holds, which it checks under the
@@ -523,8 +523,8 @@ func (w *streamWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// FlushError flushes the stream. The SDK calls it first when the headers are
-// complete, and then holds a lock that a write would wait for: so readiness only
+// FlushError flushes the stream. The SDK first calls it when the headers are
+// complete, while it holds a lock that a write would wait for. So FlushError only
 // wakes the writer.
 func (w *streamWriter) FlushError() error {
 	w.mu.Lock()
@@ -551,7 +551,7 @@ func (w *streamWriter) comment() {
 // Unwrap lets an [http.ResponseController] reach the connection.
 func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// unblock makes a write that the client does not read fail.
+// unblock makes a write fail that waits for the client to read.
 func (w *streamWriter) unblock() {
 	http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now())
 }

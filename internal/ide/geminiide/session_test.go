@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// A duplex is a connection without buffers, of which each side can close its
-// half: a write blocks until the other side reads.
+// A duplex is a connection without buffers: a write blocks until the other side
+// reads. Each side can close its half.
 type duplex struct {
 	in, out net.Conn
 	written *atomic.Int64 // counts the server's writes as they begin
@@ -82,7 +82,7 @@ func closes(t *testing.T, what string, f func()) {
 }
 
 // A client that closes its half of a stream that it does not read, and opens
-// another stream, gets the context there, and does not hold up the end.
+// another stream, gets the context there, and does not delay Close.
 func TestKeepAliveThatNobodyReads(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, func(c *Config) { c.KeepAliveInterval = time.Millisecond })
@@ -119,7 +119,7 @@ func TestKeepAliveThatNobodyReads(t *testing.T) {
 	closes(t, "Close", func() { session.Close() })
 }
 
-// A client that does not read the answer to its request does not hold up the end.
+// A client that does not read the answer to its request does not delay Close.
 func TestAnswerThatNobodyReads(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, nil)
@@ -131,8 +131,8 @@ func TestAnswerThatNobodyReads(t *testing.T) {
 	closes(t, "Close", func() { session.Close() })
 }
 
-// A stream that opens while the last one ends stays: the time that a client has
-// to come back is set with the same lock that sees whether it has.
+// A stream that opens while the last one ends stays open: the timer for the
+// client's return is set under the lock that guards the stream.
 func TestStreamThatOpensInTimeStays(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, nil)
@@ -155,7 +155,7 @@ func TestStreamThatOpensInTimeStays(t *testing.T) {
 	}
 }
 
-// The time was over in the moment in which the stream opened.
+// The timer ran out at the moment the stream opened.
 func TestLateTimerEndsNothing(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, nil)
@@ -179,8 +179,8 @@ func TestLateTimerEndsNothing(t *testing.T) {
 	}
 }
 
-// A CLI's name is shown to the user, in lists and lines: 100 kB of it, or what
-// steers a terminal, go no further.
+// A CLI's name is shown to the user, so a name of 100 kB is shortened, and
+// control characters are removed.
 func TestClientNamesAreShort(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, nil)

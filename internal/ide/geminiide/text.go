@@ -4,13 +4,13 @@ import "strings"
 
 const bom = "\uFEFF"
 
-// textRules are the rules of Gemini CLI and Qwen Code for the text of a file:
-// a proposal mostly has LF line ends, whatever the file has, and the CLI
+// textRules are the rules of Gemini CLI and Qwen Code for the text of a file: a
+// proposal usually has LF line endings, whatever the file has, and the CLI
 // restores CRLF when it writes; an empty answer stands for the proposal.
 type textRules struct{}
 
-// Shown implements [companion.TextRules]. Neither LF in place of CRLF nor a
-// missing byte order mark is a change: the CLI restores the line ends, and a
+// Shown implements [companion.TextRules]. Neither LF instead of CRLF nor a
+// missing byte order mark is a change: the CLI restores the line endings, and a
 // model seldom writes the mark.
 func (textRules) Shown(original, proposed string) string {
 	if onlyCRLF(original) && !strings.Contains(proposed, "\r") {
@@ -40,8 +40,8 @@ func (textRules) Written(answer, onDisk string) string {
 	return answer
 }
 
-// Holds implements [companion.TextRules]. It ignores line ends, which the CLI
-// chooses by its own rules.
+// Holds implements [companion.TextRules]. It ignores line endings, which the
+// CLI chooses by its own rules.
 func (textRules) Holds(onDisk, answer string) bool {
 	unmarked := func(s string) string { return strings.ReplaceAll(strings.TrimPrefix(s, bom), "\r\n", "\n") }
 	return onDisk == answer || unmarked(onDisk) == unmarked(answer)

@@ -15,22 +15,23 @@ import (
 )
 
 // The schemas allow unknown arguments: the real CLI sends closeDiff one that the
-// contract does not have, and would take a refusal for a failure.
+// contract does not have, and would treat a refusal as a failure.
 const (
 	openDiffSchema = `{"type":"object","properties":{
-		"filePath":{"type":"string","description":"Absolute path of the file to be changed."},
+		"filePath":{"type":"string","description":"Absolute path of the file to change."},
 		"newContent":{"type":"string","description":"The proposed new content of the whole file."}},
 		"required":["filePath","newContent"]}`
 	closeDiffSchema = `{"type":"object","properties":{
-		"filePath":{"type":"string","description":"Absolute path of the file whose diff is to be closed."},
+		"filePath":{"type":"string","description":"Absolute path of the file whose diff to close."},
 		"suppressNotification":{"type":"boolean","description":"Accepted and without effect: closing never sends a notification."}},
 		"required":["filePath"]}`
 )
 
 func (s *Session) addTools(server *mcp.Server) {
 	server.AddTool(&mcp.Tool{
-		Name:        ToolOpenDiff,
-		Description: "Opens a diff of a proposed change in the editor, where the user edits, accepts or rejects it. Returns at once; the outcome arrives as an ide/diffAccepted or ide/diffRejected notification.",
+		Name: ToolOpenDiff,
+		Description: "Opens a diff of a proposed change in the editor, where the user edits, accepts or rejects it. " +
+			"Returns at once; the outcome arrives as an ide/diffAccepted or ide/diffRejected notification.",
 		InputSchema: json.RawMessage(openDiffSchema),
 	}, s.tool(func(ctx context.Context, args json.RawMessage) ([]mcp.Content, error) {
 		req, err := ParseOpenDiff(args)

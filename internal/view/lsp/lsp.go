@@ -78,8 +78,8 @@ type handler func(*jsonrpc2.Request)
 func (h handler) Handle(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) { h(req) }
 
 // A server serves one editor. One goroutine handles the editor's messages in order,
-// another writes messages to the editor in order, and each question to the user has a
-// goroutine of its own.
+// another writes messages to the editor in order, and each question to the user has its
+// own goroutine.
 type server struct {
 	cfg    Config
 	ctx    context.Context
@@ -292,8 +292,8 @@ const (
 
 var notInName = regexp.MustCompile(`[^a-z0-9._-]+`)
 
-// editorInfo returns what to call the editor. The prefix keeps the name from being that
-// of an editor for which Gemini CLI would install an extension.
+// editorInfo returns what to call the editor. The prefix avoids the names of editors for
+// which an agent would install its own extension.
 func editorInfo(client string) editor.Info {
 	display := strings.TrimSpace(client)
 	if display == "" {
@@ -334,8 +334,12 @@ func (s *server) initialize(p initializeParams) (any, error) {
 			"hoverProvider":             true,
 			"documentHighlightProvider": true,
 			"codeActionProvider":        map[string]any{"codeActionKinds": []string{actionKind}},
-			"executeCommandProvider":    map[string]any{"commands": []string{commandReview, commandAccept, commandReject}},
-			"workspace":                 map[string]any{"workspaceFolders": map[string]any{"supported": true, "changeNotifications": true}},
+			"executeCommandProvider": map[string]any{"commands": []string{
+				commandReview, commandAccept, commandReject,
+			}},
+			"workspace": map[string]any{"workspaceFolders": map[string]any{
+				"supported": true, "changeNotifications": true,
+			}},
 		},
 	}, nil
 }
@@ -644,7 +648,7 @@ func (s *server) accept(d editor.Diff, overwrite string) error {
 	return nil
 }
 
-// review opens the page through the editor, or else directly.
+// review opens the page through the editor or, if the editor cannot, directly.
 func (s *server) review() error {
 	var link editor.Link
 	if err := s.client.Call(s.ctx, editor.MethodReviewLink, nil, &link); err != nil {
@@ -652,7 +656,8 @@ func (s *server) review() error {
 	}
 	if s.showDocument {
 		var shown struct{ Success bool }
-		err := s.call("window/showDocument", map[string]any{"uri": link.URL, "external": true, "takeFocus": true}, &shown)
+		show := map[string]any{"uri": link.URL, "external": true, "takeFocus": true}
+		err := s.call("window/showDocument", show, &shown)
 		if err == nil && shown.Success {
 			return nil
 		}

@@ -28,9 +28,9 @@ type desk struct {
 
 	mu     sync.Mutex
 	said   []string                     // methods and texts that the editor got
-	told   editor.Snapshot              // what the companion was told last
+	told   editor.Snapshot              // the last one that the companion received
 	init   editor.InitializeParams      // how it was introduced
-	calls  []string                     // diff/... requests of the server's
+	calls  []string                     // the server's diff/... requests
 	choose string                       // what the user chooses; "" for nothing, "?" for an editor that cannot ask
 	accept []editor.DiffAcceptResult    // what the companion answers
 	texts  map[string]editor.DiffAccept // the accepted ones
@@ -83,8 +83,8 @@ func (b *buffered) Close() error {
 func sit(t *testing.T) *desk {
 	d := &desk{t: t, texts: make(map[string]editor.DiffAccept)}
 	mine, theirs := net.Pipe()
-	near, far := net.Pipe()
-	d.companion = jsonrpc2.NewConn(t.Context(), editor.NewStream(buffer(far)), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+	local, remote := net.Pipe()
+	d.companion = jsonrpc2.NewConn(t.Context(), editor.NewStream(buffer(remote)), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		switch req.Method {
@@ -113,7 +113,7 @@ func sit(t *testing.T) *desk {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		Serve(t.Context(), theirs, Config{Dial: func(h editor.Handler) *editor.Client { return editor.NewClient(near, h) }})
+		Serve(t.Context(), theirs, Config{Dial: func(h editor.Handler) *editor.Client { return editor.NewClient(local, h) }})
 	}()
 	d.editor = jsonrpc2.NewConn(t.Context(), jsonrpc2.NewBufferedStream(buffer(mine), jsonrpc2.VSCodeObjectCodec{}), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
 		d.mu.Lock()
@@ -254,7 +254,7 @@ func TestOffers(t *testing.T) {
 				synctest.Wait()
 				d.do(func() {
 					if said := strings.Join(d.said, "\n"); !strings.Contains(said, test.said) {
-						t.Errorf("the editor was told %q, want %q", said, test.said)
+						t.Errorf("the editor received %q, want %q", said, test.said)
 					}
 					if calls := strings.Join(d.calls, " "); calls != test.calls {
 						t.Errorf("the companion was asked %q, want %q", calls, test.calls)
@@ -324,14 +324,14 @@ func TestRequestsBeforeInitialize(t *testing.T) {
 // between, gets all answers; then it sends exit and closes its side.
 func TestEditorThatWritesBeforeItReads(t *testing.T) {
 	mine, theirs := net.Pipe()
-	near, far := net.Pipe()
-	companion := jsonrpc2.NewConn(t.Context(), editor.NewStream(buffer(far)), jsonrpc2.HandlerWithError(func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) (any, error) {
+	local, remote := net.Pipe()
+	companion := jsonrpc2.NewConn(t.Context(), editor.NewStream(buffer(remote)), jsonrpc2.HandlerWithError(func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) (any, error) {
 		return editor.InitializeResult{Protocol: 1}, nil
 	}))
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		Serve(t.Context(), theirs, Config{Dial: func(h editor.Handler) *editor.Client { return editor.NewClient(near, h) }})
+		Serve(t.Context(), theirs, Config{Dial: func(h editor.Handler) *editor.Client { return editor.NewClient(local, h) }})
 	}()
 	defer func() {
 		mine.Close()

@@ -61,9 +61,10 @@ type model struct {
 	// notes are messages that the user must see before the program ends by itself.
 	notes []string
 
-	// The user can decide on a change after settleTime in view without a key press:
-	// a key may have been meant for another change, or for the agent that a popup
-	// has covered. Then the change stays settled while it is in view.
+	// The user can decide on a change only after it has been in view for settleDelay
+	// without a key press: a key may have been meant for another change, or for the
+	// agent that a popup has covered. Then the change stays settled while it is in
+	// view.
 	inView  sight
 	settled bool
 	looks   int // how often the wait has started
@@ -89,10 +90,10 @@ func (m *model) sight() sight {
 	return sight{it: it, version: it.version, conflict: it.conflict}
 }
 
-// settleTime is split into parts. A program that did not run for a while receives the
+// settleDelay is split into parts. A program that did not run for a while receives the
 // keys of that time after at most one part.
 const (
-	settleTime  = 500 * time.Millisecond
+	settleDelay = 500 * time.Millisecond
 	settleParts = 5
 )
 
@@ -111,9 +112,9 @@ func (m *model) look(pressed bool) tea.Cmd {
 	return rest(m.looks, 1)
 }
 
-// rest waits for one part of settleTime.
+// rest waits for one part of settleDelay.
 func rest(look, part int) tea.Cmd {
-	return tea.Tick(settleTime/settleParts, func(time.Time) tea.Msg { return rested{look, part} })
+	return tea.Tick(settleDelay/settleParts, func(time.Time) tea.Msg { return rested{look, part} })
 }
 
 func (m *model) rested(r rested) tea.Cmd {
@@ -246,7 +247,8 @@ func (m *model) quit() tea.Cmd {
 const (
 	// answerTimeout limits the wait for the companion's answer.
 	answerTimeout = 10 * time.Second
-	// editorTimeout limits how long the user's editor may run after it was told to end.
+	// editorTimeout limits how long the user's editor may run after it was asked to
+	// end.
 	editorTimeout = 10 * time.Second
 )
 

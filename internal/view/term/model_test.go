@@ -33,8 +33,8 @@ type bench struct {
 
 func newBench(t *testing.T, cfg Config) *bench {
 	b := &bench{msgs: make(chan tea.Msg), reply: editor.DiffAcceptResult{Status: editor.StatusAccepted}}
-	near, far := net.Pipe()
-	companion := editor.NewConn(t.Context(), editor.NewStream(far), jsonrpc2.HandlerWithError(
+	local, remote := net.Pipe()
+	companion := editor.NewConn(t.Context(), editor.NewStream(remote), jsonrpc2.HandlerWithError(
 		func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
 			d, err := editor.Params[editor.DiffID](req)
 			b.mu.Lock()
@@ -44,7 +44,7 @@ func newBench(t *testing.T, cfg Config) *bench {
 			}
 			return b.reply, err
 		}))
-	client := editor.NewClient(near, editor.Handler{})
+	client := editor.NewClient(local, editor.Handler{})
 	texts := newTexts()
 	texts.client = client
 	ctx, cancel := context.WithCancel(t.Context())
@@ -155,7 +155,7 @@ func TestKeysOfTheMomentDecideNothing(t *testing.T) {
 				b := newBench(t, Config{Once: true, Editor: "false"})
 				b.press(key) // before there is a change
 				b.open("1", "new\n")
-				for range 40 { // two seconds, four times settleTime
+				for range 40 { // two seconds, four times settleDelay
 					b.press(key)
 					time.Sleep(50 * time.Millisecond)
 					b.sees(t, appeared)

@@ -31,7 +31,7 @@ type row struct {
 	// count is how many lines a fold leaves out.
 	count int
 	// from is the column in which the line first differs from the one it replaces or
-	// is replaced by; 0 if there is none.
+	// is replaced by; 0 without such a line.
 	from int
 }
 

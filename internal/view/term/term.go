@@ -2,9 +2,9 @@
 // agent. It is a client of the editor protocol, as an editor's plugin is.
 //
 // It shows one diff at a time, and only what differs with a few lines around it: side
-// by side in wide terminals, else one below the other. A hunk that the user has undone
-// stays visible and can be taken again. For free editing it starts the user's editor.
-// Leaving decides nothing.
+// by side in wide terminals, otherwise one below the other. A hunk that the user has
+// undone stays visible and can be taken again. For free editing it starts the user's
+// editor. Leaving decides nothing.
 package term
 
 import (
@@ -45,9 +45,9 @@ var (
 	ErrLeft  = errors.New("changes are still pending")
 )
 
-// Run shows changes until the user leaves, the context ends, or the companion does.
-// It returns nil, [ErrLeft] or [ErrEnded]. If the user wrote a text in the editor that
-// belongs to no pending change any more, the error names its file.
+// Run shows changes until the user leaves, the context ends, or the companion does. It
+// returns nil, [ErrLeft] or [ErrEnded]. If the user's editor saved a text for a change
+// that is no longer pending, the error names its file.
 //
 // One context ends everything: Run cancels it, closes the connection, and waits for
 // every goroutine.
@@ -127,7 +127,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return err
 }
 
-// A texts holds the current texts of the pending diffs. The program's loop stops while
+// texts holds the current texts of the pending diffs. The program's loop stops while
 // the user's editor runs, but the companion needs answers during that time too. The
 // user's edits reach the companion in order.
 type texts struct {
@@ -185,7 +185,7 @@ func (t *texts) send(ctx context.Context, id string) {
 // flush returns when all edits have been sent.
 func (t *texts) flush(ctx context.Context) { t.edits.Drain(ctx) }
 
-// keep remembers a file with a text for which there is no diff any more.
+// keep remembers a file with a text whose diff is no longer pending.
 func (t *texts) keep(path string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -219,7 +219,7 @@ type (
 	agents  int // how many are connected
 	message struct{ level, text string }
 	ended   struct{} // the companion has ended
-	// rested means that no key was pressed during a part of settleTime: look is the
+	// rested means that no key was pressed during a part of settleDelay: look is the
 	// number of the wait, part the number of its part.
 	rested struct{ look, part int }
 	// nothingPending means that there are no changes to wait for.

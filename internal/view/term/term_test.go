@@ -97,9 +97,9 @@ func TestLongLines(t *testing.T) {
 
 // The user's edits reach the companion in order, and before any later request.
 func TestEditsInOrder(t *testing.T) {
-	near, far := net.Pipe()
+	local, remote := net.Pipe()
 	var got []string
-	companion := editor.NewConn(t.Context(), editor.NewStream(far), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+	companion := editor.NewConn(t.Context(), editor.NewStream(remote), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
 		edit, err := editor.Params[editor.DiffChange](req)
 		if err == nil && edit.Content != nil {
 			got = append(got, *edit.Content)
@@ -107,7 +107,7 @@ func TestEditsInOrder(t *testing.T) {
 		return struct{}{}, err
 	}))
 	texts := newTexts()
-	texts.client = editor.NewClient(near, editor.Handler{})
+	texts.client = editor.NewClient(local, editor.Handler{})
 	defer func() { texts.client.Close(); texts.close(); <-companion.DisconnectNotify() }()
 	texts.set("1", "")
 	for i := range 1000 {

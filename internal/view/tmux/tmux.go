@@ -71,7 +71,7 @@ type popups struct {
 	closed chan string // a diff's ID
 }
 
-// An opened is a new diff. The goroutine of run answers on shown.
+// An opened reports a new diff. The goroutine of run answers on shown.
 type opened struct {
 	id    string
 	shown chan error

@@ -44,8 +44,8 @@ const (
 	heartbeatInterval = 20 * time.Second
 )
 
-// A Server serves the page below /review/. Its caller has checked the headers Host and
-// Origin.
+// A Server serves the page below /review/. The caller must have checked the Host and
+// Origin headers.
 type Server struct {
 	attach func(io.ReadWriteCloser)
 	base   string

@@ -1,7 +1,7 @@
-// Package checks has doctor's checks of Gemini CLI's protocol. They replay what a
-// Gemini CLI started here will do: which discovery file it reads, which companion it
-// chooses, and whether that answers. Package geminiide has the rules; this package
-// says why they fail and what to do.
+// Package checks contains doctor's checks of Gemini CLI's protocol. They replay what
+// a Gemini CLI started here will do: which discovery file it reads, which companion
+// it chooses, and whether that companion answers. Package geminiide has the rules;
+// this package says why they fail and what to do.
 package checks
 
 import (
@@ -34,7 +34,7 @@ const startOne = "pollux run, or start an editor here that has Pollux (pollux in
 // A Protocol checks the protocol in one run of doctor. Its methods are checks; they
 // need what the program's own check found, and Release runs before the others.
 type Protocol struct {
-	place  geminiide.Place
+	launch geminiide.Launch
 	lookup geminiide.Lookup
 }
 
@@ -48,17 +48,17 @@ type checker struct {
 // nothing if the program's own check has found something already.
 func (p *Protocol) Release(_ context.Context, c *doctor.Checker) {
 	program := c.Program
-	p.place = geminiide.Place{Dir: c.Dir, Getenv: os.Getenv, PID: os.Getpid(), Minor: newestMinor}
+	p.launch = geminiide.Launch{Dir: c.Dir, Getenv: os.Getenv, PID: os.Getpid(), Minor: newestMinor}
 	if program.Major != 0 || program.Minor != 0 {
-		p.place.Major, p.place.Minor = program.Major, program.Minor
+		p.launch.Major, p.launch.Minor = program.Major, program.Minor
 	}
 	switch {
 	case c.Reported("cli"):
-	case !p.place.SendsToken():
+	case !p.launch.SendsToken():
 		c.Fail("cli", program.Update,
 			"Gemini CLI %s (%s) is too old: it sends no token, so companions that require one refuse it",
 			program.Version, program.Path)
-	case !p.place.AnyPID():
+	case !p.launch.AnyPID():
 		c.Warn("cli", program.Update,
 			"Gemini CLI %s (%s) is old: it finds a companion only if its process is exactly the one it looks for",
 			program.Version, program.Path)
@@ -80,7 +80,7 @@ func (p *Protocol) Variables(_ context.Context, c *doctor.Checker) {
 	pid, _ := strconv.Atoi(env("GEMINI_CLI_IDE_PID"))
 	gone := ""
 	switch {
-	case port != "" && refuses(geminiide.DialHost(p.place), port):
+	case port != "" && refuses(geminiide.DialHost(p.launch), port):
 		gone = "nothing listens on port " + doctor.Short(port)
 	case pid > 0 && !sys.Alive(pid) && port == "":
 		gone = fmt.Sprintf("there is no process %d", pid)
@@ -111,9 +111,9 @@ func refuses(host, port string) bool {
 func (p *Protocol) Companion(ctx context.Context, dc *doctor.Checker) {
 	c := &checker{dc, p}
 	if !psWorks(ctx) {
-		c.place.PID = 0
+		c.launch.PID = 0
 	}
-	c.lookup = geminiide.Replay(c.place)
+	c.lookup = geminiide.Replay(c.launch)
 	c.checkProcess()
 	c.checkDirectory()
 	c.checkStale(ctx)
@@ -122,8 +122,8 @@ func (p *Protocol) Companion(ctx context.Context, dc *doctor.Checker) {
 		c.explainNone(ctx)
 		return
 	}
-	// With a directory of another user, or a file without a companion, nothing more
-	// can be said.
+	// If the directory is another user's, or the file's companion has ended, there is
+	// nothing more to check.
 	if c.Failed("directory", "user", "stale") {
 		return
 	}
@@ -134,7 +134,8 @@ func (p *Protocol) Companion(ctx context.Context, dc *doctor.Checker) {
 	}
 	if !knownEditor(chosen) {
 		c.Fail("editor", "update that editor's companion, or use `pollux run`",
-			"%s names no editor, and Gemini CLI does not know this terminal: it says that IDE integration is not supported",
+			"%s names no editor, and Gemini CLI does not know this terminal: "+
+				"it says that IDE integration is not supported",
 			chosen.Path)
 	}
 	if !c.checkWorkspace(chosen) {
@@ -163,7 +164,7 @@ func (c *checker) checkProcess() {
 	pid, what := c.lookup.PID, ""
 	if pid == 0 {
 		const text = "Gemini CLI cannot see which process started it, because ps does not work here"
-		if c.place.AnyPID() {
+		if c.launch.AnyPID() {
 			c.OK("process", "%s; it uses any companion for this folder", text)
 		} else {
 			c.Fail("process", "install procps, or "+c.Program.Update,
@@ -177,7 +178,7 @@ func (c *checker) checkProcess() {
 	if env("TMUX") != "" {
 		what += ", in tmux"
 	}
-	if !c.place.AnyPID() && c.lookup.Chosen == nil {
+	if !c.launch.AnyPID() && c.lookup.Chosen == nil {
 		usable := func(c geminiide.Candidate) bool { return c.Err == nil && c.Inside }
 		if i := slices.IndexFunc(c.lookup.Candidates, usable); i >= 0 {
 			other := &c.lookup.Candidates[i]
@@ -253,7 +254,7 @@ func (c *checker) connectsByVariables(ctx context.Context) bool {
 	return true
 }
 
-// running returns a companion of Pollux that is running for the directory, or nil.
+// running returns a running Pollux companion for the directory, or nil.
 func (c *checker) running() *editor.Running {
 	for i, r := range c.Running {
 		if slices.ContainsFunc(r.Roots, func(root string) bool { return paths.Contains(root, c.Dir) }) {
@@ -275,7 +276,7 @@ func (c *checker) findElsewhere() bool {
 		if !filepath.IsAbs(tmp) || filepath.Join(tmp, "gemini", "ide") == c.lookup.Dir {
 			continue
 		}
-		there := c.place
+		there := c.launch
 		there.Getenv = func(key string) string {
 			if key == "TMPDIR" {
 				return tmp
@@ -343,7 +344,7 @@ func claimsAll(workspace *string) bool {
 	return slices.Contains(strings.Split(*workspace, string(os.PathListSeparator)), "")
 }
 
-// checkOthers looks for more companions for the directory.
+// checkOthers looks for other companions for the directory.
 func (c *checker) checkOthers(chosen *geminiide.Candidate) {
 	seen := []string{address(chosen)}
 	var others []string
@@ -367,8 +368,8 @@ func (c *checker) checkOthers(chosen *geminiide.Candidate) {
 	}
 }
 
-// address identifies a companion, which may have several files: by its port, or
-// else by its command.
+// address identifies a companion, which may have several files: by its port or,
+// without one, by its command.
 func address(c *geminiide.Candidate) string {
 	if c.PortText == "" && c.File.Stdio != nil {
 		return strings.Join(c.File.Stdio.Args, " ")
@@ -382,7 +383,7 @@ func (c *checker) answers(candidate *geminiide.Candidate) bool {
 	if candidate.PortText == "" {
 		return sys.Alive(candidate.File.Pollux)
 	}
-	return !refuses(geminiide.DialHost(c.place), candidate.PortText)
+	return !refuses(geminiide.DialHost(c.launch), candidate.PortText)
 }
 
 // checkVersion reports a companion that was started before an update of Pollux.

@@ -33,7 +33,7 @@ const (
 // and the command of the companion's file, then those of the variables.
 func (c *checker) checkConnection(ctx context.Context, chosen *geminiide.Candidate) {
 	token := tokenFor(chosen)
-	host := geminiide.DialHost(c.place)
+	host := geminiide.DialHost(c.launch)
 	var tools []string
 	err := errors.New("the file names no port")
 	if chosen.PortText != "" {
@@ -67,8 +67,8 @@ func (c *checker) checkConnection(ctx context.Context, chosen *geminiide.Candida
 	c.failUnreachable(ctx, chosen, host, token, err)
 }
 
-// tokenFor returns the token that Gemini CLI sends: the file's, or else the
-// variable's.
+// tokenFor returns the token that Gemini CLI sends: from the file or, if it has none,
+// from the variable.
 func tokenFor(c *geminiide.Candidate) string {
 	return cmp.Or(c.File.AuthToken, env("GEMINI_CLI_IDE_AUTH_TOKEN"))
 }
@@ -88,7 +88,7 @@ func (c *checker) variablesConnect(ctx context.Context, chosen *geminiide.Candid
 func (c *checker) connectByVariables(ctx context.Context, token string) (how string, tools []string, err error) {
 	err = errors.New("no variable names a companion")
 	if port := env("GEMINI_CLI_IDE_SERVER_PORT"); port != "" {
-		if tools, err = connectPort(ctx, geminiide.DialHost(c.place), port, token); err == nil {
+		if tools, err = connectPort(ctx, geminiide.DialHost(c.launch), port, token); err == nil {
 			return "the port in GEMINI_CLI_IDE_SERVER_PORT", tools, nil
 		}
 	}

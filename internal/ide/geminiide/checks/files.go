@@ -108,7 +108,8 @@ func (c *checker) checkStale(ctx context.Context) {
 	chosen := c.lookup.Chosen
 	if chosen != nil && slices.Contains(stale, chosen.Path) && !c.variablesConnect(ctx, chosen) {
 		f.Status, f.Next = doctor.Failed, doctor.FixCommand+"; then, if none is running, "+startOne
-		f.Text = "Gemini CLI will use " + chosen.Path + ", which a companion that has ended left behind, and will try no other"
+		f.Text = "Gemini CLI will use " + chosen.Path +
+			", which a companion that has ended left behind, and will try no other"
 	}
 	c.Add(f)
 }

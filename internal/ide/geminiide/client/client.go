@@ -42,11 +42,10 @@ func (e Endpoint) URL() string {
 
 // A CLI is a connected client.
 type CLI struct {
-	// Heard delivers the notifications in the order they came. It is closed
-	// when the stream ends; Ended is then the reason, or nil for a graceful
-	// end.
-	Heard chan Notification
-	Ended error
+	// Notifications delivers the notifications in order. It is closed when the stream
+	// ends; Ended is then the reason, or nil for a graceful end.
+	Notifications chan Notification
+	Ended         error
 	// Tools are the names of the companion's tools.
 	Tools []string
 
@@ -125,7 +124,7 @@ func Greet(ctx context.Context, to Endpoint) (*CLI, error) {
 	return c, nil
 }
 
-// Listen opens the stream of notifications and replaces the channel Heard. Call
+// Listen opens the stream of notifications and replaces the channel Notifications. Call
 // it again after Pause. ctx limits only the opening; the stream outlives it.
 func (c *CLI) Listen(ctx context.Context) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -135,7 +134,8 @@ func (c *CLI) Listen(ctx context.Context) error {
 		end()
 		return err
 	}
-	if !opening() || res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+	if !opening() || res.StatusCode != http.StatusOK ||
+		!strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
 		text, _ := io.ReadAll(io.LimitReader(res.Body, 1000))
 		res.Body.Close()
 		end()
@@ -146,15 +146,15 @@ func (c *CLI) Listen(ctx context.Context) error {
 	}
 	c.Ended = nil
 	c.stream = func() { res.Body.Close(); end() }
-	c.Heard = make(chan Notification, 100000)
-	go c.listen(res.Body, c.Heard)
+	c.Notifications = make(chan Notification, 100000)
+	go c.listen(res.Body, c.Notifications)
 	return nil
 }
 
 // Pause closes the stream and keeps the session.
 func (c *CLI) Pause() {
 	c.stream()
-	for range c.Heard { // drain
+	for range c.Notifications { // drain
 	}
 }
 

@@ -52,43 +52,46 @@ var discoveryChecks = []check{
 		}
 		return nil
 	}},
-	{"discovery.workspace", Must, "I.2", "workspacePath lists the absolute paths of the folders that are open", func(r *run) error {
-		if r.file.WorkspacePath == "" {
-			return errors.New("it is empty: Gemini CLI reports that no folder is open")
-		}
-		for _, part := range strings.Split(r.file.WorkspacePath, string(os.PathListSeparator)) {
-			if !filepath.IsAbs(part) {
-				return fmt.Errorf("%q is not absolute; an empty part stands for every folder", part)
+	{"discovery.workspace", Must, "I.2",
+		"workspacePath lists the absolute paths of the folders that are open", func(r *run) error {
+			if r.file.WorkspacePath == "" {
+				return errors.New("it is empty: Gemini CLI reports that no folder is open")
 			}
-		}
-		if !geminiide.Holds(r.file.WorkspacePath, r.workspace) {
-			return fmt.Errorf("it is %s, and the companion was started in %s", r.file.WorkspacePath, r.workspace)
-		}
-		return nil
-	}},
+			for _, part := range strings.Split(r.file.WorkspacePath, string(os.PathListSeparator)) {
+				if !filepath.IsAbs(part) {
+					return fmt.Errorf("%q is not absolute; an empty part stands for every folder", part)
+				}
+			}
+			if !geminiide.Holds(r.file.WorkspacePath, r.workspace) {
+				return fmt.Errorf("it is %s, and the companion was started in %s", r.file.WorkspacePath, r.workspace)
+			}
+			return nil
+		}},
 	{"discovery.token", Must, "I.2", "authToken is a secret that cannot be guessed", func(r *run) error {
 		if len(r.file.AuthToken) < 16 {
 			return fmt.Errorf("it has %d characters", len(r.file.AuthToken))
 		}
 		return nil
 	}},
-	{"discovery.ideinfo", Must, "I.2", "ideInfo has a displayName and a lower-case name that Google does not use itself", func(r *run) error {
-		i := r.file.IDEInfo
-		switch {
-		case i.Name == "" || i.DisplayName == "":
-			return errors.New("without them Gemini CLI has IDE mode only in the terminals of VS Code")
-		case slices.Contains(reservedNames, i.Name):
-			return fmt.Errorf("%q makes Gemini CLI offer to install its own extension", i.Name)
-		case i.Name != strings.ToLower(i.Name):
-			return fmt.Errorf("the name is %q", i.Name)
-		}
-		return nil
-	}},
+	{"discovery.ideinfo", Must, "I.2",
+		"ideInfo has a displayName and a lower-case name that Google does not use itself", func(r *run) error {
+			i := r.file.IDEInfo
+			switch {
+			case i.Name == "" || i.DisplayName == "":
+				return errors.New("without them Gemini CLI has IDE mode only in the terminals of VS Code")
+			case slices.Contains(reservedNames, i.Name):
+				return fmt.Errorf("%q makes Gemini CLI offer to install its own extension", i.Name)
+			case i.Name != strings.ToLower(i.Name):
+				return fmt.Errorf("the name is %q", i.Name)
+			}
+			return nil
+		}},
 	{"discovery.private", Safe, "", "no other user can read or replace the file", func(r *run) error {
 		if runtime.GOOS == "windows" {
 			return skip("files have no modes here")
 		}
-		for path, others := range map[string]os.FileMode{r.path: 0o077, filepath.Dir(r.path): 0o022, filepath.Dir(filepath.Dir(r.path)): 0o022} {
+		dir := filepath.Dir(r.path)
+		for path, others := range map[string]os.FileMode{r.path: 0o077, dir: 0o022, filepath.Dir(dir): 0o022} {
 			info, err := os.Stat(path)
 			if err != nil {
 				return err
@@ -102,28 +105,30 @@ var discoveryChecks = []check{
 }
 
 var transportChecks = []check{
-	{"transport.initialize", Must, "I.1", "POST /mcp answers initialize and opens a session, as an MCP server does", func(r *run) error {
-		a, err := r.send(request{body: initialize})
-		if err := a.refused(err, http.StatusOK); err != nil {
-			return err
-		}
-		if a.header.Get("Mcp-Session-Id") == "" {
-			return errors.New("the answer has no Mcp-Session-Id")
-		}
-		if !strings.Contains(a.body, "serverInfo") {
-			return fmt.Errorf("the answer has no serverInfo: %.200q", a.body)
-		}
-		return r.forget(a)
-	}},
-	{"transport.initialized", CLI, "", "the answer to notifications/initialized is HTTP 202; only then the CLI opens its stream", func(r *run) error {
-		a, err := r.send(request{body: initialize})
-		if err != nil {
-			return err
-		}
-		defer r.forget(a)
-		b, err := r.send(request{body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`, headers: sessionOf(a)})
-		return b.refused(err, http.StatusAccepted)
-	}},
+	{"transport.initialize", Must, "I.1",
+		"POST /mcp answers initialize and opens a session, as an MCP server does", func(r *run) error {
+			a, err := r.send(request{body: initialize})
+			if err := a.refused(err, http.StatusOK); err != nil {
+				return err
+			}
+			if a.header.Get("Mcp-Session-Id") == "" {
+				return errors.New("the answer has no Mcp-Session-Id")
+			}
+			if !strings.Contains(a.body, "serverInfo") {
+				return fmt.Errorf("the answer has no serverInfo: %.200q", a.body)
+			}
+			return r.forget(a)
+		}},
+	{"transport.initialized", CLI, "",
+		"the answer to notifications/initialized is HTTP 202; only then the CLI opens its stream", func(r *run) error {
+			a, err := r.send(request{body: initialize})
+			if err != nil {
+				return err
+			}
+			defer r.forget(a)
+			b, err := r.send(request{body: initialized, headers: sessionOf(a)})
+			return b.refused(err, http.StatusAccepted)
+		}},
 	{"transport.stream", Must, "I.1", "GET opens a stream of notifications", func(r *run) error {
 		c, err := r.connect()
 		if err != nil {
@@ -152,7 +157,8 @@ var transportChecks = []check{
 			return skip("there is no token")
 		}
 		for _, token := range []string{"wrong", r.file.AuthToken + "x", r.file.AuthToken[:len(r.file.AuthToken)-1]} {
-			if err := r.unauthorized(request{body: initialize, headers: map[string]string{"Authorization": "Bearer " + token}}); err != nil {
+			headers := map[string]string{"Authorization": "Bearer " + token}
+			if err := r.unauthorized(request{body: initialize, headers: headers}); err != nil {
 				return err
 			}
 		}
@@ -170,7 +176,7 @@ var transportChecks = []check{
 		for _, method := range []string{http.MethodPost, http.MethodGet} {
 			h := sessionOf(a)
 			h["Authorization"] = ""
-			if err := r.unauthorized(request{method: method, body: `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, headers: h}); err != nil {
+			if err := r.unauthorized(request{method: method, body: listTools, headers: h}); err != nil {
 				return fmt.Errorf("%s: %w", method, err)
 			}
 		}
@@ -178,31 +184,34 @@ var transportChecks = []check{
 	}},
 	{"transport.host", Safe, "", "a request with another Host is refused (DNS rebinding)", func(r *run) error {
 		a, err := r.send(request{body: initialize, host: fmt.Sprintf("evil.example:%d", r.file.Port)})
-		return a.refused(err, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMisdirectedRequest)
+		return a.refused(err, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
+			http.StatusMisdirectedRequest)
 	}},
 	{"transport.origin", Safe, "", "a request from a web page is refused", func(r *run) error {
 		a, err := r.send(request{body: initialize, headers: map[string]string{"Origin": "https://evil.example"}})
 		return a.refused(err, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden)
 	}},
-	{"transport.session", Must, "I.1", "an unknown session is HTTP 404, so that a client starts again", func(r *run) error {
-		a, err := r.send(request{body: `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, headers: map[string]string{"Mcp-Session-Id": "no-such-session"}})
-		return a.refused(err, http.StatusNotFound, http.StatusBadRequest)
-	}},
-	{"transport.unknown-method", CLI, "", "an unknown method is a JSON-RPC error; an HTTP error disconnects the CLI", func(r *run) error {
-		a, err := r.send(request{body: initialize})
-		if err != nil {
-			return err
-		}
-		defer r.forget(a)
-		b, err := r.send(request{body: `{"jsonrpc":"2.0","id":2,"method":"no/such"}`, headers: sessionOf(a)})
-		if err := b.refused(err, http.StatusOK); err != nil {
-			return err
-		}
-		if !strings.Contains(b.body, "-32601") {
-			return fmt.Errorf("the answer is %.200q", b.body)
-		}
-		return nil
-	}},
+	{"transport.session", Must, "I.1",
+		"an unknown session is HTTP 404, so that a client starts again", func(r *run) error {
+			a, err := r.send(request{body: listTools, headers: map[string]string{"Mcp-Session-Id": "no-such-session"}})
+			return a.refused(err, http.StatusNotFound, http.StatusBadRequest)
+		}},
+	{"transport.unknown-method", CLI, "",
+		"an unknown method is a JSON-RPC error; an HTTP error disconnects the CLI", func(r *run) error {
+			a, err := r.send(request{body: initialize})
+			if err != nil {
+				return err
+			}
+			defer r.forget(a)
+			b, err := r.send(request{body: `{"jsonrpc":"2.0","id":2,"method":"no/such"}`, headers: sessionOf(a)})
+			if err := b.refused(err, http.StatusOK); err != nil {
+				return err
+			}
+			if !strings.Contains(b.body, "-32601") {
+				return fmt.Errorf("the answer is %.200q", b.body)
+			}
+			return nil
+		}},
 	{"tools.listed", Must, "III", "the tools openDiff and closeDiff exist", func(r *run) error {
 		c, err := r.session()
 		if err != nil {
@@ -227,7 +236,7 @@ func sessionOf(a answer) map[string]string {
 	return map[string]string{"Mcp-Session-Id": a.header.Get("Mcp-Session-Id")}
 }
 
-// forget ends the session of an answer to initialize.
+// forget ends the session that an answer to initialize opened.
 func (r *run) forget(a answer) error {
 	_, err := r.send(request{method: http.MethodDelete, headers: sessionOf(a)})
 	return err
@@ -241,92 +250,97 @@ var contextChecks = []check{
 		}
 		return r.context(c, answerTimeout, func(geminiide.Context) bool { return true })
 	}},
-	{"context.open", Should, "II", "a file that the user opens becomes active, with a cursor that counts from 1", func(r *run) error {
-		c, err := r.session()
-		if err != nil {
-			return err
-		}
-		if err := r.do(Open, r.name("one.txt"), ""); err != nil {
-			return err
-		}
-		return r.context(c, r.patience(Open), func(v geminiide.Context) bool {
-			if v.WorkspaceState == nil {
-				return false
-			}
-			return slices.ContainsFunc(v.WorkspaceState.OpenFiles, func(f geminiide.File) bool {
-				return f.Path == r.name("one.txt") && f.IsActive && f.Cursor != nil && f.Cursor.Line >= 1 && f.Cursor.Character >= 1
-			})
-		})
-	}},
-	{"context.order", Must, "II", "the file that was opened last is the newest and the only active one", func(r *run) error {
-		c, err := r.session()
-		if err != nil {
-			return err
-		}
-		if err := r.do(Open, r.name("two.txt"), ""); err != nil {
-			return err
-		}
-		return r.context(c, r.patience(Open), func(v geminiide.Context) bool {
-			if v.WorkspaceState == nil {
-				return false
-			}
-			files := v.WorkspaceState.OpenFiles
-			i := slices.IndexFunc(files, func(f geminiide.File) bool { return f.Path == r.name("two.txt") })
-			return i >= 0 && !slices.ContainsFunc(files, func(f geminiide.File) bool {
-				return f.Path != files[i].Path && (f.IsActive || f.Timestamp > files[i].Timestamp)
-			})
-		})
-	}},
-	{"context.shape", Must, "II", "every context fits the CLI's schema: no null, absolute paths of files on disk, numbers", func(r *run) error {
-		if len(r.contexts) == 0 {
-			return skip("no context came")
-		}
-		for _, n := range r.contexts {
-			if at := nulls(n.Params); at != "" {
-				return fmt.Errorf("%s is null, which disconnects Gemini CLI", at)
-			}
-			var v geminiide.Context
-			if err := json.Unmarshal(n.Params, &v); err != nil {
+	{"context.open", Should, "II",
+		"a file that the user opens becomes active, with a cursor that counts from 1", func(r *run) error {
+			c, err := r.session()
+			if err != nil {
 				return err
 			}
-			if v.WorkspaceState == nil {
-				continue
+			if err := r.do(Open, r.name("one.txt"), ""); err != nil {
+				return err
 			}
-			for _, f := range v.WorkspaceState.OpenFiles {
-				if info, err := os.Stat(f.Path); !filepath.IsAbs(f.Path) || err != nil || info.IsDir() {
-					return fmt.Errorf("%q is not a file on disk", f.Path)
+			return r.context(c, r.effectTimeout(Open), func(v geminiide.Context) bool {
+				if v.WorkspaceState == nil {
+					return false
 				}
-				if f.Timestamp <= 0 {
-					return fmt.Errorf("the timestamp of %s is %d", f.Path, f.Timestamp)
+				return slices.ContainsFunc(v.WorkspaceState.OpenFiles, func(f geminiide.File) bool {
+					return f.Path == r.name("one.txt") && f.IsActive &&
+						f.Cursor != nil && f.Cursor.Line >= 1 && f.Cursor.Character >= 1
+				})
+			})
+		}},
+	{"context.order", Must, "II",
+		"the file that was opened last is the newest and the only active one", func(r *run) error {
+			c, err := r.session()
+			if err != nil {
+				return err
+			}
+			if err := r.do(Open, r.name("two.txt"), ""); err != nil {
+				return err
+			}
+			return r.context(c, r.effectTimeout(Open), func(v geminiide.Context) bool {
+				if v.WorkspaceState == nil {
+					return false
+				}
+				files := v.WorkspaceState.OpenFiles
+				i := slices.IndexFunc(files, func(f geminiide.File) bool { return f.Path == r.name("two.txt") })
+				return i >= 0 && !slices.ContainsFunc(files, func(f geminiide.File) bool {
+					return f.Path != files[i].Path && (f.IsActive || f.Timestamp > files[i].Timestamp)
+				})
+			})
+		}},
+	{"context.shape", Must, "II",
+		"every context fits the CLI's schema: no null, absolute paths of files on disk, numbers", func(r *run) error {
+			if len(r.contexts) == 0 {
+				return skip("no context came")
+			}
+			for _, n := range r.contexts {
+				if at := nulls(n.Params); at != "" {
+					return fmt.Errorf("%s is null, which disconnects Gemini CLI", at)
+				}
+				var v geminiide.Context
+				if err := json.Unmarshal(n.Params, &v); err != nil {
+					return err
+				}
+				if v.WorkspaceState == nil {
+					continue
+				}
+				for _, f := range v.WorkspaceState.OpenFiles {
+					if info, err := os.Stat(f.Path); !filepath.IsAbs(f.Path) || err != nil || info.IsDir() {
+						return fmt.Errorf("%q is not a file on disk", f.Path)
+					}
+					if f.Timestamp <= 0 {
+						return fmt.Errorf("the timestamp of %s is %d", f.Path, f.Timestamp)
+					}
 				}
 			}
-		}
-		return nil
-	}},
-	{"context.limits", Should, "II", "no context exceeds what the CLI keeps: 10 files, 16 KiB of selection", func(r *run) error {
-		for _, n := range r.contexts {
-			var v geminiide.Context
-			if json.Unmarshal(n.Params, &v) != nil || v.WorkspaceState == nil {
-				continue
-			}
-			if len(v.WorkspaceState.OpenFiles) > geminiide.MaxOpenFiles {
-				return fmt.Errorf("one has %d files", len(v.WorkspaceState.OpenFiles))
-			}
-			for _, f := range v.WorkspaceState.OpenFiles {
-				if n := len(utf16.Encode([]rune(f.SelectedText))); n > geminiide.MaxSelectedText {
-					return fmt.Errorf("one has %d units of UTF-16 of selection", n)
+			return nil
+		}},
+	{"context.limits", Should, "II",
+		"no context exceeds what the CLI keeps: 10 files, 16 KiB of selection", func(r *run) error {
+			for _, n := range r.contexts {
+				var v geminiide.Context
+				if json.Unmarshal(n.Params, &v) != nil || v.WorkspaceState == nil {
+					continue
+				}
+				if len(v.WorkspaceState.OpenFiles) > geminiide.MaxOpenFiles {
+					return fmt.Errorf("one has %d files", len(v.WorkspaceState.OpenFiles))
+				}
+				for _, f := range v.WorkspaceState.OpenFiles {
+					if n := len(utf16.Encode([]rune(f.SelectedText))); n > geminiide.MaxSelectedText {
+						return fmt.Errorf("one has %d units of UTF-16 of selection", n)
+					}
 				}
 			}
-		}
-		return nil
-	}},
+			return nil
+		}},
 }
 
 const (
 	proposed = "one\nTWO\nthree\n"
 	edited   = "one\nTWO and a half\nthree\n"
-	// odd has what companions lose most easily: wide characters, a missing line
-	// feed at the end, JSON that looks like an answer to closeDiff.
+	// odd contains what companions lose most easily: wide characters, a missing
+	// line feed at the end, JSON that looks like an answer to closeDiff.
 	odd = "{\"content\":\"not this\"}\n\tä😀 \"\\u0041\" \nno line feed at the end"
 )
 
@@ -338,29 +352,33 @@ var diffChecks = []check{
 		_, err := r.closed(r.name("one.txt"), proposed)
 		return err
 	}},
-	{"diff.close-json", CLI, "", `that text is JSON, {"content": "..."}, with the text of the diff`, func(r *run) error {
-		text, err := r.closed(r.name("one.txt"), odd)
-		if err != nil {
+	{"diff.close-json", CLI, "",
+		`that text is JSON, {"content": "..."}, with the text of the diff`, func(r *run) error {
+			text, err := r.closed(r.name("one.txt"), odd)
+			if err != nil {
+				return err
+			}
+			got, err := content(text)
+			if err == nil && got != odd {
+				err = fmt.Errorf("the text is %q, want %q", got, odd)
+			}
 			return err
-		}
-		got, err := content(text)
-		if err == nil && got != odd {
-			err = fmt.Errorf("the text is %q, want %q", got, odd)
-		}
-		return err
-	}},
-	{"diff.close-silent", CLI, "", "no notification follows closeDiff with suppressNotification: it would turn a yes into a no", func(r *run) error {
-		if _, err := r.closed(r.name("one.txt"), proposed); err != nil {
-			return err
-		}
-		return r.quiet(r.cli)
-	}},
+		}},
+	{"diff.close-silent", CLI, "",
+		"no notification follows closeDiff with suppressNotification: it would turn a yes into a no",
+		func(r *run) error {
+			if _, err := r.closed(r.name("one.txt"), proposed); err != nil {
+				return err
+			}
+			return r.quiet(r.cli)
+		}},
 	{"diff.lenient", CLI, "", "openDiff accepts unknown properties in its arguments", func(r *run) error {
 		c, err := r.session()
 		if err != nil {
 			return err
 		}
-		res, err := r.call(c, geminiide.ToolOpenDiff, map[string]any{"filePath": r.name("one.txt"), "newContent": proposed, "someday": true})
+		args := map[string]any{"filePath": r.name("one.txt"), "newContent": proposed, "someday": true}
+		res, err := r.call(c, geminiide.ToolOpenDiff, args)
 		if err == nil && res.IsError {
 			err = errors.New("openDiff failed")
 		}
@@ -370,9 +388,10 @@ var diffChecks = []check{
 		_, err = r.closeDiff(c, r.name("one.txt"))
 		return err
 	}},
-	{"diff.accept", Must, "III", "accepting sends ide/diffAccepted with the given path and the text, byte for byte", func(r *run) error {
-		return r.decided(Accept, r.name("one.txt"), odd, nil, odd)
-	}},
+	{"diff.accept", Must, "III",
+		"accepting sends ide/diffAccepted with the given path and the text, byte for byte", func(r *run) error {
+			return r.decided(Accept, r.name("one.txt"), odd, nil, odd)
+		}},
 	{"diff.not-written", CLI, "", "the companion does not write the file: the CLI does", func(r *run) error {
 		if err := r.decided(Accept, r.name("two.txt"), proposed, nil, proposed); err != nil {
 			return err
@@ -384,29 +403,32 @@ var diffChecks = []check{
 		return err
 	}},
 	{"diff.edit", Must, "III", "ide/diffAccepted contains the user's edits", func(r *run) error {
-		return r.decided(Accept, r.name("one.txt"), proposed, func() error { return r.do(Edit, r.name("one.txt"), edited) }, edited)
+		edit := func() error { return r.do(Edit, r.name("one.txt"), edited) }
+		return r.decided(Accept, r.name("one.txt"), proposed, edit, edited)
 	}},
-	{"diff.edit-close", CLI, "", "and so does the answer to closeDiff, when the user says yes in the terminal", func(r *run) error {
-		return r.opened(r.name("one.txt"), proposed, func() error {
-			if err := r.do(Edit, r.name("one.txt"), edited); err != nil {
+	{"diff.edit-close", CLI, "",
+		"and so does the answer to closeDiff, when the user says yes in the terminal", func(r *run) error {
+			return r.opened(r.name("one.txt"), proposed, func() error {
+				if err := r.do(Edit, r.name("one.txt"), edited); err != nil {
+					return err
+				}
+				text, err := r.closeDiff(r.cli, r.name("one.txt"))
+				if err != nil {
+					return err
+				}
+				if text, err = content(text); err == nil && text != edited {
+					err = fmt.Errorf("the text is %q, want %q", text, edited)
+				}
 				return err
-			}
-			text, err := r.closeDiff(r.cli, r.name("one.txt"))
-			if err != nil {
-				return err
-			}
-			if text, err = content(text); err == nil && text != edited {
-				err = fmt.Errorf("the text is %q, want %q", text, edited)
-			}
-			return err
-		})
-	}},
+			})
+		}},
 	{"diff.reject", Must, "III", "rejecting sends ide/diffRejected", func(r *run) error {
 		return r.decided(Reject, r.name("one.txt"), proposed, nil, "")
 	}},
-	{"diff.new-file", Must, "III", "a diff of a file that does not exist yet can be shown and accepted", func(r *run) error {
-		return r.decided(Accept, r.name("new.txt"), proposed, nil, proposed)
-	}},
+	{"diff.new-file", Must, "III",
+		"a diff of a file that does not exist yet can be shown and accepted", func(r *run) error {
+			return r.decided(Accept, r.name("new.txt"), proposed, nil, proposed)
+		}},
 	{"diff.sessions", CLI, "", "two CLIs with a diff of the same file each get their own answer", func(r *run) error {
 		second, err := r.connect()
 		if err != nil {
@@ -432,26 +454,27 @@ var diffChecks = []check{
 			return r.quiet(second)
 		})
 	}},
-	{"diff.reconnect", CLI, "", "an outcome between two streams of a session arrives on the second", func(r *run) error {
-		if err := r.can(Accept); err != nil {
-			return err
-		}
-		return r.opened(r.name("one.txt"), proposed, func() error {
-			r.cli.Pause()
-			doErr := r.do(Accept, r.name("one.txt"), "")
-			if err := r.resume(r.cli); err != nil {
+	{"diff.reconnect", CLI, "",
+		"an outcome between two streams of a session arrives on the second", func(r *run) error {
+			if err := r.can(Accept); err != nil {
 				return err
 			}
-			if doErr != nil {
-				return doErr
-			}
-			method, _, err := r.outcome(r.cli, r.patience(Accept))
-			if err == nil && method != geminiide.MethodDiffAccepted {
-				err = fmt.Errorf("%s came", method)
-			}
-			return err
-		})
-	}},
+			return r.opened(r.name("one.txt"), proposed, func() error {
+				r.cli.Pause()
+				doErr := r.do(Accept, r.name("one.txt"), "")
+				if err := r.resume(r.cli); err != nil {
+					return err
+				}
+				if doErr != nil {
+					return doErr
+				}
+				method, _, err := r.outcome(r.cli, r.effectTimeout(Accept))
+				if err == nil && method != geminiide.MethodDiffAccepted {
+					err = fmt.Errorf("%s came", method)
+				}
+				return err
+			})
+		}},
 	{"diff.close-unknown", CLI, "", "closeDiff of a file without a diff is answered, too", func(r *run) error {
 		c, err := r.session()
 		if err != nil {
@@ -465,12 +488,14 @@ var diffChecks = []check{
 		}
 		return r.quiet(c)
 	}},
-	{"transport.keep-alive", CLI, "", "an idle stream carries something at least every 5 minutes, or the CLI's HTTP client ends it", func(r *run) error {
-		if !r.cfg.Slow {
-			return skip("takes 5 minutes: --slow")
-		}
-		return r.idle(idleTimeout)
-	}},
+	{"transport.keep-alive", CLI, "",
+		"an idle stream carries something at least every 5 minutes, or the CLI's HTTP client ends it",
+		func(r *run) error {
+			if !r.cfg.Slow {
+				return skip("takes 5 minutes: --slow")
+			}
+			return r.idle(idleTimeout)
+		}},
 }
 
 // opened opens a diff, runs f and closes the diff.
@@ -519,8 +544,9 @@ func (r *run) decided(a Action, file, text string, before func() error, want str
 		if err := r.do(a, file, ""); err != nil {
 			return err
 		}
-		method, d, err := r.outcome(r.cli, r.patience(a))
-		switch wants := map[Action]string{Accept: geminiide.MethodDiffAccepted, Reject: geminiide.MethodDiffRejected}[a]; {
+		method, d, err := r.outcome(r.cli, r.effectTimeout(a))
+		wants := map[Action]string{Accept: geminiide.MethodDiffAccepted, Reject: geminiide.MethodDiffRejected}[a]
+		switch {
 		case err != nil:
 			return err
 		case method != wants:
@@ -582,22 +608,23 @@ var lifecycleChecks = []check{
 		}
 		return nil
 	}},
-	{"lifecycle.graceful", CLI, "", "it ends its streams properly: a broken one disconnects the CLI until /ide enable", func(r *run) error {
-		if r.cli == nil {
-			return skip("there was no session")
-		}
-		timeout := time.After(answerTimeout)
-		for {
-			select {
-			case _, more := <-r.cli.Heard:
-				if !more {
-					return r.cli.Ended
-				}
-			case <-timeout:
-				return errors.New("the stream is still open")
-			case <-r.ctx.Done():
-				return context.Cause(r.ctx)
+	{"lifecycle.graceful", CLI, "",
+		"it ends its streams properly: a broken one disconnects the CLI until /ide enable", func(r *run) error {
+			if r.cli == nil {
+				return skip("there was no session")
 			}
-		}
-	}},
+			timeout := time.After(answerTimeout)
+			for {
+				select {
+				case _, more := <-r.cli.Notifications:
+					if !more {
+						return r.cli.Ended
+					}
+				case <-timeout:
+					return errors.New("the stream is still open")
+				case <-r.ctx.Done():
+					return context.Cause(r.ctx)
+				}
+			}
+		}},
 }

@@ -112,7 +112,7 @@ const (
 	quietTimeout  = 700 * time.Millisecond // without an unexpected notification
 )
 
-// A skip is the reason why a check is not run.
+// A skip is the reason why a check was not run.
 type skip string
 
 func (s skip) Error() string { return string(s) }
@@ -218,7 +218,8 @@ func (r *run) environ() []string {
 			env = append(env, kv)
 		}
 	}
-	return append(env, "TMPDIR="+r.tmp, "TMP="+r.tmp, "TEMP="+r.tmp, "POLLUX_RUNTIME_DIR="+r.runtime, "POLLUX_STATE_DIR="+filepath.Join(r.tmp, "state"))
+	return append(env, "TMPDIR="+r.tmp, "TMP="+r.tmp, "TEMP="+r.tmp,
+		"POLLUX_RUNTIME_DIR="+r.runtime, "POLLUX_STATE_DIR="+filepath.Join(r.tmp, "state"))
 }
 
 func (r *run) start() error {
@@ -277,15 +278,17 @@ func (r *run) discover() error {
 		case <-r.ctx.Done():
 			return context.Cause(r.ctx)
 		case <-r.child.Done():
-			return fmt.Errorf("%s ended before it made a discovery file (exit code %d); it must stay in the foreground", r.cfg.Command[0], r.child.ExitCode())
+			return fmt.Errorf("%s ended before it made a discovery file (exit code %d); it must stay in the foreground",
+				r.cfg.Command[0], r.child.ExitCode())
 		case <-deadline.C:
-			return fmt.Errorf("%s made no discovery file in $TMPDIR/gemini/ide within %v", r.cfg.Command[0], startTimeout)
+			return fmt.Errorf("%s made no discovery file in $TMPDIR/gemini/ide within %v",
+				r.cfg.Command[0], startTimeout)
 		case <-tick.C:
 		}
 	}
 }
 
-// can returns a skip for an action that nobody does.
+// can returns a skip for an action that nobody can do.
 func (r *run) can(a Action) error {
 	if _, ok := r.cfg.Actions[a]; !ok && r.cfg.Ask == nil {
 		return skip(fmt.Sprintf("needs --%s COMMAND, or --interactive", a))
@@ -331,8 +334,8 @@ func (r *run) do(a Action, file, text string) error {
 	return nil
 }
 
-// patience returns how long to wait for the effect of an action.
-func (r *run) patience(a Action) time.Duration {
+// effectTimeout returns how long to wait for the effect of an action.
+func (r *run) effectTimeout(a Action) time.Duration {
 	if _, ok := r.cfg.Actions[a]; ok {
 		return answerTimeout
 	}

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		do(what)
 		return
 	}
-	// They wait for processes, and for silence, most of the time.
+	// Most of the time the tests wait for processes or for silence.
 	flag.Set("test.parallel", "24")
 	goleak.VerifyTestMain(m)
 }
@@ -111,7 +111,7 @@ func TestFaults(t *testing.T) {
 			}
 			wanted := strings.Fields(want)
 			for _, id := range wanted {
-				// What follows from another fault may or may not.
+				// A check with a question mark may fail as a consequence.
 				if optional, ok := strings.CutSuffix(id, "?"); ok {
 					got = slices.DeleteFunc(got, func(g string) bool { return g == optional })
 				}
@@ -126,7 +126,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// What a launcher leaves behind, with standard error open, holds nothing up.
+// A process that a launcher leaves behind, with standard error open, delays
+// nothing.
 func TestLauncherThatLeavesSomethingBehind(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no setsid")

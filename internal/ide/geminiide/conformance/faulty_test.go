@@ -16,8 +16,8 @@ import (
 	"syscall"
 )
 
-// A faulty is a small companion that keeps to the contract but for one fault,
-// which the environment names: what the kit must find.
+// A faulty is a small companion that follows the contract except for one fault,
+// which the environment names and the kit must find.
 type faulty struct {
 	fault string
 	port  int
@@ -106,7 +106,7 @@ func companionMain(fault string) {
 	server.Shutdown(context.Background())
 }
 
-// do asks the companion for what a user does.
+// do asks the companion to act as if the user did something.
 func do(what string) {
 	found, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "gemini", "ide", "*.json"))
 	data, err := os.ReadFile(found[0])
@@ -276,7 +276,7 @@ func (s *session) say(format string, texts ...string) {
 	s.wake <- true
 }
 
-// user is what a user does, with all sessions' diffs.
+// user acts as a user does, on the diffs of all sessions.
 func (f *faulty) user(what, path, text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -31,7 +31,12 @@ type answer struct {
 	body   string
 }
 
-const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"pollux-conformance","version":"0"}}}`
+const (
+	initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",` +
+		`"capabilities":{},"clientInfo":{"name":"pollux-conformance","version":"0"}}}`
+	initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	listTools   = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
+)
 
 func (r *run) send(q request) (answer, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, answerTimeout)
@@ -45,7 +50,9 @@ func (r *run) send(q request) (answer, error) {
 		return answer{}, err
 	}
 	headers := map[string]string{
-		"Accept": "application/json, text/event-stream", "Content-Type": "application/json", "Authorization": "Bearer " + r.file.AuthToken,
+		"Accept":        "application/json, text/event-stream",
+		"Content-Type":  "application/json",
+		"Authorization": "Bearer " + r.file.AuthToken,
 	}
 	for k, v := range q.headers {
 		headers[k] = v
@@ -148,10 +155,10 @@ var errEnded = errors.New("the stream of notifications ended")
 // errSilent reports that an expected notification did not come.
 var errSilent = errors.New("nothing came in time")
 
-// hear waits for the next notification. It keeps contexts.
-func (r *run) hear(c *client.CLI, timeout <-chan time.Time) (n client.Notification, err error) {
+// next waits for the next notification. It keeps contexts.
+func (r *run) next(c *client.CLI, timeout <-chan time.Time) (n client.Notification, err error) {
 	select {
-	case n, ok := <-c.Heard:
+	case n, ok := <-c.Notifications:
 		if !ok {
 			return n, errEnded
 		}
@@ -167,7 +174,7 @@ func (r *run) hear(c *client.CLI, timeout <-chan time.Time) (n client.Notificati
 // outcome waits for the next notification about a diff.
 func (r *run) outcome(c *client.CLI, within time.Duration) (method string, d geminiide.DiffAccepted, err error) {
 	for timeout := time.After(within); ; {
-		n, err := r.hear(c, timeout)
+		n, err := r.next(c, timeout)
 		switch {
 		case errors.Is(err, errSilent):
 			return "", d, fmt.Errorf("no notification came within %v", within)
@@ -184,7 +191,7 @@ func (r *run) outcome(c *client.CLI, within time.Duration) (method string, d gem
 func (r *run) drain(c *client.CLI) {
 	for {
 		select {
-		case n, ok := <-c.Heard:
+		case n, ok := <-c.Notifications:
 			if !ok {
 				return
 			}
@@ -220,7 +227,7 @@ func (r *run) context(c *client.CLI, within time.Duration, fits func(geminiide.C
 		return nil // the last one fits already
 	}
 	for timeout := time.After(within); ; {
-		n, err := r.hear(c, timeout)
+		n, err := r.next(c, timeout)
 		var v geminiide.Context
 		switch {
 		case errors.Is(err, errSilent):
@@ -274,7 +281,8 @@ func (r *run) closeDiff(c *client.CLI, file string) (text string, err error) {
 func content(answer string) (string, error) {
 	var closed struct{ Content *string }
 	if err := json.Unmarshal([]byte(answer), &closed); err != nil || closed.Content == nil {
-		return "", fmt.Errorf(`it is not JSON with "content", but %.80q: Gemini CLI drops it, and the user's edits with it`, answer)
+		return "", fmt.Errorf(`it is not JSON with "content", but %.80q: `+
+			"Gemini CLI drops it, and the user's edits with it", answer)
 	}
 	return *closed.Content, nil
 }
@@ -290,7 +298,7 @@ func (r *run) idle(within time.Duration) error {
 		return err
 	}
 	defer r.forget(a)
-	if _, err := r.send(request{body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`, headers: sessionOf(a)}); err != nil {
+	if _, err := r.send(request{body: initialized, headers: sessionOf(a)}); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(r.ctx)
@@ -299,7 +307,10 @@ func (r *run) idle(within time.Duration) error {
 	if err != nil {
 		return err
 	}
-	for k, v := range map[string]string{"Accept": "text/event-stream", "Authorization": "Bearer " + r.file.AuthToken, "Mcp-Session-Id": a.header.Get("Mcp-Session-Id")} {
+	for k, v := range map[string]string{
+		"Accept": "text/event-stream", "Authorization": "Bearer " + r.file.AuthToken,
+		"Mcp-Session-Id": a.header.Get("Mcp-Session-Id"),
+	} {
 		req.Header.Set(k, v)
 	}
 	began := time.Now()
