@@ -43,10 +43,10 @@ const (
 // Overload reports whether another model may answer where this one did not.
 func (k Kind) Overload() bool { return k == QuotaMinute || k == QuotaDay || k == Capacity }
 
-// A Remedy describes a kind of failure: What failed, and the Next step to take.
+// A Remedy describes a kind of failure: what failed, and the next step to take.
 type Remedy struct{ What, Next string }
 
-// remedies apply to every agent. An agent's package replaces those that it can
+// remedies apply to every agent. An agent's package overrides those that it can
 // describe better.
 var remedies = map[Kind]Remedy{
 	NotInstalled:  {"the agent is not installed", "install it"},
@@ -83,11 +83,12 @@ func Kinds() []Kind { return slices.Collect(maps.Keys(remedies)) }
 // reported, and the next step to take.
 type Error struct {
 	Kind Kind
-	// Message is the agent's own, in one line, without secrets; it may be empty.
+	// Message is the agent's error message, in one line, without secrets. It may
+	// be empty.
 	Message string
-	// Exit is the exit code of an agent that ended by itself.
+	// Exit is the exit code of an agent that ended on its own.
 	Exit int
-	// Remedy describes the failure in the agent's own terms. If it is empty, the
+	// Remedy describes the failure in terms of this agent. If it is empty, the
 	// text applies to any agent.
 	Remedy Remedy
 }
@@ -106,13 +107,13 @@ func (e *Error) Error() string {
 	return what + ": " + r.Next
 }
 
-// Error returns an error with the agent's own remedy.
+// Error returns an error with the agent's remedy.
 func (a *Agent) Error(kind Kind, message string) *Error {
 	return &Error{Kind: kind, Message: message, Remedy: a.Remedies[kind]}
 }
 
-// Line returns an error's text as one readable line: without secrets, at most
-// 300 characters.
+// Line returns an error message as one readable line, without secrets and at
+// most 300 characters long.
 func Line(message string) string {
 	message = strings.Join(strings.Fields(scrub(message)), " ")
 	return strings.TrimRight(Shorten(message, 300), ". ")
@@ -131,8 +132,8 @@ var (
 	queryKey   = regexp.MustCompile(`([?&](?:key|token|access_token)=)[^&\s"]+`)
 )
 
-// scrub removes secrets from a text: the values of environment variables with
-// the name of a secret, and keys in addresses.
+// scrub removes secrets from a text: keys in URLs, and the values of environment
+// variables whose names suggest a secret.
 func scrub(text string) string {
 	for _, kv := range os.Environ() {
 		name, value, _ := strings.Cut(kv, "=")

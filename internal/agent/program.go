@@ -8,11 +8,11 @@ import (
 // A Program is an installed agent.
 type Program struct {
 	// Path is where the program was found. Version comes from its package, or
-	// from the program itself; it may be empty.
+	// from the program itself, and may be empty.
 	Path, Version string
-	// Argv starts it.
+	// Argv is the command line that starts the program.
 	Argv []string
-	// Late reports that Version is empty because the program took too long to
+	// Late reports whether Version is empty because the program took too long to
 	// print it.
 	Late bool
 }

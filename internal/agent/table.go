@@ -6,33 +6,33 @@ import (
 	"io"
 )
 
-// An Agent is a row of the table of agents: all that the bridge and the runners
-// know of one agent. Its functions may be called from several goroutines. All
-// fields are required, unless they say otherwise.
+// An Agent is a row of the table of agents. It holds all that the bridge and the
+// runners know about one agent. Its functions may be called from several
+// goroutines. All fields are required, unless their comment says otherwise.
 type Agent struct {
 	// Name is the agent's name in settings and keys, such as "gemini".
-	// DisplayName is for people and models, such as "Gemini CLI". Model is what
-	// people call the model behind it, such as "Gemini".
+	// DisplayName is its name for people and models, such as "Gemini CLI". Model
+	// is the name that people use for its model, such as "Gemini".
 	Name, DisplayName, Model string
-	// Command is the program, a name on the PATH, and CommandVar the environment
-	// variable that replaces it. VarPrefix starts the names of the bridge's
-	// other settings, such as "GEMINI_".
+	// Command is the program, a name on the PATH. CommandVar is the environment
+	// variable that overrides it. VarPrefix is the prefix of the bridge's other
+	// variables, such as "GEMINI_".
 	Command, CommandVar, VarPrefix string
-	// ExampleModel is a valid model name, for messages. FallbackModel answers
-	// if the default model is overloaded; empty for none.
+	// ExampleModel is a valid model name for use in messages. FallbackModel
+	// answers if the default model is overloaded. It may be empty.
 	ExampleModel, FallbackModel string
 	// MaxPrompt limits a prompt, in bytes.
 	MaxPrompt int
 
-	// ReadTools names the tools that the agent may use when it is read-only,
-	// ReadAliases other names of these tools. WriteTools names the tools that it
-	// may also use in change mode. SearchTool is the web search among the
-	// ReadTools; empty if it has none.
+	// ReadTools are the tools that the agent may use when it is read-only.
+	// ReadAliases are other names for them. WriteTools are the tools that it may
+	// also use in change mode. SearchTool is the web search among the ReadTools,
+	// or empty.
 	ReadTools, ReadAliases, WriteTools []string
 	SearchTool                         string
 
-	// Escapes reports whether a prompt with this text is escaped for a process
-	// that runs once. Unescape removes the escapes from what the model quotes.
+	// Escapes reports whether this text is escaped in the prompt of a one-shot
+	// process. Unescape removes the escapes from the model's quotes.
 	Escapes  func(text string) bool
 	Unescape func(text string) string
 
@@ -45,96 +45,96 @@ type Agent struct {
 	// cause of the context's end.
 	Find func(ctx context.Context, command string) (Program, error)
 	// ReadOnly returns an error for a program that cannot be enforced read-only.
-	// Pollux does not start such a program.
+	// Pollux does not start it.
 	ReadOnly func(Program) error
 	// CheckTempDir returns an error for a temporary directory that the agent
 	// cannot use. It may be nil.
 	CheckTempDir func(dir string) error
 
-	// Remedies describe failures in the agent's own terms.
+	// Remedies describe failures in terms of this agent.
 	Remedies map[Kind]Remedy
-	// Tidy returns the text of an error as one readable line without secrets.
+	// Tidy returns an error message as one readable line without secrets.
 	Tidy func(message string) string
-	// KindOf classifies an error by its words; empty if it does not know them.
+	// KindOf classifies an error message by its words. It returns "" for an
+	// unknown one.
 	KindOf func(message string) Kind
 	// Cause returns the line of standard error that best explains a failure, or
-	// "" if none does.
+	// "".
 	Cause func(stderr string) string
 
 	// OneShot describes a process that answers one request.
 	OneShot OneShot
 	// ACP describes a process that serves the Agent Client Protocol. It is nil
-	// for an agent that does not.
+	// if the agent does not support the protocol.
 	ACP *ACP
 }
 
 // A Launch describes a process to start.
 type Launch struct {
 	// Dir is the workspace. TempDir is an empty directory for the files of this
-	// process, which is removed after the process has ended.
+	// process. It is removed after the process has ended.
 	Dir, TempDir string
-	// Model is the model to ask. It is empty for a process that serves many
+	// Model is the requested model. It is empty for a process that serves many
 	// requests.
 	Model string
-	// Change allows the WriteTools. The client serves the files.
+	// Change allows the use of the WriteTools. The client serves the files.
 	Change bool
 }
 
-// A Command is how an agent's package starts a process: its arguments and its
-// environment.
+// A Command holds the arguments and the environment of an agent's process.
 type Command struct {
 	Args, Env []string
 	// Unlinked names the user's credentials that the process cannot see.
 	Unlinked []string
 }
 
-// OneShot describes how an agent runs for one request.
+// OneShot describes how an agent answers one request and exits.
 type OneShot struct {
 	// Command writes the policy and other files, and returns how to start the
 	// process. The prompt goes to its standard input.
 	Command func(Launch) (Command, error)
-	// Prompt returns the text for standard input: escaped, so that it neither
-	// reads files nor runs commands, with the images attached.
+	// Prompt returns the text for standard input, with the images attached. It
+	// is escaped, so that it neither reads files nor runs commands.
 	Prompt func(text string, images []string) string
-	// Parser returns a reader of the process's standard output.
+	// Parser returns a parser for the process's standard output.
 	Parser func(*Transcript) Parser
-	// Monitor returns a reader of the process's standard error.
+	// Monitor returns a monitor for the process's standard error.
 	Monitor func() Monitor
-	// Failure classifies the failure of a process that ended by itself.
+	// Failure classifies the failure of a process that ended on its own.
 	Failure func(exit int, message, stderr string) *Error
 }
 
 // A Parser reads the output of a process and fills a [Transcript]. Output
-// arrives in pieces of any size. Write never fails.
+// arrives in pieces of any size. Write never returns an error.
 type Parser interface {
 	io.Writer
-	// Finish is called once, when there is no more output.
+	// Finish is called once, after the last output.
 	Finish(stderr []byte)
-	// Outcome returns what the agent has reported about its end.
+	// Outcome returns how the run ended, according to the agent.
 	Outcome() Outcome
 }
 
-// An Outcome is what an agent reports about its end.
+// An Outcome describes how a run ended, according to the agent.
 type Outcome struct {
-	// Ended reports that a result has arrived, OK that it reports success.
+	// Ended reports whether a result has arrived, OK whether it is a success.
 	Ended, OK bool
-	// Message is that of the last error.
+	// Message is the last error message.
 	Message string
 }
 
-// A Monitor reads the standard error of one process. It keeps a bounded amount.
+// A Monitor reads the standard error of one process. It keeps a limited amount.
 type Monitor interface {
-	// Read takes the next piece and returns the signs in it.
+	// Read takes the next piece and returns the signs that it finds.
 	Read(b []byte) Signs
 }
 
-// Signs are what an agent shows on standard error.
+// Signs are events that an agent reports only on standard error.
 type Signs struct {
-	// Retries are announced repetitions of a request to the model.
+	// Retries are the retries of model requests that the agent announced.
 	Retries []Retry
-	// Unenforced reports that the agent does not follow its policy.
+	// Unenforced reports whether the agent ignores its policy.
 	Unenforced bool
-	// SearchLoop reports that the agent repeats a web search without end.
+	// SearchLoop reports whether the agent repeats a web search endlessly.
 	SearchLoop bool
 }
 
@@ -143,10 +143,10 @@ type ACP struct {
 	// Command writes the policy and other files, and returns how to start the
 	// process.
 	Command func(Launch) (Command, error)
-	// Prompt returns a prompt that the agent does not read as a command.
+	// Prompt changes a prompt so that the agent does not run it as a command.
 	Prompt func(text string) string
 	// Inputs lists the files that the agent reads when it starts in dir. If one
-	// of them changes, the next request starts another process.
+	// of them changes, the next request starts a new process.
 	Inputs func(p Program, dir string) []string
 	// CanChange returns an error if change mode is not possible in dir, because
 	// the agent would write to the disk.
@@ -154,14 +154,15 @@ type ACP struct {
 	// Tool returns the name of a tool and a summary of its arguments, from the
 	// ID and the title of a tool call.
 	Tool func(id, title string) (name, summary string)
-	// Notice reports whether a message is the agent's and not the model's.
+	// Notice reports whether a message comes from the agent and not from the
+	// model.
 	Notice func(text string) bool
-	// Usage reads the _meta field of a prompt's result: the model that wrote the
-	// most, and the tokens of all.
+	// Usage reads the _meta field of a prompt's result. It returns the model
+	// that wrote the most, and the tokens of all models.
 	Usage func(meta json.RawMessage) (model string, tokens Tokens)
-	// Monitor returns a reader of the process's standard error.
+	// Monitor returns a monitor for the process's standard error.
 	Monitor func() Monitor
 	// Failure classifies an error response. unlinked names the credentials that
-	// the process cannot see.
+	// the process cannot read.
 	Failure func(code int, message string, unlinked []string) *Error
 }

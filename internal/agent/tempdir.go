@@ -12,8 +12,9 @@ import (
 	"pollux/internal/sys"
 )
 
-// A TempDir holds the directories of an agent's processes. It is locked while
-// its owner lives, so that the next one can remove what a killed one left.
+// A TempDir holds the directories of an agent's processes. It stays locked while
+// its owner runs, so that a later owner can remove the directories of a killed
+// one.
 type TempDir struct {
 	Path string
 	lock *os.File // nil if the file system has no locks
@@ -21,11 +22,11 @@ type TempDir struct {
 
 const (
 	tempPrefix = "pollux-bridge-"
-	// lockName is the file in a TempDir that its owner holds locked.
+	// lockName is the file in a TempDir that its owner keeps locked.
 	lockName = "lock"
 	// staleTTL is the age at which a directory without a lock is removed. It is
-	// longer than any run, because its process may be invisible: in a container
-	// with the same temporary directory.
+	// longer than any run, because the owner may be invisible: it may run in a
+	// container that shares the temporary directory.
 	staleTTL = time.Hour
 )
 
@@ -40,7 +41,7 @@ func pidOf(name string) int {
 	return n
 }
 
-// NewTempDir removes what killed processes left behind, and makes a directory.
+// NewTempDir removes what killed processes left behind and creates a directory.
 func NewTempDir() (*TempDir, error) {
 	staleDirs.Remove(os.TempDir())
 	path, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", tempPrefix, os.Getpid()))
@@ -51,7 +52,7 @@ func NewTempDir() (*TempDir, error) {
 	return &TempDir{path, lock}, nil
 }
 
-// Make makes a directory for one process.
+// Make creates a directory for one process.
 func (d *TempDir) Make(pattern string) (string, error) {
 	// A cleaner of old temporary files may have removed it.
 	if err := sys.PrivateDir(d.Path); err != nil {
@@ -63,7 +64,7 @@ func (d *TempDir) Make(pattern string) (string, error) {
 // Close removes the directory.
 func (d *TempDir) Close() error {
 	if d.lock != nil {
-		d.lock.Close() // Windows removes no open file
+		d.lock.Close() // Windows does not remove open files
 	}
 	return os.RemoveAll(d.Path)
 }

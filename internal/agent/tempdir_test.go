@@ -10,8 +10,8 @@ import (
 	"pollux/internal/sys"
 )
 
-// What a killed process left is removed by the next one; what a running one uses
-// is not.
+// A new process removes what a killed one left behind, but nothing that is in
+// use.
 func TestStaleDirectoriesAreRemoved(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	dead := filepath.Join(os.TempDir(), tempPrefix+"4194305-x")

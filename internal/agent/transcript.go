@@ -8,8 +8,8 @@ import (
 )
 
 // A Transcript collects what an agent says and does in one run. It keeps a
-// bounded amount, whatever the agent prints. It must not be used by several
-// goroutines at once.
+// limited amount, however much the agent prints. It is not safe for concurrent
+// use.
 type Transcript struct {
 	agent  *Agent
 	emit   func(Event)
@@ -19,7 +19,7 @@ type Transcript struct {
 	narration strings.Builder
 	truncated bool
 	lastText  time.Time // when the last piece of the answer was written
-	restarts  []int     // where in the answer it continued after a pause
+	restarts  []int     // offsets in the answer where it continued after a pause
 
 	model   string
 	tokens  Tokens
@@ -35,18 +35,17 @@ type openTool struct {
 	since time.Time
 }
 
-// NewTranscript returns a transcript that emits what happens. With change, the
-// agent's write tools are allowed.
+// NewTranscript returns a transcript that calls emit for each event. change
+// allows the agent's write tools.
 func NewTranscript(a *Agent, change bool, emit func(Event)) *Transcript {
 	return &Transcript{agent: a, change: change, emit: emit, open: make(map[string]openTool)}
 }
 
-// Emit passes an event on.
 func (t *Transcript) Emit(ev Event) { t.emit(ev) }
 
 // Text adds a piece of the model's text, written at the given time.
 func (t *Transcript) Text(text string, at time.Time) {
-	if t.answer.Len() > 0 && at.Sub(t.lastText) >= restartPause {
+	if t.answer.Len() > 0 && at.Sub(t.lastText) >= restartDelay {
 		t.restarts = append(t.restarts, t.answer.Len())
 	}
 	t.lastText = at
@@ -62,7 +61,7 @@ func (t *Transcript) Text(text string, at time.Time) {
 	}
 }
 
-// Truncate records that part of the text is missing.
+// Truncate records that a part of the text is missing.
 func (t *Transcript) Truncate() { t.truncated = true }
 
 // ToolStarted records the start of a tool use.
@@ -79,7 +78,7 @@ func (t *Transcript) ToolRunning(id string) bool {
 	return ok
 }
 
-// ToolEnded records the end of a tool use. message is that of the error.
+// ToolEnded records the end of a tool use. message is its error message.
 func (t *Transcript) ToolEnded(id string, ok bool, message string) {
 	t.endTurn()
 	name := t.open[id].name
@@ -98,11 +97,12 @@ func (t *Transcript) allowed(name string) bool {
 		t.change && slices.Contains(t.agent.WriteTools, name)
 }
 
-// Strayed returns a description of the tool that ran although the policy denies
-// it; empty if none did.
+// Strayed describes the tool that ran although the policy denies it. It returns
+// "" if there was none.
 func (t *Transcript) Strayed() string { return t.strayed }
 
-// Stray records a use of a tool that the policy denies. The first one counts.
+// Stray records the use of a tool that the policy denies. Only the first use
+// counts.
 func (t *Transcript) Stray(description string) {
 	if t.strayed == "" {
 		t.strayed = description
@@ -126,11 +126,11 @@ func (t *Transcript) Searching(now time.Time) (longest time.Duration, running bo
 // SetModel records the requested model.
 func (t *Transcript) SetModel(model string) { t.model = model }
 
-// Model returns the model, as far as it is known.
+// Model returns the model, if it is known yet.
 func (t *Transcript) Model() string { return t.model }
 
-// SetUsage records the agent's figures: the model that answered, if known, and
-// the tokens.
+// SetUsage records the agent's statistics: the model that answered, if known,
+// and the tokens.
 func (t *Transcript) SetUsage(model string, tokens Tokens) {
 	t.tokens = tokens
 	if model != "" {
@@ -138,7 +138,7 @@ func (t *Transcript) SetUsage(model string, tokens Tokens) {
 	}
 }
 
-// Result returns the result as far as it has arrived.
+// Result returns the result so far.
 func (t *Transcript) Result() Result {
 	return Result{
 		Answer: strings.TrimSpace(t.lastAttempt()), Narration: t.narration.String(),
@@ -161,14 +161,14 @@ func (t *Transcript) endTurn() {
 	t.restarts = nil
 }
 
-// restartPause is the shortest pause after which an answer may start again from
+// restartDelay is the shortest pause after which an answer may start again from
 // the beginning.
-const restartPause = 500 * time.Millisecond
+const restartDelay = 500 * time.Millisecond
 
 // lastAttempt returns the answer without the text of failed attempts. When a
 // stream breaks, agents ask the model again and print its text as if the answer
-// continued. It is a new attempt if it repeats the text of the old one, and that
-// is longer than an answer repeats by chance.
+// continued. The text is a new attempt if it repeats the old one, and is too
+// long to be a repetition by chance.
 func (t *Transcript) lastAttempt() string {
 	s, cut := t.answer.String(), 0
 	for _, at := range t.restarts {

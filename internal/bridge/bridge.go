@@ -5,9 +5,9 @@
 //
 // How a call flows: a tool ([Bridge.Query], [Bridge.Search],
 // [Bridge.Structured]) checks its input and writes a prompt. call.ask waits for
-// a slot in the queue, lets the runner ask the agent, and asks once more with
-// the fallback model if the first one is overloaded. The deadline of the call
-// covers all of this.
+// a slot in the queue, lets the runner ask the agent, and asks again with the
+// fallback model if the first one is overloaded. The call's deadline covers all
+// of this.
 package bridge
 
 import (
@@ -24,23 +24,25 @@ import (
 )
 
 const (
-	// DefaultTimeout and MaxTimeout limit a call, from its arrival to its answer.
+	// DefaultTimeout and MaxTimeout limit the time from the arrival of a call to
+	// its answer.
 	DefaultTimeout = 2 * time.Minute
 	MaxTimeout     = 30 * time.Minute
-	// minAttemptTimeout is how much time must be left for another attempt.
+	// minAttemptTimeout is the time that must be left for another attempt.
 	minAttemptTimeout = 10 * time.Second
-	// retryTimeout is how long an agent may wait in total to ask an overloaded
-	// model again. Agents wait for minutes, or for hours once a quota is used up.
+	// retryTimeout limits an agent's total wait before it asks an overloaded
+	// model again. Agents wait for minutes, or for hours once a quota is used
+	// up.
 	retryTimeout = 8 * time.Second
 	// exitTimeout is how long a process may take to exit.
 	exitTimeout = 15 * time.Second
 )
 
-// A Bridge asks an agent for its clients. Its methods may be called from several
-// goroutines.
+// A Bridge asks an agent on behalf of clients. Its methods may be called from
+// several goroutines.
 //
-// Locks: jobs.mu may be held when job.mu is taken. No other lock of the package
-// is held when another is taken, or when the runner or a client is called.
+// Lock order: jobs.mu, then job.mu. No other lock of the package is held when
+// another lock is taken, or when the runner or a client is called.
 type Bridge struct {
 	cfg           Config
 	log           *slog.Logger
@@ -60,8 +62,8 @@ type Bridge struct {
 }
 
 // New returns a bridge that asks the agent of cfg through runner. It returns an
-// error if a prompt template of the user's is invalid. Once New has succeeded,
-// the bridge owns the runner and [Bridge.Close] closes it.
+// error if one of the user's prompt templates is invalid. If New succeeds, the
+// bridge owns the runner, and [Bridge.Close] closes it.
 func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -80,8 +82,8 @@ func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 	return b, nil
 }
 
-// Close cancels all calls, also those in the queue. It returns when they have
-// ended and their processes have exited.
+// Close cancels all calls, including those in the queue. It returns when they
+// have ended and their processes have exited.
 func (b *Bridge) Close() error {
 	b.mu.Lock()
 	b.end(agent.ErrClosed)
@@ -91,7 +93,7 @@ func (b *Bridge) Close() error {
 	return err
 }
 
-// enter adds to b.work. It returns an error if the bridge is closed.
+// enter adds a call to b.work. It returns an error if the bridge is closed.
 func (b *Bridge) enter() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,8 +104,8 @@ func (b *Bridge) enter() error {
 	return nil
 }
 
-// A Fallback reports that another model was asked. It does not report whether
-// that model answered.
+// A Fallback reports that another model was asked, but not whether that model
+// answered.
 type Fallback struct {
 	From string `json:"from"`
 	To   string `json:"to"`
@@ -113,24 +115,25 @@ type Fallback struct {
 // Meta describes how an answer was produced. It is the _meta of a tool result.
 type Meta struct {
 	// DurationMs is the time from the call to its answer. QueuedMs is the part
-	// before the agent got the prompt.
+	// of it before the agent got the prompt.
 	DurationMs int64 `json:"durationMs"`
 	QueuedMs   int64 `json:"queuedMs"`
 	// Model is the model that answered, as reported by the agent.
 	Model string `json:"model"`
-	// Partial reports that the timeout cut the answer short, Truncated that it
-	// exceeded [agent.MaxAnswer].
+	// Partial reports whether the timeout cut the answer short. Truncated
+	// reports whether the answer exceeded [agent.MaxAnswer].
 	Partial   bool          `json:"partial"`
 	Truncated bool          `json:"truncated,omitempty"`
 	Tokens    *agent.Tokens `json:"tokens,omitempty"`
 	ToolUses  int           `json:"toolUses,omitempty"`
 	Fallback  *Fallback     `json:"fallback,omitempty"`
-	// Repaired reports that a structured answer became valid at the second attempt.
+	// Repaired reports whether a structured answer became valid only on the
+	// second attempt.
 	Repaired bool `json:"repaired,omitempty"`
 	// Runner is [agent.Warmed], or [agent.Spawned] for a process that was started
 	// for this call.
 	Runner string `json:"runner,omitempty"`
-	// SessionID continues the conversation in another query.
+	// SessionID continues the conversation in another query. It may be empty.
 	SessionID string `json:"sessionId,omitempty"`
 }
 
@@ -147,13 +150,13 @@ type call struct {
 	progress *progress
 	cancel   func()
 	running  sync.WaitGroup // processes that work for the call
-	verbatim bool           // see [agent.Request]
+	verbatim bool           // see [agent.Request.Verbatim]
 	fellBack bool           // the fallback model wrote the text
 	meta     Meta
 }
 
-// begin starts a call: its deadline and its progress reports. The caller ends it
-// with call.end.
+// begin starts a call with its deadline and its progress reports. The caller
+// must call call.end.
 func (b *Bridge) begin(ctx context.Context, c Common, report func(string)) (context.Context, *call, error) {
 	dir, err := workingDirectory(c.WorkingDirectory)
 	if err != nil {
@@ -198,7 +201,7 @@ func (c *call) end() Meta {
 	return c.meta
 }
 
-// wait returns when no process works for the call.
+// wait waits until no process works for the call.
 func (c *call) wait() error {
 	exited := make(chan struct{})
 	go func() {
@@ -213,7 +216,8 @@ func (c *call) wait() error {
 	}
 }
 
-// A Failure is a call without a complete answer. Partial is what had arrived.
+// A Failure is a call without a complete answer. Partial is the text that had
+// arrived.
 type Failure struct {
 	Err     error
 	Partial string
@@ -222,7 +226,7 @@ type Failure struct {
 func (f *Failure) Error() string { return f.Err.Error() }
 func (f *Failure) Unwrap() error { return f.Err }
 
-// A question is one question to the agent. See [agent.Request] for its fields.
+// A question is a question to the agent. See [agent.Request] for its fields.
 type question struct {
 	prompt          string
 	images          []string
@@ -295,7 +299,7 @@ func (c *call) attempt(ctx context.Context, s *slot, q question, model string) (
 	})
 }
 
-// pace returns when a process may be started.
+// pace waits until a process may be started.
 func (c *call) pace(ctx context.Context) error {
 	waited := time.Now()
 	err := c.b.pacer.wait(ctx)
@@ -306,7 +310,7 @@ func (c *call) pace(ctx context.Context) error {
 	return err
 }
 
-// count adds the figures of a run to those of the call.
+// count adds the statistics of a run to the call's.
 func (c *call) count(r agent.Result) {
 	if r.Runner != "" {
 		c.meta.Runner = r.Runner
@@ -329,7 +333,7 @@ func (c *call) count(r agent.Result) {
 	c.meta.Truncated = c.meta.Truncated || r.Truncated
 }
 
-// failure returns the [*Failure] of a call with what had arrived of its answer.
+// failure returns the [*Failure] of a call with the text that had arrived.
 func (c *call) failure(err error, r agent.Result) error {
 	if errors.Is(err, errTimeout) {
 		c.meta.Partial = r.Partial() != ""

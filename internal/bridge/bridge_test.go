@@ -115,7 +115,8 @@ func TestSettings(t *testing.T) {
 	wantWords(t, err, "from 1 to 64")
 }
 
-// A call that leaves the queue without a slot, for whatever reason, uses up none.
+// A call that leaves the queue without a slot, for whatever reason, does not use
+// one.
 func TestQueueLeaksNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &queue{max: 1, setting: "GEMINI_MAX_CONCURRENT"}
@@ -181,7 +182,7 @@ func TestQueueIsFirstComeFirstServed(t *testing.T) {
 	})
 }
 
-// The interval between starts holds for calls that arrive together.
+// The interval between starts applies to calls that arrive together.
 func TestPaceUnderConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -283,12 +284,12 @@ func TestFallback(t *testing.T) {
 	for _, test := range []struct {
 		name            string
 		model, fallback string
-		model1          string // the one that answered first, by the CLI
+		model1          string // the first model that answered, according to the CLI
 		timeout         time.Duration
 		fails           error
 		second          error
 		asked           string
-		words           []string // of an error
+		words           []string // words in the error
 	}{
 		{name: "quota", model: "pro", fallback: "flash", fails: over, asked: "pro flash"},
 		{name: "capacity", model: "pro", fallback: "flash", fails: &agent.Error{Kind: agent.Capacity}, asked: "pro flash"},
@@ -340,7 +341,7 @@ func TestNotesSayWhatHappened(t *testing.T) {
 	for _, test := range []struct {
 		name          string
 		first, second agent.Result
-		fails         error // of the second attempt
+		fails         error // the error of the second attempt
 		note, model   string
 	}{
 		{"answered", agent.Result{}, agent.Result{Answer: "ok", Model: "flash"}, nil, "answered by flash, because pro failed (capacity)", "flash"},
@@ -365,7 +366,7 @@ func TestNotesSayWhatHappened(t *testing.T) {
 	}
 }
 
-// The words of the first model are kept if the second model returns none.
+// The text of the first model is kept if the second model returns none.
 func TestFallbackKeepsWhatThereWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestBridge(t, script(func(ctx context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
@@ -381,7 +382,7 @@ func TestFallbackKeepsWhatThereWas(t *testing.T) {
 	})
 }
 
-// The bridge does not wait for minutes because of a quota, as agents do.
+// The bridge does not wait for minutes because of a quota, although agents do.
 func TestRetriesAreGivenUp(t *testing.T) {
 	for waits, want := range map[string]time.Duration{"1s 2s 3s": 6 * time.Second, "9s": 0, "5s 10s 20s": 5 * time.Second, "3h0m0s": 0} {
 		t.Run(waits, func(t *testing.T) {
@@ -422,7 +423,7 @@ func TestProgress(t *testing.T) {
 			emit(agent.Started{})
 			time.Sleep(20 * time.Second)
 			emit(agent.ToolUse{Name: "read_file", Summary: "a\x1b[31m.go"})
-			time.Sleep(1500 * time.Microsecond) // so that no word comes with a tick
+			time.Sleep(1500 * time.Microsecond) // so that no words coincide with a tick
 			for i := range 3000 {
 				emit(agent.Text{Text: fmt.Sprintf("word%d ", i)})
 				time.Sleep(time.Millisecond)
@@ -596,7 +597,7 @@ func TestChunkCacheIsBounded(t *testing.T) {
 		_, _, err = c.get("guess", 1)
 		wantWords(t, err, "no answer with this cacheKey", "ask again")
 		for range cacheEntries {
-			c.get(first, 1) // so that it is not the one that goes
+			c.get(first, 1) // so that it is not the one that is dropped
 			c.put([]string{"x"})
 		}
 		if _, _, err := c.get(first, 1); err != nil || c.len() != cacheEntries {

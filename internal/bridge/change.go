@@ -10,22 +10,23 @@ import (
 	"pollux/internal/bridge/change"
 )
 
-// Changes are what change mode returns, as the structured content of a tool's
+// Changes is the result of change mode, and the structured content of the tool's
 // result.
 type Changes struct {
 	change.Set
-	// AppliedWrites reports that files below the working directory changed while
-	// the agent ran. Edits is empty then.
+	// AppliedWrites reports whether files below the working directory changed
+	// while the agent ran. If so, Edits is empty.
 	AppliedWrites bool `json:"appliedWrites"`
-	// Notes describe the answer, such as a fallback or files that were left out.
+	// Notes describe the answer: for example, a fallback or files that were left
+	// out.
 	Notes []string `json:"notes,omitempty"`
-	// Error explains why there are no edits, for clients that show models only
-	// the structured content.
+	// Error explains why there are no edits. It is for clients that show models
+	// only the structured content.
 	Error string `json:"error,omitempty"`
 }
 
-// change asks for changes and returns them without writing them. It compares
-// the files on disk before and after, to verify that nothing was written.
+// change asks for changes and returns them without writing them. It compares the
+// files on disk before and after the run, to verify that nothing was written.
 func (c *call) change(ctx context.Context, talk *conversation, prompt, limit string, attached attachments) (Answer, error) {
 	task, err := change.Begin(ctx, c.dir)
 	if err != nil {
@@ -45,7 +46,7 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 			Prompt: tools, Replay: talk.replay(tools), Files: func() agent.Files { return task.Files() },
 		},
 	})
-	// Verify also after the deadline, once no process is left that could write.
+	// Also verify after the deadline, once no process is left that could write.
 	err = c.wait()
 	if err == nil {
 		err = task.Verify(context.WithoutCancel(ctx))
@@ -81,8 +82,8 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 	return Answer{Text: text, Notes: notes, Changes: &Changes{Set: set, Notes: notes}}, nil
 }
 
-// edits returns the edits of a run: those that its tools made, or else those in
-// the blocks of its answer. prompt is the prompt that asks for blocks.
+// edits returns the edits of a run: those made by its tools or, without any,
+// those in the blocks of its answer. prompt is the prompt that asks for blocks.
 func (c *call) edits(task *change.Task, r agent.Result, prompt string) (change.Set, error) {
 	if r.Changed {
 		set, err := task.Written()

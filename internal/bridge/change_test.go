@@ -42,9 +42,9 @@ func TestChangeModeReturnsEdits(t *testing.T) {
 	}
 }
 
-// The text of an answer lost the blank lines at the end of its diff, and git called
-// the patch corrupt. A client that shows models only the text must get the same
-// diff as in the structured content.
+// The text of an answer lost the blank lines at the end of its diff, and git
+// called the patch corrupt. A client that shows models only the text must get
+// the same diff as in the structured content.
 func TestTextHoldsADiffThatApplies(t *testing.T) {
 	for name, test := range map[string]struct{ before, after string }{
 		"blank lines after":       {"one\n\n\n\n", "1\n\n\n\n"},
@@ -92,7 +92,7 @@ func TestTextHoldsADiffThatApplies(t *testing.T) {
 	}
 }
 
-// Any write while the agent runs is found, and no edits are returned.
+// Any write while the agent runs is detected, and no edits are returned.
 func TestSnapshotSeesWrites(t *testing.T) {
 	files := map[string]string{"a.txt": "one\n", "dirty.txt": "x\n", ".gitignore": "ignored\n"}
 	write := func(name, text string) func(string) {
@@ -136,7 +136,7 @@ func (dying) Run(ctx context.Context, r agent.Request, _ func(agent.Event)) (age
 	return say(changetest.Block("a.txt:1-1", "one", "1"))
 }
 
-// A write while the process exits is found too.
+// A write while the process exits is also detected.
 func TestSnapshotSeesLateWrites(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n"})
 	b := newTestBridge(t, dying{}, nil)

@@ -16,8 +16,8 @@ const (
 	cacheTTL     = 10 * time.Minute
 )
 
-// A chunkCache keeps the pieces of long answers for cacheTTL. It is limited in
-// number and in bytes; the least recently used answers are dropped first.
+// A chunkCache keeps the pieces of long answers for cacheTTL. Their number and
+// total size are limited. The least recently used answers are dropped first.
 type chunkCache struct {
 	mu      sync.Mutex
 	entries map[string]*list.Element // of *cached
@@ -36,14 +36,14 @@ func newChunkCache() *chunkCache {
 	return &chunkCache{entries: make(map[string]*list.Element)}
 }
 
-// put keeps pieces and returns their key, which cannot be guessed.
+// put stores pieces and returns their key, which cannot be guessed.
 func (c *chunkCache) put(pieces []string) string {
 	key := rand.Text()
 	c.keep(key, pieces)
 	return key
 }
 
-// keep keeps pieces under an existing key, for another cacheTTL.
+// keep stores pieces under an existing key, for another cacheTTL.
 func (c *chunkCache) keep(key string, pieces []string) {
 	e := &cached{key: key, pieces: pieces, until: time.Now().Add(cacheTTL)}
 	for _, p := range pieces {
@@ -66,7 +66,7 @@ func (c *chunkCache) keep(key string, pieces []string) {
 	}
 }
 
-// all returns the pieces of a key, or nil if they are no longer kept.
+// all returns the pieces of a key, or nil if they have expired.
 func (c *chunkCache) all(key string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,9 +110,9 @@ func (c *chunkCache) len() int {
 	return len(c.entries)
 }
 
-// split cuts a text into pieces of about the same size, of at most budget bytes
-// and lines lines. Joined, they are the text. A piece ends at the end of a
-// paragraph, line or word if there is one nearby, or else between two characters.
+// split cuts a text into pieces of similar size, of at most budget bytes and
+// lines lines. Joined, they form the text. A piece ends at the end of a nearby
+// paragraph, line or word or, without one, between two characters.
 func split(text string, budget, lines int) []string {
 	var pieces []string
 	for len(text) > budget || strings.Count(text, "\n") > lines {
@@ -134,7 +134,7 @@ func split(text string, budget, lines int) []string {
 	return append(pieces, text)
 }
 
-// cutNear returns the best place to end a piece, not before least.
+// cutNear returns the best offset for the end of a piece, at or after least.
 func cutNear(s string, least int) int {
 	for _, sep := range []string{"\n\n", "\n", " "} {
 		if i := strings.LastIndex(s, sep); i+len(sep) > least {
@@ -142,7 +142,7 @@ func cutNear(s string, least int) int {
 		}
 	}
 	cut := len(s)
-	// s may end within a character.
+	// s may end inside a character.
 	for i := 1; i < utf8.UTFMax && i < cut; i++ {
 		if utf8.RuneStart(s[cut-i]) {
 			if !utf8.FullRuneInString(s[cut-i:]) {

@@ -13,8 +13,8 @@ import (
 )
 
 // A prompt that started with a byte order mark and "/init" ran that command of
-// the agent. No tool may pass on a prompt that the agent reads as a command,
-// whatever the prompt starts with, also if a template puts nothing before it.
+// the agent. No tool may pass on a prompt that the agent runs as a command,
+// whatever the prompt starts with, even if a template puts nothing before it.
 func TestNoToolRunsACommand(t *testing.T) {
 	templates := t.TempDir()
 	for name, text := range map[string]string{

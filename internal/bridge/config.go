@@ -17,28 +17,29 @@ type Config struct {
 	// Agent is the agent that the bridge asks, a row of the table of agents.
 	Agent *agent.Agent
 	// Runner holds the settings of the agent's runner. The bridge does not open
-	// the runner; it reports Runner.Kind.
+	// the runner, but reports Runner.Kind.
 	Runner agent.Options
-	// DefaultModel is used for calls that name no model; empty leaves the choice
-	// to the agent. FallbackModel is asked when that model is overloaded or over
-	// its quota; empty for none.
+	// DefaultModel is used for calls that name no model. If it is empty, the
+	// agent chooses. FallbackModel is asked when that model is overloaded or
+	// over its quota. It may be empty.
 	DefaultModel, FallbackModel string
 	// MaxConcurrent is how many calls run at once, from 1 to 64.
 	MaxConcurrent int
 	// StartInterval is the minimum time between two starts of the agent. A random
 	// time of up to StartJitter is added to it.
 	StartInterval, StartJitter time.Duration
-	// Templates is a directory with the user's prompt templates; empty for none.
+	// Templates is a directory with the user's prompt templates. It may be
+	// empty.
 	Templates string
-	// Version is Pollux's version, which clients receive.
+	// Version is the version of Pollux that clients receive.
 	Version string
 	// Log may be nil.
 	Log *slog.Logger
 }
 
 // FromEnv reads the bridge's settings for an agent from environment variables.
-// Their names start with the agent's prefix. An empty variable counts as not
-// set. An invalid value is an error that says which values are valid.
+// Their names start with the agent's prefix. An empty variable counts as unset.
+// The error for an invalid value lists the valid ones.
 func FromEnv(row *agent.Agent, getenv func(string) string) (Config, error) {
 	env := env{getenv: getenv, prefix: row.VarPrefix}
 	cfg := Config{
@@ -101,7 +102,7 @@ func (e *env) model(row *agent.Agent, name, fallback string) string {
 	return v
 }
 
-// choice returns one of several words, in lower case. The error names the first
+// choice returns one of several words, in lower case. Its error names the first
 // two, which are the main ones.
 func (e *env) choice(name, fallback string, words ...string) string {
 	v := strings.ToLower(e.text(name, fallback))
@@ -112,7 +113,7 @@ func (e *env) choice(name, fallback string, words ...string) string {
 	return v
 }
 
-// number returns an integer from least to most.
+// number returns an integer between least and most.
 func (e *env) number(name string, fallback, least, most int) int {
 	v := e.text(name, strconv.Itoa(fallback))
 	n, err := strconv.Atoi(v)
@@ -123,7 +124,7 @@ func (e *env) number(name string, fallback, least, most int) int {
 	return n
 }
 
-// milliseconds returns a duration from least to most milliseconds.
+// milliseconds returns a duration between least and most milliseconds.
 func (e *env) milliseconds(name string, fallback, least, most int) time.Duration {
 	return time.Duration(e.number(name, fallback, least, most)) * time.Millisecond
 }

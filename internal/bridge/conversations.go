@@ -12,24 +12,25 @@ import (
 )
 
 const (
-	// A conversation is kept for conversationTTL after its last use. There are at
-	// most maxConversations, with conversationsBytes of text in total; the least
-	// recently used ones are dropped first. One with more than conversationBytes
-	// accepts no further query.
+	// A conversation is kept for conversationTTL after its last use. There are
+	// at most maxConversations, with conversationsBytes of text in total. The
+	// least recently used ones are dropped first. A conversation with more than
+	// conversationBytes accepts no further queries.
 	conversationTTL    = 30 * time.Minute
 	maxConversations   = 50
 	conversationsBytes = 64 << 20
 	conversationBytes  = 2 << 20
 )
 
-// A conversation is a sequence of queries. The process that answered continues
-// it. If that process has ended, another one gets the transcript.
+// A conversation is a sequence of queries. The process that answered the last
+// one continues it. If that process has ended, another one gets the transcript.
 type conversation struct {
 	id    string
 	begun time.Time
-	turn  chan struct{} // holds one while no query is running
+	turn  chan struct{} // holds a token while no query is running
 
-	// Guarded by conversations.mu; only the holder of the turn changes these.
+	// Guarded by conversations.mu. Only the holder of the turn changes these
+	// fields.
 	dir, model string
 	said       []exchange
 	bytes      int
@@ -42,8 +43,8 @@ func (c *conversation) busy() bool { return len(c.turn) == 0 }
 // An exchange is a prompt and its answer.
 type exchange struct{ prompt, answer string }
 
-// replay returns a prompt that starts with the transcript, or "" if nothing was
-// said before.
+// replay returns a prompt that starts with the transcript, or "" if the
+// transcript is empty.
 func (c *conversation) replay(prompt string) string {
 	if len(c.said) == 0 {
 		return ""
@@ -57,9 +58,9 @@ func (c *conversation) replay(prompt string) string {
 	return b.String()
 }
 
-// conversations are all conversations of a bridge.
+// conversations holds all conversations of a bridge.
 type conversations struct {
-	forget func(id string) // called without the lock
+	forget func(id string) // called without holding the lock
 
 	mu   sync.Mutex
 	byID map[string]*conversation
@@ -70,7 +71,7 @@ func newConversations(forget func(string)) *conversations {
 }
 
 // take returns the conversation with an ID, or a new one for an empty ID. The
-// caller has the turn until it calls give.
+// caller holds the turn until it calls give.
 func (cs *conversations) take(ctx context.Context, id string) (*conversation, error) {
 	if id == "" {
 		return &conversation{id: rand.Text(), begun: time.Now(), turn: make(chan struct{}, 1)}, nil
@@ -104,8 +105,8 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 	return c, nil
 }
 
-// give ends a turn. It keeps the exchange, which is nil if the query failed. It
-// reports whether the conversation can be continued.
+// give ends a turn. It stores the exchange, which is nil if the query failed,
+// and reports whether the conversation can be continued.
 func (cs *conversations) give(c *conversation, e *exchange, dir, model string) bool {
 	cs.mu.Lock()
 	first := len(c.said) == 0
@@ -167,7 +168,7 @@ func (cs *conversations) pruneLocked() (dropped []string) {
 	}
 }
 
-// close removes a conversation. It reports whether there was one.
+// close removes a conversation. It reports whether the conversation existed.
 func (cs *conversations) close(id string) bool {
 	cs.mu.Lock()
 	dropped := cs.pruneLocked()
@@ -186,8 +187,8 @@ type conversationState struct {
 	ID      string `json:"sessionId"`
 	Dir     string `json:"workingDirectory"`
 	Queries int    `json:"queries"`
-	// IdleSeconds is the time since its last use, ExpiresSeconds the time until
-	// it ends.
+	// IdleSeconds is the time since the last use. ExpiresSeconds is the time
+	// until the conversation ends.
 	IdleSeconds    int    `json:"idleSeconds"`
 	ExpiresSeconds int    `json:"expiresSeconds"`
 	About          string `json:"about"` // the start of its first prompt

@@ -37,7 +37,7 @@ func TestConversation(t *testing.T) {
 			t.Errorf("no %q in the replay: %q", words, asked.Replay)
 		}
 	}
-	// Conversations are separate.
+	// Conversations are independent.
 	if _, err := b.Query(t.Context(), QueryInput{Prompt: "three"}, nil); err != nil || p.last().Session == id || p.last().Replay != "" {
 		t.Errorf("%v; asked %+v", err, p.last())
 	}
@@ -92,7 +92,7 @@ func TestConversationsAreBounded(t *testing.T) {
 		long, _ := ask("", strings.Repeat("x", maxPromptBytes))
 		_, err = ask(long, "more")
 		wantWords(t, err, "start a new one")
-		for range 40 { // each with its echo
+		for range 40 { // each exchange with its echo
 			if _, err := ask("", strings.Repeat("x", maxPromptBytes)); err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +103,7 @@ func TestConversationsAreBounded(t *testing.T) {
 	})
 }
 
-// Concurrent queries in one conversation run one after the other.
+// Concurrent queries in a conversation run one after the other.
 func TestConversationTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newParrot()
@@ -160,7 +160,7 @@ func TestJobs(t *testing.T) {
 		t.Errorf("%v %s", r.Meta, text)
 	}
 	close(gate)
-	for range 2 { // the result is kept
+	for range 2 { // the result can be read twice
 		if r, text := callTool(t, s, "wait-job", fmt.Sprintf(`{"jobId":%q}`, id)); r.IsError || !strings.HasPrefix(text, "at last") || r.Meta["model"] != "gemini-test" {
 			t.Errorf("%v %s", r.Meta, text)
 		}
@@ -199,7 +199,7 @@ func TestCancelledTooLate(t *testing.T) {
 	s := connect(t, newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
 		close(asked)
 		<-ctx.Done()
-		return say("at last") // it came at the same moment
+		return say("at last") // the answer and the cancellation coincide
 	}), nil), "test")
 	r, _ := callTool(t, s, "start-job", `{"tool":"query","arguments":{"prompt":"what?"}}`)
 	id := fmt.Sprintf(`{"jobId":%q}`, r.Meta["jobId"])
@@ -212,8 +212,8 @@ func TestCancelledTooLate(t *testing.T) {
 	}
 }
 
-// The SDK modifies the result that a handler returns. The waiters of one job shared
-// one result, which was a data race.
+// The SDK modifies the result that a handler returns. All waiters of a job
+// shared one result, which caused a data race.
 func TestJobWaitersShareNothing(t *testing.T) {
 	gate := make(chan struct{})
 	b := newTestBridge(t, script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) {

@@ -17,19 +17,19 @@ import (
 const (
 	maxFiles     = 20
 	maxImage     = 5_000_000
-	maxFilesText = 6 << 20 // for all files together, below the limits of prompts
+	maxFilesText = 6 << 20 // for all files together; below the agents' limits of prompts
 )
 
 var imageTypes = []string{".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp"}
 
 // attachments are the files of a call.
 type attachments struct {
-	text    string   // the text files, as a part of the prompt
+	text    string   // the text files, formatted for the prompt
 	images  []string // paths relative to the directory
 	skipped []string // "NAME: reason", for files that were left out
 }
 
-// attach reads the files that a call names. If all is set, a file that cannot be
+// attach reads the files that a call names. With all, a file that cannot be
 // attached is an error.
 func (c *call) attach(names []string, all bool) (attachments, error) {
 	a, err := attach(c.dir, names, c.b.cfg.Agent)
@@ -80,14 +80,14 @@ func attach(dir string, names []string, row *agent.Agent) (attachments, error) {
 	return a, nil
 }
 
-// ambiguous reports whether escaping makes a text ambiguous: parts of it look
-// escaped already.
+// ambiguous reports whether escaping makes a text ambiguous, because parts of it
+// already look escaped.
 func ambiguous(row *agent.Agent, text string) bool {
 	return row.Escapes(text) && row.Unescape(text) != text
 }
 
-// within returns the real path of a file relative to dir, which is a real path
-// too. A file outside dir is an error.
+// within returns the real path of a file relative to dir, which must be a real
+// path. A file outside dir is an error.
 func within(dir, name string) (string, error) {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(dir, name)
@@ -117,7 +117,8 @@ func checkImage(root *os.Root, rel string) error {
 	return err
 }
 
-// frame writes a file into a prompt, in a fence longer than any in the file.
+// frame writes a file into a prompt. The fence around it is longer than any in
+// the file.
 func frame(b *strings.Builder, name, text string) {
 	fence := "```"
 	for strings.Contains(text, fence) {

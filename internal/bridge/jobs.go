@@ -20,15 +20,16 @@ import (
 
 const (
 	// jobTTL is how long the result of a job is kept. There are at most maxJobs
-	// jobs, ended ones included; the oldest results are dropped first.
+	// jobs, including ended ones. The oldest results are dropped first.
 	jobTTL  = 30 * time.Minute
 	maxJobs = 50
-	// jobWaitTimeout is how long wait-job waits by default. It is below the limits
-	// of all known clients.
+	// jobWaitTimeout is how long wait-job waits by default. It is shorter than
+	// the timeouts of all known clients.
 	jobWaitTimeout, maxJobWaitTimeout = 45 * time.Second, 10 * time.Minute
 )
 
-// errJobCancelled is the cause of the context of a job that its client cancelled.
+// errJobCancelled is the cause of the end of a job's context when its client
+// cancels the job.
 var errJobCancelled = errors.New("cancelled by cancel-job")
 
 // A job is a call whose result is fetched later, for clients that cannot wait
@@ -45,12 +46,12 @@ type job struct {
 	progress string
 	news     chan struct{} // closed at the next report
 	result   *mcp.CallToolResult
-	pieces   []string // the parts of a long answer, for the key in its _meta
+	pieces   []string // the parts of a long answer, for the key in the result's _meta
 	key      string
 	ended    time.Time
 }
 
-// report sets the progress of the job and wakes those that wait for it.
+// report sets the progress of the job and wakes its waiters.
 func (j *job) report(message string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -194,7 +195,7 @@ func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 		return failed(fmt.Errorf("tool is %q: it must be one of %s",
 			shorten(in.Tool, 60), strings.Join(jobTools, ", ")), Meta{Model: "none"}), nil
 	}
-	// Ask the client for its root now: a job cannot.
+	// Ask the client for its root now, because a job cannot.
 	dir, _ := in.Arguments["workingDirectory"].(string)
 	if !filepath.IsAbs(dir) {
 		root, result := s.roots.first(ctx, req)
@@ -305,9 +306,9 @@ func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 	}
 }
 
-// jobResult returns the result of a job that has ended. Each call returns a copy,
-// because the SDK modifies what a handler returns. The parts of a long answer are
-// kept for cacheTTL from now on.
+// jobResult returns the result of a job that has ended. Each call returns a
+// copy, because the SDK modifies the result that a handler returns. The parts of
+// a long answer are kept for another cacheTTL.
 func (s *Server) jobResult(j *job) *mcp.CallToolResult {
 	if len(j.pieces) > 0 {
 		s.b.chunks.keep(j.key, j.pieces)
@@ -340,7 +341,7 @@ func (s *Server) cancelJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if !j.result.IsError { // the answer came first
+	if !j.result.IsError { // the answer arrived before the cancellation
 		return ended, nil
 	}
 	return notice("cancelled"), nil

@@ -15,9 +15,10 @@ import (
 
 const (
 	// progressInterval is the longest time without a report. Clients give up on
-	// silent calls.
+	// calls that report nothing.
 	progressInterval = 8 * time.Second
-	// wordsInterval limits how often the words of an answer are reported.
+	// wordsInterval is the minimum time between two reports of an answer's
+	// words.
 	wordsInterval = time.Second
 	// progressLength is how many characters of a report clients show.
 	progressLength = 200
@@ -26,14 +27,14 @@ const (
 	progressBacklog = 64
 )
 
-// A progress reports what a call is doing: each step, the last words of an
-// answer in progress, and at least one report per progressInterval.
+// A progress reports on a call in progress: each step, the latest words of an
+// unfinished answer, and at least one report per progressInterval.
 type progress struct {
 	send  func(message string)
 	agent string // the agent's display name
 	verbs map[string]string
 	start time.Time
-	steps *outbox.Queue[string] // not yet reported
+	steps *outbox.Queue[string] // steps to report
 
 	end   context.CancelFunc
 	ended sync.WaitGroup
@@ -41,11 +42,11 @@ type progress struct {
 	mu    sync.Mutex
 	doing string // the last step
 	words string // the last words of the answer
-	spoke bool   // words are not yet reported
+	spoke bool   // there are words to report
 }
 
-// newProgress starts to report to send, which is called from one goroutine. If
-// send is nil, there are no reports.
+// newProgress starts the reports. send is called from one goroutine. If it is
+// nil, there are no reports.
 func newProgress(row *agent.Agent, send func(string)) *progress {
 	p := &progress{
 		send: send, agent: row.DisplayName, verbs: row.ToolVerbs, start: time.Now(),
@@ -59,7 +60,7 @@ func newProgress(row *agent.Agent, send func(string)) *progress {
 	return p
 }
 
-// stop ends the reports. No report follows.
+// stop ends the reports. send is not called again.
 func (p *progress) stop() {
 	p.end()
 	p.ended.Wait()
@@ -103,7 +104,7 @@ func (p *progress) report(ctx context.Context) {
 	}
 }
 
-// now reports the next step of the call.
+// now reports the current step of the call.
 func (p *progress) now(format string, args ...any) {
 	step := oneLine(fmt.Sprintf(format, args...))
 	p.mu.Lock()
@@ -128,9 +129,9 @@ func (p *progress) event(ev agent.Event) {
 	case agent.Retry:
 		p.now("%s; %s tries again in %s", ev.Kind, p.agent, ev.Wait.Round(time.Second))
 	case agent.Text:
-		// This is not a step: the words follow. A report right before the answer
-		// may reach a client together with it, and the TypeScript SDK then finds
-		// no call for it.
+		// Do not report this as a step: the words follow. A report right before
+		// the answer may reach a client together with it, and the TypeScript SDK
+		// then finds no call for it.
 		p.mu.Lock()
 		if p.doing != "writing" {
 			p.doing, p.words = "writing", ""
@@ -140,7 +141,7 @@ func (p *progress) event(ev agent.Event) {
 	}
 }
 
-// lastWords returns the end of a text.
+// lastWords returns the last words of a text.
 func lastWords(s string) string {
 	const keep = 600
 	if len(s) > keep {
@@ -149,8 +150,8 @@ func lastWords(s string) string {
 	return s
 }
 
-// oneLine returns a report in one line that is safe for a terminal. It cuts the
-// middle of a long report, because the end says the most.
+// oneLine returns a report as one line that is safe for a terminal. It cuts a
+// long report in the middle, because the end is the most informative part.
 func oneLine(s string) string {
 	s = flat(s)
 	if r := []rune(s); len(r) > progressLength {
@@ -161,7 +162,7 @@ func oneLine(s string) string {
 	return s
 }
 
-// flat returns a text in one line that is safe for a terminal.
+// flat returns a text as one line that is safe for a terminal.
 func flat(s string) string {
 	return termtext.Line(strings.Join(strings.Fields(s), " "), 0)
 }

@@ -13,10 +13,10 @@ import (
 // served.
 //
 // Only a [slot] counts as running. A call that leaves the queue without a slot,
-// for whatever reason, uses up nothing.
+// for whatever reason, does not use one.
 type queue struct {
 	max     int
-	setting string // the environment variable for max
+	setting string // the environment variable that sets max
 
 	mu      sync.Mutex
 	running int
@@ -25,10 +25,10 @@ type queue struct {
 
 type waiter struct {
 	granted chan struct{}
-	moved   chan struct{} // holds one when the position may have changed
+	moved   chan struct{} // holds a token when the position may have changed
 }
 
-// A slot is the right to run. It starts with one hold, and is free again once
+// A slot is the right to run. It starts with one hold, and becomes free when
 // every hold has been released.
 type slot struct {
 	q *queue
@@ -57,8 +57,8 @@ func (s *slot) release() {
 // deadline.
 const queueTimeout = 30 * time.Second
 
-// acquire waits for a slot. It calls report with the position in the queue, from
-// 1, whenever that changes.
+// acquire waits for a slot. It calls report with the position in the queue,
+// counted from 1, whenever it changes.
 func (q *queue) acquire(ctx context.Context, report func(position int)) (*slot, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (q *queue) acquire(ctx context.Context, report func(position int)) (*slot, 
 	}
 }
 
-// give passes a slot on to the first call that waits.
+// give passes a slot to the first waiting call.
 func (q *queue) give() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -137,18 +137,18 @@ func (q *queue) movedLocked() {
 	}
 }
 
-// load returns how many calls run and wait.
+// load returns the number of running and of waiting calls.
 func (q *queue) load() (running, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.running, len(q.waiting)
 }
 
-// A pacer spaces out starts: there is at least the interval, plus a random time
-// of up to jitter, between two of them.
+// A pacer spaces out starts: between two of them there is at least the interval,
+// plus a random time of up to jitter.
 type pacer struct {
 	interval, jitter time.Duration
-	turn             chan struct{} // holds one while nobody waits to start
+	turn             chan struct{} // holds a token while nobody waits to start
 	last             time.Time     // the last start; guarded by turn
 }
 
@@ -158,7 +158,7 @@ func newPacer(interval, jitter time.Duration) *pacer {
 	return p
 }
 
-// wait returns when the caller may start.
+// wait waits until the caller may start.
 func (p *pacer) wait(ctx context.Context) error {
 	select {
 	case <-p.turn:

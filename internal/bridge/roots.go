@@ -24,12 +24,12 @@ const rootsRequest = "roots"
 // rootsTimeout limits a request for the client's roots.
 const rootsTimeout = 2 * time.Second
 
-// A roots knows the client's root: the directory for calls that name none.
+// A roots determines the client's root: the directory for calls that name none.
 type roots struct {
 	mu    sync.Mutex
 	root  string
 	known bool
-	turn  int // counts the changes of the client
+	turn  int // counts the changes of the client's roots
 }
 
 // watch forgets the root when the client changes its roots.
@@ -43,8 +43,8 @@ func (r *roots) watch(o *mcp.ServerOptions) {
 }
 
 // first returns the client's first root that is a directory on this machine, or
-// "" if there is none. A result, if any, is the answer to the call: it asks the
-// client for its roots.
+// "". If it returns a result, that is the answer to the call: a request for the
+// client's roots.
 func (r *roots) first(ctx context.Context, req *mcp.CallToolRequest) (string, *mcp.CallToolResult) {
 	init := req.Session.InitializeParams()
 	if init == nil || init.Capabilities == nil || init.Capabilities.RootsV2 == nil {
@@ -68,7 +68,7 @@ func (r *roots) first(ctx context.Context, req *mcp.CallToolRequest) (string, *m
 	defer cancel()
 	list, _ := req.Session.ListRoots(asking, nil)
 	root = firstRoot(list)
-	// Also remember that a client does not answer, or each call would wait.
+	// Also remember a client that does not answer, or each call would wait.
 	r.mu.Lock()
 	if ctx.Err() == nil && r.turn == turn {
 		r.root, r.known = root, true
@@ -77,7 +77,7 @@ func (r *roots) first(ctx context.Context, req *mcp.CallToolRequest) (string, *m
 	return root, nil
 }
 
-// firstRoot returns the first root that is a directory on this machine.
+// firstRoot returns the first root that is a directory on this machine, or "".
 func firstRoot(list *mcp.ListRootsResult) string {
 	if list == nil {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"pollux/internal/agent/gemini/fakecli"
 )
 
-// A script is an [agent.Runner] whose answers are written by a test.
+// A script is an [agent.Runner] with scripted answers.
 type script func(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error)
 
 func (s script) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
@@ -35,13 +35,13 @@ func say(text string) (agent.Result, error) {
 	return agent.Result{Answer: text, Model: "gemini-test"}, nil
 }
 
-// hang returns when the context ends.
+// hang waits for the context to end.
 func hang(ctx context.Context) (agent.Result, error) {
 	<-ctx.Done()
 	return agent.Result{}, context.Cause(ctx)
 }
 
-// fakeRunner returns a real runner of a fake agent. The test has its own
+// fakeRunner returns a real runner of a fake agent. It gives the test its own
 // temporary and home directories.
 func fakeRunner(t *testing.T, opts agent.Options) agent.Runner {
 	t.Helper()

@@ -20,24 +20,24 @@ import (
 	"pollux/internal/bridge/change"
 )
 
-// A pageSize is how much text a client accepts at once: bytes, including notes,
-// and lines.
+// A pageSize is the amount of text that a client accepts at once: bytes,
+// including notes, and lines.
 type pageSize struct{ bytes, lines int }
 
 // defaultPage fits the client with the lowest limit.
 var defaultPage = pageSize{8 << 10, math.MaxInt}
 
-// pages holds the sizes of known clients, by the start of their name.
+// pages holds the page sizes of known clients, by a prefix of their name.
 var pages = map[string]pageSize{
 	"claude-code": {24 << 10, math.MaxInt}, // it warns at 10,000 tokens
 	"gemini-cli":  {30 << 10, math.MaxInt}, // it cuts at 40,000 characters
 	"codex":       {8 << 10, 240},          // it cuts at 10 KiB, and at 256 lines
 }
 
-// notesRoom is the part of a page, in bytes, that is reserved for notes.
+// notesRoom is the number of bytes in a page that are reserved for notes.
 const notesRoom = 1 << 10
 
-// instructions returns the server's instructions, which clients show to models.
+// instructions returns the server's instructions. Clients show them to models.
 func instructions(row *agent.Agent) string {
 	return fill(row, `Ask {{model}}, through {{agent}}, about this code base or the web. {{model}} has a
 large context window. It reads files and searches the web by itself; it cannot
@@ -57,7 +57,7 @@ A call takes from seconds to minutes. Include everything {{model}} needs to know
 starts without memory of earlier ones, except a query with a sessionId.`)
 }
 
-// fill replaces the names of the agent and of its model in a text.
+// fill replaces the placeholders for the names of the agent and its model.
 func fill(row *agent.Agent, text string) string {
 	return strings.NewReplacer(
 		"{{agent}}", row.DisplayName, "{{model}}", row.Model, "{{example}}", row.ExampleModel,
@@ -92,7 +92,7 @@ func NewServer(b *Bridge) *Server {
 	return s
 }
 
-// sdkLog returns the log of the SDK, which reports an ordinary end as an error.
+// sdkLog returns the SDK's log without its error reports of an ordinary end.
 func sdkLog(log *slog.Logger) *slog.Logger {
 	if log.Enabled(context.Background(), slog.LevelInfo) {
 		return log
@@ -100,8 +100,8 @@ func sdkLog(log *slog.Logger) *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
-// Run serves one client until it disconnects or the context ends. Then it cancels
-// the client's jobs and waits for them.
+// Run serves one client until it disconnects or the context ends. Then Run
+// cancels the client's jobs and waits for them.
 func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
 	defer s.jobs.close()
 	return s.mcp.Run(ctx, t)
@@ -120,7 +120,7 @@ func (t tool) withLargeResult() tool {
 }
 
 // tools returns the tools. {{agent}}, {{model}} and {{example}} in a description
-// stand for the agent's names.
+// are replaced by the agent's names.
 func (s *Server) tools() []tool {
 	row := s.b.cfg.Agent
 	no, yes := new(bool), new(bool)
@@ -270,7 +270,7 @@ func (s *Server) structured(ctx context.Context, req *mcp.CallToolRequest) (*mcp
 	if len(out.Notes) > 0 {
 		r.Meta["notes"] = out.Notes
 	}
-	// In the protocol, structured content must be an object.
+	// The protocol requires structured content to be an object.
 	if bytes.HasPrefix(out.JSON, []byte("{")) {
 		r.StructuredContent = out.JSON
 	}
@@ -346,8 +346,8 @@ func (s *Server) ping(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, Meta: m, IsError: err != nil}, nil
 }
 
-// Ping describes the state of the bridge and the agent. It asks no model. The
-// error reports that calls would fail.
+// Ping describes the state of the bridge and the agent. It does not ask a model.
+// The error explains why calls would fail.
 func (b *Bridge) Ping(ctx context.Context) (string, error) {
 	var out strings.Builder
 	line := func(name, format string, args ...any) {
@@ -379,8 +379,8 @@ func (b *Bridge) Ping(ctx context.Context) (string, error) {
 	return strings.TrimSuffix(out.String(), "\n"), err
 }
 
-// input reads a tool's arguments into in. A result, if any, is the answer to the
-// call: an error, or a request for the client's roots.
+// input reads a tool's arguments into in. If it returns a result, that is the
+// answer to the call: an error, or a request for the client's roots.
 func (s *Server) input(ctx context.Context, req *mcp.CallToolRequest, in any, common *Common) *mcp.CallToolResult {
 	args := req.Params.Arguments
 	if len(args) == 0 {
@@ -399,7 +399,7 @@ func (s *Server) input(ctx context.Context, req *mcp.CallToolRequest, in any, co
 	return result
 }
 
-// explain describes an error in the arguments.
+// explain describes an error in a tool's arguments.
 func explain(err error, in any) string {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
@@ -445,8 +445,8 @@ func reporter(ctx context.Context, req *mcp.CallToolRequest) func(string) {
 	}
 }
 
-// result returns an answer as a tool result. A long answer is stored, and the
-// result holds its first page.
+// result returns an answer as a tool result. It stores a long answer, and
+// returns the first page.
 func (s *Server) result(req *mcp.CallToolRequest, a Answer, err error) *mcp.CallToolResult {
 	if err != nil {
 		r := failed(err, a.Meta)
@@ -481,7 +481,7 @@ func (s *Server) result(req *mcp.CallToolRequest, a Answer, err error) *mcp.Call
 	return r
 }
 
-// bracket returns notes as lines in brackets, with at most room bytes in total.
+// bracket returns notes as lines in brackets, at most room bytes in total.
 func bracket(notes []string, room int) (lines []string) {
 	for i, n := range notes {
 		line := "[" + shorten(n, 200) + "]"
@@ -494,7 +494,7 @@ func bracket(notes []string, room int) (lines []string) {
 }
 
 // page returns one part of an answer. The first content is the part alone, so
-// that the parts can be joined to the answer.
+// that a client can join the parts.
 func page(text, key string, index, total int, notes []string, m mcp.Meta) *mcp.CallToolResult {
 	if total > 1 {
 		where := fmt.Sprintf("[Part %d of %d", index, total)

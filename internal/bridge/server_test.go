@@ -17,13 +17,14 @@ import (
 	"pollux/internal/bridge/change/changetest"
 )
 
-// connect connects a client with that name to a new server of the bridge.
+// connect connects a client with the given name to a new server of the bridge.
 func connect(t *testing.T, b *Bridge, name string, roots ...string) *mcp.ClientSession {
 	t.Helper()
 	return connectAs(t, b, name, "", roots...)
 }
 
-// connectAs is [connect] with a revision of the protocol; empty means the newest.
+// connectAs is [connect] with a revision of the protocol. Empty means the
+// newest.
 func connectAs(t *testing.T, b *Bridge, name, revision string, roots ...string) *mcp.ClientSession {
 	t.Helper()
 	return serve(t, NewServer(b), name, revision, roots...)
@@ -195,7 +196,7 @@ func TestSilentRoots(t *testing.T) {
 	})
 }
 
-// The pages of a long answer fit the client. Joined, they are the answer.
+// The pages of a long answer fit the client. Joined, they form the answer.
 func TestPages(t *testing.T) {
 	answer := strings.TrimSpace(strings.Repeat("Ein längerer Absatz über 世界.\nMit zwei Zeilen.\n\n", 2000))
 	for name, most := range map[string]int{"somebody": 8 << 10, "claude-code": 24 << 10, "gemini-cli-mcp-client-pollux": 30 << 10} {
@@ -225,8 +226,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// The structured content has the edits and the diff. The result itself has the
-// _meta.
+// The structured content contains the edits and the diff. The result itself
+// contains the _meta.
 func TestResults(t *testing.T) {
 	dir := changetest.Project(t, false, map[string]string{"a.txt": "one\n"})
 	s := connect(t, newTestBridge(t, answering("Words.\n"+changetest.Block("a.txt:1-1", "one", "1")), nil), "test", "file://"+dir)

@@ -20,14 +20,15 @@ import (
 type Status struct {
 	PID     int       `json:"pid"`
 	Version string    `json:"version"`
-	Dir     string    `json:"dir"` // where it was started
+	Dir     string    `json:"dir"` // the directory it was started in
 	Started time.Time `json:"started"`
 	Runner  string    `json:"runner"`
-	// Running calls have a slot, Waiting calls do not. There are Max slots.
+	// Running calls hold a slot, Waiting calls wait for one. There are Max
+	// slots.
 	Running int `json:"running"`
 	Waiting int `json:"waiting"`
 	Max     int `json:"max"`
-	// Sessions is how many conversations can be continued.
+	// Sessions is the number of conversations that can be continued.
 	Sessions int            `json:"sessions"`
 	Workers  []agent.Worker `json:"workers"`
 }
@@ -48,8 +49,8 @@ const (
 	statusTimeout = 2 * time.Second
 )
 
-// Publish lets `pollux status` find the bridge until it closes: it sends the
-// status to each client of a socket in the user's private directory.
+// Publish lets `pollux status` find the bridge until it closes: it serves the
+// status on a socket in the user's private directory.
 func (b *Bridge) Publish() error {
 	dir, err := sys.RuntimeDir()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 )
 
-// A tiredListener fails to accept several times.
+// A tiredListener fails to accept a few times.
 type tiredListener struct {
 	net.Listener
 	failing int
@@ -27,7 +27,8 @@ func (l *tiredListener) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// After too many open files, `pollux status` no longer found the bridge.
+// After an error such as too many open files, `pollux status` no longer found
+// the bridge.
 func TestStatusOutlivesAFailedAccept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestBridge(t, answering("ok"), nil)

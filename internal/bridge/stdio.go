@@ -20,16 +20,16 @@ import (
 // maxMessage limits a message, in bytes.
 const maxMessage = 32 << 20
 
-// Stdio returns the transport of one client on a pair of pipes. It adds to that
-// of the SDK:
+// Stdio returns the transport of one client on a pair of pipes. It extends the
+// SDK's transport:
 //
 //   - A line that is not a message is answered with an error, and the connection
 //     continues.
-//   - A cancelled request is not answered: the client has forgotten it, and some
+//   - A cancelled request is not answered. The client has forgotten it, and some
 //     clients report such an answer as an error.
 //   - The SDK sees the end of the input only after each request has been answered,
-//     because it drops outstanding answers then. atEnd is called at the end of
-//     the input, to speed the answers up. Answers that cannot be written within
+//     because it then drops outstanding answers. atEnd is called at the end of the
+//     input, to speed up the answers. Answers that cannot be written within
 //     answerTimeout are dropped.
 func Stdio(in io.Reader, out io.Writer, atEnd func()) mcp.Transport {
 	w := newWriter(out)
@@ -48,12 +48,12 @@ func Stdio(in io.Reader, out io.Writer, atEnd func()) mcp.Transport {
 }
 
 // A writer writes one message per call of Write. A client that does not read
-// blocks it, until giveUp is called. Several goroutines may use it.
+// blocks it until giveUp is called. Several goroutines may use it.
 type writer struct {
 	w      io.Writer
-	turn   chan struct{} // holds one while nothing is being written
+	turn   chan struct{} // holds a token while nothing is being written
 	open   context.Context
-	giveUp context.CancelFunc // fails all writes, also those in progress
+	giveUp context.CancelFunc // fails all writes, including those in progress
 }
 
 func newWriter(out io.Writer) *writer {
@@ -63,7 +63,7 @@ func newWriter(out io.Writer) *writer {
 	return w
 }
 
-// errNotRead is the error of messages that the client did not read.
+// errNotRead reports messages that the client did not read.
 var errNotRead = fmt.Errorf("the client has closed the input of the bridge and does not read its output: %w", io.EOF)
 
 func (w *writer) Write(b []byte) (int, error) {
@@ -93,18 +93,18 @@ func (w *writer) Write(b []byte) (int, error) {
 
 func (*writer) Close() error { return nil }
 
-// A messages reads the messages of the input and answers other lines.
+// A messages reads the messages in the input and answers other lines.
 type messages struct {
 	in    *jsonl.Reader
 	atEnd func()
-	rest  []byte // of the present message
+	rest  []byte // the rest of the current message
 	err   error
 
-	// replies are the answers to lines that are not messages. A goroutine writes
-	// them, because a client may write everything before it reads. When the
-	// channel is full, further replies are dropped.
+	// replies are the answers to lines that are not messages. A separate
+	// goroutine writes them, because a client may write everything before it
+	// reads. When the channel is full, further replies are dropped.
 	replies chan string
-	replied chan struct{} // closed when all are written
+	replied chan struct{} // closed when all replies are written
 	end     sync.Once
 }
 
@@ -150,7 +150,7 @@ func (m *messages) Read(b []byte) (int, error) {
 }
 
 // unroll returns the messages of a batch, one per line, so that each is answered
-// by itself. Only one revision of the protocol has batches.
+// separately. Only one revision of the protocol supports batches.
 func unroll(line []byte) []byte {
 	var batch []json.RawMessage
 	if json.Unmarshal(line, &batch) != nil {
@@ -163,7 +163,7 @@ func unroll(line []byte) []byte {
 	return out
 }
 
-// check describes what is wrong with a line, with the error code.
+// check returns the problem of a line and the error code for it.
 func check(line []byte, long bool) (code int, problem string) {
 	switch {
 	case long:
@@ -190,7 +190,7 @@ func check(line []byte, long bool) (code int, problem string) {
 	return 0, ""
 }
 
-// A stdio adds the handling of cancelled requests to a transport.
+// A stdio is a transport that handles cancelled requests.
 type stdio struct{ mcp.Transport }
 
 // Connect implements [mcp.Transport].
@@ -202,13 +202,13 @@ func (t stdio) Connect(ctx context.Context) (mcp.Connection, error) {
 	return &cancelConn{Connection: c, requests: make(map[jsonrpc.ID]bool), answered: make(chan struct{}, 1)}, nil
 }
 
-// A cancelConn knows which requests have not been answered.
+// A cancelConn keeps track of the requests that have not been answered.
 type cancelConn struct {
 	mcp.Connection
 
 	mu       sync.Mutex
-	requests map[jsonrpc.ID]bool // those not answered; true if cancelled
-	answered chan struct{}       // holds one when there may be fewer
+	requests map[jsonrpc.ID]bool // unanswered requests; true if cancelled
+	answered chan struct{}       // holds a token when there may be fewer
 }
 
 // answerTimeout limits the wait for the last answers.

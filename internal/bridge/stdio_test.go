@@ -13,7 +13,7 @@ import (
 	"pollux/internal/agent"
 )
 
-// A wire is a client on pipes.
+// A wire is a client on a pair of pipes.
 type wire struct {
 	in    *io.PipeWriter
 	out   *bufio.Scanner
@@ -73,7 +73,7 @@ func TestJunkOnTheWire(t *testing.T) {
 	}
 	w.write("", query(`"a"`, "hi"))
 	w.want(t, `"id":"a"`, `"text":"ok"`)
-	// One revision of the protocol has batches.
+	// One revision of the protocol supports batches.
 	w.write(`[{"jsonrpc":"2.0","method":"notifications/initialized"},{"jsonrpc":"2.0","id":5,"method":"ping"}, {"jsonrpc":"2.0","id":6,"method":"ping"}]`)
 	w.want(t, `"id":5`)
 	w.want(t, `"id":6`)
@@ -115,7 +115,7 @@ func TestCancelledCallsAreNotAnswered(t *testing.T) {
 	w.want(t, `"id":"7"`, `"text":"ok"`)
 }
 
-// Requests are answered also after the end of the input.
+// Requests are answered even after the end of the input.
 func TestEndOfInput(t *testing.T) {
 	b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
 		return hang(ctx)
@@ -136,8 +136,8 @@ func TestEndOfInput(t *testing.T) {
 	}
 }
 
-// A client that read nothing and closed the bridge's input kept the bridge running
-// forever: its last answers could not be written.
+// A client closed the bridge's input without reading its output. The bridge
+// could not write its last answers, and kept running forever.
 func TestDeafClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestBridge(t, answering("ok"), nil)

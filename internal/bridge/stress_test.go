@@ -17,8 +17,8 @@ import (
 	"pollux/internal/agent"
 )
 
-// 200 calls at once share 3 slots, with crashes, timeouts and cancellations at
-// random times. Each call is answered, and no process or file is left.
+// 200 concurrent calls share 3 slots, with crashes, timeouts and cancellations
+// at random times. Each call is answered, and no process or file is left.
 func TestStress(t *testing.T) {
 	runner := fakeRunner(t, agent.Options{Kind: agent.Spawned})
 	b := newTestBridge(t, runner, func(c *Config) { c.MaxConcurrent = 3 })
@@ -86,8 +86,8 @@ func TestStress(t *testing.T) {
 }
 
 // 1,000 calls in 5 workspaces share warm processes, which are killed, print
-// garbage, hang and crash. Callers give up, and at times the disk is full. Each
-// call ends as its fault allows, and no process or file is left.
+// garbage, hang and crash. Callers give up, and the disk is full at times. Each
+// call ends in a way that its fault allows, and no process or file is left.
 func TestWarmStress(t *testing.T) {
 	runner := fakeRunner(t, agent.Options{Kind: agent.Warmed, Warm: agent.Limits{Processes: 3}})
 	b := newTestBridge(t, runner, func(c *Config) { c.MaxConcurrent = 8 })
@@ -115,7 +115,7 @@ func TestWarmStress(t *testing.T) {
 			}
 		}
 	})
-	faults.Go(func() { // no room: the directory of the runs is a file for a while
+	faults.Go(func() { // disk full: a file replaces the directory of the runs for a while
 		roots, err := filepath.Glob(filepath.Join(os.TempDir(), "pollux-bridge-*"))
 		if err != nil || len(roots) != 1 {
 			t.Errorf("%v, %v", roots, err)
@@ -134,7 +134,7 @@ func TestWarmStress(t *testing.T) {
 			os.WriteFile(roots[0], nil, 0o600)
 			time.Sleep(30 * time.Millisecond)
 			os.Remove(roots[0])
-			if os.Rename(away, roots[0]) != nil { // it was made again at once
+			if os.Rename(away, roots[0]) != nil { // the directory was created again meanwhile
 				os.RemoveAll(away)
 			}
 		}
@@ -228,8 +228,8 @@ func TestWarmStress(t *testing.T) {
 	}
 }
 
-// mayEnd lists the outcomes of a call with that fault. Any process may be killed,
-// and the disk may be full at any time.
+// mayEnd lists the possible outcomes of a call with that fault. Any process may
+// be killed, and the disk may be full at any time.
 func mayEnd(fake string, cancelled bool) []string {
 	ends := []string{"timeout", string(agent.Crashed), "no room", "refused"}
 	if cancelled {

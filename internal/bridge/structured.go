@@ -27,7 +27,7 @@ type StructuredInput struct {
 	Files  []string `json:"files"`
 }
 
-// A Schema is a JSON Schema, as a JSON value or as a string that contains one.
+// A Schema is a JSON Schema, as a JSON value or as a string that contains it.
 type Schema json.RawMessage
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -40,15 +40,16 @@ func (s *Schema) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// A Structured is the output of structured: JSON that is valid under the schema.
+// A Structured is the output of the tool structured: JSON that is valid under
+// the schema.
 type Structured struct {
 	JSON  json.RawMessage
 	Notes []string
 	Meta  Meta
 }
 
-// Structured asks for JSON that is valid under a schema. It sends an invalid
-// answer back once, with a list of the errors.
+// Structured asks for JSON that is valid under a schema. It returns an invalid
+// answer to the model once, with a list of the errors.
 func (b *Bridge) Structured(ctx context.Context, in StructuredInput, report func(string)) (Structured, error) {
 	if err := checkText("prompt", in.Prompt, maxPromptBytes); err != nil {
 		return Structured{}, err
@@ -110,7 +111,7 @@ func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsons
 	return Structured{JSON: value, Notes: c.notes(files.skipped)}, nil
 }
 
-// bulletList returns the first items as a list.
+// bulletList returns the first items as a bulleted list.
 func bulletList(items []string) string {
 	const most = 20
 	var b strings.Builder
@@ -124,9 +125,9 @@ func bulletList(items []string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// compile compiles a schema of any current draft; the default is 2020-12. A
-// reference to another document is an error: nothing is fetched. Formats are
-// checked.
+// compile compiles a schema of any current draft. The default is 2020-12. A
+// reference to another document is an error, because nothing is fetched. Formats
+// are checked.
 func compile(s Schema) (*jsonschema.Schema, error) {
 	s = bytes.TrimPrefix(s, []byte("\ufeff"))
 	if len(bytes.TrimSpace(s)) == 0 {
@@ -180,11 +181,12 @@ func ecmaRegexp(s string) (jsonschema.Regexp, error) {
 	if err != nil {
 		return nil, err
 	}
-	re.MatchTimeout = 2 * time.Second // against patterns that backtrack without end
+	re.MatchTimeout = 2 * time.Second // some patterns backtrack endlessly
 	return (*pattern)(re), nil
 }
 
-// validate returns the valid JSON in an answer, or a list of errors.
+// validate returns the valid JSON in an answer, or a list of errors if there is
+// none.
 func validate(schema *jsonschema.Schema, answer string) (json.RawMessage, []string) {
 	values, err := findJSON(answer)
 	if err != nil {
@@ -208,9 +210,9 @@ func validate(schema *jsonschema.Schema, answer string) (json.RawMessage, []stri
 
 var fence = regexp.MustCompile("(?s)```[a-zA-Z]*[ \t]*\r?\n(.*?)```")
 
-// findJSON returns the JSON values in an answer, without white space: the whole
-// answer, the content of the first fence, and the text between the outermost
-// braces or brackets.
+// findJSON returns candidates for the JSON in an answer, without white space:
+// the whole answer, the content of the first fence, and the text between the
+// outermost braces or brackets.
 func findJSON(answer string) (values []json.RawMessage, err error) {
 	candidates := []string{answer}
 	if m := fence.FindStringSubmatch(answer); m != nil {
@@ -240,7 +242,7 @@ func findJSON(answer string) (values []json.RawMessage, err error) {
 	return values, err
 }
 
-// oneValue returns the only JSON value of a text, without white space.
+// oneValue returns the only JSON value in a text, without white space.
 func oneValue(s string) (json.RawMessage, error) {
 	dec := json.NewDecoder(strings.NewReader(s))
 	var raw json.RawMessage

@@ -13,7 +13,7 @@ import (
 //go:embed prompts
 var builtin embed.FS
 
-// placeholders lists what each template must contain.
+// placeholders lists the placeholders that each template must contain.
 var placeholders = map[string][]string{
 	"search":            {"query"},
 	"structured":        {"prompt", "schema"},
@@ -21,12 +21,12 @@ var placeholders = map[string][]string{
 	"change-mode-tools": {"prompt"},
 }
 
-// templates are the prompts around the user's question, by name.
+// templates maps names to the prompts around the user's question.
 type templates map[string]string
 
-// loadTemplates returns the templates: the built-in ones, replaced by those in
-// dir. It returns an error if one lacks a placeholder. setting is the environment
-// variable for dir.
+// loadTemplates returns the built-in templates, or those in dir that replace
+// them. It returns an error if a template lacks a placeholder. setting is the
+// name of the environment variable for dir.
 func loadTemplates(dir, setting string) (templates, error) {
 	t := make(templates)
 	if dir != "" {
@@ -60,8 +60,8 @@ func loadTemplates(dir, setting string) (templates, error) {
 	return t, nil
 }
 
-// fill replaces the placeholders of a template in one pass, so that a value
-// cannot contain a placeholder.
+// fill replaces the placeholders of a template in one pass, so that placeholders
+// in values are not replaced.
 func (t templates) fill(name string, values map[string]string) string {
 	var pairs []string
 	for k, v := range values {

@@ -24,14 +24,14 @@ const (
 
 var modelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
 
-// Common is the input that query, search and structured share.
+// Common holds the input that query, search and structured share.
 type Common struct {
 	Model            string `json:"model"`
 	WorkingDirectory string `json:"workingDirectory"`
-	// Timeout is in milliseconds; nil means [DefaultTimeout].
+	// Timeout is in milliseconds. If it is nil, [DefaultTimeout] applies.
 	Timeout *Integer `json:"timeout"`
-	// RequireFiles makes it an error if a file cannot be attached. MCP clients get
-	// the answer without the file and a note instead.
+	// RequireFiles makes it an error if a file cannot be attached. MCP clients
+	// instead get an answer without the file, and a note.
 	RequireFiles bool `json:"-"`
 }
 
@@ -56,7 +56,7 @@ type QueryInput struct {
 	MaxResponseLength *Integer `json:"maxResponseLength"`
 	ChangeMode        bool     `json:"changeMode"`
 	// SessionID continues an earlier query in its directory, and with its model
-	// unless the input names another.
+	// unless the input names another one.
 	SessionID string `json:"sessionId"`
 }
 
@@ -69,8 +69,8 @@ type SearchInput struct {
 
 // An Answer is the output of query and search.
 type Answer struct {
-	// Text is the answer. Notes describe it, such as a fallback or files that were
-	// left out.
+	// Text is the answer. Notes describe it: for example, a fallback or files
+	// that were left out.
 	Text  string
 	Notes []string
 	// Changes is set in change mode.
@@ -78,8 +78,8 @@ type Answer struct {
 	Meta    Meta
 }
 
-// Query asks a question, optionally with files. It calls report, if that is not
-// nil, with the progress of the call.
+// Query asks a question, optionally with files. If report is not nil, Query
+// calls it with the progress of the call.
 func (b *Bridge) Query(ctx context.Context, in QueryInput, report func(string)) (Answer, error) {
 	if err := checkText("prompt", in.Prompt, maxPromptBytes); err != nil {
 		return Answer{}, err
@@ -155,8 +155,8 @@ func (b *Bridge) Search(ctx context.Context, in SearchInput, report func(string)
 	return a, err
 }
 
-// answer returns the answer of a run: the complete one, or what had arrived at
-// the timeout. Other failures stay failures.
+// answer returns the answer of a run: the complete one, or the part that had
+// arrived at the timeout. Other failures are returned as errors.
 func (c *call) answer(r agent.Result, err error, skipped []string) (Answer, error) {
 	a := Answer{Text: r.Answer, Notes: c.notes(skipped)}
 	var f *Failure
@@ -185,7 +185,7 @@ func (c *call) notes(skipped []string) (notes []string) {
 	return notes
 }
 
-// checkText returns an error for an empty or a long text.
+// checkText returns an error for a text that is empty or too long.
 func checkText(name, text string, limit int) error {
 	switch {
 	case strings.TrimSpace(text) == "":
@@ -217,8 +217,8 @@ func lengthLimit(words *Integer) (string, error) {
 	return fmt.Sprintf("\n\nAnswer in at most %d words.", *words), nil
 }
 
-// workingDirectory returns the real path of dir. An empty dir means the working
-// directory of the process.
+// workingDirectory returns the real path of dir. If dir is empty, it returns the
+// working directory of the process.
 func workingDirectory(dir string) (string, error) {
 	if dir == "" {
 		dir = "."

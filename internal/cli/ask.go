@@ -91,7 +91,7 @@ The environment variables of pollux bridge apply.`,
 				if ctx.Err() != nil {
 					return exitError{130}
 				}
-				// The model's text, and file names, may contain terminal escape
+				// The model's text and file names may contain terminal escape
 				// sequences.
 				say := func(text string) { fmt.Fprintln(streams.Err, forOutput(streams.Err, text)) }
 				for _, n := range a.Notes {
@@ -109,7 +109,7 @@ The environment variables of pollux bridge apply.`,
 				case asJSON:
 					err = printJSON(streams.Out, jsonAnswer{Text: a.Text, Changes: a.Changes, Meta: a.Meta})
 				case a.Changes != nil:
-					// The diff alone, for git apply.
+					// Print only the diff, for git apply.
 					if a.Changes.Response != "" {
 						say(a.Changes.Response)
 					}
@@ -188,7 +188,8 @@ func (s statusLine) report() func(string) {
 		return nil
 	}
 	return func(message string) {
-		// The window may have been resized. Characters outside ASCII may be wide.
+		// The window may have been resized. Characters outside of ASCII may be
+		// wide.
 		width, _, err := term.GetSize(int(s.f.Fd()))
 		if err != nil || width < 10 {
 			return

@@ -45,12 +45,13 @@ Environment variables, with defaults in parentheses:
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			unchanged := func(*bridge.Config) {}
 			return withBridge(cmd.Context(), streams, level, unchanged, func(ctx context.Context, b *bridge.Bridge) error {
-				b.Publish() // if it fails, only `pollux status` misses the bridge
+				b.Publish() // on failure, only `pollux status` is affected
 				// The server waits for its calls before it ends. Closing the
-				// bridge ends them, after a signal or when the client has gone.
+				// bridge cancels them, after a signal or when the client has
+				// disconnected.
 				defer context.AfterFunc(ctx, func() { b.Close() })()
-				// After a signal its last answers may wait for a client that does
-				// not read.
+				// After a signal, the last answers may wait for a client that
+				// does not read.
 				last, cancel := delayed(ctx, lastAnswersTimeout)
 				defer cancel()
 				err := await(last, func() error {
@@ -67,14 +68,14 @@ Environment variables, with defaults in parentheses:
 	return cmd
 }
 
-// lastAnswersTimeout limits the time in which the bridge writes its last answers
-// after a signal.
+// lastAnswersTimeout limits how long the bridge may write its last answers after
+// a signal.
 const lastAnswersTimeout = 5 * time.Second
 
-// once configures a bridge for a single call: it keeps no process warm.
+// once configures a bridge for a single call: no process stays warm.
 func once(cfg *bridge.Config) { cfg.Runner.Kind = agent.Spawned }
 
-// withBridge runs f with a bridge. A signal ends f's context.
+// withBridge calls f with a bridge. A signal ends f's context.
 func withBridge(ctx context.Context, streams IO, level string, change func(*bridge.Config),
 	f func(context.Context, *bridge.Bridge) error) error {
 	log, err := logger(streams.Err, level)

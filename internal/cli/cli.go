@@ -1,5 +1,6 @@
-// Package cli is the command line: one file for each command. cli.go has what
-// they share, streams.go the standard streams and how a command ends.
+// Package cli is the command line, with one file for each command. cli.go
+// contains the code that they share. streams.go contains the standard streams,
+// and ends commands.
 //
 // Rules for output:
 //   - Standard output gets the result of a command, and nothing else. With
@@ -29,7 +30,7 @@ import (
 	"pollux/internal/termtext"
 )
 
-// Version is set by the release build; a build from a checkout has "devel".
+// Version is set by the release build. In a build from a checkout it is "devel".
 var Version = "devel"
 
 // Main runs the command line of this process and returns its exit code.
@@ -63,15 +64,14 @@ type exitError struct{ code int }
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// interrupted is the error of a command that a signal ended.
+// interrupted is the exit error of a command that a signal ended.
 var interrupted = exitError{128 + int(syscall.SIGINT)}
 
-// A usageError reports wrong arguments or flags. [Run] adds where to find the
-// usage.
+// A usageError reports wrong arguments or flags. [Run] adds a hint at the usage.
 type usageError struct{ error }
 
-// Root returns the whole command line, to generate manual pages and completions
-// from.
+// Root returns the whole command line, from which manual pages and completions
+// are generated.
 func Root() *cobra.Command { return newRoot(IO{os.Stdin, os.Stdout, os.Stderr}) }
 
 func newRoot(streams IO) *cobra.Command {
@@ -110,8 +110,8 @@ other agents, and your shell, ask Gemini CLI questions, enforced read-only.
 	return root
 }
 
-// checkArgs makes wrong arguments of a command, and of the commands below it,
-// usage errors. A command without a check takes no arguments.
+// checkArgs turns errors about the arguments of a command, and of its
+// subcommands, into usage errors. A command without a check takes no arguments.
 func checkArgs(cmd *cobra.Command) {
 	args := cmd.Args
 	if args == nil {
@@ -148,13 +148,13 @@ func version() string {
 	return Version
 }
 
-// self names this program to companions.
+// self describes this program to companions.
 func self() editor.Implementation {
 	return editor.Implementation{Name: "pollux", Version: version()}
 }
 
-// logger returns a logger that writes to standard error. At the default level
-// it writes no token, prompt, path or file content.
+// logger returns a logger that writes to standard error. At the default level,
+// it never writes tokens, prompts, paths or the content of files.
 func logger(w io.Writer, level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {

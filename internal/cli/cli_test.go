@@ -45,7 +45,8 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			// await FILE TEXT waits until a background command has written TEXT to FILE.
+			// await FILE TEXT waits until a background command has written TEXT
+			// to FILE.
 			"await": func(ts *testscript.TestScript, neg bool, args []string) { awaitFile(ts, args[0], args[1]) },
 		},
 	})
@@ -114,8 +115,8 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 	}
 }
 
-// Text of others, such as a file name, cannot control the terminal: errors leave
-// out control characters, JSON escapes them.
+// Foreign text, such as a file name, cannot control the terminal: errors leave
+// out control characters, and JSON escapes them.
 func TestOutputSteersNoTerminal(t *testing.T) {
 	quiet(t)
 	name := "x\x1b]0;title\a\u009b31m\u202e"

@@ -62,7 +62,7 @@ docs/CONFORMANCE.md describes each check.`,
 						conformance.Open: "open", conformance.Edit: "change the right side of the diff of",
 						conformance.Accept: "accept the diff of", conformance.Reject: "reject the diff of",
 					}[a], file)
-					if a != conformance.Edit { // the checks notice the other actions
+					if a != conformance.Edit { // the checks detect the other actions
 						return nil
 					}
 					fmt.Fprintf(streams.Err, "to these lines, and press Enter here:\n%s", text)

@@ -19,7 +19,8 @@ import (
 	"pollux/internal/remote"
 )
 
-// remoteFlags are the flags that say where a companion is, and how to reach it.
+// remoteFlags are the flags that select a companion and the way to connect to
+// it.
 type remoteFlags struct {
 	socket, ssh, via, dir string
 	maps                  []string
@@ -35,13 +36,13 @@ func (f *remoteFlags) add(cmd *cobra.Command) {
 		"a directory's path here and on the companion's side, `HERE=THERE`; may be repeated")
 }
 
-// away reports whether the companion is somewhere else, or sees other paths.
+// away reports whether the companion is remote or sees other paths.
 func (f *remoteFlags) away() bool { return f.ssh != "" || f.via != "" || len(f.maps) > 0 }
 
 // remoteProtocol is the protocol that remote companions speak.
 var remoteProtocol = geminiide.Remote{}
 
-// target returns where the companion is, and the paths there.
+// target returns the target that the flags select, and the paths there.
 func (f *remoteFlags) target(ctx context.Context) (t remote.Target, paths remote.Paths, err error) {
 	wrong := func(text string) (remote.Target, remote.Paths, error) {
 		return t, nil, usageError{errors.New(text)}
@@ -82,7 +83,7 @@ func (f *remoteFlags) target(ctx context.Context) (t remote.Target, paths remote
 }
 
 // find returns the socket of the companion for a directory on this machine. With
-// --dir, the companion of the editor whose terminal this is does not count.
+// --dir, it ignores the companion of the editor whose terminal this is.
 func (f *remoteFlags) find(ctx context.Context, dir string) (string, error) {
 	if f.socket == "" && f.dir != "" {
 		return editor.FindFor(ctx, self(), f.dir)
@@ -153,20 +154,20 @@ docs/REMOTE.md explains dev containers, ssh and WSL, step by step.`,
 	return cmd
 }
 
-// connectTimeout limits the first conversation with a remote companion.
+// connectTimeout limits the handshake with a remote companion.
 const connectTimeout = 30 * time.Second
 
-// A published is a remote companion that agents on this machine find.
+// A published is a remote companion that agents on this machine can find.
 type published struct {
-	editor string            // its name for the user
+	editor string            // the editor's name for users
 	roots  []string          // the workspace, as seen from here
-	env    map[string]string // variables that lead an agent to it
+	env    map[string]string // the variables with which an agent connects to it
 	gone   <-chan struct{}   // closed when the connection has ended
 }
 
 // withRemote publishes a remote companion on this machine while f runs.
 func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, f func(published) error) error {
-	// Until f runs, and handles signals, they end this function.
+	// Until f runs and handles signals, they end this function.
 	own, stop := untilSignal(ctx)
 	defer stop()
 	target, paths, err := flags.target(own)
@@ -229,7 +230,7 @@ func pipe(ctx context.Context, streams IO, path, preamble string) error {
 	if _, err := io.WriteString(conn, preamble); err != nil {
 		return editor.ErrGone
 	}
-	copies, ended := errgroup.WithContext(ctx) // io.EOF of one copy ends both
+	copies, ended := errgroup.WithContext(ctx) // io.EOF from one copy ends both
 	copies.Go(func() error {
 		_, err := io.Copy(conn, streams.In)
 		conn.(*net.UnixConn).CloseWrite()

@@ -129,8 +129,8 @@ var demoProposals = []struct{ say, file, content string }{
 	{"I will explain in the README how to run it.", "README.md", demoReadme2},
 }
 
-// write writes the project and the CLI's own settings, and returns the
-// project's real path.
+// write writes the project and the CLI's settings, and returns the project's
+// real path.
 func (d *demo) write() (string, error) {
 	settings := map[string]any{
 		"general": map[string]any{"enableAutoUpdate": false, "enableAutoUpdateNotification": false,
@@ -160,15 +160,15 @@ func (d *demo) write() (string, error) {
 	return filepath.EvalSymlinks(d.project)
 }
 
-// env keeps the CLI to the demo: its own home, the scripted model, a key that
-// is none.
+// env restricts the CLI to the demo: a separate home, the scripted model, and a
+// key that is not real.
 func (d *demo) env(model string) []string {
 	env := []string{
 		"HOME=" + d.home, "USERPROFILE=" + d.home, "GEMINI_CLI_HOME=" + d.home,
 		"GOOGLE_GEMINI_BASE_URL=" + model, "GEMINI_API_KEY=demo", "GEMINI_MODEL=gemini-2.5-flash",
 		"GOOGLE_API_KEY=", "GOOGLE_GENAI_USE_VERTEXAI=", "GOOGLE_GENAI_USE_GCA=", "GEMINI_SANDBOX=",
 	}
-	// npx keeps using the user's cache.
+	// Let npx use the user's cache.
 	if home, err := os.UserHomeDir(); err == nil && os.Getenv("npm_config_cache") == "" {
 		env = append(env, "npm_config_cache="+filepath.Join(home, ".npm"))
 	}
@@ -185,7 +185,7 @@ func (d *demo) context() editor.Snapshot {
 	}}
 }
 
-// answer answers a request as the model.
+// answer answers a request in place of the model.
 func (d *demo) answer(r fakemodel.Request) fakemodel.Reply {
 	if r.Step > 0 {
 		return fakemodel.Say("Done: the file contains what you accepted. Ask for something else, or type /quit.")

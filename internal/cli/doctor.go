@@ -111,7 +111,7 @@ on Gemini CLI's IDE mode. docs/DOCTOR.md lists the symptoms and causes.`,
 	return cmd
 }
 
-// applyFixes applies the report's fixes after the user has agreed, now or beforehand.
+// applyFixes applies the report's fixes if the user agrees, now or beforehand.
 func applyFixes(ctx context.Context, streams IO, report doctor.Report, beforehand bool) error {
 	if !beforehand {
 		fmt.Fprint(streams.Err, "Proceed? [Y/n] ")
@@ -127,8 +127,8 @@ func applyFixes(ctx context.Context, streams IO, report doctor.Report, beforehan
 	return report.Fix()
 }
 
-// doctorParts lists doctor's checks in order. An agent and a protocol bring their
-// own; a new one is added here.
+// doctorParts lists doctor's checks in order. Each agent and each protocol
+// defines its own. Add new ones here.
 func doctorParts() []doctor.Part {
 	gemini, protocol := &geminichecks.CLI{Probe: agents.Probe}, new(protocolchecks.Protocol)
 	return []doctor.Part{
@@ -145,6 +145,6 @@ func doctorConfig(ctx context.Context) (doctor.Config, error) {
 	if err != nil {
 		return doctor.Config{}, err
 	}
-	running, _ := editor.List(ctx, self()) // after an error, doctor.Disk says why
+	running, _ := editor.List(ctx, self()) // doctor.Disk reports the cause of an error
 	return doctor.Config{Dir: dir, Version: version(), Running: running}, nil
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // A stranger is a program that listens on a socket like a companion. Its answer
-// has environment variables that would run code in the agent.
+// contains environment variables that would run code in the agent.
 type stranger struct {
 	path string
 
@@ -82,8 +82,9 @@ func quiet(t *testing.T) {
 	t.Setenv(editor.EnvSocket, "")
 }
 
-// No command sends anything to another user's socket. Four commands once sent a
-// stranger what the user edits, or took the agent's environment from it.
+// No command sends anything to another user's socket. Four commands once sent
+// the user's edits to a stranger, or passed its environment variables to the
+// agent.
 func TestForeignSocketsAreRefused(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -125,7 +126,7 @@ func TestForeignSocketsAreRefused(t *testing.T) {
 	}
 }
 
-// The agent gets only those variables from a companion that companions set.
+// The agent gets only the variables that companions set.
 func TestAttachTakesOnlyACompanionsVariables(t *testing.T) {
 	quiet(t)
 	dir, err := os.MkdirTemp("", "px")

@@ -78,7 +78,7 @@ func (f *companionFlags) config(streams IO) (ide.Config, error) {
 	return cfg, nil
 }
 
-// guard starts a companion, runs run and closes the companion. It also removes
+// guard starts a companion, calls run and closes the companion. It also removes
 // the discovery files if run panics.
 func guard(cfg ide.Config, run func(*ide.Host) error) error {
 	h, err := ide.Start(cfg)
@@ -151,7 +151,7 @@ With --attach the plugin joins a running companion, for instance the one of
 // disconnects or ctx ends.
 func serveEditor(ctx context.Context, conn io.ReadWriteCloser, cfg ide.Config) error {
 	var (
-		mu      sync.Mutex // held during a start, which serveEditor waits for
+		mu      sync.Mutex // held during a start, so that serveEditor can wait for it
 		host    *ide.Host
 		stopped bool
 	)

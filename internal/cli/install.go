@@ -123,7 +123,7 @@ update of Pollux.
 	return cmd
 }
 
-// apply shows a plan and applies it when the user agrees. It reports whether the
+// apply shows a plan and applies it if the user agrees. It reports whether the
 // plan was applied.
 func apply(ctx context.Context, streams IO, plan *install.Plan, question string, yes bool) (bool, error) {
 	fmt.Fprint(streams.Out, plan.Text)

@@ -121,8 +121,8 @@ func oneEntry(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// target returns the file that a restore writes: to, or the file of the entry.
-// The path has no symbolic links.
+// target returns the path of the file that a restore writes: to, or the file of
+// the entry. The path contains no symbolic links.
 func target(e journal.Entry, to string) (string, error) {
 	if to == "" {
 		path := paths.Real(e.Path)

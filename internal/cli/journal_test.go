@@ -16,7 +16,7 @@ import (
 	"pollux/internal/companion/journal"
 )
 
-// newTestJournal returns the user's journal, in a directory of the test.
+// newTestJournal returns the user's journal, in a temporary directory.
 func newTestJournal(t *testing.T) *journal.Journal {
 	t.Helper()
 	t.Setenv("POLLUX_STATE_DIR", t.TempDir())
@@ -27,7 +27,7 @@ func newTestJournal(t *testing.T) *journal.Journal {
 	return j
 }
 
-// pollux runs a command that must succeed.
+// pollux runs a command, which must succeed.
 func pollux(t *testing.T, args ...string) (out, errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
@@ -37,8 +37,8 @@ func pollux(t *testing.T, args ...string) (out, errs string) {
 	return o.String(), e.String()
 }
 
-// The list marks accepted text that is not in its file, and shows the command that
-// writes it.
+// The list marks accepted text that is not in its file, and shows the command
+// that writes it.
 func TestJournalListsTheUnwritten(t *testing.T) {
 	j := newTestJournal(t)
 	id, err := j.Add(journal.Entry{Path: "/f"}, "proposal")
@@ -101,7 +101,7 @@ func TestJournalRestoresRegularFiles(t *testing.T) {
 	}
 }
 
-// polluxFails runs a command that must fail.
+// polluxFails runs a command, which must fail.
 func polluxFails(t *testing.T, args ...string) (errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
@@ -120,8 +120,8 @@ func realTempDir(t *testing.T) string {
 	return dir
 }
 
-// A directory was replaced by a link to another one: the text goes to the file of
-// the proposal, or nowhere.
+// A link to another directory replaced a directory: the text goes to the
+// proposal's file, or nowhere.
 func TestJournalRestoreAfterALinkChanged(t *testing.T) {
 	j := newTestJournal(t)
 	dir := realTempDir(t)
@@ -158,7 +158,7 @@ func TestJournalRestoreAfterALinkChanged(t *testing.T) {
 		t.Errorf("a file elsewhere holds %q", got)
 	}
 
-	// With --to the file is written, and its real path is printed.
+	// With --to, the file is written and its real path is printed.
 	_, errs = pollux(t, "journal", "restore", id, "--to", path)
 	if !strings.Contains(errs, "wrote "+actual+"\n") {
 		t.Errorf("restore says %q", errs)
@@ -174,7 +174,7 @@ func TestJournalRestoreAfterALinkChanged(t *testing.T) {
 		t.Errorf("after the undo the file holds %q", read(t, actual))
 	}
 
-	// When the directory is back, the text goes to its file.
+	// When the directory is restored, the text goes to its file.
 	os.Remove(project)
 	if err := os.Rename(project+".moved", project); err != nil {
 		t.Fatal(err)
@@ -197,11 +197,11 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// hostile sets a terminal's title, clipboard and colours, moves the cursor back, and
-// starts an 8-bit control sequence.
+// hostile sets a terminal's title, clipboard and colours, moves the cursor back,
+// and starts an 8-bit control sequence.
 const hostile = "\x1b]0;title\a\x1b]52;c;ZXZpbA==\a\x1b[31mred\rback\b\u009b2J"
 
-// A model's text cannot control the terminal. A pipe gets it unchanged.
+// A model's text cannot control the terminal. A pipe gets the text unchanged.
 func TestJournalShowOnATerminal(t *testing.T) {
 	j := newTestJournal(t)
 	text := "\tfunc f() {\n" + hostile + "\r\n}\n"
@@ -220,7 +220,7 @@ func TestJournalShowOnATerminal(t *testing.T) {
 	}
 }
 
-// onTerminal runs a command on a terminal and returns its output.
+// onTerminal runs a command in a terminal and returns its output.
 func onTerminal(t *testing.T, args ...string) string {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -242,10 +242,10 @@ func onTerminal(t *testing.T, args ...string) string {
 	if code != 0 {
 		t.Fatalf("pollux %s: exit code %d, %s", strings.Join(args, " "), code, out)
 	}
-	return strings.ReplaceAll(out, "\r\n", "\n") // the terminal changed \n to \r\n
+	return strings.ReplaceAll(out, "\r\n", "\n") // the terminal turned \n into \r\n
 }
 
-// Others may have chosen the path too.
+// The path may contain foreign text too.
 func TestJournalRestorePrintsPathsSafely(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no such names")

@@ -127,9 +127,9 @@ func readName(fd int) (string, error) {
 	return name, nil
 }
 
-// utf16Column converts a 1-based column of another unit to UTF-16 code units,
+// utf16Column converts a 1-based column in another unit to UTF-16 code units,
 // using the line on disk. If that line is shorter, because the buffer has
-// changed, each missing unit counts as one.
+// changes, each missing unit counts as one.
 func utf16Column(path string, line, column int, unit string) (int, error) {
 	switch unit {
 	case "utf16":

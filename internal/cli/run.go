@@ -105,12 +105,14 @@ func findGemini() ([]string, error) {
 }
 
 // offerIDEMode offers to turn on IDE mode in Gemini CLI's settings, unless they
-// already turn it on or off. Off a terminal it prints how to do that.
+// already turn it on or off. Without a terminal, it prints the instructions
+// instead.
 //
 // Gemini CLI connects to a companion only in IDE mode. No variable, flag or
-// private file of Pollux can turn it on for one run: the CLI takes system-wide
-// settings from root's directories only. The CLI's own question, "Do you want to
-// connect ... ?", ends in an error for editors it has no extension for.
+// private file of Pollux can turn it on for one run: the CLI reads system-wide
+// settings only from directories that belong to root. The CLI's own question,
+// "Do you want to connect ... ?", ends in an error for editors without an
+// extension of the CLI.
 func offerIDEMode(ctx context.Context, streams IO) error {
 	path, err := settings.UserFile()
 	if err != nil {
@@ -141,7 +143,7 @@ func offerIDEMode(ctx context.Context, streams IO) error {
 	return settings.EnableIDE(path)
 }
 
-// Where `pollux run` shows the review.
+// The values of --review: where `pollux run` shows the review.
 const (
 	reviewBrowser = "browser"
 	reviewSplit   = "split"
@@ -149,8 +151,8 @@ const (
 	reviewNone    = "none"
 )
 
-// reviewFlag adds the flags that say where the review is shown, and returns a
-// function that checks them.
+// reviewFlag adds the flags that control where the review is shown, and returns
+// a function that checks them.
 func reviewFlag(cmd *cobra.Command) func() (string, error) {
 	where := cmd.Flags().String("review", reviewBrowser, "`where` to review changes: browser; in tmux split or popup; none")
 	noBrowser := cmd.Flags().Bool("no-browser", false, "print the review page's link without opening it")
@@ -174,7 +176,7 @@ func reviewFlag(cmd *cobra.Command) func() (string, error) {
 }
 
 // reviewIn opens the review in tmux and returns a function that closes it. A
-// pane closes with the companion.
+// pane closes together with the companion.
 func reviewIn(ctx context.Context, where string, h *ide.Host) (stop func(), err error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -198,11 +200,11 @@ func reviewIn(ctx context.Context, where string, h *ide.Host) (stop func(), err 
 // A session is one run of an agent, connected to a companion.
 type session struct {
 	argv []string
-	// env is added to the companion's, as KEY=VALUE.
+	// env is added to the companion's variables, as KEY=VALUE.
 	env    []string
 	dir    string
 	review string // one of the review constants
-	// started is called when the companion runs, before the agent starts.
+	// started is called when the companion is running, before the agent starts.
 	started func(*ide.Host)
 }
 
@@ -234,8 +236,8 @@ func runAgent(ctx context.Context, streams IO, cfg ide.Config, s session) error 
 	})
 }
 
-// joinAgent runs the agent in the foreground, connected to a companion that runs
-// on this machine.
+// joinAgent runs the agent in the foreground, connected to a companion that is
+// already running.
 func joinAgent(ctx context.Context, streams IO, at *remoteFlags, s session) error {
 	ctx, stop := leaveInterruptToAgent(ctx)
 	defer stop()
@@ -250,18 +252,19 @@ func joinAgent(ctx context.Context, streams IO, at *remoteFlags, s session) erro
 	return s.run(ctx, streams, env)
 }
 
-// leaveInterruptToAgent returns a context for the time in which the agent has the
-// terminal. An interrupt is for the agent and does not end it.
+// leaveInterruptToAgent returns a context for the time in which the agent owns
+// the terminal. An interrupt goes to the agent and does not end the context.
 func leaveInterruptToAgent(ctx context.Context) (context.Context, func()) {
 	ctx, stop := untilTerminated(ctx)
 	undo := sys.LeaveInterruptToChild()
 	return ctx, func() { undo(); stop() }
 }
 
-// run runs the agent, and runs it again when it asks for that.
+// run runs the agent, and restarts it if it asks for that.
 func (s session) run(ctx context.Context, streams IO, companion map[string]string) error {
 	// Gemini CLI's launcher is a second process. It ignores the signals that end
-	// a terminal's programs. Without it the CLI cannot outlive Pollux.
+	// a terminal's programs. Without the launcher, the CLI cannot outlive
+	// Pollux.
 	env := append(os.Environ(), "GEMINI_CLI_NO_RELAUNCH=true")
 	for k, v := range companion {
 		env = append(env, k+"="+v)
@@ -276,8 +279,8 @@ func (s session) run(ctx context.Context, streams IO, companion map[string]strin
 	}
 }
 
-// exitRestart is the exit code with which Gemini CLI asks its launcher for another
-// start, for instance when the user has decided to trust the folder.
+// exitRestart is Gemini CLI's exit code that asks its launcher to start it
+// again, for instance when the user has decided to trust the folder.
 const exitRestart = 199
 
 func printLink(w io.Writer, h *ide.Host) string {
@@ -288,23 +291,24 @@ func printLink(w io.Writer, h *ide.Host) string {
 	return link
 }
 
-// killDelay is how long an agent may take to end after SIGTERM.
+// killDelay is the time that an agent has to end after SIGTERM.
 const killDelay = 4 * time.Second
 
 // foreground runs the agent in this terminal and returns its exit code as an
-// error. The agent is in Pollux's process group, so that the terminal's keys
+// error. The agent is in Pollux's process group, so that keys such as Ctrl-C
 // reach both.
 func (s session) foreground(ctx context.Context, streams IO, env []string) error {
 	ended := make(chan error, 1)
 	go func() {
-		// The parent-death signal is bound to this thread.
+		// The parent-death signal is tied to this thread.
 		runtime.LockOSThread()
 		cmd := exec.CommandContext(ctx, s.argv[0], s.argv[1:]...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.In, streams.Out, streams.Err
 		cmd.Env, cmd.Dir = env, s.dir
 		var kill *time.Timer
 		cmd.Cancel = func() error {
-			// Before WaitDelay, which would kill the agent and not its children.
+			// Kill before WaitDelay, which would kill the agent but not its
+			// children.
 			kill = time.AfterFunc(killDelay, func() { sys.SignalTree(cmd.Process.Pid, syscall.SIGKILL) })
 			return sys.SignalTree(cmd.Process.Pid, syscall.SIGTERM)
 		}

@@ -14,8 +14,8 @@ import (
 	"pollux/internal/editor"
 )
 
-// decide acts as a user on the diff of $FILE: it changes the diff to the text of
-// $TEXT, accepts it or rejects it.
+// decide plays the user: it accepts or rejects the diff of $FILE, or changes it
+// to the text of $TEXT.
 func decide(what string) int {
 	err := func() error {
 		ctx := context.Background()

@@ -30,8 +30,8 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// forOutput returns text for w. Text for a terminal contains nothing that the
-// terminal would interpret.
+// forOutput returns text that is written to w. If w is a terminal, it leaves out
+// everything that the terminal would interpret.
 func forOutput(w io.Writer, text string) string {
 	if !isTerminal(w) {
 		return text
@@ -51,9 +51,9 @@ func printJSON(w io.Writer, v any) error {
 	return err
 }
 
-// agreedTo reads the answer to a question that ends in [Y/n]. The end of the
-// input is an error, and so is the end of ctx: what the user types after Ctrl-C
-// is no answer.
+// agreedTo reads the answer to a question that ends in [Y/n]. It returns an
+// error at the end of the input or of ctx: anything that the user types after
+// Ctrl-C is not an answer.
 func agreedTo(ctx context.Context, in io.Reader) (bool, error) {
 	answer, err := readLine(ctx, bufio.NewReader(in))
 	if err != nil {
@@ -82,8 +82,8 @@ func readLine(ctx context.Context, in *bufio.Reader) (string, error) {
 
 // untilSignal returns a context that a signal ends. The cause names the signal.
 //
-// All commands end in this way: what they start has this context, and they wait
-// for it. Only [await] leaves something behind.
+// All commands end in this way: everything that they start uses this context,
+// and they wait for it to end. Only [await] leaves something running.
 func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, sys.TerminationSignals...)
 }
@@ -94,9 +94,9 @@ func untilTerminated(ctx context.Context) (context.Context, context.CancelFunc) 
 	return signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
 }
 
-// await runs f and returns its error, or the cause when ctx ends first. Then f is
-// left behind. Use await for reads and writes of the standard streams, which
-// nothing can interrupt, and only when the process is about to end.
+// await runs f and returns its error, or the cause if ctx ends first. Then f is
+// left running. Use await only for reads and writes of the standard streams,
+// which nothing can interrupt, and only if the process is about to end.
 func await(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -108,7 +108,7 @@ func await(ctx context.Context, f func() error) error {
 	}
 }
 
-// delayed returns a context that ends a while after ctx.
+// delayed returns a context that ends some time after ctx.
 func delayed(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	later, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -121,7 +121,7 @@ func delayed(ctx context.Context, delay time.Duration) (context.Context, context
 	return later, func() { stop(); cancel(nil) }
 }
 
-// stdio joins the standard input and output.
+// stdio combines the standard input and output.
 type stdio struct{ IO }
 
 func (s stdio) Read(b []byte) (int, error)  { return s.In.Read(b) }
@@ -133,7 +133,8 @@ func (s stdio) Close() error {
 	return nil
 }
 
-// interruptible joins the standard input and output. Closing it ends a read.
+// interruptible combines the standard input and output. Closing the result ends
+// a read in progress.
 func (s IO) interruptible() io.ReadWriteCloser {
 	r, w := io.Pipe()
 	go func() {

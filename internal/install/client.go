@@ -15,19 +15,20 @@ import (
 // A Client is an MCP client: a program whose settings can name MCP servers.
 type Client struct {
 	Name  string // on the command line
-	Title string // for the user
+	Title string // for people
 	// File returns the path of the user's settings.
 	File func() (string, error)
-	// key is the member of JSON settings that holds the servers; empty for
+	// key is the member of JSON settings that holds the servers. It is empty for
 	// Codex, whose settings are TOML.
 	key string
-	// typed settings name the transport.
+	// typed reports whether the settings name the transport.
 	typed bool
-	// desktop programs are not started from a shell and lack its PATH.
+	// desktop reports whether the program is not started from a shell, and so
+	// lacks its PATH.
 	desktop bool
 }
 
-// Clients lists the MCP clients that the bridge can be installed in.
+// Clients lists the MCP clients to which the bridge can be added.
 var Clients = []Client{
 	{Name: "claude-code", Title: "Claude Code", File: claudeFile, key: "mcpServers", typed: true},
 	{Name: "codex", Title: "Codex", File: homeFile("CODEX_HOME", ".codex", "config.toml")},
@@ -46,8 +47,8 @@ func claudeFile() (string, error) {
 	return homeFile("", ".claude.json")()
 }
 
-// homeFile returns the path of a file below the home directory, or below the
-// directory in an environment variable, which replaces the first element.
+// homeFile returns the path of a file below the home directory. If the
+// environment variable is set, its directory replaces the first element.
 func homeFile(variable string, elem ...string) func() (string, error) {
 	return func() (string, error) {
 		if dir := os.Getenv(variable); variable != "" && dir != "" {
@@ -69,7 +70,7 @@ func appFile(elem ...string) func() (string, error) {
 // serverName is the name of the bridge in settings.
 const serverName = "pollux"
 
-// A serverEntry is the bridge in JSON settings.
+// A serverEntry is the bridge's entry in JSON settings.
 type serverEntry struct {
 	Type    string            `json:"type,omitempty"`
 	Command string            `json:"command"`
@@ -77,7 +78,7 @@ type serverEntry struct {
 	Env     map[string]string `json:"env,omitempty"`
 }
 
-// Plan returns the change that puts the bridge into the client's settings, or
+// Plan returns the change that adds the bridge to the client's settings, or
 // removes it.
 func (c Client) Plan(remove bool) (*Plan, error) {
 	path, err := c.File()
@@ -96,7 +97,7 @@ func (c Client) Plan(remove bool) (*Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s was not changed: %w", path, err)
 	}
-	p := newPlan(0o600, 0o700) // other servers' entries hold keys
+	p := newPlan(0o600, 0o700) // the entries of other servers contain keys
 	if after != before {
 		p.writes(path, before, after)
 		p.Text = udiff.Unified(path, path, before, after)
@@ -104,8 +105,8 @@ func (c Client) Plan(remove bool) (*Plan, error) {
 	return p, nil
 }
 
-// change returns the settings with the bridge added or removed. A byte order
-// mark and the line ends stay.
+// change returns the settings with the bridge added or removed. It keeps a byte
+// order mark and the line ends.
 func (c Client) change(settings, command string, remove bool) (string, error) {
 	text, mark := strings.CutPrefix(settings, "\ufeff")
 	crlf := strings.Contains(text, "\r\n")

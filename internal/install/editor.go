@@ -15,29 +15,31 @@ import (
 	"pollux/editors"
 )
 
-// An Editor is an editor that Pollux can be installed in: as a package, a
-// directory whose files all belong to Pollux, or as a block in the user's settings.
+// An Editor is an editor in which Pollux can be installed: as a package, which
+// is a directory whose files all belong to Pollux, or as a block in the user's
+// settings.
 type Editor struct {
 	Name  string // on the command line
-	Title string // for the user
+	Title string // for people
 	Next  string // what to do after the installation
 
-	// dir returns the package's directory; nil for none. Packages of other
-	// versions are next to it and match the pattern.
+	// dir returns the package's directory. It may be nil. Packages of other
+	// versions are next to the directory and match the pattern.
 	dir      func() (string, error)
 	versions string
-	// extra adds the files that are not in the repository's folder, by name.
+	// extra adds files that are not in the repository's folder, by name.
 	extra func(files map[string]string, command string)
 
-	// config returns the user's file that gets a block; nil for none.
+	// config returns the path of the user's file that contains the block. It may
+	// be nil.
 	config func() (string, error)
-	// block names the block's template in [editors.FS].
+	// block is the name of the block's template in [editors.FS].
 	block string
-	// valid checks the file with the block in it.
+	// valid checks the user's file after the block was added.
 	valid func(text string) error
 }
 
-// HasPlugin reports whether the editor gets a plugin, and not only settings.
+// HasPlugin reports whether the editor gets a plugin and not only settings.
 func (e Editor) HasPlugin() bool { return e.dir != nil }
 
 // Editors lists the editors.
@@ -85,7 +87,8 @@ func vimDir() (string, error) {
 	if runtime.GOOS == "windows" {
 		dir = filepath.Join(home, "vimfiles")
 	}
-	// Vim 9.1.0327 and newer use the XDG directory if the older ones are not in use.
+	// Vim 9.1.0327 and newer use the XDG directory if the older ones do not
+	// exist.
 	modern, err := xdg("XDG_CONFIG_HOME", ".config", "vim")
 	if err == nil && !exists(dir) && !exists(dir+"rc") && exists(filepath.Join(modern, "vimrc")) {
 		dir = modern
@@ -93,7 +96,7 @@ func vimDir() (string, error) {
 	return filepath.Join(dir, "pack", "pollux", "start", "pollux"), nil
 }
 
-// emacsDir returns the package's directory. As Emacs does, it prefers ~/.emacs.d
+// emacsDir returns the package's directory. Like Emacs, it prefers ~/.emacs.d
 // unless only the XDG directory exists.
 func emacsDir() (string, error) {
 	home, err := os.UserHomeDir()
@@ -134,7 +137,7 @@ var delimiter = regexp.MustCompile(`POLLUX_[0-9a-f]{32}`)
 
 // snippet returns the text of a template, with the command and a delimiter for
 // here documents. The delimiter is random, so that no file name can contain it.
-// If there is one in the text before, it stays.
+// If the old text has a delimiter, it is kept.
 func snippet(name, command, before string) (string, error) {
 	text, err := editors.FS.ReadFile(name)
 	if err != nil {
@@ -180,8 +183,8 @@ func addHelpTags(files map[string]string, command string) {
 	files["doc/tags"] = strings.Join(tags, "")
 }
 
-// addEmacsPackage adds the files that Emacs's package manager generates. They turn
-// the mode on: the user has asked for that by installing it this way.
+// addEmacsPackage adds the files that Emacs's package manager generates. They
+// turn on the mode, because a user who installs the package this way wants that.
 func addEmacsPackage(files map[string]string, command string) {
 	addCommand(files, command)
 	h := emacsHeaders()

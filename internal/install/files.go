@@ -20,7 +20,7 @@ import (
 	"pollux/internal/sys"
 )
 
-// Plan returns the change that puts Pollux into the editor, or removes it.
+// Plan returns the change that adds Pollux to the editor, or removes it.
 func (e Editor) Plan(remove bool) (*Plan, error) {
 	command, err := ownCommand()
 	if err != nil {
@@ -55,8 +55,8 @@ func (e Editor) Plan(remove bool) (*Plan, error) {
 	return p, nil
 }
 
-// top returns the highest directory that belongs to the package alone: the first
-// pollux of pack/pollux/start/pollux.
+// top returns the highest directory that contains only the package: the first
+// pollux in pack/pollux/start/pollux.
 func top(dir string) string {
 	if pack := filepath.Dir(filepath.Dir(dir)); filepath.Base(pack) == "pollux" {
 		return pack
@@ -64,7 +64,8 @@ func top(dir string) string {
 	return dir
 }
 
-// onPath reports whether the command is the one that its name finds on the PATH.
+// onPath reports whether looking up the command's name on the PATH finds this
+// command.
 func onPath(command string) bool {
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		if candidate := filepath.Join(dir, filepath.Base(command)); exists(candidate) {
@@ -74,7 +75,7 @@ func onPath(command string) bool {
 	return false
 }
 
-// manifestName is the file that lists the files of a package with their checksums.
+// manifestName is the file that lists a package's files with their checksums.
 const manifestName = ".pollux.json"
 
 func sum(text string) string {
@@ -163,7 +164,7 @@ func packageFiles(editor string) (map[string]string, error) {
 	return files, err
 }
 
-// The lines around Pollux's block in a user's file.
+// The lines that surround Pollux's block in a user's file.
 const (
 	blockBegin = "# pollux: begin (written by pollux install; --remove removes it)\n"
 	blockEnd   = "# pollux: end\n"

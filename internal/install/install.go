@@ -1,10 +1,10 @@
-// Package install knows what `pollux install` writes into the settings of other
-// programs: MCP clients, which then start the bridge, and editors, which then
-// start the companion. It makes a [Plan], which the command line shows and the
-// user agrees to, and carries it out.
+// Package install implements `pollux install`. It adds Pollux to the settings of
+// other programs: MCP clients, which then start the bridge, and editors, which
+// then start the companion. It creates a [Plan]. The command line shows it to
+// the user and applies it.
 //
-// A plan leaves everything else in a file as it is: other entries, comments,
-// line ends, byte order marks.
+// A plan keeps everything else in a file: other entries, comments, line ends and
+// byte order marks.
 package install
 
 import (
@@ -27,33 +27,33 @@ type Plan struct {
 	// files of a package, one on each line.
 	Text string
 
-	write  map[string]string // by path; the new content
+	write  map[string]string // new contents by path
 	remove []string          // paths of files
-	before map[string]string // by path; the content when the plan was made, "" for a missing file
+	before map[string]string // contents by path when the plan was made; "" for a missing file
 	dirs   []string          // package directories; they are removed once they are empty
 
-	fileMode, dirMode fs.FileMode // of new files and directories
+	fileMode, dirMode fs.FileMode // for new files and directories
 }
 
 func newPlan(fileMode, dirMode fs.FileMode) *Plan {
 	return &Plan{write: make(map[string]string), before: make(map[string]string), fileMode: fileMode, dirMode: dirMode}
 }
 
-// writes adds a file's new content.
+// writes adds a file to write, with its old and new content.
 func (p *Plan) writes(path, before, after string) {
 	p.write[path], p.before[path] = after, before
 }
 
-// removes adds a file to remove.
+// removes adds a file to remove, with its content.
 func (p *Plan) removes(path, before string) {
 	p.remove = append(p.remove, path)
 	p.before[path] = before
 }
 
-// Empty reports whether there is nothing to do.
+// Empty reports whether the plan changes nothing.
 func (p *Plan) Empty() bool { return len(p.write) == 0 && len(p.remove) == 0 }
 
-// contents returns the content of the files that the plan changes.
+// contents returns the current contents of the files that the plan changes.
 func (p *Plan) contents() map[string]string {
 	now := make(map[string]string)
 	for _, name := range slices.Concat(slices.Collect(maps.Keys(p.write)), p.remove) {
@@ -86,14 +86,14 @@ func (p *Plan) Apply() error {
 	return nil
 }
 
-// owns reports whether a directory belongs to a package of Pollux.
+// owns reports whether a directory belongs to Pollux's package.
 func (p *Plan) owns(d string) bool {
 	return slices.ContainsFunc(p.dirs, func(dir string) bool {
 		return strings.HasPrefix(d+string(filepath.Separator), top(dir)+string(filepath.Separator))
 	})
 }
 
-// maxFile limits the size of a file that is read, in bytes.
+// maxFile limits a settings file, in bytes.
 const maxFile = 64 << 20
 
 // readSettings reads another program's settings. A missing file is empty.
@@ -109,7 +109,8 @@ func readSettings(path string) (string, error) {
 }
 
 // ownCommand returns the path of this program. If it is the pollux on the PATH,
-// that path is returned: it stays valid when a package manager updates Pollux.
+// ownCommand returns the path that was found there, because that stays valid
+// when a package manager updates Pollux.
 func ownCommand() (string, error) {
 	self, err := os.Executable()
 	if err != nil {

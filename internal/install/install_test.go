@@ -40,7 +40,7 @@ func TestInstallKeepsWhatIsThere(t *testing.T) {
 			t.Errorf("%s: removed, it is not JSON: %s", name, gone)
 		}
 	}
-	// Adding and removing keeps other entries and comments.
+	// Other entries and comments are kept when an entry is added or removed.
 	for _, before := range []string{
 		"{\n  \"mcpServers\": {\n    \"x\": {} // first\n  }\n}",
 		"{\n  \"mcpServers\": {\n    \"x\": {}, // first\n    /* none */\n  }\n}",
@@ -72,7 +72,7 @@ func TestInstallKeepsWhatIsThere(t *testing.T) {
 			t.Errorf("%s is not valid: %v", got, err)
 		}
 	}
-	// A byte order mark and line ends stay.
+	// A byte order mark and line ends are kept.
 	c := Client{key: "mcpServers"}
 	got, err := c.change("\ufeff{\r\n  \"a\": 1\r\n}\r\n", "pollux", false)
 	if err != nil || !strings.HasPrefix(got, "\ufeff{\r\n") || strings.Count(got, "\n") != strings.Count(got, "\r\n") {
@@ -180,7 +180,7 @@ func same(t *testing.T, c Client, a, b string) bool {
 	return decode(a) != "" && decode(a) == decode(b)
 }
 
-// A change that the user makes before the answer is not overwritten.
+// A change that the user makes before answering is not overwritten.
 func TestInstallNoticesChanges(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kakrc")
 	for _, content := range []string{"", "mine\n"} {
@@ -207,7 +207,7 @@ func TestInstallNoticesChanges(t *testing.T) {
 	}
 }
 
-// Hostile settings files once hung the installer or overflowed its stack.
+// Hostile settings files once blocked the installer or overflowed its stack.
 func TestInstallRefusesHostileSettings(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a shell")
@@ -247,7 +247,7 @@ func TestInstallRefusesHostileSettings(t *testing.T) {
 	}
 }
 
-// The file may hold keys of other servers.
+// The file may hold keys for other servers.
 func TestInstallMakesPrivateFiles(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("CLAUDE_CONFIG_DIR", dir)

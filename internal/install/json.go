@@ -13,7 +13,7 @@ import (
 	"pollux/internal/agent/gemini/settings"
 )
 
-// changeJSON sets or removes one server. Everything else stays, including
+// changeJSON sets or removes one server. It keeps everything else, including
 // comments.
 func changeJSON(settings, key string, entry serverEntry, remove bool) (string, error) {
 	if strings.TrimSpace(settings) == "" {
@@ -75,7 +75,7 @@ func parseJSON(text []byte) (hujson.Value, error) {
 	return hujson.Parse(text)
 }
 
-// valueOf returns a value formatted for depth levels of indentation.
+// valueOf returns a value that is formatted for the given depth of indentation.
 func valueOf(v any, indent string, depth int) (hujson.Value, error) {
 	text, err := json.MarshalIndent(v, strings.Repeat(indent, depth), indent)
 	if err != nil {
@@ -85,7 +85,7 @@ func valueOf(v any, indent string, depth int) (hujson.Value, error) {
 }
 
 // merge updates the user's entry and keeps its other members. It reports whether
-// there was nothing to do.
+// nothing changed.
 func merge(old *hujson.Value, entry serverEntry, indent string) (same bool) {
 	o := object(old)
 	if o == nil {
@@ -149,8 +149,8 @@ func object(v *hujson.Value) *hujson.Object {
 	return o
 }
 
-// removeMember removes a member. Comments before it stay, and so does the text
-// after the last member.
+// removeMember removes a member. It keeps comments before it, and the text after
+// the last member.
 func removeMember(o *hujson.Object, name string) {
 	i := slices.IndexFunc(o.Members, func(m hujson.ObjectMember) bool { return nameOf(m) == name })
 	gone := o.Members[i]
@@ -162,7 +162,7 @@ func removeMember(o *hujson.Object, name string) {
 		return
 	}
 	if n := len(o.Members); n > 0 {
-		// The new last member has a comma only if the old one had one.
+		// The new last member gets a comma only if the old one had one.
 		last := &o.Members[n-1].Value.AfterExtra
 		if gone.Value.AfterExtra == nil {
 			comment = strings.TrimRight(string(*last), " \t\n") + comment
@@ -174,7 +174,7 @@ func removeMember(o *hujson.Object, name string) {
 	o.AfterExtra = before(comment, o.AfterExtra)
 }
 
-// before joins a comment, which may need a line end, and the text after it.
+// before joins a comment, which may need a line end, to the text after it.
 func before(comment string, rest hujson.Extra) hujson.Extra {
 	if strings.Contains(comment, "//") && !strings.HasPrefix(string(rest), "\n") {
 		comment += "\n"
@@ -193,8 +193,8 @@ func member(o *hujson.Object, name string) *hujson.Value {
 	return nil
 }
 
-// setMember sets a member of an object that is depth levels deep. A new member
-// gets its own line, after the comments behind the last member.
+// setMember sets a member of an object at the given depth. A new member gets its
+// own line, after the comments that follow the last member.
 func setMember(o *hujson.Object, name string, value hujson.Value, indent string, depth int) {
 	if v := member(o, name); v != nil {
 		v.Value = value.Value
@@ -208,7 +208,7 @@ func setMember(o *hujson.Object, name string, value hujson.Value, indent string,
 	m := hujson.ObjectMember{Name: hujson.Value{BeforeExtra: hujson.Extra(line), Value: hujson.String(name)}, Value: value}
 	m.Value.BeforeExtra = hujson.Extra(" ")
 	if n := len(o.Members); n > 0 && o.Members[n-1].Value.AfterExtra != nil {
-		m.Value.AfterExtra = hujson.Extra{} // a trailing comma stays
+		m.Value.AfterExtra = hujson.Extra{} // keep a trailing comma
 	}
 	o.AfterExtra = hujson.Extra(closing)
 	o.Members = append(o.Members, m)

@@ -18,7 +18,7 @@ var (
 	otherTable = regexp.MustCompile(`^\s*\[`)
 )
 
-// changeTOML sets or removes Codex's table of the bridge.
+// changeTOML sets or removes the bridge's table in Codex's settings.
 func changeTOML(settings, command string, remove bool) (string, error) {
 	byHand := fmt.Errorf("its mcp_servers have a form that Pollux cannot change: change %s by hand", serverName)
 	before, err := servers(settings)
@@ -45,7 +45,7 @@ func changeTOML(settings, command string, remove bool) (string, error) {
 	default:
 		after = withCommand(settings, command, startsBridge(had))
 	}
-	// Only the table of Pollux may differ, and it must be right.
+	// Only Pollux's table may differ, and it must be correct.
 	now, err := servers(after)
 	if err != nil || !reflect.DeepEqual(withoutOurs(before), withoutOurs(now)) || (now.ours() == nil) != remove ||
 		!remove && (now.ours()["command"] != command || !startsBridge(now.ours())) {
@@ -54,7 +54,7 @@ func changeTOML(settings, command string, remove bool) (string, error) {
 	return after, nil
 }
 
-// inlineServers matches an inline table, which no other table can be added to.
+// inlineServers matches an inline table, which cannot be extended.
 var inlineServers = regexp.MustCompile(`(?m)^\s*mcp_servers\s*=`)
 
 type tomlSettings map[string]any
@@ -84,8 +84,8 @@ func startsBridge(table map[string]any) bool {
 	return slices.Contains(args, any("bridge"))
 }
 
-// withoutTables removes the tables of Pollux. Comments between their last line
-// and the next table stay.
+// withoutTables removes Pollux's tables. It keeps comments between their last
+// line and the next table.
 func withoutTables(settings string) string {
 	var kept, tail []string
 	ours := false
@@ -121,8 +121,8 @@ var (
 	tomlArgs    = regexp.MustCompile(`^(\s*args\s*=\s*)\[[^\]]*\]`)
 )
 
-// withCommand sets the command in the table of Pollux, and the arguments unless
-// hasArgs says that they are right.
+// withCommand sets the command in Pollux's table. It also sets the arguments,
+// unless hasArgs reports that they are correct.
 func withCommand(settings, command string, hasArgs bool) string {
 	var out []string
 	ours, at := false, 0 // at is the index of the first line of the table

@@ -1,10 +1,10 @@
 // Package acp speaks the Agent Client Protocol as a client: JSON-RPC, one
-// message per line. It has the part of the protocol that Pollux uses.
+// message per line. It implements the part of the protocol that Pollux uses.
 //
-// github.com/coder/acp-go-sdk has all of it. But it ends the connection at a line
-// of 10 MB, which a proposal of two whole files reaches; at 1024 waiting updates,
-// which a fast model reaches while a client is slow; and at a line that is not
-// JSON, which agents print at times.
+// github.com/coder/acp-go-sdk implements all of it, but ends the connection in
+// three cases that occur in practice: at a line of 10 MB (a proposal of two
+// large files), at 1024 waiting updates (a fast model and a slow client), and at
+// a line that is not JSON (agents print some).
 package acp
 
 import (
@@ -26,7 +26,7 @@ const version = 1
 // calls it from one goroutine, in the order of the messages.
 type Client interface {
 	Update(Update)
-	// ReadFile and WriteFile are called only if the client offers its files.
+	// ReadFile and WriteFile are called only if the client offers files.
 	ReadFile(session, path string) (string, error)
 	WriteFile(session, path, text string) error
 }
@@ -36,9 +36,9 @@ type Update struct {
 	Session string
 	// Kind is the kind of the update, such as [MessageChunk].
 	Kind string
-	// Text is the text of a message, or that of a tool's first result.
+	// Text is the text of a message, or of a tool's first result.
 	Text string
-	// ToolCall is the ID of a tool call, Title its description.
+	// ToolCall is the ID of a tool call. Title is its description.
 	ToolCall, Title string
 	// Status is the state of a tool call, such as [Completed].
 	Status string
@@ -58,7 +58,7 @@ const (
 	Cancelled = "cancelled"
 )
 
-// A Session is a conversation, with the model that it has selected.
+// A Session is a conversation and the model selected in it.
 type Session struct{ ID, Model string }
 
 // Content is a part of a prompt: a text or an image.
@@ -154,15 +154,15 @@ type Conn struct {
 	rpc    *jsonrpc2.Conn
 }
 
-// NewConn starts a connection: r is the agent's output, w its input. With files,
-// the client serves the agent's files.
+// NewConn starts a connection. It reads the agent's output from r and writes its
+// input to w. With files, the client serves files to the agent.
 func NewConn(r io.ReadCloser, w io.WriteCloser, files bool, client Client) *Conn {
 	c := &Conn{client: client, files: files}
 	c.rpc = jsonrpc2.NewConn(context.Background(), newStream(r, w), handler(c.handle), jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
 	return c
 }
 
-// Done is closed when the connection has ended.
+// Done returns a channel that is closed when the connection has ended.
 func (c *Conn) Done() <-chan struct{} { return c.rpc.DisconnectNotify() }
 
 // Close ends the connection. Calls in progress return an error.
@@ -175,7 +175,7 @@ func (c *Conn) Initialize(ctx context.Context) error {
 	return c.call(ctx, "initialize", hello, nil)
 }
 
-// NewSession starts a conversation in a directory.
+// NewSession starts a conversation in dir.
 func (c *Conn) NewSession(ctx context.Context, dir string) (Session, error) {
 	var res newSessionResult
 	err := c.call(ctx, "session/new", newSession{CWD: dir, MCPServers: []any{}}, &res)
@@ -194,8 +194,8 @@ func (c *Conn) Prompt(session string, content []Content) (PromptResult, error) {
 	return res, responseError(err)
 }
 
-// Cancel asks the agent to end the turn of a session. It does not wait, not even
-// for an agent that does not read.
+// Cancel asks the agent to end the turn of a session. It never blocks, even if
+// the agent does not read.
 func (c *Conn) Cancel(session string) {
 	go c.rpc.Notify(context.Background(), "session/cancel", sessionRef{session})
 }
@@ -216,7 +216,7 @@ func (c *Conn) call(ctx context.Context, method string, params, result any) erro
 	}
 }
 
-// responseError returns an [*Error] for an error response.
+// responseError returns an error response as an [*Error].
 func responseError(err error) error {
 	var rpc *jsonrpc2.Error
 	if !errors.As(err, &rpc) {
@@ -232,7 +232,7 @@ func responseError(err error) error {
 	return e
 }
 
-// handle answers the agent's requests and passes its updates on.
+// handle answers the agent's requests and forwards its updates.
 func (c *Conn) handle(method string, params json.RawMessage) (any, error) {
 	switch method {
 	case "session/update":
@@ -242,7 +242,7 @@ func (c *Conn) handle(method string, params json.RawMessage) (any, error) {
 		}
 		return nil, nil
 	case "session/request_permission":
-		// What is allowed needs no permission, so everything else is rejected.
+		// Allowed operations need no permission, so all others are rejected.
 		var p permission
 		if err := json.Unmarshal(params, &p); err != nil {
 			return nil, err

@@ -14,7 +14,7 @@ import (
 	"pollux/internal/jsonl"
 )
 
-// An agent writes all its requests before it reads an answer.
+// An agent may write all its requests before it reads an answer.
 func TestACPWriterThatDoesNotRead(t *testing.T) {
 	ours, theirs := net.Pipe()
 	received := make(chan struct{})
@@ -77,7 +77,7 @@ func FuzzACPStream(f *testing.F) {
 		}
 		s := newStream(readOnly{bytes.NewReader([]byte(text))}, readOnly{})
 		for got := 0; ; got++ {
-			var v json.RawMessage // jsonrpc2 judges the rest
+			var v json.RawMessage // jsonrpc2 validates the rest
 			if err := s.ReadObject(&v); err != nil {
 				if !errors.Is(err, io.EOF) || got != want {
 					t.Fatalf("%d messages of %d, then %v", got, want, err)
@@ -97,7 +97,7 @@ func TestACPLongLine(t *testing.T) {
 	var _ jsonrpc2.ObjectStream = s
 }
 
-// zeros never ends.
+// zeros is an endless reader of zeros.
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) {

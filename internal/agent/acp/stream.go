@@ -40,8 +40,8 @@ func (s *stream) ReadObject(v any) error {
 	}
 }
 
-// isMessage tells messages from other output of the agent, its hooks and its
-// libraries, which may be JSON too.
+// isMessage distinguishes messages from other output of the agent, its hooks and
+// its libraries. That output may be JSON too.
 func isMessage(line []byte) bool {
 	if line = bytes.TrimSpace(line); len(line) == 0 || line[0] != '{' {
 		return false
@@ -68,7 +68,7 @@ func (s *stream) Close() error { return errors.Join(s.w.Close(), s.r.Close()) }
 // A handler answers the agent's requests and takes its notifications, in order.
 type handler func(method string, params json.RawMessage) (any, error)
 
-// Handle implements [jsonrpc2.Handler]. A goroutine of its own writes the
+// Handle implements [jsonrpc2.Handler]. A separate goroutine writes the
 // response: the agent does not read while it writes, so the reader must not wait
 // for a write.
 func (h handler) Handle(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {

@@ -1,5 +1,5 @@
-// Package agents is the table of the agents that the bridge can ask. Adding an
-// agent means a package below agent, and a row here.
+// Package agents is the table of the agents that the bridge can ask. To add an
+// agent, add a package below agent and a row here.
 package agents
 
 import (
@@ -15,11 +15,12 @@ import (
 // table has a row for each agent. The first is the default.
 var table = []*agent.Agent{gemini.Agent()}
 
-// Default returns the agent that the bridge asks.
+// Default returns the bridge's default agent.
 func Default() *agent.Agent { return table[0] }
 
-// Open returns a runner of an agent. The caller closes it. An agent that does not
-// serve the Agent Client Protocol runs once per request, whatever opts.Kind is.
+// Open returns an agent's runner. The caller closes it. An agent that does not
+// support the Agent Client Protocol runs once per request, whatever opts.Kind
+// is.
 func Open(row *agent.Agent, opts agent.Options) (agent.Runner, error) {
 	once, err := oneshot.New(row, opts)
 	if err != nil {
@@ -31,9 +32,9 @@ func Open(row *agent.Agent, opts agent.Options) (agent.Runner, error) {
 	return pool.New(row, opts, once, once.TempDir()), nil
 }
 
-// Probe starts a warm process of the default agent in dir, has it make a session,
-// and ends it. No model is asked. It returns how long it took until the session
-// was ready.
+// Probe starts a warm process of the default agent in dir, creates a session,
+// and ends the process. It does not ask the model. It returns the time until the
+// session was ready.
 func Probe(ctx context.Context, program agent.Program, dir string) (time.Duration, error) {
 	return pool.Probe(ctx, Default(), program, dir)
 }

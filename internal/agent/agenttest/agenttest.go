@@ -1,4 +1,4 @@
-// Package agenttest has what the tests of the runners share.
+// Package agenttest holds code that the tests of the runners share.
 package agenttest
 
 import (
@@ -19,7 +19,7 @@ import (
 // Timeout is how long a step may take on a busy machine.
 const Timeout = 60 * time.Second
 
-// WantKind checks the kind of an error, and words in its text.
+// WantKind checks an error's kind, and that its text contains words.
 func WantKind(t *testing.T, err error, want agent.Kind, words ...string) {
 	t.Helper()
 	var e *agent.Error
@@ -33,8 +33,9 @@ func WantKind(t *testing.T, err error, want agent.Kind, words ...string) {
 	}
 }
 
-// Isolate gives a test a home and a temporary directory. At its end both files
-// that match the pattern there and processes that use it are errors.
+// Isolate gives a test its own home and temporary directory. At the end of the
+// test, files there that match the pattern are errors, and so are processes that
+// use the directory.
 func Isolate(t *testing.T, pattern string) {
 	t.Helper()
 	t.Setenv("HOME", t.TempDir())
@@ -126,7 +127,7 @@ func (b *Bench) Events() []string {
 	return slices.Clone(b.events)
 }
 
-// WantEvent checks for an event that starts with a text.
+// WantEvent checks for an event that starts with the text.
 func (b *Bench) WantEvent(start string) {
 	b.T.Helper()
 	events := b.Events()
@@ -135,7 +136,7 @@ func (b *Bench) WantEvent(start string) {
 	}
 }
 
-// Until waits for a condition.
+// Until waits for a condition to hold.
 func (b *Bench) Until(what string, holds func() bool) {
 	b.T.Helper()
 	for deadline := time.Now().Add(Timeout); !holds(); time.Sleep(5 * time.Millisecond) {
@@ -155,8 +156,9 @@ func (b *Bench) PID() int {
 	return all[0].PID
 }
 
-// SlowVersion makes a wrapper of a program, outside of any package. It prints its
-// version only after open was called. asked returns how often it was asked.
+// SlowVersion makes a wrapper for a program, outside of any package. It prints
+// its version only after open was called. asked returns how often the version
+// was requested.
 func SlowVersion(t *testing.T, program, version string) (path string, asked func() int, open func()) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "agent")

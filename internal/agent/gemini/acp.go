@@ -7,12 +7,12 @@ import (
 	"pollux/internal/agent"
 )
 
-// isNotice reports whether a message is the CLI's own: it announces a change of
-// its mode as if the model said so.
+// isNotice reports whether a message comes from the CLI itself. It announces a
+// change of its mode as if the model said so.
 func isNotice(text string) bool { return strings.HasPrefix(text, "[MODE_UPDATE] ") }
 
-// toolCall returns the name of a tool, from an ID like "read_file__1", and what
-// it works on, from the title.
+// toolCall returns the name of a tool, from an ID such as "read_file__1", and a
+// summary of its arguments, from the title.
 func toolCall(id, title string) (name, summary string) {
 	name, _, _ = strings.Cut(id, "__")
 	title = strings.Join(strings.Fields(title), " ")
@@ -47,14 +47,14 @@ func usage(meta json.RawMessage) (model string, tokens agent.Tokens) {
 	return model, agent.Tokens{Input: in, Output: out, Total: in + out}
 }
 
-// rpcKinds are the error codes with a meaning: HTTP statuses, and those of the
-// protocol.
+// rpcKinds are the error codes that have a meaning: HTTP statuses, and codes of
+// the protocol.
 var rpcKinds = map[int]agent.Kind{
 	-32000: agent.Auth, 400: agent.BadRequest, 401: agent.Auth, 403: agent.Auth, 404: agent.BadModel, 429: agent.QuotaMinute,
 	500: agent.Capacity, 502: agent.Capacity, 503: agent.Capacity, 504: agent.Capacity,
 }
 
-// classifyRPC classifies an error response: by its words, then by its code.
+// classifyRPC classifies an error response by its words, then by its code.
 func classifyRPC(code int, message string, unlinked []string) *agent.Error {
 	kind := kindOf(message)
 	if kind == "" {

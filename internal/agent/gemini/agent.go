@@ -53,8 +53,8 @@ func fault(kind agent.Kind, message string) *agent.Error {
 	return &agent.Error{Kind: kind, Message: message, Remedy: remedies[kind]}
 }
 
-// remedies describe the failures of Gemini CLI. Those of the model are the same
-// for all agents.
+// remedies describe the failures of Gemini CLI. Failures of the model have the
+// same remedies for all agents.
 var remedies = map[agent.Kind]agent.Remedy{
 	agent.NotInstalled:  {What: "Gemini CLI is not installed", Next: "install it with `npm install -g @google/gemini-cli`, or set GEMINI_CLI_PATH to it"},
 	agent.TooOld:        {What: "this Gemini CLI is too old to be enforced read-only", Next: "update it with `npm install -g @google/gemini-cli@latest` (0.35 or newer)"},
@@ -74,7 +74,7 @@ var remedies = map[agent.Kind]agent.Remedy{
 }
 
 // checkTempDir returns an error for a directory that cannot hold policies: the
-// CLI splits a list of policies at its commas.
+// CLI splits a list of policies at commas.
 func checkTempDir(dir string) error {
 	if strings.Contains(dir, ",") {
 		return fmt.Errorf("the temporary directory %s has a comma in its name: set TMPDIR to one without", dir)

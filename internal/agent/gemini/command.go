@@ -15,7 +15,7 @@ import (
 	"pollux/internal/sys"
 )
 
-// oneShotCommand returns how to run the CLI for one request.
+// oneShotCommand returns the command that runs the CLI for one request.
 func oneShotCommand(l agent.Launch) (agent.Command, error) {
 	c, err := readOnlyCommand(l)
 	c.Args = append([]string{"--output-format=stream-json"}, c.Args...)
@@ -25,7 +25,8 @@ func oneShotCommand(l agent.Launch) (agent.Command, error) {
 	return c, err
 }
 
-// acpCommand returns how to run the CLI as a server of the Agent Client Protocol.
+// acpCommand returns the command that runs the CLI as a server of the Agent
+// Client Protocol.
 func acpCommand(l agent.Launch) (agent.Command, error) {
 	c, err := readOnlyCommand(l)
 	if err != nil {
@@ -33,8 +34,8 @@ func acpCommand(l agent.Launch) (agent.Command, error) {
 	}
 	c.Args = append([]string{"--acp"}, c.Args...)
 	if l.Change {
-		// The CLI writes to files of its own home, such as its memory, even if the
-		// client serves its files.
+		// The CLI writes to files in its home, such as its memory, even if the
+		// client serves files.
 		home := filepath.Join(l.TempDir, "home")
 		if c.Unlinked, err = privateHome(home); err != nil {
 			return c, err
@@ -42,15 +43,15 @@ func acpCommand(l agent.Launch) (agent.Command, error) {
 		c.Env = append(c.Env, "GEMINI_CLI_HOME="+home)
 	}
 	if runtime.GOOS != "windows" {
-		// Otherwise the CLI does not print its log on standard error.
+		// Without this, the CLI does not print its log on standard error.
 		c.Env = append(c.Env, "GEMINI_DEBUG_LOG_FILE=/dev/stderr")
 	}
 	return c, nil
 }
 
-// readOnlyCommand writes the policy and returns the arguments and the environment
-// that enforce it. Each process gets a new policy file: the CLI runs without a
-// policy if the file is missing.
+// readOnlyCommand writes the policy and returns the arguments and the
+// environment that enforce it. Each process gets a new policy file, because the
+// CLI runs without a policy if the file is missing.
 func readOnlyCommand(l agent.Launch) (agent.Command, error) {
 	tmp := filepath.Join(l.TempDir, "tmp")
 	if err := os.Mkdir(tmp, 0o700); err != nil {
@@ -63,13 +64,14 @@ func readOnlyCommand(l agent.Launch) (agent.Command, error) {
 	return agent.Command{Args: enforce(rules), Env: childEnv(os.Environ(), tmp)}, nil
 }
 
-// enforce returns the arguments that enforce a policy. Values follow their flags
-// after an equals sign, so that none is read as a flag.
+// enforce returns the arguments that enforce a policy. An equals sign joins each
+// value to its flag, so that no value is read as a flag.
 func enforce(policy string) []string {
 	return []string{
 		"--approval-mode=default",
 		"--admin-policy=" + policy,
-		// If the CLI ignores the first, the rules still apply as the user's.
+		// If the CLI ignores the flag above, the rules still apply as a user
+		// policy.
 		"--policy=" + policy,
 		"--sandbox=false",
 		"--extensions=none",
@@ -78,10 +80,11 @@ func enforce(policy string) []string {
 	}
 }
 
-// privateHome makes a home directory for a CLI. It is like the user's, but nothing
-// is written back: settings and memory are copies. Credentials are not copied but
-// linked: the CLI renews them in the user's own files, and its tools may not write
-// there. It returns the names of the credentials that cannot be linked.
+// privateHome creates a home directory for a CLI. It looks like the user's, but
+// nothing is written back: settings and memory are copies. Credentials are
+// linked and not copied, because the CLI renews them in the user's own files.
+// Its tools may not write there. privateHome returns the names of the
+// credentials that cannot be linked.
 func privateHome(home string) (unlinked []string, err error) {
 	theirs, ours := geminiHome(), filepath.Join(home, ".gemini")
 	if err := os.MkdirAll(ours, 0o700); err != nil {
@@ -114,7 +117,7 @@ func privateHome(home string) (unlinked []string, err error) {
 	return unlinked, nil
 }
 
-// maxHomeFile limits the files that are copied from the CLI's home, in bytes.
+// maxHomeFile limits a file that is copied from the CLI's home, in bytes.
 const maxHomeFile = 1 << 20
 
 // secretFile matches the names of files with secrets in the CLI's home.
@@ -137,8 +140,8 @@ func canChange(p agent.Program, dir string) error {
 	return nil
 }
 
-// nearHome reports whether a workspace contains one of the CLI's own directories,
-// or lies in one: the CLI writes there by itself.
+// nearHome reports whether a workspace contains one of the CLI's own
+// directories, or lies in one. The CLI itself writes there.
 func nearHome(dir string) bool {
 	dirs := []string{geminiHome()}
 	if home, err := os.UserHomeDir(); err == nil {

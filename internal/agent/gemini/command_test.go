@@ -11,8 +11,8 @@ import (
 	"pollux/internal/agent/agenttest"
 )
 
-// The home for change mode is like the user's. Nothing that is written to it
-// reaches the user's home, except for renewed credentials.
+// The home for change mode looks like the user's. Nothing that is written to it
+// reaches the user's home, except renewed credentials.
 func TestPrivateHome(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("GEMINI_CLI_HOME", "")
@@ -50,7 +50,8 @@ func TestPrivateHome(t *testing.T) {
 	}
 }
 
-// On Windows most users may not make links, and change mode copied their credentials.
+// On Windows most users cannot create links, and change mode copied their
+// credentials.
 func TestPrivateHomeWithoutLinks(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("GEMINI_CLI_HOME", "")
@@ -67,7 +68,7 @@ func TestPrivateHomeWithoutLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range secrets { // in the way of the links
+	for _, name := range secrets { // these files block the links
 		if err := os.WriteFile(filepath.Join(ours, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +84,8 @@ func TestPrivateHomeWithoutLinks(t *testing.T) {
 	}
 }
 
-// A CLI without credentials, because they could not be linked, says what to do.
+// A CLI without credentials, because they could not be linked, explains what to
+// do.
 func TestWarmWithoutCredentials(t *testing.T) {
 	failure := Agent().ACP.Failure
 	refused := func(unlinked ...string) error { return failure(-32000, "Authentication required.", unlinked) }
@@ -93,8 +95,8 @@ func TestWarmWithoutCredentials(t *testing.T) {
 	agenttest.WantKind(t, failure(429, "slow down", nil), agent.QuotaMinute)
 }
 
-// A CLI that takes too long to print its version is not called too old, and does
-// not keep running.
+// A CLI that takes too long to print its version is not called too old, and is
+// stopped.
 func TestLateVersion(t *testing.T) {
 	agenttest.Isolate(t, "pollux*")
 	cli := filepath.Join(t.TempDir(), "gemini")

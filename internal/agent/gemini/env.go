@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// The CLI gets only these of our variables: what it needs to find its settings,
-// its credentials, the network and the system.
+// The CLI gets only these variables: it needs them to find its settings, its
+// credentials, the network and the system.
 var (
 	envNames = []string{
 		"HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM",
@@ -20,26 +20,27 @@ var (
 		// Windows
 		"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA",
 		"PROGRAMFILES", "USERPROFILE", "USERNAME", "HOMEDRIVE", "HOMEPATH", "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE",
-		// Google Cloud, where the CLI signs in differently
+		// Google Cloud, where the CLI uses another sign-in
 		"CLOUD_SHELL", "GCLOUD_PROJECT",
-		// version managers of Node.js, whose node is a wrapper
+		// version managers of Node.js, in which node is a wrapper
 		"VOLTA_HOME", "ASDF_DIR", "ASDF_DATA_DIR", "NVM_DIR", "FNM_DIR", "FNM_MULTISHELL_PATH", "MISE_DATA_DIR", "MISE_CONFIG_DIR",
 	}
 	envPrefixes = []string{"GOOGLE_", "GEMINI_", "CLOUDSDK_", "LC_"}
 	// An editor's companion would add the user's open files to every prompt. The
-	// CLI's sandbox starts it again with the prompt in its arguments.
+	// CLI's sandbox restarts it with the prompt in its arguments.
 	envDropped = []string{"GEMINI_CLI_IDE_", "GEMINI_CLI_NO_RELAUNCH", "GEMINI_CLI_ACTIVITY_LOG", "GEMINI_SANDBOX"}
 )
 
-// childEnv returns the environment of a CLI: our variables that the list allows,
-// and those that Pollux sets. tmp is its temporary directory, where it leaves
-// reports that may contain the conversation.
+// childEnv returns the environment of a CLI: the variables that the lists allow,
+// and those that Pollux sets. tmp is its temporary directory. The CLI leaves
+// reports there that may contain the conversation.
 func childEnv(environ []string, tmp string) []string {
 	var env []string
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")
 		hasPrefix := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
-		// Proxy variables may be in lower case, and Windows has Path.
+		// Proxy variables may be in lower case, and Windows has Path instead of
+		// PATH.
 		if !slices.Contains(envNames, strings.ToUpper(name)) && !slices.ContainsFunc(envPrefixes, hasPrefix) {
 			continue
 		}
@@ -50,10 +51,10 @@ func childEnv(environ []string, tmp string) []string {
 	}
 	env = append(env,
 		"NO_COLOR=1", "FORCE_COLOR=0",
-		// One process instead of two; the outer one ignores signals.
+		// Run one process instead of two: the outer one ignores signals.
 		"GEMINI_CLI_NO_RELAUNCH=true",
-		// The outer process would set the heap size. Without it, garbage
-		// collection nearly doubles the time of large runs.
+		// The outer process would set the heap size. With the default size,
+		// garbage collection nearly doubles the time of large runs.
 		"NODE_OPTIONS=--max-old-space-size=8192",
 		"NO_BROWSER=true",
 		"TMPDIR="+tmp,

@@ -9,8 +9,8 @@ import (
 	"pollux/internal/agent"
 )
 
-// exits are the CLI's exit codes with a meaning. Some are an HTTP status modulo
-// 256.
+// exits are the exit codes of the CLI that have a meaning. Some are an HTTP
+// status modulo 256.
 var exits = map[int]agent.Kind{
 	41: agent.Auth, 42: agent.BadRequest, 52: agent.Settings, 53: agent.TurnLimit, 55: agent.Untrusted,
 	429 % 256: agent.QuotaMinute, 400 % 256: agent.BadRequest, 401 % 256: agent.Auth, 403 % 256: agent.Auth,
@@ -50,11 +50,12 @@ func kindOf(message string) agent.Kind {
 	return ""
 }
 
-// classify returns the failure of a run that ended by itself: by the messages of
-// the error and result events, then by the exit code, then by standard error.
+// classify returns the failure of a run that ended on its own. It looks at the
+// messages of the error and result events, then at the exit code, then at
+// standard error.
 func classify(exit int, message, stderr string) *agent.Error {
 	kind := kindOf(message)
-	// A 400 has many causes; the words may be more specific.
+	// A 400 has many causes, and the words may be more specific.
 	if k := exits[exit]; k != "" && (kind == "" || k == agent.Untrusted || k == agent.TurnLimit) {
 		kind = k
 	}
@@ -93,8 +94,9 @@ var (
 // cause returns the line of standard error that best explains a failure.
 func cause(stderr string) string { return tidy(telling(toolNoise.ReplaceAllString(stderr, ""))) }
 
-// telling returns the most informative line: the last one with known words, else
-// the last one that complains, else the last one.
+// telling returns the most informative line: the last one with known words.
+// Without one, it returns the last one that complains or, failing that, the last
+// one.
 func telling(s string) string {
 	var known, complains, last string
 	for line := range strings.Lines(s) {
@@ -124,8 +126,8 @@ var (
 	report    = regexp.MustCompile(` ?Full report available at: \S+`)
 )
 
-// tidy returns an error's text as one readable line: without the JSON around it,
-// without secrets, at most 300 characters.
+// tidy returns an error message as one readable line: without the JSON around
+// it, without secrets, and at most 300 characters long.
 func tidy(message string) string {
 	if m := apiError.FindStringSubmatch(message); m != nil {
 		message = m[1]

@@ -15,12 +15,12 @@ import (
 	"pollux/internal/sys"
 )
 
-// The first release that takes an administrator's policy on the command line.
+// The first release that accepts an administrator's policy on the command line.
 const minMajor, minMinor = 0, 35
 
 // Find looks for the CLI: a path, or a name on the PATH. It reads the version
-// from the CLI's package. A CLI outside of a package is asked for its version,
-// which takes seconds. An error is an [*agent.Error] of kind
+// from the CLI's package. A CLI outside of a package is run with --version,
+// which takes seconds. The error is an [*agent.Error] of kind
 // [agent.NotInstalled], or the cause of the context's end.
 func Find(ctx context.Context, name string) (agent.Program, error) {
 	path, err := exec.LookPath(name)
@@ -61,7 +61,7 @@ func Find(ctx context.Context, name string) (agent.Program, error) {
 }
 
 // readPackage returns the version in a directory's package.json, and the script
-// that starts the CLI. Both are empty if it is not the CLI's.
+// that starts the CLI. Both are empty if it is another package.
 func readPackage(dir string) (version, script string) {
 	data, err := os.ReadFile(filepath.Join(dir, "package.json"))
 	if err != nil {
@@ -82,8 +82,8 @@ var versionNumber = regexp.MustCompile(`\d+\.\d+\.\d+\S*`)
 // versionTimeout limits how long a CLI may take to print its version.
 const versionTimeout = 15 * time.Second
 
-// askVersion runs a CLI with --version, which takes seconds. The version is empty
-// if it prints none. late reports that it did not end in time.
+// askVersion runs a CLI with --version, which takes seconds. The version is
+// empty if the CLI prints none. late reports whether it did not end in time.
 func askVersion(ctx context.Context, path string, timeout time.Duration) (version string, late bool) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -128,8 +128,8 @@ func ReadOnly(c agent.Program) error {
 	return checkSystemPolicies(systemPolicies())
 }
 
-// The first release that was seen to write to the files that its client serves,
-// and not to the disk.
+// The first release known to write to the files that its client serves, and not
+// to the disk.
 const filesMajor, filesMinor = 0, 61
 
 func servesFiles(c agent.Program) bool {

@@ -31,7 +31,7 @@ func TestEnvironment(t *testing.T) {
 }
 
 // A prompt that began with a byte order mark and "/init" ran that command: the
-// CLI removes more characters from the start than Go treats as white space.
+// CLI trims more characters from the start than Go treats as white space.
 func TestNoPromptIsACommand(t *testing.T) {
 	var starts []string
 	for _, r := range fakecli.JSSpace + "\u0085\u00ad\u034f\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202e\u2060\u2061\u2064\u2066\u2069\ufe0f\ufff9\ufffc\ufffd\U000e0001\U000e0020" {
@@ -117,7 +117,7 @@ func TestEachSearchIsWatched(t *testing.T) {
 	tr := newTranscript()
 	(&parser{t: tr}).Write([]byte(`{"type":"tool_use","tool_name":"google_web_search","tool_id":"a"}` + "\n" +
 		`{"type":"tool_use","tool_name":"google_web_search","tool_id":"b"}` + "\n" + `{"type":"tool_result","tool_id":"a","status":"success"}` + "\n"))
-	if since, any := tr.Searching(time.Now().Add(time.Minute)); !any || since < time.Minute {
+	if since, running := tr.Searching(time.Now().Add(time.Minute)); !running || since < time.Minute {
 		t.Errorf("the second is watched for %s", since)
 	}
 }
@@ -146,7 +146,7 @@ func TestClassify(t *testing.T) {
 		{53, "FatalTurnLimitedError: Reached max session turns", "", agent.TurnLimit},
 		{1, "", "Error authenticating: FatalAuthenticationError: Manual authorization is required", agent.Auth},
 		{1, "", "Error: No capacity available for model gemini-2.5-pro on the server", agent.Capacity},
-		// Words that only look like it.
+		// Words that only look similar.
 		{1, "syntax error in line 4290 of author.go", "", agent.Failed},
 		{1, "", "the author wrote 429 lines about authentication in 1503", agent.Failed},
 		{1, "", "Error executing tool read_file: File not found: quota exceeded 429 UNAUTHENTICATED.txt", agent.Crashed},
@@ -158,8 +158,8 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// "Gemini CLI failed (Ripgrep is not available. ...)" hid why it had failed: the CLI
-// prints many warnings when it starts.
+// "Gemini CLI failed (Ripgrep is not available. ...)" hid the cause of the
+// failure: the CLI prints many warnings when it starts.
 func TestErrorsQuoteTheCause(t *testing.T) {
 	const start = `[2026-11-22T02:04:32.706Z] [DEBUG] Ignore file not found: /p/.geminiignore, continue without it.
 [2026-11-22T02:04:32.789Z] [DEBUG] Experiments loaded {
@@ -186,7 +186,7 @@ Ripgrep is not available. Falling back to GrepTool.
 	}
 }
 
-// Each error that a user can meet says what to do next.
+// Each error that a user can see names the next step.
 func TestEveryErrorHasANextStep(t *testing.T) {
 	for _, kind := range agent.Kinds() {
 		for _, err := range []*agent.Error{row.Error(kind, "what the CLI said"), {Kind: kind, Message: "what the CLI said"}} {
@@ -211,8 +211,8 @@ func TestSecretsAreTakenOut(t *testing.T) {
 	}
 }
 
-// An administrator's policies make the CLI ignore ours: denials
-// do no harm, permissions do.
+// An administrator's policies make the CLI ignore Pollux's. Denials do no harm,
+// permissions do.
 func TestSystemPolicies(t *testing.T) {
 	dir := t.TempDir()
 	if err := checkSystemPolicies(dir); err != nil {
@@ -234,7 +234,7 @@ func TestSystemPolicies(t *testing.T) {
 
 func newTranscript() *agent.Transcript { return agent.NewTranscript(row, false, func(agent.Event) {}) }
 
-// The parser takes anything, in pieces of any size. What it reads does not depend
+// The parser accepts anything, in pieces of any size. The result does not depend
 // on the size.
 func FuzzTranscript(f *testing.F) {
 	f.Add([]byte(`{"type":"init"}`+"\n"+`{"type":"message","role":"assistant","content":"a","delta":true}`+"\n"+`{"type":"result","status":"success","stats":{"models":{"m":{}}}}`+"\n"), 3)

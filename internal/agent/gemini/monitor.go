@@ -11,26 +11,27 @@ import (
 )
 
 const (
-	// maxSigns limits the part of standard error that is searched for signs.
+	// maxSigns limits how much of standard error is searched for signs.
 	maxSigns = 64 << 10
-	// maxRetry limits an announcement of a retry.
+	// maxRetry limits the announcement of a retry.
 	maxRetry = 16 << 10
-	// retryDelay is about how long the CLI waits after the first attempt if it
-	// does not say so; the delay doubles with each attempt.
+	// retryDelay is roughly the CLI's wait after the first attempt, if it does
+	// not announce the wait. It doubles with each attempt.
 	retryDelay = 5 * time.Second
-	// maxFallbacks is how many fallbacks of the model may happen in a second.
+	// maxFallbacks is the number of model fallbacks that may happen in a second.
 	maxFallbacks = 10
 )
 
 var (
-	// policyIgnored matches the CLI's messages when it does not follow a policy.
+	// policyIgnored matches the CLI's messages about a policy that it does not
+	// follow.
 	policyIgnored = regexp.MustCompile(`Ignoring --admin-policy|Failed to read policy|Policy file error`)
-	// searchLoop matches the only sign that the CLI repeats a web search without a
-	// pause and without end, because the search's quota is used up: Node's warning
-	// about the listeners that pile up in it.
+	// searchLoop matches the only sign that the CLI repeats a web search
+	// endlessly and without a pause, because the search's quota is used up:
+	// Node's warning about listeners that accumulate.
 	searchLoop = regexp.MustCompile(`MaxListenersExceededWarning.*abort listeners`)
-	// modelFallback is what a CLI with its log on standard error prints all the
-	// time while it does so.
+	// modelFallback is a line that the CLI prints over and over in this state,
+	// if it logs to standard error.
 	modelFallback = []byte("Model fallback activated")
 	// retryNotice matches "Attempt 1 failed: ... Retrying after 5971ms...", with a
 	// message that may have several lines, and "Attempt 1 failed with status 503.
@@ -40,9 +41,9 @@ var (
 
 // A monitor implements [agent.Monitor].
 type monitor struct {
-	acp       bool // it reads a process that serves the Agent Client Protocol
+	acp       bool // the process serves the Agent Client Protocol
 	text      []byte
-	pending   []byte // may hold the start of a retry notice
+	pending   []byte // may be the start of a retry notice
 	fallbacks int
 	since     time.Time // when the count of fallbacks started
 }

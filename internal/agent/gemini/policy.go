@@ -16,8 +16,8 @@ import (
 	"pollux/internal/agent/gemini/settings"
 )
 
-// readOnlyPolicy allows reading and searching and nothing else, in every approval
-// mode. The CLI does not even offer denied tools to the model.
+// readOnlyPolicy allows only reading and searching, in every approval mode. The
+// CLI does not even offer denied tools to the model.
 //
 //go:embed readonly.toml
 var readOnlyPolicy []byte
@@ -28,9 +28,9 @@ var readOnlyPolicy []byte
 //go:embed changes.toml
 var changePolicy []byte
 
-// policy returns the rules for a CLI that works in dir: which tools it may call,
-// and that no path and no pattern of a call leads out of dir. The CLI checks most
-// paths itself. But its glob tool lists the names in any directory, and its other
+// policy returns the rules for a CLI that works in dir: the tools that it may
+// call, and the restriction of paths and patterns to dir. The CLI itself checks
+// most paths. But its glob tool lists the names in any directory, and its other
 // tools also read the CLI's own directory for the project, which holds the
 // transcripts of earlier questions.
 func policy(dir string, change bool) []byte {
@@ -58,7 +58,7 @@ const (
 )
 
 // pathRules returns the rules about paths. The CLI rejects an expression with a
-// repetition inside of repeated parentheses.
+// repetition inside repeated parentheses.
 func pathRules(dir string) (rules []pathRule) {
 	windows, anywhere := !strings.HasPrefix(dir, "/"), dir == "/"
 	unless := func(name, but string) string {
@@ -76,7 +76,7 @@ func pathRules(dir string) (rules []pathRule) {
 		}
 		for _, args := range []string{
 			inValue + `\.\.[/\\"]`,
-			inValue + `%[0-9A-Fa-f]`, // which the CLI decodes
+			inValue + `%[0-9A-Fa-f]`, // the CLI decodes it
 		} {
 			rules = append(rules, pathRule{tool, pathNames + args})
 		}
@@ -86,13 +86,13 @@ func pathRules(dir string) (rules []pathRule) {
 		if !anywhere {
 			rules = append(rules, pathRule{tool, absolute(name, within)})
 		}
-		if windows { // a drive composed of braces or brackets
+		if windows { // a drive composed from braces or brackets
 			rules = append(rules, pathRule{tool, unless(name, within) + inValue + `:`})
 		}
 		for _, args := range []string{
 			`:`,              // git's pathspecs
-			inValue + `\.\.`, // a parent
-			inValue + `\\`,   // which escapes a character
+			inValue + `\.\.`, // a parent directory
+			inValue + `\\`,   // a backslash escapes a character
 		} {
 			rules = append(rules, pathRule{tool, name + args})
 		}
@@ -104,25 +104,27 @@ func pathRules(dir string) (rules []pathRule) {
 	return rules
 }
 
-// composed matches patterns in which braces or brackets make a parent directory or
-// an absolute path out of parts that are neither.
+// composed matches patterns in which braces or brackets make a parent directory
+// or an absolute path out of parts that are neither.
 //
-// Braces keep the order of the characters. So two dots meet only if each has a
-// brace or a comma on the side of the other, and they are a parent only if each is
-// also at the edge of a name. A flat group, with a comma and no braces inside,
-// disappears only if one of its alternatives is empty. A set in brackets is a dot
-// if it contains nothing else; an inverted range is empty.
+// Braces keep the order of the characters. So two dots can become adjacent only
+// if each has a brace or a comma on the side towards the other. They are a
+// parent only if each also touches the edge of a name. A flat group, with a
+// comma and no braces inside, can disappear only if one of its alternatives is
+// empty. A set in brackets is a dot if it contains nothing else. An inverted
+// range is empty.
 var composed = func() []string {
 	const (
 		from   = `(?<=[/{},"])` // the start of a name
-		to     = `(?=[/{},"])`  // its end
+		to     = `(?=[/{},"])`  // the end of the name
 		within = `[^{}"\x00]*`
 		flat   = `\{[^{},"\x00]*,` + within + `\}`
-		empty  = `\{,|\{` + within + `,[,}]` // an alternative of a flat group
+		empty  = `\{,|\{` + within + `,[,}]` // an empty alternative of a flat group
 		dot    = from + `\.`
 		set    = `\[\]?[^\]{},/"\x00]*\.[^\]{},/"\x00]*\]`
 	)
-	// then matches what follows one dot, up to another that it can meet.
+	// then matches the text after one dot, up to another dot that can become
+	// adjacent.
 	then := inValue + `(?<=[{},])\.` + to
 	return []string{
 		inValue + dot + `(?=[},])` + then,
@@ -130,7 +132,7 @@ var composed = func() []string {
 		inValue + dot + `(?=\{)(?!` + flat + `)` + then,
 		inValue + dot + `\{(|` + within + `,)\.` + to,
 		// Sets.
-		inValue + `\[\]?[^\]{},/"\x00]*[{},]`, // one composed of braces
+		inValue + `\[\]?[^\]{},/"\x00]*[{},]`, // a set composed from braces
 		inValue + from + `(\.` + set + `|` + set + `\.|` + set + set + `)` + to,
 		inValue + from + set + `[{},]`,
 		inValue + `[{},]` + set + to,
@@ -141,8 +143,9 @@ var composed = func() []string {
 	}
 }()
 
-// pathsIn returns an expression for the start of the absolute paths in a directory,
-// which may be a Windows directory. It is empty if no expression is possible.
+// pathsIn returns an expression for the start of the absolute paths in a
+// directory, which may be a Windows directory. It returns "" if no expression is
+// possible.
 func pathsIn(dir string) string {
 	if strings.HasPrefix(dir, "/") || !utf8.ValidString(dir) {
 		if dir = literal(dir); dir == "" {
@@ -158,9 +161,9 @@ func pathsIn(dir string) string {
 	return strings.Join(names, separator) + `("|` + separator + `)`
 }
 
-// patternsIn returns an expression for the start of the glob patterns that name a
-// directory. It is empty for a directory with special characters in its name,
-// which the CLI would read as a pattern too.
+// patternsIn returns an expression for the start of the glob patterns that name
+// a directory. It returns "" for a directory with special characters in its
+// name, because the CLI would read the name as a pattern too.
 func patternsIn(dir string) string {
 	if !strings.HasPrefix(dir, "/") {
 		dir = strings.TrimSuffix(strings.ReplaceAll(dir, `\`, "/"), "/")
@@ -174,7 +177,7 @@ func patternsIn(dir string) string {
 // globs matches the special characters of a glob pattern.
 var globs = regexp.MustCompile(`[*?\[\]{}\\]|[!@+]\(`)
 
-// literal returns an expression that matches a path inside of JSON. It is empty
+// literal returns an expression that matches a path inside JSON. It returns ""
 // for a path that is not valid UTF-8.
 func literal(path string) string {
 	if !utf8.ValidString(path) {
@@ -219,7 +222,7 @@ var writeTools = []string{"write_file", "replace"}
 // readTools are the tools that both policies allow.
 var readTools = []string{"read_file", "list_directory", "glob", "grep_search", "google_web_search"}
 
-// searchTool is the web search of the readTools.
+// searchTool is the web search among the readTools.
 const searchTool = "google_web_search"
 
 // readAliases are older names of the readTools that the CLI still accepts.
@@ -233,9 +236,9 @@ func systemPolicies() string {
 
 var permissive = regexp.MustCompile(`(?i)["'](allow|ask_user)["']`)
 
-// checkSystemPolicies returns an error if policies in dir override ours and allow
-// something. Ours is also passed as a user's policy, so policies that only deny
-// do no harm.
+// checkSystemPolicies returns an error if policies in dir override Pollux's
+// policy and allow something. Pollux's policy is also passed as a user policy,
+// so system policies that only deny do no harm.
 func checkSystemPolicies(dir string) error {
 	files, _ := filepath.Glob(filepath.Join(dir, "*.toml"))
 	for _, f := range files {

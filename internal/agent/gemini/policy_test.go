@@ -9,7 +9,7 @@ import (
 	"github.com/dlclark/regexp2"
 )
 
-// glob listed the names of any directory, and read_file read the transcripts of
+// glob listed the names in any directory, and read_file read the transcripts of
 // earlier questions, which the CLI keeps in its own directory.
 func TestPolicyKeepsPathsInside(t *testing.T) {
 	denied := deniedIn(t)
@@ -60,7 +60,7 @@ func TestPolicyKeepsPathsInside(t *testing.T) {
 	}
 	for _, pattern := range []string{
 		"**/*", "*", "src/**/*.go", "**/*.{ts,tsx}", "*{.ts,.tsx}", "{package.json,*.toml}", "**/*.{d.ts,ts}", "{.github,docs}/**/*.{md,yml}", "[A-Z]*.md", "!(*.test).ts", ".env*", "**/.*", "*.ts{,x}",
-		// These were denied although they make no parent.
+		// These were denied although they name no parent.
 		"**/*.{test,spec}.ts", "src/**/*.{test,spec}.{ts,tsx}", "**/tsconfig.{base,app}.json", "**/.{eslintrc,prettierrc}.json", "**/.{eslintrc,prettierrc}.{js,json}", "**/*.{ts,.tsx}",
 		"**/*.{test,{e2e,it}}.{ts,js}", "{**/*.{ts,tsx},.eslintrc.js}", "**/.{git,}ignore", "[a.z]*", "**/[._]*.{js,ts}", "{src,test}/**/*.{ts,}", "{,src/}**/*.ts", "{src/{a,b},docs}/*",
 	} {
@@ -91,7 +91,7 @@ func TestPolicyKeepsPathsInside(t *testing.T) {
 func deniedIn(t *testing.T) func(dir, tool string, args map[string]any) bool {
 	return func(dir, tool string, args map[string]any) bool {
 		t.Helper()
-		// As the CLI writes it: sorted, with a NUL around each argument.
+		// The arguments as the CLI writes them: sorted, with a NUL around each.
 		var parts []string
 		for _, name := range []string{"dir_path", "file_path", "include_pattern", "pattern"} {
 			if v, ok := args[name]; ok {
@@ -161,7 +161,7 @@ func TestPolicyKnowsWindows(t *testing.T) {
 	}
 }
 
-// In a directory whose name is a pattern, that pattern names other directories.
+// If a directory's name is also a pattern, the pattern names other directories.
 func TestPolicyOfADirectoryLikeAPattern(t *testing.T) {
 	denied := deniedIn(t)
 	for _, dir := range []string{"/home/u/*", "/home/{u,v}/p", "/home/u/p?", "/app/[slug]", "/app/@(group)"} {
@@ -176,10 +176,10 @@ func TestPolicyOfADirectoryLikeAPattern(t *testing.T) {
 	}
 }
 
-// The CLI rejects an expression that is long, or that it considers slow. It would
-// then ignore the policy, and the runner would end the call.
+// The CLI rejects an expression that is too long, or that it considers slow. It
+// would then ignore the policy, and the runner would end the request.
 func TestPolicyIsTaken(t *testing.T) {
-	unsafe := regexp.MustCompile(`\([^)]*[*+?{].*\)[*+?{]`) // the CLI's own words
+	unsafe := regexp.MustCompile(`\([^)]*[*+?{].*\)[*+?{]`) // the CLI's own definition
 	for _, dir := range []string{"/home/u/project", `/a (b)+*?{c} 'd' "e" \f`, "/" + strings.Repeat("x", 4000), "/\x01\n\u2028\x7f", "/\xff", "/", `C:\work\a (b)`, `C:\`, `\\server\share\p`} {
 		for _, r := range pathRules(dir) {
 			if len(r.args) > 2048 || unsafe.MatchString(r.args) || strings.ContainsAny(r.args, "'\n\x00\x01\x7f") {
@@ -192,9 +192,10 @@ func TestPolicyIsTaken(t *testing.T) {
 	}
 }
 
-// parents and absolutes are all shortest patterns, of the characters .{},/x up to
-// six and .[]{},- up to seven, of which the CLI's glob library makes a parent or an
-// absolute path. Those with two dots side by side or with a slash first are not here.
+// parents and absolutes are all of the shortest patterns that the CLI's glob
+// library turns into a parent or an absolute path: up to six of the characters
+// .{},/x and up to seven of .[]{},-. Patterns with two adjacent dots or with a
+// leading slash are left out.
 const (
 	parents = `
 	.{.,} .{,.} .{,}. {.,}. {,.}. .[.[-,] .[.[--] .[.] .[.]{,} .[.{],} .[.{,]} .[.{,}] .[.{-[] .[.{-,] .[.{--]

@@ -10,9 +10,10 @@ import (
 
 const escapeNote = "\n\n(In this message each at sign is written with a backslash before it; read it without.)"
 
-// escape returns a prompt for a CLI that is started for it: no @ in it reads a
-// file, and its start runs no command. The CLI accepts a backslash before an @,
-// but does not remove it; so a note explains it to the model. [unescape] reverses it.
+// escape returns a prompt for a one-shot process: no @ in it reads a file, and
+// its start does not run a command. The CLI accepts a backslash before an @, but
+// does not remove it, so a note explains it to the model. [unescape] reverses
+// it.
 func escape(text string) string {
 	var b strings.Builder
 	done := 0
@@ -29,10 +30,10 @@ func escape(text string) string {
 	return plainStart(b.String())
 }
 
-// plainStart returns a prompt that the CLI does not read as a command. Commands
-// start with a slash or a dollar, after any characters that JavaScript's trim
-// removes. A prompt that starts with anything but a letter or a digit gets a line
-// before it. All prompts must pass through here.
+// plainStart returns a prompt that the CLI does not run as a command. Commands
+// start with a slash or a dollar sign, after any characters that JavaScript's
+// trim removes. A prompt that does not start with a letter or a digit gets a
+// line before it. All prompts must pass through here.
 func plainStart(prompt string) string {
 	first, _ := utf8.DecodeRuneInString(prompt)
 	if prompt == "" || unicode.IsLetter(first) || unicode.IsDigit(first) {
@@ -52,13 +53,13 @@ func escapes(text string) bool {
 }
 
 // mentions reports whether the CLI reads a path at text[i]: an @ without a
-// backslash before it, even in the middle of a word, before anything but white
-// space, most punctuation or a bracket.
+// backslash before it, even in the middle of a word. White space, most
+// punctuation or a bracket after the @ prevents that.
 func mentions(text string, i int) bool {
 	if text[i] != '@' || i > 0 && text[i-1] == '\\' || i+1 == len(text) {
 		return false
 	}
-	if text[i+1] == '.' { // it may end a sentence
+	if text[i+1] == '.' { // a dot may end a sentence
 		return i+2 < len(text) && !strings.ContainsRune(" \t\n\r", rune(text[i+2]))
 	}
 	return !strings.ContainsRune(" \t\n\r,;!?()[]{}", rune(text[i+1]))
@@ -69,8 +70,8 @@ func unescape(text string) string { return strings.ReplaceAll(text, `\@`, "@") }
 
 var pathSpecial = regexp.MustCompile(`[^A-Za-z0-9_/.-]`)
 
-// Mention returns the text that makes the CLI attach a file: an @ and the path,
-// with special characters escaped (in quotes on Windows).
+// Mention returns text that makes the CLI attach a file: an @ and the path, with
+// special characters escaped (in quotes on Windows).
 func Mention(path string) string {
 	if runtime.GOOS == "windows" {
 		return `@"` + path + `"`

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// maxLine limits a line of the CLI's output that is kept whole.
+	// maxLine limits a line of the CLI's output. Longer lines are cut.
 	maxLine = 16 << 20
-	// maxLegacy limits other output, which may be the JSON of an older CLI.
+	// maxLegacy limits other output, which may be JSON from an older CLI.
 	maxLegacy = agent.MaxAnswer * 2
 )
 
@@ -48,7 +48,7 @@ type wireStats struct {
 	Models map[string]struct {
 		Output int `json:"output_tokens"`
 		Total  int `json:"total_tokens"`
-		// in the older JSON
+		// in the older JSON format
 		Tokens struct {
 			Prompt     int `json:"prompt"`
 			Candidates int `json:"candidates"`
@@ -59,17 +59,17 @@ type wireStats struct {
 }
 
 // A parser implements [agent.Parser] for --output-format stream-json. It keeps a
-// bounded amount, whatever the CLI prints.
+// limited amount, however much the CLI prints.
 type parser struct {
 	t *agent.Transcript
 
-	line    []byte // an unfinished one
-	cutLine bool   // it was longer than maxLine
+	line    []byte // the start of an unfinished line
+	cutLine bool   // the unfinished line is longer than maxLine
 
 	streaming bool // the output is a stream
 	ended     bool // the result event has arrived
 	status    string
-	message   string // of the error and result events
+	message   string // from the error and result events
 	legacy    []byte
 }
 
@@ -78,7 +78,7 @@ func (p *parser) Outcome() agent.Outcome {
 	return agent.Outcome{Ended: p.ended, OK: p.ended && p.status == "success", Message: p.message}
 }
 
-// Write implements [agent.Parser]. A character may be cut between two pieces.
+// Write implements [agent.Parser]. A character may be split between two pieces.
 func (p *parser) Write(b []byte) (int, error) {
 	n := len(b)
 	for len(b) > 0 {
@@ -106,7 +106,7 @@ func (p *parser) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// flush reads the unfinished line.
+// flush handles the unfinished line.
 func (p *parser) flush() {
 	line := p.line
 	if p.cutLine {
@@ -122,13 +122,14 @@ func (p *parser) flush() {
 	}
 }
 
-// salvage returns an event with the start of a message whose line is too long.
+// salvage returns an event with the start of a message from a line that was too
+// long.
 func salvage(line []byte) []byte {
 	i := bytes.Index(line, []byte(`"content":"`))
 	if i < 0 || !bytes.HasPrefix(line, []byte(`{"type":"message"`)) {
 		return nil
 	}
-	// An escape may be cut: \, \u, \u00, or the first half of a pair.
+	// The cut may be inside an escape: \, \u, \u00, or the first half of a pair.
 	cut := len(line)
 	if j := bytes.LastIndexByte(line[:cut], '\\'); j >= cut-12 {
 		for cut = j; cut > 0 && line[cut-1] == '\\'; cut-- {
@@ -156,16 +157,16 @@ func (p *parser) readLine(line []byte) {
 	p.streaming, p.legacy = true, nil
 }
 
-// apply takes one event and reports whether it belongs to the stream.
+// apply handles an event and reports whether it belongs to the stream.
 func (p *parser) apply(ev *wireEvent) bool {
 	switch ev.Type {
 	case "init":
-		p.t.SetModel(ev.Model) // the requested one; the figures at the end name others
+		p.t.SetModel(ev.Model) // the requested model; the statistics at the end may name others
 		p.t.Emit(agent.Started{})
 	case "message":
 		if ev.Role == "assistant" && ev.Content != "" {
 			var at time.Time
-			json.Unmarshal(ev.Timestamp, &at) // zero if there is none
+			json.Unmarshal(ev.Timestamp, &at) // zero without a timestamp
 			p.t.Text(ev.Content, at)
 		}
 	case "tool_use":
@@ -196,7 +197,7 @@ func (p *parser) apply(ev *wireEvent) bool {
 	return true
 }
 
-// count records the figures.
+// count records the statistics.
 func (p *parser) count(s *wireStats) {
 	if s == nil {
 		return
@@ -225,8 +226,8 @@ func (p *parser) Finish(stderr []byte) {
 	if p.streaming {
 		return
 	}
-	// An older CLI prints one JSON value at the end, on standard error when it
-	// fails.
+	// An older CLI prints a single JSON value at the end, on standard error if
+	// it fails.
 	for _, out := range [][]byte{p.legacy, stderr} {
 		i := bytes.IndexByte(out, '{')
 		if i < 0 {
@@ -257,7 +258,7 @@ func (p *parser) Finish(stderr []byte) {
 	}
 }
 
-// summarize returns the most informative argument of a tool.
+// summarize returns the most informative argument of a tool call.
 func summarize(parameters json.RawMessage) string {
 	var args map[string]any
 	if json.Unmarshal(parameters, &args) != nil {

@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	// maxOutput limits what a run may print in all; it goes to the disk.
+	// maxOutput limits the total output of a run, which goes to the disk.
 	maxOutput = 256 << 20
-	// maxStderr limits what is kept of standard error.
+	// maxStderr limits how much of standard error is kept.
 	maxStderr = 64 << 10
-	// stopTimeout is how long a process may take to end when asked to.
+	// stopTimeout is how long a process may take to end after it was asked to.
 	stopTimeout = 5 * time.Second
 	// exitTimeout is how long a process may take to end after its result. The
-	// answer does not wait longer.
+	// answer then waits no longer.
 	exitTimeout = 3 * time.Second
 	// searchTimeout is how long a web search may take.
 	searchTimeout = 60 * time.Second
-	// readInterval is the time between two looks at the output: short compared
-	// with the model's time, and long enough to cost nothing.
+	// readInterval is the time between two reads of the output. It is short
+	// compared with the model's time, and long enough to cost nothing.
 	readInterval = 10 * time.Millisecond
-	// versionInterval is the time between two requests for the version of a
-	// program that did not print it.
+	// versionInterval is the time before a program that did not print its
+	// version is asked again.
 	versionInterval = 30 * time.Second
 )
 
@@ -40,10 +40,10 @@ const (
 //
 // The prompt goes to the process's standard input, never to its arguments, which
 // every user of the machine can read. Its output goes to files, which the runner
-// reads while they grow: agents exit without waiting for their output to be
-// read, so a pipe would lose the end of a long answer; and processes that an
-// agent leaves behind would hold a pipe open. The files are in a directory of
-// the run, together with the agent's temporary files, and are removed with it.
+// reads while they grow. A pipe would lose the end of a long answer, because
+// agents exit before their output has been read. Also, processes that an agent
+// leaves behind would keep a pipe open. The files are in the run's directory,
+// together with the agent's temporary files, and are removed with it.
 type Runner struct {
 	agent   *agent.Agent
 	command string
@@ -54,22 +54,22 @@ type Runner struct {
 	cancel  context.CancelCauseFunc
 
 	mu     sync.Mutex // held only for a few assignments
-	closed bool       // no run starts any more
+	closed bool       // no new run may start
 	runs   sync.WaitGroup
-	lookup *lookup // the last one that was started
+	lookup *lookup // the latest one
 }
 
-// A lookup is a search for the program, shared by all that need it.
+// A lookup is a search for the program that several requests share.
 type lookup struct {
-	key     string        // the state of the file that it is for
-	done    chan struct{} // closed when the rest is set
+	key     string        // the state of the program's file
+	done    chan struct{} // closed when the fields below are set
 	program agent.Program
 	err     error
 	at      time.Time // when it ended
 }
 
-// New returns a runner. It makes the directory for the runs, and removes those
-// of runners that were killed.
+// New returns a runner. It creates the directory for the runs, and removes the
+// directories of runners that were killed.
 func New(row *agent.Agent, opts agent.Options) (*Runner, error) {
 	if row.CheckTempDir != nil {
 		if err := row.CheckTempDir(os.TempDir()); err != nil {
@@ -101,7 +101,8 @@ func (r *Runner) Close() error {
 	return r.temp.Close()
 }
 
-// Forget implements [agent.Runner]. A conversation leaves nothing behind here.
+// Forget implements [agent.Runner]. A one-shot conversation leaves nothing
+// behind.
 func (r *Runner) Forget(string) {}
 
 // Workers implements [agent.Runner]. No process outlives its request.
@@ -117,8 +118,8 @@ func (r *Runner) Check(ctx context.Context) (agent.Program, error) {
 }
 
 // find returns the program. It looks once for each state of the program's file.
-// A program that is asked for its version may take longer than the caller waits;
-// the search then continues for the next caller.
+// Asking a program for its version may take longer than the caller waits. The
+// search then continues for the next caller.
 func (r *Runner) find(ctx context.Context) (agent.Program, error) {
 	key := fileKey(r.command)
 	r.mu.Lock()
@@ -156,7 +157,7 @@ func (l *lookup) stale() bool {
 	}
 }
 
-// fileKey identifies the file behind a command in its present state.
+// fileKey identifies the current state of the file behind a command.
 func fileKey(command string) string {
 	path, err := exec.LookPath(command)
 	if err != nil {

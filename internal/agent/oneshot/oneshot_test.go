@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// A box is a bench with a one-shot runner of fakes.
+// A box is a bench with a one-shot runner of fake CLIs.
 type box struct {
 	*agenttest.Bench
 	runner *Runner
@@ -61,7 +61,7 @@ func TestAnswer(t *testing.T) {
 	if err != nil || r.Answer != "fake:echo hello" {
 		t.Fatalf("got %+v, %v", r, err)
 	}
-	// The model that wrote the most, not the one that routed.
+	// The model that wrote the most counts, not the one that routed.
 	if r.Model != "gemini-fake" || r.Tokens.Total != 10 {
 		t.Errorf("model %q, tokens %+v", r.Model, r.Tokens)
 	}
@@ -109,7 +109,8 @@ func TestLegacyJSON(t *testing.T) {
 	agenttest.WantKind(t, err, agent.QuotaDay)
 }
 
-// A CLI that ends before it has read its prompt closes the pipe under us.
+// A CLI that ends before it has read its prompt closes the pipe while it is
+// written.
 func TestChildThatDoesNotReadItsPrompt(t *testing.T) {
 	b := newBox(t, nil)
 	r, err := b.Run(t.Context(), agent.Request{Prompt: strings.Repeat("long ", 1<<20), Model: "unread", Dir: b.Dir}, func(agent.Event) {})
@@ -118,8 +119,8 @@ func TestChildThatDoesNotReadItsPrompt(t *testing.T) {
 	}
 }
 
-// A process that the agent leaves behind holds its output open. It must not delay
-// the answer nor outlive the run.
+// A process that the agent leaves behind holds the output open. It must not
+// delay the answer or outlive the run.
 func TestGrandchildHoldsTheOutput(t *testing.T) {
 	b := newBox(t, nil)
 	if r, err := b.run(t.Context(), "fake:grandchild=1"); err != nil || r.Answer != "I have a child" {
@@ -171,7 +172,7 @@ func TestTextBeforeTheEndIsKept(t *testing.T) {
 	}
 }
 
-// An agent that has answered and does not end is stopped.
+// An agent that has answered and does not exit is stopped.
 func TestLingeringChild(t *testing.T) {
 	b := newBox(t, nil)
 	if r, err := b.run(t.Context(), "fake:linger"); err != nil || r.Answer != "answered" {
@@ -190,7 +191,7 @@ func TestStrayToolEndsTheRun(t *testing.T) {
 	b := newBox(t, nil)
 	_, err := b.run(t.Context(), "fake:stray")
 	agenttest.WantKind(t, err, agent.Strayed, "run_shell_command", "check what it changed")
-	_, err = b.run(t.Context(), "fake:stray-burst") // all at once, and the end
+	_, err = b.run(t.Context(), "fake:stray-burst") // all at once, with the result
 	agenttest.WantKind(t, err, agent.Strayed, "write_file")
 	if r, err := b.run(t.Context(), "fake:alias"); err != nil || r.Answer != "searched" {
 		t.Errorf("an older name of a tool that is allowed: %q, %v", r.Answer, err)
@@ -267,7 +268,7 @@ func TestArguments(t *testing.T) {
 		if !strings.HasPrefix(a, "--") || !strings.Contains(a, "=") || a == "--yolo" {
 			t.Errorf("the argument %q stands alone", a)
 		}
-		// A project may have a server of any name that can be guessed.
+		// A project may define a server with any name that can be guessed.
 		if name, ok := strings.CutPrefix(a, "--allowed-mcp-server-names="); ok && len(name) < 20 {
 			t.Errorf("MCP servers of the name %q are started", name)
 		}
@@ -284,14 +285,14 @@ func TestRetriedStreamIsNotDoubled(t *testing.T) {
 	}
 }
 
-// Text that the model quotes from an escaped prompt is returned as it was written.
+// Text that the model quotes from an escaped prompt is returned unescaped.
 func TestAnswersAreNotEscaped(t *testing.T) {
 	b := newBox(t, nil)
 	r, err := b.run(t.Context(), "fake:echo @a and x@y")
 	if err != nil || !strings.HasPrefix(r.Answer, "fake:echo @a and x@y\n") {
 		t.Errorf("got %q, %v", r.Answer, err)
 	}
-	// If the prompt has both, they cannot be told apart.
+	// If the prompt contains both, nothing is unescaped.
 	if r, err = b.run(t.Context(), `fake:echo @a and \@b`); err != nil || !strings.HasPrefix(r.Answer, `fake:echo \@a and \@b`) {
 		t.Errorf("got %q, %v", r.Answer, err)
 	}
@@ -326,7 +327,7 @@ func TestSearchWithoutEndIsEnded(t *testing.T) {
 	agenttest.WantKind(t, err, agent.SearchQuota)
 }
 
-// A cleaner of temporary files may take the directory.
+// A cleaner of temporary files may remove the directory.
 func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	b := newBox(t, nil)
 	if err := os.RemoveAll(b.runner.temp.Path); err != nil {
@@ -350,7 +351,7 @@ func TestVersionIsAsked(t *testing.T) {
 	if cli, err := b.Check(t.Context()); err != nil || cli.Version != "0.50.1" {
 		t.Errorf("got %+v, %v", cli, err)
 	}
-	// One that fails is asked again, but not by every call.
+	// A CLI that fails is asked again, but not by every request.
 	b = newBox(t, func(c *agent.Options) { c.Command = script("test -e $0.2 && echo 0.50.2; touch $0.2") })
 	_, err := b.Check(t.Context())
 	agenttest.WantKind(t, err, agent.NoVersion, "--version")
@@ -362,8 +363,8 @@ func TestVersionIsAsked(t *testing.T) {
 	}
 }
 
-// A CLI that took long to print its version was called "too old", and was asked
-// again by each call that did not wait long enough.
+// A CLI that took long to print its version was called "too old". Each request
+// that did not wait long enough asked it again.
 func TestSlowVersionIsAskedOnce(t *testing.T) {
 	cli, asked, open := slowFake(t)
 	b := newBox(t, func(c *agent.Options) { c.Command = cli })
@@ -439,7 +440,7 @@ func TestClosedRunnerRunsNothing(t *testing.T) {
 	}
 }
 
-// slowFake returns a fake that does not print its version before open was called.
+// slowFake returns a fake that prints its version only after open was called.
 func slowFake(t *testing.T) (path string, asked func() int, open func()) {
 	t.Helper()
 	fake, err := fakecli.Install(t.TempDir(), "0.61.0")

@@ -32,9 +32,9 @@ type run struct {
 	parser     agent.Parser
 	monitor    agent.Monitor
 	buf        []byte
-	errText    []byte // the first and the last of standard error
+	errText    []byte // the first and the last part of standard error
 	printed    int64
-	unenforced bool // it does not follow its policy
+	unenforced bool // it ignores its policy
 	looping    bool // it repeats a web search, if it searches
 }
 
@@ -55,8 +55,8 @@ func (run *run) start(ctx context.Context) error {
 		return err
 	}
 	prompt := row.OneShot.Prompt(run.req.Prompt, run.req.Images)
-	// The model quotes the escapes of the prompt. If the prompt itself has some,
-	// they cannot be told apart.
+	// The model quotes the escapes of the prompt. If the prompt itself contains
+	// some, the two cannot be distinguished.
 	run.unescape = !run.req.Verbatim && row.Escapes(run.req.Prompt) && row.Unescape(run.req.Prompt) == run.req.Prompt
 	if len(prompt) > row.MaxPrompt {
 		return row.Error(agent.TooLong, fmt.Sprintf("%d bytes; %s accepts %d", len(prompt), row.DisplayName, row.MaxPrompt))
@@ -101,12 +101,12 @@ func (run *run) start(ctx context.Context) error {
 		return row.Error(agent.NotInstalled, row.Tidy(err.Error()))
 	}
 	run.child, run.stdin = child.Child, child.Stdin
-	// Where open files can be removed, a process that is killed leaves nothing of
-	// the answer.
+	// Where open files can be removed, a killed process leaves nothing of the
+	// answer on the disk.
 	os.Remove(out.Name())
 	os.Remove(errs.Name())
 	// The agent may end before it has read everything. Then end closes the pipe,
-	// which ends this goroutine too.
+	// and this goroutine ends too.
 	go func() {
 		io.WriteString(child.Stdin, prompt)
 		child.Stdin.Close()
@@ -144,7 +144,7 @@ func (run *run) follow(ctx context.Context) (agent.Result, error) {
 		switch now := time.Now(); {
 		case fault != nil:
 		case !ended.IsZero() && now.Sub(ended) > exitTimeout:
-			exited = true // the rest does not matter
+			exited = true // nothing after the result matters
 			continue
 		case run.printed > maxOutput:
 			fault = run.error(agent.TooMuchOutput, fmt.Sprintf("over %d MiB", maxOutput>>20))
@@ -178,7 +178,7 @@ func (run *run) error(kind agent.Kind, message string) *agent.Error {
 	return run.r.agent.Error(kind, message)
 }
 
-// fault returns what the output shows that must end the run.
+// fault returns an error if the output shows that the run must end.
 func (run *run) fault() *agent.Error {
 	_, searching := run.transcript.Searching(time.Now())
 	switch {
@@ -192,14 +192,14 @@ func (run *run) fault() *agent.Error {
 	return nil
 }
 
-// conclude returns the result of a process that has ended. It is an answer if
+// conclude returns the result of a process that has ended. It is a success if
 // the exit code is 0, the agent reports success, and there is a text.
 func (run *run) conclude() (agent.Result, error) {
 	exit := 0
 	select {
 	case <-run.child.Done():
 		exit = run.child.ExitCode()
-	default: // it printed its result and has not ended
+	default: // it printed its result but did not exit
 	}
 	outcome, result := run.parser.Outcome(), run.transcript.Result()
 	if fault := run.fault(); fault != nil {
@@ -220,7 +220,7 @@ func (run *run) conclude() (agent.Result, error) {
 	return result, run.r.agent.OneShot.Failure(exit, outcome.Message, string(run.errText))
 }
 
-// read takes what was printed since the last time.
+// read reads the output since the last call.
 func (run *run) read() (int, error) {
 	if run.buf == nil {
 		run.buf = make([]byte, 64<<10)
@@ -246,7 +246,7 @@ func (run *run) read() (int, error) {
 	return total, nil
 }
 
-// An errWriter keeps the first and the last of standard error and looks for
+// An errWriter keeps the first and the last part of standard error and looks for
 // signs in it.
 type errWriter struct{ *run }
 
@@ -264,7 +264,7 @@ func (w errWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// end ends the process, if it still runs, and removes its files.
+// end ends the process, if it is still running, and removes its files.
 func (run *run) end() {
 	if run.child != nil {
 		select {

@@ -1,5 +1,5 @@
-// Package pool keeps processes of an agent that serve the Agent Client Protocol,
-// so that a request does not wait for a start.
+// Package pool keeps warm processes of an agent that serve the Agent Client
+// Protocol, so that requests do not wait for a process to start.
 package pool
 
 import (
@@ -19,9 +19,10 @@ import (
 )
 
 const (
-	// After a failure a start is not tried again for retryDelay, which doubles
-	// with each failure up to maxRetryDelay. An agent that does not answer at all
-	// would make the next request wait as long again, so its delay is muteDelay.
+	// After a failed start, the next one is delayed by retryDelay. It doubles
+	// with each failure, up to maxRetryDelay. If the agent did not answer at
+	// all, the delay is muteDelay, because the next request would wait just as
+	// long.
 	retryDelay, maxRetryDelay = 500 * time.Millisecond, time.Minute
 	muteDelay                 = 10 * time.Minute
 	// cancelTimeout is how long an agent may take to cancel a turn; it usually
@@ -36,31 +37,32 @@ var (
 	errMute = errors.New("it does not answer")
 )
 
-// A Pool is an [agent.Runner] that keeps processes which serve the Agent Client
-// Protocol. If none is available, another runner answers the request.
+// A Pool is an [agent.Runner] that keeps processes running that serve the Agent
+// Client Protocol. If none is available, another runner answers the request.
 //
-// A key identifies a process. One process runs per key. Its workspace is part of
-// the key, and a process is replaced when a file changes that the agent reads when
-// it starts. So a process never mixes two workspaces. Each request has a session
-// of its own, unless it continues a conversation.
+// A key identifies a process, and one process runs per key. The workspace is
+// part of the key, so a process never mixes two workspaces. A process is
+// replaced when a file changes that the agent reads when it starts. Each request
+// gets a new session, unless it continues a conversation.
 //
-// One goroutine, supervise, owns each process: it starts, drains, stops and reaps
-// it. All others only ask it to.
+// One goroutine, supervise, owns each process: it starts, drains, stops and
+// reaps it. Other goroutines only ask it to.
 //
 // Lock order: Pool.mu, then process.mu, then turn.mu. No lock is held during a
+// stat, a read, a write, a call to the agent, or a log message.
 // stat, a read, a write, a call to the agent, or a log message.
 type Pool struct {
 	agent    *agent.Agent
 	fallback agent.Runner
 	temp     *agent.TempDir
 	limits   agent.Limits
-	idle     time.Duration // the longest time without news of a request
+	idle     time.Duration // how long a request may go without news
 	log      *slog.Logger
 	ctx      context.Context // ends with Close
 	cancel   context.CancelCauseFunc
 	tasks    sync.WaitGroup
 
-	mu       sync.Mutex // guards what follows, and the fields of processes that say so
+	mu       sync.Mutex // guards the fields below, and the fields of processes that say so
 	closed   bool
 	current  map[key]*process
 	starting map[key]*process
@@ -72,13 +74,13 @@ type Pool struct {
 // A key identifies a process. One process runs per key.
 type key struct {
 	dir    string
-	change bool // its tools may write to files that we serve
+	change bool // its tools may write to files that Pollux serves
 }
 
-// failures are those of one program with one set of inputs.
+// failures counts the failures of one program with one set of inputs.
 type failures struct {
 	n     int
-	until time.Time // it is not started before
+	until time.Time // the earliest time of the next start
 }
 
 func (f *failures) add(err error) {
@@ -154,7 +156,7 @@ func (p *Pool) Workers() []agent.Worker {
 	return all
 }
 
-// startAhead starts a process for a workspace, if none is running.
+// startAhead starts a process for a workspace if none is running.
 func (p *Pool) startAhead(dir string) {
 	program, err := p.Check(p.ctx)
 	if err != nil {
@@ -185,7 +187,7 @@ func (p *Pool) Run(ctx context.Context, req agent.Request, emit func(agent.Event
 	defer cancel(nil)
 	defer context.AfterFunc(p.ctx, func() { cancel(agent.ErrClosed) })()
 
-	emitted := false // anything but the start
+	emitted := false // anything except the start
 	watch := func(ev agent.Event) {
 		if _, started := ev.(agent.Started); !started {
 			emitted = true
@@ -221,8 +223,8 @@ func (p *Pool) Run(ctx context.Context, req agent.Request, emit func(agent.Event
 	}
 }
 
-// attempt has a process answer a request. settled, if not nil, is closed when no
-// process works on it any more.
+// attempt asks a process to answer a request. If settled is not nil, it is
+// closed when no process works on the request any more.
 func (p *Pool) attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, settled <-chan struct{}, err error) {
 	program, err := p.Check(ctx)
 	if err != nil {
@@ -255,9 +257,9 @@ func (p *Pool) attempt(ctx context.Context, req agent.Request, emit func(agent.E
 	return result, done, err
 }
 
-// settle returns when a process no longer works on a request: at once if it has
-// answered, else when it has cancelled the turn or was killed. It releases the
-// process.
+// settle waits until a process no longer works on a request, and releases the
+// process. If the request has no answer yet, the process must first cancel the
+// turn, or it is killed.
 func (p *Pool) settle(w *process, ended <-chan struct{}, err error) {
 	defer p.release(w)
 	var fault *agent.Error
@@ -283,8 +285,8 @@ func (p *Pool) settle(w *process, ended <-chan struct{}, err error) {
 	}
 }
 
-// session returns the conversation of a request, or a new one, and the prompt for
-// it. The process is held until release.
+// session returns the session of the request's conversation, or a new one, and
+// the prompt for it. The process is held until release.
 func (p *Pool) session(ctx context.Context, program agent.Program, req agent.Request) (s *session, prompt string, err error) {
 	prompt = req.Prompt
 	k := key{req.Dir, req.Change != nil}
@@ -298,7 +300,7 @@ func (p *Pool) session(ctx context.Context, program agent.Program, req agent.Req
 	if req.Session != "" {
 		p.mu.Lock()
 		s = p.named[req.Session]
-		delete(p.named, req.Session) // until it has answered
+		delete(p.named, req.Session) // it is added again after the answer
 		if s != nil && s.w.key == k && s.w.alive() && !s.w.retired && s.w.inputs == inputs {
 			s.w.running++
 			p.mu.Unlock()
@@ -312,7 +314,7 @@ func (p *Pool) session(ctx context.Context, program agent.Program, req agent.Req
 	case !k.change && req.Replay != "":
 		prompt = req.Replay
 	}
-	for range 2 { // it may end between the two steps
+	for range 2 { // the process may end between the two steps
 		w, err := p.process(ctx, program, k)
 		if err != nil {
 			return nil, "", err
@@ -330,14 +332,14 @@ func (p *Pool) session(ctx context.Context, program agent.Program, req agent.Req
 		if ctx.Err() != nil {
 			return nil, "", context.Cause(ctx)
 		}
-		if alive { // it refuses
+		if alive { // the agent refuses
 			return nil, "", w.failure(ctx, err)
 		}
 	}
 	return nil, "", fmt.Errorf("%w: it ends right after its start", errCold)
 }
 
-// giveUp ends a process that does not answer, and delays the start of another.
+// giveUp ends a process that does not answer, and delays the next start.
 func (p *Pool) giveUp(w *process, err error) {
 	p.mu.Lock()
 	p.retireLocked(w)
@@ -357,7 +359,7 @@ func (p *Pool) logFailure(err error) {
 	p.log.Warn("the agent cannot be kept warm", "agent", p.agent.DisplayName, "error", err)
 }
 
-// process returns the process of a key, which it starts if necessary. The process
+// process returns the process of a key. It starts one if necessary. The process
 // is held until release.
 func (p *Pool) process(ctx context.Context, program agent.Program, k key) (*process, error) {
 	inputs := p.inputs(program, k.dir)
@@ -397,7 +399,8 @@ func (p *Pool) process(ctx context.Context, program agent.Program, k key) (*proc
 	return w, nil
 }
 
-// startLocked starts the process of a key, or returns the one that is starting.
+// startLocked starts the process of a key, or returns the one that is already
+// starting.
 func (p *Pool) startLocked(program agent.Program, k key, inputs string) (*process, error) {
 	if w := p.starting[k]; w != nil {
 		return w, nil
@@ -417,8 +420,8 @@ func (p *Pool) startLocked(program agent.Program, k key, inputs string) (*proces
 	return w, nil
 }
 
-// makeRoomLocked reports whether one more process may run. It retires the one
-// that was idle the longest, if necessary.
+// makeRoomLocked reports whether one more process may run. If necessary, it
+// retires the process that has been idle the longest.
 func (p *Pool) makeRoomLocked(k key) bool {
 	n := len(p.starting)
 	var oldest *process
@@ -426,7 +429,7 @@ func (p *Pool) makeRoomLocked(k key) bool {
 		if w.retired {
 			continue
 		}
-		if w != p.current[k] { // else the new one takes over from it
+		if w != p.current[k] { // otherwise the new one replaces it
 			n++
 		}
 		if w.running == 0 && (oldest == nil || w.used.Before(oldest.used)) {
@@ -443,7 +446,8 @@ func (p *Pool) makeRoomLocked(k key) bool {
 	return true
 }
 
-// retireLocked takes a process out of use. It ends as soon as nothing runs in it.
+// retireLocked takes a process out of use. The process ends when its last
+// request has.
 func (p *Pool) retireLocked(w *process) {
 	if p.current[w.key] == w {
 		delete(p.current, w.key)
@@ -491,7 +495,7 @@ func (p *Pool) supervise(w *process) {
 	w.cleanUp()
 }
 
-// drain returns when a process has ended or must end, and takes it out of use.
+// drain waits until a process has ended or must end, and takes it out of use.
 func (p *Pool) drain(w *process) {
 	look := time.NewTicker(max(p.limits.IdleTimeout/10, 10*time.Millisecond))
 	defer look.Stop()
@@ -518,8 +522,8 @@ func (p *Pool) drain(w *process) {
 	p.retireLocked(w)
 }
 
-// release gives a process back. It prepares for the next request, or ends, or
-// another one takes over. The caller is one of p.tasks.
+// release gives a process back. The process then prepares for the next request,
+// ends, or is replaced. The caller must be one of p.tasks.
 func (p *Pool) release(w *process) {
 	w.mu.Lock()
 	sessions := w.sessions
@@ -541,7 +545,7 @@ func (p *Pool) release(w *process) {
 	}
 }
 
-// replace starts a process that takes over from another.
+// replace starts a process that replaces w.
 func (p *Pool) replace(w *process) {
 	program, err := p.Check(p.ctx)
 	if err != nil {
@@ -550,12 +554,12 @@ func (p *Pool) replace(w *process) {
 	inputs := p.inputs(program, w.key.dir)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !w.retired { // else it has been replaced already
+	if !w.retired { // otherwise it has been replaced already
 		p.startLocked(program, w.key, inputs)
 	}
 }
 
-// inputs describes the state of the files that the agent reads when it starts.
+// inputs describes the state of the files that the agent reads at its start.
 func (p *Pool) inputs(program agent.Program, dir string) string {
 	var b strings.Builder
 	for _, path := range p.agent.ACP.Inputs(program, dir) {

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// sit returns a bench with a runner of fakes.
+// sit returns a bench with a runner of fake CLIs.
 func sit(t *testing.T, kind, version string, change func(*agent.Options)) *agenttest.Bench {
 	t.Helper()
 	agenttest.Isolate(t, "pollux*")
@@ -84,20 +84,20 @@ func TestWarmConversation(t *testing.T) {
 	say("fake:remember four", "not needed", "fake:remember all of it | fake:remember four")
 	s.Forget("mine")
 	say("fake:remember five", "", "fake:remember five")
-	// After a failure the CLI and the caller may not agree on what was said.
+	// After a failure the CLI and the caller may disagree about the history.
 	if _, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:error=429", Session: "mine"}); err == nil {
 		t.Error("no error")
 	}
 	say("fake:remember six", "fake:remember replayed", "fake:remember replayed")
 }
 
-// If a process ends before any output, another is asked, once.
+// If a process ends before any output, another one is asked, once.
 func TestWarmCrashIsRetried(t *testing.T) {
 	s := sit(t, agent.Warmed, "0.61.0", nil)
 	s.Want("fake:killed-once", "survived")
 }
 
-// A CLI that cannot be kept warm is started for each call.
+// A CLI that cannot be kept warm is started for each request.
 func TestWarmFallsBack(t *testing.T) {
 	for _, version := range []string{fakecli.NoACP, fakecli.MuteACP} {
 		t.Run(version, func(t *testing.T) {
@@ -114,8 +114,8 @@ func TestWarmFallsBack(t *testing.T) {
 	}
 }
 
-// A process that no longer makes sessions is given up, and the call does not wait
-// for it longer than for a start.
+// A process that no longer creates sessions is abandoned, and the request waits
+// for it no longer than for a start.
 func TestWarmMuteSession(t *testing.T) {
 	s := sit(t, agent.Warmed, fakecli.SlowACP, func(o *agent.Options) { o.Warm.StartTimeout = 5 * time.Second })
 	if r := s.Want("fake:echo x", "fake:echo x"); r.Runner != agent.Warmed {
@@ -129,7 +129,7 @@ func TestWarmMuteSession(t *testing.T) {
 	s.Until("its end", func() bool { return len(s.Workers()) == 0 })
 }
 
-// A retry of one question does not count for another.
+// A retry of one request does not count for another.
 func TestWarmRetryOfAnother(t *testing.T) {
 	s := sit(t, agent.Warmed, "0.61.0", nil)
 	s.Want("fake:echo x", "fake:echo x")
@@ -154,8 +154,8 @@ func TestWarmRetryOfAnother(t *testing.T) {
 	wg.Wait()
 }
 
-// A call does not wait for a process that takes long to start. Later calls do not
-// wait at all until it is ready.
+// A request does not wait for a process that takes long to start. Later requests
+// do not wait at all until it is ready.
 func TestWarmSlowStart(t *testing.T) {
 	s := sit(t, agent.Warmed, fakecli.MuteACP, func(o *agent.Options) { o.Warm.WaitTimeout = 200 * time.Millisecond })
 	for range 3 {
@@ -167,13 +167,13 @@ func TestWarmSlowStart(t *testing.T) {
 
 func TestWarmIdleEnds(t *testing.T) {
 	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) { o.Warm.IdleTimeout = 50 * time.Millisecond })
-	s.Want("fake:slow=200", "slowly") // that is not idle
+	s.Want("fake:slow=200", "slowly") // not counted as idle
 	s.Until("its end", func() bool { return len(s.Workers()) == 0 })
 	s.Want("fake:echo again", "fake:echo again")
 }
 
-// After a number of sessions another process takes over, without a call that
-// waits for it or fails.
+// After a number of sessions another process takes over. No request waits for it
+// or fails.
 func TestWarmIsReplaced(t *testing.T) {
 	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) { o.Warm.Sessions = 5 })
 	s.Want("fake:echo x", "fake:echo x")
@@ -188,7 +188,7 @@ func TestWarmIsReplaced(t *testing.T) {
 }
 
 // Each workspace has its own process. If there are too many, the least recently
-// used one ends; if all are busy, the agent is started for the call.
+// used one ends. If all are busy, the agent is started for the request.
 func TestWarmWorkspaces(t *testing.T) {
 	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) { o.Warm.Processes = 2 })
 	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
@@ -219,7 +219,7 @@ func TestWarmWorkspaces(t *testing.T) {
 	wg.Wait()
 }
 
-// If a file that the CLI reads at its start changes, another process is started.
+// If a file that the CLI reads at its start changes, a new process is started.
 func TestWarmFollowsSettings(t *testing.T) {
 	s := sit(t, agent.Warmed, "0.61.0", nil)
 	for _, file := range []string{filepath.Join(s.Dir, ".env"), filepath.Join(s.Dir, ".gemini", "settings.json"), filepath.Join(os.Getenv("HOME"), ".gemini", "settings.json")} {
@@ -253,8 +253,8 @@ func TestWarmAhead(t *testing.T) {
 	}
 }
 
-// A lock that every call needs was held while the CLI was asked for its version,
-// which may take seconds, and during calls of stat.
+// A lock that every request needs was held during calls of stat, and while the
+// CLI was asked for its version, which may take seconds.
 func TestWarmAsksNothingUnderItsLock(t *testing.T) {
 	fake, err := fakecli.Install(t.TempDir(), "0.61.0")
 	if err != nil {
@@ -264,7 +264,7 @@ func TestWarmAsksNothingUnderItsLock(t *testing.T) {
 	open()
 	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) { o.Command, o.Warm.Sessions = cli, 1 })
 	s.Want("fake:echo x", "fake:echo x")
-	// The next question must not meet the process that is being replaced.
+	// The next request must not reach the process that is being replaced.
 	s.Until("another process without a session", func() bool {
 		all := s.Workers()
 		return len(all) == 1 && all[0].Sessions == 0
@@ -278,7 +278,7 @@ func TestWarmAsksNothingUnderItsLock(t *testing.T) {
 	s.Until("a question", func() bool {
 		return slices.ContainsFunc(s.Workers(), func(w agent.Worker) bool { return w.Running == 1 })
 	})
-	// From now on the CLI is another one, which does not print its version yet.
+	// From now on the CLI is a new one, which does not print its version yet.
 	before := asked()
 	if err := os.Remove(cli + ".open"); err != nil {
 		t.Fatal(err)

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// stopTimeout is how long a process may take to end when asked to.
+	// stopTimeout is how long a process may take to end after it was asked to.
 	stopTimeout = 5 * time.Second
-	// stderrTimeout limits the wait for the rest of standard error after the end
-	// of the process.
+	// stderrTimeout limits the wait for the rest of standard error after the
+	// process has ended.
 	stderrTimeout = 200 * time.Millisecond
-	// maxStderr limits what is kept of standard error.
+	// maxStderr limits how much of standard error is kept.
 	maxStderr = 64 << 10
-	// spareTTL is how long a prepared session may be used: it knows the workspace
-	// as it was then.
-	spareTTL = 30 * time.Second
+	// preparedTTL is how long a prepared session may be used. It does not see
+	// later changes to the workspace.
+	preparedTTL = 30 * time.Second
 )
 
 // A process is an agent that serves the Agent Client Protocol in one workspace.
@@ -34,13 +34,13 @@ type process struct {
 	program agent.Program
 	key     key
 	inputs  string // the state of the files that it has read
-	origin  string // the program and the inputs; failures are counted by it
+	origin  string // the program and the inputs; failures are counted per origin
 	log     *slog.Logger
 	began   time.Time
 
 	// start sets these before ready is closed.
 	temp     string   // its own directory
-	unlinked []string // credentials that it cannot see
+	unlinked []string // credentials that the process cannot read
 	child    *sys.Child
 	conn     *acp.Conn
 	stderr   *os.File
@@ -58,26 +58,26 @@ type process struct {
 	running         int // requests, including those that are about to be sent
 	used            time.Time
 	retired         bool // it ends when nothing runs
-	stopped, killed bool // stopping or killing is closed
+	stopped, killed bool // whether stopping or killing is closed
 
-	mu         sync.Mutex       // guards what follows
-	turns      map[string]*turn // the requests it works on, by session
-	spares     []spare
+	mu         sync.Mutex       // guards the fields below
+	turns      map[string]*turn // the requests in progress, by session
+	prepared   []preparedSession
 	sessions   int
 	errText    []byte
-	unenforced bool // it does not follow its policy
+	unenforced bool // it ignores its policy
 }
 
 // A session is a conversation with an agent, in one process.
 type session struct {
 	w  *process
 	id string
-	// model is the selected one. One request at a time uses it.
+	// model is the selected model. One request at a time uses the session.
 	model string
 }
 
-// A spare is a prepared session.
-type spare struct {
+// A preparedSession waits for a request.
+type preparedSession struct {
 	*session
 	made time.Time
 }
@@ -136,7 +136,7 @@ func (w *process) launch(temp *agent.TempDir) (err error) {
 	return nil
 }
 
-// alive reports whether the process runs and is connected.
+// alive reports whether the process is running and connected.
 func (w *process) alive() bool {
 	select {
 	case <-w.child.Done():
@@ -148,8 +148,8 @@ func (w *process) alive() bool {
 	}
 }
 
-// stopLocked asks the supervisor to end the process, killLocked to end it at
-// once.
+// stopLocked asks the supervisor to end the process. killLocked asks it to end
+// the process at once.
 func (w *process) stopLocked() {
 	if !w.stopped {
 		w.stopped = true
@@ -188,7 +188,7 @@ func (w *process) stop() {
 func (w *process) cleanUp() {
 	if w.child != nil {
 		w.conn.Close()
-		// Its children may hold it open.
+		// Child processes may hold it open.
 		closing := time.AfterFunc(stderrTimeout, func() { w.stderr.Close() })
 		w.readers.Wait()
 		closing.Stop()
@@ -202,7 +202,7 @@ func (w *process) cleanUp() {
 	}
 }
 
-// cause returns what standard error says about a failure.
+// cause returns the explanation of a failure on standard error.
 func (w *process) cause() string {
 	w.mu.Lock()
 	text := string(w.errText)
@@ -210,9 +210,9 @@ func (w *process) cause() string {
 	return w.agent.Cause(text)
 }
 
-// session returns a new conversation. It may have been prepared.
+// session returns a new session, which may have been prepared.
 func (w *process) session(ctx context.Context) (*session, error) {
-	if s := w.takeSpare(); s != nil {
+	if s := w.takePrepared(); s != nil {
 		return s, nil
 	}
 	select {
@@ -220,7 +220,8 @@ func (w *process) session(ctx context.Context) (*session, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	// The agent makes it even if the caller stops waiting; then another can use it.
+	// The agent creates it even if the caller stops waiting. Another request can
+	// then use it.
 	type made struct {
 		s   *session
 		err error
@@ -242,41 +243,41 @@ func (w *process) session(ctx context.Context) (*session, error) {
 	case <-ctx.Done():
 		go func() {
 			if m := <-done; m.err == nil {
-				w.addSpare(m.s)
+				w.addPrepared(m.s)
 			}
 		}()
 		return nil, context.Cause(ctx)
 	}
 }
 
-// takeSpare returns a prepared session, or nil.
-func (w *process) takeSpare() *session {
+// takePrepared returns a prepared session, or nil.
+func (w *process) takePrepared() *session {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.spares = slices.DeleteFunc(w.spares, func(s spare) bool { return time.Since(s.made) > spareTTL })
-	n := len(w.spares)
+	w.prepared = slices.DeleteFunc(w.prepared, func(s preparedSession) bool { return time.Since(s.made) > preparedTTL })
+	n := len(w.prepared)
 	if n == 0 {
 		return nil
 	}
-	s := w.spares[n-1]
-	w.spares = w.spares[:n-1]
+	s := w.prepared[n-1]
+	w.prepared = w.prepared[:n-1]
 	return s.session
 }
 
-func (w *process) addSpare(s *session) {
+func (w *process) addPrepared(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.spares = append(w.spares, spare{s, time.Now()})
+	w.prepared = append(w.prepared, preparedSession{s, time.Now()})
 }
 
-// prepare makes a session for the next request.
+// prepare creates a session for the next request.
 func (w *process) prepare(ctx context.Context) {
-	if s := w.takeSpare(); s != nil {
-		w.addSpare(s)
+	if s := w.takePrepared(); s != nil {
+		w.addPrepared(s)
 		return
 	}
 	if s, err := w.session(ctx); err == nil {
-		w.addSpare(s)
+		w.addPrepared(s)
 	}
 }
 
@@ -307,7 +308,7 @@ func (w *process) readStderr() {
 		}
 		if unenforced {
 			for _, t := range turns {
-				t.change(func() {}) // wake it
+				t.change(func() {}) // wake its goroutine
 			}
 		}
 		if err != nil {
@@ -316,9 +317,9 @@ func (w *process) readStderr() {
 	}
 }
 
-// Probe starts a process as a pool would, has it make a session, and ends it. No
-// model is asked. It returns how long it took until the session was ready. An
-// error is an [*agent.Error] if the agent reported what is wrong.
+// Probe starts a process as a pool would, creates a session, and ends the
+// process. It does not ask the model. It returns the time until the session was
+// ready. If the agent reported the problem, the error is an [*agent.Error].
 func Probe(ctx context.Context, row *agent.Agent, program agent.Program, dir string) (took time.Duration, err error) {
 	temp, err := agent.NewTempDir()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"pollux/internal/agent/agenttest"
 )
 
-// What both runners promise.
+// Both runners keep these promises.
 func TestRunners(t *testing.T) {
 	for _, kind := range []string{agent.Spawned, agent.Warmed} {
 		for name, scenario := range map[string]func(t *testing.T, s *agenttest.Bench){

@@ -19,23 +19,23 @@ import (
 const (
 	// searchTimeout is how long a web search may take.
 	searchTimeout = 60 * time.Second
-	// silence is how long a request must have had no news since a retry was
-	// announced, to be the one that is tried again.
-	silence = time.Second
+	// quietInterval is how long a request must have had no news since a retry
+	// was announced, to count as the request that is retried.
+	quietInterval = time.Second
 )
 
 // A turn is a request that a process works on.
 type turn struct {
-	files agent.Files   // the tools write to them; nil unless in change mode
+	files agent.Files   // the files that the tools write to; nil unless in change mode
 	wake  outbox.Signal // set if something has changed
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	transcript *agent.Transcript
 	events     []agent.Event // not yet emitted
-	news       time.Time     // when something arrived last
-	written    int           // the writes to files
+	news       time.Time     // when something last arrived
+	written    int           // the number of writes to files
 	looping    bool          // it repeats a web search
-	over       bool          // it was answered
+	over       bool          // it has an answer
 }
 
 func newTurn(row *agent.Agent, change bool) *turn {
@@ -53,7 +53,7 @@ func (t *turn) change(f func()) {
 	t.wake.Set()
 }
 
-// takeEvents returns the events since the last time.
+// takeEvents returns the events since the last call.
 func (t *turn) takeEvents() []agent.Event {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,8 +69,8 @@ func (t *turn) result() agent.Result {
 }
 
 // prompt sends a prompt and waits for the end of the turn. It calls emit in this
-// goroutine. ended is nil if the prompt was not sent; otherwise it is closed when
-// the agent no longer works on it.
+// goroutine. ended is nil if the prompt was not sent. Otherwise it is closed
+// when the agent no longer works on it.
 func (s *session) prompt(ctx context.Context, req agent.Request, prompt string, idle time.Duration, emit func(agent.Event)) (result agent.Result, ended <-chan struct{}, err error) {
 	w := s.w
 	content, err := content(req, w.agent.ACP.Prompt(prompt))
@@ -141,7 +141,7 @@ func (s *session) prompt(ctx context.Context, req agent.Request, prompt string, 
 	}
 }
 
-// content returns a prompt with its images.
+// content returns a prompt with the images of its request.
 func content(req agent.Request, prompt string) ([]acp.Content, error) {
 	content := []acp.Content{{Type: "text", Text: prompt}}
 	if len(req.Images) == 0 {
@@ -162,7 +162,7 @@ func content(req agent.Request, prompt string) ([]acp.Content, error) {
 	return content, nil
 }
 
-// fault returns an error for a process that does not follow its policy.
+// fault returns an error if the process ignores its policy.
 func (w *process) fault() *agent.Error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,7 +172,7 @@ func (w *process) fault() *agent.Error {
 	return nil
 }
 
-// turnFault returns what must end a turn.
+// turnFault returns an error if the turn must end.
 func (w *process) turnFault(t *turn, idle time.Duration) *agent.Error {
 	if fault := w.fault(); fault != nil {
 		return fault
@@ -194,7 +194,7 @@ func (w *process) turnFault(t *turn, idle time.Duration) *agent.Error {
 	return nil
 }
 
-// conclude returns the result of a turn that has ended.
+// conclude returns the result of a finished turn.
 func (w *process) conclude(t *turn, reply acp.PromptResult, err error) (agent.Result, error) {
 	model, tokens := w.agent.ACP.Usage(reply.Meta)
 	t.mu.Lock()
@@ -223,8 +223,8 @@ func (w *process) conclude(t *turn, reply acp.PromptResult, err error) (agent.Re
 	return result, w.agent.Error(kind, message)
 }
 
-// failure returns the error of a call: that of an error response, [errMute], the
-// cause of the context's end, or a crash.
+// failure returns the error of a call: the error response, [errMute], the cause
+// of the context's end, or a crash.
 func (w *process) failure(ctx context.Context, err error) error {
 	var refused *acp.Error
 	switch {
@@ -267,7 +267,7 @@ func (w *process) Update(u acp.Update) {
 	})
 }
 
-// updateTool records the state of a tool use. A refused one may have no start.
+// updateTool records the state of a tool use. A rejected one may have no start.
 func (w *process) updateTool(t *agent.Transcript, u acp.Update) {
 	if !t.ToolRunning(u.ToolCall) {
 		name, summary := w.agent.ACP.Tool(u.ToolCall, u.Title)
@@ -318,16 +318,16 @@ func endSearch(turns []*turn) {
 	}
 }
 
-// announce reports a retry to the turn that it belongs to. The agent does not say
-// which one that is: of several it may be any that has no news for a while. If
-// there is only one, it is that.
+// announce reports a retry to the turn that it belongs to. The agent does not
+// say which one that is. If there are several turns, it may be any without news
+// for a while.
 func announce(r agent.Retry, turns []*turn) {
 	now := time.Now()
 	if len(turns) == 1 {
 		turns[0].change(func() { turns[0].transcript.Emit(r) })
 		return
 	}
-	time.AfterFunc(silence, func() {
+	time.AfterFunc(quietInterval, func() {
 		var silent []*turn
 		for _, t := range turns {
 			t.mu.Lock()

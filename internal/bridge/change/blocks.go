@@ -17,10 +17,10 @@ import (
 //
 // Without a range, OLD must occur exactly once in the file. A block that creates
 // a file starts with **NEW FILE: path** and has no OLD. ===END=== may be missing
-// if it is clear where NEW ends.
+// if the end of NEW is clear.
 type block struct {
 	path       string
-	start, end int // lines, from 1; zero without a range
+	start, end int // line numbers from 1; zero without a range
 	create     bool
 	old, new   []string
 }
@@ -37,11 +37,11 @@ const (
 )
 
 // parseBlocks returns the blocks of an answer and the text around them. It is
-// strict: anything ambiguous is an error, which names the block.
+// strict: anything ambiguous is an error that names the block.
 func parseBlocks(answer string) (blocks []block, response string, err error) {
 	lines := strings.Split(strings.ReplaceAll(answer, "\r\n", "\n"), "\n")
-	// If one block has an end, all must have one: a block without may be cut, or
-	// may quote another.
+	// If one block has an end marker, all must have one: a block without it may
+	// be cut, or may quote another.
 	ended := slices.ContainsFunc(lines, func(l string) bool { return strings.TrimSpace(l) == endRow })
 	var around []string
 	for i := 0; i < len(lines); {
@@ -89,8 +89,8 @@ func fences(lines []string) (n int) {
 	return n
 }
 
-// read reads the body of a block from lines[i] on. It returns the line after the
-// block, and any lines of text between NEW and that line.
+// read reads the body of a block, starting at lines[i]. It returns the line
+// after the block, and any lines of text between NEW and that line.
 func (b *block) read(lines []string, i int, fenced, ended bool) (next int, after []string, err error) {
 	row := func() string {
 		if i < len(lines) {

@@ -1,9 +1,8 @@
-// Package change turns what an agent writes in change mode into edits and a
-// diff. Nothing is written to disk: a [Task] verifies that.
+// Package change turns an agent's output in change mode into edits and a diff. A
+// [Task] verifies that nothing is written to disk.
 //
-// An agent proposes changes in one of two ways. Its tools write to an
-// [Overlay], or its answer describes the changes in blocks that [Task.Parse]
-// reads.
+// An agent proposes changes in one of two ways. Its tools write to an [Overlay],
+// or its answer describes the changes in blocks, which [Task.Parse] reads.
 package change
 
 import (
@@ -13,18 +12,18 @@ import (
 	"strings"
 )
 
-// A Set is a set of edits of files.
+// A Set is a set of edits to files.
 type Set struct {
 	Edits []Edit `json:"edits"`
-	// Diff is all edits as one unified diff for `git apply`. Its paths are
+	// Diff contains all edits as one unified diff for `git apply`. Its paths are
 	// relative to the top of the repository, as git expects.
 	Diff string `json:"diff"`
-	// Response is what the model wrote around its edits.
+	// Response is the model's text around its edits.
 	Response string `json:"response"`
 }
 
-// An Edit replaces the lines StartLine to EndLine of a file, counted from 1, or
-// creates a file. The numbers are those before any edit.
+// An Edit replaces the lines StartLine to EndLine of a file, or creates a file.
+// Lines are counted from 1, before any edit.
 type Edit struct {
 	Path      string `json:"path"`
 	StartLine int    `json:"startLine,omitempty"`
@@ -39,8 +38,8 @@ type Edit struct {
 // ErrWritten reports that files changed on disk while the agent ran.
 var ErrWritten = errors.New("files changed on disk")
 
-// A Task is one request for changes. It remembers the state of the files at its
-// start. Its methods are called from one goroutine at a time.
+// A Task is one request for changes. It records the state of the files at its
+// start. Its methods must not be called concurrently.
 type Task struct {
 	dir      string
 	before   state
@@ -56,8 +55,8 @@ func Begin(ctx context.Context, dir string) (*Task, error) {
 	return &Task{dir: dir, before: before}, nil
 }
 
-// Files returns the files for the tools of a new attempt. It discards what
-// earlier attempts have written.
+// Files returns the files for the tools of a new attempt. It discards the
+// changes of earlier attempts.
 func (t *Task) Files() *Overlay {
 	o := newOverlay(t.dir)
 	t.overlays = append(t.overlays, o)
@@ -90,8 +89,8 @@ func (t *Task) Written() (Set, error) {
 }
 
 // Parse returns the edits in the blocks of an answer. It checks that each fits
-// its file. unescape undoes the escapes of a prompt that the answer may quote;
-// nil means that the prompt was not escaped.
+// its file. unescape undoes the escapes of a prompt that the answer may quote.
+// It is nil if the prompt was not escaped.
 func (t *Task) Parse(answer string, unescape func(string) string) (Set, error) {
 	return parse(t.dir, t.before.prefix, answer, unescape)
 }

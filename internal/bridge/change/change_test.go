@@ -40,7 +40,8 @@ func TestChanges(t *testing.T) {
 		{name: "no final line end", answer: changetest.Block("open.txt:2-2", "two", "2"), file: "open.txt", want: "one\n2"},
 		{name: "new file", answer: "**NEW FILE: sub/new.txt**\n===NEW===\nhello\n\nyou\n===END===", file: "sub/new.txt", want: "hello\n\nyou\n"},
 		{name: "new empty file", answer: "**NEW FILE: empty.txt**\n===NEW===\n===END===", file: "empty.txt", want: ""},
-		// Each @ of a prompt has a backslash on its way, which the model may quote.
+		// The agent puts a backslash before each @ of a prompt. The model may
+		// quote it.
 		{name: "escaped, quoted", answer: changetest.Block("at.py:1-1", `\@a`, `\@b`), file: "at.py", want: "@b\ndef f(): pass\n"},
 		{name: "escaped, in the new text only", answer: changetest.Block("at.py:2-2", "def f(): pass", "\\@c\ndef f(): pass"), file: "at.py", want: "@a\n@c\ndef f(): pass\n"},
 		{name: "escaped, a new file", answer: "**NEW FILE: x.py**\n===NEW===\n\\@c\n===END===", file: "x.py", want: "@c\n"},
@@ -52,7 +53,7 @@ func TestChanges(t *testing.T) {
 		{name: "an empty file's first line", answer: "**FILE: void.txt:1-1**\n===OLD===\n\n===NEW===\nx\n===END===", file: "void.txt", want: "x\n"},
 		{name: "a code block before", answer: "Like so:\n```\nx\n```\n" + changetest.Block("a.txt:1-1", "one", "1"), file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "Like so:\n```\nx\n```"},
 
-		// Fences and words are not code, with an end and without one.
+		// Fences and prose are not code, with or without an end marker.
 		{name: "fenced, with an end", answer: "```\n" + changetest.Block("a.txt:1-1", "one", "1") + "```\nHope this helps!", file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "Hope this helps!"},
 		{name: "fenced, without an end", answer: "```text\n**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n```\nHope this helps!", file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "Hope this helps!"},
 		{name: "fence inside", answer: "**FILE: a.txt:1-1**\n```\n===OLD===\none\n===NEW===\n1\n```\n", file: "a.txt", want: "1\ntwo\nthree\ntwo\n"},
@@ -62,7 +63,7 @@ func TestChanges(t *testing.T) {
 		{name: "without an end, before another", answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n\n**FILE: a.txt:3-3**\n===OLD===\nthree\n===NEW===\n3\n", file: "a.txt", want: "1\ntwo\n3\ntwo\n"},
 		{name: "a fence of the file's", answer: changetest.Block("doc.md:5-7", "```sh\nls\n```", "```sh\npwd\n```"), file: "doc.md", want: "# Title\n\nSome words, and more.\n\n```sh\npwd\n```\n"},
 
-		// What is not certain is refused.
+		// An ambiguous block is refused.
 		{name: "ambiguous", answer: changetest.Block("a.txt", "two", "2"), words: []string{"a.txt", "2 times", "no line numbers"}},
 		{name: "not there", answer: changetest.Block("a.txt", "four", "4"), words: []string{"does not contain"}},
 		{name: "other lines", answer: changetest.Block("a.txt:1-1", "two", "2"), words: []string{"lines 1 to 1 of a.txt differ"}},
@@ -144,18 +145,18 @@ func TestRepositoryIsNotTrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(mark); err == nil {
-		t.Fatal("a command of the repository's has run")
+		t.Fatal("a command from the repository ran")
 	}
-	// The proof that it would have.
-	plain := exec.Command("git", "status") // it fails on what it runs
+	// Without protection it would run:
+	plain := exec.Command("git", "status") // it fails because of what it runs
 	plain.Dir = dir
 	plain.Run()
 	if _, err := os.Stat(mark); err != nil {
-		t.Error("plain git runs nothing either, so that the test proves nothing")
+		t.Error("plain git does not run it either, so the test proves nothing")
 	}
 }
 
-// The prefix is also right if git ignores the directory.
+// The prefix is also correct if git ignores the directory.
 func TestDiffOfAnIgnoredDirectory(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{".gitignore": "build\n", "build/a.txt": "one\n"})
 	s, err := snapshot(t.Context(), filepath.Join(dir, "build"))
@@ -164,7 +165,8 @@ func TestDiffOfAnIgnoredDirectory(t *testing.T) {
 	}
 }
 
-// Files that git writes for itself, also in a nested repository, do not count as changes.
+// Files that git writes itself do not count as changes, not even in a nested
+// repository.
 func TestSnapshotIsNotDisturbedByGit(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n"})
 	nested := filepath.Join(dir, "nested")
@@ -196,7 +198,7 @@ func TestSnapshotIsNotDisturbedByGit(t *testing.T) {
 	}
 }
 
-// A file that was changed before the task, and is changed again.
+// A file had changes before the task, and is changed again.
 func TestSnapshotSeesASecondChange(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"dirty.txt": "x\n"})
 	write := func(text string) {
@@ -219,15 +221,15 @@ func TestSnapshotSeesASecondChange(t *testing.T) {
 // The edits distinguish a deletion from an empty line.
 func TestDeletionIsMarked(t *testing.T) {
 	dir := changetest.Project(t, false, map[string]string{"a.txt": "one\ntwo\n"})
-	for new, want := range map[string]bool{"": true, "\n": false} {
-		c, err := parse(dir, "", "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n"+new+"===END===", nil)
+	for text, want := range map[string]bool{"": true, "\n": false} {
+		c, err := parse(dir, "", "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n"+text+"===END===", nil)
 		if err != nil || c.Edits[0].Delete != want || c.Edits[0].New != "" {
-			t.Errorf("%q: %+v, %v", new, c, err)
+			t.Errorf("%q: %+v, %v", text, c, err)
 		}
 	}
 }
 
-// A snapshot covers all of a repository, except files that git ignores.
+// A snapshot covers an entire repository, except files that git ignores.
 func TestSnapshotSeesCorners(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(t *testing.T, dir string)
@@ -288,7 +290,7 @@ func TestSnapshotSeesCorners(t *testing.T) {
 	}
 }
 
-// A write is found even if size and times stay the same.
+// A write is detected even if size and times stay the same.
 func TestSnapshotSeesDisguisedWrites(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n"})
 	path := filepath.Join(dir, "a.txt")
@@ -311,7 +313,7 @@ func TestSnapshotSeesDisguisedWrites(t *testing.T) {
 	}
 }
 
-// The parser accepts any input, and its edits are within an existing file.
+// The parser accepts any input. Its edits are always within an existing file.
 func FuzzBlocks(f *testing.F) {
 	f.Add(changetest.Block("a.txt:1-1", "one", "1"))
 	f.Add("```\n**FILE: a.txt**\n===OLD===\ntwo\n===NEW===\n```\nBye, all of you.")

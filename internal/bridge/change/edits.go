@@ -15,7 +15,8 @@ import (
 )
 
 // target returns the file of a block, relative to dir and with slashes. The file
-// must lie in dir, also after symbolic links are resolved, and not be git's.
+// must be in dir, even after symbolic links are resolved, and must not belong to
+// git.
 func target(dir string, b block) (string, error) {
 	abs := filepath.FromSlash(b.path)
 	if !filepath.IsAbs(abs) {
@@ -59,13 +60,14 @@ type file struct {
 	edits  []placed
 }
 
-// A placed edit distinguishes an empty line from no line.
+// A placed is an edit with its new lines. It distinguishes an empty line from no
+// line.
 type placed struct {
 	Edit
 	with []string // the new lines
 }
 
-// readFile reads a file that is to be changed, or prepares one to be created.
+// readFile reads a file to change, or prepares one to create.
 func readFile(dir, path string, create bool) (*file, error) {
 	f := &file{path: path, create: create, eol: "\n"}
 	if create {
@@ -94,12 +96,13 @@ func splitLines(text string) []string {
 	return slices.Collect(strings.Lines(text))
 }
 
-// backslashed lists the file types in which a backslash before a character that
-// agents escape has a meaning.
+// backslashed lists the file types in which a backslash has a meaning before a
+// character that agents escape.
 var backslashed = []string{".pl", ".pm", ".t", ".tex", ".sty", ".cls", ".ltx", ".dtx"}
 
 // place finds the lines of the file that a block replaces. If the prompt was
-// escaped, the block may quote an escape where the file has the plain character.
+// escaped, the block may contain an escape where the file has the plain
+// character.
 func (f *file) place(b block, unescape func(string) string) (e Edit, err error) {
 	e = Edit{Path: f.path, Create: b.create}
 	if !b.create {
@@ -110,11 +113,11 @@ func (f *file) place(b block, unescape func(string) string) (e Edit, err error) 
 		plain := b
 		plain.old, plain.new = unescapeAll(b.old, unescape), unescapeAll(b.new, unescape)
 		switch {
-		case err != nil: // the block escapes each one, or does not fit at all
+		case err != nil: // the block escapes each character, or does not fit at all
 			if f.find(plain, &e) == nil {
 				b, err = plain, nil
 			}
-		case strings.Contains(old, char): // OLD fits the file as it is, so the block does not escape
+		case strings.Contains(old, char): // OLD fits the unchanged file, so the block does not escape
 		case slices.Contains(backslashed, filepath.Ext(f.path)):
 			err = fmt.Errorf("a block of %[1]s contains \\%[2]s, which may mean %[2]s or be meant literally: "+
 				"ask again without %[2]s in the prompt and the files", f.path, char)
@@ -140,8 +143,8 @@ func (f *file) place(b block, unescape func(string) string) (e Edit, err error) 
 	return e, nil
 }
 
-// escaped returns the first character in text that stands behind a backslash
-// that unescape removes, or "" if there is none. unescape may be nil.
+// escaped returns the first character in text after a backslash that unescape
+// removes, or "". unescape may be nil.
 func escaped(text string, unescape func(string) string) string {
 	if unescape == nil || unescape(text) == text {
 		return ""
@@ -165,7 +168,7 @@ func unescapeAll(lines []string, unescape func(string) string) []string {
 // find sets the lines of e to those that the block replaces.
 func (f *file) find(b block, e *Edit) error {
 	if f.text == "" && strings.TrimSpace(strings.Join(b.old, "")) == "" && b.end <= 1 {
-		return nil // the whole of an empty file
+		return nil // an empty file
 	}
 	if b.start != 0 || b.end != 0 {
 		if b.start < 1 || b.end < b.start || b.end > len(f.lines) {
@@ -216,7 +219,8 @@ func (f *file) apply() string {
 	for _, e := range edits {
 		eol := f.eol
 		if e.StartLine > 0 && strings.HasSuffix(lines[e.StartLine-1], "\n") {
-			// A file may mix both kinds: keep the kind of the replaced lines.
+			// A file may mix both kinds of line ends: keep the kind of the
+			// replaced lines.
 			eol = lines[e.StartLine-1][len(strings.TrimRight(lines[e.StartLine-1], "\r\n")):]
 		}
 		var with []string
@@ -227,7 +231,7 @@ func (f *file) apply() string {
 			lines = with
 			continue
 		}
-		// A file without a final line end stays without.
+		// Do not add a final line end to a file without one.
 		if last := lines[e.EndLine-1]; !strings.HasSuffix(last, "\n") {
 			if n := len(with); n > 0 {
 				with[n-1] = strings.TrimSuffix(with[n-1], eol)

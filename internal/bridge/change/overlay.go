@@ -12,19 +12,19 @@ import (
 	"pollux/internal/hunk"
 )
 
-// An Overlay shows the files below a directory as they would be after changes.
+// An Overlay shows the files below a directory as they would be with changes.
 // The changes are kept in memory: nothing is written to disk. Paths are
-// absolute. Its methods may be called from several goroutines.
+// absolute. The methods may be called from several goroutines.
 type Overlay struct {
 	dir string
 
 	mu    sync.Mutex           // not held during file access
 	files map[string]*overlaid // by path, relative to dir with slashes
-	order []string             // of the first change
-	dirs  []string             // that did not exist, the deepest first
+	order []string             // paths in the order of the first change
+	dirs  []string             // directories that did not exist, the deepest first
 }
 
-// An overlaid file was read or changed.
+// An overlaid is a file that was read or changed.
 type overlaid struct {
 	before, after string
 	create        bool // it does not exist on disk
@@ -33,8 +33,8 @@ type overlaid struct {
 
 func newOverlay(dir string) *Overlay { return &Overlay{dir: dir, files: make(map[string]*overlaid)} }
 
-// load reads a file into the overlay, unless it is there already, and returns
-// its path in o.files.
+// load reads a file into the overlay, unless it was read before, and returns its
+// path in o.files.
 func (o *Overlay) load(name string) (path string, err error) {
 	_, err = os.Lstat(name)
 	create := errors.Is(err, os.ErrNotExist)
@@ -71,8 +71,8 @@ func (o *Overlay) load(name string) (path string, err error) {
 	return path, nil
 }
 
-// missing returns the directories below dir that path needs and that do not
-// exist, the deepest first.
+// missing returns the directories below dir that do not exist and that path
+// needs, the deepest first.
 func missing(dir, path string) (dirs []string) {
 	for d := filepath.Dir(path); d != dir && d != filepath.Dir(d); d = filepath.Dir(d) {
 		if _, err := os.Lstat(d); !errors.Is(err, os.ErrNotExist) {
@@ -83,8 +83,8 @@ func missing(dir, path string) (dirs []string) {
 	return dirs
 }
 
-// tidy removes the directories that the agent created on disk for new files.
-// They are empty.
+// tidy removes the empty directories that the agent created on disk for new
+// files.
 func (o *Overlay) tidy() {
 	o.mu.Lock()
 	dirs := slices.Clone(o.dirs)
@@ -94,7 +94,7 @@ func (o *Overlay) tidy() {
 	}
 }
 
-// Read returns the text of a file. A file that does not exist is empty, because
+// Read returns the text of a file. It returns "" for a missing file, because
 // agents read a file that they are about to create.
 func (o *Overlay) Read(name string) (string, error) {
 	path, err := o.load(name)
@@ -126,7 +126,7 @@ func (o *Overlay) Write(name, text string) error {
 	return nil
 }
 
-// edits returns the edits that lead to the present texts. The paths in the diff
+// edits returns the edits that lead to the current texts. The paths in the diff
 // start with prefix.
 func (o *Overlay) edits(prefix string) (Set, error) {
 	o.mu.Lock()
@@ -153,8 +153,8 @@ func (o *Overlay) edits(prefix string) (Set, error) {
 	return set, nil
 }
 
-// between returns the edits between two texts of a file. An insertion becomes a
-// replacement of the line after it, or of the last line.
+// between returns the edits that turn one text of a file into another. An
+// insertion becomes a replacement of the line after it, or of the last line.
 func between(path, before, after string) (all []Edit) {
 	old, changed := hunk.Split(before), hunk.Split(after)
 	for _, h := range hunk.Between(before, after) {
@@ -162,7 +162,7 @@ func between(path, before, after string) (all []Edit) {
 		e := Edit{Path: path, StartLine: h.Old, EndLine: h.Old + h.OldLines - 1, Delete: len(added) == 0}
 		switch {
 		case h.OldLines > 0:
-		case len(old) == 0: // all of an empty file
+		case len(old) == 0: // an empty file
 			e.StartLine, e.EndLine = 0, 0
 		case h.Old <= len(old):
 			removed, added = old[h.Old-1:h.Old], changed[h.New-1:h.New+h.NewLines]
@@ -182,16 +182,17 @@ func between(path, before, after string) (all []Edit) {
 	return all
 }
 
-// keepLineEnds returns text with the line ends of the text before. Lines that
-// stay keep theirs; other lines get that of the line before them. Models write
-// line feeds, and agents use one kind of line end throughout.
+// keepLineEnds returns text with the line ends of the text before. Unchanged
+// lines keep theirs, other lines get the line end of the line before them.
+// Models write line feeds, and agents use one kind of line end throughout.
 func keepLineEnds(before, text string) string {
 	if !strings.Contains(before, "\r\n") {
 		return text
 	}
 	plain := func(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }
 	old, changed := slices.Collect(strings.Lines(before)), slices.Collect(strings.Lines(plain(text)))
-	// end returns the line end of line i of old, or of one before it.
+	// end returns the line end of line i of old, or of the nearest line before
+	// it that has one.
 	end := func(i int) string {
 		for i = min(i, len(old)-1); i >= 0; i-- {
 			if body := strings.TrimRight(old[i], "\r\n"); body != old[i] {
@@ -201,7 +202,7 @@ func keepLineEnds(before, text string) string {
 		return old[0][len(strings.TrimRight(old[0], "\r\n")):]
 	}
 	var b strings.Builder
-	i, j := 0, 0 // lines of old and changed
+	i, j := 0, 0 // line numbers in old and changed
 	put := func(line string, end string) {
 		if body, ok := strings.CutSuffix(line, "\n"); ok {
 			line = body + end

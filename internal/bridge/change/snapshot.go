@@ -17,12 +17,12 @@ import (
 )
 
 // A state records the kind, size, times and identity of the files below a
-// directory that git does not ignore. In a repository it covers all of it, with
-// nested repositories and the files that git itself runs or reads.
+// directory that git does not ignore. In a repository, it covers the entire
+// repository with nested ones, and the files that git itself runs or reads.
 type state struct {
 	files map[string]fileState
-	// prefix is the path of the directory below the top of its repository, with
-	// a final slash. It is empty at the top and without a repository.
+	// prefix is the path of the directory relative to the top of its repository,
+	// with a final slash. It is empty at the top and outside of a repository.
 	prefix string
 }
 
@@ -42,7 +42,7 @@ const snapshotTimeout = time.Minute
 
 // snapshot returns the state of a directory. It does not trust the repository:
 // no command in the configuration runs. git only lists the files. It does not
-// compare them, because that could run the filters of the repository.
+// compare them, because that could run the repository's filters.
 func snapshot(ctx context.Context, dir string) (state, error) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
 	defer cancel()
@@ -72,7 +72,7 @@ func snapshot(ctx context.Context, dir string) (state, error) {
 }
 
 // repository adds the state of a repository: the files of its work tree that git
-// does not ignore, and the files that git follows or runs.
+// does not ignore, and the files that git reads or runs.
 func (s state) repository(ctx context.Context, top, gitDir string) error {
 	g := git{ctx: ctx, dir: top}
 	names, err := g.run("ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -146,7 +146,7 @@ func inRepository(dir string) bool {
 	}
 }
 
-// A git runs git commands in an untrusted repository.
+// A git runs git commands in a repository that is not trusted.
 type git struct {
 	ctx context.Context
 	dir string
@@ -165,7 +165,7 @@ func (g *git) run(args ...string) ([]byte, error) {
 			cmd.Env = append(cmd.Env, kv)
 		}
 	}
-	// git fetches no objects: the repository could name a command for that.
+	// Do not fetch objects: the repository could name a command for that.
 	cmd.Env = append(cmd.Env, "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1",
 		"GIT_ALLOW_PROTOCOL=none", "LC_ALL=C")
 	var stdout, stderr bytes.Buffer
@@ -183,10 +183,10 @@ func (g *git) run(args ...string) ([]byte, error) {
 	return stdout.Bytes(), nil
 }
 
-// maxWalk limits the number of files in a directory without git.
+// maxWalk limits the number of files in a directory outside of git.
 const maxWalk = 200_000
 
-// walk adds the state of all files below a directory, without git.
+// walk adds the state of all files below a directory outside of git.
 func (s state) walk(ctx context.Context, dir string) error {
 	n := 0
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

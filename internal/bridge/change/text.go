@@ -15,9 +15,9 @@ import (
 const MaxFile = 1_000_000
 
 // Open opens a regular file of at most limit bytes. Its errors are for users and
-// models: they describe the file as "it".
+// models. They call the file "it".
 func Open(root *os.Root, rel string, limit int64) (*os.File, error) {
-	f, err := root.OpenFile(rel, os.O_RDONLY|sys.NonBlock, 0) // a FIFO must not block
+	f, err := root.OpenFile(rel, os.O_RDONLY|sys.NonBlock, 0) // do not block on a FIFO
 	if err != nil {
 		return nil, errors.New("it cannot be read")
 	}

@@ -22,9 +22,9 @@ const probeTimeout = 30 * time.Second
 // authKinds are the sign-in methods that Gemini CLI supports without a terminal.
 var authKinds = []string{"oauth-personal", "gemini-api-key", "vertex-ai", "compute-default-credentials"}
 
-// Bridge tries what the bridge needs, up to a warm process with a session, which
-// uses no quota. Other agents start the bridge in an environment of their own,
-// which may differ from this one.
+// Bridge tries everything that the bridge needs, up to a session in a warm
+// process, which uses no quota. An MCP client may start the bridge in an
+// environment that differs from this one.
 func (g *CLI) Bridge(ctx context.Context, c *doctor.Checker) {
 	program, err := g.program, g.err
 	if command := os.Getenv("GEMINI_CLI_PATH"); command != "" {
@@ -124,16 +124,16 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// authVariables are the variables that Gemini CLI reads from a .env file even in an
-// untrusted folder.
+// authVariables are the variables that Gemini CLI reads from a .env file even in
+// an untrusted folder.
 var authVariables = []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"}
 
 // maxEnvFile limits a .env file, in bytes.
 const maxEnvFile = 16 << 20
 
-// envFile returns the one .env file that Gemini CLI reads, and the variables that it
-// uses from there. The file is the nearest one, from the directory upwards, and
-// otherwise the one in the user's home.
+// envFile returns the .env file that Gemini CLI reads, and the variables that it
+// uses from it. The CLI reads only one: the nearest one, from the directory
+// upwards, or else the one in the user's home.
 func (g *CLI) envFile(dir string) (path string, vars map[string]string, err error) {
 	trusted := g.settings.Trust == settings.Trusted
 	home, _ := settings.Home()

@@ -11,7 +11,7 @@ import (
 	"pollux/internal/hostile"
 )
 
-// The repository in which the user runs doctor can bring a .env file.
+// The repository in which the user runs doctor may contain a .env file.
 func TestHostileEnvFile(t *testing.T) {
 	t.Setenv("GEMINI_API_KEY", "x")
 	for _, kind := range hostile.Kinds {
@@ -24,7 +24,7 @@ func TestHostileEnvFile(t *testing.T) {
 				check := func(_ context.Context, c *doctor.Checker) { g.checkAuth(c) }
 				found := doctor.Examine(t.Context(), doctor.Config{Dir: dir}, []doctor.Part{{Checks: []doctor.Check{check}}})
 				failed := found.Count(doctor.Failed) > 0
-				if kind == "brackets" { // text like any other
+				if kind == "brackets" { // ordinary text
 					if failed {
 						t.Errorf("found %+v", found)
 					}

@@ -1,6 +1,6 @@
-// Package checks has doctor's checks of Gemini CLI itself: the program, what it
-// needs to start and to ask questions, its settings, and what the bridge needs
-// from it.
+// Package checks contains doctor's checks of Gemini CLI itself: the program, its
+// requirements for starting and for asking questions, its settings, and the
+// requirements of the bridge.
 package checks
 
 import (
@@ -18,15 +18,15 @@ import (
 	"pollux/internal/doctor"
 )
 
-// A CLI is the Gemini CLI that one run of doctor examines. Its methods are checks,
-// which run in the order program, node, settings, and then the others.
+// A CLI is the Gemini CLI that one run of doctor examines. Its methods are
+// checks. They run in the order program, node, settings, and then the others.
 type CLI struct {
 	// Probe starts a warm process in dir and ends it. It returns the time until
 	// the process was ready.
 	Probe func(ctx context.Context, program agent.Program, dir string) (time.Duration, error)
 
 	program  agent.Program
-	err      error // why there is no program
+	err      error // why Program found none
 	settings settings.Settings
 }
 

@@ -33,7 +33,7 @@ func (g *CLI) Terminal(_ context.Context, c *doctor.Checker) {
 
 const proxyTimeout = 2 * time.Second
 
-// Proxy checks that the proxies answer through which Gemini CLI reaches its model.
+// Proxy checks the proxies through which Gemini CLI reaches its model.
 func (g *CLI) Proxy(ctx context.Context, c *doctor.Checker) {
 	var seen []string
 	for _, key := range []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"} {
@@ -71,7 +71,7 @@ func (g *CLI) Proxy(ctx context.Context, c *doctor.Checker) {
 	}
 }
 
-// Disk checks for free space wherever Pollux and Gemini CLI write.
+// Disk checks for free space wherever Pollux and Gemini CLI write files.
 func (g *CLI) Disk(ctx context.Context, c *doctor.Checker) {
 	var own []doctor.Directory
 	if home, err := settings.Home(); err == nil {

@@ -40,7 +40,7 @@ const JSSpace = "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u20
 const Ran = "a command was run"
 
 // command reports whether the CLI runs a prompt as one of its [Commands].
-// Without acp only a prompt that starts with a slash can be one.
+// Without acp, it does so only for a prompt that starts with a slash.
 func command(prompt string, acp bool) bool {
 	if !acp {
 		return strings.HasPrefix(prompt, "/") && !strings.HasPrefix(prompt, "//") && !strings.HasPrefix(prompt, "/*")
@@ -53,9 +53,8 @@ func command(prompt string, acp bool) bool {
 	return len(words) > 0 && slices.Contains(Commands, words[0])
 }
 
-// An agent is the fake in --acp mode. It answers a prompt as [run] does where
-// the fault applies; "fake:remember" returns the earlier prompts of the
-// session.
+// An agent is the fake in --acp mode. It answers a prompt as [run] does, where
+// the fault applies. "fake:remember" returns the earlier prompts of the session.
 type agent struct {
 	mu       sync.Mutex
 	sessions map[string]*agentSession
@@ -191,7 +190,7 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 		say("as far as I came")
 		hang()
 		return
-	case "stubborn": // it ignores cancel and every signal that it can
+	case "stubborn": // ignores cancellation and every signal it can
 		signal.Ignore(syscall.SIGTERM)
 		say("still here")
 		time.Sleep(time.Hour)
@@ -201,7 +200,7 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 		os.Exit(1)
 	case "killed", "silent", "exit":
 		os.Exit(1)
-	case "killed-once": // once; a file above its temporary directory remembers it
+	case "killed-once": // only once; a file above its temporary directory records it
 		if f, err := os.OpenFile(os.TempDir()+"/../../killed-once", os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 			f.Close()
 			os.Exit(1)
@@ -210,7 +209,7 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 	case "noise":
 		os.Stdout.WriteString("Loaded cached credentials.\n{not json}\n[1]\n42\n\n{\"level\":\"info\"}\n")
 		say("through the noise")
-	case "grandchild": // a child in a new session that keeps our standard output open
+	case "grandchild": // a child in a new session that keeps standard output open
 		child := exec.Command("setsid", os.Args[0], mark, os.TempDir())
 		child.Stdout, child.Stderr = os.Stdout, os.Stderr
 		if err := child.Start(); err != nil {

@@ -1,8 +1,9 @@
-// Package fakecli replaces Gemini CLI, headless and as an ACP agent, in tests
-// of faults that the real CLI does not show on demand: it crashes, lingers,
-// floods and ignores signals. The fake is the test binary, started again.
+// Package fakecli replaces Gemini CLI, headless and as an ACP agent, in tests of
+// faults that the real CLI does not show on demand: it crashes, lingers, floods
+// its output and ignores signals. The fake is the test binary, started again.
 //
-// The prompt chooses the fault: the first "fake:NAME" or "fake:NAME=N" in it.
+// The prompt chooses the fault with the first "fake:NAME" or "fake:NAME=N" in
+// it.
 package fakecli
 
 import (
@@ -23,7 +24,7 @@ import (
 
 const variable = "GEMINI_FAKE_CLI"
 
-// Main runs the fake and exits if this process was started as one. Call it
+// Main runs the fake and exits if this process was started as a fake. Call it
 // first in main or TestMain.
 func Main() {
 	if os.Getenv(variable) != "" {
@@ -32,7 +33,7 @@ func Main() {
 	}
 }
 
-// Install writes a fake of a version into dir and returns its path.
+// Install writes a fake with a version into dir and returns its path.
 func Install(dir, version string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -88,8 +89,8 @@ func run() {
 	fault(string(prompt), n)
 }
 
-// faults are what a fake can do, by the name in the prompt. n is the number in
-// the prompt, or 0.
+// faults maps the names in prompts to the faults. n is the number in the prompt,
+// or 0.
 var faults = map[string]func(prompt string, n int){
 	"unread": func(prompt string, n int) {
 		answer("did not read")
@@ -159,7 +160,7 @@ var faults = map[string]func(prompt string, n int){
 		fmt.Fprintln(os.Stderr, strings.TrimSpace(prompt))
 		os.Exit(n)
 	},
-	// It inherits the open files of the fake.
+	// The child inherits the open files of the fake.
 	"grandchild": func(prompt string, n int) {
 		child := exec.Command(os.Args[0], mark, os.TempDir())
 		child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -174,7 +175,7 @@ var faults = map[string]func(prompt string, n int){
 		}
 		time.Sleep(time.Hour)
 	},
-	// It answers and does not exit.
+	// Answers and does not exit.
 	"linger": func(prompt string, n int) {
 		answer("answered")
 		time.Sleep(time.Hour)
@@ -183,7 +184,7 @@ var faults = map[string]func(prompt string, n int){
 		fmt.Println("Loaded cached credentials.\n{not json}\n{\"type\":\"news\"}\n[1]\n42")
 		answer("through the noise")
 	},
-	// One byte at a time, which splits characters.
+	// Writes one byte at a time, which splits characters.
 	"bytes": func(prompt string, n int) {
 		line, _ := json.Marshal(map[string]any{"type": "message", "role": "assistant", "content": "Grüße, 世界 🌍", "delta": true})
 		for i := range line {
@@ -211,7 +212,7 @@ var faults = map[string]func(prompt string, n int){
 		tool("run_shell_command", map[string]any{"command": "true"}, "success")
 		time.Sleep(time.Hour)
 	},
-	// The older name of a tool that the policy allows.
+	// The older name of an allowed tool.
 	"alias": func(prompt string, n int) {
 		event("init")
 		tool("search_file_content", map[string]any{"pattern": "x"}, "success")
@@ -309,7 +310,7 @@ var faults = map[string]func(prompt string, n int){
 	},
 }
 
-// event prints an event with its fields in the order given, as the CLI does.
+// event prints an event with its fields in the given order, as the CLI does.
 func event(kind string, fields ...any) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `{"type":%q,"timestamp":%q`, kind, time.Now().UTC().Format(time.RFC3339Nano))

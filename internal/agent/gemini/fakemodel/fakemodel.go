@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// A Request is one request of the CLI to the model.
+// A Request is a request from the CLI to the model.
 type Request struct {
 	Model string
 	// Method is the API method: generateContent, streamGenerateContent,
@@ -57,11 +57,11 @@ type Part struct {
 	Delay   time.Duration
 }
 
-// A Reply is a reply of the model. With Status and Message it is an error; with
-// Hang the server accepts the request and never replies.
+// A Reply is a reply from the model. With Status and Message it is an error.
+// With Hang, the server accepts the request and never replies.
 type Reply struct {
 	Parts   []Part
-	Finish  string // default STOP
+	Finish  string // default: STOP
 	Status  int
 	Message string
 	// PerDay makes a 429 report the daily quota, which the CLI does not retry.
@@ -117,8 +117,8 @@ func (s *Server) Close() error {
 	return err
 }
 
-// Requests returns the requests so far that belong to the conversation, without
-// the CLI's own.
+// Requests returns the requests so far that belong to the conversation. It
+// leaves out the CLI's own requests.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -275,7 +275,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// own replies to the CLI's own requests: routing, and checks that want JSON.
+// own returns the replies to the CLI's own requests: routing, and checks that
+// ask for JSON.
 func own(r Request) *Reply {
 	if r.JSON == nil {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Limits of a text that is parsed. The parsers of settings recurse, and a stack
+// Limits of a text to parse. The parsers of settings recurse, and a stack
 // overflow ends the program.
 const (
 	// maxNesting is how deeply objects, arrays and tables may nest.
@@ -14,11 +14,11 @@ const (
 	maxKey = 100
 )
 
-// ErrNesting reports a text that nests more deeply than any real settings.
+// ErrNesting reports a text that nests more deeply than real settings do.
 var ErrNesting = errors.New("it nests too deeply")
 
 // CheckJSON returns [ErrNesting] for JSON, with or without comments, that must
-// not be parsed. It finds no other errors.
+// not be parsed. It does not find other errors.
 func CheckJSON(text []byte) error { return checkNesting(text, false) }
 
 // CheckTOML does the same as [CheckJSON] for TOML.

@@ -23,8 +23,8 @@ import (
 	"pollux/internal/sys"
 )
 
-// Home returns the directory with the CLI's settings, credentials and memory of
-// the user. It may not exist.
+// Home returns the directory with the user's settings, credentials and memory.
+// It may not exist.
 func Home() (string, error) {
 	home := os.Getenv("GEMINI_CLI_HOME")
 	if home == "" {
@@ -71,12 +71,12 @@ type Layer struct {
 	values  values
 }
 
-// values are a file's settings as JSON. Names are case-sensitive: the CLI ignores
-// "IDE". Of two equal names it uses the last.
+// values are a file's settings as JSON. Names are case-sensitive: the CLI
+// ignores "IDE". If a name occurs twice, the last one counts.
 type values map[string]json.RawMessage
 
-// get reads a setting by its path of names. It returns false if there is none of
-// that type.
+// get reads the setting at a path of names. It returns false if the setting is
+// missing or has another type.
 func (v values) get(to any, names ...string) bool {
 	raw, ok := v[names[0]]
 	if !ok || string(raw) == "null" {
@@ -91,9 +91,10 @@ func (v values) get(to any, names ...string) bool {
 
 // Settings are the settings that apply in a directory.
 type Settings struct {
-	// Layers are the existing files; later ones take precedence.
+	// Layers are the existing files. Later ones take precedence.
 	Layers []Layer
-	// Trust is whether the CLI trusts the directory, TrustFrom what decides it.
+	// Trust is whether the CLI trusts the directory. TrustFrom says what decides
+	// it.
 	Trust     Trust
 	TrustFrom string
 	// TrustErr explains why the CLI does not start with the list of trusted folders.
@@ -103,8 +104,8 @@ type Settings struct {
 // Trust is whether the CLI trusts a folder.
 type Trust int
 
-// In an unknown folder the CLI asks if it was started in a terminal, and refuses
-// otherwise.
+// In an unknown folder, the CLI asks if it was started in a terminal, and
+// refuses otherwise.
 const (
 	Unknown Trust = iota
 	Trusted
@@ -152,7 +153,7 @@ func Load(dir string) (Settings, error) {
 	return s, nil
 }
 
-// read returns one layer; nil if there is no such file.
+// read returns one layer, or nil if there is no such file.
 func read(name, path string, system bool) *Layer {
 	if _, err := os.Stat(path); err != nil {
 		return nil
@@ -237,8 +238,8 @@ func trailing(v hujson.Value) bool {
 	return false
 }
 
-// IDEMode reports whether IDE mode is on, and the layer that decides it; nil if
-// none does, which means off.
+// IDEMode reports whether IDE mode is on, and returns the layer that decides it.
+// Without such a layer, which means off, by is nil.
 func (s Settings) IDEMode() (on bool, by *Layer) {
 	for i := range s.Layers {
 		if s.Layers[i].values.get(&on, "ide", "enabled") {
@@ -248,9 +249,9 @@ func (s Settings) IDEMode() (on bool, by *Layer) {
 	return on, by
 }
 
-// Auth returns the selected sign-in method, by the CLI's own name
+// Auth returns the selected sign-in method, by the CLI's name for it
 // ("oauth-personal", "gemini-api-key", "vertex-ai"), and the one that the
-// administrator enforces; empty if there is none.
+// administrator enforces. Either may be empty.
 func (s Settings) Auth() (kind, enforced string) {
 	for _, l := range s.Layers {
 		l.values.get(&kind, "security", "auth", "selectedType")
@@ -328,8 +329,8 @@ func IDEModeSet(path string) (bool, error) {
 	return json.Unmarshal(v.Pack(), &s) == nil && s.get(&on, "ide", "enabled"), nil
 }
 
-// EnableIDE turns IDE mode on in a user's settings file. It leaves the rest of the
-// file, including comments, as it is.
+// EnableIDE turns IDE mode on in a user's settings file. It leaves the rest of
+// the file, including comments, unchanged.
 func EnableIDE(path string) error {
 	v, before, err := readUser(path)
 	if err != nil {
@@ -342,7 +343,7 @@ func EnableIDE(path string) error {
 	if err := v.Patch([]byte(patch)); err != nil {
 		return fmt.Errorf("%s cannot be changed (%w): type /ide enable in Gemini CLI", path, err)
 	}
-	// Root with another user's home would leave a file that belongs to root.
+	// In another user's home, root would leave a file that belongs to root.
 	for p := path; ; p = filepath.Dir(p) {
 		info, err := os.Stat(p)
 		if err == nil && !sys.Own(info) {
@@ -358,8 +359,8 @@ func EnableIDE(path string) error {
 	return sys.EditFile(path, before, string(v.Pack()), 0o600)
 }
 
-// readUser reads a file to be changed, and returns it parsed and as text. A missing
-// file is empty.
+// readUser reads a file that will be changed, and returns it parsed and as text.
+// A missing file is empty.
 func readUser(path string) (v hujson.Value, text string, err error) {
 	data, err := sys.ReadFile(path, maxFile)
 	switch {

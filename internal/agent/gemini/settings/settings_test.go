@@ -14,8 +14,8 @@ import (
 	"pollux/internal/hostile"
 )
 
-// home makes a home for the CLI and a project, and writes files by names that
-// start with "home/" or "project/".
+// home creates a home for the CLI and a project. The names of files start with
+// "home/" or "project/".
 func home(t *testing.T, files map[string]string) (project string) {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
@@ -58,7 +58,7 @@ func TestLoad(t *testing.T) {
 		by    string
 		trust Trust
 		auth  string
-		bad   string // in the error of a layer
+		bad   string // in a layer's error
 	}{
 		{name: "nothing", trust: Unknown},
 		{name: "on", files: map[string]string{user: `{"ide":{"enabled":true}}`}, on: true, by: "user"},
@@ -121,15 +121,15 @@ func TestTrustByTheEnvironment(t *testing.T) {
 	}
 }
 
-// The system's settings override the user's, but only if nobody but root can write
-// them.
+// The system's settings override the user's, but only if nobody except root can
+// change them.
 func TestSystemSettings(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can make files of root's")
 	}
 	files := map[string]string{user: `{"ide":{"enabled":true}}`, system: `{"ide":{"enabled":false}}`}
 	dir := home(t, files)
-	// All can write to a temporary directory.
+	// Everybody can write to a temporary directory.
 	etc, err := os.MkdirTemp("/var", "pollux-test-")
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestSystemSettings(t *testing.T) {
 	}
 }
 
-// The settings belong to the user: one value changes, the rest does not.
+// The settings belong to the user: only one value changes.
 func TestEnableIDE(t *testing.T) {
 	for _, tt := range []struct {
 		before string
@@ -214,8 +214,8 @@ func standard(t *testing.T, text []byte) []byte {
 	return b
 }
 
-// A FIFO hung the reader, a device or a large file ate the memory, and brackets
-// overflowed the stack.
+// A FIFO blocked the reader, a device or a large file used up the memory, and
+// brackets overflowed the stack.
 func TestHostileFiles(t *testing.T) {
 	for _, kind := range hostile.Kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -255,7 +255,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// MCP servers' keys come to stand in it.
+// The file may later hold the keys of MCP servers.
 func TestEnableIDEMakesPrivateFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "settings.json")
 	if err := EnableIDE(path); err != nil {

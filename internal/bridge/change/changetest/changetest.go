@@ -1,5 +1,5 @@
-// Package changetest helps tests of change mode: a project on disk, and the
-// blocks of an answer.
+// Package changetest helps tests of change mode. It creates projects on disk,
+// and the blocks of answers.
 package changetest
 
 import (
@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// project makes a directory with files, a git repository if asked to.
+// Project creates a directory with files, and a git repository if requested.
 func Project(t testing.TB, repository bool, files map[string]string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -45,6 +45,7 @@ func Git(t testing.TB, dir string, args ...string) string {
 	return string(out)
 }
 
-func Block(head, old, new string) string {
-	return "**FILE: " + head + "**\n===OLD===\n" + old + "\n===NEW===\n" + new + "\n===END===\n"
+// Block returns a block of an answer that replaces text.
+func Block(head, before, after string) string {
+	return "**FILE: " + head + "**\n===OLD===\n" + before + "\n===NEW===\n" + after + "\n===END===\n"
 }
