@@ -24,23 +24,24 @@ const (
 
 const (
 	joiner            = '\u200d' // joins emoji
+	nonJoiner         = '\u200c' // part of the spelling in Persian and other languages
 	textPresentation  = '\ufe0e'
 	emojiPresentation = '\ufe0f'
 )
 
 // classOf returns the class of a rune. Hidden are format characters such as
 // the bidirectional controls, zero-width spaces and tags, line and paragraph
-// separators, private and unassigned characters, and marks and letters without
-// a glyph, which can carry text that nobody sees. What emoji are joined with
-// is shown.
+// separators, and marks and letters without a glyph, which can carry text that
+// nobody sees. The joiner of emoji is shown, and so are private characters (icons
+// of fonts) and unassigned ones (new emoji).
 func classOf(r rune) class {
 	switch {
 	case r >= ' ' && r < 0x7f, r == joiner, r == textPresentation, r == emojiPresentation:
 		return shown
 	case unicode.IsControl(r):
 		return control
-	case !unicode.IsGraphic(r),
-		unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r), unicode.Is(unicode.Variation_Selector, r):
+	case unicode.In(r, unicode.Cf, unicode.Cs, unicode.Zl, unicode.Zp,
+		unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
 		return hidden
 	}
 	return shown
@@ -66,11 +67,11 @@ func Line(s string, limit int) string {
 	return s
 }
 
-// Text returns s with its lines and tabs, without other control characters and
-// without hidden ones.
+// Text returns s with its lines, tabs and zero-width non-joiners, without other
+// control characters and hidden ones.
 func Text(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || classOf(r) == shown {
+		if r == '\n' || r == '\t' || r == nonJoiner || classOf(r) == shown {
 			return r
 		}
 		return -1

@@ -60,7 +60,7 @@ func TestClasses(t *testing.T) {
 		{"a bidirectional isolate", "a\u2066b\u2069", "ab", "ab", "a·b·", "a\u2066b\u2069"},
 		{"a direction mark", "a\u200fb\u061c", "ab", "ab", "a·b·", "a\u200fb\u061c"},
 		{"a zero-width space", "a\u200bb", "ab", "ab", "a·b", "a\u200bb"},
-		{"a zero-width non-joiner", "a\u200cb", "ab", "ab", "a·b", "a\u200cb"},
+		{"a zero-width non-joiner", "a\u200cb", "ab", "a\u200cb", "a·b", "a\u200cb"},
 		{"a word joiner", "a\u2060b", "ab", "ab", "a·b", "a\u2060b"},
 		{"a byte order mark", "\ufeffa", "a", "a", "·a", "\ufeffa"},
 		{"a soft hyphen", "a\u00adb", "ab", "ab", "a·b", "a\u00adb"},
@@ -69,7 +69,8 @@ func TestClasses(t *testing.T) {
 		{"a letter without a glyph", "a\u3164b\u115f", "ab", "ab", "a·b·", "a\u3164b\u115f"},
 		{"a line separator", "a\u2028b", "a b", "ab", "a·b", "a\u2028b"},
 		{"a no-break space", "a\u00a0b", "a b", "a\u00a0b", "a·b", "a\u00a0b"},
-		{"a private character", "a\ue000b", "ab", "ab", "a·b", "a\ue000b"},
+		{"a private character", "a\ue000b", "a\ue000b", "a\ue000b", "a\ue000b", "a\ue000b"},
+		{"an unassigned character", "a\U0001fafdb", "a\U0001fafdb", "a\U0001fafdb", "a\U0001fafdb", "a\U0001fafdb"},
 	} {
 		for name, c := range map[string]struct{ got, want string }{
 			"Line": {Line(test.in, 0), test.line}, "Text": {Text(test.in), test.text},

@@ -95,16 +95,12 @@ func (run *run) start(ctx context.Context) error {
 	if err != nil {
 		return run.noRoom(err)
 	}
-	in, w, err := os.Pipe()
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	child, err := sys.StartPiped(cmd, sys.Stdin)
 	if err != nil {
-		return err
-	}
-	theirs = append(theirs, in)
-	run.stdin = w
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, stdout, stderr
-	if run.child, err = sys.StartChild(cmd); err != nil {
 		return row.Error(agent.NotInstalled, row.Tidy(err.Error()))
 	}
+	run.child, run.stdin = child.Child, child.Stdin
 	// Where open files can be removed, a process that is killed leaves nothing of
 	// the answer.
 	os.Remove(out.Name())
@@ -112,8 +108,8 @@ func (run *run) start(ctx context.Context) error {
 	// The agent may end before it has read everything. Then end closes the pipe,
 	// which ends this goroutine too.
 	go func() {
-		io.WriteString(w, prompt)
-		w.Close()
+		io.WriteString(child.Stdin, prompt)
+		child.Stdin.Close()
 	}()
 	return nil
 }

@@ -126,35 +126,13 @@ func (w *process) launch(temp *agent.TempDir) (err error) {
 	}
 	cmd := exec.Command(w.program.Argv[0], append(slices.Clone(w.program.Argv[1:]), command.Args...)...)
 	cmd.Dir, cmd.Env = w.key.dir, command.Env
-	var all []*os.File
-	pipe := func() (r, w *os.File) {
-		if err != nil {
-			return nil, nil
-		}
-		if r, w, err = os.Pipe(); err == nil {
-			all = append(all, r, w)
-		}
-		return r, w
-	}
-	inR, inW := pipe()
-	outR, outW := pipe()
-	errR, errW := pipe()
-	if err == nil {
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
-		w.child, err = sys.StartChild(cmd)
-	}
+	child, err := sys.StartPiped(cmd, sys.Stdin|sys.Stdout|sys.Stderr)
 	if err != nil {
-		for _, f := range all {
-			f.Close()
-		}
 		return err
 	}
-	for _, f := range []*os.File{inR, outW, errW} {
-		f.Close()
-	}
-	w.stderr = errR
+	w.child, w.stderr = child.Child, child.Stderr
 	w.readers.Go(w.readStderr)
-	w.conn = acp.NewConn(outR, inW, w.key.change, w)
+	w.conn = acp.NewConn(child.Stdout, child.Stdin, w.key.change, w)
 	return nil
 }
 

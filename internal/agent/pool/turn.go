@@ -13,6 +13,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/acp"
+	"pollux/internal/outbox"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 // A turn is a request that a process works on.
 type turn struct {
 	files agent.Files   // the tools write to them; nil unless in change mode
-	wake  chan struct{} // holds a token if something has changed
+	wake  outbox.Signal // set if something has changed
 
 	mu         sync.Mutex // guards what follows
 	transcript *agent.Transcript
@@ -38,7 +39,7 @@ type turn struct {
 }
 
 func newTurn(row *agent.Agent, change bool) *turn {
-	t := &turn{wake: make(chan struct{}, 1), news: time.Now()}
+	t := &turn{wake: outbox.NewSignal(), news: time.Now()}
 	t.transcript = agent.NewTranscript(row, change, func(ev agent.Event) { t.events = append(t.events, ev) })
 	return t
 }
@@ -49,10 +50,7 @@ func (t *turn) change(f func()) {
 	t.mu.Lock()
 	f()
 	t.mu.Unlock()
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
+	t.wake.Set()
 }
 
 // takeEvents returns the events since the last time.

@@ -437,6 +437,7 @@ func Stale(pids []int) (stale []string) {
 		if err != nil {
 			continue
 		}
+		stale = append(stale, sys.TempFiles.Find(dir)...)
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			continue
@@ -447,10 +448,6 @@ func Stale(pids []int) (stale []string) {
 				continue
 			}
 			path := filepath.Join(dir, entry.Name())
-			if ok, _ := filepath.Match(sys.TempPattern, entry.Name()); ok && time.Since(info.ModTime()) > time.Minute {
-				stale = append(stale, path)
-				continue
-			}
 			m := c.pattern.FindStringSubmatch(entry.Name())
 			if m == nil {
 				continue
