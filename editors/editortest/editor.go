@@ -31,7 +31,7 @@ type Kind struct {
 type State struct {
 	// Started is "1" once the companion has started.
 	Started string
-	// Port and Token are those of the companion.
+	// Port and Token are the companion's.
 	Port, Token string
 	// Shown is the path of the diff on the screen, or "".
 	Shown string
@@ -136,7 +136,8 @@ var Kinds = []Kind{
 			Lines:     `&lines`,
 			Line:      `line(".")`,
 			Changed: func(field, value string) string {
-				return fmt.Sprintf(`execute('call pollux#diff#Changed({"id": pollux#diff#Waiting()[0].diff.id, "%s": "%s"})')`, field, value)
+				return fmt.Sprintf(
+					`execute('call pollux#diff#Changed({"id": pollux#diff#Waiting()[0].diff.id, "%s": "%s"})')`, field, value)
 			},
 			Terminal: `mode() ==# 't'`,
 			Buffer: func(name string) string {
@@ -153,7 +154,8 @@ var Kinds = []Kind{
 		ask: func(e *Editor, expression string) (string, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, "emacsclient", "-s", e.socket, "--eval", `(with-current-buffer (window-buffer) `+expression+`)`)
+			cmd := exec.CommandContext(ctx, "emacsclient", "-s", e.socket, "--eval",
+				`(with-current-buffer (window-buffer) `+expression+`)`)
 			cmd.Env = e.env
 			out, err := cmd.CombinedOutput()
 			text := strings.TrimSuffix(string(out), "\n")

@@ -358,7 +358,7 @@ Agents that wait for an answer receive a rejection."
            (how-many "[\x10000-\x10FFFF]" from to))))))
 
 (defun pollux--clean (text)
-  "Return TEXT with all that is not Unicode replaced."
+  "Return TEXT, with every character that is not Unicode replaced."
   (replace-regexp-in-string "[^\0-\x10FFFF]" "\xFFFD" (substring-no-properties text) t t))
 
 (defun pollux--sample ()
@@ -488,7 +488,7 @@ user is asking the agent about that file."
   pollux--diffs)
 
 (defun pollux--current ()
-  "Return the diff for a command: that of the buffer, or the one shown."
+  "Return the diff for a command: the current buffer's, or the one shown."
   (or (buffer-local-value 'pollux--this (window-buffer (selected-window)))
       pollux--shown
       (car pollux--diffs)))

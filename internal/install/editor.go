@@ -188,10 +188,11 @@ func addHelpTags(files map[string]string, command string) {
 func addEmacsPackage(files map[string]string, command string) {
 	addCommand(files, command)
 	h := emacsHeaders()
-	files["pollux-pkg.el"] = fmt.Sprintf(";;; -*- no-byte-compile: t -*-\n(define-package \"pollux\" %q \"Gemini CLI's companion\" '%s)\n", h["Version"], h["Package-Requires"])
+	files["pollux-pkg.el"] = fmt.Sprintf(";;; -*- no-byte-compile: t -*-\n"+
+		"(define-package \"pollux\" %q \"Companion for Gemini CLI and other agents\" '%s)\n", h["Version"], h["Package-Requires"])
 	files["pollux-autoloads.el"] = `;;; pollux-autoloads.el -- written by pollux install -*- lexical-binding: t -*-
 (add-to-list 'load-path (directory-file-name (or (file-name-directory #$) (car load-path))))
-(autoload 'pollux-mode "pollux" "Connect Emacs to Gemini CLI." t)
+(autoload 'pollux-mode "pollux" "Run a companion for Gemini CLI and other agents." t)
 (dolist (command '(pollux-open pollux-toggle pollux-send pollux-diagnostics pollux-status pollux-menu))
   (autoload command "pollux" nil t))
 ;; After the start, when Emacs is idle: loading does not delay the start.

@@ -111,7 +111,7 @@ local function by_buf(buf)
   end
 end
 
---- Returns the diff that a command applies to: that of the buffer, otherwise the one
+--- Returns the diff that a command applies to: the current buffer's, otherwise the one
 --- shown, otherwise the oldest.
 function M.current()
   return by_buf(vim.api.nvim_get_current_buf()) or diffs[shown or order[1] or ""]
@@ -622,9 +622,9 @@ local function accept(d, overwrite)
   return false
 end
 
--- Reports whether the user wants this write: with a command typed in the proposal.
--- Otherwise, as for `:wa` elsewhere, 'autowrite' and plugins that save automatically, it
--- asks.
+-- Reports whether the user wants this write. A command typed in the proposal says so.
+-- Otherwise it asks: `:wa` in another window, 'autowrite' and plugins that save
+-- automatically write too.
 local function asked(d)
   if not vim.api.nvim_win_is_valid(entered) or vim.api.nvim_win_get_buf(entered) ~= d.buf then
     return false

@@ -103,8 +103,8 @@ def ByBuffer(buf: number): dict<any>
   return {}
 enddef
 
-# Returns the diff that a command applies to: that of the buffer, otherwise the one shown,
-# otherwise the oldest.
+# Returns the diff that a command applies to: the current buffer's, otherwise the one
+# shown, otherwise the oldest.
 def Current(): dict<any>
   var d = ByBuffer(bufnr())
   if empty(d)
@@ -678,9 +678,9 @@ def Decide(d: dict<any>, overwrite = ''): bool
   return false
 enddef
 
-# Reports whether the user wants this write: with a command typed in the proposal.
-# Otherwise, as for `:wa` elsewhere, 'autowrite' and plugins that save automatically, it
-# asks.
+# Reports whether the user wants this write. A command typed in the proposal says so.
+# Otherwise it asks: `:wa` in another window, 'autowrite' and plugins that save
+# automatically write too.
 def Asked(d: dict<any>): bool
   if winbufnr(entered) != d.buf
     return false
@@ -736,7 +736,7 @@ def Alone(d: dict<any>, decides: bool)
   Draw(d)
 enddef
 
-# Handles BufUnload: the buffer has a text for the last time.
+# Handles BufUnload, the last event at which the buffer has its text.
 export def Unloaded(id: string)
   var d = get(diffs, id, {})
   if !empty(d)
