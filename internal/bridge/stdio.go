@@ -31,8 +31,10 @@ const maxMessage = 32 << 20
 //     because it then drops outstanding answers. atEnd is called at the end of the
 //     input, to speed up the answers. Answers that cannot be written within
 //     answerTimeout are dropped.
-func Stdio(in io.Reader, out io.Writer, atEnd func()) mcp.Transport {
-	w := newWriter(out)
+//   - All writes fail when ctx ends. Otherwise a client that does not read could
+//     keep calls from ending.
+func Stdio(ctx context.Context, in io.Reader, out io.Writer, atEnd func()) mcp.Transport {
+	w := newWriter(ctx, out)
 	m := &messages{in: jsonl.NewReader(in, maxMessage), replies: make(chan string, 64), replied: make(chan struct{})}
 	m.atEnd = func() {
 		time.AfterFunc(answerTimeout, w.giveUp)
@@ -48,23 +50,23 @@ func Stdio(in io.Reader, out io.Writer, atEnd func()) mcp.Transport {
 }
 
 // A writer writes one message per call of Write. A client that does not read
-// blocks it until giveUp is called. Several goroutines may use it.
+// blocks it until open ends. Several goroutines may use it.
 type writer struct {
 	w      io.Writer
 	turn   chan struct{} // holds a token while nothing is being written
 	open   context.Context
-	giveUp context.CancelFunc // fails all writes, including those in progress
+	giveUp context.CancelFunc // ends open: all writes fail, including those in progress
 }
 
-func newWriter(out io.Writer) *writer {
+func newWriter(ctx context.Context, out io.Writer) *writer {
 	w := &writer{w: out, turn: make(chan struct{}, 1)}
-	w.open, w.giveUp = context.WithCancel(context.Background())
+	w.open, w.giveUp = context.WithCancel(ctx)
 	w.turn <- struct{}{}
 	return w
 }
 
 // errNotRead reports messages that the client did not read.
-var errNotRead = fmt.Errorf("the client has closed the input of the bridge and does not read its output: %w", io.EOF)
+var errNotRead = fmt.Errorf("the client does not read the output of the bridge: %w", io.EOF)
 
 func (w *writer) Write(b []byte) (int, error) {
 	select {

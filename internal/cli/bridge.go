@@ -46,26 +46,31 @@ Environment variables, with defaults in parentheses:
 			unchanged := func(*bridge.Config) {}
 			return withBridge(cmd.Context(), streams, level, unchanged, func(ctx context.Context, b *bridge.Bridge) error {
 				b.Publish() // on failure, only `pollux status` is affected
-				// The server waits for its calls before it ends. Closing the
-				// bridge cancels them, after a signal or when the client has
-				// disconnected.
-				defer context.AfterFunc(ctx, func() { b.Close() })()
-				// After a signal, the last answers may wait for a client that
-				// does not read.
-				last, cancel := delayed(ctx, lastAnswersTimeout)
-				defer cancel()
-				err := await(last, func() error {
-					return bridge.NewServer(b).Run(ctx, bridge.Stdio(streams.In, streams.Out, func() { go b.Close() }))
-				})
-				if err == nil || ctx.Err() != nil || errors.Is(err, io.EOF) {
-					return nil
-				}
-				return err
+				return serveBridge(ctx, b, streams)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&level, "log", "warn", "log `level` on standard error: debug, info, warn or error")
 	return cmd
+}
+
+// serveBridge serves a bridge to the client on the standard streams, until the
+// client disconnects or ctx ends.
+func serveBridge(ctx context.Context, b *bridge.Bridge, streams IO) error {
+	// The server waits for its calls before it ends. Closing the bridge cancels
+	// them, after a signal or when the client has disconnected.
+	defer context.AfterFunc(ctx, func() { b.Close() })()
+	// After a signal, the last answers may wait for a client that does not read.
+	// The end of this context fails their writes, so that the calls end.
+	last, cancel := delayed(ctx, lastAnswersTimeout)
+	defer cancel()
+	err := await(last, func() error {
+		return bridge.NewServer(b).Run(ctx, bridge.Stdio(last, streams.In, streams.Out, func() { go b.Close() }))
+	})
+	if err == nil || ctx.Err() != nil || errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
 // lastAnswersTimeout limits how long the bridge may write its last answers after
