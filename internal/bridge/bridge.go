@@ -293,7 +293,7 @@ func (c *call) attempt(ctx context.Context, s *slot, q question, model string) (
 		if r, ok := ev.(agent.Retry); ok && !r.Unsure {
 			retrying += r.Wait
 			if retrying > retryTimeout {
-				giveUp(&agent.Error{Kind: r.Kind, Message: r.Message})
+				giveUp(c.b.cfg.Agent.Error(r.Kind, r.Message))
 			}
 		}
 	})

@@ -415,6 +415,17 @@ func TestRetriesAreGivenUp(t *testing.T) {
 	}
 }
 
+// The error of a retry that takes too long names the agent's own remedy.
+func TestGivenUpRetryHasARemedy(t *testing.T) {
+	b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, emit func(agent.Event)) (agent.Result, error) {
+		emit(agent.Retry{Attempt: 1, Wait: time.Hour, Kind: agent.Auth, Message: "no access"})
+		return hang(ctx)
+	}), nil)
+	_, err := b.Query(t.Context(), QueryInput{Prompt: "x"}, nil)
+	remedy := agents.Default().Remedies[agent.Auth]
+	wantWords(t, err, remedy.What, "no access", remedy.Next)
+}
+
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
