@@ -32,7 +32,6 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 	if err != nil {
 		return Answer{}, fmt.Errorf("cannot record the state of the files, so no changes were requested: %w", err)
 	}
-	defer task.Close()
 	limit = strings.Replace(limit, "Answer in", "Around the changes write", 1)
 	fill := func(template string) string {
 		tools := strings.Join(c.b.cfg.Agent.WriteTools, ", ")
@@ -48,6 +47,7 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 	})
 	// Also verify after the deadline, once no process is left that could write.
 	err = c.wait()
+	task.Tidy()
 	if err == nil {
 		err = task.Verify(context.WithoutCancel(ctx))
 	}

@@ -192,3 +192,28 @@ func TestPartialChangesAreNone(t *testing.T) {
 		t.Error("what there was is lost")
 	}
 }
+
+// An agent creates the directory of a new file on the disk. Afterwards it is
+// gone, and does not count as a change.
+func TestEmptyDirectoriesAreRemoved(t *testing.T) {
+	for _, repository := range []bool{true, false} {
+		dir := changetest.Project(t, repository, map[string]string{"a.txt": "one\n"})
+		b := newTestBridge(t, script(func(_ context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
+			path := filepath.Join(dir, "new", "deep", "b.txt")
+			if err := r.Change.Files().Write(path, "two\n"); err != nil {
+				t.Error(err)
+			}
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Error(err)
+			}
+			return agent.Result{Model: "gemini-test", Changed: true}, nil
+		}), nil)
+		a, err := b.Query(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: dir}}, nil)
+		if err != nil || len(a.Changes.Edits) != 1 || a.Changes.AppliedWrites {
+			t.Errorf("repository %v: %+v, %v", repository, a.Changes, err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "new")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("repository %v: the directory is still there: %v", repository, err)
+		}
+	}
+}

@@ -63,8 +63,9 @@ func (t *Task) Files() *Overlay {
 	return o
 }
 
-// Close removes the empty directories that the agent created for new files.
-func (t *Task) Close() {
+// Tidy removes the empty directories that the agent created for new files. Call
+// it after the agent has ended, before Verify.
+func (t *Task) Tidy() {
 	for _, o := range t.overlays {
 		o.tidy()
 	}
