@@ -32,9 +32,9 @@ func Open(row *agent.Agent, opts agent.Options) (agent.Runner, error) {
 	return pool.New(row, opts, once, once.TempDir()), nil
 }
 
-// Probe starts a warm process of the default agent in dir, creates a session,
-// and ends the process. It does not ask the model. It returns the time until the
-// session was ready.
-func Probe(ctx context.Context, program agent.Program, dir string) (time.Duration, error) {
-	return pool.Probe(ctx, Default(), program, dir)
+// Probe starts a warm process of an agent in dir, creates a session, and ends
+// the process. It does not ask the model. It returns the time until the session
+// was ready.
+func Probe(ctx context.Context, row *agent.Agent, program agent.Program, dir string) (time.Duration, error) {
+	return pool.Probe(ctx, row, program, dir)
 }

@@ -48,7 +48,7 @@ func (g *CLI) Bridge(ctx context.Context, c *doctor.Checker) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	took, err := g.Probe(ctx, program, c.Dir)
+	took, err := g.Probe(ctx, gemini.Agent(), program, c.Dir)
 	var fault *agent.Error
 	switch {
 	case err == nil:

@@ -21,9 +21,9 @@ import (
 // A CLI is the Gemini CLI that one run of doctor examines. Its methods are
 // checks. They run in the order program, node, settings, and then the others.
 type CLI struct {
-	// Probe starts a warm process in dir and ends it. It returns the time until
-	// the process was ready.
-	Probe func(ctx context.Context, program agent.Program, dir string) (time.Duration, error)
+	// Probe starts a warm process of an agent in dir and ends it. It returns the
+	// time until the process was ready.
+	Probe func(ctx context.Context, row *agent.Agent, program agent.Program, dir string) (time.Duration, error)
 
 	program  agent.Program
 	err      error // why Program found none
