@@ -50,7 +50,6 @@ var (
 //
 // Lock order: Pool.mu, then process.mu, then turn.mu. No lock is held during a
 // stat, a read, a write, a call to the agent, or a log message.
-// stat, a read, a write, a call to the agent, or a log message.
 type Pool struct {
 	agent    *agent.Agent
 	fallback agent.Runner
