@@ -3,7 +3,10 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"os/exec"
+	"slices"
 )
 
 // An Agent is a row of the table of agents. It holds all that the bridge and the
@@ -83,9 +86,23 @@ type Launch struct {
 
 // A Command holds the arguments and the environment of an agent's process.
 type Command struct {
-	Args, Env []string
+	Args []string
+	// Env is the entire environment. It is required: without it, the process
+	// would inherit the environment of Pollux.
+	Env []string
 	// Unlinked names the user's credentials that the process cannot see.
 	Unlinked []string
+}
+
+// Cmd returns the command line that runs a program in dir. It returns an error
+// if there is no environment.
+func (c Command) Cmd(p Program, dir string) (*exec.Cmd, error) {
+	if len(c.Env) == 0 {
+		return nil, errors.New("the agent's process has no environment: report this error to Pollux")
+	}
+	cmd := exec.Command(p.Argv[0], append(slices.Clone(p.Argv[1:]), c.Args...)...)
+	cmd.Dir, cmd.Env = dir, c.Env
+	return cmd, nil
 }
 
 // OneShot describes how an agent answers one request and exits.

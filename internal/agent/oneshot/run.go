@@ -7,9 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"pollux/internal/agent"
@@ -68,8 +66,10 @@ func (run *run) start(ctx context.Context) error {
 	if err != nil {
 		return run.noRoom(err)
 	}
-	cmd := exec.Command(program.Argv[0], append(slices.Clone(program.Argv[1:]), command.Args...)...)
-	cmd.Dir, cmd.Env = run.req.Dir, command.Env
+	cmd, err := command.Cmd(program, run.req.Dir)
+	if err != nil {
+		return err
+	}
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {

@@ -16,6 +16,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
 	"pollux/internal/agent/agenttest"
+	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/sys"
 )
@@ -25,11 +26,25 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// A double is a fake agent.
+type double struct {
+	row     *agent.Agent
+	install func(dir, version string) (command string, err error)
+}
+
+var geminiDouble = double{gemini.Agent(), fakecli.Install}
+
 // sit returns a bench with a runner of fake CLIs.
 func sit(t *testing.T, kind, version string, change func(*agent.Options)) *agenttest.Bench {
 	t.Helper()
+	return geminiDouble.sit(t, kind, version, change)
+}
+
+// sit returns a bench with a runner of the fake.
+func (d double) sit(t *testing.T, kind, version string, change func(*agent.Options)) *agenttest.Bench {
+	t.Helper()
 	agenttest.Isolate(t, "pollux*")
-	cli, err := fakecli.Install(t.TempDir(), version)
+	cli, err := d.install(t.TempDir(), version)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +56,7 @@ func sit(t *testing.T, kind, version string, change func(*agent.Options)) *agent
 	if opts.AheadDir != "" {
 		opts.AheadDir = dir
 	}
-	r, err := agents.Open(agents.Default(), opts)
+	r, err := agents.Open(d.row, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,6 +265,51 @@ func TestWarmAhead(t *testing.T) {
 	s.Want("fake:remember", "fake:remember")
 	if s.PID() != pid {
 		t.Error("it is another process")
+	}
+}
+
+// withCommand returns a fake Gemini CLI whose processes start with other
+// commands, and whose error responses are passed to failure.
+func withCommand(change func(*agent.Command), failure func(unlinked []string)) double {
+	row := *gemini.Agent()
+	acp := *row.ACP
+	row.ACP = &acp
+	acp.Command = func(l agent.Launch) (agent.Command, error) {
+		c, err := gemini.Agent().ACP.Command(l)
+		change(&c)
+		return c, err
+	}
+	acp.Failure = func(code int, message string, unlinked []string) *agent.Error {
+		failure(unlinked)
+		return gemini.Agent().ACP.Failure(code, message, unlinked)
+	}
+	return double{&row, fakecli.Install}
+}
+
+// The agent's package classifies an error response. It needs to know which
+// credentials the process cannot read.
+func TestWarmUnlinked(t *testing.T) {
+	want := []string{".env", "oauth_creds.json"}
+	var got [][]string
+	d := withCommand(func(c *agent.Command) { c.Unlinked = want }, func(unlinked []string) { got = append(got, unlinked) })
+	s := d.sit(t, agent.Warmed, "0.61.0", nil)
+	s.Want("fake:echo x", "fake:echo x")
+	_, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:error=401"})
+	agenttest.WantKind(t, err, agent.Unlinked, ".env, oauth_creds.json")
+	_, err = s.Ask(t.Context(), agent.Request{Prompt: "fake:error=429"})
+	agenttest.WantKind(t, err, agent.QuotaMinute)
+	if len(got) != 2 || !slices.Equal(got[0], want) || !slices.Equal(got[1], want) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A process without an environment of its own would inherit the environment of
+// Pollux, with all secrets in it. No warm process starts.
+func TestWarmEnvironmentIsRequired(t *testing.T) {
+	d := withCommand(func(c *agent.Command) { c.Env = nil }, func([]string) {})
+	s := d.sit(t, agent.Warmed, "0.61.0", nil)
+	if r := s.Want("fake:echo x", "fake:echo x"); r.Runner != agent.Spawned || len(s.Workers()) > 0 {
+		t.Errorf("the runner is %q, with workers %+v", r.Runner, s.Workers())
 	}
 }
 

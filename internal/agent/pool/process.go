@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"slices"
 	"sync"
 	"time"
@@ -124,8 +123,10 @@ func (w *process) launch(temp *agent.TempDir) (err error) {
 	if w.unlinked = command.Unlinked; len(w.unlinked) > 0 {
 		w.log.Warn("change mode runs without these files of the agent, which cannot be linked", "files", w.unlinked)
 	}
-	cmd := exec.Command(w.program.Argv[0], append(slices.Clone(w.program.Argv[1:]), command.Args...)...)
-	cmd.Dir, cmd.Env = w.key.dir, command.Env
+	cmd, err := command.Cmd(w.program, w.key.dir)
+	if err != nil {
+		return err
+	}
 	child, err := sys.StartPiped(cmd, sys.Stdin|sys.Stdout|sys.Stderr)
 	if err != nil {
 		return err
