@@ -30,9 +30,13 @@ func TestMain(m *testing.M) {
 type double struct {
 	row     *agent.Agent
 	install func(dir, version string) (command string, err error)
+	version string // a version with all features
+	model   string // the default model
+	// The fake uses these tools: one to read a file, and one that is denied.
+	readTool, shellTool string
 }
 
-var geminiDouble = double{gemini.Agent(), fakecli.Install}
+var geminiDouble = double{gemini.Agent(), fakecli.Install, "0.61.0", "gemini-fake", "read_file", "run_shell_command"}
 
 // sit returns a bench with a runner of fake CLIs.
 func sit(t *testing.T, kind, version string, change func(*agent.Options)) *agenttest.Bench {
@@ -283,7 +287,9 @@ func withCommand(change func(*agent.Command), failure func(unlinked []string)) d
 		failure(unlinked)
 		return gemini.Agent().ACP.Failure(code, message, unlinked)
 	}
-	return double{&row, fakecli.Install}
+	d := geminiDouble
+	d.row = &row
+	return d
 }
 
 // The agent's package classifies an error response. It needs to know which
