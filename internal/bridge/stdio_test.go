@@ -27,7 +27,8 @@ func dial(t *testing.T, b *Bridge) *wire {
 	out, ours := io.Pipe()
 	w := &wire{in: in, out: bufio.NewScanner(out), ended: make(chan error, 1)}
 	go func() {
-		w.ended <- NewServer(b).Run(context.Background(), Stdio(context.Background(), theirs, ours, func() { go b.Close() }))
+		ctx := context.Background()
+		w.ended <- NewServer(b).Run(ctx, Stdio(ctx, theirs, ours, func() { go b.Close() }))
 		ours.Close()
 	}()
 	t.Cleanup(func() {
@@ -155,7 +156,8 @@ func TestDeafClient(t *testing.T) {
 		out, ours := io.Pipe()
 		ended := make(chan error, 1)
 		go func() {
-			ended <- NewServer(b).Run(context.Background(), Stdio(context.Background(), theirs, ours, func() { go b.Close() }))
+			ctx := context.Background()
+			ended <- NewServer(b).Run(ctx, Stdio(ctx, theirs, ours, func() { go b.Close() }))
 		}()
 		fmt.Fprintln(in, hello)
 		for i := range 5 {

@@ -85,8 +85,8 @@ func TestNarrationIsNotTheAnswer(t *testing.T) {
 	}
 }
 
-// A process without an environment of its own would inherit the environment of
-// Pollux, with all secrets in it.
+// If a command names no environment, its process would inherit the environment
+// of Pollux, with all secrets in it.
 func TestEnvironmentIsRequired(t *testing.T) {
 	b := newBox(t, nil)
 	row := *b.runner.agent

@@ -297,7 +297,9 @@ func withCommand(change func(*agent.Command), failure func(unlinked []string)) d
 func TestWarmUnlinked(t *testing.T) {
 	want := []string{".env", "oauth_creds.json"}
 	var got [][]string
-	d := withCommand(func(c *agent.Command) { c.Unlinked = want }, func(unlinked []string) { got = append(got, unlinked) })
+	d := withCommand(
+		func(c *agent.Command) { c.Unlinked = want },
+		func(unlinked []string) { got = append(got, unlinked) })
 	s := d.sit(t, agent.Warmed, "0.61.0", nil)
 	s.Want("fake:echo x", "fake:echo x")
 	_, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:error=401"})
@@ -309,8 +311,8 @@ func TestWarmUnlinked(t *testing.T) {
 	}
 }
 
-// A process without an environment of its own would inherit the environment of
-// Pollux, with all secrets in it. No warm process starts.
+// If a command names no environment, its process would inherit the environment
+// of Pollux, with all secrets in it. No warm process starts.
 func TestWarmEnvironmentIsRequired(t *testing.T) {
 	d := withCommand(func(c *agent.Command) { c.Env = nil }, func([]string) {})
 	s := d.sit(t, agent.Warmed, "0.61.0", nil)
