@@ -234,8 +234,15 @@ func (s *Session) connected() {
 	})
 }
 
-// Resolve implements [companion.Session] with a notification.
+// Resolve implements [companion.Session] with a notification. It sends none for a
+// superseded proposal: notifications name only the path, and the CLI would take it
+// for the answer to the new proposal. Nor does it for one that the user answers in
+// the terminal.
 func (s *Session) Resolve(p companion.Proposal, o companion.Outcome, done func(error)) {
+	if o.Superseded || o.Failed {
+		go done(nil)
+		return
+	}
 	next := outcome{MethodDiffRejected, DiffRejected{FilePath: p.Path}, done}
 	if o.Accepted {
 		next.method, next.params = MethodDiffAccepted, DiffAccepted{FilePath: p.Path, Content: o.Text}
