@@ -81,7 +81,7 @@ func (s *Session) Since() time.Time { return s.since }
 func (s *Session) Client() (name, version string) {
 	p := s.mcp.InitializeParams()
 	if p == nil || p.ClientInfo == nil {
-		return "", ""
+		return agentName("", "", s.agent)
 	}
 	return agentName(p.ClientInfo.Name, p.ClientInfo.Version, s.agent)
 }
@@ -92,9 +92,12 @@ const placeholder = "1.0.0"
 
 // agentName returns a client's name, as people know it, and its version. The
 // CLIs send the name of their transport instead of their name, so their token
-// identifies them. Over stdio, without a token, the version does.
+// identifies them. Over stdio, without a token, the version does. The same holds
+// for a client that sends no name.
 func agentName(name, version, agent string) (string, string) {
-	if name != "streamable-http-client" && name != "stdio-client" {
+	switch name {
+	case "", "streamable-http-client", "stdio-client":
+	default:
 		return shown(name), shown(version)
 	}
 	if agent == "" {
@@ -316,9 +319,9 @@ func (s *Session) writeNext() bool {
 	key := ""
 	var err error
 	if !isOutcome {
-		context := wireContext(s.server.cfg.Backend.Context())
-		key = context.key()
-		next = outcome{method: MethodContextUpdate, params: context}
+		update := wireContext(s.server.cfg.Backend.Context())
+		key = update.key()
+		next = outcome{method: MethodContextUpdate, params: update}
 	}
 	if isOutcome || key != last {
 		err = s.send(next)
