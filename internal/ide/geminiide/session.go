@@ -48,6 +48,7 @@ type Session struct {
 	ctx     context.Context // ends with the session
 	cancel  context.CancelFunc
 	started chan struct{} // closed when mcp and conn are set
+	closed  chan struct{} // closed when Close has done everything
 	wake    outbox.Signal // something may have to be written
 	done    sync.WaitGroup
 
@@ -143,8 +144,8 @@ func (s *Session) Transport() string {
 
 func (srv *Server) newSession() *Session {
 	s := &Session{
-		id: rand.Text(), server: srv, since: time.Now(), started: make(chan struct{}), wake: outbox.NewSignal(),
-		responses: make(map[http.ResponseWriter]bool),
+		id: rand.Text(), server: srv, since: time.Now(), wake: outbox.NewSignal(),
+		started: make(chan struct{}), closed: make(chan struct{}), responses: make(map[http.ResponseWriter]bool),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -204,14 +205,17 @@ func (s *Session) start(t mcp.Transport, initialized func()) error {
 		s.cancel()
 		return err
 	}
-	close(s.started)
-	// Only now can others find it.
+	s.done.Go(s.write)
+	// Only now can others find it, and close it.
 	if err := s.server.add(s); err != nil {
+		s.connect.Do(func() {})
 		s.cancel()
+		close(s.started)
 		s.mcp.Close()
+		s.done.Wait()
 		return err
 	}
-	s.done.Go(s.write)
+	close(s.started)
 	return nil
 }
 
@@ -469,14 +473,20 @@ func (s *Session) servePost(w http.ResponseWriter, r *http.Request) {
 }
 
 // Close ends the session: it ends the client's streams gracefully, reports
-// undelivered outcomes, and notifies the backend.
+// undelivered outcomes, and notifies the backend. If the session is being closed
+// already, Close waits for that.
 func (s *Session) Close() { s.closeIf(func() bool { return true }) }
 
 // closeIf closes the session if the condition holds, which it checks under the
 // lock.
 func (s *Session) closeIf(holds func() bool) {
 	s.mu.Lock()
-	if s.ctx.Err() != nil || !holds() {
+	if s.ctx.Err() != nil {
+		s.mu.Unlock()
+		<-s.closed
+		return
+	}
+	if !holds() {
 		s.mu.Unlock()
 		return
 	}
@@ -510,6 +520,8 @@ func (s *Session) closeIf(holds func() bool) {
 		s.server.cfg.Log.Info("an agent has disconnected", "transport", s.Transport())
 		s.server.cfg.Backend.Disconnect(s)
 	}
+	close(s.closed)
+	s.server.live.Done()
 }
 
 // A streamWriter is the ResponseWriter of an event stream. It reports when the

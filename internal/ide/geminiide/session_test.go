@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -199,4 +200,44 @@ func TestClientNamesAreShort(t *testing.T) {
 			t.Errorf("%.20q is shown as %.100q %.100q, want %q", name, gotName, gotVersion, want)
 		}
 	}
+}
+
+// A session was ending when the server was closed. Close did not wait for its
+// Disconnect, which then came after the end of the companion.
+func TestCloseWaitsForDisconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend()
+		b.gone = make(chan *Session) // Disconnect waits until it is received
+		s, err := New(Config{Backend: b, Version: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, server := net.Pipe()
+		go io.Copy(io.Discard, client)
+		go s.ServeConn(server)
+		for _, line := range []string{
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},` +
+				`"clientInfo":{"name":"test","version":"1"}}}`,
+			`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+		} {
+			if _, err := fmt.Fprintln(client, line); err != nil {
+				t.Fatal(err)
+			}
+		}
+		session := <-b.session
+		client.Close()
+		synctest.Wait() // it is in Disconnect
+		closed := make(chan string, 2)
+		go func() { session.Close(); closed <- "Session.Close" }()
+		go func() { s.Close(t.Context()); closed <- "Server.Close" }()
+		synctest.Wait()
+		for len(closed) > 0 {
+			t.Errorf("%s returned before Disconnect", <-closed)
+		}
+		<-b.gone
+		synctest.Wait()
+		if len(closed) < 2 && !t.Failed() {
+			t.Error("Close does not return")
+		}
+	})
 }
