@@ -34,9 +34,9 @@ import (
 //
 // A session receives one answer to a diff, unless it ends before:
 // [Session.Resolve], or the result of [Companion.Withdraw], or the error of
-// [Companion.Propose]. If the answers to its agent name only the path, it sends
-// none to a superseded diff: the agent would take it for the answer to the new
-// one.
+// [Companion.Propose]. If the messages to its agent name only the path, it sends
+// none for a superseded diff: the agent would take it for the answer to the new
+// diff.
 //
 // An accepted diff stays until its file holds the accepted text or does not
 // get it in time: see [Companion.settle].

@@ -216,7 +216,8 @@ func TestRestoreFollowsTheAgentsRules(t *testing.T) {
 		d := w.propose(c, e, path, tt.proposed)
 		c.ClientSession.Close()
 		get(t, e.changed)
-		if res, err := e.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: tt.saved}); err != nil || res.Status != editor.StatusAccepted {
+		res, err := e.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: tt.saved})
+		if err != nil || res.Status != editor.StatusAccepted {
 			t.Fatalf("save = %+v, %v", res, err)
 		}
 		get(t, e.closed)

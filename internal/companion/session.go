@@ -25,6 +25,7 @@ type Session interface {
 	Since() time.Time
 	// ContextChanged announces that [Companion.Context] has changed. The session
 	// sends the state as it is when the agent is ready for it.
+	// [Companion.Connect] calls ContextChanged, too.
 	ContextChanged()
 	// Resolve queues the outcome of a proposal. Outcomes of one session reach the
 	// agent in the order of the calls. done is called once, on another goroutine:
@@ -58,8 +59,9 @@ type TextRules interface {
 	Answer(text, original, proposed string) string
 	// Written returns what the agent would write to a file that holds onDisk
 	// after it received the answer. Pollux writes it for an agent that has ended.
-	// `pollux journal restore` has only the journal, which records of Answer and
-	// Written whether they turn LF into CRLF and add a byte order mark.
+	// `pollux journal restore` runs without the rules: the journal records whether
+	// Answer and Written turn LF into CRLF and add a byte order mark, and a restore
+	// does no more than that.
 	Written(answer, onDisk string) string
 	// Holds reports whether a file that holds onDisk has the answer.
 	Holds(onDisk, answer string) bool

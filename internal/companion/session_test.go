@@ -227,7 +227,8 @@ func TestAgentWithoutName(t *testing.T) {
 	if d.Agent != "the agent" || d.Client != "the agent 1" {
 		t.Errorf("shown: %+v", d)
 	}
-	if _, err := e.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: "new\n"}); err == nil || !strings.Contains(err.Error(), "the agent still waits") {
+	_, err := e.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: "new\n"})
+	if err == nil || !strings.Contains(err.Error(), "the agent still waits") {
 		t.Errorf("the save failed with %v", err)
 	}
 	c.Disconnect(s)

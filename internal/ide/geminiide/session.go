@@ -93,8 +93,8 @@ const placeholder = "1.0.0"
 
 // agentName returns a client's name, as people know it, and its version. The
 // CLIs send the name of their transport instead of their name, so their token
-// identifies them. Over stdio, without a token, the version does. The same holds
-// for a client that sends no name.
+// identifies them. Over stdio, without a token, the version does. A client
+// that sends no name gets one in the same way.
 func agentName(name, version, agent string) (string, string) {
 	switch name {
 	case "", "streamable-http-client", "stdio-client":
@@ -243,8 +243,8 @@ func (s *Session) connected() {
 
 // Resolve implements [companion.Session] with a notification. It sends none for a
 // superseded proposal: notifications name only the path, and the CLI would take it
-// for the answer to the new proposal. Nor does it for one that the user answers in
-// the terminal.
+// for the answer to the new proposal. It also sends none for a proposal that the
+// user answers in the terminal.
 func (s *Session) Resolve(p companion.Proposal, o companion.Outcome, done func(error)) {
 	if o.Superseded || o.Failed {
 		go done(nil)
