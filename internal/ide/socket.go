@@ -71,14 +71,15 @@ func (h *Host) serveConn(conn net.Conn) {
 	if err != nil {
 		return
 	}
-	for i, p := range protocols {
-		if p.Preamble == "" || first[0] != p.Preamble[0] {
+	for _, s := range h.servers {
+		s, ok := s.(SocketServer)
+		if !ok || first[0] != s.Preamble()[0] {
 			continue
 		}
-		start, err := r.Peek(len(p.Preamble))
-		if err == nil && string(start) == p.Preamble {
-			r.Discard(len(p.Preamble))
-			h.servers[i].ServeConn(rwc)
+		start, err := r.Peek(len(s.Preamble()))
+		if err == nil && string(start) == s.Preamble() {
+			r.Discard(len(start))
+			s.ServeConn(rwc)
 		}
 		return
 	}
