@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 
 	"pollux/internal/editor"
@@ -57,9 +58,9 @@ func (s *socket) serve(handle func(net.Conn)) {
 	})
 }
 
-// serveConn serves an agent or a client on a connection to the socket. A
-// client's message starts with a brace or a header, and a preamble starts with
-// neither.
+// serveConn serves an agent if the connection starts with a server's preamble,
+// and otherwise a client, which the companion refuses unless it speaks the editor
+// protocol.
 func (h *Host) serveConn(conn net.Conn) {
 	defer conn.Close()
 	r := bufio.NewReader(conn)
@@ -67,23 +68,32 @@ func (h *Host) serveConn(conn net.Conn) {
 		io.Reader
 		io.WriteCloser
 	}{r, conn}
-	first, err := r.Peek(1)
-	if err != nil {
-		return
-	}
-	for _, s := range h.servers {
-		s, ok := s.(SocketServer)
-		if !ok || first[0] != s.Preamble()[0] {
-			continue
+	for n := 1; ; n++ { // a client may send fewer bytes than a preamble has
+		start, err := r.Peek(n)
+		if err != nil {
+			return
 		}
-		start, err := r.Peek(len(s.Preamble()))
-		if err == nil && string(start) == s.Preamble() {
-			r.Discard(len(start))
+		s := h.socketServer(string(start))
+		if s == nil {
+			h.Companion.Attach(rwc)
+			return
+		}
+		if n == len(s.Preamble()) {
+			r.Discard(n)
 			s.ServeConn(rwc)
+			return
 		}
-		return
 	}
-	h.Companion.Attach(rwc)
+}
+
+// socketServer returns a server whose preamble begins with start, or nil.
+func (h *Host) socketServer(start string) SocketServer {
+	for _, s := range h.servers {
+		if s, ok := s.(SocketServer); ok && strings.HasPrefix(s.Preamble(), start) {
+			return s
+		}
+	}
+	return nil
 }
 
 func (s *socket) track(conn net.Conn, add bool) {

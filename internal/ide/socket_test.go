@@ -13,8 +13,8 @@ import (
 	"pollux/internal/editor"
 )
 
-// newHost starts a companion with its own project.
-func newHost(t *testing.T, change func(*Config)) *Host {
+// newConfig returns the configuration of a companion with its own project.
+func newConfig(t *testing.T) Config {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -27,14 +27,15 @@ func newHost(t *testing.T, change func(*Config)) *Host {
 		}
 		t.Setenv(key, dir)
 	}
-	cfg := Config{
+	return Config{
 		Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"}, Roots: []string{root},
-		Journal: journal.New(filepath.Join(root, "journal")),
+		Journal: journal.New(filepath.Join(root, "journal")), Connect: []string{"pollux", "connect"},
 	}
-	if change != nil {
-		change(&cfg)
-	}
-	h, err := Start(cfg)
+}
+
+func newHost(t *testing.T, cfg Config, protocols []Protocol) *Host {
+	t.Helper()
+	h, err := start(cfg, protocols)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func (l *crowded) Accept() (net.Conn, error) {
 // After a flood of connections had used up the descriptors for a moment, the
 // companion's socket never worked again.
 func TestSocketOutlivesAFailedAccept(t *testing.T) {
-	h := newHost(t, nil)
+	h := newHost(t, newConfig(t), protocols)
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -80,7 +81,7 @@ func TestSocketOutlivesAFailedAccept(t *testing.T) {
 
 // The known variables are exactly those that a companion sets.
 func TestEnvNames(t *testing.T) {
-	h := newHost(t, func(c *Config) { c.Connect = []string{"pollux", "connect"} })
+	h := newHost(t, newConfig(t), protocols)
 	env, known := h.Env(), EnvNames()
 	for name := range env {
 		if !slices.Contains(known, name) {
