@@ -2,6 +2,7 @@ package ide
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"os"
@@ -19,11 +20,9 @@ import (
 type socket struct {
 	path     string
 	listener net.Listener
+	ctx      context.Context // ends when the socket is closed
+	cancel   context.CancelFunc
 	serving  sync.WaitGroup
-
-	mu     sync.Mutex
-	conns  map[net.Conn]bool
-	closed bool
 }
 
 // listenSocket listens on the socket of the companion with that port.
@@ -33,36 +32,38 @@ func listenSocket(port int) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &socket{path: path, conns: make(map[net.Conn]bool)}
 	os.Remove(path) // left by a killed process that had our PID
-	if s.listener, err = net.Listen("unix", path); err != nil {
+	l, err := sys.ListenUnix(path)
+	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		s.listener.Close()
-		return nil, err
-	}
-	return s, nil
+	return newSocket(path, l), nil
+}
+
+func newSocket(path string, l net.Listener) *socket {
+	s := &socket{path: path, listener: l}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
 }
 
 // serve calls handle for each connection until the socket is closed.
 func (s *socket) serve(handle func(net.Conn)) {
-	s.serving.Go(func() {
-		sys.Accept(s.listener, func(conn net.Conn) {
-			s.serving.Go(func() {
-				s.track(conn, true)
-				defer s.track(conn, false)
-				handle(conn)
-			})
-		})
-	})
+	s.serving.Go(func() { sys.ServeConns(s.ctx, s.listener, handle) })
+}
+
+func (s *socket) remove() { os.Remove(s.path) }
+
+// close removes the socket, ends its connections and waits for them.
+func (s *socket) close() {
+	s.cancel()
+	s.listener.Close() // even if serve was never called
+	s.serving.Wait()
 }
 
 // serveConn serves an agent if the connection starts with a server's preamble,
 // and otherwise a client, which the companion refuses unless it speaks the editor
 // protocol.
 func (h *Host) serveConn(conn net.Conn) {
-	defer conn.Close()
 	r := bufio.NewReader(conn)
 	rwc := struct {
 		io.Reader
@@ -94,30 +95,4 @@ func (h *Host) socketServer(start string) SocketServer {
 		}
 	}
 	return nil
-}
-
-func (s *socket) track(conn net.Conn, add bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if add {
-		s.conns[conn] = true
-		if s.closed {
-			conn.Close()
-		}
-	} else {
-		delete(s.conns, conn)
-	}
-}
-
-func (s *socket) remove() { os.Remove(s.path) }
-
-func (s *socket) close() {
-	s.listener.Close() // removes the file
-	s.mu.Lock()
-	s.closed = true
-	for conn := range s.conns {
-		conn.Close()
-	}
-	s.mu.Unlock()
-	s.serving.Wait()
 }

@@ -65,7 +65,7 @@ func TestSocketOutlivesAFailedAccept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &socket{path: path, listener: &crowded{Listener: l}, conns: make(map[net.Conn]bool)}
+	s := newSocket(path, &crowded{Listener: l})
 	s.serve(h.serveConn)
 	defer s.close()
 	conn, err := net.Dial("unix", path)
