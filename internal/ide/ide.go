@@ -82,14 +82,13 @@ type SocketServer interface {
 	// Preamble returns the line that an agent's connection starts with. No other
 	// server has the same one.
 	Preamble() string
-	// ServeConn serves an agent on a connection, from which the preamble has been
-	// read, until the connection ends.
+	// ServeConn serves an agent on a connection until the connection ends. The
+	// preamble has been read.
 	ServeConn(conn io.ReadWriteCloser) error
 }
 
-// protocols is the table of protocols. The first one's server is a [PageServer]:
-// it serves the review page, and the port and the token that an editor keeps are
-// its own.
+// protocols is the table of protocols. The first one's server must be a
+// [PageServer]: it serves the review page, and an editor keeps its port and token.
 var protocols = []Protocol{
 	{
 		Name:        "Gemini CLI and Qwen Code",

@@ -22,10 +22,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A fake is the server of another protocol. The method fails fails.
+// A fake is the server of another protocol. One of its methods may fail.
 type fake struct {
 	name  string
-	fails string
+	fails string // the method that fails
 	got   Config // what Listen received
 
 	mu    sync.Mutex
@@ -63,12 +63,12 @@ func (f *fake) row() Protocol {
 	}
 }
 
-func (f *fake) Serve()                          { f.call("Serve") }
-func (f *fake) Publish(_, stdio []string) error { return f.call("Publish") }
-func (f *fake) SetRoots(roots []string) error   { return f.call("SetRoots") }
-func (f *fake) AddEnv(env map[string]string)    { env[f.name+"_PORT"] = "1" }
-func (f *fake) Unpublish()                      { f.call("Unpublish") }
-func (f *fake) Close(context.Context) error     { return f.call("Close") }
+func (f *fake) Serve()                        { f.call("Serve") }
+func (f *fake) Publish(_, _ []string) error   { return f.call("Publish") }
+func (f *fake) SetRoots(roots []string) error { return f.call("SetRoots") }
+func (f *fake) AddEnv(env map[string]string)  { env[f.name+"_PORT"] = "1" }
+func (f *fake) Unpublish()                    { f.call("Unpublish") }
+func (f *fake) Close(context.Context) error   { return f.call("Close") }
 
 func (f *fake) Preamble() string { return f.name + "\n" }
 
