@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/gemini/settings":     {"paths", "sys"},
 	"pollux/internal/agent/oneshot":             {"agent", "sys"},
 	"pollux/internal/agent/pool":                {"agent", "agent/acp", "outbox", "sys"},
-	"pollux/internal/bridge":                    {"agent", "agent/gemini", "bridge/change", "hunk", "jsonl", "outbox", "paths", "sys", "termtext"},
+	"pollux/internal/bridge":                    {"agent", "bridge/change", "jsonl", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/bridge/change":             {"hunk", "paths", "sys"},
 	"pollux/internal/bridge/change/changetest":  {},
 	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/gemini/checks", "agent/gemini/fakemodel", "agent/gemini/settings", "bridge", "companion", "companion/journal", "doctor", "editor", "ide", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "paths", "remote", "sys", "termtext", "view/lsp", "view/term", "view/tmux", "view/web"},
@@ -126,7 +126,11 @@ var exceptions = map[string]bool{}
 // TestImports checks the import graph: the table above and the rules.
 func TestImports(t *testing.T) {
 	needed := make(map[string]bool)
-	for name, imports := range packages(t) {
+	found := packages(t)
+	for _, edge := range unused(allowed, found) {
+		t.Errorf("%s: remove it from allowed", edge)
+	}
+	for name, imports := range found {
 		may, ok := allowed[name]
 		if !ok {
 			t.Errorf("%s is not in the import graph: add it to allowed and to docs/ARCHITECTURE.md", name)
@@ -156,6 +160,35 @@ func TestImports(t *testing.T) {
 		if !needed[edge] {
 			t.Errorf("%s is no longer imported: remove it from exceptions", edge)
 		}
+	}
+}
+
+// unused returns the rows of a table that have no package, and the imports in it
+// that no package needs.
+func unused(table, found map[string][]string) (edges []string) {
+	for name, may := range table {
+		imports, ok := found[name]
+		if !ok {
+			edges = append(edges, name+" does not exist")
+			continue
+		}
+		for _, imported := range may {
+			if !slices.Contains(imports, "pollux/internal/"+imported) {
+				edges = append(edges, name+" does not import "+imported)
+			}
+		}
+	}
+	slices.Sort(edges)
+	return edges
+}
+
+// TestUnused checks that unused finds what no package needs.
+func TestUnused(t *testing.T) {
+	table := map[string][]string{"a": {"b", "c"}, "b": {}, "d": {"b"}}
+	found := map[string][]string{"a": {"fmt", "pollux/internal/c"}, "b": {"os"}}
+	want := []string{"a does not import b", "d does not exist"}
+	if got := unused(table, found); !slices.Equal(got, want) {
+		t.Errorf("unused = %q, want %q", got, want)
 	}
 }
 

@@ -140,7 +140,7 @@ func (c *Companion) Stop() {
 	c.closing = true
 	ended := c.rejectAllLocked()
 	for _, d := range c.diffsLocked(func(d *diff) bool { return d.notice != "" }) {
-		c.stepLocked(d, evFail)
+		c.endLocked(d, evFail, Outcome{Failed: true})
 		ended = append(ended, d)
 	}
 	c.mu.Unlock()
@@ -251,11 +251,13 @@ func (c *Companion) contextChanged() {
 	}
 }
 
-// Connect adds the session of an agent that has connected.
+// Connect adds the session of an agent that has connected. It announces the
+// context, which may have changed since the agent received it.
 func (c *Companion) Connect(s Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sessions = append(c.sessions, s)
+	s.ContextChanged()
 	c.clientsChangedLocked()
 }
 

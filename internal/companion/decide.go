@@ -319,16 +319,18 @@ func (c *Companion) reject(id string) error {
 		c.mu.Unlock()
 		return err
 	}
-	c.rejectLocked(d)
+	c.endLocked(d, evReject, Outcome{})
 	c.mu.Unlock()
 	c.record(d)
 	return nil
 }
 
-func (c *Companion) rejectLocked(d *diff) {
+// endLocked ends a diff that the user has not accepted. Its agent receives the
+// outcome if it still waits for one.
+func (c *Companion) endLocked(d *diff, ev event, o Outcome) {
 	waits := d.state == journal.Open
-	if _, ok := c.stepLocked(d, evReject); ok && waits {
-		d.session.Resolve(d.proposal, Outcome{}, func(error) {})
+	if _, ok := c.stepLocked(d, ev); ok && waits {
+		d.session.Resolve(d.proposal, o, func(error) {})
 	}
 }
 
@@ -338,7 +340,7 @@ func (c *Companion) rejectLocked(d *diff) {
 func (c *Companion) rejectAllLocked() (ended []*diff) {
 	for _, d := range c.diffs {
 		if d.state == journal.Open && d.notice == "" {
-			c.rejectLocked(d)
+			c.endLocked(d, evReject, Outcome{})
 			ended = append(ended, d)
 		}
 	}

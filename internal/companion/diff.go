@@ -1,6 +1,7 @@
 package companion
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,10 +32,11 @@ import (
 //	         └──────> Orphaned ────────┤
 //	                              save └──> Saved: Pollux wrote the file
 //
-// An agent receives one answer to a diff: [Session.Resolve], or the result of
-// [Companion.Withdraw], or the error of [Companion.Propose]. A superseded diff
-// gets no answer: answers name only the path, and the agent would take it for
-// the answer to the new diff.
+// A session receives one answer to a diff, unless it ends before:
+// [Session.Resolve], or the result of [Companion.Withdraw], or the error of
+// [Companion.Propose]. If the messages to its agent name only the path, it sends
+// none for a superseded diff: the agent would take it for the answer to the new
+// diff.
 //
 // An accepted diff stays until its file holds the accepted text or does not
 // get it in time: see [Companion.settle].
@@ -133,9 +135,9 @@ func (c *Companion) stepLocked(d *diff, ev event) (answers *closing, ok bool) {
 	}
 	answers = newClosing(c.surfacesLocked(), editor.DiffClose{ID: d.id, Reason: reason})
 	if ev == evReject || ev == evSupersede {
-		known, editor := d.content, d.editor
+		known, lastEditor := d.content, d.editor
 		c.background(func() {
-			if text := answers.lastText(editor, known, d.proposal.Text); text != known {
+			if text := answers.lastText(lastEditor, known, d.proposal.Text); text != known {
 				c.keep(d, text)
 			}
 		})
@@ -166,25 +168,25 @@ func newClosing(surfaces []*conn, p editor.DiffClose) *closing {
 // that is neither the known text nor the proposal. If a surface edited last,
 // only its answer counts, since the others may lack its edits. lastText waits at
 // most closeTimeout, and returns known if no surface has such a text.
-func (cl *closing) lastText(editor *conn, known, proposal string) string {
+func (cl *closing) lastText(lastEditor *conn, known, proposal string) string {
 	if cl == nil {
 		return known
 	}
-	if !slices.Contains(cl.surfaces, editor) {
-		editor = nil
+	if !slices.Contains(cl.surfaces, lastEditor) {
+		lastEditor = nil
 	}
 	timeout := time.NewTimer(closeTimeout)
 	defer timeout.Stop()
 	for range cl.surfaces {
 		select {
 		case a := <-cl.answers:
-			if editor != nil && a.from != editor {
+			if lastEditor != nil && a.from != lastEditor {
 				continue
 			}
 			if a.text != nil && *a.text != known && *a.text != proposal {
 				return *a.text
 			}
-			if editor != nil {
+			if lastEditor != nil {
 				return known
 			}
 		case <-timeout.C:
@@ -208,10 +210,11 @@ const (
 // answers it in the agent's terminal.
 func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
 	if !filepath.IsAbs(p.Path) || filepath.Clean(p.Path) != p.Path {
-		return fmt.Errorf("filePath %q is not a plain absolute path: pass one without . and ..", p.Path)
+		return fmt.Errorf("the path %q is not a plain absolute path: pass one without . and ..", p.Path)
 	}
 	t, err := newTarget(p.Path, c.Roots())
 	name, version := s.Client()
+	name = cmp.Or(name, "the agent")
 	d := &diff{
 		id: journal.NewID(), companion: c, session: s, agent: name, client: strings.TrimSpace(name + " " + version),
 		proposal: p, target: t,
@@ -239,7 +242,7 @@ func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
 	}
 	old := c.openLocked(s, p.Path)
 	if old != nil {
-		c.stepLocked(old, evSupersede)
+		c.endLocked(old, evSupersede, Outcome{Superseded: true})
 	}
 	c.diffs[d.id] = d
 	c.mu.Unlock()
@@ -350,11 +353,11 @@ func (c *Companion) Withdraw(ctx context.Context, s Session, path string) (strin
 	if d.notice == "" { // otherwise its state is not known
 		c.watch.soon(path, d.base.state)
 	}
-	known, editor := d.content, d.editor
+	known, lastEditor := d.content, d.editor
 	answers, _ := c.stepLocked(d, evClose)
 	c.mu.Unlock()
 
-	content := answers.lastText(editor, known, d.proposal.Text)
+	content := answers.lastText(lastEditor, known, d.proposal.Text)
 	if d.notice == "" {
 		c.keep(d, content)
 	}
@@ -450,7 +453,8 @@ func (c *Companion) texts(id string) (original, proposed string, err error) {
 const maxOrphans = 50
 
 // Disconnect removes the session of an agent that has ended. Its proposals stay
-// until the user saves or discards them.
+// until the user saves or discards them. The session's calls of [Companion.Propose]
+// must have returned.
 func (c *Companion) Disconnect(s Session) {
 	c.mu.Lock()
 	c.sessions = slices.DeleteFunc(c.sessions, func(other Session) bool { return other == s })

@@ -87,13 +87,22 @@ func (c *Companion) syncEntry(d *diff) journal.State {
 	return state
 }
 
+// restored reports what a restore must add to a text, by the agent's rules: CRLF
+// line endings and a byte order mark. Another process restores it, which does not
+// have the rules.
+func (d *diff) restored() (crlf, mark bool) {
+	text, mark := strings.CutPrefix(d.session.Written(d.answer("text\n"), d.base.text), bom)
+	return strings.HasSuffix(text, "\r\n"), mark
+}
+
 // writeEntry writes what the entry lacks. The caller holds the entry's mu.
 func (c *Companion) writeEntry(d *diff, state journal.State, unwritten bool, text string) error {
 	e := &d.entry
 	if !e.exists {
+		crlf, mark := d.restored()
 		_, err := c.journal.Add(journal.Entry{
 			ID: d.id, Time: d.opened, Path: d.proposal.Path, Real: d.target.actual(), Client: d.client, State: state,
-			CRLF: eol(d.base.text) == "crlf", BOM: strings.HasPrefix(d.base.text, bom),
+			CRLF: crlf, BOM: mark,
 		}, d.proposal.Text)
 		if err != nil {
 			return err

@@ -196,3 +196,39 @@ func wantEntry(t *testing.T, w *world, d editor.Diff, text string) {
 		t.Errorf("the entry is %+v, %v", entry, err)
 	}
 }
+
+// A restore, which has only the journal, writes what a save by the agent's rules
+// does.
+func TestRestoreFollowsTheAgentsRules(t *testing.T) {
+	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 10 * time.Millisecond })
+	e := w.attach(true)
+	for _, tt := range []struct{ old, proposed, saved, want string }{
+		{"old\n", "new\n", "mine\n", "mine\n"},
+		{"old\r\n", "new\n", "mine\n", "mine\r\n"},
+		{"old\r\n", "new\n", "mine\r\n", "mine\r\n"},
+		{"old\r\nold\n", "new\n", "mine\n", "mine\n"},
+		{"\uFEFFold\n", "new\n", "mine\n", "\uFEFFmine\n"},
+		{"\uFEFFold\r\n", "new\n", "mine\n", "\uFEFFmine\r\n"},
+		{"\uFEFFold\n", "new\n", "", ""},
+		{"old\n", "\uFEFFnew\n", "mine\n", "\uFEFFmine\n"},
+	} {
+		c, path := w.connect(), w.file("f", tt.old)
+		d := w.propose(c, e, path, tt.proposed)
+		c.ClientSession.Close()
+		get(t, e.changed)
+		res, err := e.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: tt.saved})
+		if err != nil || res.Status != editor.StatusAccepted {
+			t.Fatalf("save = %+v, %v", res, err)
+		}
+		get(t, e.closed)
+		restored := filepath.Join(w.project, "restored")
+		if _, err := w.journal.Restore(d.ID, restored); err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range []string{path, restored} {
+			if got, err := os.ReadFile(file); err != nil || string(got) != tt.want {
+				t.Errorf("%q over %q: %s holds %q, %v; want %q", tt.saved, tt.old, filepath.Base(file), got, err, tt.want)
+			}
+		}
+	}
+}

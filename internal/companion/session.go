@@ -16,8 +16,8 @@ import (
 type Session interface {
 	TextRules
 
-	// Client returns the agent's name, as people know it, and its version,
-	// which may be empty. Both are safe to show in a terminal.
+	// Client returns the agent's name, as people know it, and its version. Either
+	// may be empty. Both are safe to show in a terminal.
 	Client() (name, version string)
 	// Transport returns how the agent is connected, such as "http".
 	Transport() string
@@ -25,11 +25,21 @@ type Session interface {
 	Since() time.Time
 	// ContextChanged announces that [Companion.Context] has changed. The session
 	// sends the state as it is when the agent is ready for it.
+	// [Companion.Connect] calls ContextChanged, too.
 	ContextChanged()
 	// Resolve queues the outcome of a proposal. Outcomes of one session reach the
 	// agent in the order of the calls. done is called once, on another goroutine:
-	// with nil when the agent has received the outcome, with an error if the
-	// session ended before that.
+	// with nil when the agent has received the outcome or does not need it, with an
+	// error if the session ended before that.
+	//
+	// The companion calls Resolve once for each proposal, when the user has accepted
+	// or rejected it, when no view is left that could show it, when the session
+	// proposes again for the file, and when the companion stops: see [Outcome]. The
+	// call may come before [Companion.Propose] returns. It comes before any call for
+	// a later proposal for the same file.
+	//
+	// There is no call for a proposal that ends in another way: Propose returned an
+	// error, [Companion.Withdraw] found it, or [Companion.Disconnect] came first.
 	Resolve(p Proposal, o Outcome, done func(error))
 	// Prompt returns what to type into the agent's terminal to ask about a file
 	// in one of the workspace's roots.
@@ -49,6 +59,9 @@ type TextRules interface {
 	Answer(text, original, proposed string) string
 	// Written returns what the agent would write to a file that holds onDisk
 	// after it received the answer. Pollux writes it for an agent that has ended.
+	// `pollux journal restore` runs without the rules: the journal records whether
+	// Answer and Written turn LF into CRLF and add a byte order mark, and a restore
+	// does no more than that.
 	Written(answer, onDisk string) string
 	// Holds reports whether a file that holds onDisk has the answer.
 	Holds(onDisk, answer string) bool
@@ -68,11 +81,18 @@ type Proposal struct {
 	Binary string
 }
 
-// An Outcome is the user's decision about a proposal.
+// An Outcome is how a proposal ended. At most one of Accepted, Superseded and
+// Failed is set; if none is, the proposal is rejected.
 type Outcome struct {
 	Accepted bool
 	// Text is the text to write; empty unless Accepted.
 	Text string
+	// Superseded means that the session proposed again for the same file. The user
+	// decides about the new proposal only.
+	Superseded bool
+	// Failed means that the companion stops, and that it could not display the
+	// proposal. The user answers it in the agent's terminal.
+	Failed bool
 }
 
 // A Context lists the open files that agents may receive, the active one first,

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,15 +29,22 @@ func (fakeHost) Prompt(editor.PromptParams, []string) editor.Prompt {
 // A fakeSession is an agent with no rules for texts, which waits for the outcome
 // of each proposal.
 type fakeSession struct {
+	name     string
 	changed  chan bool
-	outcomes chan Outcome
+	outcomes chan resolved
+}
+
+// A resolved is one call of Resolve.
+type resolved struct {
+	Proposal
+	Outcome
 }
 
 func newFakeSession() *fakeSession {
-	return &fakeSession{changed: make(chan bool, 10), outcomes: make(chan Outcome, 10)}
+	return &fakeSession{name: "Fake", changed: make(chan bool, 10), outcomes: make(chan resolved, 10)}
 }
 
-func (*fakeSession) Client() (name, version string)   { return "Fake", "1" }
+func (s *fakeSession) Client() (name, version string) { return s.name, "1" }
 func (*fakeSession) Transport() string                { return "test" }
 func (*fakeSession) Since() time.Time                 { return time.UnixMilli(1) }
 func (s *fakeSession) ContextChanged()                { s.changed <- true }
@@ -50,37 +58,79 @@ func (*fakeSession) Prompt(editor.PromptParams, []string) editor.Prompt {
 	return editor.Prompt{Text: "of the session"}
 }
 
-func (s *fakeSession) Resolve(_ Proposal, o Outcome, done func(error)) {
-	s.outcomes <- o
+func (s *fakeSession) Resolve(p Proposal, o Outcome, done func(error)) {
+	s.outcomes <- resolved{p, o}
 	go done(nil)
 }
 
-// The core has no agent's rules. An agent without rules receives every text
-// unchanged, even an empty one, and all open files.
-func TestAgentWithoutRules(t *testing.T) {
+// A bare companion has no servers: its agents are fake sessions.
+type bare struct {
+	*Companion
+	dir     string
+	journal *journal.Journal
+}
+
+func newBare(t *testing.T) *bare {
+	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
+	j := journal.New(filepath.Join(t.TempDir(), "journal"))
 	c, err := New(Config{
-		Host: fakeHost{}, Editor: editor.Info{Name: "test", DisplayName: "Test"}, Roots: []string{dir},
-		Journal: journal.New(filepath.Join(t.TempDir(), "journal")),
+		Host: fakeHost{}, Editor: editor.Info{Name: "test", DisplayName: "Test"}, Roots: []string{dir}, Journal: j,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { c.Stop(); c.Wait() }()
-	opened, closed := make(chan editor.Diff, 10), make(chan editor.DiffClose, 10)
+	t.Cleanup(func() { c.Stop(); c.Wait() })
+	return &bare{c, dir, j}
+}
+
+// connect connects a session and receives its first announcement.
+func (b *bare) connect(t *testing.T, s *fakeSession) *fakeSession {
+	t.Helper()
+	b.Connect(s)
+	receive(t, s.changed)
+	return s
+}
+
+// A view is a client that shows diffs.
+type view struct {
+	*editor.Client
+	opened chan editor.Diff
+	closed chan editor.DiffClose
+	texts  chan string
+}
+
+func (b *bare) view(t *testing.T) *view {
+	t.Helper()
+	v := &view{
+		opened: make(chan editor.Diff, 100), closed: make(chan editor.DiffClose, 100), texts: make(chan string, 100),
+	}
 	mine, theirs := net.Pipe()
-	go c.Attach(theirs)
-	e := editor.NewClient(mine, editor.Handler{
-		DiffOpen:  func(d editor.Diff) error { opened <- d; return nil },
-		DiffClose: func(d editor.DiffClose) *string { closed <- d; return nil },
+	go b.Attach(theirs)
+	v.Client = editor.NewClient(mine, editor.Handler{
+		DiffOpen:  func(d editor.Diff) error { v.opened <- d; return nil },
+		DiffClose: func(d editor.DiffClose) *string { v.closed <- d; return nil },
+		Message:   func(m editor.Message) { v.texts <- m.Text },
 	})
-	defer e.Close()
-	if _, err := e.Initialize(t.Context(), editor.InitializeParams{Diff: true}); err != nil {
+	t.Cleanup(func() { v.Close() })
+	if _, err := v.Initialize(t.Context(), editor.InitializeParams{Diff: true}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := v.Status(t.Context()); err != nil { // now it is attached
+		t.Fatal(err)
+	}
+	return v
+}
+
+// The core has no agent's rules. An agent without rules receives every text
+// unchanged, even an empty one, and all open files; a restore writes what such
+// an agent would.
+func TestAgentWithoutRules(t *testing.T) {
+	c := newBare(t)
+	e := c.view(t)
 	ask := func() string {
 		t.Helper()
 		var p editor.Prompt
@@ -92,14 +142,13 @@ func TestAgentWithoutRules(t *testing.T) {
 	if got := ask(); got != "of the host" {
 		t.Errorf("without an agent the prompt is that %s", got)
 	}
-	s := newFakeSession()
-	c.Connect(s)
+	s := c.connect(t, newFakeSession())
 	defer c.Disconnect(s)
 	if got := ask(); got != "of the session" {
 		t.Errorf("with an agent the prompt is that %s", got)
 	}
 
-	path := filepath.Join(dir, "f")
+	path := filepath.Join(c.dir, "f")
 	for _, accepted := range []string{"", "new\n", "\uFEFFold\r\n"} {
 		if err := os.WriteFile(path, []byte("\uFEFFold\r\n"), 0o644); err != nil {
 			t.Fatal(err)
@@ -107,21 +156,28 @@ func TestAgentWithoutRules(t *testing.T) {
 		if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "new\n"}); err != nil {
 			t.Fatal(err)
 		}
-		d := receive(t, opened)
+		d := receive(t, e.opened)
 		if d.Original != "\uFEFFold\r\n" || d.Agent != "Fake" || d.Client != "Fake 1" {
 			t.Errorf("shown: %+v", d)
 		}
 		if res, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: accepted}); err != nil || res.Status != editor.StatusAccepted {
 			t.Fatalf("accept of %q = %+v, %v", accepted, res, err)
 		}
-		if got := receive(t, s.outcomes); got != (Outcome{Accepted: true, Text: accepted}) {
+		if got := receive(t, s.outcomes); got.Outcome != (Outcome{Accepted: true, Text: accepted}) {
 			t.Errorf("the agent received %+v, want %q", got, accepted)
 		}
 		if err := os.WriteFile(path, []byte(accepted), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if got := receive(t, closed); got.Reason != editor.ReasonAccepted {
+		if got := receive(t, e.closed); got.Reason != editor.ReasonAccepted {
 			t.Errorf("closed: %+v", got)
+		}
+		copied := filepath.Join(c.dir, "copy")
+		if _, err := c.journal.Restore(d.ID, copied); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(copied); err != nil || string(got) != accepted {
+			t.Errorf("the restore wrote %q, %v; want %q", got, err, accepted)
 		}
 	}
 
@@ -133,5 +189,117 @@ func TestAgentWithoutRules(t *testing.T) {
 	receive(t, s.changed)
 	if got := len(c.Context().Files); got != len(open) {
 		t.Errorf("the agent may receive %d files of %d", got, len(open))
+	}
+}
+
+// The context changed after an agent had opened its stream, and before Connect:
+// the agent kept the old context until the next change.
+func TestConnectAnnouncesTheContext(t *testing.T) {
+	c := newBare(t)
+	first := c.connect(t, newFakeSession())
+	defer c.Disconnect(first)
+	c.SetContext(editor.Snapshot{Files: []editor.File{{Path: files(t, "f")[0]}}})
+	receive(t, first.changed) // the context is there now
+
+	second := newFakeSession()
+	c.Connect(second)
+	defer c.Disconnect(second)
+	receive(t, second.changed)
+	if got := len(c.Context().Files); got != 1 {
+		t.Errorf("the agent receives %d files, want 1", got)
+	}
+	if len(first.changed) > 0 {
+		t.Error("the context was also announced to the other agent")
+	}
+}
+
+// An agent may send an empty name.
+func TestAgentWithoutName(t *testing.T) {
+	c := newBare(t)
+	e := c.view(t)
+	s := newFakeSession()
+	s.name = ""
+	c.connect(t, s)
+	if err := c.Propose(t.Context(), s, Proposal{Path: filepath.Join(c.dir, "f"), Text: "new\n"}); err != nil {
+		t.Fatal(err)
+	}
+	d := receive(t, e.opened)
+	if d.Agent != "the agent" || d.Client != "the agent 1" {
+		t.Errorf("shown: %+v", d)
+	}
+	_, err := e.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: "new\n"})
+	if err == nil || !strings.Contains(err.Error(), "the agent still waits") {
+		t.Errorf("the save failed with %v", err)
+	}
+	c.Disconnect(s)
+	if text := receive(t, e.texts); !strings.HasPrefix(text, "the agent, which proposed the change to ") {
+		t.Errorf("the user read %q", text)
+	}
+}
+
+// An agent's call may be blocked until its proposal is resolved, so a proposal
+// that nobody decides is resolved, too.
+func TestEveryProposalIsResolved(t *testing.T) {
+	c := newBare(t)
+	e := c.view(t)
+	s := c.connect(t, newFakeSession())
+	propose := func(path, text string) Proposal {
+		t.Helper()
+		p := Proposal{Path: path, Text: text}
+		if err := c.Propose(t.Context(), s, p); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	wants := func(p Proposal, o Outcome) {
+		t.Helper()
+		if got := receive(t, s.outcomes); got != (resolved{p, o}) {
+			t.Errorf("the agent received %+v, want %+v for %+v", got, o, p)
+		}
+	}
+	file, outside := filepath.Join(c.dir, "f"), filepath.Join(filepath.Dir(c.dir), "outside")
+
+	// Superseded, whether it was shown or not, and before the next outcome for
+	// the file.
+	first := propose(file, "1\n")
+	receive(t, e.opened)
+	second := propose(file, "2\n")
+	wants(first, Outcome{Superseded: true})
+	d := receive(t, e.opened)
+	if err := e.Reject(t.Context(), d.ID); err != nil {
+		t.Fatal(err)
+	}
+	wants(second, Outcome{})
+	first = propose(outside, "1\n")
+	second = propose(outside, "2\n")
+	wants(first, Outcome{Superseded: true})
+
+	// Withdraw has a result instead.
+	if _, err := c.Withdraw(t.Context(), s, outside); err != nil {
+		t.Fatal(err)
+	}
+
+	// Nothing follows for an agent that has ended.
+	gone := c.connect(t, newFakeSession())
+	for _, path := range []string{file, outside} {
+		if err := c.Propose(t.Context(), gone, Proposal{Path: path, Text: "3\n"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d = receive(t, e.opened)
+	c.Disconnect(gone)
+	if err := e.Reject(t.Context(), d.ID); err != nil {
+		t.Fatal(err)
+	}
+
+	// The end of the companion.
+	shown := propose(file, "4\n")
+	receive(t, e.opened)
+	hidden := propose(outside, "4\n")
+	c.Stop()
+	wants(shown, Outcome{})
+	wants(hidden, Outcome{Failed: true})
+	if len(s.outcomes)+len(gone.outcomes) > 0 {
+		t.Errorf("there are %d and %d more outcomes", len(s.outcomes), len(gone.outcomes))
 	}
 }

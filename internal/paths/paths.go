@@ -32,12 +32,14 @@ func Contains(root, path string) bool {
 
 // Rel returns path relative to root, in path's own spelling and "." for root
 // itself. ok is false if path is neither root nor below it. Both must be
-// absolute. Rel compares names only: pass both through [Real] first where a
-// symbolic link must not lead out of root.
+// absolute. On Windows, Rel accepts slashes and returns backslashes. Rel compares
+// names only: pass both through [Real] first where a symbolic link must not lead
+// out of root.
 //
 // macOS and Windows ignore case, and so does Rel there, on all volumes. A
 // volume can be set up otherwise, but a probe would need the disk for each
-// question. Gemini CLI decides in the same way.
+// question. Gemini CLI decides in the same way: it compares the names in lower
+// case, so \u017F is not an s.
 func Rel(root, path string) (rel string, ok bool) { return local.rel(root, path) }
 
 // Foreign returns what [Rel] does, but for paths of another system: Windows if
@@ -45,7 +47,7 @@ func Rel(root, path string) (rel string, ok bool) { return local.rel(root, path)
 // of that system.
 func Foreign(root, path string) (rel string, ok bool) {
 	if IsWindows(root) {
-		return style{`\`, true}.rel(backslashes(root), backslashes(path))
+		return style{`\`, true}.rel(root, path)
 	}
 	return style{"/", false}.rel(root, path)
 }
@@ -54,8 +56,6 @@ func Foreign(root, path string) (rel string, ok bool) {
 func IsWindows(path string) bool {
 	return len(path) > 2 && path[1] == ':' && (path[2] == '\\' || path[2] == '/') || strings.HasPrefix(path, `\\`)
 }
-
-func backslashes(path string) string { return strings.ReplaceAll(path, "/", `\`) }
 
 // A style is how a system writes and compares paths.
 type style struct {
@@ -71,7 +71,7 @@ func (s style) rel(root, path string) (string, bool) {
 		return "", false
 	}
 	for i, part := range above {
-		if part != below[i] && !(s.foldCase && strings.EqualFold(part, below[i])) {
+		if s.key(part) != s.key(below[i]) {
 			return "", false
 		}
 	}
@@ -82,9 +82,20 @@ func (s style) rel(root, path string) (string, bool) {
 	return strings.Join(rest, s.separator), true
 }
 
+// key returns the form of a name that the system compares.
+func (s style) key(name string) string {
+	if s.foldCase {
+		return strings.ToLower(name)
+	}
+	return name
+}
+
 // parts returns the names of a path. It resolves "." and "..", and ignores
 // empty names, other than those at the start that make a path absolute.
 func (s style) parts(path string) []string {
+	if s.separator == `\` {
+		path = strings.ReplaceAll(path, "/", `\`)
+	}
 	var parts []string
 	unc := s.separator == `\` && strings.HasPrefix(path, `\\`)
 	for i, part := range strings.Split(path, s.separator) {

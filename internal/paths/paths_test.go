@@ -33,10 +33,31 @@ func TestRel(t *testing.T) {
 		{"/Work/A", "/work/a", true, "."},
 		{"/ÄRGER", "/ärger/x", true, "x"},
 		{"/work", "/Workshop", true, ""},
+		{"/works", "/work\u017F/a", true, ""}, // a folding comparison takes it for an s
 	} {
 		got, ok := style{"/", test.foldCase}.rel(test.root, test.path)
 		if got != test.want || ok != (test.want != "") {
 			t.Errorf("rel(%s, %s, %v) = %q, %v, want %q", test.root, test.path, test.foldCase, got, ok, test.want)
+		}
+	}
+}
+
+// On Windows an editor or a setting may write slashes.
+func TestRelOnWindows(t *testing.T) {
+	windows := style{`\`, true}
+	for _, test := range []struct{ root, path, want string }{
+		{`C:\work`, `C:\work\a\b`, `a\b`},
+		{`C:\work`, `c:/Work/a/b`, `a\b`},
+		{`C:/work/`, `C:\work\a`, `a`},
+		{`C:/work`, `C:/work`, `.`},
+		{`C:/work`, `C:/work/../etc`, ``},
+		{`C:/work`, `C:/workshop`, ``},
+		{`//host/share`, `\\host\share\a`, `a`},
+		{`C:\works`, "C:\\work\u017F\\a", ``},
+	} {
+		got, ok := windows.rel(test.root, test.path)
+		if got != test.want || ok != (test.want != "") {
+			t.Errorf("rel(%s, %s) = %q, %v, want %q", test.root, test.path, got, ok, test.want)
 		}
 	}
 }

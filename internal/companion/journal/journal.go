@@ -57,10 +57,11 @@ type Entry struct {
 	// contain it.
 	Unwritten bool `json:"unwritten,omitempty"`
 	Edited    bool `json:"edited,omitempty"`
-	// CRLF means that the lines of the file on disk end in CRLF. The text in the
-	// journal has LF, as the agent proposed it.
+	// CRLF means that the agent writes the lines of the file with CRLF, although
+	// the text in the journal has LF. A restore does the same.
 	CRLF bool `json:"crlf,omitempty"`
-	// BOM means that the file on disk starts with a byte order mark.
+	// BOM means that the file gets a byte order mark, although the text in the
+	// journal may have none. An empty text gets none.
 	BOM bool `json:"bom,omitempty"`
 	// PID is the process of the companion.
 	PID int `json:"pid"`
@@ -312,7 +313,7 @@ func (j *Journal) Restore(id, path string) (replaced string, err error) {
 	if e.CRLF && !strings.Contains(text, "\r") {
 		text = strings.ReplaceAll(text, "\n", "\r\n")
 	}
-	if e.BOM && !strings.HasPrefix(text, "\uFEFF") {
+	if e.BOM && text != "" && !strings.HasPrefix(text, "\uFEFF") {
 		text = "\uFEFF" + text
 	}
 	if err := sys.ReplaceFile(path, text); err != nil {

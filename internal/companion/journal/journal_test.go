@@ -190,6 +190,9 @@ func TestRestore(t *testing.T) {
 		{"CRLF", Entry{CRLF: true}, "a\nb\n", "a\r\nb\r\n"},
 		{"CRLF already", Entry{CRLF: true}, "a\r\nb\r\n", "a\r\nb\r\n"},
 		{"BOM", Entry{BOM: true}, "a\n", "\uFEFFa\n"},
+		{"BOM already", Entry{BOM: true}, "\uFEFFa\n", "\uFEFFa\n"},
+		{"BOM, no text", Entry{BOM: true}, "", ""},
+		{"CRLF and BOM", Entry{CRLF: true, BOM: true}, "a\n", "\uFEFFa\r\n"},
 	} {
 		path := filepath.Join(dir, tt.name)
 		tt.e.Path = path

@@ -102,6 +102,9 @@ func TestAgentNames(t *testing.T) {
 		{"stdio-client", "0.61.0", "", "Gemini CLI", "0.61.0"},
 		{"stdio-client", "1.0.0", "", "Qwen Code", ""},
 		{"other", "1.0.0", geminiCLI, "other", "1.0.0"},
+		{"", "0.61.0", qwenCode, "Qwen Code", "0.61.0"},
+		{"", "1.0.0", geminiCLI, "Gemini CLI", ""},
+		{"", "", "", "Gemini CLI", ""},
 	} {
 		if name, version := agentName(tt.name, tt.version, tt.agent); name != tt.wantName || version != tt.wantVersion {
 			t.Errorf("%s %s is shown as %q %q", tt.name, tt.version, name, version)

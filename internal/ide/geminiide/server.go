@@ -99,6 +99,7 @@ type Server struct {
 	port      int
 	gate      gate
 	serving   sync.WaitGroup
+	live      sync.WaitGroup // the sessions whose Close has not finished
 
 	mu          sync.Mutex
 	sessions    map[string]*Session
@@ -226,6 +227,7 @@ func (s *Server) Close(ctx context.Context) error {
 		closing.Go(session.Close)
 	}
 	closing.Wait()
+	s.live.Wait() // others were ending already
 	shut, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	err := s.http.Shutdown(shut)
@@ -260,6 +262,7 @@ func (s *Server) add(session *Session) error {
 		return errTooMany
 	}
 	s.sessions[session.id] = session
+	s.live.Add(1) // under mu, so never after Close began to wait
 	return nil
 }
 

@@ -451,6 +451,28 @@ func TestTrap6OutcomesAreQueuedOverAReconnect(t *testing.T) {
 	}
 }
 
+// A superseded proposal gets no notification, since the CLI would take it for the
+// answer to the next one, and neither does one that the user answers in the
+// terminal.
+func TestNoNotificationForUndecidedProposals(t *testing.T) {
+	b := newBackend()
+	s := start(t, b, nil)
+	c := dial(t, s).initialize()
+	session := <-b.session
+	st := c.listen()
+	st.next()
+	for _, o := range []companion.Outcome{{Superseded: true}, {Failed: true}, {Accepted: true, Text: "2"}} {
+		told := make(chan error, 1)
+		session.Resolve(companion.Proposal{Path: "/f"}, o, func(err error) { told <- err })
+		if err := <-told; err != nil {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	if got, want := st.next(), accepted("/f", "2"); got != want {
+		t.Errorf("the CLI received %s, want %s", got, want)
+	}
+}
+
 // A client without a stream counts as gone after a while, and its undelivered
 // outcomes are reported.
 func TestGone(t *testing.T) {

@@ -48,6 +48,7 @@ type Session struct {
 	ctx     context.Context // ends with the session
 	cancel  context.CancelFunc
 	started chan struct{} // closed when mcp and conn are set
+	closed  chan struct{} // closed when Close has done everything
 	wake    outbox.Signal // something may have to be written
 	done    sync.WaitGroup
 
@@ -81,7 +82,7 @@ func (s *Session) Since() time.Time { return s.since }
 func (s *Session) Client() (name, version string) {
 	p := s.mcp.InitializeParams()
 	if p == nil || p.ClientInfo == nil {
-		return "", ""
+		return agentName("", "", s.agent)
 	}
 	return agentName(p.ClientInfo.Name, p.ClientInfo.Version, s.agent)
 }
@@ -92,9 +93,12 @@ const placeholder = "1.0.0"
 
 // agentName returns a client's name, as people know it, and its version. The
 // CLIs send the name of their transport instead of their name, so their token
-// identifies them. Over stdio, without a token, the version does.
+// identifies them. Over stdio, without a token, the version does. A client
+// that sends no name gets one in the same way.
 func agentName(name, version, agent string) (string, string) {
-	if name != "streamable-http-client" && name != "stdio-client" {
+	switch name {
+	case "", "streamable-http-client", "stdio-client":
+	default:
 		return shown(name), shown(version)
 	}
 	if agent == "" {
@@ -140,8 +144,8 @@ func (s *Session) Transport() string {
 
 func (srv *Server) newSession() *Session {
 	s := &Session{
-		id: rand.Text(), server: srv, since: time.Now(), started: make(chan struct{}), wake: outbox.NewSignal(),
-		responses: make(map[http.ResponseWriter]bool),
+		id: rand.Text(), server: srv, since: time.Now(), wake: outbox.NewSignal(),
+		started: make(chan struct{}), closed: make(chan struct{}), responses: make(map[http.ResponseWriter]bool),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -201,14 +205,17 @@ func (s *Session) start(t mcp.Transport, initialized func()) error {
 		s.cancel()
 		return err
 	}
-	close(s.started)
-	// Only now can others find it.
+	s.done.Go(s.write)
+	// Only now can others find it, and close it.
 	if err := s.server.add(s); err != nil {
+		s.connect.Do(func() {})
 		s.cancel()
+		close(s.started)
 		s.mcp.Close()
+		s.done.Wait()
 		return err
 	}
-	s.done.Go(s.write)
+	close(s.started)
 	return nil
 }
 
@@ -234,8 +241,15 @@ func (s *Session) connected() {
 	})
 }
 
-// Resolve implements [companion.Session] with a notification.
+// Resolve implements [companion.Session] with a notification. It sends none for a
+// superseded proposal: notifications name only the path, and the CLI would take it
+// for the answer to the new proposal. It also sends none for a proposal that the
+// user answers in the terminal.
 func (s *Session) Resolve(p companion.Proposal, o companion.Outcome, done func(error)) {
+	if o.Superseded || o.Failed {
+		go done(nil)
+		return
+	}
 	next := outcome{MethodDiffRejected, DiffRejected{FilePath: p.Path}, done}
 	if o.Accepted {
 		next.method, next.params = MethodDiffAccepted, DiffAccepted{FilePath: p.Path, Content: o.Text}
@@ -309,9 +323,9 @@ func (s *Session) writeNext() bool {
 	key := ""
 	var err error
 	if !isOutcome {
-		context := wireContext(s.server.cfg.Backend.Context())
-		key = context.key()
-		next = outcome{method: MethodContextUpdate, params: context}
+		update := wireContext(s.server.cfg.Backend.Context())
+		key = update.key()
+		next = outcome{method: MethodContextUpdate, params: update}
 	}
 	if isOutcome || key != last {
 		err = s.send(next)
@@ -459,14 +473,20 @@ func (s *Session) servePost(w http.ResponseWriter, r *http.Request) {
 }
 
 // Close ends the session: it ends the client's streams gracefully, reports
-// undelivered outcomes, and notifies the backend.
+// undelivered outcomes, and notifies the backend. If the session is being closed
+// already, Close waits for that.
 func (s *Session) Close() { s.closeIf(func() bool { return true }) }
 
 // closeIf closes the session if the condition holds, which it checks under the
 // lock.
 func (s *Session) closeIf(holds func() bool) {
 	s.mu.Lock()
-	if s.ctx.Err() != nil || !holds() {
+	if s.ctx.Err() != nil {
+		s.mu.Unlock()
+		<-s.closed
+		return
+	}
+	if !holds() {
 		s.mu.Unlock()
 		return
 	}
@@ -500,6 +520,8 @@ func (s *Session) closeIf(holds func() bool) {
 		s.server.cfg.Log.Info("an agent has disconnected", "transport", s.Transport())
 		s.server.cfg.Backend.Disconnect(s)
 	}
+	close(s.closed)
+	s.server.live.Done()
 }
 
 // A streamWriter is the ResponseWriter of an event stream. It reports when the

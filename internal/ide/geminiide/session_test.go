@@ -3,6 +3,7 @@ package geminiide
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -198,5 +200,75 @@ func TestClientNamesAreShort(t *testing.T) {
 		if gotName, gotVersion := session.Client(); gotName != want || gotVersion != want {
 			t.Errorf("%.20q is shown as %.100q %.100q, want %q", name, gotName, gotVersion, want)
 		}
+	}
+}
+
+// A session was ending when the server was closed. Close did not wait for its
+// Disconnect, which then came after the end of the companion.
+func TestCloseWaitsForDisconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend()
+		b.gone = make(chan *Session) // Disconnect waits until it is received
+		s, err := New(Config{Backend: b, Version: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, server := net.Pipe()
+		go io.Copy(io.Discard, client)
+		go s.ServeConn(server)
+		initialize(t, client)
+		session := <-b.session
+		client.Close()
+		synctest.Wait() // it is in Disconnect
+		closed := make(chan string, 2)
+		go func() { session.Close(); closed <- "Session.Close" }()
+		go func() { s.Close(t.Context()); closed <- "Server.Close" }()
+		synctest.Wait()
+		for len(closed) > 0 {
+			t.Errorf("%s returned before Disconnect", <-closed)
+		}
+		<-b.gone
+		synctest.Wait()
+		if len(closed) < 2 && !t.Failed() {
+			t.Error("Close does not return")
+		}
+	})
+}
+
+// initialize writes the first two messages of a client, and two pings. When it
+// returns, the server has read the two messages.
+func initialize(t *testing.T, client io.Writer) {
+	t.Helper()
+	for _, line := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},` +
+			`"clientInfo":{"name":"test","version":"1"}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+		`{"jsonrpc":"2.0","id":2,"method":"ping"}`,
+		`{"jsonrpc":"2.0","id":3,"method":"ping"}`,
+	} {
+		if _, err := fmt.Fprintln(client, line); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The server refused a client that was quick to initialize. The backend already
+// had its session, and kept it forever.
+func TestRefusedClientIsNotConnected(t *testing.T) {
+	b := newBackend()
+	s := start(t, b, nil)
+	client, server := net.Pipe()
+	go io.Copy(io.Discard, client)
+	served := make(chan error, 1)
+	s.mu.Lock()
+	s.closed = true
+	go func() { served <- s.ServeConn(server) }()
+	initialize(t, client)
+	s.mu.Unlock()
+	if err := <-served; !errors.Is(err, errClosing) {
+		t.Errorf("the client was refused with %v", err)
+	}
+	if len(b.session) > 0 && len(b.gone) == 0 {
+		t.Error("the backend has a session that never ends")
 	}
 }
