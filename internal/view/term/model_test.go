@@ -359,8 +359,26 @@ func TestTitleNamesTheAgent(t *testing.T) {
 		"x.go  /p  evil␛[2J":   {Agent: "evil\x1b[2J"},
 	} {
 		d.Path, d.Exists = "/p/x.go", true
-		if got := new(model).title(&item{Diff: d}); got != want {
+		if got := title(&item{Diff: d}, "", 80); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// A narrow terminal cuts the folder, not what follows it.
+func TestTitleFits(t *testing.T) {
+	for _, test := range []struct {
+		width int
+		want  string
+	}{
+		{60, "x.go  /home/me/work/project  Gemini CLI   hunk 1 of 2"},
+		{53, "x.go  /home/me/work/project  Gemini CLI   hunk 1 of 2"},
+		{44, "x.go  …ork/project  Gemini CLI   hunk 1 of 2"},
+		{10, "x.go  …t  Gemini CLI   hunk 1 of 2"},
+	} {
+		it := &item{Diff: editor.Diff{Path: "/home/me/work/project/x.go", Agent: "Gemini CLI", Exists: true}}
+		if got := title(it, "   hunk 1 of 2", test.width); got != test.want {
+			t.Errorf("%d columns: %q, want %q", test.width, got, test.want)
 		}
 	}
 }

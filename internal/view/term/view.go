@@ -108,16 +108,14 @@ func (m *model) diffLines() []string {
 			if i == m.current {
 				mark = "> "
 			}
-			lines = append(lines, mark+m.title(m.items[i]))
+			lines = append(lines, mark+title(m.items[i], "", m.width-2))
 		}
 	}
-	title := " " + m.title(it)
+	hunk := "   no difference"
 	if len(it.changes) > 0 {
-		title += fmt.Sprintf("   hunk %d of %d", it.at+1, len(it.changes))
-	} else {
-		title += "   no difference"
+		hunk = fmt.Sprintf("   hunk %d of %d", it.at+1, len(it.changes))
 	}
-	lines = append(lines, reverse+pad(title, m.width)+plain)
+	lines = append(lines, reverse+pad(" "+title(it, hunk, m.width-1), m.width)+plain)
 	var body []string
 	if m.sideBySide() {
 		body = m.sides(it)
@@ -144,22 +142,31 @@ func (m *model) diffLines() []string {
 	return append(lines, " "+termtext.Visible(strings.TrimSpace(m.message)), faint+" "+footer+plain)
 }
 
-func (m *model) title(it *item) string {
-	title := termtext.Visible(filepath.Base(it.Path))
-	if dir := filepath.Dir(it.Path); dir != "." {
-		title += "  " + termtext.Visible(dir)
-	}
-	title += "  " + termtext.Visible(it.AgentName())
+// title returns the line that names a change. It cuts the folder from the left if
+// the line would be wider than width columns.
+func title(it *item, suffix string, width int) string {
+	rest := "  " + termtext.Visible(it.AgentName())
 	if !it.Exists {
-		title += "  (new file)"
+		rest += "  (new file)"
 	}
 	switch it.State {
 	case editor.StateOrphaned:
-		title += "  (the agent has ended)"
+		rest += "  (the agent has ended)"
 	case editor.StateAccepted:
-		title += "  (accepted: waiting for the agent to write it)"
+		rest += "  (accepted: waiting for the agent to write it)"
 	}
-	return title
+	rest += suffix
+	name := termtext.Visible(filepath.Base(it.Path))
+	dir := filepath.Dir(it.Path)
+	if dir == "." {
+		return name + rest
+	}
+	dir = termtext.Visible(dir)
+	room := max(2, width-ansi.StringWidth(name+"  "+rest))
+	if over := ansi.StringWidth(dir) - room; over > 0 {
+		dir = ansi.TruncateLeft(dir, over+1, "…")
+	}
+	return name + "  " + dir + rest
 }
 
 var signs = map[kind]struct{ sign, colour string }{
