@@ -245,7 +245,7 @@ func joinAgent(ctx context.Context, streams IO, at *remoteFlags, s session) erro
 	if err != nil {
 		return err
 	}
-	env, err := editor.AgentEnv(ctx, socket, self())
+	env, err := editor.AgentEnv(ctx, socket, self(), ide.EnvNames())
 	if err != nil {
 		return err
 	}

@@ -37,9 +37,15 @@ func WithClient(ctx context.Context, socket string, self Implementation, f func(
 }
 
 // AgentEnv returns the variables that lead an agent to the companion on a socket.
-func AgentEnv(ctx context.Context, socket string, self Implementation) (env map[string]string, err error) {
-	err = talk(ctx, socket, self, func(_ context.Context, _ *Client, info InitializeResult) error {
-		env = KnownEnv(info.Env)
+// It ignores all but those with the given names.
+func AgentEnv(ctx context.Context, socket string, self Implementation, names []string) (map[string]string, error) {
+	env := make(map[string]string)
+	err := talk(ctx, socket, self, func(_ context.Context, _ *Client, info InitializeResult) error {
+		for _, name := range names {
+			if v, ok := info.Env[name]; ok {
+				env[name] = v
+			}
+		}
 		return nil
 	})
 	return env, err

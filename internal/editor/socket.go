@@ -16,28 +16,6 @@ import (
 // commands must use.
 const EnvSocket = "POLLUX_SOCKET"
 
-// EnvNames are the variables that a companion sets for agents. Pollux ignores
-// any others that a companion sends.
-var EnvNames = []string{
-	EnvSocket,
-	"GEMINI_CLI_IDE_SERVER_PORT", "GEMINI_CLI_IDE_WORKSPACE_PATH", "GEMINI_CLI_IDE_AUTH_TOKEN", "GEMINI_CLI_IDE_PID",
-	"GEMINI_CLI_IDE_SERVER_STDIO_COMMAND", "GEMINI_CLI_IDE_SERVER_STDIO_ARGS",
-	"QWEN_CODE_IDE_SERVER_PORT", "QWEN_CODE_IDE_WORKSPACE_PATH",
-	"QWEN_CODE_IDE_SERVER_STDIO_COMMAND", "QWEN_CODE_IDE_SERVER_STDIO_ARGS",
-	"REMOTE_CONTAINERS",
-}
-
-// KnownEnv returns the variables of env that are among [EnvNames].
-func KnownEnv(env map[string]string) map[string]string {
-	known := make(map[string]string)
-	for _, name := range EnvNames {
-		if v, ok := env[name]; ok {
-			known[name] = v
-		}
-	}
-	return known
-}
-
 // ErrForeign reports that a socket belongs to another user.
 var ErrForeign = errors.New("belongs to another user: use a socket in a directory that you own")
 

@@ -26,7 +26,7 @@ import (
 )
 
 // A Protocol defines how one kind of agent finds a companion and talks to it.
-// Only Listen and Prompt must be set.
+// Only Listen must be set, and Prompt in the first row of the table.
 type Protocol struct {
 	Name string
 	// CheckEditor returns an error unless agents accept a companion with this
@@ -36,28 +36,21 @@ type Protocol struct {
 	IgnoreFiles []string
 	// MaxFiles is how many open files an agent receives at most; 0 for no limit.
 	MaxFiles int
-	// Preamble is the line that an agent's connection to the companion's socket
-	// starts with; empty if agents of this protocol do not use the socket.
-	Preamble string
+	// EnvNames are the variables that the server's AddEnv may add.
+	EnvNames []string
 	// Prompt is [companion.Session.Prompt] for when no agent is connected.
 	Prompt func(p editor.PromptParams, roots []string) editor.Prompt
-	// Listen starts to listen for agents of the companion. It calls onPanic
+	// Listen starts to listen for agents of the companion. The server calls onPanic
 	// before a panic ends the process.
 	Listen func(c *companion.Companion, cfg Config, onPanic func()) (Server, error)
 }
 
 // A Server serves the agents of one protocol. It calls Connect and Disconnect
-// of the companion for each of them.
+// of the companion for each of them. A server may also be a [PageServer] or a
+// [SocketServer].
 type Server interface {
-	// Port and Token are what an agent needs to connect.
-	Port() int
-	Token() string
-	// HandlePages serves h below /review/.
-	HandlePages(h http.Handler)
 	// Serve starts to answer requests. It does not block.
 	Serve()
-	// ServeConn serves an agent on a connection until the connection ends.
-	ServeConn(conn io.ReadWriteCloser) error
 	// Publish writes the files that lead agents to the server. stdio is the
 	// command that carries an agent's standard streams to the socket; it may be
 	// empty. SetRoots, AddEnv and Unpublish may be called at any time, from many
@@ -70,19 +63,39 @@ type Server interface {
 	// Unpublish removes the files.
 	Unpublish()
 	// Close sends what is queued for the agents, for as long as ctx allows, and
-	// ends their sessions.
+	// ends their sessions. It also ends a server that does not serve yet.
 	Close(ctx context.Context) error
 }
 
-// protocols is the table of protocols. The first one's server also serves the
-// review page.
+// A PageServer is a server that can serve the review page.
+type PageServer interface {
+	// HandlePages serves h below /review/.
+	HandlePages(h http.Handler)
+	// Port and Token are those of [companion.Host].
+	Port() int
+	Token() string
+}
+
+// A SocketServer is a server whose agents can also connect to the companion's
+// socket.
+type SocketServer interface {
+	// Preamble returns the line that an agent's connection starts with. No other
+	// server has the same one.
+	Preamble() string
+	// ServeConn serves an agent on a connection until the connection ends. The
+	// preamble has been read.
+	ServeConn(conn io.ReadWriteCloser) error
+}
+
+// protocols is the table of protocols. The first one's server must be a
+// [PageServer]: it serves the review page, and an editor keeps its port and token.
 var protocols = []Protocol{
 	{
 		Name:        "Gemini CLI and Qwen Code",
 		CheckEditor: geminiide.CheckEditor,
 		IgnoreFiles: []string{geminiide.IgnoreFile},
 		MaxFiles:    geminiide.MaxOpenFiles,
-		Preamble:    editor.MCPPreamble,
+		EnvNames:    geminiide.EnvNames,
 		Prompt:      geminiide.Prompt,
 		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
 			pids := geminiide.TerminalPIDs(os.Getpid(), os.Getenv)
@@ -98,6 +111,15 @@ var protocols = []Protocol{
 	},
 }
 
+// EnvNames returns the names of all variables that a companion may set for agents.
+func EnvNames() []string {
+	names := []string{editor.EnvSocket}
+	for _, p := range protocols {
+		names = append(names, p.EnvNames...)
+	}
+	return names
+}
+
 // A Config configures a companion and its servers.
 type Config struct {
 	Version string
@@ -108,7 +130,8 @@ type Config struct {
 	// 0 if Pollux runs in the agents' terminal itself.
 	EditorPID int
 	// Roots are the workspace's directories; the working directory if empty.
-	Roots    []string
+	Roots []string
+	// Settings has the port and the token for the first protocol's server only.
 	Settings editor.Settings
 	// ExtraHost and ExtraNames are those of [geminiide.Config].
 	ExtraHost  string
@@ -135,16 +158,20 @@ type Host struct {
 	Companion *companion.Companion
 
 	// Set before anything is served:
-	log     *slog.Logger
-	servers []Server // by protocol
-	link    func() string
-	socket  *socket // nil if the system refused it
+	log       *slog.Logger
+	protocols []Protocol
+	servers   []Server   // by protocol
+	pages     PageServer // the first of servers
+	link      func() string
+	socket    *socket // nil if the system refused it
 
 	closed atomic.Bool
 }
 
 // Start starts a companion and publishes it.
-func Start(cfg Config) (*Host, error) {
+func Start(cfg Config) (*Host, error) { return start(cfg, protocols) }
+
+func start(cfg Config, protocols []Protocol) (*Host, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -162,13 +189,13 @@ func Start(cfg Config) (*Host, error) {
 			return nil, err
 		}
 	}
-	h := &Host{log: cfg.Log}
+	h := &Host{log: cfg.Log, protocols: protocols}
 	core.Host = h
 	var err error
 	if h.Companion, err = companion.New(core); err != nil {
 		return nil, err
 	}
-	if err := h.start(cfg); err != nil {
+	if err := h.open(cfg); err != nil {
 		h.Close()
 		return nil, err
 	}
@@ -187,18 +214,24 @@ func maxFiles(protocols []Protocol) (limit int) {
 	return limit
 }
 
-func (h *Host) start(cfg Config) (err error) {
-	for _, p := range protocols {
-		s, err := p.Listen(h.Companion, cfg, h.Unpublish)
+// open listens, serves and publishes. After an error the caller closes h.
+func (h *Host) open(cfg Config) (err error) {
+	for i, p := range h.protocols {
+		own := cfg
+		if i > 0 {
+			own.Settings.Port, own.Settings.Token = 0, ""
+		}
+		s, err := p.Listen(h.Companion, own, h.Unpublish)
 		if err != nil {
 			return err
 		}
 		h.servers = append(h.servers, s)
 	}
+	h.pages = h.servers[0].(PageServer)
 	if cfg.Pages != nil {
 		var pages http.Handler
 		pages, h.link = cfg.Pages(h.Companion.AttachPage, fmt.Sprintf("http://127.0.0.1:%d", h.Port()))
-		h.servers[0].HandlePages(pages)
+		h.pages.HandlePages(pages)
 	}
 	if h.socket, err = listenSocket(h.Port()); err != nil {
 		// No agent needs it.
@@ -266,10 +299,10 @@ func (h *Host) Unpublish() {
 }
 
 // Port implements [companion.Host].
-func (h *Host) Port() int { return h.servers[0].Port() }
+func (h *Host) Port() int { return h.pages.Port() }
 
 // Token implements [companion.Host].
-func (h *Host) Token() string { return h.servers[0].Token() }
+func (h *Host) Token() string { return h.pages.Token() }
 
 // Env implements [companion.Host].
 func (h *Host) Env() map[string]string {
@@ -307,5 +340,5 @@ func (h *Host) Link() (string, error) {
 
 // Prompt implements [companion.Host].
 func (h *Host) Prompt(p editor.PromptParams, roots []string) editor.Prompt {
-	return protocols[0].Prompt(p, roots)
+	return h.protocols[0].Prompt(p, roots)
 }

@@ -2,9 +2,11 @@ package ide
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 
 	"pollux/internal/editor"
@@ -18,11 +20,9 @@ import (
 type socket struct {
 	path     string
 	listener net.Listener
+	ctx      context.Context // ends when the socket is closed
+	cancel   context.CancelFunc
 	serving  sync.WaitGroup
-
-	mu     sync.Mutex
-	conns  map[net.Conn]bool
-	closed bool
 }
 
 // listenSocket listens on the socket of the companion with that port.
@@ -32,81 +32,67 @@ func listenSocket(port int) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &socket{path: path, conns: make(map[net.Conn]bool)}
 	os.Remove(path) // left by a killed process that had our PID
-	if s.listener, err = net.Listen("unix", path); err != nil {
+	l, err := sys.ListenUnix(path)
+	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		s.listener.Close()
-		return nil, err
-	}
-	return s, nil
+	return newSocket(path, l), nil
+}
+
+func newSocket(path string, l net.Listener) *socket {
+	s := &socket{path: path, listener: l}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
 }
 
 // serve calls handle for each connection until the socket is closed.
 func (s *socket) serve(handle func(net.Conn)) {
-	s.serving.Go(func() {
-		sys.Accept(s.listener, func(conn net.Conn) {
-			s.serving.Go(func() {
-				s.track(conn, true)
-				defer s.track(conn, false)
-				handle(conn)
-			})
-		})
-	})
+	s.serving.Go(func() { sys.ServeConns(s.ctx, s.listener, handle) })
 }
 
-// serveConn serves an agent or a client on a connection to the socket. A
-// client's message starts with a brace or a header, and a preamble starts with
-// neither.
+func (s *socket) remove() { os.Remove(s.path) }
+
+// close removes the socket, ends its connections and waits for them.
+func (s *socket) close() {
+	s.cancel()
+	s.listener.Close() // even if serve was never called
+	s.serving.Wait()
+}
+
+// serveConn serves an agent if the connection starts with a server's preamble,
+// and otherwise a client, which the companion refuses unless it speaks the editor
+// protocol.
 func (h *Host) serveConn(conn net.Conn) {
-	defer conn.Close()
 	r := bufio.NewReader(conn)
 	rwc := struct {
 		io.Reader
 		io.WriteCloser
 	}{r, conn}
-	first, err := r.Peek(1)
-	if err != nil {
-		return
-	}
-	for i, p := range protocols {
-		if p.Preamble == "" || first[0] != p.Preamble[0] {
-			continue
+	for n := 1; ; n++ { // a client may send fewer bytes than a preamble has
+		start, err := r.Peek(n)
+		if err != nil {
+			return
 		}
-		start, err := r.Peek(len(p.Preamble))
-		if err == nil && string(start) == p.Preamble {
-			r.Discard(len(p.Preamble))
-			h.servers[i].ServeConn(rwc)
+		s := h.socketServer(string(start))
+		if s == nil {
+			h.Companion.Attach(rwc)
+			return
 		}
-		return
-	}
-	h.Companion.Attach(rwc)
-}
-
-func (s *socket) track(conn net.Conn, add bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if add {
-		s.conns[conn] = true
-		if s.closed {
-			conn.Close()
+		if n == len(s.Preamble()) {
+			r.Discard(n)
+			s.ServeConn(rwc)
+			return
 		}
-	} else {
-		delete(s.conns, conn)
 	}
 }
 
-func (s *socket) remove() { os.Remove(s.path) }
-
-func (s *socket) close() {
-	s.listener.Close() // removes the file
-	s.mu.Lock()
-	s.closed = true
-	for conn := range s.conns {
-		conn.Close()
+// socketServer returns a server whose preamble begins with start, or nil.
+func (h *Host) socketServer(start string) SocketServer {
+	for _, s := range h.servers {
+		if s, ok := s.(SocketServer); ok && strings.HasPrefix(s.Preamble(), start) {
+			return s
+		}
 	}
-	s.mu.Unlock()
-	s.serving.Wait()
+	return nil
 }

@@ -1,7 +1,6 @@
 package ide
 
 import (
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,8 +13,8 @@ import (
 	"pollux/internal/editor"
 )
 
-// newHost starts a companion with its own project.
-func newHost(t *testing.T, change func(*Config)) *Host {
+// newConfig returns the configuration of a companion with its own project.
+func newConfig(t *testing.T) Config {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -28,14 +27,15 @@ func newHost(t *testing.T, change func(*Config)) *Host {
 		}
 		t.Setenv(key, dir)
 	}
-	cfg := Config{
+	return Config{
 		Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"}, Roots: []string{root},
-		Journal: journal.New(filepath.Join(root, "journal")),
+		Journal: journal.New(filepath.Join(root, "journal")), Connect: []string{"pollux", "connect"},
 	}
-	if change != nil {
-		change(&cfg)
-	}
-	h, err := Start(cfg)
+}
+
+func newHost(t *testing.T, cfg Config, protocols []Protocol) *Host {
+	t.Helper()
+	h, err := start(cfg, protocols)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,13 +59,13 @@ func (l *crowded) Accept() (net.Conn, error) {
 // After a flood of connections had used up the descriptors for a moment, the
 // companion's socket never worked again.
 func TestSocketOutlivesAFailedAccept(t *testing.T) {
-	h := newHost(t, nil)
+	h := newHost(t, newConfig(t), protocols)
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &socket{path: path, listener: &crowded{Listener: l}, conns: make(map[net.Conn]bool)}
+	s := newSocket(path, &crowded{Listener: l})
 	s.serve(h.serveConn)
 	defer s.close()
 	conn, err := net.Dial("unix", path)
@@ -81,12 +81,14 @@ func TestSocketOutlivesAFailedAccept(t *testing.T) {
 
 // The known variables are exactly those that a companion sets.
 func TestEnvNames(t *testing.T) {
-	h := newHost(t, func(c *Config) { c.Connect = []string{"pollux", "connect"} })
-	env := h.Env()
-	if known := editor.KnownEnv(env); !maps.Equal(known, env) {
-		t.Errorf("a companion sets %v, of which %v are known", slices.Sorted(maps.Keys(env)), slices.Sorted(maps.Keys(known)))
+	h := newHost(t, newConfig(t), protocols)
+	env, known := h.Env(), EnvNames()
+	for name := range env {
+		if !slices.Contains(known, name) {
+			t.Errorf("a companion sets %s, which is not among %v", name, known)
+		}
 	}
-	for _, name := range editor.EnvNames {
+	for _, name := range known {
 		if env[name] == "" && name != "REMOTE_CONTAINERS" { // set in a container only
 			t.Errorf("a companion does not set %s", name)
 		}

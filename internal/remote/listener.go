@@ -48,23 +48,13 @@ func Listen(ctx context.Context, target Target, paths Paths, protocol Protocol) 
 		Socket: filepath.Join(dir, name), target: target, paths: paths, protocol: protocol, gone: make(chan struct{}),
 	}
 	l.lose = sync.OnceFunc(func() { close(l.gone) })
-	socket, err := net.Listen("unix", l.Socket)
+	socket, err := sys.ListenUnix(l.Socket)
 	if err != nil {
 		return nil, fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
 	}
-	if err := os.Chmod(l.Socket, 0o600); err != nil {
-		socket.Close()
-		return nil, err
-	}
 	ctx, l.cancel = context.WithCancel(ctx)
 	l.group.Go(func() {
-		sys.Accept(socket, func(conn net.Conn) {
-			l.group.Go(func() { l.serve(ctx, conn) })
-		})
-	})
-	l.group.Go(func() {
-		<-ctx.Done()
-		socket.Close() // removes the file
+		sys.ServeConns(ctx, socket, func(conn net.Conn) { l.serve(ctx, conn) })
 	})
 	if target.Socket != "" {
 		l.group.Go(func() { l.watch(ctx) })
@@ -108,8 +98,8 @@ var leftSockets = sys.Leftovers{Pattern: "connect-*.sock", Type: fs.ModeSocket, 
 
 // serve connects one agent to the companion.
 func (l *Listener) serve(ctx context.Context, agent net.Conn) {
-	defer agent.Close()
-	if !readPreamble(ctx, agent) {
+	preamble := make([]byte, len(editor.MCPPreamble))
+	if _, err := io.ReadFull(agent, preamble); err != nil || string(preamble) != editor.MCPPreamble {
 		return
 	}
 	companion, err := l.target.Open(ctx)
@@ -123,13 +113,4 @@ func (l *Listener) serve(ctx context.Context, agent net.Conn) {
 	if l.target.Socket != "" && ctx.Err() == nil {
 		l.lose()
 	}
-}
-
-// readPreamble reports whether the connection starts as an agent's does.
-func readPreamble(ctx context.Context, conn net.Conn) bool {
-	stop := context.AfterFunc(ctx, func() { conn.SetReadDeadline(time.Now()) })
-	defer stop()
-	first := make([]byte, len(editor.MCPPreamble))
-	_, err := io.ReadFull(conn, first)
-	return err == nil && string(first) == editor.MCPPreamble
 }

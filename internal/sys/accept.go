@@ -1,8 +1,11 @@
 package sys
 
 import (
+	"context"
 	"errors"
 	"net"
+	"os"
+	"sync"
 	"time"
 )
 
@@ -27,4 +30,35 @@ func Accept(l net.Listener, serve func(net.Conn)) {
 			time.Sleep(delay)
 		}
 	}
+}
+
+// ListenUnix listens on a Unix socket that only the user can connect to.
+func ListenUnix(path string) (net.Listener, error) {
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// ServeConns calls serve on a new goroutine for each connection of a listener, and
+// closes the connection when serve returns. When ctx ends, it closes the listener
+// and all connections, and returns once every serve has returned.
+func ServeConns(ctx context.Context, l net.Listener, serve func(net.Conn)) {
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	var serving sync.WaitGroup
+	Accept(l, func(conn net.Conn) {
+		serving.Go(func() {
+			defer conn.Close()
+			stop := context.AfterFunc(ctx, func() { conn.Close() })
+			defer stop()
+			serve(conn)
+		})
+	})
+	serving.Wait()
 }

@@ -1,8 +1,11 @@
 package sys
 
 import (
+	"context"
 	"errors"
+	"io"
 	"net"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,4 +45,40 @@ func TestAccept(t *testing.T) {
 			t.Errorf("100 errors took %v", took)
 		}
 	})
+}
+
+// The end of the context ends the connections, and ServeConns waits for them.
+func TestServeConns(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := ListenUnix(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reading, served, ended := make(chan bool), make(chan bool), make(chan bool)
+	go func() {
+		defer close(ended)
+		ServeConns(ctx, l, func(conn net.Conn) {
+			close(reading)
+			io.Copy(io.Discard, conn) // until the connection is closed
+			served <- true
+		})
+	}()
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	<-reading
+	cancel()
+	select {
+	case <-served:
+	case <-ended:
+		t.Error("ServeConns did not wait")
+	}
+	<-ended
+	if _, err := net.Dial("unix", path); err == nil {
+		t.Error("the listener is still open")
+	}
 }

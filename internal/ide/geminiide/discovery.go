@@ -183,6 +183,15 @@ func (e Endpoint) stdioEnv(prefix string, env []string) []string {
 	return append(env, prefix+"COMMAND="+e.Stdio[0], prefix+"ARGS="+string(args))
 }
 
+// EnvNames are the variables that [Endpoint.Env] may return.
+var EnvNames = []string{
+	"GEMINI_CLI_IDE_SERVER_PORT", "GEMINI_CLI_IDE_WORKSPACE_PATH", "GEMINI_CLI_IDE_AUTH_TOKEN", "GEMINI_CLI_IDE_PID",
+	"GEMINI_CLI_IDE_SERVER_STDIO_COMMAND", "GEMINI_CLI_IDE_SERVER_STDIO_ARGS",
+	"QWEN_CODE_IDE_SERVER_PORT", "QWEN_CODE_IDE_WORKSPACE_PATH",
+	"QWEN_CODE_IDE_SERVER_STDIO_COMMAND", "QWEN_CODE_IDE_SERVER_STDIO_ARGS",
+	"REMOTE_CONTAINERS",
+}
+
 // Env returns the variables that lead a CLI started with them to this companion:
 // the tie-break of companion-spec I.2 and, for CLIs that read them, everything
 // needed to connect.

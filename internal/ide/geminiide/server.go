@@ -186,6 +186,9 @@ func (s *Server) HandlePages(h http.Handler) {
 	s.pages = h
 }
 
+// Preamble returns the line that a connection for [Server.ServeConn] starts with.
+func (s *Server) Preamble() string { return editor.MCPPreamble }
+
 // Serve answers requests in the background until [Server.Close].
 func (s *Server) Serve() {
 	for _, l := range s.listeners {
