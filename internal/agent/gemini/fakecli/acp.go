@@ -251,6 +251,8 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 		case <-time.After(min(time.Duration(n)*time.Millisecond, time.Hour)):
 		}
 		say("after a retry")
+	case "edit":
+		say(edit)
 	case "empty":
 	case "error":
 		a.send(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": n, "message": "no"}})

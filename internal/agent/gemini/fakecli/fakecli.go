@@ -89,6 +89,9 @@ func run() {
 	fault(string(prompt), n)
 }
 
+// edit is an answer in change mode.
+const edit = "**FILE: a.txt:1-1**\n===OLD===\na\n===NEW===\nb\n===END===\n"
+
 // faults maps the names in prompts to the faults. n is the number in the prompt,
 // or 0.
 var faults = map[string]func(prompt string, n int){
@@ -287,7 +290,7 @@ var faults = map[string]func(prompt string, n int){
 	},
 	// Edits the first line of a.txt, in change mode.
 	"edit": func(prompt string, n int) {
-		answer("**FILE: a.txt:1-1**\n===OLD===\na\n===NEW===\nb\n===END===\n")
+		answer(edit)
 	},
 	// An answer of n bytes in one message.
 	"big": func(prompt string, n int) {
