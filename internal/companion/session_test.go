@@ -271,7 +271,7 @@ func TestEveryProposalIsResolved(t *testing.T) {
 	}
 	wants(second, Outcome{})
 	first = propose(outside, "1\n")
-	second = propose(outside, "2\n")
+	propose(outside, "2\n")
 	wants(first, Outcome{Superseded: true})
 
 	// Withdraw has a result instead.
