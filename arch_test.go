@@ -42,10 +42,11 @@ var allowed = map[string][]string{
 	"pollux/internal/editor":                    {"jsonl", "outbox", "paths", "sys"},
 	"pollux/internal/ide/geminiide/checks":      {"doctor", "editor", "ide/geminiide", "ide/geminiide/client", "paths", "sys"},
 	"pollux/editors/editortest":                 {},
+	"pollux/internal/gate":                      {},
 	"pollux/internal/hostile":                   {},
 	"pollux/internal/hunk":                      {},
 	"pollux/internal/ide":                       {"companion", "companion/journal", "editor", "ide/geminiide", "sys"},
-	"pollux/internal/ide/geminiide":             {"companion", "editor", "outbox", "paths", "sys", "termtext"},
+	"pollux/internal/ide/geminiide":             {"companion", "editor", "gate", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/ide/geminiide/client":      {},
 	"pollux/internal/ide/geminiide/conformance": {"editor", "ide/geminiide", "ide/geminiide/client", "sys"},
 	"pollux/internal/install":                   {"agent/gemini/settings", "sys"},
@@ -58,14 +59,14 @@ var allowed = map[string][]string{
 	"pollux/internal/view/lsp":                  {"editor", "termtext"},
 	"pollux/internal/view/term":                 {"editor", "hunk", "outbox", "sys", "termtext"},
 	"pollux/internal/view/tmux":                 {"editor"},
-	"pollux/internal/view/web":                  {"editor", "jsonl"},
+	"pollux/internal/view/web":                  {"editor", "gate", "jsonl"},
 	"pollux/release/docs":                       {"cli"},
 	"pollux/scripts/phrases":                    {},
 	"pollux/scripts/sizes":                      {},
 }
 
 // ground are the packages that know nothing of agents and editors.
-var ground = []string{"hunk", "jsonl", "outbox", "paths", "sys", "termtext"}
+var ground = []string{"gate", "hunk", "jsonl", "outbox", "paths", "sys", "termtext"}
 
 // shared are the packages below agent that name no agent; agent/agents is the
 // table of agents.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"pollux/internal/editor"
+	"pollux/internal/gate"
 	"pollux/internal/ide/geminiide/client"
 )
 
@@ -160,7 +160,7 @@ func TestAuthenticatedConnectionsStay(t *testing.T) {
 	s := start(t, newBackend(), nil)
 	s.HandlePages(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Page-Secret") == "right" {
-			editor.Authenticated(r.Context())
+			gate.Authenticated(r.Context())
 		}
 		io.WriteString(w, "page")
 	}))
@@ -173,7 +173,7 @@ func TestAuthenticatedConnectionsStay(t *testing.T) {
 	expectAnswer(t, page)
 	other := raw(t, s.Port(), get("/review/", "Page-Secret: wrong"))
 	expectAnswer(t, other)
-	s.gate.sweep(time.Now().Add(defaultAuthTimeout))
+	s.gate.Sweep(time.Now().Add(gate.DefaultTimeout))
 	for _, conn := range []net.Conn{cli, page} {
 		io.WriteString(conn, get("/review/", "Page-Secret: wrong"))
 		expectAnswer(t, conn)
@@ -191,7 +191,7 @@ func TestStrangersAreFew(t *testing.T) {
 	st := dial(t, s).initialize().listen()
 	st.next()
 	var conns []net.Conn
-	for range maxStrangers + 1 {
+	for range gate.MaxStrangers + 1 {
 		conns = append(conns, raw(t, s.Port(), ""))
 	}
 	conns[0].SetReadDeadline(time.Now().Add(5 * time.Second))

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"pollux/internal/editor"
+	"pollux/internal/gate"
 )
 
 const (
@@ -66,7 +66,7 @@ func (s *Server) handler() http.Handler {
 				"the bearer token is missing or wrong: it is in the discovery file (authToken)")
 			return
 		}
-		editor.Authenticated(r.Context())
+		gate.Authenticated(r.Context())
 		if r.URL.Path != "/mcp" {
 			turnAway(w, http.StatusNotFound, "the MCP endpoint is /mcp")
 			return
@@ -266,4 +266,17 @@ func accepts(r *http.Request, want string) bool {
 		}
 	}
 	return false
+}
+
+// refusalTimeout is how long the rest of a refused request may take. Without
+// it, a client that is still sending would see a broken connection instead of
+// the answer.
+const refusalTimeout = time.Second
+
+// turnAway refuses a request and ends its connection, without waiting for a body
+// that may never arrive.
+func turnAway(w http.ResponseWriter, status int, message string) {
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusalTimeout))
+	w.Header().Set("Connection", "close")
+	refuse(w, status, message)
 }

@@ -13,6 +13,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
+	"pollux/internal/gate"
 )
 
 // A Backend is the companion that the server belongs to. Its methods are called
@@ -97,7 +98,7 @@ type Server struct {
 	http      *http.Server
 	listeners []net.Listener
 	port      int
-	gate      gate
+	gate      *gate.Gate
 	serving   sync.WaitGroup
 	live      sync.WaitGroup // the sessions whose Close has not finished
 
@@ -116,9 +117,6 @@ func New(cfg Config) (*Server, error) {
 	if cfg.GoneTimeout == 0 {
 		cfg.GoneTimeout = defaultGoneTimeout
 	}
-	if cfg.AuthTimeout == 0 {
-		cfg.AuthTimeout = defaultAuthTimeout
-	}
 	if cfg.KeepAliveInterval == 0 {
 		cfg.KeepAliveInterval = defaultKeepAliveInterval
 	}
@@ -128,7 +126,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, gate: gate{timeout: cfg.AuthTimeout}, sessions: make(map[string]*Session)}
+	s := &Server{cfg: cfg, gate: gate.New(cfg.AuthTimeout), sessions: make(map[string]*Session)}
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", cfg.Port))
 	if err != nil && cfg.Port != 0 {
 		// CLIs that reconnect send the old token to whatever has the old port.
@@ -150,8 +148,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.http = &http.Server{
 		Handler:           s.handler(),
-		ConnContext:       s.gate.enter,
-		ConnState:         s.gate.state,
+		ConnContext:       s.gate.Enter,
+		ConnState:         s.gate.State,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute, // between requests; the CLI gives a connection up after 4 s
 		MaxHeaderBytes:    64 << 10,
@@ -178,7 +176,7 @@ func (s *Server) Port() int { return s.port }
 func (s *Server) Token() string { return s.cfg.Token }
 
 // HandlePages serves h below /review/. The server checks Host and Origin. h
-// authenticates its clients, and calls [editor.Authenticated] for those that
+// authenticates its clients, and calls [gate.Authenticated] for those that
 // pass.
 func (s *Server) HandlePages(h http.Handler) {
 	s.mu.Lock()

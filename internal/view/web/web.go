@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"pollux/internal/editor"
+	"pollux/internal/gate"
 	"pollux/internal/jsonl"
 )
 
@@ -129,7 +130,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 		refuse(w, http.StatusUnauthorized, "The page secret is missing or wrong. "+openPage)
 		return false
 	}
-	editor.Authenticated(r.Context())
+	gate.Authenticated(r.Context())
 	return true
 }
 
