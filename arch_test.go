@@ -35,7 +35,7 @@ var allowed = map[string][]string{
 	"pollux/internal/bridge/change":             {"hunk", "paths", "sys"},
 	"pollux/internal/bridge/change/changetest":  {},
 	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/gemini/checks", "agent/gemini/fakemodel", "agent/gemini/settings", "bridge", "companion", "companion/journal", "doctor", "editor", "ide", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "paths", "remote", "sys", "termtext", "view/lsp", "view/term", "view/tmux", "view/web"},
-	"pollux/internal/companion":                 {"companion/journal", "editor", "hunk", "outbox", "paths", "sys"},
+	"pollux/internal/companion":                 {"companion/journal", "editor", "hunk", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/companion/journal":         {"sys"},
 	"pollux/internal/agent/gemini/checks":       {"agent", "agent/gemini", "agent/gemini/settings", "doctor", "sys"},
 	"pollux/internal/doctor":                    {"editor", "sys", "termtext"},

@@ -315,6 +315,14 @@ func (c *Companion) surfacesLocked() []*conn {
 	return slices.DeleteFunc(slices.Clone(c.conns), func(d *conn) bool { return !d.params.Diff })
 }
 
+// Shows reports whether the user can review a change: a client that shows diffs is
+// attached, or there is a review page to open.
+func (c *Companion) Shows() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.closing && (c.cfg.Page || len(c.surfacesLocked()) > 0)
+}
+
 // Status describes the companion.
 func (c *Companion) Status() editor.Status {
 	files := len(c.store.context().Files)

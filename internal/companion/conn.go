@@ -243,6 +243,7 @@ func (d *conn) initialize(req *jsonrpc2.Request) (any, error) {
 
 // attach adds a client and shows it the pending diffs.
 func (c *Companion) attach(d *conn) {
+	defer c.host.ViewsChanged()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conns = append(c.conns, d)
@@ -276,6 +277,7 @@ func (c *Companion) detach(d *conn) {
 	for _, d := range ended {
 		c.record(d)
 	}
+	c.host.ViewsChanged()
 }
 
 func (d *conn) notify(method string, params any) {

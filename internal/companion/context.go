@@ -214,6 +214,7 @@ func build(snaps []snapshot, maxFiles int, exclude func(string) bool) Context {
 			if f.Active && (active == nil || file.Focused >= active.Focused) {
 				active = file
 				file.Cursor, file.Selection = validCursor(f.Cursor), strings.ToValidUTF8(f.Selection, "\uFFFD")
+				file.Range = validRange(f)
 			}
 		}
 	}
@@ -221,7 +222,7 @@ func build(snaps []snapshot, maxFiles int, exclude func(string) bool) Context {
 	for _, f := range byPath {
 		f.Active = f == active
 		if !f.Active {
-			f.Cursor, f.Selection = nil, ""
+			f.Cursor, f.Selection, f.Range = nil, "", nil
 		}
 		files = append(files, f)
 	}
@@ -243,6 +244,17 @@ func build(snaps []snapshot, maxFiles int, exclude func(string) bool) Context {
 		}
 	}
 	return context
+}
+
+// validRange returns where a file's selection is, or nil if it has none or the range is
+// not one.
+func validRange(f editor.File) *editor.Range {
+	r := f.Range
+	if r == nil || f.Selection == "" || validCursor(&r.Start) == nil || validCursor(&r.End) == nil ||
+		r.End.Line < r.Start.Line || r.End.Line == r.Start.Line && r.End.Character < r.Start.Character {
+		return nil
+	}
+	return r
 }
 
 // validCursor returns the cursor, or nil if it is not a position in a file.

@@ -54,7 +54,7 @@ type TextRules interface {
 	Shown(original, proposed string) string
 	// Refuses returns why the user cannot accept the text in place of the
 	// proposal, or "".
-	Refuses(text, proposed string) string
+	Refuses(text, original, proposed string) string
 	// Answer returns the user's text as the agent receives it.
 	Answer(text, original, proposed string) string
 	// Written returns what the agent would write to a file that holds onDisk
@@ -103,7 +103,7 @@ type Context struct {
 	Trusted *bool
 }
 
-// A File is one open file of a [Context]. Cursor and Selection are those of
+// A File is one open file of a [Context]. Cursor, Selection and Range are those of
 // the active file; the others have none.
 type File struct {
 	Path string
@@ -113,6 +113,8 @@ type File struct {
 	Active    bool
 	Cursor    *editor.Cursor
 	Selection string
+	// Range is where the selection is; nil unless the editor has said so.
+	Range *editor.Range
 }
 
 // A Host runs a companion: it owns the servers and publishes the files and
@@ -132,6 +134,9 @@ type Host interface {
 	Link() (string, error)
 	// Prompt is [Session.Prompt] for when no agent is connected.
 	Prompt(p editor.PromptParams, roots []string) editor.Prompt
+	// ViewsChanged announces that the result of [Companion.Shows] may have
+	// changed. It returns at once.
+	ViewsChanged()
 	// Unpublish removes everything that leads to the companion, before a panic
 	// ends the process.
 	Unpublish()

@@ -22,6 +22,7 @@ func (fakeHost) Env() map[string]string  { return nil }
 func (fakeHost) SetRoots([]string) error { return nil }
 func (fakeHost) Link() (string, error)   { return "", errors.New("no page") }
 func (fakeHost) Unpublish()              {}
+func (fakeHost) ViewsChanged()           {}
 func (fakeHost) Prompt(editor.PromptParams, []string) editor.Prompt {
 	return editor.Prompt{Text: "of the host"}
 }
@@ -49,7 +50,7 @@ func (*fakeSession) Transport() string                { return "test" }
 func (*fakeSession) Since() time.Time                 { return time.UnixMilli(1) }
 func (s *fakeSession) ContextChanged()                { s.changed <- true }
 func (*fakeSession) Shown(original, _ string) string  { return original }
-func (*fakeSession) Refuses(_, _ string) string       { return "" }
+func (*fakeSession) Refuses(_, _, _ string) string    { return "" }
 func (*fakeSession) Answer(text, _, _ string) string  { return text }
 func (*fakeSession) Written(answer, _ string) string  { return answer }
 func (*fakeSession) Holds(onDisk, answer string) bool { return onDisk == answer }

@@ -7,6 +7,12 @@ type Cursor struct {
 	Character int `json:"character"`
 }
 
+// A Range is a part of a file. End is the position after its last character.
+type Range struct {
+	Start Cursor `json:"start"`
+	End   Cursor `json:"end"`
+}
+
 // Info is the name of an editor, for programs and for users.
 type Info struct {
 	Name        string `json:"name"`

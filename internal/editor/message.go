@@ -112,6 +112,9 @@ type File struct {
 	Active    bool    `json:"active,omitempty"`
 	Cursor    *Cursor `json:"cursor,omitempty"`
 	Selection string  `json:"selection,omitempty"`
+	// Range is where the selection is. Without it, agents that want to know are
+	// told that the selection ends at the cursor.
+	Range *Range `json:"range,omitempty"`
 }
 
 // A ContextEvent is for clients that can only run a shell command. Pollux keeps

@@ -46,8 +46,8 @@ type Protocol struct {
 }
 
 // A Server serves the agents of one protocol. It calls Connect and Disconnect
-// of the companion for each of them. A server may also be a [PageServer] or a
-// [SocketServer].
+// of the companion for each of them. A server may also be a [PageServer], a
+// [SocketServer] or a [ViewServer].
 type Server interface {
 	// Serve starts to answer requests. It does not block.
 	Serve()
@@ -85,6 +85,14 @@ type SocketServer interface {
 	// ServeConn serves an agent on a connection until the connection ends. The
 	// preamble has been read.
 	ServeConn(conn io.ReadWriteCloser) error
+}
+
+// A ViewServer is a server whose agents must not be connected while nothing shows
+// changes.
+type ViewServer interface {
+	// ViewsChanged announces that [companion.Companion.Shows] may have changed. It
+	// returns at once.
+	ViewsChanged()
 }
 
 // protocols is the table of protocols. The first one's server must be a
@@ -295,6 +303,15 @@ func (h *Host) Unpublish() {
 	}
 	if h.socket != nil {
 		h.socket.remove()
+	}
+}
+
+// ViewsChanged implements [companion.Host].
+func (h *Host) ViewsChanged() {
+	for _, s := range h.servers {
+		if s, ok := s.(ViewServer); ok {
+			s.ViewsChanged()
+		}
 	}
 }
 

@@ -6,9 +6,8 @@ import (
 	"runtime"
 	"strings"
 
+	"pollux/internal/companion"
 	"pollux/internal/editor"
-	"pollux/internal/paths"
-	"pollux/internal/termtext"
 )
 
 // ready is the text that the CLI shows in its empty input line.
@@ -25,7 +24,7 @@ func (s *Session) Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 func Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 	var b strings.Builder
 	if p.Path != "" {
-		b.WriteString(mention(nameIn(p.Path, roots)))
+		b.WriteString(mention(companion.NameIn(p.Path, roots)))
 		switch {
 		case p.Line > 0 && p.EndLine > p.Line:
 			fmt.Fprintf(&b, " lines %d-%d", p.Line, p.EndLine)
@@ -33,30 +32,7 @@ func Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 			fmt.Fprintf(&b, " line %d", p.Line)
 		}
 	}
-	question := strings.TrimSpace(p.Question)
-	if question != "" && b.Len() > 0 {
-		b.WriteString(": ")
-	}
-	b.WriteString(question)
-	for i, problem := range p.Problems {
-		if i == 0 {
-			b.WriteString("\n\nThe editor reports:")
-		}
-		severity := problem.Severity
-		if severity == "" {
-			severity = "problem"
-		}
-		message := strings.Join(strings.Fields(problem.Message), " ")
-		fmt.Fprintf(&b, "\n- line %d: %s: %s", problem.Line, severity, message)
-		if problem.Source != "" {
-			fmt.Fprintf(&b, " (%s)", problem.Source)
-		}
-	}
-	text := termtext.Paste(b.String())
-	if question == "" && !strings.HasSuffix(text, "\n") {
-		text += " " // the user continues to type
-	}
-	return editor.Prompt{Text: text, Paste: "\x1b[200~" + text + "\x1b[201~", Submit: question != "", Ready: ready}
+	return companion.NewPrompt(p, b.String(), ready)
 }
 
 // pathSpecial matches the characters that end a path after an @.
@@ -68,14 +44,4 @@ func mention(path string) string {
 		return `@"` + path + `"`
 	}
 	return "@" + pathSpecial.ReplaceAllString(path, `\$0`)
-}
-
-// nameIn returns the path relative to the first root, if the root contains it.
-func nameIn(path string, roots []string) string {
-	if len(roots) > 0 {
-		if rel, ok := paths.Rel(roots[0], paths.Real(path)); ok {
-			return rel
-		}
-	}
-	return path
 }

@@ -114,7 +114,7 @@ func agentName(name, version, agent string) (string, string) {
 }
 
 // Refuses implements [companion.TextRules].
-func (s *Session) Refuses(text, proposed string) string {
+func (s *Session) Refuses(text, _, proposed string) string {
 	if text != "" || proposed == "" {
 		return ""
 	}

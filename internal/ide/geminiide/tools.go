@@ -1,13 +1,11 @@
 package geminiide
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -70,8 +68,7 @@ func (s *Session) tool(f func(context.Context, json.RawMessage) ([]mcp.Content, 
 }
 
 // ParseOpenDiff parses openDiff's arguments. It sets Binary for text that cannot
-// go through an editor and come back unchanged: NUL bytes, invalid UTF-8, and
-// half of a surrogate pair, which Go's decoder would replace.
+// go through an editor and come back unchanged.
 func ParseOpenDiff(args json.RawMessage) (OpenDiffRequest, error) {
 	var raw struct {
 		FilePath   *string `json:"filePath"`
@@ -89,18 +86,8 @@ func ParseOpenDiff(args json.RawMessage) (OpenDiffRequest, error) {
 		return OpenDiffRequest{}, errors.New("filePath holds a NUL byte: pass the file's absolute path")
 	}
 	req := OpenDiffRequest{FilePath: *raw.FilePath, NewContent: *raw.NewContent}
-	switch {
-	case strings.ContainsRune(req.NewContent, 0):
-		req.Binary = "the proposal holds NUL bytes"
-	case !utf8.Valid(args) || strings.Count(req.NewContent, "\uFFFD") > replacements(args):
-		req.Binary = "the proposal is not valid UTF-8"
-	}
+	req.Binary = companion.Unprintable(req.NewContent, args)
 	return req, nil
-}
-
-// replacements counts the U+FFFD in the JSON text itself.
-func replacements(text []byte) int {
-	return bytes.Count(text, []byte("\uFFFD")) + bytes.Count(bytes.ToLower(text), []byte(`\ufffd`))
 }
 
 func unmarshalArgs(args json.RawMessage, v any) error {

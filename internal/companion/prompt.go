@@ -1,0 +1,52 @@
+package companion
+
+import (
+	"fmt"
+	"strings"
+
+	"pollux/internal/editor"
+	"pollux/internal/paths"
+	"pollux/internal/termtext"
+)
+
+// NewPrompt returns a prompt about a file. mention is how the agent is told which file
+// and lines, or "". ready is a text that the agent shows when it reads its keyboard.
+func NewPrompt(p editor.PromptParams, mention, ready string) editor.Prompt {
+	var b strings.Builder
+	b.WriteString(mention)
+	question := strings.TrimSpace(p.Question)
+	if question != "" && b.Len() > 0 {
+		b.WriteString(": ")
+	}
+	b.WriteString(question)
+	for i, problem := range p.Problems {
+		if i == 0 {
+			b.WriteString("\n\nThe editor reports:")
+		}
+		severity := problem.Severity
+		if severity == "" {
+			severity = "problem"
+		}
+		message := strings.Join(strings.Fields(problem.Message), " ")
+		fmt.Fprintf(&b, "\n- line %d: %s: %s", problem.Line, severity, message)
+		if problem.Source != "" {
+			fmt.Fprintf(&b, " (%s)", problem.Source)
+		}
+	}
+	text := termtext.Paste(b.String())
+	if question == "" && !strings.HasSuffix(text, "\n") {
+		text += " " // the user continues to type
+	}
+	return editor.Prompt{Text: text, Paste: "\x1b[200~" + text + "\x1b[201~", Submit: question != "", Ready: ready}
+}
+
+// NameIn returns the path relative to the first root, where editors start agents, if
+// the root contains it.
+func NameIn(path string, roots []string) string {
+	if len(roots) > 0 {
+		if rel, ok := paths.Rel(roots[0], paths.Real(path)); ok {
+			return rel
+		}
+	}
+	return path
+}
