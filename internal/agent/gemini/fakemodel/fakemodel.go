@@ -1,6 +1,7 @@
-// Package fakemodel serves a scripted replacement for Google's model API on
-// loopback. GOOGLE_GEMINI_BASE_URL points the real Gemini CLI at it, so that
-// the demo and the tests run offline and without a key.
+// Package fakemodel serves a scripted replacement for the APIs of Google's and
+// Anthropic's models on loopback. GOOGLE_GEMINI_BASE_URL points the real Gemini CLI at
+// it, so that the demo and the tests run offline and without a key, and
+// ANTHROPIC_BASE_URL the real Claude Code.
 package fakemodel
 
 import (
@@ -236,6 +237,10 @@ func parse(path string, body []byte) (Request, error) {
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, anthropicPath) {
+		s.serveAnthropic(w, r)
+		return
+	}
 	body, err := io.ReadAll(r.Body)
 	var req Request
 	if err == nil {
@@ -251,12 +256,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	reply := own(req)
 	if reply == nil {
-		s.mu.Lock()
-		s.requests = append(s.requests, req)
-		close(s.arrived)
-		s.arrived = make(chan struct{})
-		s.mu.Unlock()
-		scripted := s.script(req)
+		scripted := s.reply(req)
 		reply = &scripted
 	}
 	switch {
@@ -273,6 +273,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		writeJSON(w, chunk(req, *reply, parts, true))
 	}
+}
+
+// reply records a request of the conversation and returns the script's reply.
+func (s *Server) reply(r Request) Reply {
+	s.mu.Lock()
+	s.requests = append(s.requests, r)
+	close(s.arrived)
+	s.arrived = make(chan struct{})
+	s.mu.Unlock()
+	return s.script(r)
 }
 
 // own returns the replies to the CLI's own requests: routing, and checks that
