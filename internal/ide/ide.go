@@ -22,6 +22,7 @@ import (
 	"pollux/internal/companion"
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
+	"pollux/internal/ide/claudeide"
 	"pollux/internal/ide/geminiide"
 )
 
@@ -114,6 +115,16 @@ var protocols = []Protocol{
 				Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor, Roots: c.Roots, PIDs: pids,
 				Token: cfg.Settings.Token, Port: cfg.Settings.Port,
 				ExtraHost: cfg.ExtraHost, ExtraNames: cfg.ExtraNames, GoneTimeout: cfg.GoneTimeout, OnPanic: onPanic,
+			})
+		},
+	},
+	{
+		Name:     "Claude Code and opencode",
+		MaxFiles: 1,
+		EnvNames: claudeide.EnvNames,
+		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
+			return claudeide.New(claudeide.Config{
+				Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor, Roots: c.Roots(), OnPanic: onPanic,
 			})
 		},
 	},

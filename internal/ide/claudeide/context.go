@@ -1,0 +1,182 @@
+package claudeide
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf16"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"pollux/internal/companion"
+	"pollux/internal/editor"
+	"pollux/internal/paths"
+)
+
+// maxSelection bounds a selection in characters. The agent sends its model about
+// 2,000.
+const maxSelection = 16 << 10
+
+// A selectionChanged is the only context that the agents take: one file and one
+// selection. Without a file nothing is open.
+type selectionChanged struct {
+	Text      string    `json:"text"`
+	FilePath  string    `json:"filePath"`
+	FileURL   string    `json:"fileUrl"`
+	Selection selection `json:"selection"`
+}
+
+// A selection has positions that count from 0.
+type selection struct {
+	Start   position `json:"start"`
+	End     position `json:"end"`
+	IsEmpty bool     `json:"isEmpty"`
+}
+
+type position struct {
+	Line      int `json:"line"`
+	Character int `json:"character"`
+}
+
+// newSelection returns the message for a context. shift is added to each line:
+// opencode shows the numbers as they are, while Claude Code adds 1. The agents do not
+// check the path, so a file outside the roots is left out here.
+func newSelection(c companion.Context, roots []string, shift int) selectionChanged {
+	m := selectionChanged{Selection: selection{IsEmpty: true}}
+	if len(c.Files) == 0 || !c.Files[0].Active {
+		return m
+	}
+	f := c.Files[0]
+	if !slices.ContainsFunc(roots, func(root string) bool { return paths.Contains(root, f.Path) }) {
+		return m
+	}
+	m.FilePath, m.FileURL = f.Path, fileURL(f.Path)
+	if f.Cursor == nil {
+		return m
+	}
+	at := position{f.Cursor.Line - 1 + shift, f.Cursor.Character - 1}
+	m.Selection.Start, m.Selection.End = at, at
+	if f.Selection == "" {
+		return m
+	}
+	m.Text, m.Selection.IsEmpty = cut(f.Selection, maxSelection), false
+	m.Selection.Start, m.Selection.End = span(f, at)
+	return m
+}
+
+// span returns where a file's selection starts and ends. The editor protocol does not
+// say at which end the cursor is; it is taken for the end, if the text before it
+// can have that many lines.
+func span(f companion.File, at position) (start, end position) {
+	if r := f.Range; r != nil {
+		shift := at.Line - (f.Cursor.Line - 1)
+		return position{r.Start.Line - 1 + shift, r.Start.Character - 1}, position{r.End.Line - 1 + shift, r.End.Character - 1}
+	}
+	lines := strings.Count(strings.TrimSuffix(f.Selection, "\n"), "\n")
+	if f.Cursor.Line > lines {
+		return position{Line: at.Line - lines}, at
+	}
+	return at, position{Line: at.Line + lines, Character: at.Character + 1}
+}
+
+// cut returns at most limit UTF-16 code units of a text.
+func cut(text string, limit int) string {
+	units := 0
+	for i, r := range text {
+		if units += utf16.RuneLen(r); units > limit {
+			return text[:i]
+		}
+	}
+	return text
+}
+
+func fileURL(path string) string {
+	slashed := filepath.ToSlash(path)
+	if !strings.HasPrefix(slashed, "/") {
+		slashed = "/" + slashed
+	}
+	return (&url.URL{Scheme: "file", Path: slashed}).String()
+}
+
+// refreshDelays are the times after which the context is sent again. An agent that
+// has just connected, or just sent a prompt, silently drops what comes too early.
+var refreshDelays = []time.Duration{0, 400 * time.Millisecond, 1500 * time.Millisecond}
+
+// write sends the context whenever it has changed, and again when the agent may have
+// dropped it.
+func (s *Session) write() {
+	defer s.server.onPanic()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	refreshed := time.Now()
+	left := refreshDelays
+	var sent selectionChanged
+	first := true
+	for {
+		again := false
+		select {
+		case <-s.wake:
+		case <-s.refresh:
+			refreshed, left = time.Now(), refreshDelays
+			timer.Reset(0)
+			continue
+		case <-timer.C:
+			again = true
+			if left = left[1:]; len(left) > 0 {
+				timer.Reset(time.Until(refreshed.Add(left[0])))
+			}
+		case <-s.ctx.Done():
+			return
+		}
+		shift := 0
+		if s.clientInfo().Name == opencode {
+			shift = 1
+		}
+		m := newSelection(s.server.cfg.Backend.Context(), s.server.cfg.Backend.Roots(), shift)
+		if m == sent && !again && !first {
+			continue
+		}
+		if err := s.notify("selection_changed", m); err != nil {
+			return // the session ends
+		}
+		sent, first = m, false
+	}
+}
+
+func (s *Session) notify(method string, params any) error {
+	data, err := json.Marshal(params)
+	if err != nil {
+		return err
+	}
+	return conn{s}.Write(s.ctx, &jsonrpc.Request{Method: method, Params: data})
+}
+
+// ready is a text that Claude Code shows when it reads its keyboard.
+const ready = "? for shortcuts"
+
+// Prompt implements [companion.Session].
+func (s *Session) Prompt(p editor.PromptParams, roots []string) editor.Prompt {
+	var b strings.Builder
+	if p.Path != "" {
+		b.WriteString(mention(companion.NameIn(p.Path, roots)))
+		switch {
+		case p.Line > 0 && p.EndLine > p.Line:
+			fmt.Fprintf(&b, "#L%d-%d", p.Line, p.EndLine)
+		case p.Line > 0:
+			fmt.Fprintf(&b, "#L%d", p.Line)
+		}
+	}
+	return companion.NewPrompt(p, b.String(), ready)
+}
+
+// mention returns the path in the agents' @ syntax.
+func mention(path string) string {
+	if strings.ContainsAny(path, " \t") {
+		return `@"` + path + `"`
+	}
+	return "@" + path
+}

@@ -1,0 +1,170 @@
+package claudeide
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"pollux/internal/paths"
+	"pollux/internal/sys"
+)
+
+// A Lock is a lock file, which leads agents to a server. Its name is PORT.lock.
+// Fields that the agents do not know have no effect on them.
+type Lock struct {
+	// PID is the process that serves. An agent that starts deletes the lock of a
+	// process that does not run. Without a PID, the agent tries the port.
+	PID int `json:"pid,omitempty"`
+	// WorkspaceFolders are real paths: the agent resolves its own folder, but not
+	// these. It connects by itself if its folder is one of them, or below one.
+	WorkspaceFolders []string `json:"workspaceFolders"`
+	IDEName          string   `json:"ideName"`
+	Transport        string   `json:"transport"`
+	RunningInWindows bool     `json:"runningInWindows"`
+	AuthToken        string   `json:"authToken"`
+	// Pollux marks a companion's lock; nil in the locks of other programs.
+	Pollux *Mark `json:"pollux,omitempty"`
+}
+
+// A Mark tells a companion's lock from those of other programs.
+type Mark struct {
+	// Since is when the companion started, in milliseconds since the Unix epoch.
+	Since int64 `json:"since"`
+	// Host is the machine or container where the PID counts.
+	Host string `json:"host"`
+}
+
+const (
+	transport = "ws"
+	lockExt   = ".lock"
+	// maxLock bounds the size of a lock file, in bytes.
+	maxLock = 1 << 20
+	// dialTimeout is the time in which a port of this machine must answer.
+	dialTimeout = 500 * time.Millisecond
+)
+
+// Dir returns the directory of the lock files. Claude Code also reads the one in
+// $CLAUDE_CONFIG_DIR, but opencode does not, and Claude Code reads this one
+// whatever the variable says.
+func Dir() (string, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("cannot find the directory of Claude Code's lock files: %w", err)
+	}
+	return filepath.Join(home, ".claude", "ide"), nil
+}
+
+// A Found is a lock file in a directory.
+type Found struct {
+	Lock
+	Path string
+	Port int
+}
+
+// Find returns the lock files in a directory that it can read, by port.
+func Find(dir string) (found []Found) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		port, err := strconv.Atoi(strings.TrimSuffix(e.Name(), lockExt))
+		if err != nil || !strings.HasSuffix(e.Name(), lockExt) || port < 1 || port > 65535 {
+			continue
+		}
+		f := Found{Path: filepath.Join(dir, e.Name()), Port: port}
+		data, err := sys.ReadFile(f.Path, maxLock)
+		if err == nil && json.Unmarshal(data, &f.Lock) == nil {
+			found = append(found, f)
+		}
+	}
+	slices.SortFunc(found, func(a, b Found) int { return a.Port - b.Port })
+	return found
+}
+
+// Live reports whether an agent would try to connect to the lock's server.
+func (f Found) Live() bool {
+	if f.PID != 0 {
+		return sys.Alive(f.PID)
+	}
+	conn, err := net.DialTimeout("tcp", f.address(), dialTimeout)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}
+
+func (f Found) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(f.Port)) }
+
+// Covers reports whether a folder of the lock contains the folder.
+func (l Lock) Covers(folder string) bool {
+	return slices.ContainsFunc(l.WorkspaceFolders, func(f string) bool { return paths.Contains(f, folder) })
+}
+
+// overlaps reports whether an agent can run in a folder that both have. It would
+// connect to neither.
+func (l Lock) overlaps(folders []string) bool {
+	for _, f := range folders {
+		if l.Covers(f) || slices.ContainsFunc(l.WorkspaceFolders, func(own string) bool { return paths.Contains(f, own) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// prune removes the locks of companions of this machine that were killed. It leaves
+// other programs' locks to them.
+func prune(dir string) {
+	host, _ := os.Hostname()
+	for _, f := range Find(dir) {
+		if f.Pollux != nil && f.Pollux.Host == host && !sys.Alive(f.PID) {
+			os.Remove(f.Path)
+		}
+	}
+}
+
+// rival returns the live lock of another program to which a companion's lock must
+// yield. Of two companions, the one that started first keeps its folders.
+func rival(dir string, port int, own Lock) (Found, bool) {
+	for _, f := range Find(dir) {
+		if f.Port == port || !f.overlaps(own.WorkspaceFolders) || !f.Live() {
+			continue
+		}
+		if f.Pollux == nil || f.Pollux.Since < own.Pollux.Since || f.Pollux.Since == own.Pollux.Since && f.Port < port {
+			return f, true
+		}
+	}
+	return Found{}, false
+}
+
+// writeLock writes a lock file, unless the file holds the same.
+func writeLock(path string, l Lock) error {
+	data, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	if now, err := sys.ReadFile(path, maxLock); err == nil && string(now) == string(data) {
+		return nil
+	}
+	if err := sys.PrivateDir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	return sys.WriteFile(path, data)
+}
+
+// wanted reports whether somebody here uses an agent that reads the lock files.
+func wanted(dir string, lookPath func(string) (string, error)) bool {
+	if _, err := os.Stat(filepath.Dir(dir)); err == nil {
+		return true
+	}
+	for _, name := range []string{"claude", "opencode"} {
+		if _, err := lookPath(name); err == nil {
+			return true
+		}
+	}
+	return false
+}

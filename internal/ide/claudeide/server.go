@@ -1,0 +1,429 @@
+// Package claudeide lets Claude Code and opencode use a companion: MCP over a
+// WebSocket on loopback, found through a lock file in ~/.claude/ide.
+//
+// There is no published contract. The package follows what Claude Code 2.1.330 and
+// opencode 1.18.33 do; docs/CLAUDE.md has the findings.
+package claudeide
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"pollux/internal/companion"
+	"pollux/internal/editor"
+	"pollux/internal/gate"
+	"pollux/internal/outbox"
+	"pollux/internal/paths"
+	"pollux/internal/sys"
+	"pollux/internal/termtext"
+)
+
+// A Backend is the companion that the server belongs to.
+type Backend interface {
+	Connect(s companion.Session)
+	Disconnect(s companion.Session)
+	Propose(ctx context.Context, s companion.Session, p companion.Proposal) error
+	Withdraw(ctx context.Context, s companion.Session, path string) (text string, err error)
+	Context() companion.Context
+	Roots() []string
+	// Shows reports whether the user can review a change somewhere.
+	Shows() bool
+}
+
+// A Config configures a [Server].
+type Config struct {
+	Backend Backend
+	Log     *slog.Logger // none if nil
+	// Version is the companion's version.
+	Version string
+	// Editor names the companion to the agent's user.
+	Editor editor.Info
+	// Dir is the directory for the lock file; [Dir] if empty.
+	Dir string
+	// Roots are the workspace's directories. The server that starts for the same
+	// ones next has the same port and token, if the port is free: an agent comes
+	// back to these only.
+	Roots []string
+	// State is the directory that keeps ports and tokens; a directory in
+	// [sys.StateDir] if empty.
+	State string
+	// OnPanic is called before a panic ends the process.
+	OnPanic func()
+}
+
+// EnvNames are the variables that [Server.AddEnv] may add.
+//
+// CLAUDE_CODE_SSE_PORT, which names a server's port, is not one of them: opencode
+// connects with it, but without the token, and never reads the lock.
+var EnvNames = []string{envAutoConnect}
+
+const (
+	envAutoConnect = "CLAUDE_CODE_AUTO_CONNECT_IDE"
+	// EnvPort leads Claude Code to one server, whatever its folders are.
+	EnvPort = "CLAUDE_CODE_SSE_PORT"
+
+	tokenHeader = "X-Claude-Code-Ide-Authorization"
+	subprotocol = "mcp"
+
+	// maxMessage bounds a message in bytes: an agent sends whole files.
+	maxMessage = 256 << 20
+	// maxSessions is far above what a person runs.
+	maxSessions = 64
+	// checkInterval is the interval at which the server looks after its lock. An
+	// agent that starts looks for locks for 30 s.
+	checkInterval = time.Second
+)
+
+// A Server is a companion's server for Claude Code and opencode. It listens from
+// [New] on; connections are served once [Server.Serve] runs.
+//
+// Lock order: Server.publishing before Server.mu before Session.mu. None is held
+// while a method of the Backend runs that can call a Session.
+type Server struct {
+	cfg      Config
+	http     *http.Server
+	listener net.Listener
+	port     int
+	token    string
+	gate     *gate.Gate
+	running  sync.WaitGroup // the HTTP server, the sessions, and watch
+	ctx      context.Context
+	stop     context.CancelFunc
+	check    outbox.Signal // the lock may have to change
+
+	publishing sync.Mutex // guards the lock file
+
+	mu       sync.Mutex
+	sessions map[*Session]bool
+	closed   bool
+	lock     Lock   // with all folders
+	path     string // of the lock file; empty until Publish and from Unpublish on
+	rival    string // what the lock yields to, for people; empty if nothing
+}
+
+// New returns a server that listens on 127.0.0.1, on the port that the last server
+// for the same roots had, or on another one.
+func New(cfg Config) (*Server, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{
+		cfg: cfg, token: rand.Text(), gate: gate.New(0), check: outbox.NewSignal(), sessions: make(map[*Session]bool),
+	}
+	if s.cfg.Dir == "" {
+		dir, err := Dir()
+		if err != nil {
+			return nil, err
+		}
+		s.cfg.Dir = dir
+	}
+	if err := s.listen(); err != nil {
+		return nil, err
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.http = &http.Server{
+		Handler: http.HandlerFunc(s.serveHTTP), ConnContext: s.gate.Enter, ConnState: s.gate.State,
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// An endpoint is what an agent keeps of a server: it tries to come back to it for
+// about 16 s.
+type endpoint struct {
+	Port  int    `json:"port"`
+	Token string `json:"token"`
+}
+
+// listen listens on the port of the last server for the same roots, with its token.
+// If the port is taken, or there was none, both are new.
+func (s *Server) listen() (err error) {
+	state := s.statePath()
+	var last endpoint
+	if data, err := sys.ReadFile(state, maxLock); err == nil && json.Unmarshal(data, &last) == nil &&
+		last.Port > 0 && last.Token != "" {
+		if s.listener, err = net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(last.Port)); err == nil {
+			s.port, s.token = last.Port, last.Token
+			return nil
+		}
+		state = "" // it belongs to a server that runs
+	}
+	if s.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return err
+	}
+	s.port = s.listener.Addr().(*net.TCPAddr).Port
+	if state == "" {
+		return nil
+	}
+	data, err := json.Marshal(endpoint{s.port, s.token})
+	if err == nil {
+		err = sys.PrivateDir(filepath.Dir(state))
+	}
+	if err == nil {
+		err = sys.WriteFile(state, data)
+	}
+	if err != nil {
+		s.cfg.Log.Warn("Claude Code will not find this companion again if it restarts", "err", err)
+	}
+	return nil
+}
+
+// statePath returns the file that keeps the port and token, or "".
+func (s *Server) statePath() string {
+	dir := s.cfg.State
+	if dir == "" {
+		state, err := sys.StateDir()
+		if err != nil {
+			return ""
+		}
+		dir = filepath.Join(state, "claude")
+	}
+	sum := sha256.Sum256([]byte(strings.Join(s.cfg.Roots, "\x00")))
+	return filepath.Join(dir, hex.EncodeToString(sum[:8])+".json")
+}
+
+// onPanic, when deferred, reports a panic and lets it continue.
+func (s *Server) onPanic() {
+	if r := recover(); r != nil {
+		if s.cfg.OnPanic != nil {
+			s.cfg.OnPanic()
+		}
+		panic(r)
+	}
+}
+
+// Port returns the port that the server listens on.
+func (s *Server) Port() int { return s.port }
+
+// Serve serves connections in the background until [Server.Close].
+func (s *Server) Serve() {
+	s.running.Go(func() {
+		if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+			s.cfg.Log.Error("the server for Claude Code stopped", "err", err)
+		}
+	})
+	s.running.Go(s.watch)
+}
+
+// serveHTTP serves a session on a connection, once it has refused web pages, which
+// always send an Origin, and clients without the token.
+func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	defer s.onPanic()
+	if len(r.Header.Values("Origin")) > 0 {
+		http.Error(w, "requests from web pages are not served", http.StatusForbidden)
+		return
+	}
+	got, want := sha256.Sum256([]byte(r.Header.Get(tokenHeader))), sha256.Sum256([]byte(s.token))
+	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+		http.Error(w, "the token is missing or wrong: it is in the lock file", http.StatusUnauthorized)
+		return
+	}
+	gate.Authenticated(r.Context())
+	if !s.cfg.Backend.Shows() {
+		http.Error(w, "no editor that shows changes is attached", http.StatusServiceUnavailable)
+		return
+	}
+	// Accept repeats the subprotocol only if the client offers it: opencode does
+	// not.
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{subprotocol}})
+	if err != nil {
+		return // Accept has answered
+	}
+	ws.SetReadLimit(maxMessage)
+	session := s.newSession(ws)
+	if !s.add(session) {
+		ws.Close(websocket.StatusTryAgainLater, "too many sessions, or the companion is shutting down")
+		return
+	}
+	defer s.remove(session)
+	session.serve()
+}
+
+func (s *Server) add(session *Session) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.sessions) >= maxSessions {
+		return false
+	}
+	s.sessions[session] = true
+	s.running.Add(1)
+	return true
+}
+
+func (s *Server) remove(session *Session) {
+	s.mu.Lock()
+	delete(s.sessions, session)
+	s.mu.Unlock()
+	s.running.Done()
+}
+
+func (s *Server) all() (all []*Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for session := range s.sessions {
+		all = append(all, session)
+	}
+	return all
+}
+
+// Publish writes the lock file, unless it must not be there now: see
+// [Server.ViewsChanged]. A failure is no reason not to start, since the user may not
+// have these agents.
+func (s *Server) Publish(roots, _ []string) error {
+	host, _ := os.Hostname()
+	name := s.cfg.Editor.DisplayName
+	if name == "" {
+		name = "Pollux"
+	}
+	s.mu.Lock()
+	s.lock = Lock{
+		PID: os.Getpid(), WorkspaceFolders: realPaths(roots), IDEName: name, Transport: transport,
+		RunningInWindows: runtime.GOOS == "windows", AuthToken: s.token,
+		Pollux: &Mark{Since: time.Now().UnixMilli(), Host: host},
+	}
+	s.path = filepath.Join(s.cfg.Dir, strconv.Itoa(s.port)+lockExt)
+	s.mu.Unlock()
+	prune(s.cfg.Dir)
+	s.update()
+	return nil
+}
+
+func realPaths(roots []string) []string {
+	folders := make([]string, len(roots))
+	for i, root := range roots {
+		folders[i] = paths.Real(root)
+	}
+	return folders
+}
+
+// SetRoots publishes other workspace roots.
+func (s *Server) SetRoots(roots []string) error {
+	s.mu.Lock()
+	s.lock.WorkspaceFolders = realPaths(roots)
+	s.mu.Unlock()
+	s.update()
+	return nil
+}
+
+// AddEnv adds the variable with which Claude Code connects without being asked to.
+func (s *Server) AddEnv(env map[string]string) { env[envAutoConnect] = "true" }
+
+// ViewsChanged announces that [Backend.Shows] may have changed. While nothing shows
+// changes, the server has no lock file and no sessions: Claude Code shows a change in
+// its terminal only if it is not connected.
+func (s *Server) ViewsChanged() { s.check.Set() }
+
+// watch looks after the lock: another program may have deleted it, or may have come
+// or gone.
+func (s *Server) watch() {
+	defer s.onPanic()
+	tick := time.NewTicker(checkInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.check:
+		case <-tick.C:
+		case <-s.ctx.Done():
+			return
+		}
+		s.update()
+		if !s.cfg.Backend.Shows() {
+			for _, session := range s.all() {
+				session.end()
+			}
+		}
+	}
+}
+
+// update writes or removes the lock file.
+func (s *Server) update() {
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	s.mu.Lock()
+	lock, path := s.lock, s.path
+	s.mu.Unlock()
+	if path == "" {
+		return
+	}
+	if !s.cfg.Backend.Shows() || !wanted(s.cfg.Dir, exec.LookPath) {
+		os.Remove(path)
+		return
+	}
+	other, yield := rival(s.cfg.Dir, s.port, lock)
+	note := ""
+	if yield {
+		// An agent in a folder that two locks have connects to neither. Without a
+		// folder it connects only if the port is in its environment.
+		lock.WorkspaceFolders = []string{}
+		note = fmt.Sprintf("%s (process %d)", termtext.Line(other.IDEName, maxName), other.PID)
+	}
+	err := writeLock(path, lock)
+	s.mu.Lock()
+	changed := s.rival != note
+	s.rival = note
+	s.mu.Unlock()
+	if err != nil {
+		s.cfg.Log.Warn("cannot write the lock file: Claude Code will not find this companion", "err", err)
+	}
+	if changed && yield {
+		s.cfg.Log.Warn("another program has the same folder: Claude Code connects to that one", "program", note)
+	}
+}
+
+// Rival names the program that has the same folder, to which Claude Code connects
+// instead; "" if there is none.
+func (s *Server) Rival() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rival
+}
+
+// Unpublish removes the lock file.
+func (s *Server) Unpublish() {
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	s.mu.Lock()
+	path := s.path
+	s.path = ""
+	s.mu.Unlock()
+	if path != "" {
+		os.Remove(path)
+	}
+}
+
+// Close waits for the answers that are being written, for as long as ctx allows,
+// and ends all sessions.
+func (s *Server) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.stop()
+	for _, session := range s.all() {
+		session.flush(ctx)
+		session.end()
+	}
+	err := s.http.Close()
+	s.listener.Close() // even if Serve was never called
+	s.running.Wait()
+	return err
+}

@@ -1,0 +1,74 @@
+package claudeide
+
+import "strings"
+
+const bom = "\uFEFF"
+
+// textRules are Claude Code's rules for the text of a file. Its proposals have LF line
+// endings, whatever the file has. It writes CRLF if the model edited a part of the
+// file, but not if the model wrote all of it; which one it was, a proposal does not
+// say. A byte order mark stays: the agent restores it.
+type textRules struct{}
+
+// Shown implements [companion.TextRules].
+func (textRules) Shown(original, proposed string) string {
+	if onlyCRLF(original) && !strings.Contains(proposed, "\r") {
+		original = strings.ReplaceAll(original, "\r\n", "\n")
+	}
+	if !strings.HasPrefix(proposed, bom) {
+		original = strings.TrimPrefix(original, bom)
+	}
+	return original
+}
+
+// Refuses implements [companion.TextRules]. The agent takes an accept of the text that
+// the file has for a rejection.
+func (textRules) Refuses(text, original, proposed string) string {
+	if text != original || text == proposed {
+		return ""
+	}
+	return "The text is the same as in the file. Claude Code takes that for a rejection: reject the change instead."
+}
+
+// Answer implements [companion.TextRules]. The agent would write a file that has CRLF
+// with LF, if the model wrote all of it. It compares the text with its proposal, so
+// an unchanged one stays as it is.
+func (textRules) Answer(text, original, proposed string) string {
+	if text == proposed {
+		return text
+	}
+	if onlyCRLF(original) && !strings.Contains(text, "\r") {
+		text = strings.ReplaceAll(text, "\n", "\r\n")
+	}
+	if strings.HasPrefix(proposed, bom) && !strings.HasPrefix(text, bom) {
+		text = bom + text
+	}
+	return text
+}
+
+// Written implements [companion.TextRules].
+func (textRules) Written(answer, onDisk string) string {
+	if onlyCRLF(onDisk) && !strings.Contains(answer, "\r") {
+		answer = strings.ReplaceAll(answer, "\n", "\r\n")
+	}
+	if strings.HasPrefix(onDisk, bom) && !strings.HasPrefix(answer, bom) {
+		answer = bom + answer
+	}
+	return answer
+}
+
+// Holds implements [companion.TextRules]. It ignores line endings and the byte order
+// mark, which the agent chooses by its own rules.
+func (textRules) Holds(onDisk, answer string) bool { return plain(onDisk) == plain(answer) }
+
+func plain(s string) string { return strings.ReplaceAll(strings.TrimPrefix(s, bom), "\r\n", "\n") }
+
+// Unwritten implements [companion.TextRules].
+func (textRules) Unwritten() string {
+	return "Claude Code writes nothing if the file has changed on disk since it read it"
+}
+
+func onlyCRLF(text string) bool {
+	crlf := strings.Count(text, "\r\n")
+	return crlf > 0 && crlf == strings.Count(text, "\n")
+}

@@ -1,0 +1,72 @@
+package claudeide
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+
+	"github.com/coder/websocket"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// A transportOf is the transport of a session: a message is a text frame.
+type transportOf struct{ *Session }
+
+// Connect implements [mcp.Transport].
+func (t transportOf) Connect(context.Context) (mcp.Connection, error) { return conn{t.Session}, nil }
+
+type conn struct{ s *Session }
+
+// SessionID implements [mcp.Connection].
+func (conn) SessionID() string { return "" }
+
+// Close implements [mcp.Connection].
+func (c conn) Close() error { return c.s.ws.CloseNow() }
+
+// Read implements [mcp.Connection]. It keeps the notification ide_connected, which is
+// not in MCP, from the SDK, and skips what is not a message.
+func (c conn) Read(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		_, data, err := c.s.ws.Read(ctx)
+		if err != nil {
+			return nil, io.EOF
+		}
+		msg, err := jsonrpc.DecodeMessage(data)
+		if err != nil {
+			c.s.server.cfg.Log.Debug("a frame is not a message", "err", err)
+			continue
+		}
+		req, ok := msg.(*jsonrpc.Request)
+		if !ok {
+			return msg, nil
+		}
+		switch req.Method {
+		case "ide_connected":
+			continue
+		case "tools/list":
+			c.s.refresh.Set()
+		case "tools/call":
+			var call struct {
+				Name      string       `json:"name"`
+				Arguments openDiffArgs `json:"arguments"`
+			}
+			if json.Unmarshal(req.Params, &call) == nil && call.Name == toolOpenDiff {
+				c.s.called(call.Arguments.Tab, req.ID)
+			}
+		}
+		return msg, nil
+	}
+}
+
+// Write implements [mcp.Connection].
+func (c conn) Write(ctx context.Context, msg jsonrpc.Message) error {
+	data, err := jsonrpc.EncodeMessage(msg)
+	if err == nil {
+		err = c.s.ws.Write(ctx, websocket.MessageText, data)
+	}
+	if res, ok := msg.(*jsonrpc.Response); ok {
+		c.s.answered(res.ID, err)
+	}
+	return err
+}
