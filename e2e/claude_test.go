@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"pollux/editors/editortest"
@@ -149,9 +150,7 @@ func TestClaude(t *testing.T) {
 		var path string
 		w := newClaudeWorld(t, claudeEdits(&path, "Edit", map[string]any{"old_string": "beta", "new_string": "BETA"}))
 		path = w.file("a.txt", "alpha\nbeta\ngamma\n")
-		e := w.edit(nil)
-		cli := w.claude(e.env())
-		waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
+		e, cli := w.claudeInEditor()
 		cli.ask("change it")
 		d := next(t, "diff", e.opened)
 		if d.Original != "alpha\nbeta\ngamma\n" || d.Proposed != "alpha\nBETA\ngamma\n" || d.Agent != "Claude Code" {
@@ -170,9 +169,7 @@ func TestClaude(t *testing.T) {
 		var path string
 		w := newClaudeWorld(t, claudeEdits(&path, "Write", map[string]any{"content": "new\n"}))
 		path = w.file("a.txt", "alpha\n")
-		e := w.edit(nil)
-		cli := w.claude(e.env())
-		waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
+		e, cli := w.claudeInEditor()
 		cli.ask("change it")
 		d := next(t, "diff", e.opened)
 		if err := e.Reject(w.context(), d.ID); err != nil {
@@ -185,9 +182,7 @@ func TestClaude(t *testing.T) {
 		var path string
 		w := newClaudeWorld(t, claudeEdits(&path, "Write", map[string]any{"content": "new\n"}))
 		path = w.file("a.txt", "alpha\n")
-		e := w.edit(nil)
-		cli := w.claude(e.env())
-		waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
+		e, cli := w.claudeInEditor()
 		cli.ask("change it")
 		next(t, "diff", e.opened)
 		cli.see("Opened changes in")
@@ -213,6 +208,211 @@ func TestClaude(t *testing.T) {
 			t.Errorf("%v is still there", locks)
 		}
 	})
+}
+
+// What Claude Code writes, byte for byte, after an accept with and without an edit.
+func TestClaudeWrites(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	edit := map[string]any{"old_string": "beta", "new_string": "BETA"}
+	const bom = "\uFEFF"
+	for _, test := range []struct {
+		name, tool   string
+		args         map[string]any
+		before       string
+		proposed     string // as the editor sees it
+		answer, want string
+	}{
+		{"Edit", "Edit", edit, "alpha\nbeta\n", "alpha\nBETA\n", "alpha\nBETA\n", "alpha\nBETA\n"},
+		{"Edit without a last newline", "Edit", edit, "alpha\nbeta", "alpha\nBETA", "mine", "mine"},
+		{"Edit, CRLF", "Edit", edit, "alpha\r\nbeta\r\n", "alpha\nBETA\n", "alpha\nBETA\n", "alpha\r\nBETA\r\n"},
+		{"Edit, CRLF, edited", "Edit", edit, "alpha\r\nbeta\r\n", "alpha\nBETA\n", "mine\nBETA\n", "mine\r\nBETA\r\n"},
+		{"Edit, BOM", "Edit", edit, bom + "beta\n", bom + "BETA\n", bom + "BETA\n", bom + "BETA\n"},
+		{"Edit, BOM, edited without it", "Edit", edit, bom + "beta\n", bom + "BETA\n", "mine\n", bom + "mine\n"},
+		{"Write", "Write", map[string]any{"content": "new\n"}, "old\n", "new\n", "new\nmine\n", "new\nmine\n"},
+		// As after a yes in the terminal.
+		{"Write, CRLF", "Write", map[string]any{"content": "a\nb\n"}, "a\r\n", "a\nb\n", "a\nb\n", "a\nb\n"},
+		{"Write, CRLF, edited", "Write", map[string]any{"content": "a\nb\n"}, "a\r\n", "a\nb\n", "a\nmine\n", "a\r\nmine\r\n"},
+		{"Write, new folder", "Write", map[string]any{"content": "new\n"}, "", "new\n", "mine\n", "mine\n"},
+		{"Write, emptied", "Write", map[string]any{"content": "new\n"}, "old\n", "new\n", "", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var path string
+			w := newClaudeWorld(t, claudeEdits(&path, test.tool, test.args))
+			path = filepath.Join(w.project, "a.txt")
+			if test.before == "" {
+				path = filepath.Join(w.project, "new", "a.txt")
+			} else {
+				w.file("a.txt", test.before)
+			}
+			e, cli := w.claudeInEditor()
+			cli.ask("change it")
+			d := next(t, "diff", e.opened)
+			if d.Proposed != test.proposed {
+				t.Errorf("it proposes %q, want %q", d.Proposed, test.proposed)
+			}
+			e.leave(d.ID, test.answer)
+			res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: test.answer})
+			if err != nil || res.Status != editor.StatusAccepted {
+				t.Fatalf("%+v, %v", res, err)
+			}
+			cli.see(after)
+			w.wantFile(path, test.want)
+			if c := next(t, "close", e.closed); c.Reason != editor.ReasonAccepted {
+				t.Errorf("closed: %+v", c)
+			}
+		})
+	}
+}
+
+// What Claude Code would take for another answer than the user's.
+func TestClaudeTraps(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	write := func(path *string) fakemodel.Script {
+		return claudeEdits(path, "Write", map[string]any{"content": "new\n"})
+	}
+	// The agent takes an accept of the old text for a rejection.
+	t.Run("the old text", func(t *testing.T) {
+		var path string
+		w := newClaudeWorld(t, write(&path))
+		path = w.file("a.txt", "old\n")
+		e, cli := w.claudeInEditor()
+		cli.ask("change it")
+		d := next(t, "diff", e.opened)
+		res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "old\n"})
+		if err != nil || res.Status != editor.StatusEmpty || !strings.Contains(res.Message, "reject the change") {
+			t.Errorf("%+v, %v", res, err)
+		}
+		if err := e.Reject(w.context(), d.ID); err != nil {
+			t.Fatal(err)
+		}
+		cli.see("Rejected write to a.txt")
+	})
+	// Another answer to a closed view would be a yes.
+	t.Run("the editor ends", func(t *testing.T) {
+		var path string
+		w := newClaudeWorld(t, write(&path))
+		path = w.file("a.txt", "old\n")
+		e, cli := w.claudeInEditor()
+		cli.ask("change it")
+		next(t, "diff", e.opened)
+		e.Client.Close()
+		cli.see("Rejected write to a.txt")
+		w.wantFile(path, "old\n")
+	})
+	// With nothing that shows changes, the agent shows them itself.
+	t.Run("no view", func(t *testing.T) {
+		var path string
+		w := newClaudeWorld(t, write(&path))
+		path = w.file("a.txt", "old\n")
+		e := w.edit(func(p *editor.InitializeParams) { p.Diff = false })
+		cli := w.claude(e.env())
+		cli.ask("change it")
+		cli.see("Do you want to")
+		if text := cli.Text(); !strings.Contains(text, "new") || strings.Contains(text, "Opened changes") {
+			t.Errorf("the agent does not show its change:\n%s", text)
+		}
+		if agents := e.agents(t); len(agents) > 0 || len(w.claudeLocks()) > 0 {
+			t.Errorf("agents %v, locks %v", agents, w.claudeLocks())
+		}
+	})
+	// The agent does not overwrite a file that has changed since it read it.
+	t.Run("changed on disk", func(t *testing.T) {
+		var path string
+		w := newClaudeWorld(t, write(&path))
+		path = w.file("a.txt", "old\n")
+		e, cli := w.claudeInEditor()
+		cli.ask("change it")
+		d := next(t, "diff", e.opened)
+		w.file("a.txt", "theirs\n")
+		res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"})
+		if err != nil || res.Status != editor.StatusConflict {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		res, err = e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "mine\n", Overwrite: res.Version})
+		if err != nil || res.Status != editor.StatusAccepted {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		if c := next(t, "close", e.closed); c.Reason != editor.ReasonUnwritten {
+			t.Errorf("closed: %+v", c)
+		}
+		if text := next(t, "message", e.texts); !strings.Contains(text, "pollux journal restore") {
+			t.Errorf("message %q", text)
+		}
+		w.wantFile(path, "theirs\n")
+	})
+	// A prompt of one agent, which closes its diffs, leaves the other's alone.
+	t.Run("two agents", func(t *testing.T) {
+		var path string
+		w := newClaudeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+			if strings.Contains(r.Prompt, "hello") {
+				return fakemodel.Say(after)
+			}
+			return write(&path)(r)
+		})
+		path = w.file("a.txt", "old\n")
+		e, one := w.claudeInEditor()
+		two := w.claude(e.env())
+		waitFor(t, "both agents", func() bool { return len(e.agents(t)) == 2 })
+		one.ask("change it")
+		d := next(t, "diff", e.opened)
+		two.ask("hello")
+		two.see(after)
+		if _, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: d.Proposed}); err != nil {
+			t.Fatal(err)
+		}
+		one.see(after)
+		w.wantFile(path, "new\n")
+	})
+	// A companion that restarts has the same port and token, and the agent comes back.
+	t.Run("restart", func(t *testing.T) {
+		var path string
+		w := newClaudeWorld(t, write(&path))
+		path = w.file("a.txt", "old\n")
+		e, cli := w.claudeInEditor()
+		e.cmd.Process.Kill()
+		e.cmd.Wait()
+		e = w.edit(nil)
+		waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
+		cli.ask("change it")
+		d := next(t, "diff", e.opened)
+		if _, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"}); err != nil {
+			t.Fatal(err)
+		}
+		cli.see(after)
+		w.wantFile(path, "mine\n")
+	})
+	// A killed agent's proposal is kept.
+	t.Run("killed", func(t *testing.T) {
+		var path string
+		w := newClaudeWorld(t, write(&path))
+		path = w.file("a.txt", "old\n")
+		e, cli := w.claudeInEditor()
+		cli.ask("change it")
+		d := next(t, "diff", e.opened)
+		syscall.Kill(cli.PID, syscall.SIGKILL)
+		for c := range e.events {
+			if c.State == editor.StateOrphaned {
+				break
+			}
+		}
+		if res, err := e.Save(w.context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"}); err != nil {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		w.wantFile(path, "mine\n")
+	})
+}
+
+// claudeInEditor starts a scripted editor, and Claude Code connected to it.
+func (w *world) claudeInEditor() (*plugin, screen) {
+	w.t.Helper()
+	e := w.edit(nil)
+	cli := w.claude(e.env())
+	waitFor(w.t, "the agent", func() bool { return len(e.agents(w.t)) == 1 })
+	return e, cli
 }
 
 func newClaudeWorld(t *testing.T, script fakemodel.Script) *world {

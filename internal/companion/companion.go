@@ -325,13 +325,13 @@ func (c *Companion) Shows() bool {
 
 // Status describes the companion.
 func (c *Companion) Status() editor.Status {
-	files := len(c.store.context().Files)
+	files, notes := len(c.store.context().Files), c.host.Notes()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st := editor.Status{
 		PID: os.Getpid(), Version: c.cfg.Version, Port: c.host.Port(), Editor: c.cfg.Editor, Roots: c.roots,
 		Started: c.started.UnixMilli(), Clients: c.clientsLocked(), Diffs: []editor.DiffStatus{}, Surfaces: []string{},
-		Page: c.cfg.Page, Files: files,
+		Page: c.cfg.Page, Files: files, Notes: notes,
 	}
 	for _, d := range c.diffsLocked(func(d *diff) bool { return d.shown || d.notice != "" }) {
 		st.Diffs = append(st.Diffs, d.statusLocked())

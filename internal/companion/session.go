@@ -134,6 +134,8 @@ type Host interface {
 	Link() (string, error)
 	// Prompt is [Session.Prompt] for when no agent is connected.
 	Prompt(p editor.PromptParams, roots []string) editor.Prompt
+	// Notes returns what keeps agents from connecting, for the companion's status.
+	Notes() []string
 	// ViewsChanged announces that the result of [Companion.Shows] may have
 	// changed. It returns at once.
 	ViewsChanged()

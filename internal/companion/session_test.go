@@ -23,6 +23,7 @@ func (fakeHost) SetRoots([]string) error { return nil }
 func (fakeHost) Link() (string, error)   { return "", errors.New("no page") }
 func (fakeHost) Unpublish()              {}
 func (fakeHost) ViewsChanged()           {}
+func (fakeHost) Notes() []string         { return nil }
 func (fakeHost) Prompt(editor.PromptParams, []string) editor.Prompt {
 	return editor.Prompt{Text: "of the host"}
 }

@@ -342,6 +342,8 @@ type Status struct {
 	Surfaces []string `json:"surfaces"`
 	Page     bool     `json:"page"`
 	Files    int      `json:"files"`
+	// Notes say what keeps agents from connecting, and what to do about it.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // An Agent is one connected agent.

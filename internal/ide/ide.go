@@ -96,6 +96,12 @@ type ViewServer interface {
 	ViewsChanged()
 }
 
+// A NoteServer is a server that has something to say in the companion's status.
+type NoteServer interface {
+	// Note returns a problem and what to do about it, or "".
+	Note() string
+}
+
 // protocols is the table of protocols. The first one's server must be a
 // [PageServer]: it serves the review page, and an editor keeps its port and token.
 var protocols = []Protocol{
@@ -324,6 +330,18 @@ func (h *Host) ViewsChanged() {
 			s.ViewsChanged()
 		}
 	}
+}
+
+// Notes implements [companion.Host].
+func (h *Host) Notes() (notes []string) {
+	for _, s := range h.servers {
+		if s, ok := s.(NoteServer); ok {
+			if note := s.Note(); note != "" {
+				notes = append(notes, note)
+			}
+		}
+	}
+	return notes
 }
 
 // Port implements [companion.Host].

@@ -390,12 +390,16 @@ func (s *Server) update() {
 	}
 }
 
-// Rival names the program that has the same folder, to which Claude Code connects
-// instead; "" if there is none.
-func (s *Server) Rival() string {
+// Note returns why agents connect to another program instead, and what to do; "" if
+// they do not.
+func (s *Server) Note() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.rival
+	if s.rival == "" {
+		return ""
+	}
+	return s.rival + " has the same folder, and Claude Code connects to it: " +
+		"end that program, or start Claude Code with `pollux run --attach -- claude`"
 }
 
 // Unpublish removes the lock file.
