@@ -144,12 +144,12 @@ func agentList() string {
 }
 
 // completeAgents completes the name of the agent.
-func completeAgents(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func completeAgents(_ *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	var all []cobra.Completion
-	for _, l := range ide.Launches() {
+	for _, l := range launches(func(l ide.Launch) bool { return strings.HasPrefix(l.Name, prefix) }) {
 		all = append(all, cobra.CompletionWithDesc(l.Name, l.Title))
 	}
 	return all, cobra.ShellCompDirectiveDefault
