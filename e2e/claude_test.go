@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -241,7 +242,10 @@ func TestClaude(t *testing.T) {
 		env = append(env, "PATH="+filepath.Dir(bin)+string(os.PathListSeparator)+os.Getenv("PATH"))
 		cli := w.screen(env, polluxBinary, "run", "--no-browser", "--", "claude", "--permission-mode", "default")
 		cli.see("? for shortcuts")
-		var all []editor.Status
+		var all []struct {
+			editor.Status
+			Socket string
+		}
 		waitFor(t, "the agent", func() bool {
 			if err := json.Unmarshal([]byte(w.pollux("status", "--json")), &all); err != nil {
 				t.Fatal(err)
@@ -255,9 +259,18 @@ func TestClaude(t *testing.T) {
 			t.Errorf("the other lock: %v", err)
 		}
 		cli.ask("change it")
-		cli.see("Opened changes in Pollux")
 		waitFor(t, "the diff", func() bool { return strings.Contains(w.pollux("status"), path+"  pending for") })
-		cli.press("Enter")
+		self := editor.Implementation{Name: "test", Version: "1"}
+		if err := editor.WithClient(w.context(), all[0].Socket, self, func(ctx context.Context, c *editor.Client) error {
+			diffs, err := c.Diffs(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = c.Accept(ctx, editor.DiffAccept{ID: diffs[0].ID, Content: diffs[0].Text()})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
 		cli.see(after)
 		w.wantFile(path, "alpha\nBETA\n")
 	})
