@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -74,8 +75,18 @@ func (w *world) screen(env []string, argv ...string) screen {
 // claude starts Claude Code. It asks before it edits a file.
 func (w *world) claude(env []string, args ...string) screen {
 	w.t.Helper()
+	bin, own := w.installClaude()
+	s := w.screen(append(env, own...), append([]string{bin, "--permission-mode", "default"}, args...)...)
+	s.see("? for shortcuts")
+	return s
+}
+
+// installClaude writes Claude Code's settings. It returns the command, and the
+// variables that lead it to the model.
+func (w *world) installClaude() (bin string, env []string) {
+	w.t.Helper()
 	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
-	bin := installed(w.t, "claude-"+claudeVersion, "node_modules", "@anthropic-ai", "claude-code-linux-"+arch, "claude")
+	bin = installed(w.t, "claude-"+claudeVersion, "node_modules", "@anthropic-ai", "claude-code-linux-"+arch, "claude")
 	config := map[string]any{
 		"numStartups": 5, "hasCompletedOnboarding": true, "lastOnboardingVersion": claudeVersion, "theme": "dark",
 		"autoUpdates":                   false,
@@ -90,12 +101,9 @@ func (w *world) claude(env []string, args ...string) screen {
 		w.t.Fatal(err)
 	}
 	w.writeHome(".claude.json", string(data))
-	env = append(env, "ANTHROPIC_BASE_URL="+w.model.URL, "ANTHROPIC_API_KEY="+claudeKey,
+	return bin, []string{"ANTHROPIC_BASE_URL=" + w.model.URL, "ANTHROPIC_API_KEY=" + claudeKey,
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1",
-		"CLAUDE_CODE_IDE_SKIP_AUTO_INSTALL=1")
-	s := w.screen(env, append([]string{bin, "--permission-mode", "default"}, args...)...)
-	s.see("? for shortcuts")
-	return s
+		"CLAUDE_CODE_IDE_SKIP_AUTO_INSTALL=1"}
 }
 
 // claudeEdits is a model that reads a file and then calls a tool on it.
@@ -207,6 +215,59 @@ func TestClaude(t *testing.T) {
 		if locks := w.claudeLocks(); len(locks) > 0 {
 			t.Errorf("%v is still there", locks)
 		}
+	})
+	// Claude Code connects to neither of two locks for a folder, unless it knows the
+	// port.
+	t.Run("run", func(t *testing.T) {
+		var path string
+		w := newClaudeWorld(t, claudeEdits(&path, "Edit", map[string]any{"old_string": "beta", "new_string": "BETA"}))
+		path = w.file("a.txt", "alpha\nbeta\n")
+		if err := os.Mkdir(filepath.Join(w.home, ".claude", "ide"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := json.Marshal(map[string]any{
+			"pid": os.Getpid(), "workspaceFolders": []string{w.project}, "ideName": "Other", "transport": "ws", "authToken": "x",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := filepath.Join(".claude", "ide", "1.lock")
+		w.writeHome(other, string(lock))
+		bin, env := w.installClaude()
+		env = append(env, "PATH="+filepath.Dir(bin)+string(os.PathListSeparator)+os.Getenv("PATH"))
+		cli := w.screen(env, polluxBinary, "run", "--no-browser", "--", "claude", "--permission-mode", "default")
+		cli.see("? for shortcuts")
+		var all []struct {
+			editor.Status
+			Socket string
+		}
+		waitFor(t, "the agent", func() bool {
+			if err := json.Unmarshal([]byte(w.pollux("status", "--json")), &all); err != nil {
+				t.Fatal(err)
+			}
+			return len(all) == 1 && len(all[0].Clients) == 1
+		})
+		if c := all[0].Clients[0]; c.Name != "Claude Code" || c.Version != claudeVersion {
+			t.Errorf("connected: %+v", c)
+		}
+		if _, err := os.Stat(filepath.Join(w.home, other)); err != nil {
+			t.Errorf("the other lock: %v", err)
+		}
+		cli.ask("change it")
+		waitFor(t, "the diff", func() bool { return strings.Contains(w.pollux("status"), path+"  pending for") })
+		self := editor.Implementation{Name: "test", Version: "1"}
+		if err := editor.WithClient(w.context(), all[0].Socket, self, func(ctx context.Context, c *editor.Client) error {
+			diffs, err := c.Diffs(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = c.Accept(ctx, editor.DiffAccept{ID: diffs[0].ID, Content: diffs[0].Text()})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		cli.see(after)
+		w.wantFile(path, "alpha\nBETA\n")
 	})
 }
 

@@ -108,7 +108,8 @@ func newWorld(t *testing.T, script fakemodel.Script) *world {
 	}
 	w := &world{t: t, binary: polluxBinary, project: filepath.Join(root, "project"), home: filepath.Join(root, "home")}
 	tmp := filepath.Join(root, "tmp")
-	for _, d := range []string{w.project, filepath.Join(w.home, ".gemini"), tmp} {
+	state := filepath.Join(".local", "state", "pollux")
+	for _, d := range []string{w.project, filepath.Join(w.home, ".gemini"), filepath.Join(w.home, state), tmp} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -120,6 +121,8 @@ func newWorld(t *testing.T, script fakemodel.Script) *world {
 		"ui": {"hideBanner": true, "hideTips": true, "hideWindowTitle": true},
 		"tools": {"useRipgrep": false},
 		"privacy": {"usageStatisticsEnabled": false}}`)
+	// This machine may have other agents too: pollux run does not ask.
+	w.writeHome(filepath.Join(state, "agent"), "gemini\n")
 	if w.model, err = fakemodel.Start(script); err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ your editor, where the cursor is and what is selected, and shows the changes
 that the CLI proposes as a diff that you edit, accept or reject. It also lets
 other agents, and your shell, ask Gemini CLI questions, enforced read-only.
 
-  pollux run      start Gemini CLI here and review its changes in the browser
+  pollux run      start an agent here and review its changes in the browser
   pollux demo     try Pollux on a sample project: no account and no key needed
   pollux ask      ask a question from the shell
   pollux install  install the plugin for Neovim, Vim, Emacs, Kakoune or Helix, or

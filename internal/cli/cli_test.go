@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -42,6 +43,12 @@ func TestScripts(t *testing.T) {
 			env.Defer(func() { os.RemoveAll(run) })
 			env.Setenv("POLLUX_RUNTIME_DIR", run)
 			env.Setenv("GORACE", "atexit_sleep_ms=10")
+			// The directory of pollux, for a PATH without this machine's agents.
+			pollux, err := exec.LookPath("pollux")
+			if err != nil {
+				return err
+			}
+			env.Setenv("BIN", filepath.Dir(pollux))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -88,9 +95,11 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		{"ide --listen 0.0.0.0", 2, "name one IP address"},
 		{"lsp --listen localhost", 2, "name one IP address"},
 		{"review", 1, "`pollux status --link`"},
-		{"run gemini", 2, "goes after --"},
+		{"run gemini", 2, "goes after --, as in `pollux run -- gemini`"},
 		{"run", 1, "npm install"},
 		{"run -- nosuchprogram", 127, "check the command after --"},
+		{"run -- claude", 127, "`npm install -g @anthropic-ai/claude-code`"},
+		{"run -- /no/such/claude", 127, "check the command after --"},
 		{"run --socket s", 2, "need --attach"},
 		{"run --review popup", 2, "run this command in tmux"},
 		{"run --review paper", 2, "use browser, split, popup or none"},

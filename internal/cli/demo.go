@@ -16,6 +16,7 @@ import (
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
+	"pollux/internal/ide/geminiide"
 	"pollux/internal/sys"
 )
 
@@ -37,7 +38,8 @@ The first run may need the network once, to fetch Gemini CLI with npx.`,
 			if err != nil {
 				return err
 			}
-			gemini, err := findGemini()
+			agent := ide.LaunchOf(geminiide.GeminiCommand)
+			argv, err := command(agent)
 			if err != nil {
 				return err
 			}
@@ -65,7 +67,7 @@ The first run may need the network once, to fetch Gemini CLI with npx.`,
 			fmt.Fprintln(streams.Err, "pollux: a sample project, a scripted model, the real Gemini CLI. "+
 				"Type any request, then look at the review page. Type /quit to end.")
 			return runAgent(cmd.Context(), streams, cfg, session{
-				argv: gemini, dir: d.project, review: where, env: d.env(model.URL),
+				agent: agent, argv: argv, dir: d.project, review: where, env: d.env(model.URL),
 				started: func(h *ide.Host) { h.Companion.SetContext(d.context()) },
 			})
 		},

@@ -1,13 +1,18 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,27 +31,38 @@ func newRun(streams IO) *cobra.Command {
 	var attach bool
 	var review func() (string, error)
 	cmd := &cobra.Command{
-		Use:   "run [-- gemini [ARGUMENT...]]",
-		Short: "Start Gemini CLI here, connected to a companion",
-		Long: `Starts a companion for this directory and runs Gemini CLI in this terminal,
-connected to it. You review the changes that the agent proposes on a page in the
-browser, and in any editor that joins (pollux ide --attach). In tmux, --review
-split opens the review in a new pane, --review popup in a popup.
+		Use:   "run [-- AGENT [ARGUMENT...]]",
+		Short: "Start an agent here, connected to a companion",
+		Long: `Starts a companion for this directory and runs an agent in this terminal,
+connected to it: ` + agentList() + `.
+You review the changes that the agent proposes on a page in the browser, and in
+any editor that joins (pollux ide --attach). In tmux, --review split opens the
+review in a new pane, --review popup in a popup.
+
+Pollux starts the agent that is installed. If there are several, it asks which
+one, and remembers the answer. The command after -- is run instead, with its
+arguments:
+
+    pollux run -- claude --permission-mode default
+    pollux run -- gemini --model gemini-2.5-flash
+
+If no agent is installed, npx fetches Gemini CLI.
 
 With --attach no companion is started. The agent is connected to a running one:
 the companion of the editor whose terminal this is, or of this directory, or
 with --socket, --ssh or --via one in another container or on another host. Use
---map if the project has another path there (docs/REMOTE.md).
+--map if the project has another path there (docs/REMOTE.md). Only Gemini CLI
+and Qwen Code can connect to another container or host.
 
 If Gemini CLI's IDE mode is neither on nor off, Pollux offers to turn it on in
-the CLI's settings.
-
-Pollux runs the gemini on the PATH. If there is none, npx fetches it. The command
-after -- is run instead: pollux run -- gemini --model gemini-2.5-flash`,
-		Args: cobra.ArbitraryArgs,
+the CLI's settings. Claude Code shows its changes in the editor in its "manual"
+mode; opencode never does.`,
+		ValidArgsFunction: completeAgents,
+		Args:              cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
-				return usageError{fmt.Errorf("unknown argument %q: the command to run goes after --", args[0])}
+				return usageError{fmt.Errorf("unknown argument %q: the command to run goes after --, as in `pollux run -- %s`",
+					args[0], args[0])}
 			}
 			where, err := review()
 			if err != nil {
@@ -55,34 +71,37 @@ after -- is run instead: pollux run -- gemini --model gemini-2.5-flash`,
 			if !attach && (remote.away() || remote.socket != "" || remote.dir != "") {
 				return usageError{errors.New("--socket, --ssh, --via, --dir and --map need --attach")}
 			}
-			if len(args) == 0 {
-				if args, err = findGemini(); err != nil {
-					return err
-				}
-			}
-			if args[0], err = exec.LookPath(args[0]); err != nil {
-				fmt.Fprintf(streams.Err, "pollux: %v: check the command after --\n", err)
-				return exitError{127}
-			}
 			cfg, err := flags.config(streams)
 			if err != nil {
 				return err
 			}
-			if err := offerIDEMode(cmd.Context(), streams); err != nil {
+			s, err := findAgent(cmd.Context(), streams, args, remote.away())
+			if err != nil {
 				return err
 			}
-			if attach && (remote.away() || remote.socket != "") {
+			s.review = where
+			if remote.away() && !s.agent.Remote {
+				return usageError{fmt.Errorf("%s connects only to a companion on its own machine: "+
+					"start it there without --ssh, --via and --map, or start %s here", s.agent.Title,
+					names(launches(func(l ide.Launch) bool { return l.Remote }), "or"))}
+			}
+			if s.agent.IDEMode {
+				if err := offerIDEMode(cmd.Context(), streams); err != nil {
+					return err
+				}
+			}
+			if attach && s.agent.Remote && (remote.away() || remote.socket != "") {
 				return withRemote(cmd.Context(), streams.Err, &remote, func(p published) error {
 					ctx, stop := leaveInterruptToAgent(cmd.Context())
 					defer stop()
 					fmt.Fprintf(streams.Err, "pollux: connected to the companion of %s\n", p.editor)
-					return session{argv: args}.run(ctx, streams, p.env)
+					return s.run(ctx, streams, p.env)
 				})
 			}
 			if attach {
-				return joinAgent(cmd.Context(), streams, &remote, session{argv: args})
+				return joinAgent(cmd.Context(), streams, &remote, s)
 			}
-			return runAgent(cmd.Context(), streams, cfg, session{argv: args, review: where})
+			return runAgent(cmd.Context(), streams, cfg, s)
 		},
 	}
 	flags.add(cmd)
@@ -92,16 +111,170 @@ after -- is run instead: pollux run -- gemini --model gemini-2.5-flash`,
 	return cmd
 }
 
-// findGemini returns the command that starts Gemini CLI.
-func findGemini() ([]string, error) {
-	if path, err := exec.LookPath("gemini"); err == nil {
-		return []string{path}, nil
+// launches returns the agents that match, of those that Pollux can start.
+func launches(match func(ide.Launch) bool) []ide.Launch {
+	return slices.DeleteFunc(ide.Launches(), func(l ide.Launch) bool { return !match(l) })
+}
+
+func isInstalled(l ide.Launch) bool {
+	_, err := exec.LookPath(l.Name)
+	return err == nil
+}
+
+// names returns the commands of agents as a list for people.
+func names(all []ide.Launch, conjunction string) string {
+	var list []string
+	for _, l := range all {
+		list = append(list, l.Name)
+	}
+	last := len(list) - 1
+	if last < 1 {
+		return strings.Join(list, "")
+	}
+	return strings.Join(list[:last], ", ") + " " + conjunction + " " + list[last]
+}
+
+// agentList returns the agents that Pollux can start, for a help text.
+func agentList() string {
+	var list []string
+	for _, l := range ide.Launches() {
+		list = append(list, l.Title+" ("+l.Name+")")
+	}
+	return strings.Join(list, ", ")
+}
+
+// completeAgents completes the name of the agent.
+func completeAgents(_ *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	var all []cobra.Completion
+	for _, l := range launches(func(l ide.Launch) bool { return strings.HasPrefix(l.Name, prefix) }) {
+		all = append(all, cobra.CompletionWithDesc(l.Name, l.Title))
+	}
+	return all, cobra.ShellCompDirectiveDefault
+}
+
+// findAgent returns how to start the command in args, or, if there is none, the
+// agent that is installed or that the user chooses. away is set if the companion is
+// on another machine.
+func findAgent(ctx context.Context, streams IO, args []string, away bool) (session, error) {
+	if len(args) == 0 {
+		l, err := chooseAgent(ctx, streams, away)
+		if err != nil {
+			return session{}, err
+		}
+		argv, err := command(l)
+		return session{agent: l, argv: argv}, err
+	}
+	l := ide.LaunchOf(args[0])
+	path, err := exec.LookPath(args[0])
+	switch {
+	case err != nil && args[0] == l.Name && l.Package != "":
+		fmt.Fprintf(streams.Err, "pollux: %v\n", notInstalled(l))
+		return session{}, exitError{127}
+	case err != nil:
+		fmt.Fprintf(streams.Err, "pollux: %v: check the command after --\n", err)
+		return session{}, exitError{127}
+	}
+	return session{agent: l, argv: slices.Concat([]string{path}, l.Args, args[1:])}, nil
+}
+
+// command returns the command that starts an agent. If the agent is not installed,
+// npx fetches it.
+func command(l ide.Launch) ([]string, error) {
+	if path, err := exec.LookPath(l.Name); err == nil {
+		return append([]string{path}, l.Args...), nil
 	}
 	if path, err := exec.LookPath("npx"); err == nil {
-		return []string{path, "--yes", "@google/gemini-cli"}, nil
+		return append([]string{path, "--yes", l.Package}, l.Args...), nil
 	}
-	return nil, errors.New("Gemini CLI is not installed: install Node.js 20 or newer, " +
-		"then run `npm install -g @google/gemini-cli`")
+	return nil, notInstalled(l)
+}
+
+func notInstalled(l ide.Launch) error {
+	return fmt.Errorf("%s is not installed: install Node.js 20 or newer, then run `npm install -g %s`", l.Title, l.Package)
+}
+
+// chooseAgent returns the agent that is installed; the first one of the table if
+// there is none. If there are several, it asks the user, once.
+func chooseAgent(ctx context.Context, streams IO, away bool) (ide.Launch, error) {
+	all := launches(func(l ide.Launch) bool { return isInstalled(l) && (l.Remote || !away) })
+	switch len(all) {
+	case 0:
+		return ide.Launches()[0], nil
+	case 1:
+		return all[0], nil
+	}
+	file, err := choiceFile()
+	if err != nil {
+		return ide.Launch{}, err
+	}
+	if data, err := sys.ReadFile(file, maxChoice); err == nil {
+		if l, ok := chosen(all, string(data)); ok {
+			fmt.Fprintf(streams.Err, "pollux: starting %s; `pollux run -- NAME` starts another agent\n", l.Title)
+			return l, nil
+		}
+	}
+	unnamed := fmt.Errorf("several agents are installed: name %s, as in `pollux run -- %s`", names(all, "or"), all[0].Name)
+	if !isTerminal(streams.In) {
+		return ide.Launch{}, unnamed
+	}
+	fmt.Fprintln(streams.Err, "pollux: several agents are installed:")
+	for i, l := range all {
+		fmt.Fprintf(streams.Err, "  %d  %s (%s)\n", i+1, l.Title, l.Name)
+	}
+	in := bufio.NewReader(streams.In)
+	for {
+		fmt.Fprintf(streams.Err, "Which one does `pollux run` start? [1-%d] ", len(all))
+		answer, err := readLine(ctx, in)
+		if errors.Is(err, io.EOF) {
+			return ide.Launch{}, unnamed
+		}
+		if err != nil {
+			return ide.Launch{}, err
+		}
+		l, ok := chosen(all, answer)
+		if !ok {
+			continue
+		}
+		if err := remember(file, l); err != nil {
+			fmt.Fprintf(streams.Err, "pollux: cannot remember the answer: %v\n", err)
+		} else {
+			fmt.Fprintf(streams.Err, "pollux: starting %s, also the next time; to be asked again, remove %s\n", l.Title, file)
+		}
+		return l, nil
+	}
+}
+
+// maxChoice bounds the size of the file with the user's choice, in bytes.
+const maxChoice = 1 << 10
+
+// choiceFile returns the file with the name of the agent that the user has chosen.
+func choiceFile() (string, error) {
+	dir, err := sys.StateDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, "agent"), nil
+}
+
+func remember(file string, l ide.Launch) error {
+	if err := sys.PrivateDir(filepath.Dir(file)); err != nil {
+		return err
+	}
+	return sys.WriteFile(file, []byte(l.Name+"\n"))
+}
+
+// chosen returns the agent that an answer names, or numbers from 1.
+func chosen(all []ide.Launch, answer string) (ide.Launch, bool) {
+	answer = strings.TrimSpace(answer)
+	for i, l := range all {
+		if answer == l.Name || answer == strconv.Itoa(i+1) {
+			return l, true
+		}
+	}
+	return ide.Launch{}, false
 }
 
 // offerIDEMode offers to turn on IDE mode in Gemini CLI's settings, unless they
@@ -199,7 +372,8 @@ func reviewIn(ctx context.Context, where string, h *ide.Host) (stop func(), err 
 
 // A session is one run of an agent, connected to a companion.
 type session struct {
-	argv []string
+	agent ide.Launch
+	argv  []string
 	// env is added to the companion's variables, as KEY=VALUE.
 	env    []string
 	dir    string
@@ -262,26 +436,20 @@ func leaveInterruptToAgent(ctx context.Context) (context.Context, func()) {
 
 // run runs the agent, and restarts it if it asks for that.
 func (s session) run(ctx context.Context, streams IO, companion map[string]string) error {
-	// Gemini CLI's launcher is a second process. It ignores the signals that end
-	// a terminal's programs. Without the launcher, the CLI cannot outlive
-	// Pollux.
-	env := append(os.Environ(), "GEMINI_CLI_NO_RELAUNCH=true")
-	for k, v := range companion {
-		env = append(env, k+"="+v)
+	if s.agent.Hint != nil {
+		if hint := s.agent.Hint(s.argv[1:]); hint != "" {
+			fmt.Fprintf(streams.Err, "pollux: %s\n", hint)
+		}
 	}
-	env = append(env, s.env...)
+	env := append(s.agent.Environ(os.Environ(), companion), s.env...)
 	for {
 		err := s.foreground(ctx, streams, env)
 		var exit exitError
-		if !errors.As(err, &exit) || exit.code != exitRestart || ctx.Err() != nil {
+		if !errors.As(err, &exit) || exit.code != s.agent.RestartCode || ctx.Err() != nil {
 			return err
 		}
 	}
 }
-
-// exitRestart is Gemini CLI's exit code that asks its launcher to start it
-// again, for instance when the user has decided to trust the folder.
-const exitRestart = 199
 
 func printLink(w io.Writer, h *ide.Host) string {
 	link, err := h.Link()

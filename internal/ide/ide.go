@@ -39,6 +39,8 @@ type Protocol struct {
 	MaxFiles int
 	// EnvNames are the variables that the server's AddEnv may add.
 	EnvNames []string
+	// Launches are the agents of this kind that Pollux can start.
+	Launches []Launch
 	// Prompt is [companion.Session.Prompt] for when no agent is connected.
 	Prompt func(p editor.PromptParams, roots []string) editor.Prompt
 	// Listen starts to listen for agents of the companion. The server calls onPanic
@@ -111,7 +113,17 @@ var protocols = []Protocol{
 		IgnoreFiles: []string{geminiide.IgnoreFile},
 		MaxFiles:    geminiide.MaxOpenFiles,
 		EnvNames:    geminiide.EnvNames,
-		Prompt:      geminiide.Prompt,
+		Launches: []Launch{
+			{
+				Name: geminiide.GeminiCommand, Title: "Gemini CLI", Package: "@google/gemini-cli",
+				Env: geminiide.LaunchEnv, IDEMode: true, RestartCode: geminiide.GeminiRestartCode, Remote: true,
+			},
+			{
+				Name: geminiide.QwenCommand, Title: "Qwen Code", Package: "@qwen-code/qwen-code",
+				Env: geminiide.LaunchEnv, Hint: geminiide.QwenHint, Remote: true,
+			},
+		},
+		Prompt: geminiide.Prompt,
 		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
 			pids := geminiide.TerminalPIDs(os.Getpid(), os.Getenv)
 			if cfg.EditorPID > 0 {
@@ -128,6 +140,16 @@ var protocols = []Protocol{
 		Name:     "Claude Code and opencode",
 		MaxFiles: 1,
 		EnvNames: claudeide.EnvNames,
+		Launches: []Launch{
+			{
+				Name: claudeide.ClaudeCommand, Title: "Claude Code", Package: "@anthropic-ai/claude-code",
+				Unset: claudeide.LaunchUnset, Env: claudeide.ClaudeEnv, Hint: claudeide.ClaudeHint,
+			},
+			{
+				Name: claudeide.OpencodeCommand, Title: "opencode", Package: "opencode-ai",
+				Unset: claudeide.LaunchUnset, Hint: claudeide.OpencodeHint,
+			},
+		},
 		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
 			return claudeide.New(claudeide.Config{
 				Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor, Roots: c.Roots(), OnPanic: onPanic,

@@ -74,10 +74,13 @@ type Config struct {
 //
 // CLAUDE_CODE_SSE_PORT, which names a server's port, is not one of them: opencode
 // connects with it, but without the token, and never reads the lock.
-var EnvNames = []string{envAutoConnect}
+var EnvNames = []string{envAutoConnect, envServerPort}
 
 const (
 	envAutoConnect = "CLAUDE_CODE_AUTO_CONNECT_IDE"
+	// envServerPort has the server's port for `pollux run`, under a name that no
+	// agent reads: editors set it in their terminals.
+	envServerPort = "POLLUX_CLAUDE_PORT"
 	// EnvPort leads Claude Code to one server, whatever its folders are.
 	EnvPort = "CLAUDE_CODE_SSE_PORT"
 
@@ -325,8 +328,12 @@ func (s *Server) SetRoots(roots []string) error {
 	return nil
 }
 
-// AddEnv adds the variable with which Claude Code connects without being asked to.
-func (s *Server) AddEnv(env map[string]string) { env[envAutoConnect] = "true" }
+// AddEnv adds the variable with which Claude Code connects without being asked to,
+// and the one for [ClaudeEnv].
+func (s *Server) AddEnv(env map[string]string) {
+	env[envAutoConnect] = "true"
+	env[envServerPort] = strconv.Itoa(s.port)
+}
 
 // ViewsChanged announces that [Backend.Shows] may have changed. While nothing shows
 // changes, the server has no lock file and no sessions: Claude Code shows a change in

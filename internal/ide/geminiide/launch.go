@@ -1,0 +1,22 @@
+package geminiide
+
+// The names of the commands.
+const (
+	GeminiCommand = "gemini"
+	QwenCommand   = "qwen"
+)
+
+// GeminiRestartCode is Gemini CLI's exit code that asks its launcher to start it
+// again, for instance when the user has decided to trust the folder.
+const GeminiRestartCode = 199
+
+// LaunchEnv returns the variables with which Pollux starts Gemini CLI or Qwen Code.
+//
+// Gemini CLI's launcher is a second process. It ignores the signals that end a
+// terminal's programs. Without the launcher, the CLI cannot outlive Pollux.
+func LaunchEnv(map[string]string) []string { return []string{"GEMINI_CLI_NO_RELAUNCH=true"} }
+
+// QwenHint tells the user of Qwen Code how to connect it.
+func QwenHint([]string) string {
+	return "if Qwen Code does not connect, type /ide enable in it, once"
+}

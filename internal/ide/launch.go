@@ -1,0 +1,86 @@
+package ide
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"pollux/internal/editor"
+)
+
+// A Launch defines how to start an agent in a terminal, connected to a companion.
+// Only Name, Title and Package must be set.
+type Launch struct {
+	Name    string // of the command
+	Title   string // the agent's name, for people
+	Package string // the npm package that contains it
+	// Unset are variables that the agent must not inherit.
+	Unset []string
+	// Env returns more variables, as KEY=VALUE, given those of the companion.
+	Env func(companion map[string]string) []string
+	// Args come before the user's arguments.
+	Args []string
+	// Hint returns what to tell the user before the agent starts, given the
+	// arguments; nothing if empty.
+	Hint func(args []string) string
+	// IDEMode is set if the agent connects only if Gemini CLI's settings turn on
+	// IDE mode.
+	IDEMode bool
+	// RestartCode is the exit code that asks to be started again; 0 if there is
+	// none.
+	RestartCode int
+	// Remote is set if the agent can connect to a companion on another machine.
+	Remote bool
+
+	// variables are the companion's variables that the agent receives.
+	variables []string
+}
+
+// Launches returns the agents that Pollux can start. It prefers the first one.
+func Launches() (all []Launch) {
+	for _, p := range protocols {
+		for _, l := range p.Launches {
+			l.variables = append([]string{editor.EnvSocket}, p.EnvNames...)
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// executableExts are the extensions of commands on Windows.
+var executableExts = []string{".exe", ".cmd", ".bat", ".ps1"}
+
+// LaunchOf returns how to start a command, which may have a path and an extension.
+// A command that is not in the table may be a wrapper: it is started as the first
+// agent is, and receives the variables for all agents.
+func LaunchOf(command string) Launch {
+	name := filepath.Base(command)
+	if ext := filepath.Ext(name); slices.Contains(executableExts, strings.ToLower(ext)) {
+		name = strings.TrimSuffix(name, ext)
+	}
+	all := Launches()
+	if i := slices.IndexFunc(all, func(l Launch) bool { return l.Name == name }); i >= 0 {
+		return all[i]
+	}
+	wrapper := all[0]
+	wrapper.Name, wrapper.Title, wrapper.Package, wrapper.variables = name, name, "", EnvNames()
+	return wrapper
+}
+
+// Environ returns the environment in which the agent starts: environ, changed for
+// the companion that has set the variables in the map.
+func (l Launch) Environ(environ []string, companion map[string]string) []string {
+	env := slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.Contains(l.Unset, name)
+	})
+	for name, value := range companion {
+		if slices.Contains(l.variables, name) {
+			env = append(env, name+"="+value)
+		}
+	}
+	if l.Env != nil {
+		env = append(env, l.Env(companion)...)
+	}
+	return env
+}
