@@ -98,14 +98,16 @@ func (s *Session) find(req *mcp.CallToolRequest) (*call, error) {
 	return s.calls[i], nil
 }
 
-// wait waits until it is the call's turn, or the session ends.
+// wait waits until it is the call's turn. It returns an error if the session ends.
 func (s *Session) wait(c *call) error {
 	select {
 	case <-c.turn:
-		return nil
 	case <-s.ctx.Done():
+	}
+	if s.ctx.Err() != nil {
 		return errUndelivered
 	}
+	return nil
 }
 
 // written forgets the call of a request whose answer was written, or could not be.

@@ -14,10 +14,15 @@ import (
 	"pollux/internal/editor"
 )
 
-func cursor(line, character int) *editor.Cursor { return &editor.Cursor{Line: line, Character: character} }
+func cursor(line, character int) *editor.Cursor {
+	return &editor.Cursor{Line: line, Character: character}
+}
 
 func TestNewSelection(t *testing.T) {
 	const root = "/project"
+	lines := companion.File{
+		Cursor: cursor(2, 1), Selection: "b\nc", Range: &editor.Range{Start: *cursor(2, 1), End: *cursor(3, 2)},
+	}
 	for name, tt := range map[string]struct {
 		file  companion.File
 		shift int
@@ -26,8 +31,8 @@ func TestNewSelection(t *testing.T) {
 		"no cursor":           {companion.File{}, 0, "0:0-0:0"},
 		"a cursor":            {companion.File{Cursor: cursor(3, 5)}, 0, "2:4-2:4"},
 		"opencode":            {companion.File{Cursor: cursor(3, 5)}, 1, "3:4-3:4"},
-		"a range":             {companion.File{Cursor: cursor(2, 1), Selection: "b\nc", Range: &editor.Range{Start: *cursor(2, 1), End: *cursor(3, 2)}}, 0, "1:0-2:1 b\nc"},
-		"a range in opencode": {companion.File{Cursor: cursor(2, 1), Selection: "b\nc", Range: &editor.Range{Start: *cursor(2, 1), End: *cursor(3, 2)}}, 1, "2:0-3:1 b\nc"},
+		"a range":             {lines, 0, "1:0-2:1 b\nc"},
+		"a range in opencode": {lines, 1, "2:0-3:1 b\nc"},
 		// Editors that send no range: the cursor is at the end, if it can be.
 		"a selection above the cursor": {companion.File{Cursor: cursor(3, 2), Selection: "b\nc"}, 0, "1:0-2:1 b\nc"},
 		"a selection below the cursor": {companion.File{Cursor: cursor(1, 1), Selection: "b\nc\n"}, 0, "0:0-1:1 b\nc\n"},
@@ -49,7 +54,7 @@ func TestNewSelection(t *testing.T) {
 	for name, c := range map[string]companion.Context{
 		"nothing open":      {},
 		"no active file":    {Files: []companion.File{{Path: "/project/a"}}},
-		"outside the roots": {Files: []companion.File{{Path: "/projects/a", Active: true, Cursor: cursor(1, 1), Selection: "secret"}}},
+		"outside the roots": {Files: []companion.File{{Path: "/projects/a", Active: true, Selection: "secret"}}},
 		"above the roots":   {Files: []companion.File{{Path: "/project/../a", Active: true}}},
 	} {
 		if m := newSelection(c, []string{root}, 0); m != empty {
@@ -61,11 +66,16 @@ func TestNewSelection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"text":"","filePath":"","fileUrl":"","selection":{"start":{"line":0,"character":0},"end":{"line":0,"character":0},"isEmpty":true}}`; string(data) != want {
+	if want := `{"text":"","filePath":"","fileUrl":"","selection":` +
+		`{"start":{"line":0,"character":0},"end":{"line":0,"character":0},"isEmpty":true}}`; string(data) != want {
 		t.Errorf("%s", data)
 	}
-	long := companion.File{Path: "/project/a", Active: true, Cursor: cursor(1, 1), Selection: strings.Repeat("\U0001F600", maxSelection)}
-	if m := newSelection(companion.Context{Files: []companion.File{long}}, []string{root}, 0); m.Text != strings.Repeat("\U0001F600", maxSelection/2) {
+	const wide = "\U0001F600" // two code units
+	long := companion.File{
+		Path: "/project/a", Active: true, Cursor: cursor(1, 1), Selection: strings.Repeat(wide, maxSelection),
+	}
+	m := newSelection(companion.Context{Files: []companion.File{long}}, []string{root}, 0)
+	if m.Text != strings.Repeat(wide, maxSelection/2) {
 		t.Errorf("a long text is cut to %d bytes", len(m.Text))
 	}
 }
@@ -85,7 +95,9 @@ func TestSelectionAndLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, target := range map[string]string{"link": root, "project/out": filepath.Join(dir, "outside"), "project/in": filepath.Join(root, "a")} {
+	for name, target := range map[string]string{
+		"link": root, "project/out": filepath.Join(dir, "outside"), "project/in": filepath.Join(root, "a"),
+	} {
 		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
 			t.Skip(err)
 		}
@@ -172,8 +184,9 @@ func TestContextThatNobodyReads(t *testing.T) {
 		f.backend.roots = []string{"/project"}
 		a, other := f.connect("claude-code"), f.connect("claude-code")
 		time.Sleep(time.Minute)
-		a.stopReading()
+		a.files()
 		other.files()
+		a.stopReading()
 		for i := range 100 {
 			f.backend.setContext(companion.File{Path: "/project/a", Active: true, Cursor: cursor(i+1, 1)})
 			if got, want := other.files(), fmt.Sprintf("/project/a:%d", i); got != want {

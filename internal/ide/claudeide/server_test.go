@@ -356,9 +356,13 @@ func (f *fixture) connect(name string) *agent {
 	return a
 }
 
+func initialize(name string) string {
+	return `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"` + name + `","version":"1.2"}}`
+}
+
 func (a *agent) initialize(name string) {
 	a.f.t.Helper()
-	id := a.request("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"`+name+`","version":"1.2"}}`)
+	id := a.request("initialize", initialize(name))
 	if v := a.answer(id).Result.ProtocolVersion; v != "2025-11-25" {
 		a.f.t.Fatalf("protocol version %q", v)
 	}
@@ -476,7 +480,11 @@ func TestHandshake(t *testing.T) {
 			change: func(f *fixture, _ http.Header) { f.backend.setShows(false) }, status: 503,
 		},
 		"the page first": {
-			change: func(f *fixture, h http.Header) { h.Del(tokenHeader); h.Set("Origin", "http://x"); f.backend.setShows(false) },
+			change: func(f *fixture, h http.Header) {
+				h.Del(tokenHeader)
+				h.Set("Origin", "http://x")
+				f.backend.setShows(false)
+			},
 			status: 403,
 		},
 		"the token before the views": {
@@ -558,7 +566,7 @@ func TestClose(t *testing.T) {
 			receive(t, f.backend.proposed)
 		},
 		"an agent that does not read its first answer": func(_ *testing.T, f *fixture) {
-			f.dial(false).request("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}`)
+			f.dial(false).request("initialize", initialize("claude-code"))
 		},
 		"an agent that does not read its decision": func(t *testing.T, f *fixture) {
 			a := f.connect("claude-code")
@@ -589,8 +597,8 @@ func TestClose(t *testing.T) {
 					}
 				}
 			}()
-			fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
-				"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n%s: %s\r\n\r\n", tokenHeader, f.token)
+			fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+				"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n%s: %s\r\n\r\n", tokenHeader, f.token)
 			conn.Write([]byte{0x81, 0xfe, 0xff})
 		},
 	} {

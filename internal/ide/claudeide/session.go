@@ -219,7 +219,7 @@ func (s *Session) openDiff(ctx context.Context, c *call, a openDiffArgs) (answer
 	case o := <-r.outcome:
 		return r.answer(o)
 	case <-s.ctx.Done():
-	case <-ctx.Done(): // the agent has canceled the call
+	case <-ctx.Done(): // the agent has canceled the call, or the session has ended
 		closing := s.enqueue(jsonrpc.ID{})
 		if s.wait(closing) == nil {
 			s.closeDiffs(s.ctx, func(other *review) bool { return other == r })

@@ -52,7 +52,9 @@ func TestOddMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t)
 		a := f.dial(true)
-		for _, text := range []string{"", "no JSON", "[]", "{}", "null", `"x"`, "\xff\xfe", strings.Repeat("[", 1<<16)} {
+		for _, text := range []string{
+			"", "no JSON", "[]", "{}", "null", `"x"`, "\xff\xfe", strings.Repeat("[", 1<<16),
+		} {
 			a.send(text)
 		}
 		a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -62,18 +64,20 @@ func TestOddMessages(t *testing.T) {
 			t.Errorf("before initialize: %s", got)
 		}
 		// A request that claims a later version of MCP needs no initialize.
-		sessionless := a.request("tools/call", `{"name":"openDiff","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+		sessionless := a.request("tools/call", `{"name":"openDiff",`+
+			`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
 			`"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},`+
 			`"arguments":{"new_file_path":"/project/early","new_file_contents":"a","tab_name":"t"}}`)
 		if got := a.answer(sessionless); got.Error == nil && !got.Result.IsError {
 			t.Errorf("without initialize: %s", got)
 		}
-		id := a.request("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}`)
+		id := a.request("initialize", initialize("x"))
 		a.answer(id)
 		a.want(a.openDiff("/project/early", "a", "tab"), "isError: "+errNotConnected.Error())
 		a.want(a.call(toolCloseAll, "{}"), "isError: "+errNotConnected.Error())
-		a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		for range 2 {
+			a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		}
 		a.session = receive(t, f.backend.joined)
 		// A notification cannot call a tool: nobody could receive the answer.
 		a.send(`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"openDiff","arguments":` +
@@ -135,7 +139,8 @@ func TestOpenDiffFails(t *testing.T) {
 		a.want(a.openDiff("/project/a", "a", "tab"), "isError: it cannot be shown")
 		for args, want := range map[string]string{
 			`{}`: "new_file_path is missing", `{"new_file_path":"/a"}`: "new_file_contents is missing",
-			`{"new_file_path":"/a\u0000","new_file_contents":""}`: "NUL", `{"new_file_path":5}`: "do not fit", `[]`: "do not fit",
+			`{"new_file_path":"/a\u0000","new_file_contents":""}`: "NUL",
+			`{"new_file_path":5}`: "do not fit", `[]`: "do not fit",
 		} {
 			if got := a.answer(a.call(toolOpenDiff, args)).String(); !strings.Contains(got, want) || !strings.HasPrefix(got, "isError") {
 				t.Errorf("%s: %s, want %s", args, got, want)
@@ -240,7 +245,10 @@ func TestSameTab(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t)
 		a := f.connect("claude-code")
-		ids := []int{a.openDiff("/project/a", "x", "tab"), a.openDiff("/project/b", "x", "tab"), a.openDiff("/project/b", "x", "tab")}
+		var ids []int
+		for _, path := range []string{"/project/a", "/project/b", "/project/b"} {
+			ids = append(ids, a.openDiff(path, "x", "tab"))
+		}
 		for range ids {
 			receive(t, f.backend.proposed)
 		}

@@ -52,14 +52,26 @@ func (c conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// Write implements [mcp.Connection].
+// Write implements [mcp.Connection]. It writes nothing for a session that ends: an
+// error that only says so would hide the change from the agent's user.
 func (c conn) Write(ctx context.Context, msg jsonrpc.Message) error {
-	data, err := jsonrpc.EncodeMessage(msg)
+	err := c.s.ctx.Err()
 	if err == nil {
-		err = c.s.ws.Write(ctx, websocket.MessageText, data)
+		err = c.write(ctx, msg)
+	}
+	if err != nil { // as in Read
+		c.s.cancel()
 	}
 	if res, ok := msg.(*jsonrpc.Response); ok {
 		c.s.written(res.ID, err)
 	}
 	return err
+}
+
+func (c conn) write(ctx context.Context, msg jsonrpc.Message) error {
+	data, err := jsonrpc.EncodeMessage(msg)
+	if err != nil {
+		return err
+	}
+	return c.s.ws.Write(ctx, websocket.MessageText, data)
 }
