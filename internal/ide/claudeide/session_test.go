@@ -142,7 +142,8 @@ func TestOpenDiffFails(t *testing.T) {
 			`{"new_file_path":"/a\u0000","new_file_contents":""}`: "NUL",
 			`{"new_file_path":5}`: "do not fit", `[]`: "do not fit",
 		} {
-			if got := a.answer(a.call(toolOpenDiff, args)).String(); !strings.Contains(got, want) || !strings.HasPrefix(got, "isError") {
+			got := a.answer(a.call(toolOpenDiff, args)).String()
+			if !strings.Contains(got, want) || !strings.HasPrefix(got, "isError") {
 				t.Errorf("%s: %s, want %s", args, got, want)
 			}
 		}
