@@ -54,7 +54,7 @@ func (s *Session) received(req *jsonrpc.Request) *jsonrpc.Request {
 	return &changed
 }
 
-// enqueue makes the latest call. It returns nil if the ID is in use.
+// enqueue adds a call at the end of the queue. It returns nil if the ID is in use.
 func (s *Session) enqueue(id jsonrpc.ID) *call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,8 +71,7 @@ func (s *Session) enqueue(id jsonrpc.ID) *call {
 	return c
 }
 
-// tookEffect lets the next call continue. It has no effect on a call that another one
-// waits for no longer.
+// tookEffect lets the next call continue. It may be called more than once for a call.
 func (s *Session) tookEffect(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

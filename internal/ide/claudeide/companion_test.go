@@ -100,6 +100,8 @@ func TestWithCompanion(t *testing.T) {
 
 	id = a.openDiff(path, "new\n", "tab")
 	receive(t, opened)
+	// When a call after it has taken effect, the companion knows that the view shows it.
+	a.want(a.call(toolCloseTab, `{"tab_name":"none"}`), "TAB_CLOSED")
 	view.Close()
 	a.want(id, "DIFF_REJECTED|tab")
 	receive(t, a.ended)
