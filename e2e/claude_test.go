@@ -434,6 +434,10 @@ func TestClaudeTraps(t *testing.T) {
 		w := newClaudeWorld(t, write(&path))
 		path = w.file("a.txt", "old\n")
 		e, cli := w.claudeInEditor()
+		if err := e.Update(w.context(), editor.Snapshot{Files: []editor.File{{Path: path, Active: true}}}); err != nil {
+			t.Fatal(err)
+		}
+		cli.see("In a.txt") // it comes back only after it has connected completely
 		e.cmd.Process.Kill()
 		e.cmd.Wait()
 		e = w.edit(nil)

@@ -55,7 +55,7 @@ func NewTempDir() (*TempDir, error) {
 // Make creates a directory for one process.
 func (d *TempDir) Make(pattern string) (string, error) {
 	// A cleaner of old temporary files may have removed it.
-	if err := sys.PrivateDir(d.Path); err != nil {
+	if err := sys.PrivateTempDir(d.Path); err != nil {
 		return "", err
 	}
 	return os.MkdirTemp(d.Path, pattern)

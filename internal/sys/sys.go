@@ -112,7 +112,7 @@ func RuntimeDir() (string, error) {
 			dir = filepath.Join(os.TempDir(), "pollux-"+id)
 		}
 	}
-	return dir, PrivateDir(dir)
+	return dir, PrivateTempDir(dir)
 }
 
 func usable(dir string) bool {
@@ -120,14 +120,14 @@ func usable(dir string) bool {
 	return err == nil && info.IsDir() && own(info)
 }
 
+// ErrForeign reports that a directory belongs to another user.
+var ErrForeign = errors.New("the directory belongs to another user")
+
 // PrivateDir creates dir and its missing parents with mode 0700. It sets an
 // existing directory to that mode. A symbolic link or a directory of another
 // user is an error.
 func PrivateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		if errors.Is(err, fs.ErrPermission) {
-			return fmt.Errorf("%w: set TMPDIR to a directory that you own, also for the agent", err)
-		}
 		return err
 	}
 	info, err := os.Lstat(dir)
@@ -138,11 +138,21 @@ func PrivateDir(dir string) error {
 	case !info.IsDir():
 		return fmt.Errorf("%s is not a directory: remove it", dir)
 	case !own(info):
-		return fmt.Errorf("%s belongs to another user: set TMPDIR to a directory that you own, also for the agent", dir)
+		return &fs.PathError{Op: "use", Path: dir, Err: ErrForeign}
 	case runtime.GOOS != "windows" && info.Mode().Perm() != 0o700:
 		return os.Chmod(dir, 0o700)
 	}
 	return nil
+}
+
+// PrivateTempDir is [PrivateDir] for a directory below the temporary one. Its
+// errors name the variable to set.
+func PrivateTempDir(dir string) error {
+	err := PrivateDir(dir)
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, ErrForeign) {
+		return fmt.Errorf("%w: set TMPDIR to a directory that you own, also for the agent", err)
+	}
+	return err
 }
 
 // Stamp returns what distinguishes two states of a file better than its size and

@@ -117,10 +117,6 @@ func (j *Journal) Add(e Entry, proposal string) (id string, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := sys.PrivateDir(j.dir); err != nil {
-		var reason *fs.PathError // the advice is about the temporary directory
-		if errors.As(err, &reason) {
-			err = reason
-		}
 		return "", j.unwritable(err)
 	}
 	if e.Time.IsZero() {

@@ -44,17 +44,25 @@ type position struct {
 
 // newSelection returns the message for a context. shift is added to each line:
 // opencode shows the numbers as they are, while Claude Code adds 1. The agents do not
-// check the path, so a file outside the roots is left out here.
+// check the path, so newSelection leaves out a file outside the roots. It reads the
+// disk.
 func newSelection(c companion.Context, roots []string, shift int) selectionChanged {
 	m := selectionChanged{Selection: selection{IsEmpty: true}}
 	if len(c.Files) == 0 || !c.Files[0].Active {
 		return m
 	}
 	f := c.Files[0]
-	if !slices.ContainsFunc(roots, func(root string) bool { return paths.Contains(root, f.Path) }) {
+	inRoots := func(path string) bool {
+		return slices.ContainsFunc(roots, func(root string) bool { return paths.Contains(root, path) })
+	}
+	path, actual := f.Path, paths.Real(f.Path)
+	if !inRoots(actual) {
 		return m
 	}
-	m.FilePath, m.FileURL = f.Path, fileURL(f.Path)
+	if !inRoots(path) { // the editor has opened the folder through a symbolic link
+		path = actual
+	}
+	m.FilePath, m.FileURL = path, fileURL(path)
 	if f.Cursor == nil {
 		return m
 	}
@@ -132,11 +140,10 @@ func (s *Session) write() {
 		case <-s.ctx.Done():
 			return
 		}
-		shift := 0
-		if s.clientInfo().Name == opencode {
-			shift = 1
+		m, ok := s.selection()
+		if !ok {
+			return
 		}
-		m := newSelection(s.server.cfg.Backend.Context(), s.server.cfg.Backend.Roots(), shift)
 		if m == sent && !again && !first {
 			continue
 		}
@@ -144,6 +151,26 @@ func (s *Session) write() {
 			return // the session ends
 		}
 		sent, first = m, false
+	}
+}
+
+// selection returns the message for the context as it is now. It reports false if the
+// session ends while a disk does not answer.
+func (s *Session) selection() (m selectionChanged, ok bool) {
+	shift := 0
+	if s.clientInfo().Name == opencode {
+		shift = 1
+	}
+	answer := make(chan selectionChanged, 1)
+	go func() {
+		defer s.server.onPanic()
+		answer <- newSelection(s.server.cfg.Backend.Context(), s.server.cfg.Backend.Roots(), shift)
+	}()
+	select {
+	case m = <-answer:
+		return m, true
+	case <-s.ctx.Done():
+		return m, false
 	}
 }
 

@@ -36,8 +36,15 @@ type Lock struct {
 type Mark struct {
 	// Since is when the companion started, in milliseconds since the Unix epoch.
 	Since int64 `json:"since"`
-	// Host is the machine or container where the PID counts.
+	// Host is the machine or container where the PID and the port count.
 	Host string `json:"host"`
+}
+
+// here returns the Host of this process. Containers may have the name of their host,
+// and machines that share a home have equal namespaces.
+func here() string {
+	host, _ := os.Hostname()
+	return strings.TrimSpace(host + " " + sys.Namespace())
 }
 
 const (
@@ -76,13 +83,28 @@ func Find(dir string) (found []Found) {
 			continue
 		}
 		f := Found{Path: filepath.Join(dir, e.Name()), Port: port}
-		data, err := sys.ReadFile(f.Path, maxLock)
-		if err == nil && json.Unmarshal(data, &f.Lock) == nil {
+		if data, err := sys.ReadFile(f.Path, maxLock); err == nil {
+			f.Lock = parseLock(data)
 			found = append(found, f)
 		}
 	}
 	slices.SortFunc(found, func(a, b Found) int { return a.Port - b.Port })
 	return found
+}
+
+// parseLock reads a lock file as Claude Code does: fields of other types are missing,
+// and what is not JSON is a list of folders.
+func parseLock(data []byte) (l Lock) {
+	if json.Valid(data) {
+		json.Unmarshal(data, &l) // it fails for a field of another type only
+		return l
+	}
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimSpace(line); line != "" {
+			l.WorkspaceFolders = append(l.WorkspaceFolders, line)
+		}
+	}
+	return l
 }
 
 // Live reports whether an agent would try to connect to the lock's server.
@@ -116,10 +138,11 @@ func (l Lock) overlaps(folders []string) bool {
 	return false
 }
 
-// prune removes the locks of companions of this machine that were killed. It leaves
-// other programs' locks to them.
+// prune removes the locks of this user's companions that were killed here, and what
+// they did not finish to write. It leaves other programs' locks to them.
 func prune(dir string) {
-	host, _ := os.Hostname()
+	sys.TempFiles.Remove(dir)
+	host := here()
 	for _, f := range Find(dir) {
 		if f.Pollux != nil && f.Pollux.Host == host && !sys.Alive(f.PID) {
 			os.Remove(f.Path)
@@ -150,10 +173,20 @@ func writeLock(path string, l Lock) error {
 	if now, err := sys.ReadFile(path, maxLock); err == nil && string(now) == string(data) {
 		return nil
 	}
-	if err := sys.PrivateDir(filepath.Dir(path)); err != nil {
+	// The agents follow a symbolic link.
+	dir := paths.Real(filepath.Dir(path))
+	if err := sys.PrivateDir(dir); err != nil {
 		return err
 	}
-	return sys.WriteFile(path, data)
+	return sys.WriteFile(filepath.Join(dir, filepath.Base(path)), data)
+}
+
+// removeLock removes a lock file if it is the one with that token.
+func removeLock(path, token string) {
+	data, err := sys.ReadFile(path, maxLock)
+	if err == nil && parseLock(data).AuthToken == token {
+		os.Remove(path)
+	}
 }
 
 // wanted reports whether somebody here uses an agent that reads the lock files.

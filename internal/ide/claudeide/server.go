@@ -99,8 +99,8 @@ const (
 // A Server is a companion's server for Claude Code and opencode. It listens from
 // [New] on; connections are served once [Server.Serve] runs.
 //
-// Lock order: Server.publishing before Server.mu before Session.mu. None is held
-// while a method of the Backend runs that can call a Session.
+// Lock order: Server.publishing, the companion's lock, Server.mu, Session.mu. The last
+// two are not held while a method of the Backend runs, nor during I/O.
 type Server struct {
 	cfg      Config
 	http     *http.Server
@@ -108,12 +108,13 @@ type Server struct {
 	port     int
 	token    string
 	gate     *gate.Gate
-	running  sync.WaitGroup // the HTTP server, the sessions, and watch
-	ctx      context.Context
+	running  sync.WaitGroup  // the HTTP server, the sessions, and watch
+	ctx      context.Context // ends with watch
 	stop     context.CancelFunc
 	check    outbox.Signal // the lock may have to change
 
-	publishing sync.Mutex // guards the lock file
+	publishing sync.Mutex // held while the lock file changes
+	failure    string     // why the lock file could not be written last; guarded by publishing
 
 	mu       sync.Mutex
 	sessions map[*Session]bool
@@ -134,8 +135,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	if s.cfg.Dir == "" {
 		dir, err := Dir()
-		if err != nil {
-			return nil, err
+		if err != nil { // other agents may not need it
+			s.cfg.Log.Warn("Claude Code will not find this companion", "err", err)
 		}
 		s.cfg.Dir = dir
 	}
@@ -156,29 +157,33 @@ func New(cfg Config) (*Server, error) {
 type endpoint struct {
 	Port  int    `json:"port"`
 	Token string `json:"token"`
+	// PID is the process that listens, or listened, on the port.
+	PID int `json:"pid"`
 }
 
 // listen listens on the port of the last server for the same roots, with its token.
-// If the port is taken, or there was none, both are new.
+// If the port is taken, or there was none, both are new: a program that has taken the
+// port may have received the token from an agent that came back.
 func (s *Server) listen() (err error) {
 	state := s.statePath()
-	var last endpoint
-	if data, err := sys.ReadFile(state, maxLock); err == nil && json.Unmarshal(data, &last) == nil &&
-		last.Port > 0 && last.Token != "" {
+	last, err := readEndpoint(state)
+	if err == nil {
 		if s.listener, err = net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(last.Port)); err == nil {
-			s.port, s.token = last.Port, last.Token
-			return nil
+			s.token = last.Token
+		} else if last.PID != os.Getpid() && sys.Alive(last.PID) {
+			state = "" // it belongs to a server that runs
 		}
-		state = "" // it belongs to a server that runs
 	}
-	if s.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		return err
+	if s.listener == nil {
+		if s.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			return fmt.Errorf("cannot listen on loopback: %w", err)
+		}
 	}
 	s.port = s.listener.Addr().(*net.TCPAddr).Port
 	if state == "" {
 		return nil
 	}
-	data, err := json.Marshal(endpoint{s.port, s.token})
+	data, err := json.Marshal(endpoint{s.port, s.token, os.Getpid()})
 	if err == nil {
 		err = sys.PrivateDir(filepath.Dir(state))
 	}
@@ -189,6 +194,28 @@ func (s *Server) listen() (err error) {
 		s.cfg.Log.Warn("Claude Code will not find this companion again if it restarts", "err", err)
 	}
 	return nil
+}
+
+// readEndpoint reads a file that only the user can have written.
+func readEndpoint(path string) (e endpoint, err error) {
+	if path == "" {
+		return e, os.ErrNotExist
+	}
+	info, err := os.Lstat(filepath.Dir(path))
+	if err != nil {
+		return e, err
+	}
+	if !info.IsDir() || !sys.Own(info) || runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		return e, errors.New("the directory is not private")
+	}
+	data, err := sys.ReadFile(path, maxLock)
+	if err == nil {
+		err = json.Unmarshal(data, &e)
+	}
+	if err == nil && (e.Port < 1 || e.Port > 65535 || e.Token == "") {
+		err = errors.New("it has no port or no token")
+	}
+	return e, err
 }
 
 // statePath returns the file that keeps the port and token, or "".
@@ -246,20 +273,26 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no editor that shows changes is attached", http.StatusServiceUnavailable)
 		return
 	}
+	session := s.newSession()
+	if !s.add(session) {
+		http.Error(w, "too many sessions, or the companion is shutting down", http.StatusServiceUnavailable)
+		return
+	}
 	// Accept repeats the subprotocol only if the client offers it: opencode does
 	// not.
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{subprotocol}})
-	if err != nil {
-		return // Accept has answered
-	}
-	ws.SetReadLimit(maxMessage)
-	session := s.newSession(ws)
-	if !s.add(session) {
-		ws.Close(websocket.StatusTryAgainLater, "too many sessions, or the companion is shutting down")
+	if err != nil { // Accept has answered
+		session.end()
+		s.remove(session)
 		return
 	}
-	defer s.remove(session)
-	session.serve()
+	ws.SetReadLimit(maxMessage)
+	session.ws = ws
+	go func() { // the HTTP server would catch a panic
+		defer s.onPanic()
+		defer s.remove(session)
+		session.serve()
+	}()
 }
 
 func (s *Server) add(session *Session) bool {
@@ -293,17 +326,20 @@ func (s *Server) all() (all []*Session) {
 // [Server.ViewsChanged]. A failure is no reason not to start, since the user may not
 // have these agents.
 func (s *Server) Publish(roots, _ []string) error {
-	host, _ := os.Hostname()
+	if s.cfg.Dir == "" {
+		return nil
+	}
 	name := s.cfg.Editor.DisplayName
 	if name == "" {
 		name = "Pollux"
 	}
-	s.mu.Lock()
-	s.lock = Lock{
+	lock := Lock{
 		PID: os.Getpid(), WorkspaceFolders: realPaths(roots), IDEName: name, Transport: transport,
 		RunningInWindows: runtime.GOOS == "windows", AuthToken: s.token,
-		Pollux: &Mark{Since: time.Now().UnixMilli(), Host: host},
+		Pollux: &Mark{Since: time.Now().UnixMilli(), Host: here()},
 	}
+	s.mu.Lock()
+	s.lock = lock
 	s.path = filepath.Join(s.cfg.Dir, strconv.Itoa(s.port)+lockExt)
 	s.mu.Unlock()
 	prune(s.cfg.Dir)
@@ -321,8 +357,9 @@ func realPaths(roots []string) []string {
 
 // SetRoots publishes other workspace roots.
 func (s *Server) SetRoots(roots []string) error {
+	folders := realPaths(roots)
 	s.mu.Lock()
-	s.lock.WorkspaceFolders = realPaths(roots)
+	s.lock.WorkspaceFolders = folders
 	s.mu.Unlock()
 	s.update()
 	return nil
@@ -355,10 +392,31 @@ func (s *Server) watch() {
 		}
 		s.update()
 		if !s.cfg.Backend.Shows() {
-			for _, session := range s.all() {
-				session.end()
-			}
+			s.endSessions()
 		}
+	}
+}
+
+// flushTimeout is how long an agent may take to receive the last answers.
+const flushTimeout = 2 * time.Second
+
+// endSessions ends the sessions when nothing shows changes any more. The companion has
+// just rejected the changes that waited: the agents receive that first.
+func (s *Server) endSessions() {
+	ctx, cancel := context.WithTimeout(s.ctx, flushTimeout)
+	defer cancel()
+	sessions := s.all()
+	flush(ctx, sessions)
+	for _, session := range sessions {
+		session.end()
+	}
+}
+
+// flush waits until the agents have the answers to the decided changes, for as long as
+// ctx allows.
+func flush(ctx context.Context, sessions []*Session) {
+	for _, session := range sessions {
+		session.flush(ctx)
 	}
 }
 
@@ -373,7 +431,8 @@ func (s *Server) update() {
 		return
 	}
 	if !s.cfg.Backend.Shows() || !wanted(s.cfg.Dir, exec.LookPath) {
-		os.Remove(path)
+		removeLock(path, s.token)
+		s.setRival("")
 		return
 	}
 	other, yield := rival(s.cfg.Dir, s.port, lock)
@@ -382,19 +441,34 @@ func (s *Server) update() {
 		// An agent in a folder that two locks have connects to neither. Without a
 		// folder it connects only if the port is in its environment.
 		lock.WorkspaceFolders = []string{}
-		note = fmt.Sprintf("%s (process %d)", termtext.Line(other.IDEName, maxName), other.PID)
+		note = termtext.Line(other.IDEName, maxName)
+		if note == "" {
+			note = "another program"
+		}
+		if other.PID != 0 {
+			note += fmt.Sprintf(" (process %d)", other.PID)
+		}
 	}
-	err := writeLock(path, lock)
-	s.mu.Lock()
-	changed := s.rival != note
-	s.rival = note
-	s.mu.Unlock()
-	if err != nil {
-		s.cfg.Log.Warn("cannot write the lock file: Claude Code will not find this companion", "err", err)
+	failure := ""
+	if err := writeLock(path, lock); err != nil {
+		failure = err.Error()
 	}
-	if changed && yield {
+	if failure != "" && failure != s.failure {
+		s.cfg.Log.Warn("cannot write the lock file: Claude Code will not find this companion", "err", failure)
+	}
+	s.failure = failure
+	if s.setRival(note) && yield {
 		s.cfg.Log.Warn("another program has the same folder: Claude Code connects to that one", "program", note)
 	}
+}
+
+// setRival reports whether the rival is another one than before.
+func (s *Server) setRival(note string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed := s.rival != note
+	s.rival = note
+	return changed
 }
 
 // Note returns why agents connect to another program instead, and what to do; "" if
@@ -418,19 +492,20 @@ func (s *Server) Unpublish() {
 	s.path = ""
 	s.mu.Unlock()
 	if path != "" {
-		os.Remove(path)
+		removeLock(path, s.token)
 	}
 }
 
-// Close waits for the answers that are being written, for as long as ctx allows,
-// and ends all sessions.
+// Close waits until the agents have the answers to the decided changes, for as long as
+// ctx allows, and ends all sessions.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
 	s.stop()
-	for _, session := range s.all() {
-		session.flush(ctx)
+	sessions := s.all()
+	flush(ctx, sessions)
+	for _, session := range sessions {
 		session.end()
 	}
 	err := s.http.Close()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -48,44 +49,64 @@ func (a openDiffArgs) proposal() companion.Proposal {
 }
 
 func (s *Session) addTools(server *mcp.Server) {
-	add := func(name, description, schema string, call func(context.Context, json.RawMessage) ([]string, error)) {
-		server.AddTool(&mcp.Tool{Name: name, Description: description, InputSchema: json.RawMessage(schema)}, s.tool(call))
+	add := func(name, description, schema string, handler mcp.ToolHandler) {
+		server.AddTool(&mcp.Tool{Name: name, Description: description, InputSchema: json.RawMessage(schema)}, handler)
 	}
 	add(toolOpenDiff, "Shows a proposed change in the editor. Returns when the user has decided: "+
 		"FILE_SAVED and the final text, or DIFF_REJECTED.", openDiffSchema,
-		func(ctx context.Context, args json.RawMessage) ([]string, error) {
+		s.inTurn(func(ctx context.Context, c *call, args json.RawMessage) ([]string, error) {
 			a, err := parseOpenDiff(args)
 			if err != nil {
 				return nil, err
 			}
-			return s.openDiff(ctx, a)
-		})
+			return s.openDiff(ctx, c, a)
+		}))
 	add(toolCloseTab, "Closes a diff of this agent.", closeTabSchema,
-		func(ctx context.Context, args json.RawMessage) ([]string, error) {
-			var a openDiffArgs
+		s.inTurn(func(ctx context.Context, _ *call, args json.RawMessage) ([]string, error) {
+			var a struct {
+				Tab *string `json:"tab_name"`
+			}
 			if err := unmarshal(args, &a); err != nil {
 				return nil, err
 			}
-			s.closeDiffs(ctx, func(r *review) bool { return r.tab == a.Tab })
+			if a.Tab == nil {
+				return nil, errors.New("tab_name is missing: pass the name given to openDiff")
+			}
+			s.closeDiffs(ctx, func(r *review) bool { return r.tab == *a.Tab })
 			return []string{"TAB_CLOSED"}, nil
-		})
+		}))
 	add(toolCloseAll, "Closes all diffs of this agent.", noArgsSchema,
-		func(ctx context.Context, _ json.RawMessage) ([]string, error) {
+		s.inTurn(func(ctx context.Context, _ *call, _ json.RawMessage) ([]string, error) {
 			n := s.closeDiffs(ctx, func(*review) bool { return true })
 			// The agent calls this at each prompt, which uses up the context.
 			s.refresh.Set()
 			return []string{fmt.Sprintf("CLOSED_%d_DIFF_TABS", n)}, nil
-		})
+		}))
 	add(toolGetDiagnostics, "Returns the problems that the editor shows. Pollux has none yet.", diagnosticsSchema,
-		func(context.Context, json.RawMessage) ([]string, error) { return []string{"[]"}, nil })
+		s.tool(func(context.Context, *mcp.CallToolRequest) ([]string, error) { return []string{"[]"}, nil }))
+}
+
+// inTurn returns an MCP handler that calls f when all earlier calls have taken effect.
+func (s *Session) inTurn(f func(context.Context, *call, json.RawMessage) ([]string, error)) mcp.ToolHandler {
+	return s.tool(func(ctx context.Context, req *mcp.CallToolRequest) ([]string, error) {
+		c, err := s.find(req)
+		if err != nil {
+			return nil, err
+		}
+		defer s.tookEffect(c)
+		if err := s.wait(c); err != nil {
+			return nil, err
+		}
+		return f(ctx, c, req.Params.Arguments)
+	})
 }
 
 // tool returns an MCP handler that calls f. An error of f becomes a result with
 // isError, not a protocol error.
-func (s *Session) tool(f func(context.Context, json.RawMessage) ([]string, error)) mcp.ToolHandler {
+func (s *Session) tool(f func(context.Context, *mcp.CallToolRequest) ([]string, error)) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		defer s.server.onPanic()
-		texts, err := f(ctx, req.Params.Arguments)
+		texts, err := f(ctx, req)
 		res := &mcp.CallToolResult{}
 		if err != nil {
 			res.IsError, texts = true, []string{err.Error()}
@@ -105,6 +126,8 @@ func parseOpenDiff(args json.RawMessage) (openDiffArgs, error) {
 	switch {
 	case a.Path == "":
 		return a, errors.New("new_file_path is missing: pass the file's absolute path")
+	case strings.ContainsRune(a.Path, 0):
+		return a, errors.New("new_file_path holds a NUL byte: pass the file's absolute path")
 	case a.Text == nil:
 		return a, errors.New("new_file_contents is missing: pass the proposed text of the whole file")
 	}

@@ -2,7 +2,6 @@ package claudeide
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 
 	"github.com/coder/websocket"
@@ -25,11 +24,14 @@ func (conn) SessionID() string { return "" }
 func (c conn) Close() error { return c.s.ws.CloseNow() }
 
 // Read implements [mcp.Connection]. It keeps the notification ide_connected, which is
-// not in MCP, from the SDK, and skips what is not a message.
+// not in MCP, from the SDK, and skips what is not a message. The session ends with the
+// connection, before the SDK learns of it: the calls that wait for the user must not
+// take that for a cancellation.
 func (c conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		_, data, err := c.s.ws.Read(ctx)
 		if err != nil {
+			c.s.cancel()
 			return nil, io.EOF
 		}
 		msg, err := jsonrpc.DecodeMessage(data)
@@ -38,35 +40,38 @@ func (c conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 			continue
 		}
 		req, ok := msg.(*jsonrpc.Request)
-		if !ok {
+		switch {
+		case !ok:
 			return msg, nil
-		}
-		switch req.Method {
-		case "ide_connected":
+		case req.Method == "ide_connected" && !req.IsCall():
 			continue
-		case "tools/list":
+		case req.Method == "tools/list":
 			c.s.refresh.Set()
-		case "tools/call":
-			var call struct {
-				Name      string       `json:"name"`
-				Arguments openDiffArgs `json:"arguments"`
-			}
-			if json.Unmarshal(req.Params, &call) == nil && call.Name == toolOpenDiff {
-				c.s.called(call.Arguments.Tab, req.ID)
-			}
 		}
-		return msg, nil
+		return c.s.received(req), nil
 	}
 }
 
-// Write implements [mcp.Connection].
+// Write implements [mcp.Connection]. It writes nothing for a session that ends: an
+// error that only says so would hide the change from the agent's user.
 func (c conn) Write(ctx context.Context, msg jsonrpc.Message) error {
-	data, err := jsonrpc.EncodeMessage(msg)
+	err := c.s.ctx.Err()
 	if err == nil {
-		err = c.s.ws.Write(ctx, websocket.MessageText, data)
+		err = c.write(ctx, msg)
+	}
+	if err != nil { // as in Read
+		c.s.cancel()
 	}
 	if res, ok := msg.(*jsonrpc.Response); ok {
-		c.s.answered(res.ID, err)
+		c.s.written(res.ID, err)
 	}
 	return err
+}
+
+func (c conn) write(ctx context.Context, msg jsonrpc.Message) error {
+	data, err := jsonrpc.EncodeMessage(msg)
+	if err != nil {
+		return err
+	}
+	return c.s.ws.Write(ctx, websocket.MessageText, data)
 }

@@ -324,7 +324,7 @@ func (p *Publication) writeCLILocked(c cli, e Endpoint) error {
 	if err := ownPath(dir); err != nil {
 		return err
 	}
-	if err := sys.PrivateDir(dir); err != nil {
+	if err := sys.PrivateTempDir(dir); err != nil {
 		return err
 	}
 	// Anybody who can write to its parent could replace it.

@@ -1,0 +1,112 @@
+package claudeide
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"pollux/internal/companion"
+	"pollux/internal/companion/journal"
+	"pollux/internal/editor"
+)
+
+// A host publishes a companion's server.
+type host struct{ server *Server }
+
+func (host) Port() int                                              { return 1 }
+func (host) Token() string                                          { return "" }
+func (host) Env() map[string]string                                 { return nil }
+func (host) SetRoots([]string) error                                { return nil }
+func (host) Link() (string, error)                                  { return "", os.ErrNotExist }
+func (host) Prompt(editor.PromptParams, []string) (p editor.Prompt) { return p }
+func (h *host) ViewsChanged()                                       { h.server.ViewsChanged() }
+func (h *host) Notes() []string                                     { return nil }
+func (h *host) Unpublish()                                          { h.server.Unpublish() }
+
+// With a real companion: an edited accept, a review that ends in the terminal, and a
+// view that leaves. The agent receives the rejection before its session ends.
+func TestWithCompanion(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(root, "a.txt")
+	if err := os.WriteFile(path, []byte("old\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := &host{}
+	c, err := companion.New(companion.Config{
+		Host: h, Editor: editor.Info{Name: "test", DisplayName: "Test"}, Roots: []string{root},
+		Journal: journal.New(filepath.Join(t.TempDir(), "journal")),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(t, newBackend())
+	cfg.Backend = c
+	if h.server, err = New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	h.server.listener.Close()
+	f := &fixture{Server: h.server, t: t, network: newNetwork()}
+	h.server.listener = f.network
+	h.server.Serve()
+	t.Cleanup(func() { c.Stop(); f.close(); c.Wait() })
+
+	mine, theirs := net.Pipe()
+	go c.Attach(theirs)
+	opened, closed := make(chan editor.Diff, 10), make(chan editor.DiffClose, 10)
+	view := editor.NewClient(mine, editor.Handler{
+		DiffOpen:  func(d editor.Diff) error { opened <- d; return nil },
+		DiffClose: func(d editor.DiffClose) *string { closed <- d; return nil },
+	})
+	t.Cleanup(func() { view.Close() })
+	if _, err := view.Initialize(t.Context(), editor.InitializeParams{Diff: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := view.Status(t.Context()); err != nil { // now it is attached
+		t.Fatal(err)
+	}
+
+	a := f.dial(true)
+	a.initialize("claude-code")
+	id := a.openDiff(path, "new\n", "tab")
+	d := receive(t, opened)
+	if d.Original != "old\n" || d.Proposed != "new\n" || d.Agent != "Claude Code" {
+		t.Errorf("the diff is %+v", d)
+	}
+	if res, err := view.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "old\n"}); err != nil ||
+		res.Status == editor.StatusAccepted {
+		t.Errorf("the old text was accepted: %+v, %v", res, err)
+	}
+	if _, err := view.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"}); err != nil {
+		t.Fatal(err)
+	}
+	a.want(id, "FILE_SAVED|mine\r\n")
+	if err := os.WriteFile(path, []byte("mine\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := receive(t, closed); got.Reason != editor.ReasonAccepted {
+		t.Errorf("closed: %+v", got)
+	}
+
+	id = a.openDiff(path, "new\n", "tab")
+	receive(t, opened)
+	a.want(a.call(toolCloseAll, "{}"), "CLOSED_1_DIFF_TABS")
+	a.want(id, "DIFF_REJECTED|tab")
+	if got := receive(t, closed); got.Reason != editor.ReasonClosed {
+		t.Errorf("closed: %+v", got)
+	}
+
+	id = a.openDiff(path, "new\n", "tab")
+	receive(t, opened)
+	// When a call after it has taken effect, the companion knows that the view shows it.
+	a.want(a.call(toolCloseTab, `{"tab_name":"none"}`), "TAB_CLOSED")
+	view.Close()
+	a.want(id, "DIFF_REJECTED|tab")
+	receive(t, a.ended)
+	if _, res, err := f.handshake(f.auth()); res == nil || res.StatusCode != 503 {
+		t.Errorf("without views: %v", err)
+	}
+}

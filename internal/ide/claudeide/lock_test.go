@@ -1,0 +1,546 @@
+package claudeide
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pollux/internal/sys"
+)
+
+// deadPID is above the limits of all systems.
+const deadPID = 1 << 30
+
+// publish starts a server that does not serve, and publishes it.
+func publish(t *testing.T, roots []string, change func(*Config, *backend)) (*Server, *backend) {
+	t.Helper()
+	b := newBackend()
+	cfg := config(t, b)
+	if change != nil {
+		change(&cfg, b)
+	}
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Unpublish(); s.Close(t.Context()) })
+	if err := s.Publish(roots, nil); err != nil {
+		t.Fatal(err)
+	}
+	return s, b
+}
+
+// place writes a lock file into a directory.
+func place(t *testing.T, dir string, port int, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, strconv.Itoa(port)+lockExt)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func encode(t *testing.T, l Lock) string {
+	t.Helper()
+	data, err := json.Marshal(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// folders returns the folders of a server's lock file.
+func (s *Server) folders(t *testing.T) string {
+	t.Helper()
+	for _, f := range Find(s.cfg.Dir) {
+		if f.Port == s.port {
+			return strings.Join(f.WorkspaceFolders, " ")
+		}
+	}
+	return "no lock file"
+}
+
+func TestLockFile(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	project, link := filepath.Join(dir, "project"), filepath.Join(dir, "link")
+	if err := os.Mkdir(project, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(project, link); err != nil {
+		t.Skip(err)
+	}
+	s, _ := publish(t, []string{link}, nil)
+	path := filepath.Join(s.cfg.Dir, strconv.Itoa(s.Port())+".lock")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Lock
+		Pollux Mark `json:"pollux"`
+	}
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Pollux.Host != here() || time.Since(time.UnixMilli(got.Pollux.Since)).Abs() > time.Minute {
+		t.Errorf("the mark is %+v", got.Pollux)
+	}
+	if want := fmt.Sprintf(`{"pid":%d,"workspaceFolders":[%q],"ideName":"Test","transport":"ws",`+
+		`"runningInWindows":%v,"authToken":%q,"pollux":`,
+		os.Getpid(), project, runtime.GOOS == "windows", s.token); !strings.HasPrefix(string(data), want) {
+		t.Errorf("the file is %s\nwant %s", data, want)
+	}
+	if runtime.GOOS != "windows" {
+		for path, want := range map[string]os.FileMode{path: 0o600, s.cfg.Dir: 0o700} {
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+				t.Errorf("%s: %v, %v; want %o", path, info.Mode(), err, want)
+			}
+		}
+	}
+	if err := s.SetRoots([]string{dir, link}); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.folders(t); got != dir+" "+project {
+		t.Errorf("after SetRoots: %s", got)
+	}
+	s.Unpublish()
+	s.update()
+	if err := s.SetRoots([]string{dir}); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(s.cfg.Dir); len(left) > 0 {
+		t.Errorf("after Unpublish: %v", left)
+	}
+}
+
+// The server looks after its lock: an agent in a container deletes it, since it does
+// not see the process.
+func TestLockFileDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		if err := f.Publish([]string{t.TempDir()}, nil); err != nil {
+			t.Fatal(err)
+		}
+		before := f.folders(t)
+		if err := os.Remove(f.path); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(checkInterval)
+		synctest.Wait()
+		if got := f.folders(t); got != before {
+			t.Errorf("%s, want %s", got, before)
+		}
+		f.backend.setShows(false)
+		f.ViewsChanged()
+		synctest.Wait()
+		if exists(f.path) {
+			t.Error("nothing shows changes, but the lock file is there")
+		}
+		f.backend.setShows(true)
+		f.ViewsChanged()
+		synctest.Wait()
+		if got := f.folders(t); got != before {
+			t.Errorf("%s, want %s", got, before)
+		}
+		path := f.path
+		f.Unpublish()
+		time.Sleep(2 * checkInterval)
+		synctest.Wait()
+		if exists(path) {
+			t.Error("the lock file came back")
+		}
+	})
+}
+
+// A companion without views has no lock from the start.
+func TestPublishWithoutViews(t *testing.T) {
+	s, b := publish(t, []string{t.TempDir()}, func(_ *Config, b *backend) { b.hidden = true })
+	if exists(s.cfg.Dir) {
+		t.Error("there is a directory of locks")
+	}
+	b.setShows(true)
+	s.update()
+	if !exists(s.path) {
+		t.Error("there is no lock file")
+	}
+}
+
+// A lock with the server's port that another machine or program has written is not
+// removed.
+func TestLockOfAnotherWithThePort(t *testing.T) {
+	s, b := publish(t, []string{t.TempDir()}, nil)
+	place(t, s.cfg.Dir, s.port, `{"pid":1,"authToken":"other"}`)
+	b.setShows(false)
+	s.update()
+	if !exists(s.path) {
+		t.Error("update removed it")
+	}
+	path := s.path
+	s.Unpublish()
+	if !exists(path) {
+		t.Error("Unpublish removed it")
+	}
+}
+
+func TestRival(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	served := listener.Addr().(*net.TCPAddr).Port
+	const folder = "/work/project"
+	alive := os.Getpid()
+	lock := func(pid int, mark *Mark, folders ...string) func(int64) string {
+		return func(since int64) string {
+			if mark != nil {
+				mark.Since += since
+			}
+			return encode(t, Lock{PID: pid, WorkspaceFolders: folders, IDEName: "Other", Transport: "ws", Pollux: mark})
+		}
+	}
+	text := func(text string) func(int64) string { return func(int64) string { return text } }
+	for name, tt := range map[string]struct {
+		port  int
+		lock  func(since int64) string // the companion's
+		yield string
+	}{
+		"same folder":        {1, lock(alive, nil, folder), fmt.Sprintf("Other (process %d)", alive)},
+		"with a slash":       {1, lock(alive, nil, folder+"/"), fmt.Sprintf("Other (process %d)", alive)},
+		"parent":             {1, lock(alive, nil, "/work"), fmt.Sprintf("Other (process %d)", alive)},
+		"child":              {1, lock(alive, nil, "/elsewhere", folder+"/child"), fmt.Sprintf("Other (process %d)", alive)},
+		"sibling":            {1, lock(alive, nil, folder+"s"), ""},
+		"no folder":          {1, lock(alive, nil), ""},
+		"dead":               {1, lock(deadPID, nil, folder), ""},
+		"odd process":        {1, lock(-1, nil, folder), ""},
+		"port without PID":   {served, lock(0, nil, folder), "Other"},
+		"nobody at the port": {1, lock(0, nil, folder), ""},
+		"an older companion": {1, lock(alive, &Mark{Since: -1}, folder), fmt.Sprintf("Other (process %d)", alive)},
+		"a younger one":      {1, lock(alive, &Mark{Since: 1}, folder), ""},
+		"of the same time":   {1, lock(alive, &Mark{}, folder), fmt.Sprintf("Other (process %d)", alive)},
+		"and a higher port":  {65535, lock(alive, &Mark{}, folder), ""},
+		"a dead older one":   {1, lock(deadPID, &Mark{Since: -1}, folder), ""},
+		"old format":         {served, text(folder + "\n/x\n"), "another program"},
+		"odd name": {1, text(fmt.Sprintf(`{"pid":%d,"workspaceFolders":[%q],"ideName":"a\u001b[1m\nb"}`, alive, folder)),
+			fmt.Sprintf("a[1m b (process %d)", alive)},
+		"odd types": {1, text(fmt.Sprintf(`{"pid":%d,"ideName":5,"workspaceFolders":[%q],"authToken":{}}`, alive, folder)),
+			fmt.Sprintf("another program (process %d)", alive)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := publish(t, []string{folder}, nil)
+			if got := s.folders(t); got != folder {
+				t.Fatal(got)
+			}
+			path := place(t, s.cfg.Dir, tt.port, tt.lock(s.lock.Pollux.Since))
+			s.update()
+			want := folder
+			if tt.yield != "" {
+				want = ""
+			}
+			if got := s.folders(t); got != want || s.rival != tt.yield || (s.Note() != "") != (tt.yield != "") {
+				t.Errorf("folders %q, note %q; want %q, %q", got, s.Note(), want, tt.yield)
+			}
+			os.Remove(path)
+			s.update()
+			if got := s.folders(t); got != folder || s.Note() != "" {
+				t.Errorf("after it has gone: folders %q, note %q", got, s.Note())
+			}
+		})
+	}
+}
+
+// A lock that no agent can see has no rival.
+func TestRivalWithoutViews(t *testing.T) {
+	s, b := publish(t, []string{"/project"}, nil)
+	place(t, s.cfg.Dir, 1, encode(t, Lock{PID: os.Getpid(), WorkspaceFolders: []string{"/project"}}))
+	s.update()
+	if s.Note() == "" {
+		t.Fatal("there is no rival")
+	}
+	b.setShows(false)
+	s.update()
+	if got := s.Note(); got != "" {
+		t.Error(got)
+	}
+}
+
+// Two companions for a folder: the first one has it, then the second.
+func TestTwoCompanions(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ide")
+	in := func(c *Config, _ *backend) { c.Dir = dir }
+	first, _ := publish(t, []string{"/project"}, in)
+	second, _ := publish(t, []string{"/project/sub"}, in)
+	second.lock.Pollux.Since = first.lock.Pollux.Since + 1
+	second.update()
+	first.update()
+	if a, b := first.folders(t), second.folders(t); a != "/project" || b != "" {
+		t.Errorf("%q, %q", a, b)
+	}
+	first.Unpublish()
+	second.update()
+	if got := second.folders(t); got != "/project/sub" {
+		t.Error(got)
+	}
+}
+
+func TestPrune(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ide")
+	mark := func(pid int, host string) string { return encode(t, Lock{PID: pid, Pollux: &Mark{1, host}}) }
+	ours := place(t, dir, 1, mark(deadPID, here()))
+	kept := []string{
+		place(t, dir, 2, mark(os.Getpid(), here())),
+		place(t, dir, 3, mark(deadPID, "another machine")),
+		place(t, dir, 4, encode(t, Lock{PID: deadPID, IDEName: "Other"})),
+		place(t, dir, 5, "no JSON"),
+		place(t, dir, 70000, mark(deadPID, here())),
+	}
+	for _, name := range []string{"x.lock", "6", ".lock", "-7.lock"} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(mark(deadPID, here())), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, path)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "8.lock"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	kept = append(kept, filepath.Join(dir, "8.lock"))
+	leftover := filepath.Join(dir, strings.Replace(sys.TempPattern, "*", "1", 1))
+	if err := os.WriteFile(leftover, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(leftover, time.Time{}, time.Now().Add(-2*sys.TempTTL)); err != nil {
+		t.Fatal(err)
+	}
+	prune(dir)
+	for _, path := range []string{ours, leftover} {
+		if exists(path) {
+			t.Errorf("%s is left", path)
+		}
+	}
+	for _, path := range kept {
+		if !exists(path) {
+			t.Errorf("%s was removed", path)
+		}
+	}
+	prune(filepath.Join(dir, "missing"))
+}
+
+// A directory that cannot be used is reported once, and used as soon as it can be.
+func TestDirectory(t *testing.T) {
+	for name, tt := range map[string]struct {
+		make func(dir string) error
+		fine bool
+	}{
+		"missing":     {func(string) error { return nil }, true},
+		"open to all": {func(dir string) error { return os.Mkdir(dir, 0o777) }, true},
+		"a link":      {func(dir string) error { return os.Symlink(t.TempDir(), dir) }, true},
+		"a file":      {func(dir string) error { return os.WriteFile(dir, nil, 0o600) }, false},
+		"another user's": {func(dir string) error {
+			if os.Getuid() != 0 {
+				t.Skip("only root can give a directory away")
+			}
+			if err := os.Mkdir(dir, 0o777); err != nil {
+				return err
+			}
+			return os.Chown(dir, 12345, 12345)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t)
+				f.log.mu.Lock()
+				f.log.b.Reset()
+				f.log.mu.Unlock()
+				if err := tt.make(f.cfg.Dir); err != nil {
+					t.Fatal(err)
+				}
+				if err := f.Publish([]string{"/project"}, nil); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(3 * checkInterval)
+				synctest.Wait()
+				warnings := strings.Count(f.log.String(), "cannot write the lock file")
+				if exists(f.path) != tt.fine || warnings != map[bool]int{true: 0, false: 1}[tt.fine] {
+					t.Errorf("%d warnings: %s", warnings, f.log)
+				}
+				if strings.Contains(f.log.String(), "TMPDIR") {
+					t.Error("the warning names the wrong variable")
+				}
+				if tt.fine {
+					return
+				}
+				if err := os.Remove(f.cfg.Dir); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(checkInterval)
+				synctest.Wait()
+				if !exists(f.path) {
+					t.Error("there is no lock file")
+				}
+			})
+		})
+	}
+}
+
+func TestWanted(t *testing.T) {
+	home := t.TempDir()
+	dir := filepath.Join(home, ".claude", "ide")
+	for _, tt := range []struct {
+		program string
+		want    bool
+	}{{"gemini", false}, {"claude", true}, {"opencode", true}} {
+		if got := wanted(dir, func(name string) (string, error) {
+			if name == tt.program {
+				return "/bin/" + name, nil
+			}
+			return "", os.ErrNotExist
+		}); got != tt.want {
+			t.Errorf("with %s: %v", tt.program, got)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(home, ".claude"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if !wanted(dir, func(string) (string, error) { return "", os.ErrNotExist }) {
+		t.Error("with ~/.claude: false")
+	}
+}
+
+// An agent comes back to the same port with the same token only.
+func TestEndpoint(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "state")
+	listen := func(roots ...string) *Server {
+		t.Helper()
+		cfg := config(t, newBackend())
+		cfg.State, cfg.Roots = state, roots
+		s, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close(t.Context()) })
+		return s
+	}
+	first := listen("/a")
+	other := listen("/b")
+	if other.Port() == first.Port() || other.token == first.token {
+		t.Error("two folders share a port or a token")
+	}
+	path := first.statePath()
+	if runtime.GOOS != "windows" {
+		for path, want := range map[string]os.FileMode{path: 0o600, state: 0o700} {
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+				t.Errorf("%s: %v; want %o", path, err, want)
+			}
+		}
+	}
+	first.Close(t.Context())
+	second := listen("/a")
+	if second.Port() != first.Port() || second.token != first.token {
+		t.Errorf("port %d and token %s, want %d and %s", second.Port(), second.token, first.Port(), first.token)
+	}
+
+	// The port belongs to another companion that runs: it keeps it.
+	place := func(e endpoint) {
+		t.Helper()
+		data, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	place(endpoint{second.Port(), second.token, os.Getppid()})
+	third := listen("/a")
+	if third.Port() == second.Port() || third.token == second.token {
+		t.Error("a second companion has the same port or token")
+	}
+	second.Close(t.Context())
+	if again := listen("/a"); again.Port() != second.Port() || again.token != second.token {
+		t.Error("the second companion has replaced the first one's port or token")
+	} else {
+		again.Close(t.Context())
+	}
+
+	// A program that took the port of a companion that has ended may have received the
+	// token. It is not used again.
+	thief, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", second.Port()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	place(endpoint{second.Port(), second.token, deadPID})
+	fourth := listen("/a")
+	thief.Close()
+	fourth.Close(t.Context())
+	if fifth := listen("/a"); fifth.token == second.token || fifth.token != fourth.token || fifth.Port() != fourth.Port() {
+		t.Error("the token was used again")
+	} else {
+		fifth.Close(t.Context())
+	}
+
+	for name, text := range map[string]string{
+		"no JSON": "x", "empty": "", "no token": `{"port":1}`, "no port": `{"token":"x"}`,
+		"odd port": `{"port":70000,"token":"x"}`,
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := listen("/a")
+		s.Close(t.Context())
+		if s.token == "" || s.token == "x" {
+			t.Errorf("%s: the token is %q", name, s.token)
+		}
+		if e, err := readEndpoint(path); err != nil || e.Token != s.token || e.Port != s.Port() {
+			t.Errorf("%s: the file has %+v, %v", name, e, err)
+		}
+	}
+	if runtime.GOOS == "windows" {
+		return
+	}
+	// Others can write to the directory, so anybody can have chosen the token.
+	place(endpoint{fourth.Port(), "chosen", deadPID})
+	if err := os.Chmod(state, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if s := listen("/a"); s.token == "chosen" {
+		t.Error("the token is of a directory that others can write to")
+	}
+}
+
+func FuzzParseLock(f *testing.F) {
+	for _, seed := range []string{
+		``, `{}`, `null`, `[]`, `"x"`, "/a\n/b\r\n\n", `{"pid":-1,"workspaceFolders":["/a"],"pollux":{"since":1,"host":"x"}}`,
+		`{"pid":1e99,"workspaceFolders":[5,null,"/a"],"pollux":5}`, `{"workspaceFolders":"x","authToken":["y"]}`, "\xff\x00",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		l := parseLock(data)
+		if l.Covers("/a") && !l.overlaps([]string{"/a"}) {
+			t.Errorf("%+v covers a folder, and does not overlap it", l)
+		}
+		if _, err := json.Marshal(l); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,731 @@
+package claudeide
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+	"go.uber.org/goleak"
+
+	"pollux/internal/companion"
+	"pollux/internal/editor"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A backend is a companion with one rule of the real one: a proposal replaces the one
+// that the session has for the same file.
+type backend struct {
+	roots    []string
+	proposed chan companion.Proposal
+	joined   chan *Session
+	gone     chan *Session
+	// propose, if set, runs before a proposal is shown. Its error is Propose's.
+	propose func(companion.Proposal) error
+
+	mu       sync.Mutex
+	hidden   bool // nothing shows changes
+	context  companion.Context
+	open     map[diffKey]companion.Proposal
+	sessions map[*Session]bool
+}
+
+type diffKey struct {
+	session *Session
+	path    string
+}
+
+func newBackend() *backend {
+	return &backend{
+		proposed: make(chan companion.Proposal, 100), joined: make(chan *Session, 100), gone: make(chan *Session, 100),
+		open: make(map[diffKey]companion.Proposal), sessions: make(map[*Session]bool),
+	}
+}
+
+func (b *backend) Connect(s companion.Session) {
+	b.mu.Lock()
+	b.sessions[s.(*Session)] = true
+	b.mu.Unlock()
+	s.ContextChanged()
+	b.joined <- s.(*Session)
+}
+
+func (b *backend) Disconnect(s companion.Session) {
+	b.mu.Lock()
+	delete(b.sessions, s.(*Session))
+	b.mu.Unlock()
+	b.gone <- s.(*Session)
+}
+
+func (b *backend) Propose(_ context.Context, s companion.Session, p companion.Proposal) error {
+	if b.propose != nil {
+		if err := b.propose(p); err != nil {
+			return err
+		}
+	}
+	b.mu.Lock()
+	key := diffKey{s.(*Session), p.Path}
+	if !b.sessions[key.session] {
+		b.mu.Unlock()
+		panic("a proposal of a session that is not connected")
+	}
+	if old, ok := b.open[key]; ok {
+		s.Resolve(old, companion.Outcome{Superseded: true}, func(error) {})
+	}
+	b.open[key] = p
+	b.mu.Unlock()
+	b.proposed <- p
+	return nil
+}
+
+var errNoDiff = errors.New("no such diff")
+
+func (b *backend) Withdraw(_ context.Context, s companion.Session, path string) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := diffKey{s.(*Session), path}
+	if _, ok := b.open[key]; !ok {
+		return "", errNoDiff
+	}
+	delete(b.open, key)
+	return "", nil
+}
+
+func (b *backend) Context() companion.Context {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.context
+}
+
+func (b *backend) Roots() []string { return b.roots }
+
+func (b *backend) Shows() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.hidden
+}
+
+func (b *backend) setShows(shows bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.hidden = !shows
+}
+
+// resolve decides about the diff that a session has for a path. The result receives
+// what done was called with.
+func (b *backend) resolve(s *Session, path string, o companion.Outcome) <-chan error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := diffKey{s, path}
+	p, ok := b.open[key]
+	if !ok {
+		panic("no diff is open for " + path)
+	}
+	delete(b.open, key)
+	done := make(chan error, 2) // a second call would be seen
+	s.Resolve(p, o, func(err error) { done <- err })
+	return done
+}
+
+// opened returns how many diffs are open.
+func (b *backend) opened() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.open)
+}
+
+// setContext replaces the context and announces it, as a companion does.
+func (b *backend) setContext(files ...companion.File) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.context = companion.Context{Files: files}
+	for s := range b.sessions {
+		s.ContextChanged()
+	}
+}
+
+// A network replaces the loopback interface, so that time stands still in a test
+// with [synctest]. Its connections have no buffers.
+type network struct {
+	conns chan net.Conn
+	once  sync.Once
+	ended chan struct{}
+}
+
+func newNetwork() *network {
+	return &network{conns: make(chan net.Conn), ended: make(chan struct{})}
+}
+
+func (n *network) Accept() (net.Conn, error) {
+	select {
+	case conn := <-n.conns:
+		return conn, nil
+	case <-n.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+func (n *network) Close() error   { n.once.Do(func() { close(n.ended) }); return nil }
+func (n *network) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	mine, theirs := net.Pipe()
+	select {
+	case n.conns <- theirs:
+		return mine, nil
+	case <-n.ended:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// A fixture is a server that serves on a network.
+type fixture struct {
+	*Server
+	t       *testing.T
+	backend *backend
+	network *network
+	log     *syncBuffer
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func config(t *testing.T, b *backend) Config {
+	return Config{
+		Backend: b, Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"},
+		Dir: filepath.Join(t.TempDir(), "ide"), State: filepath.Join(t.TempDir(), "state"), Roots: []string{"/project"},
+	}
+}
+
+// start starts a server without a lock file.
+func start(t *testing.T) *fixture {
+	t.Helper()
+	b := newBackend()
+	log := &syncBuffer{}
+	cfg := config(t, b)
+	cfg.Log = slog.New(slog.NewTextHandler(log, nil))
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.listener.Close()
+	f := &fixture{s, t, b, newNetwork(), log}
+	s.listener = f.network
+	s.Serve()
+	t.Cleanup(f.close)
+	return f
+}
+
+func (f *fixture) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	f.Close(ctx)
+}
+
+// handshake sends the request that opens a connection.
+func (f *fixture) handshake(header http.Header, subprotocols ...string) (*websocket.Conn, *http.Response, error) {
+	transport := &http.Transport{DialContext: f.network.dial, DisableKeepAlives: true}
+	return websocket.Dial(f.t.Context(), "ws://127.0.0.1/", &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: transport}, HTTPHeader: header, Subprotocols: subprotocols,
+	})
+}
+
+func (f *fixture) auth() http.Header { return http.Header{tokenHeader: {f.token}} }
+
+// An agent is the other side of a session.
+type agent struct {
+	f       *fixture
+	ws      *websocket.Conn
+	session *Session
+	id      int
+	answers chan message
+	kept    map[int]message
+	notes   chan message
+	ended   chan struct{} // closed when the connection has ended
+}
+
+type message struct {
+	ID     *int            `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Error  *struct {
+		Message string `json:"message"`
+	} `json:"error"`
+	Result struct {
+		IsError bool `json:"isError"`
+		Content []struct {
+			Text string `json:"text"`
+		} `json:"content"`
+		Tools []struct {
+			Name string `json:"name"`
+		} `json:"tools"`
+		ProtocolVersion string `json:"protocolVersion"`
+	} `json:"result"`
+}
+
+// String returns an answer in one line.
+func (m message) String() string {
+	if m.Error != nil {
+		return "error: " + m.Error.Message
+	}
+	var texts []string
+	for _, c := range m.Result.Content {
+		texts = append(texts, c.Text)
+	}
+	s := strings.Join(texts, "|")
+	if m.Result.IsError {
+		s = "isError: " + s
+	}
+	return s
+}
+
+// dial opens a connection, and reads it unless told otherwise.
+func (f *fixture) dial(reads bool) *agent {
+	f.t.Helper()
+	ws, _, err := f.handshake(f.auth(), subprotocol)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ws.SetReadLimit(-1)
+	a := &agent{
+		f: f, ws: ws, answers: make(chan message, 100), kept: make(map[int]message),
+		notes: make(chan message, 1000), ended: make(chan struct{}),
+	}
+	f.t.Cleanup(func() { ws.CloseNow() })
+	if reads {
+		go a.read()
+	}
+	return a
+}
+
+func (a *agent) read() {
+	defer close(a.ended)
+	for {
+		_, data, err := a.ws.Read(context.Background())
+		if err != nil {
+			return
+		}
+		var m message
+		if err := json.Unmarshal(data, &m); err != nil {
+			panic(err)
+		}
+		if m.ID == nil {
+			a.notes <- m
+		} else {
+			a.answers <- m
+		}
+	}
+}
+
+// connect connects an agent of that name.
+func (f *fixture) connect(name string) *agent {
+	f.t.Helper()
+	a := f.dial(true)
+	a.initialize(name)
+	a.session = receive(f.t, f.backend.joined)
+	return a
+}
+
+func initialize(name string) string {
+	return `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"` + name + `","version":"1.2"}}`
+}
+
+func (a *agent) initialize(name string) {
+	a.f.t.Helper()
+	id := a.request("initialize", initialize(name))
+	if v := a.answer(id).Result.ProtocolVersion; v != "2025-11-25" {
+		a.f.t.Fatalf("protocol version %q", v)
+	}
+	a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+}
+
+func (a *agent) send(text string) {
+	a.f.t.Helper()
+	if err := a.ws.Write(a.f.t.Context(), websocket.MessageText, []byte(text)); err != nil {
+		a.f.t.Fatal(err)
+	}
+}
+
+func (a *agent) request(method, params string) (id int) {
+	a.f.t.Helper()
+	a.id++
+	a.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, a.id, method, params))
+	return a.id
+}
+
+func (a *agent) call(tool, args string) (id int) {
+	a.f.t.Helper()
+	return a.request("tools/call", `{"name":"`+tool+`","arguments":`+args+`}`)
+}
+
+// stopReading fills the queue of answers: the agent reads nothing more until the test
+// takes an answer.
+func (a *agent) stopReading() {
+	a.f.t.Helper()
+	for range cap(a.answers) + 2 {
+		a.request("ping", "{}")
+	}
+	synctest.Wait()
+}
+
+func (a *agent) openDiff(path, text, tab string) (id int) {
+	a.f.t.Helper()
+	args, err := json.Marshal(map[string]string{
+		"old_file_path": path, "new_file_path": path, "new_file_contents": text, "tab_name": tab,
+	})
+	if err != nil {
+		a.f.t.Fatal(err)
+	}
+	return a.call(toolOpenDiff, string(args))
+}
+
+// answer returns the answer to a request.
+func (a *agent) answer(id int) message {
+	a.f.t.Helper()
+	for {
+		if m, ok := a.kept[id]; ok {
+			delete(a.kept, id)
+			return m
+		}
+		m := receive(a.f.t, a.answers)
+		if _, ok := a.kept[*m.ID]; ok {
+			a.f.t.Fatalf("request %d has two answers", *m.ID)
+		}
+		a.kept[*m.ID] = m
+	}
+}
+
+func (a *agent) want(id int, want string) {
+	a.f.t.Helper()
+	if got := a.answer(id).String(); got != want {
+		a.f.t.Errorf("the answer is %q, want %q", got, want)
+	}
+}
+
+// silent checks that nothing but notifications has arrived.
+func (a *agent) silent() {
+	a.f.t.Helper()
+	synctest.Wait()
+	select {
+	case m := <-a.answers:
+		a.f.t.Errorf("an answer: %s", m)
+	default:
+	}
+	for id, m := range a.kept {
+		a.f.t.Errorf("an answer to %d: %s", id, m)
+	}
+}
+
+func receive[T any](t *testing.T, c <-chan T) (v T) {
+	t.Helper()
+	timeout := time.NewTimer(20 * time.Second)
+	defer timeout.Stop()
+	select {
+	case v = <-c:
+	case <-timeout.C:
+		t.Fatal("nothing arrived")
+	}
+	return v
+}
+
+func TestHandshake(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(f *fixture, h http.Header)
+		offer  []string
+		status int
+		chosen string
+	}{
+		"Claude Code":       {offer: []string{"mcp"}, status: 101, chosen: "mcp"},
+		"opencode":          {status: 101},
+		"another protocol":  {offer: []string{"other"}, status: 101},
+		"several protocols": {offer: []string{"other", "mcp"}, status: 101, chosen: "mcp"},
+		"a page":            {change: func(_ *fixture, h http.Header) { h.Set("Origin", "http://127.0.0.1") }, status: 403},
+		"a page without a name": {
+			change: func(_ *fixture, h http.Header) { h["Origin"] = []string{""} }, status: 403,
+		},
+		"no token":     {change: func(_ *fixture, h http.Header) { h.Del(tokenHeader) }, status: 401},
+		"wrong token":  {change: func(_ *fixture, h http.Header) { h.Set(tokenHeader, "x") }, status: 401},
+		"longer token": {change: func(f *fixture, h http.Header) { h.Set(tokenHeader, f.token+"x") }, status: 401},
+		"nothing shows changes": {
+			change: func(f *fixture, _ http.Header) { f.backend.setShows(false) }, status: 503,
+		},
+		"the page first": {
+			change: func(f *fixture, h http.Header) {
+				h.Del(tokenHeader)
+				h.Set("Origin", "http://x")
+				f.backend.setShows(false)
+			},
+			status: 403,
+		},
+		"the token before the views": {
+			change: func(f *fixture, h http.Header) { h.Del(tokenHeader); f.backend.setShows(false) }, status: 401,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t)
+				header := f.auth()
+				if tt.change != nil {
+					tt.change(f, header)
+				}
+				ws, res, err := f.handshake(header, tt.offer...)
+				if res == nil || res.StatusCode != tt.status {
+					t.Fatalf("%v, %v; want %d", res, err, tt.status)
+				}
+				if ws == nil {
+					return
+				}
+				defer ws.CloseNow()
+				if got, ok := res.Header["Sec-Websocket-Protocol"]; strings.Join(got, ",") != tt.chosen || ok != (tt.chosen != "") {
+					t.Errorf("the subprotocol is %q", got)
+				}
+				if got := res.Header.Get("Sec-Websocket-Extensions"); got != "" {
+					t.Errorf("the server compresses: %s", got)
+				}
+			})
+		})
+	}
+}
+
+// A request that is no handshake holds no session.
+func TestOrdinaryRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://127.0.0.1/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = f.auth()
+		client := &http.Client{Transport: &http.Transport{DialContext: f.network.dial, DisableKeepAlives: true}}
+		res, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusUpgradeRequired || len(f.all()) != 0 {
+			t.Errorf("%s, %d sessions", res.Status, len(f.all()))
+		}
+	})
+}
+
+func TestTooManySessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		var last *agent
+		for range maxSessions {
+			last = f.dial(true)
+		}
+		if _, res, err := f.handshake(f.auth()); res == nil || res.StatusCode != 503 {
+			t.Errorf("one more session: %v", err)
+		}
+		last.ws.CloseNow()
+		synctest.Wait()
+		f.dial(true)
+	})
+}
+
+// Close has a bound, whatever the agents do.
+func TestClose(t *testing.T) {
+	for name, tt := range map[string]func(t *testing.T, f *fixture){
+		"nobody": func(*testing.T, *fixture) {},
+		"an agent that says nothing": func(_ *testing.T, f *fixture) {
+			f.dial(true)
+		},
+		"an agent with a diff": func(t *testing.T, f *fixture) {
+			f.connect("claude-code").openDiff("/project/a", "a", "tab")
+			receive(t, f.backend.proposed)
+		},
+		"an agent that does not read its first answer": func(_ *testing.T, f *fixture) {
+			f.dial(false).request("initialize", initialize("claude-code"))
+		},
+		"an agent that does not read its decision": func(t *testing.T, f *fixture) {
+			a := f.connect("claude-code")
+			a.openDiff("/project/a", "a", "tab")
+			receive(t, f.backend.proposed)
+			a.stopReading()
+			done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})
+			t.Cleanup(func() {
+				for len(a.answers) > 0 {
+					<-a.answers
+				}
+				if err := receive(t, done); err == nil {
+					t.Error("the outcome that nobody read was delivered")
+				}
+			})
+		},
+		"half a frame": func(t *testing.T, f *fixture) {
+			conn, err := f.network.dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { conn.Close() })
+			go func() {
+				b := make([]byte, 1000)
+				for {
+					if _, err := conn.Read(b); err != nil {
+						return
+					}
+				}
+			}()
+			fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+				"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n%s: %s\r\n\r\n", tokenHeader, f.token)
+			conn.Write([]byte{0x81, 0xfe, 0xff})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t)
+				tt(t, f)
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				begun := time.Now()
+				f.Close(ctx)
+				if took := time.Since(begun); took > time.Second {
+					t.Errorf("Close took %s", took)
+				}
+				if n := len(f.all()); n != 0 {
+					t.Errorf("%d sessions are left", n)
+				}
+			})
+		})
+	}
+}
+
+// Close lets the agents receive what was decided just before it.
+func TestCloseDelivers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		a := f.connect("claude-code")
+		id := a.openDiff("/project/a", "a", "tab")
+		receive(t, f.backend.proposed)
+		a.stopReading()
+		done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})
+		go f.close()
+		synctest.Wait()
+		a.want(id, "DIFF_REJECTED|tab")
+		if err := receive(t, done); err != nil {
+			t.Error(err)
+		}
+		receive(t, a.ended)
+		receive(t, f.backend.gone)
+	})
+}
+
+// When nothing shows changes any more, the agents receive the rejections, and then
+// their sessions end, so that they show changes in the terminal.
+func TestNoViews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		a := f.connect("claude-code")
+		decided := a.openDiff("/project/a", "a", "tab")
+		receive(t, f.backend.proposed)
+		undecided := a.openDiff("/project/b", "b", "other tab")
+		receive(t, f.backend.proposed)
+		f.backend.setShows(false)
+		done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})
+		begun := time.Now()
+		f.ViewsChanged()
+		a.want(decided, "DIFF_REJECTED|tab")
+		receive(t, a.ended)
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("it took %s: an undecided change delays the end", took)
+		}
+		if err := receive(t, done); err != nil {
+			t.Error(err)
+		}
+		receive(t, f.backend.gone)
+		select {
+		case m := <-a.answers:
+			t.Errorf("an answer to %d: %s", undecided, m)
+		default:
+		}
+	})
+}
+
+// An agent that does not read delays the end of the sessions for a moment only.
+func TestNoViewsAndNobodyReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		a := f.connect("claude-code")
+		a.openDiff("/project/a", "a", "tab")
+		receive(t, f.backend.proposed)
+		a.stopReading()
+		done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})
+		f.backend.setShows(false)
+		begun := time.Now()
+		f.ViewsChanged()
+		receive(t, f.backend.gone)
+		if took := time.Since(begun); took > flushTimeout {
+			t.Errorf("it took %s", took)
+		}
+		if err := receive(t, done); err == nil {
+			t.Error("the outcome that nobody read was delivered")
+		}
+		for len(a.answers) > 0 {
+			<-a.answers
+		}
+	})
+}
+
+func TestAddEnv(t *testing.T) {
+	env := make(map[string]string)
+	new(Server).AddEnv(env)
+	if len(env) != len(EnvNames) || cmp.Or(env["CLAUDE_CODE_AUTO_CONNECT_IDE"], "unset") != "true" {
+		t.Errorf("%v", env)
+	}
+	if _, ok := env[EnvPort]; ok {
+		t.Error("the variable that breaks opencode is set")
+	}
+}
+
+// A companion starts without a home: Gemini CLI needs none.
+func TestNoHome(t *testing.T) {
+	for _, name := range []string{"HOME", "USERPROFILE"} {
+		t.Setenv(name, "")
+		os.Unsetenv(name)
+	}
+	cfg := config(t, newBackend())
+	cfg.Dir = ""
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(t.Context())
+	if err := s.Publish([]string{t.TempDir()}, nil); err != nil {
+		t.Error(err)
+	}
+	if s.path != "" {
+		t.Errorf("the lock file is %s", s.path)
+	}
+}

@@ -1,0 +1,349 @@
+package claudeide
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"pollux/internal/companion"
+)
+
+func TestInitialize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		a := f.connect("claude-code")
+		if name, version := a.session.Client(); name != "Claude Code" || version != "1.2" || a.session.Transport() != "websocket" {
+			t.Errorf("%s %s over %s", name, version, a.session.Transport())
+		}
+		a.send(`{"jsonrpc":"2.0","method":"ide_connected","params":{"pid":1}}`)
+		var tools []string
+		for _, tool := range a.answer(a.request("tools/list", "{}")).Result.Tools {
+			tools = append(tools, tool.Name)
+		}
+		slices.Sort(tools)
+		if want := []string{"closeAllDiffTabs", "close_tab", "getDiagnostics", "openDiff"}; !slices.Equal(tools, want) {
+			t.Errorf("the tools are %q", tools)
+		}
+		a.want(a.call("getDiagnostics", `{"uri":"file:///project/a"}`), "[]")
+		a.ws.CloseNow()
+		if receive(t, f.backend.gone) != a.session {
+			t.Error("another session has ended")
+		}
+	})
+}
+
+func TestClientName(t *testing.T) {
+	for sent, want := range map[string]string{
+		"claude-code": "Claude Code", "opencode": "opencode", "other": "other", "": "",
+		`a\u001b[31m\nb`: "a[31m b", strings.Repeat("x", 100): strings.Repeat("x", maxName) + "...",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			if name, _ := start(t).connect(sent).session.Client(); name != want {
+				t.Errorf("%q is %q, want %q", sent, name, want)
+			}
+		})
+	}
+}
+
+// What is not a message, or comes too early, does no harm.
+func TestOddMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		a := f.dial(true)
+		for _, text := range []string{
+			"", "no JSON", "[]", "{}", "null", `"x"`, "\xff\xfe", strings.Repeat("[", 1<<16),
+		} {
+			a.send(text)
+		}
+		a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		a.send(`{"jsonrpc":"2.0","method":"ide_connected"}`)
+		early := a.openDiff("/project/early", "a", "tab")
+		if got := a.answer(early); got.Error == nil {
+			t.Errorf("before initialize: %s", got)
+		}
+		// A request that claims a later version of MCP needs no initialize.
+		sessionless := a.request("tools/call", `{"name":"openDiff",`+
+			`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+			`"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},`+
+			`"arguments":{"new_file_path":"/project/early","new_file_contents":"a","tab_name":"t"}}`)
+		if got := a.answer(sessionless); got.Error == nil && !got.Result.IsError {
+			t.Errorf("without initialize: %s", got)
+		}
+		id := a.request("initialize", initialize("x"))
+		a.answer(id)
+		a.want(a.openDiff("/project/early", "a", "tab"), "isError: "+errNotConnected.Error())
+		a.want(a.call(toolCloseAll, "{}"), "isError: "+errNotConnected.Error())
+		for range 2 {
+			a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		}
+		a.session = receive(t, f.backend.joined)
+		// A notification cannot call a tool: nobody could receive the answer.
+		a.send(`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"openDiff","arguments":` +
+			`{"new_file_path":"/project/a","new_file_contents":"a","tab_name":"t"}}}`)
+		a.want(a.call(toolCloseAll, "{}"), "CLOSED_0_DIFF_TABS")
+		if got := a.answer(a.call("executeCode", "{}")); got.Error == nil {
+			t.Errorf("executeCode: %s", got)
+		}
+		if n := len(f.backend.proposed) + len(f.backend.joined); n != 0 {
+			t.Errorf("%d more calls of the backend", n)
+		}
+	})
+}
+
+func TestOpenDiff(t *testing.T) {
+	for name, tt := range map[string]struct {
+		outcome companion.Outcome
+		want    string
+	}{
+		"accepted":   {companion.Outcome{Accepted: true, Text: "mine"}, "FILE_SAVED|mine"},
+		"empty text": {companion.Outcome{Accepted: true}, "FILE_SAVED|"},
+		"rejected":   {companion.Outcome{}, "DIFF_REJECTED|tab"},
+		"superseded": {companion.Outcome{Superseded: true}, "isError: " + errUndecided.Error()},
+		"failed":     {companion.Outcome{Failed: true}, "isError: " + errUndecided.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t)
+				a := f.connect("claude-code")
+				id := a.openDiff("/project/a <&>", "new\n", "tab")
+				if p := receive(t, f.backend.proposed); p != (companion.Proposal{Path: "/project/a <&>", Text: "new\n"}) {
+					t.Errorf("the proposal is %+v", p)
+				}
+				a.silent()
+				done := f.backend.resolve(a.session, "/project/a <&>", tt.outcome)
+				a.want(id, tt.want)
+				if err := receive(t, done); err != nil {
+					t.Error(err)
+				}
+				// The agent closes the tab twice.
+				for range 2 {
+					a.want(a.call(toolCloseTab, `{"tab_name":"tab"}`), "TAB_CLOSED")
+				}
+				a.silent()
+				if len(done) != 0 {
+					t.Error("done was called twice")
+				}
+			})
+		})
+	}
+}
+
+// A call that opens no diff has an answer, too.
+func TestOpenDiffFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		f.backend.propose = func(companion.Proposal) error { return errors.New("it cannot be shown") }
+		a := f.connect("claude-code")
+		a.want(a.openDiff("/project/a", "a", "tab"), "isError: it cannot be shown")
+		for args, want := range map[string]string{
+			`{}`: "new_file_path is missing", `{"new_file_path":"/a"}`: "new_file_contents is missing",
+			`{"new_file_path":"/a\u0000","new_file_contents":""}`: "NUL",
+			`{"new_file_path":5}`: "do not fit", `[]`: "do not fit",
+		} {
+			got := a.answer(a.call(toolOpenDiff, args)).String()
+			if !strings.Contains(got, want) || !strings.HasPrefix(got, "isError") {
+				t.Errorf("%s: %s, want %s", args, got, want)
+			}
+		}
+		a.want(a.request("tools/call", `{"name":"openDiff"}`), "isError: new_file_path is missing: pass the file's absolute path")
+		a.want(a.call(toolCloseTab, `{}`), "isError: tab_name is missing: pass the name given to openDiff")
+		f.close()
+		if err := a.session.ctx.Err(); err == nil {
+			t.Error("the session did not end")
+		}
+	})
+}
+
+// Text that cannot go through an editor is marked, whatever escapes the message has.
+func TestBinary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		a := f.connect("claude-code")
+		for text, binary := range map[string]bool{
+			`x\u0000`: true, `\ud800`: true, `\ufffd`: false, "\uFFFD": false, `<&>\u2028`: false, "\xff": true,
+		} {
+			a.call(toolOpenDiff, `{"new_file_path":"/project/a","new_file_contents":"`+text+`","tab_name":"t"}`)
+			if p := receive(t, f.backend.proposed); (p.Binary != "") != binary {
+				t.Errorf("%q: %q", text, p.Binary)
+			}
+		}
+	})
+}
+
+func TestWithdrawn(t *testing.T) {
+	for name, tt := range map[string]struct {
+		tool, args, want string
+		closed           []string
+	}{
+		"close_tab":         {toolCloseTab, `{"tab_name":"1"}`, "TAB_CLOSED", []string{"1"}},
+		"of nothing":        {toolCloseTab, `{"tab_name":"3"}`, "TAB_CLOSED", nil},
+		"closeAllDiffTabs":  {toolCloseAll, `{}`, "CLOSED_2_DIFF_TABS", []string{"1", "2"}},
+		"without arguments": {toolCloseAll, `null`, "CLOSED_2_DIFF_TABS", []string{"1", "2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t)
+				a, other := f.connect("claude-code"), f.connect("claude-code")
+				ids := make(map[string]int)
+				for _, tab := range []string{"1", "2"} {
+					ids[tab] = a.openDiff("/project/"+tab, "a", tab)
+					receive(t, f.backend.proposed)
+					other.openDiff("/project/"+tab, "a", tab)
+					receive(t, f.backend.proposed)
+				}
+				a.want(a.call(tt.tool, tt.args), tt.want)
+				for _, tab := range tt.closed {
+					a.want(ids[tab], "DIFF_REJECTED|"+tab)
+				}
+				a.silent()
+				other.silent()
+				if n := f.backend.opened(); n != 4-len(tt.closed) {
+					t.Errorf("%d diffs are open", n)
+				}
+			})
+		})
+	}
+}
+
+// Calls take effect in the order in which the agent sent them, even if it does not wait
+// for the answers and a diff takes time to open.
+func TestOrderOfCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		opening, shown := make(chan bool, 10), make(chan bool)
+		f.backend.propose = func(companion.Proposal) error { opening <- true; <-shown; return nil }
+		a := f.connect("claude-code")
+		first := a.openDiff("/project/a", "first", "tab")
+		receive(t, opening)
+		closing := a.call(toolCloseTab, `{"tab_name":"tab"}`)
+		second := a.openDiff("/project/a", "second", "tab")
+		third := a.openDiff("/project/a", "third", "tab")
+		a.silent()
+		if len(opening) != 0 {
+			t.Error("the second diff did not wait for the first")
+		}
+		close(shown)
+		a.want(first, "DIFF_REJECTED|tab")
+		a.want(closing, "TAB_CLOSED")
+		a.want(second, "isError: "+errUndecided.Error())
+		for _, want := range []string{"first", "second", "third"} {
+			if p := receive(t, f.backend.proposed); p.Text != want {
+				t.Errorf("proposed %s, want %s", p.Text, want)
+			}
+		}
+		done := f.backend.resolve(a.session, "/project/a", companion.Outcome{Accepted: true, Text: "x"})
+		a.want(third, "FILE_SAVED|x")
+		if err := receive(t, done); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Diffs with one tab name, and even with one text, are different calls.
+func TestSameTab(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		a := f.connect("claude-code")
+		var ids []int
+		for _, path := range []string{"/project/a", "/project/b", "/project/b"} {
+			ids = append(ids, a.openDiff(path, "x", "tab"))
+		}
+		for range ids {
+			receive(t, f.backend.proposed)
+		}
+		a.want(ids[1], "isError: "+errUndecided.Error())
+		for i, path := range map[int]string{0: "/project/a", 2: "/project/b"} {
+			done := f.backend.resolve(a.session, path, companion.Outcome{Accepted: true, Text: path})
+			a.want(ids[i], "FILE_SAVED|"+path)
+			if err := receive(t, done); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	})
+}
+
+// A second request with the ID of an open one has no effect on it.
+func TestSameID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		a := f.connect("claude-code")
+		id := a.openDiff("/project/a", "x", "tab")
+		receive(t, f.backend.proposed)
+		a.id--
+		a.openDiff("/project/b", "y", "other")
+		a.silent()
+		done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})
+		a.want(id, "DIFF_REJECTED|tab")
+		if err := receive(t, done); err != nil {
+			t.Error(err)
+		}
+		a.want(a.call(toolCloseAll, "{}"), "CLOSED_0_DIFF_TABS")
+	})
+}
+
+// A canceled call closes its diff, and no other.
+func TestCanceled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		a := f.connect("claude-code")
+		id := a.openDiff("/project/a", "x", "tab")
+		receive(t, f.backend.proposed)
+		other := a.openDiff("/project/b", "x", "tab")
+		receive(t, f.backend.proposed)
+		a.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+		if id != 2 {
+			t.Fatal(id)
+		}
+		a.want(id, "DIFF_REJECTED|tab")
+		f.backend.resolve(a.session, "/project/b", companion.Outcome{})
+		a.want(other, "DIFF_REJECTED|tab")
+	})
+}
+
+// When an agent ends, its diffs stay for the user, and accepts that it did not receive
+// are reported.
+func TestAgentEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		a := f.connect("claude-code")
+		a.openDiff("/project/a", "x", "tab")
+		receive(t, f.backend.proposed)
+		a.openDiff("/project/b", "x", "tab")
+		receive(t, f.backend.proposed)
+		a.ws.CloseNow()
+		if s := receive(t, f.backend.gone); s != a.session {
+			t.Error("another session has ended")
+		}
+		if n := f.backend.opened(); n != 2 {
+			t.Errorf("%d diffs are left", n)
+		}
+		if err := receive(t, f.backend.resolve(a.session, "/project/a", companion.Outcome{Accepted: true})); err == nil {
+			t.Error("an outcome was delivered after the end")
+		}
+		synctest.Wait()
+		if n := len(f.all()); n != 0 {
+			t.Errorf("%d sessions are left", n)
+		}
+	})
+}
+
+// The companion has the session until its last proposal has returned.
+func TestAgentEndsWhileADiffOpens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		opening, shown := make(chan bool), make(chan bool)
+		f.backend.propose = func(companion.Proposal) error { opening <- true; <-shown; return nil }
+		a := f.connect("claude-code")
+		a.openDiff("/project/a", "x", "tab")
+		receive(t, opening)
+		a.ws.CloseNow()
+		synctest.Wait()
+		if len(f.backend.gone) != 0 {
+			t.Error("the session was disconnected before its proposal returned")
+		}
+		close(shown)
+		receive(t, f.backend.gone)
+	})
+}
