@@ -379,7 +379,7 @@ func TestEditorContextReachesTheModel(t *testing.T) {
 		if !strings.Contains(got, `"path":"`+path+`"`) || !strings.Contains(got, `"selectedText":"one"`) || !strings.Contains(got, other) {
 			t.Errorf("the model received %s", got)
 		}
-		w.dialIDE().selects(path, "one", "0:0-0:3")
+		w.dialIDE().wantSelected(path, "one", "0:0-0:3")
 	})
 }
 

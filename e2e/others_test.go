@@ -76,7 +76,7 @@ func TestKakoune(t *testing.T) {
 	} {
 		t.Logf("%q", choice.keys)
 		s.keys(strings.Join(choice.keys, ""))
-		c.selects(path, choice.text, choice.where)
+		c.wantSelected(path, choice.text, choice.where)
 	}
 	s.keys("gjgh")
 	wantModelTold(t, w, cli, "second", path, `"line":2`)

@@ -69,34 +69,42 @@ func (c *ideClient) read() []byte {
 	return data
 }
 
-// selects waits for a selection in a file: the text, and where it is, such as
-// "0:4-1:0". Lines and characters count from 0.
-func (c *ideClient) selects(path, text, where string) {
+// A selected is a selection in a file as an agent receives it: the text, and where it is,
+// such as "0:4-1:0". Lines and characters count from 0.
+type selected struct{ path, text, where string }
+
+// selects waits for a selection that fits.
+func (c *ideClient) selects(what string, fits func(selected) bool) {
 	c.t.Helper()
-	want := fmt.Sprintf("%q at %s in %s", text, where, path)
-	got := ""
+	var got selected
 	for {
 		_, data, err := c.ws.Read(c.context())
 		if err != nil {
-			c.t.Fatalf("received %s, never %s (%v)", got, want, err)
+			c.t.Fatalf("received %+v, never %s (%v)", got, what, err)
 		}
-		type position struct{ Line, Character int }
 		var m struct {
 			Method string
 			Params struct {
 				FilePath, Text string
-				Selection      struct{ Start, End position }
+				Selection      struct{ Start, End struct{ Line, Character int } }
 			}
 		}
 		if err := json.Unmarshal(data, &m); err != nil || m.Method != "selection_changed" {
 			continue
 		}
-		p, at := m.Params, m.Params.Selection
-		got = fmt.Sprintf("%q at %d:%d-%d:%d in %s", p.Text, at.Start.Line, at.Start.Character, at.End.Line, at.End.Character, p.FilePath)
-		if got == want {
+		at := m.Params.Selection
+		got = selected{m.Params.FilePath, m.Params.Text,
+			fmt.Sprintf("%d:%d-%d:%d", at.Start.Line, at.Start.Character, at.End.Line, at.End.Character)}
+		if fits(got) {
 			return
 		}
 	}
+}
+
+func (c *ideClient) wantSelected(path, text, where string) {
+	c.t.Helper()
+	want := selected{path, text, where}
+	c.selects(fmt.Sprintf("%+v", want), func(s selected) bool { return s == want })
 }
 
 // A choice is a selection: the keys that make it, its text, and where it is.
@@ -144,13 +152,14 @@ func TestEditorSelections(t *testing.T) {
 		for _, choice := range choices {
 			t.Logf("%q", choice.keys)
 			d.press(choice.keys...)
-			c.selects(path, choice.text, choice.where)
+			c.wantSelected(path, choice.text, choice.where)
 			if kind.Name == "emacs" {
 				d.press("C-g")
 			} else {
 				d.press("Escape")
 				d.until("mode()", "n")
 			}
+			c.selects("nothing", func(s selected) bool { return s.text == "" })
 		}
 	})
 }

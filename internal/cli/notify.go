@@ -33,7 +33,8 @@ selection on standard input: other users can see the arguments of a process.
 The companion is the one in $POLLUX_SOCKET. Without that, it is the one whose
 workspace contains the file, preferably with a connected agent.`,
 		Example: `  pollux notify main.go --line 12 --column 4
-  printf %s "$kak_selection" | pollux notify "$kak_buffile" --line "$kak_cursor_line" --column "$kak_cursor_column" --unit byte --anchor "${kak_selection_desc%%,*}" --selection -
+  printf %s "$kak_selection" | pollux notify "$kak_buffile" --line "$kak_cursor_line" \
+    --column "$kak_cursor_column" --unit byte --anchor "${kak_selection_desc%%,*}" --selection -
   pollux notify main.go --event close`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
