@@ -154,7 +154,7 @@ func TestEditorSelections(t *testing.T) {
 			d.press(choice.keys...)
 			c.wantSelected(path, choice.text, choice.where)
 			if kind.Name == "emacs" {
-				d.press("C-g")
+				d.press("C-Space", "C-Space") // a C-g may stop something else
 			} else {
 				d.press("Escape")
 				d.until("mode()", "n")
