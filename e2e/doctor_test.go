@@ -192,6 +192,7 @@ func (p *patient) wantCLI(says string) {
 		cli.keys("/ide")
 		cli.expect("Manage IDE integration") // it knows its commands
 		cli.keys(" status")
+		cli.expect("/ide status") // before it has read this, it takes the Enter for pasted text
 		time.Sleep(typingDelay)
 		cli.keys("\r")
 	} else {
