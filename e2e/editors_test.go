@@ -362,6 +362,7 @@ func eachEditor(t *testing.T, test func(t *testing.T, kind editortest.Kind, h ha
 func TestEditorContextReachesTheModel(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Seen.") })
+		w.useClaude()
 		path := w.file("a.txt", "one \U0001F600 two\nthree\n")
 		other := w.file("b.txt", "b\n")
 		d := w.sit(kind, other, path)
@@ -378,6 +379,7 @@ func TestEditorContextReachesTheModel(t *testing.T) {
 		if !strings.Contains(got, `"path":"`+path+`"`) || !strings.Contains(got, `"selectedText":"one"`) || !strings.Contains(got, other) {
 			t.Errorf("the model received %s", got)
 		}
+		w.dialIDE().wantSelected(path, "one", "0:0-0:3")
 	})
 }
 

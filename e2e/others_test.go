@@ -58,6 +58,7 @@ func (s *seat) press(keys ...string) {
 // run`.
 func TestKakoune(t *testing.T) {
 	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Seen.") })
+	w.useClaude()
 	path := w.file("it's a.txt", "one \U0001F600 two\nthree\n")
 	w.pollux("install", "kakoune", "--yes")
 	cli := w.run(w.project, w.withCLI(), polluxBinary, "run", "--no-browser")
@@ -66,6 +67,17 @@ func TestKakoune(t *testing.T) {
 	cli.expect("1 open file")
 	s.keys("ghe") // the first word
 	wantModelTold(t, w, cli, "first", path, `"selectedText":"one`)
+	c := w.dialIDE()
+	for _, choice := range []choice{
+		{[]string{"ghe"}, "one", "0:0-0:3"},
+		{[]string{"gl", "b"}, "two", "0:7-0:10"}, // from right to left
+		{[]string{"gh", "x"}, "one \U0001F600 two\n", "0:0-1:0"},
+		{[]string{"gh", "ll", "LL"}, "e \U0001F600", "0:2-0:6"},
+	} {
+		t.Logf("%q", choice.keys)
+		s.keys(strings.Join(choice.keys, ""))
+		c.wantSelected(path, choice.text, choice.where)
+	}
 	s.keys("gjgh")
 	wantModelTold(t, w, cli, "second", path, `"line":2`)
 	s.keys(":quit")

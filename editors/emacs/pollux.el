@@ -347,15 +347,18 @@ Agents that wait for an answer receive a rejection."
                                for file = (pollux--file buffer)
                                when file collect (cons buffer file))))
 
-(defun pollux--utf16-column ()
-  "Return the column of point in UTF-16 code units, from 1."
-  (let ((from (line-beginning-position)) (to (point)))
-    (+ 1 (- to from)
-       (if (= (- to from) (- (position-bytes to) (position-bytes from)))
-           0 ; ASCII; the line may be long
-         (save-excursion
-           (goto-char from)
-           (how-many "[\x10000-\x10FFFF]" from to))))))
+(defun pollux--position (pos)
+  "Return POS as Pollux counts: by lines and by UTF-16 code units, from 1."
+  (save-excursion
+    (goto-char pos)
+    (let ((from (line-beginning-position)))
+      (list :line (line-number-at-pos)
+            :character
+            (+ 1 (- pos from)
+               (if (= (- pos from) (- (position-bytes pos) (position-bytes from)))
+                   0 ; ASCII; the line may be long
+                 (goto-char from)
+                 (how-many "[\x10000-\x10FFFF]" from pos)))))))
 
 (defun pollux--clean (text)
   "Return TEXT, with every character that is not Unicode replaced."
@@ -376,11 +379,16 @@ user is asking the agent about that file."
         (save-restriction
           (widen)
           (setq pollux--active-state
-                (list :cursor (list :line (line-number-at-pos)
-                                    :character (pollux--utf16-column))
-                      :selection (if (use-region-p)
-                                     (pollux--selection)
-                                   ""))))))))
+                (append (list :cursor (pollux--position (point)))
+                        (when (use-region-p)
+                          (list :selection (pollux--selection)
+                                :range (pollux--range))))))))))
+
+(defun pollux--range ()
+  "Return where the selection starts and ends, with a rectangle in between."
+  (let ((bounds (region-bounds)))
+    (list :start (pollux--position (caar bounds))
+          :end (pollux--position (cdar (last bounds))))))
 
 (defun pollux--selection ()
   "Return the selected text, which may be a rectangle."

@@ -25,7 +25,8 @@ define-command -override -hidden pollux-focus-selection %{
     nop %sh{
         case $kak_buffile in /*) ;; *) exit ;; esac
         printf %s "$kak_selection" | @POLLUX@ notify --quiet --source "kakoune-$kak_session" "$kak_buffile" \
-            --line "$kak_cursor_line" --column "$kak_cursor_char_column" --selection - >/dev/null 2>&1 &
+            --line "$kak_cursor_line" --column "$kak_cursor_column" --unit byte \
+            --anchor "${kak_selection_desc%%,*}" --selection - >/dev/null 2>&1 &
     }
 }
 

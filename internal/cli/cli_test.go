@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,6 +84,8 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		{"notify", 2, "name the file"},
 		{"notify f --event jump", 2, "use focus, close or quit"},
 		{"notify f --line 1 --unit miles", 2, "use char, byte, utf16 or grapheme"},
+		{"notify f --line 1 --selection x --anchor 1", 2, "write LINE.COLUMN"},
+		{"notify f --selection x --anchor 1.1", 2, "add --line and --column"},
 		{"notify f", 1, "`pollux run`"},
 		{"connect", 1, "`pollux run`"},
 		{"connect --socket a --ssh b", 2, "use one"},
@@ -148,6 +151,33 @@ func TestOutputSteersNoTerminal(t *testing.T) {
 	var got editor.Status
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got.Roots[0] != name {
 		t.Errorf("the JSON says %q, %v", got.Roots, err)
+	}
+}
+
+func TestSelectionRange(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, []byte("plain\n\tä😀b\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		text, anchor string
+		line, column int
+		want         string
+	}{
+		{"lai", "1.2", 1, 4, "1:2-1:5"},
+		{"lai", "1.4", 1, 2, "1:2-1:5"}, // from right to left
+		{"ä😀", "2.2", 2, 4, "2:2-2:5"},
+		{"b", "2.8", 2, 8, "2:5-2:6"},
+		{"in\n", "1.4", 1, 6, "1:4-2:1"}, // with the end of the line
+		{"in\n\tä", "2.2", 1, 4, "1:4-2:3"},
+		{"x\xff", "9.1", 9, 2, "9:1-9:3"},
+	} {
+		r, err := selectionRange(path, tt.text, tt.anchor, tt.line, tt.column, "byte")
+		if err != nil {
+			t.Errorf("%+v: %v", tt, err)
+		} else if got := fmt.Sprintf("%d:%d-%d:%d", r.Start.Line, r.Start.Character, r.End.Line, r.End.Character); got != tt.want {
+			t.Errorf("%q from %s to %d.%d: %s, want %s", tt.text, tt.anchor, tt.line, tt.column, got, tt.want)
+		}
 	}
 }
 

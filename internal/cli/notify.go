@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -20,7 +21,7 @@ import (
 func newNotify(streams IO) *cobra.Command {
 	var e editor.ContextEvent
 	var line, column, nameFD int
-	var unit, socket string
+	var unit, anchor, socket string
 	var quiet, blockCursor bool
 	cmd := &cobra.Command{
 		Use:   "notify [FILE]",
@@ -32,7 +33,8 @@ selection on standard input: other users can see the arguments of a process.
 The companion is the one in $POLLUX_SOCKET. Without that, it is the one whose
 workspace contains the file, preferably with a connected agent.`,
 		Example: `  pollux notify main.go --line 12 --column 4
-  printf %s "$kak_selection" | pollux notify "$kak_buffile" --line "$kak_cursor_line" --column "$kak_cursor_char_column" --selection -
+  printf %s "$kak_selection" | pollux notify "$kak_buffile" --line "$kak_cursor_line" \
+    --column "$kak_cursor_column" --unit byte --anchor "${kak_selection_desc%%,*}" --selection -
   pollux notify main.go --event close`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -79,6 +81,13 @@ workspace contains the file, preferably with a connected agent.`,
 				if blockCursor && uniseg.GraphemeClusterCount(e.Selection) <= 1 {
 					e.Selection = ""
 				}
+				if anchor != "" && e.Selection != "" {
+					where, err := selectionRange(e.Path, e.Selection, anchor, line, max(column, 1), unit)
+					if err != nil {
+						return usage(err.Error())
+					}
+					e.Range = where
+				}
 				path, err := editor.Find(cmd.Context(), self(), socket, e.Path)
 				if err != nil {
 					return err
@@ -104,6 +113,7 @@ workspace contains the file, preferably with a connected agent.`,
 		"read FILE's name, one line, from this file `descriptor`: for editors that cannot quote it in a shell command")
 	fs.BoolVar(&blockCursor, "block-cursor", false, "treat a selection of one character as the cursor")
 	fs.StringVar(&e.Selection, "selection", "", "the selected `text`; - reads standard input")
+	fs.StringVar(&anchor, "anchor", "", "`LINE.COLUMN` of the selection's other end: the cursor is at one end")
 	fs.StringVar(&socket, "socket", "", "`path` of the companion's socket")
 	fs.BoolVar(&quiet, "quiet", false, "do nothing if no companion is running: for an editor's hooks")
 	return cmd
@@ -125,6 +135,37 @@ func readName(fd int) (string, error) {
 		return "", fmt.Errorf("--name-fd %d has no name: write the file's name to it", fd)
 	}
 	return name, nil
+}
+
+// selectionRange returns where a text is that the user has selected from the
+// anchor, "LINE.COLUMN", to the cursor, or from the cursor to the anchor.
+func selectionRange(path, text, anchor string, line, column int, unit string) (*editor.Range, error) {
+	first, second, _ := strings.Cut(anchor, ".")
+	anchorLine, err := strconv.Atoi(first)
+	anchorColumn, err2 := strconv.Atoi(second)
+	if err != nil || err2 != nil || anchorLine < 1 || anchorColumn < 1 {
+		return nil, fmt.Errorf("--anchor %q is not a position: write LINE.COLUMN, such as 12.4", anchor)
+	}
+	if line < 1 {
+		return nil, errors.New("--anchor needs the cursor: add --line and --column")
+	}
+	if anchorLine < line || anchorLine == line && anchorColumn < column {
+		line, column = anchorLine, anchorColumn
+	}
+	char, err := utf16Column(path, line, column, unit)
+	if err != nil {
+		return nil, err
+	}
+	start := editor.Cursor{Line: line, Character: char}
+	end := start
+	for _, r := range text {
+		if r == '\n' {
+			end = editor.Cursor{Line: end.Line + 1, Character: 1}
+			continue
+		}
+		end.Character += utf16.RuneLen(r)
+	}
+	return &editor.Range{Start: start, End: end}, nil
 }
 
 // utf16Column converts a 1-based column in another unit to UTF-16 code units,

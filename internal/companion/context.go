@@ -85,7 +85,7 @@ func (s *store) event(e editor.ContextEvent) {
 				files[i].Active = false
 			}
 			files = append(files, editor.File{
-				Path: e.Path, Focused: now, Active: true, Cursor: e.Cursor, Selection: e.Selection,
+				Path: e.Path, Focused: now, Active: true, Cursor: e.Cursor, Selection: e.Selection, Range: e.Range,
 			})
 			if extra := len(files) - maxHookFiles; extra > 0 {
 				files = files[extra:]

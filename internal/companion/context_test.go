@@ -91,6 +91,17 @@ func TestNoUpdateWhenNothingChanged(t *testing.T) {
 		step(2, "the cursor")
 		snap.Files = []editor.File{{Path: p[0], Focused: 9}, {Path: p[1], Focused: 10, Active: true}}
 		step(3, "the focus")
+		selected := func(end int) {
+			snap.Files = []editor.File{{Path: p[1], Focused: 10, Active: true, Selection: "x", Range: &editor.Range{
+				Start: editor.Cursor{Line: 1, Character: 1}, End: editor.Cursor{Line: 1, Character: end},
+			}}}
+		}
+		selected(2)
+		step(4, "a selection")
+		selected(2)
+		step(4, "the same selection")
+		selected(3)
+		step(5, "where the selection is")
 		s.close()
 	})
 }
@@ -135,6 +146,41 @@ func TestBuild(t *testing.T) {
 		}
 		if got != tt.want {
 			t.Errorf("%s: %s; want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestValidRange(t *testing.T) {
+	at := func(startLine, startCharacter, endLine, endCharacter int) *editor.Range {
+		return &editor.Range{Start: editor.Cursor{Line: startLine, Character: startCharacter}, End: editor.Cursor{Line: endLine, Character: endCharacter}}
+	}
+	p := files(t, "a")
+	for _, tt := range []struct {
+		name      string
+		selection string
+		where     *editor.Range
+		valid     bool
+	}{
+		{"none", "x", nil, false},
+		{"one line", "x", at(1, 2, 1, 3), true},
+		{"several lines", "x\ny", at(1, 9, 2, 2), true},
+		{"the end of a line", "x\n", at(1, 1, 2, 1), true},
+		{"no selection", "", at(1, 2, 1, 3), false},
+		{"empty", "x", at(1, 2, 1, 2), true},
+		{"an end before the start", "x", at(1, 3, 1, 2), false},
+		{"an end on an earlier line", "x", at(2, 1, 1, 3), false},
+		{"a line 0", "x", at(0, 1, 1, 3), false},
+		{"a character 0", "x", at(1, 0, 1, 3), false},
+		{"an end at line 0", "x", at(1, 1, 0, 3), false},
+		{"an end at character 0", "x", at(1, 1, 2, 0), false},
+	} {
+		open := []editor.File{{Path: p[0], Active: true, Selection: tt.selection, Range: tt.where}, {Path: "/b", Range: at(1, 1, 1, 2), Selection: "y"}}
+		got := build([]snapshot{{editor.Snapshot{Files: open}, 1}}, 0, none).Files
+		if r := got[0].Range; (r != nil) != tt.valid || r != nil && *r != *tt.where {
+			t.Errorf("%s: %+v, want valid %v", tt.name, r, tt.valid)
+		}
+		if r := got[1].Range; r != nil {
+			t.Errorf("%s: a file that is not active has %+v", tt.name, r)
 		}
 	}
 }
@@ -187,6 +233,12 @@ func TestEventsKeepASnapshot(t *testing.T) {
 			if got := state(); got != tt.want {
 				t.Errorf("after %s %s: %q, want %q", tt.event, filepath.Base(tt.path), got, tt.want)
 			}
+		}
+		where := editor.Range{Start: editor.Cursor{Line: 1, Character: 1}, End: editor.Cursor{Line: 1, Character: 2}}
+		s.event(editor.ContextEvent{Source: "kak", Event: "focus", Path: p[0], Selection: "x", Range: &where})
+		state()
+		if f := s.context().Files[0]; f.Selection != "x" || f.Range == nil || *f.Range != where {
+			t.Errorf("selected %q at %+v", f.Selection, f.Range)
 		}
 		s.close()
 	})

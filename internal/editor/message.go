@@ -127,6 +127,7 @@ type ContextEvent struct {
 	Path      string  `json:"path,omitempty"`
 	Cursor    *Cursor `json:"cursor,omitempty"`
 	Selection string  `json:"selection,omitempty"`
+	Range     *Range  `json:"range,omitempty"`
 }
 
 // States of a [Diff] as a client sees it.

@@ -108,7 +108,8 @@ type document struct {
 	focused   int64
 	cursor    *editor.Cursor
 	selection string
-	selected  textRange
+	where     *editor.Range // of the selection; nil without one
+	selected  textRange     // the same as the editor sent it
 }
 
 // The parts of the protocol that this package uses.
@@ -394,13 +395,14 @@ func (s *server) document(method string, p documentParams) {
 	}
 	for _, c := range p.ContentChanges {
 		if at := d.apply(c); at != nil {
-			d.cursor, d.selection = at, ""
+			d.cursor = at
+			d.deselect()
 		}
 	}
 	if at := p.Position; at != nil {
 		d.cursor = cursorAt(*at)
 		if at.before(d.selected.Start) || d.selected.End.before(*at) {
-			d.selection = ""
+			d.deselect()
 		}
 	}
 	if r := p.Range; r != nil {
@@ -413,12 +415,19 @@ func (s *server) document(method string, p documentParams) {
 // choose makes a range the selection, and its end the cursor.
 func (d *document) choose(r textRange, blockCursor bool) {
 	from := d.offset(r.Start)
-	text := d.text[from:max(from, d.offset(r.End))]
+	to := max(from, d.offset(r.End))
+	text := d.text[from:to]
 	if blockCursor && uniseg.GraphemeClusterCount(text) <= 1 {
 		r.End, text = r.Start, ""
 	}
-	d.cursor, d.selection, d.selected = cursorAt(r.End), text, r
+	d.deselect()
+	d.cursor, d.selected = cursorAt(r.End), r
+	if text != "" {
+		d.selection, d.where = text, &editor.Range{Start: *d.cursorOf(from), End: *d.cursorOf(to)}
+	}
 }
+
+func (d *document) deselect() { d.selection, d.where = "", nil }
 
 func (p position) before(other position) bool {
 	return p.Line < other.Line || p.Line == other.Line && p.Character < other.Character
@@ -483,7 +492,7 @@ func (s *server) update() {
 	for path, d := range s.docs {
 		f := editor.File{Path: path, Focused: d.focused}
 		if path == s.active {
-			f.Active, f.Cursor, f.Selection = true, d.cursor, d.selection
+			f.Active, f.Cursor, f.Selection, f.Range = true, d.cursor, d.selection, d.where
 		}
 		snap.Files = append(snap.Files, f)
 	}

@@ -3,6 +3,7 @@ package lsp
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -175,6 +176,13 @@ func doc(more map[string]any) map[string]any {
 
 func at(line, char int) map[string]any { return map[string]any{"line": line, "character": char} }
 
+func place(r *editor.Range) string {
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d:%d-%d:%d", r.Start.Line, r.Start.Character, r.End.Line, r.End.Character)
+}
+
 func TestContextFromRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := sit(t)
@@ -190,18 +198,23 @@ func TestContextFromRequests(t *testing.T) {
 			params    map[string]any
 			cursor    *editor.Cursor
 			selection string
+			where     string
 		}{
-			{"textDocument/hover", doc(map[string]any{"position": at(0, 7)}), &editor.Cursor{Line: 1, Character: 8}, ""},
-			{"textDocument/codeAction", doc(map[string]any{"range": map[string]any{"start": at(0, 4), "end": at(1, 2)}}), &editor.Cursor{Line: 2, Character: 3}, "\U0001F600 two\nth"},
-			{"textDocument/documentHighlight", doc(map[string]any{"position": at(1, 0)}), &editor.Cursor{Line: 2, Character: 1}, "\U0001F600 two\nth"},
-			{"textDocument/hover", doc(map[string]any{"position": at(0, 0)}), &editor.Cursor{Line: 1, Character: 1}, ""},
+			{"textDocument/hover", doc(map[string]any{"position": at(0, 7)}), &editor.Cursor{Line: 1, Character: 8}, "", ""},
+			{"textDocument/codeAction", doc(map[string]any{"range": map[string]any{"start": at(0, 4), "end": at(1, 2)}}), &editor.Cursor{Line: 2, Character: 3}, "\U0001F600 two\nth", "1:5-2:3"},
+			{"textDocument/documentHighlight", doc(map[string]any{"position": at(1, 0)}), &editor.Cursor{Line: 2, Character: 1}, "\U0001F600 two\nth", "1:5-2:3"},
+			{"textDocument/hover", doc(map[string]any{"position": at(0, 0)}), &editor.Cursor{Line: 1, Character: 1}, "", ""},
+			{"textDocument/codeAction", doc(map[string]any{"range": map[string]any{"start": at(0, 7), "end": at(0, 10)}}), &editor.Cursor{Line: 1, Character: 11}, "two", "1:8-1:11"},
+			{"textDocument/codeAction", doc(map[string]any{"range": map[string]any{"start": at(1, 0), "end": at(1, 99)}}), &editor.Cursor{Line: 2, Character: 100}, "three", "2:1-2:6"},
+			{"textDocument/codeAction", doc(map[string]any{"range": map[string]any{"start": at(1, 2), "end": at(1, 2)}}), &editor.Cursor{Line: 2, Character: 3}, "", ""},
+			{"textDocument/codeAction", doc(map[string]any{"range": map[string]any{"start": at(0, 0), "end": at(1, 0)}}), &editor.Cursor{Line: 2, Character: 1}, "one \U0001F600 two\n", "1:1-2:1"},
 		} {
 			d.call(test.method, test.params)
 			synctest.Wait()
 			d.do(func() {
 				f := d.told.Files[0]
-				if f.Path != "/home/a b/x.go" || !f.Active || *f.Cursor != *test.cursor || f.Selection != test.selection {
-					t.Errorf("after %s: told of %+v at %+v", test.method, f, f.Cursor)
+				if f.Path != "/home/a b/x.go" || !f.Active || *f.Cursor != *test.cursor || f.Selection != test.selection || place(f.Range) != test.where {
+					t.Errorf("after %s: told of %+v at %+v, %q", test.method, f, f.Cursor, place(f.Range))
 				}
 			})
 		}
@@ -212,7 +225,7 @@ func TestContextFromRequests(t *testing.T) {
 		d.call("initialized", nil)
 		synctest.Wait()
 		d.do(func() {
-			if f := d.told.Files[0]; *f.Cursor != (editor.Cursor{Line: 1, Character: 10}) || f.Selection != "" {
+			if f := d.told.Files[0]; *f.Cursor != (editor.Cursor{Line: 1, Character: 10}) || f.Selection != "" || f.Range != nil {
 				t.Errorf("after typing: %+v at %+v", f, f.Cursor)
 			}
 		})

@@ -14,7 +14,7 @@ local SELECTION_DELAY = 40 -- ms
 local group
 local others = {} -- path by buffer
 local focused = {} -- when each buffer last had the focus, in ms
-local active -- { buf, cursor, selection }
+local active -- { buf, cursor, selection, range }
 local list_dirty, push_due = true, false
 local release -- a timer, while the terminal may still want a selection that has ended
 local last_roots
@@ -82,23 +82,25 @@ local function char_at(line, byte) -- returns the character that starts at byte,
   return vim.fn.matchstr(line:sub(byte), "^.")
 end
 
--- Returns the part of a line between two screen columns, from 1, both included.
+-- Returns where the part of a line between two screen columns, from 1, both included, starts
+-- and ends, in bytes from 0.
 local function cells(line, left, right)
-  local out, column = {}, 1
+  local first, last, column = nil, 0, 1
   for _, char in ipairs(vim.fn.split(line, "\\zs")) do
     local width = vim.fn.strdisplaywidth(char, column - 1)
     if column > right then
       break
     end
-    if column + width > left then
-      table.insert(out, char)
+    if not first and column + width > left then
+      first = last
     end
-    column = column + width
+    last, column = last + #char, column + width
   end
-  return table.concat(out)
+  return first or last, last
 end
 
---- Returns the selected text in visual or select mode.
+--- Returns the selection in visual or select mode: the text, and the range for Pollux. The
+--- range of a block is the smallest one that contains it.
 local function selection(mode)
   local kind = ({ v = "v", s = "v", V = "V", S = "V", ["\22"] = "b", ["\19"] = "b" })[mode:sub(1, 1)]
   if not kind then
@@ -109,7 +111,6 @@ local function selection(mode)
     from, to = to, from
   end
   local exclusive = vim.o.selection == "exclusive"
-  local lines, size = {}, 0
   local left, right
   if kind == "b" then
     local a, b = vim.fn.virtcol("v"), vim.fn.virtcol(".")
@@ -123,30 +124,52 @@ local function selection(mode)
       right = right - 1
     end
   end
-  if kind == "b" and right ~= math.huge and vim.fn.exists("*getregion") == 1 and to[2] - from[2] < 1000 then
-    return table.concat(vim.fn.getregion(vim.fn.getpos("v"), vim.fn.getpos("."), { type = "\22" }), "\n")
-  end
-  for nr = from[2], to[2] do
-    local line = vim.fn.getline(nr)
+  -- Returns where the selection starts and ends in a line, in bytes from 0. If the line end
+  -- is selected too, the end is after it.
+  local function part(nr, line)
     if kind == "b" then
-      line = cells(line, left, right)
-    elseif kind == "v" then
-      local last = #line
+      return cells(line, left, right)
+    end
+    local first, last = 0, #line
+    if kind == "v" then
+      if nr == from[2] then
+        first = from[3] - 1
+      end
       if nr == to[2] then
         last = to[3] - 1 + (exclusive and 0 or #char_at(line, to[3]))
         if not exclusive and to[3] > #line and nr < vim.fn.line("$") then
-          line, last = line .. "\n", #line + 1 -- the line end is selected too
+          last = #line + 1
         end
       end
-      line = line:sub(nr == from[2] and from[3] or 1, last)
     end
+    return first, last
+  end
+  local top, bottom = vim.fn.getline(from[2]), vim.fn.getline(to[2])
+  local first = part(from[2], top)
+  local _, last = part(to[2], bottom)
+  local range = {
+    start = { line = from[2], character = M.utf16(top, first) },
+    ["end"] = { line = to[2], character = M.utf16(bottom, last) },
+  }
+  if last > #bottom then
+    range["end"] = { line = to[2] + 1, character = 1 }
+  end
+  if kind == "b" and right ~= math.huge and vim.fn.exists("*getregion") == 1 and to[2] - from[2] < 1000 then
+    local lines = vim.fn.getregion(vim.fn.getpos("v"), vim.fn.getpos("."), { type = "\22" })
+    return table.concat(lines, "\n"), range
+  end
+  local lines, size = {}, 0
+  for nr = from[2], to[2] do
+    local line = vim.fn.getline(nr)
+    local a, b = part(nr, line)
+    line = (line .. "\n"):sub(a + 1, b)
     table.insert(lines, line)
     size = size + #line + 1
     if size > MAX_SELECTION then
       break
     end
   end
-  return table.concat(lines, "\n")
+  return table.concat(lines, "\n"), range
 end
 
 local function rebuild()
@@ -183,12 +206,13 @@ local function sample()
   local same = active and active.buf == buf
   local pos = vim.api.nvim_win_get_cursor(0)
   local line = vim.api.nvim_buf_get_lines(buf, pos[1] - 1, pos[1], false)[1] or ""
-  local selected = selection(mode)
+  local selected, range = selection(mode)
   if not selected and same and release then
-    selected = active.selection
+    selected, range = active.selection, active.range
   end
   focused[buf] = now()
-  active = { buf = buf, cursor = { line = pos[1], character = M.utf16(line, pos[2]) }, selection = selected }
+  local cursor = { line = pos[1], character = M.utf16(line, pos[2]) }
+  active = { buf = buf, cursor = cursor, selection = selected, range = range }
 end
 
 local function push()
@@ -201,7 +225,8 @@ local function push()
   for buf, path in pairs(others) do
     local file = { path = path, focused = focused[buf] }
     if active and active.buf == buf then
-      file.active, file.cursor, file.selection = true, active.cursor, active.selection
+      file.active, file.cursor = true, active.cursor
+      file.selection, file.range = active.selection, active.range
     end
     table.insert(files, file)
   end

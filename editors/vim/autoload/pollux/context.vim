@@ -14,7 +14,7 @@ const VISUAL = "^[vVsS\<C-v>\<C-s>]"
 
 var others: dict<string> = {} # path by buffer
 var focused: dict<number> = {} # when each buffer last had the focus, in ms
-var active: dict<any> = {} # buf, cursor, selection
+var active: dict<any> = {} # buf, cursor, and selected: the result of Selection(), or {}
 var list_dirty = true
 var push_due = false
 var release = 0 # a timer, while the terminal may still want a selection that has ended
@@ -55,25 +55,27 @@ export def Utf16(line: string, bytes: number): number
   return units
 enddef
 
-# Returns the part of a line between two screen columns, from 1, both included.
-def Cells(line: string, left: number, right: number): string
-  var out = ''
-  var column = 1
+# Returns where the part of a line between two screen columns, from 1, both included, starts
+# and ends, in bytes from 0.
+def Cells(line: string, left: number, right: number): list<number>
+  var [first, end, column] = [-1, 0, 1]
   for char in split(line, '\zs')
     var width = strdisplaywidth(char, column - 1)
     if column > right
       break
     endif
-    if column + width > left
-      out ..= char
+    if first < 0 && column + width > left
+      first = end
     endif
+    end += len(char)
     column += width
   endfor
-  return out
+  return [first < 0 ? end : first, end]
 enddef
 
-# Returns the selected text in Visual or Select mode.
-def Selection(mode: string): string
+# Returns the selection in Visual or Select mode: the text, and the range for Pollux. The
+# range of a block is the smallest one that contains it.
+def Selection(mode: string): dict<any>
   var from = getpos('v')
   var to = getpos('.')
   var [kind, exclusive] = [mode[0], &selection == 'exclusive']
@@ -89,36 +91,52 @@ def Selection(mode: string): string
       right = v:maxcol
     endif
   endif
+  # Returns where the selection starts and ends in a line, in bytes from 0. If the line end
+  # is selected too, the end is after it.
+  def Part(nr: number, text: string): list<number>
+    if left > 0
+      return Cells(text, left, right)
+    endif
+    var [first, end] = [0, len(text)]
+    if kind == 'v' || kind == 's'
+      if nr == from[1]
+        first = from[2] - 1
+      endif
+      if nr == to[1]
+        if exclusive
+          end = to[2] - 1
+        elseif to[2] > len(text) && nr < line('$')
+          end += 1
+        else
+          end = to[2] - 1 + len(matchstr(strpart(text, to[2] - 1), '^.'))
+        endif
+      endif
+    endif
+    return [first, end]
+  enddef
+  var top = getline(from[1])
+  var bottom = getline(to[1])
+  var end = Part(to[1], bottom)[1]
+  var where = {
+    start: {line: from[1], character: Utf16(top, Part(from[1], top)[0])},
+    end: end > len(bottom) ? {line: to[1] + 1, character: 1} : {line: to[1], character: Utf16(bottom, end)},
+  }
   if left > 0 && right != v:maxcol && exists('*getregion') && to[1] - from[1] < 1000
-    return call('getregion', [getpos('v'), getpos('.'), {type: "\<C-v>"}])->join("\n")
+    return {selection: call('getregion', [getpos('v'), getpos('.'), {type: "\<C-v>"}])->join("\n"), range: where}
   endif
   var lines: list<string> = []
   var size = 0
   for nr in range(from[1], to[1])
     var line = getline(nr)
-    if left > 0
-      line = Cells(line, left, right)
-    elseif kind == 'v' || kind == 's'
-      if nr == to[1]
-        if exclusive
-          line = strpart(line, 0, to[2] - 1)
-        elseif to[2] > len(line) && nr < line('$')
-          line ..= "\n" # the line end is selected too
-        else
-          line = strpart(line, 0, to[2] - 1 + len(matchstr(strpart(line, to[2] - 1), '^.')))
-        endif
-      endif
-      if nr == from[1]
-        line = strpart(line, from[2] - 1)
-      endif
-    endif
+    var part = Part(nr, line)
+    line = strpart(line .. "\n", part[0], part[1] - part[0])
     add(lines, line)
     size += len(line) + 1
     if size > MAX_SELECTION
       break
     endif
   endfor
-  return join(lines, "\n")
+  return {selection: join(lines, "\n"), range: where}
 enddef
 
 def Rebuild()
@@ -146,14 +164,14 @@ def Sample()
   if !has_key(others, buf) || mode[0] == 'c' || mode[0] == 't'
     return
   endif
-  var selection = ''
+  var selected: dict<any> = {}
   if mode =~ VISUAL
-    selection = Selection(mode)
+    selected = Selection(mode)
   elseif release != 0 && get(active, 'buf', '') == buf
-    selection = active.selection
+    selected = active.selected
   endif
   focused[buf] = Now()
-  active = {buf: buf, cursor: {line: line('.'), character: Utf16(getline('.'), col('.') - 1)}, selection: selection}
+  active = {buf: buf, cursor: {line: line('.'), character: Utf16(getline('.'), col('.') - 1)}, selected: selected}
 enddef
 
 def Push(_: number)
@@ -166,7 +184,7 @@ def Push(_: number)
   for [buf, path] in items(others)
     var file: dict<any> = {path: path, focused: get(focused, buf, 0)}
     if get(active, 'buf', '') == buf
-      extend(file, {active: true, cursor: active.cursor, selection: active.selection})
+      extend(file, {active: true, cursor: active.cursor})->extend(active.selected)
     endif
     add(files, file)
   endfor
@@ -211,7 +229,7 @@ export def Mode()
   if old =~ VISUAL && new =~ '^c'
     return # the command is about the selection
   endif
-  if old =~ VISUAL && new !~ VISUAL || old =~ '^c' && get(active, 'selection', '') != ''
+  if old =~ VISUAL && new !~ VISUAL || old =~ '^c' && !empty(get(active, 'selected', {}))
     if release != 0
       timer_stop(release)
     endif
