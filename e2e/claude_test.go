@@ -194,6 +194,7 @@ func TestClaude(t *testing.T) {
 		cli.ask("change it")
 		next(t, "diff", e.opened)
 		cli.see("Opened changes in")
+		cli.see("1. Yes")
 		cli.press("Enter")
 		if c := next(t, "close", e.closed); c.Reason != editor.ReasonClosed {
 			t.Errorf("closed: %+v", c)

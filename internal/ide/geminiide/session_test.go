@@ -99,12 +99,13 @@ func TestKeepAliveThatNobodyReads(t *testing.T) {
 		}
 		fmt.Sscanf(text, "data: %s", &line)
 	}
+	var begun int64
 	for range 3 { // comments come
+		begun = first.written.Load() // now, because the write after the last read may begin at once
 		if _, err := in.ReadString('\n'); err != nil {
 			t.Fatal(err)
 		}
 	}
-	begun := first.written.Load()
 	waitFor(t, func() bool { return first.written.Load() > begun }) // and nobody reads
 	first.out.Close()
 	waitFor(t, func() bool { // the SDK has let go of the stream
