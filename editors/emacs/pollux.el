@@ -385,7 +385,7 @@ user is asking the agent about that file."
                                 :range (pollux--range))))))))))
 
 (defun pollux--range ()
-  "Return where the selection starts and ends, with a rectangle in between."
+  "Return the range of the selection, or the one that encloses its rectangle."
   (let ((bounds (region-bounds)))
     (list :start (pollux--position (caar bounds))
           :end (pollux--position (cdar (last bounds))))))
