@@ -89,6 +89,11 @@ func TestContextThatTheCLISeesAsTheSame(t *testing.T) {
 	}
 	// A new stream carries the context, whatever the last one carried.
 	st.end()
+	waitFor(t, func() bool { // the server has noticed
+		session.mu.Lock()
+		defer session.mu.Unlock()
+		return session.stream == nil
+	})
 	if got := c.listen().next(); !strings.Contains(got, "/last") {
 		t.Errorf("the next stream starts with %.200s", got)
 	}
