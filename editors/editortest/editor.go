@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -259,10 +260,14 @@ func (e *Editor) press(k string) error {
 // Run runs one of the plugin's commands, with the keys a user would press.
 func (e *Editor) Run(name string) error { return e.Press(e.Command(name)...) }
 
-// Close ends the editor with a hangup.
+// Close ends the editor with a hangup. Vim may wait forever in its own handler for
+// that signal, which allocates memory, so it is killed, too.
 func (e *Editor) Close() {
 	e.Screen.Close()
 	if e.vim != nil {
+		if p, err := os.FindProcess(e.PID); err == nil {
+			p.Kill()
+		}
 		e.vim.close()
 	}
 }
