@@ -11,6 +11,7 @@ import (
 )
 
 const (
+	// DefaultTimeout is how long a connection may live before it authenticates.
 	DefaultTimeout = 10 * time.Second
 	// MaxStrangers bounds the connections that have not authenticated. It is far
 	// above what a browser and some CLIs open at once, and far below the usual
@@ -29,8 +30,8 @@ type Gate struct {
 	timer     *time.Timer
 }
 
-// New returns a gate that gives a connection this time to authenticate;
-// DefaultTimeout if 0.
+// New returns a gate that closes a connection that has not authenticated within the
+// timeout; DefaultTimeout if 0.
 func New(timeout time.Duration) *Gate {
 	if timeout == 0 {
 		timeout = DefaultTimeout
