@@ -18,3 +18,33 @@ func eol(text string) string {
 	}
 	return "mixed"
 }
+
+// ShownLF returns the original of a file to show next to a proposal, for an agent whose
+// proposals have LF line endings and may lack the byte order mark, whatever the file
+// has: neither is a change. It serves [TextRules.Shown].
+func ShownLF(original, proposed string) string {
+	if eol(original) == "crlf" && !strings.Contains(proposed, "\r") {
+		original = strings.ReplaceAll(original, "\r\n", "\n")
+	}
+	if !strings.HasPrefix(proposed, bom) {
+		original = strings.TrimPrefix(original, bom)
+	}
+	return original
+}
+
+// RestoreCRLF returns the text with the line endings of a file, if the file has only
+// CRLF and the text only LF.
+func RestoreCRLF(text, file string) string {
+	if eol(file) == "crlf" && !strings.Contains(text, "\r") {
+		text = strings.ReplaceAll(text, "\n", "\r\n")
+	}
+	return text
+}
+
+// SameLines reports whether two texts differ at most in their line endings and the byte
+// order mark.
+func SameLines(a, b string) bool { return plainLines(a) == plainLines(b) }
+
+func plainLines(text string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(text, bom), "\r\n", "\n")
+}

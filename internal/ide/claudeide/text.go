@@ -1,6 +1,10 @@
 package claudeide
 
-import "strings"
+import (
+	"strings"
+
+	"pollux/internal/companion"
+)
 
 const bom = "\uFEFF"
 
@@ -12,13 +16,7 @@ type textRules struct{}
 
 // Shown implements [companion.TextRules].
 func (textRules) Shown(original, proposed string) string {
-	if onlyCRLF(original) && !strings.Contains(proposed, "\r") {
-		original = strings.ReplaceAll(original, "\r\n", "\n")
-	}
-	if !strings.HasPrefix(proposed, bom) {
-		original = strings.TrimPrefix(original, bom)
-	}
-	return original
+	return companion.ShownLF(original, proposed)
 }
 
 // Refuses implements [companion.TextRules]. The agent takes an accept of the text that
@@ -37,9 +35,7 @@ func (textRules) Answer(text, original, proposed string) string {
 	if text == proposed {
 		return text
 	}
-	if onlyCRLF(original) && !strings.Contains(text, "\r") {
-		text = strings.ReplaceAll(text, "\n", "\r\n")
-	}
+	text = companion.RestoreCRLF(text, original)
 	if strings.HasPrefix(proposed, bom) && !strings.HasPrefix(text, bom) {
 		text = bom + text
 	}
@@ -48,9 +44,7 @@ func (textRules) Answer(text, original, proposed string) string {
 
 // Written implements [companion.TextRules].
 func (textRules) Written(answer, onDisk string) string {
-	if onlyCRLF(onDisk) && !strings.Contains(answer, "\r") {
-		answer = strings.ReplaceAll(answer, "\n", "\r\n")
-	}
+	answer = companion.RestoreCRLF(answer, onDisk)
 	if strings.HasPrefix(onDisk, bom) && !strings.HasPrefix(answer, bom) {
 		answer = bom + answer
 	}
@@ -59,16 +53,9 @@ func (textRules) Written(answer, onDisk string) string {
 
 // Holds implements [companion.TextRules]. It ignores line endings and the byte order
 // mark, which the agent chooses by its own rules.
-func (textRules) Holds(onDisk, answer string) bool { return plain(onDisk) == plain(answer) }
-
-func plain(s string) string { return strings.ReplaceAll(strings.TrimPrefix(s, bom), "\r\n", "\n") }
+func (textRules) Holds(onDisk, answer string) bool { return companion.SameLines(onDisk, answer) }
 
 // Unwritten implements [companion.TextRules].
 func (textRules) Unwritten() string {
 	return "Claude Code writes nothing if the file has changed on disk since it read it"
-}
-
-func onlyCRLF(text string) bool {
-	crlf := strings.Count(text, "\r\n")
-	return crlf > 0 && crlf == strings.Count(text, "\n")
 }

@@ -1,6 +1,10 @@
 package geminiide
 
-import "strings"
+import (
+	"strings"
+
+	"pollux/internal/companion"
+)
 
 const bom = "\uFEFF"
 
@@ -13,13 +17,7 @@ type textRules struct{}
 // missing byte order mark is a change: the CLI restores the line endings, and a
 // model seldom writes the mark.
 func (textRules) Shown(original, proposed string) string {
-	if onlyCRLF(original) && !strings.Contains(proposed, "\r") {
-		original = strings.ReplaceAll(original, "\r\n", "\n")
-	}
-	if !strings.HasPrefix(proposed, bom) {
-		original = strings.TrimPrefix(original, bom)
-	}
-	return original
+	return companion.ShownLF(original, proposed)
 }
 
 // Answer implements [companion.TextRules]. Editors remove the byte order mark
@@ -34,26 +32,14 @@ func (textRules) Answer(text, original, proposed string) string {
 
 // Written implements [companion.TextRules].
 func (textRules) Written(answer, onDisk string) string {
-	if onlyCRLF(onDisk) && !strings.Contains(answer, "\r") {
-		answer = strings.ReplaceAll(answer, "\n", "\r\n")
-	}
-	return answer
+	return companion.RestoreCRLF(answer, onDisk)
 }
 
 // Holds implements [companion.TextRules]. It ignores line endings, which the
 // CLI chooses by its own rules.
-func (textRules) Holds(onDisk, answer string) bool {
-	unmarked := func(s string) string { return strings.ReplaceAll(strings.TrimPrefix(s, bom), "\r\n", "\n") }
-	return onDisk == answer || unmarked(onDisk) == unmarked(answer)
-}
+func (textRules) Holds(onDisk, answer string) bool { return companion.SameLines(onDisk, answer) }
 
 // Unwritten implements [companion.TextRules].
 func (textRules) Unwritten() string {
 	return "a Ctrl-C in the terminal cancels a change without closing it here"
-}
-
-// onlyCRLF reports whether the text ends all its lines with CRLF.
-func onlyCRLF(text string) bool {
-	crlf := strings.Count(text, "\r\n")
-	return crlf > 0 && crlf == strings.Count(text, "\n")
 }
