@@ -15,7 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/agent/gemini/fakecli"
-	"pollux/internal/agent/gemini/fakemodel"
+	"pollux/internal/fakemodel"
 )
 
 // A subject is a bridge that is measured: ours or a peer's.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"pollux/internal/agent/gemini/fakemodel"
+	"pollux/internal/fakemodel"
 )
 
 // laterCalls is the number of calls that follow the first, for warm processes

@@ -9,7 +9,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/fakecli"
-	"pollux/internal/agent/gemini/fakemodel"
+	"pollux/internal/fakemodel"
 )
 
 // A prompt that began with a byte order mark and "/init" wrote GEMINI.md, and

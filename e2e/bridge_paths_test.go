@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"pollux/internal/agent/gemini/fakemodel"
+	"pollux/internal/fakemodel"
 )
 
 // The CLI listed the names of files anywhere, and read the transcripts of

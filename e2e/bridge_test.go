@@ -17,7 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/agent"
-	"pollux/internal/agent/gemini/fakemodel"
+	"pollux/internal/fakemodel"
 )
 
 // A bridgeClient is an MCP client of `pollux bridge`, which runs the real

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"pollux/internal/agent/gemini/fakemodel"
+	"pollux/internal/fakemodel"
 )
 
 func (w *world) bridgeEnv() []string {

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"pollux/editors/editortest"
-	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/editor"
+	"pollux/internal/fakemodel"
 )
 
 const claudeVersion = "2.1.330"

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/editor"
+	"pollux/internal/fakemodel"
 )
 
 // write returns a model that writes one file and then says so.

@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
+	"pollux/internal/fakemodel"
 )
 
 // A patient is a world that doctor examines: a companion with an editor, and

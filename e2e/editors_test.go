@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"pollux/editors/editortest"
-	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/editor"
+	"pollux/internal/fakemodel"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
 )

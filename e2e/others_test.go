@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"pollux/editors/editortest"
-	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/editor"
+	"pollux/internal/fakemodel"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
 )

@@ -14,8 +14,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/editor"
+	"pollux/internal/fakemodel"
 )
 
 var screenshots = flag.String("screenshots", "", "write the page's pictures into this directory")

@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"pollux/editors/editortest"
-	"pollux/internal/agent/gemini/fakemodel"
+	"pollux/internal/fakemodel"
 )
 
 const (

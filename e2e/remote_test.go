@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/editor"
+	"pollux/internal/fakemodel"
 )
 
 // forwardEnv makes the test binary forward containerModel, inside a container

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"pollux/internal/agent"
-	"pollux/internal/agent/gemini/fakemodel"
+	"pollux/internal/fakemodel"
 )
 
 // A query continues an earlier conversation: the model gets the earlier turns.

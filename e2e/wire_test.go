@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/editor"
+	"pollux/internal/fakemodel"
 )
 
 func silent(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") }

@@ -21,8 +21,8 @@ import (
 
 	"github.com/creack/pty"
 
-	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/editor"
+	"pollux/internal/fakemodel"
 )
 
 // stepTimeout limits a step of the real CLI on a busy machine.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pollux/internal/agent/gemini/fakemodel"
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
+	"pollux/internal/fakemodel"
 	"pollux/internal/ide"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/sys"
