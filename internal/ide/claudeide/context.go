@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf16"
@@ -52,15 +51,9 @@ func newSelection(c companion.Context, roots []string, shift int) selectionChang
 		return m
 	}
 	f := c.Files[0]
-	inRoots := func(path string) bool {
-		return slices.ContainsFunc(roots, func(root string) bool { return paths.Contains(root, path) })
-	}
-	path, actual := f.Path, paths.Real(f.Path)
-	if !inRoots(actual) {
+	path, ok := paths.In(roots, f.Path)
+	if !ok {
 		return m
-	}
-	if !inRoots(path) { // the editor has opened the folder through a symbolic link
-		path = actual
 	}
 	m.FilePath, m.FileURL = path, fileURL(path)
 	if f.Cursor == nil {
