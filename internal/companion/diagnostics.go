@@ -21,7 +21,7 @@ const (
 	answerTimeout = 300 * time.Millisecond
 	// diagnosticsTimeout bounds a call of [Companion.Diagnostics]: the answers, and
 	// then the look at the ignore files.
-	diagnosticsTimeout = 400 * time.Millisecond
+	diagnosticsTimeout = 350 * time.Millisecond
 
 	maxDiagnosticFiles = 500
 	maxFileDiagnostics = 250

@@ -44,6 +44,9 @@ type Backend interface {
 	Propose(ctx context.Context, s companion.Session, p companion.Proposal) error
 	Withdraw(ctx context.Context, s companion.Session, path string) (text string, err error)
 	Context() companion.Context
+	Diagnostics(ctx context.Context, path string) ([]editor.FileDiagnostics, error)
+	BeforeWrite(ctx context.Context, path string) (
+		files []editor.FileDiagnostics, checked func(context.Context), err error)
 	Roots() []string
 	// Shows reports whether the user can review a change somewhere.
 	Shows() bool

@@ -40,12 +40,13 @@ type Session struct {
 	refresh outbox.Signal // the agent may have dropped the context: send it again
 
 	mu       sync.Mutex
-	client   *mcp.Implementation // what the agent says it is; nil until it is connected
-	numbered int                 // how many calls there were
-	calls    []*call             // that have not been answered
-	queue    []*call             // that have not taken effect; it is the first one's turn
-	reviews  []*review           // the oldest first
-	idle     chan struct{}       // closed when no decision is left to write; nil unless flush waits
+	client   *mcp.Implementation     // what the agent says it is; nil until it is connected
+	numbered int                     // how many calls there were
+	calls    []*call                 // that have not been answered
+	queue    []*call                 // that have not taken effect; it is the first one's turn
+	reviews  []*review               // the oldest first
+	checks   []func(context.Context) // of the files that the agent was about to write
+	idle     chan struct{}           // closed when no decision is left to write; nil unless flush waits
 }
 
 // A review is a call of openDiff whose answer has not been written.
@@ -85,6 +86,7 @@ func (s *Session) serve() {
 	}
 	s.cancel()
 	s.done.Wait()
+	s.endChecks(s.ctx)
 	if s.connected() {
 		s.server.cfg.Log.Info("an agent has disconnected", "transport", s.Transport())
 		s.server.cfg.Backend.Disconnect(s)

@@ -82,8 +82,10 @@ func (s *Session) addTools(server *mcp.Server) {
 			s.refresh.Set()
 			return []string{fmt.Sprintf("CLOSED_%d_DIFF_TABS", n)}, nil
 		}))
-	add(toolGetDiagnostics, "Returns the problems that the editor shows. Pollux has none yet.", diagnosticsSchema,
-		s.tool(func(context.Context, *mcp.CallToolRequest) ([]string, error) { return []string{"[]"}, nil }))
+	add(toolGetDiagnostics, "Returns the problems that the editor shows, such as compiler errors.", diagnosticsSchema,
+		s.tool(func(ctx context.Context, req *mcp.CallToolRequest) ([]string, error) {
+			return s.getDiagnostics(ctx, req.Params.Arguments)
+		}))
 }
 
 // inTurn returns an MCP handler that calls f when all earlier calls have taken effect.
