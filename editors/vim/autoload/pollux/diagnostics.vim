@@ -57,7 +57,7 @@ def Ale(buf: number, found: list<dict<any>>): bool
 enddef
 
 def Coc(buf: number, found: list<dict<any>>): bool
-  if !exists('g:coc_service_initialized') || !get(g:, 'coc_enabled', 1) || !getbufvar(buf, 'coc_enabled', 1)
+  if !get(g:, 'coc_service_initialized') || !get(g:, 'coc_enabled', 1) || !getbufvar(buf, 'coc_enabled', 1)
     return false
   endif
   var path = fnamemodify(bufname(buf), ':p')
@@ -145,7 +145,7 @@ export def Start()
     autocmd User CocDiagnosticChange AskCoc()
     autocmd User lsp_diagnostics_updated Announce(VimLsp)
   augroup END
-  if exists('*CocActionAsync') && exists('g:coc_service_initialized')
+  if exists('*CocActionAsync') && get(g:, 'coc_service_initialized')
     AskCoc()
   endif
 enddef
