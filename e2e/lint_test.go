@@ -23,7 +23,7 @@ import (
 const lintEnv = "POLLUX_E2E_LINT"
 
 // lintDelay is the time that the language server takes.
-const lintDelay = 300 * time.Millisecond
+const lintDelay = 400 * time.Millisecond
 
 type stdio struct {
 	*os.File // standard input
@@ -63,6 +63,16 @@ func lint() {
 			texts[p.TextDocument.URI] = p.TextDocument.Text
 			mu.Unlock()
 			time.AfterFunc(lintDelay, func() { publish(conn, p.TextDocument.URI) })
+		case "textDocument/didClose":
+			// As other servers do. Neovim closes a file before it reads it again.
+			var p struct{ TextDocument struct{ URI string } }
+			if err := json.Unmarshal(*req.Params, &p); err != nil {
+				return nil, err
+			}
+			mu.Lock()
+			delete(texts, p.TextDocument.URI)
+			mu.Unlock()
+			publish(conn, p.TextDocument.URI)
 		}
 		return nil, nil
 	}
@@ -256,4 +266,44 @@ func (c *ideClient) diagnostics(t *testing.T, args map[string]any) string {
 		}
 		return toJSON(t, v)
 	}
+}
+
+// Claude Code, the real one: after an edit its model receives what the editor has found in
+// the new text, and not what was there before. The editor reports it only some time after
+// the write.
+func TestClaudeDiagnostics(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	edits := func(path *string) fakemodel.Script {
+		return claudeEdits(path, "Edit", map[string]any{"old_string": "three", "new_string": "a bad three"})
+	}
+	eachLinter(t, edits, func(t *testing.T, d *desk, l linter, path string) {
+		c := d.dialIDE()
+		waitFor(t, "the editor to check the file", func() bool {
+			return strings.Contains(c.diagnostics(t, map[string]any{}), badMessage)
+		})
+		cli := d.claude([]string{"CLAUDE_CODE_AUTO_CONNECT_IDE=true"})
+		cli.see("In a b.txt")
+		cli.ask("change it")
+		d.shows(path)
+		d.command("accept")
+		cli.see(after)
+		d.wantFile(path, "one\nx bad\na bad three\n")
+		if got := newDiagnostics(t, d.world); !strings.Contains(got, "[Line 3:3] "+badMessage) || strings.Contains(got, "Line 2") {
+			t.Errorf("the model received %q", got)
+		}
+	})
+}
+
+// newDiagnostics returns what the model received about new problems.
+func newDiagnostics(t *testing.T, w *world) string {
+	t.Helper()
+	r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return r.Step == 2 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(r.System+r.Text, "<new-diagnostics>")
+	text, _, _ = strings.Cut(text, "</new-diagnostics>")
+	return text
 }

@@ -201,8 +201,11 @@ const (
 	// written.
 	checkTimeout = 1400 * time.Millisecond
 	// checkDelay is how long a report may be followed by another one: many programs
-	// report first what they know at once, or that they start again.
+	// report first what they know at once.
 	checkDelay = 300 * time.Millisecond
+	// clearDelay is how much longer that may take if the file has no problems: some
+	// programs clear them when the editor reads the file again, and then check it.
+	clearDelay = 500 * time.Millisecond
 	// stateTimeout bounds a look at the file.
 	stateTimeout = 50 * time.Millisecond
 )
@@ -238,7 +241,7 @@ func (c *Companion) BeforeWrite(ctx context.Context, path string) (
 	c.mu.Unlock()
 	c.watch.soon(path, w.before)
 	return files, func(ctx context.Context) {
-		w.wait(ctx)
+		c.awaitCheck(ctx, w)
 		c.mu.Lock()
 		delete(c.writes, w)
 		c.mu.Unlock()
@@ -249,29 +252,41 @@ func (w *write) state() (fileState, error) {
 	return within(stateTimeout, func() (fileState, error) { return stateOf(w.path), nil })
 }
 
-// wait waits until an editor has reported the diagnostics of the written file.
-func (w *write) wait(ctx context.Context) {
+// awaitCheck waits until an editor has reported the diagnostics of the written file.
+func (c *Companion) awaitCheck(ctx context.Context, w *write) {
 	if ctx.Err() != nil {
 		return
 	}
 	if now, err := w.state(); err != nil || now == w.before {
 		return
 	}
-	timeout := time.NewTimer(checkTimeout)
-	defer timeout.Stop()
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
 	var quiet <-chan time.Time
+	var delay time.Duration // of quiet
 	for {
 		select {
 		case <-w.reported:
-			quiet = time.After(checkDelay)
+			delay = checkDelay
 		case <-quiet:
-			return
-		case <-timeout.C:
-			return
+			if delay == clearDelay || c.problems(ctx, w.path) > 0 {
+				return
+			}
+			delay = clearDelay
 		case <-ctx.Done():
 			return
 		}
+		quiet = time.After(delay)
 	}
+}
+
+// problems returns how many diagnostics a file has.
+func (c *Companion) problems(ctx context.Context, path string) (n int) {
+	files, _ := c.Diagnostics(ctx, path)
+	for _, f := range files {
+		n += len(f.Diagnostics)
+	}
+	return n
 }
 
 func (w *write) named(path string) bool { return slices.Contains(w.names, filepath.Clean(path)) }

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,8 +20,17 @@ import (
 // A checker is a client that reports diagnostics.
 type checker struct {
 	*editor.Client
+
+	mu    sync.Mutex
 	files []editor.FileDiagnostics
 	asked []string
+}
+
+// set replaces what the client reports.
+func (k *checker) set(files ...editor.FileDiagnostics) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.files = files
 }
 
 func (b *bare) checker(t *testing.T, reports bool, files ...editor.FileDiagnostics) *checker {
@@ -28,6 +38,8 @@ func (b *bare) checker(t *testing.T, reports bool, files ...editor.FileDiagnosti
 	k := &checker{files: files}
 	k.Client = b.attach(t, editor.InitializeParams{Diagnostics: reports}, editor.Handler{
 		Diagnostics: func(p editor.DiagnosticsParams) editor.DiagnosticsResult {
+			k.mu.Lock()
+			defer k.mu.Unlock()
 			k.asked = append(k.asked, p.Path)
 			return editor.DiagnosticsResult{Files: k.files}
 		},
@@ -271,6 +283,19 @@ func TestBeforeWrite(t *testing.T) {
 			time.Sleep(200 * time.Millisecond)
 			report(w, w.path+"/.")
 		}, 600*time.Millisecond + checkDelay},
+		"cleared": {write, func(w world) {
+			time.Sleep(100 * time.Millisecond)
+			w.k.set(inFile(w.path))
+			report(w, w.path)
+		}, 100*time.Millisecond + checkDelay + clearDelay},
+		"cleared, then reported": {write, func(w world) {
+			time.Sleep(100 * time.Millisecond)
+			w.k.set(inFile(w.path))
+			report(w, w.path)
+			time.Sleep(600 * time.Millisecond)
+			w.k.set(inFile(w.path, problem(2, "error", "new")))
+			report(w, w.path)
+		}, 700*time.Millisecond + checkDelay},
 		"another file": {write, func(w world) {
 			time.Sleep(400 * time.Millisecond)
 			report(w, w.path+"x")
@@ -317,7 +342,7 @@ func TestBeforeWriteUnchecked(t *testing.T) {
 		if files, checked, err := b.BeforeWrite(t.Context(), path); len(files) > 0 || checked != nil || err != nil {
 			t.Errorf("not listed: %+v, %v", files, err)
 		}
-		k.files = []editor.FileDiagnostics{inFile(path)}
+		k.set(inFile(path))
 		_, checked, err := b.BeforeWrite(t.Context(), path)
 		if err != nil || checked == nil {
 			t.Fatalf("listed: %v", err)
