@@ -296,6 +296,63 @@ func TestClaudeDiagnostics(t *testing.T) {
 	})
 }
 
+// Without a review, too, Claude Code's model receives what is new. If the editor was too
+// busy to say what there was before, it receives nothing: old problems would look new.
+func TestClaudeDiagnosticsWithoutReview(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	for _, busy := range []bool{false, true} {
+		t.Run(fmt.Sprintf("busy %v", busy), func(t *testing.T) {
+			var path string
+			w := newClaudeWorld(t, claudeEdits(&path, "Edit", map[string]any{"old_string": "three", "new_string": "3"}))
+			path = w.file("a.txt", "one\nx bad\nthree\n")
+			e := w.edit(func(p *editor.InitializeParams) { p.Diagnostics = true })
+			asked := make(chan string, 10)
+			ready := make(chan struct{})
+			if !busy {
+				close(ready)
+			}
+			diagnostics := []editor.Diagnostic{{Message: "old", Severity: editor.SeverityWarning}}
+			e.mu.Lock()
+			e.report = func(p editor.DiagnosticsParams) editor.DiagnosticsResult {
+				asked <- p.Path
+				<-ready
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				return editor.DiagnosticsResult{Files: []editor.FileDiagnostics{{Path: path, Diagnostics: diagnostics}}}
+			}
+			e.mu.Unlock()
+			cli := w.claude(e.env())
+			cli.press("BTab")
+			cli.see("accept edits on")
+			waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
+			cli.ask("change it")
+			if got := next(t, "question", asked); got != path {
+				t.Errorf("it asks for %q first", got)
+			}
+			waitFor(t, "the write", func() bool {
+				text, err := os.ReadFile(path)
+				return err == nil && strings.Contains(string(text), "3")
+			})
+			e.mu.Lock()
+			diagnostics = append(diagnostics, editor.Diagnostic{Message: "new", Severity: editor.SeverityError})
+			e.mu.Unlock()
+			if busy {
+				close(ready)
+			}
+			if err := e.DiagnosticsChanged(w.context(), path); err != nil {
+				t.Fatal(err)
+			}
+			cli.see(after)
+			got := newDiagnostics(t, w)
+			if strings.Contains(got, "old") || strings.Contains(got, "[Line 1:1] new") == busy {
+				t.Errorf("the model received %q", got)
+			}
+		})
+	}
+}
+
 // newDiagnostics returns what the model received about new problems.
 func newDiagnostics(t *testing.T, w *world) string {
 	t.Helper()

@@ -195,6 +195,8 @@ type plugin struct {
 
 	mu   sync.Mutex
 	text map[string]string // the texts in the open diffs
+	// report answers diagnostics.
+	report func(editor.DiagnosticsParams) editor.DiagnosticsResult
 }
 
 func (e *plugin) env() (env []string) {
@@ -253,6 +255,12 @@ func (w *world) edit(change func(*editor.InitializeParams)) *plugin {
 			defer e.mu.Unlock()
 			text := e.text[c.ID]
 			return &text
+		},
+		Diagnostics: func(p editor.DiagnosticsParams) editor.DiagnosticsResult {
+			e.mu.Lock()
+			report := e.report
+			e.mu.Unlock()
+			return report(p)
 		},
 		DiffChanged: func(c editor.DiffChange) { e.events <- c },
 		Message:     func(m editor.Message) { e.texts <- m.Text },
