@@ -151,6 +151,7 @@ def Handle(method: string, p: dict<any>): dict<any>
     diff.Changed(p)
   elseif method == 'file/changed'
     diff.Reload(p.path)
+    diagnostics.Reloaded(p.path)
   elseif method == 'diagnostics'
     return diagnostics.Report(get(p, 'path', ''))
   elseif method == 'clients'

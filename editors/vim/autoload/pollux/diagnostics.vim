@@ -9,6 +9,9 @@ const SEVERITIES = ['error', 'warning', 'information', 'hint'] # by the numbers 
 # What coc.nvim reported last: it answers too slowly to be asked for each request.
 var coc_found: list<dict<any>> = []
 
+# The last messages of vim-lsp's servers about each file.
+var lsp_messages: dict<list<dict<any>>> = {}
+
 # Returns a position in a buffer. The byte counts from 1; 0 is unknown.
 def Position(buf: number, lnum: number, byte: number): dict<number>
   var line = getbufline(buf, lnum)->get(0, '')
@@ -69,12 +72,17 @@ def Coc(buf: number, found: list<dict<any>>): bool
   return true
 enddef
 
+# Returns the last messages of vim-lsp's servers about a buffer.
+def LspMessages(buf: number): list<dict<any>>
+  var uri = call('lsp#utils#get_buffer_uri', [buf])
+  return values(call('lsp#internal#diagnostics#state#_get_all_diagnostics_grouped_by_server_for_uri', [uri]))
+enddef
+
 def VimLsp(buf: number, found: list<dict<any>>): bool
   if !exists('*lsp#get_allowed_servers') || empty(call('lsp#get_allowed_servers', [buf]))
     return false
   endif
-  var uri = call('lsp#utils#get_buffer_uri', [buf])
-  for message in values(call('lsp#internal#diagnostics#state#_get_all_diagnostics_grouped_by_server_for_uri', [uri]))
+  for message in LspMessages(buf)
     for d in message.params.diagnostics
       add(found, FromServer(d, SEVERITIES->get(get(d, 'severity', 1) - 1, 'error')))
     endfor
@@ -92,12 +100,15 @@ def Check(buf: number): dict<any>
   return {checked: checked, found: found}
 enddef
 
-# Returns the files that are open and checked, by buffer.
-def Files(): dict<string>
+# Returns the files that are open, by buffer: only the one at the path, unless it is empty.
+def Files(path = ''): dict<string>
   var files: dict<string> = {}
   for b in getbufinfo({bufloaded: 1})
     if b.name != '' && getbufvar(b.bufnr, '&buftype') == '' && b.name !~ '^\a[[:alnum:]+.-]\+://'
-      files[b.bufnr] = fnamemodify(b.name, ':p')
+      var file = fnamemodify(b.name, ':p')
+      if path == '' || resolve(file) == resolve(path)
+        files[b.bufnr] = file
+      endif
     endif
   endfor
   return files
@@ -106,34 +117,55 @@ enddef
 # Returns what Pollux asks for: the diagnostics of a file, or of all files.
 export def Report(path: string): dict<any>
   var files: list<dict<any>> = []
-  for [buf, file] in items(Files())
-    if path == '' || resolve(file) == resolve(path)
-      var result = Check(str2nr(buf))
-      if result.checked
-        add(files, {path: file, diagnostics: result.found})
-      endif
+  for [buf, file] in items(Files(path))
+    var result = Check(str2nr(buf))
+    if result.checked
+      add(files, {path: file, diagnostics: result.found})
     endif
   endfor
   return {files: files}
 enddef
 
-# Announces that the diagnostics of the files that a plugin checks may have changed. The
-# plugins' events do not name a file.
-def Announce(Checks: func(number, list<dict<any>>): bool)
-  var paths: list<string> = []
-  for [buf, file] in items(Files())
-    if Checks(str2nr(buf), [])
-      add(paths, file)
-    endif
+# Announces that the diagnostics of some files may have changed. The plugins' events do not
+# name a file: Changed decides for each buffer.
+def Announce(Changed: func(number, string): bool)
+  var paths = Files()->filter((buf, file) => Changed(str2nr(buf), file))->values()
+  if !empty(paths)
+    client.Notify('diagnostics/changed', {paths: paths})
+  endif
+enddef
+
+# Also runs when no server has sent anything.
+def LspUpdated()
+  Announce((buf, file) => {
+    var messages = LspMessages(buf)
+    var known = get(lsp_messages, file, [])
+    lsp_messages[file] = messages
+    return len(messages) < len(known) || !empty(copy(messages)->filter((i, m) => m isnot get(known, i, {})))
+  })
+enddef
+
+# Makes vim-lsp send the servers a file that was read again. It would wait until the user
+# types something. Before a request it sends what is new; nobody needs the answer.
+export def Reloaded(path: string)
+  if !exists('*lsp#get_allowed_servers')
+    return
+  endif
+  for buf in keys(Files(path))->map((_, b) => str2nr(b))
+    for server in call('lsp#get_allowed_servers', [buf])
+      call('lsp#send_request', [server, {
+        method: 'textDocument/documentSymbol', bufnr: buf,
+        params: {textDocument: {uri: call('lsp#utils#get_buffer_uri', [buf])}},
+      }])
+    endfor
   endfor
-  client.Notify('diagnostics/changed', {paths: paths})
 enddef
 
 def AskCoc()
   call('CocActionAsync', ['diagnosticList', (error, list) => {
     if type(list) == v:t_list
       coc_found = list
-      Announce(Coc)
+      Announce((buf, _) => Coc(buf, []))
     endif
   }])
 enddef
@@ -141,9 +173,9 @@ enddef
 export def Start()
   augroup pollux_diagnostics
     autocmd!
-    autocmd User ALELintPost Announce(Ale)
+    autocmd User ALELintPost Announce((buf, _) => Ale(buf, []))
     autocmd User CocDiagnosticChange AskCoc()
-    autocmd User lsp_diagnostics_updated Announce(VimLsp)
+    autocmd User lsp_diagnostics_updated LspUpdated()
   augroup END
   if exists('*CocActionAsync') && get(g:, 'coc_service_initialized')
     AskCoc()
