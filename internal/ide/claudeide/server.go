@@ -28,9 +28,9 @@ import (
 
 	"github.com/coder/websocket"
 
-	"pollux/internal/companion"
 	"pollux/internal/editor"
 	"pollux/internal/gate"
+	"pollux/internal/ide/blocking"
 	"pollux/internal/outbox"
 	"pollux/internal/paths"
 	"pollux/internal/sys"
@@ -39,12 +39,7 @@ import (
 
 // A Backend is the companion that the server belongs to.
 type Backend interface {
-	Connect(s companion.Session)
-	Disconnect(s companion.Session)
-	Propose(ctx context.Context, s companion.Session, p companion.Proposal) error
-	Withdraw(ctx context.Context, s companion.Session, path string) (text string, err error)
-	Context() companion.Context
-	Roots() []string
+	blocking.Backend
 	// Shows reports whether the user can review a change somewhere.
 	Shows() bool
 }
@@ -67,7 +62,7 @@ type Config struct {
 	// [sys.StateDir] if empty.
 	State string
 	// OnPanic is called before a panic ends the process.
-	OnPanic func()
+	OnPanic blocking.OnPanic
 }
 
 // EnvNames are the variables that [Server.AddEnv] may add.
@@ -232,16 +227,6 @@ func (s *Server) statePath() string {
 	return filepath.Join(dir, hex.EncodeToString(sum[:8])+".json")
 }
 
-// onPanic, when deferred, reports a panic and lets it continue.
-func (s *Server) onPanic() {
-	if r := recover(); r != nil {
-		if s.cfg.OnPanic != nil {
-			s.cfg.OnPanic()
-		}
-		panic(r)
-	}
-}
-
 // Port returns the port that the server listens on.
 func (s *Server) Port() int { return s.port }
 
@@ -258,7 +243,7 @@ func (s *Server) Serve() {
 // serveHTTP serves a session on a connection, once it has refused web pages, which
 // always send an Origin, and clients without the token.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
-	defer s.onPanic()
+	defer s.cfg.OnPanic.Report()
 	if len(r.Header.Values("Origin")) > 0 {
 		http.Error(w, "requests from web pages are not served", http.StatusForbidden)
 		return
@@ -282,14 +267,14 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	// not.
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{subprotocol}})
 	if err != nil { // Accept has answered
-		session.end()
+		session.End()
 		s.remove(session)
 		return
 	}
 	ws.SetReadLimit(maxMessage)
 	session.ws = ws
 	go func() { // the HTTP server would catch a panic
-		defer s.onPanic()
+		defer s.cfg.OnPanic.Report()
 		defer s.remove(session)
 		session.serve()
 	}()
@@ -380,7 +365,7 @@ func (s *Server) ViewsChanged() { s.check.Set() }
 // watch looks after the lock: another program may have deleted it, or may have come
 // or gone.
 func (s *Server) watch() {
-	defer s.onPanic()
+	defer s.cfg.OnPanic.Report()
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	for {
@@ -408,7 +393,7 @@ func (s *Server) endSessions() {
 	sessions := s.all()
 	flush(ctx, sessions)
 	for _, session := range sessions {
-		session.end()
+		session.End()
 	}
 }
 
@@ -416,7 +401,7 @@ func (s *Server) endSessions() {
 // ctx allows.
 func flush(ctx context.Context, sessions []*Session) {
 	for _, session := range sessions {
-		session.flush(ctx)
+		session.Calls.Flush(ctx)
 	}
 }
 
@@ -441,7 +426,7 @@ func (s *Server) update() {
 		// An agent in a folder that two locks have connects to neither. Without a
 		// folder it connects only if the port is in its environment.
 		lock.WorkspaceFolders = []string{}
-		note = termtext.Line(other.IDEName, maxName)
+		note = termtext.Line(other.IDEName, blocking.MaxName)
 		if note == "" {
 			note = "another program"
 		}
@@ -506,7 +491,7 @@ func (s *Server) Close(ctx context.Context) error {
 	sessions := s.all()
 	flush(ctx, sessions)
 	for _, session := range sessions {
-		session.end()
+		session.End()
 	}
 	err := s.http.Close()
 	s.listener.Close() // even if Serve was never called
