@@ -47,9 +47,10 @@ var allowed = map[string][]string{
 	"pollux/internal/hunk":                      {},
 	"pollux/internal/ide":                       {"companion", "companion/journal", "editor", "ide/claudeide", "ide/geminiide", "sys"},
 	"pollux/internal/ide/blocking":              {"companion", "outbox", "paths", "termtext"},
-	"pollux/internal/ide/claudeide":             {"companion", "editor", "gate", "ide/blocking", "outbox", "paths", "sys", "termtext"},
+	"pollux/internal/ide/claudeide":             {"companion", "editor", "gate", "ide/blocking", "ide/lockfile", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/ide/geminiide":             {"companion", "editor", "gate", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/ide/geminiide/client":      {},
+	"pollux/internal/ide/lockfile":              {"outbox", "paths", "sys"},
 	"pollux/internal/ide/geminiide/conformance": {"editor", "ide/geminiide", "ide/geminiide/client", "sys"},
 	"pollux/internal/install":                   {"agent/gemini/settings", "sys"},
 	"pollux/internal/jsonl":                     {},
@@ -72,7 +73,7 @@ var ground = []string{"gate", "hunk", "jsonl", "outbox", "paths", "sys", "termte
 
 // shared are the packages below agent and ide that name no agent; agent/agents is the
 // table of agents.
-var shared = []string{"agent", "agent/acp", "agent/oneshot", "agent/pool", "ide/blocking"}
+var shared = []string{"agent", "agent/acp", "agent/oneshot", "agent/pool", "ide/blocking", "ide/lockfile"}
 
 // brokenRule returns the rule of docs/ARCHITECTURE.md that an import breaks, if
 // it breaks one. Both names are without pollux/internal/.

@@ -31,8 +31,8 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/gate"
 	"pollux/internal/ide/blocking"
+	"pollux/internal/ide/lockfile"
 	"pollux/internal/outbox"
-	"pollux/internal/paths"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
@@ -86,9 +86,6 @@ const (
 	maxMessage = 256 << 20
 	// maxSessions is far above what a person runs.
 	maxSessions = 64
-	// checkInterval is the interval at which the server looks after its lock. An
-	// agent that starts looks for locks for 30 s.
-	checkInterval = time.Second
 )
 
 // A Server is a companion's server for Claude Code and opencode. It listens from
@@ -203,7 +200,7 @@ func readEndpoint(path string) (e endpoint, err error) {
 	if !info.IsDir() || !sys.Own(info) || runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
 		return e, errors.New("the directory is not private")
 	}
-	data, err := sys.ReadFile(path, maxLock)
+	data, err := sys.ReadFile(path, lockfile.MaxSize)
 	if err == nil {
 		err = json.Unmarshal(data, &e)
 	}
@@ -319,30 +316,22 @@ func (s *Server) Publish(roots, _ []string) error {
 		name = "Pollux"
 	}
 	lock := Lock{
-		PID: os.Getpid(), WorkspaceFolders: realPaths(roots), IDEName: name, Transport: transport,
+		PID: os.Getpid(), WorkspaceFolders: lockfile.Folders(roots), IDEName: name, Transport: transport,
 		RunningInWindows: runtime.GOOS == "windows", AuthToken: s.token,
-		Pollux: &Mark{Since: time.Now().UnixMilli(), Host: here()},
+		Pollux: lockfile.NewMark(),
 	}
 	s.mu.Lock()
 	s.lock = lock
-	s.path = filepath.Join(s.cfg.Dir, strconv.Itoa(s.port)+lockExt)
+	s.path = filepath.Join(s.cfg.Dir, strconv.Itoa(s.port)+lockfile.Ext)
 	s.mu.Unlock()
 	prune(s.cfg.Dir)
 	s.update()
 	return nil
 }
 
-func realPaths(roots []string) []string {
-	folders := make([]string, len(roots))
-	for i, root := range roots {
-		folders[i] = paths.Real(root)
-	}
-	return folders
-}
-
 // SetRoots publishes other workspace roots.
 func (s *Server) SetRoots(roots []string) error {
-	folders := realPaths(roots)
+	folders := lockfile.Folders(roots)
 	s.mu.Lock()
 	s.lock.WorkspaceFolders = folders
 	s.mu.Unlock()
@@ -362,24 +351,15 @@ func (s *Server) AddEnv(env map[string]string) {
 // its terminal only if it is not connected.
 func (s *Server) ViewsChanged() { s.check.Set() }
 
-// watch looks after the lock: another program may have deleted it, or may have come
-// or gone.
+// watch looks after the lock, and ends the sessions when nothing shows changes.
 func (s *Server) watch() {
 	defer s.cfg.OnPanic.Report()
-	tick := time.NewTicker(checkInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.check:
-		case <-tick.C:
-		case <-s.ctx.Done():
-			return
-		}
+	lockfile.Watch(s.ctx, s.check, func() {
 		s.update()
 		if !s.cfg.Backend.Shows() {
 			s.endSessions()
 		}
-	}
+	})
 }
 
 // flushTimeout is how long an agent may take to receive the last answers.
@@ -415,7 +395,7 @@ func (s *Server) update() {
 	if path == "" {
 		return
 	}
-	if !s.cfg.Backend.Shows() || !wanted(s.cfg.Dir, exec.LookPath) {
+	if !s.cfg.Backend.Shows() || !lockfile.Wanted(s.cfg.Dir, exec.LookPath, ClaudeCommand, OpencodeCommand) {
 		removeLock(path, s.token)
 		s.setRival("")
 		return
@@ -435,7 +415,7 @@ func (s *Server) update() {
 		}
 	}
 	failure := ""
-	if err := writeLock(path, lock); err != nil {
+	if err := lockfile.Write(path, lock); err != nil {
 		failure = err.Error()
 	}
 	if failure != "" && failure != s.failure {
