@@ -97,7 +97,7 @@ func TestLockFile(t *testing.T) {
 	}
 	var got struct {
 		Lock
-		Pollux Mark `json:"pollux"`
+		Pollux lockfile.Mark `json:"pollux"`
 	}
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func TestRival(t *testing.T) {
 	served := listener.Addr().(*net.TCPAddr).Port
 	const folder = "/work/project"
 	alive := os.Getpid()
-	lock := func(pid int, mark *Mark, folders ...string) func(int64) string {
+	lock := func(pid int, mark *lockfile.Mark, folders ...string) func(int64) string {
 		return func(since int64) string {
 			if mark != nil {
 				mark.Since += since
@@ -305,7 +305,7 @@ func TestTwoCompanions(t *testing.T) {
 
 func TestPrune(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ide")
-	mark := func(pid int, host string) string { return encode(t, Lock{PID: pid, Pollux: &lockfile.Mark{1, host}}) }
+	mark := func(pid int, host string) string { return encode(t, Lock{PID: pid, Pollux: &lockfile.Mark{Since: 1, Host: host}}) }
 	ours := place(t, dir, 1, mark(deadPID, lockfile.Here()))
 	kept := []string{
 		place(t, dir, 2, mark(os.Getpid(), lockfile.Here())),
