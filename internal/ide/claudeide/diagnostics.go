@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"pollux/internal/editor"
+	"pollux/internal/ide/blocking"
 )
 
 // Claude Code calls getDiagnostics right before it writes a file, for that file, and waits
@@ -30,8 +31,8 @@ type diagnostic struct {
 	Message  string `json:"message"`
 	Severity string `json:"severity"`
 	Range    struct {
-		Start position `json:"start"`
-		End   position `json:"end"`
+		Start blocking.Position `json:"start"`
+		End   blocking.Position `json:"end"`
 	} `json:"range"`
 	Source string `json:"source,omitempty"`
 	Code   string `json:"code,omitempty"`
@@ -43,22 +44,19 @@ var severities = map[string]string{
 	editor.SeverityInformation: "Info", editor.SeverityHint: "Hint",
 }
 
-// maxChecks bounds the writes of a session whose checks nobody has asked for.
-const maxChecks = 32
-
 // getDiagnostics returns the problems of a file as they are now, or those of all files once
 // the editors have checked what the agent has written.
 func (s *Session) getDiagnostics(ctx context.Context, args json.RawMessage) ([]string, error) {
 	var a struct {
 		URI string `json:"uri"`
 	}
-	if err := unmarshal(args, &a); err != nil {
+	if err := blocking.Unmarshal(args, &a); err != nil {
 		return nil, err
 	}
 	if a.URI != "" {
 		return s.diagnosticsOf(ctx, a.URI)
 	}
-	s.endChecks(ctx)
+	s.checks.end(ctx, s.server.cfg.OnPanic)
 	files, err := s.server.cfg.Backend.Diagnostics(ctx, "")
 	if err != nil {
 		return nil, err
@@ -81,40 +79,50 @@ func (s *Session) diagnosticsOf(ctx context.Context, uri string) ([]string, erro
 		return nil, err
 	}
 	if checked != nil {
-		s.addCheck(checked)
+		s.checks.add(ctx, checked)
 	}
 	// The agent ignores an answer for another URI.
 	return encodeDiagnostics(files, func(string) string { return uri })
 }
 
-// addCheck keeps a function of [companion.Companion.BeforeWrite] for the next call.
-func (s *Session) addCheck(checked func(context.Context)) {
-	s.mu.Lock()
-	s.checks = append(s.checks, checked)
+// checks holds functions of [companion.Companion.BeforeWrite] until the agent asks for all
+// files.
+type checks struct {
+	mu  sync.Mutex
+	all []func(context.Context)
+}
+
+// maxChecks bounds the writes after which the agent has not asked.
+const maxChecks = 32
+
+// add keeps a function. If there are too many, it drops the oldest.
+func (c *checks) add(ctx context.Context, checked func(context.Context)) {
+	c.mu.Lock()
+	c.all = append(c.all, checked)
 	var oldest func(context.Context)
-	if len(s.checks) > maxChecks {
-		oldest = s.checks[0]
-		s.checks = s.checks[1:]
+	if len(c.all) > maxChecks {
+		oldest = c.all[0]
+		c.all = c.all[1:]
 	}
-	s.mu.Unlock()
+	c.mu.Unlock()
 	if oldest != nil {
-		ctx, cancel := context.WithCancel(s.ctx)
+		ctx, cancel := context.WithCancel(ctx)
 		cancel()
 		oldest(ctx) // does not wait
 	}
 }
 
-// endChecks waits until the editors have checked what the agent has written, but not longer
-// than ctx.
-func (s *Session) endChecks(ctx context.Context) {
-	s.mu.Lock()
-	checks := s.checks
-	s.checks = nil
-	s.mu.Unlock()
+// end waits until the editors have checked what the agent has written, but not longer than
+// ctx.
+func (c *checks) end(ctx context.Context, onPanic blocking.OnPanic) {
+	c.mu.Lock()
+	all := c.all
+	c.all = nil
+	c.mu.Unlock()
 	var waiting sync.WaitGroup
-	for _, checked := range checks {
+	for _, checked := range all {
 		waiting.Go(func() {
-			defer s.server.onPanic()
+			defer onPanic.Report()
 			checked(ctx)
 		})
 	}
@@ -154,4 +162,6 @@ func encodeDiagnostics(files []editor.FileDiagnostics, uri func(path string) str
 }
 
 // fromZero returns a position of the editor protocol as the agents count it.
-func fromZero(c editor.Cursor) position { return position{c.Line - 1, c.Character - 1} }
+func fromZero(c editor.Cursor) blocking.Position {
+	return blocking.Position{Line: c.Line - 1, Character: c.Character - 1}
+}
