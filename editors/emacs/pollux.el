@@ -22,6 +22,9 @@
 ;; If you kill its buffer earlier, the change stays pending: `pollux-next' shows
 ;; it again.
 ;;
+;; Agents that ask for diagnostics, such as Claude Code, receive those of Flymake
+;; and Flycheck.
+;;
 ;; `pollux ide' does everything that is not specific to Emacs.  This file speaks
 ;; JSON-RPC with it.
 

@@ -64,6 +64,7 @@ func (c *Companion) diagnostics(ctx context.Context, path string) (
 		r.files, r.names = c.shareable(reported, path)
 		return r, nil
 	})
+	limitDiagnostics(r.files, c.store.paths())
 	return r.files, r.names, err
 }
 
@@ -106,7 +107,11 @@ func (c *Companion) reported(ctx context.Context, path string) (reported []edito
 func (c *Companion) shareable(reported []editor.FileDiagnostics, path string) (
 	files []editor.FileDiagnostics, names []string,
 ) {
-	roots, actual := c.Roots(), paths.Real(path)
+	roots := c.Roots()
+	actual := ""
+	if path != "" {
+		actual = paths.Real(path)
+	}
 	byPath := make(map[string]*editor.FileDiagnostics)
 	for _, f := range reported {
 		if !filepath.IsAbs(f.Path) || !utf8.ValidString(f.Path) {
@@ -116,7 +121,7 @@ func (c *Companion) shareable(reported []editor.FileDiagnostics, path string) (
 		if !ok || !regular(name) || c.excluded(name) {
 			continue
 		}
-		if path != "" {
+		if actual != "" {
 			if paths.Real(name) != actual {
 				continue
 			}
@@ -131,29 +136,30 @@ func (c *Companion) shareable(reported []editor.FileDiagnostics, path string) (
 		}
 		byPath[name].Diagnostics = append(byPath[name].Diagnostics, f.Diagnostics...)
 	}
-	open := make(map[string]bool)
-	for _, p := range c.store.paths() {
-		open[p] = true
-	}
 	for _, f := range byPath {
 		f.Diagnostics = validDiagnostics(f.Diagnostics)
 		files = append(files, *f)
 	}
-	slices.SortFunc(files, func(a, b editor.FileDiagnostics) int {
-		if open[a.Path] != open[b.Path] {
-			if open[a.Path] {
-				return -1
-			}
-			return 1
+	return files, names
+}
+
+// limitDiagnostics puts the files in order, those that are open first, and bounds what they
+// have together.
+func limitDiagnostics(files []editor.FileDiagnostics, open []string) {
+	rank := func(f editor.FileDiagnostics) int {
+		if slices.Contains(open, f.Path) {
+			return 0
 		}
-		return cmp.Compare(a.Path, b.Path)
+		return 1
+	}
+	slices.SortFunc(files, func(a, b editor.FileDiagnostics) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Path, b.Path))
 	})
 	left := maxDiagnostics
 	for i := range files {
 		files[i].Diagnostics = files[i].Diagnostics[:min(left, len(files[i].Diagnostics))]
 		left -= len(files[i].Diagnostics)
 	}
-	return files, names
 }
 
 // severities are the severities of a diagnostic, the worst first.
@@ -262,21 +268,20 @@ func (c *Companion) awaitCheck(ctx context.Context, w *write) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	var quiet <-chan time.Time
-	var delay time.Duration // of quiet
+	var quiet <-chan time.Time // ends checkDelay, or clearDelay if the file is clear
+	cleared := false
 	for {
 		select {
 		case <-w.reported:
-			delay = checkDelay
+			cleared, quiet = false, time.After(checkDelay)
 		case <-quiet:
-			if delay == clearDelay || c.problems(ctx, w.path) > 0 {
+			if cleared || c.problems(ctx, w.path) > 0 {
 				return
 			}
-			delay = clearDelay
+			cleared, quiet = true, time.After(clearDelay)
 		case <-ctx.Done():
 			return
 		}
-		quiet = time.After(delay)
 	}
 }
 
