@@ -268,7 +268,7 @@ func (c *Companion) awaitCheck(ctx context.Context, w *write) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	var quiet <-chan time.Time // ends checkDelay, or clearDelay if the file is clear
+	var quiet <-chan time.Time // receives if no report has followed for a while
 	cleared := false
 	for {
 		select {
