@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -226,6 +228,40 @@ func TestEditorTurn(t *testing.T) {
 		w.wantFile(two, "old\n")
 		if got := d.text(d.State.Buffer(filepath.Base(two))); strings.TrimSuffix(got, "\n") != "dirty\nold" {
 			t.Errorf("the other buffer holds %q", got)
+		}
+	})
+}
+
+// Every way to leave the view of a real agent's change is a rejection: the agent takes it
+// for one, writes nothing, and reads its keyboard again.
+func TestEditorEveryWayToLeave(t *testing.T) {
+	eachAgentInEditor(t, typist, func(t *testing.T, a agentKind, w *world, kind editortest.Kind, h hands) {
+		if !a.closed {
+			t.Skip("TestEditorEveryWayOut is the same with a client of the agent's protocol")
+		}
+		path := w.file("a.txt", "one\n")
+		d := w.sit(kind, path)
+		for i, keys := range h.rejects {
+			if slices.Contains(keys, "o") || slices.Contains(keys, ":only!") {
+				continue // with a third window, the terminal's, they reach or close that one
+			}
+			t.Logf("%q", keys)
+			d.terminal(a)
+			d.say(fmt.Sprintf("write a.txt=two%d", i))
+			d.shows(path)
+			d.reads(a.asks)
+			d.leaveTerminal(h)
+			d.enter()
+			d.press(keys...)
+			d.until(d.State.Shown, "")
+			d.reads(a.ready)
+			w.wantFile(path, "one\n")
+			if d.ask(d.State.Terminal) == "1" {
+				d.leaveTerminal(h)
+			}
+			if d.Name != "emacs" {
+				d.press(":edit a.txt", "Enter")
+			}
 		}
 	})
 }

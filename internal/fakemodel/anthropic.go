@@ -45,6 +45,21 @@ func textOf(list []block) string {
 	return b.String()
 }
 
+// promptOf returns what the user has typed in a message. After a rejected call Claude
+// Code sends the next prompt in the same message as the call's result, and it adds
+// remarks of its own to results.
+func promptOf(list []block) string {
+	own := func(b block) bool { return strings.HasPrefix(b.Text, "<") || strings.HasPrefix(b.Text, "[Request interrupted") }
+	i := len(list)
+	for i > 0 && list[i-1].Type != "tool_result" {
+		i--
+	}
+	if i == 0 {
+		return textOf(list)
+	}
+	return textOf(slices.DeleteFunc(slices.Clone(list[i:]), own))
+}
+
 func parseAnthropic(body []byte) (r Request, stream bool, err error) {
 	var raw struct {
 		Model    string          `json:"model"`
@@ -77,8 +92,8 @@ func parseAnthropic(body []byte) (r Request, stream bool, err error) {
 			continue
 		}
 		list := blocks(m.Content)
-		if !slices.ContainsFunc(list, func(b block) bool { return b.Type == "tool_result" }) {
-			r.Prompt = textOf(list)
+		if prompt := promptOf(list); prompt != "" {
+			r.Prompt = prompt
 			break
 		}
 		if r.Step++; r.Step == 1 {
