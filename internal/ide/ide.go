@@ -108,7 +108,7 @@ type NoteServer interface {
 // [PageServer]: it serves the review page, and an editor keeps its port and token.
 var protocols = []Protocol{
 	{
-		Name:        "Gemini CLI and Qwen Code",
+		Name:        "Gemini CLI, Qwen Code and LLxprt Code",
 		CheckEditor: geminiide.CheckEditor,
 		IgnoreFiles: []string{geminiide.IgnoreFile},
 		MaxFiles:    geminiide.MaxOpenFiles,
@@ -120,7 +120,11 @@ var protocols = []Protocol{
 			},
 			{
 				Name: geminiide.QwenCommand, Title: "Qwen Code", Package: "@qwen-code/qwen-code",
-				Env: geminiide.LaunchEnv, Hint: geminiide.QwenHint, Remote: true,
+				Env: geminiide.LaunchEnv, Hint: geminiide.EnableHint("Qwen Code"), Remote: true,
+			},
+			{
+				Name: geminiide.LLxprtCommand, Title: "LLxprt Code", Package: "@vybestack/llxprt-code",
+				Hint: geminiide.EnableHint("LLxprt Code"),
 			},
 		},
 		Prompt: geminiide.Prompt,
