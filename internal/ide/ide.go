@@ -23,6 +23,7 @@ import (
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/ide/claudeide"
+	"pollux/internal/ide/codexide"
 	"pollux/internal/ide/geminiide"
 )
 
@@ -158,6 +159,14 @@ var protocols = []Protocol{
 			return claudeide.New(claudeide.Config{
 				Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor, Roots: c.Roots(), OnPanic: onPanic,
 			})
+		},
+	},
+	{
+		Name:     "Codex CLI",
+		MaxFiles: codexide.MaxTabs,
+		Launches: []Launch{{Name: codexide.Command, Title: "Codex CLI", Package: "@openai/codex", Hint: codexide.Hint}},
+		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
+			return codexide.New(codexide.Config{Backend: c, Log: cfg.Log, OnPanic: onPanic}), nil
 		},
 	},
 }

@@ -176,6 +176,14 @@ func (s *Session) clientInfo() mcp.Implementation {
 	return *s.client
 }
 
+// Limits implements [companion.LimitedSession].
+func (s *Session) Limits() string {
+	if s.clientInfo().Name == opencode {
+		return "no review: it asks about changes in its own terminal"
+	}
+	return ""
+}
+
 // Transport implements [companion.Session].
 func (s *Session) Transport() string { return "websocket" }
 
