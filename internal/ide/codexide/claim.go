@@ -3,6 +3,7 @@ package codexide
 import (
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -98,7 +99,7 @@ func newClaim(path string) (*claim, error) {
 		if _, taken := os.Lstat(path); taken == nil {
 			return nil, errTaken // another server was faster
 		}
-		return nil, err
+		return nil, fmt.Errorf("%w: set TMPDIR to a directory that you own and that has a short path, also for the agent", err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	file, err := os.Lstat(path)
