@@ -36,9 +36,8 @@ func optional(t *testing.T, elem ...string) string {
 // with the model's key.
 func (w *world) installCodex() (bin string, env []string) {
 	w.t.Helper()
-	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
 	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
-	bin = optional(w.t, "codex-"+codexVersion, "node_modules", "@openai", "codex-linux-"+arch, "vendor",
+	bin = optional(w.t, "codex-"+codexVersion, "node_modules", "@openai", "codex-linux-"+nodeArch(), "vendor",
 		machine+"-unknown-linux-musl", "bin", "codex")
 	if err := os.MkdirAll(filepath.Join(w.home, ".codex"), 0o700); err != nil {
 		w.t.Fatal(err)
@@ -346,3 +345,6 @@ func (o *otherProgram) remove(t *testing.T) {
 	}
 	o.listener.Close()
 }
+
+// nodeArch returns this machine's architecture, as npm names it.
+func nodeArch() string { return map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH] }
