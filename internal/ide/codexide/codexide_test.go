@@ -348,6 +348,23 @@ func TestSiblings(t *testing.T) {
 	}
 }
 
+// The owner answers itself if it fits best.
+func TestOwnerFitsBest(t *testing.T) {
+	m := newMachine(t)
+	outer := project(t, "outer")
+	inner := filepath.Join(outer, "inner")
+	if err := os.Mkdir(inner, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	m.start(newBackend(inner).with(filepath.Join(inner, "new")), "1-1.sock")
+	m.start(newBackend(outer).with(filepath.Join(outer, "outer")), "2-2.sock")
+	for dir, want := range map[string]string{inner: "new", outer: "outer"} {
+		if got := m.ask(dir); got != want {
+			t.Errorf("in %s the agent receives %q, want %q", dir, got, want)
+		}
+	}
+}
+
 // A companion that does not answer costs little.
 func TestStoppedSibling(t *testing.T) {
 	m := newMachine(t)
@@ -386,6 +403,24 @@ func TestPrompt(t *testing.T) {
 	} {
 		if got := (&Session{}).Prompt(tt.p, roots); got.Text != tt.want || got.Ready == "" {
 			t.Errorf("%+v becomes %q, want %q", tt.p, got.Text, tt.want)
+		}
+	}
+}
+
+func TestBetter(t *testing.T) {
+	for _, tt := range []struct {
+		a, b candidate
+		want bool
+	}{
+		{candidate{5, 0}, candidate{3, 9}, true},
+		{candidate{3, 9}, candidate{5, 0}, false},
+		{candidate{5, 2}, candidate{5, 1}, true},
+		{candidate{5, 1}, candidate{5, 2}, false},
+		{candidate{5, 1}, candidate{5, 1}, false},
+		{candidate{0, 2}, candidate{0, 1}, false}, // neither has the directory
+	} {
+		if got := tt.a.better(tt.b); got != tt.want {
+			t.Errorf("%+v is better than %+v: %v", tt.a, tt.b, got)
 		}
 	}
 }
