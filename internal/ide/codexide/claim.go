@@ -79,8 +79,12 @@ type claim struct {
 	file     fs.FileInfo // of the socket
 }
 
-// errTaken reports that the path of the socket is in use.
-var errTaken = errors.New("the socket's path is in use")
+var (
+	// errTaken reports that a server listens on the socket.
+	errTaken = errors.New("another server listens on the socket")
+	// errForeign reports that something else is where the socket should be.
+	errForeign = errors.New("is not a socket of yours: remove it")
+)
 
 // newClaim listens on a socket. It replaces a socket of the user that nobody serves,
 // and nothing else.
@@ -89,8 +93,10 @@ func newClaim(path string) (*claim, error) {
 		return nil, err
 	}
 	if file, err := os.Lstat(path); err == nil {
-		if file.Mode().Type() != fs.ModeSocket || !sys.Own(file) || !sys.RefusesConnections(path) ||
-			!removeSocket(path, sys.RefusesConnections) {
+		if file.Mode().Type() != fs.ModeSocket || !sys.Own(file) {
+			return nil, fmt.Errorf("%s %w", path, errForeign)
+		}
+		if !sys.RefusesConnections(path) || !removeSocket(path, sys.RefusesConnections) {
 			return nil, errTaken
 		}
 	}

@@ -52,7 +52,7 @@ func TestClaim(t *testing.T) {
 			if err := os.WriteFile(path, []byte("theirs"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, errTaken},
+		}, errForeign},
 		{"a public directory", func(t *testing.T, path string) {
 			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 				t.Fatal(err)
