@@ -164,7 +164,7 @@ func TestCodex(t *testing.T) {
 		if got := w.pollux("status"); !strings.Contains(got, "agent Codex CLI, connected for ") {
 			t.Errorf("status prints %s", got)
 		}
-		cli.press("C-c", "C-c")
+		syscall.Kill(cli.PID, syscall.SIGKILL)
 		waitFor(t, "the end of the agent", func() bool { return len(e.agents(t)) == 0 })
 		e.Client.Close()
 		e.cmd.Wait()
