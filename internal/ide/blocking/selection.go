@@ -11,6 +11,7 @@ import (
 	"pollux/internal/companion"
 	"pollux/internal/editor"
 	"pollux/internal/outbox"
+	"pollux/internal/paths"
 )
 
 // MethodSelection is the method of the notification that carries a [Selection].
@@ -50,7 +51,7 @@ func NewSelection(c companion.Context, roots []string, shift int) Selection {
 		return m
 	}
 	f := c.Files[0]
-	path, ok := companion.PathIn(f.Path, roots)
+	path, ok := paths.In(roots, f.Path)
 	if !ok {
 		return m
 	}

@@ -23,7 +23,7 @@ const (
 func newContext(c companion.Context, roots []string, root string) ideContext {
 	result := ideContext{OpenTabs: []tab{}}
 	for _, f := range c.Files[:min(len(c.Files), MaxTabs)] {
-		path, ok := companion.PathIn(f.Path, roots)
+		path, ok := paths.In(roots, f.Path)
 		if !ok {
 			continue
 		}

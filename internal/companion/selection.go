@@ -1,30 +1,10 @@
 package companion
 
 import (
-	"slices"
 	"strings"
 
 	"pollux/internal/editor"
-	"pollux/internal/paths"
 )
-
-// PathIn returns the path by which to name a file to an agent, and reports whether one
-// of the roots contains the file. It is the path as given, unless the editor has
-// opened the folder through a symbolic link. The roots must be real paths. PathIn
-// reads the disk.
-func PathIn(path string, roots []string) (string, bool) {
-	contains := func(path string) bool {
-		return slices.ContainsFunc(roots, func(root string) bool { return paths.Contains(root, path) })
-	}
-	actual := paths.Real(path)
-	if !contains(actual) {
-		return "", false
-	}
-	if !contains(path) {
-		return actual, true
-	}
-	return path, true
-}
 
 // SelectionRange returns where the selection is. Without a selection it is empty, at the
 // cursor; without a cursor it is at the start of the file.
