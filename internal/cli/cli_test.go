@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -125,6 +126,19 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		if code != tt.code || !strings.Contains(errs.String(), tt.says) || out.Len() > 0 {
 			t.Errorf("pollux %s: exit code %d, output %q, errors %q; want %d and %q", tt.args, code, out.String(),
 				errs.String(), tt.code, tt.says)
+		}
+	}
+}
+
+func TestAgentLine(t *testing.T) {
+	ago := time.Now().Add(-time.Minute).UnixMilli()
+	for want, agent := range map[string]editor.Agent{
+		"  agent Claude Code 2.1, connected for 1m0s":           {Name: "Claude Code", Version: "2.1", Since: ago},
+		"  agent Codex CLI, connected for 1m0s; no review":      {Name: "Codex CLI", Since: ago, Limits: "no review"},
+		"  agent a\u241b b, connected for 1m0s; no\u241breview": {Name: "a\x1b", Version: "b", Since: ago, Limits: "no\x1breview"},
+	} {
+		if got := agentLine(agent); got != want {
+			t.Errorf("%+v is %q, want %q", agent, got, want)
 		}
 	}
 }

@@ -56,7 +56,7 @@ and Qwen Code can connect to another container or host.
 
 If Gemini CLI's IDE mode is neither on nor off, Pollux offers to turn it on in
 the CLI's settings. Claude Code shows its changes in the editor in its "manual"
-mode; opencode never does.`,
+mode; opencode and Codex CLI never do.`,
 		ValidArgsFunction: completeAgents,
 		Args:              cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {

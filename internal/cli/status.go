@@ -78,14 +78,13 @@ func newStatus(streams IO) *cobra.Command {
 				fmt.Fprintf(streams.Out, "  process %d, port %d, up %s, %s open\n", e.PID, e.Port, since(e.Started),
 					count(e.Files, "file"))
 				if len(e.Clients) == 0 {
-					fmt.Fprintln(streams.Out, "  no agent is connected; in Gemini CLI, type /ide enable; in Claude Code, /ide")
+					fmt.Fprintln(streams.Out, "  no agent is connected; in Gemini CLI, type /ide enable; in Claude Code and Codex CLI, /ide")
 				}
 				for _, note := range e.Notes {
 					fmt.Fprintf(streams.Out, "  %s\n", termtext.Visible(note))
 				}
 				for _, c := range e.Clients {
-					fmt.Fprintf(streams.Out, "  agent %s %s, connected for %s\n", termtext.Visible(c.Name),
-						termtext.Visible(c.Version), since(c.Since))
+					fmt.Fprintln(streams.Out, agentLine(c))
 				}
 				for _, d := range e.Diffs {
 					state := "pending for"
@@ -114,6 +113,15 @@ func newStatus(streams IO) *cobra.Command {
 	cmd.Flags().BoolVar(&bridges, "bridges", false, "show only the bridges and their warm processes")
 	cmd.Flags().BoolVar(&link, "link", false, "print a one-time link to each review page")
 	return cmd
+}
+
+// agentLine describes a connected agent.
+func agentLine(a editor.Agent) string {
+	line := "  agent " + termtext.Visible(strings.TrimSpace(a.Name+" "+a.Version)) + ", connected for " + since(a.Since)
+	if a.Limits != "" {
+		line += "; " + termtext.Visible(a.Limits)
+	}
+	return line
 }
 
 func since(ms int64) string {

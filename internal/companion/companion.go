@@ -274,9 +274,11 @@ func (c *Companion) clientsLocked() []editor.Agent {
 	all := make([]editor.Agent, 0, len(c.sessions))
 	for _, s := range c.sessions {
 		name, version := s.Client()
-		all = append(all, editor.Agent{
-			Name: name, Version: version, Transport: s.Transport(), Since: s.Since().UnixMilli(),
-		})
+		agent := editor.Agent{Name: name, Version: version, Transport: s.Transport(), Since: s.Since().UnixMilli()}
+		if s, ok := s.(LimitedSession); ok {
+			agent.Limits = s.Limits()
+		}
+		all = append(all, agent)
 	}
 	slices.SortFunc(all, func(a, b editor.Agent) int { return cmp.Compare(a.Since, b.Since) })
 	return all

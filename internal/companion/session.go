@@ -46,6 +46,13 @@ type Session interface {
 	Prompt(p editor.PromptParams, roots []string) editor.Prompt
 }
 
+// A LimitedSession is a [Session] of an agent that cannot do all that Pollux offers.
+type LimitedSession interface {
+	// Limits returns what the agent cannot do, for people, such as "no review". It may
+	// be empty. The rules for the methods of [Session] apply.
+	Limits() string
+}
+
 // TextRules are an agent's rules for the text of a file. They are pure
 // functions of their arguments.
 type TextRules interface {

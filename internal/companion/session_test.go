@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +96,25 @@ func (b *bare) connect(t *testing.T, s *fakeSession) *fakeSession {
 	b.Connect(s)
 	receive(t, s.changed)
 	return s
+}
+
+// A limitedSession is an agent that cannot do everything.
+type limitedSession struct{ *fakeSession }
+
+func (limitedSession) Limits() string { return "no review" }
+
+// The status says what an agent cannot do.
+func TestLimits(t *testing.T) {
+	c := newBare(t)
+	c.Connect(newFakeSession())
+	c.Connect(limitedSession{newFakeSession()})
+	var limits []string
+	for _, a := range c.Status().Clients {
+		limits = append(limits, a.Limits)
+	}
+	if slices.Sort(limits); !slices.Equal(limits, []string{"", "no review"}) {
+		t.Errorf("the limits are %q", limits)
+	}
 }
 
 // attach attaches a client.

@@ -399,6 +399,8 @@ type Agent struct {
 	Version   string `json:"version"`
 	Transport string `json:"transport"`
 	Since     int64  `json:"since"`
+	// Limits says what the agent cannot do, such as "no review"; empty if nothing.
+	Limits string `json:"limits,omitempty"`
 }
 
 // A DiffStatus is a diff without its text.

@@ -188,23 +188,15 @@ func (r Reply) stop() string {
 }
 
 func streamAnthropic(w http.ResponseWriter, r *http.Request, req Request, reply Reply) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	rc := http.NewResponseController(w)
+	e := newEvents(w, r)
 	send := func(kind string, fields map[string]any) {
 		fields["type"] = kind
-		if data, err := json.Marshal(fields); err == nil {
-			fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, data)
-			rc.Flush()
-		}
+		e.send(kind, fields)
 	}
 	send("message_start", map[string]any{"message": message(req, nil)})
 	for i, p := range reply.Parts {
-		if p.Delay > 0 {
-			select {
-			case <-time.After(p.Delay):
-			case <-r.Context().Done():
-				return
-			}
+		if !e.pause(p) {
+			return
 		}
 		send("content_block_start", map[string]any{"index": i, "content_block": p.anthropic(i, false)})
 		delta := map[string]any{"type": "text_delta", "text": p.Text}

@@ -1,7 +1,9 @@
-// Package fakemodel serves a scripted replacement for the APIs of Google's and
-// Anthropic's models on loopback. GOOGLE_GEMINI_BASE_URL points the real Gemini CLI at
-// it, so that the demo and the tests run offline and without a key, and
-// ANTHROPIC_BASE_URL the real Claude Code.
+// Package fakemodel serves a scripted replacement for the APIs of Google's,
+// Anthropic's and OpenAI's models on loopback, so that the demo and the tests run the
+// real agents offline and without a key. One script answers in all dialects.
+//
+// GOOGLE_GEMINI_BASE_URL points Gemini CLI at it, and ANTHROPIC_BASE_URL Claude Code.
+// Codex CLI and opencode name the server in their configuration, with the path /v1.
 package fakemodel
 
 import (
@@ -20,8 +22,8 @@ import (
 // A Request is a request from the CLI to the model.
 type Request struct {
 	Model string
-	// Method is the API method: generateContent, streamGenerateContent,
-	// countTokens.
+	// Method is the API method: generateContent, streamGenerateContent, countTokens;
+	// messages; chat/completions, responses.
 	Method string
 	// Prompt is the last text of the user's turn; Text is all text of the
 	// request.
@@ -237,6 +239,10 @@ func parse(path string, body []byte) (Request, error) {
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if isOpenAI(r.URL.Path) {
+		s.serveOpenAI(w, r)
+		return
+	}
 	if strings.HasPrefix(r.URL.Path, anthropicPath) {
 		s.serveAnthropic(w, r)
 		return
@@ -337,33 +343,58 @@ func chunk(r Request, reply Reply, parts []map[string]any, last bool) map[string
 	return out
 }
 
-func stream(w http.ResponseWriter, r *http.Request, req Request, reply Reply) {
+// An eventStream writes server-sent events.
+type eventStream struct {
+	w http.ResponseWriter
+	r *http.Request
+}
+
+func newEvents(w http.ResponseWriter, r *http.Request) eventStream {
 	w.Header().Set("Content-Type", "text/event-stream")
-	rc := http.NewResponseController(w)
+	return eventStream{w, r}
+}
+
+// send sends an event. Its name may be empty.
+func (e eventStream) send(name string, data any) {
+	text, err := json.Marshal(data)
+	if err != nil {
+		panic(err) // a map of this package and of the script
+	}
+	if name != "" {
+		fmt.Fprintf(e.w, "event: %s\n", name)
+	}
+	fmt.Fprintf(e.w, "data: %s\n\n", text)
+	http.NewResponseController(e.w).Flush()
+}
+
+// pause waits before a part. It reports false if the client has gone.
+func (e eventStream) pause(p Part) bool {
+	if p.Delay == 0 {
+		return true
+	}
+	select {
+	case <-time.After(p.Delay):
+		return true
+	case <-e.r.Context().Done():
+		return false
+	}
+}
+
+func stream(w http.ResponseWriter, r *http.Request, req Request, reply Reply) {
+	e := newEvents(w, r)
 	parts := reply.Parts
 	if len(parts) == 0 {
 		parts = []Part{{}}
 	}
 	for i, p := range parts {
-		if p.Delay > 0 {
-			select {
-			case <-time.After(p.Delay):
-			case <-r.Context().Done():
-				return
-			}
+		if !e.pause(p) {
+			return
 		}
 		wire := []map[string]any{p.wire()}
 		if len(reply.Parts) == 0 {
 			wire = []map[string]any{}
 		}
-		data, err := json.Marshal(chunk(req, reply, wire, i == len(parts)-1))
-		if err != nil {
-			return
-		}
-		if _, err := fmt.Fprintf(w, "data: %s\n\n", data); err != nil {
-			return
-		}
-		rc.Flush()
+		e.send("", chunk(req, reply, wire, i == len(parts)-1))
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/ide/claudeide"
+	"pollux/internal/ide/codexide"
 	"pollux/internal/ide/geminiide"
 )
 
@@ -108,7 +109,7 @@ type NoteServer interface {
 // [PageServer]: it serves the review page, and an editor keeps its port and token.
 var protocols = []Protocol{
 	{
-		Name:        "Gemini CLI and Qwen Code",
+		Name:        "Gemini CLI, Qwen Code and LLxprt Code",
 		CheckEditor: geminiide.CheckEditor,
 		IgnoreFiles: []string{geminiide.IgnoreFile},
 		MaxFiles:    geminiide.MaxOpenFiles,
@@ -120,7 +121,11 @@ var protocols = []Protocol{
 			},
 			{
 				Name: geminiide.QwenCommand, Title: "Qwen Code", Package: "@qwen-code/qwen-code",
-				Env: geminiide.LaunchEnv, Hint: geminiide.QwenHint, Remote: true,
+				Env: geminiide.LaunchEnv, Hint: geminiide.EnableHint("Qwen Code"), Remote: true,
+			},
+			{
+				Name: geminiide.LLxprtCommand, Title: "LLxprt Code", Package: "@vybestack/llxprt-code",
+				Hint: geminiide.EnableHint("LLxprt Code"),
 			},
 		},
 		Prompt: geminiide.Prompt,
@@ -154,6 +159,14 @@ var protocols = []Protocol{
 			return claudeide.New(claudeide.Config{
 				Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor, Roots: c.Roots(), OnPanic: onPanic,
 			})
+		},
+	},
+	{
+		Name:     "Codex CLI",
+		MaxFiles: codexide.MaxTabs,
+		Launches: []Launch{{Name: codexide.Command, Title: "Codex CLI", Package: "@openai/codex", Hint: codexide.Hint}},
+		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
+			return codexide.New(codexide.Config{Backend: c, Log: cfg.Log, OnPanic: onPanic}), nil
 		},
 	},
 }

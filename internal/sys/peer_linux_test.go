@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"syscall"
 	"testing"
 )
@@ -71,5 +72,37 @@ func TestTrustedPeer(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, tt.trusted)
 		}
 		conn.Close()
+	}
+}
+
+// The process at the other end counts, as it was when the connection began.
+func TestPeerOf(t *testing.T) {
+	dir, err := os.MkdirTemp("", "px") // which the other user can reach
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	users := []int{os.Getuid()}
+	if os.Getuid() == 0 {
+		users = append(users, 65534)
+	}
+	for _, uid := range users {
+		path := filepath.Join(dir, strconv.Itoa(uid))
+		listenAs(t, path, uid)
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if peer, ok := PeerOf(conn); !ok || peer != (Peer{UID: uid, PID: os.Getpid()}) {
+			t.Errorf("the peer is %+v, %v; want user %d", peer, ok, uid)
+		}
+	}
+	pipe, _ := net.Pipe()
+	if _, ok := PeerOf(pipe); ok {
+		t.Error("a pipe has a peer")
 	}
 }

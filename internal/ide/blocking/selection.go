@@ -9,6 +9,7 @@ import (
 	"unicode/utf16"
 
 	"pollux/internal/companion"
+	"pollux/internal/editor"
 	"pollux/internal/outbox"
 	"pollux/internal/paths"
 )
@@ -58,29 +59,14 @@ func NewSelection(c companion.Context, roots []string, shift int) Selection {
 	if f.Cursor == nil {
 		return m
 	}
-	at := Position{f.Cursor.Line - 1 + shift, f.Cursor.Character - 1}
-	m.Span.Start, m.Span.End = at, at
-	if f.Selection == "" {
-		return m
-	}
-	m.Text, m.Span.IsEmpty = cut(f.Selection, MaxSelection), false
-	m.Span.Start, m.Span.End = span(f, at)
+	at := f.SelectionRange()
+	m.Span.Start, m.Span.End = newPosition(at.Start, shift), newPosition(at.End, shift)
+	m.Text, m.Span.IsEmpty = cut(f.Selection, MaxSelection), f.Selection == ""
 	return m
 }
 
-// span returns where a file's selection starts and ends. The editor protocol does not
-// say at which end the cursor is; it is taken for the end, if the text before it
-// can have that many lines.
-func span(f companion.File, at Position) (start, end Position) {
-	if r := f.Range; r != nil {
-		shift := at.Line - (f.Cursor.Line - 1)
-		return Position{r.Start.Line - 1 + shift, r.Start.Character - 1}, Position{r.End.Line - 1 + shift, r.End.Character - 1}
-	}
-	lines := strings.Count(strings.TrimSuffix(f.Selection, "\n"), "\n")
-	if f.Cursor.Line > lines {
-		return Position{Line: at.Line - lines}, at
-	}
-	return at, Position{Line: at.Line + lines, Character: at.Character + 1}
+func newPosition(c editor.Cursor, shift int) Position {
+	return Position{c.Line - 1 + shift, c.Character - 1}
 }
 
 // cut returns at most limit UTF-16 code units of a text.

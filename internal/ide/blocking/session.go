@@ -116,7 +116,7 @@ func (s *Session) connect(client *mcp.Implementation) {
 	s.client = client
 	s.mu.Unlock()
 	s.Calls.Start()
-	name, version := s.Client()
+	name, version := s.cfg.Self.Client()
 	s.cfg.Log.Info("an agent connected", "client", name, "version", version, "transport", s.cfg.Self.Transport())
 	s.cfg.Backend.Connect(s.cfg.Self)
 	s.done.Go(func() { s.Feed.Run(s.Ctx) })

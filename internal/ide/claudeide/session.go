@@ -64,5 +64,25 @@ func (s *Session) serve() {
 	s.checks.end(s.Ctx, s.server.cfg.OnPanic)
 }
 
+// placeholder is the version that opencode sends instead of its own.
+const placeholder = "0.0.0"
+
+// Client implements [companion.Session].
+func (s *Session) Client() (name, version string) {
+	name, version = s.Session.Client()
+	if version == placeholder {
+		version = ""
+	}
+	return name, version
+}
+
+// Limits implements [companion.LimitedSession].
+func (s *Session) Limits() string {
+	if name, _ := s.Client(); name == names[opencode] {
+		return "no review: it asks about changes in its own terminal"
+	}
+	return ""
+}
+
 // Transport implements [companion.Session].
 func (s *Session) Transport() string { return "websocket" }

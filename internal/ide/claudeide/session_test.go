@@ -50,6 +50,26 @@ func TestClientName(t *testing.T) {
 	}
 }
 
+// opencode sends no version of its own, and never asks for a review.
+func TestOpencode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t).dial(true)
+		id := a.request("initialize", strings.Replace(initialize("opencode"), "1.2", placeholder, 1))
+		a.answer(id)
+		a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		session := receive(t, a.f.backend.joined)
+		if name, version := session.Client(); name != "opencode" || version != "" || session.Limits() == "" {
+			t.Errorf("connected: %q %q, %q", name, version, session.Limits())
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		session := start(t).connect("claude-code").session
+		if _, version := session.Client(); version != "1.2" || session.Limits() != "" {
+			t.Errorf("Claude Code has the version %q, and the limits %q", version, session.Limits())
+		}
+	})
+}
+
 // What is not a message, or comes too early, does no harm.
 func TestOddMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

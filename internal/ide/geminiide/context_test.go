@@ -104,6 +104,7 @@ func TestAgentNames(t *testing.T) {
 		{"streamable-http-client", "0.61.0", geminiCLI, "Gemini CLI", "0.61.0"},
 		{"streamable-http-client", "1.0.0", geminiCLI, "Gemini CLI", ""},
 		{"streamable-http-client", "1.0.0", qwenCode, "Qwen Code", ""},
+		{"streamable-http-client", "1.0.0", llxprtCode, "LLxprt Code", ""},
 		{"stdio-client", "0.61.0", "", "Gemini CLI", "0.61.0"},
 		{"stdio-client", "1.0.0", "", "Qwen Code", ""},
 		{"other", "1.0.0", geminiCLI, "other", "1.0.0"},
@@ -117,9 +118,9 @@ func TestAgentNames(t *testing.T) {
 	}
 }
 
-// Both CLIs connect under the name of their transport. The token in the file that
-// each reads tells them apart.
-func TestQwenCodeHasItsOwnToken(t *testing.T) {
+// All CLIs connect under the name of their transport. The token in the file that each
+// reads tells them apart.
+func TestEachCLIHasItsOwnToken(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, nil)
 	for _, cli := range clis {

@@ -43,9 +43,28 @@ type cli struct {
 }
 
 const (
-	geminiCLI = "Gemini CLI"
-	qwenCode  = "Qwen Code"
+	geminiCLI  = "Gemini CLI"
+	qwenCode   = "Qwen Code"
+	llxprtCode = "LLxprt Code"
 )
+
+// derivedToken returns the function that makes a program's own token.
+func derivedToken(program string) func(token string) string {
+	return func(token string) string {
+		mac := hmac.New(sha256.New, []byte(token))
+		mac.Write([]byte(program))
+		return hex.EncodeToString(mac.Sum(nil))
+	}
+}
+
+// namedByPID returns the names of the discovery files of a program that looks for the
+// PID of its IDE.
+func namedByPID(prefix string, pids []int, port int) (names []string) {
+	for _, pid := range pids {
+		names = append(names, fmt.Sprintf("%s-%d-%d.json", prefix, pid, port))
+	}
+	return names
+}
 
 var clis = []cli{
 	{
@@ -54,14 +73,11 @@ var clis = []cli{
 		dir: func() (string, error) {
 			return filepath.Join(NodeTempDir(runtime.GOOS, os.Getenv), "gemini", "ide"), nil
 		},
-		files: func(pids []int, port int) (names []string) {
+		files: func(pids []int, port int) []string {
 			if port == 0 { // a name always has a second number
 				port = os.Getpid()
 			}
-			for _, pid := range pids {
-				names = append(names, fmt.Sprintf("gemini-ide-server-%d-%d.json", pid, port))
-			}
-			return names
+			return namedByPID("gemini-ide-server", pids, port)
 		},
 		pattern: regexp.MustCompile(`^gemini-ide-server-(\d+)-\d+\.json$`),
 		env: func(e Endpoint) []string {
@@ -74,12 +90,8 @@ var clis = []cli{
 		},
 	},
 	{
-		name: qwenCode,
-		token: func(token string) string {
-			mac := hmac.New(sha256.New, []byte(token))
-			mac.Write([]byte(qwenCode))
-			return hex.EncodeToString(mac.Sum(nil))
-		},
+		name:  qwenCode,
+		token: derivedToken(qwenCode),
 		dir: func() (string, error) {
 			home, err := os.UserHomeDir()
 			return filepath.Join(home, ".qwen", "ide"), err
@@ -97,6 +109,27 @@ var clis = []cli{
 				"QWEN_CODE_IDE_SERVER_PORT=" + e.portText(),
 				"QWEN_CODE_IDE_WORKSPACE_PATH=" + WorkspacePath(e.Roots),
 			})
+		},
+	},
+	{
+		name:  llxprtCode,
+		token: derivedToken(llxprtCode),
+		dir: func() (string, error) {
+			return filepath.Join(NodeTempDir(runtime.GOOS, os.Getenv), "llxprt", "ide"), nil
+		},
+		files: func(pids []int, port int) []string {
+			if port == 0 { // it runs no commands
+				return nil
+			}
+			return namedByPID("llxprt-ide-server", pids, port)
+		},
+		pattern: regexp.MustCompile(`^llxprt-ide-server-(\d+)-\d+\.json$`),
+		env: func(e Endpoint) []string {
+			return []string{
+				"LLXPRT_CODE_IDE_SERVER_PORT=" + e.portText(),
+				"LLXPRT_CODE_IDE_WORKSPACE_PATH=" + WorkspacePath(e.Roots),
+				"LLXPRT_CODE_IDE_AUTH_TOKEN=" + derivedToken(llxprtCode)(e.Token),
+			}
 		},
 	},
 }
@@ -189,6 +222,7 @@ var EnvNames = []string{
 	"GEMINI_CLI_IDE_SERVER_STDIO_COMMAND", "GEMINI_CLI_IDE_SERVER_STDIO_ARGS",
 	"QWEN_CODE_IDE_SERVER_PORT", "QWEN_CODE_IDE_WORKSPACE_PATH",
 	"QWEN_CODE_IDE_SERVER_STDIO_COMMAND", "QWEN_CODE_IDE_SERVER_STDIO_ARGS",
+	"LLXPRT_CODE_IDE_SERVER_PORT", "LLXPRT_CODE_IDE_WORKSPACE_PATH", "LLXPRT_CODE_IDE_AUTH_TOKEN",
 	"REMOTE_CONTAINERS",
 }
 
@@ -252,8 +286,8 @@ type Publication struct {
 }
 
 // Publish removes stale files and writes those of the endpoint. After an error
-// it leaves nothing behind. It ignores errors with Qwen Code's files, which most
-// users do not need.
+// it leaves nothing behind. It ignores errors with the files of other programs than
+// Gemini CLI, which most users do not need.
 func Publish(e Endpoint) (*Publication, error) {
 	if len(e.PIDs) == 0 || e.Port <= 0 && len(e.Stdio) == 0 {
 		return nil, errors.New("discovery: an endpoint needs a PID, and a port or a command")

@@ -3,6 +3,7 @@ package geminiide
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -148,11 +149,18 @@ func TestPublishWritesTheContractsFile(t *testing.T) {
 	if err != nil || lock.PPID != os.Getppid() {
 		t.Errorf("Qwen Code's lock = %+v, %v; want a live ppid", lock, err)
 	}
+	llxprt := filepath.Join(filepath.Dir(filepath.Dir(dir)), "llxprt", "ide")
+	named := filepath.Join(llxprt, fmt.Sprintf("llxprt-ide-server-%d-%d.json", os.Getppid(), port))
+	file, err := Read(named)
+	if token := pub.Endpoint().Env()["LLXPRT_CODE_IDE_AUTH_TOKEN"]; err != nil || file.Port != port || token == "secret" ||
+		file.AuthToken != token || file.IDEInfo.DisplayName != "Vim" {
+		t.Errorf("LLxprt Code's file = %+v, %v; its variables have the token %q", file, err, token)
+	}
 
 	if err := pub.SetRoots([]string{"/other"}); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range append(names, locks...) {
+	for _, name := range append(names, append(locks, named)...) {
 		if f, err := Read(name); err != nil || f.WorkspacePath != "/other" {
 			t.Errorf("after SetRoots %s = %+v, %v", name, f, err)
 		}
@@ -165,8 +173,10 @@ func TestPublishWritesTheContractsFile(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Dir(dir)); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	if left, _ := filepath.Glob(filepath.Dir(qwen)); len(left) != 0 {
-		t.Errorf("left behind: %v", left)
+	for _, dir := range []string{qwen, llxprt} {
+		if left, _ := filepath.Glob(filepath.Dir(dir)); len(left) != 0 {
+			t.Errorf("left behind: %v", left)
+		}
 	}
 }
 

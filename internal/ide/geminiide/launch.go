@@ -4,6 +4,7 @@ package geminiide
 const (
 	GeminiCommand = "gemini"
 	QwenCommand   = "qwen"
+	LLxprtCommand = "llxprt"
 )
 
 // GeminiRestartCode is Gemini CLI's exit code that asks its launcher to start it
@@ -16,7 +17,7 @@ const GeminiRestartCode = 199
 // terminal's programs. Without the launcher, the CLI cannot outlive Pollux.
 func LaunchEnv(map[string]string) []string { return []string{"GEMINI_CLI_NO_RELAUNCH=true"} }
 
-// QwenHint tells the user of Qwen Code how to connect it.
-func QwenHint([]string) string {
-	return "if Qwen Code does not connect, type /ide enable in it, once"
+// EnableHint returns the function that tells the user of an agent how to connect it.
+func EnableHint(title string) func([]string) string {
+	return func([]string) string { return "if " + title + " does not connect, type /ide enable in it, once" }
 }

@@ -1,0 +1,350 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"pollux/internal/editor"
+	"pollux/internal/fakemodel"
+)
+
+const codexVersion = "0.169.0"
+
+// optional returns the path of an agent that only AGENTS=all scripts/setup.sh installs.
+func optional(t *testing.T, elem ...string) string {
+	t.Helper()
+	path := filepath.Join(append([]string{repo, ".cache", "npm"}, elem...)...)
+	if _, err := os.Stat(path); err != nil {
+		if os.Getenv("AGENTS") == "all" && os.Getenv("POLLUX_E2E") == "require" {
+			t.Fatalf("%s is missing: run AGENTS=all scripts/setup.sh", path)
+		}
+		t.Skipf("%s is missing: run AGENTS=all scripts/setup.sh", path)
+	}
+	return path
+}
+
+// installCodex writes Codex CLI's settings. It returns the command, and the variable
+// with the model's key.
+func (w *world) installCodex() (bin string, env []string) {
+	w.t.Helper()
+	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	bin = optional(w.t, "codex-"+codexVersion, "node_modules", "@openai", "codex-linux-"+nodeArch(), "vendor",
+		machine+"-unknown-linux-musl", "bin", "codex")
+	if err := os.MkdirAll(filepath.Join(w.home, ".codex"), 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	w.writeHome(".codex/config.toml", fmt.Sprintf(`
+model = "scripted"
+model_provider = "fake"
+check_for_update_on_startup = false
+[analytics]
+enabled = false
+[model_providers.fake]
+name = "fake"
+base_url = "%s/v1"
+wire_api = "responses"
+env_key = "FAKE_KEY"
+[projects.%q]
+trust_level = "trusted"
+`, w.model.URL, w.project))
+	return bin, []string{"FAKE_KEY=none"}
+}
+
+// codex starts Codex CLI.
+func (w *world) codex() screen {
+	w.t.Helper()
+	bin, env := w.installCodex()
+	w.t.Cleanup(func() { killBelow(w.t, w.home) }) // its daemon stays
+	s := w.screen(env, bin)
+	s.see("scripted default")
+	return s
+}
+
+// killBelow ends the processes whose program is in a directory.
+func killBelow(t *testing.T, dir string) {
+	all, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		t.Error(err)
+	}
+	for _, link := range all {
+		if exe, err := os.Readlink(link); err == nil && strings.HasPrefix(exe, dir+"/") {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(link)))
+			syscall.Kill(pid, syscall.SIGKILL)
+			waitGone(t, pid)
+		}
+	}
+}
+
+// codexSocket returns the socket that Codex CLI asks.
+func (w *world) codexSocket() string {
+	return filepath.Join(filepath.Dir(w.home), "tmp", "codex-ipc", fmt.Sprintf("ipc-%d.sock", os.Getuid()))
+}
+
+// open opens files in the editor. The first one has the focus.
+func (e *plugin) open(t *testing.T, paths ...string) {
+	t.Helper()
+	var s editor.Snapshot
+	for i, path := range paths {
+		s.Files = append(s.Files, editor.File{Path: path, Active: i == 0, Focused: int64(len(paths) - i)})
+	}
+	if err := e.Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newCodexWorld(t *testing.T) *world {
+	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say(after) })
+	w.installCodex() // the companion serves the socket only where somebody uses Codex CLI
+	return w
+}
+
+// prompted returns what the model receives for a prompt.
+func (w *world) prompted(prompt string) string {
+	w.t.Helper()
+	r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, prompt) })
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r.Prompt
+}
+
+// waitOpen waits until the companion shares a number of files.
+func (e *plugin) waitOpen(t *testing.T, files int) {
+	t.Helper()
+	waitFor(t, "the open files", func() bool {
+		st, err := e.Status(t.Context())
+		return err == nil && st.Files == files
+	})
+}
+
+// Codex CLI, the real one, and scripted editors.
+func TestCodex(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	t.Run("context", func(t *testing.T) {
+		w := newCodexWorld(t)
+		a, b := w.file("a.txt", "alpha\nbeta\ngamma\n"), w.file("b.txt", "b\n")
+		e := w.edit(nil)
+		waitExists(t, w.codexSocket())
+		if err := e.Update(w.context(), editor.Snapshot{Files: []editor.File{
+			{
+				Path: a, Active: true, Focused: 3, Cursor: &editor.Cursor{Line: 3, Character: 6}, Selection: "beta\ngamma",
+				Range: &editor.Range{Start: editor.Cursor{Line: 2, Character: 1}, End: editor.Cursor{Line: 3, Character: 6}},
+			},
+			{Path: b, Focused: 2},
+			{Path: w.file(".env", "SECRET=1\n"), Focused: 1},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		cli := w.codex()
+		cli.ask("/ide")
+		cli.see("IDE context is on")
+		cli.ask("hello")
+		cli.see(after)
+		got, want := w.prompted("hello"), "# Context from my IDE setup:\n\n## Active file: a.txt\n\n"+
+			"## Active selection of the file:\nbeta\ngamma\n## Open tabs:\n- a.txt: a.txt\n- b.txt: b.txt\n\n"+
+			"## My request for Codex:\nhello"
+		if strings.TrimSpace(got) != want {
+			t.Errorf("the model receives %q, want %q", got, want)
+		}
+		agents := e.agents(t)
+		if len(agents) != 1 || agents[0].Name != "Codex CLI" || !strings.Contains(agents[0].Limits, "no review") {
+			t.Errorf("connected: %+v", agents)
+		}
+		if got := w.pollux("status"); !strings.Contains(got, "agent Codex CLI, connected for ") {
+			t.Errorf("status prints %s", got)
+		}
+		syscall.Kill(cli.PID, syscall.SIGKILL)
+		waitFor(t, "the end of the agent", func() bool { return len(e.agents(t)) == 0 })
+		e.Client.Close()
+		e.cmd.Wait()
+		if _, err := os.Lstat(w.codexSocket()); !os.IsNotExist(err) {
+			t.Errorf("the socket is still there: %v", err)
+		}
+	})
+	// A socket that another program serves stays with it, before and after.
+	t.Run("another program", func(t *testing.T) {
+		w := newCodexWorld(t)
+		if err := os.Mkdir(filepath.Dir(w.codexSocket()), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		other := listenAt(t, w.codexSocket())
+		e := w.edit(nil)
+		e.open(t, w.file("a.txt", "a\n"))
+		e.waitOpen(t, 1)
+		waitNote(t, e, "another program (process "+strconv.Itoa(os.Getpid())+") answers Codex CLI's /ide")
+		other.want(t, "its own")
+
+		other.remove(t)
+		waitExists(t, w.codexSocket())
+		waitNote(t, e, "")
+		cli := w.codex()
+		cli.ask("/ide")
+		cli.see("IDE context is on")
+		cli.ask("first")
+		if got := w.prompted("first"); !strings.Contains(got, "Active file: a.txt") {
+			t.Errorf("the model receives %q", got)
+		}
+
+		// It comes while the companion has the socket.
+		if err := os.Remove(w.codexSocket()); err != nil {
+			t.Fatal(err)
+		}
+		other = listenAt(t, w.codexSocket())
+		waitNote(t, e, "another program")
+		other.want(t, "after the companion stepped back")
+		cli.see(after)
+		cli.ask("second")
+		if got := w.prompted("second"); strings.Contains(got, "a.txt") {
+			t.Errorf("the model receives %q", got)
+		}
+		e.Client.Close()
+		e.cmd.Wait()
+		other.want(t, "after the companion has ended")
+	})
+	// One companion owns the socket, and answers for the other one.
+	t.Run("two editors", func(t *testing.T) {
+		w := newCodexWorld(t)
+		elsewhere := t.TempDir()
+		theirs := filepath.Join(elsewhere, "theirs.txt")
+		if err := os.WriteFile(theirs, []byte("x\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		owner := w.edit(func(p *editor.InitializeParams) { p.Roots = []string{elsewhere} })
+		owner.open(t, theirs)
+		waitExists(t, w.codexSocket())
+		e := w.edit(nil)
+		e.open(t, w.file("mine.txt", "x\n"))
+		e.waitOpen(t, 1)
+		cli := w.codex()
+		cli.ask("/ide")
+		cli.see("IDE context is on")
+		cli.ask("first")
+		if got := w.prompted("first"); !strings.Contains(got, "Active file: mine.txt") || strings.Contains(got, "theirs") {
+			t.Errorf("the model receives %q", got)
+		}
+		cli.see(after)
+		if a, b := owner.agents(t), e.agents(t); len(a) != 0 || len(b) != 1 {
+			t.Errorf("the owner has the agents %v, the other one %v", a, b)
+		}
+		// The other one takes over, even from a killed one.
+		owner.cmd.Process.Kill()
+		owner.cmd.Wait()
+		waitFor(t, "a new owner", func() bool { return listens(w.codexSocket()) })
+		cli.ask("second")
+		if got := w.prompted("second"); !strings.Contains(got, "Active file: mine.txt") {
+			t.Errorf("the model receives %q", got)
+		}
+	})
+	t.Run("run", func(t *testing.T) {
+		w := newCodexWorld(t)
+		bin, env := w.installCodex()
+		t.Cleanup(func() { killBelow(t, w.home) })
+		env = append(env, "PATH="+filepath.Dir(bin)+string(os.PathListSeparator)+os.Getenv("PATH"))
+		cli := w.screen(env, polluxBinary, "run", "--no-browser", "--", "codex")
+		cli.see("scripted default")
+		cli.ask("/ide")
+		cli.see("IDE context is on")
+		var all []editor.Status
+		waitFor(t, "the agent", func() bool {
+			if err := json.Unmarshal([]byte(w.pollux("status", "--json")), &all); err != nil {
+				t.Fatal(err)
+			}
+			return len(all) == 1 && len(all[0].Clients) == 1
+		})
+	})
+}
+
+// waitNote waits until the companion's status has a note that begins with a text, or no
+// note if the text is empty.
+func waitNote(t *testing.T, e *plugin, note string) {
+	t.Helper()
+	waitFor(t, fmt.Sprintf("the note %q", note), func() bool {
+		st, err := e.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if note == "" {
+			return len(st.Notes) == 0
+		}
+		return len(st.Notes) == 1 && strings.HasPrefix(st.Notes[0], note)
+	})
+}
+
+func waitExists(t *testing.T, path string) {
+	t.Helper()
+	waitFor(t, path, func() bool { _, err := os.Lstat(path); return err == nil })
+}
+
+// listens reports whether a program accepts connections on a socket.
+func listens(path string) bool {
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}
+
+// An otherProgram listens on Codex CLI's socket, and answers nothing that Codex CLI
+// understands.
+type otherProgram struct {
+	path     string
+	listener net.Listener
+	file     os.FileInfo
+}
+
+func listenAt(t *testing.T, path string) *otherProgram {
+	t.Helper()
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conn.Write(bytes.Repeat([]byte{0}, 4))
+			conn.Close()
+		}
+	}()
+	t.Cleanup(func() { l.Close() })
+	file, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &otherProgram{path, l, file}
+}
+
+// want checks that the program still has its socket.
+func (o *otherProgram) want(t *testing.T, when string) {
+	t.Helper()
+	file, err := os.Lstat(o.path)
+	if err != nil || !os.SameFile(file, o.file) || !listens(o.path) {
+		t.Errorf("%s: the other program has lost its socket: %v", when, err)
+	}
+}
+
+func (o *otherProgram) remove(t *testing.T) {
+	t.Helper()
+	if err := os.Remove(o.path); err != nil {
+		t.Fatal(err)
+	}
+	o.listener.Close()
+}
+
+// nodeArch returns this machine's architecture, as npm names it.
+func nodeArch() string { return map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH] }

@@ -1,0 +1,130 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pollux/internal/editor"
+	"pollux/internal/fakemodel"
+)
+
+const opencodeVersion = "1.18.33"
+
+// installOpencode writes opencode's settings. It asks before it edits a file. It returns
+// the command and its variables.
+func (w *world) installOpencode() (bin string, env []string) {
+	w.t.Helper()
+	bin = optional(w.t, "opencode-"+opencodeVersion, "node_modules", "opencode-linux-"+nodeArch(), "bin", "opencode")
+	dir := filepath.Join(".config", "opencode")
+	if err := os.MkdirAll(filepath.Join(w.home, dir), 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	config, err := json.Marshal(map[string]any{
+		"autoupdate": false, "share": "disabled", "model": "fake/scripted", "permission": map[string]any{"edit": "ask"},
+		"provider": map[string]any{"fake": map[string]any{
+			"npm": "@ai-sdk/openai-compatible", "name": "Fake", "models": map[string]any{"scripted": map[string]any{"name": "Scripted"}},
+			"options": map[string]any{"baseURL": w.model.URL + "/v1", "apiKey": "none"},
+		}},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.writeHome(filepath.Join(dir, "opencode.json"), string(config))
+	return bin, []string{"OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1"}
+}
+
+// startTimeout limits the start of opencode on a busy machine: it takes 10 s of CPU time.
+const startTimeout = 4 * time.Minute
+
+// opencode starts opencode.
+func (w *world) opencode(env []string, argv ...string) screen {
+	w.t.Helper()
+	s := w.screen(env, argv...)
+	ctx, cancel := context.WithTimeout(w.t.Context(), startTimeout)
+	defer cancel()
+	if err := s.Wait(ctx, "Ask anything"); err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// opencode, the real one, and a scripted editor.
+func TestOpencode(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	t.Run("editor", func(t *testing.T) {
+		var created string
+		w := newClaudeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+			if strings.Contains(r.Prompt, "write it") && r.Step == 0 {
+				return fakemodel.CallTool("write", map[string]any{"filePath": created, "content": "new\n"})
+			}
+			return fakemodel.Say(after)
+		})
+		path := w.file("a.txt", "alpha\nbeta\ngamma\n")
+		created = filepath.Join(w.project, "new.txt")
+		selected := editor.Snapshot{Files: []editor.File{{
+			Path: path, Active: true, Cursor: &editor.Cursor{Line: 3, Character: 6}, Selection: "beta\ngamma",
+			Range: &editor.Range{Start: editor.Cursor{Line: 2, Character: 1}, End: editor.Cursor{Line: 3, Character: 6}},
+		}}}
+		e := w.edit(nil)
+		if err := e.Update(w.context(), selected); err != nil {
+			t.Fatal(err)
+		}
+		bin, env := w.installOpencode()
+		cli := w.opencode(append(e.env(), env...), bin)
+
+		// The context reaches the model, with the right lines.
+		cli.see("a.txt#2-3")
+		cli.ask("hello")
+		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Text, "hello") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(r.Text, "#2-3 from \""+path+"\"") || !strings.Contains(r.Text, "beta\ngamma") {
+			t.Errorf("the model did not receive the selection: %s", r.Text)
+		}
+		cli.see(after)
+		a := e.agents(t)
+		if len(a) != 1 || a[0].Name != "opencode" || a[0].Version != "" {
+			t.Errorf("connected: %+v", a)
+		}
+		if got := w.pollux("status"); !strings.Contains(got, "no review: it asks about changes in its own terminal") {
+			t.Errorf("status prints %s", got)
+		}
+
+		// It asks in its terminal, and proposes nothing.
+		cli.ask("write it")
+		cli.see("Permission required")
+		if st, err := e.Status(t.Context()); err != nil || len(st.Diffs) > 0 {
+			t.Errorf("%+v, %v", st.Diffs, err)
+		}
+		cli.press("Enter")
+		waitFor(t, "the new file", func() bool { _, err := os.Stat(created); return err == nil })
+
+		// It finds a companion that has started again.
+		e.cmd.Process.Kill()
+		e.cmd.Wait()
+		e = w.edit(nil)
+		waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
+	})
+	// With the variable of another companion, or of an IDE, opencode never connects.
+	t.Run("run", func(t *testing.T) {
+		w := newClaudeWorld(t, nil)
+		bin, env := w.installOpencode()
+		env = append(env, "CLAUDE_CODE_SSE_PORT=1", "PATH="+filepath.Dir(bin)+string(os.PathListSeparator)+os.Getenv("PATH"))
+		w.opencode(env, polluxBinary, "run", "--no-browser", "--", "opencode")
+		var all []editor.Status
+		waitFor(t, "the agent", func() bool {
+			if err := json.Unmarshal([]byte(w.pollux("status", "--json")), &all); err != nil {
+				t.Fatal(err)
+			}
+			return len(all) == 1 && len(all[0].Clients) == 1
+		})
+	})
+}

@@ -1,0 +1,270 @@
+package codexide
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// listenAt listens as another program does.
+func listenAt(t *testing.T, path string) net.Listener {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// stat returns the file of a socket, which must be there.
+func stat(t *testing.T, path string) os.FileInfo {
+	t.Helper()
+	file, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestClaim(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		setUp func(t *testing.T, path string)
+		want  error // nil if the claim succeeds
+	}{
+		{"nothing there", func(*testing.T, string) {}, nil},
+		{"a server", func(t *testing.T, path string) { listenAt(t, path) }, errTaken},
+		{"a dead server's socket", func(t *testing.T, path string) { listenAt(t, path).Close() }, nil},
+		{"a file", func(t *testing.T, path string) {
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte("theirs"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, errForeign},
+		{"a public directory", func(t *testing.T, path string) {
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(filepath.Dir(path), 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := newMachine(t).socket
+			tt.setUp(t, path)
+			before, _ := os.Lstat(path)
+			c, err := newClaim(path)
+			if !errors.Is(err, tt.want) {
+				t.Fatalf("the claim returns %v, want %v", err, tt.want)
+			}
+			if err != nil {
+				if !os.SameFile(before, stat(t, path)) {
+					t.Error("the file was replaced")
+				}
+				return
+			}
+			if !c.held() || stat(t, path).Mode().Perm() != 0o600 || stat(t, filepath.Dir(path)).Mode().Perm() != 0o700 {
+				t.Errorf("held: %v; modes %v and %v", c.held(), stat(t, path).Mode(), stat(t, filepath.Dir(path)).Mode())
+			}
+			if _, err := newClaim(path); !errors.Is(err, errTaken) {
+				t.Errorf("a second claim returns %v", err)
+			}
+			c.release()
+			if left, _ := os.ReadDir(filepath.Dir(path)); len(left) > 0 {
+				t.Errorf("these files stay: %v", left)
+			}
+		})
+	}
+}
+
+// A directory that another user could have prepared is not used.
+func TestClaimInALink(t *testing.T) {
+	m := newMachine(t)
+	if err := os.Symlink(m.dir, filepath.Dir(m.socket)); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := newClaim(m.socket); err == nil {
+		c.release()
+		t.Error("the claim succeeds below a symbolic link")
+	}
+}
+
+// The server of another program that has replaced the socket keeps its own.
+func TestReplacedClaim(t *testing.T) {
+	path := newMachine(t).socket
+	c, err := newClaim(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	listenAt(t, path)
+	theirs := stat(t, path)
+	if c.held() {
+		t.Error("the claim is held")
+	}
+	c.release()
+	if !os.SameFile(theirs, stat(t, path)) {
+		t.Error("the other program has lost its socket")
+	}
+}
+
+// A server that comes between the question and the removal keeps its socket.
+func TestRemoveSocket(t *testing.T) {
+	path := newMachine(t).socket
+	listenAt(t, path)
+	theirs := stat(t, path)
+	if removeSocket(path, func(string) bool { return false }) {
+		t.Error("the socket was removed")
+	}
+	if !os.SameFile(theirs, stat(t, path)) {
+		t.Error("another file is there")
+	}
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	// Two servers came: the last one stays.
+	if removeSocket(path, func(string) bool { listenAt(t, path); return false }) {
+		t.Error("the socket was removed")
+	}
+	if os.SameFile(theirs, stat(t, path)) {
+		t.Error("the first socket replaced the second one")
+	}
+	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 1 {
+		t.Errorf("the directory has %v", left)
+	}
+}
+
+// waitNote waits until the server's note contains a text, or is empty if the text is.
+func waitNote(t *testing.T, s *Server, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		note := s.Note()
+		if (note == "") == (text == "") && strings.Contains(note, text) {
+			return
+		}
+	}
+	t.Fatalf("the note is %q, want %q", s.Note(), text)
+}
+
+// The server leaves the socket to whoever has it, and takes it when it is free.
+func TestOwner(t *testing.T) {
+	m := newMachine(t)
+	dir := project(t, "a.txt")
+	l := listenAt(t, m.socket)
+	theirs := stat(t, m.socket)
+	s := m.start(newBackend(dir).with(filepath.Join(dir, "a.txt")), "1-1.sock")
+	waitNote(t, s, "another program (process "+strconv.Itoa(os.Getpid())+") answers Codex CLI's /ide on "+m.socket)
+	if !os.SameFile(theirs, stat(t, m.socket)) {
+		t.Error("the other program has lost its socket")
+	}
+	l.Close() // its socket stays, as if it were killed
+	// The server looks again at once only if the process has ended or the socket is new.
+	if err := os.Chtimes(m.socket, time.Now(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	waitNote(t, s, "")
+	if got := m.ask(dir); got != "a.txt" {
+		t.Errorf("the agent receives %q", got)
+	}
+	// Another one comes, and goes.
+	if err := os.Remove(m.socket); err != nil {
+		t.Fatal(err)
+	}
+	listenAt(t, m.socket)
+	waitNote(t, s, "another program")
+	if err := os.Remove(m.socket); err != nil {
+		t.Fatal(err)
+	}
+	waitNote(t, s, "")
+	if got := m.ask(dir); got != "a.txt" {
+		t.Errorf("the agent receives %q", got)
+	}
+	s.Unpublish()
+	if _, err := os.Lstat(m.socket); err == nil {
+		t.Error("the socket is still there")
+	}
+}
+
+// Agents ask a server on another socket first. The companion reports it and does not
+// touch it.
+func TestPreferred(t *testing.T) {
+	m := newMachine(t)
+	l := listenAt(t, m.first)
+	s := m.start(newBackend(project(t)), "1-1.sock")
+	waitNote(t, s, "answers Codex CLI's /ide on "+m.first)
+	if m.ask("/elsewhere") != errNoClient {
+		t.Error("older agents find nobody")
+	}
+	stat(t, m.first)
+	l.Close()
+	if err := os.Remove(m.first); err != nil {
+		t.Fatal(err)
+	}
+	waitNote(t, s, "")
+}
+
+// A program that expects one of the vendor's servers gets the socket's path to itself.
+func TestStepBack(t *testing.T) {
+	for name, message := range map[string]string{
+		"an editor's extension": `{"type":"request","requestId":"1","sourceClientId":"initializing-client","method":"initialize","params":{"clientType":"vscode"}}`,
+		"a broadcast":           `{"type":"broadcast","sourceClientId":"x","method":"client-status-changed"}`,
+		"another method":        `{"type":"request","requestId":"1","sourceClientId":"x","method":"thread-owner-discovery"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			s := m.start(newBackend(project(t)), "1-1.sock")
+			a := m.dial()
+			a.send(message)
+			a.receive()
+			a.ended()
+			if _, err := os.Lstat(m.socket); err == nil {
+				t.Error("the companion keeps the socket")
+			}
+			waitNote(t, s, "leaves it free")
+			listenAt(t, m.socket)
+			theirs := stat(t, m.socket)
+			s.Close(t.Context())
+			if !os.SameFile(theirs, stat(t, m.socket)) {
+				t.Error("the other program has lost its socket")
+			}
+		})
+	}
+}
+
+// Without Codex CLI on the machine there is no socket.
+func TestUnwanted(t *testing.T) {
+	m := newMachine(t)
+	t.Setenv("CODEX_HOME", filepath.Join(m.dir, "none"))
+	t.Setenv("PATH", m.dir)
+	s := m.start(newBackend(project(t)), "1-1.sock")
+	if _, err := os.Lstat(filepath.Dir(m.socket)); err == nil || s.Note() != "" {
+		t.Errorf("the companion listens, note %q", s.Note())
+	}
+}
+
+// A failure to listen is a note, and no reason not to start.
+func TestCannotListen(t *testing.T) {
+	m := newMachine(t)
+	m.socket = filepath.Join(m.dir, strings.Repeat("long", 30), "ipc.sock")
+	s := m.start(newBackend(project(t)), "1-1.sock")
+	if !strings.Contains(s.Note(), "TMPDIR") {
+		t.Errorf("the note is %q", s.Note())
+	}
+}

@@ -1,0 +1,426 @@
+package codexide
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"pollux/internal/companion"
+	"pollux/internal/editor"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A backend is a companion with fixed files.
+type backend struct {
+	roots []string
+	files []companion.File
+	came  chan *Session
+	gone  chan *Session
+}
+
+func newBackend(roots ...string) *backend {
+	return &backend{roots: roots, came: make(chan *Session, 10), gone: make(chan *Session, 10)}
+}
+
+func (b *backend) Connect(s companion.Session)    { b.came <- s.(*Session) }
+func (b *backend) Disconnect(s companion.Session) { b.gone <- s.(*Session) }
+func (b *backend) Context() companion.Context     { return companion.Context{Files: b.files} }
+func (b *backend) Roots() []string                { return b.roots }
+
+// with sets the open files. The first one has the focus.
+func (b *backend) with(paths ...string) *backend {
+	for i, path := range paths {
+		b.files = append(b.files, companion.File{Path: path, Active: i == 0, Focused: int64(100 - i)})
+	}
+	return b
+}
+
+// A machine has the directories of one user's agents and companions.
+type machine struct {
+	t      *testing.T
+	socket string // of the agents
+	first  string // a socket that agents prefer
+	dir    string // of the companions' sockets
+
+	mu       sync.Mutex
+	siblings []string
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("Codex CLI uses a named pipe on Windows")
+	}
+	dir, err := os.MkdirTemp("", "px") // short, for a socket's path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Setenv("CODEX_HOME", dir) // somebody uses Codex CLI
+	return &machine{
+		t: t, dir: dir, socket: filepath.Join(dir, "codex-ipc", "ipc.sock"), first: filepath.Join(dir, "first.sock"),
+	}
+}
+
+// start starts a companion's server, whose socket for other companions is named.
+func (m *machine) start(b *backend, name string) *Server {
+	m.t.Helper()
+	own := filepath.Join(m.dir, name)
+	s := New(Config{Backend: b, Socket: m.socket, Preferred: []string{m.first}, Siblings: func() (others []string) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, socket := range m.siblings {
+			if socket != own {
+				others = append(others, socket)
+			}
+		}
+		return others
+	}})
+	l, err := net.Listen("unix", own)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				line := make([]byte, len(s.Preamble()))
+				if _, err := conn.Read(line); err != nil || string(line) != s.Preamble() {
+					conn.Close()
+					return
+				}
+				s.ServeConn(struct{ net.Conn }{conn})
+			})
+		}
+	})
+	m.mu.Lock()
+	m.siblings = append(m.siblings, own)
+	m.mu.Unlock()
+	s.Serve()
+	if err := s.Publish(nil, nil); err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() {
+		s.Close(m.t.Context())
+		l.Close()
+		serving.Wait()
+	})
+	return s
+}
+
+// An agent is a connection to the socket.
+type agent struct {
+	t    *testing.T
+	conn net.Conn
+}
+
+func (m *machine) dial() *agent {
+	m.t.Helper()
+	conn, err := net.Dial("unix", m.socket)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	return &agent{m.t, conn}
+}
+
+func (a *agent) send(message string) {
+	a.t.Helper()
+	frame := binary.LittleEndian.AppendUint32(nil, uint32(len(message)))
+	if _, err := a.conn.Write(append(frame, message...)); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *agent) receive() (res response) {
+	a.t.Helper()
+	data, err := readFrame(a.conn, maxAnswer)
+	if err == nil {
+		err = json.Unmarshal(data, &res)
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return res
+}
+
+// ended waits until the server has closed the connection.
+func (a *agent) ended() {
+	a.t.Helper()
+	if data, err := readFrame(a.conn, maxAnswer); err == nil {
+		a.t.Fatalf("the connection goes on: %s", data)
+	} else if errors.Is(err, os.ErrDeadlineExceeded) {
+		a.t.Fatal("the connection stays open")
+	}
+}
+
+// ask asks for the context as Codex CLI does. It returns the names of the open files, or
+// the error.
+func (m *machine) ask(dir string) string {
+	m.t.Helper()
+	a := m.dial()
+	defer a.conn.Close()
+	a.send(contextRequest(dir))
+	return opened(m.t, a.receive())
+}
+
+func contextRequest(dir string) string {
+	data, err := json.Marshal(request{
+		Type: typeRequest, RequestID: "1", Source: codexTUI, Method: methodContext, Params: params{WorkspaceRoot: dir},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
+
+func opened(t *testing.T, res response) string {
+	t.Helper()
+	if res.Error != "" {
+		return res.Error
+	}
+	var result contextResult
+	if err := json.Unmarshal(res.Result, &result); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, tab := range result.IDEContext.OpenTabs {
+		names = append(names, tab.Path)
+	}
+	return strings.Join(names, " ")
+}
+
+func receive[T any](t *testing.T, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing came")
+		panic("unreachable")
+	}
+}
+
+// project returns a directory with files, as a real path.
+func project(t *testing.T, names ...string) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("x\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// Codex CLI 0.169 asks at once, on a connection for each prompt. Older releases
+// initialize first, and some ask again on the same connection.
+func TestAnswer(t *testing.T) {
+	m := newMachine(t)
+	dir := project(t, "a.txt", "b.txt")
+	b := newBackend(dir).with(filepath.Join(dir, "a.txt"), filepath.Join(dir, "b.txt"))
+	m.start(b, "1-1.sock")
+	if got := m.ask(dir); got != "a.txt b.txt" {
+		t.Errorf("the agent receives %q", got)
+	}
+	session := receive(t, b.came)
+	if name, version := session.Client(); name != "Codex CLI" || version != "" || session.Limits() == "" {
+		t.Errorf("connected: %q %q, %q", name, version, session.Limits())
+	}
+	a := m.dial()
+	a.send(`{"type":"request","requestId":"i","sourceClientId":"initializing-client","version":0,"method":"initialize",` +
+		`"params":{"clientType":"desktop"}}`)
+	res := a.receive()
+	var hello initializeResult
+	if err := json.Unmarshal(res.Result, &hello); err != nil || hello.ClientID == "" || res.RequestID != "i" || res.ResultType != "success" {
+		t.Errorf("initialize: %+v, %v", res, err)
+	}
+	for range 2 {
+		a.send(strings.Replace(contextRequest(filepath.Join(dir, "sub")), codexTUI, hello.ClientID, 1))
+		if got := opened(t, a.receive()); !strings.HasSuffix(got, "b.txt") {
+			t.Errorf("the agent receives %q", got)
+		}
+	}
+	for _, other := range []string{"/elsewhere", "", "relative", filepath.Dir(dir)} {
+		if got := m.ask(other); got != errNoClient {
+			t.Errorf("in %q the agent receives %q", other, got)
+		}
+	}
+	a.send(`{"type":"request","requestId":"n","sourceClientId":"codex-tui","method":"something-new"}`)
+	if res := a.receive(); res.Error != errNoHandler {
+		t.Errorf("a method of a later release: %+v", res)
+	}
+	select {
+	case <-b.came: // the same process
+		t.Error("the agent counts twice")
+	default:
+	}
+}
+
+// A session lasts as long as its process.
+func TestSessionEnds(t *testing.T) {
+	m := newMachine(t)
+	dir := project(t)
+	b := newBackend(dir)
+	s := m.start(b, "1-1.sock")
+	const dead = 1 << 30 // above every limit
+	s.asked(dead)
+	if session := receive(t, b.came); receive(t, b.gone) != session {
+		t.Error("another session ended")
+	}
+	s.asked(os.Getpid())
+	session := receive(t, b.came)
+	s.Close(t.Context())
+	if receive(t, b.gone) != session {
+		t.Error("another session ended")
+	}
+	s.asked(os.Getpid())
+	if len(b.came) > 0 {
+		t.Error("a session came after the end")
+	}
+}
+
+// What is not a frame ends the connection, and nothing else.
+func TestBadFrames(t *testing.T) {
+	m := newMachine(t)
+	dir := project(t)
+	m.start(newBackend(dir), "1-1.sock")
+	for _, bytes := range []string{"\xff\xff\xff\xff", "\x01\x00\x01\x00", "\x03\x00\x00\x00abc", "\x00\x00\x00\x00", "GET / HTTP/1.1\r\n\r\n"} {
+		a := m.dial()
+		if _, err := a.conn.Write([]byte(bytes)); err != nil {
+			t.Fatal(err)
+		}
+		a.ended()
+	}
+	if got := m.ask(dir); got != "" {
+		t.Errorf("the agent receives %q", got)
+	}
+}
+
+// The companion with the most specific workspace answers; of two with the same one, the
+// one in which the user was later.
+func TestSiblings(t *testing.T) {
+	m := newMachine(t)
+	outer := project(t, "outer")
+	inner := filepath.Join(outer, "inner")
+	if err := os.Mkdir(inner, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name string) string {
+		path := filepath.Join(inner, name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	owner := newBackend(outer).with(filepath.Join(outer, "outer"))
+	early, late := newBackend(inner).with(write("early")), newBackend(inner).with(write("late"))
+	late.files[0].Focused = 1000
+	m.start(owner, "1-1.sock")
+	m.start(early, "2-2.sock")
+	m.start(late, "3-3.sock")
+	for dir, want := range map[string]string{outer: "outer", inner: "late", "/elsewhere": errNoClient} {
+		if got := m.ask(dir); got != want {
+			t.Errorf("in %s the agent receives %q, want %q", dir, got, want)
+		}
+	}
+	if receive(t, owner.came) == nil || receive(t, late.came) == nil || len(early.came) > 0 {
+		t.Error("the agent is connected to other companions than those that answered")
+	}
+}
+
+// The owner answers itself if it fits best.
+func TestOwnerFitsBest(t *testing.T) {
+	m := newMachine(t)
+	outer := project(t, "outer")
+	inner := filepath.Join(outer, "inner")
+	if err := os.Mkdir(inner, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	m.start(newBackend(inner).with(filepath.Join(inner, "new")), "1-1.sock")
+	m.start(newBackend(outer).with(filepath.Join(outer, "outer")), "2-2.sock")
+	for dir, want := range map[string]string{inner: "new", outer: "outer"} {
+		if got := m.ask(dir); got != want {
+			t.Errorf("in %s the agent receives %q, want %q", dir, got, want)
+		}
+	}
+}
+
+// A companion that does not answer costs little.
+func TestStoppedSibling(t *testing.T) {
+	m := newMachine(t)
+	dir := project(t, "a.txt")
+	m.start(newBackend(dir).with(filepath.Join(dir, "a.txt")), "1-1.sock")
+	stopped := filepath.Join(m.dir, "2-2.sock")
+	l, err := net.Listen("unix", stopped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	m.mu.Lock()
+	m.siblings = append(m.siblings, stopped, filepath.Join(m.dir, "gone.sock"))
+	m.mu.Unlock()
+	if got := m.ask(dir); got != "a.txt" {
+		t.Errorf("the agent receives %q", got)
+	}
+}
+
+func TestHint(t *testing.T) {
+	if Hint(nil) == "" || Hint([]string{"--model", "x"}) == "" || Hint([]string{"exec", "question"}) != "" {
+		t.Error("the hint is for those who have a prompt to type into")
+	}
+}
+
+func TestPrompt(t *testing.T) {
+	roots := []string{"/project"}
+	for _, tt := range []struct {
+		p    editor.PromptParams
+		want string
+	}{
+		{editor.PromptParams{Path: "/project/a.txt"}, "a.txt "},
+		{editor.PromptParams{Path: "/project/a b.txt", Line: 2, EndLine: 3, Question: "why?"}, `"a b.txt" (lines 2-3): why?`},
+		{editor.PromptParams{Path: "/project/a.txt", Line: 2, EndLine: 2}, "a.txt (line 2) "},
+		{editor.PromptParams{Question: "why?"}, "why?"},
+	} {
+		if got := (&Session{}).Prompt(tt.p, roots); got.Text != tt.want || got.Ready == "" {
+			t.Errorf("%+v becomes %q, want %q", tt.p, got.Text, tt.want)
+		}
+	}
+}
+
+func TestBetter(t *testing.T) {
+	for _, tt := range []struct {
+		a, b candidate
+		want bool
+	}{
+		{candidate{5, 0}, candidate{3, 9}, true},
+		{candidate{3, 9}, candidate{5, 0}, false},
+		{candidate{5, 2}, candidate{5, 1}, true},
+		{candidate{5, 1}, candidate{5, 2}, false},
+		{candidate{5, 1}, candidate{5, 1}, false},
+		{candidate{0, 2}, candidate{0, 1}, false}, // neither has the directory
+	} {
+		if got := tt.a.better(tt.b); got != tt.want {
+			t.Errorf("%+v is better than %+v: %v", tt.a, tt.b, got)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package codexide
+
+import "encoding/json"
+
+// Types of a message.
+const (
+	typeRequest  = "request"
+	typeResponse = "response"
+)
+
+// Methods of a request. Codex CLI sends methodContext with each prompt; older releases
+// send methodInitialize first, on the same connection. methodCandidate is between
+// companions.
+const (
+	methodInitialize = "initialize"
+	methodContext    = "ide-context"
+	methodCandidate  = "pollux/candidate"
+)
+
+// Errors of a response. Codex CLI tells its user what each one means.
+const (
+	errNoClient  = "no-client-found"
+	errNoHandler = "no-handler-for-request"
+)
+
+const (
+	// self names the companion in its answers.
+	self = "pollux"
+	// codexTUI is the sender of Codex CLI's requests.
+	codexTUI = "codex-tui"
+	// initializeType is the kind of client that an older Codex CLI says it is.
+	initializeType = "desktop"
+)
+
+// A request is a message from an agent or another companion.
+type request struct {
+	Type      string `json:"type"`
+	RequestID string `json:"requestId"`
+	Source    string `json:"sourceClientId"`
+	Version   int    `json:"version"`
+	Method    string `json:"method"`
+	Params    params `json:"params"`
+}
+
+type params struct {
+	// WorkspaceRoot is the agent's working directory.
+	WorkspaceRoot string `json:"workspaceRoot,omitempty"`
+	// ClientType is the kind of client that sends methodInitialize.
+	ClientType string `json:"clientType,omitempty"`
+	// Process is the agent's process, or 0 if unknown. Only a companion sends it.
+	Process int `json:"polluxProcess,omitempty"`
+}
+
+// A response answers a request with a result or an error.
+type response struct {
+	Type       string          `json:"type"`
+	RequestID  string          `json:"requestId"`
+	ResultType string          `json:"resultType"`
+	Method     string          `json:"method"`
+	HandledBy  string          `json:"handledByClientId"`
+	Result     json.RawMessage `json:"result,omitempty"`
+	Error      string          `json:"error,omitempty"`
+}
+
+func (r request) success(result any) response {
+	data, err := json.Marshal(result)
+	if err != nil {
+		panic(err) // structs of this package
+	}
+	return response{
+		Type: typeResponse, RequestID: r.RequestID, ResultType: "success", Method: r.Method, HandledBy: self, Result: data,
+	}
+}
+
+func (r request) failure(reason string) response {
+	return response{
+		Type: typeResponse, RequestID: r.RequestID, ResultType: "error", Method: r.Method, HandledBy: self, Error: reason,
+	}
+}
+
+// An initializeResult answers methodInitialize.
+type initializeResult struct {
+	ClientID string `json:"clientId"`
+}
+
+// A contextResult answers methodContext.
+type contextResult struct {
+	IDEContext ideContext `json:"ideContext"`
+}
+
+// An ideContext is what the user has open. Without an active file, ActiveFile is nil.
+type ideContext struct {
+	ActiveFile *activeFile `json:"activeFile,omitempty"`
+	OpenTabs   []tab       `json:"openTabs"`
+}
+
+// A tab is an open file. Path is relative to the workspace root that was asked for, if
+// the root contains the file. Codex CLI sends Label and Path to its model.
+type tab struct {
+	Label  string `json:"label"`
+	Path   string `json:"path"`
+	FSPath string `json:"fsPath"`
+}
+
+// An activeFile is the file with the focus. Without a selection, Selection is the
+// position of the cursor, and Selections is empty.
+type activeFile struct {
+	tab
+	Selection  span   `json:"selection"`
+	Content    string `json:"activeSelectionContent"`
+	Selections []span `json:"selections"`
+}
+
+// A span has positions that count from 0.
+type span struct {
+	Start position `json:"start"`
+	End   position `json:"end"`
+}
+
+type position struct {
+	Line      int `json:"line"`
+	Character int `json:"character"`
+}

@@ -1,0 +1,429 @@
+// Package codexide lets Codex CLI use a companion: it answers what the user has open,
+// on the socket that Codex CLI asks with each prompt once its user has typed /ide.
+//
+// There is no published contract. The package follows what Codex CLI 0.169.0 does, and
+// the public source of it and of older releases; docs/CODEX.md has the findings.
+//
+// All companions of a user share the socket. One of them owns it, and asks the others
+// when the agent is in a workspace of theirs.
+package codexide
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"pollux/internal/companion"
+	"pollux/internal/outbox"
+	"pollux/internal/paths"
+	"pollux/internal/sys"
+)
+
+// A Backend is the companion that the server belongs to.
+type Backend interface {
+	Connect(s companion.Session)
+	Disconnect(s companion.Session)
+	Context() companion.Context
+	Roots() []string
+}
+
+// A Config configures a [Server].
+type Config struct {
+	Backend Backend
+	Log     *slog.Logger // none if nil
+	// Socket is the socket to serve; [Socket] if empty.
+	Socket string
+	// Preferred are the sockets that agents try before; [Preferred] if nil.
+	Preferred []string
+	// Siblings returns the sockets of the user's other companions; those that run if
+	// nil.
+	Siblings func() []string
+	// OnPanic is called before a panic ends the process.
+	OnPanic func()
+}
+
+const (
+	// checkInterval is the interval at which the server looks after its socket and
+	// its sessions.
+	checkInterval = time.Second
+	// stepBackDelay is how long the server leaves the socket to another program that
+	// asks for it.
+	stepBackDelay = 30 * time.Second
+	// requestTimeout is the time in which an agent gives up.
+	requestTimeout = 5 * time.Second
+	// maxConns is far above what a person runs. An older agent keeps its connection.
+	maxConns = 64
+)
+
+// A Server is a companion's server for Codex CLI. It owns the socket while no other
+// program does. watch, Publish and Unpublish change who owns it.
+//
+// Lock order: Server.claiming; Server.mu, the companion's lock. Requests do not need
+// claiming, which is held during I/O.
+type Server struct {
+	cfg     Config
+	ctx     context.Context
+	stop    context.CancelFunc
+	running sync.WaitGroup // watch, the accepting goroutines and their connections
+	conns   chan struct{}  // one value for each open connection
+	check   outbox.Signal  // the socket may have to change
+
+	claiming  sync.Mutex
+	published bool
+	claim     *claim // nil while another program has the socket
+	owner     probe
+	preferred []*probe
+	returnAt  time.Time // after another program has asked for the socket
+	failure   string    // why the server could not listen last
+
+	mu       sync.Mutex
+	closed   bool
+	sessions map[int]*Session // by process
+	note     string
+}
+
+// New returns a server. It touches nothing until [Server.Publish].
+func New(cfg Config) *Server {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Siblings == nil {
+		cfg.Siblings = siblings
+	}
+	cfg.Socket = cmp.Or(cfg.Socket, Socket())
+	if cfg.Preferred == nil {
+		cfg.Preferred = Preferred()
+	}
+	s := &Server{
+		cfg: cfg, conns: make(chan struct{}, maxConns), check: outbox.NewSignal(),
+		owner: probe{path: cfg.Socket}, sessions: make(map[int]*Session),
+	}
+	for _, path := range cfg.Preferred {
+		s.preferred = append(s.preferred, &probe{path: path})
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// onPanic, when deferred, reports a panic and lets it continue.
+func (s *Server) onPanic() {
+	if r := recover(); r != nil {
+		if s.cfg.OnPanic != nil {
+			s.cfg.OnPanic()
+		}
+		panic(r)
+	}
+}
+
+// Serve looks after the socket and the sessions in the background until
+// [Server.Close].
+func (s *Server) Serve() { s.running.Go(s.watch) }
+
+func (s *Server) watch() {
+	defer s.onPanic()
+	tick := time.NewTicker(checkInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.check:
+		case <-tick.C:
+		case <-s.ctx.Done():
+			return
+		}
+		s.update()
+		s.endSessions((*Session).endedLocked)
+	}
+}
+
+// Publish lets agents find the server. A failure is no reason not to start, since the
+// user may not have the agent.
+func (s *Server) Publish(_, _ []string) error {
+	if s.cfg.Socket == "" {
+		return nil
+	}
+	s.claiming.Lock()
+	s.published = true
+	s.claiming.Unlock()
+	s.update()
+	return nil
+}
+
+// SetRoots does nothing: the server asks its backend.
+func (s *Server) SetRoots([]string) error { return nil }
+
+// AddEnv adds nothing: the socket has a fixed path.
+func (s *Server) AddEnv(map[string]string) {}
+
+// Unpublish removes the socket. Requests that have begun are answered.
+func (s *Server) Unpublish() {
+	s.claiming.Lock()
+	defer s.claiming.Unlock()
+	s.published = false
+	s.releaseLocked()
+}
+
+func (s *Server) releaseLocked() {
+	if s.claim != nil {
+		s.claim.release()
+		s.claim = nil
+	}
+}
+
+// Close ends all sessions. An agent gets no answer that it still waits for.
+func (s *Server) Close(context.Context) error {
+	s.Unpublish()
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.stop()
+	s.running.Wait()
+	s.endSessions(func(*Session) bool { return true })
+	return nil
+}
+
+// Note returns why agents do not ask this companion, and what to do; "" if they do.
+func (s *Server) Note() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.note
+}
+
+// update takes or gives up the socket.
+func (s *Server) update() {
+	s.claiming.Lock()
+	defer s.claiming.Unlock()
+	if !s.published {
+		return
+	}
+	if s.claim != nil && !s.claim.held() {
+		s.cfg.Log.Info("another program has removed or replaced the socket for Codex CLI")
+		s.releaseLocked()
+	}
+	note := s.rivalLocked()
+	if s.claim == nil {
+		note = cmp.Or(s.claimLocked(), note)
+	}
+	s.mu.Lock()
+	s.note = note
+	s.mu.Unlock()
+}
+
+// rivalLocked returns a note about a program that agents ask first, or "".
+func (s *Server) rivalLocked() string {
+	for _, p := range s.preferred {
+		if pid, live := p.look(); live {
+			return served(p.path, pid)
+		}
+	}
+	return ""
+}
+
+// served returns a note about another program that serves agents.
+func served(path string, pid int) string {
+	process := ""
+	if pid > 0 {
+		process = fmt.Sprintf(" (process %d)", pid)
+	}
+	return fmt.Sprintf("another program%s answers Codex CLI's /ide on %s, so Codex CLI does not receive what is open here: "+
+		"end that program to change that", process, path)
+}
+
+// claimLocked takes the socket, if it is free. Otherwise it returns a note about the
+// reason, or "" if another companion has it.
+func (s *Server) claimLocked() string {
+	if time.Now().Before(s.returnAt) {
+		return "another program wants the socket of Codex CLI's /ide, so Pollux leaves it free for a while: " +
+			"type /ide in Codex CLI again later"
+	}
+	if !wanted() {
+		return ""
+	}
+	if pid, live := s.owner.look(); live {
+		if s.isSibling(pid) {
+			return ""
+		}
+		return served(s.cfg.Socket, pid)
+	}
+	c, err := newClaim(s.cfg.Socket)
+	switch {
+	case errors.Is(err, errTaken):
+		return "" // the next look tells by whom
+	case err != nil:
+		if s.failure != err.Error() {
+			s.cfg.Log.Warn("Codex CLI will not find this companion", "err", err)
+		}
+		s.failure = err.Error()
+		return "Codex CLI does not find this companion: " + s.failure
+	}
+	s.failure = ""
+	s.claim = c
+	s.running.Go(func() { sys.ServeConns(s.ctx, c.listener, s.serveConn) })
+	return ""
+}
+
+// stepBack leaves the socket to another program for a while. The program may look for a
+// free path, or remove a socket that nobody serves.
+func (s *Server) stepBack() {
+	s.claiming.Lock()
+	defer s.claiming.Unlock()
+	if s.claim == nil {
+		return
+	}
+	s.cfg.Log.Info("another program wants the socket for Codex CLI: leaving it free", "seconds", stepBackDelay.Seconds())
+	s.returnAt = time.Now().Add(stepBackDelay)
+	s.releaseLocked()
+	s.check.Set()
+}
+
+// serveConn serves an agent on the socket. It refuses other users.
+func (s *Server) serveConn(conn net.Conn) {
+	defer s.onPanic()
+	peer, ok := sys.PeerOf(conn)
+	if ok && peer.UID != os.Getuid() {
+		return
+	}
+	select {
+	case s.conns <- struct{}{}:
+		defer func() { <-s.conns }()
+	default:
+		return
+	}
+	err := s.serveRequests(conn, func(req request) (response, bool) { return s.answer(req, peer.PID) })
+	if err != nil && s.ctx.Err() == nil {
+		s.cfg.Log.Debug("a connection for Codex CLI failed", "err", err)
+	}
+}
+
+// serveRequests answers the requests on a connection, until it ends or answer reports
+// false. An agent may keep a connection between requests, but not stop within one.
+func (s *Server) serveRequests(rw io.ReadWriter, answer func(request) (response, bool)) error {
+	// limit sets the time in which the next reads and writes must end; none if 0.
+	limit := func(d time.Duration) {
+		conn, ok := rw.(net.Conn)
+		switch {
+		case !ok:
+		case d == 0:
+			conn.SetDeadline(time.Time{})
+		default:
+			conn.SetDeadline(time.Now().Add(d))
+		}
+	}
+	r := bufio.NewReader(rw)
+	limit(requestTimeout)
+	for {
+		if _, err := r.Peek(1); err != nil {
+			return ignoreEOF(err)
+		}
+		limit(requestTimeout)
+		data, err := readFrame(r, maxRequest)
+		if err != nil {
+			return err
+		}
+		var req request
+		if err := json.Unmarshal(data, &req); err != nil {
+			return err
+		}
+		res, more := answer(req)
+		limit(requestTimeout)
+		if err := writeFrame(rw, res); err != nil || !more {
+			return err
+		}
+		limit(0)
+	}
+}
+
+// ignoreEOF returns nil for the end of a connection.
+func ignoreEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// answer returns the response to an agent, and reports whether to keep the connection. A
+// message that Codex CLI does not send is from a program that expects one of the
+// vendor's servers here.
+func (s *Server) answer(req request, pid int) (response, bool) {
+	fromAgent := req.Source == codexTUI
+	switch {
+	case req.Type == typeRequest && req.Method == methodContext:
+		return s.findContext(req, pid), true
+	case req.Type == typeRequest && req.Method == methodInitialize && (fromAgent || req.Params.ClientType == initializeType):
+		return req.success(initializeResult{ClientID: rand.Text()}), true
+	case fromAgent:
+		return req.failure(errNoHandler), true
+	}
+	s.stepBack()
+	return req.failure(errNoClient), false
+}
+
+// findContext returns the context of the companion that fits the agent's directory best:
+// this one or another one.
+func (s *Server) findContext(req request, pid int) response {
+	ctx, cancel := context.WithTimeout(s.ctx, requestTimeout)
+	defer cancel()
+	req.Params.Process = pid
+	return s.inTime(req, func() response {
+		own := s.candidate(paths.Real(req.Params.WorkspaceRoot))
+		if best := s.bestSibling(ctx, req); best != nil {
+			defer best.conn.Close()
+			defer context.AfterFunc(ctx, func() { best.conn.Close() })()
+			if best.better(own) {
+				res, err := best.context(req)
+				if err == nil {
+					return res
+				}
+				s.cfg.Log.Debug("another companion has not answered", "err", err)
+			}
+		}
+		return s.ownContext(req, pid)
+	})
+}
+
+// ownContext returns this companion's context, if it fits the agent's directory.
+func (s *Server) ownContext(req request, pid int) response {
+	dir := req.Params.WorkspaceRoot
+	if !filepath.IsAbs(dir) {
+		return req.failure(errNoClient)
+	}
+	dir = paths.Real(dir)
+	if s.candidate(dir).Root == 0 {
+		return req.failure(errNoClient)
+	}
+	result := contextResult{newContext(s.cfg.Backend.Context(), s.cfg.Backend.Roots(), dir)}
+	s.asked(pid)
+	return req.success(result)
+}
+
+// errTimeout answers a request when a disk does not answer in time.
+const errTimeout = "request-timeout"
+
+// inTime returns the result of f, which reads the disk, or a failure when the agent has
+// given up.
+func (s *Server) inTime(req request, f func() response) response {
+	answer := make(chan response, 1)
+	go func() {
+		defer s.onPanic()
+		answer <- f()
+	}()
+	timeout := time.NewTimer(requestTimeout)
+	defer timeout.Stop()
+	select {
+	case res := <-answer:
+		return res
+	case <-timeout.C:
+	case <-s.ctx.Done():
+	}
+	return req.failure(errTimeout)
+}

@@ -1,0 +1,135 @@
+package codexide
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"pollux/internal/companion"
+	"pollux/internal/editor"
+	"pollux/internal/sys"
+)
+
+// idleTTL is the time after its last request for which a process counts as connected, if
+// nobody can say when it ends.
+const idleTTL = 10 * time.Minute
+
+// A Session is one process of Codex CLI that has asked for the context. It implements
+// [companion.Session].
+//
+// The agent connects for each request, and says nothing when the user turns /ide off.
+// So a session lasts from the first request until the process ends.
+type Session struct {
+	noProposals
+
+	pid   int // 0 if unknown
+	since time.Time
+	used  time.Time // of the last request; guarded by Server.mu
+}
+
+// asked connects the process that has received the context, unless it is connected.
+func (s *Server) asked(pid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	session := s.sessions[pid]
+	if session == nil {
+		session = &Session{pid: pid, since: time.Now()}
+		s.sessions[pid] = session
+		s.cfg.Log.Info("an agent connected", "client", title, "transport", session.Transport())
+		s.cfg.Backend.Connect(session)
+	}
+	session.used = time.Now()
+}
+
+// endSessions disconnects the sessions that match.
+func (s *Server) endSessions(match func(*Session) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for pid, session := range s.sessions {
+		if match(session) {
+			delete(s.sessions, pid)
+			s.cfg.Log.Info("an agent has disconnected", "transport", session.Transport())
+			s.cfg.Backend.Disconnect(session)
+		}
+	}
+}
+
+// endedLocked reports whether the process has ended.
+func (s *Session) endedLocked() bool {
+	if s.pid > 0 {
+		return !sys.Alive(s.pid)
+	}
+	return time.Since(s.used) > idleTTL
+}
+
+// title is the agent's name, as people know it.
+const title = "Codex CLI"
+
+// Client implements [companion.Session]. The agent does not say its version.
+func (s *Session) Client() (name, version string) { return title, "" }
+
+// Transport implements [companion.Session].
+func (s *Session) Transport() string { return "socket" }
+
+// Since implements [companion.Session].
+func (s *Session) Since() time.Time { return s.since }
+
+// Limits implements [companion.LimitedSession].
+func (s *Session) Limits() string { return "no review: it asks about changes in its own terminal" }
+
+// ContextChanged implements [companion.Session]. The agent asks for the context itself.
+func (s *Session) ContextChanged() {}
+
+// ready is a text that Codex CLI shows when it reads its keyboard.
+const ready = "? for shortcuts"
+
+// Prompt implements [companion.Session].
+func (s *Session) Prompt(p editor.PromptParams, roots []string) editor.Prompt {
+	var b strings.Builder
+	if p.Path != "" {
+		name := companion.NameIn(p.Path, roots)
+		if strings.ContainsAny(name, " \t") {
+			name = `"` + name + `"`
+		}
+		b.WriteString(name)
+		switch {
+		case p.Line > 0 && p.EndLine > p.Line:
+			fmt.Fprintf(&b, " (lines %d-%d)", p.Line, p.EndLine)
+		case p.Line > 0:
+			fmt.Fprintf(&b, " (line %d)", p.Line)
+		}
+	}
+	return companion.NewPrompt(p, b.String(), ready)
+}
+
+// noProposals is the part of a session that an agent without proposals never uses.
+type noProposals struct{}
+
+var errNoProposals = errors.New("the agent proposes nothing")
+
+// Resolve implements [companion.Session].
+func (noProposals) Resolve(_ companion.Proposal, _ companion.Outcome, done func(error)) {
+	go done(errNoProposals)
+}
+
+// Shown implements [companion.TextRules].
+func (noProposals) Shown(original, _ string) string { return original }
+
+// Refuses implements [companion.TextRules].
+func (noProposals) Refuses(_, _, _ string) string { return "" }
+
+// Answer implements [companion.TextRules].
+func (noProposals) Answer(text, _, _ string) string { return text }
+
+// Written implements [companion.TextRules].
+func (noProposals) Written(answer, _ string) string { return answer }
+
+// Holds implements [companion.TextRules].
+func (noProposals) Holds(onDisk, answer string) bool { return onDisk == answer }
+
+// Unwritten implements [companion.TextRules].
+func (noProposals) Unwritten() string { return "" }

@@ -1,0 +1,29 @@
+package sys
+
+import (
+	"net"
+	"syscall"
+)
+
+// A Peer is the process at the other end of a unix socket. PID is 0 if the process
+// is not visible here, such as one in another container.
+type Peer struct {
+	UID int
+	PID int
+}
+
+// PeerOf returns the process at the other end of a unix socket, as it was when the
+// connection began. It reports false on systems that cannot tell: all but Linux and
+// macOS.
+func PeerOf(conn net.Conn) (p Peer, ok bool) {
+	sc, isSocket := conn.(syscall.Conn)
+	if !isSocket {
+		return p, false
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return p, false
+	}
+	err = raw.Control(func(fd uintptr) { p, ok = peerOf(int(fd)) })
+	return p, ok && err == nil
+}
