@@ -26,6 +26,7 @@ const (
 	MethodDiffHunks     = "diff/hunks"
 	MethodDiffHunk      = "diff/hunk"
 	MethodPrompt        = "prompt"
+	MethodSend          = "send"
 	MethodStatus        = "status"
 	MethodReviewLink    = "review/link"
 )
@@ -90,6 +91,17 @@ type InitializeResult struct {
 	// Env are the variables that the editor sets in its own environment, so that
 	// agents in its terminals find this companion.
 	Env map[string]string `json:"env"`
+	// Agents are the agents that the user can name.
+	Agents []AgentKind `json:"agents,omitempty"`
+}
+
+// An AgentKind is an agent that the user can start and name.
+type AgentKind struct {
+	// Command starts the agent: `pollux run --attach -- COMMAND`. It is also what the
+	// user calls the agent.
+	Command string `json:"command"`
+	// Name is what agents of this kind are called in messages.
+	Name string `json:"name"`
 }
 
 // A Snapshot is all that the editor has open now.
@@ -353,6 +365,10 @@ type Agent struct {
 	Version   string `json:"version"`
 	Transport string `json:"transport"`
 	Since     int64  `json:"since"`
+	// PID is the agent's process, and Dir its working directory; left out if they are
+	// not known.
+	PID int    `json:"pid,omitempty"`
+	Dir string `json:"dir,omitempty"`
 }
 
 // A DiffStatus is a diff without its text.

@@ -41,7 +41,8 @@ type Protocol struct {
 	EnvNames []string
 	// Launches are the agents of this kind that Pollux can start.
 	Launches []Launch
-	// Prompt is [companion.Session.Prompt] for when no agent is connected.
+	// Prompt is [companion.Session.Prompt] for when none of these agents is connected;
+	// the first row's if nil.
 	Prompt func(p editor.PromptParams, roots []string) editor.Prompt
 	// Listen starts to listen for agents of the companion. The server calls onPanic
 	// before a panic ends the process.
@@ -150,6 +151,7 @@ var protocols = []Protocol{
 				Unset: claudeide.LaunchUnset, Hint: claudeide.OpencodeHint,
 			},
 		},
+		Prompt: claudeide.Prompt,
 		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
 			return claudeide.New(claudeide.Config{
 				Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor, Roots: c.Roots(), OnPanic: onPanic,
@@ -184,6 +186,9 @@ type Config struct {
 	ExtraHost  string
 	ExtraNames []string
 	Journal    *journal.Journal
+	// FindPane and Preferred are those of [companion.Config].
+	FindPane  companion.PaneFinder
+	Preferred func() string
 	// Pages returns the review page's handler and the function that makes links
 	// to it; no page if nil. The page attaches its clients with attach.
 	Pages func(attach func(io.ReadWriteCloser), base string) (http.Handler, func() string)
@@ -225,7 +230,7 @@ func start(cfg Config, protocols []Protocol) (*Host, error) {
 	core := companion.Config{
 		Version: cfg.Version, Log: cfg.Log, Editor: cfg.Editor, Roots: cfg.Roots, Journal: cfg.Journal,
 		IncludeIgnored: cfg.Settings.IncludeIgnored, Page: cfg.Pages != nil && cfg.Settings.ReviewPage,
-		MaxFiles: maxFiles(protocols),
+		MaxFiles: maxFiles(protocols), FindPane: cfg.FindPane, Preferred: cfg.Preferred,
 	}
 	for _, p := range protocols {
 		core.IgnoreFiles = append(core.IgnoreFiles, p.IgnoreFiles...)
@@ -404,6 +409,20 @@ func (h *Host) Link() (string, error) {
 		return "", errors.New("this companion has no review page")
 	}
 	return h.link(), nil
+}
+
+// Agents implements [companion.Host].
+func (h *Host) Agents() (kinds []companion.AgentKind) {
+	for _, p := range h.protocols {
+		for _, l := range p.Launches {
+			k := companion.AgentKind{AgentKind: editor.AgentKind{Command: l.Name, Name: l.Title}, Prompt: p.Prompt}
+			if k.Prompt == nil {
+				k.Prompt = h.Prompt
+			}
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
 }
 
 // Prompt implements [companion.Host].

@@ -3,6 +3,7 @@ package sys
 import (
 	"io/fs"
 	"net"
+	"net/netip"
 )
 
 // TrustedPeer reports whether the process that listens at the other end of a
@@ -11,15 +12,18 @@ import (
 func TrustedPeer(conn net.Conn, socket fs.FileInfo) bool { return trustedPeer(conn, socket) }
 
 // PeerProcess returns the process of this user that has the other end of a TCP
-// connection on this machine, given the connection's addresses at this end. It
-// returns 0 if there is none, if the process is in another namespace, and on
-// systems other than Linux. It reads the file tables of processes, which takes
-// some milliseconds.
-func PeerProcess(local, remote net.Addr) int {
+// connection on this machine, given the connection's address at this end and that of
+// the other end. It returns 0 if there is no such process here, for instance because it
+// is in another container, and always unless [KnowsPeers]. It reads the file tables of
+// processes, which takes some milliseconds.
+func PeerProcess(local net.Addr, remote string) int {
 	here, ok := local.(*net.TCPAddr)
-	there, ok2 := remote.(*net.TCPAddr)
-	if !ok || !ok2 {
+	there, err := netip.ParseAddrPort(remote)
+	if !ok || err != nil {
 		return 0
 	}
-	return peerProcess(here.AddrPort(), there.AddrPort())
+	return peerProcess(here.AddrPort(), there)
 }
+
+// KnowsPeers is set on systems on which [PeerProcess] works: on Linux.
+const KnowsPeers = knowsPeers

@@ -33,6 +33,8 @@ func trustedPeer(conn net.Conn, socket fs.FileInfo) bool {
 	return int(peer.Uid) == os.Getuid() || peer.Uid == 0 || ok && peer.Uid == st.Uid
 }
 
+const knowsPeers = true
+
 func peerProcess(here, there netip.AddrPort) int {
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		data, err := os.ReadFile(table)

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 )
 
+const knowsPeers = false
+
 func trustedPeer(net.Conn, fs.FileInfo) bool { return true }
 
 func peerProcess(_, _ netip.AddrPort) int { return 0 }

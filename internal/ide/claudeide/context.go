@@ -52,15 +52,9 @@ func newSelection(c companion.Context, roots []string, shift int) selectionChang
 		return m
 	}
 	f := c.Files[0]
-	inRoots := func(path string) bool {
-		return slices.ContainsFunc(roots, func(root string) bool { return paths.Contains(root, path) })
-	}
-	path, actual := f.Path, paths.Real(f.Path)
-	if !inRoots(actual) {
+	path, inside := pathIn(f.Path, roots)
+	if !inside {
 		return m
-	}
-	if !inRoots(path) { // the editor has opened the folder through a symbolic link
-		path = actual
 	}
 	m.FilePath, m.FileURL = path, fileURL(path)
 	if f.Cursor == nil {
@@ -74,6 +68,19 @@ func newSelection(c companion.Context, roots []string, shift int) selectionChang
 	m.Text, m.Selection.IsEmpty = cut(f.Selection, maxSelection), false
 	m.Selection.Start, m.Selection.End = span(f, at)
 	return m
+}
+
+// pathIn returns the path that leads to a file inside the roots, in which the agent
+// looks for it. It reports false if the file is outside. It reads the disk.
+func pathIn(path string, roots []string) (string, bool) {
+	inRoots := func(path string) bool {
+		return slices.ContainsFunc(roots, func(root string) bool { return paths.Contains(root, path) })
+	}
+	actual := paths.Real(path)
+	if !inRoots(path) { // the editor may have opened the folder through a symbolic link
+		path = actual
+	}
+	return path, inRoots(actual)
 }
 
 // span returns where a file's selection starts and ends. The editor protocol does not
@@ -128,6 +135,9 @@ func (s *Session) write() {
 		again := false
 		select {
 		case <-s.wake:
+		case m := <-s.mentions:
+			m.sent <- s.notify("at_mentioned", m.atMentioned)
+			continue
 		case <-s.refresh:
 			refreshed, left = time.Now(), refreshDelays
 			timer.Reset(0)
@@ -157,10 +167,7 @@ func (s *Session) write() {
 // selection returns the message for the context as it is now. It reports false if the
 // session ends while a disk does not answer.
 func (s *Session) selection() (m selectionChanged, ok bool) {
-	shift := 0
-	if s.clientInfo().Name == opencode {
-		shift = 1
-	}
+	shift := s.shift()
 	answer := make(chan selectionChanged, 1)
 	go func() {
 		defer s.server.onPanic()
@@ -172,6 +179,14 @@ func (s *Session) selection() (m selectionChanged, ok bool) {
 	case <-s.ctx.Done():
 		return m, false
 	}
+}
+
+// shift returns what is added to a line that counts from 0.
+func (s *Session) shift() int {
+	if s.clientInfo().Name == opencode {
+		return 1
+	}
+	return 0
 }
 
 func (s *Session) notify(method string, params any) error {
@@ -187,9 +202,15 @@ const ready = "? for shortcuts"
 
 // Prompt implements [companion.Session].
 func (s *Session) Prompt(p editor.PromptParams, roots []string) editor.Prompt {
+	return Prompt(p, roots)
+}
+
+// Prompt returns what to type into the agents' terminals to ask about a file. It names
+// the file relative to the first of the roots, where editors start agents.
+func Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 	var b strings.Builder
 	if p.Path != "" {
-		b.WriteString(mention(companion.NameIn(p.Path, roots)))
+		b.WriteString(atPath(companion.NameIn(p.Path, roots)))
 		switch {
 		case p.Line > 0 && p.EndLine > p.Line:
 			fmt.Fprintf(&b, "#L%d-%d", p.Line, p.EndLine)
@@ -200,8 +221,8 @@ func (s *Session) Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 	return companion.NewPrompt(p, b.String(), ready)
 }
 
-// mention returns the path in the agents' @ syntax.
-func mention(path string) string {
+// atPath returns the path in the agents' @ syntax.
+func atPath(path string) string {
 	if strings.ContainsAny(path, " \t") {
 		return `@"` + path + `"`
 	}

@@ -45,6 +45,10 @@ type Backend interface {
 	Withdraw(ctx context.Context, s companion.Session, path string) (text string, err error)
 	Context() companion.Context
 	Roots() []string
+	// Acted notes that the agent did something.
+	Acted(s companion.Session)
+	// Changed announces another result of the session's Process.
+	Changed(s companion.Session)
 	// Shows reports whether the user can review a change somewhere.
 	Shows() bool
 }
@@ -288,6 +292,8 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ws.SetReadLimit(maxMessage)
 	session.ws = ws
+	session.local, _ = r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	session.remote = r.RemoteAddr
 	go func() { // the HTTP server would catch a panic
 		defer s.onPanic()
 		defer s.remove(session)

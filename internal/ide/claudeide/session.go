@@ -3,6 +3,7 @@ package claudeide
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -31,16 +32,21 @@ type Session struct {
 
 	server *Server
 	since  time.Time
-	ws     *websocket.Conn // set before serve
+	ws     *websocket.Conn // set before serve, like the next two
+	local  net.Addr        // of the connection
+	remote string
 	ctx    context.Context // ends with the session
 	cancel context.CancelFunc
 	done   sync.WaitGroup // the goroutines that end soon after ctx does
 
-	wake    outbox.Signal // the context has changed
-	refresh outbox.Signal // the agent may have dropped the context: send it again
+	wake     outbox.Signal // the context has changed
+	refresh  outbox.Signal // the agent may have dropped the context: send it again
+	mentions chan mention  // to send
 
 	mu       sync.Mutex
 	client   *mcp.Implementation // what the agent says it is; nil until it is connected
+	pid      int                 // the agent's process; 0 if it is not known
+	dir      string              // its working directory
 	numbered int                 // how many calls there were
 	calls    []*call             // that have not been answered
 	queue    []*call             // that have not taken effect; it is the first one's turn
@@ -59,7 +65,9 @@ type review struct {
 }
 
 func (s *Server) newSession() *Session {
-	session := &Session{server: s, since: time.Now(), wake: outbox.NewSignal(), refresh: outbox.NewSignal()}
+	session := &Session{
+		server: s, since: time.Now(), wake: outbox.NewSignal(), refresh: outbox.NewSignal(), mentions: make(chan mention),
+	}
 	session.ctx, session.cancel = context.WithCancel(context.Background())
 	return session
 }
@@ -76,7 +84,7 @@ func (s *Session) serve() {
 		SupportedProtocolVersions: protocolVersions,
 		InitializedHandler: func(_ context.Context, req *mcp.InitializedRequest) {
 			defer s.server.onPanic()
-			s.connect(req.Session.InitializeParams().ClientInfo)
+			s.connect(req.Session)
 		},
 	})
 	s.addTools(server)
@@ -97,7 +105,8 @@ func (s *Session) serve() {
 var protocolVersions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 
 // connect gives the session to the companion.
-func (s *Session) connect(client *mcp.Implementation) {
+func (s *Session) connect(peer *mcp.ServerSession) {
+	client := peer.InitializeParams().ClientInfo
 	if client == nil {
 		client = &mcp.Implementation{}
 	}
@@ -108,6 +117,7 @@ func (s *Session) connect(client *mcp.Implementation) {
 	s.server.cfg.Log.Info("an agent connected", "client", name, "version", version, "transport", s.Transport())
 	s.server.cfg.Backend.Connect(s)
 	s.done.Go(s.write)
+	s.done.Go(func() { s.locate(peer) })
 }
 
 func (s *Session) connected() bool {

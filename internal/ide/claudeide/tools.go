@@ -80,6 +80,7 @@ func (s *Session) addTools(server *mcp.Server) {
 			n := s.closeDiffs(ctx, func(*review) bool { return true })
 			// The agent calls this at each prompt, which uses up the context.
 			s.refresh.Set()
+			s.server.cfg.Backend.Acted(s)
 			return []string{fmt.Sprintf("CLOSED_%d_DIFF_TABS", n)}, nil
 		}))
 	add(toolGetDiagnostics, "Returns the problems that the editor shows. Pollux has none yet.", diagnosticsSchema,

@@ -50,6 +50,8 @@ func (b *backend) Propose(_ context.Context, _ companion.Session, p companion.Pr
 	return b.fail
 }
 
+func (b *backend) Changed(companion.Session) {}
+
 func (b *backend) Withdraw(_ context.Context, _ companion.Session, path string) (string, error) {
 	return "closed " + path, b.fail
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/outbox"
+	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
 
@@ -44,6 +46,8 @@ type Session struct {
 	conn   mcp.Connection
 	http   *mcp.StreamableServerTransport // nil over stdio
 	bytes  io.Closer                      // the client's byte stream over stdio
+	local  net.Addr                       // of the client's first connection; nil over stdio
+	remote string
 
 	ctx     context.Context // ends with the session
 	cancel  context.CancelFunc
@@ -64,6 +68,8 @@ type Session struct {
 	drained   []chan bool                  // closed when nothing is queued
 	gone      *time.Timer                  // ends the session when it has no stream
 	timer     int                          // the number of that timer
+	pid       int                          // the client's process; 0 if it is not known
+	dir       string                       // its working directory
 
 	connect   sync.Once // calls Backend.Connect, or prevents the call
 	announced bool      // Backend.Connect was called; set by connect
@@ -151,9 +157,12 @@ func (srv *Server) newSession() *Session {
 	return s
 }
 
-func (srv *Server) newHTTPSession(agent string) (*Session, error) {
+// newHTTPSession returns a session for the client that has sent a request.
+func (srv *Server) newHTTPSession(agent string, r *http.Request) (*Session, error) {
 	s := srv.newSession()
 	s.agent = agent
+	s.local, _ = r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	s.remote = r.RemoteAddr
 	s.http = &mcp.StreamableServerTransport{SessionID: s.id}
 	if err := s.start(s.http, nil); err != nil {
 		return nil, err
@@ -162,6 +171,28 @@ func (srv *Server) newHTTPSession(agent string) (*Session, error) {
 	s.expectStreamLocked(unstreamedTimeout)
 	s.mu.Unlock()
 	return s, nil
+}
+
+// Process implements [companion.Session].
+func (s *Session) Process() (pid int, dir string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pid, s.dir
+}
+
+// locate finds the client's process and its working directory. Over stdio a relay is at
+// the other end.
+func (s *Session) locate() {
+	defer s.server.onPanic()
+	pid := sys.PeerProcess(s.local, s.remote)
+	if pid == 0 {
+		return
+	}
+	dir := sys.WorkingDir(pid)
+	s.mu.Lock()
+	s.pid, s.dir = pid, dir
+	s.mu.Unlock()
+	s.server.cfg.Backend.Changed(s)
 }
 
 // ServeConn serves one client over a byte stream of newline-delimited JSON
@@ -206,6 +237,7 @@ func (s *Session) start(t mcp.Transport, initialized func()) error {
 		return err
 	}
 	s.done.Go(s.write)
+	s.done.Go(s.locate)
 	// Only now can others find it, and close it.
 	if err := s.server.add(s); err != nil {
 		s.connect.Do(func() {})
