@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	"pollux/internal/bridge"
 	"pollux/internal/editor"
+	"pollux/internal/paths"
 	"pollux/internal/termtext"
 )
 
@@ -84,8 +87,7 @@ func newStatus(streams IO) *cobra.Command {
 					fmt.Fprintf(streams.Out, "  %s\n", termtext.Visible(note))
 				}
 				for _, c := range e.Clients {
-					fmt.Fprintf(streams.Out, "  agent %s %s, connected for %s\n", termtext.Visible(c.Name),
-						termtext.Visible(c.Version), since(c.Since))
+					fmt.Fprintf(streams.Out, "  agent %s\n", termtext.Visible(describe(c)))
 				}
 				for _, d := range e.Diffs {
 					state := "pending for"
@@ -114,6 +116,28 @@ func newStatus(streams IO) *cobra.Command {
 	cmd.Flags().BoolVar(&bridges, "bridges", false, "show only the bridges and their warm processes")
 	cmd.Flags().BoolVar(&link, "link", false, "print a one-time link to each review page")
 	return cmd
+}
+
+// describe returns an agent with its version, folder and process, as far as they are
+// known.
+func describe(c editor.Agent) string {
+	text := strings.TrimSpace(c.Name + " " + c.Version)
+	if c.Dir != "" {
+		text += " in " + shortened(c.Dir)
+	}
+	if c.PID > 0 {
+		text += fmt.Sprintf(", process %d", c.PID)
+	}
+	return text + ", connected for " + since(c.Since)
+}
+
+// shortened returns a path with ~ for the home directory.
+func shortened(path string) string {
+	home, err := os.UserHomeDir()
+	if rel, ok := paths.Rel(paths.Real(home), path); err == nil && ok {
+		return filepath.Join("~", rel)
+	}
+	return path
 }
 
 func since(ms int64) string {

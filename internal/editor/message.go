@@ -332,6 +332,8 @@ type Prompt struct {
 	Submit bool   `json:"submit"`
 	// Ready is a part of what the agent shows once it reads its keyboard.
 	Ready string `json:"ready"`
+	// Empty is set if the agent shows Ready whenever its input line is empty.
+	Empty bool `json:"empty,omitempty"`
 }
 
 // A FileChanged announces that an open file has changed on disk. The client reads

@@ -41,8 +41,7 @@ type Protocol struct {
 	EnvNames []string
 	// Launches are the agents of this kind that Pollux can start.
 	Launches []Launch
-	// Prompt is [companion.Session.Prompt] for when none of these agents is connected;
-	// the first row's if nil.
+	// Prompt is [companion.Session.Prompt] for when no agent is connected.
 	Prompt func(p editor.PromptParams, roots []string) editor.Prompt
 	// Listen starts to listen for agents of the companion. The server calls onPanic
 	// before a panic ends the process.
@@ -145,13 +144,14 @@ var protocols = []Protocol{
 			{
 				Name: claudeide.ClaudeCommand, Title: "Claude Code", Package: "@anthropic-ai/claude-code",
 				Unset: claudeide.LaunchUnset, Env: claudeide.ClaudeEnv, Hint: claudeide.ClaudeHint,
+				Prompt: claudeide.ClaudePrompt,
 			},
 			{
 				Name: claudeide.OpencodeCommand, Title: "opencode", Package: "opencode-ai",
 				Unset: claudeide.LaunchUnset, Hint: claudeide.OpencodeHint,
+				Prompt: claudeide.OpencodePrompt,
 			},
 		},
-		Prompt: claudeide.Prompt,
 		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
 			return claudeide.New(claudeide.Config{
 				Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor, Roots: c.Roots(), OnPanic: onPanic,
@@ -415,7 +415,10 @@ func (h *Host) Link() (string, error) {
 func (h *Host) Agents() (kinds []companion.AgentKind) {
 	for _, p := range h.protocols {
 		for _, l := range p.Launches {
-			k := companion.AgentKind{AgentKind: editor.AgentKind{Command: l.Name, Name: l.Title}, Prompt: p.Prompt}
+			k := companion.AgentKind{AgentKind: editor.AgentKind{Command: l.Name, Name: l.Title}, Prompt: l.Prompt}
+			if k.Prompt == nil {
+				k.Prompt = p.Prompt
+			}
 			if k.Prompt == nil {
 				k.Prompt = h.Prompt
 			}

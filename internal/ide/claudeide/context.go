@@ -197,17 +197,37 @@ func (s *Session) notify(method string, params any) error {
 	return conn{s}.Write(s.ctx, &jsonrpc.Request{Method: method, Params: data})
 }
 
-// ready is a text that Claude Code shows when it reads its keyboard.
-const ready = "? for shortcuts"
+// What the agents show when they read their keyboard. Claude Code shows it in every
+// permission mode, and only while its input line is empty; opencode shows it before the
+// first question only.
+const (
+	claudeReady   = "\u2190 for agents"
+	opencodeReady = "Ask anything"
+)
 
 // Prompt implements [companion.Session].
 func (s *Session) Prompt(p editor.PromptParams, roots []string) editor.Prompt {
-	return Prompt(p, roots)
+	if s.clientInfo().Name == opencode {
+		return OpencodePrompt(p, roots)
+	}
+	return ClaudePrompt(p, roots)
 }
 
-// Prompt returns what to type into the agents' terminals to ask about a file. It names
-// the file relative to the first of the roots, where editors start agents.
-func Prompt(p editor.PromptParams, roots []string) editor.Prompt {
+// ClaudePrompt returns what to type into Claude Code's terminal to ask about a file. It
+// names the file relative to the first of the roots, where editors start agents.
+func ClaudePrompt(p editor.PromptParams, roots []string) editor.Prompt {
+	prompt := companion.NewPrompt(p, about(p, roots), claudeReady)
+	prompt.Empty = true
+	return prompt
+}
+
+// OpencodePrompt is [ClaudePrompt] for opencode.
+func OpencodePrompt(p editor.PromptParams, roots []string) editor.Prompt {
+	return companion.NewPrompt(p, about(p, roots), opencodeReady)
+}
+
+// about names a file and its lines in the agents' @ syntax.
+func about(p editor.PromptParams, roots []string) string {
 	var b strings.Builder
 	if p.Path != "" {
 		b.WriteString(atPath(companion.NameIn(p.Path, roots)))
@@ -218,7 +238,7 @@ func Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 			fmt.Fprintf(&b, "#L%d", p.Line)
 		}
 	}
-	return companion.NewPrompt(p, b.String(), ready)
+	return b.String()
 }
 
 // atPath returns the path in the agents' @ syntax.

@@ -209,7 +209,7 @@ func TestPrompt(t *testing.T) {
 		"@/other/a.go ": {Path: "/other/a.go"},
 		"why?":          {Question: "why?"},
 	} {
-		if got := new(Session).Prompt(p, []string{"/project"}); got.Text != want || got.Ready != ready {
+		if got := new(Session).Prompt(p, []string{"/project"}); got.Text != want || got.Ready != claudeReady || !got.Empty {
 			t.Errorf("%+v: %q, want %q", p, got.Text, want)
 		}
 	}
