@@ -43,7 +43,7 @@ func (w *world) sit(kind editortest.Kind, files ...string) *desk {
 	}
 	w.t.Cleanup(func() { os.RemoveAll(dir) })
 	cli := installed(w.t, "gemini-"+current, "node_modules", ".bin")
-	path := strings.Join([]string{filepath.Dir(polluxBinary), cli, os.Getenv("PATH")}, ":")
+	path := strings.Join(slices.Concat([]string{filepath.Dir(polluxBinary)}, w.path, []string{cli, os.Getenv("PATH")}), ":")
 	w.env = append(w.env, "PATH="+path, "SHELL=/bin/bash", "REMOTE_CONTAINERS=1", "EDITOR=", "COLUMNS=", "LINES=")
 	w.pollux("install", kind.Name, "--yes")
 	return w.open(kind, dir, files...)

@@ -97,6 +97,7 @@ type world struct {
 	env     []string
 	binary  string   // the pollux that editors start
 	wrap    []string // the command that starts it, if any
+	path    []string // directories with agents for the PATH of editors, before Gemini CLI's
 }
 
 func newWorld(t *testing.T, script fakemodel.Script) *world {

@@ -45,6 +45,7 @@ the arguments of a process.`,
 		Example: `  pollux send main.go:12-20
   pollux send --agent codex main.go:12 why does this fail?
   echo "why does this fail?" | pollux send main.go -`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			usage := func(err error) error { return usageError{err} }
 			if nameFD > 0 {

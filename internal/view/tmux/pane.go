@@ -27,7 +27,7 @@ var ErrNoPane = errors.New("no tmux pane has the agent")
 //
 // Text is pasted only while the agent is in the pane's foreground: a shell would run it.
 // A paste goes through a buffer with a name of its own, which tmux deletes, and never
-// through a command line. It reaches the agent even if the user scrolls in the pane.
+// through a command line.
 type Pane struct {
 	server  string // the socket of the tmux server; empty for the default one
 	id      string // such as "%3"
@@ -282,15 +282,18 @@ func (p *Pane) put(ctx context.Context, text string, options ...string) error {
 
 // check returns an error unless the agent has the pane's foreground.
 func (p *Pane) check(ctx context.Context) error {
-	state, err := p.run(ctx, nil, "display-message", "-p", "-t", p.id, "#{pane_tty} #{pane_input_off}")
+	const format = "#{pane_input_off} #{pane_in_mode} #{pane_tty}"
+	state, err := p.run(ctx, nil, "display-message", "-p", "-t", p.id, format)
 	if err != nil {
 		return err
 	}
-	if tty, _, _ := strings.Cut(state, " "); strings.TrimPrefix(tty, "/dev/") != p.tty {
+	switch fields := strings.Fields(state); {
+	case len(fields) != 3 || strings.TrimPrefix(fields[2], "/dev/") != p.tty:
 		return ErrNoPane
-	}
-	if strings.HasSuffix(strings.TrimSpace(state), " 1") {
+	case fields[0] != "0":
 		return fmt.Errorf("tmux pane %s takes no input: turn it on with `tmux select-pane -e -t %s`", p.id, p.id)
+	case fields[1] != "0": // tmux would drop the text
+		return fmt.Errorf("tmux pane %s shows its history or a menu: press q there, then send again", p.id)
 	}
 	table, err := processes(ctx)
 	if err != nil {
