@@ -188,6 +188,7 @@ func TestEditorSends(t *testing.T) {
 		d := w.sit(kind, path)
 		d.press(startAgent(kind, "claude")...)
 		d.see("← for agents")
+		waitFor(t, "the agent", func() bool { return strings.Contains(w.pollux("status"), "agent Claude Code") })
 		d.until(d.State.Terminal, "1")
 		d.leaveTerminal(h)
 		d.press(h.send("")...)
@@ -195,6 +196,7 @@ func TestEditorSends(t *testing.T) {
 
 		d.press(startAgent(kind, "gemini")...)
 		d.see(ready)
+		waitFor(t, "the other agent", func() bool { return strings.Contains(w.pollux("status"), "agent Gemini CLI") })
 		d.until(d.State.Terminal, "1")
 		d.leaveTerminal(h)
 		d.press(h.send("")...)

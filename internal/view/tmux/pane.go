@@ -237,23 +237,29 @@ func (p *Pane) Paste(ctx context.Context, prompt editor.Prompt) error {
 	return p.put(ctx, "\r")
 }
 
-// accepted waits until the agent shows the pasted text, and for [enterDelay].
+// accepted waits until the agent shows the pasted text, and then for [enterDelay].
 func (p *Pane) accepted(ctx context.Context, prompt editor.Prompt) error {
 	ctx, cancel := context.WithTimeout(ctx, acceptTimeout)
 	defer cancel()
-	late := fmt.Errorf("it has not shown the pasted text yet: press Enter in tmux pane %s when it does", p.id)
-	for wait := enterDelay; ; wait = pollInterval {
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return late
+	for waits := prompt.Empty; waits; {
+		var err error
+		if waits, err = p.shows(ctx, prompt.Ready); err == nil && waits {
+			err = pause(ctx, pollInterval)
 		}
-		if !prompt.Empty {
-			return nil
+		if err != nil {
+			return fmt.Errorf("it has not shown the pasted text yet: press Enter in tmux pane %s when it does", p.id)
 		}
-		if waits, err := p.shows(ctx, prompt.Ready); err != nil || !waits {
-			return err
-		}
+	}
+	return pause(ctx, enterDelay)
+}
+
+// pause waits. It returns an error if ctx ends first.
+func pause(ctx context.Context, delay time.Duration) error {
+	select {
+	case <-time.After(delay):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
