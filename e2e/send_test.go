@@ -28,7 +28,8 @@ func (w *world) withClaude() {
 	if err := os.Symlink(bin, filepath.Join(dir, "claude")); err != nil {
 		w.t.Fatal(err)
 	}
-	w.env, w.path = append(w.env, "PATH="+dir+":"+os.Getenv("PATH")), []string{dir}
+	w.env = append(w.env, "PATH="+dir+":"+os.Getenv("PATH"))
+	w.addPath(dir)
 }
 
 // wantPrompt waits until the model receives a prompt.

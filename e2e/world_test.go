@@ -95,9 +95,9 @@ type world struct {
 	home    string
 	model   *fakemodel.Server
 	env     []string
+	path    []string // directories that the editors' PATH begins with
 	binary  string   // the pollux that editors start
 	wrap    []string // the command that starts it, if any
-	path    []string // directories with agents for the PATH of editors, before Gemini CLI's
 }
 
 func newWorld(t *testing.T, script fakemodel.Script) *world {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pollux/internal/companion"
+	"pollux/internal/ide/blocking"
 )
 
 // An atMentioned is the notification that brings a file into the agent's input line. The
@@ -16,49 +17,46 @@ type atMentioned struct {
 	LineEnd   *int   `json:"lineEnd,omitempty"`
 }
 
-// A mention waits to be sent. sent holds at most one result.
-type mention struct {
-	atMentioned
-	sent chan error
-}
-
-var errBusy = errors.New("it does not read its messages: continue it if it is stopped, then try again")
+var (
+	errBusy  = errors.New("it does not read its messages: continue it if it is stopped, then try again")
+	errEnded = errors.New("it has just ended: start it again")
+)
 
 // Mention implements [companion.Mentioner].
 func (s *Session) Mention(ctx context.Context, path string, line, endLine int) error {
-	m := mention{sent: make(chan error, 1)}
-	m.FilePath, _ = pathIn(path, s.server.cfg.Backend.Roots())
+	var m atMentioned
+	m.FilePath, _ = blocking.PathIn(path, s.server.cfg.Backend.Roots())
 	if line > 0 {
-		first, last := line-1+s.shift(), endLine-1+s.shift()
+		shift := 0
+		if s.isOpencode() {
+			shift = lineShift(opencode)
+		}
+		first, last := line-1+shift, endLine-1+shift
 		m.LineStart, m.LineEnd = &first, &last
-	} else if s.clientInfo().Name == opencode {
+	} else if s.isOpencode() {
 		return companion.ErrNoMention // it ignores a mention without lines
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.Ctx, func() { cancel(errEnded) })()
 	// An agent silently drops what comes too early after it has connected.
-	early := time.NewTimer(time.Until(s.since.Add(refreshDelays[len(refreshDelays)-1])))
+	early := time.NewTimer(time.Until(s.Since().Add(refreshDelays[len(refreshDelays)-1])))
 	defer early.Stop()
+	err := error(nil)
 	select {
 	case <-early.C:
+		err = s.Feed.Do(ctx, func() error { return s.Notify("at_mentioned", m) })
 	case <-ctx.Done():
-		return errBusy
-	case <-s.ctx.Done():
-		return errEnded
+		err = context.Cause(ctx)
 	}
-	select {
-	case s.mentions <- m:
-	case <-ctx.Done():
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return errBusy
-	case <-s.ctx.Done():
-		return errEnded
 	}
-	select {
-	case err := <-m.sent:
-		return err
-	case <-ctx.Done():
-		return errBusy
-	case <-s.ctx.Done():
-		return errEnded
-	}
+	return err
 }
 
-var errEnded = errors.New("it has just ended: start it again")
+// isOpencode reports whether the agent is opencode.
+func (s *Session) isOpencode() bool {
+	name, _ := s.Client()
+	return name == names[opencode]
+}

@@ -23,7 +23,6 @@ func (s *Session) Process() (pid int, dir string) {
 
 // locate finds the agent's process and its working directory.
 func (s *Session) locate(agent *mcp.ServerSession) {
-	defer s.server.onPanic()
 	pid := sys.PeerProcess(s.local, s.remote)
 	dir := sys.WorkingDir(pid)
 	if dir == "" {
@@ -65,7 +64,7 @@ func (s *Session) askFolder(agent *mcp.ServerSession) string {
 	if c := agent.InitializeParams().Capabilities; c == nil || c.RootsV2 == nil {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, rootsTimeout)
+	ctx, cancel := context.WithTimeout(s.Ctx, rootsTimeout)
 	defer cancel()
 	res, err := agent.ListRoots(ctx, nil)
 	if err != nil || len(res.Roots) == 0 {

@@ -7,8 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -133,6 +133,14 @@ func (d *desk) start() *Pane {
 	return p
 }
 
+// kill sends a signal to the agent in a pane.
+func (d *desk) kill(signal string, p *Pane) {
+	d.t.Helper()
+	if out, err := exec.Command("kill", signal, strconv.Itoa(p.agent)).CombinedOutput(); err != nil {
+		d.t.Fatalf("%v: %s", err, out)
+	}
+}
+
 func TestFindPane(t *testing.T) {
 	d := newDesk(t)
 	agent := d.start()
@@ -204,11 +212,11 @@ func TestPasteRefused(t *testing.T) {
 		want    string
 	}{
 		"stopped": {func(d *desk, p *Pane) {
-			syscall.Kill(p.agent, syscall.SIGSTOP)
+			d.kill("-STOP", p)
 			d.wait("the shell", func() bool { return strings.Contains(d.screen(), "Stopped") })
 		}, editor.Prompt{Text: "touch x", Submit: true}, "bash has the foreground of tmux pane %0"},
 		"ended": {func(d *desk, p *Pane) {
-			syscall.Kill(p.agent, syscall.SIGKILL)
+			d.kill("-KILL", p)
 			d.wait("the shell", func() bool { return strings.Contains(d.screen(), "Killed") })
 		}, editor.Prompt{Text: "touch x", Submit: true}, "bash has the foreground of tmux pane %0"},
 		"not empty": {func(d *desk, _ *Pane) {
