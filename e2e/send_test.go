@@ -88,7 +88,7 @@ func TestSendToClaude(t *testing.T) {
 	w.wantPrompt("#L2-3: why so?")
 	shell.see("Seen.")
 	w.refused("its name says that it holds secrets", ".env")
-	w.refused("no Codex", "--agent", "codex", "a.txt")
+	w.refused("pollux: no Qwen Code is connected", "--agent", "qwen", "a.txt")
 
 	// A shell would run the text.
 	shell.press("C-z")

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sourcegraph/jsonrpc2"
+
 	"pollux/internal/paths"
 )
 
@@ -42,13 +44,19 @@ func WithClient(ctx context.Context, socket string, self Implementation, f func(
 // the agent.
 const sendTimeout = 5 * time.Second
 
-// Send sends something to an agent of the companion on a socket.
+// Send sends something to an agent of the companion on a socket. The companion's reason
+// for a refusal is the error.
 func Send(ctx context.Context, socket string, self Implementation, p SendParams) (res SendResult, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	return res, talk(ctx, socket, self, func(ctx context.Context, c *Client, _ InitializeResult) error {
+	err = talk(ctx, socket, self, func(ctx context.Context, c *Client, _ InitializeResult) error {
 		return c.Call(ctx, MethodSend, p, &res)
 	})
+	var refusal *jsonrpc2.Error
+	if errors.As(err, &refusal) {
+		err = errors.New(refusal.Message)
+	}
+	return res, err
 }
 
 // AgentEnv returns the variables that lead an agent to the companion on a socket.

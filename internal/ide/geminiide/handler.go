@@ -204,7 +204,7 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, session *Sess
 		refuse(w, http.StatusBadRequest, "the "+sessionHeader+" header is missing: send initialize first")
 		return
 	}
-	session, err = s.newHTTPSession(agent, r)
+	session, err = s.newHTTPSession(agent)
 	if err != nil {
 		w.Header().Set("Retry-After", "5")
 		refuse(w, http.StatusServiceUnavailable, err.Error())

@@ -46,8 +46,6 @@ type Session struct {
 	conn   mcp.Connection
 	http   *mcp.StreamableServerTransport // nil over stdio
 	bytes  io.Closer                      // the client's byte stream over stdio
-	local  net.Addr                       // of the client's first connection; nil over stdio
-	remote string
 
 	ctx     context.Context // ends with the session
 	cancel  context.CancelFunc
@@ -157,12 +155,9 @@ func (srv *Server) newSession() *Session {
 	return s
 }
 
-// newHTTPSession returns a session for the client that has sent a request.
-func (srv *Server) newHTTPSession(agent string, r *http.Request) (*Session, error) {
+func (srv *Server) newHTTPSession(agent string) (*Session, error) {
 	s := srv.newSession()
 	s.agent = agent
-	s.local, _ = r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	s.remote = r.RemoteAddr
 	s.http = &mcp.StreamableServerTransport{SessionID: s.id}
 	if err := s.start(s.http, nil); err != nil {
 		return nil, err
@@ -180,11 +175,14 @@ func (s *Session) Process() (pid int, dir string) {
 	return s.pid, s.dir
 }
 
-// locate finds the client's process and its working directory. Over stdio a relay is at
-// the other end.
-func (s *Session) locate() {
-	defer s.server.onPanic()
-	pid := sys.PeerProcess(s.local, s.remote)
+// locate finds the process that has sent a request, and its working directory. Over
+// stdio they stay unknown, since a relay is at the other end.
+func (s *Session) locate(r *http.Request) {
+	if known, _ := s.Process(); known != 0 {
+		return
+	}
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	pid := sys.PeerProcess(local, r.RemoteAddr)
 	if pid == 0 {
 		return
 	}
@@ -237,7 +235,6 @@ func (s *Session) start(t mcp.Transport, initialized func()) error {
 		return err
 	}
 	s.done.Go(s.write)
-	s.done.Go(s.locate)
 	// Only now can others find it, and close it.
 	if err := s.server.add(s); err != nil {
 		s.connect.Do(func() {})
@@ -464,6 +461,7 @@ func (s *Session) streamEnded(w *streamWriter) {
 }
 
 func (s *Session) serveStream(w http.ResponseWriter, r *http.Request) {
+	s.locate(r) // the stream's connection stays open meanwhile
 	sw := &streamWriter{ResponseWriter: w}
 	sw.onReady = func() { s.streamReady(sw) }
 	s.serve(sw, r)

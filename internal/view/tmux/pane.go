@@ -215,6 +215,9 @@ const (
 // unless the agent has the foreground and, as far as its screen tells, an empty input
 // line: it may ask the user something, and take the text for the answer.
 func (p *Pane) Paste(ctx context.Context, prompt editor.Prompt) error {
+	if err := p.check(ctx); err != nil {
+		return err
+	}
 	if prompt.Empty {
 		waits, err := p.shows(ctx, prompt.Ready)
 		if err != nil {
@@ -295,7 +298,7 @@ func (p *Pane) check(ctx context.Context) error {
 	}
 	switch fields := strings.Fields(state); {
 	case len(fields) != 3 || strings.TrimPrefix(fields[2], "/dev/") != p.tty:
-		return ErrNoPane
+		return fmt.Errorf("tmux pane %s has gone: start the agent again", p.id)
 	case fields[0] != "0":
 		return fmt.Errorf("tmux pane %s takes no input: turn it on with `tmux select-pane -e -t %s`", p.id, p.id)
 	case fields[1] != "0": // tmux would drop the text

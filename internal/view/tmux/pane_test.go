@@ -228,7 +228,7 @@ func TestPasteRefused(t *testing.T) {
 		"no pane": {func(d *desk, _ *Pane) {
 			d.tmux("new-window")
 			d.tmux("kill-pane", "-t", "%0")
-		}, idle, "tmux cannot type in pane %0"},
+		}, idle, "tmux pane %0 has gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
