@@ -1307,7 +1307,7 @@ A key that was meant for the text must not overwrite."
 (defvar-local pollux--agent nil "The name of the terminal's agent; empty if `pollux run' chose it.")
 
 (defun pollux--live-p (buffer)
-  "Return non-nil if an agent runs in BUFFER."
+  "Return non-nil if the agent of BUFFER is alive."
   (and (buffer-live-p buffer) (process-live-p (get-buffer-process buffer))))
 
 (defun pollux--agent-of (buffer)
@@ -1315,7 +1315,7 @@ A key that was meant for the text must not overwrite."
   (buffer-local-value 'pollux--agent buffer))
 
 (defun pollux--terminal (&optional agent)
-  "Return the terminal of AGENT in which it runs, or nil.
+  "Return the terminal of AGENT if it is alive.
 Without AGENT, return the last used one."
   (seq-find (lambda (buffer)
               (and (pollux--live-p buffer)
@@ -1323,7 +1323,7 @@ Without AGENT, return the last used one."
             pollux--terminals))
 
 (defun pollux--default-agent ()
-  "Return the name of the agent that starts if none is named."
+  "Return the name of the agent to start if none is named."
   (let ((last (seq-find #'buffer-live-p pollux--terminals)))
     (cond (last (pollux--agent-of last))
           (pollux-cli (file-name-nondirectory (car pollux-cli)))
@@ -1400,7 +1400,7 @@ With a prefix argument, ask for the name."
           (t (delete-window window)))))
 
 (defun pollux--waits-p (buffer prompt)
-  "Return non-nil if BUFFER shows that the agent is ready for PROMPT."
+  "Return non-nil if the agent of BUFFER is ready for PROMPT."
   (when (pollux--live-p buffer)
     (with-current-buffer buffer
       (save-excursion

@@ -274,17 +274,14 @@ func (c *Companion) sendUnconnected(ctx context.Context, p editor.SendParams) (e
 	if !errors.Is(err, ErrNoPane) {
 		return editor.SendResult{}, err
 	}
-	if p.Start == nil {
-		who := "no agent"
-		if p.Agent != "" {
-			who = "no " + c.kindOf(p.Agent).Name
-		}
-		return editor.SendResult{}, fmt.Errorf("%s is connected, or runs in a tmux pane in %s: start it with `pollux run --attach -- %s`",
-			who, strings.Join(c.Roots(), ", "), c.kindOf(p.Agent).Command)
+	command, who := "", "agent"
+	if p.Agent != "" {
+		k := c.kindOf(p.Agent)
+		command, who = k.Command, k.Name
 	}
-	command := p.Agent
-	if command != "" {
-		command = c.kindOf(command).Command
+	if p.Start == nil {
+		return editor.SendResult{}, fmt.Errorf("no %s is connected, or runs in a tmux pane in %s: "+
+			"start it with `pollux run --attach -- %s`", who, strings.Join(c.Roots(), ", "), c.kindOf(command).Command)
 	}
 	prompt := c.kindOf(cmp.Or(command, *p.Start)).Prompt(p.PromptParams, c.Roots())
 	return editor.SendResult{Status: editor.SendStart, Agent: command, Prompt: &prompt}, nil
