@@ -88,7 +88,8 @@ the arguments of a process.`,
 	fs.IntVar(&nameFD, "name-fd", 0,
 		"read FILE's name, one line, from this file `descriptor`: for editors that cannot quote it in a shell command")
 	fs.IntVar(&line, "line", 0, "the cursor's `line`, from 1, instead of the one after FILE")
-	fs.StringVar(&selection, "selection", "", "the selected `text`, of which the cursor is at one end; - reads standard input")
+	fs.StringVar(&selection, "selection", "",
+		"the selected `text`, of which the cursor is at one end; - reads standard input")
 	cmd.RegisterFlagCompletionFunc("agent", completeAgents)
 	return cmd
 }
@@ -161,7 +162,8 @@ func selectedLines(in io.Reader, path, text string, cursor int) (line, end int, 
 		return 0, 0, err
 	}
 	lines := strings.SplitAfter(string(data), "\n")
-	if first := cursor - more; first >= 1 && cursor <= len(lines) && strings.Contains(strings.Join(lines[first-1:cursor], ""), text) {
+	first := cursor - more
+	if first >= 1 && cursor <= len(lines) && strings.Contains(strings.Join(lines[first-1:cursor], ""), text) {
 		return first, cursor, nil
 	}
 	return cursor, cursor + more, nil

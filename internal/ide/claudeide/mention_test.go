@@ -126,7 +126,8 @@ func TestFolder(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := start(t)
 				a := f.dial(true)
-				a.answer(a.request("initialize", strings.Replace(initialize("claude-code"), "{}", `{"roots":{"listChanged":true}}`, 1)))
+				with := strings.Replace(initialize("claude-code"), "{}", `{"roots":{"listChanged":true}}`, 1)
+				a.answer(a.request("initialize", with))
 				a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 				a.session = receive(t, f.backend.joined)
 				asked := receive(t, a.answers)

@@ -159,7 +159,8 @@ func TestFindPane(t *testing.T) {
 		}
 	}
 	d.tmux("split-window", "-c", d.dir, "-e", "TMUX_TEST_LOG="+d.in, d.bin)
-	d.wait("the second agent", func() bool { return strings.Contains(d.tmux("capture-pane", "-p", "-t", "%1"), "ready>") })
+	second := func() bool { return strings.Contains(d.tmux("capture-pane", "-p", "-t", "%1"), "ready>") }
+	d.wait("the second agent", second)
 	_, err = FindPane(t.Context(), 0, []string{"codex"}, []string{d.dir})
 	if err == nil || !strings.Contains(err.Error(), "codex in %0, codex in %1") {
 		t.Errorf("two agents: %v", err)
@@ -168,7 +169,6 @@ func TestFindPane(t *testing.T) {
 	if _, err := FindPane(t.Context(), agent.agent, nil, nil); !errors.Is(err, ErrNoPane) {
 		t.Errorf("without tmux: %v", err)
 	}
-	t.Setenv("PATH", os.Getenv("PATH"))
 }
 
 func TestPaste(t *testing.T) {
