@@ -42,7 +42,7 @@ func (s *Session) Mention(ctx context.Context, path string, line, endLine int) e
 	// An agent silently drops what comes too early after it has connected.
 	early := time.NewTimer(time.Until(s.Since().Add(refreshDelays[len(refreshDelays)-1])))
 	defer early.Stop()
-	err := error(nil)
+	var err error
 	select {
 	case <-early.C:
 		err = s.Feed.Do(ctx, func() error { return s.Notify("at_mentioned", m) })

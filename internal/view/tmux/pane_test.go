@@ -33,8 +33,8 @@ func beAgent(log string) {
 	if _, err := term.MakeRaw(0); err != nil {
 		panic(err)
 	}
-	const clear = "\x1b[2J\x1b[H"
-	fmt.Print("\x1b[?2004h" + clear + prompting)
+	const erase = "\x1b[2J\x1b[H"
+	fmt.Print("\x1b[?2004h" + erase + prompting)
 	buf := make([]byte, 4096)
 	for {
 		n, err := os.Stdin.Read(buf)
@@ -48,9 +48,9 @@ func beAgent(log string) {
 		f.Write(buf[:n])
 		f.Close()
 		if strings.Contains(string(buf[:n]), "\r") {
-			fmt.Print(clear + prompting)
+			fmt.Print(erase + prompting)
 		} else {
-			fmt.Print(clear + "typed")
+			fmt.Print(erase + "typed")
 		}
 	}
 }
