@@ -120,7 +120,8 @@ func fileAndLines(arg string, plain bool) (path string, line, end int, err error
 			end, err = strconv.Atoi(m[3])
 		}
 		if err != nil || line < 1 || end != 0 && end < line {
-			return "", 0, 0, fmt.Errorf("%q has no lines: write FILE:LINE or FILE:LINE-END, such as main.go:12-20", m[0])
+			err := fmt.Errorf("%q has no lines: write FILE:LINE or FILE:LINE-END, such as main.go:12-20", m[0])
+			return "", 0, 0, err
 		}
 	}
 	path, err = filepath.Abs(arg)

@@ -116,7 +116,8 @@ func listPanes(ctx context.Context) (panes []pane) {
 	}
 	seen := make(map[string]bool) // by terminal: a server may have two names
 	for _, server := range servers {
-		out, err := command(ctx, server, "list-panes", "-a", "-F", "#{pane_id}\t#{pane_tty}\t#{pane_current_path}").Output()
+		const format = "#{pane_id}\t#{pane_tty}\t#{pane_current_path}"
+		out, err := command(ctx, server, "list-panes", "-a", "-F", format).Output()
 		if err != nil {
 			continue // it has ended, or tmux is not installed
 		}
