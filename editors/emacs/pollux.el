@@ -1297,7 +1297,7 @@ A key that was meant for the text must not overwrite."
 
 ;;;; The terminal
 
-(defconst pollux--enter-delay 0.15 "Seconds after a paste; an earlier Enter would become part of it.")
+(defconst pollux--enter-delay 0.3 "Seconds after a paste; an earlier Enter would become part of it.")
 (defconst pollux--poll-interval 0.1 "Seconds between two checks of the terminal's screen.")
 (defconst pollux--max-polls 100 "Checks before a question counts as not accepted.")
 

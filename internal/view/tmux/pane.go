@@ -204,12 +204,12 @@ func commandOf(args string, commands []string) string {
 
 const (
 	// enterDelay is the time between a paste and Enter. The agent takes an earlier one
-	// for a part of the pasted text.
-	enterDelay = 150 * time.Millisecond
+	// for a part of the pasted text: Gemini CLI within 40 ms, if the machine is not busy.
+	enterDelay = 500 * time.Millisecond
 	// pollInterval is the time between two looks at the pane.
 	pollInterval = 50 * time.Millisecond
 	// acceptTimeout is how long the agent may take to show the pasted text.
-	acceptTimeout = 3 * time.Second
+	acceptTimeout = 2500 * time.Millisecond
 )
 
 // Paste pastes a prompt, and presses Enter if the prompt asks for it. It pastes nothing
@@ -243,18 +243,22 @@ func (p *Pane) Paste(ctx context.Context, prompt editor.Prompt) error {
 
 // accepted waits until the agent shows the pasted text, and then for [enterDelay].
 func (p *Pane) accepted(ctx context.Context, prompt editor.Prompt) error {
-	ctx, cancel := context.WithTimeout(ctx, acceptTimeout)
+	late := fmt.Errorf("it has not shown the pasted text yet: press Enter in tmux pane %s when it does", p.id)
+	looking, cancel := context.WithTimeout(ctx, acceptTimeout)
 	defer cancel()
 	for waits := prompt.Empty; waits; {
 		var err error
-		if waits, err = p.shows(ctx, prompt.Ready); err == nil && waits {
-			err = pause(ctx, pollInterval)
+		if waits, err = p.shows(looking, prompt.Ready); err == nil && waits {
+			err = pause(looking, pollInterval)
 		}
 		if err != nil {
-			return fmt.Errorf("it has not shown the pasted text yet: press Enter in tmux pane %s when it does", p.id)
+			return late
 		}
 	}
-	return pause(ctx, enterDelay)
+	if pause(ctx, enterDelay) != nil {
+		return late
+	}
+	return nil
 }
 
 // pause waits. It returns an error if ctx ends first.

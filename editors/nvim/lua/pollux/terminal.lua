@@ -7,7 +7,7 @@ local M = {}
 -- The terminals, the last used one first. Each has the name of its agent ("" for the
 -- one that `pollux run` chooses), buf, and job while the agent runs.
 local terminals = {}
-local ENTER_DELAY = 150 -- ms after a paste; an earlier Enter would become part of it
+local ENTER_DELAY = 300 -- ms after a paste; an earlier Enter would become part of it
 local POLL_INTERVAL = 100 -- ms between two checks of the terminal's screen
 local MAX_POLLS = 100 -- checks before a question counts as not accepted
 

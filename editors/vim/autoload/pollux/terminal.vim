@@ -5,7 +5,7 @@ import autoload 'pollux.vim' as options
 import autoload 'pollux/client.vim'
 import autoload 'pollux/context.vim'
 
-const ENTER_DELAY = 150 # ms after a paste; an earlier Enter would become part of it
+const ENTER_DELAY = 300 # ms after a paste; an earlier Enter would become part of it
 const POLL_INTERVAL = 100 # ms between two checks of the terminal's screen
 const MAX_POLLS = 100 # checks before a question counts as not accepted
 
