@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf16"
@@ -51,8 +50,8 @@ func NewSelection(c companion.Context, roots []string, shift int) Selection {
 		return m
 	}
 	f := c.Files[0]
-	path, inside := PathIn(f.Path, roots)
-	if !inside {
+	path, ok := paths.In(roots, f.Path)
+	if !ok {
 		return m
 	}
 	m.FilePath, m.FileURL = path, FileURL(path)
@@ -67,19 +66,6 @@ func NewSelection(c companion.Context, roots []string, shift int) Selection {
 	m.Text, m.Span.IsEmpty = cut(f.Selection, MaxSelection), false
 	m.Span.Start, m.Span.End = span(f, at)
 	return m
-}
-
-// PathIn returns the path under which the agent knows a file in the roots. It reports
-// false if the file is outside. It reads the disk.
-func PathIn(path string, roots []string) (string, bool) {
-	inRoots := func(path string) bool {
-		return slices.ContainsFunc(roots, func(root string) bool { return paths.Contains(root, path) })
-	}
-	actual := paths.Real(path)
-	if !inRoots(path) { // the editor has opened the folder through a symbolic link
-		path = actual
-	}
-	return path, inRoots(actual)
 }
 
 // span returns where a file's selection starts and ends. The editor protocol does not

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"pollux/internal/companion"
-	"pollux/internal/ide/blocking"
+	"pollux/internal/paths"
 )
 
 // An atMentioned is the notification that brings a file into the agent's input line. The
@@ -25,7 +25,10 @@ var (
 // Mention implements [companion.Mentioner].
 func (s *Session) Mention(ctx context.Context, path string, line, endLine int) error {
 	var m atMentioned
-	m.FilePath, _ = blocking.PathIn(path, s.server.cfg.Backend.Roots())
+	m.FilePath = path
+	if inside, ok := paths.In(s.server.cfg.Backend.Roots(), path); ok {
+		m.FilePath = inside
+	}
 	if line > 0 {
 		shift := 0
 		if s.isOpencode() {

@@ -45,6 +45,9 @@ type Backend interface {
 	Acted(s companion.Session)
 	// Changed announces another result of the session's Process.
 	Changed(s companion.Session)
+	Diagnostics(ctx context.Context, path string) ([]editor.FileDiagnostics, error)
+	BeforeWrite(ctx context.Context, path string) (
+		files []editor.FileDiagnostics, checked func(context.Context), err error)
 	// Shows reports whether the user can review a change somewhere.
 	Shows() bool
 }

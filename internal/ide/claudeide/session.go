@@ -25,9 +25,10 @@ type Session struct {
 	local  net.Addr        // of the connection
 	remote string
 
-	mu  sync.Mutex
-	pid int    // the agent's process; 0 if it is not known
-	dir string // its working directory
+	mu     sync.Mutex
+	pid    int    // the agent's process; 0 if it is not known
+	dir    string // its working directory
+	checks checks
 }
 
 // The names of the agents, as people know them, by the name that they send.
@@ -68,6 +69,7 @@ func (s *Session) serve() {
 	}()
 	s.Serve(conn{s}, s.addTools)
 	<-closed
+	s.checks.end(s.Ctx, s.server.cfg.OnPanic)
 }
 
 // Transport implements [companion.Session].
