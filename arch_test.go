@@ -62,7 +62,7 @@ var allowed = map[string][]string{
 	"pollux/internal/termtext":                  {},
 	"pollux/internal/view/lsp":                  {"editor", "termtext"},
 	"pollux/internal/view/term":                 {"editor", "hunk", "outbox", "sys", "termtext"},
-	"pollux/internal/view/tmux":                 {"editor"},
+	"pollux/internal/view/tmux":                 {"editor", "paths", "sys"},
 	"pollux/internal/view/web":                  {"editor", "gate", "jsonl"},
 	"pollux/release/docs":                       {"cli"},
 	"pollux/scripts/phrases":                    {},

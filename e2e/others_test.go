@@ -78,6 +78,18 @@ func TestKakoune(t *testing.T) {
 		s.keys(strings.Join(choice.keys, ""))
 		c.wantSelected(path, choice.text, choice.where)
 	}
+	s.keys("gggj")
+	s.keys("gjghGk") // backwards, from the second line
+	s.keys(":pollux-send")
+	s.press("Enter")
+	s.see("Sent to test.")
+	c.wantMentioned(path, 0, 1)
+	s.keys(":pollux-send why's that $(touch x)?")
+	s.press("Enter")
+	s.see("runs in a terminal in which Pollux cannot type")
+	if _, err := os.Stat(filepath.Join(w.project, "x")); err == nil {
+		t.Error("the question was run as a command")
+	}
 	s.keys("gjgh")
 	wantModelTold(t, w, cli, "second", path, `"line":2`)
 	s.keys(":quit")

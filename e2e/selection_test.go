@@ -107,6 +107,30 @@ func (c *ideClient) wantSelected(path, text, where string) {
 	c.selects(fmt.Sprintf("%+v", want), func(s selected) bool { return s == want })
 }
 
+// wantMentioned waits for a mention of lines, which count from 0.
+func (c *ideClient) wantMentioned(path string, first, last int) {
+	c.t.Helper()
+	for {
+		var m struct {
+			Method string
+			Params struct {
+				FilePath           string
+				LineStart, LineEnd int
+			}
+		}
+		if err := json.Unmarshal(c.read(), &m); err != nil {
+			c.t.Fatal(err)
+		}
+		if m.Method != "at_mentioned" {
+			continue
+		}
+		if p := m.Params; p.FilePath != path || p.LineStart != first || p.LineEnd != last {
+			c.t.Errorf("mentioned %+v, want %s, %d-%d", p, path, first, last)
+		}
+		return
+	}
+}
+
 // A choice is a selection: the keys that make it, its text, and where it is.
 type choice struct {
 	keys        []string

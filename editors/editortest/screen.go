@@ -49,6 +49,9 @@ func (s *Screen) tmux(args ...string) (string, error) {
 	return string(out), err
 }
 
+// Socket returns the socket of the terminal's tmux server.
+func (s *Screen) Socket() string { return s.socket }
+
 // Resize changes the size of the terminal.
 func (s *Screen) Resize(columns, lines int) error {
 	_, err := s.tmux("resize-window", "-x", strconv.Itoa(columns), "-y", strconv.Itoa(lines))

@@ -11,8 +11,10 @@
 ;; point is and what is selected.  It shows the changes that the agent proposes
 ;; as diffs that you edit, accept or reject.  It needs the program `pollux'.
 ;;
-;; `pollux-mode' turns it on.  `pollux-open' starts Gemini CLI in a terminal
-;; window; an agent in another terminal of this Emacs finds Pollux too.
+;; `pollux-mode' turns it on.  `pollux-open' starts an agent in a terminal
+;; window, and with a prefix argument asks which one; an agent in another
+;; terminal of this Emacs finds Pollux too.  `pollux-send' sends the region or
+;; the file to an agent, with or without a question, also to one in a tmux pane.
 ;; In a diff: C-c C-c or C-x C-s accepts; C-c C-k or killing the buffer
 ;; rejects; C-c C-n and C-c C-p go from hunk to hunk; C-c C-u undoes the hunk
 ;; at point, C-c C-a takes it again; C-c C-e opens Ediff.
@@ -68,8 +70,8 @@ the variable `exec-path'."
 
 (defcustom pollux-cli nil
   "The program, with arguments, that `pollux-open' runs.
-If nil, run gemini, or fetch it with npx."
-  :type '(choice (const :tag "Gemini CLI" nil) (repeat string)))
+If nil, run the agent that `pollux run' chooses."
+  :type '(choice (const :tag "As pollux run" nil) (repeat string)))
 
 (defcustom pollux-layout 'auto
   "How a diff is shown.
@@ -1354,7 +1356,8 @@ A key that was meant for the text must not overwrite."
                              (if (eql (plist-get s :files) 1) "1 file"
                                (format "%s files" (plist-get s :files)))
                              (mapconcat #'identity (plist-get s :roots) ", ")))
-               (or (mapcar (lambda (c) (format "connected: %s %s" (plist-get c :name) (plist-get c :version)))
+               (or (mapcar (lambda (c) (format "connected: %s %s%s" (plist-get c :name) (plist-get c :version)
+                                           (if (plist-get c :dir) (concat " in " (plist-get c :dir)) "")))
                            (plist-get s :clients))
                    (list (concat "no agent is connected: M-x pollux-open starts one;"
                                  " in a running Gemini CLI, type /ide enable")))
@@ -1375,95 +1378,144 @@ A key that was meant for the text must not overwrite."
 
 ;;;; The terminal
 
-(defconst pollux--enter-delay 0.15 "Seconds after a paste; an earlier Enter would become part of it.")
+(defconst pollux--enter-delay 0.3 "Seconds after a paste; an earlier Enter would become part of it.")
 (defconst pollux--poll-interval 0.1 "Seconds between two checks of the terminal's screen.")
 (defconst pollux--max-polls 100 "Checks before a question counts as not accepted.")
 
-(defun pollux--terminal ()
-  "Return the agent's terminal, if it is alive."
-  (when-let ((buffer (get-buffer "*pollux agent*")))
-    (and (process-live-p (get-buffer-process buffer)) buffer)))
+;; Each agent has a terminal of its own.  A terminal is a buffer.
 
-(defun pollux--start-terminal ()
-  "Start the agent in a terminal, and return its buffer."
+(defvar pollux--terminals nil "The agents' terminals, the last used one first.")
+(defvar-local pollux--agent nil "The name of the terminal's agent; empty if `pollux run' chose it.")
+
+(defun pollux--live-p (buffer)
+  "Return non-nil if the agent of BUFFER is alive."
+  (and (buffer-live-p buffer) (process-live-p (get-buffer-process buffer))))
+
+(defun pollux--agent-of (buffer)
+  "Return the name of the agent of BUFFER."
+  (buffer-local-value 'pollux--agent buffer))
+
+(defun pollux--terminal (&optional agent)
+  "Return the terminal of AGENT if it is alive.
+Without AGENT, return the last used one."
+  (seq-find (lambda (buffer)
+              (and (pollux--live-p buffer)
+                   (or (not agent) (equal agent (pollux--agent-of buffer)))))
+            pollux--terminals))
+
+(defun pollux--default-agent ()
+  "Return the name of the agent to start if none is named."
+  (let ((last (seq-find #'buffer-live-p pollux--terminals)))
+    (cond (last (pollux--agent-of last))
+          (pollux-cli (file-name-nondirectory (car pollux-cli)))
+          (t ""))))
+
+(defun pollux--arguments (agent)
+  "Return the arguments of `pollux' that start AGENT."
+  (append '("run" "--attach")
+          (cond ((and pollux-cli (equal agent (file-name-nondirectory (car pollux-cli))))
+                 (cons "--" pollux-cli))
+                ((not (string-empty-p agent)) (list "--" agent)))))
+
+(defun pollux--start-terminal (agent)
+  "Start AGENT in a terminal, and return its buffer."
   (unless (pollux-ready-p)
     (user-error "Pollux is not running: use M-x pollux-start; if that fails, see M-x pollux-log"))
   (require 'term)
-  (when-let ((old (get-buffer "*pollux agent*")))
-    (kill-buffer old))
-  (let ((default-directory (file-name-as-directory (car (pollux--roots))))
-        (buffer (get-buffer-create "*pollux agent*")))
-    (pollux--display-terminal buffer)
-    (with-current-buffer buffer
-      (term-mode)
-      (term-exec buffer "pollux agent" (pollux--program) nil
-                 (append '("run" "--attach") (and pollux-cli (cons "--" pollux-cli))))
-      (term-char-mode)
-      (set-process-query-on-exit-flag (get-buffer-process buffer) nil))
-    buffer))
+  (let ((name (format "*pollux %s*" (if (string-empty-p agent) "agent" agent))))
+    (when-let ((old (get-buffer name)))
+      (kill-buffer old))
+    (let ((default-directory (file-name-as-directory (car (pollux--roots))))
+          (buffer (get-buffer-create name)))
+      (pollux--display-terminal buffer)
+      (with-current-buffer buffer
+        (term-mode)
+        (setq pollux--agent agent)
+        (term-exec buffer (string-trim name "\\*" "\\*") (pollux--program) nil (pollux--arguments agent))
+        (term-char-mode)
+        (set-process-query-on-exit-flag (get-buffer-process buffer) nil))
+      buffer)))
 
 (defun pollux--display-terminal (buffer)
-  "Show BUFFER on the right, and go to it."
+  "Show BUFFER on the right, go to it, and note that it was used last."
+  (setq pollux--terminals (cons buffer (delq buffer pollux--terminals)))
   (select-window
    (or (get-buffer-window buffer)
        (display-buffer buffer `((display-buffer-in-direction)
                                 (direction . rightmost)
                                 (window-width . ,pollux-terminal-width))))))
 
+(defun pollux--agents-by-name ()
+  "Return the names of the agents that can start, those that are installed first."
+  (let ((all (mapcar (lambda (agent) (plist-get agent :command)) (plist-get pollux--info :agents))))
+    (append (seq-filter #'executable-find all) (seq-remove #'executable-find all))))
+
+(defun pollux--read-agent ()
+  "Ask for the name of an agent."
+  (let ((names (pollux--agents-by-name)))
+    (completing-read "Agent: " (lambda (string predicate action)
+                                 (if (eq action 'metadata)
+                                     '(metadata (display-sort-function . identity)
+                                                (cycle-sort-function . identity))
+                                   (complete-with-action action names string predicate)))
+                     nil t)))
+
 ;;;###autoload
-(defun pollux-open ()
-  "Show the agent's terminal; start Gemini CLI in it if none is running."
-  (interactive)
-  (let ((buffer (pollux--terminal)))
+(defun pollux-open (&optional agent)
+  "Show the terminal of AGENT; start it if it is not running.
+Without a name, it is the last used agent, or the one that `pollux run' starts.
+With a prefix argument, ask for the name."
+  (interactive (list (when current-prefix-arg (pollux--read-agent))))
+  (let ((buffer (pollux--terminal agent)))
     (if buffer
         (pollux--display-terminal buffer)
-      (pollux--start-terminal))))
+      (pollux--start-terminal (or agent (pollux--default-agent))))))
 
 ;;;###autoload
 (defun pollux-toggle ()
-  "Show or hide the agent's terminal."
+  "Show or hide the terminal of the last used agent."
   (interactive)
   (let ((window (and (pollux--terminal) (get-buffer-window (pollux--terminal)))))
     (cond ((not window) (pollux-open))
           ((eq window (frame-root-window)) (bury-buffer (window-buffer window)))
           (t (delete-window window)))))
 
-(defun pollux--waits-p (prompt)
-  "Return non-nil if the agent's input line is empty and ready for PROMPT."
-  (when-let ((buffer (pollux--terminal)))
+(defun pollux--waits-p (buffer prompt)
+  "Return non-nil if the agent of BUFFER is ready for PROMPT."
+  (when (pollux--live-p buffer)
     (with-current-buffer buffer
       (save-excursion
         (goto-char (if (markerp term-home-marker) term-home-marker (point-min)))
         (search-forward (plist-get prompt :ready) nil t)))))
 
-(defun pollux--enter (prompt count)
-  "Press Enter once PROMPT is on the agent's screen; check COUNT times.
+(defun pollux--enter (buffer prompt count)
+  "Press Enter once PROMPT is on the screen of BUFFER; check COUNT times.
 While the agent starts, it reads its input late."
   (cond
-   ((not (pollux--terminal)))
-   ((not (pollux--waits-p prompt))
+   ((not (pollux--live-p buffer)))
+   ((not (pollux--waits-p buffer prompt))
     (run-at-time pollux--enter-delay nil
                  (lambda ()
                    (cond
-                    ((pollux--waits-p prompt) (pollux--enter prompt count))
-                    ((pollux--terminal)
-                     (process-send-string (get-buffer-process (pollux--terminal)) "\r"))))))
-   ((> count 0) (run-at-time pollux--poll-interval nil #'pollux--enter prompt (1- count)))
+                    ((pollux--waits-p buffer prompt) (pollux--enter buffer prompt count))
+                    ((pollux--live-p buffer)
+                     (process-send-string (get-buffer-process buffer) "\r"))))))
+   ((> count 0) (run-at-time pollux--poll-interval nil #'pollux--enter buffer prompt (1- count)))
    (t (pollux--say "the agent did not accept your question: %s" (plist-get prompt :text)))))
 
-(defun pollux--type (prompt)
-  "Type PROMPT into the agent's terminal."
-  (process-send-string (get-buffer-process (pollux--terminal)) (plist-get prompt :paste))
+(defun pollux--type (buffer prompt)
+  "Type PROMPT into BUFFER, the agent's terminal."
+  (process-send-string (get-buffer-process buffer) (plist-get prompt :paste))
   (when (eq (plist-get prompt :submit) t)
-    (pollux--enter prompt pollux--max-polls)))
+    (pollux--enter buffer prompt pollux--max-polls)))
 
-(defun pollux--type-when-ready (prompt)
-  "Type PROMPT once the agent is ready."
+(defun pollux--type-when-ready (buffer prompt)
+  "Type PROMPT into BUFFER once the agent, which has just been started, is ready."
   (cond
-   ((not (pollux--terminal))
+   ((not (pollux--live-p buffer))
     (pollux--say "the agent has ended; your question was: %s" (plist-get prompt :text)))
-   ((pollux--waits-p prompt) (pollux--type prompt))
-   (t (run-at-time pollux--poll-interval nil #'pollux--type-when-ready prompt))))
+   ((pollux--waits-p buffer prompt) (pollux--type buffer prompt))
+   (t (run-at-time pollux--poll-interval nil #'pollux--type-when-ready buffer prompt))))
 
 (defun pollux--target ()
   "Return Pollux's parameters for the file and the lines of the region."
@@ -1476,25 +1528,51 @@ While the agent starts, it reads its input late."
                                           (1- (region-end)))
                                         t)))))
 
+(defun pollux--running-terminals ()
+  "Return the terminals in which agents run, as Pollux wants to know them."
+  (cl-loop for buffer in pollux--terminals
+           when (pollux--live-p buffer)
+           vconcat (list (list :pid (process-id (get-buffer-process buffer))
+                               :agent (pollux--agent-of buffer)))))
+
 (defun pollux--send (params)
-  "Ask the agent a question with PARAMS."
+  "Send an agent the file, the lines or the question in PARAMS.
+Start an agent if none is running."
   (when (and (plist-get params :path) (buffer-modified-p))
     (pollux--say "the agent reads the file as last saved"))
-  (let ((prompt (pollux--call 'prompt params))
-        (running (pollux--terminal)))
-    (pollux-open)
-    (if running
-        (pollux--type prompt)
-      (pollux--type-when-ready prompt))))
+  (let* ((result (pollux--call 'send (append params (list :terminals (pollux--running-terminals)
+                                                          :start (pollux--default-agent)))))
+         (prompt (plist-get result :prompt))
+         (agent (plist-get result :agent)))
+    (pcase (plist-get result :status)
+      ("terminal"
+       (let ((buffer (seq-find (lambda (buffer)
+                                 (and (pollux--live-p buffer)
+                                      (eql (plist-get result :pid) (process-id (get-buffer-process buffer)))))
+                               pollux--terminals)))
+         (if (not buffer)
+             (pollux--say "the agent has ended; your question was: %s" (plist-get prompt :text))
+           (pollux--display-terminal buffer)
+           (pollux--type buffer prompt))))
+      ("start"
+       (pollux--type-when-ready
+        (pollux--start-terminal (if (string-empty-p agent) (pollux--default-agent) agent))
+        prompt))
+      (_
+       (pollux--say "sent to %s%s" agent
+                    (if (plist-get result :pane) (format " in tmux pane %s" (plist-get result :pane)) ""))))))
 
 ;;;###autoload
-(defun pollux-send (question)
-  "Ask the agent QUESTION about the region's lines, or the file.
-Without a question, type only the file's name, so that you can continue."
-  (interactive (list (read-string "Ask the agent: ")))
+(defun pollux-send (question &optional agent)
+  "Send the region's lines, or the file, to an agent.
+With a QUESTION, ask it about them.  Without one, the agent's input line shows
+the file's name, so that you can continue.  With a prefix argument, ask for the
+name of the AGENT."
+  (interactive (list (read-string "Ask the agent: ")
+                     (when current-prefix-arg (pollux--read-agent))))
   (when (and (not buffer-file-name) (string-empty-p question))
     (user-error "This buffer is not a file: enter a question"))
-  (pollux--send (append (list :question question) (pollux--target))))
+  (pollux--send (append (list :question question) (when agent (list :agent agent)) (pollux--target))))
 
 (defun pollux--problems ()
   "Return the diagnostics of the buffer, for a question."

@@ -1,6 +1,6 @@
 # Pollux tells an agent such as Gemini CLI what is open in Kakoune, where the cursor is
-# and what is selected. :pollux-open starts Gemini CLI in a new terminal, :pollux-review
-# shows proposed changes; see docs/EDITORS.md.
+# and what is selected. :pollux-open starts an agent in a new terminal, :pollux-send sends
+# it the selected lines, :pollux-review shows proposed changes; see docs/EDITORS.md.
 
 define-command -override -hidden pollux-focus %{
     # A long selection does not fit into the shell's environment.
@@ -37,8 +37,38 @@ define-command -override -hidden pollux-close %{
     }
 }
 
-define-command -override pollux-open -docstring 'start Gemini CLI in a new terminal, with a companion' %{
+define-command -override pollux-open -params .. \
+    -docstring 'pollux-open [<agent> [<argument>...]]: start an agent in a new terminal, with a companion' %{
+    evaluate-commands %sh{
+        [ $# -gt 0 ] && echo 'pollux-open-agent %arg{@}' || echo pollux-open-any
+    }
+}
+
+define-command -override -hidden pollux-open-any %{
     terminal @POLLUX@ run
+}
+
+define-command -override -hidden pollux-open-agent -params 1.. %{
+    terminal @POLLUX@ run -- %arg{@}
+}
+
+define-command -override pollux-send -params .. \
+    -docstring 'pollux-send [<question>]: send the selected lines to an agent' %{
+    evaluate-commands %sh{
+        case $kak_buffile in /*) ;; *) echo "fail 'this buffer is not a file: save it first'"; exit ;; esac
+        # The selection, line.column,line.column, may go backwards.
+        from=${kak_selection_desc%%.*} to=${kak_selection_desc##*,}
+        to=${to%.*}
+        if [ "$from" -gt "$to" ]; then file=$kak_buffile:$to-$from; else file=$kak_buffile:$from-$to; fi
+        # Other users can see the arguments of a process, so the question is not one.
+        if [ $# -gt 0 ]; then
+            said=$(printf %s "$*" | @POLLUX@ send "$file" - 2>&1)
+        else
+            said=$(@POLLUX@ send "$file" </dev/null 2>&1)
+        fi
+        [ $? -eq 0 ] && result=echo || result=fail
+        printf "%s '%s'" "$result" "$(printf %s "$said" | sed "s/'/''/g")"
+    }
 }
 
 define-command -override pollux-review -docstring 'review pending changes in a new terminal' %{

@@ -130,14 +130,13 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 	}
 }
 
-func TestAgentLine(t *testing.T) {
+func TestDescribe(t *testing.T) {
 	ago := time.Now().Add(-time.Minute).UnixMilli()
 	for want, agent := range map[string]editor.Agent{
-		"  agent Claude Code 2.1, connected for 1m0s":           {Name: "Claude Code", Version: "2.1", Since: ago},
-		"  agent Codex CLI, connected for 1m0s; no review":      {Name: "Codex CLI", Since: ago, Limits: "no review"},
-		"  agent a\u241b b, connected for 1m0s; no\u241breview": {Name: "a\x1b", Version: "b", Since: ago, Limits: "no\x1breview"},
+		"Claude Code 2.1 in /src, process 7, connected for 1m0s": {Name: "Claude Code", Version: "2.1", Since: ago, PID: 7, Dir: "/src"},
+		"Codex CLI, connected for 1m0s; no review":               {Name: "Codex CLI", Since: ago, Limits: "no review"},
 	} {
-		if got := agentLine(agent); got != want {
+		if got := describe(agent); got != want {
 			t.Errorf("%+v is %q, want %q", agent, got, want)
 		}
 	}

@@ -67,6 +67,7 @@ func (f *companionFlags) config(streams IO) (ide.Config, error) {
 		Version: version(), Log: log, Roots: roots, Journal: j,
 		Settings:  editor.Settings{IncludeIgnored: f.includeIgnored},
 		ExtraHost: f.host, ExtraNames: f.hostNames,
+		FindPane: findPane, Preferred: preferredAgent,
 		Pages: func(attach func(io.ReadWriteCloser), base string) (http.Handler, func() string) {
 			s := web.New(attach, base)
 			return s, s.Link

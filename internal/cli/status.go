@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	"pollux/internal/bridge"
 	"pollux/internal/editor"
+	"pollux/internal/paths"
 	"pollux/internal/termtext"
 )
 
@@ -84,7 +87,7 @@ func newStatus(streams IO) *cobra.Command {
 					fmt.Fprintf(streams.Out, "  %s\n", termtext.Visible(note))
 				}
 				for _, c := range e.Clients {
-					fmt.Fprintln(streams.Out, agentLine(c))
+					fmt.Fprintf(streams.Out, "  agent %s\n", termtext.Visible(describe(c)))
 				}
 				for _, d := range e.Diffs {
 					state := "pending for"
@@ -115,13 +118,30 @@ func newStatus(streams IO) *cobra.Command {
 	return cmd
 }
 
-// agentLine describes a connected agent.
-func agentLine(a editor.Agent) string {
-	line := "  agent " + termtext.Visible(strings.TrimSpace(a.Name+" "+a.Version)) + ", connected for " + since(a.Since)
-	if a.Limits != "" {
-		line += "; " + termtext.Visible(a.Limits)
+// describe returns an agent with its version, folder and process, as far as they are
+// known, and what it cannot do.
+func describe(a editor.Agent) string {
+	text := strings.TrimSpace(a.Name + " " + a.Version)
+	if a.Dir != "" {
+		text += " in " + shortened(a.Dir)
 	}
-	return line
+	if a.PID > 0 {
+		text += fmt.Sprintf(", process %d", a.PID)
+	}
+	text += ", connected for " + since(a.Since)
+	if a.Limits != "" {
+		text += "; " + a.Limits
+	}
+	return text
+}
+
+// shortened returns a path with ~ for the home directory.
+func shortened(path string) string {
+	home, err := os.UserHomeDir()
+	if rel, ok := paths.Rel(paths.Real(home), path); err == nil && ok {
+		return filepath.Join("~", rel)
+	}
+	return path
 }
 
 func since(ms int64) string {

@@ -43,6 +43,11 @@ type Config struct {
 	// change can wait for it.
 	Page    bool
 	Journal *journal.Journal
+	// FindPane finds agents in tmux; nil without tmux.
+	FindPane PaneFinder
+	// Preferred returns the command of the agent that `pollux run` starts, or "" if it
+	// is not known; may be nil.
+	Preferred func() string
 }
 
 // A Companion holds the state of one workspace.
@@ -70,13 +75,15 @@ type Companion struct {
 
 	mu       sync.Mutex
 	roots    []string
-	sessions []Session        // in the order in which they connected
+	sessions []Session        // the one that acted last is the last
 	diffs    map[string]*diff // open, accepted and orphaned, by ID
 	conns    []*conn          // attached clients, in the order they came
 	writes   map[*write]bool  // whose checks somebody waits for
 	closing  bool
 	attached sync.WaitGroup
 
+	sending  context.Context // ends with Stop
+	stopSend context.CancelFunc
 	ctx      context.Context // ends when accepted diffs must settle soon
 	cancel   context.CancelCauseFunc
 	tasks    group // what background started
@@ -102,6 +109,7 @@ func New(cfg Config) (*Companion, error) {
 		roots: roots, diffs: make(map[string]*diff), writes: make(map[*write]bool), exclude: excluder{names: cfg.IgnoreFiles},
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.sending, c.stopSend = context.WithCancel(context.Background())
 	c.store = newStore(c.excluded, cfg.MaxFiles, c.contextChanged)
 	c.watch = newWatcher(c.store.paths, stateOf, c.fileChanged)
 	return c, nil
@@ -150,6 +158,7 @@ func (c *Companion) Stop() {
 	}
 	c.store.close()
 	c.watch.close()
+	c.stopSend()
 	c.tasks.wait() // for the texts that editors still answer with
 	c.mu.Lock()
 	conns := slices.Clone(c.conns)
@@ -274,7 +283,10 @@ func (c *Companion) clientsLocked() []editor.Agent {
 	all := make([]editor.Agent, 0, len(c.sessions))
 	for _, s := range c.sessions {
 		name, version := s.Client()
-		agent := editor.Agent{Name: name, Version: version, Transport: s.Transport(), Since: s.Since().UnixMilli()}
+		pid, dir := s.Process()
+		agent := editor.Agent{
+			Name: name, Version: version, Transport: s.Transport(), Since: s.Since().UnixMilli(), PID: pid, Dir: dir,
+		}
 		if s, ok := s.(LimitedSession); ok {
 			agent.Limits = s.Limits()
 		}
@@ -284,7 +296,7 @@ func (c *Companion) clientsLocked() []editor.Agent {
 	return all
 }
 
-// prompt returns what to type into the terminal of the agent that connected last.
+// prompt returns what to type into the terminal of the agent that acted last.
 func (c *Companion) prompt(p editor.PromptParams) editor.Prompt {
 	c.mu.Lock()
 	ask, roots := c.host.Prompt, c.roots

@@ -112,26 +112,41 @@ func (d *conn) handle(req *jsonrpc2.Request) {
 	}
 	first := d.c == nil
 	result, err := d.dispatch(req)
-	if !req.Notif {
-		var reply json.RawMessage
-		if err == nil {
-			reply, err = json.Marshal(result)
-		}
-		d.out.Put(len(reply), func(ctx context.Context) {
-			var rpc *jsonrpc2.Error
-			switch {
-			case err == nil:
-				d.rpc.Reply(ctx, req.ID, reply)
-			case errors.As(err, &rpc):
-				d.rpc.ReplyWithError(ctx, req.ID, rpc)
-			default:
-				d.rpc.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: codeFailed, Message: err.Error()})
-			}
-		})
+	if work, ok := result.(later); ok && err == nil {
+		d.c.background(func() { d.reply(req, work) })
+	} else {
+		d.reply(req, func() (any, error) { return result, err })
 	}
 	if first && d.c != nil {
 		d.c.attach(d) // only now, since the answer to initialize comes first
 	}
+}
+
+// A later makes the answer to a request that takes some time. It does not hold up the
+// client's next messages.
+type later func() (any, error)
+
+// reply answers a request, unless it is a notification.
+func (d *conn) reply(req *jsonrpc2.Request, work later) {
+	result, err := work()
+	if req.Notif {
+		return
+	}
+	var reply json.RawMessage
+	if err == nil {
+		reply, err = json.Marshal(result)
+	}
+	d.out.Put(len(reply), func(ctx context.Context) {
+		var rpc *jsonrpc2.Error
+		switch {
+		case err == nil:
+			d.rpc.Reply(ctx, req.ID, reply)
+		case errors.As(err, &rpc):
+			d.rpc.ReplyWithError(ctx, req.ID, rpc)
+		default:
+			d.rpc.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: codeFailed, Message: err.Error()})
+		}
+	})
 }
 
 func (d *conn) dispatch(req *jsonrpc2.Request) (any, error) {
@@ -189,6 +204,13 @@ func (d *conn) dispatch(req *jsonrpc2.Request) (any, error) {
 		return with(req, d.c.takeHunk)
 	case editor.MethodPrompt:
 		return with(req, func(p editor.PromptParams) (any, error) { return d.c.prompt(p), nil })
+	case editor.MethodSend:
+		if d.page {
+			return nil, errors.New("the review page does not type into terminals: use `pollux send`")
+		}
+		return with(req, func(p editor.SendParams) (any, error) {
+			return later(func() (any, error) { return d.c.send(p) }), nil
+		})
 	case editor.MethodStatus:
 		return d.c.Status(), nil
 	case editor.MethodReviewLink:
@@ -242,6 +264,9 @@ func (d *conn) initialize(req *jsonrpc2.Request) (any, error) {
 	}
 	if !d.page {
 		res.Token, res.Env = c.host.Token(), c.host.Env()
+	}
+	for _, k := range c.host.Agents() {
+		res.Agents = append(res.Agents, k.AgentKind)
 	}
 	return res, nil
 }

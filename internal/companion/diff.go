@@ -245,6 +245,7 @@ func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
 		c.endLocked(old, evSupersede, Outcome{Superseded: true})
 	}
 	c.diffs[d.id] = d
+	c.actedLocked(s)
 	c.mu.Unlock()
 	if old != nil {
 		c.record(old)

@@ -23,6 +23,10 @@ type Session interface {
 	Transport() string
 	// Since returns when the agent connected.
 	Since() time.Time
+	// Process returns the agent's process and its working directory; 0 and "" while
+	// they are not known. The process is in the namespace of this one.
+	// [Companion.Changed] announces another result.
+	Process() (pid int, dir string)
 	// ContextChanged announces that [Companion.Context] has changed. The session
 	// sends the state as it is when the agent is ready for it.
 	// [Companion.Connect] calls ContextChanged, too.
@@ -139,6 +143,8 @@ type Host interface {
 	SetRoots(roots []string) error
 	// Link returns a link that opens the review page once.
 	Link() (string, error)
+	// Agents returns the agents that the user can start and name.
+	Agents() []AgentKind
 	// Prompt is [Session.Prompt] for when no agent is connected.
 	Prompt(p editor.PromptParams, roots []string) editor.Prompt
 	// Notes returns what keeps agents from connecting, for the companion's status.

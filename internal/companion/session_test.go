@@ -25,6 +25,7 @@ func (fakeHost) Link() (string, error)   { return "", errors.New("no page") }
 func (fakeHost) Unpublish()              {}
 func (fakeHost) ViewsChanged()           {}
 func (fakeHost) Notes() []string         { return nil }
+func (fakeHost) Agents() []AgentKind     { return kinds }
 func (fakeHost) Prompt(editor.PromptParams, []string) editor.Prompt {
 	return editor.Prompt{Text: "of the host"}
 }
@@ -33,6 +34,8 @@ func (fakeHost) Prompt(editor.PromptParams, []string) editor.Prompt {
 // of each proposal.
 type fakeSession struct {
 	name     string
+	pid      int
+	dir      string
 	changed  chan bool
 	outcomes chan resolved
 }
@@ -48,6 +51,7 @@ func newFakeSession() *fakeSession {
 }
 
 func (s *fakeSession) Client() (name, version string) { return s.name, "1" }
+func (s *fakeSession) Process() (pid int, dir string) { return s.pid, s.dir }
 func (*fakeSession) Transport() string                { return "test" }
 func (*fakeSession) Since() time.Time                 { return time.UnixMilli(1) }
 func (s *fakeSession) ContextChanged()                { s.changed <- true }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sourcegraph/jsonrpc2"
+
 	"pollux/internal/paths"
 )
 
@@ -33,12 +35,35 @@ func Connect(ctx context.Context, socket string) (net.Conn, error) {
 // WithClient connects to the companion on a socket, introduces the program as
 // self, and runs f. All of it must end within [AnswerTimeout].
 func WithClient(ctx context.Context, socket string, self Implementation, f func(context.Context, *Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
+	defer cancel()
 	return talk(ctx, socket, self, func(ctx context.Context, c *Client, _ InitializeResult) error { return f(ctx, c) })
+}
+
+// sendTimeout limits a request to send something to an agent: the companion waits for
+// the agent.
+const sendTimeout = 5 * time.Second
+
+// Send sends something to an agent of the companion on a socket. The companion's reason
+// for a refusal is the error.
+func Send(ctx context.Context, socket string, self Implementation, p SendParams) (res SendResult, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	err = talk(ctx, socket, self, func(ctx context.Context, c *Client, _ InitializeResult) error {
+		return c.Call(ctx, MethodSend, p, &res)
+	})
+	var refusal *jsonrpc2.Error
+	if errors.As(err, &refusal) {
+		err = errors.New(refusal.Message)
+	}
+	return res, err
 }
 
 // AgentEnv returns the variables that lead an agent to the companion on a socket.
 // It ignores all but those with the given names.
 func AgentEnv(ctx context.Context, socket string, self Implementation, names []string) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
+	defer cancel()
 	env := make(map[string]string)
 	err := talk(ctx, socket, self, func(_ context.Context, _ *Client, info InitializeResult) error {
 		for _, name := range names {
@@ -53,8 +78,6 @@ func AgentEnv(ctx context.Context, socket string, self Implementation, names []s
 
 func talk(ctx context.Context, socket string, self Implementation,
 	f func(context.Context, *Client, InitializeResult) error) error {
-	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
-	defer cancel()
 	conn, err := Connect(ctx, socket)
 	if err != nil {
 		return err

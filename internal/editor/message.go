@@ -26,6 +26,7 @@ const (
 	MethodDiffHunks     = "diff/hunks"
 	MethodDiffHunk      = "diff/hunk"
 	MethodPrompt        = "prompt"
+	MethodSend          = "send"
 	MethodStatus        = "status"
 	MethodReviewLink    = "review/link"
 
@@ -95,6 +96,17 @@ type InitializeResult struct {
 	// Env are the variables that the editor sets in its own environment, so that
 	// agents in its terminals find this companion.
 	Env map[string]string `json:"env"`
+	// Agents are the agents that the user can name.
+	Agents []AgentKind `json:"agents,omitempty"`
+}
+
+// An AgentKind is an agent that the user can start and name.
+type AgentKind struct {
+	// Command starts the agent: `pollux run --attach -- COMMAND`. It is also what the
+	// user calls the agent.
+	Command string `json:"command"`
+	// Name is what agents of this kind are called in messages.
+	Name string `json:"name"`
 }
 
 // A Snapshot is all that the editor has open now.
@@ -325,6 +337,8 @@ type Prompt struct {
 	Submit bool   `json:"submit"`
 	// Ready is a part of what the agent shows once it reads its keyboard.
 	Ready string `json:"ready"`
+	// Empty is set if the agent shows Ready whenever its input line is empty.
+	Empty bool `json:"empty,omitempty"`
 }
 
 // A FileChanged announces that an open file has changed on disk. The client reads
@@ -399,6 +413,10 @@ type Agent struct {
 	Version   string `json:"version"`
 	Transport string `json:"transport"`
 	Since     int64  `json:"since"`
+	// PID is the agent's process, and Dir its working directory; left out if they are
+	// not known.
+	PID int    `json:"pid,omitempty"`
+	Dir string `json:"dir,omitempty"`
 	// Limits says what the agent cannot do, such as "no review"; empty if nothing.
 	Limits string `json:"limits,omitempty"`
 }

@@ -149,10 +149,12 @@ var protocols = []Protocol{
 			{
 				Name: claudeide.ClaudeCommand, Title: "Claude Code", Package: "@anthropic-ai/claude-code",
 				Unset: claudeide.LaunchUnset, Env: claudeide.ClaudeEnv, Hint: claudeide.ClaudeHint,
+				Prompt: claudeide.ClaudePrompt,
 			},
 			{
 				Name: claudeide.OpencodeCommand, Title: "opencode", Package: "opencode-ai",
 				Unset: claudeide.LaunchUnset, Hint: claudeide.OpencodeHint,
+				Prompt: claudeide.OpencodePrompt,
 			},
 		},
 		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
@@ -197,6 +199,9 @@ type Config struct {
 	ExtraHost  string
 	ExtraNames []string
 	Journal    *journal.Journal
+	// FindPane and Preferred are those of [companion.Config].
+	FindPane  companion.PaneFinder
+	Preferred func() string
 	// Pages returns the review page's handler and the function that makes links
 	// to it; no page if nil. The page attaches its clients with attach.
 	Pages func(attach func(io.ReadWriteCloser), base string) (http.Handler, func() string)
@@ -238,7 +243,7 @@ func start(cfg Config, protocols []Protocol) (*Host, error) {
 	core := companion.Config{
 		Version: cfg.Version, Log: cfg.Log, Editor: cfg.Editor, Roots: cfg.Roots, Journal: cfg.Journal,
 		IncludeIgnored: cfg.Settings.IncludeIgnored, Page: cfg.Pages != nil && cfg.Settings.ReviewPage,
-		MaxFiles: maxFiles(protocols),
+		MaxFiles: maxFiles(protocols), FindPane: cfg.FindPane, Preferred: cfg.Preferred,
 	}
 	for _, p := range protocols {
 		core.IgnoreFiles = append(core.IgnoreFiles, p.IgnoreFiles...)
@@ -417,6 +422,23 @@ func (h *Host) Link() (string, error) {
 		return "", errors.New("this companion has no review page")
 	}
 	return h.link(), nil
+}
+
+// Agents implements [companion.Host].
+func (h *Host) Agents() (kinds []companion.AgentKind) {
+	for _, p := range h.protocols {
+		for _, l := range p.Launches {
+			k := companion.AgentKind{AgentKind: editor.AgentKind{Command: l.Name, Name: l.Title}, Prompt: l.Prompt}
+			if k.Prompt == nil {
+				k.Prompt = p.Prompt
+			}
+			if k.Prompt == nil {
+				k.Prompt = h.Prompt
+			}
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
 }
 
 // Prompt implements [companion.Host].

@@ -23,6 +23,9 @@ type Launch struct {
 	// Hint returns what to tell the user before the agent starts, given the
 	// arguments; nothing if empty.
 	Hint func(args []string) string
+	// Prompt is [companion.Session.Prompt] for when no such agent is connected; the
+	// protocol's if nil.
+	Prompt func(p editor.PromptParams, roots []string) editor.Prompt
 	// IDEMode is set if the agent connects only if Gemini CLI's settings turn on
 	// IDE mode.
 	IDEMode bool

@@ -2,7 +2,10 @@ package ide
 
 import (
 	"slices"
+	"strings"
 	"testing"
+
+	"pollux/internal/editor"
 )
 
 func TestLaunchOf(t *testing.T) {
@@ -58,6 +61,30 @@ func TestLaunches(t *testing.T) {
 					t.Errorf("%s does not get %s", l.Name, name)
 				}
 			}
+		}
+	}
+}
+
+// Each agent can be named, and has a prompt of its own kind.
+func TestAgents(t *testing.T) {
+	h := newHost(t, newConfig(t), protocols)
+	kinds := h.Agents()
+	if len(kinds) != len(Launches()) {
+		t.Errorf("%d agents, and %d can start", len(kinds), len(Launches()))
+	}
+	prompts := make(map[string]string)
+	for _, k := range kinds {
+		p := k.Prompt(editor.PromptParams{Path: "/project/a.go", Line: 2, EndLine: 3}, []string{"/project"})
+		if k.Command == "" || k.Name == "" || !strings.HasPrefix(p.Text, "@a.go") {
+			t.Errorf("%+v: %+v", k.AgentKind, p)
+		}
+		prompts[k.Command] = p.Text
+	}
+	for command, want := range map[string]string{
+		"gemini": "@a.go lines 2-3 ", "claude": "@a.go#L2-3 ", "opencode": "@a.go#L2-3 ",
+	} {
+		if prompts[command] != want {
+			t.Errorf("%s: %q, want %q", command, prompts[command], want)
 		}
 	}
 }

@@ -1,9 +1,16 @@
 package sys
 
 import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -14,4 +21,90 @@ func trustedPeer(conn net.Conn, socket fs.FileInfo) bool {
 	}
 	st, ok := socket.Sys().(*syscall.Stat_t)
 	return peer.UID == os.Getuid() || peer.UID == 0 || ok && peer.UID == int(st.Uid)
+}
+
+const knowsPeers = true
+
+func peerProcess(here, there netip.AddrPort) int {
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		data, err := os.ReadFile(table)
+		if err != nil {
+			continue
+		}
+		if inode := socketInode(string(data), there, here); inode != "" {
+			return socketOwner(inode)
+		}
+	}
+	return 0
+}
+
+// socketInode returns the inode of the socket with these addresses in a table of the
+// kernel, or "".
+func socketInode(table string, local, remote netip.AddrPort) string {
+	for line := range strings.Lines(table) {
+		// sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode ...
+		fields := strings.Fields(line)
+		if len(fields) < 10 {
+			continue
+		}
+		if kernelAddr(fields[1]) == unmapped(local) && kernelAddr(fields[2]) == unmapped(remote) && fields[9] != "0" {
+			return fields[9]
+		}
+	}
+	return ""
+}
+
+// unmapped returns an address without the IPv6 form of an IPv4 address and without a
+// zone, which the kernel's tables do not have.
+func unmapped(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
+}
+
+// kernelAddr parses an address such as 0100007F:1F90: words of 32 bits in the byte
+// order of the machine, and the port. The result is not valid for other texts.
+func kernelAddr(text string) netip.AddrPort {
+	host, port, _ := strings.Cut(text, ":")
+	ip, err := hex.DecodeString(host)
+	number, err2 := strconv.ParseUint(port, 16, 16)
+	if err != nil || err2 != nil || len(ip)%4 != 0 {
+		return netip.AddrPort{}
+	}
+	for word := ip; len(word) > 0; word = word[4:] {
+		binary.NativeEndian.PutUint32(word, binary.BigEndian.Uint32(word))
+	}
+	addr, _ := netip.AddrFromSlice(ip)
+	return netip.AddrPortFrom(addr.Unmap(), uint16(number))
+}
+
+// socketOwner returns the first of the user's processes that has a socket open, or 0.
+func socketOwner(inode string) int {
+	link := fmt.Sprintf("socket:[%s]", inode)
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range processes {
+		if info, err := os.Stat(dir); err != nil || !own(info) {
+			continue
+		}
+		files, err := os.ReadDir(filepath.Join(dir, "fd"))
+		if err != nil {
+			continue
+		}
+		for _, f := range files {
+			if target, err := os.Readlink(filepath.Join(dir, "fd", f.Name())); err == nil && target == link {
+				pid, _ := strconv.Atoi(filepath.Base(dir))
+				return pid
+			}
+		}
+	}
+	return 0
+}
+
+func workingDir(pid int) string {
+	dir, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/cwd")
+	if err != nil || !filepath.IsAbs(dir) {
+		return ""
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "" // it was removed: the kernel adds " (deleted)"
+	}
+	return dir
 }

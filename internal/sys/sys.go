@@ -29,6 +29,33 @@ func Lookup(pid int) (Process, error) {
 	return lookup(pid)
 }
 
+// WorkingDir returns the working directory of one of the user's processes, or "" if it
+// is not known. Systems other than Linux return "".
+func WorkingDir(pid int) string {
+	if pid <= 0 {
+		return ""
+	}
+	return workingDir(pid)
+}
+
+// Within reports whether a process is a descendant of another one, or the same one.
+func Within(pid, ancestor int) bool {
+	for range maxAncestors {
+		if pid == ancestor {
+			return pid > 0
+		}
+		p, err := Lookup(pid)
+		if err != nil {
+			return false
+		}
+		pid = p.Parent
+	}
+	return false
+}
+
+// maxAncestors is more than any process has.
+const maxAncestors = 64
+
 // Alive reports whether a process with that PID exists, of any user.
 func Alive(pid int) bool { return pid > 0 && alive(pid) }
 

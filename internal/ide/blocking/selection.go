@@ -103,11 +103,13 @@ type Feed struct {
 
 	wake    outbox.Signal // the context has changed
 	refresh outbox.Signal // the agent may have dropped the context: send it again
+	work    chan func()   // of Do
 }
 
 // NewFeed returns a feed whose exported fields are those of f.
 func NewFeed(f Feed) *Feed {
 	f.wake, f.refresh = outbox.NewSignal(), outbox.NewSignal()
+	f.work = make(chan func())
 	return &f
 }
 
@@ -116,6 +118,23 @@ func (f *Feed) Changed() { f.wake.Set() }
 
 // Refresh announces that the agent may have dropped the context. It returns at once.
 func (f *Feed) Refresh() { f.refresh.Set() }
+
+// Do runs a function between two messages of the feed, and returns its error, or the
+// cause if ctx ends first. The function may still run then.
+func (f *Feed) Do(ctx context.Context, work func() error) error {
+	done := make(chan error, 1)
+	select {
+	case f.work <- func() { done <- work() }:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
 
 // Run sends the context whenever it has changed, and again when the agent may have
 // dropped it, until ctx ends.
@@ -131,6 +150,9 @@ func (f *Feed) Run(ctx context.Context) {
 		again := false
 		select {
 		case <-f.wake:
+		case work := <-f.work:
+			work()
+			continue
 		case <-f.refresh:
 			refreshed, left = time.Now(), f.Delays
 			timer.Reset(0)

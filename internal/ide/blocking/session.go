@@ -29,6 +29,9 @@ type SessionConfig struct {
 	// sends; no shift if nil.
 	Delays []time.Duration
 	Shift  func(client string) int
+	// Connected is called on a goroutine of its own when the agent has connected; may be
+	// nil. It must return soon after Ctx ends.
+	Connected func(agent *mcp.ServerSession)
 }
 
 // A Session is the part of a [companion.Session] that the agents share. The session of
@@ -85,7 +88,7 @@ func (s *Session) Serve(conn mcp.Connection, addTools func(*mcp.Server)) {
 		SupportedProtocolVersions: protocolVersions,
 		InitializedHandler: func(_ context.Context, req *mcp.InitializedRequest) {
 			defer s.cfg.OnPanic.Report()
-			s.connect(req.Session.InitializeParams().ClientInfo)
+			s.connect(req.Session)
 		},
 	})
 	addTools(server)
@@ -108,7 +111,8 @@ type transport struct{ mcp.Connection }
 func (t transport) Connect(context.Context) (mcp.Connection, error) { return t.Connection, nil }
 
 // connect gives the session to the companion.
-func (s *Session) connect(client *mcp.Implementation) {
+func (s *Session) connect(agent *mcp.ServerSession) {
+	client := agent.InitializeParams().ClientInfo
 	if client == nil {
 		client = &mcp.Implementation{}
 	}
@@ -120,6 +124,12 @@ func (s *Session) connect(client *mcp.Implementation) {
 	s.cfg.Log.Info("an agent connected", "client", name, "version", version, "transport", s.cfg.Self.Transport())
 	s.cfg.Backend.Connect(s.cfg.Self)
 	s.done.Go(func() { s.Feed.Run(s.Ctx) })
+	if s.cfg.Connected != nil {
+		s.done.Go(func() {
+			defer s.cfg.OnPanic.Report()
+			s.cfg.Connected(agent)
+		})
+	}
 }
 
 func (s *Session) connected() bool {

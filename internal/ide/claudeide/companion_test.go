@@ -20,6 +20,7 @@ func (host) Env() map[string]string                                 { return nil
 func (host) SetRoots([]string) error                                { return nil }
 func (host) Link() (string, error)                                  { return "", os.ErrNotExist }
 func (host) Prompt(editor.PromptParams, []string) (p editor.Prompt) { return p }
+func (host) Agents() []companion.AgentKind                          { return nil }
 func (h *host) ViewsChanged()                                       { h.server.ViewsChanged() }
 func (h *host) Notes() []string                                     { return nil }
 func (h *host) Unpublish()                                          { h.server.Unpublish() }

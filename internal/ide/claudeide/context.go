@@ -8,14 +8,40 @@ import (
 	"pollux/internal/editor"
 )
 
-// ready is a text that Claude Code shows when it reads its keyboard.
-const ready = "? for shortcuts"
+// What the agents show when they read their keyboard. Claude Code shows it in every
+// permission mode, and only while its input line is empty; opencode shows it before the
+// first question only.
+const (
+	claudeReady   = "\u2190 for agents"
+	opencodeReady = "Ask anything"
+)
 
 // Prompt implements [companion.Session].
 func (s *Session) Prompt(p editor.PromptParams, roots []string) editor.Prompt {
+	if s.isOpencode() {
+		return OpencodePrompt(p, roots)
+	}
+	return ClaudePrompt(p, roots)
+}
+
+// ClaudePrompt returns what to type into Claude Code's terminal to ask about a file. It
+// names the file relative to the first of the roots, where editors start agents.
+func ClaudePrompt(p editor.PromptParams, roots []string) editor.Prompt {
+	prompt := companion.NewPrompt(p, about(p, roots), claudeReady)
+	prompt.Empty = true
+	return prompt
+}
+
+// OpencodePrompt is [ClaudePrompt] for opencode.
+func OpencodePrompt(p editor.PromptParams, roots []string) editor.Prompt {
+	return companion.NewPrompt(p, about(p, roots), opencodeReady)
+}
+
+// about names a file and its lines in the agents' @ syntax.
+func about(p editor.PromptParams, roots []string) string {
 	var b strings.Builder
 	if p.Path != "" {
-		b.WriteString(mention(companion.NameIn(p.Path, roots)))
+		b.WriteString(atPath(companion.NameIn(p.Path, roots)))
 		switch {
 		case p.Line > 0 && p.EndLine > p.Line:
 			fmt.Fprintf(&b, "#L%d-%d", p.Line, p.EndLine)
@@ -23,11 +49,11 @@ func (s *Session) Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 			fmt.Fprintf(&b, "#L%d", p.Line)
 		}
 	}
-	return companion.NewPrompt(p, b.String(), ready)
+	return b.String()
 }
 
-// mention returns the path in the agents' @ syntax.
-func mention(path string) string {
+// atPath returns the path in the agents' @ syntax.
+func atPath(path string) string {
 	if strings.ContainsAny(path, " \t") {
 		return `@"` + path + `"`
 	}

@@ -111,8 +111,11 @@ func TestPrompt(t *testing.T) {
 		"@/other/a.go ": {Path: "/other/a.go"},
 		"why?":          {Question: "why?"},
 	} {
-		if got := new(Session).Prompt(p, []string{"/project"}); got.Text != want || got.Ready != ready {
+		if got := ClaudePrompt(p, []string{"/project"}); got.Text != want || got.Ready != claudeReady || !got.Empty {
 			t.Errorf("%+v: %q, want %q", p, got.Text, want)
+		}
+		if got := OpencodePrompt(p, []string{"/project"}); got.Text != want || got.Ready != opencodeReady || got.Empty {
+			t.Errorf("opencode, %+v: %q, want %q", p, got.Text, want)
 		}
 	}
 }

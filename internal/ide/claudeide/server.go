@@ -28,6 +28,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"pollux/internal/companion"
 	"pollux/internal/editor"
 	"pollux/internal/gate"
 	"pollux/internal/ide/blocking"
@@ -40,6 +41,10 @@ import (
 // A Backend is the companion that the server belongs to.
 type Backend interface {
 	blocking.Backend
+	// Acted notes that the agent did something.
+	Acted(s companion.Session)
+	// Changed announces another result of the session's Process.
+	Changed(s companion.Session)
 	Diagnostics(ctx context.Context, path string) ([]editor.FileDiagnostics, error)
 	BeforeWrite(ctx context.Context, path string) (
 		files []editor.FileDiagnostics, checked func(context.Context), err error)
@@ -273,6 +278,8 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ws.SetReadLimit(maxMessage)
 	session.ws = ws
+	session.local, _ = r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	session.remote = r.RemoteAddr
 	go func() { // the HTTP server would catch a panic
 		defer s.cfg.OnPanic.Report()
 		defer s.remove(session)

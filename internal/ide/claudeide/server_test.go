@@ -34,6 +34,7 @@ type backend struct {
 	proposed chan companion.Proposal
 	joined   chan *Session
 	gone     chan *Session
+	changed  chan *Session
 	// propose, if set, runs before a proposal is shown. Its error is Propose's.
 	propose func(companion.Proposal) error
 	// diagnostics, if set, answers Diagnostics and BeforeWrite.
@@ -46,6 +47,7 @@ type backend struct {
 	context  companion.Context
 	open     map[diffKey]companion.Proposal
 	sessions map[*Session]bool
+	acted    []*Session
 }
 
 type diffKey struct {
@@ -56,7 +58,7 @@ type diffKey struct {
 func newBackend() *backend {
 	return &backend{
 		proposed: make(chan companion.Proposal, 100), joined: make(chan *Session, 100), gone: make(chan *Session, 100),
-		open: make(map[diffKey]companion.Proposal), sessions: make(map[*Session]bool),
+		changed: make(chan *Session, 100), open: make(map[diffKey]companion.Proposal), sessions: make(map[*Session]bool),
 	}
 }
 
@@ -116,6 +118,14 @@ func (b *backend) Context() companion.Context {
 }
 
 func (b *backend) Roots() []string { return b.roots }
+
+func (b *backend) Acted(s companion.Session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.acted = append(b.acted, s.(*Session))
+}
+
+func (b *backend) Changed(s companion.Session) { b.changed <- s.(*Session) }
 
 func (b *backend) Diagnostics(_ context.Context, path string) ([]editor.FileDiagnostics, error) {
 	if b.diagnostics == nil {

@@ -1,6 +1,8 @@
 package claudeide
 
 import (
+	"net"
+	"sync"
 	"time"
 
 	"github.com/coder/websocket"
@@ -19,7 +21,13 @@ type Session struct {
 	textRules
 
 	server *Server
-	ws     *websocket.Conn // set before serve
+	ws     *websocket.Conn // set before serve, like the next two
+	local  net.Addr        // of the connection
+	remote string
+
+	mu     sync.Mutex
+	pid    int    // the agent's process; 0 if it is not known
+	dir    string // its working directory
 	checks checks
 }
 
@@ -37,7 +45,7 @@ func (s *Server) newSession() *Session {
 	session.Session = blocking.NewSession(blocking.SessionConfig{
 		Backend: s.cfg.Backend, Log: s.cfg.Log, OnPanic: s.cfg.OnPanic, Self: session,
 		Implementation: mcp.Implementation{Name: "pollux", Title: s.cfg.Editor.DisplayName, Version: s.cfg.Version},
-		Names:          names, Delays: refreshDelays, Shift: lineShift,
+		Names:          names, Delays: refreshDelays, Shift: lineShift, Connected: session.locate,
 	})
 	return session
 }

@@ -51,6 +51,7 @@ func (s *Session) addTools(server *mcp.Server) {
 			n := s.Calls.Close(ctx, func(string) bool { return true })
 			// The agent calls this at each prompt, which uses up the context.
 			s.Feed.Refresh()
+			s.server.cfg.Backend.Acted(s)
 			return []string{fmt.Sprintf("CLOSED_%d_DIFF_TABS", n)}, nil
 		})
 	s.Calls.Add(server, toolGetDiagnostics, "Returns the problems that the editor shows, such as compiler errors.",

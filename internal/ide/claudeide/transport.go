@@ -38,6 +38,7 @@ func (c conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 		case !ok:
 			return msg, nil
 		case req.Method == "ide_connected" && !req.IsCall():
+			c.s.claim(req.Params)
 			continue
 		case req.Method == "tools/list":
 			c.s.Feed.Refresh()

@@ -283,17 +283,20 @@ func TestSessionEnds(t *testing.T) {
 	b := newBackend(dir)
 	s := m.start(b, "1-1.sock")
 	const dead = 1 << 30 // above every limit
-	s.asked(dead)
+	s.asked(dead, dir)
 	if session := receive(t, b.came); receive(t, b.gone) != session {
 		t.Error("another session ended")
 	}
-	s.asked(os.Getpid())
+	s.asked(os.Getpid(), dir)
 	session := receive(t, b.came)
+	if pid, at := session.Process(); pid != os.Getpid() || at != dir {
+		t.Errorf("the process is %d in %q", pid, at)
+	}
 	s.Close(t.Context())
 	if receive(t, b.gone) != session {
 		t.Error("another session ended")
 	}
-	s.asked(os.Getpid())
+	s.asked(os.Getpid(), dir)
 	if len(b.came) > 0 {
 		t.Error("a session came after the end")
 	}

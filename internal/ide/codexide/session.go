@@ -23,13 +23,15 @@ const idleTTL = 10 * time.Minute
 type Session struct {
 	noProposals
 
-	pid   int // 0 if unknown
+	pid   int    // 0 if unknown
+	dir   string // where it ran at its first request
 	since time.Time
 	used  time.Time // of the last request; guarded by Server.mu
 }
 
-// asked connects the process that has received the context, unless it is connected.
-func (s *Server) asked(pid int) {
+// asked connects the process that has received the context for its directory, unless it
+// is connected.
+func (s *Server) asked(pid int, dir string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -37,7 +39,7 @@ func (s *Server) asked(pid int) {
 	}
 	session := s.sessions[pid]
 	if session == nil {
-		session = &Session{pid: pid, since: time.Now()}
+		session = &Session{pid: pid, dir: dir, since: time.Now()}
 		s.sessions[pid] = session
 		s.cfg.Log.Info("an agent connected", "client", title, "transport", session.Transport())
 		s.cfg.Backend.Connect(session)
@@ -74,6 +76,9 @@ func (s *Session) Client() (name, version string) { return title, "" }
 
 // Transport implements [companion.Session].
 func (s *Session) Transport() string { return "socket" }
+
+// Process implements [companion.Session].
+func (s *Session) Process() (pid int, dir string) { return s.pid, s.dir }
 
 // Since implements [companion.Session].
 func (s *Session) Since() time.Time { return s.since }

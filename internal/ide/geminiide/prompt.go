@@ -32,7 +32,9 @@ func Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 			fmt.Fprintf(&b, " line %d", p.Line)
 		}
 	}
-	return companion.NewPrompt(p, b.String(), ready)
+	prompt := companion.NewPrompt(p, b.String(), ready)
+	prompt.Empty = true
+	return prompt
 }
 
 // pathSpecial matches the characters that end a path after an @.

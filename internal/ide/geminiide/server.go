@@ -34,6 +34,8 @@ type Backend interface {
 	// ended and did not return within [Config.GoneTimeout].
 	Connect(s companion.Session)
 	Disconnect(s companion.Session)
+	// Changed announces another result of the session's Process.
+	Changed(s companion.Session)
 }
 
 // A Config configures a [Server]. A duration of zero means the default.

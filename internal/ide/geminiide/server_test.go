@@ -36,18 +36,27 @@ type backend struct {
 	opened  chan companion.Proposal
 	session chan *Session
 	gone    chan *Session
+	changed chan *Session
 	fail    error
 }
 
 func newBackend() *backend {
 	return &backend{
 		opened: make(chan companion.Proposal, 10), session: make(chan *Session, 10), gone: make(chan *Session, 10),
+		changed: make(chan *Session, 10),
 	}
 }
 
 func (b *backend) Propose(_ context.Context, _ companion.Session, p companion.Proposal) error {
 	b.opened <- p
 	return b.fail
+}
+
+func (b *backend) Changed(s companion.Session) {
+	select {
+	case b.changed <- s.(*Session):
+	default: // few tests look
+	}
 }
 
 func (b *backend) Withdraw(_ context.Context, _ companion.Session, path string) (string, error) {

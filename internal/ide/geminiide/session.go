@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/outbox"
+	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
 
@@ -64,6 +66,8 @@ type Session struct {
 	drained   []chan bool                  // closed when nothing is queued
 	gone      *time.Timer                  // ends the session when it has no stream
 	timer     int                          // the number of that timer
+	pid       int                          // the client's process; 0 if it is not known
+	dir       string                       // its working directory
 
 	connect   sync.Once // calls Backend.Connect, or prevents the call
 	announced bool      // Backend.Connect was called; set by connect
@@ -162,6 +166,31 @@ func (srv *Server) newHTTPSession(agent string) (*Session, error) {
 	s.expectStreamLocked(unstreamedTimeout)
 	s.mu.Unlock()
 	return s, nil
+}
+
+// Process implements [companion.Session].
+func (s *Session) Process() (pid int, dir string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pid, s.dir
+}
+
+// locate finds the process that has sent a request, and its working directory. Over
+// stdio they stay unknown, since a relay is at the other end.
+func (s *Session) locate(r *http.Request) {
+	if known, _ := s.Process(); known != 0 {
+		return
+	}
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	pid := sys.PeerProcess(local, r.RemoteAddr)
+	if pid == 0 {
+		return
+	}
+	dir := sys.WorkingDir(pid)
+	s.mu.Lock()
+	s.pid, s.dir = pid, dir
+	s.mu.Unlock()
+	s.server.cfg.Backend.Changed(s)
 }
 
 // ServeConn serves one client over a byte stream of newline-delimited JSON
@@ -432,6 +461,7 @@ func (s *Session) streamEnded(w *streamWriter) {
 }
 
 func (s *Session) serveStream(w http.ResponseWriter, r *http.Request) {
+	s.locate(r) // the stream's connection stays open meanwhile
 	sw := &streamWriter{ResponseWriter: w}
 	sw.onReady = func() { s.streamReady(sw) }
 	s.serve(sw, r)

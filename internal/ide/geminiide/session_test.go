@@ -8,12 +8,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"pollux/internal/sys"
 )
 
 // A duplex is a connection without buffers: a write blocks until the other side
@@ -271,5 +274,29 @@ func TestRefusedClientIsNotConnected(t *testing.T) {
 	}
 	if len(b.session) > 0 && len(b.gone) == 0 {
 		t.Error("the backend has a session that never ends")
+	}
+}
+
+// The process at the other end of the event stream, and its folder, are known.
+func TestProcess(t *testing.T) {
+	if !sys.KnowsPeers {
+		t.Skip("this system cannot tell")
+	}
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBackend()
+	c := dial(t, start(t, b, nil)).initialize()
+	session := <-b.session
+	if pid, dir := session.Process(); pid != 0 || dir != "" {
+		t.Errorf("before the stream: process %d in %q", pid, dir)
+	}
+	c.listen()
+	if <-b.changed != session {
+		t.Error("another session was announced")
+	}
+	if pid, dir := session.Process(); pid != os.Getpid() || dir != wd {
+		t.Errorf("process %d in %q, want %d in %q", pid, dir, os.Getpid(), wd)
 	}
 }

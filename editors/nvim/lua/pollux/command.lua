@@ -32,7 +32,7 @@ local function show_status()
   local lines =
     { ("Pollux %s, port %d: sharing %s in %s"):format(s.version, s.port, files, table.concat(s.roots, ", ")) }
   for _, c in ipairs(s.clients) do
-    table.insert(lines, ("connected: %s %s"):format(c.name, c.version))
+    table.insert(lines, ("connected: %s %s"):format(c.name, c.version) .. (c.dir and " in " .. c.dir or ""))
   end
   if #s.clients == 0 then
     table.insert(lines, "no agent is connected: :Pollux open starts one; in a running Gemini CLI, type /ide enable")
@@ -82,6 +82,10 @@ local commands = {
   end,
   send = function(opts, rest)
     local params = target(opts)
+    local agent, question = rest:match("^%-%-agent%s+(%S+)%s*(.*)$")
+    if agent then
+      params.agent, rest = agent, question
+    end
     if not params.path and rest == "" then
       return client.say("this buffer is not a file: add a question, :Pollux send QUESTION", "error")
     end
@@ -130,18 +134,28 @@ local commands = {
   stop = client.stop,
 }
 
+-- Returns the commands of the agents that the user can name, those that are installed
+-- first.
+local function agents()
+  local installed, others = {}, {}
+  for _, agent in ipairs(client.info and client.info.agents or {}) do
+    table.insert(vim.fn.executable(agent.command) == 1 and installed or others, agent.command)
+  end
+  return vim.list_extend(installed, others)
+end
+
 function M.complete(lead, line)
-  if line:match("^%S*%s+%S*$") == nil then
-    return {}
+  local all = {}
+  if line:match("Pollux%s+send%s+%-%-agent%s+%S*$") then
+    all = agents()
+  elseif line:match("^%S*%s+%S*$") then
+    all = vim.tbl_keys(commands)
+    table.sort(all)
+    vim.list_extend(all, agents())
   end
-  local found = {}
-  for name in pairs(commands) do
-    if name:sub(1, #lead) == lead then
-      table.insert(found, name)
-    end
-  end
-  table.sort(found)
-  return found
+  return vim.tbl_filter(function(name)
+    return name:sub(1, #lead) == lead
+  end, all)
 end
 
 function M.run(opts)
@@ -150,6 +164,9 @@ function M.run(opts)
     name = "status"
   end
   local command = commands[name]
+  if not command and vim.tbl_contains(agents(), name) then
+    return require("pollux.terminal").open(name, vim.list_slice(opts.fargs, 2))
+  end
   if not command then
     return client.say(("unknown command %q: press Tab after :Pollux for a list"):format(name), "error")
   end

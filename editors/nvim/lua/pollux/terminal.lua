@@ -1,18 +1,57 @@
--- The agent in a terminal of Neovim.
+-- The agents in terminals of Neovim: each has a terminal of its own.
 local client = require("pollux.client")
 local config = require("pollux.config")
 
 local M = {}
 
-local buf, job
-local ENTER_DELAY = 150 -- ms after a paste; an earlier Enter would become part of it
+-- The terminals, the last used one first. Each has the name of its agent ("" for the
+-- one that `pollux run` chooses), buf, and job while the agent runs.
+local terminals = {}
+local ENTER_DELAY = 300 -- ms after a paste; an earlier Enter would become part of it
 local POLL_INTERVAL = 100 -- ms between two checks of the terminal's screen
 local MAX_POLLS = 100 -- checks before a question counts as not accepted
 
-local function window()
-  if buf and vim.api.nvim_buf_is_valid(buf) then
+-- Returns the command that starts an agent without a name, as a list, or nil.
+local function chosen()
+  local cli = config.get().cli
+  return type(cli) == "string" and { cli } or cli
+end
+
+local function default_name()
+  local cli = chosen()
+  return cli and vim.fn.fnamemodify(cli[1], ":t") or ""
+end
+
+-- Returns the terminal of an agent; without a name, the last used one, preferably of an
+-- agent that runs.
+local function find(name)
+  for _, t in ipairs(terminals) do
+    if t.name == name or not name and t.job then
+      return t
+    end
+  end
+  return not name and terminals[1] or nil
+end
+
+-- Makes a terminal the last used one.
+local function used(t)
+  for i, other in ipairs(terminals) do
+    if other == t then
+      table.remove(terminals, i)
+      break
+    end
+  end
+  table.insert(terminals, 1, t)
+end
+
+local function valid(t)
+  return t.buf and vim.api.nvim_buf_is_valid(t.buf)
+end
+
+local function window(t)
+  if valid(t) then
     for _, win in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
-      if vim.api.nvim_win_get_buf(win) == buf then
+      if vim.api.nvim_win_get_buf(win) == t.buf then
         return win
       end
     end
@@ -34,74 +73,75 @@ local function split()
   end
 end
 
-local function command()
-  local opts = config.get()
-  local argv = { opts.command, "run", "--attach" }
-  if opts.cli then
+local function command(name, args)
+  local argv = { config.get().command, "run", "--attach" }
+  local cli = name ~= default_name() and { name } or chosen() or name ~= "" and { name } or {}
+  if #cli > 0 then
     table.insert(argv, "--")
-    vim.list_extend(argv, type(opts.cli) == "table" and opts.cli or { opts.cli })
+    vim.list_extend(argv, cli)
+    vim.list_extend(argv, args or {})
   end
   return argv
 end
 
---- Shows the agent's terminal. Starts the agent if it is not running.
-function M.open(enter)
-  local win = window()
-  if win and job then
-    if enter ~= false then
-      vim.api.nvim_set_current_win(win)
-      vim.cmd("startinsert")
-    end
-    return true
+-- Starts the agent of a terminal in the current window.
+local function start(t, args)
+  local old = t.buf
+  t.buf = vim.api.nvim_create_buf(false, true)
+  vim.api.nvim_win_set_buf(0, t.buf)
+  if old and vim.api.nvim_buf_is_valid(old) then
+    pcall(vim.api.nvim_buf_delete, old, { force = true }) -- of an agent that has ended
   end
-  local back = vim.api.nvim_get_current_win()
-  if job then
+  local buf = t.buf
+  local opts = {
+    cwd = require("pollux.context").roots()[1],
+    on_exit = function(_, code)
+      t.job = nil
+      if code == 0 and vim.api.nvim_buf_is_valid(buf) then
+        pcall(vim.api.nvim_buf_delete, buf, { force = true })
+      end
+    end,
+  }
+  if vim.fn.has("nvim-0.11") == 1 then
+    opts.term = true
+    t.job = vim.fn.jobstart(command(t.name, args), opts)
+  else
+    t.job = vim.fn.termopen(command(t.name, args), opts)
+  end
+  vim.bo[buf].bufhidden = "hide"
+  pcall(vim.api.nvim_buf_set_name, buf, "pollux://agent" .. (t.name ~= "" and "/" .. t.name or ""))
+end
+
+--- Shows the terminal of an agent, and starts the agent if it is not running. Without a
+--- name, it is the last used one. Returns the terminal.
+function M.open(name, args)
+  local t = find(name)
+  if t and t.job and args and #args > 0 then
+    client.say(t.name .. " is running: its arguments count when it starts", "warning")
+  end
+  if not (t and t.job) and not client.ready() then
+    return client.say("Pollux is not running: run :Pollux start; if that fails, see :Pollux log", "error")
+  end
+  t = t or { name = name or default_name() }
+  local win = window(t)
+  if win then
+    vim.api.nvim_set_current_win(win)
+  else
     split()
-    vim.api.nvim_win_set_buf(0, buf)
-  else
-    if not client.ready() then
-      client.say("Pollux is not running: run :Pollux start; if that fails, see :Pollux log", "error")
-      return false
-    end
-    local old = buf
-    if win then
-      vim.api.nvim_set_current_win(win)
-    else
-      split()
-    end
-    buf = vim.api.nvim_create_buf(false, true)
-    vim.api.nvim_win_set_buf(0, buf)
-    if old and vim.api.nvim_buf_is_valid(old) then
-      pcall(vim.api.nvim_buf_delete, old, { force = true }) -- of an agent that has ended
-    end
-    local opts = {
-      cwd = require("pollux.context").roots()[1],
-      on_exit = function(_, code)
-        job = nil
-        if code == 0 and buf and vim.api.nvim_buf_is_valid(buf) then
-          pcall(vim.api.nvim_buf_delete, buf, { force = true })
-        end
-      end,
-    }
-    if vim.fn.has("nvim-0.11") == 1 then
-      opts.term = true
-      job = vim.fn.jobstart(command(), opts)
-    else
-      job = vim.fn.termopen(command(), opts)
-    end
-    vim.bo[buf].bufhidden = "hide"
-    pcall(vim.api.nvim_buf_set_name, buf, "pollux://agent")
   end
-  if enter == false then
-    vim.api.nvim_set_current_win(back)
-  else
-    vim.cmd("startinsert")
+  if not t.job then
+    start(t, args)
+  elseif not win then
+    vim.api.nvim_win_set_buf(0, t.buf)
   end
-  return true
+  used(t)
+  vim.cmd("startinsert")
+  return t
 end
 
 function M.toggle()
-  local win = window()
+  local t = find()
+  local win = t and window(t)
   if not win then
     return M.open()
   end
@@ -110,12 +150,12 @@ function M.toggle()
   end
 end
 
--- Reports whether the agent's input line is empty and ready.
-local function waits(prompt)
-  if not buf or not vim.api.nvim_buf_is_valid(buf) then
+-- Reports whether the agent shows what it shows when its input line is empty and ready.
+local function waits(t, prompt)
+  if not valid(t) then
     return false
   end
-  for _, line in ipairs(vim.api.nvim_buf_get_lines(buf, -1 - vim.o.lines, -1, false)) do
+  for _, line in ipairs(vim.api.nvim_buf_get_lines(t.buf, -1 - vim.o.lines, -1, false)) do
     if line:find(prompt.ready, 1, true) then
       return true
     end
@@ -125,56 +165,81 @@ end
 
 -- Presses Enter once the paste is visible: while the agent starts, it reads its input
 -- late.
-local function enter(prompt, polls)
-  if not job then
+local function enter(t, prompt, polls)
+  if not t.job then
     return
-  elseif not waits(prompt) then
+  elseif not waits(t, prompt) then
     vim.defer_fn(function()
-      if waits(prompt) then
-        enter(prompt, polls)
-      elseif job then
-        vim.fn.chansend(job, "\r")
+      if waits(t, prompt) then
+        enter(t, prompt, polls)
+      elseif t.job then
+        vim.fn.chansend(t.job, "\r")
       end
     end, ENTER_DELAY)
   elseif polls > 0 then
     vim.defer_fn(function()
-      enter(prompt, polls - 1)
+      enter(t, prompt, polls - 1)
     end, POLL_INTERVAL)
   else
     client.say("the agent did not accept your question: " .. prompt.text, "warning")
   end
 end
 
-local function type_in(prompt)
-  vim.fn.chansend(job, prompt.paste)
+local function type_in(t, prompt)
+  vim.fn.chansend(t.job, prompt.paste)
   if prompt.submit then
-    enter(prompt, MAX_POLLS)
+    enter(t, prompt, MAX_POLLS)
   end
 end
 
---- Types a question into the agent's terminal. Starts the agent if it is not running.
+-- Types a prompt when the agent, which has just been started, is ready.
+local function type_when_ready(t, prompt)
+  if not t.job then
+    return client.say("the agent has ended; your question was: " .. prompt.text, "warning")
+  end
+  if waits(t, prompt) then
+    return type_in(t, prompt)
+  end
+  vim.defer_fn(function()
+    type_when_ready(t, prompt)
+  end, POLL_INTERVAL)
+end
+
+-- Returns the terminals in which agents run, as Pollux wants to know them.
+local function running()
+  local list = {}
+  for _, t in ipairs(terminals) do
+    if t.job then
+      table.insert(list, { pid = vim.fn.jobpid(t.job), agent = t.name ~= "" and t.name or nil })
+    end
+  end
+  return #list > 0 and list or nil
+end
+
+--- Sends a file, lines or a question to an agent. Starts one if none is running.
 function M.send(params)
-  local prompt, err = client.call("prompt", params)
-  if not prompt then
+  local last = find()
+  params.terminals, params.start = running(), last and last.name or default_name()
+  local result, err = client.call("send", params)
+  if not result then
     return client.say(err, "error")
   end
-  local running = job ~= nil
-  if not M.open() then
-    return
-  end
-  if running then
-    return type_in(prompt)
-  end
-  local function wait()
-    if not job then
-      return client.say("the agent has ended; your question was: " .. prompt.text, "warning")
+  if result.status == "terminal" then
+    for _, t in ipairs(terminals) do
+      if t.job and vim.fn.jobpid(t.job) == result.pid then
+        M.open(t.name)
+        return type_in(t, result.prompt)
+      end
     end
-    if waits(prompt) then
-      return type_in(prompt)
+    client.say("the agent has ended; your question was: " .. result.prompt.text, "warning")
+  elseif result.status == "start" then
+    local t = M.open(result.agent ~= "" and result.agent or nil)
+    if t then
+      type_when_ready(t, result.prompt)
     end
-    vim.defer_fn(wait, POLL_INTERVAL)
+  else
+    client.say("sent to " .. result.agent .. (result.pane and " in tmux pane " .. result.pane or ""))
   end
-  wait()
 end
 
 return M

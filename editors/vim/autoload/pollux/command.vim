@@ -62,7 +62,7 @@ def Status()
   var files = s.files == 1 ? '1 file' : s.files .. ' files'
   var lines = [printf('Pollux %s, port %d: sharing %s in %s', s.version, s.port, files, join(s.roots, ', '))]
   for c in s.clients
-    add(lines, printf('connected: %s %s', c.name, c.version))
+    add(lines, printf('connected: %s %s', c.name, c.version) .. (has_key(c, 'dir') ? ' in ' .. c.dir : ''))
   endfor
   if empty(s.clients)
     add(lines, 'no agent is connected: :Pollux open starts one; in a running Gemini CLI, type /ide enable')
@@ -99,8 +99,22 @@ enddef
 const names = ['open', 'toggle', 'send', 'diagnostics', 'accept', 'reject', 'next', 'next-hunk', 'previous-hunk',
   'accept-hunk', 'undo-hunk', 'list', 'status', 'log', 'start', 'stop']
 
+# Returns the commands of the agents that the user can name, those that are installed
+# first.
+def Agents(): list<string>
+  var all = get(client.Info(), 'agents', [])->mapnew((_, agent) => agent.command)
+  return copy(all)->filter((_, name) => executable(name) == 1)
+    + copy(all)->filter((_, name) => executable(name) == 0)
+enddef
+
 export def Complete(lead: string, line: string, _: number): list<string>
-  return line =~ '^\S*\s\+\S*$' ? copy(names)->filter((_, n) => stridx(n, lead) == 0)->sort() : []
+  var all: list<string> = []
+  if line =~ 'Pollux\s\+send\s\+--agent\s\+\S*$'
+    all = Agents()
+  elseif line =~ '^\S*\s\+\S*$'
+    all = sort(copy(names)) + Agents()
+  endif
+  return filter(all, (_, n) => stridx(n, lead) == 0)
 enddef
 
 export def Run(args: string, range: number, line1: number, line2: number)
@@ -112,7 +126,12 @@ export def Run(args: string, range: number, line1: number, line2: number)
   elseif name == 'toggle'
     terminal.Toggle()
   elseif name == 'send'
-    if empty(params) && rest == ''
+    var named = matchlist(rest, '^--agent\s\+\(\S\+\)\s*\(.*\)$')
+    if !empty(named)
+      params.agent = named[1]
+      rest = named[2]
+    endif
+    if !has_key(params, 'path') && rest == ''
       client.Say('this buffer is not a file: add a question, :Pollux send QUESTION', 'error')
     else
       Send(params, rest)
@@ -143,6 +162,8 @@ export def Run(args: string, range: number, line1: number, line2: number)
     client.Start()
   elseif name == 'stop'
     client.Stop()
+  elseif index(Agents(), name) >= 0
+    terminal.Open(name, split(rest))
   else
     client.Say(printf('unknown command "%s": press Tab after :Pollux for a list', name), 'error')
   endif

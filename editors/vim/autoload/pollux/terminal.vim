@@ -1,18 +1,50 @@
 vim9script
-# The agent in a terminal of Vim.
+# The agents in terminals of Vim: each has a terminal of its own.
 
 import autoload 'pollux.vim' as options
 import autoload 'pollux/client.vim'
 import autoload 'pollux/context.vim'
 
-const ENTER_DELAY = 150 # ms after a paste; an earlier Enter would become part of it
+const ENTER_DELAY = 300 # ms after a paste; an earlier Enter would become part of it
 const POLL_INTERVAL = 100 # ms between two checks of the terminal's screen
 const MAX_POLLS = 100 # checks before a question counts as not accepted
 
-var buf = 0
+# The terminals, the last used one first: {name, buf}. The name is that of the agent, or
+# empty for the one that `pollux run` chooses.
+var terminals: list<dict<any>> = []
 
-def Running(): bool
+def Running(buf: number): bool
   return buf > 0 && bufexists(buf) && term_getstatus(buf) =~ 'running'
+enddef
+
+# Returns the command that starts an agent without a name.
+def Chosen(): list<string>
+  var cli = options.Option('cli')
+  return type(cli) == v:t_string ? [cli] : cli
+enddef
+
+def DefaultName(): string
+  var cli = Chosen()
+  return empty(cli) ? '' : fnamemodify(cli[0], ':t')
+enddef
+
+# Returns the terminal of an agent, or {}.
+def Find(name: string): dict<any>
+  return get(copy(terminals)->filter((_, t) => t.name == name), 0, {})
+enddef
+
+# Returns the terminals in which agents run.
+def Alive(): list<dict<any>>
+  return copy(terminals)->filter((_, t) => Running(t.buf))
+enddef
+
+# Returns the last used terminal, preferably of an agent that runs; {} if there is none.
+def Last(): dict<any>
+  return get(Alive(), 0, get(terminals, 0, {}))
+enddef
+
+def LastName(): string
+  return get(Last(), 'name', DefaultName())
 enddef
 
 def Split()
@@ -23,51 +55,59 @@ def Split()
   execute (vertical ? 'vertical resize' : 'resize') size
 enddef
 
-def Argv(): list<string>
+def Argv(name: string, args: list<string>): list<string>
   var argv = [options.Command(), 'run', '--attach']
-  var cli = options.Option('cli')
-  if type(cli) == v:t_string
-    cli = [cli]
-  endif
-  return empty(cli) ? argv : argv + ['--'] + cli
+  var cli = name == DefaultName() ? Chosen() : [name]
+  return empty(cli) ? argv : argv + ['--'] + cli + args
 enddef
 
-# Shows the agent's terminal and goes to it. Starts the agent if it is not running.
+# Shows the terminal of an agent and goes to it. Starts the agent if it is not running.
 # Reports whether the terminal is open.
-export def Open(): bool
+export def Open(name = LastName(), args: list<string> = []): bool
+  var t = Find(name)
+  var buf = get(t, 'buf', 0)
   var win = buf > 0 ? bufwinid(buf) : -1
-  if Running() && win > 0
-    win_gotoid(win)
-  elseif Running()
-    Split()
-    execute 'buffer' buf
-  else
-    if !client.Ready()
-      client.Say('Pollux is not running: run :Pollux start; if that fails, see :Pollux log', 'error')
-      return false
-    endif
-    if win > 0
-      win_gotoid(win)
-    else
-      Split()
-    endif
-    buf = term_start(Argv(), {
-      curwin: true, cwd: context.Roots()[0], term_name: 'pollux://agent', term_kill: 'term', exit_cb: Ended,
-      env: {COLORTERM: $COLORTERM},
-    })
-    setbufvar(buf, '&bufhidden', 'hide')
-    setbufvar(buf, '&buflisted', 0)
-    return buf > 0
+  if Running(buf) && !empty(args)
+    client.Say(name .. ' is running: its arguments count when it starts', 'warning')
   endif
-  if mode() != 't' && term_getstatus(buf) =~ 'normal'
+  if !Running(buf) && !client.Ready()
+    client.Say('Pollux is not running: run :Pollux start; if that fails, see :Pollux log', 'error')
+    return false
+  endif
+  if win > 0
+    win_gotoid(win)
+  else
+    Split()
+  endif
+  if Running(buf)
+    if win <= 0
+      execute 'buffer' buf
+    endif
+  else
+    buf = Start(name, args)
+  endif
+  filter(terminals, (_, other) => other.name != name)
+  insert(terminals, {name: name, buf: buf})
+  if Running(buf) && mode() != 't' && term_getstatus(buf) =~ 'normal'
     normal! i
   endif
-  return true
+  return buf > 0
 enddef
 
-def Ended(_: job, code: number)
+# Starts an agent in the current window and returns the terminal's buffer.
+def Start(name: string, args: list<string>): number
+  var buf = term_start(Argv(name, args), {
+    curwin: true, cwd: context.Roots()[0], term_name: 'pollux://agent' .. (name == '' ? '' : '/' .. name),
+    term_kill: 'term', exit_cb: (_, code) => Ended(name, code), env: {COLORTERM: $COLORTERM},
+  })
+  setbufvar(buf, '&bufhidden', 'hide')
+  setbufvar(buf, '&buflisted', 0)
+  return buf
+enddef
+
+def Ended(name: string, code: number)
   if code == 0
-    var gone = buf
+    var gone = get(Find(name), 'buf', 0)
     timer_start(0, (_) => {
       if bufexists(gone)
         execute 'silent! bwipeout!' gone
@@ -77,8 +117,9 @@ def Ended(_: job, code: number)
 enddef
 
 export def Toggle()
+  var buf = get(Last(), 'buf', 0)
   var win = buf > 0 ? bufwinid(buf) : -1
-  if !Running() || win < 0
+  if !Running(buf) || win < 0
     Open()
   elseif winnr('$') == 1
     client.Say('cannot hide the terminal: it is in the only window')
@@ -87,68 +128,77 @@ export def Toggle()
   endif
 enddef
 
-# Reports whether the agent's input line is empty and ready.
-def Waits(prompt: dict<any>): bool
+# Reports whether the agent shows what it shows when its input line is empty and ready.
+def Waits(buf: number, prompt: dict<any>): bool
   return range(1, term_getsize(buf)[0])->mapnew((_, n) => term_getline(buf, n))->join("\n")->stridx(prompt.ready) >= 0
 enddef
 
 # Sends bytes. term_sendkeys() sends keys: it turns the Esc in a paste into CSI 27 u if
 # the agent has requested that encoding.
-def Put(text: string)
+def Put(buf: number, text: string)
   ch_sendraw(job_getchannel(term_getjob(buf)), text)
 enddef
 
 # Presses Enter once the paste is visible: while the agent starts, it reads its input
 # late.
-def Enter(prompt: dict<any>, polls: number)
-  if !Running()
+def Enter(buf: number, prompt: dict<any>, polls: number)
+  if !Running(buf)
     return
-  elseif !Waits(prompt)
+  elseif !Waits(buf, prompt)
     timer_start(ENTER_DELAY, (_) => {
-      if Waits(prompt)
-        Enter(prompt, polls)
-      elseif Running()
-        Put("\r")
+      if Waits(buf, prompt)
+        Enter(buf, prompt, polls)
+      elseif Running(buf)
+        Put(buf, "\r")
       endif
     })
   elseif polls > 0
-    timer_start(POLL_INTERVAL, (_) => Enter(prompt, polls - 1))
+    timer_start(POLL_INTERVAL, (_) => Enter(buf, prompt, polls - 1))
   else
     client.Say('the agent did not accept your question: ' .. prompt.text, 'warning')
   endif
 enddef
 
-def TypeIn(prompt: dict<any>)
-  Put(prompt.paste)
+def TypeIn(buf: number, prompt: dict<any>)
+  Put(buf, prompt.paste)
   if prompt.submit
-    Enter(prompt, MAX_POLLS)
+    Enter(buf, prompt, MAX_POLLS)
   endif
 enddef
 
-# Types a question into the agent's terminal. Starts the agent if it is not running.
+# Types a prompt when the agent, which has just been started, is ready.
+def TypeWhenReady(buf: number, prompt: dict<any>)
+  if !Running(buf)
+    client.Say('the agent has ended; your question was: ' .. prompt.text, 'warning')
+  elseif Waits(buf, prompt)
+    TypeIn(buf, prompt)
+  else
+    timer_start(POLL_INTERVAL, (_) => TypeWhenReady(buf, prompt))
+  endif
+enddef
+
+def Pid(buf: number): number
+  return job_info(term_getjob(buf)).process
+enddef
+
+# Sends a file, lines or a question to an agent. Starts one if none is running.
 export def Send(params: dict<any>)
-  var [error, prompt] = client.Call('prompt', params)
+  var known = {start: LastName(), terminals: mapnew(Alive(), (_, t) => ({pid: Pid(t.buf), agent: t.name}))}
+  var [error, result] = client.Call('send', extend(known, params))
   if error != ''
     client.Say(error, 'error')
-    return
-  endif
-  var was = Running()
-  if !Open()
-    return
-  endif
-  if was
-    TypeIn(prompt)
+  elseif result.status == 'terminal'
+    var t = get(Alive()->filter((_, other) => Pid(other.buf) == result.pid), 0, {})
+    if empty(t)
+      client.Say('the agent has ended; your question was: ' .. result.prompt.text, 'warning')
+    elseif Open(t.name)
+      TypeIn(t.buf, result.prompt)
+    endif
+  elseif result.status == 'start'
+    if Open(result.agent == '' ? LastName() : result.agent)
+      TypeWhenReady(terminals[0].buf, result.prompt)
+    endif
   else
-    Wait(prompt)
-  endif
-enddef
-
-def Wait(prompt: dict<any>)
-  if !Running()
-    client.Say('the agent has ended; your question was: ' .. prompt.text, 'warning')
-  elseif Waits(prompt)
-    TypeIn(prompt)
-  else
-    timer_start(POLL_INTERVAL, (_) => Wait(prompt))
+    client.Say('sent to ' .. result.agent .. (has_key(result, 'pane') ? ' in tmux pane ' .. result.pane : ''))
   endif
 enddef

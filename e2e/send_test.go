@@ -1,0 +1,214 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pollux/editors/editortest"
+	"pollux/internal/fakemodel"
+)
+
+// seen is a model that answers every prompt.
+func seen(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Seen.") }
+
+// withClaude puts Claude Code on the PATH.
+func (w *world) withClaude() {
+	w.t.Helper()
+	bin, env := w.installClaude()
+	w.env = append(w.env, env...)
+	dir, err := filepath.EvalSymlinks(w.t.TempDir())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.Symlink(bin, filepath.Join(dir, "claude")); err != nil {
+		w.t.Fatal(err)
+	}
+	w.env = append(w.env, "PATH="+dir+":"+os.Getenv("PATH"))
+	w.addPath(dir)
+}
+
+// wantPrompt waits until the model receives a prompt.
+func (w *world) wantPrompt(text string) fakemodel.Request {
+	w.t.Helper()
+	r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Text, text) })
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+// refused runs `pollux send`, which must fail.
+func (w *world) refused(want string, args ...string) {
+	w.t.Helper()
+	cmd := exec.Command(polluxBinary, append([]string{"send"}, args...)...)
+	cmd.Env, cmd.Dir = w.env, w.project
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), want) {
+		w.t.Errorf("pollux send %q: %v, %s; want %q", args, err, out, want)
+	}
+}
+
+// Claude Code in a tmux pane of its own, and `pollux send` in a shell.
+func TestSendToClaude(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	w := newClaudeWorld(t, seen)
+	w.file("a.txt", "alpha\nbeta\ngamma\n")
+	w.file(".env", "secret\n")
+	e := w.edit(nil)
+	w.withClaude()
+	shell := w.screen(append(e.env(), "PS1=shell> "), "bash", "--norc")
+	shell.see("shell>")
+	shell.ask("claude --permission-mode default")
+	shell.see("? for shortcuts")
+	waitFor(t, "the process", func() bool { all := e.agents(t); return len(all) == 1 && all[0].PID > 0 })
+	if a := e.agents(t)[0]; a.Dir != w.project || a.PID == shell.PID {
+		t.Errorf("the agent is %+v", a)
+	}
+	if out := w.pollux("status"); !strings.Contains(out, "agent Claude Code "+claudeVersion+" in "+w.project+", process ") {
+		t.Errorf("the status is %s", out)
+	}
+
+	if out := w.pollux("send", "a.txt:2-3"); out != "Sent to Claude Code.\n" {
+		t.Errorf("it says %q", out)
+	}
+	shell.see("@a.txt#L2-3")
+	w.refused("its input line in tmux pane %0 is not empty", "a.txt", "why?")
+	shell.press("C-u")
+	shell.see("← for agents")
+	if out := w.pollux("send", "a.txt:2-3", "why", "so?"); out != "Sent to Claude Code in tmux pane %0.\n" {
+		t.Errorf("it says %q", out)
+	}
+	w.wantPrompt("#L2-3: why so?")
+	shell.see("Seen.")
+	w.refused("its name says that it holds secrets", ".env")
+	w.refused("pollux: no Qwen Code is connected", "--agent", "qwen", "a.txt")
+
+	// A shell would run the text.
+	shell.press("C-z")
+	shell.see("Stopped")
+	w.refused("bash has the foreground of tmux pane %0", "a.txt", "touch x")
+	shell.ask("fg")
+	shell.see("← for agents")
+	w.pollux("send", "a.txt", "and now?")
+	w.wantPrompt("and now?")
+	if strings.Contains(shell.Text(), "touch x") {
+		t.Errorf("the text was typed:\n%s", shell.Text())
+	}
+}
+
+// Gemini CLI in a tmux pane: connected, and found by its command.
+func TestSendToGemini(t *testing.T) {
+	for _, connected := range []bool{true, false} {
+		t.Run(map[bool]string{true: "connected", false: "not connected"}[connected], func(t *testing.T) {
+			w := newWorld(t, seen)
+			w.file("a.txt", "alpha\nbeta\ngamma\n")
+			if !connected {
+				data, err := os.ReadFile(filepath.Join(w.home, ".gemini", "settings.json"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.writeHome(".gemini/settings.json", strings.Replace(string(data), `"enabled": true`, `"enabled": false`, 1))
+			}
+			e := w.edit(nil)
+			bin := installed(t, "gemini-"+current, "node_modules", ".bin", "gemini")
+			cli := w.screen(append(e.env(), "REMOTE_CONTAINERS=1", "GEMINI_CLI_NO_RELAUNCH=true"), bin)
+			cli.see(ready)
+			if connected {
+				waitFor(t, "the process", func() bool { all := e.agents(t); return len(all) == 1 && all[0].PID == cli.PID })
+			}
+			if out := w.pollux("send", "a.txt:2-3"); out != "Sent to Gemini CLI in tmux pane %0.\n" {
+				t.Errorf("it says %q", out)
+			}
+			cli.see("@a.txt lines 2-3")
+			cli.press("C-u")
+			cli.see(ready)
+			cmd := exec.Command(polluxBinary, "send", "--agent", "gemini", "a.txt", "-")
+			cmd.Env, cmd.Dir, cmd.Stdin = w.env, w.project, strings.NewReader("first line\nsecond $(touch x) line")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			w.wantPrompt("first line\nsecond $(touch x) line")
+			if left, err := exec.Command("tmux", "-S", cli.Socket(), "list-buffers").Output(); err != nil || len(left) > 0 {
+				t.Errorf("tmux keeps %q, %v", left, err)
+			}
+		})
+	}
+}
+
+// opencode takes the numbers of the lines as they are.
+func TestSendToOpencode(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	w := newClaudeWorld(t, seen)
+	bin, env := w.installOpencode()
+	w.file("a.txt", "alpha\nbeta\ngamma\n")
+	e := w.edit(nil)
+	cli := w.screen(append(e.env(), env...), bin)
+	waitFor(t, "the process", func() bool {
+		all := e.agents(t)
+		return len(all) == 1 && all[0].PID == cli.PID && all[0].Dir == w.project
+	})
+	w.pollux("send", "a.txt") // it takes no mention without lines
+	cli.see("@a.txt")
+	cli.press("C-u")
+	cli.see("Ask anything")
+	if out := w.pollux("send", "a.txt:2-3"); out != "Sent to opencode.\n" {
+		t.Errorf("it says %q", out)
+	}
+	cli.see("@a.txt#2-3")
+}
+
+// startAgent are the keys that start an agent by its name.
+func startAgent(kind editortest.Kind, name string) []string {
+	if kind.Name == "emacs" {
+		return []string{"C-u", "M-x", "pollux-open", "Enter", name, "Enter"}
+	}
+	return []string{":Pollux " + name, "Enter"}
+}
+
+// Two agents in one editor, each in its own terminal. What the user selects arrives in
+// the one that was used last, or that is named, and each diff names its agent.
+func TestEditorSends(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		w := newClaudeWorld(t, seen)
+		path := w.file("a.txt", "one\ntwo\nthree\n")
+		w.withClaude()
+		d := w.sit(kind, path)
+		d.press(startAgent(kind, "claude")...)
+		d.see("← for agents")
+		waitFor(t, "the agent", func() bool { return strings.Contains(w.pollux("status"), "agent Claude Code") })
+		d.until(d.State.Terminal, "1")
+		d.leaveTerminal(h)
+		d.press(h.send("")...)
+		d.see("@a.txt#L1-2")
+
+		d.press(startAgent(kind, "gemini")...)
+		d.see(ready)
+		waitFor(t, "the other agent", func() bool { return strings.Contains(w.pollux("status"), "agent Gemini CLI") })
+		d.until(d.State.Terminal, "1")
+		d.leaveTerminal(h)
+		d.press(h.send("")...)
+		d.see("@a.txt lines 1-2")
+		d.leaveTerminal(h)
+
+		if kind.Name == "emacs" {
+			d.press("M-<", "C-u", "M-x", "pollux-send", "Enter", "why is that?", "Enter", "claude", "Enter")
+		} else {
+			d.press(":Pollux send --agent claude why is that?", "Enter")
+		}
+		w.wantPrompt("@a.txt: why is that?")
+		d.see("Seen.")
+		if out := w.pollux("status"); strings.Count(out, " in "+w.project+", process ") != 2 {
+			t.Errorf("the status is %s", out)
+		}
+	})
+}

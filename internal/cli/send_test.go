@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestFileAndLines(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	if err := os.WriteFile("b:7", nil, 0o600); err != nil {
+		t.Skip(err)
+	}
+	for _, tt := range []struct {
+		arg, path string
+		line, end int
+		plain     bool
+		wrong     bool
+	}{
+		{arg: "a", path: "a"},
+		{arg: "a:1", path: "a", line: 1},
+		{arg: "a:2-30", path: "a", line: 2, end: 30},
+		{arg: "a:b:2-3", path: "a:b", line: 2, end: 3},
+		{arg: "b:7", path: "b:7"}, // a file has that name
+		{arg: "b:7:8", path: "b:7", line: 8},
+		{arg: "a:1", path: "a:1", plain: true},
+		{arg: "a:", path: "a:"},
+		{arg: "a:x", path: "a:x"},
+		{arg: "a:0", wrong: true},
+		{arg: "a:3-2", wrong: true},
+		{arg: "a:99999999999999999999", wrong: true},
+	} {
+		path, line, end, err := fileAndLines(tt.arg, tt.plain)
+		if tt.wrong {
+			if err == nil || !strings.Contains(err.Error(), "write FILE:LINE or FILE:LINE-END") {
+				t.Errorf("%s: %v", tt.arg, err)
+			}
+			continue
+		}
+		if err != nil || path != filepath.Join(dir, tt.path) || line != tt.line || end != tt.end {
+			t.Errorf("%s: %s, %d-%d, %v", tt.arg, path, line, end, err)
+		}
+	}
+}
+
+// The cursor may be at either end of the selection.
+func TestSelectedLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	if err := os.WriteFile(path, []byte("one\ntwo\nthree\nfour\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		text              string
+		cursor, line, end int
+	}{
+		{"", 3, 3, 0},
+		{"t", 2, 2, 0},
+		{"\U0001F600", 2, 2, 0},
+		{"two", 2, 2, 2},
+		{"o\nthr", 3, 2, 3}, // from top to bottom
+		{"o\nthr", 2, 2, 3}, // from bottom to top
+		{"two\nthree\n", 3, 2, 3},
+		{"one\ntwo\n", 1, 1, 2},
+		{"changed\nin the buffer", 4, 4, 5},
+		{"three\nfour\n", 9, 9, 10},
+	} {
+		line, end, err := selectedLines(strings.NewReader(tt.text), path, "-", tt.cursor)
+		if err != nil || line != tt.line || end != tt.end {
+			t.Errorf("%q at %d: %d-%d, %v; want %d-%d", tt.text, tt.cursor, line, end, err, tt.line, tt.end)
+		}
+	}
+	if _, _, err := selectedLines(nil, path+"x", "ab", 1); err == nil {
+		t.Error("a file that does not exist has lines")
+	}
+}
+
+func TestQuestionIn(t *testing.T) {
+	for _, tt := range []struct {
+		args        []string
+		stdin, want string
+		wrong       bool
+	}{
+		{args: nil, stdin: "x", want: ""},
+		{args: []string{"why", "so?"}, want: "why so?"},
+		{args: []string{"-"}, stdin: "a\nb\n", want: "a\nb\n"},
+		{args: []string{"-"}, stdin: " \n", wrong: true},
+	} {
+		got, err := questionIn(strings.NewReader(tt.stdin), tt.args)
+		if (err != nil) != tt.wrong || err == nil && got != tt.want {
+			t.Errorf("%q: %q, %v", tt.args, got, err)
+		}
+	}
+}

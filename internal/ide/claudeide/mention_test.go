@@ -1,0 +1,183 @@
+package claudeide
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pollux/internal/companion"
+	"pollux/internal/sys"
+)
+
+// The lines of a mention count from 0, and opencode shows them as they are. It arrives
+// when the agent is ready for it.
+func TestMention(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(root, link); err != nil {
+		t.Skip(err)
+	}
+	file := filepath.Join(root, "a.txt")
+	path, _ := json.Marshal(file)
+	for _, tt := range []struct {
+		name, agent, path string
+		line, end         int
+		want              string
+	}{
+		{"lines", "claude-code", file, 2, 3, `{"filePath":` + string(path) + `,"lineStart":1,"lineEnd":2}`},
+		{"first line", "claude-code", file, 1, 1, `{"filePath":` + string(path) + `,"lineStart":0,"lineEnd":0}`},
+		{"file", "claude-code", file, 0, 0, `{"filePath":` + string(path) + `}`},
+		{"through a symbolic link", "claude-code", filepath.Join(link, "a.txt"), 0, 0, `{"filePath":` + string(path) + `}`},
+		{"opencode", "opencode", file, 2, 3, `{"filePath":` + string(path) + `,"lineStart":2,"lineEnd":3}`},
+		{"opencode, file", "opencode", file, 0, 0, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t)
+				f.backend.roots = []string{root}
+				a := f.connect(tt.agent)
+				begun := time.Now()
+				err := a.session.Mention(t.Context(), tt.path, tt.line, tt.end)
+				if tt.want == "" {
+					if !errors.Is(err, companion.ErrNoMention) {
+						t.Error(err)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := a.mentioned(); got != tt.want {
+					t.Errorf("received %s, want %s", got, tt.want)
+				}
+				if waited := time.Since(begun); waited < time.Second {
+					t.Errorf("it was sent after %v, when the agent ignores it", waited)
+				}
+				begun = time.Now()
+				if err := a.session.Mention(t.Context(), tt.path, tt.line, tt.end); err != nil {
+					t.Fatal(err)
+				}
+				if waited := time.Since(begun); waited > 0 {
+					t.Errorf("the second one waited %v", waited)
+				}
+			})
+		})
+	}
+}
+
+// An agent that does not read, or has ended, received no mention.
+func TestMentionFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		a := f.connect("claude-code")
+		time.Sleep(2 * time.Second)
+		a.stopReading()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := a.session.Mention(ctx, "/a", 0, 0); !errors.Is(err, errBusy) {
+			t.Errorf("to an agent that does not read: %v", err)
+		}
+		a.ws.CloseNow()
+		receive(t, f.backend.gone)
+		if err := a.session.Mention(t.Context(), "/a", 0, 0); !errors.Is(err, errEnded) {
+			t.Errorf("to an agent that has ended: %v", err)
+		}
+		for range cap(a.answers) + 1 { // what it has read, so that its goroutine ends
+			receive(t, a.answers)
+		}
+	})
+}
+
+// mentioned returns the next mention that the agent receives.
+func (a *agent) mentioned() string {
+	a.f.t.Helper()
+	for {
+		if m := receive(a.f.t, a.notes); m.Method == "at_mentioned" {
+			return string(m.Params)
+		}
+	}
+}
+
+// The folder of an agent whose process is not known is the one that it names.
+func TestFolder(t *testing.T) {
+	for answer, want := range map[string]string{
+		`"result":{"roots":[{"uri":"file:///my%20project"},{"uri":"file:///other"}]}`: "/my project",
+		`"result":{"roots":[{"uri":"file:///a%0Ab"}]}`:                                "/a b",
+		`"result":{"roots":[{"uri":"https://x/y"}]}`:                                  "",
+		`"result":{"roots":[{"uri":"file:relative"}]}`:                                "",
+		`"result":{"roots":[{"uri":"%"}]}`:                                            "",
+		`"result":{"roots":[]}`:                                                       "",
+		`"error":{"code":-32601,"message":"no"}`:                                      "",
+	} {
+		t.Run(answer, func(t *testing.T) {
+			if os.PathSeparator != '/' {
+				t.Skip("the folders are those of Unix")
+			}
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t)
+				a := f.dial(true)
+				with := strings.Replace(initialize("claude-code"), "{}", `{"roots":{"listChanged":true}}`, 1)
+				a.answer(a.request("initialize", with))
+				a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+				a.session = receive(t, f.backend.joined)
+				asked := receive(t, a.answers)
+				if asked.Method != "roots/list" {
+					t.Fatalf("asked for %s", asked.Method)
+				}
+				a.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s}`, *asked.ID, answer))
+				synctest.Wait()
+				if _, dir := a.session.Process(); dir != want {
+					t.Errorf("the folder is %q, want %q", dir, want)
+				}
+				if announced := len(f.backend.changed) > 0; announced != (want != "") {
+					t.Errorf("announced: %v", announced)
+				}
+			})
+		})
+	}
+}
+
+// On a system that cannot tell which process has connected, the agent's word counts.
+func TestClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		a := f.connect("claude-code")
+		for params, want := range map[string]int{`{"pid":7}`: 7, `{"pid":"x"}`: 0, `[]`: 0, `{"pid":-1}`: 0} {
+			if sys.KnowsPeers {
+				want = 0
+			}
+			a.send(`{"jsonrpc":"2.0","method":"ide_connected","params":` + params + `}`)
+			synctest.Wait()
+			if pid, _ := a.session.Process(); pid != want {
+				t.Errorf("%s: process %d, want %d", params, pid, want)
+			}
+			a.session.mu.Lock()
+			a.session.pid = 0
+			a.session.mu.Unlock()
+		}
+	})
+}
+
+// A prompt makes the agent the last one that acted.
+func TestPromptActs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		a := f.connect("claude-code")
+		a.want(a.call(toolCloseAll, "{}"), "CLOSED_0_DIFF_TABS")
+		f.backend.mu.Lock()
+		defer f.backend.mu.Unlock()
+		if len(f.backend.acted) != 1 || f.backend.acted[0] != a.session {
+			t.Errorf("acted: %v", f.backend.acted)
+		}
+	})
+}

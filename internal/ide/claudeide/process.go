@@ -1,0 +1,82 @@
+package claudeide
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pollux/internal/sys"
+	"pollux/internal/termtext"
+)
+
+// Process implements [companion.Session].
+func (s *Session) Process() (pid int, dir string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pid, s.dir
+}
+
+// locate finds the agent's process and its working directory.
+func (s *Session) locate(agent *mcp.ServerSession) {
+	pid := sys.PeerProcess(s.local, s.remote)
+	dir := sys.WorkingDir(pid)
+	if dir == "" {
+		dir = s.askFolder(agent)
+	}
+	s.located(pid, dir)
+}
+
+// claim takes the process that the agent says it is, on a system that cannot tell. An
+// agent in a container has a number of its own.
+func (s *Session) claim(params json.RawMessage) {
+	var p struct {
+		PID int `json:"pid"`
+	}
+	if !sys.KnowsPeers && json.Unmarshal(params, &p) == nil {
+		s.located(p.PID, "")
+	}
+}
+
+// located sets what is known of the agent's process.
+func (s *Session) located(pid int, dir string) {
+	if pid <= 0 && dir == "" {
+		return
+	}
+	s.mu.Lock()
+	s.pid, s.dir = max(pid, s.pid), cmp.Or(dir, s.dir)
+	s.mu.Unlock()
+	s.server.cfg.Backend.Changed(s)
+}
+
+// rootsTimeout is how long an agent may take to name its folder.
+const rootsTimeout = 5 * time.Second
+
+// maxDir bounds the name of a folder, in bytes.
+const maxDir = 4 << 10
+
+// askFolder asks the agent for its folder. It returns "" if the agent does not say.
+func (s *Session) askFolder(agent *mcp.ServerSession) string {
+	if c := agent.InitializeParams().Capabilities; c == nil || c.RootsV2 == nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(s.Ctx, rootsTimeout)
+	defer cancel()
+	res, err := agent.ListRoots(ctx, nil)
+	if err != nil || len(res.Roots) == 0 {
+		return ""
+	}
+	u, err := url.Parse(res.Roots[0].URI)
+	if err != nil || u.Scheme != "file" {
+		return ""
+	}
+	dir := filepath.FromSlash(u.Path)
+	if !filepath.IsAbs(dir) {
+		return ""
+	}
+	return termtext.Line(dir, maxDir)
+}

@@ -1,0 +1,88 @@
+package sys
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestHelperProcess is not a test: it is the process at the other end.
+func TestHelperProcess(t *testing.T) {
+	addr := os.Getenv("SYS_TEST_DIAL")
+	if addr == "" {
+		t.Skip("another test starts it")
+	}
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bufio.NewReader(conn).ReadString('\n') // until the test closes the connection
+}
+
+func TestPeerProcess(t *testing.T) {
+	if !KnowsPeers {
+		t.Skip("this system cannot tell")
+	}
+	for _, network := range []string{"127.0.0.1:0", "[::1]:0", "0.0.0.0:0"} {
+		t.Run(network, func(t *testing.T) {
+			l, err := net.Listen("tcp", network)
+			if err != nil {
+				t.Skip(err) // no IPv6
+			}
+			defer l.Close()
+			dir, err := filepath.EvalSymlinks(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, port, _ := net.SplitHostPort(l.Addr().String())
+			host := "127.0.0.1"
+			if strings.HasPrefix(network, "[") {
+				host = "::1"
+			}
+			cmd := exec.Command(os.Args[0], "-test.run=^TestHelperProcess$")
+			cmd.Env, cmd.Dir = append(os.Environ(), "SYS_TEST_DIAL="+net.JoinHostPort(host, port)), dir
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer cmd.Wait()
+			conn, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			pid := PeerProcess(conn.LocalAddr(), conn.RemoteAddr().String())
+			if pid != cmd.Process.Pid {
+				t.Errorf("the peer is process %d, want %d", pid, cmd.Process.Pid)
+			}
+			if got := WorkingDir(pid); got != dir {
+				t.Errorf("it is in %q, want %q", got, dir)
+			}
+			if !Within(pid, os.Getpid()) || !Within(pid, pid) || Within(os.Getpid(), pid) {
+				t.Error("the ancestors are wrong")
+			}
+			// The same port, but nobody has it.
+			_, port, _ = net.SplitHostPort(conn.RemoteAddr().String())
+			if pid := PeerProcess(conn.LocalAddr(), net.JoinHostPort("127.0.0.9", port)); pid != 0 {
+				t.Errorf("a connection that does not exist has process %d", pid)
+			}
+		})
+	}
+}
+
+func TestUnknownProcesses(t *testing.T) {
+	for _, pid := range []int{0, -1, 1 << 30} {
+		if dir := WorkingDir(pid); dir != "" {
+			t.Errorf("process %d is in %q", pid, dir)
+		}
+		if Within(pid, os.Getpid()) {
+			t.Errorf("process %d is below this one", pid)
+		}
+	}
+	if pid := PeerProcess(&net.UnixAddr{}, "@"); pid != 0 {
+		t.Errorf("a unix socket has peer %d", pid)
+	}
+}
