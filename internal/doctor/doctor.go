@@ -24,6 +24,7 @@ import (
 	"strings"
 
 	"pollux/internal/editor"
+	"pollux/internal/paths"
 	"pollux/internal/termtext"
 )
 
@@ -69,12 +70,6 @@ type Config struct {
 	Version string
 	// Emit receives each finding when it is made; may be nil.
 	Emit func(Finding)
-}
-
-// A Part is a list of checks about one part of Pollux. They run in order.
-type Part struct {
-	Name   string
-	Checks []Check
 }
 
 // A Check examines one thing and adds its findings to the checker. It stops early
@@ -194,6 +189,16 @@ func (c *Checker) Failed(checks ...string) bool {
 // Reported reports whether the check has a finding, of any status.
 func (c *Checker) Reported(check string) bool {
 	return slices.ContainsFunc(c.report.Findings, func(f Finding) bool { return f.Check == check })
+}
+
+// RunningHere returns a running companion for the directory, or nil.
+func (c *Checker) RunningHere() *editor.Running {
+	for i, r := range c.Running {
+		if slices.ContainsFunc(r.Roots, func(root string) bool { return paths.Contains(root, c.Dir) }) {
+			return &c.Running[i]
+		}
+	}
+	return nil
 }
 
 // Print prints a finding for a person.
