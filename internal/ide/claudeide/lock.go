@@ -122,9 +122,10 @@ func (f Found) Live() bool {
 
 func (f Found) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(f.Port)) }
 
-// Covers reports whether a folder of the lock contains the folder.
+// Covers reports whether a folder of the lock contains the folder. The agents skip an
+// empty one.
 func (l Lock) Covers(folder string) bool {
-	return slices.ContainsFunc(l.WorkspaceFolders, func(f string) bool { return paths.Contains(f, folder) })
+	return slices.ContainsFunc(l.WorkspaceFolders, func(f string) bool { return f != "" && paths.Contains(f, folder) })
 }
 
 // overlaps reports whether an agent can run in a folder that both have. It would

@@ -88,7 +88,7 @@ func (s Search) Opencode() (best Found, ok bool) {
 		}
 		for _, folder := range f.WorkspaceFolders {
 			n := len(filepath.Clean(folder))
-			if paths.Contains(folder, s.Dir) && (n > length || n == length && info.ModTime().After(changed)) {
+			if folder != "" && paths.Contains(folder, s.Dir) && (n > length || n == length && info.ModTime().After(changed)) {
 				best, ok, length, changed = f, true, n, info.ModTime()
 			}
 		}

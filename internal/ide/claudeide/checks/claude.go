@@ -214,10 +214,6 @@ func (c *claude) explainNone() {
 		}
 	}
 	if r := c.RunningHere(); r != nil {
-		if r.Stopped {
-			c.Fail("companion", "continue it (fg), or restart the editor", "the companion is stopped")
-			return
-		}
 		c.Fail("lock", "restart that companion",
 			"the companion of %s is running for this folder, but has no lock file that matches", doctor.Short(r.Editor.DisplayName))
 		return
@@ -284,7 +280,7 @@ func (c *claude) checkLock(ctx context.Context, f claudeide.Found) bool {
 		return false
 	}
 	if c.search.InIDETerminal() && f.Port != c.search.Port() && !isAncestor(f.PID) {
-		c.Fail("terminal", "unset TERM_PROGRAM, or "+attach,
+		c.Fail("terminal", attach,
 			"Claude Code takes this terminal for one of VS Code or JetBrains, and connects only to a program that started it: %s did not",
 			name(f))
 		return false
@@ -386,7 +382,8 @@ func (c *claude) checkDiffs() {
 	case "default", "manual":
 		c.OK("mode", "Claude Code starts in manual mode (%s)", from)
 	case "":
-		c.Warn("mode", next, "no settings choose a permission mode: Claude Code may start in auto mode, in which it shows no diffs in the editor")
+		c.Warn("mode", next,
+			"no settings that count choose a permission mode: Claude Code may start in auto mode, in which it shows no diffs in the editor")
 	default:
 		c.Warn("mode", next, "Claude Code starts in the mode %q (%s), in which it shows no diffs in the editor", doctor.Short(mode), from)
 	}

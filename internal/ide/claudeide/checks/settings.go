@@ -18,8 +18,8 @@ type settings struct {
 	AutoConnect bool
 	// DiffTool is "auto", "terminal", or empty if it is not set, which means "auto".
 	DiffTool string
-	// Mode is the permission mode at the start, empty if no file sets it. ModeFrom is
-	// the file.
+	// Mode is the permission mode at the start, empty if Claude Code chooses. ModeFrom is
+	// the file that sets it.
 	Mode, ModeFrom string
 	errs           []error
 }
@@ -58,12 +58,9 @@ func loadSettings(s claudeide.Search) (all settings) {
 			Permissions struct{ DefaultMode string }
 		}
 		all.read(layer.path, &file)
-		mode := file.Permissions.DefaultMode
-		// A repository may not turn off the questions.
-		if mode == "" || all.Mode != "" || layer.repository && (mode == "auto" || mode == "bypassPermissions") {
-			continue
+		if mode := file.Permissions.DefaultMode; mode != "" && all.ModeFrom == "" {
+			all.Mode, all.ModeFrom = layer.allow(mode), layer.path
 		}
-		all.Mode, all.ModeFrom = mode, layer.path
 	}
 	return all
 }
@@ -72,6 +69,19 @@ func loadSettings(s claudeide.Search) (all settings) {
 type layer struct {
 	path       string
 	repository bool // it may come with the project
+}
+
+// allow returns the mode that Claude Code starts in if the file sets mode. A repository
+// may not turn off the questions: Claude Code then starts as if there were no settings,
+// or in its manual mode.
+func (l layer) allow(mode string) string {
+	switch {
+	case l.repository && mode == "auto":
+		return ""
+	case l.repository && mode == "bypassPermissions":
+		return "default"
+	}
+	return mode
 }
 
 // layers returns the files of settings, the strongest first.
