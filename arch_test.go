@@ -46,12 +46,14 @@ var allowed = map[string][]string{
 	"pollux/internal/hostile":                   {},
 	"pollux/internal/hunk":                      {},
 	"pollux/internal/ide":                       {"companion", "companion/journal", "editor", "ide/claudeide", "ide/geminiide", "sys"},
-	"pollux/internal/ide/claudeide":             {"companion", "editor", "gate", "outbox", "paths", "sys", "termtext"},
+	"pollux/internal/ide/blocking":              {"companion", "outbox", "paths", "termtext"},
+	"pollux/internal/ide/claudeide":             {"companion", "editor", "gate", "ide/blocking", "ide/lockfile", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/ide/claudeide/checks":      {"doctor", "ide/claudeide", "paths", "sys"},
 	"pollux/internal/ide/codexide/checks":       {"doctor", "sys"},
 	"pollux/internal/ide/copilotide/checks":     {"doctor", "paths", "sys"},
 	"pollux/internal/ide/geminiide":             {"companion", "editor", "gate", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/ide/geminiide/client":      {},
+	"pollux/internal/ide/lockfile":              {"outbox", "paths", "sys"},
 	"pollux/internal/ide/geminiide/conformance": {"editor", "ide/geminiide", "ide/geminiide/client", "sys"},
 	"pollux/internal/install":                   {"agent/gemini/settings", "sys"},
 	"pollux/internal/jsonl":                     {},
@@ -72,9 +74,9 @@ var allowed = map[string][]string{
 // ground are the packages that know nothing of agents and editors.
 var ground = []string{"gate", "hunk", "jsonl", "outbox", "paths", "sys", "termtext"}
 
-// shared are the packages below agent that name no agent; agent/agents is the
+// shared are the packages below agent and ide that name no agent; agent/agents is the
 // table of agents.
-var shared = []string{"agent", "agent/acp", "agent/oneshot", "agent/pool"}
+var shared = []string{"agent", "agent/acp", "agent/oneshot", "agent/pool", "ide/blocking", "ide/lockfile"}
 
 // brokenRule returns the rule of docs/ARCHITECTURE.md that an import breaks, if
 // it breaks one. Both names are without pollux/internal/.
@@ -115,7 +117,7 @@ func brokenRule(importer, imported string) string {
 		return "agent and ide know nothing of the command line, the views and the bridge"
 	case at(importer, "agent") && at(imported, "companion", "editor"):
 		return "agent knows nothing of editors"
-	case slices.Contains(shared, importer) && product(imported, "agent") != "":
+	case slices.Contains(shared, importer) && (product(imported, "agent") != "" || product(imported, "ide") != ""):
 		return "what all agents share imports no agent"
 	case product(importer, "ide") != "" && sibling("ide"), product(importer, "agent") != "" && sibling("agent"):
 		return "an agent's package imports no other agent's"
@@ -213,6 +215,8 @@ func TestRules(t *testing.T) {
 		"ide -> companion":                        false,
 		"ide/claudeide -> ide/geminiide":          true,
 		"ide/claudeide -> ide/geminiide/client":   true,
+		"ide/claudeide -> ide/blocking":           false,
+		"ide/blocking -> ide/claudeide":           true,
 		"ide/geminiide/client -> ide/geminiide":   false,
 		"ide/geminiide -> agent/gemini":           true,
 		"ide/geminiide -> companion":              false,

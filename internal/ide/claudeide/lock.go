@@ -3,14 +3,13 @@ package claudeide
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
+	"pollux/internal/ide/lockfile"
 	"pollux/internal/paths"
 	"pollux/internal/sys"
 )
@@ -29,32 +28,10 @@ type Lock struct {
 	RunningInWindows bool     `json:"runningInWindows"`
 	AuthToken        string   `json:"authToken"`
 	// Pollux marks a companion's lock; nil in the locks of other programs.
-	Pollux *Mark `json:"pollux,omitempty"`
+	Pollux *lockfile.Mark `json:"pollux,omitempty"`
 }
 
-// A Mark tells a companion's lock from those of other programs.
-type Mark struct {
-	// Since is when the companion started, in milliseconds since the Unix epoch.
-	Since int64 `json:"since"`
-	// Host is the machine or container where the PID and the port count.
-	Host string `json:"host"`
-}
-
-// here returns the Host of this process. Containers may have the name of their host,
-// and machines that share a home have equal namespaces.
-func here() string {
-	host, _ := os.Hostname()
-	return strings.TrimSpace(host + " " + sys.Namespace())
-}
-
-const (
-	transport = "ws"
-	lockExt   = ".lock"
-	// maxLock bounds the size of a lock file, in bytes.
-	maxLock = 1 << 20
-	// dialTimeout is the time in which a port of this machine must answer.
-	dialTimeout = 500 * time.Millisecond
-)
+const transport = "ws"
 
 // Dir returns the directory of the lock files. Claude Code also reads the one in
 // $CLAUDE_CONFIG_DIR, but opencode does not, and Claude Code reads this one
@@ -78,12 +55,12 @@ type Found struct {
 func Find(dir string) (found []Found) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
-		port, err := strconv.Atoi(strings.TrimSuffix(e.Name(), lockExt))
-		if err != nil || !strings.HasSuffix(e.Name(), lockExt) || port < 1 || port > 65535 {
+		port, err := strconv.Atoi(strings.TrimSuffix(e.Name(), lockfile.Ext))
+		if err != nil || !strings.HasSuffix(e.Name(), lockfile.Ext) || port < 1 || port > 65535 {
 			continue
 		}
 		f := Found{Path: filepath.Join(dir, e.Name()), Port: port}
-		if data, err := sys.ReadFile(f.Path, maxLock); err == nil {
+		if data, err := sys.ReadFile(f.Path, lockfile.MaxSize); err == nil {
 			f.Lock = parseLock(data)
 			found = append(found, f)
 		}
@@ -112,15 +89,8 @@ func (f Found) Live() bool {
 	if f.PID != 0 {
 		return sys.Alive(f.PID)
 	}
-	conn, err := net.DialTimeout("tcp", f.address(), dialTimeout)
-	if err != nil {
-		return false
-	}
-	conn.Close()
-	return true
+	return f.Listens("127.0.0.1")
 }
-
-func (f Found) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(f.Port)) }
 
 // Covers reports whether a folder of the lock contains the folder. The agents skip an
 // empty one.
@@ -143,9 +113,8 @@ func (l Lock) overlaps(folders []string) bool {
 // they did not finish to write. It leaves other programs' locks to them.
 func prune(dir string) {
 	sys.TempFiles.Remove(dir)
-	host := here()
 	for _, f := range Find(dir) {
-		if f.Pollux != nil && f.Pollux.Host == host && !sys.Alive(f.PID) {
+		if f.Leftover() {
 			os.Remove(f.Path)
 		}
 	}
@@ -165,40 +134,10 @@ func rival(dir string, port int, own Lock) (Found, bool) {
 	return Found{}, false
 }
 
-// writeLock writes a lock file, unless the file holds the same.
-func writeLock(path string, l Lock) error {
-	data, err := json.Marshal(l)
-	if err != nil {
-		return err
-	}
-	if now, err := sys.ReadFile(path, maxLock); err == nil && string(now) == string(data) {
-		return nil
-	}
-	// The agents follow a symbolic link.
-	dir := paths.Real(filepath.Dir(path))
-	if err := sys.PrivateDir(dir); err != nil {
-		return err
-	}
-	return sys.WriteFile(filepath.Join(dir, filepath.Base(path)), data)
-}
-
 // removeLock removes a lock file if it is the one with that token.
 func removeLock(path, token string) {
-	data, err := sys.ReadFile(path, maxLock)
+	data, err := sys.ReadFile(path, lockfile.MaxSize)
 	if err == nil && parseLock(data).AuthToken == token {
 		os.Remove(path)
 	}
-}
-
-// wanted reports whether somebody here uses an agent that reads the lock files.
-func wanted(dir string, lookPath func(string) (string, error)) bool {
-	if _, err := os.Stat(filepath.Dir(dir)); err == nil {
-		return true
-	}
-	for _, name := range []string{"claude", "opencode"} {
-		if _, err := lookPath(name); err == nil {
-			return true
-		}
-	}
-	return false
 }

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pollux/internal/ide/lockfile"
 	"pollux/internal/sys"
 )
 
@@ -44,7 +45,7 @@ func place(t *testing.T, dir string, port int, text string) string {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, strconv.Itoa(port)+lockExt)
+	path := filepath.Join(dir, strconv.Itoa(port)+lockfile.Ext)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -96,12 +97,12 @@ func TestLockFile(t *testing.T) {
 	}
 	var got struct {
 		Lock
-		Pollux Mark `json:"pollux"`
+		Pollux lockfile.Mark `json:"pollux"`
 	}
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Pollux.Host != here() || time.Since(time.UnixMilli(got.Pollux.Since)).Abs() > time.Minute {
+	if got.Pollux.Host != lockfile.Here() || time.Since(time.UnixMilli(got.Pollux.Since)).Abs() > time.Minute {
 		t.Errorf("the mark is %+v", got.Pollux)
 	}
 	if want := fmt.Sprintf(`{"pid":%d,"workspaceFolders":[%q],"ideName":"Test","transport":"ws",`+
@@ -144,7 +145,7 @@ func TestLockFileDeleted(t *testing.T) {
 		if err := os.Remove(f.path); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(checkInterval)
+		time.Sleep(lockfile.CheckInterval)
 		synctest.Wait()
 		if got := f.folders(t); got != before {
 			t.Errorf("%s, want %s", got, before)
@@ -163,7 +164,7 @@ func TestLockFileDeleted(t *testing.T) {
 		}
 		path := f.path
 		f.Unpublish()
-		time.Sleep(2 * checkInterval)
+		time.Sleep(2 * lockfile.CheckInterval)
 		synctest.Wait()
 		if exists(path) {
 			t.Error("the lock file came back")
@@ -210,7 +211,7 @@ func TestRival(t *testing.T) {
 	served := listener.Addr().(*net.TCPAddr).Port
 	const folder = "/work/project"
 	alive := os.Getpid()
-	lock := func(pid int, mark *Mark, folders ...string) func(int64) string {
+	lock := func(pid int, mark *lockfile.Mark, folders ...string) func(int64) string {
 		return func(since int64) string {
 			if mark != nil {
 				mark.Since += since
@@ -234,11 +235,11 @@ func TestRival(t *testing.T) {
 		"odd process":        {1, lock(-1, nil, folder), ""},
 		"port without PID":   {served, lock(0, nil, folder), "Other"},
 		"nobody at the port": {1, lock(0, nil, folder), ""},
-		"an older companion": {1, lock(alive, &Mark{Since: -1}, folder), fmt.Sprintf("Other (process %d)", alive)},
-		"a younger one":      {1, lock(alive, &Mark{Since: 1}, folder), ""},
-		"of the same time":   {1, lock(alive, &Mark{}, folder), fmt.Sprintf("Other (process %d)", alive)},
-		"and a higher port":  {65535, lock(alive, &Mark{}, folder), ""},
-		"a dead older one":   {1, lock(deadPID, &Mark{Since: -1}, folder), ""},
+		"an older companion": {1, lock(alive, &lockfile.Mark{Since: -1}, folder), fmt.Sprintf("Other (process %d)", alive)},
+		"a younger one":      {1, lock(alive, &lockfile.Mark{Since: 1}, folder), ""},
+		"of the same time":   {1, lock(alive, &lockfile.Mark{}, folder), fmt.Sprintf("Other (process %d)", alive)},
+		"and a higher port":  {65535, lock(alive, &lockfile.Mark{}, folder), ""},
+		"a dead older one":   {1, lock(deadPID, &lockfile.Mark{Since: -1}, folder), ""},
 		"old format":         {served, text(folder + "\n/x\n"), "another program"},
 		"odd name": {1, text(fmt.Sprintf(`{"pid":%d,"workspaceFolders":[%q],"ideName":"a\u001b[1m\nb"}`, alive, folder)),
 			fmt.Sprintf("a[1m b (process %d)", alive)},
@@ -304,18 +305,20 @@ func TestTwoCompanions(t *testing.T) {
 
 func TestPrune(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ide")
-	mark := func(pid int, host string) string { return encode(t, Lock{PID: pid, Pollux: &Mark{1, host}}) }
-	ours := place(t, dir, 1, mark(deadPID, here()))
+	mark := func(pid int, host string) string {
+		return encode(t, Lock{PID: pid, Pollux: &lockfile.Mark{Since: 1, Host: host}})
+	}
+	ours := place(t, dir, 1, mark(deadPID, lockfile.Here()))
 	kept := []string{
-		place(t, dir, 2, mark(os.Getpid(), here())),
+		place(t, dir, 2, mark(os.Getpid(), lockfile.Here())),
 		place(t, dir, 3, mark(deadPID, "another machine")),
 		place(t, dir, 4, encode(t, Lock{PID: deadPID, IDEName: "Other"})),
 		place(t, dir, 5, "no JSON"),
-		place(t, dir, 70000, mark(deadPID, here())),
+		place(t, dir, 70000, mark(deadPID, lockfile.Here())),
 	}
 	for _, name := range []string{"x.lock", "6", ".lock", "-7.lock"} {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(mark(deadPID, here())), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(mark(deadPID, lockfile.Here())), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		kept = append(kept, path)
@@ -377,7 +380,7 @@ func TestDirectory(t *testing.T) {
 				if err := f.Publish([]string{"/project"}, nil); err != nil {
 					t.Error(err)
 				}
-				time.Sleep(3 * checkInterval)
+				time.Sleep(3 * lockfile.CheckInterval)
 				synctest.Wait()
 				warnings := strings.Count(f.log.String(), "cannot write the lock file")
 				if exists(f.path) != tt.fine || warnings != map[bool]int{true: 0, false: 1}[tt.fine] {
@@ -392,37 +395,13 @@ func TestDirectory(t *testing.T) {
 				if err := os.Remove(f.cfg.Dir); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(checkInterval)
+				time.Sleep(lockfile.CheckInterval)
 				synctest.Wait()
 				if !exists(f.path) {
 					t.Error("there is no lock file")
 				}
 			})
 		})
-	}
-}
-
-func TestWanted(t *testing.T) {
-	home := t.TempDir()
-	dir := filepath.Join(home, ".claude", "ide")
-	for _, tt := range []struct {
-		program string
-		want    bool
-	}{{"gemini", false}, {"claude", true}, {"opencode", true}} {
-		if got := wanted(dir, func(name string) (string, error) {
-			if name == tt.program {
-				return "/bin/" + name, nil
-			}
-			return "", os.ErrNotExist
-		}); got != tt.want {
-			t.Errorf("with %s: %v", tt.program, got)
-		}
-	}
-	if err := os.Mkdir(filepath.Join(home, ".claude"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if !wanted(dir, func(string) (string, error) { return "", os.ErrNotExist }) {
-		t.Error("with ~/.claude: false")
 	}
 }
 

@@ -112,6 +112,9 @@ func (l Lock) WebSocket() bool { return l.Transport == transport }
 // starts deletes the lock.
 func (f Found) Gone() bool { return f.PID != 0 && !f.Live() }
 
+// dialTimeout is the time in which a port of this machine must answer.
+const dialTimeout = 500 * time.Millisecond
+
 // Listens reports whether something accepts connections on the lock's port.
 func (f Found) Listens(host string) bool {
 	conn, err := net.DialTimeout("tcp", net.JoinHostPort(host, strconv.Itoa(f.Port)), dialTimeout)
@@ -124,7 +127,7 @@ func (f Found) Listens(host string) bool {
 
 // Leftover reports whether a companion that was killed here has left the lock. Nobody
 // needs it.
-func (f Found) Leftover() bool { return f.Pollux != nil && f.Pollux.Host == here() && f.Gone() }
+func (f Found) Leftover() bool { return f.Pollux.Stale(f.PID) }
 
 // Causes of an error of [Found.Probe].
 var (

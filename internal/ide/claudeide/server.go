@@ -28,23 +28,18 @@ import (
 
 	"github.com/coder/websocket"
 
-	"pollux/internal/companion"
 	"pollux/internal/editor"
 	"pollux/internal/gate"
+	"pollux/internal/ide/blocking"
+	"pollux/internal/ide/lockfile"
 	"pollux/internal/outbox"
-	"pollux/internal/paths"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
 
 // A Backend is the companion that the server belongs to.
 type Backend interface {
-	Connect(s companion.Session)
-	Disconnect(s companion.Session)
-	Propose(ctx context.Context, s companion.Session, p companion.Proposal) error
-	Withdraw(ctx context.Context, s companion.Session, path string) (text string, err error)
-	Context() companion.Context
-	Roots() []string
+	blocking.Backend
 	// Shows reports whether the user can review a change somewhere.
 	Shows() bool
 }
@@ -67,7 +62,7 @@ type Config struct {
 	// [sys.StateDir] if empty.
 	State string
 	// OnPanic is called before a panic ends the process.
-	OnPanic func()
+	OnPanic blocking.OnPanic
 }
 
 // EnvNames are the variables that [Server.AddEnv] may add.
@@ -94,9 +89,6 @@ const (
 	maxMessage = 256 << 20
 	// maxSessions is far above what a person runs.
 	maxSessions = 64
-	// checkInterval is the interval at which the server looks after its lock. An
-	// agent that starts looks for locks for 30 s.
-	checkInterval = time.Second
 )
 
 // A Server is a companion's server for Claude Code and opencode. It listens from
@@ -211,7 +203,7 @@ func readEndpoint(path string) (e endpoint, err error) {
 	if !info.IsDir() || !sys.Own(info) || runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
 		return e, errors.New("the directory is not private")
 	}
-	data, err := sys.ReadFile(path, maxLock)
+	data, err := sys.ReadFile(path, lockfile.MaxSize)
 	if err == nil {
 		err = json.Unmarshal(data, &e)
 	}
@@ -235,16 +227,6 @@ func (s *Server) statePath() string {
 	return filepath.Join(dir, hex.EncodeToString(sum[:8])+".json")
 }
 
-// onPanic, when deferred, reports a panic and lets it continue.
-func (s *Server) onPanic() {
-	if r := recover(); r != nil {
-		if s.cfg.OnPanic != nil {
-			s.cfg.OnPanic()
-		}
-		panic(r)
-	}
-}
-
 // Port returns the port that the server listens on.
 func (s *Server) Port() int { return s.port }
 
@@ -261,7 +243,7 @@ func (s *Server) Serve() {
 // serveHTTP serves a session on a connection, once it has refused web pages, which
 // always send an Origin, and clients without the token.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
-	defer s.onPanic()
+	defer s.cfg.OnPanic.Report()
 	if len(r.Header.Values("Origin")) > 0 {
 		http.Error(w, "requests from web pages are not served", http.StatusForbidden)
 		return
@@ -285,14 +267,14 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	// not.
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{subprotocol}})
 	if err != nil { // Accept has answered
-		session.end()
+		session.End()
 		s.remove(session)
 		return
 	}
 	ws.SetReadLimit(maxMessage)
 	session.ws = ws
 	go func() { // the HTTP server would catch a panic
-		defer s.onPanic()
+		defer s.cfg.OnPanic.Report()
 		defer s.remove(session)
 		session.serve()
 	}()
@@ -337,30 +319,22 @@ func (s *Server) Publish(roots, _ []string) error {
 		name = "Pollux"
 	}
 	lock := Lock{
-		PID: os.Getpid(), WorkspaceFolders: realPaths(roots), IDEName: name, Transport: transport,
+		PID: os.Getpid(), WorkspaceFolders: lockfile.Folders(roots), IDEName: name, Transport: transport,
 		RunningInWindows: runtime.GOOS == "windows", AuthToken: s.token,
-		Pollux: &Mark{Since: time.Now().UnixMilli(), Host: here()},
+		Pollux: lockfile.NewMark(),
 	}
 	s.mu.Lock()
 	s.lock = lock
-	s.path = filepath.Join(s.cfg.Dir, strconv.Itoa(s.port)+lockExt)
+	s.path = filepath.Join(s.cfg.Dir, strconv.Itoa(s.port)+lockfile.Ext)
 	s.mu.Unlock()
 	prune(s.cfg.Dir)
 	s.update()
 	return nil
 }
 
-func realPaths(roots []string) []string {
-	folders := make([]string, len(roots))
-	for i, root := range roots {
-		folders[i] = paths.Real(root)
-	}
-	return folders
-}
-
 // SetRoots publishes other workspace roots.
 func (s *Server) SetRoots(roots []string) error {
-	folders := realPaths(roots)
+	folders := lockfile.Folders(roots)
 	s.mu.Lock()
 	s.lock.WorkspaceFolders = folders
 	s.mu.Unlock()
@@ -380,24 +354,15 @@ func (s *Server) AddEnv(env map[string]string) {
 // its terminal only if it is not connected.
 func (s *Server) ViewsChanged() { s.check.Set() }
 
-// watch looks after the lock: another program may have deleted it, or may have come
-// or gone.
+// watch looks after the lock, and ends the sessions when nothing shows changes.
 func (s *Server) watch() {
-	defer s.onPanic()
-	tick := time.NewTicker(checkInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.check:
-		case <-tick.C:
-		case <-s.ctx.Done():
-			return
-		}
+	defer s.cfg.OnPanic.Report()
+	lockfile.Watch(s.ctx, s.check, func() {
 		s.update()
 		if !s.cfg.Backend.Shows() {
 			s.endSessions()
 		}
-	}
+	})
 }
 
 // flushTimeout is how long an agent may take to receive the last answers.
@@ -411,7 +376,7 @@ func (s *Server) endSessions() {
 	sessions := s.all()
 	flush(ctx, sessions)
 	for _, session := range sessions {
-		session.end()
+		session.End()
 	}
 }
 
@@ -419,7 +384,7 @@ func (s *Server) endSessions() {
 // ctx allows.
 func flush(ctx context.Context, sessions []*Session) {
 	for _, session := range sessions {
-		session.flush(ctx)
+		session.Calls.Flush(ctx)
 	}
 }
 
@@ -433,7 +398,7 @@ func (s *Server) update() {
 	if path == "" {
 		return
 	}
-	if !s.cfg.Backend.Shows() || !wanted(s.cfg.Dir, exec.LookPath) {
+	if !s.cfg.Backend.Shows() || !lockfile.Wanted(s.cfg.Dir, exec.LookPath, ClaudeCommand, OpencodeCommand) {
 		removeLock(path, s.token)
 		s.setRival("")
 		return
@@ -444,7 +409,7 @@ func (s *Server) update() {
 		// An agent in a folder that two locks have connects to neither. Without a
 		// folder it connects only if the port is in its environment.
 		lock.WorkspaceFolders = []string{}
-		note = termtext.Line(other.IDEName, maxName)
+		note = termtext.Line(other.IDEName, blocking.MaxName)
 		if note == "" {
 			note = "another program"
 		}
@@ -453,7 +418,7 @@ func (s *Server) update() {
 		}
 	}
 	failure := ""
-	if err := writeLock(path, lock); err != nil {
+	if err := lockfile.Write(path, lock); err != nil {
 		failure = err.Error()
 	}
 	if failure != "" && failure != s.failure {
@@ -509,7 +474,7 @@ func (s *Server) Close(ctx context.Context) error {
 	sessions := s.all()
 	flush(ctx, sessions)
 	for _, session := range sessions {
-		session.end()
+		session.End()
 	}
 	err := s.http.Close()
 	s.listener.Close() // even if Serve was never called

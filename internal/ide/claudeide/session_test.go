@@ -8,7 +8,10 @@ import (
 	"testing/synctest"
 
 	"pollux/internal/companion"
+	"pollux/internal/ide/blocking"
 )
+
+const errNotConnected = "not connected: send notifications/initialized first"
 
 func TestInitialize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +40,7 @@ func TestInitialize(t *testing.T) {
 func TestClientName(t *testing.T) {
 	for sent, want := range map[string]string{
 		"claude-code": "Claude Code", "opencode": "opencode", "other": "other", "": "",
-		`a\u001b[31m\nb`: "a[31m b", strings.Repeat("x", 100): strings.Repeat("x", maxName) + "...",
+		`a\u001b[31m\nb`: "a[31m b", strings.Repeat("x", 100): strings.Repeat("x", blocking.MaxName) + "...",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			if name, _ := start(t).connect(sent).session.Client(); name != want {
@@ -73,8 +76,8 @@ func TestOddMessages(t *testing.T) {
 		}
 		id := a.request("initialize", initialize("x"))
 		a.answer(id)
-		a.want(a.openDiff("/project/early", "a", "tab"), "isError: "+errNotConnected.Error())
-		a.want(a.call(toolCloseAll, "{}"), "isError: "+errNotConnected.Error())
+		a.want(a.openDiff("/project/early", "a", "tab"), "isError: "+errNotConnected)
+		a.want(a.call(toolCloseAll, "{}"), "isError: "+errNotConnected)
 		for range 2 {
 			a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		}
@@ -100,8 +103,8 @@ func TestOpenDiff(t *testing.T) {
 		"accepted":   {companion.Outcome{Accepted: true, Text: "mine"}, "FILE_SAVED|mine"},
 		"empty text": {companion.Outcome{Accepted: true}, "FILE_SAVED|"},
 		"rejected":   {companion.Outcome{}, "DIFF_REJECTED|tab"},
-		"superseded": {companion.Outcome{Superseded: true}, "isError: " + errUndecided.Error()},
-		"failed":     {companion.Outcome{Failed: true}, "isError: " + errUndecided.Error()},
+		"superseded": {companion.Outcome{Superseded: true}, "isError: " + blocking.ErrUndecided.Error()},
+		"failed":     {companion.Outcome{Failed: true}, "isError: " + blocking.ErrUndecided.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -150,7 +153,7 @@ func TestOpenDiffFails(t *testing.T) {
 		a.want(a.request("tools/call", `{"name":"openDiff"}`), "isError: new_file_path is missing: pass the file's absolute path")
 		a.want(a.call(toolCloseTab, `{}`), "isError: tab_name is missing: pass the name given to openDiff")
 		f.close()
-		if err := a.session.ctx.Err(); err == nil {
+		if err := a.session.Ctx.Err(); err == nil {
 			t.Error("the session did not end")
 		}
 	})
@@ -227,7 +230,7 @@ func TestOrderOfCalls(t *testing.T) {
 		close(shown)
 		a.want(first, "DIFF_REJECTED|tab")
 		a.want(closing, "TAB_CLOSED")
-		a.want(second, "isError: "+errUndecided.Error())
+		a.want(second, "isError: "+blocking.ErrUndecided.Error())
 		for _, want := range []string{"first", "second", "third"} {
 			if p := receive(t, f.backend.proposed); p.Text != want {
 				t.Errorf("proposed %s, want %s", p.Text, want)
@@ -253,7 +256,7 @@ func TestSameTab(t *testing.T) {
 		for range ids {
 			receive(t, f.backend.proposed)
 		}
-		a.want(ids[1], "isError: "+errUndecided.Error())
+		a.want(ids[1], "isError: "+blocking.ErrUndecided.Error())
 		for i, path := range map[int]string{0: "/project/a", 2: "/project/b"} {
 			done := f.backend.resolve(a.session, path, companion.Outcome{Accepted: true, Text: path})
 			a.want(ids[i], "FILE_SAVED|"+path)

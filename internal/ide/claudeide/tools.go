@@ -3,13 +3,11 @@ package claudeide
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"pollux/internal/companion"
+	"pollux/internal/ide/blocking"
 )
 
 // The tools that the agents call. They do not look at the list. Claude Code shows the
@@ -36,111 +34,42 @@ const (
 		"uri":{"type":"string","description":"The URI of a file. Without it, all open files."}}}`
 )
 
-type openDiffArgs struct {
-	Path string  `json:"new_file_path"`
-	Text *string `json:"new_file_contents"`
-	Tab  string  `json:"tab_name"`
-
-	binary string
-}
-
-func (a openDiffArgs) proposal() companion.Proposal {
-	return companion.Proposal{Path: a.Path, Text: *a.Text, Binary: a.binary}
-}
-
 func (s *Session) addTools(server *mcp.Server) {
-	add := func(name, description, schema string, handler mcp.ToolHandler) {
-		server.AddTool(&mcp.Tool{Name: name, Description: description, InputSchema: json.RawMessage(schema)}, handler)
-	}
-	add(toolOpenDiff, "Shows a proposed change in the editor. Returns when the user has decided: "+
-		"FILE_SAVED and the final text, or DIFF_REJECTED.", openDiffSchema,
-		s.inTurn(func(ctx context.Context, c *call, args json.RawMessage) ([]string, error) {
-			a, err := parseOpenDiff(args)
+	s.Calls.AddInTurn(server, toolOpenDiff, "Shows a proposed change in the editor. Returns when the user has decided: "+
+		"FILE_SAVED and the final text, or DIFF_REJECTED.", openDiffSchema, s.openDiff)
+	s.Calls.AddInTurn(server, toolCloseTab, "Closes a diff of this agent.", closeTabSchema,
+		func(ctx context.Context, _ *blocking.Call, args json.RawMessage) ([]string, error) {
+			tab, err := blocking.ParseTab(args, toolOpenDiff)
 			if err != nil {
 				return nil, err
 			}
-			return s.openDiff(ctx, c, a)
-		}))
-	add(toolCloseTab, "Closes a diff of this agent.", closeTabSchema,
-		s.inTurn(func(ctx context.Context, _ *call, args json.RawMessage) ([]string, error) {
-			var a struct {
-				Tab *string `json:"tab_name"`
-			}
-			if err := unmarshal(args, &a); err != nil {
-				return nil, err
-			}
-			if a.Tab == nil {
-				return nil, errors.New("tab_name is missing: pass the name given to openDiff")
-			}
-			s.closeDiffs(ctx, func(r *review) bool { return r.tab == *a.Tab })
+			s.Calls.Close(ctx, func(t string) bool { return t == tab })
 			return []string{"TAB_CLOSED"}, nil
-		}))
-	add(toolCloseAll, "Closes all diffs of this agent.", noArgsSchema,
-		s.inTurn(func(ctx context.Context, _ *call, _ json.RawMessage) ([]string, error) {
-			n := s.closeDiffs(ctx, func(*review) bool { return true })
+		})
+	s.Calls.AddInTurn(server, toolCloseAll, "Closes all diffs of this agent.", noArgsSchema,
+		func(ctx context.Context, _ *blocking.Call, _ json.RawMessage) ([]string, error) {
+			n := s.Calls.Close(ctx, func(string) bool { return true })
 			// The agent calls this at each prompt, which uses up the context.
-			s.refresh.Set()
+			s.Feed.Refresh()
 			return []string{fmt.Sprintf("CLOSED_%d_DIFF_TABS", n)}, nil
-		}))
-	add(toolGetDiagnostics, "Returns the problems that the editor shows. Pollux has none yet.", diagnosticsSchema,
-		s.tool(func(context.Context, *mcp.CallToolRequest) ([]string, error) { return []string{"[]"}, nil }))
+		})
+	s.Calls.Add(server, toolGetDiagnostics, "Returns the problems that the editor shows. Pollux has none yet.", diagnosticsSchema,
+		func(context.Context, json.RawMessage) ([]string, error) { return []string{"[]"}, nil })
 }
 
-// inTurn returns an MCP handler that calls f when all earlier calls have taken effect.
-func (s *Session) inTurn(f func(context.Context, *call, json.RawMessage) ([]string, error)) mcp.ToolHandler {
-	return s.tool(func(ctx context.Context, req *mcp.CallToolRequest) ([]string, error) {
-		c, err := s.find(req)
-		if err != nil {
-			return nil, err
-		}
-		defer s.tookEffect(c)
-		if err := s.wait(c); err != nil {
-			return nil, err
-		}
-		return f(ctx, c, req.Params.Arguments)
-	})
-}
-
-// tool returns an MCP handler that calls f. An error of f becomes a result with
-// isError, not a protocol error.
-func (s *Session) tool(f func(context.Context, *mcp.CallToolRequest) ([]string, error)) mcp.ToolHandler {
-	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		defer s.server.onPanic()
-		texts, err := f(ctx, req)
-		res := &mcp.CallToolResult{}
-		if err != nil {
-			res.IsError, texts = true, []string{err.Error()}
-		}
-		for _, text := range texts {
-			res.Content = append(res.Content, &mcp.TextContent{Text: text})
-		}
-		return res, nil
+// openDiff shows a proposal and returns the answer. The agent takes TAB_CLOSED for a
+// yes, so that is never the answer.
+func (s *Session) openDiff(ctx context.Context, c *blocking.Call, args json.RawMessage) ([]string, error) {
+	p, err := blocking.ParseProposed(args, "new_file_path")
+	if err != nil {
+		return nil, err
 	}
-}
-
-func parseOpenDiff(args json.RawMessage) (openDiffArgs, error) {
-	var a openDiffArgs
-	if err := unmarshal(args, &a); err != nil {
-		return a, err
-	}
+	o, err := s.Calls.Open(ctx, c, p)
 	switch {
-	case a.Path == "":
-		return a, errors.New("new_file_path is missing: pass the file's absolute path")
-	case strings.ContainsRune(a.Path, 0):
-		return a, errors.New("new_file_path holds a NUL byte: pass the file's absolute path")
-	case a.Text == nil:
-		return a, errors.New("new_file_contents is missing: pass the proposed text of the whole file")
+	case err != nil:
+		return nil, err
+	case o.Accepted:
+		return []string{"FILE_SAVED", o.Text}, nil
 	}
-	a.binary = companion.Unprintable(*a.Text, args)
-	return a, nil
-}
-
-func unmarshal(args json.RawMessage, v any) error {
-	if len(args) == 0 {
-		return nil
-	}
-	if err := json.Unmarshal(args, v); err != nil {
-		return fmt.Errorf("the arguments do not fit: %w", err)
-	}
-	return nil
+	return []string{"DIFF_REJECTED", p.Tab}, nil
 }

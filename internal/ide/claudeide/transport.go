@@ -6,15 +6,9 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A transportOf is the transport of a session: a message is a text frame.
-type transportOf struct{ *Session }
-
-// Connect implements [mcp.Transport].
-func (t transportOf) Connect(context.Context) (mcp.Connection, error) { return conn{t.Session}, nil }
-
+// A conn is the connection of a session: a message is a text frame.
 type conn struct{ s *Session }
 
 // SessionID implements [mcp.Connection].
@@ -31,7 +25,7 @@ func (c conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		_, data, err := c.s.ws.Read(ctx)
 		if err != nil {
-			c.s.cancel()
+			c.s.End()
 			return nil, io.EOF
 		}
 		msg, err := jsonrpc.DecodeMessage(data)
@@ -46,24 +40,24 @@ func (c conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 		case req.Method == "ide_connected" && !req.IsCall():
 			continue
 		case req.Method == "tools/list":
-			c.s.refresh.Set()
+			c.s.Feed.Refresh()
 		}
-		return c.s.received(req), nil
+		return c.s.Calls.Received(req), nil
 	}
 }
 
 // Write implements [mcp.Connection]. It writes nothing for a session that ends: an
 // error that only says so would hide the change from the agent's user.
 func (c conn) Write(ctx context.Context, msg jsonrpc.Message) error {
-	err := c.s.ctx.Err()
+	err := c.s.Ctx.Err()
 	if err == nil {
 		err = c.write(ctx, msg)
 	}
 	if err != nil { // as in Read
-		c.s.cancel()
+		c.s.End()
 	}
 	if res, ok := msg.(*jsonrpc.Response); ok {
-		c.s.written(res.ID, err)
+		c.s.Calls.Written(res.ID, err)
 	}
 	return err
 }

@@ -20,7 +20,7 @@ import (
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
 	"pollux/internal/ide/claudeide"
-	"pollux/internal/sys"
+	"pollux/internal/ide/lockfile"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -122,7 +122,7 @@ func TestClaude(t *testing.T) {
 		"healthy":     {func(r *room) { r.lock(0, nil) }, nil},
 		"wrong token": {func(r *room) { r.lock(http.StatusUnauthorized, nil) }, []string{"failed token"}},
 		"no view": {func(r *room) {
-			r.lock(http.StatusServiceUnavailable, func(l *claudeide.Lock) { l.Pollux = &claudeide.Mark{} })
+			r.lock(http.StatusServiceUnavailable, func(l *claudeide.Lock) { l.Pollux = &lockfile.Mark{} })
 		}, []string{"failed view"}},
 		"another program": {func(r *room) { r.lock(http.StatusOK, nil) }, []string{"failed port"}},
 		"nobody at the port": {func(r *room) {
@@ -169,8 +169,7 @@ func TestClaudeFix(t *testing.T) {
 		t.Skip("Windows has no permission bits")
 	}
 	r := newRoom(t)
-	host, _ := os.Hostname()
-	mark := &claudeide.Mark{Host: strings.TrimSpace(host + " " + sys.Namespace())}
+	mark := &lockfile.Mark{Host: lockfile.Here()}
 	lock := claudeide.Lock{PID: deadPID, WorkspaceFolders: []string{r.project}, Transport: "ws"}
 	theirs := r.write(1, lock)
 	lock.Pollux = mark

@@ -1,0 +1,196 @@
+package blocking
+
+import (
+	"context"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf16"
+
+	"pollux/internal/companion"
+	"pollux/internal/outbox"
+	"pollux/internal/paths"
+)
+
+// MethodSelection is the method of the notification that carries a [Selection].
+const MethodSelection = "selection_changed"
+
+// MaxSelection bounds a selected text in characters. The agents send their models less.
+const MaxSelection = 16 << 10
+
+// A Selection is the only context that the agents take: one file and one selection.
+// Without a file nothing is open.
+type Selection struct {
+	Text     string `json:"text"`
+	FilePath string `json:"filePath"`
+	FileURL  string `json:"fileUrl"`
+	Span     Span   `json:"selection"`
+}
+
+// A Span is where a selection is. Its positions count from 0.
+type Span struct {
+	Start   Position `json:"start"`
+	End     Position `json:"end"`
+	IsEmpty bool     `json:"isEmpty"`
+}
+
+// A Position is a line and a character in it, which count from 0.
+type Position struct {
+	Line      int `json:"line"`
+	Character int `json:"character"`
+}
+
+// NewSelection returns the message for a context. shift is added to each line, for an
+// agent that shows the numbers as they are. The agents do not check the path, so
+// NewSelection leaves out a file outside the roots. It reads the disk.
+func NewSelection(c companion.Context, roots []string, shift int) Selection {
+	m := Selection{Span: Span{IsEmpty: true}}
+	if len(c.Files) == 0 || !c.Files[0].Active {
+		return m
+	}
+	f := c.Files[0]
+	inRoots := func(path string) bool {
+		return slices.ContainsFunc(roots, func(root string) bool { return paths.Contains(root, path) })
+	}
+	path, actual := f.Path, paths.Real(f.Path)
+	if !inRoots(actual) {
+		return m
+	}
+	if !inRoots(path) { // the editor has opened the folder through a symbolic link
+		path = actual
+	}
+	m.FilePath, m.FileURL = path, FileURL(path)
+	if f.Cursor == nil {
+		return m
+	}
+	at := Position{f.Cursor.Line - 1 + shift, f.Cursor.Character - 1}
+	m.Span.Start, m.Span.End = at, at
+	if f.Selection == "" {
+		return m
+	}
+	m.Text, m.Span.IsEmpty = cut(f.Selection, MaxSelection), false
+	m.Span.Start, m.Span.End = span(f, at)
+	return m
+}
+
+// span returns where a file's selection starts and ends. The editor protocol does not
+// say at which end the cursor is; it is taken for the end, if the text before it
+// can have that many lines.
+func span(f companion.File, at Position) (start, end Position) {
+	if r := f.Range; r != nil {
+		shift := at.Line - (f.Cursor.Line - 1)
+		return Position{r.Start.Line - 1 + shift, r.Start.Character - 1}, Position{r.End.Line - 1 + shift, r.End.Character - 1}
+	}
+	lines := strings.Count(strings.TrimSuffix(f.Selection, "\n"), "\n")
+	if f.Cursor.Line > lines {
+		return Position{Line: at.Line - lines}, at
+	}
+	return at, Position{Line: at.Line + lines, Character: at.Character + 1}
+}
+
+// cut returns at most limit UTF-16 code units of a text.
+func cut(text string, limit int) string {
+	units := 0
+	for i, r := range text {
+		if units += utf16.RuneLen(r); units > limit {
+			return text[:i]
+		}
+	}
+	return text
+}
+
+// FileURL returns the file URL of an absolute path.
+func FileURL(path string) string {
+	slashed := filepath.ToSlash(path)
+	if !strings.HasPrefix(slashed, "/") {
+		slashed = "/" + slashed
+	}
+	return (&url.URL{Scheme: "file", Path: slashed}).String()
+}
+
+// A Feed sends the context to one agent.
+type Feed struct {
+	Backend Backend
+	// Shift returns the shift of [NewSelection].
+	Shift func() int
+	// Send sends a message. After an error the session ends.
+	Send    func(Selection) error
+	OnPanic OnPanic
+	// Delays are the times after which the context is sent again, because the agent
+	// may have dropped it. The first one is 0.
+	Delays []time.Duration
+
+	wake    outbox.Signal // the context has changed
+	refresh outbox.Signal // the agent may have dropped the context: send it again
+}
+
+// NewFeed returns a feed whose exported fields are those of f.
+func NewFeed(f Feed) *Feed {
+	f.wake, f.refresh = outbox.NewSignal(), outbox.NewSignal()
+	return &f
+}
+
+// Changed announces that the context has changed. It returns at once.
+func (f *Feed) Changed() { f.wake.Set() }
+
+// Refresh announces that the agent may have dropped the context. It returns at once.
+func (f *Feed) Refresh() { f.refresh.Set() }
+
+// Run sends the context whenever it has changed, and again when the agent may have
+// dropped it, until ctx ends.
+func (f *Feed) Run(ctx context.Context) {
+	defer f.OnPanic.Report()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	refreshed := time.Now()
+	left := f.Delays
+	var sent Selection
+	first := true
+	for {
+		again := false
+		select {
+		case <-f.wake:
+		case <-f.refresh:
+			refreshed, left = time.Now(), f.Delays
+			timer.Reset(0)
+			continue
+		case <-timer.C:
+			again = true
+			if left = left[1:]; len(left) > 0 {
+				timer.Reset(time.Until(refreshed.Add(left[0])))
+			}
+		case <-ctx.Done():
+			return
+		}
+		m, ok := f.Selection(ctx)
+		if !ok {
+			return
+		}
+		if m == sent && !again && !first {
+			continue
+		}
+		if err := f.Send(m); err != nil {
+			return // the session ends
+		}
+		sent, first = m, false
+	}
+}
+
+// Selection returns the message for the context as it is now. It reports false if ctx
+// ends while a disk does not answer.
+func (f *Feed) Selection(ctx context.Context) (m Selection, ok bool) {
+	shift := f.Shift()
+	answer := make(chan Selection, 1)
+	go func() {
+		defer f.OnPanic.Report()
+		answer <- NewSelection(f.Backend.Context(), f.Backend.Roots(), shift)
+	}()
+	select {
+	case m = <-answer:
+		return m, true
+	case <-ctx.Done():
+		return m, false
+	}
+}

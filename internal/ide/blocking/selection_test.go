@@ -1,0 +1,114 @@
+package blocking
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pollux/internal/companion"
+	"pollux/internal/editor"
+)
+
+func cursor(line, character int) *editor.Cursor {
+	return &editor.Cursor{Line: line, Character: character}
+}
+
+func TestNewSelection(t *testing.T) {
+	const root = "/project"
+	lines := companion.File{
+		Cursor: cursor(2, 1), Selection: "b\nc", Range: &editor.Range{Start: *cursor(2, 1), End: *cursor(3, 2)},
+	}
+	for name, tt := range map[string]struct {
+		file  companion.File
+		shift int
+		want  string // the path, lines and characters, and the text
+	}{
+		"no cursor":           {companion.File{}, 0, "0:0-0:0"},
+		"a cursor":            {companion.File{Cursor: cursor(3, 5)}, 0, "2:4-2:4"},
+		"opencode":            {companion.File{Cursor: cursor(3, 5)}, 1, "3:4-3:4"},
+		"a range":             {lines, 0, "1:0-2:1 b\nc"},
+		"a range in opencode": {lines, 1, "2:0-3:1 b\nc"},
+		// Editors that send no range: the cursor is at the end, if it can be.
+		"a selection above the cursor": {companion.File{Cursor: cursor(3, 2), Selection: "b\nc"}, 0, "1:0-2:1 b\nc"},
+		"a selection below the cursor": {companion.File{Cursor: cursor(1, 1), Selection: "b\nc\n"}, 0, "0:0-1:1 b\nc\n"},
+		"a line":                       {companion.File{Cursor: cursor(1, 4), Selection: "b\n"}, 0, "0:0-0:3 b\n"},
+	} {
+		f := tt.file
+		f.Path, f.Active = "/project/a b", true
+		m := NewSelection(companion.Context{Files: []companion.File{f}}, []string{"/other", root}, tt.shift)
+		s := m.Span
+		got := fmt.Sprintf("%d:%d-%d:%d", s.Start.Line, s.Start.Character, s.End.Line, s.End.Character)
+		if m.Text != "" {
+			got += " " + m.Text
+		}
+		if got != tt.want || s.IsEmpty != (m.Text == "") || m.FilePath != "/project/a b" || m.FileURL != "file:///project/a%20b" {
+			t.Errorf("%s: %s, %+v; want %s", name, got, m, tt.want)
+		}
+	}
+	empty := Selection{Span: Span{IsEmpty: true}}
+	for name, c := range map[string]companion.Context{
+		"nothing open":      {},
+		"no active file":    {Files: []companion.File{{Path: "/project/a"}}},
+		"outside the roots": {Files: []companion.File{{Path: "/projects/a", Active: true, Selection: "secret"}}},
+		"above the roots":   {Files: []companion.File{{Path: "/project/../a", Active: true}}},
+	} {
+		if m := NewSelection(c, []string{root}, 0); m != empty {
+			t.Errorf("%s: %+v", name, m)
+		}
+	}
+	// The agent clears its display for a message without a path, a range and a text.
+	data, err := json.Marshal(empty)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"text":"","filePath":"","fileUrl":"","selection":` +
+		`{"start":{"line":0,"character":0},"end":{"line":0,"character":0},"isEmpty":true}}`; string(data) != want {
+		t.Errorf("%s", data)
+	}
+	const wide = "\U0001F600" // two code units
+	long := companion.File{
+		Path: "/project/a", Active: true, Cursor: cursor(1, 1), Selection: strings.Repeat(wide, MaxSelection),
+	}
+	m := NewSelection(companion.Context{Files: []companion.File{long}}, []string{root}, 0)
+	if m.Text != strings.Repeat(wide, MaxSelection/2) {
+		t.Errorf("a long text is cut to %d bytes", len(m.Text))
+	}
+}
+
+// The place of a file counts, not the links that lead there.
+func TestSelectionAndLinks(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(dir, "project")
+	if err := os.Mkdir(root, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(root, "a"), filepath.Join(dir, "outside")} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, target := range map[string]string{
+		"link": root, "project/out": filepath.Join(dir, "outside"), "project/in": filepath.Join(root, "a"),
+	} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Skip(err)
+		}
+	}
+	for open, want := range map[string]string{
+		"project/a": "project/a", "link/a": "project/a", "project/in": "project/in", "project/out": "", "outside": "",
+	} {
+		f := companion.File{Path: filepath.Join(dir, open), Active: true}
+		if want != "" {
+			want = filepath.Join(dir, want)
+		}
+		if m := NewSelection(companion.Context{Files: []companion.File{f}}, []string{root}, 0); m.FilePath != want {
+			t.Errorf("%s: %q, want %q", open, m.FilePath, want)
+		}
+	}
+}
