@@ -376,6 +376,47 @@ func TestDependenciesHaveReasons(t *testing.T) {
 	}
 }
 
+// TestDoctorDocNamesChecks checks that the section of docs/DOCTOR.md about an agent
+// names each check that can fail or warn.
+func TestDoctorDocNamesChecks(t *testing.T) {
+	doc, err := os.ReadFile("docs/DOCTOR.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := make(map[string]string)
+	for _, section := range strings.Split(string(doc), "\n## ")[1:] {
+		title, text, _ := strings.Cut(section, "\n")
+		sections[title] = text
+	}
+	made := regexp.MustCompile(`(?:\.(?:Fail|Warn)\(|\bCheck:\s*)"([a-z-]+)"`)
+	for file, title := range map[string]string{
+		"internal/ide/claudeide/checks/claude.go":    "Claude Code",
+		"internal/ide/claudeide/checks/opencode.go":  "opencode",
+		"internal/ide/copilotide/checks/copilot.go":  "Copilot CLI",
+		"internal/ide/codexide/checks/codex.go":      "Codex CLI",
+		"internal/ide/geminiide/checks/companion.go": "Gemini CLI",
+		"internal/ide/geminiide/checks/connect.go":   "Gemini CLI",
+		"internal/ide/geminiide/checks/files.go":     "Gemini CLI",
+		"internal/agent/gemini/checks/program.go":    "Gemini CLI",
+		"internal/agent/gemini/checks/settings.go":   "Gemini CLI",
+		"internal/agent/gemini/checks/bridge.go":     "The bridge",
+	} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checks := made.FindAllSubmatch(source, -1)
+		if len(checks) == 0 {
+			t.Errorf("%s has no checks", file)
+		}
+		for _, m := range checks {
+			if !strings.Contains(sections[title], "`"+string(m[1])+"`") {
+				t.Errorf("the section %q of docs/DOCTOR.md does not name the check %s of %s", title, m[1], file)
+			}
+		}
+	}
+}
+
 // TestSecurityNamesItsTests checks that each test that docs/SECURITY.md names
 // exists.
 func TestSecurityNamesItsTests(t *testing.T) {
