@@ -263,6 +263,31 @@ func TestDoctorClaude(t *testing.T) {
 			}
 		})
 	}
+	// A user without Gemini CLI gets one line about it, unless they ask for more.
+	t.Run("without Gemini CLI", func(t *testing.T) {
+		p := newClaudePatient(t, nil)
+		bin, _ := p.installClaude()
+		p.bin = filepath.Dir(bin)
+		p.claudeSettings(manual, "")
+		if err := os.RemoveAll(filepath.Join(p.home, ".gemini")); err != nil {
+			t.Fatal(err)
+		}
+		p.editor = p.edit(nil)
+		inEditor(p)
+		waitFor(t, "the lock", func() bool { return len(p.claudeLocks()) > 0 })
+		findings, code := p.doctor(nil)
+		if all := unwell(findings); len(all) > 0 || code != 0 {
+			t.Errorf("doctor finds %q, exit code %d", all, code)
+		}
+		last := findings[len(findings)-1]
+		if last.Part != doctor.Agents || !strings.HasPrefix(last.Text, "not installed: Gemini CLI") {
+			t.Errorf("the last finding is %+v", last)
+		}
+		findings, code = p.doctor(nil, "gemini")
+		if all := unwell(findings); !slices.Contains(all, "failed bridge/read-only") || code != 1 {
+			t.Errorf("for Gemini CLI doctor finds %q, exit code %d", all, code)
+		}
+	})
 	// Claude Code looks for a lock for 30 s.
 	t.Run("late", func(t *testing.T) {
 		p := newClaudePatient(t, nil)
@@ -285,6 +310,8 @@ func TestDoctorClaude(t *testing.T) {
 		cli.see("Test Editor")
 		cli.press("Up")
 		cli.see("❯   Test Editor")
+		cli.press("Enter")
+		cli.see("Connect to your IDE automatically?") // it does not connect before the answer
 		cli.press("Enter")
 		waitFor(t, "the agent", func() bool { return len(p.editor.agents(t)) == 1 })
 		p.wantClaude()
