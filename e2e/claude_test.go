@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -16,7 +17,13 @@ import (
 	"pollux/internal/fakemodel"
 )
 
-const claudeVersion = "2.1.330"
+// claudeVersion is the tested release of Claude Code. CLAUDE_VERSION selects another
+// one, for scripts/setup.sh and for the tests.
+var claudeVersion = cmp.Or(os.Getenv("CLAUDE_VERSION"), "2.1.330")
+
+// claudeRejected is what Claude Code shows after a rejection, "Rejected" or, in older
+// releases, "User rejected".
+const claudeRejected = "ejected "
 
 const claudeKey = "sk-ant-api03-none-none-none-none-none-0000"
 
@@ -189,7 +196,7 @@ func TestClaude(t *testing.T) {
 		if err := e.Reject(w.context(), d.ID); err != nil {
 			t.Fatal(err)
 		}
-		cli.see("Rejected write to a.txt")
+		cli.see(claudeRejected)
 		w.wantFile(path, "alpha\n")
 	})
 	t.Run("terminal", func(t *testing.T) {
@@ -357,7 +364,7 @@ func TestClaudeTraps(t *testing.T) {
 		if err := e.Reject(w.context(), d.ID); err != nil {
 			t.Fatal(err)
 		}
-		cli.see("Rejected write to a.txt")
+		cli.see(claudeRejected)
 	})
 	// Another answer to a closed view would be a yes.
 	t.Run("the editor ends", func(t *testing.T) {
@@ -368,7 +375,7 @@ func TestClaudeTraps(t *testing.T) {
 		cli.ask("change it")
 		next(t, "diff", e.opened)
 		e.Client.Close()
-		cli.see("Rejected write to a.txt")
+		cli.see(claudeRejected)
 		w.wantFile(path, "old\n")
 	})
 	// With nothing that shows changes, the agent shows them itself.
