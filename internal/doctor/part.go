@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,7 +17,7 @@ type Part struct {
 	Heading string
 	// Agent is the agent's command, which selects the part; Title is the agent's name.
 	Agent, Title string
-	// Here reports whether somebody here uses the agent; nil if always.
+	// Here reports whether the user has the agent.
 	Here   func() bool
 	Checks []Check
 }
@@ -26,8 +27,8 @@ const Agents = "agents"
 
 // Select returns the parts of the agents with these names. An error lists the names.
 //
-// Without names, Select leaves out agents that nobody here uses, and a last part
-// names them. If nobody uses any, the agent of the first part stays.
+// Without names, Select leaves out agents that the user does not have, and a last
+// part names them. If the user has none, the agent of the first part stays.
 func Select(parts []Part, names []string) (selected []Part, err error) {
 	all := Names(parts)
 	for _, name := range names {
@@ -40,7 +41,7 @@ func Select(parts []Part, names []string) (selected []Part, err error) {
 	}
 	var missing []string
 	for _, p := range parts {
-		if p.Here == nil || p.Here() {
+		if p.Here() {
 			selected = append(selected, p)
 		} else if !slices.Contains(missing, p.Title) {
 			missing = append(missing, p.Title)
@@ -59,6 +60,13 @@ func Select(parts []Part, names []string) (selected []Part, err error) {
 		selected = append(selected, Part{Name: Agents, Heading: "Other agents", Checks: []Check{listMissing(missing)}})
 	}
 	return selected, nil
+}
+
+// listMissing returns the check that names the agents that the user does not have.
+func listMissing(titles []string) Check {
+	return func(_ context.Context, c *Checker) {
+		c.OK("installed", "not installed: %s", strings.Join(titles, ", "))
+	}
 }
 
 // Names returns the agents' commands, each once.

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Without names, agents that nobody uses are left out and named. One that the user
-// names is examined even so.
+// Without arguments, the agents that are not installed are left out and listed. An
+// agent in the arguments is always examined.
 func TestSelect(t *testing.T) {
 	for name, tt := range map[string]struct {
 		names, here, want []string

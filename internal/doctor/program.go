@@ -6,19 +6,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"time"
 
 	"pollux/internal/paths"
 	"pollux/internal/sys"
 )
-
-// listMissing returns the check that names the agents that nobody here uses.
-func listMissing(titles []string) Check {
-	return func(_ context.Context, c *Checker) {
-		c.OK("installed", "not installed: %s", strings.Join(titles, ", "))
-	}
-}
 
 const (
 	versionTimeout = 10 * time.Second
