@@ -293,7 +293,7 @@ func TestDoctorClaude(t *testing.T) {
 		p := newClaudePatient(t, nil)
 		bin, own := p.installClaude()
 		p.bin = filepath.Dir(bin)
-		p.claudeSettings(manual, "")
+		p.claudeSettings(manual, `"hasIdeAutoConnectDialogBeenShown": true`)
 		p.set(auto)
 		decoy := p.lockFile(2)
 		p.write(decoy, toJSON(t, map[string]any{"pid": noProcess}))
@@ -310,8 +310,6 @@ func TestDoctorClaude(t *testing.T) {
 		cli.see("Test Editor")
 		cli.press("Up")
 		cli.see("❯   Test Editor")
-		cli.press("Enter")
-		cli.see("Connect to your IDE automatically?") // it does not connect before the answer
 		cli.press("Enter")
 		waitFor(t, "the agent", func() bool { return len(p.editor.agents(t)) == 1 })
 		p.wantClaude()

@@ -4,7 +4,10 @@ package checks
 
 import (
 	"context"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -93,9 +96,18 @@ func Codex(_ context.Context, c *doctor.Checker) {
 		c.Fail("user", "start Codex CLI and the editor as the same user", "another user's program serves %s", path)
 		return
 	}
-	c.OK("socket", "a program serves %s", path)
+	switch err := ask(conn, c.Dir); {
+	case err == nil:
+		c.OK("socket", "the companion on %s answers for this folder", path)
+	case errors.Is(err, errOtherFolder):
+		c.Fail("companion", startOne, "the program that serves %s has no files of %s", path, c.Dir)
+		return
+	default:
+		c.Fail("socket", "restart that editor", "the program that serves %s does not answer: %s", path, doctor.Reason(err))
+		return
+	}
 	if c.RunningHere() == nil {
-		c.Warn("companion", startOne, "no companion of Pollux is running for %s: another program serves the socket", c.Dir)
+		c.Warn("rival", "end that program, or use its open files", "another program than Pollux serves %s", path)
 	}
 	c.OK("ide", "type /ide in each session of Codex CLI: it does not connect by itself, and shows its own diffs")
 }
@@ -129,16 +141,81 @@ func explainNone(c *doctor.Checker, path string) {
 	slices.Sort(tmps)
 	for _, tmp := range slices.Compact(tmps) {
 		there := socketIn(tmp)
-		info, err := os.Lstat(there)
-		if there == path || err != nil || info.Mode().Type() != fs.ModeSocket || !sys.Own(info) || sys.RefusesConnections(there) {
+		if there == path || !filepath.IsAbs(tmp) || !answers(there, c.Dir) {
 			continue
 		}
 		next := "export TMPDIR=" + doctor.Word(tmp)
 		if tmp == "/tmp" {
 			next = "unset TMPDIR"
 		}
-		c.Fail("tmpdir", next, "a companion serves %s, but a Codex CLI started here looks for %s: TMPDIR differs", there, path)
+		c.Fail("tmpdir", next, "a companion for this folder serves %s, but a Codex CLI started here looks for %s: TMPDIR differs", there, path)
 		return
 	}
 	c.Fail("companion", startOne, "no companion serves %s", path)
+}
+
+// answers reports whether a program of the user serves the socket for the folder.
+func answers(path, dir string) bool {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Type() != fs.ModeSocket || !sys.Own(info) {
+		return false
+	}
+	conn, err := net.DialTimeout("unix", path, dialTimeout)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	return sys.TrustedPeer(conn, info) && ask(conn, dir) == nil
+}
+
+// errOtherFolder reports that the program has no files of the folder.
+var errOtherFolder = errors.New("it has no files of this folder")
+
+const (
+	// answerTimeout limits the wait for an answer, as Codex CLI does.
+	answerTimeout = 6 * time.Second
+	// maxAnswer bounds an answer, in bytes.
+	maxAnswer = 64 << 20
+)
+
+// ask asks for the context of a folder, as Codex CLI does. It ignores the answer's
+// contents, which are the user's. A message is 32 bits with its length, the lowest byte
+// first, and JSON.
+func ask(conn net.Conn, dir string) error {
+	if err := conn.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
+		return err
+	}
+	const id = "pollux-doctor"
+	request, err := json.Marshal(map[string]any{
+		"type": "request", "requestId": id, "sourceClientId": id, "version": 0, "method": "ide-context",
+		"params": map[string]any{"workspaceRoot": dir},
+	})
+	if err != nil {
+		return err
+	}
+	frame := binary.LittleEndian.AppendUint32(nil, uint32(len(request)))
+	if _, err := conn.Write(append(frame, request...)); err != nil {
+		return err
+	}
+	if _, err := io.ReadFull(conn, frame); err != nil {
+		return err
+	}
+	size := binary.LittleEndian.Uint32(frame)
+	if size > maxAnswer {
+		return errors.New("it does not speak Codex CLI's protocol")
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(conn, data); err != nil {
+		return err
+	}
+	var answer struct{ ResultType, Error string }
+	switch err := json.Unmarshal(data, &answer); {
+	case err != nil:
+		return err
+	case answer.ResultType == "success":
+		return nil
+	case answer.Error == "no-client-found":
+		return errOtherFolder
+	}
+	return errors.New(doctor.Short(answer.Error))
 }

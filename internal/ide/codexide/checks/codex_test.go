@@ -1,11 +1,15 @@
 package checks
 
 import (
+	"encoding/binary"
+	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -16,8 +20,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// listen listens on a socket in a directory that is private.
-func listen(t *testing.T, path string) {
+// listen serves a socket in a directory that is private. It answers each request with
+// a text, or not at all if that is empty.
+func listen(t *testing.T, path, answer string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
@@ -26,7 +31,41 @@ func listen(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			size := make([]byte, 4)
+			if _, err := io.ReadFull(conn, size); err == nil && answer != "" {
+				io.CopyN(io.Discard, conn, int64(binary.LittleEndian.Uint32(size)))
+				conn.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(answer))), answer...))
+			}
+			conn.Close()
+		}
+	})
+	t.Cleanup(func() { l.Close(); serving.Wait() })
+}
+
+const (
+	hasFolder = `{"resultType":"success","result":{"ideContext":{"openTabs":[]}}}`
+	noFolder  = `{"resultType":"error","error":"no-client-found"}`
+)
+
+// useTMPDIR starts a process, such as the editor's, with that TMPDIR.
+func useTMPDIR(t *testing.T, tmp string) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs /proc")
+	}
+	cmd := exec.Command("sleep", "1000")
+	cmd.Env = []string{"TMPDIR=" + tmp}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 }
 
 func TestCodex(t *testing.T) {
@@ -39,12 +78,25 @@ func TestCodex(t *testing.T) {
 		away bool // no companion of Pollux runs
 		want []string
 	}{
-		"healthy":         {make: func(t *testing.T) { listen(t, own(t)) }},
-		"no socket":       {make: func(*testing.T) {}, want: []string{"failed companion"}},
-		"another program": {make: func(t *testing.T) { listen(t, own(t)) }, away: true, want: []string{"warning companion"}},
+		"healthy":          {make: func(t *testing.T) { listen(t, own(t), hasFolder) }},
+		"no socket":        {make: func(*testing.T) {}, want: []string{"failed companion"}},
+		"another program":  {make: func(t *testing.T) { listen(t, own(t), hasFolder) }, away: true, want: []string{"warning rival"}},
+		"another folder":   {make: func(t *testing.T) { listen(t, own(t), noFolder) }, want: []string{"failed companion"}},
+		"another protocol": {make: func(t *testing.T) { listen(t, own(t), "HTTP") }, want: []string{"failed socket"}},
+		"no answer":        {make: func(t *testing.T) { listen(t, own(t), "") }, want: []string{"failed socket"}},
+		"another TMPDIR": {want: []string{"failed tmpdir"}, make: func(t *testing.T) {
+			listen(t, own(t), hasFolder)
+			useTMPDIR(t, os.Getenv("TMPDIR"))
+			t.Setenv("TMPDIR", t.TempDir())
+		}},
+		"another TMPDIR, for another folder": {want: []string{"failed companion"}, make: func(t *testing.T) {
+			listen(t, own(t), noFolder)
+			useTMPDIR(t, os.Getenv("TMPDIR"))
+			t.Setenv("TMPDIR", t.TempDir())
+		}},
 		"the vendor's own program": {want: []string{"warning rival"}, make: func(t *testing.T) {
-			listen(t, own(t))
-			listen(t, filepath.Join(os.Getenv("CODEX_HOME"), "ipc", "ipc.sock"))
+			listen(t, own(t), hasFolder)
+			listen(t, filepath.Join(os.Getenv("CODEX_HOME"), "ipc", "ipc.sock"), hasFolder)
 		}},
 		"a socket that nobody serves": {want: []string{"failed socket"}, make: func(t *testing.T) {
 			if err := os.MkdirAll(filepath.Dir(own(t)), 0o700); err != nil {
@@ -66,19 +118,19 @@ func TestCodex(t *testing.T) {
 			}
 		}},
 		"others can write": {want: []string{"failed directory"}, make: func(t *testing.T) {
-			listen(t, own(t))
+			listen(t, own(t), hasFolder)
 			if err := os.Chmod(filepath.Dir(own(t)), 0o777); err != nil {
 				t.Fatal(err)
 			}
 		}},
 		"another user's directory": {want: []string{"failed directory"}, make: func(t *testing.T) {
-			listen(t, own(t))
+			listen(t, own(t), hasFolder)
 			if err := os.Chown(filepath.Dir(own(t)), 65534, 65534); err != nil {
 				t.Skip("needs root")
 			}
 		}},
 		"another user's socket": {want: []string{"failed user"}, make: func(t *testing.T) {
-			listen(t, own(t))
+			listen(t, own(t), hasFolder)
 			if err := os.Chown(own(t), 65534, 65534); err != nil {
 				t.Skip("needs root")
 			}
