@@ -188,7 +188,8 @@ func doctorParts() []doctor.Part {
 		{codexchecks.Command, "Codex CLI", codexchecks.Package, codexchecks.Home, codexchecks.Codex},
 	} {
 		parts = append(parts, doctor.Part{
-			Name: agent.command, Heading: agent.title, Agent: agent.command, Title: agent.title, Here: doctor.Installed(agent.command, agent.home),
+			Name: agent.command, Heading: agent.title, Agent: agent.command, Title: agent.title,
+			Here:   doctor.Installed(agent.command, agent.home),
 			Checks: []doctor.Check{doctor.Command(agent.command, agent.title, agent.npm), agent.check},
 		})
 	}

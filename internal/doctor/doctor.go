@@ -25,6 +25,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/paths"
+	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
 
@@ -199,6 +200,24 @@ func (c *Checker) RunningHere() *editor.Running {
 		}
 	}
 	return nil
+}
+
+// WarnOpen adds a warning, with a fix, that other users can read or change files and
+// directories of companions.
+func (c *Checker) WarnOpen(paths []string) {
+	list := strings.Join(paths, ", ")
+	c.Add(Finding{
+		Check: "directory", Status: Warning, Next: FixCommand,
+		Text: "other users of this machine can read your companion's token or replace it: " + list,
+		Fix:  "make readable for you alone: " + list,
+		Apply: func() error {
+			var errs []error
+			for _, path := range paths {
+				errs = append(errs, sys.Narrow(path))
+			}
+			return errors.Join(errs...)
+		},
+	})
 }
 
 // Print prints a finding for a person.

@@ -26,7 +26,8 @@ func Command(command, title, install string) Check {
 	return func(ctx context.Context, c *Checker) {
 		path, err := exec.LookPath(command)
 		if err != nil {
-			c.Warn("cli", "npm install -g "+install, "%s is not installed here: no %s is on the PATH of this shell", title, command)
+			c.Warn("cli", "npm install -g "+install,
+				"%s is not installed here: no %s is on the PATH of this shell", title, command)
 			return
 		}
 		version := packageVersion(path)

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -25,6 +26,8 @@ import (
 const (
 	startOne = "pollux run -- claude, or start an editor here that has Pollux (pollux install)"
 	attach   = "pollux run --attach -- claude"
+	// showChanges is what to do if nothing shows a companion's changes.
+	showChanges = "pollux review, or attach an editor that has Pollux"
 	// answerTimeout limits the wait for a companion.
 	answerTimeout = 3 * time.Second
 	// searchTimeout is how long Claude Code looks for a lock after its start.
@@ -118,10 +121,17 @@ func (c *claude) checkDirectory() {
 			"%s belongs to another user, so your companions cannot write lock files", dir)
 		return
 	}
-	if runtime.GOOS == "windows" || info.Mode().Perm()&0o077 == 0 {
-		return
+	if open := openToOthers(dir, info); len(open) > 0 {
+		c.WarnOpen(open)
 	}
-	var open []string
+}
+
+// openToOthers lists the directory, and the locks of companions in it, if other users
+// can read or change them.
+func openToOthers(dir string, info fs.FileInfo) (open []string) {
+	if runtime.GOOS == "windows" || info.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
 	if info.Mode().Perm()&0o022 != 0 {
 		open = append(open, dir)
 	}
@@ -130,21 +140,7 @@ func (c *claude) checkDirectory() {
 			open = append(open, f.Path)
 		}
 	}
-	if len(open) == 0 {
-		return
-	}
-	c.Add(doctor.Finding{
-		Check: "directory", Status: doctor.Warning, Next: doctor.FixCommand,
-		Text: "other users of this machine can read your companion's token or replace it: " + strings.Join(open, ", "),
-		Fix:  "make readable for you alone: " + strings.Join(open, ", "),
-		Apply: func() error {
-			var errs []error
-			for _, path := range open {
-				errs = append(errs, sys.Narrow(path))
-			}
-			return errors.Join(errs...)
-		},
-	})
+	return open
 }
 
 // checkStale finds the locks that companions left behind when they were killed.
@@ -181,7 +177,8 @@ func (c *claude) findLock() (lock claudeide.Found, ok bool) {
 			c.Warn("variables", next, "%s=%s names a server without a lock file", claudeide.EnvPort, doctor.Short(port))
 		} else {
 			c.Fail("variables", next+"; then "+startOne,
-				"%s=%s names a server without a lock file: Claude Code needs the token in that file", claudeide.EnvPort, doctor.Short(port))
+				"%s=%s names a server without a lock file: Claude Code needs the token in that file",
+				claudeide.EnvPort, doctor.Short(port))
 		}
 	}
 	switch len(matches) {
@@ -203,7 +200,7 @@ func (c *claude) findLock() (lock claudeide.Found, ok bool) {
 // explainNone says why no lock matches.
 func (c *claude) explainNone() {
 	if r := c.RunningHere(); r != nil && len(r.Surfaces) == 0 && !r.Page {
-		c.Fail("view", "pollux review, or attach an editor that has Pollux",
+		c.Fail("view", showChanges,
 			"the companion of %s has no lock file, because nothing shows its changes", doctor.Short(r.Editor.DisplayName))
 		return
 	}
@@ -215,7 +212,8 @@ func (c *claude) explainNone() {
 	}
 	if r := c.RunningHere(); r != nil {
 		c.Fail("lock", "restart that companion",
-			"the companion of %s is running for this folder, but has no lock file that matches", doctor.Short(r.Editor.DisplayName))
+			"the companion of %s is running for this folder, but has no lock file that matches",
+			doctor.Short(r.Editor.DisplayName))
 		return
 	}
 	c.Fail("companion", startOne, "no companion is running for %s", c.Dir)
@@ -252,7 +250,8 @@ func (c *claude) isLink(f claudeide.Found) bool {
 	}
 	folder := f.WorkspaceFolders[i]
 	c.Fail("symlink", "open "+doctor.Word(paths.Real(folder))+" in that editor, or type /ide",
-		"%s names its folder %s, which is a symbolic link: Claude Code compares it with %s", name(f), doctor.Short(folder), c.Dir)
+		"%s names its folder %s, which is a symbolic link: Claude Code compares it with %s",
+		name(f), doctor.Short(folder), c.Dir)
 	return true
 }
 
@@ -281,7 +280,8 @@ func (c *claude) checkLock(ctx context.Context, f claudeide.Found) bool {
 	}
 	if c.search.InIDETerminal() && f.Port != c.search.Port() && !isAncestor(f.PID) {
 		c.Fail("terminal", attach,
-			"Claude Code takes this terminal for one of VS Code or JetBrains, and connects only to a program that started it: %s did not",
+			"Claude Code takes this terminal for one of VS Code or JetBrains, "+
+				"and connects only to a program that started it: %s did not",
 			name(f))
 		return false
 	}
@@ -309,7 +309,7 @@ func probe(ctx context.Context, c *doctor.Checker, f claudeide.Found, host strin
 	case errors.Is(err, claudeide.ErrToken):
 		c.Fail("token", "restart that editor", "%s refuses the token in %s", name(f), f.Path)
 	case errors.Is(err, claudeide.ErrNoView):
-		c.Fail("view", "pollux review, or attach an editor that has Pollux", "%s refuses agents: nothing shows its changes", name(f))
+		c.Fail("view", showChanges, "%s refuses agents: nothing shows its changes", name(f))
 	case errors.Is(err, claudeide.ErrNotMCP):
 		c.Fail("port", "restart that editor", "%s does not answer as a companion: another program may have the port", name(f))
 	case sys.Refused(err) && f.Listens("::1"):
@@ -367,7 +367,8 @@ func (c *claude) checkLate(f claudeide.Found) {
 	if len(late) == 0 || connected >= len(processes) {
 		return
 	}
-	c.Fail("late", "type /ide in it", "a Claude Code that runs here (process %s) started more than 30 s before the companion: it no longer looks for one",
+	c.Fail("late", "type /ide in it",
+		"a Claude Code that runs here (process %s) started more than 30 s before the companion: it no longer looks for one",
 		strings.Join(late, ", "))
 }
 
@@ -383,8 +384,10 @@ func (c *claude) checkDiffs() {
 		c.OK("mode", "Claude Code starts in manual mode (%s)", from)
 	case "":
 		c.Warn("mode", next,
-			"no settings that count choose a permission mode: Claude Code may start in auto mode, in which it shows no diffs in the editor")
+			"no settings that count choose a permission mode: Claude Code may start in auto mode, "+
+				"in which it shows no diffs in the editor")
 	default:
-		c.Warn("mode", next, "Claude Code starts in the mode %q (%s), in which it shows no diffs in the editor", doctor.Short(mode), from)
+		c.Warn("mode", next, "Claude Code starts in the mode %q (%s), in which it shows no diffs in the editor",
+			doctor.Short(mode), from)
 	}
 }

@@ -33,10 +33,11 @@ func Opencode(ctx context.Context, c *doctor.Checker) {
 	case ok:
 		c.Fail("token", "end the program that wrote it", "%s has no token", lock.Path)
 	case r != nil && len(r.Surfaces) == 0 && !r.Page:
-		c.Fail("view", "pollux review, or attach an editor that has Pollux",
+		c.Fail("view", showChanges,
 			"the companion of %s has no lock file, because nothing shows its changes", doctor.Short(r.Editor.DisplayName))
 	default:
-		c.Fail("companion", strings.ReplaceAll(startOne, "claude", claudeide.OpencodeCommand), "no companion is running for %s", c.Dir)
+		c.Fail("companion", strings.ReplaceAll(startOne, "claude", claudeide.OpencodeCommand),
+			"no companion is running for %s", c.Dir)
 	}
 	c.OK("diffs", "opencode shows its own diffs; it takes the open file, the selection and mentions from the editor")
 }

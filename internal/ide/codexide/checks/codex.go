@@ -83,7 +83,8 @@ func Codex(_ context.Context, c *doctor.Checker) {
 		c.Fail("socket", "rm "+doctor.Word(path), "%s is not a socket, so no companion can serve it", path)
 		return
 	case !sys.Own(info):
-		c.Fail("user", "start Codex CLI and the editor as the same user", "%s belongs to another user: Codex CLI refuses it", path)
+		c.Fail("user", "start Codex CLI and the editor as the same user",
+			"%s belongs to another user: Codex CLI refuses it", path)
 		return
 	}
 	conn, err := net.DialTimeout("unix", path, dialTimeout)
@@ -148,7 +149,8 @@ func explainNone(c *doctor.Checker, path string) {
 		if tmp == "/tmp" {
 			next = "unset TMPDIR"
 		}
-		c.Fail("tmpdir", next, "a companion for this folder serves %s, but a Codex CLI started here looks for %s: TMPDIR differs", there, path)
+		c.Fail("tmpdir", next, "a companion for this folder serves %s, but a Codex CLI started here looks for %s: TMPDIR differs",
+			there, path)
 		return
 	}
 	c.Fail("companion", startOne, "no companion serves %s", path)

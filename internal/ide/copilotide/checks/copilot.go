@@ -130,7 +130,8 @@ func checkSettings(c *doctor.Checker, path string) {
 	}
 	yes := []string{"true", "1", "yes", "on", "y"}
 	if v := os.Getenv("COPILOT_ALLOW_ALL"); slices.Contains(yes, strings.ToLower(strings.TrimSpace(v))) {
-		c.Warn("mode", "unset COPILOT_ALLOW_ALL", "COPILOT_ALLOW_ALL makes Copilot CLI write without a review, as --allow-all-tools does")
+		c.Warn("mode", "unset COPILOT_ALLOW_ALL",
+			"COPILOT_ALLOW_ALL makes Copilot CLI write without a review, as --allow-all-tools does")
 	}
 }
 
@@ -148,10 +149,12 @@ func explainNone(c *doctor.Checker, locks []lock) {
 				continue
 			case target == c.Dir:
 				c.Fail("symlink", "open "+doctor.Word(target)+" in that editor, or type /ide",
-					"%s names its folder %s, which is a symbolic link: Copilot CLI compares it with %s", l.name(), doctor.Short(folder), c.Dir)
+					"%s names its folder %s, which is a symbolic link: Copilot CLI compares it with %s",
+					l.name(), doctor.Short(folder), c.Dir)
 			case paths.Contains(folder, c.Dir), paths.Contains(c.Dir, folder):
 				c.Fail("workspace", "cd "+doctor.Word(folder)+", or type /ide",
-					"%s is for %s, but this is %s: Copilot CLI connects by itself only in the same folder", l.name(), doctor.Short(folder), c.Dir)
+					"%s is for %s, but this is %s: Copilot CLI connects by itself only in the same folder",
+					l.name(), doctor.Short(folder), c.Dir)
 			default:
 				continue
 			}
@@ -180,7 +183,8 @@ func checkServer(ctx context.Context, c *doctor.Checker, l lock) {
 	case err == nil && (status == http.StatusUnauthorized || status == http.StatusForbidden):
 		c.Fail("token", "restart that editor", "%s refuses the headers in %s", l.name(), l.Path)
 	case err == nil && status == http.StatusServiceUnavailable:
-		c.Fail("view", "pollux review, or attach an editor that has Pollux", "%s refuses agents: nothing shows its changes", l.name())
+		c.Fail("view", "pollux review, or attach an editor that has Pollux",
+			"%s refuses agents: nothing shows its changes", l.name())
 	case err == nil:
 		c.OK("port", "%s answers", l.name())
 	case ctx.Err() != nil:
