@@ -56,6 +56,7 @@ func (p *patient) newIDE(address string, folder string, change func(lock map[str
 	}
 	i.lock = p.lockFile(i.port)
 	p.write(i.lock, toJSON(p.t, lock))
+	p.others = append(p.others, i)
 	return i
 }
 
@@ -217,6 +218,7 @@ func TestDoctorClaude(t *testing.T) {
 			// Claude Code deletes the lock of a process that has ended when its search begins.
 			decoy := p.lockFile(2)
 			p.write(decoy, toJSON(t, map[string]any{"pid": noProcess}))
+			accepted := p.accepted() // doctor may have connected
 			cli := p.screen(append(slices.Clone(p.env), own...), append([]string{bin}, tt.args...)...)
 			switch tt.cli {
 			case searches, deletes, connects, reviews, terminal, writes:
@@ -249,6 +251,9 @@ func TestDoctorClaude(t *testing.T) {
 				p.wantFile(path, "new\n")
 			default: // it asks in the terminal
 				cli.see("Do you want to")
+			}
+			if n := p.accepted() - accepted; n > 0 {
+				t.Errorf("Claude Code has connected %d times to another IDE", n)
 			}
 			if p.editor == nil || tt.cli == deletes {
 				return
@@ -322,6 +327,14 @@ const searchTime = 33 * time.Second
 func newClaudePatient(t *testing.T, script fakemodel.Script) *patient {
 	w := newClaudeWorld(t, script)
 	return &patient{world: w, dir: w.project}
+}
+
+// accepted returns how many connections the other IDEs have accepted.
+func (p *patient) accepted() (n int32) {
+	for _, i := range p.others {
+		n += i.accepted.Load()
+	}
+	return n
 }
 
 // portWithoutLock returns the port of a server that has no lock file.
