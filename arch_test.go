@@ -34,13 +34,13 @@ var allowed = map[string][]string{
 	"pollux/internal/bridge":                    {"agent", "bridge/change", "jsonl", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/bridge/change":             {"hunk", "paths", "sys"},
 	"pollux/internal/bridge/change/changetest":  {},
-	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/gemini/checks", "agent/gemini/settings", "bridge", "companion", "companion/journal", "doctor", "editor", "fakemodel", "ide", "ide/claudeide", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "paths", "remote", "sys", "termtext", "view/lsp", "view/term", "view/tmux", "view/web"},
+	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/gemini/checks", "agent/gemini/settings", "bridge", "companion", "companion/journal", "doctor", "editor", "fakemodel", "ide", "ide/claudeide", "ide/claudeide/checks", "ide/codexide/checks", "ide/copilotide/checks", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "paths", "remote", "sys", "termtext", "view/lsp", "view/term", "view/tmux", "view/web"},
 	"pollux/internal/companion":                 {"companion/journal", "editor", "hunk", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/companion/journal":         {"sys"},
 	"pollux/internal/agent/gemini/checks":       {"agent", "agent/gemini", "agent/gemini/settings", "doctor", "sys"},
-	"pollux/internal/doctor":                    {"editor", "sys", "termtext"},
+	"pollux/internal/doctor":                    {"editor", "paths", "sys", "termtext"},
 	"pollux/internal/editor":                    {"jsonl", "outbox", "paths", "sys"},
-	"pollux/internal/ide/geminiide/checks":      {"doctor", "editor", "ide/geminiide", "ide/geminiide/client", "paths", "sys"},
+	"pollux/internal/ide/geminiide/checks":      {"doctor", "ide/geminiide", "ide/geminiide/client", "sys"},
 	"pollux/editors/editortest":                 {},
 	"pollux/internal/gate":                      {},
 	"pollux/internal/hostile":                   {},
@@ -48,7 +48,10 @@ var allowed = map[string][]string{
 	"pollux/internal/ide":                       {"companion", "companion/journal", "editor", "ide/claudeide", "ide/codexide", "ide/geminiide", "sys"},
 	"pollux/internal/ide/blocking":              {"companion", "editor", "outbox", "paths", "termtext"},
 	"pollux/internal/ide/claudeide":             {"companion", "editor", "gate", "ide/blocking", "ide/lockfile", "outbox", "paths", "sys", "termtext"},
+	"pollux/internal/ide/claudeide/checks":      {"doctor", "ide/claudeide", "paths", "sys"},
 	"pollux/internal/ide/codexide":              {"companion", "editor", "outbox", "paths", "sys"},
+	"pollux/internal/ide/codexide/checks":       {"doctor", "sys"},
+	"pollux/internal/ide/copilotide/checks":     {"doctor", "paths", "sys"},
 	"pollux/internal/ide/geminiide":             {"companion", "editor", "gate", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/ide/geminiide/client":      {},
 	"pollux/internal/ide/lockfile":              {"outbox", "paths", "sys"},
@@ -369,6 +372,47 @@ func TestDependenciesHaveReasons(t *testing.T) {
 		for _, tool := range mod.Tool {
 			if !strings.Contains(string(doc), strings.Join(strings.Split(tool.Path, "/")[:3], "/")) {
 				t.Errorf("docs/DEPENDENCIES.md gives no reason for the tool %s", tool.Path)
+			}
+		}
+	}
+}
+
+// TestDoctorDocNamesChecks checks that the section of docs/DOCTOR.md about an agent
+// names each check that can fail or warn.
+func TestDoctorDocNamesChecks(t *testing.T) {
+	doc, err := os.ReadFile("docs/DOCTOR.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := make(map[string]string)
+	for _, section := range strings.Split(string(doc), "\n## ")[1:] {
+		title, text, _ := strings.Cut(section, "\n")
+		sections[title] = text
+	}
+	made := regexp.MustCompile(`(?:\.(?:Fail|Warn)\(|\bCheck:\s*)"([a-z-]+)"`)
+	for file, title := range map[string]string{
+		"internal/ide/claudeide/checks/claude.go":    "Claude Code",
+		"internal/ide/claudeide/checks/opencode.go":  "opencode",
+		"internal/ide/copilotide/checks/copilot.go":  "Copilot CLI",
+		"internal/ide/codexide/checks/codex.go":      "Codex CLI",
+		"internal/ide/geminiide/checks/companion.go": "Gemini CLI",
+		"internal/ide/geminiide/checks/connect.go":   "Gemini CLI",
+		"internal/ide/geminiide/checks/files.go":     "Gemini CLI",
+		"internal/agent/gemini/checks/program.go":    "Gemini CLI",
+		"internal/agent/gemini/checks/settings.go":   "Gemini CLI",
+		"internal/agent/gemini/checks/bridge.go":     "The bridge",
+	} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checks := made.FindAllSubmatch(source, -1)
+		if len(checks) == 0 {
+			t.Errorf("%s has no checks", file)
+		}
+		for _, m := range checks {
+			if !strings.Contains(sections[title], "`"+string(m[1])+"`") {
+				t.Errorf("the section %q of docs/DOCTOR.md does not name the check %s of %s", title, m[1], file)
 			}
 		}
 	}

@@ -29,6 +29,7 @@ type patient struct {
 	dir    string   // the working directory of the CLI
 	env    []string // added to the terminal's environment
 	bin    string   // the directory that contains the CLI
+	others []*ide   // that run beside the companion
 }
 
 func newPatient(t *testing.T) *patient {

@@ -89,7 +89,7 @@ other agents, and your shell, ask Gemini CLI questions, enforced read-only.
   pollux install  install the plugin for Neovim, Vim, Emacs, Kakoune or Helix, or
                   add the bridge to Claude Code, Codex, Cursor or VS Code
   pollux review   review pending changes in a terminal
-  pollux doctor   find out why Gemini CLI does not connect, and what to do`,
+  pollux doctor   find out why an agent does not connect, and what to do`,
 		Version:           version(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,

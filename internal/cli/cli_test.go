@@ -115,6 +115,7 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		{"ask --words 0 hi", 2, "use a number from 1"},
 		{"ask --search --file f hi", 2, "`pollux ask --help`"},
 		{"ask --json-schema s --changes hi", 2, "`pollux ask --help`"},
+		{"doctor nobody", 2, "use gemini, claude, opencode, copilot, codex"},
 		{"doctor --yes", 2, "`pollux doctor --help`"},
 		{"install bridge emacs", 2, "name one client: claude-code"},
 		{"install ed", 2, "`pollux install --help`"},

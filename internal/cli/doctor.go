@@ -4,13 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"pollux/internal/agent/agents"
 	geminichecks "pollux/internal/agent/gemini/checks"
+	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
+	"pollux/internal/ide/claudeide"
+	claudechecks "pollux/internal/ide/claudeide/checks"
+	codexchecks "pollux/internal/ide/codexide/checks"
+	copilotchecks "pollux/internal/ide/copilotide/checks"
+	"pollux/internal/ide/geminiide"
 	protocolchecks "pollux/internal/ide/geminiide/checks"
 	"pollux/internal/termtext"
 )
@@ -18,13 +28,17 @@ import (
 func newDoctor(streams IO) *cobra.Command {
 	var asJSON, fix, yes bool
 	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Find out why Gemini CLI does not connect, and what to do",
-		Long: `Replays what Gemini CLI does when it is started here: which companion it looks
+		Use:   "doctor [AGENT...]",
+		Short: "Find out why an agent does not connect, and what to do",
+		Long: `Replays what each agent does when it is started here: which companion it looks
 for and chooses, whether that answers, and what in the settings, the terminal and
 the system keeps them apart. Then it tries what the bridge needs, up to a warm
 process of Gemini CLI. It asks no question, so it uses no quota. (Gemini CLI
 records the session in its own directory, ~/.gemini, as it always does.)
+
+Doctor examines the agents that are on the PATH or have a directory of settings,
+and names the others in one line. To examine only some, or one that is not
+installed, name them: ` + strings.Join(doctor.Names(doctorParts()), ", ") + `.
 
 Run it where you start the CLI: in the same terminal and directory. Each line is
 ok, a warning, or failed with the cause and the next step. The exit code is 1 if
@@ -33,7 +47,14 @@ something failed.
 --fix fixes what Pollux can fix, after showing it: it removes files left behind
 by companions that have ended, makes your files readable for you alone, and turns
 on Gemini CLI's IDE mode. docs/DOCTOR.md lists the symptoms and causes.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
+			_, err := doctor.Select(doctorParts(), args)
+			return err
+		},
+		ValidArgsFunction: func(_ *cobra.Command, named []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return without(doctor.Names(doctorParts()), named), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if yes && !fix {
 				return usageError{errors.New("--yes needs --fix")}
 			}
@@ -44,20 +65,15 @@ on Gemini CLI's IDE mode. docs/DOCTOR.md lists the symptoms and causes.`,
 				if err != nil {
 					return doctor.Report{}, err
 				}
-				part := ""
-				if !quiet {
-					cfg.Emit = func(f doctor.Finding) {
-						if f.Part != part {
-							part = f.Part
-							fmt.Fprintf(streams.Out, "%s\n", map[string]string{
-								doctor.Companion: "The companion, for a Gemini CLI started in " + termtext.Visible(cfg.Dir),
-								doctor.Bridge:    "\nThe bridge, for agents that ask Gemini CLI",
-							}[part])
-						}
-						doctor.Print(streams.Out, f)
-					}
+				parts, err := doctor.Select(doctorParts(), args)
+				if err != nil {
+					return doctor.Report{}, err
 				}
-				report := doctor.Examine(ctx, cfg, doctorParts())
+				if !quiet {
+					fmt.Fprintf(streams.Out, "For agents started in %s\n", termtext.Visible(cfg.Dir))
+					cfg.Emit = printer(streams.Out, parts)
+				}
+				report := doctor.Examine(ctx, cfg, parts)
 				if ctx.Err() != nil {
 					return report, interrupted
 				}
@@ -127,17 +143,62 @@ func applyFixes(ctx context.Context, streams IO, report doctor.Report, beforehan
 	return report.Fix()
 }
 
+// printer returns a function that prints findings, with a heading above each part.
+func printer(w io.Writer, parts []doctor.Part) func(doctor.Finding) {
+	last := ""
+	return func(f doctor.Finding) {
+		if f.Part != last {
+			last = f.Part
+			i := slices.IndexFunc(parts, func(p doctor.Part) bool { return p.Name == f.Part })
+			fmt.Fprintf(w, "\n%s\n", parts[i].Heading)
+		}
+		doctor.Print(w, f)
+	}
+}
+
 // doctorParts lists doctor's checks in order. Each agent and each protocol
 // defines its own. Add new ones here.
 func doctorParts() []doctor.Part {
 	gemini, protocol := &geminichecks.CLI{Probe: agents.Probe}, new(protocolchecks.Protocol)
-	return []doctor.Part{
-		{Name: doctor.Companion, Checks: []doctor.Check{
-			gemini.Program, protocol.Release, gemini.Node, gemini.Settings, gemini.Terminal,
-			protocol.Variables, protocol.Companion, gemini.Proxy, gemini.Disk,
-		}},
-		{Name: doctor.Bridge, Checks: []doctor.Check{gemini.Bridge}},
+	hasGemini := func() bool {
+		return os.Getenv("GEMINI_CLI_PATH") != "" || doctor.Installed(geminiide.GeminiCommand, settings.Home)()
 	}
+	const geminiTitle = "Gemini CLI"
+	parts := []doctor.Part{
+		{
+			Name: doctor.Companion, Heading: geminiTitle, Agent: geminiide.GeminiCommand, Title: geminiTitle, Here: hasGemini,
+			Checks: []doctor.Check{
+				gemini.Program, protocol.Release, gemini.Node, gemini.Settings, gemini.Terminal,
+				protocol.Variables, protocol.Companion, gemini.Proxy, gemini.Disk,
+			},
+		},
+		{
+			Name: doctor.Bridge, Heading: "The bridge, for agents that ask Gemini CLI",
+			Agent: geminiide.GeminiCommand, Title: geminiTitle, Here: hasGemini, Checks: []doctor.Check{gemini.Bridge},
+		},
+	}
+	for _, agent := range []struct {
+		command, title, npm string
+		home                func() (string, error)
+		check               doctor.Check
+	}{
+		{claudeide.ClaudeCommand, "Claude Code", "@anthropic-ai/claude-code", claudechecks.ClaudeHome, claudechecks.Claude},
+		{claudeide.OpencodeCommand, "opencode", "opencode-ai", claudechecks.OpencodeHome, claudechecks.Opencode},
+		{copilotchecks.Command, "Copilot CLI", copilotchecks.Package, copilotchecks.Home, copilotchecks.Copilot},
+		{codexchecks.Command, "Codex CLI", codexchecks.Package, codexchecks.Home, codexchecks.Codex},
+	} {
+		parts = append(parts, doctor.Part{
+			Name: agent.command, Heading: agent.title, Agent: agent.command, Title: agent.title,
+			Here:   doctor.Installed(agent.command, agent.home),
+			Checks: []doctor.Check{doctor.Command(agent.command, agent.title, agent.npm), agent.check},
+		})
+	}
+	return parts
+}
+
+// without returns the words that are not among the others.
+func without(words, others []string) []string {
+	return slices.DeleteFunc(words, func(word string) bool { return slices.Contains(others, word) })
 }
 
 func doctorConfig(ctx context.Context) (doctor.Config, error) {

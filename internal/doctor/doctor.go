@@ -24,6 +24,8 @@ import (
 	"strings"
 
 	"pollux/internal/editor"
+	"pollux/internal/paths"
+	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
 
@@ -69,12 +71,6 @@ type Config struct {
 	Version string
 	// Emit receives each finding when it is made; may be nil.
 	Emit func(Finding)
-}
-
-// A Part is a list of checks about one part of Pollux. They run in order.
-type Part struct {
-	Name   string
-	Checks []Check
 }
 
 // A Check examines one thing and adds its findings to the checker. It stops early
@@ -194,6 +190,34 @@ func (c *Checker) Failed(checks ...string) bool {
 // Reported reports whether the check has a finding, of any status.
 func (c *Checker) Reported(check string) bool {
 	return slices.ContainsFunc(c.report.Findings, func(f Finding) bool { return f.Check == check })
+}
+
+// RunningHere returns a running companion for the directory, or nil.
+func (c *Checker) RunningHere() *editor.Running {
+	for i, r := range c.Running {
+		if slices.ContainsFunc(r.Roots, func(root string) bool { return paths.Contains(root, c.Dir) }) {
+			return &c.Running[i]
+		}
+	}
+	return nil
+}
+
+// WarnOpen adds a warning, with a fix, that other users can read or change files and
+// directories of companions.
+func (c *Checker) WarnOpen(paths []string) {
+	list := strings.Join(paths, ", ")
+	c.Add(Finding{
+		Check: "directory", Status: Warning, Next: FixCommand,
+		Text: "other users of this machine can read your companion's token or replace it: " + list,
+		Fix:  "make readable for you alone: " + list,
+		Apply: func() error {
+			var errs []error
+			for _, path := range paths {
+				errs = append(errs, sys.Narrow(path))
+			}
+			return errors.Join(errs...)
+		},
+	})
 }
 
 // Print prints a finding for a person.

@@ -23,7 +23,7 @@ func TestExamine(t *testing.T) {
 	third := func(_ context.Context, c *Checker) { c.OK("three", "fine") }
 	var emitted []string
 	report := Examine(t.Context(), Config{Emit: func(f Finding) { emitted = append(emitted, f.Part+"/"+f.Check) }}, []Part{
-		{Companion, []Check{first, second}}, {Bridge, []Check{third}},
+		{Name: Companion, Checks: []Check{first, second}}, {Name: Bridge, Checks: []Check{third}},
 	})
 	if want := []string{"companion/one", "companion/two", "bridge/three"}; !slices.Equal(emitted, want) {
 		t.Errorf("emitted %q, want %q", emitted, want)

@@ -49,7 +49,9 @@ func textOf(list []block) string {
 // Code sends the next prompt in the same message as the call's result, and it adds
 // remarks of its own to results.
 func promptOf(list []block) string {
-	own := func(b block) bool { return strings.HasPrefix(b.Text, "<") || strings.HasPrefix(b.Text, "[Request interrupted") }
+	own := func(b block) bool {
+		return strings.HasPrefix(b.Text, "<") || strings.HasPrefix(b.Text, "[Request interrupted")
+	}
 	i := len(list)
 	for i > 0 && list[i-1].Type != "tool_result" {
 		i--

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"time"
 )
 
 // A Process is one row of the process table.
@@ -96,6 +97,16 @@ func FreeSpace(dir string) (int64, error) { return freeSpace(dir) }
 // Environs returns the distinct values of an environment variable in the user's
 // running processes. Systems other than Linux return none.
 func Environs(key string) []string { return environs(key) }
+
+// A StartedProcess is a process and the time of its start.
+type StartedProcess struct {
+	Process
+	Started time.Time
+}
+
+// ProcessesIn returns the user's processes with that [Process.Name] whose working
+// directory is dir or below it. Systems other than Linux return none.
+func ProcessesIn(name, dir string) []StartedProcess { return processesIn(name, dir) }
 
 // StateDir returns the directory for what must survive a restart (the journal):
 // $XDG_STATE_HOME/pollux or ~/.local/state/pollux on Unix, the local application

@@ -43,6 +43,8 @@ func memory(int) int64 { return 0 }
 
 func environs(string) []string { return nil }
 
+func processesIn(string, string) []StartedProcess { return nil }
+
 func namespace() string { return "" }
 
 func shared(string) bool { return false }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -95,6 +96,55 @@ func environs(key string) (values []string) {
 		}
 	}
 	return values
+}
+
+func processesIn(name, dir string) (all []StartedProcess) {
+	boot := bootTime()
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, d := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(d))
+		if err != nil {
+			continue
+		}
+		p, err := lookup(pid)
+		cwd, cwdErr := os.Readlink(d + "/cwd")
+		info, statErr := os.Stat(d)
+		if err != nil || cwdErr != nil || statErr != nil || p.Name != name || !own(info) ||
+			cwd != dir && !strings.HasPrefix(cwd, strings.TrimSuffix(dir, "/")+"/") {
+			continue
+		}
+		if ticks, err := startTicks(pid); err == nil {
+			all = append(all, StartedProcess{p, boot.Add(time.Duration(ticks) * time.Second / clockTicks)})
+		}
+	}
+	return all
+}
+
+// clockTicks is how many ticks of /proc/PID/stat a second has, on every architecture
+// that Go supports.
+const clockTicks = 100
+
+// startTicks returns when a process started, in ticks since the boot.
+func startTicks(pid int) (int64, error) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, err
+	}
+	// The fields after the name begin with the third one; the start is the 22nd.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 20 {
+		return 0, fs.ErrNotExist
+	}
+	return strconv.ParseInt(fields[19], 10, 64)
+}
+
+// bootTime returns when the system started.
+func bootTime() time.Time {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		return time.Time{}
+	}
+	return time.Now().Add(-time.Duration(now.Nano()))
 }
 
 func tieToParent(cmd *exec.Cmd) {

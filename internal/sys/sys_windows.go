@@ -189,6 +189,8 @@ func administered(fs.FileInfo) bool { return true }
 
 func environs(string) []string { return nil }
 
+func processesIn(string, string) []StartedProcess { return nil }
+
 func freeSpace(dir string) (int64, error) {
 	path, err := windows.UTF16PtrFromString(dir)
 	if err != nil {

@@ -3,13 +3,11 @@ package claudeide
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"pollux/internal/ide/lockfile"
 	"pollux/internal/paths"
@@ -33,11 +31,7 @@ type Lock struct {
 	Pollux *lockfile.Mark `json:"pollux,omitempty"`
 }
 
-const (
-	transport = "ws"
-	// dialTimeout is the time in which a port of this machine must answer.
-	dialTimeout = 500 * time.Millisecond
-)
+const transport = "ws"
 
 // Dir returns the directory of the lock files. Claude Code also reads the one in
 // $CLAUDE_CONFIG_DIR, but opencode does not, and Claude Code reads this one
@@ -95,19 +89,13 @@ func (f Found) Live() bool {
 	if f.PID != 0 {
 		return sys.Alive(f.PID)
 	}
-	conn, err := net.DialTimeout("tcp", f.address(), dialTimeout)
-	if err != nil {
-		return false
-	}
-	conn.Close()
-	return true
+	return f.Listens("127.0.0.1")
 }
 
-func (f Found) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(f.Port)) }
-
-// Covers reports whether a folder of the lock contains the folder.
+// Covers reports whether a folder of the lock contains the folder. The agents skip an
+// empty one.
 func (l Lock) Covers(folder string) bool {
-	return slices.ContainsFunc(l.WorkspaceFolders, func(f string) bool { return paths.Contains(f, folder) })
+	return slices.ContainsFunc(l.WorkspaceFolders, func(f string) bool { return f != "" && paths.Contains(f, folder) })
 }
 
 // overlaps reports whether an agent can run in a folder that both have. It would
@@ -126,7 +114,7 @@ func (l Lock) overlaps(folders []string) bool {
 func prune(dir string) {
 	sys.TempFiles.Remove(dir)
 	for _, f := range Find(dir) {
-		if f.Pollux.Stale(f.PID) {
+		if f.Leftover() {
 			os.Remove(f.Path)
 		}
 	}

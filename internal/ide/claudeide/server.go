@@ -77,15 +77,18 @@ type Config struct {
 //
 // CLAUDE_CODE_SSE_PORT, which names a server's port, is not one of them: opencode
 // connects with it, but without the token, and never reads the lock.
-var EnvNames = []string{envAutoConnect, envServerPort}
+var EnvNames = []string{EnvAutoConnect, envServerPort}
 
 const (
-	envAutoConnect = "CLAUDE_CODE_AUTO_CONNECT_IDE"
+	// EnvAutoConnect makes Claude Code connect by itself, or keeps it from that.
+	EnvAutoConnect = "CLAUDE_CODE_AUTO_CONNECT_IDE"
 	// envServerPort has the server's port for `pollux run`, under a name that no
 	// agent reads: editors set it in their terminals.
 	envServerPort = "POLLUX_CLAUDE_PORT"
 	// EnvPort leads Claude Code to one server, whatever its folders are.
 	EnvPort = "CLAUDE_CODE_SSE_PORT"
+	// EnvOpencodePort is another name of [EnvPort], for opencode.
+	EnvOpencodePort = "OPENCODE_EDITOR_SSE_PORT"
 
 	tokenHeader = "X-Claude-Code-Ide-Authorization"
 	subprotocol = "mcp"
@@ -352,7 +355,7 @@ func (s *Server) SetRoots(roots []string) error {
 // AddEnv adds the variable with which Claude Code connects without being asked to,
 // and the one for [ClaudeEnv].
 func (s *Server) AddEnv(env map[string]string) {
-	env[envAutoConnect] = "true"
+	env[EnvAutoConnect] = "true"
 	env[envServerPort] = strconv.Itoa(s.port)
 }
 

@@ -20,9 +20,7 @@ import (
 	"time"
 
 	"pollux/internal/doctor"
-	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
-	"pollux/internal/paths"
 	"pollux/internal/sys"
 )
 
@@ -219,7 +217,7 @@ func (c *checker) explainNone(ctx context.Context) {
 			return
 		}
 	}
-	if r := c.running(); r != nil {
+	if r := c.RunningHere(); r != nil {
 		c.Fail("file", "pollux run --attach, or restart that companion",
 			"the companion of %s is running for this folder, but its discovery file in %s is gone: "+
 				"does something clean that directory?",
@@ -252,16 +250,6 @@ func (c *checker) connectsByVariables(ctx context.Context) bool {
 	c.OK("companion", "Gemini CLI will connect with %s", how)
 	c.checkTools(tools)
 	return true
-}
-
-// running returns a running Pollux companion for the directory, or nil.
-func (c *checker) running() *editor.Running {
-	for i, r := range c.Running {
-		if slices.ContainsFunc(r.Roots, func(root string) bool { return paths.Contains(root, c.Dir) }) {
-			return &c.Running[i]
-		}
-	}
-	return nil
 }
 
 // findElsewhere looks for a companion for this folder in the temporary directories

@@ -48,18 +48,7 @@ func (c *checker) checkDirectory() {
 		c.OK("directory", "Gemini CLI will look in %s", c.lookup.Dir)
 		return
 	}
-	c.Add(doctor.Finding{
-		Check: "directory", Status: doctor.Warning, Next: doctor.FixCommand,
-		Text: "other users of this machine can read your companion's token or replace it: " + strings.Join(open, ", "),
-		Fix:  "make readable for you alone: " + strings.Join(open, ", "),
-		Apply: func() error {
-			var errs []error
-			for _, path := range open {
-				errs = append(errs, sys.Narrow(path))
-			}
-			return errors.Join(errs...)
-		},
-	})
+	c.WarnOpen(open)
 }
 
 // openToOthers lists the directories and files that other users can read or change.

@@ -1,0 +1,270 @@
+package checks
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/coder/websocket"
+
+	"pollux/internal/doctor"
+	"pollux/internal/editor"
+	"pollux/internal/ide/claudeide"
+	"pollux/internal/ide/lockfile"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A room is a private home with a project, in which checks run.
+type room struct {
+	t             *testing.T
+	home, project string
+	running       []editor.Running
+}
+
+func newRoom(t *testing.T) *room {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &room{t: t, home: filepath.Join(root, "home"), project: filepath.Join(root, "project")}
+	for _, dir := range []string{filepath.Join(r.home, ".claude", "ide"), r.project} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, key := range []string{
+		claudeide.EnvPort, claudeide.EnvOpencodePort, claudeide.EnvAutoConnect, "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_SIMPLE",
+		"CLAUDE_CODE_IDE_HOST_OVERRIDE", "ENABLE_IDE_INTEGRATION", "TERM_PROGRAM", "CURSOR_TRACE_ID", "FORCE_CODE_TERMINAL",
+		"TERMINAL_EMULATOR", "VSCODE_GIT_ASKPASS_MAIN",
+	} {
+		t.Setenv(key, "")
+	}
+	t.Setenv("HOME", r.home)
+	t.Setenv("USERPROFILE", r.home)
+	t.Setenv("XDG_CONFIG_HOME", "")
+	return r
+}
+
+// lock writes a lock file for the project, served by a companion that accepts every
+// token, or by status if that is not 0.
+func (r *room) lock(status int, change func(*claudeide.Lock)) (path string) {
+	r.t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if status != 0 {
+			w.WriteHeader(status)
+			return
+		}
+		if conn, err := websocket.Accept(w, q, &websocket.AcceptOptions{Subprotocols: []string{"mcp"}}); err == nil {
+			conn.CloseNow()
+		}
+	}))
+	r.t.Cleanup(server.Close)
+	l := claudeide.Lock{
+		PID: os.Getpid(), WorkspaceFolders: []string{r.project}, IDEName: "Test", Transport: "ws", AuthToken: "secret-token",
+	}
+	if change != nil {
+		change(&l)
+	}
+	return r.write(server.Listener.Addr().(*net.TCPAddr).Port, l)
+}
+
+func (r *room) write(port int, l claudeide.Lock) (path string) {
+	r.t.Helper()
+	data, err := json.Marshal(l)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	path = filepath.Join(r.home, ".claude", "ide", strconv.Itoa(port)+".lock")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	return path
+}
+
+// found runs a check and returns the findings that are not ok.
+func (r *room) found(check doctor.Check) (all []string, report doctor.Report) {
+	report = doctor.Examine(r.t.Context(), doctor.Config{Dir: r.project, Running: r.running}, []doctor.Part{{Checks: []doctor.Check{check}}})
+	for _, f := range report.Findings {
+		if f.Status != doctor.OK {
+			all = append(all, string(f.Status)+" "+f.Check)
+			if f.Next == "" {
+				r.t.Errorf("%s names no next step: %s", f.Check, f.Text)
+			}
+		}
+		if strings.Contains(f.Text+f.Next, "secret-token") {
+			r.t.Errorf("a finding holds the token: %+v", f)
+		}
+	}
+	slices.Sort(all)
+	return all, report
+}
+
+const deadPID = 1 << 30
+
+// The causes that need no Claude Code to produce; the tests in e2e produce the others
+// with it.
+func TestClaude(t *testing.T) {
+	for name, tt := range map[string]struct {
+		make func(r *room)
+		want []string
+	}{
+		"healthy":     {func(r *room) { r.lock(0, nil) }, nil},
+		"wrong token": {func(r *room) { r.lock(http.StatusUnauthorized, nil) }, []string{"failed token"}},
+		"no view": {func(r *room) {
+			r.lock(http.StatusServiceUnavailable, func(l *claudeide.Lock) { l.Pollux = &lockfile.Mark{} })
+		}, []string{"failed view"}},
+		"another program": {func(r *room) { r.lock(http.StatusOK, nil) }, []string{"failed port"}},
+		"nobody at the port": {func(r *room) {
+			r.write(1, claudeide.Lock{PID: os.Getpid(), WorkspaceFolders: []string{r.project}, Transport: "ws"})
+		}, []string{"failed port"}},
+		"no process and nobody at the port": {func(r *room) {
+			r.write(1, claudeide.Lock{WorkspaceFolders: []string{r.project}, Transport: "ws"})
+		}, []string{"failed lock"}},
+		"another address": {func(r *room) {
+			r.lock(0, nil)
+			r.t.Setenv("CLAUDE_CODE_IDE_HOST_OVERRIDE", "127.0.0.2")
+		}, []string{"failed port"}},
+		"a companion without its lock": {func(r *room) {
+			r.running = []editor.Running{{Status: editor.Status{Page: true, Roots: []string{r.project}}}}
+		}, []string{"failed lock"}},
+		"a directory that is a file": {func(r *room) {
+			dir := filepath.Join(r.home, ".claude", "ide")
+			if err := os.Remove(dir); err != nil {
+				r.t.Fatal(err)
+			}
+			if err := os.WriteFile(dir, nil, 0o600); err != nil {
+				r.t.Fatal(err)
+			}
+		}, []string{"failed companion", "failed directory"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoom(t)
+			t.Setenv(claudeide.EnvAutoConnect, "true")
+			settings := filepath.Join(r.home, ".claude", "settings.json")
+			if err := os.WriteFile(settings, []byte(`{"permissions":{"defaultMode":"manual"}}`), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			tt.make(r)
+			if got, report := r.found(Claude); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q: %+v", got, tt.want, report.Findings)
+			}
+		})
+	}
+}
+
+// Fix narrows what others can read, and removes only what our own companions left.
+func TestClaudeFix(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no permission bits")
+	}
+	r := newRoom(t)
+	mark := &lockfile.Mark{Host: lockfile.Here()}
+	lock := claudeide.Lock{PID: deadPID, WorkspaceFolders: []string{r.project}, Transport: "ws"}
+	theirs := r.write(1, lock)
+	lock.Pollux = mark
+	ours := r.write(2, lock)
+	kept := r.lock(0, func(l *claudeide.Lock) { l.Pollux = mark })
+	dir := filepath.Dir(ours)
+	for path, mode := range map[string]os.FileMode{dir: 0o777, kept: 0o644} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, report := r.found(Claude)
+	if err := report.Fix(); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{theirs: true, ours: false, kept: true} {
+		if _, err := os.Stat(path); (err == nil) != want {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	for path, want := range map[string]os.FileMode{dir: 0o700, kept: 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+}
+
+func TestOpencode(t *testing.T) {
+	for name, tt := range map[string]struct {
+		make func(r *room)
+		want []string
+	}{
+		"healthy": {func(r *room) { r.lock(0, nil) }, nil},
+		"another process": {func(r *room) {
+			r.lock(0, func(l *claudeide.Lock) { l.PID = deadPID })
+		}, nil},
+		"Claude Code's variable": {func(r *room) {
+			r.lock(0, nil)
+			r.t.Setenv(claudeide.EnvPort, "1")
+		}, []string{"failed variables"}},
+		"its own variable": {func(r *room) {
+			r.lock(0, nil)
+			r.t.Setenv(claudeide.EnvOpencodePort, "1")
+		}, []string{"failed variables"}},
+		"no token":     {func(r *room) { r.lock(0, func(l *claudeide.Lock) { l.AuthToken = "" }) }, []string{"failed token"}},
+		"wrong token":  {func(r *room) { r.lock(http.StatusUnauthorized, nil) }, []string{"failed token"}},
+		"no companion": {func(*room) {}, []string{"failed companion"}},
+		"no view": {func(r *room) {
+			r.running = []editor.Running{{Status: editor.Status{Roots: []string{r.project}}}}
+		}, []string{"failed view"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoom(t)
+			tt.make(r)
+			if got, report := r.found(Opencode); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q: %+v", got, tt.want, report.Findings)
+			}
+		})
+	}
+}
+
+func TestSettings(t *testing.T) {
+	for name, tt := range map[string]struct {
+		files map[string]string // below the home, or in the project with PROJECT/
+		mode  string
+		errs  int
+	}{
+		"none":               {},
+		"the user's":         {files: map[string]string{".claude/settings.json": "acceptEdits"}, mode: "acceptEdits"},
+		"the project's wins": {files: map[string]string{".claude/settings.json": "auto", "PROJECT/.claude/settings.json": "default"}, mode: "default"},
+		"the local one wins": {files: map[string]string{"PROJECT/.claude/settings.json": "plan", "PROJECT/.claude/settings.local.json": "default"}, mode: "default"},
+		"auto of a project":  {files: map[string]string{".claude/settings.json": "default", "PROJECT/.claude/settings.json": "auto"}},
+		"a project without questions": {files: map[string]string{".claude/settings.json": "auto",
+			"PROJECT/.claude/settings.local.json": "bypassPermissions"}, mode: "default"},
+		"the user's, without questions": {files: map[string]string{".claude/settings.json": "bypassPermissions"}, mode: "bypassPermissions"},
+		"no JSON":                       {files: map[string]string{".claude/settings.json": `"`, ".claude.json": `"`}, errs: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoom(t)
+			for file, mode := range tt.files {
+				path := filepath.Join(r.home, file)
+				if rest, ok := strings.CutPrefix(file, "PROJECT/"); ok {
+					path = filepath.Join(r.project, rest)
+				}
+				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(`{"permissions":{"defaultMode":"`+mode+`"}}`), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := loadSettings(claudeide.Search{Dir: r.project, Getenv: os.Getenv})
+			if got.Mode != tt.mode || len(got.errs) != tt.errs {
+				t.Errorf("%+v, want %q and %d errors", got, tt.mode, tt.errs)
+			}
+		})
+	}
+}

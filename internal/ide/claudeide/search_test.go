@@ -1,0 +1,185 @@
+package claudeide
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"pollux/internal/ide/lockfile"
+	"pollux/internal/sys"
+)
+
+func getenv(env map[string]string) func(string) string {
+	return func(key string) string { return env[key] }
+}
+
+// ports returns the ports of locks.
+func ports(locks []Found) (all []int) {
+	for _, f := range locks {
+		all = append(all, f.Port)
+	}
+	return all
+}
+
+// What the agents choose, by the rules of docs/CLAUDE.md.
+func TestSearch(t *testing.T) {
+	const dir = "/work/project"
+	alive := os.Getpid()
+	lock := func(pid int, folders ...string) string {
+		return encode(t, Lock{PID: pid, WorkspaceFolders: folders, Transport: transport})
+	}
+	for name, tt := range map[string]struct {
+		locks    map[int]string // the lowest port is the newest
+		env      map[string]string
+		claude   []int
+		opencode int
+	}{
+		"none":            {},
+		"one":             {locks: map[int]string{1: lock(alive, dir)}, claude: []int{1}, opencode: 1},
+		"above":           {locks: map[int]string{1: lock(alive, "/work/")}, claude: []int{1}, opencode: 1},
+		"below":           {locks: map[int]string{1: lock(alive, dir+"/sub")}},
+		"another":         {locks: map[int]string{1: lock(alive, dir+"s", "")}},
+		"dead":            {locks: map[int]string{1: lock(deadPID, dir)}, opencode: 1},
+		"two":             {locks: map[int]string{1: lock(alive, dir), 2: lock(alive, dir)}, claude: []int{1, 2}, opencode: 1},
+		"nested":          {locks: map[int]string{1: lock(alive, "/work"), 2: lock(alive, dir)}, claude: []int{1, 2}, opencode: 2},
+		"one of two dead": {locks: map[int]string{1: lock(deadPID, dir), 2: lock(alive, dir)}, claude: []int{2}, opencode: 1},
+		"by the port": {locks: map[int]string{1: lock(alive, dir), 2: lock(alive, "/x")}, env: map[string]string{EnvPort: "2"},
+			claude: []int{2}, opencode: 1},
+		"a port without a lock": {locks: map[int]string{1: lock(alive, dir)}, env: map[string]string{EnvPort: "2"},
+			claude: []int{1}, opencode: 1},
+		"the port of a dead one": {locks: map[int]string{2: lock(deadPID, dir)}, env: map[string]string{EnvPort: "2"}, opencode: 2},
+		"without the check": {locks: map[int]string{1: lock(alive, "/x")},
+			env: map[string]string{"CLAUDE_CODE_IDE_SKIP_VALID_CHECK": "1"}, claude: []int{1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home := t.TempDir()
+			t.Setenv("HOME", home)
+			t.Setenv("USERPROFILE", home)
+			for port, text := range tt.locks {
+				path := place(t, filepath.Join(home, ".claude", "ide"), port, text)
+				changed := time.Now().Add(-time.Duration(port) * time.Minute)
+				if err := os.Chtimes(path, changed, changed); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := Search{Dir: dir, Getenv: getenv(tt.env)}
+			if got := ports(s.Claude()); len(got) != len(tt.claude) || len(got) > 0 && got[0] != tt.claude[0] {
+				t.Errorf("Claude Code chooses %v, want %v", got, tt.claude)
+			}
+			if got, ok := s.Opencode(); got.Port != tt.opencode || ok != (tt.opencode != 0) {
+				t.Errorf("opencode chooses %d, want %d", got.Port, tt.opencode)
+			}
+		})
+	}
+}
+
+// Claude Code reads the locks in its own directory and in the home's.
+func TestSearchDirs(t *testing.T) {
+	home, config := t.TempDir(), t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("USERPROFILE", home)
+	place(t, filepath.Join(home, ".claude", "ide"), 1, encode(t, Lock{PID: os.Getpid(), WorkspaceFolders: []string{"/p"}}))
+	place(t, filepath.Join(config, "ide"), 2, encode(t, Lock{PID: os.Getpid(), WorkspaceFolders: []string{"/p"}}))
+	for dir, want := range map[string]int{"": 1, config: 2, filepath.Join(home, ".claude"): 1} {
+		s := Search{Dir: "/p", Getenv: getenv(map[string]string{"CLAUDE_CONFIG_DIR": dir})}
+		if got := s.Claude(); len(got) != want {
+			t.Errorf("with %q: %v", dir, ports(got))
+		}
+	}
+}
+
+func TestInIDETerminal(t *testing.T) {
+	for name, tt := range map[string]struct {
+		env  map[string]string
+		want bool
+	}{
+		"none":         {nil, false},
+		"VS Code":      {map[string]string{"TERM_PROGRAM": "vscode"}, true},
+		"kitty in it":  {map[string]string{"TERM_PROGRAM": "vscode", "TERM": "xterm-kitty"}, false},
+		"tmux":         {map[string]string{"TERM_PROGRAM": "tmux"}, false},
+		"Cursor":       {map[string]string{"CURSOR_TRACE_ID": "x"}, true},
+		"Windsurf":     {map[string]string{"VSCODE_GIT_ASKPASS_MAIN": "/opt/Windsurf/x.js"}, true},
+		"VS Code only": {map[string]string{"VSCODE_GIT_ASKPASS_MAIN": "/opt/code/x.js"}, false},
+		"JetBrains":    {map[string]string{"TERMINAL_EMULATOR": "JetBrains-JediTerm"}, true},
+		"forced":       {map[string]string{"FORCE_CODE_TERMINAL": "1", "TERM": "xterm-ghostty"}, true},
+	} {
+		if got := (Search{Getenv: getenv(tt.env)}).InIDETerminal(); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestProbe(t *testing.T) {
+	// A program's proxy does not see the token.
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
+	ours := &lockfile.Mark{}
+	for name, tt := range map[string]struct {
+		serve http.HandlerFunc
+		mark  *lockfile.Mark
+		want  error
+	}{
+		"a companion": {serve: func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get(tokenHeader) != "secret" {
+				t.Error("the token is missing")
+			}
+			conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{subprotocol}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			conn.CloseNow()
+		}},
+		"without the subprotocol": {want: ErrNotMCP, serve: func(w http.ResponseWriter, r *http.Request) {
+			if conn, err := websocket.Accept(w, r, nil); err == nil {
+				conn.CloseNow()
+			}
+		}},
+		"a wrong token":      {serve: status(http.StatusUnauthorized), want: ErrToken},
+		"no view":            {serve: status(http.StatusServiceUnavailable), mark: ours, want: ErrNoView},
+		"another program":    {serve: status(http.StatusServiceUnavailable), want: ErrNotMCP},
+		"an ordinary server": {serve: status(http.StatusOK), want: ErrNotMCP},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(tt.serve)
+			defer server.Close()
+			f := Found{Lock: Lock{AuthToken: "secret", Pollux: tt.mark}, Port: server.Listener.Addr().(*net.TCPAddr).Port}
+			if err := f.Probe(t.Context(), "127.0.0.1"); !errors.Is(err, tt.want) {
+				t.Errorf("%v, want %v", err, tt.want)
+			}
+		})
+	}
+	t.Run("nobody", func(t *testing.T) {
+		if err := (Found{Port: 1}).Probe(t.Context(), "127.0.0.1"); !sys.Refused(err) {
+			t.Error(err)
+		}
+	})
+}
+
+func status(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+// Only a lock of this user's companion that was killed here is removed.
+func TestRemoveLeftover(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lock Lock
+		want bool
+	}{
+		"ours, dead":         {Lock{PID: deadPID, Pollux: &lockfile.Mark{Host: lockfile.Here()}}, true},
+		"ours, alive":        {Lock{PID: os.Getpid(), Pollux: &lockfile.Mark{Host: lockfile.Here()}}, false},
+		"of another host":    {Lock{PID: deadPID, Pollux: &lockfile.Mark{Host: "other"}}, false},
+		"of another program": {Lock{PID: deadPID}, false},
+	} {
+		path := place(t, t.TempDir(), 1, encode(t, tt.lock))
+		if err := RemoveLeftover(path); err != nil || exists(path) == tt.want {
+			t.Errorf("%s: removed %v, %v", name, !exists(path), err)
+		}
+	}
+}

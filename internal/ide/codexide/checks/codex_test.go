@@ -1,0 +1,177 @@
+package checks
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"pollux/internal/doctor"
+	"pollux/internal/editor"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// listen serves a socket in a directory that is private. It answers each request with
+// a text, or not at all if that is empty.
+func listen(t *testing.T, path, answer string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			size := make([]byte, 4)
+			if _, err := io.ReadFull(conn, size); err == nil && answer != "" {
+				io.CopyN(io.Discard, conn, int64(binary.LittleEndian.Uint32(size)))
+				conn.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(answer))), answer...))
+			}
+			conn.Close()
+		}
+	})
+	t.Cleanup(func() { l.Close(); serving.Wait() })
+}
+
+const (
+	hasFolder = `{"resultType":"success","result":{"ideContext":{"openTabs":[]}}}`
+	noFolder  = `{"resultType":"error","error":"no-client-found"}`
+)
+
+// useTMPDIR starts a process, such as the editor's, with that TMPDIR.
+func useTMPDIR(t *testing.T, tmp string) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs /proc")
+	}
+	cmd := exec.Command("sleep", "1000")
+	cmd.Env = []string{"TMPDIR=" + tmp}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+}
+
+func TestCodex(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("it uses a pipe on Windows")
+	}
+	own := func(t *testing.T) string { return socketIn(os.Getenv("TMPDIR")) }
+	for name, tt := range map[string]struct {
+		make func(t *testing.T)
+		away bool // no companion of Pollux runs
+		want []string
+	}{
+		"healthy":          {make: func(t *testing.T) { listen(t, own(t), hasFolder) }},
+		"no socket":        {make: func(*testing.T) {}, want: []string{"failed companion"}},
+		"another program":  {make: func(t *testing.T) { listen(t, own(t), hasFolder) }, away: true, want: []string{"warning rival"}},
+		"another folder":   {make: func(t *testing.T) { listen(t, own(t), noFolder) }, want: []string{"failed companion"}},
+		"another protocol": {make: func(t *testing.T) { listen(t, own(t), "HTTP") }, want: []string{"failed socket"}},
+		"no answer":        {make: func(t *testing.T) { listen(t, own(t), "") }, want: []string{"failed socket"}},
+		"another TMPDIR": {want: []string{"failed tmpdir"}, make: func(t *testing.T) {
+			listen(t, own(t), hasFolder)
+			useTMPDIR(t, os.Getenv("TMPDIR"))
+			t.Setenv("TMPDIR", t.TempDir())
+		}},
+		"another TMPDIR, for another folder": {want: []string{"failed companion"}, make: func(t *testing.T) {
+			listen(t, own(t), noFolder)
+			useTMPDIR(t, os.Getenv("TMPDIR"))
+			t.Setenv("TMPDIR", t.TempDir())
+		}},
+		"the vendor's own program": {want: []string{"warning rival"}, make: func(t *testing.T) {
+			listen(t, own(t), hasFolder)
+			listen(t, filepath.Join(os.Getenv("CODEX_HOME"), "ipc", "ipc.sock"), hasFolder)
+		}},
+		"a socket that nobody serves": {want: []string{"failed socket"}, make: func(t *testing.T) {
+			if err := os.MkdirAll(filepath.Dir(own(t)), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			l, err := net.Listen("unix", own(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.(*net.UnixListener).SetUnlinkOnClose(false)
+			l.Close()
+		}},
+		"no socket but a file": {want: []string{"failed socket"}, make: func(t *testing.T) {
+			if err := os.MkdirAll(filepath.Dir(own(t)), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(own(t), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"others can write": {want: []string{"failed directory"}, make: func(t *testing.T) {
+			listen(t, own(t), hasFolder)
+			if err := os.Chmod(filepath.Dir(own(t)), 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"another user's directory": {want: []string{"failed directory"}, make: func(t *testing.T) {
+			listen(t, own(t), hasFolder)
+			if err := os.Chown(filepath.Dir(own(t)), 65534, 65534); err != nil {
+				t.Skip("needs root")
+			}
+		}},
+		"another user's socket": {want: []string{"failed user"}, make: func(t *testing.T) {
+			listen(t, own(t), hasFolder)
+			if err := os.Chown(own(t), 65534, 65534); err != nil {
+				t.Skip("needs root")
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			tmp, err := os.MkdirTemp("", "px") // a socket's path must be short
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(tmp) })
+			t.Setenv("CODEX_HOME", filepath.Join(tmp, "codex"))
+			t.Setenv("TMPDIR", tmp)
+			tt.make(t)
+			cfg := doctor.Config{Dir: dir}
+			if !tt.away {
+				cfg.Running = []editor.Running{{Status: editor.Status{Roots: []string{dir}}}}
+			}
+			report := doctor.Examine(t.Context(), cfg, []doctor.Part{{Checks: []doctor.Check{Codex}}})
+			var got []string
+			for _, f := range report.Findings {
+				if f.Status != doctor.OK {
+					got = append(got, string(f.Status)+" "+f.Check)
+				}
+				if f.Status != doctor.OK && f.Next == "" {
+					t.Errorf("%s names no next step: %s", f.Check, f.Text)
+				}
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q: %+v", got, tt.want, report.Findings)
+			}
+			if name != "others can write" {
+				return
+			}
+			if err := report.Fix(); err != nil {
+				t.Fatal(err)
+			}
+			if info, err := os.Stat(filepath.Dir(own(t))); err != nil || info.Mode().Perm() != 0o700 {
+				t.Errorf("after the fix: %v, %v", info.Mode(), err)
+			}
+		})
+	}
+}
