@@ -161,7 +161,7 @@ func TestCodex(t *testing.T) {
 		if len(agents) != 1 || agents[0].Name != "Codex CLI" || !strings.Contains(agents[0].Limits, "no review") {
 			t.Errorf("connected: %+v", agents)
 		}
-		if got := w.pollux("status"); !strings.Contains(got, "agent Codex CLI, connected for ") {
+		if got := w.pollux("status"); !strings.Contains(got, "agent Codex CLI in "+w.project+", process ") {
 			t.Errorf("status prints %s", got)
 		}
 		syscall.Kill(cli.PID, syscall.SIGKILL)

@@ -61,11 +61,13 @@ const maxDir = 4 << 10
 
 // askFolder asks the agent for its folder. It returns "" if the agent does not say.
 func (s *Session) askFolder(agent *mcp.ServerSession) string {
+	//lint:ignore SA1019 the protocol has deprecated roots; Claude Code has not
 	if c := agent.InitializeParams().Capabilities; c == nil || c.RootsV2 == nil {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(s.Ctx, rootsTimeout)
 	defer cancel()
+	//lint:ignore SA1019 as above
 	res, err := agent.ListRoots(ctx, nil)
 	if err != nil || len(res.Roots) == 0 {
 		return ""
