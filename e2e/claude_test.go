@@ -345,7 +345,7 @@ func TestClaudeTraps(t *testing.T) {
 		cli.ask("change it")
 		d := next(t, "diff", e.opened)
 		res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "old\n"})
-		if err != nil || res.Status != editor.StatusEmpty || !strings.Contains(res.Message, "reject the change") {
+		if err != nil || res.Status != editor.StatusRefused || !strings.Contains(res.Message, "reject the change") {
 			t.Errorf("%+v, %v", res, err)
 		}
 		if err := e.Reject(w.context(), d.ID); err != nil {

@@ -23,6 +23,7 @@ import (
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/ide/claudeide"
+	"pollux/internal/ide/copilotide"
 	"pollux/internal/ide/geminiide"
 )
 
@@ -153,6 +154,18 @@ var protocols = []Protocol{
 		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
 			return claudeide.New(claudeide.Config{
 				Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor, Roots: c.Roots(), OnPanic: onPanic,
+			})
+		},
+	},
+	{
+		Name:     "Copilot CLI",
+		MaxFiles: 1,
+		Launches: []Launch{{
+			Name: copilotide.Command, Title: "Copilot CLI", Package: "@github/copilot", Hint: copilotide.Hint,
+		}},
+		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
+			return copilotide.New(copilotide.Config{
+				Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor, OnPanic: onPanic,
 			})
 		},
 	},

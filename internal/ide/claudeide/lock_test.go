@@ -305,7 +305,9 @@ func TestTwoCompanions(t *testing.T) {
 
 func TestPrune(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ide")
-	mark := func(pid int, host string) string { return encode(t, Lock{PID: pid, Pollux: &lockfile.Mark{Since: 1, Host: host}}) }
+	mark := func(pid int, host string) string {
+		return encode(t, Lock{PID: pid, Pollux: &lockfile.Mark{Since: 1, Host: host}})
+	}
 	ours := place(t, dir, 1, mark(deadPID, lockfile.Here()))
 	kept := []string{
 		place(t, dir, 2, mark(os.Getpid(), lockfile.Here())),

@@ -289,7 +289,7 @@ func (m *model) answer(d decided) {
 	case d.result.Status == editor.StatusConflict:
 		m.items[i].conflict = &d.result
 		m.message = d.result.Message
-	case d.result.Status == editor.StatusEmpty:
+	case d.result.Status == editor.StatusRefused:
 		m.message = d.result.Message
 	}
 }
