@@ -69,7 +69,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		session.serveStream(w, r)
 	case r.Method == http.MethodDelete:
 		session.End()
-		w.WriteHeader(http.StatusNoContent)
+		w.WriteHeader(http.StatusOK) // the agent fails to connect again after a 204
 	default:
 		w.Header().Set("Allow", "GET, POST, DELETE")
 		refuse(w, http.StatusMethodNotAllowed, "use POST, GET or DELETE")

@@ -311,6 +311,9 @@ func acts(key string) bool {
 	return false
 }
 
+// edits reports whether a key changes the text.
+func edits(key string) bool { return key == "u" || key == "a" || key == "e" }
+
 // mayLeave reports whether the diff in view needs no decision, in a program that does
 // not end by itself.
 func (m *model) mayLeave(it *item) bool { return it.State == editor.StateAccepted && !m.cfg.Once }
@@ -359,6 +362,10 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 		return nil
 	}
 	if acts(key) && it.State == editor.StateAccepted {
+		return nil
+	}
+	if it.ReadOnly != "" && edits(key) {
+		m.message = it.ReadOnly
 		return nil
 	}
 	switch key {
