@@ -103,11 +103,12 @@ func (w *world) copilotInEditor() (*plugin, screen) {
 	return e, cli
 }
 
-// copilotConnects waits until the agents have connected for good: while an agent starts,
-// it connects some times.
+// copilotConnects waits until the agent shows the file that the editor has open. While it
+// starts, it connects some times.
 func (w *world) copilotConnects(e *plugin, cli screen, count int) {
 	w.t.Helper()
-	cli.see("Connected to")
+	e.show(w, editor.File{Path: w.file("open.txt", "")})
+	cli.see("@open.txt")
 	waitFor(w.t, "the agent", func() bool { return len(e.agents(w.t)) == count })
 }
 
@@ -135,6 +136,15 @@ func (w *world) copilotLocks() []string {
 	return locks
 }
 
+// show makes a file the only one that is open.
+func (e *plugin) show(w *world, file editor.File) {
+	w.t.Helper()
+	file.Active = true
+	if err := e.Update(w.context(), editor.Snapshot{Files: []editor.File{file}}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // accepted accepts a diff as it is proposed.
 func (e *plugin) accepted(w *world, d editor.Diff) {
 	w.t.Helper()
@@ -155,14 +165,8 @@ func TestCopilot(t *testing.T) {
 		path := w.file("a.txt", "alpha\nbeta\ngamma\n")
 		secret := w.file(".env", "TOKEN=hidden-word\n")
 		e, cli := w.copilotInEditor()
-		show := func(file editor.File) {
-			file.Active = true
-			if err := e.Update(w.context(), editor.Snapshot{Files: []editor.File{file}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		show(editor.File{Path: secret, Cursor: &editor.Cursor{Line: 1, Character: 1}, Selection: "hidden-word"})
-		show(editor.File{
+		e.show(w, editor.File{Path: secret, Cursor: &editor.Cursor{Line: 1, Character: 1}, Selection: "hidden-word"})
+		e.show(w, editor.File{
 			Path: path, Cursor: &editor.Cursor{Line: 3, Character: 6}, Selection: "beta\ngamma",
 			Range: &editor.Range{Start: editor.Cursor{Line: 2, Character: 1}, End: editor.Cursor{Line: 3, Character: 6}},
 		})
@@ -250,11 +254,11 @@ func TestCopilot(t *testing.T) {
 	t.Run("trust", func(t *testing.T) {
 		w := newCopilotWorld(t, nil)
 		w.writeHome(filepath.Join(".copilot", "config.json"), "{}")
-		w.edit(nil)
+		e := w.edit(nil)
 		waitFor(t, "the lock", func() bool { return len(w.copilotLocks()) == 1 })
 		cli := w.screen(w.copilotEnv(), copilotIsInstalled(t))
 		cli.see("Do you trust the files in this folder?")
-		cli.see("Connected to")
+		waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
 		cli.see("Do you trust the files in this folder?")
 	})
 	t.Run("run", func(t *testing.T) {
@@ -264,7 +268,6 @@ func TestCopilot(t *testing.T) {
 		bin := copilotIsInstalled(t)
 		env := append(w.copilotEnv(), "PATH="+filepath.Dir(bin)+string(os.PathListSeparator)+os.Getenv("PATH"))
 		cli := w.screen(env, polluxBinary, "run", "--no-browser", "--", "copilot")
-		cli.see("Connected to")
 		waitFor(t, "the agent", func() bool { return strings.Contains(w.pollux("status"), "Copilot CLI "+copilotVersion) })
 		cli.ask("change it")
 		waitFor(t, "the diff", func() bool { return strings.Contains(w.pollux("status"), path+"  pending for") })

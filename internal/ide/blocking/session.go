@@ -29,6 +29,8 @@ type SessionConfig struct {
 	// sends; no shift if nil.
 	Delays []time.Duration
 	Shift  func(client string) int
+	// SkipNothing is that of [Feed].
+	SkipNothing bool
 }
 
 // A Session is the part of a [companion.Session] that the agents share. The session of
@@ -58,7 +60,7 @@ func NewSession(cfg SessionConfig) *Session {
 	s.Ctx, s.cancel = context.WithCancel(context.Background())
 	s.Calls = NewCalls(s.Ctx, cfg.Self, cfg.Backend, cfg.OnPanic)
 	s.Feed = NewFeed(Feed{
-		Backend: cfg.Backend, Delays: cfg.Delays, OnPanic: cfg.OnPanic,
+		Backend: cfg.Backend, Delays: cfg.Delays, SkipNothing: cfg.SkipNothing, OnPanic: cfg.OnPanic,
 		Shift: func() int {
 			if cfg.Shift == nil {
 				return 0

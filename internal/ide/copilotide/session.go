@@ -57,7 +57,7 @@ func (s *Server) newSession() *Session {
 	session.Session = blocking.NewSession(blocking.SessionConfig{
 		Backend: s.cfg.Backend, Log: s.cfg.Log, OnPanic: s.cfg.OnPanic, Self: session,
 		Implementation: mcp.Implementation{Name: "pollux", Title: s.cfg.Editor.DisplayName, Version: s.cfg.Version},
-		Names:          names, Delays: []time.Duration{0},
+		Names:          names, Delays: []time.Duration{0}, SkipNothing: true,
 	})
 	session.gone = time.AfterFunc(unstreamedTimeout, session.End)
 	return session
