@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -15,7 +16,13 @@ import (
 	"pollux/internal/fakemodel"
 )
 
-const claudeVersion = "2.1.330"
+// claudeVersion is the tested release of Claude Code. CLAUDE_VERSION selects another
+// one, for scripts/setup.sh and for the tests.
+var claudeVersion = cmp.Or(os.Getenv("CLAUDE_VERSION"), "2.1.330")
+
+// claudeRejected is what Claude Code shows after a rejection, "Rejected" or, in older
+// releases, "User rejected".
+const claudeRejected = "ejected "
 
 const claudeKey = "sk-ant-api03-none-none-none-none-none-0000"
 
@@ -74,10 +81,16 @@ func (w *world) screen(env []string, argv ...string) screen {
 // claude starts Claude Code. It asks before it edits a file.
 func (w *world) claude(env []string, args ...string) screen {
 	w.t.Helper()
-	bin, own := w.installClaude()
-	s := w.screen(append(env, own...), append([]string{bin, "--permission-mode", "default"}, args...)...)
+	s := w.claudeIn("default", env, args...)
 	s.see("? for shortcuts")
 	return s
+}
+
+// claudeIn starts Claude Code in a permission mode.
+func (w *world) claudeIn(mode string, env []string, args ...string) screen {
+	w.t.Helper()
+	bin, own := w.installClaude()
+	return w.screen(append(env, own...), append([]string{bin, "--permission-mode", mode}, args...)...)
 }
 
 // installClaude writes Claude Code's settings. It returns the command, and the
@@ -87,7 +100,7 @@ func (w *world) installClaude() (bin string, env []string) {
 	bin = installed(w.t, "claude-"+claudeVersion, "node_modules", "@anthropic-ai", "claude-code-linux-"+nodeArch(), "claude")
 	config := map[string]any{
 		"numStartups": 5, "hasCompletedOnboarding": true, "lastOnboardingVersion": claudeVersion, "theme": "dark",
-		"autoUpdates":                   false,
+		"autoUpdates": false, "hasSeenAutoDefaultNudge": true,
 		"customApiKeyResponses":         map[string]any{"approved": []string{claudeKey[len(claudeKey)-20:]}},
 		"shiftEnterKeyBindingInstalled": true,
 		"projects": map[string]any{w.project: map[string]any{
@@ -181,7 +194,7 @@ func TestClaude(t *testing.T) {
 		if err := e.Reject(w.context(), d.ID); err != nil {
 			t.Fatal(err)
 		}
-		cli.see("Rejected write to a.txt")
+		cli.see(claudeRejected)
 		w.wantFile(path, "alpha\n")
 	})
 	t.Run("terminal", func(t *testing.T) {
@@ -349,7 +362,7 @@ func TestClaudeTraps(t *testing.T) {
 		if err := e.Reject(w.context(), d.ID); err != nil {
 			t.Fatal(err)
 		}
-		cli.see("Rejected write to a.txt")
+		cli.see(claudeRejected)
 	})
 	// Another answer to a closed view would be a yes.
 	t.Run("the editor ends", func(t *testing.T) {
@@ -360,7 +373,7 @@ func TestClaudeTraps(t *testing.T) {
 		cli.ask("change it")
 		next(t, "diff", e.opened)
 		e.Client.Close()
-		cli.see("Rejected write to a.txt")
+		cli.see(claudeRejected)
 		w.wantFile(path, "old\n")
 	})
 	// With nothing that shows changes, the agent shows them itself.
@@ -494,4 +507,81 @@ func (e *plugin) agents(t *testing.T) []editor.Agent {
 		t.Fatal(err)
 	}
 	return st.Clients
+}
+
+// In the modes "auto" and "accept edits" Claude Code asks nobody, so no diff opens. In
+// plan mode it asks, if the model writes in spite of it.
+func TestClaudeModes(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	for _, test := range []struct {
+		mode, ready string
+		asks        bool
+	}{
+		{"acceptEdits", "accept edits on", false}, {"auto", "auto mode on", false}, {"plan", "plan mode on", true},
+	} {
+		t.Run(test.mode, func(t *testing.T) {
+			var path string
+			w := newClaudeWorld(t, claudeEdits(&path, "Write", map[string]any{"content": "new\n"}))
+			path = w.file("a.txt", "old\n")
+			e := w.edit(nil)
+			cli := w.claudeIn(test.mode, e.env())
+			cli.see(test.ready)
+			waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
+			cli.ask("change it")
+			if test.asks {
+				if d := next(t, "diff", e.opened); d.Path != path {
+					t.Errorf("the diff is %+v", d)
+				}
+				return
+			}
+			cli.see(after)
+			w.wantFile(path, "new\n")
+			if len(e.opened) > 0 {
+				t.Errorf("a diff opened: %+v", next(t, "diff", e.opened))
+			}
+		})
+	}
+}
+
+// Two agents propose changes to one file. Each change names its agent, and the second
+// accept says that the file has changed.
+func TestTwoAgentsOnOneFile(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	var w *world
+	w = newClaudeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		a := agentKinds[0]
+		if r.Method == "messages" {
+			a = agentKinds[1]
+		}
+		return typist(a, w)(r)
+	})
+	path := w.file("a.txt", "old\n")
+	e, claude := w.claudeInEditor()
+	gemini := w.gemini(current, e.env())
+	waitFor(t, "both agents", func() bool { return len(e.agents(t)) == 2 })
+	claude.ask("write a.txt=claude")
+	first := next(t, "Claude Code's diff", e.opened)
+	gemini.prompt("write a.txt=gemini")
+	second := next(t, "Gemini CLI's diff", e.opened)
+	if first.Agent != "Claude Code" || second.Agent != "Gemini CLI" || first.Path != path || second.Path != path {
+		t.Errorf("the diffs are %+v and %+v", first, second)
+	}
+	if _, err := e.Accept(w.context(), editor.DiffAccept{ID: first.ID, Content: first.Text()}); err != nil {
+		t.Fatal(err)
+	}
+	claude.see(after)
+	w.wantFile(path, "claude\n")
+	res, err := e.Accept(w.context(), editor.DiffAccept{ID: second.ID, Content: second.Text()})
+	if err != nil || res.Status != editor.StatusConflict || res.Disk != "claude\n" {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if _, err := e.Accept(w.context(), editor.DiffAccept{ID: second.ID, Content: "both\n", Overwrite: res.Version}); err != nil {
+		t.Fatal(err)
+	}
+	gemini.expect(after)
+	w.wantFile(path, "both\n")
 }

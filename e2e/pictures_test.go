@@ -31,7 +31,7 @@ func TestPictures(t *testing.T) {
 			path = w.file("greet.py", greetBefore)
 			w.writeHome(".vimrc", "syntax on\nset background=dark laststatus=2\n")
 			d := w.sit(kind, path)
-			d.terminal()
+			d.terminal(agentKinds[0])
 			d.say("greet everybody by default")
 			d.shows(path)
 			d.see(asks)

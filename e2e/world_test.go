@@ -95,6 +95,7 @@ type world struct {
 	home    string
 	model   *fakemodel.Server
 	env     []string
+	path    []string // directories that the editors' PATH begins with
 	binary  string   // the pollux that editors start
 	wrap    []string // the command that starts it, if any
 }

@@ -39,7 +39,8 @@ install() {
 install gemini-0.61.0 @google/gemini-cli@0.61.0
 [ "${1:-}" = cli ] && exit
 install gemini-0.20.2 @google/gemini-cli@0.20.2
-install claude-2.1.330 @anthropic-ai/claude-code@2.1.330
+claude=${CLAUDE_VERSION:-2.1.330}
+install "claude-$claude" "@anthropic-ai/claude-code@$claude"
 if [ "${AGENTS:-}" = all ]; then
 	install opencode-1.18.33 opencode-ai@1.18.33
 	install copilot-1.0.102 @github/copilot@1.0.102

@@ -57,5 +57,6 @@ func (textRules) Holds(onDisk, answer string) bool { return companion.SameLines(
 
 // Unwritten implements [companion.TextRules].
 func (textRules) Unwritten() string {
-	return "Claude Code writes nothing if the file has changed on disk since it read it"
+	return "Claude Code writes nothing if the file has changed on disk since it read it, " +
+		"and releases before 2.1.329 drop the last line feed of a file that the model writes as a whole"
 }

@@ -249,7 +249,7 @@ end
 
 local function caption(win, text)
   if text ~= "" then
-    text = " " .. text:gsub("%%", "%%%%")
+    text = " " .. text:gsub("%%", "%%%%") .. "%<" -- cut at the end in a narrow window
   end
   if vim.fn.exists("+winbar") == 1 then
     vim.wo[win].winbar = text

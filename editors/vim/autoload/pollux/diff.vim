@@ -240,8 +240,9 @@ def Split(win: number, how: string, buf: number): number
   return new[0]
 enddef
 
+# Shows a text below a window. A narrow window cuts it at the end.
 def Caption(win: number, text: string)
-  setwinvar(win, '&statusline', text == '' ? '' : ' ' .. substitute(text, '%', '%%', 'g'))
+  setwinvar(win, '&statusline', text == '' ? '' : ' ' .. substitute(text, '%', '%%', 'g') .. '%<')
 enddef
 
 # Sets the title below the proposal.

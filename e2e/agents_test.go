@@ -1,0 +1,231 @@
+package e2e
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pollux/editors/editortest"
+	"pollux/internal/fakemodel"
+)
+
+// An agentKind is a real agent, as the stories in this file need it.
+type agentKind struct {
+	name  string // of the command
+	title string // in the editors' views
+	// closed is set if the agent runs in a network namespace only.
+	closed bool
+	// install prepares the user's home and environment.
+	install func(w *world)
+	// ready is on the screen when the agent reads its keyboard.
+	ready string
+	// connected is on the screen when the agent knows the selected text of one line, in
+	// one of two files.
+	connected string
+	// received fails the test unless a request to the model holds the selected text of
+	// the path.
+	received func(t *testing.T, r fakemodel.Request, path, selected string)
+	// read, if not empty, names the tool that must read a file before the agent writes
+	// it. write names the tool that writes files.
+	read, write string
+	// asks is on the screen while a change waits. yes are the keys that accept it there.
+	asks string
+	yes  []string
+	// refused is on the screen after a rejection in the editor.
+	refused string
+}
+
+var agentKinds = []agentKind{
+	{
+		name: "gemini", title: "Gemini CLI", install: func(*world) {},
+		ready: ready, connected: "2 open files",
+		received: func(t *testing.T, r fakemodel.Request, path, selected string) {
+			got := toJSON(t, editorContext(t, r.Text))
+			if !strings.Contains(got, `"path":"`+path+`"`) || !strings.Contains(got, `"selectedText":"`+selected+`"`) {
+				t.Errorf("the model received %s", got)
+			}
+		},
+		write: "write_file", asks: asks, yes: []string{"1"}, refused: "Rejected",
+	},
+	{
+		name: "claude", title: "Claude Code", closed: true,
+		install: func(w *world) {
+			bin, env := w.installClaude()
+			w.env = append(w.env, env...)
+			w.addPath(filepath.Dir(bin))
+			w.writeHome(".claude/settings.json", `{"permissions": {"defaultMode": "default"}}`)
+		},
+		ready: "? for shortcuts", connected: "1 line selected",
+		received: func(t *testing.T, r fakemodel.Request, path, selected string) {
+			all := r.System + r.Text
+			if !strings.Contains(all, "lines 1 to 1 from "+path+":\n"+selected+"\n") {
+				t.Errorf("the model received %s", tail(all, 4000))
+			}
+		},
+		read: "Read", write: "Write", asks: "Do you want to", yes: []string{"Enter"}, refused: "Rejected",
+	},
+}
+
+// eachAgent runs a test with each agent.
+func eachAgent(t *testing.T, test func(t *testing.T, a agentKind)) {
+	for _, a := range agentKinds {
+		t.Run(a.name, func(t *testing.T) {
+			if a.closed && !isolated(t) {
+				return
+			}
+			test(t, a)
+		})
+	}
+}
+
+// eachAgentInEditor runs a test with each agent in each editor. The agent is the one
+// that the plugin's command starts.
+func eachAgentInEditor(t *testing.T, script func(a agentKind, w *world) fakemodel.Script,
+	test func(t *testing.T, a agentKind, w *world, kind editortest.Kind, h hands),
+) {
+	eachAgent(t, func(t *testing.T, a agentKind) {
+		eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+			var w *world
+			w = newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return script(a, w)(r) })
+			w.useClaude()
+			a.install(w)
+			w.writeHome(filepath.Join(".local", "state", "pollux", "agent"), a.name+"\n")
+			test(t, a, w, kind, h)
+		})
+	})
+}
+
+// addPath adds a directory to the PATH.
+func (w *world) addPath(dir string) { w.path = append(w.path, dir) }
+
+// typist is a model that writes what the prompt says: "write a.txt=x/y" asks for the
+// lines x and y, and several files for several calls in one turn.
+func typist(a agentKind, w *world) fakemodel.Script {
+	return func(r fakemodel.Request) fakemodel.Reply {
+		i := strings.LastIndex(r.Prompt, "write ")
+		if i < 0 {
+			return fakemodel.Say("ok")
+		}
+		line, _, _ := strings.Cut(r.Prompt[i+len("write "):], "\n")
+		var reads, writes []fakemodel.Part
+		for word := range strings.FieldsSeq(line) {
+			name, text, ok := strings.Cut(word, "=")
+			if !ok {
+				break
+			}
+			path := filepath.Join(w.project, name)
+			reads = append(reads, fakemodel.Part{Call: a.read, Args: map[string]any{"file_path": path}})
+			writes = append(writes, fakemodel.Part{Call: a.write, Args: map[string]any{
+				"file_path": path, "content": strings.ReplaceAll(text, "/", "\n") + "\n",
+			}})
+		}
+		switch {
+		case r.Step == 0 && a.read != "":
+			return fakemodel.Reply{Parts: reads}
+		case r.Step == 0, r.Step == 1 && a.read != "":
+			return fakemodel.Reply{Parts: writes}
+		}
+		return fakemodel.Say(after)
+	}
+}
+
+// The agent runs in the editor's own terminal. It is connected, and the model receives
+// the open file and the selection.
+func TestEditorContextReachesTheModel(t *testing.T) {
+	script := func(agentKind, *world) fakemodel.Script {
+		return func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Seen.") }
+	}
+	eachAgentInEditor(t, script, func(t *testing.T, a agentKind, w *world, kind editortest.Kind, h hands) {
+		path := w.file("a.txt", "one \U0001F600 two\nthree\n")
+		d := w.sit(kind, w.file("b.txt", "b\n"), path)
+		d.press(h.visit(path)...)
+		d.press(h.selectWord...)
+		d.terminal(a)
+		d.reads(a.connected)
+		d.say("hello there")
+		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "hello there") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.received(t, r, path, "one")
+		w.dialIDE().wantSelected(path, "one", "0:0-0:3")
+	})
+}
+
+// The agent proposes a change while the user types in its terminal. The diff opens and
+// the keys stay in the terminal. The yes in the terminal counts, and then the buffer
+// shows the file.
+func TestEditorAnswerInTheTerminal(t *testing.T) {
+	eachAgentInEditor(t, typist, func(t *testing.T, a agentKind, w *world, kind editortest.Kind, h hands) {
+		path := w.file("a.txt", "one\n")
+		d := w.sit(kind, path)
+		d.terminal(a)
+		width := d.ask(d.State.Width)
+		d.say("write a.txt=one/two")
+		d.shows(path)
+		d.see(" accepts")
+		d.reads(a.asks)
+		d.until(d.State.Terminal, "1")
+		d.until(d.State.Width, width) // otherwise the agent wraps its lines again
+		d.press(a.yes...)
+		d.reads(after)
+		w.wantFile(path, "one\ntwo\n")
+		d.until(d.State.Shown, "")
+		d.until(d.State.Terminal, "1")
+		d.holds(d.State.Buffer("a.txt"), "one\ntwo\n")
+	})
+}
+
+// The user edits and accepts in the editor. The file and the buffer contain the edited
+// bytes.
+func TestEditorEditAndAccept(t *testing.T) {
+	eachAgentInEditor(t, typist, func(t *testing.T, a agentKind, w *world, kind editortest.Kind, h hands) {
+		path := w.file("a.txt", "one\n")
+		d := w.sit(kind, path)
+		d.terminal(a)
+		d.say("write a.txt=one/two")
+		d.shows(path)
+		d.see(a.title + " proposes")
+		d.reads(a.asks)
+		d.leaveTerminal(h)
+		d.enter()
+		d.press(h.edit...)
+		d.press(h.accepts[0]...)
+		d.reads(after)
+		w.wantFile(path, "mine\none\ntwo\n")
+		d.holds(d.State.Buffer("a.txt"), "mine\none\ntwo\n")
+	})
+}
+
+// Two changes of one turn come one after the other. The user takes a part of the first
+// and rejects the second. The unsaved text of another buffer stays.
+func TestEditorTurn(t *testing.T) {
+	eachAgentInEditor(t, typist, func(t *testing.T, a agentKind, w *world, kind editortest.Kind, h hands) {
+		one, two := w.file("a.txt", "a\nb\nc\nd\ne\n"), w.file("b.txt", "old\n")
+		d := w.sit(kind, two)
+		d.press(h.change...)
+		d.terminal(a)
+		d.say("write a.txt=A/b/c/d/E b.txt=new")
+		d.shows(one)
+		d.reads(a.asks)
+		d.leaveTerminal(h)
+		d.enter()
+		d.press(h.nextHunk...)
+		d.until(d.State.Line, "5")
+		d.press(h.undoHunk...)
+		d.holds(d.State.Proposal, "A\nb\nc\nd\ne\n")
+		d.press(h.accepts[0]...)
+		d.shows(two)
+		w.wantFile(one, "A\nb\nc\nd\ne\n")
+		if d.ask(d.State.Terminal) == "1" { // Emacs returns to the window that was used before
+			d.leaveTerminal(h)
+		}
+		d.enter()
+		d.press(h.rejects[0]...)
+		d.reads(a.refused)
+		w.wantFile(two, "old\n")
+		if got := d.text(d.State.Buffer(filepath.Base(two))); strings.TrimSuffix(got, "\n") != "dirty\nold" {
+			t.Errorf("the other buffer holds %q", got)
+		}
+	})
+}
