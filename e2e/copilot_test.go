@@ -293,7 +293,6 @@ func TestCopilotWrites(t *testing.T) {
 		{"BOM", bom + "alpha\nbeta\n", bom + "alpha\nBETA\n"},
 		{"BOM and CRLF", bom + "alpha\r\nbeta\r\n", bom + "alpha\r\nBETA\r\n"},
 		{"new file", "", "one\ntwo"},
-		{"new folder", "", "one\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var path string
@@ -304,8 +303,6 @@ func TestCopilotWrites(t *testing.T) {
 			w := newCopilotWorld(t, script)
 			if path = filepath.Join(w.project, "a.txt"); test.before != "" {
 				w.file("a.txt", test.before)
-			} else if test.name == "new folder" {
-				path = filepath.Join(w.project, "new", "a.txt")
 			}
 			e, cli := w.copilotInEditor()
 			cli.ask("change it")
