@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -165,7 +166,13 @@ func newBackend() *backend {
 }
 
 func config(t *testing.T, b *backend) Config {
-	t.Setenv("POLLUX_RUNTIME_DIR", t.TempDir())
+	t.Helper()
+	dir, err := os.MkdirTemp("", "px") // paths of sockets are short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Setenv("POLLUX_RUNTIME_DIR", dir)
 	return Config{
 		Backend: b, Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"},
 		Dir: filepath.Join(t.TempDir(), "copilot", "ide"),
