@@ -18,7 +18,7 @@ import (
 // pollux/internal that each package may import.
 var allowed = map[string][]string{
 	"pollux":                                    {"cli"},
-	"pollux/bench":                              {"agent/gemini/fakecli", "editor", "fakemodel", "ide/geminiide/client"},
+	"pollux/bench":                              {"agent/gemini/fakecli", "editor", "fakemodel", "ide/claudeide", "ide/geminiide/client"},
 	"pollux/e2e":                                {},
 	"pollux/editors":                            {},
 	"pollux/internal/agent":                     {"sys"},
@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	"pollux/internal/bridge":                    {"agent", "bridge/change", "jsonl", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/bridge/change":             {"hunk", "paths", "sys"},
 	"pollux/internal/bridge/change/changetest":  {},
-	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/gemini/checks", "agent/gemini/settings", "bridge", "companion", "companion/journal", "doctor", "editor", "fakemodel", "ide", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "paths", "remote", "sys", "termtext", "view/lsp", "view/term", "view/tmux", "view/web"},
+	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/gemini/checks", "agent/gemini/settings", "bridge", "companion", "companion/journal", "doctor", "editor", "fakemodel", "ide", "ide/claudeide", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "paths", "remote", "sys", "termtext", "view/lsp", "view/term", "view/tmux", "view/web"},
 	"pollux/internal/companion":                 {"companion/journal", "editor", "hunk", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/companion/journal":         {"sys"},
 	"pollux/internal/agent/gemini/checks":       {"agent", "agent/gemini", "agent/gemini/settings", "doctor", "sys"},

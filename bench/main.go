@@ -27,7 +27,7 @@ func main() {
 	fakecli.Main()
 	binary := flag.String("pollux", "./pollux", "the `binary` to measure")
 	runs := flag.Int("runs", 5, "how often to measure each figure")
-	which := flag.String("of", "companion,editors,bridge,warm", "what to measure")
+	which := flag.String("of", "companion,agents,editors,bridge,warm", "what to measure")
 	peer := flag.String("peer", "", "the `command` of another bridge, to measure as well")
 	cli := flag.String("cli", ".cache/npm/gemini-0.61.0/node_modules/.bin/gemini",
 		"the real Gemini `CLI`, for the bridge")
@@ -38,6 +38,8 @@ func main() {
 		case err != nil:
 		case of == "companion":
 			err = run(*binary, *runs)
+		case of == "agents":
+			err = runAgents(*binary, *runs)
 		case of == "editors":
 			err = runEditors(*binary, *runs)
 		case of == "bridge":
@@ -68,11 +70,6 @@ func run(binary string, runs int) error {
 	if err != nil {
 		return err
 	}
-	dir, err := scratch()
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
 	info, err := os.Stat(binary)
 	if err != nil {
 		return err
@@ -92,22 +89,44 @@ func run(binary string, runs int) error {
 		{"10,000 events/s for 10 s: notifications sent", "", flood},
 		{"10,000 events/s for 10 s: resident memory after it", "MB", floodMemory},
 	} {
-		var values []float64
-		for range runs {
-			b := &bench{binary: binary, dir: dir}
-			if err := b.start(); err != nil {
-				return fmt.Errorf("%s: %w", m.name, err)
-			}
-			v, err := m.measure(b)
-			b.stop()
-			if err != nil {
-				return fmt.Errorf("%s: %w", m.name, err)
-			}
-			values = append(values, v)
+		values, err := measure(binary, runs, m.measure)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
 		}
 		printRow(m.name, m.unit, values)
 	}
 	return nil
+}
+
+// measure measures a new companion in each run.
+func measure(binary string, runs int, f func(*bench) (float64, error)) (values []float64, err error) {
+	for range runs {
+		b, err := startBench(binary)
+		if err != nil {
+			return nil, err
+		}
+		v, err := f(b)
+		b.end()
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, v)
+	}
+	return values, nil
+}
+
+// startBench starts a companion in a directory of its own.
+func startBench(binary string) (*bench, error) {
+	dir, err := scratch()
+	if err != nil {
+		return nil, err
+	}
+	b := &bench{binary: binary, dir: dir}
+	if err := b.start(); err != nil {
+		os.RemoveAll(dir)
+		return nil, err
+	}
+	return b, nil
 }
 
 // A bench measures one companion.
@@ -129,8 +148,10 @@ type pipes struct {
 
 func (b *bench) start() error {
 	b.project = filepath.Join(b.dir, "project")
-	if err := os.MkdirAll(b.project, 0o700); err != nil {
-		return err
+	for _, dir := range []string{b.project, filepath.Join(b.dir, ".claude")} { // its user has Claude Code
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
 	}
 	b.cmd = exec.Command(b.binary, "ide")
 	b.cmd.Dir = b.project
@@ -166,7 +187,9 @@ func (b *bench) start() error {
 	return err
 }
 
-func (b *bench) stop() {
+// end stops the companion and removes its directory.
+func (b *bench) end() {
+	defer os.RemoveAll(b.dir)
 	for _, end := range b.ends {
 		end()
 	}
@@ -269,6 +292,9 @@ func (b *bench) move(path string, line int) error {
 	}})
 }
 
+// debounce is how long the companion waits for more changes.
+const debounce = 50 * time.Millisecond
+
 func latency(b *bench) (float64, error) {
 	path, err := b.open()
 	if err != nil {
@@ -284,11 +310,14 @@ func latency(b *bench) (float64, error) {
 		if err := b.move(path, i+1); err != nil {
 			return 0, err
 		}
-		all = append(all, (<-cli.Notifications).At.Sub(began)-50*time.Millisecond)
+		all = append(all, (<-cli.Notifications).At.Sub(began)-debounce)
 	}
 	slices.Sort(all)
 	return ms(all[len(all)/2]), nil
 }
+
+// bigText has 5 MB.
+var bigText = strings.Repeat("a line of some fifty characters, as code has them\n", 5<<20/50)
 
 func bigDiff(b *bench) (float64, error) {
 	path, err := b.open()
@@ -299,9 +328,8 @@ func bigDiff(b *bench) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	text := strings.Repeat("a line of some fifty characters, as code has them\n", 5<<20/50)
 	began := time.Now()
-	err = cli.OpenDiff(context.Background(), path, text)
+	err = cli.OpenDiff(context.Background(), path, bigText)
 	took := time.Since(began)
 	<-b.opened
 	return ms(took), err

@@ -249,14 +249,9 @@ func TestClaude(t *testing.T) {
 		env = append(env, "PATH="+filepath.Dir(bin)+string(os.PathListSeparator)+os.Getenv("PATH"))
 		cli := w.screen(env, polluxBinary, "run", "--no-browser", "--", "claude", "--permission-mode", "default")
 		cli.see("? for shortcuts")
-		var all []struct {
-			editor.Status
-			Socket string
-		}
+		var all []running
 		waitFor(t, "the agent", func() bool {
-			if err := json.Unmarshal([]byte(w.pollux("status", "--json")), &all); err != nil {
-				t.Fatal(err)
-			}
+			all = w.running()
 			return len(all) == 1 && len(all[0].Clients) == 1
 		})
 		if c := all[0].Clients[0]; c.Name != "Claude Code" || c.Version != claudeVersion {
@@ -266,21 +261,62 @@ func TestClaude(t *testing.T) {
 			t.Errorf("the other lock: %v", err)
 		}
 		cli.ask("change it")
-		waitFor(t, "the diff", func() bool { return strings.Contains(w.pollux("status"), path+"  pending for") })
-		self := editor.Implementation{Name: "test", Version: "1"}
-		if err := editor.WithClient(w.context(), all[0].Socket, self, func(ctx context.Context, c *editor.Client) error {
-			diffs, err := c.Diffs(ctx)
-			if err != nil {
-				return err
-			}
-			_, err = c.Accept(ctx, editor.DiffAccept{ID: diffs[0].ID, Content: diffs[0].Text()})
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		w.acceptDiff()
 		cli.see(after)
 		w.wantFile(path, "alpha\nBETA\n")
 	})
+	t.Run("demo", func(t *testing.T) {
+		w := newClaudeWorld(t, nil)
+		bin, _ := w.installClaude()
+		path := "PATH=" + filepath.Dir(bin) + string(os.PathListSeparator) + os.Getenv("PATH")
+		cli := w.screen([]string{path}, polluxBinary, "demo", "--agent", "claude", "--no-browser")
+		cli.see("? for shortcuts")
+		cli.see("2 lines selected")
+		cli.ask("make it nicer")
+		cli.see(`I see greet.py open in your editor, and "def greet(name):" selected in line 4`)
+		w.acceptDiff()
+		cli.see("Done: the file contains what you accepted.")
+		cli.ask("/exit")
+		waitGone(t, cli.PID)
+		if left := append(w.left(), w.claudeLocks()...); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	})
+}
+
+// A running is a companion that `pollux status` lists.
+type running struct {
+	editor.Status
+	Socket string
+}
+
+func (w *world) running() (all []running) {
+	w.t.Helper()
+	if err := json.Unmarshal([]byte(w.pollux("status", "--json")), &all); err != nil {
+		w.t.Fatal(err)
+	}
+	return all
+}
+
+// acceptDiff waits until the only companion has a pending change, and accepts it.
+func (w *world) acceptDiff() {
+	w.t.Helper()
+	var all []running
+	waitFor(w.t, "the diff", func() bool {
+		all = w.running()
+		return len(all) == 1 && len(all[0].Diffs) == 1 && all[0].Diffs[0].State == editor.StateOpen
+	})
+	self := editor.Implementation{Name: "test", Version: "1"}
+	if err := editor.WithClient(w.context(), all[0].Socket, self, func(ctx context.Context, c *editor.Client) error {
+		diffs, err := c.Diffs(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = c.Accept(ctx, editor.DiffAccept{ID: diffs[0].ID, Content: diffs[0].Text()})
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // What Claude Code writes, byte for byte, after an accept with and without an edit.

@@ -42,6 +42,9 @@ func TestMain(m *testing.M) {
 	if socket := os.Getenv(forwardEnv); socket != "" {
 		forward(socket)
 	}
+	if os.Getenv(lintEnv) != "" {
+		lint()
+	}
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "pollux-e2e-")
 		if err != nil {
@@ -74,10 +77,16 @@ func raceEnabled() bool {
 	return slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
 }
 
-// installed returns the path of something that scripts/setup.sh installs.
+// installed returns the path of something that scripts/setup.sh installs from npm.
 func installed(t *testing.T, elem ...string) string {
 	t.Helper()
-	path := filepath.Join(append([]string{repo, ".cache", "npm"}, elem...)...)
+	return cached(t, append([]string{"npm"}, elem...)...)
+}
+
+// cached returns the path of something that scripts/setup.sh installs.
+func cached(t *testing.T, elem ...string) string {
+	t.Helper()
+	path := filepath.Join(append([]string{repo, ".cache"}, elem...)...)
 	if _, err := os.Stat(path); err != nil {
 		if os.Getenv("POLLUX_E2E") == "require" {
 			t.Fatalf("%s is missing: run scripts/setup.sh", path)
@@ -187,6 +196,8 @@ type plugin struct {
 
 	mu   sync.Mutex
 	text map[string]string // the texts in the open diffs
+	// report answers diagnostics.
+	report func(editor.DiagnosticsParams) editor.DiagnosticsResult
 }
 
 func (e *plugin) env() (env []string) {
@@ -245,6 +256,12 @@ func (w *world) edit(change func(*editor.InitializeParams)) *plugin {
 			defer e.mu.Unlock()
 			text := e.text[c.ID]
 			return &text
+		},
+		Diagnostics: func(p editor.DiagnosticsParams) editor.DiagnosticsResult {
+			e.mu.Lock()
+			report := e.report
+			e.mu.Unlock()
+			return report(p)
 		},
 		DiffChanged: func(c editor.DiffChange) { e.events <- c },
 		Message:     func(m editor.Message) { e.texts <- m.Text },

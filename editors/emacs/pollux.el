@@ -22,6 +22,9 @@
 ;; If you kill its buffer earlier, the change stays pending: `pollux-next' shows
 ;; it again.
 ;;
+;; Agents that ask for diagnostics, such as Claude Code, receive those of Flymake
+;; and Flycheck.
+;;
 ;; `pollux ide' does everything that is not specific to Emacs.  This file speaks
 ;; JSON-RPC with it.
 
@@ -38,9 +41,13 @@
 (declare-function term-exec "term")
 (declare-function flymake-diagnostics "flymake")
 (declare-function flymake-diagnostic-beg "flymake")
+(declare-function flymake-diagnostic-end "flymake")
 (declare-function flymake-diagnostic-text "flymake")
 (declare-function flymake-diagnostic-type "flymake")
+(declare-function flycheck-error-checker "ext:flycheck")
+(declare-function flycheck-error-id "ext:flycheck")
 (declare-function flycheck-error-line "ext:flycheck")
+(declare-function flycheck-error-region-for-mode "ext:flycheck")
 (declare-function flycheck-error-level "ext:flycheck")
 (declare-function flycheck-error-message "ext:flycheck")
 (declare-function ediff-buffers "ediff")
@@ -176,6 +183,7 @@ Pass CALLBACK an error message or nil, and the result."
   "Answer Pollux's request of METHOD with PARAMS."
   (pcase method
     ('diff/open (pollux--open-diff params) (make-hash-table))
+    ('diagnostics (list :files (vconcat (pollux--checked-files (plist-get params :path)))))
     ('diff/close (let ((text (pollux--close-diff (plist-get params :id) (plist-get params :reason))))
                    (if text (list :content text) (make-hash-table))))
     (_ (jsonrpc-error :code -32601 :message (format "unknown method %s" method)))))
@@ -239,6 +247,7 @@ Pass CALLBACK an error message or nil, and the result."
                :pid (emacs-pid)
                :roots (vconcat (pollux--roots))
                :diff t
+               :diagnostics t
                :settings (append (list :includeIgnored (pollux--bool pollux-include-ignored)
                                        :reviewPage (pollux--bool pollux-review-page))
                                  pollux--previous))
@@ -449,7 +458,8 @@ user is asking the agent about that file."
     (find-file-hook . pollux--listed)
     (kill-buffer-hook . pollux--listed)
     (after-save-hook . pollux--listed)
-    (after-set-visited-file-name-hook . pollux--listed)))
+    (after-set-visited-file-name-hook . pollux--listed)
+    (flycheck-after-syntax-check-hook . pollux--checked)))
 
 (defun pollux--context-start ()
   "Start to follow what the user does."
@@ -457,12 +467,83 @@ user is asking the agent about that file."
         pollux--last nil)
   (pcase-dolist (`(,hook . ,function) pollux--hooks)
     (add-hook hook function))
+  (advice-add 'flymake--handle-report :after #'pollux--checked) ; there is no hook
   (pollux--listed))
 
 (defun pollux--context-stop ()
   "Stop following what the user does."
   (pcase-dolist (`(,hook . ,function) pollux--hooks)
-    (remove-hook hook function)))
+    (remove-hook hook function))
+  (advice-remove 'flymake--handle-report #'pollux--checked))
+
+;;;; Diagnostics
+
+(defun pollux--severity (name)
+  "Return Pollux's severity for NAME, a Flymake type or a Flycheck level."
+  (let ((name (format "%s" name)))
+    (cond ((string-match-p "error" name) "error")
+          ((string-match-p "warning" name) "warning")
+          (t "information"))))
+
+(defun pollux--diagnostic (from to severity message &rest more)
+  "Return a diagnostic between the positions FROM and TO.
+SEVERITY is a Flymake type or a Flycheck level, MESSAGE its text, and MORE
+a plist of other fields."
+  (append (list :range (list :start (pollux--position from) :end (pollux--position to))
+                :severity (pollux--severity severity)
+                :message (pollux--clean (or message "")))
+          more))
+
+(defun pollux--flymake ()
+  "Return Flymake's diagnostics for the buffer."
+  (when (bound-and-true-p flymake-mode)
+    (mapcar (lambda (d)
+              (pollux--diagnostic (flymake-diagnostic-beg d) (flymake-diagnostic-end d)
+                                  (flymake-diagnostic-type d) (flymake-diagnostic-text d)))
+            (flymake-diagnostics))))
+
+(defun pollux--flycheck ()
+  "Return Flycheck's diagnostics for the buffer."
+  (when (bound-and-true-p flycheck-mode)
+    (mapcar (lambda (e)
+              (let ((region (or (flycheck-error-region-for-mode e 'symbols) (cons (point-min) (point-min))))
+                    (id (flycheck-error-id e)))
+                (apply #'pollux--diagnostic (car region) (cdr region)
+                       (flycheck-error-level e) (flycheck-error-message e)
+                       :source (format "%s" (flycheck-error-checker e))
+                       (when id (list :code (format "%s" id))))))
+            (seq-filter #'flycheck-error-line flycheck-current-errors))))
+
+(defun pollux--diagnostics ()
+  "Return the diagnostics of Flymake and Flycheck for the buffer."
+  (save-restriction
+    (widen)
+    (append (pollux--flymake) (pollux--flycheck))))
+
+(defun pollux--checked-files (path)
+  "Return the files that have Flymake or Flycheck, with their diagnostics.
+With PATH, only that file."
+  (cl-loop for buffer in (if path (delq nil (list (find-buffer-visiting path))) (buffer-list))
+           for file = (pollux--file buffer)
+           when (and file (with-current-buffer buffer
+                            (or (bound-and-true-p flymake-mode) (bound-and-true-p flycheck-mode))))
+           collect (list :path file
+                         :diagnostics (with-current-buffer buffer (vconcat (pollux--diagnostics))))))
+
+(defvar pollux--checked-paths nil "Files whose diagnostics may have changed.")
+
+(defun pollux--checked (&rest _)
+  "Announce that the diagnostics of the buffer may have changed."
+  (when-let ((file (pollux--file (current-buffer))))
+    (unless pollux--checked-paths
+      (run-at-time 0 nil #'pollux--announce-checked))
+    (cl-pushnew file pollux--checked-paths :test #'equal)))
+
+(defun pollux--announce-checked ()
+  "Send the paths of `pollux--checked'."
+  (let ((paths pollux--checked-paths))
+    (setq pollux--checked-paths nil)
+    (pollux--notify 'diagnostics/changed (list :paths (vconcat paths)))))
 
 ;;;; Diffs
 
@@ -1422,20 +1503,13 @@ Without a question, type only the file's name, so that you can continue."
   (pollux--send (append (list :question question) (pollux--target))))
 
 (defun pollux--problems ()
-  "Return the diagnostics of Flymake and Flycheck for the buffer."
-  (append
-   (when (bound-and-true-p flymake-mode)
-     (mapcar (lambda (d)
-               (list :line (line-number-at-pos (flymake-diagnostic-beg d) t)
-                     :severity (replace-regexp-in-string "\\`:\\|-?flymake-" "" (format "%s" (flymake-diagnostic-type d)))
-                     :message (flymake-diagnostic-text d)))
-             (flymake-diagnostics)))
-   (when (bound-and-true-p flycheck-mode)
-     (mapcar (lambda (e)
-               (list :line (or (flycheck-error-line e) 1)
-                     :severity (format "%s" (flycheck-error-level e))
-                     :message (or (flycheck-error-message e) "")))
-             flycheck-current-errors))))
+  "Return the diagnostics of the buffer, for a question."
+  (mapcar (lambda (d)
+            (let ((severity (plist-get d :severity)))
+              (list :line (plist-get (plist-get (plist-get d :range) :start) :line)
+                    :severity (if (equal severity "information") "info" severity)
+                    :message (plist-get d :message))))
+          (pollux--diagnostics)))
 
 ;;;###autoload
 (defun pollux-diagnostics (question)

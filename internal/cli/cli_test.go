@@ -107,6 +107,8 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		{"run --review popup", 2, "run this command in tmux"},
 		{"run --review paper", 2, "use browser, split, popup or none"},
 		{"demo", 1, "npm install"},
+		{"demo --agent claude", 1, "npm install -g @anthropic-ai/claude-code"},
+		{"demo --agent none", 2, "--agent gemini or --agent claude"},
 		{"ask", 2, "pass it as an argument or on standard input"},
 		{"ask --timeout 0 hi", 2, "use 1ms to 30m0s"},
 		{"ask --words 0 hi", 2, "use a number from 1"},

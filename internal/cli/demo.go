@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,13 +17,17 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
 	"pollux/internal/ide"
-	"pollux/internal/ide/geminiide"
 	"pollux/internal/sys"
 )
 
 func newDemo(streams IO) *cobra.Command {
 	var flags companionFlags
 	var review func() (string, error)
+	var name string
+	names := make([]string, len(demoAgents))
+	for i, a := range demoAgents {
+		names[i] = a.command
+	}
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Try Pollux on a sample project: no account and no key needed",
@@ -32,17 +37,28 @@ request. The model reports what it can see of a simulated editor and proposes a
 change, which you review on a page in the browser. The project and its journal
 are removed when Gemini CLI ends.
 
-The first run may need the network once, to fetch Gemini CLI with npx.`,
+The first run may need the network once, to fetch Gemini CLI with npx.
+
+--agent claude runs Claude Code instead, if it is installed. Its requests to the
+model stay on this machine, too; what else it sends, Pollux does not control.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			where, err := review()
 			if err != nil {
 				return err
 			}
-			agent := ide.LaunchOf(geminiide.GeminiCommand)
+			i := slices.Index(names, name)
+			if i < 0 {
+				return usageError{fmt.Errorf("the demo cannot run %q: use --agent %s", name, strings.Join(names, " or --agent "))}
+			}
+			agent := ide.LaunchOf(name)
+			if i > 0 && !isInstalled(agent) {
+				return notInstalled(agent)
+			}
 			argv, err := command(agent)
 			if err != nil {
 				return err
 			}
+			argv = append(argv, demoAgents[i].args...)
 			cfg, err := flags.config(streams)
 			if err != nil {
 				return err
@@ -54,7 +70,7 @@ The first run may need the network once, to fetch Gemini CLI with npx.`,
 			}
 			defer os.RemoveAll(dir)
 			cfg.Journal = journal.New(filepath.Join(dir, "journal"))
-			d := demo{project: filepath.Join(dir, "greeter"), home: filepath.Join(dir, "home")}
+			d := demo{agent: demoAgents[i], project: filepath.Join(dir, "greeter"), home: filepath.Join(dir, "home")}
 			if d.project, err = d.write(); err != nil {
 				return err
 			}
@@ -64,16 +80,18 @@ The first run may need the network once, to fetch Gemini CLI with npx.`,
 			}
 			defer model.Close()
 			cfg.Roots = []string{d.project}
-			fmt.Fprintln(streams.Err, "pollux: a sample project, a scripted model, the real Gemini CLI. "+
-				"Type any request, then look at the review page. Type /quit to end.")
+			fmt.Fprintf(streams.Err, "pollux: a sample project, a scripted model, the real %s. "+
+				"Type any request, then look at the review page. Type %s to end.\n", agent.Title, d.agent.end)
 			return runAgent(cmd.Context(), streams, cfg, session{
-				agent: agent, argv: argv, dir: d.project, review: where, env: d.env(model.URL),
+				agent: agent, argv: argv, dir: d.project, review: where, env: d.agent.env(d.home, model.URL),
 				started: func(h *ide.Host) { h.Companion.SetContext(d.context()) },
 			})
 		},
 	}
 	flags.add(cmd)
 	review = reviewFlag(cmd)
+	cmd.Flags().StringVar(&name, "agent", names[0], "the agent: "+strings.Join(names, " or "))
+	cmd.RegisterFlagCompletionFunc("agent", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -85,6 +103,7 @@ var leftDemos = sys.Leftovers{Pattern: "pollux-demo-*-*", Type: fs.ModeDir, PID:
 
 // A demo is the sample project and the scripted model.
 type demo struct {
+	agent         demoAgent
 	project, home string
 	turns         atomic.Int32
 }
@@ -125,56 +144,45 @@ def test_greets_everybody():
 	demoReadme2 = "# greeter\n\nGreets people, by name where they have one.\n\n    python3 greet.py\n"
 )
 
-var demoProposals = []struct{ say, file, content string }{
-	{"I will give it types, a docstring and a kinder greeting.", "greet.py", demoBetter},
-	{"I will add tests for it, in a new file.", "test_greet.py", demoTest},
-	{"I will explain in the README how to run it.", "README.md", demoReadme2},
+var demoProposals = []struct {
+	say, file, content string
+	isNew              bool // the file
+}{
+	{"I will give it types, a docstring and a kinder greeting.", "greet.py", demoBetter, false},
+	{"I will add tests for it, in a new file.", "test_greet.py", demoTest, true},
+	{"I will explain in the README how to run it.", "README.md", demoReadme2, false},
 }
 
-// write writes the project and the CLI's settings, and returns the project's
-// real path.
+// write writes the project and the agent's settings, and returns the project's real
+// path.
 func (d *demo) write() (string, error) {
-	settings := map[string]any{
-		"general": map[string]any{"enableAutoUpdate": false, "enableAutoUpdateNotification": false,
-			"disableAutoUpdate": true, "disableUpdateNag": true},
-		"security": map[string]any{"auth": map[string]any{"selectedType": "gemini-api-key"},
-			"folderTrust": map[string]any{"enabled": false}},
-		"ui":      map[string]any{"hideBanner": true, "hideTips": true},
-		"ide":     map[string]any{"enabled": true, "hasSeenNudge": true},
-		"privacy": map[string]any{"usageStatisticsEnabled": false},
+	files := map[string]string{"greet.py": demoCode, "README.md": demoReadme}
+	for name, text := range files {
+		if err := writeFile(filepath.Join(d.project, name), text); err != nil {
+			return "", err
+		}
 	}
-	text, err := json.Marshal(settings)
+	project, err := filepath.EvalSymlinks(d.project)
 	if err != nil {
 		return "", err
 	}
-	for path, content := range map[string]string{
-		filepath.Join(d.project, "greet.py"):              demoCode,
-		filepath.Join(d.project, "README.md"):             demoReadme,
-		filepath.Join(d.home, ".gemini", "settings.json"): string(text),
-	} {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	for name, settings := range d.agent.settings(project) {
+		text, err := json.Marshal(settings)
+		if err != nil {
 			return "", err
 		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		if err := writeFile(filepath.Join(d.home, name), string(text)); err != nil {
 			return "", err
 		}
 	}
-	return filepath.EvalSymlinks(d.project)
+	return project, nil
 }
 
-// env restricts the CLI to the demo: a separate home, the scripted model, and a
-// key that is not real.
-func (d *demo) env(model string) []string {
-	env := []string{
-		"HOME=" + d.home, "USERPROFILE=" + d.home, "GEMINI_CLI_HOME=" + d.home,
-		"GOOGLE_GEMINI_BASE_URL=" + model, "GEMINI_API_KEY=demo", "GEMINI_MODEL=gemini-2.5-flash",
-		"GOOGLE_API_KEY=", "GOOGLE_GENAI_USE_VERTEXAI=", "GOOGLE_GENAI_USE_GCA=", "GEMINI_SANDBOX=",
+func writeFile(path, text string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
 	}
-	// Let npx use the user's cache.
-	if home, err := os.UserHomeDir(); err == nil && os.Getenv("npm_config_cache") == "" {
-		env = append(env, "npm_config_cache="+filepath.Join(home, ".npm"))
-	}
-	return env
+	return os.WriteFile(path, []byte(text), 0o600)
 }
 
 // context returns the context of a simulated editor: a file is open, and a
@@ -182,46 +190,42 @@ func (d *demo) env(model string) []string {
 func (d *demo) context() editor.Snapshot {
 	return editor.Snapshot{Files: []editor.File{
 		{Path: filepath.Join(d.project, "greet.py"), Active: true, Cursor: &editor.Cursor{Line: 4, Character: 1},
-			Selection: "def greet(name):\n    return \"Hello \" + name\n"},
+			Selection: "def greet(name):\n    return \"Hello \" + name\n",
+			Range:     &editor.Range{Start: editor.Cursor{Line: 4, Character: 1}, End: editor.Cursor{Line: 6, Character: 1}}},
 		{Path: filepath.Join(d.project, "README.md"), Focused: 1},
 	}}
 }
 
 // answer answers a request in place of the model.
 func (d *demo) answer(r fakemodel.Request) fakemodel.Reply {
-	if r.Step > 0 {
-		return fakemodel.Say("Done: the file contains what you accepted. Ask for something else, or type /quit.")
+	if r.Step == 0 {
+		d.turns.Add(1)
 	}
-	n := int(d.turns.Add(1)) - 1
+	n := int(d.turns.Load()) - 1
 	if n >= len(demoProposals) {
 		return fakemodel.Say("That is all this demo can do. Now try it on your own project: `pollux run`.")
 	}
 	p := demoProposals[n]
-	return fakemodel.Reply{Parts: []fakemodel.Part{
-		{Text: describeContext(r.Text) + p.say + "\n"},
-		{Call: "write_file", Args: map[string]any{"file_path": filepath.Join(d.project, p.file), "content": p.content}},
-	}}
-}
-
-// describeContext describes the editor's context in a request to the model.
-func describeContext(text string) string {
-	i := strings.LastIndex(text, `"activeFile":`)
-	if i < 0 {
-		return ""
+	path := filepath.Join(d.project, p.file)
+	reads := d.agent.read != "" && !p.isNew
+	writes := 0 // the step in which the model writes
+	if reads {
+		writes = 1
 	}
-	var active struct {
-		Path   string
-		Cursor struct{ Line int }
-		Text   string `json:"selectedText"`
+	var parts []fakemodel.Part
+	if r.Step == 0 {
+		parts = append(parts, fakemodel.Part{Text: d.agent.see(r) + p.say + "\n"})
+		if reads {
+			parts = append(parts, fakemodel.Part{Call: d.agent.read, Args: map[string]any{"file_path": path}})
+		}
 	}
-	dec := json.NewDecoder(strings.NewReader(text[i+len(`"activeFile":`):]))
-	if dec.Decode(&active) != nil {
-		return ""
+	switch {
+	case r.Step == writes:
+		parts = append(parts, fakemodel.Part{
+			Call: d.agent.write, Args: map[string]any{"file_path": path, "content": p.content},
+		})
+	case r.Step > writes:
+		return fakemodel.Say("Done: the file contains what you accepted. Ask for something else, or type " + d.agent.end + ".")
 	}
-	seen := fmt.Sprintf("I see %s open in your editor, the cursor in line %d", filepath.Base(active.Path),
-		active.Cursor.Line)
-	if first, _, _ := strings.Cut(active.Text, "\n"); first != "" {
-		seen += fmt.Sprintf(", and %q selected", first)
-	}
-	return seen + ". "
+	return fakemodel.Reply{Parts: parts}
 }

@@ -73,6 +73,7 @@ type Companion struct {
 	sessions []Session        // in the order in which they connected
 	diffs    map[string]*diff // open, accepted and orphaned, by ID
 	conns    []*conn          // attached clients, in the order they came
+	writes   map[*write]bool  // whose checks somebody waits for
 	closing  bool
 	attached sync.WaitGroup
 
@@ -98,7 +99,7 @@ func New(cfg Config) (*Companion, error) {
 	}
 	c := &Companion{
 		cfg: cfg, log: cfg.Log, host: cfg.Host, journal: cfg.Journal, started: time.Now(),
-		roots: roots, diffs: make(map[string]*diff), exclude: excluder{names: cfg.IgnoreFiles},
+		roots: roots, diffs: make(map[string]*diff), writes: make(map[*write]bool), exclude: excluder{names: cfg.IgnoreFiles},
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.store = newStore(c.excluded, cfg.MaxFiles, c.contextChanged)
@@ -305,6 +306,9 @@ func (c *Companion) tell(level, text string) {
 func (c *Companion) fileChanged(path string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for w := range c.writes {
+		w.noticed = w.noticed || w.named(path)
+	}
 	for _, d := range c.conns {
 		d.notify(editor.MethodFileChanged, editor.FileChanged{Path: path})
 	}

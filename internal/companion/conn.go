@@ -162,6 +162,11 @@ func (d *conn) dispatch(req *jsonrpc2.Request) (any, error) {
 			d.c.store.event(e)
 			return struct{}{}, nil
 		})
+	case editor.MethodDiagnosticsChanged:
+		return with(req, func(p editor.DiagnosticsChanged) (any, error) {
+			d.c.diagnosticsChanged(p.Paths)
+			return nil, nil
+		})
 	case editor.MethodDiffEdit:
 		return with(req, func(ch editor.DiffChange) (any, error) { d.c.edit(d, ch); return nil, nil })
 	case editor.MethodDiffAccept:
@@ -366,5 +371,15 @@ func (d *conn) closeDiff(p editor.DiffClose, done func(*string)) {
 	d.out.Put(0, func(ctx context.Context) {
 		res := new(editor.DiffCloseResult)
 		d.call(ctx, editor.MethodDiffClose, p, res, func(error) { done(res.Content) })
+	})
+}
+
+// diagnostics asks the client for the diagnostics of a file, or of all files; done
+// receives the answer.
+func (d *conn) diagnostics(path string, done func([]editor.FileDiagnostics, error)) {
+	d.out.Put(0, func(ctx context.Context) {
+		res := new(editor.DiagnosticsResult)
+		params := editor.DiagnosticsParams{Path: path}
+		d.call(ctx, editor.MethodDiagnostics, params, res, func(err error) { done(res.Files, err) })
 	})
 }

@@ -97,6 +97,22 @@ func (b *bare) connect(t *testing.T, s *fakeSession) *fakeSession {
 	return s
 }
 
+// attach attaches a client.
+func (b *bare) attach(t *testing.T, p editor.InitializeParams, h editor.Handler) *editor.Client {
+	t.Helper()
+	mine, theirs := net.Pipe()
+	go b.Attach(theirs)
+	c := editor.NewClient(mine, h)
+	t.Cleanup(func() { c.Close() })
+	if _, err := c.Initialize(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Status(t.Context()); err != nil { // now it is attached
+		t.Fatal(err)
+	}
+	return c
+}
+
 // A view is a client that shows diffs.
 type view struct {
 	*editor.Client
@@ -110,20 +126,11 @@ func (b *bare) view(t *testing.T) *view {
 	v := &view{
 		opened: make(chan editor.Diff, 100), closed: make(chan editor.DiffClose, 100), texts: make(chan string, 100),
 	}
-	mine, theirs := net.Pipe()
-	go b.Attach(theirs)
-	v.Client = editor.NewClient(mine, editor.Handler{
+	v.Client = b.attach(t, editor.InitializeParams{Diff: true}, editor.Handler{
 		DiffOpen:  func(d editor.Diff) error { v.opened <- d; return nil },
 		DiffClose: func(d editor.DiffClose) *string { v.closed <- d; return nil },
 		Message:   func(m editor.Message) { v.texts <- m.Text },
 	})
-	t.Cleanup(func() { v.Close() })
-	if _, err := v.Initialize(t.Context(), editor.InitializeParams{Diff: true}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := v.Status(t.Context()); err != nil { // now it is attached
-		t.Fatal(err)
-	}
 	return v
 }
 

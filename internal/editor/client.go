@@ -22,6 +22,8 @@ type Handler struct {
 	Env         func(Env)
 	Message     func(Message)
 	FileChanged func(FileChanged)
+	// Diagnostics returns what the client knows; see InitializeParams.Diagnostics.
+	Diagnostics func(DiagnosticsParams) DiagnosticsResult
 }
 
 // A Client is the client side of the protocol.
@@ -63,6 +65,15 @@ func (h Handler) handle(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Reque
 		return nil, received(req, always(h.Message))
 	case MethodFileChanged:
 		return nil, received(req, always(h.FileChanged))
+	case MethodDiagnostics:
+		res := DiagnosticsResult{Files: []FileDiagnostics{}}
+		err := received(req, func(p DiagnosticsParams) error {
+			if h.Diagnostics != nil {
+				res = h.Diagnostics(p)
+			}
+			return nil
+		})
+		return res, err
 	}
 	return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "unknown method " + req.Method}
 }
@@ -113,6 +124,11 @@ func (c *Client) Initialize(ctx context.Context, p InitializeParams) (res Initia
 // Update sends what the editor has open.
 func (c *Client) Update(ctx context.Context, s Snapshot) error {
 	return c.Notify(ctx, MethodContextUpdate, s)
+}
+
+// DiagnosticsChanged announces that the diagnostics of files may have changed.
+func (c *Client) DiagnosticsChanged(ctx context.Context, paths ...string) error {
+	return c.Notify(ctx, MethodDiagnosticsChanged, DiagnosticsChanged{paths})
 }
 
 // Edit sends the text of a diff that the user is editing.

@@ -28,6 +28,8 @@ const (
 	MethodPrompt        = "prompt"
 	MethodStatus        = "status"
 	MethodReviewLink    = "review/link"
+
+	MethodDiagnosticsChanged = "diagnostics/changed" // (n)
 )
 
 // Methods that Pollux calls.
@@ -39,6 +41,7 @@ const (
 	MethodEnv         = "env"          // (n)
 	MethodMessage     = "message"      // (n)
 	MethodFileChanged = "file/changed" // (n)
+	MethodDiagnostics = "diagnostics"
 )
 
 // InitializeParams are the parameters of a client's first message.
@@ -56,6 +59,8 @@ type InitializeParams struct {
 	Trusted *bool    `json:"trusted,omitempty"`
 	// Diff is set if the client shows diffs.
 	Diff bool `json:"diff,omitempty"`
+	// Diagnostics is set if the client answers diagnostics.
+	Diagnostics bool `json:"diagnostics,omitempty"`
 	// Settings apply to the whole companion. Only the message that starts it can
 	// set them.
 	Settings Settings `json:"settings,omitzero"`
@@ -330,6 +335,47 @@ type Prompt struct {
 // it again, unless the user has unsaved changes.
 type FileChanged struct {
 	Path string `json:"path"`
+}
+
+// DiagnosticsParams ask for the diagnostics of a file, or of all files that the
+// client knows if Path is empty.
+type DiagnosticsParams struct {
+	Path string `json:"path,omitempty"`
+}
+
+// A DiagnosticsResult answers diagnostics.
+type DiagnosticsResult struct {
+	Files []FileDiagnostics `json:"files"`
+}
+
+// FileDiagnostics are the problems of one file. A file without problems is listed
+// too, if something checks it: the others are not expected to change.
+type FileDiagnostics struct {
+	Path        string       `json:"path"`
+	Diagnostics []Diagnostic `json:"diagnostics"`
+}
+
+// A Diagnostic is a problem that an editor shows.
+type Diagnostic struct {
+	Range    Range  `json:"range"`
+	Severity string `json:"severity"`
+	Message  string `json:"message"`
+	// Source is the program that reports it, and Code its name for it.
+	Source string `json:"source,omitempty"`
+	Code   string `json:"code,omitempty"`
+}
+
+// Severities of a [Diagnostic], the worst first.
+const (
+	SeverityError       = "error"
+	SeverityWarning     = "warning"
+	SeverityInformation = "information"
+	SeverityHint        = "hint"
+)
+
+// DiagnosticsChanged names files whose diagnostics may have changed.
+type DiagnosticsChanged struct {
+	Paths []string `json:"paths"`
 }
 
 // A Status describes a running companion.

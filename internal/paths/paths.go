@@ -4,6 +4,7 @@ package paths
 import (
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -28,6 +29,23 @@ func Real(path string) string {
 func Contains(root, path string) bool {
 	_, ok := Rel(root, path)
 	return ok
+}
+
+// In returns the path of a file in one of the roots, which are real paths: path itself, or
+// its real path if only a symbolic link outside of the roots leads there. ok is false if
+// the file is outside the roots. In reads the disk.
+func In(roots []string, path string) (name string, ok bool) {
+	contained := func(path string) bool {
+		return slices.ContainsFunc(roots, func(root string) bool { return Contains(root, path) })
+	}
+	actual := Real(path)
+	if !contained(actual) {
+		return "", false
+	}
+	if !contained(path) {
+		path = actual
+	}
+	return path, true
 }
 
 // Rel returns path relative to root, in path's own spelling and "." for root

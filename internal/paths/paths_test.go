@@ -99,6 +99,42 @@ func TestForeign(t *testing.T) {
 	}
 }
 
+func TestIn(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS == "windows" {
+		t.Skip("links need a privilege")
+	}
+	for _, name := range []string{"root/sub", "other"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range map[string]string{"root/out": "../other", "root/in": "sub", "link": "root"} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	roots := []string{filepath.Join(dir, "none"), filepath.Join(dir, "root")}
+	for path, want := range map[string]string{
+		"root/a":     "root/a",
+		"root/in/a":  "root/in/a",
+		"link/sub/a": "root/sub/a",
+		"root/out/a": "",
+		"other/a":    "",
+	} {
+		got, ok := In(roots, filepath.Join(dir, path))
+		if want != "" {
+			want = filepath.Join(dir, want)
+		}
+		if got != want || ok != (want != "") {
+			t.Errorf("In(%s) = %q, %v, want %q", path, got, ok, want)
+		}
+	}
+}
+
 func TestReal(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf16"
@@ -51,15 +50,9 @@ func NewSelection(c companion.Context, roots []string, shift int) Selection {
 		return m
 	}
 	f := c.Files[0]
-	inRoots := func(path string) bool {
-		return slices.ContainsFunc(roots, func(root string) bool { return paths.Contains(root, path) })
-	}
-	path, actual := f.Path, paths.Real(f.Path)
-	if !inRoots(actual) {
+	path, ok := paths.In(roots, f.Path)
+	if !ok {
 		return m
-	}
-	if !inRoots(path) { // the editor has opened the folder through a symbolic link
-		path = actual
 	}
 	m.FilePath, m.FileURL = path, FileURL(path)
 	if f.Cursor == nil {

@@ -39,6 +39,9 @@ import (
 // A Backend is the companion that the server belongs to.
 type Backend interface {
 	blocking.Backend
+	Diagnostics(ctx context.Context, path string) ([]editor.FileDiagnostics, error)
+	BeforeWrite(ctx context.Context, path string) (
+		files []editor.FileDiagnostics, checked func(context.Context), err error)
 	// Shows reports whether the user can review a change somewhere.
 	Shows() bool
 }

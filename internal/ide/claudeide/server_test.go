@@ -36,6 +36,10 @@ type backend struct {
 	gone     chan *Session
 	// propose, if set, runs before a proposal is shown. Its error is Propose's.
 	propose func(companion.Proposal) error
+	// diagnostics, if set, answers Diagnostics and BeforeWrite.
+	diagnostics func(path string) ([]editor.FileDiagnostics, error)
+	// checked, if set, is the function that BeforeWrite returns, with its path.
+	checked func(ctx context.Context, path string)
 
 	mu       sync.Mutex
 	hidden   bool // nothing shows changes
@@ -112,6 +116,23 @@ func (b *backend) Context() companion.Context {
 }
 
 func (b *backend) Roots() []string { return b.roots }
+
+func (b *backend) Diagnostics(_ context.Context, path string) ([]editor.FileDiagnostics, error) {
+	if b.diagnostics == nil {
+		return nil, nil
+	}
+	return b.diagnostics(path)
+}
+
+func (b *backend) BeforeWrite(ctx context.Context, path string) (
+	files []editor.FileDiagnostics, checked func(context.Context), err error,
+) {
+	if b.checked != nil {
+		checked = func(ctx context.Context) { b.checked(ctx, path) }
+	}
+	files, err = b.Diagnostics(ctx, path)
+	return files, checked, err
+}
 
 func (b *backend) Shows() bool {
 	b.mu.Lock()

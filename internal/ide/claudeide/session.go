@@ -20,6 +20,7 @@ type Session struct {
 
 	server *Server
 	ws     *websocket.Conn // set before serve
+	checks checks
 }
 
 // The names of the agents, as people know them, by the name that they send.
@@ -60,6 +61,7 @@ func (s *Session) serve() {
 	}()
 	s.Serve(conn{s}, s.addTools)
 	<-closed
+	s.checks.end(s.Ctx, s.server.cfg.OnPanic)
 }
 
 // Transport implements [companion.Session].

@@ -53,8 +53,8 @@ func (s *Session) addTools(server *mcp.Server) {
 			s.Feed.Refresh()
 			return []string{fmt.Sprintf("CLOSED_%d_DIFF_TABS", n)}, nil
 		})
-	s.Calls.Add(server, toolGetDiagnostics, "Returns the problems that the editor shows. Pollux has none yet.", diagnosticsSchema,
-		func(context.Context, json.RawMessage) ([]string, error) { return []string{"[]"}, nil })
+	s.Calls.Add(server, toolGetDiagnostics, "Returns the problems that the editor shows, such as compiler errors.",
+		diagnosticsSchema, s.getDiagnostics)
 }
 
 // openDiff shows a proposal and returns the answer. The agent takes TAB_CLOSED for a

@@ -131,6 +131,9 @@ local handlers = {
   ["file/changed"] = function(p)
     require("pollux.diff").reload(p.path)
   end,
+  diagnostics = function(p)
+    return require("pollux.diagnostics").report(p.path)
+  end,
   clients = function(p)
     local before = #M.agents
     M.agents = p.clients or {}
@@ -208,6 +211,7 @@ local function initialize()
     pid = vim.fn.getpid(),
     roots = require("pollux.context").roots(),
     diff = true,
+    diagnostics = true,
     settings = {
       includeIgnored = opts.include_ignored,
       reviewPage = opts.review_page,
@@ -231,6 +235,7 @@ local function initialize()
     set_env(result.env)
     M.note(("started: Neovim %d.%d, pollux %s, port %d"):format(v.major, v.minor, result.server.version, result.port))
     require("pollux.context").start()
+    require("pollux.diagnostics").start()
     M.event("Started")
   end)
 end
@@ -246,6 +251,7 @@ local function ended(_, code)
     end
   end
   require("pollux.context").stop()
+  require("pollux.diagnostics").stop()
   require("pollux.diff").lost()
   M.event("Stopped")
   if stopping then

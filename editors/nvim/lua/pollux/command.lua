@@ -73,8 +73,6 @@ local function list()
   end)
 end
 
-local severities = { "error", "warning", "info", "hint" }
-
 local commands = {
   open = function()
     require("pollux.terminal").open()
@@ -95,14 +93,11 @@ local commands = {
       return client.say("this buffer is not a file", "error")
     end
     params.problems = {}
-    for _, p in ipairs(vim.diagnostic.get(buf)) do
-      if not params.line or p.lnum + 1 >= params.line and p.lnum + 1 <= params.endLine then
-        table.insert(params.problems, {
-          line = p.lnum + 1,
-          severity = severities[p.severity],
-          message = p.message,
-          source = p.source,
-        })
+    for _, d in ipairs(require("pollux.diagnostics").of(buf)) do
+      local line = d.range.start.line
+      if not params.line or line >= params.line and line <= params.endLine then
+        local severity = d.severity == "information" and "info" or d.severity
+        table.insert(params.problems, { line = line, severity = severity, message = d.message, source = d.source })
       end
     end
     if #params.problems == 0 then

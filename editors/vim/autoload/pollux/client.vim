@@ -4,6 +4,7 @@ vim9script
 
 import autoload 'pollux.vim' as options
 import autoload 'pollux/context.vim'
+import autoload 'pollux/diagnostics.vim'
 import autoload 'pollux/diff.vim'
 
 const VERSION = '1.0'
@@ -150,6 +151,9 @@ def Handle(method: string, p: dict<any>): dict<any>
     diff.Changed(p)
   elseif method == 'file/changed'
     diff.Reload(p.path)
+    diagnostics.Reloaded(p.path)
+  elseif method == 'diagnostics'
+    return diagnostics.Report(get(p, 'path', ''))
   elseif method == 'clients'
     var before = len(agents)
     agents = get(p, 'clients', [])
@@ -200,6 +204,7 @@ def Initialized(error: string, result: dict<any>)
   SetEnv(result.env)
   Note(printf('started: Vim %d, pollux %s, port %d', v:versionlong, result.server.version, result.port))
   context.Start()
+  diagnostics.Start()
   Event('Started')
 enddef
 
@@ -209,6 +214,7 @@ def Ended(_: job, code: number)
   info = {}
   agents = []
   context.Stop()
+  diagnostics.Stop()
   diff.Lost()
   if v:exiting != v:null
     return
@@ -276,6 +282,7 @@ def Launch()
     pid: getpid(),
     roots: context.Roots(),
     diff: true,
+    diagnostics: true,
     settings: settings,
   }, Initialized)
 enddef

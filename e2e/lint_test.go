@@ -1,0 +1,366 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf16"
+
+	"github.com/sourcegraph/jsonrpc2"
+
+	"pollux/editors/editortest"
+	"pollux/internal/editor"
+	"pollux/internal/fakemodel"
+)
+
+// lintEnv makes the test binary a language server that reports each "bad" in a file.
+const lintEnv = "POLLUX_E2E_LINT"
+
+// lintDelay is the time that the language server takes.
+const lintDelay = 400 * time.Millisecond
+
+type stdio struct {
+	*os.File // standard input
+}
+
+func (stdio) Write(p []byte) (int, error) { return os.Stdout.Write(p) }
+
+// lint serves a language client on the standard streams and exits.
+func lint() {
+	var mu sync.Mutex
+	texts := make(map[string]string)
+	publish := func(conn *jsonrpc2.Conn, uri string) {
+		mu.Lock()
+		defer mu.Unlock()
+		conn.Notify(context.Background(), "textDocument/publishDiagnostics", map[string]any{
+			"uri": uri, "diagnostics": found(texts[uri]),
+		})
+	}
+	handle := func(_ context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+		switch req.Method {
+		case "initialize":
+			return map[string]any{"capabilities": map[string]any{"textDocumentSync": 1}}, nil
+		case "exit":
+			os.Exit(0)
+		case "textDocument/didOpen", "textDocument/didChange":
+			var p struct {
+				TextDocument   struct{ URI, Text string }
+				ContentChanges []struct{ Text string }
+			}
+			if err := json.Unmarshal(*req.Params, &p); err != nil {
+				return nil, err
+			}
+			for _, change := range p.ContentChanges {
+				p.TextDocument.Text = change.Text
+			}
+			mu.Lock()
+			texts[p.TextDocument.URI] = p.TextDocument.Text
+			mu.Unlock()
+			time.AfterFunc(lintDelay, func() { publish(conn, p.TextDocument.URI) })
+		case "textDocument/didClose":
+			// As other servers do. Neovim closes a file before it reads it again.
+			var p struct{ TextDocument struct{ URI string } }
+			if err := json.Unmarshal(*req.Params, &p); err != nil {
+				return nil, err
+			}
+			mu.Lock()
+			delete(texts, p.TextDocument.URI)
+			mu.Unlock()
+			publish(conn, p.TextDocument.URI)
+		}
+		return nil, nil
+	}
+	stream := editor.NewStream(stdio{os.Stdin})
+	<-editor.NewConn(context.Background(), stream, jsonrpc2.HandlerWithError(handle)).DisconnectNotify()
+	os.Exit(0)
+}
+
+// found returns the diagnostics of a text, in the form of the Language Server Protocol.
+func found(text string) []any {
+	all := []any{}
+	for i, line := range strings.Split(text, "\n") {
+		before, _, bad := strings.Cut(line, "bad")
+		if !bad {
+			continue
+		}
+		column := len(utf16.Encode([]rune(before)))
+		all = append(all, map[string]any{
+			"message": badMessage, "severity": 1, "source": "lint", "code": 7,
+			"range": map[string]any{
+				"start": map[string]int{"line": i, "character": column},
+				"end":   map[string]int{"line": i, "character": column + 3},
+			},
+		})
+	}
+	return all
+}
+
+const badMessage = "this is bad"
+
+// A linter is something that checks files in an editor.
+type linter struct {
+	name    string
+	editor  string
+	install func(w *world, bin string)
+	// lacks are the fields that it does not report; wide is set if it is right about the
+	// columns after an emoji.
+	lacks []string
+	wide  bool
+}
+
+var linters = []linter{
+	{name: "nvim", editor: "nvim", wide: true, install: func(w *world, bin string) {
+		w.config(".config/nvim/plugin/lint.lua", fmt.Sprintf(`
+			local id = vim.lsp.start_client({name = "lint", cmd = {%q}, cmd_env = {%s = "1"}, root_dir = %q})
+			vim.api.nvim_create_autocmd("BufReadPost", {callback = function(args)
+				vim.lsp.buf_attach_client(args.buf, id)
+			end})`, bin, lintEnv, w.project))
+	}},
+	{name: "vim with ALE", editor: "vim", install: func(w *world, bin string) {
+		w.config(".vim/plugin/lint.vim", "let g:ale_linters = {'text': ['lint']}\n")
+		w.config(".vim/ale_linters/text/lint.vim", fmt.Sprintf(`
+			call ale#linter#Define('text', {'name': 'lint', 'lsp': 'stdio', 'executable': '%s',
+				\ 'command': 'env %s=1 %%e', 'project_root': '%s'})`, bin, lintEnv, w.project))
+		start := filepath.Join(w.home, ".vim", "pack", "lint", "start")
+		if err := os.MkdirAll(start, 0o700); err != nil {
+			w.t.Fatal(err)
+		}
+		ale := cached(w.t, "deb", "lint", "usr", "share", "vim-ale")
+		if err := os.Symlink(ale, filepath.Join(start, "ale")); err != nil {
+			w.t.Fatal(err)
+		}
+	}},
+	{name: "emacs with Flymake", editor: "emacs", wide: true, lacks: []string{"source", "code"}, install: func(w *world, _ string) {
+		w.config(".emacs.d/init.el", fmt.Sprintf(`; -*- lexical-binding: t -*-
+			(defun lint (report &rest _)
+			  (let ((buffer (current-buffer)) found)
+			    (run-at-time %f nil
+			      (lambda ()
+			        (with-current-buffer buffer
+			          (save-excursion
+			            (goto-char (point-min))
+			            (while (search-forward "bad" nil t)
+			              (push (flymake-make-diagnostic buffer (match-beginning 0) (match-end 0) :error %q) found)))
+			          (funcall report (nreverse found)))))))
+			(add-hook 'text-mode-hook
+			  (lambda ()
+			    (add-hook 'flymake-diagnostic-functions #'lint nil t)
+			    (flymake-mode 1)))`, lintDelay.Seconds(), badMessage))
+	}},
+	{name: "emacs with Flycheck", editor: "emacs", lacks: []string{"code"}, install: func(w *world, _ string) {
+		lisp := cached(w.t, "deb", "lint", "usr", "share", "emacs", "site-lisp", "elpa-src")
+		w.config(".emacs.d/init.el", fmt.Sprintf(`; -*- lexical-binding: t -*-
+			(let ((default-directory %q)) (normal-top-level-add-subdirs-to-load-path))
+			(require 'flycheck)
+			(flycheck-define-checker lint "Finds what is bad."
+			  :command ("awk" "i = index($0, \"bad\") { print NR \":\" i \"-\" i + 3 \": %s\" }" source)
+			  :error-patterns ((error line-start line ":" column "-" end-column ": " (message)))
+			  :modes text-mode)
+			(add-hook 'text-mode-hook (lambda () (setq flycheck-checkers '(lint)) (flycheck-mode 1)))`, lisp, badMessage))
+	}},
+}
+
+// config writes a file of the user's configuration.
+func (w *world) config(name, text string) {
+	w.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(filepath.Join(w.home, name)), 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	w.writeHome(name, text)
+}
+
+// eachLinter runs a test with each linter, in an editor with a file.
+func eachLinter(t *testing.T, script func(path *string) fakemodel.Script, test func(t *testing.T, d *desk, l linter, path string)) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range linters {
+		t.Run(l.name, func(t *testing.T) {
+			var path string
+			w := newClaudeWorld(t, script(&path))
+			path = w.file("a b.txt", "one\nx bad\nthree\n")
+			l.install(w, self)
+			for _, kind := range editortest.Kinds {
+				if kind.Name == l.editor {
+					test(t, w.sit(kind, path), l, path)
+				}
+			}
+		})
+	}
+}
+
+// An agent receives what the editor shows, and after it has written the file, what the
+// editor has found in the new text.
+func TestEditorDiagnostics(t *testing.T) {
+	quiet := func(*string) fakemodel.Script { return silent }
+	eachLinter(t, quiet, func(t *testing.T, d *desk, l linter, path string) {
+		c := d.dialIDE()
+		want := func(lines ...string) string {
+			var all []any
+			for _, f := range found(strings.Join(lines, "\n")) {
+				m := f.(map[string]any)
+				m["severity"], m["code"] = "Error", "7"
+				for _, field := range l.lacks {
+					delete(m, field)
+				}
+				all = append(all, m)
+			}
+			return toJSON(t, []any{map[string]any{"uri": "file://" + path, "diagnostics": all}})
+		}
+		before := want("one", "x bad", "three")
+		var got string
+		waitFor(t, "the editor to check the file", func() bool {
+			got = c.diagnostics(t, map[string]any{"uri": "file://" + path})
+			return strings.Contains(got, badMessage)
+		})
+		if got != before {
+			t.Errorf("before the write: %s, want %s", got, before)
+		}
+		third := "bad three"
+		if l.wide {
+			third = "\U0001F600 bad three"
+		}
+		if err := os.WriteFile(path, []byte("one\nx bad\n"+third+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got = c.diagnostics(t, map[string]any{})
+		if after := want("one", "x bad", third); got != after {
+			t.Errorf("after the write: %s, want %s", got, after)
+		}
+	})
+}
+
+// diagnostics calls getDiagnostics, and returns the answer with its names in order.
+func (c *ideClient) diagnostics(t *testing.T, args map[string]any) string {
+	t.Helper()
+	c.write(toJSON(t, map[string]any{
+		"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": "getDiagnostics", "arguments": args},
+	}))
+	for {
+		var m struct {
+			ID     *int
+			Result struct {
+				Content []struct{ Text string }
+				IsError bool
+			}
+		}
+		if err := json.Unmarshal(c.read(), &m); err != nil {
+			t.Fatal(err)
+		}
+		if m.ID == nil {
+			continue
+		}
+		if m.Result.IsError || len(m.Result.Content) != 1 {
+			t.Fatalf("getDiagnostics: %+v", m.Result)
+		}
+		var v any
+		if err := json.Unmarshal([]byte(m.Result.Content[0].Text), &v); err != nil {
+			t.Fatal(err)
+		}
+		return toJSON(t, v)
+	}
+}
+
+// Claude Code, the real one: after an edit its model receives what the editor has found in
+// the new text, and not what was there before. The editor reports it only some time after
+// the write.
+func TestClaudeDiagnostics(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	edits := func(path *string) fakemodel.Script {
+		return claudeEdits(path, "Edit", map[string]any{"old_string": "three", "new_string": "a bad three"})
+	}
+	eachLinter(t, edits, func(t *testing.T, d *desk, l linter, path string) {
+		c := d.dialIDE()
+		waitFor(t, "the editor to check the file", func() bool {
+			return strings.Contains(c.diagnostics(t, map[string]any{}), badMessage)
+		})
+		cli := d.claude([]string{"CLAUDE_CODE_AUTO_CONNECT_IDE=true"})
+		cli.see("In a b.txt")
+		cli.ask("change it")
+		d.shows(path)
+		d.command("accept")
+		cli.see(after)
+		d.wantFile(path, "one\nx bad\na bad three\n")
+		if got := newDiagnostics(t, d.world); !strings.Contains(got, "[Line 3:3] "+badMessage) || strings.Contains(got, "Line 2") {
+			t.Errorf("the model received %q", got)
+		}
+	})
+}
+
+// Without a review, too, Claude Code's model receives what is new. If the editor was too
+// busy to say what there was before, it receives nothing: old problems would look new.
+func TestClaudeDiagnosticsWithoutReview(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	for _, busy := range []bool{false, true} {
+		t.Run(fmt.Sprintf("busy %v", busy), func(t *testing.T) {
+			var path string
+			w := newClaudeWorld(t, claudeEdits(&path, "Edit", map[string]any{"old_string": "three", "new_string": "3"}))
+			path = w.file("a.txt", "one\nx bad\nthree\n")
+			e := w.edit(func(p *editor.InitializeParams) { p.Diagnostics = true })
+			asked := make(chan string, 10)
+			ready := make(chan struct{})
+			if !busy {
+				close(ready)
+			}
+			diagnostics := []editor.Diagnostic{{Message: "old", Severity: editor.SeverityWarning}}
+			e.mu.Lock()
+			e.report = func(p editor.DiagnosticsParams) editor.DiagnosticsResult {
+				asked <- p.Path
+				<-ready
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				return editor.DiagnosticsResult{Files: []editor.FileDiagnostics{{Path: path, Diagnostics: diagnostics}}}
+			}
+			e.mu.Unlock()
+			cli := w.claude(e.env())
+			cli.press("BTab")
+			cli.see("accept edits on")
+			waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
+			cli.ask("change it")
+			if got := next(t, "question", asked); got != path {
+				t.Errorf("it asks for %q first", got)
+			}
+			waitFor(t, "the write", func() bool {
+				text, err := os.ReadFile(path)
+				return err == nil && strings.Contains(string(text), "3")
+			})
+			e.mu.Lock()
+			diagnostics = append(diagnostics, editor.Diagnostic{Message: "new", Severity: editor.SeverityError})
+			e.mu.Unlock()
+			if busy {
+				close(ready)
+			}
+			if err := e.DiagnosticsChanged(w.context(), path); err != nil {
+				t.Fatal(err)
+			}
+			cli.see(after)
+			got := newDiagnostics(t, w)
+			if strings.Contains(got, "old") || strings.Contains(got, "[Line 1:1] new") == busy {
+				t.Errorf("the model received %q", got)
+			}
+		})
+	}
+}
+
+// newDiagnostics returns what the model received about new problems.
+func newDiagnostics(t *testing.T, w *world) string {
+	t.Helper()
+	r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return r.Step == 2 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(r.System+r.Text, "<new-diagnostics>")
+	text, _, _ = strings.Cut(text, "</new-diagnostics>")
+	return text
+}

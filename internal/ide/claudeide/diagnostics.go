@@ -1,0 +1,167 @@
+package claudeide
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"pollux/internal/editor"
+	"pollux/internal/ide/blocking"
+)
+
+// Claude Code calls getDiagnostics right before it writes a file, for that file, and waits
+// at most 500 ms; after three timeouts it no longer does so in the session. Before the next
+// request to its model it asks for all files, and waits at most 2 s. The model receives the
+// problems that are new. An answer with isError to the first call leaves the file out of
+// the comparison.
+
+// fileDiagnostics are the problems of a file as the agent takes them. Their positions count
+// from 0.
+type fileDiagnostics struct {
+	URI         string       `json:"uri"`
+	Diagnostics []diagnostic `json:"diagnostics"`
+}
+
+type diagnostic struct {
+	Message  string `json:"message"`
+	Severity string `json:"severity"`
+	Range    struct {
+		Start blocking.Position `json:"start"`
+		End   blocking.Position `json:"end"`
+	} `json:"range"`
+	Source string `json:"source,omitempty"`
+	Code   string `json:"code,omitempty"`
+}
+
+// severities are the agent's names by those of the editor protocol.
+var severities = map[string]string{
+	editor.SeverityError: "Error", editor.SeverityWarning: "Warning",
+	editor.SeverityInformation: "Info", editor.SeverityHint: "Hint",
+}
+
+// getDiagnostics returns the problems of a file as they are now, or those of all files once
+// the editors have checked what the agent has written.
+func (s *Session) getDiagnostics(ctx context.Context, args json.RawMessage) ([]string, error) {
+	var a struct {
+		URI string `json:"uri"`
+	}
+	if err := blocking.Unmarshal(args, &a); err != nil {
+		return nil, err
+	}
+	if a.URI != "" {
+		return s.diagnosticsOf(ctx, a.URI)
+	}
+	s.checks.end(ctx, s.server.cfg.OnPanic)
+	files, err := s.server.cfg.Backend.Diagnostics(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	return encodeDiagnostics(files, fileURI)
+}
+
+// diagnosticsOf returns the problems of a file that the agent may be about to write.
+func (s *Session) diagnosticsOf(ctx context.Context, uri string) ([]string, error) {
+	path, err := pathOf(uri)
+	if err != nil {
+		return nil, err
+	}
+	files, checked, err := s.server.cfg.Backend.BeforeWrite(ctx, path)
+	if plain, bad := url.PathUnescape(path); err == nil && len(files) == 0 && bad == nil && plain != path {
+		// The agent does not escape the path; the model may.
+		files, checked, err = s.server.cfg.Backend.BeforeWrite(ctx, plain)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if checked != nil {
+		s.checks.add(ctx, checked)
+	}
+	// The agent ignores an answer for another URI.
+	return encodeDiagnostics(files, func(string) string { return uri })
+}
+
+// checks holds functions of [companion.Companion.BeforeWrite] until the agent asks for all
+// files.
+type checks struct {
+	mu  sync.Mutex
+	all []func(context.Context)
+}
+
+// maxChecks bounds the writes after which the agent has not asked.
+const maxChecks = 32
+
+// add keeps a function. If there are too many, it drops the oldest.
+func (c *checks) add(ctx context.Context, checked func(context.Context)) {
+	c.mu.Lock()
+	c.all = append(c.all, checked)
+	var oldest func(context.Context)
+	if len(c.all) > maxChecks {
+		oldest = c.all[0]
+		c.all = c.all[1:]
+	}
+	c.mu.Unlock()
+	if oldest != nil {
+		ctx, cancel := context.WithCancel(ctx)
+		cancel()
+		oldest(ctx) // does not wait
+	}
+}
+
+// end waits until the editors have checked what the agent has written, but not longer than
+// ctx.
+func (c *checks) end(ctx context.Context, onPanic blocking.OnPanic) {
+	c.mu.Lock()
+	all := c.all
+	c.all = nil
+	c.mu.Unlock()
+	var waiting sync.WaitGroup
+	for _, checked := range all {
+		waiting.Go(func() {
+			defer onPanic.Report()
+			checked(ctx)
+		})
+	}
+	waiting.Wait()
+}
+
+const fileScheme = "file://"
+
+// fileURI returns the agent's form of a path: nothing in it is escaped.
+func fileURI(path string) string { return fileScheme + path }
+
+// pathOf returns the path in a URI of the agent.
+func pathOf(uri string) (string, error) {
+	path, ok := strings.CutPrefix(uri, fileScheme)
+	if runtime.GOOS == "windows" {
+		path = strings.TrimPrefix(path, "/")
+	}
+	if !ok || !filepath.IsAbs(path) {
+		return "", errors.New("uri names no file: pass " + fileScheme + " and the file's absolute path")
+	}
+	return filepath.Clean(path), nil
+}
+
+// encodeDiagnostics returns the tool's answer. uri returns the URI of a path.
+func encodeDiagnostics(files []editor.FileDiagnostics, uri func(path string) string) ([]string, error) {
+	all := make([]fileDiagnostics, len(files))
+	for i, f := range files {
+		all[i] = fileDiagnostics{uri(f.Path), make([]diagnostic, len(f.Diagnostics))}
+		for j, d := range f.Diagnostics {
+			to := &all[i].Diagnostics[j]
+			to.Message, to.Severity, to.Source, to.Code = d.Message, severities[d.Severity], d.Source, d.Code
+			to.Range.Start, to.Range.End = fromZero(d.Range.Start), fromZero(d.Range.End)
+		}
+	}
+	data, err := json.Marshal(all)
+	return []string{string(data)}, err
+}
+
+// fromZero returns a position of the editor protocol as the agents count it.
+func fromZero(c editor.Cursor) blocking.Position {
+	return blocking.Position{Line: c.Line - 1, Character: c.Character - 1}
+}

@@ -1,0 +1,127 @@
+package claudeide
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pollux/internal/editor"
+)
+
+func reported(path string) editor.FileDiagnostics {
+	return editor.FileDiagnostics{Path: path, Diagnostics: []editor.Diagnostic{{
+		Range:    editor.Range{Start: editor.Cursor{Line: 2, Character: 1}, End: editor.Cursor{Line: 2, Character: 5}},
+		Severity: editor.SeverityError, Message: "bad <&>", Source: "lint", Code: "E1",
+	}, {
+		Range:    editor.Range{Start: editor.Cursor{Line: 3, Character: 1}, End: editor.Cursor{Line: 3, Character: 1}},
+		Severity: editor.SeverityInformation, Message: "odd",
+	}}}
+}
+
+// encoded returns the answer for what reported returns.
+func encoded(uri string) string {
+	return fmt.Sprintf(`{"uri":"%s","diagnostics":[`+
+		`{"message":"bad \u003c\u0026\u003e","severity":"Error","range":{"start":{"line":1,"character":0},`+
+		`"end":{"line":1,"character":4}},"source":"lint","code":"E1"},`+
+		`{"message":"odd","severity":"Info","range":{"start":{"line":2,"character":0},"end":{"line":2,"character":0}}}]}`, uri)
+}
+
+func TestGetDiagnostics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		f.backend.diagnostics = func(path string) ([]editor.FileDiagnostics, error) {
+			switch path {
+			case "":
+				return []editor.FileDiagnostics{reported("/project/a b"), {Path: "/project/c%20d"}}, nil
+			case "/project/a b", "/project/c%20d":
+				return []editor.FileDiagnostics{reported(path)}, nil
+			case "/project/busy":
+				return nil, errors.New("not now")
+			}
+			return nil, nil
+		}
+		a := f.connect("claude-code")
+		for args, want := range map[string]string{
+			// The agent escapes no character of a path.
+			`{}`:                              "[" + encoded("file:///project/a b") + `,{"uri":"file:///project/c%20d","diagnostics":[]}]`,
+			`{"uri":"file:///project/a b"}`:   "[" + encoded("file:///project/a b") + "]",
+			`{"uri":"file:///project/c%20d"}`: "[" + encoded("file:///project/c%20d") + "]",
+			// The model does.
+			`{"uri":"file:///project/a%20b"}`: "[" + encoded("file:///project/a%20b") + "]",
+			`{"uri":"file:///project/clean"}`: "[]",
+			`{"uri":"file:///project/busy"}`:  "isError: not now",
+			`{"uri":"a"}`:                     "isError: uri names no file: pass file:// and the file's absolute path",
+			`{"uri":"file://a"}`:              "isError: uri names no file: pass file:// and the file's absolute path",
+			`{"uri":"https:///a"}`:            "isError: uri names no file: pass file:// and the file's absolute path",
+		} {
+			a.want(a.call(toolGetDiagnostics, args), want)
+		}
+		if got := a.answer(a.call(toolGetDiagnostics, `{"uri":1}`)); !got.Result.IsError {
+			t.Errorf("a number: %s", got)
+		}
+	})
+}
+
+// The answer after a write waits for the editors' checks of all written files, at the same
+// time. Everything else is answered at once.
+func TestGetDiagnosticsAfterWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		f.backend.diagnostics = func(path string) ([]editor.FileDiagnostics, error) {
+			return []editor.FileDiagnostics{reported("/project/a")}, nil
+		}
+		f.backend.checked = func(ctx context.Context, path string) {
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+		}
+		a := f.connect("claude-code")
+		ask := func(args string, want time.Duration) {
+			t.Helper()
+			start := time.Now()
+			a.want(a.call(toolGetDiagnostics, args), "["+encoded("file:///project/a")+"]")
+			if d := time.Since(start); d != want {
+				t.Errorf("%s took %v, want %v", args, d, want)
+			}
+		}
+		ask("{}", 0)
+		ask(`{"uri":"file:///project/a"}`, 0)
+		ask(`{"uri":"file:///project/a"}`, 0)
+		ask("{}", time.Second)
+		ask("{}", 0)
+	})
+}
+
+// A session waits for no check after its end, and keeps a bounded number of them.
+func TestChecksEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		f.backend.diagnostics = func(path string) ([]editor.FileDiagnostics, error) {
+			return []editor.FileDiagnostics{reported(path)}, nil
+		}
+		forgotten := make(chan string, 100)
+		f.backend.checked = func(ctx context.Context, path string) {
+			if ctx.Err() == nil {
+				t.Errorf("%s: it would wait", path)
+			}
+			forgotten <- path
+		}
+		a := f.connect("claude-code")
+		for i := range maxChecks + 1 {
+			uri := fmt.Sprintf("file:///project/%d", i)
+			a.want(a.call(toolGetDiagnostics, `{"uri":"`+uri+`"}`), "["+encoded(uri)+"]")
+		}
+		if path := receive(t, forgotten); path != "/project/0" || len(forgotten) > 0 {
+			t.Errorf("the session forgot %s and %d more", path, len(forgotten))
+		}
+		a.ws.CloseNow()
+		receive(t, f.backend.gone)
+		for range maxChecks {
+			receive(t, forgotten)
+		}
+	})
+}
