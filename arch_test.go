@@ -46,7 +46,7 @@ var allowed = map[string][]string{
 	"pollux/internal/hostile":                   {},
 	"pollux/internal/hunk":                      {},
 	"pollux/internal/ide":                       {"companion", "companion/journal", "editor", "ide/claudeide", "ide/copilotide", "ide/geminiide", "sys"},
-	"pollux/internal/ide/blocking":              {"companion", "outbox", "paths", "termtext"},
+	"pollux/internal/ide/blocking":              {"companion", "editor", "outbox", "paths", "termtext"},
 	"pollux/internal/ide/claudeide":             {"companion", "editor", "gate", "ide/blocking", "ide/lockfile", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/ide/copilotide":            {"companion", "editor", "gate", "ide/blocking", "ide/lockfile", "outbox", "sys"},
 	"pollux/internal/ide/geminiide":             {"companion", "editor", "gate", "outbox", "paths", "sys", "termtext"},

@@ -27,9 +27,16 @@ import (
 	"pollux/internal/sys"
 )
 
+// A Backend is the companion that the server belongs to.
+type Backend interface {
+	blocking.Backend
+	// Diagnostics is [companion.Companion.Diagnostics].
+	Diagnostics(ctx context.Context, path string) ([]editor.FileDiagnostics, error)
+}
+
 // A Config configures a [Server]. A duration of zero means the default.
 type Config struct {
-	Backend blocking.Backend
+	Backend Backend
 	Log     *slog.Logger // none if nil
 	// Version is the companion's version.
 	Version string

@@ -3,6 +3,7 @@ package copilotide
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,6 +82,14 @@ func (b *backend) Context() companion.Context {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.context
+}
+
+// Diagnostics returns one problem of the file, or of the project's only one.
+func (b *backend) Diagnostics(_ context.Context, path string) ([]editor.FileDiagnostics, error) {
+	at := editor.Cursor{Line: 2, Character: 1}
+	return []editor.FileDiagnostics{{Path: cmp.Or(path, "/project/a b"), Diagnostics: []editor.Diagnostic{{
+		Severity: editor.SeverityError, Message: "wrong", Source: "vet", Range: editor.Range{Start: at, End: at},
+	}}}}, nil
 }
 
 func (b *backend) Roots() []string { return []string{"/project"} }
@@ -490,7 +499,13 @@ func TestOtherTools(t *testing.T) {
 	start(t, func(f *fixture) {
 		a := f.connect()
 		a.want(a.call(toolSessionName, `{"name":"x"}`), `{"success":true}`)
-		a.want(a.call(toolGetDiagnostics, `{}`), "[]")
+		for _, args := range []string{
+			`{}`, `{"uri":"file:///project/a b"}`, `{"uri":"file:///project/a%20b"}`,
+		} {
+			a.want(a.call(toolGetDiagnostics, args), `"filePath":"/project/a b"`, `"uri":"file:///project/a%20b"`,
+				`"severity":"error"`, `"message":"wrong"`, `"start":{"line":1,"character":0}`)
+		}
+		a.want(a.call(toolGetDiagnostics, `{"uri":"a"}`), "isError: uri names no file")
 		a.want(a.call(toolGetSelection, `{}`), "null")
 		f.backend.setContext(companion.Context{Files: []companion.File{{
 			Path: "/project/a", Active: true, Cursor: &editor.Cursor{Line: 2, Character: 1}, Selection: "beta",

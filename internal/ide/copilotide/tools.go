@@ -104,8 +104,3 @@ func (s *Session) getSelection(ctx context.Context, _ json.RawMessage) ([]string
 	}
 	return result(selected{m, true})
 }
-
-// getDiagnostics returns the problems that the editor shows.
-func (s *Session) getDiagnostics(context.Context, json.RawMessage) ([]string, error) {
-	return []string{"[]"}, nil
-}
