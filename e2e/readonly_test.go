@@ -126,7 +126,6 @@ func TestEditorReadOnly(t *testing.T) {
 		answer := c.openDiff(path, "one\ntwo\n")
 		d.shows(path)
 		d.see("read-only")
-		d.see(reason)
 		d.enter()
 		d.press(h.edit...)
 		d.press(h.undoHunk...)
