@@ -113,7 +113,7 @@ func saved(t *testing.T, answer <-chan string) {
 	}
 }
 
-const reason = "Copilot CLI writes its own text"
+const reason = "Copilot CLI ignores edits"
 
 // The agent ignores edits, so the editor allows none, and says why.
 func TestEditorReadOnly(t *testing.T) {

@@ -3,7 +3,7 @@ package copilotide
 import "pollux/internal/companion"
 
 // readOnly says why the user cannot edit a proposal.
-const readOnly = "Copilot CLI writes its own text and ignores edits: accept or reject the whole change"
+const readOnly = "Copilot CLI ignores edits: accept or reject the whole change"
 
 // textRules are Copilot CLI's rules for the text of a file. Its proposals are what it
 // writes, byte for byte: line endings, a byte order mark, and no final newline if the file
