@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -98,8 +97,7 @@ func (w *world) claudeIn(mode string, env []string, args ...string) screen {
 // variables that lead it to the model.
 func (w *world) installClaude() (bin string, env []string) {
 	w.t.Helper()
-	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
-	bin = installed(w.t, "claude-"+claudeVersion, "node_modules", "@anthropic-ai", "claude-code-linux-"+arch, "claude")
+	bin = installed(w.t, "claude-"+claudeVersion, "node_modules", "@anthropic-ai", "claude-code-linux-"+nodeArch(), "claude")
 	config := map[string]any{
 		"numStartups": 5, "hasCompletedOnboarding": true, "lastOnboardingVersion": claudeVersion, "theme": "dark",
 		"autoUpdates": false, "hasSeenAutoDefaultNudge": true,
@@ -394,7 +392,7 @@ func TestClaudeTraps(t *testing.T) {
 		cli.ask("change it")
 		d := next(t, "diff", e.opened)
 		res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "old\n"})
-		if err != nil || res.Status != editor.StatusEmpty || !strings.Contains(res.Message, "reject the change") {
+		if err != nil || res.Status != editor.StatusRefused || !strings.Contains(res.Message, "reject the change") {
 			t.Errorf("%+v, %v", res, err)
 		}
 		if err := e.Reject(w.context(), d.ID); err != nil {

@@ -236,7 +236,7 @@ func TestTrap4WhatCannotBeDisplayed(t *testing.T) {
 func TestTrap5EmptyTextIsNotAccepted(t *testing.T) {
 	w, path, e, cli, d := propose(t, "one\n", "two\n")
 	res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: ""})
-	if err != nil || res.Status != editor.StatusEmpty || res.Message == "" {
+	if err != nil || res.Status != editor.StatusRefused || res.Message == "" {
 		t.Errorf("accept of an empty text = %+v, %v; want a warning", res, err)
 	}
 	w.wantFile(path, "one\n")

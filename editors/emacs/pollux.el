@@ -559,6 +559,7 @@ With PATH, only that file."
 (cl-defstruct pollux--diff
   "A change that an agent proposes."
   id path agent original exists state proposed
+  fixed      ; why the user cannot edit the text; nil if the user can
   text       ; the current text, while no buffer holds it
   form       ; how to convert the buffer's text for the disk: :dos, :bom
   buffer left windows inline hunks pause
@@ -762,8 +763,9 @@ written."
                (format " %s proposed: %s (the agent has ended; C-c C-c saves, C-c C-k discards)"
                        (pollux--diff-agent d) (pollux--name d)))
               (t
-               (format " %s proposes: %s (C-c C-c accepts, C-c C-k rejects)"
-                       (pollux--diff-agent d) (pollux--name d))))
+               (format " %s proposes: %s (%sC-c C-c accepts, C-c C-k rejects)"
+                       (pollux--diff-agent d) (pollux--name d)
+                       (if (pollux--diff-fixed d) "read-only; " ""))))
              t t)))))
 
 (defconst pollux--settle-parts 5
@@ -878,8 +880,11 @@ A key for a diff that has just appeared restarts its delay."
     (with-current-buffer (car made)
       (buffer-enable-undo)
       (set-buffer-modified-p t)
+      (setq buffer-read-only (and (pollux--diff-fixed d) t))
       (pollux--caption d))
     (pollux--unsettle d)
+    (when (pollux--diff-fixed d)
+      (pollux--say "%s is read-only: %s" (pollux--name d) (pollux--diff-fixed d)))
     (when dirty
       (pollux--say "%s has unsaved changes; they are kept and shown in a separate window"
                    (pollux--name d)))
@@ -1090,6 +1095,7 @@ A key that was meant for the text must not overwrite."
               :id (plist-get p :id) :path (plist-get p :path) :agent (pollux--agent-name p)
               :original (plist-get p :original) :exists (eq (plist-get p :exists) t)
               :state (plist-get p :state) :proposed (plist-get p :proposed)
+              :fixed (plist-get p :readOnly)
               :text (or (plist-get p :content) (plist-get p :proposed)))))
       (setq pollux--diffs (append pollux--diffs (list d)))
       (pollux--forget-hidden)

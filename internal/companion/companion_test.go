@@ -399,7 +399,7 @@ func TestConflictAndEmpty(t *testing.T) {
 		}
 		return res
 	}
-	if res := accept("", ""); res.Status != editor.StatusEmpty {
+	if res := accept("", ""); res.Status != editor.StatusRefused {
 		t.Errorf("empty: %+v", res)
 	}
 	w.file("f", "theirs\n")

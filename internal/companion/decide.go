@@ -39,17 +39,23 @@ func (c *Companion) check(a editor.DiffAccept, ev event) (d *diff, now file, res
 	}
 	if ev == evAccept {
 		if why := d.session.Refuses(a.Content, d.original(), d.proposal.Text); why != "" {
-			return d, now, editor.DiffAcceptResult{Status: editor.StatusEmpty, Message: why}, nil
+			return d, now, editor.DiffAcceptResult{Status: editor.StatusRefused, Message: why}, nil
 		}
 	}
 	now, err = d.target.read()
 	if err != nil {
 		return nil, now, res, fmt.Errorf("%s: %w", d.proposal.Path, err)
 	}
-	if now.version != d.base.version && now.version != a.Overwrite {
+	changed := filepath.Base(d.proposal.Path) + " has changed on disk since the change was proposed."
+	switch {
+	case now.version == d.base.version:
+	case ev == evAccept && d.proposal.ReadOnly != "":
+		res = editor.DiffAcceptResult{Status: editor.StatusRefused, Message: fmt.Sprintf(
+			"%s %s would overwrite that: reject the change, and ask for it again.", changed, d.agent)}
+	case now.version != a.Overwrite:
 		res = editor.DiffAcceptResult{Status: editor.StatusConflict, Version: now.version,
 			Disk:    d.session.Shown(now.text, d.proposal.Text),
-			Message: filepath.Base(d.proposal.Path) + " has changed on disk since the change was proposed."}
+			Message: changed}
 	}
 	return d, now, res, nil
 }

@@ -381,7 +381,7 @@ func (c *Companion) edit(from *conn, ch editor.DiffChange) {
 	}
 	c.mu.Lock()
 	d := c.diffs[ch.ID]
-	if d == nil || d.notice != "" || d.saving || d.state == journal.Accepted || d.content == *ch.Content {
+	if d == nil || d.notice != "" || d.proposal.ReadOnly != "" || d.saving || d.state == journal.Accepted || d.content == *ch.Content {
 		c.mu.Unlock()
 		return
 	}
@@ -397,10 +397,11 @@ func (c *Companion) edit(from *conn, ch editor.DiffChange) {
 
 // hunks returns where the text of a client's view differs from the original.
 func (c *Companion) hunks(t editor.DiffText) (any, error) {
-	original, _, err := c.texts(t.ID)
+	d, err := c.find(t.ID)
 	if err != nil {
 		return nil, err
 	}
+	original := d.original()
 	res := editor.DiffHunks{Hunks: []editor.DiffHunk{}}
 	for _, h := range hunk.Between(original, t.Content) {
 		removed := hunk.Split(h.OldText(original))
@@ -417,15 +418,18 @@ func (c *Companion) hunks(t editor.DiffText) (any, error) {
 // takeHunk returns the edit that makes a hunk of a client's view equal to the
 // original or to the proposal.
 func (c *Companion) takeHunk(t editor.DiffTake) (any, error) {
-	original, proposed, err := c.texts(t.ID)
+	d, err := c.find(t.ID)
 	if err != nil {
 		return nil, err
 	}
-	from, none := original, "nothing to undo in this line: it is as in the file"
+	if d.proposal.ReadOnly != "" {
+		return nil, errors.New(d.proposal.ReadOnly)
+	}
+	from, none := d.original(), "nothing to undo in this line: it is as in the file"
 	switch t.Take {
 	case editor.TakeOriginal:
 	case editor.TakeProposed:
-		from, none = proposed, "nothing to take over in this line: it is as proposed"
+		from, none = d.proposal.Text, "nothing to take over in this line: it is as proposed"
 	default:
 		return nil, fmt.Errorf("unknown take %q: use original or proposed", t.Take)
 	}
@@ -438,15 +442,15 @@ func (c *Companion) takeHunk(t editor.DiffTake) (any, error) {
 	return editor.DiffEdit{Line: h.New, Lines: h.NewLines, Text: h.OldText(from), EOL: eol}, nil
 }
 
-// texts returns the original and the proposal of a diff as clients see them.
-func (c *Companion) texts(id string) (original, proposed string, err error) {
+// find returns the diff with that ID.
+func (c *Companion) find(id string) (*diff, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d := c.diffs[id]
 	if d == nil {
-		return "", "", errNoDiff
+		return nil, errNoDiff
 	}
-	return d.original(), d.proposal.Text, nil
+	return d, nil
 }
 
 // maxOrphans bounds the proposals of ended agents that are still shown. The
@@ -514,7 +518,7 @@ func (d *diff) viewLocked() editor.Diff {
 		ID: st.ID, Path: st.Path, State: st.State,
 		Original: d.original(), Exists: d.base.exists, EOL: eol(d.base.text),
 		Proposed: d.proposal.Text, Content: edited,
-		Agent: st.Agent, Client: st.Client, Opened: st.Opened,
+		Agent: st.Agent, Client: st.Client, Opened: st.Opened, ReadOnly: d.proposal.ReadOnly,
 	}
 }
 

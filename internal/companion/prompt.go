@@ -50,3 +50,15 @@ func NameIn(path string, roots []string) string {
 	}
 	return path
 }
+
+// LineText returns the lines that the user asks about, such as " lines 2-3", for an agent
+// whose mentions have no lines; "" if there are none.
+func LineText(p editor.PromptParams) string {
+	switch {
+	case p.Line > 0 && p.EndLine > p.Line:
+		return fmt.Sprintf(" lines %d-%d", p.Line, p.EndLine)
+	case p.Line > 0:
+		return fmt.Sprintf(" line %d", p.Line)
+	}
+	return ""
+}

@@ -90,6 +90,9 @@ type Proposal struct {
 	// Binary, if not empty, says why Text cannot go through an editor and come
 	// back unchanged.
 	Binary string
+	// ReadOnly, if not empty, says why the user cannot change Text. The agent writes its
+	// own text, so the user cannot accept the proposal either after the file has changed.
+	ReadOnly string
 }
 
 // An Outcome is how a proposal ended. At most one of Accepted, Superseded and

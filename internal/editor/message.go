@@ -178,6 +178,9 @@ type Diff struct {
 	Agent string `json:"agent"`
 	// Opened is in milliseconds since the Unix epoch.
 	Opened int64 `json:"opened"`
+	// ReadOnly, if not empty, says why the text cannot be edited: the agent writes its
+	// own.
+	ReadOnly string `json:"readOnly,omitempty"`
 }
 
 // Text returns the diff's text with the edits so far.
@@ -238,9 +241,10 @@ const (
 	// StatusConflict: the file has changed since the diff was opened. The agent
 	// received nothing; Disk is the file's text now.
 	StatusConflict = "conflict"
-	// StatusEmpty: the agent treats an empty text as no answer and would write its
-	// own proposal. It received nothing.
-	StatusEmpty = "empty"
+	// StatusRefused: the agent would not write what the user accepts, so it received
+	// nothing. Message says why, and what to do. Its value is from the time when only an
+	// empty text was refused.
+	StatusRefused = "empty"
 )
 
 // DiffAcceptResult answers diff/accept and diff/save.

@@ -24,6 +24,7 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/ide/claudeide"
 	"pollux/internal/ide/codexide"
+	"pollux/internal/ide/copilotide"
 	"pollux/internal/ide/geminiide"
 )
 
@@ -164,8 +165,22 @@ var protocols = []Protocol{
 		},
 	},
 	{
+		Name:     "Copilot CLI",
+		MaxFiles: 1,
+		Prompt:   copilotide.Prompt,
+		Launches: []Launch{{
+			Name: copilotide.Command, Title: "Copilot CLI", Package: "@github/copilot", Hint: copilotide.Hint,
+		}},
+		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
+			return copilotide.New(copilotide.Config{
+				Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor, OnPanic: onPanic,
+			})
+		},
+	},
+	{
 		Name:     "Codex CLI",
 		MaxFiles: codexide.MaxTabs,
+		Prompt:   codexide.Prompt,
 		Launches: []Launch{{Name: codexide.Command, Title: "Codex CLI", Package: "@openai/codex", Hint: codexide.Hint}},
 		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
 			return codexide.New(codexide.Config{Backend: c, Log: cfg.Log, OnPanic: onPanic}), nil

@@ -45,6 +45,13 @@ func ListenUnix(path string) (net.Listener, error) {
 	return l, nil
 }
 
+// ListenPrivate listens where only the user can connect, at an address of its own: on a
+// unix socket in the directory of [RuntimeDir], or on a named pipe on Windows. name is a
+// part of the address. scheme is "unix" or "pipe".
+func ListenPrivate(name string) (l net.Listener, scheme, address string, err error) {
+	return listenPrivate(name)
+}
+
 // ServeConns calls serve on a new goroutine for each connection of a listener, and
 // closes the connection when serve returns. When ctx ends, it closes the listener
 // and all connections, and returns once every serve has returned.

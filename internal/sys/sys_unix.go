@@ -3,11 +3,15 @@
 package sys
 
 import (
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"syscall"
 )
@@ -28,6 +32,17 @@ func SurviveClosedPipes() {
 func alive(pid int) bool {
 	err := syscall.Kill(pid, 0)
 	return err == nil || errors.Is(err, syscall.EPERM)
+}
+
+func listenPrivate(name string) (l net.Listener, scheme, address string, err error) {
+	dir, err := RuntimeDir()
+	if err != nil {
+		return nil, "", "", err
+	}
+	Leftovers{Pattern: name + "-*.sock", Type: fs.ModeSocket, Abandoned: RefusesConnections}.Remove(dir)
+	path := filepath.Join(dir, fmt.Sprintf("%s-%d-%s.sock", name, os.Getpid(), rand.Text()[:6]))
+	l, err = ListenUnix(path)
+	return l, "unix", path, err
 }
 
 func userID() (string, error) { return strconv.Itoa(os.Getuid()), nil }

@@ -1,16 +1,20 @@
 package sys
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"syscall"
 	"unsafe"
 
+	"github.com/Microsoft/go-winio"
 	"golang.org/x/sys/windows"
 )
 
@@ -47,6 +51,17 @@ func lookup(pid int) (Process, error) {
 		}
 	}
 	return Process{}, fs.ErrNotExist
+}
+
+// listenPrivate listens on a pipe that only the user can open.
+func listenPrivate(name string) (l net.Listener, scheme, address string, err error) {
+	user, err := windows.GetCurrentProcessToken().GetTokenUser()
+	if err != nil {
+		return nil, "", "", err
+	}
+	pipe := fmt.Sprintf(`\\.\pipe\pollux-%s-%d-%s`, name, os.Getpid(), rand.Text())
+	l, err = winio.ListenPipe(pipe, &winio.PipeConfig{SecurityDescriptor: "D:P(A;;GA;;;" + user.User.Sid.String() + ")"})
+	return l, "pipe", pipe, err
 }
 
 // userID returns a part of a hash of the user's SID. The whole SID would make the

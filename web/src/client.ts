@@ -14,6 +14,7 @@ export interface Diff {
   agent?: string; // missing from older companions
   client: string; // the agent with its version
   opened: number;
+  readOnly?: string; // why the text cannot be edited; missing if it can
 }
 
 // agentName returns the name of the agent that proposed a diff.

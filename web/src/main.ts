@@ -269,7 +269,7 @@ function draw(focus: boolean) {
   if (!item) return;
   view = new DiffView({
     parent: $("view"), path: item.diff.path, original: item.original ?? toLF(item.diff.original, item.crlf), content: item.text,
-    unified: unified(), nonce, changed: (text) => edited(item, text),
+    unified: unified(), readOnly: Boolean(item.diff.readOnly), nonce, changed: (text) => edited(item, text),
     kept: (original) => {
       item.original = original;
       render();
@@ -328,6 +328,10 @@ function render() {
   $("accept").firstElementChild!.textContent = orphaned ? "Save to file" : "Accept";
   $("reject").firstElementChild!.textContent = orphaned ? "Discard" : "Reject";
   const accepted = current?.diff.state === "accepted";
+  const fixed = accepted ? undefined : current?.diff.readOnly;
+  $("reset").hidden = Boolean(fixed);
+  $("fixed").hidden = !fixed;
+  $("fixed").textContent = fixed ? `This text is read-only: ${fixed}.` : "";
   $("orphaned").hidden = !orphaned;
   $("accepted").hidden = !accepted;
   $("accepted").textContent = accepted ? `Accepted. Waiting for the agent to write ${base(current!.diff.path)}.` : "";
@@ -457,7 +461,7 @@ const actions: Record<string, (e?: MouseEvent) => void> = {
   next: () => view?.next(),
   previous: () => view?.previous(),
   mode: toggleMode,
-  reset: () => current && current.diff.state !== "accepted" && view?.replace(toLF(current.diff.proposed, current.crlf)),
+  reset: () => current && current.diff.state !== "accepted" && !current.diff.readOnly && view?.replace(toLF(current.diff.proposed, current.crlf)),
   help: () => {
     const d = $<HTMLDialogElement>("keys");
     if (d.open) d.close();

@@ -84,6 +84,7 @@ export interface ViewOptions {
   original: string;
   content: string;
   unified: boolean;
+  readOnly: boolean;
   nonce: string;
   changed(text: string): void;
   // kept is called after a change was kept, with the original text as now shown.
@@ -106,10 +107,10 @@ export class DiffView {
       keymap.of([...searchKeymap]),
     ];
     const editable: Extension[] = [
-      ...common, this.writing.of([]), history(), highlightActiveLine(),
+      ...common, this.writing.of(EditorState.readOnly.of(options.readOnly)), history(), highlightActiveLine(),
       EditorView.clipboardInputFilter.of((text) => text.replaceAll(/\r\n?/g, "\n")),
       keymap.of([...defaultKeymap, ...historyKeymap, indentWithTab]),
-      EditorView.contentAttributes.of({ "aria-label": `Proposed text of ${options.path}, editable` }),
+      EditorView.contentAttributes.of({ "aria-label": `Proposed text of ${options.path}, ${options.readOnly ? "read-only" : "editable"}` }),
       EditorView.updateListener.of((u) => {
         if (u.docChanged && !this.quiet) options.changed(this.text());
       }),
@@ -122,7 +123,7 @@ export class DiffView {
         doc: options.content,
         extensions: [
           ...editable,
-          unifiedMergeView({ original: options.original, mergeControls: (type, action) => control(type, action, kept), collapseUnchanged: fold, diffConfig }),
+          unifiedMergeView({ original: options.original, mergeControls: options.readOnly ? false : (type, action) => control(type, action, kept), collapseUnchanged: fold, diffConfig }),
         ],
       });
       return;
@@ -137,7 +138,7 @@ export class DiffView {
         ],
       },
       b: { doc: options.content, extensions: editable },
-      revertControls: "a-to-b",
+      revertControls: options.readOnly ? undefined : "a-to-b",
       renderRevertControl: () => {
         const b = document.createElement("button");
         b.className = "revert";

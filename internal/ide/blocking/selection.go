@@ -100,6 +100,9 @@ type Feed struct {
 	// Delays are the times after which the context is sent again, because the agent
 	// may have dropped it. The first one is 0.
 	Delays []time.Duration
+	// SkipNothing is set for an agent that shows something odd if the first message says
+	// that nothing is open.
+	SkipNothing bool
 
 	wake    outbox.Signal // the context has changed
 	refresh outbox.Signal // the agent may have dropped the context: send it again
@@ -169,7 +172,7 @@ func (f *Feed) Run(ctx context.Context) {
 		if !ok {
 			return
 		}
-		if m == sent && !again && !first {
+		if m == sent && !again && !first || f.SkipNothing && m.FilePath == "" && sent.FilePath == "" {
 			continue
 		}
 		if err := f.Send(m); err != nil {

@@ -32,6 +32,8 @@ type SessionConfig struct {
 	// Connected is called on a goroutine of its own when the agent has connected; may be
 	// nil. It must return soon after Ctx ends.
 	Connected func(agent *mcp.ServerSession)
+	// SkipNothing is that of [Feed].
+	SkipNothing bool
 }
 
 // A Session is the part of a [companion.Session] that the agents share. The session of
@@ -61,7 +63,7 @@ func NewSession(cfg SessionConfig) *Session {
 	s.Ctx, s.cancel = context.WithCancel(context.Background())
 	s.Calls = NewCalls(s.Ctx, cfg.Self, cfg.Backend, cfg.OnPanic)
 	s.Feed = NewFeed(Feed{
-		Backend: cfg.Backend, Delays: cfg.Delays, OnPanic: cfg.OnPanic,
+		Backend: cfg.Backend, Delays: cfg.Delays, SkipNothing: cfg.SkipNothing, OnPanic: cfg.OnPanic,
 		Shift: func() int {
 			if cfg.Shift == nil {
 				return 0

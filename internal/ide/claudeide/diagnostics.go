@@ -3,11 +3,7 @@ package claudeide
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/url"
-	"path/filepath"
-	"runtime"
-	"strings"
 	"sync"
 
 	"pollux/internal/editor"
@@ -19,24 +15,6 @@ import (
 // request to its model it asks for all files, and waits at most 2 s. The model receives the
 // problems that are new. An answer with isError to the first call leaves the file out of
 // the comparison.
-
-// fileDiagnostics are the problems of a file as the agent takes them. Their positions count
-// from 0.
-type fileDiagnostics struct {
-	URI         string       `json:"uri"`
-	Diagnostics []diagnostic `json:"diagnostics"`
-}
-
-type diagnostic struct {
-	Message  string `json:"message"`
-	Severity string `json:"severity"`
-	Range    struct {
-		Start blocking.Position `json:"start"`
-		End   blocking.Position `json:"end"`
-	} `json:"range"`
-	Source string `json:"source,omitempty"`
-	Code   string `json:"code,omitempty"`
-}
 
 // severities are the agent's names by those of the editor protocol.
 var severities = map[string]string{
@@ -66,7 +44,7 @@ func (s *Session) getDiagnostics(ctx context.Context, args json.RawMessage) ([]s
 
 // diagnosticsOf returns the problems of a file that the agent may be about to write.
 func (s *Session) diagnosticsOf(ctx context.Context, uri string) ([]string, error) {
-	path, err := pathOf(uri)
+	path, err := blocking.PathOf(uri)
 	if err != nil {
 		return nil, err
 	}
@@ -129,39 +107,10 @@ func (c *checks) end(ctx context.Context, onPanic blocking.OnPanic) {
 	waiting.Wait()
 }
 
-const fileScheme = "file://"
-
 // fileURI returns the agent's form of a path: nothing in it is escaped.
-func fileURI(path string) string { return fileScheme + path }
-
-// pathOf returns the path in a URI of the agent.
-func pathOf(uri string) (string, error) {
-	path, ok := strings.CutPrefix(uri, fileScheme)
-	if runtime.GOOS == "windows" {
-		path = strings.TrimPrefix(path, "/")
-	}
-	if !ok || !filepath.IsAbs(path) {
-		return "", errors.New("uri names no file: pass " + fileScheme + " and the file's absolute path")
-	}
-	return filepath.Clean(path), nil
-}
+func fileURI(path string) string { return blocking.FileScheme + path }
 
 // encodeDiagnostics returns the tool's answer. uri returns the URI of a path.
 func encodeDiagnostics(files []editor.FileDiagnostics, uri func(path string) string) ([]string, error) {
-	all := make([]fileDiagnostics, len(files))
-	for i, f := range files {
-		all[i] = fileDiagnostics{uri(f.Path), make([]diagnostic, len(f.Diagnostics))}
-		for j, d := range f.Diagnostics {
-			to := &all[i].Diagnostics[j]
-			to.Message, to.Severity, to.Source, to.Code = d.Message, severities[d.Severity], d.Source, d.Code
-			to.Range.Start, to.Range.End = fromZero(d.Range.Start), fromZero(d.Range.End)
-		}
-	}
-	data, err := json.Marshal(all)
-	return []string{string(data)}, err
-}
-
-// fromZero returns a position of the editor protocol as the agents count it.
-func fromZero(c editor.Cursor) blocking.Position {
-	return blocking.Position{Line: c.Line - 1, Character: c.Character - 1}
+	return blocking.EncodeDiagnostics(files, severities, func(path string) (string, string) { return uri(path), "" })
 }

@@ -9,7 +9,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -256,8 +255,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "requests from web pages are not served", http.StatusForbidden)
 		return
 	}
-	got, want := sha256.Sum256([]byte(r.Header.Get(tokenHeader))), sha256.Sum256([]byte(s.token))
-	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+	if !gate.SameSecret(r.Header.Get(tokenHeader), s.token) {
 		http.Error(w, "the token is missing or wrong: it is in the lock file", http.StatusUnauthorized)
 		return
 	}

@@ -400,8 +400,8 @@ func TestPrompt(t *testing.T) {
 		want string
 	}{
 		{editor.PromptParams{Path: "/project/a.txt"}, "a.txt "},
-		{editor.PromptParams{Path: "/project/a b.txt", Line: 2, EndLine: 3, Question: "why?"}, `"a b.txt" (lines 2-3): why?`},
-		{editor.PromptParams{Path: "/project/a.txt", Line: 2, EndLine: 2}, "a.txt (line 2) "},
+		{editor.PromptParams{Path: "/project/a b.txt", Line: 2, EndLine: 3, Question: "why?"}, `"a b.txt" lines 2-3: why?`},
+		{editor.PromptParams{Path: "/project/a.txt", Line: 2, EndLine: 2}, "a.txt line 2 "},
 		{editor.PromptParams{Question: "why?"}, "why?"},
 	} {
 		if got := (&Session{}).Prompt(tt.p, roots); got.Text != tt.want || got.Ready == "" {

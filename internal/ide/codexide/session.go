@@ -2,7 +2,6 @@ package codexide
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -94,21 +93,20 @@ const ready = "? for shortcuts"
 
 // Prompt implements [companion.Session].
 func (s *Session) Prompt(p editor.PromptParams, roots []string) editor.Prompt {
-	var b strings.Builder
+	return Prompt(p, roots)
+}
+
+// Prompt is [Session.Prompt] for when the agent is not connected.
+func Prompt(p editor.PromptParams, roots []string) editor.Prompt {
+	text := ""
 	if p.Path != "" {
 		name := companion.NameIn(p.Path, roots)
 		if strings.ContainsAny(name, " \t") {
 			name = `"` + name + `"`
 		}
-		b.WriteString(name)
-		switch {
-		case p.Line > 0 && p.EndLine > p.Line:
-			fmt.Fprintf(&b, " (lines %d-%d)", p.Line, p.EndLine)
-		case p.Line > 0:
-			fmt.Fprintf(&b, " (line %d)", p.Line)
-		}
+		text = name + companion.LineText(p)
 	}
-	return companion.NewPrompt(p, b.String(), ready)
+	return companion.NewPrompt(p, text, ready)
 }
 
 // noProposals is the part of a session that an agent without proposals never uses.

@@ -2,8 +2,6 @@ package geminiide
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,11 +101,8 @@ func (s *Server) agentOf(r *http.Request) (agent string) {
 	if !ok || !strings.EqualFold(scheme, "Bearer") {
 		return ""
 	}
-	// Hashed, so that the time of the comparison does not reveal the length.
-	got := sha256.Sum256([]byte(token))
 	for _, c := range clis {
-		want := sha256.Sum256([]byte(c.token(s.cfg.Token)))
-		if subtle.ConstantTimeCompare(got[:], want[:]) == 1 {
+		if gate.SameSecret(token, c.token(s.cfg.Token)) {
 			agent = c.name
 		}
 	}

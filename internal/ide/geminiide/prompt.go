@@ -1,10 +1,8 @@
 package geminiide
 
 import (
-	"fmt"
 	"regexp"
 	"runtime"
-	"strings"
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
@@ -22,17 +20,11 @@ func (s *Session) Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 // names the file with the CLI's @ syntax, relative to the first of the roots,
 // where editors start the CLI.
 func Prompt(p editor.PromptParams, roots []string) editor.Prompt {
-	var b strings.Builder
+	text := ""
 	if p.Path != "" {
-		b.WriteString(mention(companion.NameIn(p.Path, roots)))
-		switch {
-		case p.Line > 0 && p.EndLine > p.Line:
-			fmt.Fprintf(&b, " lines %d-%d", p.Line, p.EndLine)
-		case p.Line > 0:
-			fmt.Fprintf(&b, " line %d", p.Line)
-		}
+		text = mention(companion.NameIn(p.Path, roots)) + companion.LineText(p)
 	}
-	prompt := companion.NewPrompt(p, b.String(), ready)
+	prompt := companion.NewPrompt(p, text, ready)
 	prompt.Empty = true
 	return prompt
 }

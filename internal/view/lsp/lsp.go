@@ -651,7 +651,7 @@ func (s *server) accept(d editor.Diff, overwrite string) error {
 		if s.ask(res.Message, []messageAction{{"Overwrite"}, {"Not now"}}) == "Overwrite" {
 			return s.accept(d, res.Version)
 		}
-	case res.Status == editor.StatusEmpty:
+	case res.Status == editor.StatusRefused:
 		return errors.New(res.Message)
 	}
 	return nil

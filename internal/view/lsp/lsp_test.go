@@ -254,7 +254,7 @@ func TestOffers(t *testing.T) {
 		{name: "left waiting", choose: "", said: "Gemini CLI proposes a change to x.go"},
 		{name: "an editor that cannot ask", choose: "?", said: "see the code actions"},
 		{name: "conflict", choose: "Accept", accept: []editor.DiffAcceptResult{{Status: editor.StatusConflict, Version: "v", Message: "it has changed"}}, said: "it has changed"},
-		{name: "empty", choose: "Accept", accept: []editor.DiffAcceptResult{{Status: editor.StatusEmpty, Message: "empty it yourself"}}, said: "empty it yourself"},
+		{name: "empty", choose: "Accept", accept: []editor.DiffAcceptResult{{Status: editor.StatusRefused, Message: "empty it yourself"}}, said: "empty it yourself"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

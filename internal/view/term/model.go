@@ -289,7 +289,7 @@ func (m *model) answer(d decided) {
 	case d.result.Status == editor.StatusConflict:
 		m.items[i].conflict = &d.result
 		m.message = d.result.Message
-	case d.result.Status == editor.StatusEmpty:
+	case d.result.Status == editor.StatusRefused:
 		m.message = d.result.Message
 	}
 }
@@ -310,6 +310,9 @@ func acts(key string) bool {
 	}
 	return false
 }
+
+// edits reports whether a key changes the text.
+func edits(key string) bool { return key == "u" || key == "a" || key == "e" }
 
 // mayLeave reports whether the diff in view needs no decision, in a program that does
 // not end by itself.
@@ -359,6 +362,10 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 		return nil
 	}
 	if acts(key) && it.State == editor.StateAccepted {
+		return nil
+	}
+	if it.ReadOnly != "" && edits(key) {
+		m.message = it.ReadOnly
 		return nil
 	}
 	switch key {

@@ -49,6 +49,8 @@ const appeared = "This change has just appeared. Look at it, then decide."
 
 const keys = "y accept  r reject  n/p hunk  u undo  a take  e edit  tab next  ? help  q leave"
 
+const readOnlyKeys = "y accept  r reject  n/p hunk  tab next  ? help  q leave  (the text is read-only)"
+
 func (m *model) helpLines() []string {
 	return strings.Split(strings.TrimPrefix(`
  y          accept: the agent writes the file with the text shown here
@@ -131,6 +133,9 @@ func (m *model) diffLines() []string {
 		}
 	}
 	footer := keys
+	if it.ReadOnly != "" {
+		footer = readOnlyKeys
+	}
 	switch {
 	case it.State == editor.StateAccepted:
 		footer = "tab next  ? help  q leave"

@@ -274,7 +274,8 @@ local function caption_of(d)
   elseif d.diff.state == "orphaned" then
     text = ("%s proposed: %s (the agent has ended; :w saves it, :q! discards it)"):format(M.agent(d), name(d))
   else
-    text = ("%s proposes: %s (:w accepts, :q! rejects)"):format(M.agent(d), name(d))
+    local how = d.diff.readOnly and "read-only; :w accepts, :q! rejects" or ":w accepts, :q! rejects"
+    text = ("%s proposes: %s (%s)"):format(M.agent(d), name(d), how)
   end
   caption(win, text)
 end
@@ -774,6 +775,7 @@ show = function(d)
     end
   end)
   vim.bo[d.buf].modified = true
+  vim.bo[d.buf].modifiable = not d.diff.readOnly
   if not ok then
     hide(d)
     return tostring(err)
@@ -792,6 +794,9 @@ show = function(d)
   if d.dirty then
     caption(d.dirty, "your unsaved changes (they are kept)")
     client.say(name(d) .. " has unsaved changes; they are kept and shown in a separate window", "warning")
+  end
+  if d.diff.readOnly then
+    client.say(("%s is read-only: %s"):format(name(d), d.diff.readOnly))
   end
   if d.inline then
     draw(d)

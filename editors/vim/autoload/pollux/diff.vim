@@ -251,7 +251,8 @@ def CaptionOf(d: dict<any>)
   if win == 0
     return
   endif
-  var text = printf('%s proposes: %s (:w accepts, :q! rejects)', Agent(d), Name(d))
+  var how = has_key(d.diff, 'readOnly') ? 'read-only; :w accepts, :q! rejects' : ':w accepts, :q! rejects'
+  var text = printf('%s proposes: %s (%s)', Agent(d), Name(d), how)
   if d.lost
     text = Name(d) .. ': its companion has ended; :w FILE saves the text, `pollux journal` has it too'
   elseif d.diff.state == 'accepted'
@@ -819,6 +820,10 @@ def Show(d: dict<any>)
     endfor
   endif
   setbufvar(d.buf, '&modified', 1)
+  if has_key(d.diff, 'readOnly')
+    setbufvar(d.buf, '&modifiable', 0)
+    client.Say(printf('%s is read-only: %s', Name(d), d.diff.readOnly))
+  endif
   entered = was
   shown = d.diff.id
   Watch(d)

@@ -1,0 +1,70 @@
+package blocking
+
+import (
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"pollux/internal/editor"
+)
+
+// fileDiagnostics are the problems of a file as the agents take them. Their positions count
+// from 0.
+type fileDiagnostics struct {
+	URI         string       `json:"uri"`
+	Path        string       `json:"filePath,omitempty"`
+	Diagnostics []diagnostic `json:"diagnostics"`
+}
+
+type diagnostic struct {
+	Message  string `json:"message"`
+	Severity string `json:"severity"`
+	Range    struct {
+		Start Position `json:"start"`
+		End   Position `json:"end"`
+	} `json:"range"`
+	Source string `json:"source,omitempty"`
+	Code   string `json:"code,omitempty"`
+}
+
+// EncodeDiagnostics returns the answer of a tool that asks for problems. severities are the
+// agent's names by those of the editor protocol. name returns the URI of a path, and the
+// path if the agent wants it, too.
+func EncodeDiagnostics(
+	files []editor.FileDiagnostics, severities map[string]string, name func(path string) (uri, filePath string),
+) ([]string, error) {
+	all := make([]fileDiagnostics, len(files))
+	for i, f := range files {
+		all[i].URI, all[i].Path = name(f.Path)
+		all[i].Diagnostics = make([]diagnostic, len(f.Diagnostics))
+		for j, d := range f.Diagnostics {
+			to := &all[i].Diagnostics[j]
+			to.Message, to.Severity, to.Source, to.Code = d.Message, severities[d.Severity], d.Source, d.Code
+			to.Range.Start, to.Range.End = fromZero(d.Range.Start), fromZero(d.Range.End)
+		}
+	}
+	data, err := json.Marshal(all)
+	return []string{string(data)}, err
+}
+
+// fromZero returns a position of the editor protocol as the agents count it.
+func fromZero(c editor.Cursor) Position {
+	return Position{Line: c.Line - 1, Character: c.Character - 1}
+}
+
+// FileScheme starts the URIs of files.
+const FileScheme = "file://"
+
+// PathOf returns the path in a URI in which nothing is escaped.
+func PathOf(uri string) (string, error) {
+	path, ok := strings.CutPrefix(uri, FileScheme)
+	if runtime.GOOS == "windows" {
+		path = strings.TrimPrefix(path, "/")
+	}
+	if !ok || !filepath.IsAbs(path) {
+		return "", errors.New("uri names no file: pass " + FileScheme + " and the file's absolute path")
+	}
+	return filepath.Clean(path), nil
+}

@@ -1,0 +1,43 @@
+package copilotide
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+
+	"pollux/internal/editor"
+	"pollux/internal/ide/blocking"
+)
+
+// severities are the agent's names by those of the editor protocol.
+var severities = map[string]string{
+	editor.SeverityError: "error", editor.SeverityWarning: "warning",
+	editor.SeverityInformation: "information", editor.SeverityHint: "hint",
+}
+
+// getDiagnostics returns the problems of a file, or of all files, for the agent's model.
+func (s *Session) getDiagnostics(ctx context.Context, args json.RawMessage) ([]string, error) {
+	var a struct {
+		URI string `json:"uri"`
+	}
+	if err := blocking.Unmarshal(args, &a); err != nil {
+		return nil, err
+	}
+	path := ""
+	if a.URI != "" {
+		uri, err := url.PathUnescape(a.URI)
+		if err != nil {
+			uri = a.URI
+		}
+		if path, err = blocking.PathOf(uri); err != nil {
+			return nil, err
+		}
+	}
+	files, err := s.server.cfg.Backend.Diagnostics(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return blocking.EncodeDiagnostics(files, severities, func(path string) (string, string) {
+		return blocking.FileURL(path), path
+	})
+}

@@ -1,0 +1,95 @@
+package copilotide
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"pollux/internal/ide/lockfile"
+	"pollux/internal/sys"
+)
+
+// A Lock is a lock file, which leads agents to a server. Its name is UUID.lock. The agent
+// skips a lock without one of the fields up to Timestamp.
+type Lock struct {
+	// SocketPath is the path of a unix socket, with the Scheme "unix", or the name of a
+	// pipe, with "pipe".
+	SocketPath string `json:"socketPath"`
+	Scheme     string `json:"scheme"`
+	// Headers are those of each request.
+	Headers map[string]string `json:"headers"`
+	// PID is the process that serves. The agent skips the lock of a process that does
+	// not run.
+	PID     int    `json:"pid"`
+	IDEName string `json:"ideName"`
+	// Timestamp is in milliseconds since the Unix epoch.
+	Timestamp int64 `json:"timestamp"`
+	// WorkspaceFolders are real paths. The agent connects by itself only if its folder
+	// is one of them.
+	WorkspaceFolders []string `json:"workspaceFolders"`
+	// IsTrusted makes the agent trust its folder without a question. So it is set only
+	// if the user has told the editor that the folder is trusted.
+	IsTrusted bool `json:"isTrusted,omitempty"`
+	// Pollux marks a companion's lock; nil in the locks of other programs.
+	Pollux *lockfile.Mark `json:"pollux,omitempty"`
+}
+
+// EnvHome names the variable with the agent's directory. If it is set, the agent reads
+// the locks there only.
+const EnvHome = "COPILOT_HOME"
+
+// Dir returns the directory of the lock files.
+func Dir() (string, error) {
+	if home := os.Getenv(EnvHome); home != "" {
+		home, err := filepath.Abs(home)
+		return filepath.Join(home, "ide"), err
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("cannot find the directory of Copilot CLI's lock files: %w", err)
+	}
+	return filepath.Join(home, ".copilot", "ide"), nil
+}
+
+// A Found is a lock file in a directory.
+type Found struct {
+	Lock
+	Path string
+}
+
+// Find returns the lock files in a directory that it can read, by name.
+func Find(dir string) (found []Found) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		f := Found{Path: filepath.Join(dir, e.Name())}
+		if filepath.Ext(e.Name()) != lockfile.Ext {
+			continue
+		}
+		data, err := sys.ReadFile(f.Path, lockfile.MaxSize)
+		if err == nil && json.Unmarshal(data, &f.Lock) == nil {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// prune removes the locks of this user's companions that were killed here, and what
+// they did not finish to write. It leaves other programs' locks to them.
+func prune(dir string) {
+	sys.TempFiles.Remove(dir)
+	for _, f := range Find(dir) {
+		if f.Pollux.Stale(f.PID) {
+			os.Remove(f.Path)
+		}
+	}
+}
+
+// newUUID returns a random UUID, of version 4.
+func newUUID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

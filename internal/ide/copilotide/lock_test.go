@@ -1,0 +1,192 @@
+package copilotide
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pollux/internal/companion"
+	"pollux/internal/ide/lockfile"
+)
+
+// deadPID is above the limits of all systems.
+const deadPID = 1 << 30
+
+// publish starts a server and publishes it. prepare, if not nil, runs before the server
+// serves.
+func publish(t *testing.T, cfg Config, prepare func(*Server), roots ...string) *Server {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(cfg.Dir), 0o700); err != nil { // the agent is in use
+		t.Fatal(err)
+	}
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if prepare != nil {
+		prepare(s)
+	}
+	s.Serve()
+	if err := s.Publish(roots, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Unpublish()
+		s.Close(t.Context())
+	})
+	return s
+}
+
+func only(t *testing.T, dir string) Found {
+	t.Helper()
+	found := Find(dir)
+	if len(found) != 1 {
+		t.Fatalf("%d locks", len(found))
+	}
+	return found[0]
+}
+
+func TestLock(t *testing.T) {
+	cfg := config(t, newBackend())
+	actual, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(actual, "link")
+	if err := os.Symlink(actual, link); err != nil {
+		t.Skip(err)
+	}
+	s := publish(t, cfg, nil, "/project", link)
+	l := only(t, cfg.Dir)
+	if l.PID != os.Getpid() || l.IDEName != "Test" || l.Headers["Authorization"] != "Nonce "+s.nonce || l.IsTrusted ||
+		time.Since(time.UnixMilli(l.Timestamp)).Abs() > time.Minute || l.SocketPath != s.address {
+		t.Errorf("%+v", l)
+	}
+	if got := l.WorkspaceFolders; len(got) != 2 || got[0] != "/project" || got[1] != actual {
+		t.Errorf("the folders are %q", got)
+	}
+	if !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\.lock$`).
+		MatchString(filepath.Base(l.Path)) {
+		t.Errorf("the name is %s", filepath.Base(l.Path))
+	}
+	if runtime.GOOS != "windows" {
+		for path, mode := range map[string]os.FileMode{
+			l.Path: 0o600, cfg.Dir: 0o700, l.SocketPath: 0o600, filepath.Dir(l.SocketPath): 0o700,
+		} {
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+				t.Errorf("%s: %v, %v", path, info.Mode(), err)
+			}
+		}
+	}
+	if err := s.SetRoots([]string{"/other"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := only(t, cfg.Dir).WorkspaceFolders; len(got) != 1 || got[0] != "/other" {
+		t.Errorf("the folders are %q", got)
+	}
+	s.Unpublish()
+	if len(Find(cfg.Dir)) != 0 {
+		t.Error("the lock is still there")
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(l.SocketPath); err == nil {
+		t.Error("the socket is still there")
+	}
+}
+
+// Another program may delete the lock, and the editor may learn that the user trusts the
+// folder. Nothing else makes the agent trust it.
+func TestLockStays(t *testing.T) {
+	b := newBackend()
+	cfg := config(t, b)
+	synctest.Test(t, func(t *testing.T) {
+		publish(t, cfg, useNetwork, "/project")
+		l := only(t, cfg.Dir)
+		if err := os.Remove(l.Path); err != nil {
+			t.Fatal(err)
+		}
+		trusts := func(trusted *bool, want bool) {
+			t.Helper()
+			b.setContext(companion.Context{Trusted: trusted})
+			time.Sleep(2 * lockfile.CheckInterval)
+			if got := only(t, cfg.Dir); got.IsTrusted != want || got.Path != l.Path {
+				t.Errorf("%+v", got)
+			}
+		}
+		yes, no := true, false
+		trusts(nil, false)
+		trusts(&yes, true)
+		trusts(&no, false)
+	})
+}
+
+// Nobody here uses the agent: nothing is written.
+func TestUnwanted(t *testing.T) {
+	cfg := config(t, newBackend())
+	t.Setenv("PATH", t.TempDir())
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Publish([]string{"/project"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(cfg.Dir); err == nil {
+		t.Error("the directory was created")
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPrune(t *testing.T) {
+	cfg := config(t, newBackend())
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	place := func(name string, l Lock) string {
+		data, err := json.Marshal(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(cfg.Dir, name+lockfile.Ext)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	here := &lockfile.Mark{Host: lockfile.Here()}
+	ours := place("ours", Lock{PID: deadPID, Pollux: here})
+	kept := []string{
+		place("alive", Lock{PID: os.Getpid(), Pollux: here}),
+		place("elsewhere", Lock{PID: deadPID, Pollux: &lockfile.Mark{Host: "another machine"}}),
+		place("another program", Lock{PID: deadPID}),
+	}
+	publish(t, cfg, nil, "/project")
+	if _, err := os.Stat(ours); err == nil {
+		t.Error("our stale lock is still there")
+	}
+	for _, path := range kept {
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestDir(t *testing.T) {
+	t.Setenv("HOME", "/home/me")
+	t.Setenv("USERPROFILE", "/home/me")
+	for set, want := range map[string]string{"": "/home/me/.copilot/ide", "/elsewhere": "/elsewhere/ide"} {
+		t.Setenv(EnvHome, set)
+		if got, err := Dir(); err != nil || filepath.ToSlash(got) != want {
+			t.Errorf("%q: %q, %v", set, got, err)
+		}
+	}
+}

@@ -1,0 +1,272 @@
+// Package copilotide lets GitHub Copilot CLI use a companion: MCP over HTTP on a unix
+// socket, or on a named pipe on Windows, found through a lock file in ~/.copilot/ide.
+//
+// There is no published contract. The package follows what Copilot CLI 1.0.102 does;
+// docs/COPILOT.md has the findings.
+package copilotide
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"pollux/internal/editor"
+	"pollux/internal/gate"
+	"pollux/internal/ide/blocking"
+	"pollux/internal/ide/lockfile"
+	"pollux/internal/outbox"
+	"pollux/internal/sys"
+)
+
+// A Backend is the companion that the server belongs to.
+type Backend interface {
+	blocking.Backend
+	// Diagnostics is [companion.Companion.Diagnostics].
+	Diagnostics(ctx context.Context, path string) ([]editor.FileDiagnostics, error)
+}
+
+// A Config configures a [Server]. A duration of zero means the default.
+type Config struct {
+	Backend Backend
+	Log     *slog.Logger // none if nil
+	// Version is the companion's version.
+	Version string
+	// Editor names the companion to the agent's user.
+	Editor editor.Info
+	// Dir is the directory for the lock file; [Dir] if empty.
+	Dir string
+	// GoneTimeout is how long an agent may be without an event stream.
+	GoneTimeout time.Duration
+	// OnPanic is called before a panic ends the process.
+	OnPanic blocking.OnPanic
+}
+
+const (
+	// defaultGoneTimeout is some times the second after which an agent opens a broken
+	// stream again.
+	defaultGoneTimeout = 5 * time.Second
+	// maxSessions is far above what a person runs.
+	maxSessions = 64
+)
+
+// A Server is a companion's server for Copilot CLI. It listens from [New] on; requests
+// are answered once [Server.Serve] runs.
+//
+// Lock order: Server.publishing, the companion's lock, Server.mu. The last one, and those
+// of a session, are not held while a method of the Backend runs, nor during I/O.
+type Server struct {
+	cfg      Config
+	http     *http.Server
+	listener net.Listener
+	scheme   string // of the address
+	address  string
+	nonce    string
+	gate     *gate.Gate
+	running  sync.WaitGroup  // the HTTP server, the sessions, and watch
+	ctx      context.Context // ends with watch
+	stop     context.CancelFunc
+	check    outbox.Signal // the lock may have to change
+
+	publishing sync.Mutex // held while the lock file changes
+	failure    string     // why the lock file could not be written last; guarded by publishing
+
+	mu       sync.Mutex
+	sessions map[string]*Session // by ID
+	closed   bool
+	lock     Lock
+	path     string // of the lock file; empty until Publish and from Unpublish on
+}
+
+// New returns a server that listens on a socket in the user's private directory.
+func New(cfg Config) (*Server, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.GoneTimeout == 0 {
+		cfg.GoneTimeout = defaultGoneTimeout
+	}
+	if cfg.Dir == "" {
+		dir, err := Dir()
+		if err != nil { // other agents may not need it
+			cfg.Log.Warn("Copilot CLI will not find this companion", "err", err)
+		}
+		cfg.Dir = dir
+	}
+	s := &Server{
+		cfg: cfg, nonce: rand.Text(), gate: gate.New(0), check: outbox.NewSignal(), sessions: make(map[string]*Session),
+	}
+	var err error
+	// A path that is too long, for example, is no reason not to start: the user may not
+	// have this agent.
+	if s.listener, s.scheme, s.address, err = sys.ListenPrivate("copilot"); err != nil {
+		cfg.Log.Warn("Copilot CLI will not find this companion: set POLLUX_RUNTIME_DIR to a short path that you own", "err", err)
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.http = &http.Server{
+		Handler: http.HandlerFunc(s.serveHTTP), ConnContext: s.gate.Enter, ConnState: s.gate.State,
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
+		// No read or write timeout: they would cut a call that waits for the user.
+	}
+	return s, nil
+}
+
+// Serve serves requests in the background until [Server.Close].
+func (s *Server) Serve() {
+	if s.listener == nil {
+		return
+	}
+	s.running.Go(func() {
+		if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+			s.cfg.Log.Error("the server for Copilot CLI stopped", "err", err)
+		}
+	})
+	s.running.Go(func() {
+		defer s.cfg.OnPanic.Report()
+		lockfile.Watch(s.ctx, s.check, s.update)
+	})
+}
+
+// Publish writes the lock file. A failure is no reason not to start, since the user may
+// not have this agent.
+func (s *Server) Publish(roots, _ []string) error {
+	if s.cfg.Dir == "" || s.listener == nil {
+		return nil
+	}
+	name := s.cfg.Editor.DisplayName
+	if name == "" {
+		name = "Pollux"
+	}
+	mark := lockfile.NewMark()
+	lock := Lock{
+		SocketPath: s.address, Scheme: s.scheme, Headers: map[string]string{"Authorization": scheme + s.nonce},
+		PID: os.Getpid(), IDEName: name, Timestamp: mark.Since, WorkspaceFolders: lockfile.Folders(roots), Pollux: mark,
+	}
+	s.mu.Lock()
+	s.lock = lock
+	s.path = filepath.Join(s.cfg.Dir, newUUID()+lockfile.Ext)
+	s.mu.Unlock()
+	prune(s.cfg.Dir)
+	s.update()
+	return nil
+}
+
+// SetRoots publishes other workspace roots.
+func (s *Server) SetRoots(roots []string) error {
+	folders := lockfile.Folders(roots)
+	s.mu.Lock()
+	s.lock.WorkspaceFolders = folders
+	s.mu.Unlock()
+	s.update()
+	return nil
+}
+
+// AddEnv adds nothing: the agent finds the server through the lock file only.
+func (s *Server) AddEnv(map[string]string) {}
+
+// update writes the lock file. The agent shows each change in its terminal, too, so the
+// lock stays while nothing else shows changes.
+func (s *Server) update() {
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	s.mu.Lock()
+	lock, path := s.lock, s.path
+	s.mu.Unlock()
+	if path == "" || !lockfile.Wanted(s.cfg.Dir, exec.LookPath, Command) {
+		return
+	}
+	trusted := s.cfg.Backend.Context().Trusted
+	lock.IsTrusted = trusted != nil && *trusted
+	failure := ""
+	if err := lockfile.Write(path, lock); err != nil {
+		failure = err.Error()
+	}
+	if failure != "" && failure != s.failure {
+		s.cfg.Log.Warn("cannot write the lock file: Copilot CLI will not find this companion", "err", failure)
+	}
+	s.failure = failure
+}
+
+// Unpublish removes the lock file.
+func (s *Server) Unpublish() {
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	s.mu.Lock()
+	path := s.path
+	s.path = ""
+	s.mu.Unlock()
+	if path != "" {
+		os.Remove(path)
+	}
+}
+
+// Close waits until the agents have the answers to the decided changes, for as long as
+// ctx allows, and ends all sessions.
+func (s *Server) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	var sessions []*Session
+	for _, session := range s.sessions {
+		sessions = append(sessions, session)
+	}
+	s.mu.Unlock()
+	s.stop()
+	for _, session := range sessions {
+		session.Calls.Flush(ctx)
+	}
+	for _, session := range sessions {
+		session.End()
+	}
+	shut, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	err := s.http.Shutdown(shut)
+	if err != nil {
+		err = s.http.Close()
+	}
+	if s.listener != nil {
+		s.listener.Close() // even if Serve was never called
+	}
+	s.running.Wait()
+	return err
+}
+
+var (
+	errClosing = errors.New("the companion is shutting down")
+	errTooMany = fmt.Errorf("more than %d sessions: end some of the connected agents", maxSessions)
+)
+
+// add adds a session and starts to serve it.
+func (s *Server) add(session *Session) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return errClosing
+	case len(s.sessions) >= maxSessions:
+		return errTooMany
+	}
+	s.sessions[session.id] = session
+	s.running.Go(func() { // under mu, so never after Close began to wait
+		defer s.cfg.OnPanic.Report()
+		session.serve()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.sessions, session.id)
+	})
+	return nil
+}
+
+func (s *Server) session(id string) *Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[id]
+}

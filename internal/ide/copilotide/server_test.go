@@ -1,0 +1,642 @@
+package copilotide
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"pollux/internal/companion"
+	"pollux/internal/editor"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A backend is a companion with one rule of the real one: a proposal replaces the one
+// that the session has for the same file.
+type backend struct {
+	proposed chan companion.Proposal
+	joined   chan *Session
+	gone     chan *Session
+	refuses  error // of Propose
+
+	mu       sync.Mutex
+	context  companion.Context
+	open     map[string]companion.Proposal // by path
+	sessions map[*Session]bool
+}
+
+func (b *backend) Connect(s companion.Session) {
+	b.mu.Lock()
+	b.sessions[s.(*Session)] = true
+	b.mu.Unlock()
+	s.ContextChanged()
+	b.joined <- s.(*Session)
+}
+
+func (b *backend) Disconnect(s companion.Session) {
+	b.mu.Lock()
+	delete(b.sessions, s.(*Session))
+	b.mu.Unlock()
+	b.gone <- s.(*Session)
+}
+
+func (b *backend) Propose(_ context.Context, s companion.Session, p companion.Proposal) error {
+	if b.refuses != nil {
+		return b.refuses
+	}
+	b.mu.Lock()
+	b.open[p.Path] = p
+	b.mu.Unlock()
+	b.proposed <- p
+	return nil
+}
+
+func (b *backend) Withdraw(_ context.Context, s companion.Session, path string) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, ok := b.open[path]; !ok {
+		return "", errors.New("no such diff")
+	}
+	delete(b.open, path)
+	return "", nil
+}
+
+func (b *backend) Context() companion.Context {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.context
+}
+
+// Diagnostics returns one problem of the file, or of the project's only one.
+func (b *backend) Diagnostics(_ context.Context, path string) ([]editor.FileDiagnostics, error) {
+	at := editor.Cursor{Line: 2, Character: 1}
+	return []editor.FileDiagnostics{{Path: cmp.Or(path, "/project/a b"), Diagnostics: []editor.Diagnostic{{
+		Severity: editor.SeverityError, Message: "wrong", Source: "vet", Range: editor.Range{Start: at, End: at},
+	}}}}, nil
+}
+
+func (b *backend) Roots() []string { return []string{"/project"} }
+
+// setContext replaces the context and announces it, as a companion does.
+func (b *backend) setContext(c companion.Context) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.context = c
+	for s := range b.sessions {
+		s.ContextChanged()
+	}
+}
+
+// resolve decides about the diff for a path. The result receives what done was called
+// with.
+func (b *backend) resolve(s *Session, path string, o companion.Outcome) <-chan error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.open[path]
+	delete(b.open, path)
+	done := make(chan error, 2) // a second call would be seen
+	s.Resolve(p, o, func(err error) { done <- err })
+	return done
+}
+
+func (b *backend) opened() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.open)
+}
+
+// A network replaces the socket, so that time stands still in a test with [synctest].
+type network struct {
+	conns chan net.Conn
+	once  sync.Once
+	ended chan struct{}
+}
+
+// useNetwork makes a server listen on a network.
+func useNetwork(s *Server) {
+	s.listener.Close()
+	s.listener = &network{conns: make(chan net.Conn), ended: make(chan struct{})}
+}
+
+func (n *network) Accept() (net.Conn, error) {
+	select {
+	case conn := <-n.conns:
+		return conn, nil
+	case <-n.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+func (n *network) Close() error   { n.once.Do(func() { close(n.ended) }); return nil }
+func (n *network) Addr() net.Addr { return &net.UnixAddr{} }
+
+func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	mine, theirs := net.Pipe()
+	select {
+	case n.conns <- theirs:
+		return mine, nil
+	case <-n.ended:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// A fixture is a server that serves on a network.
+type fixture struct {
+	*Server
+	t       *testing.T
+	backend *backend
+	client  *http.Client
+}
+
+func newBackend() *backend {
+	return &backend{
+		proposed: make(chan companion.Proposal, 100), joined: make(chan *Session, 100), gone: make(chan *Session, 100),
+		open: make(map[string]companion.Proposal), sessions: make(map[*Session]bool),
+	}
+}
+
+func config(t *testing.T, b *backend) Config {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "px") // paths of sockets are short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Setenv("POLLUX_RUNTIME_DIR", dir)
+	return Config{
+		Backend: b, Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"},
+		Dir: filepath.Join(t.TempDir(), "copilot", "ide"),
+	}
+}
+
+// start starts a server without a lock file. It is called before the bubble starts, since
+// t.Setenv is not allowed in one.
+func start(t *testing.T, run func(f *fixture)) {
+	t.Helper()
+	cfg := config(t, newBackend())
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend()
+		cfg.Backend, cfg.Log = b, slog.New(slog.DiscardHandler)
+		s, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		useNetwork(s)
+		n := s.listener.(*network)
+		s.Serve()
+		transport := &http.Transport{DialContext: n.dial}
+		f := &fixture{s, t, b, &http.Client{Transport: transport}}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			s.Close(ctx)
+			transport.CloseIdleConnections()
+		})
+		run(f)
+	})
+}
+
+// do sends a request. The body has no known length, as the agent's.
+func (f *fixture) do(ctx context.Context, method, session, body string, header http.Header) *http.Response {
+	f.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, "http://localhost/mcp", io.MultiReader(strings.NewReader(body)))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r.Header = http.Header{
+		"Authorization": {"Nonce " + f.nonce}, "Content-Type": {"application/json"},
+		"Accept": {"application/json, text/event-stream"},
+	}
+	if session != "" {
+		r.Header.Set(sessionHeader, session)
+	}
+	for k, v := range header {
+		r.Header[k] = v
+	}
+	res, err := f.client.Do(r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return res
+}
+
+// read returns a response's body.
+func (f *fixture) read(res *http.Response) string {
+	f.t.Helper()
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// An agent is the other side of a session.
+type agent struct {
+	f       *fixture
+	id      string // of the MCP session
+	session *Session
+	number  int
+	notes   chan string // the parameters of notifications
+	ended   chan bool
+	cut     context.CancelFunc // breaks the stream
+}
+
+const hello = `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"copilot-cli","version":"1.0.102"}}`
+
+// connect connects an agent as Copilot CLI does.
+func (f *fixture) connect() *agent {
+	f.t.Helper()
+	a := &agent{f: f}
+	res := f.do(f.t.Context(), http.MethodPost, "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+hello+`}`, nil)
+	if body := f.read(res); res.StatusCode != http.StatusOK || !strings.Contains(body, `"2025-11-25"`) {
+		f.t.Fatalf("initialize: %s: %s", res.Status, body)
+	}
+	if a.id = res.Header.Get(sessionHeader); a.id == "" {
+		f.t.Fatal("no session ID")
+	}
+	res = f.do(f.t.Context(), http.MethodPost, a.id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, nil)
+	if f.read(res); res.StatusCode != http.StatusAccepted {
+		f.t.Fatal(res.Status)
+	}
+	a.session = receive(f.t, f.backend.joined)
+	a.number = 1
+	a.stream()
+	return a
+}
+
+// stream opens the event stream.
+func (a *agent) stream() {
+	a.f.t.Helper()
+	ctx, cancel := context.WithCancel(a.f.t.Context())
+	a.notes, a.ended, a.cut = make(chan string, 100), make(chan bool), cancel
+	res := a.f.do(ctx, http.MethodGet, a.id, "", nil)
+	if res.StatusCode != http.StatusOK {
+		a.f.t.Fatal(res.Status)
+	}
+	go a.events(res, a.notes, a.ended)
+}
+
+func (a *agent) events(res *http.Response, notes chan string, ended chan bool) {
+	defer close(ended)
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data: ")); ok {
+			notes <- string(data)
+		}
+	}
+}
+
+// An answer is the response to a request that may take long.
+type pending struct {
+	text   chan string
+	cancel context.CancelFunc
+}
+
+// call calls a tool.
+func (a *agent) call(tool, args string) pending {
+	a.f.t.Helper()
+	a.number++
+	ctx, cancel := context.WithCancel(a.f.t.Context())
+	p := pending{make(chan string, 1), cancel}
+	res := a.f.do(ctx, http.MethodPost, a.id, fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"_meta":{"progressToken":%d},"name":%q,"arguments":%s}}`,
+		a.number, a.number, tool, args), nil)
+	notes := make(chan string, 10)
+	go a.events(res, notes, make(chan bool))
+	go func() {
+		select {
+		case data := <-notes:
+			p.text <- text(data)
+		case <-ctx.Done():
+		}
+	}()
+	a.f.t.Cleanup(cancel)
+	return p
+}
+
+// text returns the answer to a call in one line.
+func text(data string) string {
+	var m struct {
+		Error *struct {
+			Message string `json:"message"`
+		} `json:"error"`
+		Result struct {
+			IsError bool `json:"isError"`
+			Content []struct {
+				Text string `json:"text"`
+			} `json:"content"`
+		} `json:"result"`
+	}
+	if err := json.Unmarshal([]byte(data), &m); err != nil {
+		return err.Error()
+	}
+	if m.Error != nil {
+		return "error: " + m.Error.Message
+	}
+	var s string
+	for _, c := range m.Result.Content {
+		s += c.Text
+	}
+	if m.Result.IsError {
+		s = "isError: " + s
+	}
+	return s
+}
+
+func (a *agent) openDiff(path, text, tab string) pending {
+	a.f.t.Helper()
+	args, err := json.Marshal(map[string]string{"original_file_path": path, "new_file_contents": text, "tab_name": tab})
+	if err != nil {
+		a.f.t.Fatal(err)
+	}
+	return a.call(toolOpenDiff, string(args))
+}
+
+func (a *agent) want(p pending, parts ...string) {
+	a.f.t.Helper()
+	got := receive(a.f.t, p.text)
+	for _, part := range parts {
+		if !strings.Contains(got, part) {
+			a.f.t.Errorf("the answer is %s, want %s", got, part)
+		}
+	}
+}
+
+func receive[T any](t *testing.T, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(time.Hour):
+		t.Fatal("nothing was received")
+	}
+	return v
+}
+
+// Nobody without the nonce, no web page, and nothing else than MCP is served.
+func TestRefused(t *testing.T) {
+	start(t, func(f *fixture) {
+		post := `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`
+		for name, tt := range map[string]struct {
+			method, session, body string
+			header                http.Header
+			status                int
+			want                  string
+		}{
+			"no nonce":        {"POST", "", post, http.Header{"Authorization": nil}, 401, "nonce"},
+			"another nonce":   {"POST", "", post, http.Header{"Authorization": {"Nonce x"}}, 401, "nonce"},
+			"as a bearer":     {"POST", "", post, http.Header{"Authorization": {"Bearer " + f.nonce}}, 401, "nonce"},
+			"a web page":      {"POST", "", post, http.Header{"Origin": {"http://localhost"}}, 403, "web pages"},
+			"no session":      {"POST", "", post, nil, 400, "send initialize first"},
+			"unknown session": {"POST", "x", post, nil, 404, "send initialize again"},
+			"no stream yet":   {"GET", "", "", nil, 400, "send initialize first"},
+			"nothing to end":  {"DELETE", "", "", nil, 400, "send initialize first"},
+			"not JSON":        {"POST", "", "{", nil, 400, "not one JSON-RPC message"},
+			"a batch":         {"POST", "", "[" + post + "]", nil, 400, "not one JSON-RPC message"},
+			"a notification":  {"POST", "", `{"jsonrpc":"2.0","method":"initialize"}`, nil, 400, "send initialize first"},
+			"server/discover": {"POST", "", `{"jsonrpc":"2.0","id":0,"method":"server/discover"}`, nil, 200, `"id":0`},
+			"an unknown call": {"POST", "", `{"jsonrpc":"2.0","id":"a","method":"x/y"}`, nil, 200, `"id":"a"`},
+			"another method":  {"PUT", "", post, nil, 400, "send initialize first"},
+		} {
+			res := f.do(f.t.Context(), tt.method, tt.session, tt.body, tt.header)
+			if body := f.read(res); res.StatusCode != tt.status || !strings.Contains(body, tt.want) {
+				t.Errorf("%s: %s: %s", name, res.Status, body)
+			}
+		}
+		if len(f.backend.joined) != 0 {
+			t.Error("a session connected")
+		}
+	})
+}
+
+func TestOpenDiff(t *testing.T) {
+	for name, tt := range map[string]struct {
+		outcome companion.Outcome
+		want    []string
+	}{
+		"accepted": {companion.Outcome{Accepted: true, Text: "new\n"},
+			[]string{`"result":"SAVED"`, `"trigger":"accepted_via_button"`, `"tab_name":"tab"`}},
+		"rejected":   {companion.Outcome{}, []string{`"result":"REJECTED"`, `"trigger":"rejected_via_button"`}},
+		"superseded": {companion.Outcome{Superseded: true}, []string{"isError"}},
+		"failed":     {companion.Outcome{Failed: true}, []string{"isError"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, func(f *fixture) {
+				a := f.connect()
+				if name, version := a.session.Client(); name != "Copilot CLI" || version != "1.0.102" {
+					f.t.Errorf("%s %s", name, version)
+				}
+				p := a.openDiff("/project/a <&>", "new\n", "tab")
+				want := companion.Proposal{Path: "/project/a <&>", Text: "new\n", ReadOnly: readOnly}
+				if got := receive(f.t, f.backend.proposed); got != want {
+					f.t.Errorf("the proposal is %+v", got)
+				}
+				time.Sleep(24 * time.Hour) // the response is kept alive
+				done := f.backend.resolve(a.session, "/project/a <&>", tt.outcome)
+				a.want(p, tt.want...)
+				if err := receive(f.t, done); err != nil {
+					f.t.Error(err)
+				}
+				a.want(a.call(toolCloseDiff, `{"tab_name":"tab"}`), `"success":true`)
+			})
+		})
+	}
+}
+
+// The agent's own question counts if nothing shows the change.
+func TestOpenDiffFails(t *testing.T) {
+	start(t, func(f *fixture) {
+		a := f.connect()
+		for args, want := range map[string]string{
+			`{}`: "original_file_path is missing", `{"original_file_path":"/a"}`: "new_file_contents is missing",
+			`{"original_file_path":5}`: "do not fit",
+		} {
+			a.want(a.call(toolOpenDiff, args), "isError", want)
+		}
+		f.backend.refuses = errors.New("nothing shows it")
+		a.want(a.openDiff("/project/a", "x", "tab"), "isError: nothing shows it")
+	})
+}
+
+// After an answer in the terminal.
+func TestWithdrawn(t *testing.T) {
+	start(t, func(f *fixture) {
+		a := f.connect()
+		one, two := a.openDiff("/project/a", "x", "1"), a.openDiff("/project/b", "x", "2")
+		a.want(a.call(toolCloseDiff, `{"tab_name":"1"}`), `"success":true`)
+		a.want(one, `"result":"REJECTED"`)
+		if n := f.backend.opened(); n != 1 {
+			f.t.Errorf("%d diffs are open", n)
+		}
+		a.want(a.call(toolCloseDiff, `{}`), "isError: tab_name is missing")
+		f.backend.resolve(a.session, "/project/b", companion.Outcome{Accepted: true})
+		a.want(two, "SAVED")
+	})
+}
+
+func TestOtherTools(t *testing.T) {
+	start(t, func(f *fixture) {
+		a := f.connect()
+		a.want(a.call(toolSessionName, `{"name":"x"}`), `{"success":true}`)
+		for _, args := range []string{
+			`{}`, `{"uri":"file:///project/a b"}`, `{"uri":"file:///project/a%20b"}`,
+		} {
+			a.want(a.call(toolGetDiagnostics, args), `"filePath":"/project/a b"`, `"uri":"file:///project/a%20b"`,
+				`"severity":"error"`, `"message":"wrong"`, `"start":{"line":1,"character":0}`)
+		}
+		a.want(a.call(toolGetDiagnostics, `{"uri":"a"}`), "isError: uri names no file")
+		a.want(a.call(toolGetSelection, `{}`), "null")
+		f.backend.setContext(companion.Context{Files: []companion.File{{
+			Path: "/project/a", Active: true, Cursor: &editor.Cursor{Line: 2, Character: 1}, Selection: "beta",
+		}}})
+		a.want(a.call(toolGetSelection, `{}`), `"text":"beta"`, `"filePath":"/project/a"`, `"current":true`)
+	})
+}
+
+// A call whose response the agent has closed is canceled, unless the agent is gone.
+func TestAbortedCall(t *testing.T) {
+	start(t, func(f *fixture) {
+		a := f.connect()
+		p := a.openDiff("/project/a", "x", "tab")
+		receive(f.t, f.backend.proposed)
+		p.cancel()
+		synctest.Wait()
+		if n := f.backend.opened(); n != 1 {
+			f.t.Error("the diff is closed before it is clear that the agent still runs")
+		}
+		time.Sleep(time.Minute)
+		if n := f.backend.opened(); n != 0 {
+			f.t.Error("the diff is still open")
+		}
+		a.want(a.call(toolSessionName, `{"name":"x"}`), "success")
+	})
+}
+
+// A killed agent's streams end. Its diffs stay for the user.
+func TestKilled(t *testing.T) {
+	start(t, func(f *fixture) {
+		a := f.connect()
+		p := a.openDiff("/project/a", "x", "tab")
+		receive(f.t, f.backend.proposed)
+		a.cut()
+		p.cancel()
+		if receive(f.t, f.backend.gone) != a.session {
+			f.t.Error("another session has ended")
+		}
+		if n := f.backend.opened(); n != 1 {
+			f.t.Errorf("%d diffs are open", n)
+		}
+		if err := receive(f.t, f.backend.resolve(a.session, "/project/a", companion.Outcome{Accepted: true})); err == nil {
+			f.t.Error("an outcome was delivered after the end")
+		}
+		synctest.Wait()
+		if s := f.Server.session(a.id); s != nil {
+			f.t.Error("the session is still there")
+		}
+	})
+}
+
+func TestDelete(t *testing.T) {
+	start(t, func(f *fixture) {
+		a := f.connect()
+		// Copilot CLI fails to connect again after a 204.
+		if res := f.do(f.t.Context(), http.MethodDelete, a.id, "", nil); res.StatusCode != http.StatusOK {
+			f.t.Error(res.Status)
+		}
+		receive(f.t, f.backend.gone)
+		<-a.ended
+		synctest.Wait()
+		if res := f.do(f.t.Context(), http.MethodGet, a.id, "", nil); res.StatusCode != http.StatusNotFound {
+			f.t.Error(res.Status)
+		}
+	})
+}
+
+// The context comes first on each stream, and then whenever it changes.
+func TestContext(t *testing.T) {
+	start(t, func(f *fixture) {
+		show := func(line int) {
+			f.backend.setContext(companion.Context{Files: []companion.File{{
+				Path: "/project/a", Active: true, Cursor: &editor.Cursor{Line: line, Character: 1},
+			}}})
+		}
+		last := func(a *agent) (last string) {
+			synctest.Wait()
+			for len(a.notes) > 0 {
+				last = <-a.notes
+			}
+			return last
+		}
+		a := f.connect()
+		if got := last(a); got != "" {
+			f.t.Errorf("with nothing open: %s", got)
+		}
+		show(3)
+		if got := last(a); !strings.Contains(got, `"selection_changed"`) || !strings.Contains(got, `"line":2`) {
+			f.t.Errorf("first: %s", got)
+		}
+		f.backend.setContext(companion.Context{})
+		if got := last(a); !strings.Contains(got, `"filePath":""`) {
+			f.t.Errorf("closed: %s", got)
+		}
+		show(4)
+		if got := last(a); !strings.Contains(got, `"line":3`) {
+			f.t.Errorf("changed: %s", got)
+		}
+		time.Sleep(24 * time.Hour) // the stream is kept alive
+		a.cut()
+		synctest.Wait()
+		show(5) // while no stream is open
+		time.Sleep(time.Second)
+		a.stream()
+		if got := last(a); !strings.Contains(got, `"line":4`) {
+			f.t.Errorf("on the next stream: %s", got)
+		}
+		old := a.ended
+		a.stream() // replaces the last one
+		<-old
+		show(6)
+		if got := last(a); !strings.Contains(got, `"line":5`) {
+			f.t.Errorf("on the last stream: %s", got)
+		}
+	})
+}
+
+// A server that closes delivers what is decided, and ends its streams.
+func TestClose(t *testing.T) {
+	start(t, func(f *fixture) {
+		a := f.connect()
+		p := a.openDiff("/project/a", "x", "tab")
+		receive(f.t, f.backend.proposed)
+		done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})
+		if err := f.Close(f.t.Context()); err != nil {
+			f.t.Error(err)
+		}
+		a.want(p, "REJECTED")
+		if err := receive(f.t, done); err != nil {
+			f.t.Error(err)
+		}
+		<-a.ended
+	})
+}

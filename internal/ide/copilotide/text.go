@@ -1,0 +1,34 @@
+package copilotide
+
+import "pollux/internal/companion"
+
+// readOnly says why the user cannot edit a proposal.
+const readOnly = "Copilot CLI ignores edits: accept or reject the whole change"
+
+// textRules are Copilot CLI's rules for the text of a file. Its proposals are what it
+// writes, byte for byte: line endings, a byte order mark, and no final newline if the file
+// has none.
+type textRules struct{}
+
+// Shown implements [companion.TextRules].
+func (textRules) Shown(original, _ string) string { return original }
+
+// Refuses implements [companion.TextRules]. A view may show other line endings.
+func (textRules) Refuses(text, _, proposed string) string {
+	if companion.SameLines(text, proposed) {
+		return ""
+	}
+	return "The text is not the proposal. " + readOnly + "."
+}
+
+// Answer implements [companion.TextRules].
+func (textRules) Answer(_, _, proposed string) string { return proposed }
+
+// Written implements [companion.TextRules].
+func (textRules) Written(answer, _ string) string { return answer }
+
+// Holds implements [companion.TextRules].
+func (textRules) Holds(onDisk, answer string) bool { return onDisk == answer }
+
+// Unwritten implements [companion.TextRules].
+func (textRules) Unwritten() string { return "" }
