@@ -19,19 +19,6 @@ import (
 
 const codexVersion = "0.169.0"
 
-// optional returns the path of an agent that only AGENTS=all scripts/setup.sh installs.
-func optional(t *testing.T, elem ...string) string {
-	t.Helper()
-	path := filepath.Join(append([]string{repo, ".cache", "npm"}, elem...)...)
-	if _, err := os.Stat(path); err != nil {
-		if os.Getenv("AGENTS") == "all" && os.Getenv("POLLUX_E2E") == "require" {
-			t.Fatalf("%s is missing: run AGENTS=all scripts/setup.sh", path)
-		}
-		t.Skipf("%s is missing: run AGENTS=all scripts/setup.sh", path)
-	}
-	return path
-}
-
 // installCodex writes Codex CLI's settings. It returns the command, and the variable
 // with the model's key.
 func (w *world) installCodex() (bin string, env []string) {
@@ -345,6 +332,3 @@ func (o *otherProgram) remove(t *testing.T) {
 	}
 	o.listener.Close()
 }
-
-// nodeArch returns this machine's architecture, as npm names it.
-func nodeArch() string { return map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH] }

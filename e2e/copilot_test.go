@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,22 +16,10 @@ import (
 
 const copilotVersion = "1.0.102"
 
-// copilotIsInstalled skips the test if Copilot CLI is not installed: only
-// `AGENTS=all scripts/setup.sh` does that.
-func copilotIsInstalled(t *testing.T) (bin string) {
+// copilotCommand returns the command. It skips the test if Copilot CLI is not installed.
+func copilotCommand(t *testing.T) string {
 	t.Helper()
-	elem := []string{"copilot-" + copilotVersion, "node_modules", "@github", "copilot-linux-" + nodeArch(), "copilot"}
-	if os.Getenv("AGENTS") != "all" {
-		if _, err := os.Stat(filepath.Join(append([]string{repo, ".cache", "npm"}, elem...)...)); err != nil {
-			t.Skip("Copilot CLI is not installed: AGENTS=all scripts/setup.sh installs it")
-		}
-	}
-	return installed(t, elem...)
-}
-
-// nodeArch returns the name of this machine's architecture in packages of npm.
-func nodeArch() string {
-	return map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+	return optional(t, "copilot-"+copilotVersion, "node_modules", "@github", "copilot-linux-"+nodeArch(), "copilot")
 }
 
 // copilotCache returns the directory into which the agent unpacks itself, 0.25 GB, when
@@ -89,7 +76,7 @@ const copilotReady = "/ commands"
 // copilot starts Copilot CLI.
 func (w *world) copilot(args ...string) screen {
 	w.t.Helper()
-	s := w.screen(w.copilotEnv(), append([]string{copilotIsInstalled(w.t)}, args...)...)
+	s := w.screen(w.copilotEnv(), append([]string{copilotCommand(w.t)}, args...)...)
 	s.see(copilotReady)
 	return s
 }
@@ -156,7 +143,7 @@ func (e *plugin) accepted(w *world, d editor.Diff) {
 
 // Copilot CLI, the real one, and a scripted editor.
 func TestCopilot(t *testing.T) {
-	copilotIsInstalled(t)
+	copilotCommand(t)
 	if !isolated(t) {
 		return
 	}
@@ -256,7 +243,7 @@ func TestCopilot(t *testing.T) {
 		w.writeHome(filepath.Join(".copilot", "config.json"), "{}")
 		e := w.edit(nil)
 		waitFor(t, "the lock", func() bool { return len(w.copilotLocks()) == 1 })
-		cli := w.screen(w.copilotEnv(), copilotIsInstalled(t))
+		cli := w.screen(w.copilotEnv(), copilotCommand(t))
 		cli.see("Do you trust the files in this folder?")
 		waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
 		cli.see("Do you trust the files in this folder?")
@@ -265,7 +252,7 @@ func TestCopilot(t *testing.T) {
 		var path string
 		w := newCopilotWorld(t, copilotEdits(&path))
 		path = w.file("a.txt", "beta\n")
-		bin := copilotIsInstalled(t)
+		bin := copilotCommand(t)
 		env := append(w.copilotEnv(), "PATH="+filepath.Dir(bin)+string(os.PathListSeparator)+os.Getenv("PATH"))
 		cli := w.screen(env, polluxBinary, "run", "--no-browser", "--", "copilot")
 		waitFor(t, "the agent", func() bool { return strings.Contains(w.pollux("status"), "Copilot CLI "+copilotVersion) })
@@ -280,7 +267,7 @@ func TestCopilot(t *testing.T) {
 
 // What Copilot CLI writes, byte for byte.
 func TestCopilotWrites(t *testing.T) {
-	copilotIsInstalled(t)
+	copilotCommand(t)
 	if !isolated(t) {
 		return
 	}
@@ -324,7 +311,7 @@ func TestCopilotWrites(t *testing.T) {
 
 // What Copilot CLI would take for something else than the user meant.
 func TestCopilotTraps(t *testing.T) {
-	copilotIsInstalled(t)
+	copilotCommand(t)
 	if !isolated(t) {
 		return
 	}

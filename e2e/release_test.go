@@ -13,7 +13,7 @@ import (
 
 // nodePlatform returns the name of this system in Node.
 func nodePlatform() string {
-	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+	arch := nodeArch()
 	return runtime.GOOS + "-" + arch
 }
 

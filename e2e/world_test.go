@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -95,6 +96,22 @@ func cached(t *testing.T, elem ...string) string {
 	}
 	return path
 }
+
+// optional returns the path of an agent that only AGENTS=all scripts/setup.sh installs.
+func optional(t *testing.T, elem ...string) string {
+	t.Helper()
+	path := filepath.Join(append([]string{repo, ".cache", "npm"}, elem...)...)
+	if _, err := os.Stat(path); err != nil {
+		if os.Getenv("AGENTS") == "all" && os.Getenv("POLLUX_E2E") == "require" {
+			t.Fatalf("%s is missing: run AGENTS=all scripts/setup.sh", path)
+		}
+		t.Skipf("%s is missing: run AGENTS=all scripts/setup.sh", path)
+	}
+	return path
+}
+
+// nodeArch returns this machine's architecture, as npm names it.
+func nodeArch() string { return map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH] }
 
 // A world is one user's machine: a home, a temporary directory, a project, and
 // a model that replies by script.

@@ -75,13 +75,14 @@ func TestAgents(t *testing.T) {
 	prompts := make(map[string]string)
 	for _, k := range kinds {
 		p := k.Prompt(editor.PromptParams{Path: "/project/a.go", Line: 2, EndLine: 3}, []string{"/project"})
-		if k.Command == "" || k.Name == "" || !strings.HasPrefix(p.Text, "@a.go") {
+		if k.Command == "" || k.Name == "" || !strings.Contains(p.Text, "a.go") {
 			t.Errorf("%+v: %+v", k.AgentKind, p)
 		}
 		prompts[k.Command] = p.Text
 	}
 	for command, want := range map[string]string{
 		"gemini": "@a.go lines 2-3 ", "claude": "@a.go#L2-3 ", "opencode": "@a.go#L2-3 ",
+		"copilot": "@a.go lines 2-3 ", "codex": "a.go lines 2-3 ",
 	} {
 		if prompts[command] != want {
 			t.Errorf("%s: %q, want %q", command, prompts[command], want)
