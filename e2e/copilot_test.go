@@ -41,27 +41,33 @@ var copilotCache = sync.OnceValues(func() (string, error) {
 func newCopilotWorld(t *testing.T, script fakemodel.Script) *world {
 	t.Helper()
 	w := newWorld(t, script)
+	w.installCopilot()
+	return w
+}
+
+// installCopilot writes Copilot CLI's settings. It trusts the project.
+func (w *world) installCopilot() {
+	w.t.Helper()
 	cache, err := copilotCache()
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	for _, dir := range []string{".copilot", ".cache"} {
 		if err := os.MkdirAll(filepath.Join(w.home, dir), 0o700); err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
 	}
 	if err := os.Symlink(cache, filepath.Join(w.home, ".cache", "copilot")); err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	config, err := json.Marshal(map[string]any{
 		"firstLaunchAt": "2026-11-01T00:00:00.000Z", "appTipShown": true, "trustedFolders": []string{w.project},
 	})
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	w.writeHome(filepath.Join(".copilot", "config.json"), string(config))
 	w.writeHome(filepath.Join(".copilot", "settings.json"), `{"banner": "never"}`)
-	return w
 }
 
 // copilotEnv returns the variables that lead the agent to the model.

@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,14 +44,14 @@ func killSession(t *testing.T, pid int) {
 	}
 }
 
-// endCLIs kills the CLIs among the processes. A CLI that has lost its terminal
-// exits a moment later and writes to its home, which the test is about to
-// remove.
+// endCLIs kills the agents among the processes. An agent that has lost its terminal
+// exits a moment later and writes to its home, which the test is about to remove.
 func endCLIs(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
 		program, _ := os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe")
-		if strings.HasPrefix(filepath.Base(program), "node") {
+		isAgent := func(name string) bool { return strings.HasPrefix(filepath.Base(program), name) }
+		if slices.ContainsFunc([]string{"node", "claude", "copilot", "codex", "opencode"}, isAgent) {
 			syscall.Kill(pid, syscall.SIGKILL)
 			waitGone(t, pid)
 		}
