@@ -254,6 +254,34 @@ func TestCopilot(t *testing.T) {
 		waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
 		cli.see("Do you trust the files in this folder?")
 	})
+	t.Run("diagnostics", func(t *testing.T) {
+		w := newCopilotWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+			if r.Step > 0 || !strings.Contains(r.Prompt, "problems") {
+				return fakemodel.Say(after)
+			}
+			return fakemodel.CallTool("ide-get_diagnostics", map[string]any{})
+		})
+		path := w.file("a.txt", "alpha\n")
+		e := w.edit(func(p *editor.InitializeParams) { p.Diagnostics = true })
+		e.mu.Lock()
+		e.report = func(editor.DiagnosticsParams) editor.DiagnosticsResult {
+			start, end := editor.Cursor{Line: 1, Character: 1}, editor.Cursor{Line: 1, Character: 6}
+			return editor.DiagnosticsResult{Files: []editor.FileDiagnostics{{Path: path, Diagnostics: []editor.Diagnostic{{
+				Range: editor.Range{Start: start, End: end}, Severity: editor.SeverityError, Message: "alpha is bad", Source: "lint",
+			}}}}}
+		}
+		e.mu.Unlock()
+		cli := w.copilot()
+		w.copilotConnects(e, cli, 1)
+		cli.ask("which problems are there")
+		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return r.Step > 0 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Results) != 1 || !strings.Contains(string(r.Results[0].Response), "alpha is bad") {
+			t.Errorf("the model got %+v", r.Results)
+		}
+	})
 	t.Run("run", func(t *testing.T) {
 		var path string
 		w := newCopilotWorld(t, copilotEdits(&path))

@@ -140,6 +140,42 @@ func TestSendToGemini(t *testing.T) {
 	}
 }
 
+// Agents without mentions receive text in their tmux pane, and the question that follows.
+func TestSendAsText(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	for _, test := range []struct {
+		name, title, text string
+		start             func(t *testing.T) (*world, screen)
+	}{
+		{"copilot", "Copilot CLI", "@a.txt lines 2-3", func(t *testing.T) (*world, screen) {
+			copilotCommand(t)
+			w := newCopilotWorld(t, seen)
+			_, cli := w.copilotInEditor()
+			return w, cli
+		}},
+		{"codex", "Codex CLI", "a.txt lines 2-3", func(t *testing.T) (*world, screen) {
+			w := newCodexWorld(t)
+			bin, env := w.installCodex()
+			cli := w.screen(append(w.edit(nil).env(), env...), bin)
+			cli.see("? for shortcuts")
+			return w, cli
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w, cli := test.start(t)
+			w.file("a.txt", "alpha\nbeta\ngamma\n")
+			if out := w.pollux("send", "a.txt:2-3"); !strings.Contains(out, "Sent to "+test.title+" in tmux pane") {
+				t.Errorf("it says %q", out)
+			}
+			cli.see(test.text)
+			cli.ask("why is that so")
+			w.wantPrompt(test.text)
+		})
+	}
+}
+
 // opencode takes the numbers of the lines as they are.
 func TestSendToOpencode(t *testing.T) {
 	if !isolated(t) {

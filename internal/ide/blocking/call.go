@@ -69,8 +69,11 @@ func (s *Calls) Received(req *jsonrpc.Request) *jsonrpc.Request {
 	var params map[string]json.RawMessage // its names are exact, unlike those of a struct
 	var name string
 	if req.Method != "tools/call" || !req.IsCall() || json.Unmarshal(req.Params, &params) != nil ||
-		json.Unmarshal(params["name"], &name) != nil || !s.ordered(name) {
+		json.Unmarshal(params["name"], &name) != nil {
 		return req
+	}
+	if !s.ordered(name) {
+		return withoutMeta(req, params)
 	}
 	c := s.enqueue(req.ID)
 	if c == nil {
@@ -88,6 +91,22 @@ func (s *Calls) Received(req *jsonrpc.Request) *jsonrpc.Request {
 	b.WriteString("}")
 	changed := *req
 	changed.Params = b.Bytes()
+	return &changed
+}
+
+// withoutMeta returns the request without _meta. Copilot CLI passes on what its model's
+// calls have there, the version of another protocol, which the SDK refuses.
+func withoutMeta(req *jsonrpc.Request, params map[string]json.RawMessage) *jsonrpc.Request {
+	if params["_meta"] == nil {
+		return req
+	}
+	delete(params, "_meta")
+	data, err := json.Marshal(params)
+	if err != nil {
+		return req
+	}
+	changed := *req
+	changed.Params = data
 	return &changed
 }
 

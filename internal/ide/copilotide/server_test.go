@@ -314,14 +314,15 @@ type pending struct {
 	cancel context.CancelFunc
 }
 
-// call calls a tool.
+// call calls a tool, with what the agent passes on of its model's calls in _meta.
 func (a *agent) call(tool, args string) pending {
 	a.f.t.Helper()
 	a.number++
 	ctx, cancel := context.WithCancel(a.f.t.Context())
 	p := pending{make(chan string, 1), cancel}
 	res := a.f.do(ctx, http.MethodPost, a.id, fmt.Sprintf(
-		`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"_meta":{"progressToken":%d},"name":%q,"arguments":%s}}`,
+		`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"_meta":{"progressToken":%d,`+
+			`"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"name":%q,"arguments":%s}}`,
 		a.number, a.number, tool, args), nil)
 	notes := make(chan string, 10)
 	go a.events(res, notes, make(chan bool))
