@@ -24,21 +24,36 @@ func TestPictures(t *testing.T) {
 	if *screenshots == "" {
 		t.Skip("only with -screenshots")
 	}
-	for _, kind := range editortest.Kinds {
-		t.Run(kind.Name, func(t *testing.T) {
-			var path string
-			w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return write(&path, greetAfter)(r) })
-			path = w.file("greet.py", greetBefore)
-			w.writeHome(".vimrc", "syntax on\nset background=dark laststatus=2\n")
-			d := w.sit(kind, path)
-			d.terminal(agentKinds[0])
-			d.say("greet everybody by default")
-			d.shows(path)
-			d.see(asks)
-			d.see("everybody")
-			w.shoot(kind.Name+".png", d.Coloured())
-		})
+	script := func(a agentKind, w *world) fakemodel.Script {
+		path := filepath.Join(w.project, "greet.py")
+		return func(r fakemodel.Request) fakemodel.Reply {
+			switch {
+			case r.Step == 0 && a.read != "":
+				return fakemodel.CallTool(a.read, map[string]any{"file_path": path})
+			case r.Step == 0, r.Step == 1 && a.read != "":
+				return fakemodel.Reply{Parts: []fakemodel.Part{a.write(path, greetAfter)}}
+			}
+			return fakemodel.Say(after)
+		}
 	}
+	eachAgentInEditor(t, script, func(t *testing.T, a agentKind, w *world, kind editortest.Kind, _ hands) {
+		if a.readOnly {
+			t.Skip("the docs have no picture of it")
+		}
+		path := w.file("greet.py", greetBefore)
+		w.writeHome(".vimrc", "syntax on\nset background=dark laststatus=2\n")
+		d := w.sit(kind, path)
+		d.terminal(a)
+		d.say("greet everybody by default")
+		d.shows(path)
+		d.reads(a.asks)
+		d.see("everybody")
+		name := kind.Name + ".png"
+		if a.name != agentKinds[0].name {
+			name = a.name + "-" + name
+		}
+		w.shoot(name, d.Coloured())
+	})
 	t.Run("terminal", func(t *testing.T) {
 		w := newWorld(t, silent)
 		s := w.review(130, 24)
