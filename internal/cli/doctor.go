@@ -16,9 +16,12 @@ import (
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
+	"pollux/internal/ide"
 	"pollux/internal/ide/claudeide"
 	claudechecks "pollux/internal/ide/claudeide/checks"
+	"pollux/internal/ide/codexide"
 	codexchecks "pollux/internal/ide/codexide/checks"
+	"pollux/internal/ide/copilotide"
 	copilotchecks "pollux/internal/ide/copilotide/checks"
 	"pollux/internal/ide/geminiide"
 	protocolchecks "pollux/internal/ide/geminiide/checks"
@@ -178,19 +181,20 @@ func doctorParts() []doctor.Part {
 		},
 	}
 	for _, agent := range []struct {
-		command, title, npm string
-		home                func() (string, error)
-		check               doctor.Check
+		command string
+		home    func() (string, error)
+		check   doctor.Check
 	}{
-		{claudeide.ClaudeCommand, "Claude Code", "@anthropic-ai/claude-code", claudechecks.ClaudeHome, claudechecks.Claude},
-		{claudeide.OpencodeCommand, "opencode", "opencode-ai", claudechecks.OpencodeHome, claudechecks.Opencode},
-		{copilotchecks.Command, "Copilot CLI", copilotchecks.Package, copilotchecks.Home, copilotchecks.Copilot},
-		{codexchecks.Command, "Codex CLI", codexchecks.Package, codexchecks.Home, codexchecks.Codex},
+		{claudeide.ClaudeCommand, claudechecks.ClaudeHome, claudechecks.Claude},
+		{claudeide.OpencodeCommand, claudechecks.OpencodeHome, claudechecks.Opencode},
+		{copilotide.Command, copilotide.Home, copilotchecks.Copilot},
+		{codexide.Command, codexide.Home, codexchecks.Codex},
 	} {
+		l := ide.LaunchOf(agent.command)
 		parts = append(parts, doctor.Part{
-			Name: agent.command, Heading: agent.title, Agent: agent.command, Title: agent.title,
-			Here:   doctor.Installed(agent.command, agent.home),
-			Checks: []doctor.Check{doctor.Command(agent.command, agent.title, agent.npm), agent.check},
+			Name: l.Name, Heading: l.Title, Agent: l.Name, Title: l.Title,
+			Here:   doctor.Installed(l.Name, agent.home),
+			Checks: []doctor.Check{doctor.Command(l.Name, l.Title, l.Package), agent.check},
 		})
 	}
 	return parts

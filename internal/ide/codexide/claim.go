@@ -30,7 +30,12 @@ func Socket() string {
 	if runtime.GOOS == "windows" { // it uses a named pipe
 		return ""
 	}
-	return filepath.Join(os.TempDir(), "codex-ipc", "ipc-"+strconv.Itoa(os.Getuid())+".sock")
+	return SocketIn(os.TempDir())
+}
+
+// SocketIn returns the path of the socket for a Codex CLI with that temporary directory.
+func SocketIn(tmp string) string {
+	return filepath.Join(tmp, "codex-ipc", "ipc-"+strconv.Itoa(os.Getuid())+".sock")
 }
 
 // Preferred returns the paths of the sockets that Codex CLI tries before [Socket]. The
@@ -40,7 +45,7 @@ func Preferred() (paths []string) {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
-	if home := codexHome(); home != "" {
+	if home, err := Home(); err == nil {
 		paths = append(paths, filepath.Join(home, "ipc", "ipc.sock"))
 	}
 	if os.Getuid() == 0 {
@@ -49,21 +54,18 @@ func Preferred() (paths []string) {
 	return paths
 }
 
-// codexHome returns the directory of Codex CLI's settings, or "".
-func codexHome() string {
+// Home returns the directory of Codex CLI's settings.
+func Home() (string, error) {
 	if dir := os.Getenv("CODEX_HOME"); dir != "" {
-		return dir
+		return filepath.Abs(dir)
 	}
 	home, err := os.UserHomeDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(home, ".codex")
+	return filepath.Join(home, ".codex"), err
 }
 
 // wanted reports whether somebody here uses Codex CLI.
 func wanted() bool {
-	if home := codexHome(); home != "" {
+	if home, err := Home(); err == nil {
 		if _, err := os.Stat(home); err == nil {
 			return true
 		}

@@ -234,6 +234,23 @@ func project(t *testing.T, names ...string) string {
 
 // Codex CLI 0.169 asks at once, on a connection for each prompt. Older releases
 // initialize first, and some ask again on the same connection.
+// doctor asks as the agent does, but is not one.
+func TestAsk(t *testing.T) {
+	m := newMachine(t)
+	dir := project(t, "a.txt")
+	b := newBackend(dir)
+	m.start(b, "1-1.sock")
+	for asked, want := range map[string]error{dir: nil, "/elsewhere": ErrOtherFolder} {
+		a := m.dial()
+		if err := Ask(a.conn, asked); !errors.Is(err, want) {
+			t.Errorf("in %s: %v", asked, err)
+		}
+	}
+	if len(b.came) > 0 {
+		t.Error("doctor counts as an agent")
+	}
+}
+
 func TestAnswer(t *testing.T) {
 	m := newMachine(t)
 	dir := project(t, "a.txt", "b.txt")

@@ -6,6 +6,7 @@ import "encoding/json"
 const (
 	typeRequest  = "request"
 	typeResponse = "response"
+	typeSuccess  = "success" // of a result
 )
 
 // Methods of a request. Codex CLI sends methodContext with each prompt; older releases
@@ -28,6 +29,8 @@ const (
 	self = "pollux"
 	// codexTUI is the sender of Codex CLI's requests.
 	codexTUI = "codex-tui"
+	// doctor is the sender of the requests of [Ask], which is not an agent.
+	doctor = "pollux-doctor"
 	// initializeType is the kind of client that an older Codex CLI says it is.
 	initializeType = "desktop"
 )
@@ -68,7 +71,7 @@ func (r request) success(result any) response {
 		panic(err) // structs of this package
 	}
 	return response{
-		Type: typeResponse, RequestID: r.RequestID, ResultType: "success", Method: r.Method, HandledBy: self, Result: data,
+		Type: typeResponse, RequestID: r.RequestID, ResultType: typeSuccess, Method: r.Method, HandledBy: self, Result: data,
 	}
 }
 

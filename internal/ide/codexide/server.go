@@ -402,7 +402,9 @@ func (s *Server) ownContext(req request, pid int) response {
 		return req.failure(errNoClient)
 	}
 	result := contextResult{newContext(s.cfg.Backend.Context(), s.cfg.Backend.Roots(), dir)}
-	s.asked(pid, dir)
+	if req.Source != doctor {
+		s.asked(pid, dir)
+	}
 	return req.success(result)
 }
 

@@ -123,7 +123,7 @@ func askSibling(ctx context.Context, socket string, req request) (*sibling, erro
 	req.Method = methodCandidate
 	if _, err = io.WriteString(conn, preamble); err == nil {
 		var res response
-		if res, err = s.call(req); err == nil {
+		if res, err = call(s.conn, req); err == nil {
 			err = json.Unmarshal(res.Result, &s.candidate)
 		}
 	}
@@ -137,16 +137,17 @@ func askSibling(ctx context.Context, socket string, req request) (*sibling, erro
 // context returns the other companion's answer to a request for the context.
 func (s *sibling) context(req request) (response, error) {
 	s.conn.SetDeadline(time.Now().Add(siblingTimeout))
-	return s.call(req)
+	return call(s.conn, req)
 }
 
 var errNotAnAnswer = errors.New("not an answer to the request")
 
-func (s *sibling) call(req request) (res response, err error) {
-	if err := writeFrame(s.conn, req); err != nil {
+// call sends a request and returns the answer.
+func call(conn io.ReadWriter, req request) (res response, err error) {
+	if err := writeFrame(conn, req); err != nil {
 		return res, err
 	}
-	data, err := readFrame(s.conn, maxAnswer)
+	data, err := readFrame(conn, maxAnswer)
 	if err != nil {
 		return res, err
 	}

@@ -40,17 +40,22 @@ type Lock struct {
 // the locks there only.
 const EnvHome = "COPILOT_HOME"
 
-// Dir returns the directory of the lock files.
-func Dir() (string, error) {
+// Home returns the directory of the agent's settings and lock files.
+func Home() (string, error) {
 	if home := os.Getenv(EnvHome); home != "" {
-		home, err := filepath.Abs(home)
-		return filepath.Join(home, "ide"), err
+		return filepath.Abs(home)
 	}
 	home, err := os.UserHomeDir()
+	return filepath.Join(home, ".copilot"), err
+}
+
+// Dir returns the directory of the lock files.
+func Dir() (string, error) {
+	home, err := Home()
 	if err != nil {
 		return "", fmt.Errorf("cannot find the directory of Copilot CLI's lock files: %w", err)
 	}
-	return filepath.Join(home, ".copilot", "ide"), nil
+	return filepath.Join(home, "ide"), nil
 }
 
 // A Found is a lock file in a directory.

@@ -16,6 +16,7 @@ import (
 
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
+	"pollux/internal/ide/codexide"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -50,8 +51,8 @@ func listen(t *testing.T, path, answer string) {
 }
 
 const (
-	hasFolder = `{"resultType":"success","result":{"ideContext":{"openTabs":[]}}}`
-	noFolder  = `{"resultType":"error","error":"no-client-found"}`
+	hasFolder = `{"type":"response","requestId":"pollux-doctor","resultType":"success","result":{"ideContext":{"openTabs":[]}}}`
+	noFolder  = `{"type":"response","requestId":"pollux-doctor","resultType":"error","error":"no-client-found"}`
 )
 
 // useTMPDIR starts a process, such as the editor's, with that TMPDIR.
@@ -72,7 +73,7 @@ func TestCodex(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("it uses a pipe on Windows")
 	}
-	own := func(t *testing.T) string { return socketIn(os.Getenv("TMPDIR")) }
+	own := func(t *testing.T) string { return codexide.SocketIn(os.Getenv("TMPDIR")) }
 	for name, tt := range map[string]struct {
 		make func(t *testing.T)
 		away bool // no companion of Pollux runs

@@ -20,14 +20,9 @@ import (
 	"time"
 
 	"pollux/internal/doctor"
+	"pollux/internal/ide/copilotide"
 	"pollux/internal/paths"
 	"pollux/internal/sys"
-)
-
-// Names of the command and of the npm package that contains it.
-const (
-	Command = "copilot"
-	Package = "@github/copilot"
 )
 
 const (
@@ -37,25 +32,10 @@ const (
 	maxFile = 1 << 20
 )
 
-// Home returns the directory of Copilot CLI's settings and lock files.
-func Home() (string, error) {
-	if dir := os.Getenv("COPILOT_HOME"); dir != "" {
-		return filepath.Abs(dir)
-	}
-	home, err := os.UserHomeDir()
-	return filepath.Join(home, ".copilot"), err
-}
-
 // A lock is a lock file. Copilot CLI skips one without any of required.
 type lock struct {
-	Path             string            `json:"-"`
-	Err              error             `json:"-"` // why Copilot CLI skips it
-	SocketPath       string            `json:"socketPath"`
-	Scheme           string            `json:"scheme"`
-	Headers          map[string]string `json:"headers"`
-	PID              int               `json:"pid"`
-	IDEName          string            `json:"ideName"`
-	WorkspaceFolders []string          `json:"workspaceFolders"`
+	copilotide.Found
+	Err error // why Copilot CLI skips it
 }
 
 var required = []string{"socketPath", "scheme", "headers", "pid", "ideName", "timestamp"}
@@ -64,11 +44,11 @@ var required = []string{"socketPath", "scheme", "headers", "pid", "ideName", "ti
 func find(dir string) (locks []lock) {
 	files, _ := filepath.Glob(filepath.Join(dir, "*.lock"))
 	for _, path := range files {
-		l := lock{Path: path}
+		l := lock{Found: copilotide.Found{Path: path}}
 		data, err := sys.ReadFile(path, maxFile)
 		var fields map[string]json.RawMessage
 		if err == nil {
-			err = errors.Join(json.Unmarshal(data, &fields), json.Unmarshal(data, &l))
+			err = errors.Join(json.Unmarshal(data, &fields), json.Unmarshal(data, &l.Lock))
 		}
 		for _, key := range required {
 			if fields[key] == nil && err == nil {
@@ -91,7 +71,7 @@ func (l lock) name() string { return cmp.Or(doctor.Short(l.IDEName), "a program 
 
 // Copilot checks why Copilot CLI does not connect to a companion, or shows no diffs.
 func Copilot(ctx context.Context, c *doctor.Checker) {
-	home, err := Home()
+	home, err := copilotide.Home()
 	if err != nil {
 		c.Fail("settings", "set HOME", "there is no home directory, so Copilot CLI has no settings: %v", err)
 		return
