@@ -34,6 +34,9 @@ type agentKind struct {
 	write func(path, text string) fakemodel.Part
 	// readOnly is set if the agent ignores edits in a view.
 	readOnly bool
+	// anyOrder is set if the agent makes the calls of one reply in any order. Its model
+	// then makes one call in each reply.
+	anyOrder bool
 	// asks is on the screen while a change waits. yes are the keys that accept it there.
 	asks string
 	yes  []string
@@ -71,7 +74,7 @@ var agentKinds = []agentKind{
 		read: "Read", write: writeFile("Write"), asks: "Do you want to", yes: []string{"Enter"}, refused: "Rejected",
 	},
 	{
-		name: "copilot", title: "Copilot CLI", closed: true, readOnly: true,
+		name: "copilot", title: "Copilot CLI", closed: true, readOnly: true, anyOrder: true,
 		install: func(w *world) {
 			w.addPath(filepath.Dir(copilotCommand(w.t)))
 			w.installCopilot()
@@ -150,6 +153,9 @@ func typist(a agentKind, w *world) fakemodel.Script {
 			writes = append(writes, a.write(path, strings.ReplaceAll(text, "/", "\n")+"\n"))
 		}
 		switch {
+		case a.anyOrder && r.Step < len(writes):
+			return fakemodel.Reply{Parts: writes[r.Step : r.Step+1]}
+		case a.anyOrder:
 		case r.Step == 0 && a.read != "":
 			return fakemodel.Reply{Parts: reads}
 		case r.Step == 0, r.Step == 1 && a.read != "":

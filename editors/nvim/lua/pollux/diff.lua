@@ -258,6 +258,20 @@ local function caption(win, text)
   end
 end
 
+-- Says what is special about a diff, in one message: after two, Neovim asks for Enter.
+local function remark(d)
+  local remarks = {}
+  if d.dirty then
+    table.insert(remarks, "has unsaved changes; they are kept and shown in a separate window")
+  end
+  if d.diff.readOnly then
+    table.insert(remarks, "is read-only: " .. d.diff.readOnly)
+  end
+  if #remarks > 0 then
+    client.say(name(d) .. " " .. table.concat(remarks, "; it "), d.dirty and "warning" or "info")
+  end
+end
+
 -- Sets the title above the proposal.
 local function caption_of(d)
   local win = d.wins and d.wins[d.left and 2 or 1]
@@ -793,11 +807,8 @@ show = function(d)
   end
   if d.dirty then
     caption(d.dirty, "your unsaved changes (they are kept)")
-    client.say(name(d) .. " has unsaved changes; they are kept and shown in a separate window", "warning")
   end
-  if d.diff.readOnly then
-    client.say(("%s is read-only: %s"):format(name(d), d.diff.readOnly))
-  end
+  remark(d)
   if d.inline then
     draw(d)
   end

@@ -245,6 +245,20 @@ def Caption(win: number, text: string)
   setwinvar(win, '&statusline', text == '' ? '' : ' ' .. substitute(text, '%', '%%', 'g') .. '%<')
 enddef
 
+# Says what is special about a diff, in one message: after two, Vim asks for Enter.
+def Remark(d: dict<any>)
+  var remarks: list<string> = []
+  if d.dirty > 0
+    add(remarks, 'has unsaved changes; they are kept and shown in a separate window')
+  endif
+  if has_key(d.diff, 'readOnly')
+    add(remarks, 'is read-only: ' .. d.diff.readOnly)
+  endif
+  if !empty(remarks)
+    client.Say(Name(d) .. ' ' .. join(remarks, '; it '), d.dirty > 0 ? 'warning' : 'info')
+  endif
+enddef
+
 # Sets the title below the proposal.
 def CaptionOf(d: dict<any>)
   var win = Window(d)
@@ -822,7 +836,6 @@ def Show(d: dict<any>)
   setbufvar(d.buf, '&modified', 1)
   if has_key(d.diff, 'readOnly')
     setbufvar(d.buf, '&modifiable', 0)
-    client.Say(printf('%s is read-only: %s', Name(d), d.diff.readOnly))
   endif
   entered = was
   shown = d.diff.id
@@ -839,8 +852,8 @@ def Show(d: dict<any>)
   endif
   if d.dirty > 0
     Caption(d.dirty, 'your unsaved changes (they are kept)')
-    client.Say(Name(d) .. ' has unsaved changes; they are kept and shown in a separate window', 'warning')
   endif
+  Remark(d)
   setbufvar(d.buf, '&modified', 1)
   Draw(d)
   client.Request('diff/hunks', {id: d.diff.id, content: d.text}, (error, result) => {
