@@ -48,6 +48,7 @@ func newCopilotWorld(t *testing.T, script fakemodel.Script) *world {
 // installCopilot writes Copilot CLI's settings. It trusts the project.
 func (w *world) installCopilot() {
 	w.t.Helper()
+	copilotCommand(w.t)
 	cache, err := copilotCache()
 	if err != nil {
 		w.t.Fatal(err)
