@@ -77,6 +77,13 @@ func picture(t *testing.T, ctx context.Context, name string) {
 	}
 }
 
+// drawsFrames tells whether the browser draws: the page, and most waits of the tests,
+// need frames.
+const drawsFrames = `new Promise(resolve => {
+	requestAnimationFrame(() => resolve("frames"))
+	setTimeout(() => resolve("no frames"), 1000)
+})`
+
 // onPage runs actions. If they fail it prints the text of the page.
 func onPage(t *testing.T, ctx context.Context, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
@@ -84,7 +91,8 @@ func onPage(t *testing.T, ctx context.Context, actions ...chromedp.Action[chrome
 	defer cancel()
 	if err := chromedp.Do(within, actions...); err != nil {
 		text, _ := chromedp.Run(ctx, chromedp.Evaluate[string]("document.body.innerText"))
-		t.Fatalf("%v; the page shows %q", err, text)
+		frames, _ := chromedp.Run(ctx, chromedp.Evaluate[string](drawsFrames, chromedp.EvalAwaitPromise))
+		t.Fatalf("%v; Chromium draws %s; the page shows %q", err, frames, text)
 	}
 }
 
