@@ -14,6 +14,9 @@ import (
 	"pollux/internal/companion"
 )
 
+// ErrDropped reports that a notification was dropped: the agent cannot receive one now.
+var ErrDropped = errors.New("the agent cannot receive a notification now")
+
 // ErrUndelivered reports that the session ended before the agent had the answer.
 var ErrUndelivered = errors.New("the agent ended before it received the outcome")
 

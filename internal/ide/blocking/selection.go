@@ -2,6 +2,7 @@ package blocking
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -175,7 +176,9 @@ func (f *Feed) Run(ctx context.Context) {
 		if m == sent && !again && !first || f.SkipNothing && m.FilePath == "" && sent.FilePath == "" {
 			continue
 		}
-		if err := f.Send(m); err != nil {
+		if err := f.Send(m); errors.Is(err, ErrDropped) {
+			continue
+		} else if err != nil {
 			return // the session ends
 		}
 		sent, first = m, false

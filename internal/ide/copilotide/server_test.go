@@ -621,6 +621,14 @@ func TestContext(t *testing.T) {
 		if got := last(a); !strings.Contains(got, `"line":5`) {
 			f.t.Errorf("on the last stream: %s", got)
 		}
+		a.cut()
+		synctest.Wait()
+		f.backend.setContext(companion.Context{}) // while no stream is open
+		time.Sleep(time.Second)
+		a.stream()
+		if got := last(a); !strings.Contains(got, `"filePath":""`) {
+			f.t.Errorf("closed while no stream was open: %s", got)
+		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package copilotide
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -106,9 +107,9 @@ func (s *Session) serveCall(w http.ResponseWriter, r *http.Request, req *jsonrpc
 	out, stop := respond(s.Ctx, w, s.id)
 	defer stop()
 	s.receive(s.Calls.Received(req))
-	err := s.await(r.Context(), out, received)
+	answered, err := s.await(r.Context(), out, received)
 	s.forget(req.ID)
-	if err != nil && s.Ctx.Err() == nil && len(received) == 0 {
+	if err != nil && !answered && s.Ctx.Err() == nil && len(received) == 0 {
 		s.cancelCall(req.ID)
 		return
 	}
@@ -144,29 +145,46 @@ func (s *Session) expect(id jsonrpc.ID, received chan []byte) bool {
 	return true
 }
 
+// answer gives an answer to the response that waits for it. It reports false if none does.
+func (s *Session) answer(id jsonrpc.ID, data []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	received := s.pending[id]
+	if received == nil {
+		return false
+	}
+	select {
+	case received <- data: // under the lock, so that it comes before forget
+		return true
+	default: // a second answer
+		return false
+	}
+}
+
 func (s *Session) forget(id jsonrpc.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.pending, id)
 }
 
-// await writes the answer to a request when there is one. It returns an error if the
-// agent no longer waits for it, or the session ends first.
-func (s *Session) await(ctx context.Context, out response, received chan []byte) error {
+// await writes the answer to a request when there is one. It reports whether there was
+// one, and returns an error if it was not written: the agent no longer waits for it, or
+// the session ends first.
+func (s *Session) await(ctx context.Context, out response, received chan []byte) (answered bool, err error) {
 	tick := time.NewTicker(keepAliveInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case data := <-received:
-			return out.message(data)
+			return true, out.message(data)
 		case <-tick.C:
 			if err := out.comment(); err != nil {
-				return err
+				return false, err
 			}
 		case <-ctx.Done():
-			return ctx.Err()
+			return false, ctx.Err()
 		case <-s.Ctx.Done():
-			return blocking.ErrUndelivered
+			return false, blocking.ErrUndelivered
 		}
 	}
 }
@@ -217,20 +235,22 @@ func (s *Session) ended(st *stream) {
 	}
 }
 
-// send gives a notification to the event stream. It drops the notification if none is
-// open: one that opens gets the state as it is then.
+// send gives a notification to the event stream. It returns [blocking.ErrDropped] if none
+// is open: one that opens gets the state as it is then.
 func (s *Session) send(data []byte) error {
 	s.mu.Lock()
 	st := s.stream
 	s.mu.Unlock()
+	dropped := func() error { return cmp.Or(s.Ctx.Err(), blocking.ErrDropped) }
 	if st == nil {
-		return s.Ctx.Err()
+		return dropped()
 	}
 	select {
 	case st.messages <- data:
+		return nil
 	case <-st.ctx.Done():
+		return dropped()
 	}
-	return s.Ctx.Err()
 }
 
 // A conn is the connection of a session, for the SDK.
@@ -271,14 +291,9 @@ func (c conn) Write(_ context.Context, msg jsonrpc.Message) error {
 	if !ok {
 		return c.s.send(data)
 	}
-	c.s.mu.Lock()
-	received := c.s.pending[res.ID]
-	c.s.mu.Unlock()
-	if received == nil {
+	if !c.s.answer(res.ID, data) {
 		c.s.Calls.Written(res.ID, blocking.ErrUndelivered) // the agent no longer waits
-		return nil
 	}
-	received <- data
 	return nil
 }
 
