@@ -140,7 +140,7 @@ func TestSendToGemini(t *testing.T) {
 	}
 }
 
-// Agents without mentions receive text in their tmux pane, and the question that follows.
+// Agents without mentions receive text in their tmux pane, and a question with Enter.
 func TestSendAsText(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -170,8 +170,9 @@ func TestSendAsText(t *testing.T) {
 				t.Errorf("it says %q", out)
 			}
 			cli.see(test.text)
-			cli.ask("why is that so")
-			w.wantPrompt(test.text)
+			cli.press("C-u")
+			w.pollux("send", "a.txt:2-3", "why", "is", "that", "so")
+			w.wantPrompt(test.text + ": why is that so")
 		})
 	}
 }

@@ -241,14 +241,18 @@ func (p *Pane) Paste(ctx context.Context, prompt editor.Prompt) error {
 	return p.put(ctx, "\r")
 }
 
-// accepted waits until the agent shows the pasted text, and then for [enterDelay].
+// accepted waits until the agent shows the pasted text, and then for [enterDelay]. A
+// dialog that ignores the text would take Enter for an answer.
 func (p *Pane) accepted(ctx context.Context, prompt editor.Prompt) error {
 	late := fmt.Errorf("it has not shown the pasted text yet: press Enter in tmux pane %s when it does", p.id)
 	looking, cancel := context.WithTimeout(ctx, acceptTimeout)
 	defer cancel()
-	for waits := prompt.Empty; waits; {
-		var err error
-		if waits, err = p.shows(looking, prompt.Ready); err == nil && waits {
+	for {
+		has, err := p.has(looking, prompt)
+		if err == nil && has {
+			break
+		}
+		if err == nil {
 			err = pause(looking, pollInterval)
 		}
 		if err != nil {
@@ -259,6 +263,26 @@ func (p *Pane) accepted(ctx context.Context, prompt editor.Prompt) error {
 		return late
 	}
 	return nil
+}
+
+// folded starts what agents show in place of a long paste: "[Pasted text #1]".
+const folded = "[Past"
+
+// has reports whether the input line has the prompt, as far as the screen tells.
+func (p *Pane) has(ctx context.Context, prompt editor.Prompt) (bool, error) {
+	if prompt.Empty {
+		waits, err := p.shows(ctx, prompt.Ready)
+		return !waits, err
+	}
+	start, _, _ := strings.Cut(prompt.Text, "\n")
+	if runes := []rune(start); len(runes) > 10 {
+		start = string(runes[:10]) // the agent may wrap the line after it
+	}
+	shown, err := p.shows(ctx, start)
+	if err != nil || shown {
+		return shown, err
+	}
+	return p.shows(ctx, folded)
 }
 
 // pause waits. It returns an error if ctx ends first.

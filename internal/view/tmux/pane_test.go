@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 
 const prompting = "ready> "
 
+// unseen is a text that the agent ignores, as in a dialog.
+const unseen = "unseen"
+
 // beAgent behaves as an agent: it shows that its input line is empty, until something is
 // typed. It writes what it reads to a file.
 func beAgent(log string) {
@@ -47,10 +50,14 @@ func beAgent(log string) {
 		}
 		f.Write(buf[:n])
 		f.Close()
-		if strings.Contains(string(buf[:n]), "\r") {
+		text := strings.NewReplacer("\x1b[200~", "", "\x1b[201~", "", "\n", "\r\n").Replace(string(buf[:n]))
+		switch {
+		case strings.Contains(string(buf[:n]), "\r"):
 			fmt.Print(erase + prompting)
-		} else {
+		case text == unseen:
 			fmt.Print(erase + "typed")
+		default:
+			fmt.Print(erase + "typed " + text[:min(len(text), 40)])
 		}
 	}
 }
@@ -200,6 +207,18 @@ func TestPaste(t *testing.T) {
 				t.Errorf("tmux keeps %q", left)
 			}
 		})
+	}
+}
+
+// Enter would answer a dialog that ignores the text.
+func TestPasteUnseen(t *testing.T) {
+	d := newDesk(t)
+	err := d.start().Paste(t.Context(), editor.Prompt{Text: unseen, Submit: true})
+	if err == nil || !strings.Contains(err.Error(), "it has not shown the pasted text yet: press Enter in tmux pane %0") {
+		t.Errorf("the error is %v", err)
+	}
+	if got := d.typed(); strings.Contains(got, "\r") {
+		t.Errorf("typed %q", got)
 	}
 }
 
