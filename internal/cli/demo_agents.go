@@ -50,6 +50,7 @@ var demoAgents = []demoAgent{
 			env := []string{
 				"HOME=" + home, "USERPROFILE=" + home, "GEMINI_CLI_HOME=" + home,
 				"GOOGLE_GEMINI_BASE_URL=" + model, "GEMINI_API_KEY=demo", "GEMINI_MODEL=gemini-2.5-flash",
+				"NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1",
 				"GOOGLE_API_KEY=", "GOOGLE_GENAI_USE_VERTEXAI=", "GOOGLE_GENAI_USE_GCA=", "GEMINI_SANDBOX=",
 			}
 			// Let npx use the user's cache.
@@ -77,6 +78,7 @@ var demoAgents = []demoAgent{
 		env: func(home, model string) []string {
 			return []string{
 				"CLAUDE_CONFIG_DIR=" + home, "ANTHROPIC_BASE_URL=" + model, "ANTHROPIC_API_KEY=" + demoKey,
+				"NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1", "ANTHROPIC_CUSTOM_HEADERS=", "CLAUDE_CODE_USE_FOUNDRY=",
 				"ANTHROPIC_AUTH_TOKEN=", "ANTHROPIC_MODEL=", "CLAUDE_CODE_USE_BEDROCK=", "CLAUDE_CODE_USE_VERTEX=",
 				"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1",
 			}

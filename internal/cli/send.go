@@ -128,19 +128,28 @@ func fileAndLines(arg string, plain bool) (path string, line, end int, err error
 	return path, line, end, err
 }
 
-// maxQuestion bounds a question on standard input, in bytes.
-const maxQuestion = 1 << 20
+// maxInput bounds what the command reads from standard input, in bytes.
+const maxInput = 1 << 20
+
+// readInput returns the text on standard input.
+func readInput(in io.Reader) (string, error) {
+	data, err := io.ReadAll(io.LimitReader(in, maxInput+1))
+	if err == nil && len(data) > maxInput {
+		err = errors.New("the text on standard input has more than 1 MiB: shorten it")
+	}
+	return string(data), err
+}
 
 // questionIn returns the question in the arguments, or on standard input.
 func questionIn(in io.Reader, args []string) (string, error) {
 	if len(args) != 1 || args[0] != "-" {
 		return strings.Join(args, " "), nil
 	}
-	data, err := io.ReadAll(io.LimitReader(in, maxQuestion))
-	if err == nil && strings.TrimSpace(string(data)) == "" {
+	text, err := readInput(in)
+	if err == nil && strings.TrimSpace(text) == "" {
 		err = errors.New("there is no question on standard input: write one, or leave out the -")
 	}
-	return string(data), err
+	return text, err
 }
 
 // selectedLines returns the lines of a text that the user has selected in a file, given
@@ -148,11 +157,9 @@ func questionIn(in io.Reader, args []string) (string, error) {
 // the cursor itself.
 func selectedLines(in io.Reader, path, text string, cursor int) (line, end int, err error) {
 	if text == "-" {
-		data, err := io.ReadAll(io.LimitReader(in, 1<<20))
-		if err != nil {
+		if text, err = readInput(in); err != nil {
 			return 0, 0, err
 		}
-		text = string(data)
 	}
 	if uniseg.GraphemeClusterCount(text) <= 1 {
 		return cursor, 0, nil

@@ -89,6 +89,7 @@ func TestQuestionIn(t *testing.T) {
 		{args: []string{"why", "so?"}, want: "why so?"},
 		{args: []string{"-"}, stdin: "a\nb\n", want: "a\nb\n"},
 		{args: []string{"-"}, stdin: " \n", wrong: true},
+		{args: []string{"-"}, stdin: strings.Repeat("x", maxInput+1), wrong: true},
 	} {
 		got, err := questionIn(strings.NewReader(tt.stdin), tt.args)
 		if (err != nil) != tt.wrong || err == nil && got != tt.want {
