@@ -330,8 +330,8 @@ function render() {
   const accepted = current?.diff.state === "accepted";
   const fixed = accepted ? undefined : current?.diff.readOnly;
   $("reset").hidden = Boolean(fixed);
-  $("fixed").hidden = !fixed;
-  $("fixed").textContent = fixed ? `This text is read-only: ${fixed}.` : "";
+  $("fixed").hidden = !fixed || orphaned;
+  $("fixed").textContent = fixed && !orphaned ? `This text is read-only. ${fixed}.` : "";
   $("orphaned").hidden = !orphaned;
   $("accepted").hidden = !accepted;
   $("accepted").textContent = accepted ? `Accepted. Waiting for the agent to write ${base(current!.diff.path)}.` : "";
