@@ -167,6 +167,9 @@ function M.run(opts)
   if not command and vim.tbl_contains(agents(), name) then
     return require("pollux.terminal").open(name, vim.list_slice(opts.fargs, 2))
   end
+  if not command and not client.ready() then
+    return client.say("Pollux is not running: run :Pollux start; if that fails, see :Pollux log", "error")
+  end
   if not command then
     return client.say(("unknown command %q: press Tab after :Pollux for a list"):format(name), "error")
   end

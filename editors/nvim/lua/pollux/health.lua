@@ -28,10 +28,13 @@ function M.check()
   else
     bad("the companion is not running", { ":Pollux start", ":Pollux log" })
   end
-  if opts.cli or vim.fn.executable("gemini") == 1 or vim.fn.executable("npx") == 1 then
-    ok("Gemini CLI can be started")
-  else
-    warn("Gemini CLI is not installed", { "npm install -g @google/gemini-cli" })
+  local installed = vim.tbl_filter(function(agent)
+    return vim.fn.executable(agent.command) == 1
+  end, client.info and client.info.agents or {})
+  if opts.cli or #installed > 0 or vim.fn.executable("npx") == 1 then
+    ok("an agent can be started")
+  elseif client.ready() then
+    warn("no agent is installed", { "npm install -g @google/gemini-cli" })
   end
   if #client.agents > 0 then
     for _, c in ipairs(client.agents) do

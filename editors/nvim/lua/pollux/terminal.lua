@@ -75,7 +75,8 @@ end
 
 local function command(name, args)
   local argv = { config.get().command, "run", "--attach" }
-  local cli = name ~= default_name() and { name } or chosen() or name ~= "" and { name } or {}
+  local own = name ~= "" and { name } or {}
+  local cli = (name == "" or name == default_name()) and chosen() or own
   if #cli > 0 then
     table.insert(argv, "--")
     vim.list_extend(argv, cli)

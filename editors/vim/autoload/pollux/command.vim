@@ -164,6 +164,8 @@ export def Run(args: string, range: number, line1: number, line2: number)
     client.Stop()
   elseif index(Agents(), name) >= 0
     terminal.Open(name, split(rest))
+  elseif !client.Ready()
+    client.Say('Pollux is not running: run :Pollux start; if that fails, see :Pollux log', 'error')
   else
     client.Say(printf('unknown command "%s": press Tab after :Pollux for a list', name), 'error')
   endif

@@ -57,7 +57,7 @@ enddef
 
 def Argv(name: string, args: list<string>): list<string>
   var argv = [options.Command(), 'run', '--attach']
-  var cli = name == DefaultName() ? Chosen() : [name]
+  var cli = name == '' || name == DefaultName() ? Chosen() : [name]
   return empty(cli) ? argv : argv + ['--'] + cli + args
 enddef
 
@@ -146,9 +146,11 @@ def Enter(buf: number, prompt: dict<any>, polls: number)
     return
   elseif !Waits(buf, prompt)
     timer_start(ENTER_DELAY, (_) => {
-      if Waits(buf, prompt)
+      if !Running(buf)
+        return
+      elseif Waits(buf, prompt)
         Enter(buf, prompt, polls)
-      elseif Running(buf)
+      else
         Put(buf, "\r")
       endif
     })
