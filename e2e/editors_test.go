@@ -166,7 +166,7 @@ func (d *desk) reads(text string) {
 func (d *desk) terminal(a agentKind) {
 	d.t.Helper()
 	d.command("open")
-	d.see(a.ready)
+	d.reads(a.ready)
 	d.until(d.State.Terminal, "1")
 }
 
