@@ -1,5 +1,5 @@
-// Package blocking has what those protocols share in which the call that shows a change
-// blocks until the user has decided: the calls and their answers, and the message with
+// Package blocking implements protocols in which the call that shows a change returns only
+// after the user has decided: the calls and their answers, and the message with
 // the context. The package of an agent knows its transport, and the names of its tools.
 package blocking
 

@@ -115,8 +115,8 @@ type Server struct {
 	stop     context.CancelFunc
 	check    outbox.Signal // the lock may have to change
 
-	publishing sync.Mutex // held while the lock file changes
-	failure    string     // why the lock file could not be written last; guarded by publishing
+	publishing sync.Mutex      // held while the lock file changes
+	writer     lockfile.Writer // of the lock file; guarded by publishing
 
 	mu       sync.Mutex
 	sessions map[*Session]bool
@@ -134,6 +134,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, token: rand.Text(), gate: gate.New(0), check: outbox.NewSignal(), sessions: make(map[*Session]bool),
+		writer: lockfile.Writer{Log: cfg.Log, Agent: "Claude Code"},
 	}
 	if s.cfg.Dir == "" {
 		dir, err := Dir()
@@ -425,14 +426,7 @@ func (s *Server) update() {
 			note += fmt.Sprintf(" (process %d)", other.PID)
 		}
 	}
-	failure := ""
-	if err := lockfile.Write(path, lock); err != nil {
-		failure = err.Error()
-	}
-	if failure != "" && failure != s.failure {
-		s.cfg.Log.Warn("cannot write the lock file: Claude Code will not find this companion", "err", failure)
-	}
-	s.failure = failure
+	s.writer.Write(path, lock)
 	if s.setRival(note) && yield {
 		s.cfg.Log.Warn("another program has the same folder: Claude Code connects to that one", "program", note)
 	}

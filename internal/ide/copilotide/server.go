@@ -76,8 +76,8 @@ type Server struct {
 	stop     context.CancelFunc
 	check    outbox.Signal // the lock may have to change
 
-	publishing sync.Mutex // held while the lock file changes
-	failure    string     // why the lock file could not be written last; guarded by publishing
+	publishing sync.Mutex      // held while the lock file changes
+	writer     lockfile.Writer // of the lock file; guarded by publishing
 
 	mu       sync.Mutex
 	sessions map[string]*Session // by ID
@@ -103,6 +103,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, nonce: rand.Text(), gate: gate.New(0), check: outbox.NewSignal(), sessions: make(map[string]*Session),
+		writer: lockfile.Writer{Log: cfg.Log, Agent: "Copilot CLI"},
 	}
 	var err error
 	// A path that is too long, for example, is no reason not to start: the user may not
@@ -186,14 +187,7 @@ func (s *Server) update() {
 	}
 	trusted := s.cfg.Backend.Context().Trusted
 	lock.IsTrusted = trusted != nil && *trusted
-	failure := ""
-	if err := lockfile.Write(path, lock); err != nil {
-		failure = err.Error()
-	}
-	if failure != "" && failure != s.failure {
-		s.cfg.Log.Warn("cannot write the lock file: Copilot CLI will not find this companion", "err", failure)
-	}
-	s.failure = failure
+	s.writer.Write(path, lock)
 }
 
 // Unpublish removes the lock file.

@@ -1,10 +1,11 @@
-// Package lockfile has what the lock files share that lead agents to a companion. The
-// package of an agent knows the directory, the name and the fields.
+// Package lockfile writes and checks the lock files through which agents find a
+// companion. The package of an agent knows the directory, the name and the fields.
 package lockfile
 
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +22,7 @@ const (
 	Ext = ".lock"
 	// MaxSize bounds the size of a lock file, in bytes.
 	MaxSize = 1 << 20
-	// CheckInterval is the interval at which a server looks after its lock. An agent
+	// CheckInterval is the interval at which a server checks its lock. An agent
 	// that starts looks for locks for 30 s.
 	CheckInterval = time.Second
 )
@@ -76,6 +77,27 @@ func Write(path string, lock any) error {
 	return sys.WriteFile(filepath.Join(dir, filepath.Base(path)), data)
 }
 
+// A Writer writes a lock file again and again. It logs a failure once, until another one
+// or a success follows. Only one goroutine may use it at a time.
+type Writer struct {
+	Log *slog.Logger
+	// Agent is the name of the agent that reads the file.
+	Agent   string
+	failure string // of the last Write; empty if none
+}
+
+// Write calls the function [Write].
+func (w *Writer) Write(path string, lock any) {
+	failure := ""
+	if err := Write(path, lock); err != nil {
+		failure = err.Error()
+	}
+	if failure != "" && failure != w.failure {
+		w.Log.Warn("cannot write the lock file: "+w.Agent+" will not find this companion", "err", failure)
+	}
+	w.failure = failure
+}
+
 // Wanted reports whether somebody here uses an agent with a lock directory: the
 // directory's parent exists, or one of the agents' commands does.
 func Wanted(dir string, lookPath func(string) (string, error), commands ...string) bool {
@@ -88,7 +110,7 @@ func Wanted(dir string, lookPath func(string) (string, error), commands ...strin
 	})
 }
 
-// Watch calls update now and then, and when check is set, until ctx ends: another
+// Watch calls update every [CheckInterval], and when check is set, until ctx ends: another
 // program may have deleted the lock, or may have come or gone.
 func Watch(ctx context.Context, check outbox.Signal, update func()) {
 	tick := time.NewTicker(CheckInterval)
