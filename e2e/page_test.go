@@ -77,22 +77,28 @@ func picture(t *testing.T, ctx context.Context, name string) {
 	}
 }
 
-// drawsFrames tells whether the browser draws: the page, and most waits of the tests,
-// need frames.
-const drawsFrames = `new Promise(resolve => {
-	requestAnimationFrame(() => resolve("frames"))
-	setTimeout(() => resolve("no frames"), 1000)
+// pageState tells what a page shows and what a decision on it waits for. The page, and
+// most waits of the tests, need frames.
+const pageState = `new Promise(resolve => {
+	const tell = (frames) => resolve([
+		"Chromium draws " + frames,
+		"document.hidden is " + document.hidden,
+		"the focus is in " + (document.activeElement.id || document.activeElement.className),
+		"Accept is " + (document.querySelector("#accept")?.getAttribute("aria-disabled") === "true" ? "disabled" : "enabled"),
+		"the page shows " + JSON.stringify(document.body.innerText),
+	].join("; "))
+	requestAnimationFrame(() => tell("frames"))
+	setTimeout(() => tell("no frames"), 1000)
 })`
 
-// onPage runs actions. If they fail it prints the text of the page.
+// onPage runs actions. If they fail it prints the state of the page.
 func onPage(t *testing.T, ctx context.Context, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	within, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	if err := chromedp.Do(within, actions...); err != nil {
-		text, _ := chromedp.Run(ctx, chromedp.Evaluate[string]("document.body.innerText"))
-		frames, _ := chromedp.Run(ctx, chromedp.Evaluate[string](drawsFrames, chromedp.EvalAwaitPromise))
-		t.Fatalf("%v; Chromium draws %s; the page shows %q", err, frames, text)
+		state, _ := chromedp.Run(ctx, chromedp.Evaluate[string](pageState, chromedp.EvalAwaitPromise))
+		t.Fatalf("%v; %s", err, state)
 	}
 }
 
