@@ -28,6 +28,8 @@ type Request struct {
 	Model string
 	// Dir is the directory that the agent works in, as an absolute path.
 	Dir string
+	// Source says for whom the agent runs.
+	Source Source
 	// Verbatim returns the answer exactly as the model wrote it. Otherwise the
 	// runner removes the escapes that the model quotes from an escaped prompt.
 	Verbatim bool
@@ -70,11 +72,11 @@ type Runner interface {
 	// once with the context's cause. With an error, the result holds what had
 	// arrived by then.
 	Run(ctx context.Context, req Request, emit func(Event)) (Result, error)
-	// Check returns the agent's program, with an error if it is not installed or
+	// Check returns the program of a source, with an error if it is not installed or
 	// cannot be enforced read-only. It starts a process only to ask a program of
 	// unknown version for its version, once. The error is an [*Error], or the
 	// cause of the context's end.
-	Check(ctx context.Context) (Program, error)
+	Check(ctx context.Context, from Source) (Program, error)
 	// Forget drops a conversation.
 	Forget(session string)
 	// Workers returns the processes that work on requests or wait for them.

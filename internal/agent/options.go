@@ -7,9 +7,8 @@ import (
 
 // Options configures an agent's runner.
 type Options struct {
-	// Command is the agent's program: a path, or a name on the PATH. If it is
-	// empty, the agent's default command is used.
-	Command string
+	// Source is the source of the process in AheadDir.
+	Source Source
 	// IdleTimeout limits how long an agent may print nothing while it works on a
 	// request. The default is 5 minutes.
 	IdleTimeout time.Duration
