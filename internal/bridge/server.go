@@ -355,7 +355,7 @@ func (b *Bridge) Ping(ctx context.Context) (string, error) {
 	}
 	line("Pollux", "%s", b.cfg.Version)
 	row := b.cfg.Agent
-	program, err := b.runner.Check(ctx)
+	program, err := b.runner.Check(ctx, b.cfg.Source)
 	if program.Path != "" {
 		line(row.DisplayName, "%s at %s", cmp.Or(program.Version, "unknown version"), program.Path)
 	}
@@ -367,9 +367,9 @@ func (b *Bridge) Ping(ctx context.Context) (string, error) {
 	}
 	line("model", "%s", cmp.Or(b.cfg.DefaultModel, "the default of "+row.DisplayName))
 	line("fallback", "%s", cmp.Or(b.cfg.FallbackModel, "none"))
-	running, waiting := b.queue.load()
+	running, waiting := b.load.counts()
 	line("queue", "%d of %d running, %d waiting, at least %s between starts",
-		running, b.queue.max, waiting, b.cfg.StartInterval)
+		running, b.cfg.MaxConcurrent, waiting, b.cfg.StartInterval)
 	line("runner", "%s", b.cfg.Runner.Kind)
 	for _, w := range b.runner.Workers() {
 		line("warm", "%s", workerLine(w))

@@ -33,6 +33,7 @@ var row = &agent.Agent{
 	Find: Find, ReadOnly: ReadOnly, CheckTempDir: checkTempDir,
 
 	Remedies: remedies, Tidy: tidy, KindOf: kindOf, Cause: cause,
+	ResetAfter: resetAfter, Account: account,
 
 	OneShot: agent.OneShot{
 		Command: oneShotCommand, Prompt: oneShotPrompt,
