@@ -283,7 +283,7 @@ func (c *call) attempt(ctx context.Context, s *slot, q question, model string) (
 	s.hold()
 	c.running.Add(1)
 	req := agent.Request{
-		Prompt: q.prompt, Images: q.images, Model: model, Dir: c.dir, Verbatim: c.verbatim,
+		Prompt: q.prompt, Images: q.images, Model: model, Dir: c.dir, Source: c.b.cfg.Source, Verbatim: c.verbatim,
 		Session: q.session, Replay: q.replay, Change: q.change, Pace: c.pace,
 		Released: func() { s.release(); c.running.Done() },
 	}

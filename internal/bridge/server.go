@@ -355,7 +355,7 @@ func (b *Bridge) Ping(ctx context.Context) (string, error) {
 	}
 	line("Pollux", "%s", b.cfg.Version)
 	row := b.cfg.Agent
-	program, err := b.runner.Check(ctx)
+	program, err := b.runner.Check(ctx, b.cfg.Source)
 	if program.Path != "" {
 		line(row.DisplayName, "%s at %s", cmp.Or(program.Version, "unknown version"), program.Path)
 	}
