@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/gemini":              {"agent", "agent/gemini/settings", "paths", "sys"},
 	"pollux/internal/agent/gemini/fakecli":      {},
 	"pollux/internal/fakemodel":                 {},
-	"pollux/internal/agent/gemini/settings":     {"paths", "sys"},
+	"pollux/internal/agent/gemini/settings":     {"agent", "paths", "sys"},
 	"pollux/internal/agent/oneshot":             {"agent", "sys"},
 	"pollux/internal/agent/pool":                {"agent", "agent/acp", "outbox", "sys"},
 	"pollux/internal/bridge":                    {"agent", "bridge/change", "jsonl", "outbox", "paths", "sys", "termtext"},

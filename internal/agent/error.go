@@ -112,10 +112,10 @@ func (a *Agent) Error(kind Kind, message string) *Error {
 	return &Error{Kind: kind, Message: message, Remedy: a.Remedies[kind]}
 }
 
-// Line returns an error message as one readable line, without secrets and at
-// most 300 characters long.
-func Line(message string) string {
-	message = strings.Join(strings.Fields(scrub(message)), " ")
+// Line returns an error message as one readable line, at most 300 characters
+// long. It removes the secrets of the environment and of this process.
+func Line(env Env, message string) string {
+	message = strings.Join(strings.Fields(scrub(env, message)), " ")
 	return strings.TrimRight(Shorten(message, 300), ". ")
 }
 
@@ -132,14 +132,20 @@ var (
 	queryKey   = regexp.MustCompile(`([?&](?:key|token|access_token)=)[^&\s"]+`)
 )
 
-// scrub removes secrets from a text: keys in URLs, and the values of environment
-// variables whose names suggest a secret.
-func scrub(text string) string {
-	for _, kv := range os.Environ() {
+// scrub removes secrets from a text: keys in URLs, and the values of variables
+// whose names suggest a secret, in the environment and in that of this process.
+func scrub(env Env, text string) string {
+	var secrets []string
+	for _, kv := range append(os.Environ(), env...) {
 		name, value, _ := strings.Cut(kv, "=")
 		if len(value) >= 8 && secretName.MatchString(name) {
-			text = strings.ReplaceAll(text, value, "***")
+			secrets = append(secrets, value)
 		}
+	}
+	// A secret may start with another one.
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	for _, s := range secrets {
+		text = strings.ReplaceAll(text, s, "***")
 	}
 	return queryKey.ReplaceAllString(text, "${1}***")
 }

@@ -1,7 +1,17 @@
 package agent
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -33,9 +43,71 @@ func (e Env) Get(name string) string {
 	}
 	value := ""
 	for _, kv := range e {
-		if n, v, _ := strings.Cut(kv, "="); n == name {
+		n, v, _ := strings.Cut(kv, "=")
+		if n == name || runtime.GOOS == "windows" && strings.EqualFold(n, name) {
 			value = v // the last one counts
 		}
 	}
 	return value
+}
+
+// Only returns the variables whose names pass, sorted. Of several values of one
+// variable, it returns the last one, which counts.
+func (e Env) Only(pass func(name string) bool) []string {
+	values := make(map[string]string)
+	for _, kv := range e.List() {
+		if name, _, ok := strings.Cut(kv, "="); ok && pass(name) {
+			if runtime.GOOS == "windows" {
+				name = strings.ToUpper(name)
+			}
+			values[name] = kv
+		}
+	}
+	return slices.Sorted(maps.Values(values))
+}
+
+// HomeDir returns the user's home directory, as [os.UserHomeDir] does.
+func (e Env) HomeDir() (string, error) {
+	if e == nil {
+		return os.UserHomeDir()
+	}
+	name := "HOME"
+	if runtime.GOOS == "windows" {
+		name = "USERPROFILE"
+	}
+	if dir := e.Get(name); dir != "" {
+		return dir, nil
+	}
+	return "", fmt.Errorf("%s is not set", name)
+}
+
+// LookPath returns the path of a program, as [exec.LookPath] does. In the
+// environment of another process, relative paths have no meaning: a relative
+// program is an error, and relative directories of the PATH are skipped.
+func (e Env) LookPath(program string) (string, error) {
+	if e == nil || filepath.IsAbs(program) {
+		return exec.LookPath(program)
+	}
+	if program == "" || filepath.Base(program) != program {
+		return "", &exec.Error{Name: program, Err: errors.New("it is not an absolute path")}
+	}
+	for _, dir := range filepath.SplitList(e.Get("PATH")) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		if path, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
+			return path, nil
+		}
+	}
+	return "", &exec.Error{Name: program, Err: exec.ErrNotFound}
+}
+
+// SourceKey identifies a source. Sources with the same key get the same program
+// with the same environment. The key reveals nothing about either.
+func (a *Agent) SourceKey(from Source) string {
+	h := sha256.New()
+	for _, s := range append([]string{cmp.Or(from.Command, a.Command)}, a.Environment(from.Env)...) {
+		fmt.Fprintf(h, "%d %s", len(s), s)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }

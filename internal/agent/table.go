@@ -44,33 +44,38 @@ type Agent struct {
 	// "reading". A tool that is not listed is reported by its name.
 	ToolVerbs map[string]string
 
-	// Find returns the program behind a command (a path, or a name on the PATH)
-	// and its version. The error is an [*Error] of kind [NotInstalled], or the
-	// cause of the context's end.
-	Find func(ctx context.Context, command string) (Program, error)
+	// Environment returns the variables of an environment that the agent receives,
+	// sorted by name. Pollux adds its own to them. Sources that differ only in
+	// other variables share a process.
+	Environment func(Env) []string
+	// Account identifies the account whose quota requests from an environment
+	// use. It is a hash that reveals nothing. Account reads files.
+	Account func(Env) string
+
+	// Find returns the program of a source and its version. The error is an
+	// [*Error] of kind [NotInstalled], or the cause of the context's end.
+	Find func(context.Context, Source) (Program, error)
 	// ReadOnly returns an error for a program that cannot be enforced read-only.
 	// Pollux does not start it.
-	ReadOnly func(Program) error
+	ReadOnly func(Source, Program) error
 	// CheckTempDir returns an error for a temporary directory that the agent
 	// cannot use. It may be nil.
 	CheckTempDir func(dir string) error
 
 	// Remedies describe failures in terms of this agent.
 	Remedies map[Kind]Remedy
-	// Tidy returns an error message as one readable line without secrets.
-	Tidy func(message string) string
+	// Tidy returns an error message as one readable line, without secrets from the
+	// environment.
+	Tidy func(env Env, message string) string
 	// KindOf classifies an error message by its words. It returns "" for an
 	// unknown one.
 	KindOf func(message string) Kind
 	// ResetAfter returns the time until a quota is renewed, according to an error
 	// message, or 0 if the message does not say.
 	ResetAfter func(message string) time.Duration
-	// Account returns an opaque name of the account whose quota a process with an
-	// environment uses.
-	Account func(Env) string
 	// Cause returns the line of standard error that best explains a failure, or
 	// "".
-	Cause func(stderr string) string
+	Cause func(env Env, stderr string) string
 
 	// OneShot describes a process that answers one request.
 	OneShot OneShot
@@ -89,6 +94,8 @@ type Launch struct {
 	Model string
 	// Change allows the use of the WriteTools. The client serves the files.
 	Change bool
+	// Env is the environment of the process's source.
+	Env Env
 }
 
 // A Command holds the arguments and the environment of an agent's process.
@@ -123,9 +130,9 @@ type OneShot struct {
 	// Parser returns a parser for the process's standard output.
 	Parser func(*Transcript) Parser
 	// Monitor returns a monitor for the process's standard error.
-	Monitor func() Monitor
+	Monitor func(Env) Monitor
 	// Failure classifies the failure of a process that ended on its own.
-	Failure func(exit int, message, stderr string) *Error
+	Failure func(env Env, exit int, message, stderr string) *Error
 }
 
 // A Parser reads the output of a process and fills a [Transcript]. Output
@@ -171,10 +178,10 @@ type ACP struct {
 	Prompt func(text string) string
 	// Inputs lists the files that the agent reads when it starts in dir. If one
 	// of them changes, the next request starts a new process.
-	Inputs func(p Program, dir string) []string
+	Inputs func(from Source, p Program, dir string) []string
 	// CanChange returns an error if change mode is not possible in dir, because
 	// the agent would write to the disk.
-	CanChange func(p Program, dir string) error
+	CanChange func(from Source, p Program, dir string) error
 	// Tool returns the name of a tool and a summary of its arguments, from the
 	// ID and the title of a tool call.
 	Tool func(id, title string) (name, summary string)
@@ -185,8 +192,8 @@ type ACP struct {
 	// that wrote the most, and the tokens of all models.
 	Usage func(meta json.RawMessage) (model string, tokens Tokens)
 	// Monitor returns a monitor for the process's standard error.
-	Monitor func() Monitor
+	Monitor func(Env) Monitor
 	// Failure classifies an error response. unlinked names the credentials that
 	// the process cannot read.
-	Failure func(code int, message string, unlinked []string) *Error
+	Failure func(env Env, code int, message string, unlinked []string) *Error
 }

@@ -12,6 +12,7 @@ import (
 // use.
 type Transcript struct {
 	agent  *Agent
+	env    Env
 	emit   func(Event)
 	change bool // the write tools are allowed
 
@@ -35,13 +36,16 @@ type openTool struct {
 	since time.Time
 }
 
-// NewTranscript returns a transcript that calls emit for each event. change
-// allows the agent's write tools.
-func NewTranscript(a *Agent, change bool, emit func(Event)) *Transcript {
-	return &Transcript{agent: a, change: change, emit: emit, open: make(map[string]openTool)}
+// NewTranscript returns a transcript that calls emit for each event. Messages
+// contain no secrets from env. change allows the agent's write tools.
+func NewTranscript(a *Agent, env Env, change bool, emit func(Event)) *Transcript {
+	return &Transcript{agent: a, env: env, change: change, emit: emit, open: make(map[string]openTool)}
 }
 
 func (t *Transcript) Emit(ev Event) { t.emit(ev) }
+
+// Warn emits a [Warning] with a message from the agent.
+func (t *Transcript) Warn(message string) { t.emit(Warning{Message: t.agent.Tidy(t.env, message)}) }
 
 // Text adds a piece of the model's text, written at the given time.
 func (t *Transcript) Text(text string, at time.Time) {
@@ -89,7 +93,7 @@ func (t *Transcript) ToolEnded(id string, ok bool, message string) {
 	if ok && slices.Contains(t.agent.WriteTools, name) {
 		t.writes++
 	}
-	t.emit(ToolResult{Name: name, OK: ok, Message: t.agent.Tidy(message)})
+	t.emit(ToolResult{Name: name, OK: ok, Message: t.agent.Tidy(t.env, message)})
 }
 
 func (t *Transcript) allowed(name string) bool {

@@ -27,6 +27,8 @@ const (
 	// its answer.
 	DefaultTimeout = 2 * time.Minute
 	MaxTimeout     = 30 * time.Minute
+	// minAttemptTimeout is the time that must be left for another attempt.
+	minAttemptTimeout = 10 * time.Second
 	// queueTimeout is how long a call waits for its turn. A job waits until its
 	// deadline.
 	queueTimeout = 30 * time.Second

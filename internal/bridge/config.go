@@ -16,6 +16,8 @@ import (
 type Config struct {
 	// Agent is the agent that the bridge asks, a row of the table of agents.
 	Agent *agent.Agent
+	// Source says for whom the agent runs.
+	Source agent.Source
 	// Runner holds the settings of the agent's runner. The bridge does not open
 	// the runner, but reports Runner.Kind.
 	Runner agent.Options
@@ -44,6 +46,7 @@ func FromEnv(row *agent.Agent, getenv func(string) string) (Config, error) {
 	env := env{getenv: getenv, prefix: row.VarPrefix}
 	cfg := Config{
 		Agent:         row,
+		Source:        agent.Source{Command: env.value(row.CommandVar, row.Command)},
 		DefaultModel:  env.model(row, "DEFAULT_MODEL", ""),
 		FallbackModel: env.model(row, "FALLBACK_MODEL", row.FallbackModel),
 		MaxConcurrent: env.number("MAX_CONCURRENT", 3, 1, 64),
@@ -51,7 +54,6 @@ func FromEnv(row *agent.Agent, getenv func(string) string) (Config, error) {
 		StartJitter:   env.milliseconds("SPAWN_JITTER_MAX_MS", 200, 0, 60_000),
 		Templates:     env.text("PROMPTS_DIR", ""),
 		Runner: agent.Options{
-			Command:     env.value(row.CommandVar, row.Command),
 			IdleTimeout: env.milliseconds("IDLE_TIMEOUT_MS", 300_000, 1000, 1_800_000),
 			Kind:        env.choice("RUNNER", agent.Warmed, agent.Warmed, agent.Spawned),
 			Warm: agent.Limits{
@@ -62,6 +64,7 @@ func FromEnv(row *agent.Agent, getenv func(string) string) (Config, error) {
 			},
 		},
 	}
+	cfg.Runner.Source = cfg.Source
 	if strings.EqualFold(cfg.FallbackModel, "none") {
 		cfg.FallbackModel = ""
 	}

@@ -2,6 +2,8 @@ package bridge
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -25,7 +27,7 @@ func (s script) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 func (script) Forget(string)           {}
 func (script) Workers() []agent.Worker { return nil }
 
-func (script) Check(context.Context) (agent.Program, error) {
+func (script) Check(context.Context, agent.Source) (agent.Program, error) {
 	return agent.Program{Path: "/bin/gemini", Version: "0.61.0"}, nil
 }
 func (script) Close() error { return nil }
@@ -42,7 +44,7 @@ func hang(ctx context.Context) (agent.Result, error) {
 }
 
 // fakeRunner returns a real runner of a fake agent. It gives the test its own
-// temporary and home directories.
+// temporary and home directories, and puts the fake on the PATH.
 func fakeRunner(t *testing.T, opts agent.Options) agent.Runner {
 	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())
@@ -51,7 +53,7 @@ func fakeRunner(t *testing.T, opts agent.Options) agent.Runner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts.Command = command
+	t.Setenv("PATH", filepath.Dir(command)+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	runner, err := agents.Open(agents.Default(), opts)
 	if err != nil {
 		t.Fatal(err)

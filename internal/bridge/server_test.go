@@ -267,7 +267,7 @@ func TestErrorsAreResults(t *testing.T) {
 
 type uninstalled struct{ script }
 
-func (uninstalled) Check(context.Context) (agent.Program, error) {
+func (uninstalled) Check(context.Context, agent.Source) (agent.Program, error) {
 	return agent.Program{}, agents.Default().Error(agent.NotInstalled, "")
 }
 

@@ -163,8 +163,9 @@ func printer(w io.Writer, parts []doctor.Part) func(doctor.Finding) {
 // defines its own. Add new ones here.
 func doctorParts() []doctor.Part {
 	gemini, protocol := &geminichecks.CLI{Probe: agents.Probe}, new(protocolchecks.Protocol)
+	home := func() (string, error) { return settings.Home(nil) }
 	hasGemini := func() bool {
-		return os.Getenv("GEMINI_CLI_PATH") != "" || doctor.Installed(geminiide.GeminiCommand, settings.Home)()
+		return os.Getenv("GEMINI_CLI_PATH") != "" || doctor.Installed(geminiide.GeminiCommand, home)()
 	}
 	const geminiTitle = "Gemini CLI"
 	parts := []doctor.Part{

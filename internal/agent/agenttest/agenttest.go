@@ -66,25 +66,37 @@ func processes(t *testing.T) (n int) {
 	return n
 }
 
-// A Bench is a runner under test, with a workspace.
+// A Bench is a runner under test, with a workspace and a source.
 type Bench struct {
 	agent.Runner
-	T   *testing.T
-	Dir string
+	T      *testing.T
+	Dir    string
+	Source agent.Source
 
 	mu     sync.Mutex
 	events []string
 }
 
 // NewBench returns a bench, which it closes at the end of the test.
-func NewBench(t *testing.T, dir string, r agent.Runner) *Bench {
+func NewBench(t *testing.T, dir string, from agent.Source, r agent.Runner) *Bench {
 	t.Helper()
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return &Bench{Runner: r, T: t, Dir: dir}
+	return &Bench{Runner: r, T: t, Dir: dir, Source: from}
+}
+
+// Run implements [agent.Runner]. It adds the source if the request has none.
+func (b *Bench) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	if req.Source.Command == "" {
+		req.Source.Command = b.Source.Command
+	}
+	if req.Source.Env == nil {
+		req.Source.Env = b.Source.Env
+	}
+	return b.Runner.Run(ctx, req, emit)
 }
 
 // Ask asks and waits until no process works on the request.

@@ -55,7 +55,7 @@ var rpcKinds = map[int]agent.Kind{
 }
 
 // classifyRPC classifies an error response by its words, then by its code.
-func classifyRPC(code int, message string, unlinked []string) *agent.Error {
+func classifyRPC(env agent.Env, code int, message string, unlinked []string) *agent.Error {
 	kind := kindOf(message)
 	if kind == "" {
 		kind = rpcKinds[code]
@@ -63,7 +63,7 @@ func classifyRPC(code int, message string, unlinked []string) *agent.Error {
 	if kind == "" {
 		kind = agent.Failed
 	}
-	message = tidy(message)
+	message = tidy(env, message)
 	if kind == agent.Auth && len(unlinked) > 0 {
 		kind = agent.Unlinked
 		message += "; left out: " + agent.Shorten(strings.Join(unlinked, ", "), 200)

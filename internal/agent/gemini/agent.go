@@ -16,12 +16,15 @@ import (
 // and drops the rest.
 const maxPrompt = 8<<20 - 4096
 
+// command is the CLI's name on the PATH.
+const command = "gemini"
+
 // Agent returns Gemini CLI's row in the table of agents.
 func Agent() *agent.Agent { return row }
 
 var row = &agent.Agent{
 	Name: "gemini", DisplayName: "Gemini CLI", Model: "Gemini",
-	Command: "gemini", CommandVar: "GEMINI_CLI_PATH", VarPrefix: "GEMINI_",
+	Command: command, CommandVar: "GEMINI_CLI_PATH", VarPrefix: "GEMINI_",
 	ExampleModel: "gemini-2.5-pro", FallbackModel: "gemini-2.5-flash",
 	MaxPrompt: maxPrompt,
 
@@ -30,21 +33,23 @@ var row = &agent.Agent{
 
 	Escapes: escapes, Unescape: unescape,
 
+	Environment: environment, Account: account,
+
 	Find: Find, ReadOnly: ReadOnly, CheckTempDir: checkTempDir,
 
 	Remedies: remedies, Tidy: tidy, KindOf: kindOf, Cause: cause,
-	ResetAfter: resetAfter, Account: account,
+	ResetAfter: resetAfter,
 
 	OneShot: agent.OneShot{
 		Command: oneShotCommand, Prompt: oneShotPrompt,
 		Parser:  func(t *agent.Transcript) agent.Parser { return &parser{t: t} },
-		Monitor: func() agent.Monitor { return new(monitor) },
+		Monitor: func(env agent.Env) agent.Monitor { return &monitor{env: env} },
 		Failure: classify,
 	},
 	ACP: &agent.ACP{
 		Command: acpCommand, Prompt: plainStart, Inputs: inputs, CanChange: canChange,
 		Tool: toolCall, Notice: isNotice, Usage: usage,
-		Monitor: func() agent.Monitor { return &monitor{acp: true} },
+		Monitor: func(env agent.Env) agent.Monitor { return &monitor{acp: true, env: env} },
 		Failure: classifyRPC,
 	},
 }

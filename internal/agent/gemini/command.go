@@ -37,7 +37,7 @@ func acpCommand(l agent.Launch) (agent.Command, error) {
 		// The CLI writes to files in its home, such as its memory, even if the
 		// client serves files.
 		home := filepath.Join(l.TempDir, "home")
-		if c.Unlinked, err = privateHome(home); err != nil {
+		if c.Unlinked, err = privateHome(l.Env, home); err != nil {
 			return c, err
 		}
 		c.Env = append(c.Env, "GEMINI_CLI_HOME="+home)
@@ -61,7 +61,7 @@ func readOnlyCommand(l agent.Launch) (agent.Command, error) {
 	if err := os.WriteFile(rules, policy(l.Dir, l.Change), 0o600); err != nil {
 		return agent.Command{}, err
 	}
-	return agent.Command{Args: enforce(rules), Env: childEnv(os.Environ(), tmp)}, nil
+	return agent.Command{Args: enforce(rules), Env: childEnv(l.Env, tmp)}, nil
 }
 
 // enforce returns the arguments that enforce a policy. An equals sign joins each
@@ -80,13 +80,13 @@ func enforce(policy string) []string {
 	}
 }
 
-// privateHome creates a home directory for a CLI. It looks like the user's, but
+// privateHome creates a home directory for a CLI. It looks like the one of env, but
 // nothing is written back: settings and memory are copies. Credentials are
 // linked and not copied, because the CLI renews them in the user's own files.
 // Its tools may not write there. privateHome returns the names of the
 // credentials that cannot be linked.
-func privateHome(home string) (unlinked []string, err error) {
-	theirs, ours := geminiHome(), filepath.Join(home, ".gemini")
+func privateHome(env agent.Env, home string) (unlinked []string, err error) {
+	theirs, ours := geminiHome(env), filepath.Join(home, ".gemini")
 	if err := os.MkdirAll(ours, 0o700); err != nil {
 		return nil, err
 	}
@@ -124,17 +124,17 @@ const maxHomeFile = 1 << 20
 var secretFile = regexp.MustCompile(`(?i)^\.env|cred|oauth|account|token|secret|key`)
 
 // geminiHome returns the CLI's own directory.
-func geminiHome() string {
-	home, _ := settings.Home()
+func geminiHome(env agent.Env) string {
+	home, _ := settings.Home(env)
 	return home
 }
 
 // canChange returns an error if the CLI would write to the disk in change mode.
-func canChange(p agent.Program, dir string) error {
+func canChange(from agent.Source, p agent.Program, dir string) error {
 	switch {
 	case !servesFiles(p):
 		return fmt.Errorf("version %s writes to the disk", p.Version)
-	case nearHome(dir):
+	case nearHome(from.Env, dir):
 		return errors.New("it writes to its own files in this directory")
 	}
 	return nil
@@ -142,9 +142,9 @@ func canChange(p agent.Program, dir string) error {
 
 // nearHome reports whether a workspace contains one of the CLI's own
 // directories, or lies in one. The CLI itself writes there.
-func nearHome(dir string) bool {
-	dirs := []string{geminiHome()}
-	if home, err := os.UserHomeDir(); err == nil {
+func nearHome(env agent.Env, dir string) bool {
+	dirs := []string{geminiHome(env)}
+	if home, err := env.HomeDir(); err == nil {
 		dirs = append(dirs, filepath.Join(home, ".gemini"))
 	}
 	for _, own := range dirs {
@@ -157,9 +157,9 @@ func nearHome(dir string) bool {
 }
 
 // inputs returns the files that the CLI reads when it starts.
-func inputs(p agent.Program, dir string) []string {
+func inputs(from agent.Source, p agent.Program, dir string) []string {
 	files := []string{p.Path}
-	own, system := geminiHome(), settings.SystemDir()
+	own, system := geminiHome(from.Env), settings.SystemDir()
 	for _, name := range []string{"../.env", ".env", "settings.json", "trustedFolders.json", "google_accounts.json", "GEMINI.md"} {
 		files = append(files, filepath.Join(own, filepath.FromSlash(name)))
 	}

@@ -25,7 +25,7 @@ func TestPrivateHome(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if unlinked, err := privateHome(ours); err != nil || len(unlinked) > 0 {
+	if unlinked, err := privateHome(nil, ours); err != nil || len(unlinked) > 0 {
 		t.Fatal(unlinked, err)
 	}
 	for name, same := range map[string]bool{"settings.json": false, "GEMINI.md": false, "oauth_creds.json": true, ".env": true, "mcp-oauth-tokens.json": true} {
@@ -44,7 +44,7 @@ func TestPrivateHome(t *testing.T) {
 		os.Getenv("HOME"): true, theirs: true, filepath.Join(theirs, "tmp"): true, "/": true,
 		filepath.Join(os.Getenv("HOME"), "project"): false, ours: false,
 	} {
-		if nearHome(dir) != near {
+		if nearHome(nil, dir) != near {
 			t.Errorf("%s is near the CLI's home: %v", dir, !near)
 		}
 	}
@@ -73,7 +73,7 @@ func TestPrivateHomeWithoutLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	unlinked, err := privateHome(home)
+	unlinked, err := privateHome(nil, home)
 	if err != nil || !slices.Equal(unlinked, secrets) {
 		t.Errorf("not linked: %v, %v", unlinked, err)
 	}
@@ -88,11 +88,11 @@ func TestPrivateHomeWithoutLinks(t *testing.T) {
 // do.
 func TestWarmWithoutCredentials(t *testing.T) {
 	failure := Agent().ACP.Failure
-	refused := func(unlinked ...string) error { return failure(-32000, "Authentication required.", unlinked) }
+	refused := func(unlinked ...string) error { return failure(nil, -32000, "Authentication required.", unlinked) }
 	agenttest.WantKind(t, refused(), agent.Auth, "Authentication required")
 	agenttest.WantKind(t, refused(".env", "oauth_creds.json"), agent.Unlinked,
 		"Authentication required", ".env, oauth_creds.json", "Developer Mode", "GEMINI_API_KEY", "GEMINI_RUNNER=spawn")
-	agenttest.WantKind(t, failure(429, "slow down", nil), agent.QuotaMinute)
+	agenttest.WantKind(t, failure(nil, 429, "slow down", nil), agent.QuotaMinute)
 }
 
 // A CLI that takes too long to print its version is not called too old, and is
@@ -103,9 +103,9 @@ func TestLateVersion(t *testing.T) {
 	if err := os.WriteFile(cli, []byte("#!/bin/sh\necho 0.50.1; sleep 3600 & wait"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if version, late := askVersion(t.Context(), cli, 50*time.Millisecond); version != "" || !late {
+	if version, late := askVersion(t.Context(), nil, cli, 50*time.Millisecond); version != "" || !late {
 		t.Errorf("got %q, %v", version, late)
 	}
-	err := ReadOnly(agent.Program{Path: "/bin/gemini", Late: true})
+	err := ReadOnly(agent.Source{}, agent.Program{Path: "/bin/gemini", Late: true})
 	agenttest.WantKind(t, err, agent.NoVersion, "/bin/gemini --version took longer than 15s")
 }

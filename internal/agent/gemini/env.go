@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"pollux/internal/agent"
 )
 
 // The CLI gets only these variables: it needs them to find its settings, its
@@ -31,25 +33,22 @@ var (
 	envDropped = []string{"GEMINI_CLI_IDE_", "GEMINI_CLI_NO_RELAUNCH", "GEMINI_CLI_ACTIVITY_LOG", "GEMINI_SANDBOX"}
 )
 
-// childEnv returns the environment of a CLI: the variables that the lists allow,
-// and those that Pollux sets. tmp is its temporary directory. The CLI leaves
-// reports there that may contain the conversation.
-func childEnv(environ []string, tmp string) []string {
-	var env []string
-	for _, kv := range environ {
-		name, _, _ := strings.Cut(kv, "=")
+// environment returns the variables that the lists allow.
+func environment(env agent.Env) []string {
+	return env.Only(func(name string) bool {
 		hasPrefix := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
 		// Proxy variables may be in lower case, and Windows has Path instead of
 		// PATH.
-		if !slices.Contains(envNames, strings.ToUpper(name)) && !slices.ContainsFunc(envPrefixes, hasPrefix) {
-			continue
-		}
-		if slices.ContainsFunc(envDropped, hasPrefix) {
-			continue
-		}
-		env = append(env, kv)
-	}
-	env = append(env,
+		return (slices.Contains(envNames, strings.ToUpper(name)) || slices.ContainsFunc(envPrefixes, hasPrefix)) &&
+			!slices.ContainsFunc(envDropped, hasPrefix)
+	})
+}
+
+// childEnv returns the environment of a CLI: the variables that the lists allow,
+// and those that Pollux sets. tmp is its temporary directory. The CLI leaves
+// reports there that may contain the conversation.
+func childEnv(from agent.Env, tmp string) []string {
+	env := append(environment(from),
 		"NO_COLOR=1", "FORCE_COLOR=0",
 		// Run one process instead of two: the outer one ignores signals.
 		"GEMINI_CLI_NO_RELAUNCH=true",

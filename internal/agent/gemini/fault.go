@@ -54,7 +54,7 @@ func kindOf(message string) agent.Kind {
 // classify returns the failure of a run that ended on its own. It looks at the
 // messages of the error and result events, then at the exit code, then at
 // standard error.
-func classify(exit int, message, stderr string) *agent.Error {
+func classify(env agent.Env, exit int, message, stderr string) *agent.Error {
 	kind := kindOf(message)
 	// A 400 has many causes, and the words may be more specific.
 	if k := exits[exit]; k != "" && (kind == "" || k == agent.Untrusted || k == agent.TurnLimit) {
@@ -76,7 +76,7 @@ func classify(exit int, message, stderr string) *agent.Error {
 	default:
 		kind = agent.Failed
 	}
-	err := fault(kind, tidy(message))
+	err := fault(kind, tidy(env, message))
 	err.Exit = exit
 	return err
 }
@@ -93,7 +93,9 @@ var (
 )
 
 // cause returns the line of standard error that best explains a failure.
-func cause(stderr string) string { return tidy(telling(toolNoise.ReplaceAllString(stderr, ""))) }
+func cause(env agent.Env, stderr string) string {
+	return tidy(env, telling(toolNoise.ReplaceAllString(stderr, "")))
+}
 
 // telling returns the most informative line: the last one with known words.
 // Without one, it returns the last one that complains or, failing that, the last
@@ -140,8 +142,8 @@ func resetAfter(message string) time.Duration {
 }
 
 // tidy returns an error message as one readable line: without the JSON around
-// it, without secrets, and at most 300 characters long.
-func tidy(message string) string {
+// it, without secrets from the environment, and at most 300 characters long.
+func tidy(env agent.Env, message string) string {
 	if m := apiError.FindStringSubmatch(message); m != nil {
 		message = m[1]
 	}
@@ -152,5 +154,5 @@ func tidy(message string) string {
 			}
 		}
 	}
-	return agent.Line(report.ReplaceAllString(message, ""))
+	return agent.Line(env, report.ReplaceAllString(message, ""))
 }

@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,14 +19,14 @@ import (
 // The first release that accepts an administrator's policy on the command line.
 const minMajor, minMinor = 0, 35
 
-// Find looks for the CLI: a path, or a name on the PATH. It reads the version
+// Find looks for the CLI of a source. It reads the version
 // from the CLI's package. A CLI outside of a package is run with --version,
 // which takes seconds. The error is an [*agent.Error] of kind
 // [agent.NotInstalled], or the cause of the context's end.
-func Find(ctx context.Context, name string) (agent.Program, error) {
-	path, err := exec.LookPath(name)
+func Find(ctx context.Context, from agent.Source) (agent.Program, error) {
+	path, err := from.Env.LookPath(cmp.Or(from.Command, command))
 	if err != nil {
-		return agent.Program{}, fault(agent.NotInstalled, tidy(err.Error()))
+		return agent.Program{}, fault(agent.NotInstalled, tidy(from.Env, err.Error()))
 	}
 	if path, err = filepath.Abs(path); err != nil {
 		return agent.Program{}, fault(agent.NotInstalled, err.Error())
@@ -46,14 +47,18 @@ func Find(ctx context.Context, name string) (agent.Program, error) {
 				c.Version = version
 				if runtime.GOOS == "windows" && script != "" {
 					// A batch file would parse its arguments a second time.
-					c.Argv = []string{"node", filepath.Join(dir, script)}
+					node, err := from.Env.LookPath("node")
+					if err != nil {
+						return agent.Program{}, fault(agent.NotInstalled, tidy(from.Env, err.Error()))
+					}
+					c.Argv = []string{node, filepath.Join(dir, script)}
 				}
 				return c, nil
 			}
 			dir = filepath.Dir(dir)
 		}
 	}
-	c.Version, c.Late = askVersion(ctx, path, versionTimeout)
+	c.Version, c.Late = askVersion(ctx, from.Env, path, versionTimeout)
 	if c.Version == "" && ctx.Err() != nil {
 		return agent.Program{}, context.Cause(ctx)
 	}
@@ -84,7 +89,7 @@ const versionTimeout = 15 * time.Second
 
 // askVersion runs a CLI with --version, which takes seconds. The version is
 // empty if the CLI prints none. late reports whether it did not end in time.
-func askVersion(ctx context.Context, path string, timeout time.Duration) (version string, late bool) {
+func askVersion(ctx context.Context, env agent.Env, path string, timeout time.Duration) (version string, late bool) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	out, err := os.CreateTemp("", "pollux-version-")
@@ -94,7 +99,7 @@ func askVersion(ctx context.Context, path string, timeout time.Duration) (versio
 	defer os.Remove(out.Name())
 	defer out.Close()
 	cmd := exec.Command(path, "--version")
-	cmd.Env, cmd.Stdout = childEnv(os.Environ(), os.TempDir()), out
+	cmd.Env, cmd.Stdout = childEnv(env, os.TempDir()), out
 	child, err := sys.StartChild(cmd)
 	if err != nil {
 		return "", false
@@ -113,7 +118,7 @@ func askVersion(ctx context.Context, path string, timeout time.Duration) (versio
 }
 
 // ReadOnly returns an error for a CLI that cannot be enforced read-only.
-func ReadOnly(c agent.Program) error {
+func ReadOnly(_ agent.Source, c agent.Program) error {
 	major, minor, ok := c.Number()
 	switch {
 	case c.Late:

@@ -22,7 +22,7 @@ func TestEnvironment(t *testing.T) {
 		"AWS_SECRET_ACCESS_KEY=s", "ANTHROPIC_API_KEY=a", "NODE_OPTIONS=--inspect", "GEMINI_CLI_IDE_SERVER_PORT=1", "GEMINI_SANDBOX=docker", "TMPDIR=/tmp", "LD_PRELOAD=x",
 	}, tmp)
 	want := []string{
-		"HOME=/h", "Path=C:\\x", "https_proxy=p", "NODE_EXTRA_CA_CERTS=c", "GEMINI_API_KEY=k", "GOOGLE_CLOUD_PROJECT=p", "CLOUDSDK_X=1", "LC_ALL=C",
+		"CLOUDSDK_X=1", "GEMINI_API_KEY=k", "GOOGLE_CLOUD_PROJECT=p", "HOME=/h", "LC_ALL=C", "NODE_EXTRA_CA_CERTS=c", "Path=C:\\x", "https_proxy=p",
 		"NO_COLOR=1", "FORCE_COLOR=0", "GEMINI_CLI_NO_RELAUNCH=true", "NODE_OPTIONS=--max-old-space-size=8192", "NO_BROWSER=true", "TMPDIR=" + tmp,
 	}
 	if !slices.Equal(env, want) {
@@ -152,7 +152,7 @@ func TestClassify(t *testing.T) {
 		{1, "", "Error executing tool read_file: File not found: quota exceeded 429 UNAUTHENTICATED.txt", agent.Crashed},
 		{1, "", "", agent.Crashed},
 	} {
-		if got := classify(test.exit, test.message, test.stderr); got.Kind != test.want {
+		if got := classify(nil, test.exit, test.message, test.stderr); got.Kind != test.want {
 			t.Errorf("exit %d, %q, %q is %q, want %q", test.exit, test.message, test.stderr, got.Kind, test.want)
 		}
 	}
@@ -180,7 +180,7 @@ Ripgrep is not available. Falling back to GrepTool.
 		{start + "/a/b.js:12\n    throw new Error('boom');\n    ^\n\nTypeError: boom\n    at x (/a/b.js:12:3)\n\nNode.js v20.1.0\n", "TypeError: boom"},
 		{start + "Killed\n", "Killed"},
 	} {
-		if got := classify(1, "", test.stderr); got.Message != test.want {
+		if got := classify(nil, 1, "", test.stderr); got.Message != test.want {
 			t.Errorf("%q is quoted, want %q", got.Message, test.want)
 		}
 	}
@@ -205,7 +205,7 @@ func TestEveryErrorHasANextStep(t *testing.T) {
 
 func TestSecretsAreTakenOut(t *testing.T) {
 	t.Setenv("GEMINI_API_KEY", "AIzaSyVerySecret")
-	err := classify(1, `[API Error: {"error":{"message":"key AIzaSyVerySecret at https://x/?key=AIzaSyOther&a=b is bad"}}]`, "")
+	err := classify(nil, 1, `[API Error: {"error":{"message":"key AIzaSyVerySecret at https://x/?key=AIzaSyOther&a=b is bad"}}]`, "")
 	if text := err.Error(); strings.Contains(text, "VerySecret") || strings.Contains(text, "Other") || !strings.Contains(text, "is bad") {
 		t.Errorf("got %q", text)
 	}
@@ -232,7 +232,9 @@ func TestSystemPolicies(t *testing.T) {
 	agenttest.WantKind(t, checkSystemPolicies(dir), agent.Unenforceable)
 }
 
-func newTranscript() *agent.Transcript { return agent.NewTranscript(row, false, func(agent.Event) {}) }
+func newTranscript() *agent.Transcript {
+	return agent.NewTranscript(row, nil, false, func(agent.Event) {})
+}
 
 // The parser accepts anything, in pieces of any size. The result does not depend
 // on the size.

@@ -42,6 +42,7 @@ var (
 // A monitor implements [agent.Monitor].
 type monitor struct {
 	acp       bool // the process serves the Agent Client Protocol
+	env       agent.Env
 	text      []byte
 	pending   []byte // may be the start of a retry notice
 	fallbacks int
@@ -87,7 +88,7 @@ func (m *monitor) retries(b []byte) (retries []agent.Retry) {
 		if kind == "" {
 			kind = agent.Capacity
 		}
-		retries = append(retries, agent.Retry{Attempt: n, Wait: wait, Kind: kind, Message: tidy(message)})
+		retries = append(retries, agent.Retry{Attempt: n, Wait: wait, Kind: kind, Message: tidy(m.env, message)})
 		m.pending = m.pending[at[1]:]
 	}
 	m.pending = keepLast(m.pending, maxRetry)

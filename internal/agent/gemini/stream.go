@@ -181,7 +181,7 @@ func (p *parser) apply(ev *wireEvent) bool {
 		if ev.Severity == "error" || p.message == "" {
 			p.message = ev.Message
 		}
-		p.t.Emit(agent.Warning{Message: tidy(ev.Message)})
+		p.t.Warn(ev.Message)
 	case "result":
 		p.ended, p.status = true, ev.Status
 		if ev.Error != nil && ev.Error.Message != "" {

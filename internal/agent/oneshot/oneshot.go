@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"time"
@@ -34,6 +33,8 @@ const (
 	// versionInterval is the time before a program that did not print its
 	// version is asked again.
 	versionInterval = 30 * time.Second
+	// maxLookups limits the sources whose program is remembered.
+	maxLookups = 16
 )
 
 // A Runner is an [agent.Runner] that starts the agent for each request.
@@ -45,23 +46,23 @@ const (
 // leaves behind would keep a pipe open. The files are in the run's directory,
 // together with the agent's temporary files, and are removed with it.
 type Runner struct {
-	agent   *agent.Agent
-	command string
-	idle    time.Duration // the longest time without output
-	log     *slog.Logger
-	temp    *agent.TempDir
-	ctx     context.Context // ends with Close
-	cancel  context.CancelCauseFunc
+	agent  *agent.Agent
+	idle   time.Duration // the longest time without output
+	log    *slog.Logger
+	temp   *agent.TempDir
+	ctx    context.Context // ends with Close
+	cancel context.CancelCauseFunc
 
-	mu     sync.Mutex // held only for a few assignments
-	closed bool       // no new run may start
-	runs   sync.WaitGroup
-	lookup *lookup // the latest one
+	mu      sync.Mutex // held only for a few assignments
+	closed  bool       // no new run may start
+	runs    sync.WaitGroup
+	lookups map[string]*lookup // the latest ones, by the key of the source
 }
 
 // A lookup is a search for the program that several requests share.
 type lookup struct {
-	key     string        // the state of the program's file
+	file    string        // the state of the program's file
+	used    time.Time     // guarded by Runner.mu
 	done    chan struct{} // closed when the fields below are set
 	program agent.Program
 	err     error
@@ -81,7 +82,7 @@ func New(row *agent.Agent, opts agent.Options) (*Runner, error) {
 		return nil, err
 	}
 	r := &Runner{
-		agent: row, temp: temp, command: cmp.Or(opts.Command, row.Command), idle: cmp.Or(opts.IdleTimeout, 5*time.Minute),
+		agent: row, temp: temp, lookups: make(map[string]*lookup), idle: cmp.Or(opts.IdleTimeout, 5*time.Minute),
 		log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
@@ -109,35 +110,36 @@ func (r *Runner) Forget(string) {}
 func (r *Runner) Workers() []agent.Worker { return nil }
 
 // Check implements [agent.Runner].
-func (r *Runner) Check(ctx context.Context) (agent.Program, error) {
-	program, err := r.find(ctx)
+func (r *Runner) Check(ctx context.Context, from agent.Source) (agent.Program, error) {
+	program, err := r.find(ctx, from)
 	if err != nil {
 		return program, err
 	}
-	return program, r.agent.ReadOnly(program)
+	return program, r.agent.ReadOnly(from, program)
 }
 
-// find returns the program. It looks once for each state of the program's file.
-// Asking a program for its version may take longer than the caller waits. The
-// search then continues for the next caller.
-func (r *Runner) find(ctx context.Context) (agent.Program, error) {
-	key := fileKey(r.command)
+// find returns the program of a source. It looks once for each state of the
+// program's file. Asking a program for its version may take longer than the
+// caller waits. The search then continues for the next caller.
+func (r *Runner) find(ctx context.Context, from agent.Source) (agent.Program, error) {
+	key, file := r.agent.SourceKey(from), r.fileKey(from)
 	r.mu.Lock()
-	l := r.lookup
-	due := l == nil || key == "" || l.key != key || l.stale()
+	l := r.lookups[key]
+	due := l == nil || file == "" || l.file != file || l.stale()
 	if due && r.closed {
 		r.mu.Unlock()
-		return r.agent.Find(ctx, r.command) // for requests that are still being answered
+		return r.agent.Find(ctx, from) // for requests that are still being answered
 	}
 	if due {
-		l = &lookup{key: key, done: make(chan struct{})}
-		r.lookup = l
+		l = &lookup{file: file, done: make(chan struct{})}
+		r.addLookupLocked(key, l)
 		r.runs.Go(func() {
 			defer close(l.done)
-			l.program, l.err = r.agent.Find(r.ctx, r.command)
+			l.program, l.err = r.agent.Find(r.ctx, from)
 			l.at = time.Now()
 		})
 	}
+	l.used = time.Now()
 	r.mu.Unlock()
 	select {
 	case <-l.done:
@@ -145,6 +147,22 @@ func (r *Runner) find(ctx context.Context) (agent.Program, error) {
 	case <-ctx.Done():
 		return agent.Program{}, context.Cause(ctx)
 	}
+}
+
+// addLookupLocked keeps a lookup. It drops the one that was not used for the
+// longest time if there are too many.
+func (r *Runner) addLookupLocked(key string, l *lookup) {
+	r.lookups[key] = l
+	if len(r.lookups) <= maxLookups {
+		return
+	}
+	oldest := ""
+	for k, other := range r.lookups {
+		if other != l && (oldest == "" || other.used.Before(r.lookups[oldest].used)) {
+			oldest = k
+		}
+	}
+	delete(r.lookups, oldest)
 }
 
 // stale reports whether a lookup has ended and must be repeated.
@@ -157,9 +175,9 @@ func (l *lookup) stale() bool {
 	}
 }
 
-// fileKey identifies the current state of the file behind a command.
-func fileKey(command string) string {
-	path, err := exec.LookPath(command)
+// fileKey identifies the current state of the file of a source's program.
+func (r *Runner) fileKey(from agent.Source) string {
+	path, err := from.Env.LookPath(cmp.Or(from.Command, r.agent.Command))
 	if err != nil {
 		return ""
 	}

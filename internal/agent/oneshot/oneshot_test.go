@@ -38,7 +38,7 @@ func newBox(t *testing.T, change func(*agent.Options)) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts := agent.Options{Command: cli}
+	opts := agent.Options{Source: agent.Source{Command: cli}}
 	if change != nil {
 		change(&opts)
 	}
@@ -46,7 +46,7 @@ func newBox(t *testing.T, change func(*agent.Options)) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &box{agenttest.NewBench(t, t.TempDir(), r), r}
+	return &box{agenttest.NewBench(t, t.TempDir(), opts.Source, r), r}
 }
 
 // run asks for a fake by name.
@@ -320,7 +320,7 @@ func TestCommaInTheTemporaryDirectory(t *testing.T) {
 	if err := os.Mkdir(os.TempDir(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	_, err := New(gemini.Agent(), agent.Options{Command: "gemini"})
+	_, err := New(gemini.Agent(), agent.Options{})
 	if err == nil || !strings.Contains(err.Error(), "set TMPDIR to one without") {
 		t.Errorf("got %v", err)
 	}
@@ -363,18 +363,20 @@ func TestVersionIsAsked(t *testing.T) {
 		}
 		return path
 	}
-	b := newBox(t, func(c *agent.Options) { c.Command = script("echo 0.50.1") })
-	if cli, err := b.Check(t.Context()); err != nil || cli.Version != "0.50.1" {
+	b := newBox(t, func(c *agent.Options) { c.Source.Command = script("echo 0.50.1") })
+	if cli, err := b.Check(t.Context(), b.Source); err != nil || cli.Version != "0.50.1" {
 		t.Errorf("got %+v, %v", cli, err)
 	}
 	// A CLI that fails is asked again, but not by every request.
-	b = newBox(t, func(c *agent.Options) { c.Command = script("test -e $0.2 && echo 0.50.2; touch $0.2") })
-	_, err := b.Check(t.Context())
+	b = newBox(t, func(c *agent.Options) { c.Source.Command = script("test -e $0.2 && echo 0.50.2; touch $0.2") })
+	_, err := b.Check(t.Context(), b.Source)
 	agenttest.WantKind(t, err, agent.NoVersion, "--version")
-	_, err = b.Check(t.Context())
+	_, err = b.Check(t.Context(), b.Source)
 	agenttest.WantKind(t, err, agent.NoVersion)
-	b.runner.lookup.at = b.runner.lookup.at.Add(-versionInterval)
-	if cli, err := b.Check(t.Context()); err != nil || cli.Version != "0.50.2" {
+	for _, l := range b.runner.lookups {
+		l.at = l.at.Add(-versionInterval)
+	}
+	if cli, err := b.Check(t.Context(), b.Source); err != nil || cli.Version != "0.50.2" {
 		t.Errorf("got %+v, %v", cli, err)
 	}
 }
@@ -383,7 +385,7 @@ func TestVersionIsAsked(t *testing.T) {
 // that did not wait long enough asked it again.
 func TestSlowVersionIsAskedOnce(t *testing.T) {
 	cli, asked, open := slowFake(t)
-	b := newBox(t, func(c *agent.Options) { c.Command = cli })
+	b := newBox(t, func(c *agent.Options) { c.Source.Command = cli })
 	late := errors.New("late")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	first := make(chan error, 1)
@@ -401,7 +403,7 @@ func TestSlowVersionIsAskedOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if cli, err := b.Check(t.Context()); err != nil || cli.Version != "0.61.0" {
+			if cli, err := b.Check(t.Context(), b.Source); err != nil || cli.Version != "0.61.0" {
 				t.Errorf("got %+v, %v", cli, err)
 			}
 		})
@@ -420,8 +422,8 @@ func TestCheck(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := newBox(t, func(c *agent.Options) { c.Command = cli })
-			got, err := b.Check(t.Context())
+			b := newBox(t, func(c *agent.Options) { c.Source.Command = cli })
+			got, err := b.Check(t.Context(), b.Source)
 			if want == "" && err != nil || got.Version != version {
 				t.Errorf("got %+v, %v", got, err)
 			}
@@ -433,8 +435,8 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
-	b := newBox(t, func(c *agent.Options) { c.Command = filepath.Join(t.TempDir(), "no-such-cli") })
-	_, err := b.Check(t.Context())
+	b := newBox(t, func(c *agent.Options) { c.Source.Command = filepath.Join(t.TempDir(), "no-such-cli") })
+	_, err := b.Check(t.Context(), b.Source)
 	agenttest.WantKind(t, err, agent.NotInstalled, "npm install")
 }
 

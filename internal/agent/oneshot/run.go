@@ -40,15 +40,15 @@ func newRun(r *Runner, req agent.Request, emit func(agent.Event)) *run {
 	if req.Replay != "" {
 		req.Prompt = req.Replay
 	}
-	t := agent.NewTranscript(r.agent, false, emit)
+	t := agent.NewTranscript(r.agent, req.Source.Env, false, emit)
 	return &run{
-		r: r, req: req, emit: emit, transcript: t, parser: r.agent.OneShot.Parser(t), monitor: r.agent.OneShot.Monitor(),
+		r: r, req: req, emit: emit, transcript: t, parser: r.agent.OneShot.Parser(t), monitor: r.agent.OneShot.Monitor(req.Source.Env),
 	}
 }
 
 func (run *run) start(ctx context.Context) error {
 	row := run.r.agent
-	program, err := run.r.Check(ctx)
+	program, err := run.r.Check(ctx, run.req.Source)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (run *run) start(ctx context.Context) error {
 	if run.dir, err = run.r.temp.Make("run-"); err != nil {
 		return run.noRoom(err)
 	}
-	command, err := row.OneShot.Command(agent.Launch{Dir: run.req.Dir, TempDir: run.dir, Model: run.req.Model})
+	command, err := row.OneShot.Command(agent.Launch{Dir: run.req.Dir, TempDir: run.dir, Model: run.req.Model, Env: run.req.Source.Env})
 	if err != nil {
 		return run.noRoom(err)
 	}
@@ -98,7 +98,7 @@ func (run *run) start(ctx context.Context) error {
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	child, err := sys.StartPiped(cmd, sys.Stdin)
 	if err != nil {
-		return row.Error(agent.NotInstalled, row.Tidy(err.Error()))
+		return row.Error(agent.NotInstalled, row.Tidy(run.req.Source.Env, err.Error()))
 	}
 	run.child, run.stdin = child.Child, child.Stdin
 	// Where open files can be removed, a killed process leaves nothing of the
@@ -213,11 +213,11 @@ func (run *run) conclude() (agent.Result, error) {
 		if result.Narration != "" {
 			message = "it ended after a tool use"
 		}
-		return result, run.error(agent.Empty, run.r.agent.Tidy(message))
+		return result, run.error(agent.Empty, run.r.agent.Tidy(run.req.Source.Env, message))
 	case exit == 0 && !outcome.Ended && outcome.Message == "":
 		return result, run.error(agent.Crashed, "it printed no result")
 	}
-	return result, run.r.agent.OneShot.Failure(exit, outcome.Message, string(run.errText))
+	return result, run.r.agent.OneShot.Failure(run.req.Source.Env, exit, outcome.Message, string(run.errText))
 }
 
 // read reads the output since the last call.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -40,8 +41,9 @@ var (
 // A Pool is an [agent.Runner] that keeps processes running that serve the Agent
 // Client Protocol. If none is available, another runner answers the request.
 //
-// A key identifies a process, and one process runs per key. The workspace is
-// part of the key, so a process never mixes two workspaces. A process is
+// A key identifies a process, and one process runs per key. The source and the
+// workspace are part of the key, so a process never mixes the credentials of two
+// clients, or two workspaces. A process is
 // replaced when a file changes that the agent reads when it starts. Each request
 // gets a new session, unless it continues a conversation.
 //
@@ -67,14 +69,18 @@ type Pool struct {
 	starting map[key]*process
 	all      map[*process]bool   // the running ones
 	failed   map[string]failures // by process.origin
-	named    map[string]*session // conversations
+	named    map[conversation]*session
 }
 
 // A key identifies a process. One process runs per key.
 type key struct {
+	source string // see [agent.Agent.SourceKey]
 	dir    string
 	change bool // its tools may write to files that Pollux serves
 }
+
+// A conversation belongs to one source.
+type conversation struct{ source, session string }
 
 // failures counts the failures of one program with one set of inputs.
 type failures struct {
@@ -107,17 +113,19 @@ func New(row *agent.Agent, opts agent.Options, fallback agent.Runner, temp *agen
 		agent: row, fallback: fallback, temp: temp, limits: limits, idle: cmp.Or(opts.IdleTimeout, 5*time.Minute),
 		log:     cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
 		current: make(map[key]*process), starting: make(map[key]*process), all: make(map[*process]bool),
-		failed: make(map[string]failures), named: make(map[string]*session),
+		failed: make(map[string]failures), named: make(map[conversation]*session),
 	}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	if opts.AheadDir != "" {
-		p.tasks.Go(func() { p.startAhead(opts.AheadDir) })
+		p.tasks.Go(func() { p.startAhead(opts.Source, opts.AheadDir) })
 	}
 	return p
 }
 
 // Check implements [agent.Runner].
-func (p *Pool) Check(ctx context.Context) (agent.Program, error) { return p.fallback.Check(ctx) }
+func (p *Pool) Check(ctx context.Context, from agent.Source) (agent.Program, error) {
+	return p.fallback.Check(ctx, from)
+}
 
 // Close implements [agent.Runner].
 func (p *Pool) Close() error {
@@ -130,10 +138,10 @@ func (p *Pool) Close() error {
 }
 
 // Forget implements [agent.Runner].
-func (p *Pool) Forget(session string) {
+func (p *Pool) Forget(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.named, session)
+	maps.DeleteFunc(p.named, func(c conversation, _ *session) bool { return c.session == name })
 }
 
 // Workers implements [agent.Runner].
@@ -156,12 +164,13 @@ func (p *Pool) Workers() []agent.Worker {
 }
 
 // startAhead starts a process for a workspace if none is running.
-func (p *Pool) startAhead(dir string) {
-	program, err := p.Check(p.ctx)
+func (p *Pool) startAhead(from agent.Source, dir string) {
+	program, err := p.Check(p.ctx, from)
 	if err != nil {
 		return
 	}
-	if w, err := p.process(p.ctx, program, key{dir: dir}); err == nil {
+	k := key{source: p.agent.SourceKey(from), dir: dir}
+	if w, err := p.process(p.ctx, from, program, k); err == nil {
 		p.release(w)
 	}
 }
@@ -225,7 +234,7 @@ func (p *Pool) Run(ctx context.Context, req agent.Request, emit func(agent.Event
 // attempt asks a process to answer a request. If settled is not nil, it is
 // closed when no process works on the request any more.
 func (p *Pool) attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, settled <-chan struct{}, err error) {
-	program, err := p.Check(ctx)
+	program, err := p.Check(ctx, req.Source)
 	if err != nil {
 		return agent.Result{}, nil, err
 	}
@@ -244,7 +253,7 @@ func (p *Pool) attempt(ctx context.Context, req agent.Request, emit func(agent.E
 	if err == nil && req.Session != "" {
 		p.mu.Lock()
 		if p.all[s.w] && !s.w.retired {
-			p.named[req.Session] = s
+			p.named[conversation{s.w.key.source, req.Session}] = s
 		}
 		p.mu.Unlock()
 	}
@@ -288,18 +297,19 @@ func (p *Pool) settle(w *process, ended <-chan struct{}, err error) {
 // the prompt for it. The process is held until release.
 func (p *Pool) session(ctx context.Context, program agent.Program, req agent.Request) (s *session, prompt string, err error) {
 	prompt = req.Prompt
-	k := key{req.Dir, req.Change != nil}
+	k := key{p.agent.SourceKey(req.Source), req.Dir, req.Change != nil}
 	if k.change {
-		if err := p.agent.ACP.CanChange(program, req.Dir); err != nil {
+		if err := p.agent.ACP.CanChange(req.Source, program, req.Dir); err != nil {
 			return nil, "", fmt.Errorf("%w: %w", errCold, err)
 		}
 		prompt = req.Change.Prompt
 	}
-	inputs := p.inputs(program, req.Dir)
+	inputs := p.inputs(req.Source, program, req.Dir)
 	if req.Session != "" {
+		name := conversation{k.source, req.Session}
 		p.mu.Lock()
-		s = p.named[req.Session]
-		delete(p.named, req.Session) // it is added again after the answer
+		s = p.named[name]
+		delete(p.named, name) // it is added again after the answer
 		if s != nil && s.w.key == k && s.w.alive() && !s.w.retired && s.w.inputs == inputs {
 			s.w.running++
 			p.mu.Unlock()
@@ -314,7 +324,7 @@ func (p *Pool) session(ctx context.Context, program agent.Program, req agent.Req
 		prompt = req.Replay
 	}
 	for range 2 { // the process may end between the two steps
-		w, err := p.process(ctx, program, k)
+		w, err := p.process(ctx, req.Source, program, k)
 		if err != nil {
 			return nil, "", err
 		}
@@ -360,8 +370,8 @@ func (p *Pool) logFailure(err error) {
 
 // process returns the process of a key. It starts one if necessary. The process
 // is held until release.
-func (p *Pool) process(ctx context.Context, program agent.Program, k key) (*process, error) {
-	inputs := p.inputs(program, k.dir)
+func (p *Pool) process(ctx context.Context, from agent.Source, program agent.Program, k key) (*process, error) {
+	inputs := p.inputs(from, program, k.dir)
 	p.mu.Lock()
 	w := p.current[k]
 	if w != nil && w.alive() && w.inputs == inputs {
@@ -372,7 +382,7 @@ func (p *Pool) process(ctx context.Context, program agent.Program, k key) (*proc
 	if w != nil {
 		p.retireLocked(w)
 	}
-	w, err := p.startLocked(program, k, inputs)
+	w, err := p.startLocked(from, program, k, inputs)
 	p.mu.Unlock()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errCold, err)
@@ -400,12 +410,12 @@ func (p *Pool) process(ctx context.Context, program agent.Program, k key) (*proc
 
 // startLocked starts the process of a key, or returns the one that is already
 // starting.
-func (p *Pool) startLocked(program agent.Program, k key, inputs string) (*process, error) {
+func (p *Pool) startLocked(from agent.Source, program agent.Program, k key, inputs string) (*process, error) {
 	if w := p.starting[k]; w != nil {
 		return w, nil
 	}
-	w := newProcess(p.agent, program, k, p.log)
-	w.inputs, w.origin = inputs, program.Path+"\x00"+inputs
+	w := newProcess(p.agent, from, program, k, p.log)
+	w.inputs, w.origin = inputs, program.Path+"\x00"+k.source+"\x00"+inputs
 	switch {
 	case p.closed:
 		return nil, agent.ErrClosed
@@ -546,22 +556,22 @@ func (p *Pool) release(w *process) {
 
 // replace starts a process that replaces w.
 func (p *Pool) replace(w *process) {
-	program, err := p.Check(p.ctx)
+	program, err := p.Check(p.ctx, w.source)
 	if err != nil {
 		return
 	}
-	inputs := p.inputs(program, w.key.dir)
+	inputs := p.inputs(w.source, program, w.key.dir)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !w.retired { // otherwise it has been replaced already
-		p.startLocked(program, w.key, inputs)
+		p.startLocked(w.source, program, w.key, inputs)
 	}
 }
 
 // inputs describes the state of the files that the agent reads at its start.
-func (p *Pool) inputs(program agent.Program, dir string) string {
+func (p *Pool) inputs(from agent.Source, program agent.Program, dir string) string {
 	var b strings.Builder
-	for _, path := range p.agent.ACP.Inputs(program, dir) {
+	for _, path := range p.agent.ACP.Inputs(from, program, dir) {
 		if info, err := os.Stat(path); err == nil {
 			changed, id := sys.Stamp(info)
 			fmt.Fprintf(&b, "%s %d %d %d %d\n", path, info.Size(), info.ModTime().UnixNano(), changed, id)

@@ -53,7 +53,7 @@ func (d double) sit(t *testing.T, kind, version string, change func(*agent.Optio
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	opts := agent.Options{Command: cli, Kind: kind, Warm: agent.Limits{WaitTimeout: agenttest.Timeout}}
+	opts := agent.Options{Source: agent.Source{Command: cli}, Kind: kind, Warm: agent.Limits{WaitTimeout: agenttest.Timeout}}
 	if change != nil {
 		change(&opts)
 	}
@@ -64,7 +64,7 @@ func (d double) sit(t *testing.T, kind, version string, change func(*agent.Optio
 	if err != nil {
 		t.Fatal(err)
 	}
-	return agenttest.NewBench(t, dir, r)
+	return agenttest.NewBench(t, dir, opts.Source, r)
 }
 
 // One process answers several questions, each in a new session.
@@ -283,9 +283,9 @@ func withCommand(change func(*agent.Command), failure func(unlinked []string)) d
 		change(&c)
 		return c, err
 	}
-	acp.Failure = func(code int, message string, unlinked []string) *agent.Error {
+	acp.Failure = func(env agent.Env, code int, message string, unlinked []string) *agent.Error {
 		failure(unlinked)
-		return gemini.Agent().ACP.Failure(code, message, unlinked)
+		return gemini.Agent().ACP.Failure(env, code, message, unlinked)
 	}
 	d := geminiDouble
 	d.row = &row
@@ -330,7 +330,7 @@ func TestWarmAsksNothingUnderItsLock(t *testing.T) {
 	}
 	cli, asked, open := agenttest.SlowVersion(t, fake, "0.61.0")
 	open()
-	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) { o.Command, o.Warm.Sessions = cli, 1 })
+	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) { o.Source.Command, o.Warm.Sessions = cli, 1 })
 	s.Want("fake:echo x", "fake:echo x")
 	// The next request must not reach the process that is being replaced.
 	s.Until("another process without a session", func() bool {

@@ -30,10 +30,11 @@ const (
 // A process is an agent that serves the Agent Client Protocol in one workspace.
 type process struct {
 	agent   *agent.Agent
+	source  agent.Source // of the request that started it
 	program agent.Program
 	key     key
 	inputs  string // the state of the files that it has read
-	origin  string // the program and the inputs; failures are counted per origin
+	origin  string // the program, the source and the inputs; failures are counted per origin
 	log     *slog.Logger
 	began   time.Time
 
@@ -81,9 +82,9 @@ type preparedSession struct {
 	made time.Time
 }
 
-func newProcess(row *agent.Agent, program agent.Program, k key, log *slog.Logger) *process {
+func newProcess(row *agent.Agent, from agent.Source, program agent.Program, k key, log *slog.Logger) *process {
 	w := &process{
-		agent: row, program: program, key: k, log: log, began: time.Now(), used: time.Now(), turns: make(map[string]*turn),
+		agent: row, source: from, program: program, key: k, log: log, began: time.Now(), used: time.Now(), turns: make(map[string]*turn),
 		ready: make(chan struct{}), stopping: make(chan struct{}), killing: make(chan struct{}), done: make(chan struct{}),
 		making: make(chan struct{}, 1),
 	}
@@ -116,7 +117,7 @@ func (w *process) launch(temp *agent.TempDir) (err error) {
 	if w.temp, err = temp.Make("worker-"); err != nil {
 		return err
 	}
-	command, err := w.agent.ACP.Command(agent.Launch{Dir: w.key.dir, TempDir: w.temp, Change: w.key.change})
+	command, err := w.agent.ACP.Command(agent.Launch{Dir: w.key.dir, TempDir: w.temp, Change: w.key.change, Env: w.source.Env})
 	if err != nil {
 		return err
 	}
@@ -208,7 +209,7 @@ func (w *process) cause() string {
 	w.mu.Lock()
 	text := string(w.errText)
 	w.mu.Unlock()
-	return w.agent.Cause(text)
+	return w.agent.Cause(w.source.Env, text)
 }
 
 // session returns a new session, which may have been prepared.
@@ -285,7 +286,7 @@ func (w *process) prepare(ctx context.Context) {
 // readStderr keeps the end of standard error and acts on the signs in it.
 func (w *process) readStderr() {
 	buf := make([]byte, 32<<10)
-	monitor := w.agent.ACP.Monitor()
+	monitor := w.agent.ACP.Monitor(w.source.Env)
 	for {
 		n, err := w.stderr.Read(buf)
 		signs := monitor.Read(buf[:n])
@@ -327,10 +328,10 @@ func Probe(ctx context.Context, row *agent.Agent, program agent.Program, dir str
 		return 0, err
 	}
 	defer temp.Close()
-	w := newProcess(row, program, key{dir: dir}, slog.New(slog.DiscardHandler))
+	w := newProcess(row, agent.Source{}, program, key{dir: dir}, slog.New(slog.DiscardHandler))
 	if err := w.start(ctx, temp, time.Minute); err != nil {
 		if kind := row.KindOf(err.Error()); kind != "" {
-			return 0, row.Error(kind, row.Tidy(err.Error()))
+			return 0, row.Error(kind, row.Tidy(nil, err.Error()))
 		}
 		return 0, err
 	}

@@ -38,9 +38,9 @@ type turn struct {
 	over       bool          // it has an answer
 }
 
-func newTurn(row *agent.Agent, change bool) *turn {
+func newTurn(row *agent.Agent, env agent.Env, change bool) *turn {
 	t := &turn{wake: outbox.NewSignal(), news: time.Now()}
-	t.transcript = agent.NewTranscript(row, change, func(ev agent.Event) { t.events = append(t.events, ev) })
+	t.transcript = agent.NewTranscript(row, env, change, func(ev agent.Event) { t.events = append(t.events, ev) })
 	return t
 }
 
@@ -89,7 +89,7 @@ func (s *session) prompt(ctx context.Context, req agent.Request, prompt string, 
 	if fault := w.fault(); fault != nil {
 		return agent.Result{}, nil, fault
 	}
-	t := newTurn(w.agent, w.key.change)
+	t := newTurn(w.agent, req.Source.Env, w.key.change)
 	t.transcript.SetModel(req.Model)
 	if w.key.change {
 		t.files = req.Change.Files()
@@ -229,7 +229,7 @@ func (w *process) failure(ctx context.Context, err error) error {
 	var refused *acp.Error
 	switch {
 	case errors.As(err, &refused):
-		return w.agent.ACP.Failure(refused.Code, refused.Message, w.unlinked)
+		return w.agent.ACP.Failure(w.source.Env, refused.Code, refused.Message, w.unlinked)
 	case errors.Is(err, errMute):
 		return err
 	case ctx.Err() != nil:

@@ -28,10 +28,10 @@ var authKinds = []string{"oauth-personal", "gemini-api-key", "vertex-ai", "compu
 func (g *CLI) Bridge(ctx context.Context, c *doctor.Checker) {
 	program, err := g.program, g.err
 	if command := os.Getenv("GEMINI_CLI_PATH"); command != "" {
-		program, err = gemini.Find(ctx, command)
+		program, err = gemini.Find(ctx, agent.Source{Command: command})
 	}
 	if err == nil {
-		err = gemini.ReadOnly(program)
+		err = gemini.ReadOnly(agent.Source{}, program)
 	}
 	if err != nil {
 		c.Fail("read-only", "", "%s", doctor.Short(err.Error()))
@@ -93,7 +93,7 @@ func (g *CLI) checkAuth(c *doctor.Checker) {
 	if file != "" {
 		where += " or " + file + ", the only .env file that Gemini CLI reads here"
 	}
-	home, _ := settings.Home()
+	home, _ := settings.Home(nil)
 	switch {
 	case kind == "":
 		c.Fail("auth", "run `gemini` once and sign in, or set GEMINI_API_KEY", "no sign-in method is selected")
@@ -136,7 +136,7 @@ const maxEnvFile = 16 << 20
 // upwards, or else the one in the user's home.
 func (g *CLI) envFile(dir string) (path string, vars map[string]string, err error) {
 	trusted := g.settings.Trust == settings.Trusted
-	home, _ := settings.Home()
+	home, _ := settings.Home(nil)
 	var files []string
 	add := func(dir string) {
 		if trusted {

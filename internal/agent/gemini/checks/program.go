@@ -34,7 +34,7 @@ const install = "npm install -g @google/gemini-cli"
 
 // Program finds the command that the shell would start.
 func (g *CLI) Program(ctx context.Context, c *doctor.Checker) {
-	g.program, g.err = gemini.Find(ctx, "gemini")
+	g.program, g.err = gemini.Find(ctx, agent.Source{})
 	c.Program = doctor.Program{Path: g.program.Path, Version: g.program.Version, Update: install + "@latest"}
 	if g.err != nil {
 		if _, err := exec.LookPath("npx"); err == nil {

@@ -10,7 +10,7 @@ import (
 // Settings checks what Gemini CLI reads before it looks for a companion.
 func (g *CLI) Settings(_ context.Context, c *doctor.Checker) {
 	var err error
-	if g.settings, err = settings.Load(c.Dir); err != nil {
+	if g.settings, err = settings.Load(nil, c.Dir); err != nil {
 		c.Fail("settings", "set HOME", "there is no home directory, so Gemini CLI has no settings: %v", err)
 		return
 	}

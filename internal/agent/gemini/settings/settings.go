@@ -1,8 +1,6 @@
 // Package settings reads the settings of Gemini CLI as the CLI does: their layers
 // and precedence, and whether the CLI trusts a folder. It also turns on IDE mode,
 // the only setting that Pollux changes.
-//
-// It assumes that the CLI has this process's environment.
 package settings
 
 import (
@@ -19,17 +17,18 @@ import (
 
 	"github.com/tailscale/hujson"
 
+	"pollux/internal/agent"
 	"pollux/internal/paths"
 	"pollux/internal/sys"
 )
 
 // Home returns the directory with the user's settings, credentials and memory.
 // It may not exist.
-func Home() (string, error) {
-	home := os.Getenv("GEMINI_CLI_HOME")
+func Home(env agent.Env) (string, error) {
+	home := env.Get("GEMINI_CLI_HOME")
 	if home == "" {
 		var err error
-		if home, err = os.UserHomeDir(); err != nil {
+		if home, err = env.HomeDir(); err != nil {
 			u, userErr := osuser.Current() // as Node does
 			if userErr != nil || u.HomeDir == "" {
 				return "", err
@@ -40,9 +39,10 @@ func Home() (string, error) {
 	return filepath.Join(home, ".gemini"), nil
 }
 
-// UserFile returns the path of the user's settings. The file may not exist.
+// UserFile returns the path of the user's settings, in this process's
+// environment. The file may not exist.
 func UserFile() (string, error) {
-	home, err := Home()
+	home, err := Home(nil)
 	return filepath.Join(home, "settings.json"), err
 }
 
@@ -112,18 +112,18 @@ const (
 	Untrusted
 )
 
-// Load reads the settings that apply to a CLI started in dir.
-func Load(dir string) (Settings, error) {
-	home, err := Home()
+// Load reads the settings that apply to a CLI started in dir with an environment.
+func Load(env agent.Env, dir string) (Settings, error) {
+	home, err := Home(env)
 	if err != nil {
 		return Settings{}, err
 	}
 	var s Settings
-	system := os.Getenv("GEMINI_CLI_SYSTEM_SETTINGS_PATH")
+	system := env.Get("GEMINI_CLI_SYSTEM_SETTINGS_PATH")
 	if system == "" {
 		system = filepath.Join(SystemDir(), "settings.json")
 	}
-	defaults := os.Getenv("GEMINI_CLI_SYSTEM_DEFAULTS_PATH")
+	defaults := env.Get("GEMINI_CLI_SYSTEM_DEFAULTS_PATH")
 	if defaults == "" {
 		defaults = filepath.Join(filepath.Dir(system), "system-defaults.json")
 	}
@@ -144,7 +144,7 @@ func Load(dir string) (Settings, error) {
 	if top != nil {
 		without.Layers = append(without.Layers[:len(without.Layers):len(without.Layers)], *top)
 	}
-	s.Trust, s.TrustFrom, s.TrustErr = without.trust(home, dir)
+	s.Trust, s.TrustFrom, s.TrustErr = without.trust(env, home, dir)
 	if ws != nil && s.Trust != Trusted && ws.Err == nil {
 		ws.Skipped, ws.values = "the folder is not trusted", nil
 	}
@@ -268,18 +268,18 @@ func (s Settings) trustsFolders() bool {
 	return on
 }
 
-func (s Settings) trust(home, dir string) (Trust, string, error) {
-	switch env := os.Getenv("GEMINI_CLI_TRUST_WORKSPACE"); {
-	case os.Getenv("GEMINI_RESTRICTED_MODE") == "true":
+func (s Settings) trust(env agent.Env, home, dir string) (Trust, string, error) {
+	switch workspace := env.Get("GEMINI_CLI_TRUST_WORKSPACE"); {
+	case env.Get("GEMINI_RESTRICTED_MODE") == "true":
 		return Untrusted, "GEMINI_RESTRICTED_MODE", nil
-	case env == "false":
+	case workspace == "false":
 		return Untrusted, "GEMINI_CLI_TRUST_WORKSPACE", nil
-	case env == "true":
+	case workspace == "true":
 		return Trusted, "GEMINI_CLI_TRUST_WORKSPACE", nil
 	case !s.trustsFolders():
 		return Trusted, "security.folderTrust.enabled", nil
 	}
-	path := os.Getenv("GEMINI_CLI_TRUSTED_FOLDERS_PATH")
+	path := env.Get("GEMINI_CLI_TRUSTED_FOLDERS_PATH")
 	if path == "" {
 		path = filepath.Join(home, "trustedFolders.json")
 	}

@@ -79,7 +79,7 @@ func TestLoad(t *testing.T) {
 		{name: "folder trust is off", trust: Trusted, files: map[string]string{user: `{"security":{"folderTrust":{"enabled":false},"auth":{"selectedType":"vertex-ai"}}}`}, auth: "vertex-ai"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s, err := Load(home(t, tt.files))
+			s, err := Load(nil, home(t, tt.files))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +106,7 @@ func TestLoad(t *testing.T) {
 
 func TestTrustedFoldersMustBeRight(t *testing.T) {
 	for _, text := range []string{`{"/":"MAYBE"}`, `{`, `[]`} {
-		s, err := Load(home(t, map[string]string{trusted: text}))
+		s, err := Load(nil, home(t, map[string]string{trusted: text}))
 		if err != nil || s.TrustErr == nil {
 			t.Errorf("%s: %v, %v", text, err, s.TrustErr)
 		}
@@ -116,7 +116,7 @@ func TestTrustedFoldersMustBeRight(t *testing.T) {
 func TestTrustByTheEnvironment(t *testing.T) {
 	dir := home(t, map[string]string{trusted: `{"/":"TRUST_FOLDER"}`})
 	t.Setenv("GEMINI_CLI_TRUST_WORKSPACE", "false")
-	if s, _ := Load(dir); s.Trust != Untrusted || s.TrustFrom != "GEMINI_CLI_TRUST_WORKSPACE" {
+	if s, _ := Load(nil, dir); s.Trust != Untrusted || s.TrustFrom != "GEMINI_CLI_TRUST_WORKSPACE" {
 		t.Errorf("%v by %s", s.Trust, s.TrustFrom)
 	}
 }
@@ -142,19 +142,19 @@ func TestSystemSettings(t *testing.T) {
 	if err := os.WriteFile(path, []byte(files[system]), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Load(dir)
+	s, err := Load(nil, dir)
 	if on, by := s.IDEMode(); err != nil || !on || by.Name != "user" {
 		t.Errorf("in a temporary directory: IDE mode %v, %v", on, err)
 	}
 	t.Setenv("GEMINI_CLI_SYSTEM_SETTINGS_PATH", path)
-	s, err = Load(dir)
+	s, err = Load(nil, dir)
 	if on, by := s.IDEMode(); err != nil || on || by.Name != "system" {
 		t.Errorf("IDE mode %v, %v", on, err)
 	}
 	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	s, err = Load(dir)
+	s, err = Load(nil, dir)
 	if on, by := s.IDEMode(); err != nil || !on || by.Name != "user" || s.Layers[1].Skipped == "" {
 		t.Errorf("with a file that all can write: IDE mode %v, %v, %+v", on, err, s.Layers)
 	}
@@ -222,7 +222,7 @@ func TestHostileFiles(t *testing.T) {
 			project := home(t, map[string]string{user: `{"ide":{"enabled":true}}`})
 			hostile.Plant(t, kind, filepath.Join(project, ".gemini", "settings.json"))
 			t.Setenv("GEMINI_CLI_TRUST_WORKSPACE", "true")
-			s, err := Load(project)
+			s, err := Load(nil, project)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -237,7 +237,7 @@ func TestHostileFiles(t *testing.T) {
 		t.Run(kind+" for the trusted folders", func(t *testing.T) {
 			project := home(t, nil)
 			hostile.Plant(t, kind, filepath.Join(filepath.Dir(project), trusted))
-			s, err := Load(project)
+			s, err := Load(nil, project)
 			if err != nil || s.TrustErr == nil || s.Trust != Unknown {
 				t.Errorf("%+v, %v", s, err)
 			}
