@@ -60,10 +60,10 @@ type Request struct {
 type Turn struct {
 	// Caller names who asks. Callers that wait take turns.
 	Caller string
-	// Limit is how many requests may run at once. If requests differ, the lowest limit
-	// applies.
+	// Limit is how many requests may run at once; 0 is any number. If requests differ,
+	// the lowest limit applies.
 	Limit int
-	// Timeout is how long the request may wait.
+	// Timeout is how long the request may wait; 0 is as long as its context.
 	Timeout time.Duration
 	// StartInterval is the minimum time between two starts of a process for a single
 	// request. A random time of up to StartJitter is added to it.
@@ -101,6 +101,9 @@ type Runner interface {
 	// unknown version for its version, once. The error is an [*Error], or the
 	// cause of the context's end.
 	Check(ctx context.Context, from Source) (Program, error)
+	// Ahead starts a process for a workspace before the first request, if the runner
+	// keeps processes. It does not wait.
+	Ahead(from Source, dir string)
 	// Forget drops a conversation.
 	Forget(session string)
 	// Workers returns the processes that work on requests or wait for them.

@@ -30,6 +30,9 @@ type Config struct {
 	// StartInterval is the minimum time between two starts of the agent. A random
 	// time of up to StartJitter is added to it.
 	StartInterval, StartJitter time.Duration
+	// AheadDir, if set, is a workspace for which a process is started before the
+	// first call.
+	AheadDir string
 	// Templates is a directory with the user's prompt templates. It may be
 	// empty.
 	Templates string
@@ -64,14 +67,13 @@ func FromEnv(row *agent.Agent, getenv func(string) string) (Config, error) {
 			},
 		},
 	}
-	cfg.Runner.Source = cfg.Source
 	if strings.EqualFold(cfg.FallbackModel, "none") {
 		cfg.FallbackModel = ""
 	}
 	switch env.choice("WARM_AHEAD", "false", "true", "false", "1", "0", "yes", "no") {
 	case "true", "1", "yes":
 		if dir, err := workingDirectory(""); err == nil {
-			cfg.Runner.AheadDir = dir
+			cfg.AheadDir = dir
 		}
 	}
 	return cfg, env.err

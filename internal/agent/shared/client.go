@@ -325,8 +325,8 @@ func (r checkResult) err() error {
 	return nil
 }
 
-// Ahead starts a process for a workspace before the first request.
-func (c *Client) Ahead(dir string) {
+// Ahead implements [agent.Runner].
+func (c *Client) Ahead(_ agent.Source, dir string) {
 	dir, ok := c.there(dir)
 	if !ok || !c.enter() {
 		return

@@ -28,8 +28,6 @@ type Server struct {
 	// Agent is the agent that Runner asks.
 	Agent  *agent.Agent
 	Runner *queue.Runner
-	// Ahead, if set, starts a process for a workspace before the first request.
-	Ahead func(from agent.Source, dir string)
 	// Version is the version of Pollux.
 	Version string
 	// IdleTimeout is how long the pool keeps running without a request.
@@ -341,8 +339,8 @@ func (c *serverConn) handle(ctx context.Context, req *jsonrpc2.Request) {
 			c.forget(p.Session)
 		}
 	case methodAhead:
-		if p, err := params[aheadParams](req); err == nil && s.Ahead != nil {
-			c.work.Go(func() { s.Ahead(c.source, p.Dir) })
+		if p, err := params[aheadParams](req); err == nil {
+			s.Runner.Ahead(c.source, p.Dir)
 		}
 	default:
 		c.refuse(ctx, req, fmt.Errorf("no method %q", req.Method))
@@ -474,4 +472,3 @@ func (f *remoteFiles) Write(path, text string) error {
 	p.Path, p.Text = path, text
 	return f.call(methodWrite, p, nil)
 }
-
