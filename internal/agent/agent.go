@@ -119,21 +119,6 @@ const (
 	Warmed  = "warm"
 )
 
-// A Worker is a process of a warm runner.
-type Worker struct {
-	PID int `json:"pid"`
-	// Dir is the process's workspace.
-	Dir string `json:"dir"`
-	// Memory is its resident memory in bytes, or 0 if unknown.
-	Memory int64 `json:"memory"`
-	// Running is the number of requests in progress. Sessions is the number of
-	// conversations that the process has started.
-	Running  int       `json:"running"`
-	Sessions int       `json:"sessions"`
-	Started  time.Time `json:"started"`
-	Used     time.Time `json:"used"`
-}
-
 // A Result is the outcome of a run.
 type Result struct {
 	// Answer is the text after the last tool use. Narration is the text before

@@ -36,6 +36,10 @@ type Config struct {
 	// Templates is a directory with the user's prompt templates. It may be
 	// empty.
 	Templates string
+	// NoPool keeps the processes in the bridge instead of sharing those of the pool.
+	// PoolIdleTimeout is how long a pool runs without a call.
+	NoPool          bool
+	PoolIdleTimeout time.Duration
 	// Version is the version of Pollux that clients receive.
 	Version string
 	// Log may be nil.
@@ -47,15 +51,19 @@ type Config struct {
 // The error for an invalid value lists the valid ones.
 func FromEnv(row *agent.Agent, getenv func(string) string) (Config, error) {
 	env := env{getenv: getenv, prefix: row.VarPrefix}
+	shared := env
+	shared.prefix = "POLLUX_"
 	cfg := Config{
-		Agent:         row,
-		Source:        agent.Source{Command: env.value(row.CommandVar, row.Command)},
-		DefaultModel:  env.model(row, "DEFAULT_MODEL", ""),
-		FallbackModel: env.model(row, "FALLBACK_MODEL", row.FallbackModel),
-		MaxConcurrent: env.number("MAX_CONCURRENT", 3, 1, 64),
-		StartInterval: env.milliseconds("MIN_INVOCATION_GAP_MS", 5000, 0, 600_000),
-		StartJitter:   env.milliseconds("SPAWN_JITTER_MAX_MS", 200, 0, 60_000),
-		Templates:     env.text("PROMPTS_DIR", ""),
+		NoPool:          shared.choice("POOL", "on", "on", "off") == "off",
+		PoolIdleTimeout: shared.milliseconds("POOL_IDLE_MS", 600_000, 1000, 86_400_000),
+		Agent:           row,
+		Source:          agent.Source{Command: env.value(row.CommandVar, row.Command)},
+		DefaultModel:    env.model(row, "DEFAULT_MODEL", ""),
+		FallbackModel:   env.model(row, "FALLBACK_MODEL", row.FallbackModel),
+		MaxConcurrent:   env.number("MAX_CONCURRENT", 3, 1, 64),
+		StartInterval:   env.milliseconds("MIN_INVOCATION_GAP_MS", 5000, 0, 600_000),
+		StartJitter:     env.milliseconds("SPAWN_JITTER_MAX_MS", 200, 0, 60_000),
+		Templates:       env.text("PROMPTS_DIR", ""),
 		Runner: agent.Options{
 			IdleTimeout: env.milliseconds("IDLE_TIMEOUT_MS", 300_000, 1000, 1_800_000),
 			Kind:        env.choice("RUNNER", agent.Warmed, agent.Warmed, agent.Spawned),
@@ -76,7 +84,7 @@ func FromEnv(row *agent.Agent, getenv func(string) string) (Config, error) {
 			cfg.AheadDir = dir
 		}
 	}
-	return cfg, env.err
+	return cfg, cmp.Or(env.err, shared.err)
 }
 
 // An env reads settings from environment variables and keeps the first error.

@@ -39,11 +39,13 @@ func (s script) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	return s(ctx, req, emit)
 }
 
-func (script) Check(context.Context, agent.Source) (agent.Program, error) { return agent.Program{}, nil }
-func (script) Ahead(agent.Source, string)                                 {}
-func (script) Forget(string)                                              {}
-func (script) Workers() []agent.Worker                                    { return nil }
-func (script) Close() error                                               { return nil }
+func (script) Check(context.Context, agent.Source) (agent.Program, error) {
+	return agent.Program{}, nil
+}
+func (script) Ahead(agent.Source, string) {}
+func (script) Forget(string)              {}
+func (script) Workers() []agent.Worker    { return nil }
+func (script) Close() error               { return nil }
 
 func ignore(agent.Event) {}
 

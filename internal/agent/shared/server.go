@@ -28,6 +28,8 @@ type Server struct {
 	// Agent is the agent that Runner asks.
 	Agent  *agent.Agent
 	Runner *queue.Runner
+	// Source is used for connections that name none.
+	Source agent.Source
 	// Version is the version of Pollux.
 	Version string
 	// IdleTimeout is how long the pool keeps running without a request.
@@ -209,12 +211,13 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	switch {
 	case c.hello.Protocol != Protocol:
 		w.Error = fmt.Sprintf("this pool is of Pollux %s, which speaks another version of the protocol", s.Version)
-	case c.hello.Agent != s.Agent.Name:
+	case c.hello.Agent != "" && c.hello.Agent != s.Agent.Name:
 		w.Error = fmt.Sprintf("this pool of Pollux %s does not know the agent %q", s.Version, c.hello.Agent)
 	}
 	if l.WriteObject(w) != nil || w.Error != "" {
 		return
 	}
+	c.source = s.Source
 	if c.hello.Source != nil {
 		c.source = *c.hello.Source
 	}
