@@ -44,6 +44,11 @@ func TestScripts(t *testing.T) {
 			}
 			env.Defer(func() { os.RemoveAll(run) })
 			env.Setenv("POLLUX_RUNTIME_DIR", run)
+			env.Defer(func() { // a script that failed may leave a pool
+				stop := exec.Command("pollux", "pool", "stop", "--now")
+				stop.Env = env.Vars
+				stop.Run()
+			})
 			env.Setenv("GORACE", "atexit_sleep_ms=10")
 			// The directory of pollux, for a PATH without this machine's agents.
 			pollux, err := exec.LookPath("pollux")

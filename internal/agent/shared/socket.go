@@ -26,6 +26,10 @@ const probeTimeout = 5 * time.Second
 // socketPattern matches the sockets of the pools of all versions.
 const socketPattern = "pool-*.sock"
 
+// killed finds the sockets of pools that were killed. No other version of Pollux would
+// replace them. A pool that is about to listen holds the lock of the directory.
+var killed = sys.Leftovers{Pattern: socketPattern, Type: fs.ModeSocket, Abandoned: sys.RefusesConnections}
+
 // ErrRunning reports that a pool is running already.
 var ErrRunning = errors.New("a pool is running already")
 
@@ -65,7 +69,7 @@ func Listen(ctx context.Context, path string, hello Hello) (net.Listener, error)
 	case err != nil:
 		return nil, err
 	case info.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("%s is not a socket: remove it", path)
+		return nil, notASocket(path)
 	default:
 		if Probe(ctx, path, hello) == nil {
 			return nil, ErrRunning
@@ -74,6 +78,7 @@ func Listen(ctx context.Context, path string, hello Hello) (net.Listener, error)
 			return nil, err
 		}
 	}
+	killed.Remove(filepath.Dir(path))
 	l, err := sys.ListenUnix(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
@@ -141,9 +146,19 @@ func Starter(path string, argv []string, hello Hello) func(context.Context) (io.
 				return nil, err
 			}
 		}
-		return Dial(ctx, path)
+		conn, err := Dial(ctx, path)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = errReplaced
+		}
+		if err != nil {
+			return nil, err
+		}
+		return conn, nil
 	}
 }
+
+// errReplaced reports that the pool that was started listens on another socket.
+var errReplaced = errors.New("Pollux has been replaced by another version since this bridge started: restart the MCP client")
 
 // ReadyLine is what a pool prints on standard output once it listens, or when another
 // one does. Any other line is an error.
