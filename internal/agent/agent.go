@@ -40,6 +40,12 @@ type Request struct {
 	// Change, if set, replaces the prompt in a runner that can serve files to
 	// the agent: the agent's tools then write to Files and not to the disk.
 	Change *Change
+	// Turn says how the request waits for its turn. A runner without a queue ignores
+	// it.
+	Turn Turn
+	// Spawn starts a process for this request alone, as a runner of kind [Spawned]
+	// does.
+	Spawn bool
 	// Pace, if set, is called before a process is started for this request alone.
 	// It returns when the process may start.
 	Pace func(context.Context) error
@@ -47,6 +53,24 @@ type Request struct {
 	// more. That may be after Run has returned, because a process needs time to
 	// end.
 	Released func()
+}
+
+// A Turn says how a request waits for its turn, together with all requests that use the
+// quota of the same account.
+type Turn struct {
+	// Caller names who asks. Callers that wait take turns.
+	Caller string
+	// Limit is how many requests may run at once. If requests differ, the lowest limit
+	// applies.
+	Limit int
+	// Timeout is how long the request may wait.
+	Timeout time.Duration
+	// StartInterval is the minimum time between two starts of a process for a single
+	// request. A random time of up to StartJitter is added to it.
+	StartInterval, StartJitter time.Duration
+	// Fallback is the model to ask if Model is overloaded or over its quota. Empty asks
+	// no other model.
+	Fallback string
 }
 
 // A Change is a request for changes to files.
@@ -123,8 +147,21 @@ type Result struct {
 	Truncated bool
 	// Runner is [Spawned] or [Warmed], or empty if no process was reached.
 	Runner string
+	// Queued is the time before the agent got the prompt.
+	Queued time.Duration
+	// Fallback is set if the fallback model was asked.
+	Fallback *Fallback
 	// Changed reports whether the runner used the request's Change.
 	Changed bool
+}
+
+// A Fallback reports that another model was asked.
+type Fallback struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	Why  string `json:"why"`
+	// Answered reports whether the text is from the other model.
+	Answered bool `json:"-"`
 }
 
 // Partial returns the text of an unfinished run: the part of the answer that
@@ -144,11 +181,18 @@ type Tokens struct {
 	Total  int `json:"total"`
 }
 
-// An Event is something that happened in a run: [Started], [Text], [ToolUse],
-// [ToolResult], [Retry], [Warning] or [Stats].
+// An Event is something that happened in a run: [Queued], [Starting], [Started], [Text],
+// [ToolUse], [ToolResult], [Retry], [FellBack], [Warning] or [Stats].
 type Event interface{ event() }
 
 type (
+	// Queued reports that the request waits for its turn. Position is its place in the
+	// queue, counted from 1, or 0 if it is not known yet.
+	Queued struct{ Position int }
+	// Starting reports that a process is started for this request alone.
+	Starting struct{}
+	// FellBack reports that the fallback model is asked.
+	FellBack struct{ Fallback }
 	// Started reports that the agent is running and has the prompt.
 	Started struct{}
 	// Text is a piece of the model's text.
@@ -182,6 +226,9 @@ type (
 	}
 )
 
+func (Queued) event()     {}
+func (Starting) event()   {}
+func (FellBack) event()   {}
 func (Started) event()    {}
 func (Text) event()       {}
 func (ToolUse) event()    {}

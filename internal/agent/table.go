@@ -7,6 +7,7 @@ import (
 	"io"
 	"os/exec"
 	"slices"
+	"time"
 )
 
 // An Agent is a row of the table of agents. It holds all that the bridge and the
@@ -69,6 +70,9 @@ type Agent struct {
 	// KindOf classifies an error message by its words. It returns "" for an
 	// unknown one.
 	KindOf func(message string) Kind
+	// ResetAfter returns the time until a quota is renewed, according to an error
+	// message, or 0 if the message does not say.
+	ResetAfter func(message string) time.Duration
 	// Cause returns the line of standard error that best explains a failure, or
 	// "".
 	Cause func(env Env, stderr string) string

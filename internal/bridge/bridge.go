@@ -1,13 +1,12 @@
-// Package bridge lets MCP clients and the shell ask an agent. It queues calls,
-// runs each under one deadline, falls back to another model, and reports how
-// each answer was produced. It knows agents only through their row in the table
+// Package bridge lets MCP clients and the shell ask an agent. It runs each call
+// under one deadline and reports how the answer was produced. It knows agents only through their row in the table
 // of agents and their [agent.Runner].
 //
 // How a call flows: a tool ([Bridge.Query], [Bridge.Search],
-// [Bridge.Structured]) checks its input and writes a prompt. call.ask waits for
-// a slot in the queue, lets the runner ask the agent, and asks again with the
-// fallback model if the first one is overloaded. The call's deadline covers all
-// of this.
+// [Bridge.Structured]) checks its input and writes a prompt. call.ask lets the
+// runner ask the agent. The runner waits for the call's turn, and asks again with
+// the fallback model if the first one is overloaded. The call's deadline covers
+// all of this.
 package bridge
 
 import (
@@ -30,10 +29,9 @@ const (
 	MaxTimeout     = 30 * time.Minute
 	// minAttemptTimeout is the time that must be left for another attempt.
 	minAttemptTimeout = 10 * time.Second
-	// retryTimeout limits an agent's total wait before it asks an overloaded
-	// model again. Agents wait for minutes, or for hours once a quota is used
-	// up.
-	retryTimeout = 8 * time.Second
+	// queueTimeout is how long a call waits for its turn. A job waits until its
+	// deadline.
+	queueTimeout = 30 * time.Second
 	// exitTimeout is how long a process may take to exit.
 	exitTimeout = 15 * time.Second
 )
@@ -47,8 +45,7 @@ type Bridge struct {
 	cfg           Config
 	log           *slog.Logger
 	runner        agent.Runner
-	queue         *queue
-	pacer         *pacer
+	load          *load
 	templates     templates
 	chunks        *chunkCache
 	conversations *conversations
@@ -74,9 +71,7 @@ func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 	}
 	b := &Bridge{
 		cfg: cfg, log: cfg.Log, runner: runner, templates: t,
-		queue:  &queue{max: cfg.MaxConcurrent, setting: cfg.Agent.VarPrefix + "MAX_CONCURRENT"},
-		pacer:  newPacer(cfg.StartInterval, cfg.StartJitter),
-		chunks: newChunkCache(), conversations: newConversations(runner.Forget), started: time.Now(),
+		load: new(load), chunks: newChunkCache(), conversations: newConversations(runner.Forget), started: time.Now(),
 	}
 	b.life, b.end = context.WithCancelCause(context.Background())
 	return b, nil
@@ -104,14 +99,6 @@ func (b *Bridge) enter() error {
 	return nil
 }
 
-// A Fallback reports that another model was asked, but not whether that model
-// answered.
-type Fallback struct {
-	From string `json:"from"`
-	To   string `json:"to"`
-	Why  string `json:"why"`
-}
-
 // Meta describes how an answer was produced. It is the _meta of a tool result.
 type Meta struct {
 	// DurationMs is the time from the call to its answer. QueuedMs is the part
@@ -122,11 +109,11 @@ type Meta struct {
 	Model string `json:"model"`
 	// Partial reports whether the timeout cut the answer short. Truncated
 	// reports whether the answer exceeded [agent.MaxAnswer].
-	Partial   bool          `json:"partial"`
-	Truncated bool          `json:"truncated,omitempty"`
-	Tokens    *agent.Tokens `json:"tokens,omitempty"`
-	ToolUses  int           `json:"toolUses,omitempty"`
-	Fallback  *Fallback     `json:"fallback,omitempty"`
+	Partial   bool            `json:"partial"`
+	Truncated bool            `json:"truncated,omitempty"`
+	Tokens    *agent.Tokens   `json:"tokens,omitempty"`
+	ToolUses  int             `json:"toolUses,omitempty"`
+	Fallback  *agent.Fallback `json:"fallback,omitempty"`
 	// Repaired reports whether a structured answer became valid only on the
 	// second attempt.
 	Repaired bool `json:"repaired,omitempty"`
@@ -234,80 +221,40 @@ type question struct {
 	change          *agent.Change
 }
 
-// ask asks the agent. It uses the fallback model if the first model is
-// overloaded. The error is a [*Failure].
+// ask asks the agent. The error is a [*Failure].
 func (c *call) ask(ctx context.Context, q question) (agent.Result, error) {
-	waited := time.Now()
-	c.progress.now("queued")
-	s, err := c.b.queue.acquire(ctx, func(n int) { c.progress.now("queued, position %d", n) })
-	c.meta.QueuedMs += time.Since(waited).Milliseconds()
-	if err != nil {
-		return agent.Result{}, c.failure(err, agent.Result{})
-	}
-	defer s.release()
 	model := c.model
 	if c.meta.Fallback != nil { // an earlier question of the call fell back
 		model = c.meta.Fallback.To
 	}
-	result, err := c.attempt(ctx, s, q, model)
-	var fault *agent.Error
-	if errors.As(err, &fault) && fault.Kind.Overload() {
-		to := c.b.cfg.FallbackModel
-		deadline, _ := ctx.Deadline()
-		if to != "" && to != model && to != result.Model && ctx.Err() == nil && time.Until(deadline) >= minAttemptTimeout {
-			from := cmp.Or(model, result.Model, "the default model")
-			c.meta.Fallback = &Fallback{From: from, To: to, Why: string(fault.Kind)}
-			c.progress.now("%s: asking %s instead", fault.Kind, to)
-			first := result
-			result, err = c.attempt(ctx, s, q, to)
-			if err != nil && result.Partial() == "" && first.Partial() != "" {
-				result.Answer, result.Narration, result.Model = first.Answer, first.Narration, first.Model
-				model = from
-			} else {
-				model = to
-			}
-		}
+	c.running.Add(1)
+	cfg := c.b.cfg
+	req := agent.Request{
+		Prompt: q.prompt, Images: q.images, Model: model, Dir: c.dir, Verbatim: c.verbatim, Source: cfg.Source,
+		Session: q.session, Replay: q.replay, Change: q.change, Spawn: cfg.Runner.Kind == agent.Spawned,
+		Turn: agent.Turn{
+			Limit: cfg.MaxConcurrent, Timeout: queueTimeout, Fallback: cfg.FallbackModel,
+			StartInterval: cfg.StartInterval, StartJitter: cfg.StartJitter,
+		},
+		Released: c.running.Done,
 	}
-	c.fellBack = c.meta.Fallback != nil && model == c.meta.Fallback.To && result.Partial() != ""
+	if ctx.Value(jobKey{}) != nil {
+		req.Turn.Timeout = MaxTimeout
+	}
+	load := c.b.load.enter()
+	defer load.leave()
+	result, err := c.b.runner.Run(ctx, req, func(ev agent.Event) {
+		load.event(ev)
+		c.progress.event(ev)
+	})
+	c.meta.QueuedMs += result.Queued.Milliseconds()
+	c.meta.Fallback = cmp.Or(result.Fallback, c.meta.Fallback)
+	c.fellBack = c.meta.Fallback != nil && result.Partial() != "" && (result.Fallback == nil || result.Fallback.Answered)
 	c.count(result)
 	if err != nil {
 		return result, c.failure(err, result)
 	}
 	return result, nil
-}
-
-// attempt asks the agent once.
-func (c *call) attempt(ctx context.Context, s *slot, q question, model string) (agent.Result, error) {
-	ctx, giveUp := context.WithCancelCause(ctx)
-	defer giveUp(nil)
-	s.hold()
-	c.running.Add(1)
-	req := agent.Request{
-		Prompt: q.prompt, Images: q.images, Model: model, Dir: c.dir, Source: c.b.cfg.Source, Verbatim: c.verbatim,
-		Session: q.session, Replay: q.replay, Change: q.change, Pace: c.pace,
-		Released: func() { s.release(); c.running.Done() },
-	}
-	var retrying time.Duration
-	return c.b.runner.Run(ctx, req, func(ev agent.Event) {
-		c.progress.event(ev)
-		if r, ok := ev.(agent.Retry); ok && !r.Unsure {
-			retrying += r.Wait
-			if retrying > retryTimeout {
-				giveUp(c.b.cfg.Agent.Error(r.Kind, r.Message))
-			}
-		}
-	})
-}
-
-// pace waits until a process may be started.
-func (c *call) pace(ctx context.Context) error {
-	waited := time.Now()
-	err := c.b.pacer.wait(ctx)
-	c.meta.QueuedMs += time.Since(waited).Milliseconds()
-	if err == nil {
-		c.progress.now("starting %s", c.b.cfg.Agent.DisplayName)
-	}
-	return err
 }
 
 // count adds the statistics of a run to the call's.

@@ -118,6 +118,16 @@ func (p *progress) now(format string, args ...any) {
 // event reports an event of the agent.
 func (p *progress) event(ev agent.Event) {
 	switch ev := ev.(type) {
+	case agent.Queued:
+		if ev.Position == 0 {
+			p.now("queued")
+		} else {
+			p.now("queued, position %d", ev.Position)
+		}
+	case agent.Starting:
+		p.now("starting %s", p.agent)
+	case agent.FellBack:
+		p.now("%s: asking %s instead", ev.Why, ev.To)
 	case agent.Started:
 		p.now("%s has started", p.agent)
 	case agent.ToolUse:

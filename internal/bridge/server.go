@@ -367,9 +367,9 @@ func (b *Bridge) Ping(ctx context.Context) (string, error) {
 	}
 	line("model", "%s", cmp.Or(b.cfg.DefaultModel, "the default of "+row.DisplayName))
 	line("fallback", "%s", cmp.Or(b.cfg.FallbackModel, "none"))
-	running, waiting := b.queue.load()
+	running, waiting := b.load.counts()
 	line("queue", "%d of %d running, %d waiting, at least %s between starts",
-		running, b.queue.max, waiting, b.cfg.StartInterval)
+		running, b.cfg.MaxConcurrent, waiting, b.cfg.StartInterval)
 	line("runner", "%s", b.cfg.Runner.Kind)
 	for _, w := range b.runner.Workers() {
 		line("warm", "%s", workerLine(w))

@@ -23,8 +23,8 @@ type Status struct {
 	Dir     string    `json:"dir"` // the directory it was started in
 	Started time.Time `json:"started"`
 	Runner  string    `json:"runner"`
-	// Running calls hold a slot, Waiting calls wait for one. There are Max
-	// slots.
+	// Running calls have their turn, Waiting calls wait for it. At most Max calls
+	// of an account run at once.
 	Running int `json:"running"`
 	Waiting int `json:"waiting"`
 	Max     int `json:"max"`
@@ -36,11 +36,11 @@ type Status struct {
 // Status returns the state of the bridge.
 func (b *Bridge) Status() Status {
 	s := Status{
-		PID: os.Getpid(), Version: b.cfg.Version, Started: b.started, Runner: b.cfg.Runner.Kind, Max: b.queue.max,
+		PID: os.Getpid(), Version: b.cfg.Version, Started: b.started, Runner: b.cfg.Runner.Kind, Max: b.cfg.MaxConcurrent,
 		Sessions: len(b.conversations.list()), Workers: b.runner.Workers(),
 	}
 	s.Dir, _ = os.Getwd()
-	s.Running, s.Waiting = b.queue.load()
+	s.Running, s.Waiting = b.load.counts()
 	return s
 }
 

@@ -38,6 +38,7 @@ var row = &agent.Agent{
 	Find: Find, ReadOnly: ReadOnly, CheckTempDir: checkTempDir,
 
 	Remedies: remedies, Tidy: tidy, KindOf: kindOf, Cause: cause,
+	ResetAfter: resetAfter,
 
 	OneShot: agent.OneShot{
 		Command: oneShotCommand, Prompt: oneShotPrompt,

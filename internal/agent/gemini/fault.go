@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"pollux/internal/agent"
 )
@@ -127,6 +128,18 @@ var (
 	jsonWords = regexp.MustCompile(`"message":\s*"((?:[^"\\]|\\.)*)"`)
 	report    = regexp.MustCompile(` ?Full report available at: \S+`)
 )
+
+var resetTime = regexp.MustCompile(`(?i)\b(?:reset(?:s)? after|retry in) ((?:\d+h)?(?:\d+m)?(?:\d+(?:\.\d+)?s)?)`)
+
+// resetAfter returns the time until a quota is renewed, such as 12h34m56s, or 0.
+func resetAfter(message string) time.Duration {
+	m := resetTime.FindStringSubmatch(message)
+	if m == nil {
+		return 0
+	}
+	d, _ := time.ParseDuration(m[1])
+	return d
+}
 
 // tidy returns an error message as one readable line: without the JSON around
 // it, without secrets from the environment, and at most 300 characters long.

@@ -1,0 +1,305 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"pollux/internal/agent"
+)
+
+const (
+	// quotaInterval is the time after which a model is tried again if its service did
+	// not say when the quota of the day is renewed.
+	quotaInterval = 15 * time.Minute
+	// minuteInterval is the same for a quota per minute.
+	minuteInterval = time.Minute
+)
+
+// An account has one limit for all requests that use its quota.
+type account struct {
+	id     string
+	starts *pacer
+
+	mu      sync.Mutex // guards the fields below
+	running []*ticket
+	// waiting holds the callers that wait, the next one first. After its turn, a
+	// caller goes to the end.
+	waiting []*caller
+	quotas  map[string]quota // models whose quota is used up
+}
+
+// A caller waits with one or more requests, the oldest first.
+type caller struct {
+	name    string
+	tickets []*ticket
+}
+
+// A ticket is a request that runs or waits.
+type ticket struct {
+	limit   int
+	since   time.Time
+	granted chan struct{} // closed when it may run
+	moved   chan struct{} // holds a token when the position may have changed
+}
+
+type quota struct {
+	kind  agent.Kind
+	until time.Time
+}
+
+func newAccount(id string) *account {
+	return &account{id: id, starts: newPacer(), quotas: make(map[string]quota)}
+}
+
+// acquire waits for a request's turn. It calls report with the position in the queue,
+// counted from 1, whenever it changes.
+func (a *account) acquire(ctx context.Context, row *agent.Agent, turn agent.Turn, report func(position int)) (*ticket, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	t := &ticket{
+		limit: max(turn.Limit, 1), since: time.Now(), granted: make(chan struct{}), moved: make(chan struct{}, 1),
+	}
+	a.mu.Lock()
+	a.addLocked(turn.Caller, t)
+	a.grantLocked()
+	a.mu.Unlock()
+	limit := time.NewTimer(turn.Timeout)
+	defer limit.Stop()
+	reported := 0
+	for {
+		select { // a granted ticket comes first
+		case <-t.granted:
+			return t, nil
+		default:
+		}
+		if n := a.position(t); n != reported && n > 0 {
+			reported = n
+			report(n)
+		}
+		var err error
+		select {
+		case <-t.granted:
+			return t, nil
+		case <-t.moved:
+			continue
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-limit.C:
+			l := a.load()
+			err = fmt.Errorf("no free slot within %s: %d calls are running and %d waiting; try again later, or "+
+				"raise %sMAX_CONCURRENT (now %d)", turn.Timeout, l.Running, l.Waiting-1, row.VarPrefix, l.Limit)
+		}
+		if !a.leave(t) { // it was granted in the meantime
+			a.release(t)
+		}
+		return nil, err
+	}
+}
+
+// addLocked adds a request at the end of its caller's requests.
+func (a *account) addLocked(name string, t *ticket) {
+	for _, c := range a.waiting {
+		if c.name == name {
+			c.tickets = append(c.tickets, t)
+			return
+		}
+	}
+	a.waiting = append(a.waiting, &caller{name, []*ticket{t}})
+}
+
+// limitLocked returns how many requests may run at once: the lowest limit of those that
+// run or wait.
+func (a *account) limitLocked() int {
+	limit := 0
+	see := func(tickets []*ticket) {
+		for _, t := range tickets {
+			if limit == 0 || t.limit < limit {
+				limit = t.limit
+			}
+		}
+	}
+	see(a.running)
+	for _, c := range a.waiting {
+		see(c.tickets)
+	}
+	return limit
+}
+
+// grantLocked lets the next requests run.
+func (a *account) grantLocked() {
+	for len(a.waiting) > 0 && len(a.running) < a.limitLocked() {
+		c := a.waiting[0]
+		t := c.tickets[0]
+		c.tickets = c.tickets[1:]
+		a.waiting = a.waiting[1:]
+		if len(c.tickets) > 0 {
+			a.waiting = append(a.waiting, c)
+		}
+		a.running = append(a.running, t)
+		close(t.granted)
+	}
+	for _, c := range a.waiting {
+		for _, t := range c.tickets {
+			select {
+			case t.moved <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// leave takes a request out of the queue. It reports false if the request no longer
+// waits.
+func (a *account) leave(t *ticket) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, c := range a.waiting {
+		j := slices.Index(c.tickets, t)
+		if j < 0 {
+			continue
+		}
+		c.tickets = slices.Delete(c.tickets, j, j+1)
+		if len(c.tickets) == 0 {
+			a.waiting = slices.Delete(a.waiting, i, i+1)
+		}
+		a.grantLocked() // its limit no longer counts
+		return true
+	}
+	return false
+}
+
+// release ends a request's turn.
+func (a *account) release(t *ticket) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.running = slices.DeleteFunc(a.running, func(other *ticket) bool { return other == t })
+	a.grantLocked()
+}
+
+// position returns how many turns it takes until a request has its own, or 0 if it does
+// not wait. Callers take turns: a request waits for the requests that its caller asked
+// before it, and for as many of each other caller.
+func (a *account) position(t *ticket) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, c := range a.waiting {
+		round := slices.Index(c.tickets, t)
+		if round < 0 {
+			continue
+		}
+		n := round + 1
+		for j, other := range a.waiting {
+			switch {
+			case j < i:
+				n += min(len(other.tickets), round+1)
+			case j > i:
+				n += min(len(other.tickets), round)
+			}
+		}
+		return n
+	}
+	return 0
+}
+
+// usedUp returns the quota of a model that is used up, or "".
+func (a *account) usedUp(model string) agent.Kind {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	q, ok := a.quotas[model]
+	if ok && !time.Now().Before(q.until) {
+		delete(a.quotas, model)
+		return ""
+	}
+	return q.kind
+}
+
+// refused remembers that the quota of models is used up. reset is the time until it is
+// renewed, or 0 if it is unknown. An empty name among others is the default model.
+func (a *account) refused(kind agent.Kind, reset time.Duration, requested, used string) {
+	if reset <= 0 {
+		reset = quotaInterval
+		if kind == agent.QuotaMinute {
+			reset = minuteInterval
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	q := quota{kind, time.Now().Add(reset)}
+	a.quotas[requested] = q
+	if used != "" {
+		a.quotas[used] = q
+	}
+}
+
+// answered forgets that the quota of a model was used up.
+func (a *account) answered(requested, used string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.quotas, requested)
+	delete(a.quotas, used)
+}
+
+func (a *account) load() Load {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := Load{Account: a.id, Running: len(a.running), Limit: a.limitLocked()}
+	for _, c := range a.waiting {
+		l.Waiting += len(c.tickets)
+		l.Callers = append(l.Callers, Waiting{c.name, len(c.tickets), c.tickets[0].since})
+	}
+	for model, q := range a.quotas {
+		if time.Now().Before(q.until) {
+			l.UsedUp = append(l.UsedUp, UsedUp{model, q.kind, q.until})
+		}
+	}
+	slices.SortFunc(l.UsedUp, func(a, b UsedUp) int { return cmp.Compare(a.Model, b.Model) })
+	return l
+}
+
+func sortLoads(loads []Load) {
+	slices.SortFunc(loads, func(a, b Load) int { return cmp.Compare(a.Account, b.Account) })
+}
+
+// A pacer spaces out the starts of processes.
+type pacer struct {
+	turn chan struct{} // holds a token while nobody waits to start
+	last time.Time     // the last start; guarded by turn
+}
+
+func newPacer() *pacer {
+	p := &pacer{turn: make(chan struct{}, 1)}
+	p.turn <- struct{}{}
+	return p
+}
+
+// wait waits until the caller may start: at least the interval, plus a random time of up
+// to jitter, after the last start.
+func (p *pacer) wait(ctx context.Context, interval, jitter time.Duration) error {
+	select {
+	case <-p.turn:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { p.turn <- struct{}{} }()
+	if !p.last.IsZero() {
+		next := p.last.Add(interval)
+		if jitter > 0 {
+			next = next.Add(rand.N(jitter + 1))
+		}
+		t := time.NewTimer(time.Until(next))
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	p.last = time.Now()
+	return nil
+}

@@ -1,0 +1,252 @@
+// Package queue gives requests to an agent their turn.
+//
+// A quota belongs to an account, so all that needs care for a quota's sake is counted
+// per account: how many requests run at once, how fast processes are started one after
+// the other, and which models have used up their quota. Callers that wait take turns.
+package queue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"pollux/internal/agent"
+)
+
+const (
+	// minAttemptTimeout is the time that must be left for another attempt.
+	minAttemptTimeout = 10 * time.Second
+	// retryTimeout limits an agent's total wait before it asks an overloaded
+	// model again. Agents wait for minutes, or for hours once a quota is used
+	// up.
+	retryTimeout = 8 * time.Second
+)
+
+// A Runner is an [agent.Runner] that asks another runner when it is a request's turn.
+// It also asks the fallback model of a request if the first model is overloaded.
+//
+// No lock is held when the other runner, a request's function or another package is
+// called.
+type Runner struct {
+	agent  *agent.Agent
+	runner agent.Runner
+	ctx    context.Context // ends with Close
+	cancel context.CancelCauseFunc
+
+	mu       sync.Mutex
+	accounts map[string]*account
+}
+
+// New returns a runner that asks an agent through another runner. Close closes that
+// runner too.
+func New(row *agent.Agent, runner agent.Runner) *Runner {
+	r := &Runner{agent: row, runner: runner, accounts: make(map[string]*account)}
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	return r
+}
+
+// Check implements [agent.Runner].
+func (r *Runner) Check(ctx context.Context, from agent.Source) (agent.Program, error) {
+	return r.runner.Check(ctx, from)
+}
+
+// Forget implements [agent.Runner].
+func (r *Runner) Forget(session string) { r.runner.Forget(session) }
+
+// Workers implements [agent.Runner].
+func (r *Runner) Workers() []agent.Worker { return r.runner.Workers() }
+
+// Close implements [agent.Runner].
+func (r *Runner) Close() error {
+	r.cancel(agent.ErrClosed)
+	return r.runner.Close()
+}
+
+// account returns the account of a source in a workspace.
+func (r *Runner) account(from agent.Source, dir string) *account {
+	id := r.agent.Account(from.Env, dir)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.accounts[id]
+	if a == nil {
+		a = newAccount(id)
+		r.accounts[id] = a
+	}
+	return a
+}
+
+// Run implements [agent.Runner].
+func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	released := req.Released
+	if released == nil {
+		released = func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(r.ctx, func() { cancel(agent.ErrClosed) })()
+
+	t := &turn{Runner: r, account: r.account(req.Source, req.Dir), req: req, emit: emit}
+	emit(agent.Queued{})
+	waited := time.Now()
+	ticket, err := t.account.acquire(ctx, r.agent, req.Turn, func(position int) { emit(agent.Queued{Position: position}) })
+	t.queued = time.Since(waited)
+	if err != nil {
+		released()
+		return agent.Result{Queued: t.queued}, err
+	}
+	t.holds.Add(1)
+	go func() {
+		t.holds.Wait()
+		t.account.release(ticket)
+		released()
+	}()
+	defer t.holds.Done()
+	result, err := t.ask(ctx)
+	result.Queued = t.queued
+	return result, err
+}
+
+// A turn is a request whose turn it is.
+type turn struct {
+	*Runner
+	account *account
+	req     agent.Request
+	emit    func(agent.Event)
+	queued  time.Duration
+	holds   sync.WaitGroup // the attempt in progress, and processes that still work
+}
+
+// ask asks the agent. It uses the fallback model if the first model is overloaded, or
+// is known to be.
+func (t *turn) ask(ctx context.Context) (agent.Result, error) {
+	model, to := t.req.Model, t.req.Turn.Fallback
+	if to == model {
+		to = ""
+	}
+	if why := t.account.usedUp(model); to != "" && why != "" && t.account.usedUp(to) == "" {
+		return t.fallBack(ctx, agent.Result{}, agent.Fallback{From: cmp.Or(model, "the default model"), To: to, Why: string(why)})
+	}
+	result, err := t.attempt(ctx, model)
+	var fault *agent.Error
+	if !errors.As(err, &fault) || !fault.Kind.Overload() {
+		return result, err
+	}
+	if to == "" || to == result.Model || ctx.Err() != nil || !timeLeft(ctx) {
+		return result, err
+	}
+	from := cmp.Or(model, result.Model, "the default model")
+	return t.fallBack(ctx, result, agent.Fallback{From: from, To: to, Why: string(fault.Kind)})
+}
+
+// timeLeft reports whether another attempt is worth its start.
+func timeLeft(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return !ok || time.Until(deadline) >= minAttemptTimeout
+}
+
+// fallBack asks the fallback model. If it has nothing to say, the text of the first
+// attempt remains.
+func (t *turn) fallBack(ctx context.Context, first agent.Result, f agent.Fallback) (agent.Result, error) {
+	t.emit(agent.FellBack{Fallback: f})
+	result, err := t.attempt(ctx, f.To)
+	if err != nil && result.Partial() == "" && first.Partial() != "" {
+		result.Answer, result.Narration, result.Model = first.Answer, first.Narration, first.Model
+	} else {
+		f.Answered = result.Partial() != ""
+	}
+	result.Fallback = &f
+	return result, err
+}
+
+// attempt asks the agent once.
+func (t *turn) attempt(ctx context.Context, model string) (agent.Result, error) {
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	t.holds.Add(1)
+	req := t.req
+	req.Model, req.Released, req.Pace = model, t.holds.Done, t.pace
+	var retrying time.Duration
+	result, err := t.runner.Run(ctx, req, func(ev agent.Event) {
+		t.emit(ev)
+		if r, ok := ev.(agent.Retry); ok && !r.Unsure {
+			retrying += r.Wait
+			if retrying > retryTimeout {
+				giveUp(t.agent.Error(r.Kind, r.Message))
+			}
+		}
+	})
+	t.learn(model, result, err)
+	return result, err
+}
+
+// learn remembers what an attempt said about quotas.
+func (t *turn) learn(model string, result agent.Result, err error) {
+	var fault *agent.Error
+	switch {
+	case err == nil:
+		t.account.answered(model, result.Model)
+	case errors.As(err, &fault) && (fault.Kind == agent.QuotaDay || fault.Kind == agent.QuotaMinute):
+		t.account.refused(fault.Kind, t.agent.ResetAfter(fault.Message), model, result.Model)
+	}
+}
+
+// pace waits until a process may be started for the request.
+func (t *turn) pace(ctx context.Context) error {
+	waited := time.Now()
+	err := t.account.starts.wait(ctx, t.req.Turn.StartInterval, t.req.Turn.StartJitter)
+	t.queued += time.Since(waited)
+	if err == nil {
+		t.emit(agent.Starting{})
+	}
+	return err
+}
+
+// Load describes the queue of one account.
+type Load struct {
+	// Account is an opaque name of the account.
+	Account string `json:"account"`
+	// Running requests have their turn, Waiting ones do not. At most Limit run.
+	Running int `json:"running"`
+	Waiting int `json:"waiting"`
+	Limit   int `json:"limit"`
+	// Callers says who waits, in the order of their next turn.
+	Callers []Waiting `json:"callers,omitempty"`
+	// UsedUp lists the models whose quota is used up, by name. "" is the agent's
+	// default model.
+	UsedUp []UsedUp `json:"usedUp,omitempty"`
+}
+
+// Waiting describes the waiting requests of one caller.
+type Waiting struct {
+	Caller   string    `json:"caller"`
+	Requests int       `json:"requests"`
+	Since    time.Time `json:"since"` // the oldest request
+}
+
+// UsedUp describes a model whose quota is used up.
+type UsedUp struct {
+	Model string     `json:"model"`
+	Kind  agent.Kind `json:"kind"`
+	Until time.Time  `json:"until"`
+}
+
+// Loads describes the queues of all accounts that are in use, or have a model whose
+// quota is used up.
+func (r *Runner) Loads() []Load {
+	r.mu.Lock()
+	all := make([]*account, 0, len(r.accounts))
+	for _, a := range r.accounts {
+		all = append(all, a)
+	}
+	r.mu.Unlock()
+	loads := []Load{}
+	for _, a := range all {
+		if l := a.load(); l.Running+l.Waiting+len(l.UsedUp) > 0 {
+			loads = append(loads, l)
+		}
+	}
+	sortLoads(loads)
+	return loads
+}

@@ -1,0 +1,585 @@
+package shared
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sourcegraph/jsonrpc2"
+
+	"pollux/internal/agent"
+	"pollux/internal/outbox"
+)
+
+const (
+	// connectTimeout limits the start of a pool, or the connection to one.
+	connectTimeout = 15 * time.Second
+	// maxAttempts is how often a request is sent, if pools end before they answer.
+	maxAttempts = 3
+	// pauseAfterFailure is the time without a pool after it could not be reached.
+	pauseAfterFailure = 30 * time.Second
+	// partialTimeout is how long a cancelled request waits for the text that has arrived
+	// at the pool.
+	partialTimeout = 500 * time.Millisecond
+	// stateTimeout limits a question about the state of the pool.
+	stateTimeout = 2 * time.Second
+)
+
+// errLost reports that a connection ended before the answer, or that the pool ends.
+var errLost = errors.New("the pool has ended")
+
+// A Config configures a [Client].
+type Config struct {
+	Agent *agent.Agent
+	// Connect connects to a pool, and starts one if necessary.
+	Connect func(context.Context) (io.ReadWriteCloser, error)
+	// Hello is sent first. It is nil if the other side of the connection greets the pool.
+	Hello *Hello
+	// Local opens the runner that answers if no pool can be reached. If it is nil, such
+	// requests fail with the error of Connect.
+	Local func() (agent.Runner, error)
+	// There and Here translate paths to those of the pool's machine and back. They are
+	// nil if both are the same.
+	There, Here func(path string) (string, bool)
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// A Client is an [agent.Runner] that asks the pool. All requests share one connection,
+// which is opened with the first request and again when the pool has ended. A request
+// whose connection ends before the answer is sent again.
+type Client struct {
+	cfg  Config
+	log  *slog.Logger
+	ctx  context.Context // ends with Close
+	end  context.CancelCauseFunc
+	turn chan struct{} // holds a token while nobody connects
+	work sync.WaitGroup
+
+	mu     sync.Mutex // guards the fields below
+	closed bool
+	conn   *clientConn
+	local  agent.Runner
+	paused time.Time // no attempt to reach a pool until then
+}
+
+// NewClient returns a runner that asks a pool. It does not connect yet.
+func NewClient(cfg Config) *Client {
+	c := &Client{cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), turn: make(chan struct{}, 1)}
+	c.turn <- struct{}{}
+	c.ctx, c.end = context.WithCancelCause(context.Background())
+	return c
+}
+
+// Close implements [agent.Runner]. The pool's processes keep running for others.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.end(agent.ErrClosed)
+	c.work.Wait()
+	c.mu.Lock()
+	conn, local := c.conn, c.local
+	c.mu.Unlock()
+	if conn != nil {
+		conn.close()
+	}
+	if local != nil {
+		return local.Close()
+	}
+	return nil
+}
+
+// enter counts a request. It reports false if the client is closed.
+func (c *Client) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.work.Add(1)
+	return true
+}
+
+// Run implements [agent.Runner].
+func (c *Client) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	released := sync.OnceFunc(func() {
+		if req.Released != nil {
+			req.Released()
+		}
+	})
+	if !c.enter() {
+		released()
+		return agent.Result{}, agent.ErrClosed
+	}
+	defer c.work.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.ctx, func() { cancel(agent.ErrClosed) })()
+	params, err := c.params(req)
+	if err != nil {
+		released()
+		return agent.Result{}, err
+	}
+	for range maxAttempts {
+		conn, err := c.connect(ctx)
+		if err == nil {
+			var result agent.Result
+			result, err = conn.run(ctx, params, req, emit, released)
+			if !errors.Is(err, errLost) {
+				return result, err
+			}
+			c.log.Info("the pool ended during a request: trying again", "error", err)
+			continue
+		}
+		if ctx.Err() != nil {
+			released()
+			return agent.Result{}, context.Cause(ctx)
+		}
+		return c.runLocally(ctx, req, emit, released, err)
+	}
+	return c.runLocally(ctx, req, emit, released, errLost)
+}
+
+// runLocally answers a request without the pool.
+func (c *Client) runLocally(ctx context.Context, req agent.Request, emit func(agent.Event), released func(), why error) (agent.Result, error) {
+	local, err := c.openLocal(why)
+	if err != nil {
+		released()
+		return agent.Result{}, err
+	}
+	req.Released = released
+	return local.Run(ctx, req, emit)
+}
+
+// openLocal returns the local runner. why is the reason that the pool is not used.
+func (c *Client) openLocal(why error) (agent.Runner, error) {
+	if c.cfg.Local == nil {
+		return nil, why
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.local != nil {
+		return c.local, nil
+	}
+	c.log.Warn("the pool cannot be used: this bridge runs its own processes", "error", why)
+	local, err := c.cfg.Local()
+	c.local = local
+	return local, err
+}
+
+// params returns the message of a request.
+func (c *Client) params(req agent.Request) (runParams, error) {
+	p := runParams{
+		Prompt: req.Prompt, Images: req.Images, Model: req.Model, Dir: req.Dir, Verbatim: req.Verbatim, Spawn: req.Spawn,
+		Session: req.Session, Replay: req.Replay, Turn: req.Turn,
+	}
+	if req.Change != nil {
+		p.Change = &changeParams{req.Change.Prompt, req.Change.Replay}
+	}
+	dir, ok := c.there(req.Dir)
+	if !ok {
+		return p, fmt.Errorf("%s has no name on the pool's machine: add it with --map %s=THERE", req.Dir, req.Dir)
+	}
+	p.Dir = dir
+	return p, nil
+}
+
+func (c *Client) there(path string) (string, bool) {
+	if c.cfg.There == nil {
+		return path, true
+	}
+	return c.cfg.There(path)
+}
+
+func (c *Client) here(path string) (string, bool) {
+	if c.cfg.Here == nil {
+		return path, true
+	}
+	return c.cfg.Here(path)
+}
+
+// connected returns the connection, or nil.
+func (c *Client) connected() *clientConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil && c.conn.alive() {
+		return c.conn
+	}
+	return nil
+}
+
+// connect returns the connection. It opens one if there is none.
+func (c *Client) connect(ctx context.Context) (*clientConn, error) {
+	if conn := c.connected(); conn != nil {
+		return conn, nil
+	}
+	select {
+	case <-c.turn:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { c.turn <- struct{}{} }()
+	if conn := c.connected(); conn != nil {
+		return conn, nil
+	}
+	c.mu.Lock()
+	paused := time.Now().Before(c.paused)
+	c.mu.Unlock()
+	if paused && c.cfg.Local != nil {
+		return nil, errors.New("it could not be reached a moment ago")
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, errors.New("the pool does not answer"))
+	defer cancel()
+	conn, err := c.open(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.paused = time.Now().Add(pauseAfterFailure)
+		return nil, err
+	}
+	c.conn = conn
+	return conn, nil
+}
+
+func (c *Client) open(ctx context.Context) (*clientConn, error) {
+	rwc, err := c.cfg.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, _, err := greet(ctx, rwc, c.cfg.Hello)
+	if err != nil {
+		return nil, err
+	}
+	conn := &clientConn{client: c, runs: make(map[int]*clientRun)}
+	ready := make(chan struct{})
+	conn.rpc = jsonrpc2.NewConn(context.Background(), l, handlerFunc(func(ctx context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
+		<-ready
+		conn.handle(ctx, req)
+	}))
+	close(ready)
+	return conn, nil
+}
+
+// greet exchanges the first messages. After an error, it has closed the connection.
+func greet(ctx context.Context, rwc io.ReadWriteCloser, hello *Hello) (*link, Welcome, error) {
+	stop := context.AfterFunc(ctx, func() { rwc.Close() })
+	l := newLink(rwc)
+	var w Welcome
+	var err error
+	if hello != nil {
+		err = l.WriteObject(hello)
+	}
+	if err == nil {
+		err = l.ReadObject(&w)
+	}
+	if err == nil {
+		err = w.check()
+	}
+	if !stop() {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		rwc.Close()
+		return nil, w, err
+	}
+	return l, w, nil
+}
+
+// Check implements [agent.Runner].
+func (c *Client) Check(ctx context.Context, from agent.Source) (agent.Program, error) {
+	if !c.enter() {
+		return agent.Program{}, agent.ErrClosed
+	}
+	defer c.work.Done()
+	conn, err := c.connect(ctx)
+	if err == nil {
+		var r checkResult
+		if err = conn.rpc.Call(ctx, methodCheck, nil, &r); err == nil {
+			return r.Program, r.err()
+		}
+	}
+	if ctx.Err() != nil {
+		return agent.Program{}, context.Cause(ctx)
+	}
+	local, err := c.openLocal(err)
+	if err != nil {
+		return agent.Program{}, err
+	}
+	return local.Check(ctx, from)
+}
+
+func (r checkResult) err() error {
+	switch {
+	case r.Fault != nil:
+		return r.Fault
+	case r.Error != "":
+		return errors.New(r.Error)
+	}
+	return nil
+}
+
+// Ahead starts a process for a workspace before the first request.
+func (c *Client) Ahead(dir string) {
+	dir, ok := c.there(dir)
+	if !ok || !c.enter() {
+		return
+	}
+	go func() {
+		defer c.work.Done()
+		if conn, err := c.connect(c.ctx); err == nil {
+			conn.rpc.Notify(c.ctx, methodAhead, aheadParams{dir})
+		}
+	}()
+}
+
+// Forget implements [agent.Runner].
+func (c *Client) Forget(session string) {
+	if conn := c.connected(); conn != nil {
+		conn.rpc.Notify(c.ctx, methodForget, sessionParams{session})
+	}
+	c.mu.Lock()
+	local := c.local
+	c.mu.Unlock()
+	if local != nil {
+		local.Forget(session)
+	}
+}
+
+// Workers implements [agent.Runner]: it returns the processes of the pool.
+func (c *Client) Workers() []agent.Worker {
+	var all []agent.Worker
+	if conn := c.connected(); conn != nil {
+		ctx, cancel := context.WithTimeout(c.ctx, stateTimeout)
+		defer cancel()
+		conn.rpc.Call(ctx, methodWorkers, nil, &all)
+	}
+	c.mu.Lock()
+	local := c.local
+	c.mu.Unlock()
+	if local != nil {
+		all = append(all, local.Workers()...)
+	}
+	return all
+}
+
+// A clientConn is a connection to a pool.
+type clientConn struct {
+	client *Client
+	rpc    *jsonrpc2.Conn
+	work   sync.WaitGroup // requests of the pool
+
+	mu   sync.Mutex // guards the fields below
+	last int
+	runs map[int]*clientRun
+}
+
+// A clientRun is a request that the pool works on.
+type clientRun struct {
+	req      agent.Request
+	events   *outbox.Queue[agent.Event]
+	released func()
+
+	mu      sync.Mutex // guards the fields below, and is held while Files is called
+	attempt int
+	files   agent.Files
+}
+
+func (c *clientConn) alive() bool {
+	select {
+	case <-c.rpc.DisconnectNotify():
+		return false
+	default:
+		return true
+	}
+}
+
+func (c *clientConn) close() {
+	c.rpc.Close()
+	<-c.rpc.DisconnectNotify()
+	c.work.Wait()
+}
+
+// run asks the pool. If the connection ends before the answer, the error is errLost, and
+// released is not called.
+func (c *clientConn) run(ctx context.Context, p runParams, req agent.Request, emit func(agent.Event), released func()) (agent.Result, error) {
+	r := &clientRun{req: req, events: outbox.NewQueue(outbox.Limits[agent.Event]{}), released: released}
+	c.mu.Lock()
+	c.last++
+	p.Run = c.last
+	c.runs[p.Run] = r
+	c.mu.Unlock()
+	if deadline, ok := ctx.Deadline(); ok {
+		p.TimeLeft = time.Until(deadline)
+	}
+	began := time.Now()
+	queued := time.Duration(0)
+	flush := func() {
+		for _, ev := range r.events.TakeAll() {
+			if _, waits := ev.(agent.Queued); !waits && queued == 0 {
+				queued = time.Since(began)
+			}
+			emit(ev)
+		}
+	}
+	var reply runResult
+	answered := make(chan error, 1)
+	go func() { answered <- c.rpc.Call(context.Background(), methodRun, p, &reply) }()
+	cancelled := ctx.Done()
+	var partial <-chan time.Time
+	for {
+		select {
+		case <-r.events.Ready():
+			flush()
+		case err := <-answered:
+			flush()
+			return c.conclude(ctx, p.Run, reply, err, released)
+		case <-cancelled:
+			cancelled = nil
+			partial = time.After(partialTimeout)
+			// A pool that does not read must not delay this.
+			go c.rpc.Notify(context.Background(), methodCancel, runID{p.Run})
+		case <-partial:
+			go func() { // when the pool has answered, nothing of it is lost
+				<-answered
+				c.conclude(ctx, p.Run, reply, nil, released)
+			}()
+			if queued == 0 {
+				queued = time.Since(began)
+			}
+			return agent.Result{Queued: queued}, context.Cause(ctx)
+		}
+	}
+}
+
+// conclude returns the outcome of a run whose call has ended.
+func (c *clientConn) conclude(ctx context.Context, run int, reply runResult, err error, released func()) (agent.Result, error) {
+	var refused *jsonrpc2.Error
+	lost := err != nil && !errors.As(err, &refused) || reply.Closed
+	if lost || err != nil {
+		c.drop(run)
+	}
+	switch {
+	case ctx.Err() != nil:
+		if lost {
+			released()
+		}
+		return reply.Result, context.Cause(ctx)
+	case lost:
+		c.rpc.Close()
+		return agent.Result{}, errLost
+	case err != nil:
+		released()
+		return agent.Result{}, errors.New(refused.Message)
+	case reply.Fault != nil:
+		return reply.Result, reply.Fault
+	case reply.Error != "":
+		return reply.Result, errors.New(reply.Error)
+	}
+	return reply.Result, nil
+}
+
+// drop forgets a run and returns it.
+func (c *clientConn) drop(run int) *clientRun {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.runs[run]
+	delete(c.runs, run)
+	return r
+}
+
+func (c *clientConn) lookup(run int) *clientRun {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.runs[run]
+}
+
+// handle handles a message of the pool. It must not block.
+func (c *clientConn) handle(ctx context.Context, req *jsonrpc2.Request) {
+	switch req.Method {
+	case methodEvent:
+		p, err := params[eventParams](req)
+		decode, r := eventTypes[p.Type], c.lookup(p.Run)
+		if err != nil || decode == nil || r == nil {
+			return
+		}
+		if ev, err := decode(p.Event); err == nil {
+			r.events.Put(ev)
+		}
+	case methodReleased:
+		if p, err := params[runID](req); err == nil {
+			if r := c.drop(p.Run); r != nil {
+				r.released()
+			}
+		}
+	case methodAttempt, methodRead, methodWrite:
+		p, err := params[fileParams](req)
+		c.work.Go(func() {
+			var result fileResult
+			if err == nil {
+				result.Text, err = c.file(req.Method, p)
+			}
+			if err != nil {
+				c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: jsonrpc2.CodeInternalError, Message: err.Error()})
+				return
+			}
+			c.rpc.Reply(ctx, req.ID, result)
+		})
+	default:
+		if !req.Notif {
+			c.work.Go(func() {
+				c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "no such method"})
+			})
+		}
+	}
+}
+
+var errNoFiles = errors.New("this attempt has ended")
+
+// file serves a file of a run in change mode.
+func (c *clientConn) file(method string, p fileParams) (text string, err error) {
+	r := c.lookup(p.Run)
+	if r == nil || r.req.Change == nil {
+		return "", errNoFiles
+	}
+	if method == methodAttempt {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.attempt, r.files = p.Attempt, r.req.Change.Files()
+		return "", nil
+	}
+	r.mu.Lock()
+	files, current := r.files, r.attempt
+	r.mu.Unlock()
+	path, ok := c.client.here(p.Path)
+	switch {
+	case files == nil || current != p.Attempt:
+		return "", errNoFiles
+	case !ok:
+		return "", fmt.Errorf("%s is not in a directory that both machines have", p.Path)
+	case method == methodRead:
+		return files.Read(path)
+	}
+	return "", files.Write(path, p.Text)
+}
+
+// Ask connects to a pool, calls one of its methods, and disconnects.
+func ask(ctx context.Context, rwc io.ReadWriteCloser, hello *Hello, method string, params, result any) error {
+	l, _, err := greet(ctx, rwc, hello)
+	if err != nil {
+		return err
+	}
+	rpc := jsonrpc2.NewConn(ctx, l, handlerFunc(func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) {}))
+	defer rpc.Close()
+	var answer json.RawMessage
+	if err := rpc.Call(ctx, method, params, &answer); err != nil {
+		return err
+	}
+	return json.Unmarshal(answer, result)
+}

@@ -1,0 +1,477 @@
+package shared
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/sourcegraph/jsonrpc2"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/queue"
+	"pollux/internal/sys"
+)
+
+// helloTimeout limits the first message of a connection.
+const helloTimeout = 5 * time.Second
+
+// A Server serves one runner to all bridges of a user. It belongs to a pool's process.
+type Server struct {
+	// Agent is the agent that Runner asks.
+	Agent  *agent.Agent
+	Runner *queue.Runner
+	// Ahead, if set, starts a process for a workspace before the first request.
+	Ahead func(from agent.Source, dir string)
+	// Version is the version of Pollux.
+	Version string
+	// IdleTimeout is how long the pool keeps running without a request.
+	IdleTimeout time.Duration
+	Log         *slog.Logger
+
+	started time.Time
+	end     context.CancelFunc // ends Serve
+
+	mu       sync.Mutex // guards the fields below
+	conns    map[*serverConn]bool
+	accepted int               // connections so far
+	runs     int               // requests that run or wait, or whose processes still work
+	used     time.Time         // the last request
+	stopping bool              // no new request may start
+	unlisten func()            // closes the listener and removes its socket
+	owners   map[string]string // conversation -> the caller that it belongs to
+}
+
+// Serve serves the connections of a listener until no request has come for IdleTimeout,
+// a bridge calls stop, or ctx ends. Then it closes the runner. It closes the listener as
+// soon as it no longer accepts requests, and before it ends connections, so that a
+// bridge whose connection has ended can start another pool.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	ctx, s.end = context.WithCancel(ctx)
+	defer s.end()
+	s.conns, s.owners = make(map[*serverConn]bool), make(map[string]string)
+	s.started, s.used = time.Now(), time.Now()
+	s.unlisten = sync.OnceFunc(func() { l.Close() })
+	defer context.AfterFunc(ctx, s.refuse)()
+	var watching sync.WaitGroup
+	watching.Go(func() { s.watch(ctx) })
+	s.accept(ctx, l)
+	s.end()
+	watching.Wait()
+	return s.Runner.Close()
+}
+
+// accept serves connections until ctx ends. The listener may be closed before that.
+func (s *Server) accept(ctx context.Context, l net.Listener) {
+	var serving sync.WaitGroup
+	sys.Accept(l, func(conn net.Conn) {
+		serving.Go(func() {
+			defer conn.Close()
+			defer context.AfterFunc(ctx, func() { conn.Close() })()
+			s.serve(ctx, conn)
+		})
+	})
+	<-ctx.Done()
+	serving.Wait()
+}
+
+// watch ends the pool when it has been idle for long enough, or must stop and has
+// nothing to do.
+func (s *Server) watch(ctx context.Context) {
+	look := time.NewTicker(max(s.IdleTimeout/20, 10*time.Millisecond))
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		s.mu.Lock()
+		idle := s.runs == 0 && time.Since(s.used) >= s.IdleTimeout
+		if idle {
+			s.stopping = true
+		}
+		s.mu.Unlock()
+		if idle {
+			s.Log.Info("the pool ends: nobody has asked it anything", "for", s.IdleTimeout)
+			s.unlisten()
+			s.end()
+		}
+	}
+}
+
+// refuse lets no new request start, and lets bridges start another pool.
+func (s *Server) refuse() {
+	s.mu.Lock()
+	s.stopping = true
+	s.mu.Unlock()
+	s.unlisten()
+}
+
+// stop ends the pool after its last run, or at once.
+func (s *Server) stop(now bool) {
+	s.refuse()
+	s.mu.Lock()
+	idle := s.runs == 0
+	s.mu.Unlock()
+	if now || idle {
+		s.end()
+	}
+}
+
+// enter counts a run. It reports false if no run may start.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping {
+		return false
+	}
+	s.runs++
+	s.used = time.Now()
+	return true
+}
+
+func (s *Server) leave() {
+	s.mu.Lock()
+	s.runs--
+	s.used = time.Now()
+	over := s.runs == 0 && s.stopping
+	s.mu.Unlock()
+	if over {
+		s.end()
+	}
+}
+
+// status returns the state of the pool.
+func (s *Server) status() Status {
+	st := Status{
+		PID: os.Getpid(), Version: s.Version, Started: s.started, Memory: sys.Memory(os.Getpid()),
+		Workers: s.Runner.Workers(), Queues: s.Runner.Loads(), Sessions: []Session{},
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.Stopping = s.stopping
+	if s.runs == 0 {
+		st.Ends = s.used.Add(s.IdleTimeout)
+	}
+	for c := range s.conns {
+		if c.passive {
+			continue
+		}
+		session := Session{Caller: c.caller, PID: c.hello.PID, Dir: c.hello.Dir, Since: c.since, Requests: len(c.runs)}
+		for _, owner := range s.owners {
+			if owner == c.caller {
+				session.Conversations++
+			}
+		}
+		st.Sessions = append(st.Sessions, session)
+	}
+	slices.SortFunc(st.Sessions, func(a, b Session) int { return a.Since.Compare(b.Since) })
+	return st
+}
+
+// A serverConn is the connection of one bridge.
+type serverConn struct {
+	server *Server
+	rpc    *jsonrpc2.Conn
+	hello  Hello
+	source agent.Source
+	caller string
+	since  time.Time
+	ctx    context.Context // ends with the connection
+	work   sync.WaitGroup
+
+	// Server.mu guards these.
+	runs    map[int]context.CancelFunc
+	passive bool // it asks only for the status
+}
+
+// serve serves one connection until it ends, and then ends its requests and drops its
+// conversations.
+func (s *Server) serve(ctx context.Context, conn net.Conn) {
+	if p, ok := sys.PeerOf(conn); ok && p.UID != os.Getuid() {
+		s.Log.Warn("a process of another user has connected and is refused", "uid", p.UID, "pid", p.PID)
+		return
+	}
+	l := newLink(conn)
+	c := &serverConn{server: s, since: time.Now(), runs: make(map[int]context.CancelFunc), passive: true}
+	conn.SetReadDeadline(time.Now().Add(helloTimeout))
+	if err := l.ReadObject(&c.hello); err != nil {
+		return
+	}
+	conn.SetReadDeadline(time.Time{})
+	w := Welcome{Name: welcomeName, Protocol: Protocol, Version: s.Version, PID: os.Getpid()}
+	switch {
+	case c.hello.Protocol != Protocol:
+		w.Error = fmt.Sprintf("this pool is of Pollux %s, which speaks another version of the protocol", s.Version)
+	case c.hello.Agent != s.Agent.Name:
+		w.Error = fmt.Sprintf("this pool of Pollux %s does not know the agent %q", s.Version, c.hello.Agent)
+	}
+	if l.WriteObject(w) != nil || w.Error != "" {
+		return
+	}
+	if c.hello.Source != nil {
+		c.source = *c.hello.Source
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.ctx = ctx
+	s.mu.Lock()
+	s.accepted++
+	c.caller = strconv.Itoa(s.accepted)
+	s.conns[c] = true
+	s.mu.Unlock()
+	ready := make(chan struct{})
+	c.rpc = jsonrpc2.NewConn(ctx, l, handlerFunc(func(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
+		<-ready
+		c.handle(ctx, req)
+	}))
+	close(ready)
+	<-c.rpc.DisconnectNotify()
+	cancel()
+	c.work.Wait()
+	s.forgetCaller(c)
+}
+
+// forgetCaller removes a connection and drops its conversations.
+func (s *Server) forgetCaller(c *serverConn) {
+	var dropped []string
+	s.mu.Lock()
+	delete(s.conns, c)
+	for session, owner := range s.owners {
+		if owner == c.caller {
+			delete(s.owners, session)
+			dropped = append(dropped, session)
+		}
+	}
+	s.mu.Unlock()
+	for _, session := range dropped {
+		s.Runner.Forget(session)
+	}
+}
+
+// own records that a conversation belongs to the caller that asked in it last.
+func (c *serverConn) own(session string) {
+	if session == "" {
+		return
+	}
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	c.server.owners[session] = c.caller
+}
+
+// forget drops a conversation of the connection.
+func (c *serverConn) forget(session string) {
+	s := c.server
+	s.mu.Lock()
+	owned := s.owners[session] == c.caller
+	if owned {
+		delete(s.owners, session)
+	}
+	s.mu.Unlock()
+	if owned {
+		s.Runner.Forget(session)
+	}
+}
+
+type handlerFunc func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request)
+
+func (f handlerFunc) Handle(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	f(ctx, conn, req)
+}
+
+// params decodes the parameters of a message.
+func params[T any](req *jsonrpc2.Request) (p T, err error) {
+	if req.Params != nil {
+		err = json.Unmarshal(*req.Params, &p)
+	}
+	return p, err
+}
+
+// handle handles one message. It must not block, so that messages are handled in order.
+func (c *serverConn) handle(ctx context.Context, req *jsonrpc2.Request) {
+	answer := func(f func() any) {
+		c.work.Go(func() { c.rpc.Reply(ctx, req.ID, f()) })
+	}
+	s := c.server
+	switch req.Method {
+	case methodStatus:
+		answer(func() any { return s.status() })
+		return
+	case methodStop:
+		p, _ := params[stopParams](req)
+		answer(func() any {
+			defer s.stop(p.Now)
+			return struct{}{}
+		})
+		return
+	}
+	s.mu.Lock()
+	c.passive = false
+	s.mu.Unlock()
+	switch req.Method {
+	case methodRun:
+		p, err := params[runParams](req)
+		if err != nil {
+			c.refuse(ctx, req, err)
+			return
+		}
+		c.run(ctx, req.ID, p)
+	case methodCancel:
+		p, _ := params[runID](req)
+		s.mu.Lock()
+		cancel := c.runs[p.Run]
+		s.mu.Unlock()
+		if cancel != nil {
+			cancel()
+		}
+	case methodCheck:
+		answer(func() any { return c.check() })
+	case methodWorkers:
+		answer(func() any { return s.Runner.Workers() })
+	case methodForget:
+		if p, err := params[sessionParams](req); err == nil {
+			c.forget(p.Session)
+		}
+	case methodAhead:
+		if p, err := params[aheadParams](req); err == nil && s.Ahead != nil {
+			c.work.Go(func() { s.Ahead(c.source, p.Dir) })
+		}
+	default:
+		c.refuse(ctx, req, fmt.Errorf("no method %q", req.Method))
+	}
+}
+
+func (c *serverConn) refuse(ctx context.Context, req *jsonrpc2.Request, err error) {
+	if !req.Notif {
+		c.work.Go(func() {
+			c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: jsonrpc2.CodeInvalidRequest, Message: err.Error()})
+		})
+	}
+}
+
+func (c *serverConn) check() checkResult {
+	program, err := c.server.Runner.Check(c.ctx, c.source)
+	r := checkResult{Program: program}
+	if err != nil && !errors.As(err, &r.Fault) {
+		r.Error = err.Error()
+	}
+	return r
+}
+
+// run starts a run. Its goroutine answers the request.
+func (c *serverConn) run(ctx context.Context, id jsonrpc2.ID, p runParams) {
+	s := c.server
+	if !s.enter() {
+		c.work.Go(func() { c.rpc.Reply(ctx, id, runResult{Closed: true}) })
+		return
+	}
+	runCtx, cancel := context.WithCancel(c.ctx)
+	if p.TimeLeft > 0 {
+		// The bridge cancels the run at its deadline. This one is for the runner, which
+		// does not begin what cannot end in time.
+		runCtx, cancel = withDeadline(runCtx, cancel, p.TimeLeft)
+	}
+	s.mu.Lock()
+	c.runs[p.Run] = cancel
+	s.mu.Unlock()
+	c.work.Go(func() {
+		defer cancel()
+		result, err := s.Runner.Run(runCtx, c.request(p), func(ev agent.Event) { c.event(p.Run, ev) })
+		c.own(p.Session)
+		s.mu.Lock()
+		delete(c.runs, p.Run)
+		s.mu.Unlock()
+		c.rpc.Reply(ctx, id, c.outcome(result, err))
+	})
+}
+
+// deadlineSlack is how much later than the bridge a pool ends a run.
+const deadlineSlack = time.Second
+
+func withDeadline(ctx context.Context, cancel context.CancelFunc, left time.Duration) (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithTimeout(ctx, left+deadlineSlack)
+	return ctx, func() { stop(); cancel() }
+}
+
+// request returns the request of a run.
+func (c *serverConn) request(p runParams) agent.Request {
+	p.Turn.Caller = c.caller
+	req := agent.Request{
+		Prompt: p.Prompt, Images: p.Images, Model: p.Model, Dir: p.Dir, Verbatim: p.Verbatim, Spawn: p.Spawn,
+		Session: p.Session, Replay: p.Replay, Turn: p.Turn, Source: c.source,
+		Released: func() {
+			c.rpc.Notify(context.Background(), methodReleased, runID{p.Run})
+			c.server.leave()
+		},
+	}
+	if p.Change != nil {
+		attempts := 0
+		req.Change = &agent.Change{Prompt: p.Change.Prompt, Replay: p.Change.Replay, Files: func() agent.Files {
+			attempts++
+			f := &remoteFiles{c, fileParams{Run: p.Run, Attempt: attempts}}
+			f.call(methodAttempt, f.fileParams, nil) // an error ends the connection, and so the run
+			return f
+		}}
+	}
+	return req
+}
+
+func (c *serverConn) outcome(result agent.Result, err error) runResult {
+	r := runResult{Result: result}
+	switch {
+	case err == nil || errors.As(err, &r.Fault):
+	case errors.Is(err, agent.ErrClosed):
+		r.Closed = true
+	default:
+		r.Error = err.Error()
+	}
+	return r
+}
+
+func (c *serverConn) event(run int, ev agent.Event) {
+	data, err := json.Marshal(ev)
+	if err != nil {
+		return
+	}
+	c.rpc.Notify(c.ctx, methodEvent, eventParams{run, eventType(ev), data})
+}
+
+// remoteFiles are the files of a bridge's attempt.
+type remoteFiles struct {
+	conn *serverConn
+	fileParams
+}
+
+func (f *remoteFiles) call(method string, p fileParams, result any) error {
+	err := f.conn.rpc.Call(f.conn.ctx, method, p, result)
+	var refused *jsonrpc2.Error
+	if errors.As(err, &refused) {
+		return errors.New(refused.Message)
+	}
+	return err
+}
+
+// Read implements [agent.Files].
+func (f *remoteFiles) Read(path string) (string, error) {
+	p := f.fileParams
+	p.Path = path
+	var r fileResult
+	err := f.call(methodRead, p, &r)
+	return r.Text, err
+}
+
+// Write implements [agent.Files].
+func (f *remoteFiles) Write(path, text string) error {
+	p := f.fileParams
+	p.Path, p.Text = path, text
+	return f.call(methodWrite, p, nil)
+}
+

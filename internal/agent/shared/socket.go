@@ -1,0 +1,181 @@
+package shared
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"pollux/internal/sys"
+)
+
+// probeTimeout is how long a pool may take to welcome a connection before another one
+// takes its place.
+const probeTimeout = 5 * time.Second
+
+// socketPattern matches the sockets of the pools of all versions.
+const socketPattern = "pool-*.sock"
+
+// ErrRunning reports that a pool is running already.
+var ErrRunning = errors.New("a pool is running already")
+
+// SocketPath returns the path of the pool's socket. Its name depends on build, which
+// identifies this build of Pollux: bridges of another version use a pool of their own.
+func SocketPath(build string) (string, error) {
+	dir, err := sys.RuntimeDir()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", Protocol, build))
+	return filepath.Join(dir, "pool-"+hex.EncodeToString(sum[:6])+".sock"), nil
+}
+
+// Sockets returns the paths of the sockets of all pools, running or not.
+func Sockets() ([]string, error) {
+	dir, err := sys.RuntimeDir()
+	if err != nil {
+		return nil, err
+	}
+	return filepath.Glob(filepath.Join(dir, socketPattern))
+}
+
+// Listen listens on the socket of a pool. It returns [ErrRunning] if another pool serves
+// the socket. It replaces the socket of a pool that was killed or does not answer. Of
+// several processes that call it at the same time, one gets the socket. hello greets the
+// other pool.
+func Listen(ctx context.Context, path string, hello Hello) (net.Listener, error) {
+	unlock, err := sys.LockDir(ctx, filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case info.Mode().Type() != fs.ModeSocket:
+		return nil, fmt.Errorf("%s is not a socket: remove it", path)
+	default:
+		if Probe(ctx, path, hello) == nil {
+			return nil, ErrRunning
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	l, err := sys.ListenUnix(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
+	}
+	if u, ok := l.(*net.UnixListener); ok {
+		u.SetUnlinkOnClose(false)
+	}
+	info, err = os.Lstat(path)
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	return &ownSocket{l, path, info}, nil
+}
+
+// An ownSocket removes its socket when it is closed, but not the socket that another
+// pool has put in its place.
+type ownSocket struct {
+	net.Listener
+	path string
+	info fs.FileInfo
+}
+
+func (l *ownSocket) Close() error {
+	if info, err := os.Lstat(l.path); err == nil && os.SameFile(info, l.info) {
+		os.Remove(l.path)
+	}
+	return l.Listener.Close()
+}
+
+// Probe returns an error if no pool answers at a socket.
+func Probe(ctx context.Context, path string, hello Hello) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	conn, err := Dial(ctx, path)
+	if err != nil {
+		return err
+	}
+	l, _, err := greet(ctx, conn, &hello)
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+// Dial connects to the socket of a pool. It refuses a socket of another user.
+func Dial(ctx context.Context, path string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if p, ok := sys.PeerOf(conn); ok && p.UID != os.Getuid() {
+		conn.Close()
+		return nil, fmt.Errorf("%s is served by another user (UID %d): it is not used", path, p.UID)
+	}
+	return conn, nil
+}
+
+// Starter returns a function that connects to the pool at a socket, and starts one with
+// argv if none answers. The pool outlives this process.
+func Starter(path string, argv []string, hello Hello) func(context.Context) (io.ReadWriteCloser, error) {
+	return func(ctx context.Context) (io.ReadWriteCloser, error) {
+		if Probe(ctx, path, hello) != nil {
+			if err := start(ctx, argv); err != nil {
+				return nil, err
+			}
+		}
+		return Dial(ctx, path)
+	}
+}
+
+// ReadyLine is what a pool prints on standard output once it listens, or when another
+// one does. Any other line is an error.
+const ReadyLine = "ready"
+
+// start starts a pool in the background and waits until it listens.
+func start(ctx context.Context, argv []string) error {
+	out, in, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdout = in
+	cmd.Dir = filepath.VolumeName(os.TempDir()) + string(filepath.Separator)
+	sys.Detach(cmd)
+	err = cmd.Start()
+	in.Close()
+	if err != nil {
+		return fmt.Errorf("the pool could not be started: %w", err)
+	}
+	go cmd.Wait()
+	defer context.AfterFunc(ctx, func() { out.Close() })()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	line = strings.TrimSpace(line)
+	switch {
+	case line == ReadyLine:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case line != "":
+		return fmt.Errorf("the pool could not be started: %s", line)
+	}
+	return fmt.Errorf("the pool ended at its start: %w", err)
+}

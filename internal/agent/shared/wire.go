@@ -1,0 +1,275 @@
+package shared
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/queue"
+	"pollux/internal/jsonl"
+)
+
+// Protocol is the version of the messages between bridges and pools. Both sides must
+// have the same.
+const Protocol = 1
+
+// maxLine limits a message, in bytes. It has room for the largest prompt, its replay and
+// JSON escapes.
+const maxLine = 128 << 20
+
+// The methods. A bridge calls run, check, workers, status and stop, and notifies cancel,
+// forget and ahead. A pool notifies event and released, and calls the methods of files
+// while a run in change mode is in progress.
+const (
+	methodRun      = "run"
+	methodCancel   = "cancel"
+	methodEvent    = "event"
+	methodReleased = "released"
+	methodAttempt  = "files/attempt"
+	methodRead     = "files/read"
+	methodWrite    = "files/write"
+	methodCheck    = "check"
+	methodForget   = "forget"
+	methodAhead    = "ahead"
+	methodWorkers  = "workers"
+	methodStatus   = "status"
+	methodStop     = "stop"
+)
+
+// A Hello is the first message on a connection, from the side that dials the socket.
+type Hello struct {
+	Protocol int `json:"protocol"`
+	// Agent is the name of the agent to ask.
+	Agent string `json:"agent"`
+	// Source says for whom the agent runs. Without one, it is the source of the pool
+	// itself.
+	Source *agent.Source `json:"source,omitempty"`
+	// PID and Dir describe the bridge, for `pollux status`.
+	PID int    `json:"pid,omitempty"`
+	Dir string `json:"dir,omitempty"`
+}
+
+// A Welcome answers a Hello.
+type Welcome struct {
+	// Name tells a pool from another program.
+	Name     string `json:"name"`
+	Protocol int    `json:"protocol"`
+	Version  string `json:"version"`
+	PID      int    `json:"pid"`
+	// Error says why the pool does not serve the connection.
+	Error string `json:"error,omitempty"`
+}
+
+// welcomeName is the Name of a Welcome.
+const welcomeName = "pollux pool"
+
+// check returns an error if the pool does not serve the connection.
+func (w Welcome) check() error {
+	switch {
+	case w.Name != welcomeName:
+		return errors.New("the program that answers is not a pool of Pollux")
+	case w.Error != "":
+		return errors.New(w.Error)
+	case w.Protocol != Protocol:
+		return fmt.Errorf("the pool is of Pollux %s, which this version cannot use: install the same version on both sides", w.Version)
+	}
+	return nil
+}
+
+// A runParams is a request of a bridge. TimeLeft is the time until its deadline, or 0.
+type runParams struct {
+	Run      int           `json:"run"`
+	TimeLeft time.Duration `json:"timeLeft,omitempty"`
+	Prompt   string        `json:"prompt"`
+	Images   []string      `json:"images,omitempty"`
+	Model    string        `json:"model,omitempty"`
+	Dir      string        `json:"dir"`
+	Verbatim bool          `json:"verbatim,omitempty"`
+	Spawn    bool          `json:"spawn,omitempty"`
+	Session  string        `json:"session,omitempty"`
+	Replay   string        `json:"replay,omitempty"`
+	Change   *changeParams `json:"change,omitempty"`
+	Turn     agent.Turn    `json:"turn"`
+}
+
+type changeParams struct {
+	Prompt string `json:"prompt"`
+	Replay string `json:"replay,omitempty"`
+}
+
+// A runResult is the end of a run. At most one of Fault, Closed and Error is set.
+type runResult struct {
+	Result agent.Result `json:"result"`
+	Fault  *agent.Error `json:"fault,omitempty"`
+	// Closed reports whether the run ended because the pool ends.
+	Closed bool   `json:"closed,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// runID names a run of the connection.
+type runID struct {
+	Run int `json:"run"`
+}
+
+// A fileParams names a file of an attempt. Attempts are counted from 1.
+type fileParams struct {
+	Run     int    `json:"run"`
+	Attempt int    `json:"attempt"`
+	Path    string `json:"path,omitempty"`
+	Text    string `json:"text,omitempty"`
+}
+
+type fileResult struct {
+	Text string `json:"text"`
+}
+
+type checkResult struct {
+	Program agent.Program `json:"program"`
+	Fault   *agent.Error  `json:"fault,omitempty"`
+	Error   string        `json:"error,omitempty"`
+}
+
+type sessionParams struct {
+	Session string `json:"session"`
+}
+
+type aheadParams struct {
+	Dir string `json:"dir"`
+}
+
+type stopParams struct {
+	// Now ends the runs in progress.
+	Now bool `json:"now,omitempty"`
+}
+
+// An eventParams is an event of a run.
+type eventParams struct {
+	Run   int             `json:"run"`
+	Type  string          `json:"type"`
+	Event json.RawMessage `json:"event"`
+}
+
+// eventTypes holds the events by their names in messages.
+var eventTypes = map[string]func(json.RawMessage) (agent.Event, error){
+	"queued":     decodeEvent[agent.Queued],
+	"starting":   decodeEvent[agent.Starting],
+	"started":    decodeEvent[agent.Started],
+	"text":       decodeEvent[agent.Text],
+	"toolUse":    decodeEvent[agent.ToolUse],
+	"toolResult": decodeEvent[agent.ToolResult],
+	"retry":      decodeEvent[agent.Retry],
+	"fellBack":   decodeEvent[agent.FellBack],
+	"warning":    decodeEvent[agent.Warning],
+	"stats":      decodeEvent[agent.Stats],
+}
+
+func decodeEvent[E agent.Event](data json.RawMessage) (agent.Event, error) {
+	var ev E
+	err := json.Unmarshal(data, &ev)
+	return ev, err
+}
+
+func eventType(ev agent.Event) string {
+	switch ev.(type) {
+	case agent.Queued:
+		return "queued"
+	case agent.Starting:
+		return "starting"
+	case agent.Started:
+		return "started"
+	case agent.Text:
+		return "text"
+	case agent.ToolUse:
+		return "toolUse"
+	case agent.ToolResult:
+		return "toolResult"
+	case agent.Retry:
+		return "retry"
+	case agent.FellBack:
+		return "fellBack"
+	case agent.Warning:
+		return "warning"
+	case agent.Stats:
+		return "stats"
+	}
+	return ""
+}
+
+// A Status describes a pool.
+type Status struct {
+	PID     int       `json:"pid"`
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
+	// Memory is the resident memory of the pool itself in bytes, or 0 if unknown.
+	Memory int64 `json:"memory"`
+	// Ends is when the pool ends if nobody asks it anything. It is zero while a request
+	// runs or waits.
+	Ends time.Time `json:"ends,omitzero"`
+	// Stopping reports whether the pool ends once its runs have ended.
+	Stopping bool           `json:"stopping,omitempty"`
+	Sessions []Session      `json:"sessions"`
+	Workers  []agent.Worker `json:"workers"`
+	Queues   []queue.Load   `json:"queues"`
+}
+
+// A Session is a bridge that is connected to a pool.
+type Session struct {
+	// Caller is its name in the queues.
+	Caller string `json:"caller"`
+	// PID and Dir are the process and the directory of the bridge. They are empty for a
+	// bridge on another machine.
+	PID   int       `json:"pid,omitempty"`
+	Dir   string    `json:"dir,omitempty"`
+	Since time.Time `json:"since"`
+	// Requests is how many of its requests run or wait. Conversations is how many of
+	// its conversations a process of the pool continues.
+	Requests      int `json:"requests"`
+	Conversations int `json:"conversations"`
+}
+
+// A link is a connection with one message per line. It implements
+// jsonrpc2.ObjectStream.
+type link struct {
+	conn io.ReadWriteCloser
+	r    *jsonl.Reader
+	w    *jsonl.Writer
+}
+
+// writeTimeout is how long the other side may not read before the connection ends: a
+// bridge whose client is stopped must not hold a process.
+const writeTimeout = time.Minute
+
+func newLink(conn io.ReadWriteCloser) *link {
+	var w io.Writer = conn
+	if c, ok := conn.(net.Conn); ok {
+		w = timedWriter{c}
+	}
+	return &link{conn, jsonl.NewReader(conn, maxLine), jsonl.NewWriter(w)}
+}
+
+// A timedWriter closes a connection that does not accept a message in time.
+type timedWriter struct{ net.Conn }
+
+func (w timedWriter) Write(b []byte) (int, error) {
+	w.SetWriteDeadline(time.Now().Add(writeTimeout))
+	n, err := w.Conn.Write(b)
+	if err != nil {
+		w.Close()
+	}
+	return n, err
+}
+
+func (l *link) ReadObject(v any) error {
+	line, err := l.r.ReadLine()
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(line, v)
+}
+
+func (l *link) WriteObject(v any) error { return l.w.Encode(v) }
+func (l *link) Close() error            { return l.conn.Close() }
