@@ -38,17 +38,22 @@ func (e Env) List() []string {
 
 // Get returns the value of a variable, or "".
 func (e Env) Get(name string) string {
+	value, _ := e.Lookup(name)
+	return value
+}
+
+// Lookup returns the value of a variable, and whether it is set.
+func (e Env) Lookup(name string) (value string, set bool) {
 	if e == nil {
-		return os.Getenv(name)
+		return os.LookupEnv(name)
 	}
-	value := ""
 	for _, kv := range e {
-		n, v, _ := strings.Cut(kv, "=")
-		if n == name || runtime.GOOS == "windows" && strings.EqualFold(n, name) {
-			value = v // the last one counts
+		n, v, ok := strings.Cut(kv, "=")
+		if ok && (n == name || runtime.GOOS == "windows" && strings.EqualFold(n, name)) {
+			value, set = v, true // the last one counts
 		}
 	}
-	return value
+	return value, set
 }
 
 // Only returns the variables whose names pass, sorted. Of several values of one

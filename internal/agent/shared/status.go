@@ -112,7 +112,7 @@ func ask(ctx context.Context, path, method string, params, result any) error {
 	if err != nil {
 		return &UnreachableError{path, cmp.Or(w.PID, pid), err}
 	}
-	rpc := jsonrpc2.NewConn(ctx, l, handlerFunc(func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) {}))
+	rpc := newConn(ctx, l, func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) {})
 	defer rpc.Close()
 	if err := rpc.Call(ctx, method, params, result); err != nil {
 		if ctx.Err() != nil {
