@@ -124,6 +124,9 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		{"doctor --yes", 2, "`pollux doctor --help`"},
 		{"install bridge emacs", 2, "name one client: claude-code"},
 		{"install ed", 2, "`pollux install --help`"},
+		{"pool nosuch", 2, "`pollux pool --help`"},
+		{"pool status extra", 2, "`pollux pool status --help`"},
+		{"pool --log loud", 2, "debug, info, warn or error\nRun `pollux pool --help`"},
 		{"conformance", 2, "after --"},
 		{"conformance --interactive -- true", 2, "`pollux conformance --help`"},
 	} {

@@ -88,7 +88,7 @@ func Stop(ctx context.Context, pool Status, now bool) error {
 	}
 	look := time.NewTicker(stopInterval)
 	defer look.Stop()
-	for sys.Alive(pool.PID) {
+	for !sys.Ended(pool.PID) {
 		select {
 		case <-look.C:
 		case <-ctx.Done():
