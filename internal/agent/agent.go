@@ -60,10 +60,10 @@ type Request struct {
 type Turn struct {
 	// Caller names who asks. Callers that wait take turns.
 	Caller string
-	// Limit is how many requests may run at once. If requests differ, the lowest limit
-	// applies.
+	// Limit is how many requests may run at once; 0 is any number. If requests differ,
+	// the lowest limit applies.
 	Limit int
-	// Timeout is how long the request may wait.
+	// Timeout is how long the request may wait; 0 is as long as its context.
 	Timeout time.Duration
 	// StartInterval is the minimum time between two starts of a process for a single
 	// request. A random time of up to StartJitter is added to it.
@@ -101,6 +101,9 @@ type Runner interface {
 	// unknown version for its version, once. The error is an [*Error], or the
 	// cause of the context's end.
 	Check(ctx context.Context, from Source) (Program, error)
+	// Ahead starts a process for a workspace before the first request, if the runner
+	// keeps processes. It does not wait.
+	Ahead(from Source, dir string)
 	// Forget drops a conversation.
 	Forget(session string)
 	// Workers returns the processes that work on requests or wait for them.
@@ -115,21 +118,6 @@ const (
 	Spawned = "spawn"
 	Warmed  = "warm"
 )
-
-// A Worker is a process of a warm runner.
-type Worker struct {
-	PID int `json:"pid"`
-	// Dir is the process's workspace.
-	Dir string `json:"dir"`
-	// Memory is its resident memory in bytes, or 0 if unknown.
-	Memory int64 `json:"memory"`
-	// Running is the number of requests in progress. Sessions is the number of
-	// conversations that the process has started.
-	Running  int       `json:"running"`
-	Sessions int       `json:"sessions"`
-	Started  time.Time `json:"started"`
-	Used     time.Time `json:"used"`
-}
 
 // A Result is the outcome of a run.
 type Result struct {

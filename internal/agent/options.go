@@ -7,8 +7,6 @@ import (
 
 // Options configures an agent's runner.
 type Options struct {
-	// Source is the source of the process in AheadDir.
-	Source Source
 	// IdleTimeout limits how long an agent may print nothing while it works on a
 	// request. The default is 5 minutes.
 	IdleTimeout time.Duration
@@ -17,9 +15,6 @@ type Options struct {
 	Kind string
 	// Warm limits the processes of a warm runner.
 	Warm Limits
-	// AheadDir, if set, is a workspace for which a warm runner starts a process
-	// before the first request.
-	AheadDir string
 	// Log may be nil.
 	Log *slog.Logger
 }

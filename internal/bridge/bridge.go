@@ -74,6 +74,9 @@ func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 		load: new(load), chunks: newChunkCache(), conversations: newConversations(runner.Forget), started: time.Now(),
 	}
 	b.life, b.end = context.WithCancelCause(context.Background())
+	if cfg.AheadDir != "" {
+		runner.Ahead(cfg.Source, cfg.AheadDir)
+	}
 	return b, nil
 }
 

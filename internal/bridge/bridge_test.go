@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
 	"pollux/internal/agent/gemini/fakecli"
+	"pollux/internal/agent/queue"
 	"pollux/internal/bridge/change"
 )
 
@@ -36,7 +36,7 @@ func newTestBridge(t *testing.T, r agent.Runner, change func(*Config)) *Bridge {
 	if change != nil {
 		change(&cfg)
 	}
-	b, err := New(r, cfg)
+	b, err := New(queue.New(cfg.Agent, r), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestSettings(t *testing.T) {
 	cfg, err := get(map[string]string{"GEMINI_MAX_CONCURRENT": "  ", "GEMINI_DEFAULT_MODEL": " gemini-x ", "GEMINI_FALLBACK_MODEL": "NONE"})
 	if err != nil || cfg.MaxConcurrent != 3 || cfg.DefaultModel != "gemini-x" || cfg.FallbackModel != "" ||
 		cfg.StartInterval != 5*time.Second || cfg.StartJitter != 200*time.Millisecond || cfg.Source.Command != "gemini" || cfg.Source.Env != nil ||
-		cfg.Runner.IdleTimeout != 5*time.Minute || cfg.Runner.Kind != agent.Warmed || cfg.Runner.AheadDir != "" ||
+		cfg.Runner.IdleTimeout != 5*time.Minute || cfg.Runner.Kind != agent.Warmed || cfg.AheadDir != "" ||
 		cfg.Runner.Warm.Processes != 3 || cfg.Runner.Warm.IdleTimeout != 10*time.Minute || cfg.Runner.Warm.Memory != 1<<30 {
 		t.Errorf("got %+v, %v", cfg, err)
 	}
@@ -110,16 +110,6 @@ func TestSettings(t *testing.T) {
 	} {
 		_, err := get(map[string]string{name: value})
 		wantWords(t, err, name, value, "set it to")
-	}
-	t.Chdir(t.TempDir())
-	wd, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for value, want := range map[string]string{"": "gemini", "other": "other", "./bin/gemini": filepath.Join(wd, "bin/gemini"), "/bin/gemini": "/bin/gemini"} {
-		if cfg, err := get(map[string]string{"GEMINI_CLI_PATH": value}); err != nil || cfg.Source.Command != want || cfg.Runner.Source.Command != want {
-			t.Errorf("the program is %+v, %v; want %s", cfg.Source, err, want)
-		}
 	}
 	_, err = get(map[string]string{"GEMINI_MAX_CONCURRENT": "0"})
 	wantWords(t, err, "from 1 to 64")
@@ -136,73 +126,6 @@ func TestSettingsStayInTheBridge(t *testing.T) {
 	if got := agents.Default().Environment(env); len(env) < 10 || len(got) > 0 {
 		t.Errorf("of %d settings, the agent receives %q", len(env), got)
 	}
-}
-
-// A call that leaves the queue without a slot, for whatever reason, does not use
-// one.
-func TestQueueLeaksNoSlot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := &queue{max: 1, setting: "GEMINI_MAX_CONCURRENT"}
-		nowhere := func(int) {}
-		first, err := q.acquire(t.Context(), nowhere)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if _, err := q.acquire(ctx, nowhere); !errors.Is(err, context.Canceled) {
-				t.Errorf("a cancelled one gets %v", err)
-			}
-		})
-		wg.Go(func() {
-			_, err := q.acquire(t.Context(), nowhere)
-			wantWords(t, err, "no free slot within 30s", "1 calls are running", "raise GEMINI_MAX_CONCURRENT (now 1)")
-		})
-		synctest.Wait()
-		cancel()
-		wg.Wait()
-		if running, waiting := q.load(); running != 1 || waiting != 0 {
-			t.Errorf("%d run, %d wait", running, waiting)
-		}
-		first.release()
-		if running, _ := q.load(); running != 0 {
-			t.Errorf("%d run", running)
-		}
-		if s, err := q.acquire(t.Context(), nowhere); err != nil {
-			t.Error(err)
-		} else {
-			s.release()
-		}
-	})
-}
-
-func TestQueueIsFirstComeFirstServed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := &queue{max: 1}
-		first, _ := q.acquire(t.Context(), func(int) {})
-		var order []int
-		var places [3][]int
-		var wg sync.WaitGroup
-		for i := range 3 {
-			wg.Go(func() {
-				s, err := q.acquire(t.Context(), func(n int) { places[i] = append(places[i], n) })
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				order = append(order, i)
-				time.Sleep(time.Second)
-				s.release()
-			})
-			synctest.Wait()
-		}
-		first.release()
-		wg.Wait()
-		if fmt.Sprint(order, places) != "[0 1 2] [[1] [2 1] [3 2 1]]" {
-			t.Errorf("order %v, places %v", order, places)
-		}
-	})
 }
 
 // The interval between starts applies to calls that arrive together.
@@ -270,7 +193,7 @@ func TestDeadlineCoversAll(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if running, waiting := b.queue.load(); running+waiting != 0 {
+		if running, waiting := b.load.counts(); running+waiting != 0 {
 			t.Errorf("%d run, %d wait", running, waiting)
 		}
 	})

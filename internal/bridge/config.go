@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,9 +30,16 @@ type Config struct {
 	// StartInterval is the minimum time between two starts of the agent. A random
 	// time of up to StartJitter is added to it.
 	StartInterval, StartJitter time.Duration
+	// AheadDir, if set, is a workspace for which a process is started before the
+	// first call.
+	AheadDir string
 	// Templates is a directory with the user's prompt templates. It may be
 	// empty.
 	Templates string
+	// NoPool keeps the processes in the bridge instead of sharing those of the pool.
+	// PoolIdleTimeout is how long a pool runs without a call.
+	NoPool          bool
+	PoolIdleTimeout time.Duration
 	// Version is the version of Pollux that clients receive.
 	Version string
 	// Log may be nil.
@@ -45,15 +51,19 @@ type Config struct {
 // The error for an invalid value lists the valid ones.
 func FromEnv(row *agent.Agent, getenv func(string) string) (Config, error) {
 	env := env{getenv: getenv, prefix: row.VarPrefix}
+	shared := env
+	shared.prefix = "POLLUX_"
 	cfg := Config{
-		Agent:         row,
-		Source:        agent.Source{Command: env.program(row.CommandVar, row.Command)},
-		DefaultModel:  env.model(row, "DEFAULT_MODEL", ""),
-		FallbackModel: env.model(row, "FALLBACK_MODEL", row.FallbackModel),
-		MaxConcurrent: env.number("MAX_CONCURRENT", 3, 1, 64),
-		StartInterval: env.milliseconds("MIN_INVOCATION_GAP_MS", 5000, 0, 600_000),
-		StartJitter:   env.milliseconds("SPAWN_JITTER_MAX_MS", 200, 0, 60_000),
-		Templates:     env.text("PROMPTS_DIR", ""),
+		NoPool:          shared.choice("POOL", "on", "on", "off") == "off",
+		PoolIdleTimeout: shared.milliseconds("POOL_IDLE_MS", 600_000, 1000, 86_400_000),
+		Agent:           row,
+		Source:          agent.Source{Command: env.value(row.CommandVar, row.Command)},
+		DefaultModel:    env.model(row, "DEFAULT_MODEL", ""),
+		FallbackModel:   env.model(row, "FALLBACK_MODEL", row.FallbackModel),
+		MaxConcurrent:   env.number("MAX_CONCURRENT", 3, 1, 64),
+		StartInterval:   env.milliseconds("MIN_INVOCATION_GAP_MS", 5000, 0, 600_000),
+		StartJitter:     env.milliseconds("SPAWN_JITTER_MAX_MS", 200, 0, 60_000),
+		Templates:       env.text("PROMPTS_DIR", ""),
 		Runner: agent.Options{
 			IdleTimeout: env.milliseconds("IDLE_TIMEOUT_MS", 300_000, 1000, 1_800_000),
 			Kind:        env.choice("RUNNER", agent.Warmed, agent.Warmed, agent.Spawned),
@@ -65,17 +75,16 @@ func FromEnv(row *agent.Agent, getenv func(string) string) (Config, error) {
 			},
 		},
 	}
-	cfg.Runner.Source = cfg.Source
 	if strings.EqualFold(cfg.FallbackModel, "none") {
 		cfg.FallbackModel = ""
 	}
 	switch env.choice("WARM_AHEAD", "false", "true", "false", "1", "0", "yes", "no") {
 	case "true", "1", "yes":
 		if dir, err := workingDirectory(""); err == nil {
-			cfg.Runner.AheadDir = dir
+			cfg.AheadDir = dir
 		}
 	}
-	return cfg, env.err
+	return cfg, cmp.Or(env.err, shared.err)
 }
 
 // An env reads settings from environment variables and keeps the first error.
@@ -91,20 +100,6 @@ func (e *env) fail(format string, args ...any) { e.err = cmp.Or(e.err, fmt.Error
 // value returns the value of the variable with exactly that name.
 func (e *env) value(name, fallback string) string {
 	return cmp.Or(strings.TrimSpace(e.getenv(name)), fallback)
-}
-
-// program returns a program's name, or its absolute path. Another process may
-// start it, in another directory.
-func (e *env) program(name, fallback string) string {
-	v := e.value(name, fallback)
-	if filepath.Base(v) == v {
-		return v
-	}
-	path, err := filepath.Abs(v)
-	if err != nil {
-		e.fail("%s is %q, and the working directory is gone (%w): set it to an absolute path", name, v, err)
-	}
-	return path
 }
 
 // text returns the value of the variable with the agent's prefix.

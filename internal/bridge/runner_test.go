@@ -24,8 +24,9 @@ func (s script) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	return s(ctx, req, emit)
 }
 
-func (script) Forget(string)           {}
-func (script) Workers() []agent.Worker { return nil }
+func (script) Ahead(agent.Source, string) {}
+func (script) Forget(string)              {}
+func (script) Workers() []agent.Worker    { return nil }
 
 func (script) Check(context.Context, agent.Source) (agent.Program, error) {
 	return agent.Program{Path: "/bin/gemini", Version: "0.61.0"}, nil

@@ -372,7 +372,7 @@ func (b *Bridge) Ping(ctx context.Context) (string, error) {
 		running, b.cfg.MaxConcurrent, waiting, b.cfg.StartInterval)
 	line("runner", "%s", b.cfg.Runner.Kind)
 	for _, w := range b.runner.Workers() {
-		line("warm", "%s", workerLine(w))
+		line("warm", "%s", w)
 	}
 	line("sessions", "%d", len(b.conversations.list()))
 	line("stored answers", "%d", b.chunks.len())

@@ -272,7 +272,7 @@ func (uninstalled) Check(context.Context, agent.Source) (agent.Program, error) {
 }
 
 func TestMetaIsNotLost(t *testing.T) {
-	m := meta(Meta{DurationMs: 1, Model: "m", Tokens: &agent.Tokens{Total: 3}, Fallback: &Fallback{From: "a", To: "b", Why: "c"}})
+	m := meta(Meta{DurationMs: 1, Model: "m", Tokens: &agent.Tokens{Total: 3}, Fallback: &agent.Fallback{From: "a", To: "b", Why: "c"}})
 	data, err := json.Marshal(m)
 	if err != nil || string(data) != `{"durationMs":1,"fallback":{"from":"a","to":"b","why":"c"},"model":"m","partial":false,"queuedMs":0,"tokens":{"cached":0,"input":0,"output":0,"total":3}}` {
 		t.Errorf("%s, %v", data, errors.Join(err))

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -129,17 +128,7 @@ func (s Status) String() string {
 	fmt.Fprintf(&b, "  process %d, up %s, %s, %d of %d calls running, %d waiting, %d sessions\n",
 		s.PID, seconds(time.Since(s.Started)), s.Runner, s.Running, s.Max, s.Waiting, s.Sessions)
 	for _, w := range s.Workers {
-		fmt.Fprintf(&b, "  agent %s\n", workerLine(w))
+		fmt.Fprintf(&b, "  agent %s\n", w)
 	}
 	return b.String()
-}
-
-// workerLine describes a warm process in one line.
-func workerLine(w agent.Worker) string {
-	state := "idle for " + seconds(time.Since(w.Used))
-	if w.Running > 0 {
-		state = strconv.Itoa(w.Running) + " running"
-	}
-	return fmt.Sprintf("process %d in %s, %s, %d MB, %d sessions, up %s",
-		w.PID, termtext.Line(w.Dir, 0), state, w.Memory>>20, w.Sessions, seconds(time.Since(w.Started)))
 }

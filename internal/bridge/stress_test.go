@@ -74,7 +74,7 @@ func TestStress(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	if running, waiting := b.queue.load(); running+waiting != 0 {
+	if running, waiting := b.load.counts(); running+waiting != 0 {
 		t.Errorf("%d slots are taken, %d calls wait", running, waiting)
 	}
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
@@ -217,7 +217,7 @@ func TestWarmStress(t *testing.T) {
 	if all := runner.Workers(); len(all) > 0 {
 		t.Errorf("workers: %+v", all)
 	}
-	if running, waiting := b.queue.load(); running+waiting != 0 {
+	if running, waiting := b.load.counts(); running+waiting != 0 {
 		t.Errorf("%d slots are taken, %d calls wait", running, waiting)
 	}
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {

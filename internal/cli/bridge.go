@@ -11,6 +11,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
+	"pollux/internal/agent/shared"
 	"pollux/internal/bridge"
 )
 
@@ -41,7 +42,11 @@ Environment variables, with defaults in parentheses:
   GEMINI_WARM_IDLE_MS           end a process that is idle for this time (600000)
   GEMINI_WARM_WAIT_MS           how long a call waits for a process (5000)
   GEMINI_WARM_MEMORY_MB         replace a process that uses more memory (1024)
-  GEMINI_WARM_AHEAD             true starts a process with the bridge (false)`,
+  GEMINI_WARM_AHEAD             true starts a process with the bridge (false)
+  POLLUX_POOL                   off keeps the processes in this bridge instead of
+                                sharing those of pollux pool (on)
+  POLLUX_POOL_IDLE_MS           end the pool after this time without a call
+                                (600000)`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			unchanged := func(*bridge.Config) {}
 			return withBridge(cmd.Context(), streams, level, unchanged, func(ctx context.Context, b *bridge.Bridge) error {
@@ -78,7 +83,22 @@ func serveBridge(ctx context.Context, b *bridge.Bridge, streams IO) error {
 const lastAnswersTimeout = 5 * time.Second
 
 // once configures a bridge for a single call: no process stays warm.
-func once(cfg *bridge.Config) { cfg.Runner.Kind = agent.Spawned }
+func once(cfg *bridge.Config) { cfg.Runner.Kind, cfg.NoPool = agent.Spawned, true }
+
+// openRunner returns the runner of a bridge: the pool's, or one of its own.
+func openRunner(cfg bridge.Config) (agent.Runner, error) {
+	local := func() (agent.Runner, error) { return agents.Open(cfg.Agent, cfg.Runner) }
+	if cfg.NoPool {
+		return local()
+	}
+	connect, err := localPool(cfg)
+	if err != nil {
+		cfg.Log.Warn("the pool cannot be used: this bridge runs its own processes", "error", err)
+		return local()
+	}
+	h := hello(cfg)
+	return shared.NewClient(shared.Config{Connect: connect, Hello: &h, Local: local, Log: cfg.Log}), nil
+}
 
 // withBridge calls f with a bridge. A signal ends f's context.
 func withBridge(ctx context.Context, streams IO, level string, change func(*bridge.Config),
@@ -95,7 +115,7 @@ func withBridge(ctx context.Context, streams IO, level string, change func(*brid
 	change(&cfg)
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	runner, err := agents.Open(cfg.Agent, cfg.Runner)
+	runner, err := openRunner(cfg)
 	if err != nil {
 		return err
 	}

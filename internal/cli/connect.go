@@ -230,17 +230,25 @@ func pipe(ctx context.Context, streams IO, path, preamble string) error {
 	if _, err := io.WriteString(conn, preamble); err != nil {
 		return editor.ErrGone
 	}
+	return carry(ctx, streams, conn)
+}
+
+// carry copies the standard input to a connection, and what arrives there to the
+// standard output, until one of them ends.
+func carry(ctx context.Context, streams IO, conn io.ReadWriter) error {
 	copies, ended := errgroup.WithContext(ctx) // io.EOF from one copy ends both
 	copies.Go(func() error {
 		_, err := io.Copy(conn, streams.In)
-		conn.(*net.UnixConn).CloseWrite()
+		if c, ok := conn.(*net.UnixConn); ok {
+			c.CloseWrite()
+		}
 		return cmp.Or(err, io.EOF)
 	})
 	copies.Go(func() error {
 		_, err := io.Copy(streams.Out, conn)
 		return cmp.Or(err, io.EOF)
 	})
-	err = await(ended, copies.Wait)
+	err := await(ended, copies.Wait)
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/oneshot"
 	"pollux/internal/agent/pool"
+	"pollux/internal/agent/queue"
 )
 
 // table has a row for each agent. The first is the default.
@@ -18,18 +19,18 @@ var table = []*agent.Agent{gemini.Agent()}
 // Default returns the bridge's default agent.
 func Default() *agent.Agent { return table[0] }
 
-// Open returns an agent's runner. The caller closes it. An agent that does not
-// support the Agent Client Protocol runs once per request, whatever opts.Kind
-// is.
-func Open(row *agent.Agent, opts agent.Options) (agent.Runner, error) {
+// Open returns a runner for an agent's requests, with a queue. The caller closes it. An
+// agent that does not support the Agent Client Protocol runs once per request, whatever
+// opts.Kind is.
+func Open(row *agent.Agent, opts agent.Options) (*queue.Runner, error) {
 	once, err := oneshot.New(row, opts)
 	if err != nil {
 		return nil, err
 	}
 	if opts.Kind == agent.Spawned || row.ACP == nil {
-		return once, nil
+		return queue.New(row, once), nil
 	}
-	return pool.New(row, opts, once, once.TempDir()), nil
+	return queue.New(row, pool.New(row, opts, once, once.TempDir())), nil
 }
 
 // Probe starts a warm process of an agent in dir, creates a session, and ends

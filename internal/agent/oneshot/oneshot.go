@@ -102,6 +102,9 @@ func (r *Runner) Close() error {
 	return r.temp.Close()
 }
 
+// Ahead implements [agent.Runner]. It does nothing.
+func (r *Runner) Ahead(agent.Source, string) {}
+
 // Forget implements [agent.Runner]. A one-shot conversation leaves nothing
 // behind.
 func (r *Runner) Forget(string) {}

@@ -38,7 +38,7 @@ func newBox(t *testing.T, change func(*agent.Options)) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts := agent.Options{Source: agent.Source{Command: cli}}
+	var opts agent.Options
 	if change != nil {
 		change(&opts)
 	}
@@ -46,7 +46,7 @@ func newBox(t *testing.T, change func(*agent.Options)) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &box{agenttest.NewBench(t, t.TempDir(), opts.Source, r), r}
+	return &box{agenttest.NewBench(t, t.TempDir(), agent.Source{Command: cli}, r), r}
 }
 
 // run asks for a fake by name.
@@ -363,12 +363,14 @@ func TestVersionIsAsked(t *testing.T) {
 		}
 		return path
 	}
-	b := newBox(t, func(c *agent.Options) { c.Source.Command = script("echo 0.50.1") })
+	b := newBox(t, nil)
+	b.Source.Command = script("echo 0.50.1")
 	if cli, err := b.Check(t.Context(), b.Source); err != nil || cli.Version != "0.50.1" {
 		t.Errorf("got %+v, %v", cli, err)
 	}
 	// A CLI that fails is asked again, but not by every request.
-	b = newBox(t, func(c *agent.Options) { c.Source.Command = script("test -e $0.2 && echo 0.50.2; touch $0.2") })
+	b = newBox(t, nil)
+	b.Source.Command = script("test -e $0.2 && echo 0.50.2; touch $0.2")
 	_, err := b.Check(t.Context(), b.Source)
 	agenttest.WantKind(t, err, agent.NoVersion, "--version")
 	_, err = b.Check(t.Context(), b.Source)
@@ -385,7 +387,8 @@ func TestVersionIsAsked(t *testing.T) {
 // that did not wait long enough asked it again.
 func TestSlowVersionIsAskedOnce(t *testing.T) {
 	cli, asked, open := slowFake(t)
-	b := newBox(t, func(c *agent.Options) { c.Source.Command = cli })
+	b := newBox(t, nil)
+	b.Source.Command = cli
 	late := errors.New("late")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	first := make(chan error, 1)
@@ -424,7 +427,7 @@ func TestLookupsOfSources(t *testing.T) {
 	}
 	cli, asked, open := agenttest.SlowVersion(t, fake, "0.61.0")
 	open()
-	b := newBox(t, func(c *agent.Options) { c.Source.Command = cli })
+	b := newBox(t, nil)
 	check := func(i int) {
 		t.Helper()
 		from := agent.Source{Command: cli, Env: agent.Env{"PATH=" + os.Getenv("PATH"), fmt.Sprintf("GEMINI_API_KEY=%d", i)}}
@@ -458,7 +461,8 @@ func TestCheck(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := newBox(t, func(c *agent.Options) { c.Source.Command = cli })
+			b := newBox(t, nil)
+			b.Source.Command = cli
 			got, err := b.Check(t.Context(), b.Source)
 			if want == "" && err != nil || got.Version != version {
 				t.Errorf("got %+v, %v", got, err)
@@ -471,7 +475,8 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
-	b := newBox(t, func(c *agent.Options) { c.Source.Command = filepath.Join(t.TempDir(), "no-such-cli") })
+	b := newBox(t, nil)
+	b.Source.Command = filepath.Join(t.TempDir(), "no-such-cli")
 	_, err := b.Check(t.Context(), b.Source)
 	agenttest.WantKind(t, err, agent.NotInstalled, "npm install")
 }

@@ -116,9 +116,6 @@ func New(row *agent.Agent, opts agent.Options, fallback agent.Runner, temp *agen
 		failed: make(map[string]failures), named: make(map[conversation]*session),
 	}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
-	if opts.AheadDir != "" {
-		p.tasks.Go(func() { p.startAhead(opts.Source, opts.AheadDir) })
-	}
 	return p
 }
 
@@ -163,6 +160,15 @@ func (p *Pool) Workers() []agent.Worker {
 	return all
 }
 
+// Ahead implements [agent.Runner].
+func (p *Pool) Ahead(from agent.Source, dir string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.tasks.Go(func() { p.startAhead(from, dir) })
+	}
+}
+
 // startAhead starts a process for a workspace if none is running.
 func (p *Pool) startAhead(from agent.Source, dir string) {
 	program, err := p.Check(p.ctx, from)
@@ -177,6 +183,9 @@ func (p *Pool) startAhead(from agent.Source, dir string) {
 
 // Run implements [agent.Runner].
 func (p *Pool) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	if req.Spawn {
+		return p.fallback.Run(ctx, req, emit)
+	}
 	released := req.Released
 	if released == nil {
 		released = func() {}

@@ -53,18 +53,15 @@ func (d double) sit(t *testing.T, kind, version string, change func(*agent.Optio
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	opts := agent.Options{Source: agent.Source{Command: cli}, Kind: kind, Warm: agent.Limits{WaitTimeout: agenttest.Timeout}}
+	opts := agent.Options{Kind: kind, Warm: agent.Limits{WaitTimeout: agenttest.Timeout}}
 	if change != nil {
 		change(&opts)
-	}
-	if opts.AheadDir != "" {
-		opts.AheadDir = dir
 	}
 	r, err := agents.Open(d.row, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return agenttest.NewBench(t, dir, opts.Source, r)
+	return agenttest.NewBench(t, dir, agent.Source{Command: cli}, r)
 }
 
 // One process answers several questions, each in a new session.
@@ -155,12 +152,12 @@ func TestWarmRetryOfAnother(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		s.Run(ctx, agent.Request{Prompt: "fake:retry=30000", Dir: s.Dir}, func(agent.Event) {})
+		s.Run(ctx, agent.Request{Prompt: "fake:retry=7000", Dir: s.Dir}, func(agent.Event) {})
 	})
 	s.Until("the other", func() bool { return s.Workers()[0].Running == 1 })
 	heard := make(chan agent.Retry, 10)
 	wg.Go(func() {
-		s.Run(ctx, agent.Request{Prompt: "fake:retry=20000", Dir: s.Dir}, func(ev agent.Event) {
+		s.Run(ctx, agent.Request{Prompt: "fake:retry=7000", Dir: s.Dir}, func(ev agent.Event) {
 			if r, ok := ev.(agent.Retry); ok {
 				heard <- r
 			}
@@ -260,7 +257,8 @@ func TestWarmFollowsSettings(t *testing.T) {
 }
 
 func TestWarmAhead(t *testing.T) {
-	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) { o.AheadDir = "ahead" })
+	s := sit(t, agent.Warmed, "0.61.0", nil)
+	s.Ahead(s.Source, s.Dir)
 	s.Until("a process with a session", func() bool {
 		all := s.Workers()
 		return len(all) == 1 && all[0].Sessions == 1
@@ -330,7 +328,8 @@ func TestWarmAsksNothingUnderItsLock(t *testing.T) {
 	}
 	cli, asked, open := agenttest.SlowVersion(t, fake, "0.61.0")
 	open()
-	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) { o.Source.Command, o.Warm.Sessions = cli, 1 })
+	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) { o.Warm.Sessions = 1 })
+	s.Source.Command = cli
 	s.Want("fake:echo x", "fake:echo x")
 	// The next request must not reach the process that is being replaced.
 	s.Until("another process without a session", func() bool {

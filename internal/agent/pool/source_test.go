@@ -159,9 +159,9 @@ func TestFailuresOfASource(t *testing.T) {
 	}
 	var log bytes.Buffer
 	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) {
-		o.Source.Command = path
 		o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
+	s.Source.Command = path
 	_, failure := s.Ask(t.Context(), agent.Request{Prompt: "fake:echo", Source: agent.Source{Env: environment("bad-secret")}})
 	if failure == nil || !strings.Contains(failure.Error(), "key *** is bad") {
 		t.Errorf("got %v", failure)

@@ -63,14 +63,16 @@ func (a *account) acquire(ctx context.Context, row *agent.Agent, turn agent.Turn
 		return nil, err
 	}
 	t := &ticket{
-		limit: max(turn.Limit, 1), since: time.Now(), granted: make(chan struct{}), moved: make(chan struct{}, 1),
+		limit: turn.Limit, since: time.Now(), granted: make(chan struct{}), moved: make(chan struct{}, 1),
 	}
 	a.mu.Lock()
 	a.addLocked(turn.Caller, t)
 	a.grantLocked()
 	a.mu.Unlock()
-	limit := time.NewTimer(turn.Timeout)
-	defer limit.Stop()
+	var limit <-chan time.Time
+	if turn.Timeout > 0 {
+		limit = time.After(turn.Timeout)
+	}
 	reported := 0
 	for {
 		select { // a granted ticket comes first
@@ -90,7 +92,7 @@ func (a *account) acquire(ctx context.Context, row *agent.Agent, turn agent.Turn
 			continue
 		case <-ctx.Done():
 			err = context.Cause(ctx)
-		case <-limit.C:
+		case <-limit:
 			l := a.load()
 			err = fmt.Errorf("no free slot within %s: %d calls are running and %d waiting; try again later, or "+
 				"raise %sMAX_CONCURRENT (now %d)", turn.Timeout, l.Running, l.Waiting-1, row.VarPrefix, l.Limit)
@@ -113,13 +115,13 @@ func (a *account) addLocked(name string, t *ticket) {
 	a.waiting = append(a.waiting, &caller{name, []*ticket{t}})
 }
 
-// limitLocked returns how many requests may run at once: the lowest limit of those that
-// run or wait.
+// limitLocked returns how many requests may run at once, or 0 for any number: the lowest
+// limit of those that run or wait.
 func (a *account) limitLocked() int {
 	limit := 0
 	see := func(tickets []*ticket) {
 		for _, t := range tickets {
-			if limit == 0 || t.limit < limit {
+			if limit == 0 || t.limit > 0 && t.limit < limit {
 				limit = t.limit
 			}
 		}
@@ -133,7 +135,10 @@ func (a *account) limitLocked() int {
 
 // grantLocked lets the next requests run.
 func (a *account) grantLocked() {
-	for len(a.waiting) > 0 && len(a.running) < a.limitLocked() {
+	for len(a.waiting) > 0 {
+		if limit := a.limitLocked(); limit > 0 && len(a.running) >= limit {
+			break
+		}
 		c := a.waiting[0]
 		t := c.tickets[0]
 		c.tickets = c.tickets[1:]

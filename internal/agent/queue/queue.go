@@ -52,6 +52,9 @@ func (r *Runner) Check(ctx context.Context, from agent.Source) (agent.Program, e
 	return r.runner.Check(ctx, from)
 }
 
+// Ahead implements [agent.Runner].
+func (r *Runner) Ahead(from agent.Source, dir string) { r.runner.Ahead(from, dir) }
+
 // Forget implements [agent.Runner].
 func (r *Runner) Forget(session string) { r.runner.Forget(session) }
 

@@ -3,7 +3,6 @@ package shared
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -36,7 +35,6 @@ var errLost = errors.New("the pool has ended")
 
 // A Config configures a [Client].
 type Config struct {
-	Agent *agent.Agent
 	// Connect connects to a pool, and starts one if necessary.
 	Connect func(context.Context) (io.ReadWriteCloser, error)
 	// Hello is sent first. It is nil if the other side of the connection greets the pool.
@@ -170,8 +168,11 @@ func (c *Client) openLocal(why error) (agent.Runner, error) {
 	}
 	c.log.Warn("the pool cannot be used: this bridge runs its own processes", "error", why)
 	local, err := c.cfg.Local()
+	if err != nil {
+		return nil, err
+	}
 	c.local = local
-	return local, err
+	return local, nil
 }
 
 // params returns the message of a request.
@@ -325,8 +326,8 @@ func (r checkResult) err() error {
 	return nil
 }
 
-// Ahead starts a process for a workspace before the first request.
-func (c *Client) Ahead(dir string) {
+// Ahead implements [agent.Runner].
+func (c *Client) Ahead(_ agent.Source, dir string) {
 	dir, ok := c.there(dir)
 	if !ok || !c.enter() {
 		return
@@ -567,19 +568,4 @@ func (c *clientConn) file(method string, p fileParams) (text string, err error) 
 		return files.Read(path)
 	}
 	return "", files.Write(path, p.Text)
-}
-
-// Ask connects to a pool, calls one of its methods, and disconnects.
-func ask(ctx context.Context, rwc io.ReadWriteCloser, hello *Hello, method string, params, result any) error {
-	l, _, err := greet(ctx, rwc, hello)
-	if err != nil {
-		return err
-	}
-	rpc := jsonrpc2.NewConn(ctx, l, handlerFunc(func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) {}))
-	defer rpc.Close()
-	var answer json.RawMessage
-	if err := rpc.Call(ctx, method, params, &answer); err != nil {
-		return err
-	}
-	return json.Unmarshal(answer, result)
 }

@@ -28,8 +28,8 @@ type Server struct {
 	// Agent is the agent that Runner asks.
 	Agent  *agent.Agent
 	Runner *queue.Runner
-	// Ahead, if set, starts a process for a workspace before the first request.
-	Ahead func(from agent.Source, dir string)
+	// Source is used for connections that name none.
+	Source agent.Source
 	// Version is the version of Pollux.
 	Version string
 	// IdleTimeout is how long the pool keeps running without a request.
@@ -211,12 +211,13 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	switch {
 	case c.hello.Protocol != Protocol:
 		w.Error = fmt.Sprintf("this pool is of Pollux %s, which speaks another version of the protocol", s.Version)
-	case c.hello.Agent != s.Agent.Name:
+	case c.hello.Agent != "" && c.hello.Agent != s.Agent.Name:
 		w.Error = fmt.Sprintf("this pool of Pollux %s does not know the agent %q", s.Version, c.hello.Agent)
 	}
 	if l.WriteObject(w) != nil || w.Error != "" {
 		return
 	}
+	c.source = s.Source
 	if c.hello.Source != nil {
 		c.source = *c.hello.Source
 	}
@@ -341,8 +342,8 @@ func (c *serverConn) handle(ctx context.Context, req *jsonrpc2.Request) {
 			c.forget(p.Session)
 		}
 	case methodAhead:
-		if p, err := params[aheadParams](req); err == nil && s.Ahead != nil {
-			c.work.Go(func() { s.Ahead(c.source, p.Dir) })
+		if p, err := params[aheadParams](req); err == nil {
+			s.Runner.Ahead(c.source, p.Dir)
 		}
 	default:
 		c.refuse(ctx, req, fmt.Errorf("no method %q", req.Method))
@@ -474,4 +475,3 @@ func (f *remoteFiles) Write(path, text string) error {
 	p.Path, p.Text = path, text
 	return f.call(methodWrite, p, nil)
 }
-

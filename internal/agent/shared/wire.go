@@ -43,8 +43,9 @@ const (
 // A Hello is the first message on a connection, from the side that dials the socket.
 type Hello struct {
 	Protocol int `json:"protocol"`
-	// Agent is the name of the agent to ask.
-	Agent string `json:"agent"`
+	// Agent is the name of the agent to ask. It is empty on a connection that asks only
+	// for the status, or stops the pool.
+	Agent string `json:"agent,omitempty"`
 	// Source says for whom the agent runs. Without one, it is the source of the pool
 	// itself.
 	Source *agent.Source `json:"source,omitempty"`
@@ -204,6 +205,8 @@ type Status struct {
 	PID     int       `json:"pid"`
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
+	// Socket is the path of the pool's socket.
+	Socket string `json:"socket"`
 	// Memory is the resident memory of the pool itself in bytes, or 0 if unknown.
 	Memory int64 `json:"memory"`
 	// Ends is when the pool ends if nobody asks it anything. It is zero while a request

@@ -1,0 +1,257 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/agents"
+	"pollux/internal/agent/shared"
+	"pollux/internal/bridge"
+	"pollux/internal/sys"
+)
+
+func newPool(streams IO) *cobra.Command {
+	var level string
+	var background bool
+	cmd := &cobra.Command{
+		Use:   "pool",
+		Short: "Share warm processes between all bridges; bridges start it themselves",
+		Long: `The pool owns the warm processes of all your MCP clients, so that five sessions
+need one process and not five, and share the limits of one account. The first
+bridge that needs a process starts the pool in the background. It ends after 10
+minutes without a call (POLLUX_POOL_IDLE_MS) or with pollux pool stop. There is
+nothing to configure.
+
+Without a subcommand, the pool runs in this terminal. It takes the settings of
+warm processes from its environment (see pollux bridge --help), so a pool in the
+background has those of the bridge that started it. A process is only used for
+clients with the same environment: no client uses the key of another.
+
+POLLUX_POOL=off, where an MCP client starts a bridge, lets that bridge keep
+processes of its own.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !background {
+				return servePool(cmd.Context(), streams, level, false)
+			}
+			err := servePool(cmd.Context(), streams, level, true)
+			if err != nil { // the bridge that waits prints it
+				fmt.Fprintln(streams.Out, err)
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&level, "log", "warn", "log `level` on standard error: debug, info, warn or error")
+	cmd.Flags().BoolVar(&background, "background", false, "report on standard output when bridges can connect")
+	cmd.Flags().MarkHidden("background")
+	cmd.AddCommand(newPoolStatus(streams), newPoolStop(streams), newPoolConnect(streams))
+	return cmd
+}
+
+// servePool runs a pool until it ends by itself or is stopped.
+func servePool(ctx context.Context, streams IO, level string, background bool) error {
+	log, err := logger(streams.Err, level)
+	if err != nil {
+		return err
+	}
+	cfg, err := bridge.FromEnv(agents.Default(), os.Getenv)
+	if err != nil {
+		return err
+	}
+	cfg.Runner.Log, cfg.Runner.Kind = log, agent.Warmed // a request may ask for a process of its own
+	path, err := shared.SocketPath(build())
+	if err != nil {
+		return err
+	}
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	l, err := shared.Listen(ctx, path, hello(cfg))
+	switch {
+	case errors.Is(err, shared.ErrRunning) && background:
+		fmt.Fprintln(streams.Out, shared.ReadyLine)
+		return nil
+	case errors.Is(err, shared.ErrRunning):
+		return fmt.Errorf("%w: see pollux pool status", err)
+	case err != nil:
+		return err
+	}
+	defer l.Close()
+	runner, err := agents.Open(cfg.Agent, cfg.Runner)
+	if err != nil {
+		return err
+	}
+	if background {
+		fmt.Fprintln(streams.Out, shared.ReadyLine)
+	} else {
+		fmt.Fprintf(streams.Err, "pollux: the pool listens at %s\n", path)
+	}
+	s := &shared.Server{Agent: cfg.Agent, Runner: runner, Source: cfg.Source, Version: version(), IdleTimeout: cfg.PoolIdleTimeout, Log: log}
+	return s.Serve(ctx, l)
+}
+
+// build identifies this build of Pollux. Bridges use a pool of the same build.
+func build() string {
+	if Version != "devel" {
+		return Version
+	}
+	id := version()
+	if info, ok := debug.ReadBuildInfo(); ok {
+		id += " " + info.Main.Sum
+	}
+	if path, err := os.Executable(); err == nil {
+		if info, err := os.Stat(path); err == nil {
+			changed, file := sys.Stamp(info)
+			id += fmt.Sprint(" ", info.Size(), info.ModTime().UnixNano(), changed, file)
+		}
+	}
+	return id
+}
+
+// hello introduces a bridge to a pool.
+func hello(cfg bridge.Config) shared.Hello {
+	from := cfg.Source
+	if filepath.Base(from.Command) != from.Command {
+		if path, err := filepath.Abs(from.Command); err == nil {
+			from.Command = path
+		}
+	}
+	from.Env = cfg.Agent.Environment(from.Env)
+	dir, _ := os.Getwd()
+	return shared.Hello{Protocol: shared.Protocol, Agent: cfg.Agent.Name, Source: &from, PID: os.Getpid(), Dir: dir}
+}
+
+// localPool returns a function that connects to the pool on this machine, and starts it
+// if necessary.
+func localPool(cfg bridge.Config) (func(context.Context) (io.ReadWriteCloser, error), error) {
+	path, err := shared.SocketPath(build())
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return shared.Starter(path, []string{self, "pool", "--background"}, hello(cfg)), nil
+}
+
+func newPoolStatus(streams IO) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show running pools: processes, memory, sessions and the queue",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			pools, err := pools(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(streams.Out, pools)
+			}
+			if len(pools) == 0 {
+				fmt.Fprintln(streams.Out, "No pool is running. The first call of a bridge starts one.")
+			}
+			for i, p := range pools {
+				if i > 0 {
+					fmt.Fprintln(streams.Out)
+				}
+				fmt.Fprint(streams.Out, p)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// poolTimeout limits a question to a pool.
+const poolTimeout = 5 * time.Second
+
+// pools returns the states of all running pools of this user.
+func pools(ctx context.Context) ([]shared.Status, error) {
+	paths, err := shared.Sockets()
+	if err != nil {
+		return nil, err
+	}
+	all := []shared.Status{}
+	for _, path := range paths {
+		ctx, cancel := context.WithTimeout(ctx, poolTimeout)
+		s, err := shared.AskStatus(ctx, path)
+		cancel()
+		if err == nil {
+			all = append(all, s)
+		}
+	}
+	return all, nil
+}
+
+func newPoolStop(streams IO) *cobra.Command {
+	var now bool
+	cmd := &cobra.Command{
+		Use:   "stop",
+		Short: "End the pool and its processes once the running calls have ended",
+		Long: `Ends all running pools and their processes. Calls that run get their answers
+first. With --now, calls in progress end, and their bridges ask again with a new
+pool.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			running, err := pools(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if len(running) == 0 {
+				fmt.Fprintln(streams.Out, "No pool is running.")
+			}
+			ctx, stop := untilSignal(cmd.Context())
+			defer stop()
+			for _, p := range running {
+				if err := shared.Stop(ctx, p, now); err != nil {
+					return err
+				}
+				fmt.Fprintf(streams.Out, "The pool has ended (process %d).\n", p.PID)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&now, "now", false, "do not wait for running calls")
+	return cmd
+}
+
+func newPoolConnect(streams IO) *cobra.Command {
+	return &cobra.Command{
+		Use:   "connect",
+		Short: "Connect standard input and output to the pool, for pollux bridge --ssh",
+		Long: `Connects a bridge on another machine to the pool on this one, and starts the pool
+if none runs. pollux bridge --ssh runs this command with ssh. Gemini CLI runs
+with the environment of this command.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := bridge.FromEnv(agents.Default(), os.Getenv)
+			if err != nil {
+				return err
+			}
+			connect, err := localPool(cfg)
+			if err != nil {
+				return err
+			}
+			ctx, stop := untilSignal(cmd.Context())
+			defer stop()
+			conn, err := connect(ctx)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			h := hello(cfg)
+			h.PID, h.Dir = 0, "" // the bridge is elsewhere
+			if err := shared.WriteHello(conn, h); err != nil {
+				return err
+			}
+			return carry(ctx, streams, conn)
+		},
+	}
+}
