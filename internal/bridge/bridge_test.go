@@ -111,6 +111,16 @@ func TestSettings(t *testing.T) {
 		_, err := get(map[string]string{name: value})
 		wantWords(t, err, name, value, "set it to")
 	}
+	t.Chdir(t.TempDir())
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string]string{"": "gemini", "other": "other", "./bin/gemini": filepath.Join(wd, "bin/gemini"), "/bin/gemini": "/bin/gemini"} {
+		if cfg, err := get(map[string]string{"GEMINI_CLI_PATH": value}); err != nil || cfg.Source.Command != want {
+			t.Errorf("the program is %+v, %v; want %s", cfg.Source, err, want)
+		}
+	}
 	_, err = get(map[string]string{"GEMINI_MAX_CONCURRENT": "0"})
 	wantWords(t, err, "from 1 to 64")
 }
