@@ -909,10 +909,13 @@ func TestEditorAcceptedElsewhere(t *testing.T) {
 		d.enter()
 		d.ask(d.State.Changed("state", "accepted"))
 		d.see("a.txt: accepted; waiting for the agent to write the file")
+		const refused = "a.txt is accepted; waiting for the agent to write the file"
 		for _, name := range []string{"accept", "reject"} {
 			d.command(name)
-			d.see("a.txt is accepted; waiting for the agent to write the file")
+			d.see(refused)
 			d.press("C-l") // clears the message
+			// Emacs drops the keys that were pressed before it reports an error.
+			waitFor(t, "the message to end", func() bool { return !strings.Contains(d.Text(), refused) })
 		}
 		d.press(h.rejects[2]...) // closes the view
 		d.until(d.State.Shown, "")
