@@ -60,10 +60,12 @@ func (s *study) plan(seed uint64, sessions int) []*call {
 var sharings = []sharing{perSession, perHost, careful, allHosts, firstCome, byRate}
 
 func (s *study) print() {
-	fmt.Fprintf(s.out, "%d sessions on %d hosts, %.0f calls a session and day, %.1f requests a call, %.1f s a call;\n"+
-		"%d requests per minute, %d slots for all hosts, %d otherwise; %s to or from the server; %d days from seed %d\n",
-		s.base.Sessions, s.base.Hosts, s.base.PerSession, s.requests(), meanCall().Seconds(),
-		s.base.Quota, s.base.Slots, s.base.Limit, s.base.Latency, s.days, s.base.Seed)
+	b := s.base
+	fmt.Fprintf(s.out, "%d sessions on %d hosts; a session asks %.0f calls a day; a call takes %.1f s and sends %d requests, on average\n"+
+		"The account allows %d requests a minute; the calls of the busiest hour need %.0f\n"+
+		"%d slots for all hosts, %d otherwise; %s to or from the server; %d days from seed %d\n",
+		b.Sessions, b.Hosts, b.PerSession, meanCall().Seconds(), meanRequests,
+		b.Quota, s.demand(b.Sessions), b.Slots, b.Limit, b.Latency, s.days, b.Seed)
 	s.compare("A day, by who shares the limit", func(*config) {})
 	s.compare("The same day without a fallback model", func(c *config) { c.NoFallback = true })
 	s.slots()
@@ -72,14 +74,17 @@ func (s *study) print() {
 	s.messages()
 }
 
-// requests returns the mean number of requests of a call.
-func (s *study) requests() float64 {
-	calls := s.plan(s.base.Seed, s.base.Sessions)
+// demand returns how many requests a minute the calls of the busiest hour need.
+func (s *study) demand(sessions int) float64 {
 	n := 0
-	for _, c := range calls {
-		n += len(c.work)
+	for day := range s.days {
+		for _, c := range s.plan(s.base.Seed+uint64(day), sessions) {
+			if busyHour <= c.asked && c.asked < busyHour+time.Hour {
+				n += len(c.work)
+			}
+		}
 	}
-	return float64(n) / float64(len(calls))
+	return float64(n) / 60 / float64(s.days)
 }
 
 // run simulates the days with a change of the base, each such change only once.
@@ -127,7 +132,7 @@ func (s *study) compare(title string, change func(*config)) {
 		results = append(results, s.run(func(c *config) { c.Sharing = how; change(c) }))
 	}
 	s.table(title+": calls in percent, 429s and wasted requests per 100 calls",
-		"shared by|answered|by fallback|no slot|timeout|429s|wasted|at once|peak/min|fairness", func(row func(...any)) {
+		"shared by|answered|by fallback|no slot|timeout|429s|wasted|at once|peak|fairness", func(row func(...any)) {
 			for i, how := range sharings {
 				r := results[i]
 				row(how, r.percent(byModel), r.percent(byFallback), r.percent(queuedOut), r.percent(timedOut),
@@ -161,11 +166,11 @@ func (s *study) slots() {
 // sizes compares teams of several sizes under the same quota.
 func (s *study) sizes() {
 	compared := []sharing{perSession, perHost, careful, allHosts, byRate}
-	s.table("Teams of several sizes: calls that the model answered, in percent (429s per 100 calls)",
-		"sessions|hosts|"+strings.Join(names(compared), "|"), func(row func(...any)) {
+	s.table("Teams of several sizes, and how much of the quota they need in the busiest hour: calls that the model answered, in percent (429s per 100 calls)",
+		"sessions|hosts|needed|"+strings.Join(names(compared), "|"), func(row func(...any)) {
 			for _, percent := range []int{20, 40, 60, 80, 100, 200} {
 				n, hosts := s.base.Sessions*percent/100, s.base.Hosts*percent/100
-				cells := []any{n, hosts}
+				cells := []any{n, hosts, fmt.Sprintf("%.0f %%", 100*s.demand(n)/float64(s.base.Quota))}
 				for _, how := range compared {
 					r := s.run(func(c *config) { c.Sharing, c.Sessions, c.Hosts = how, n, hosts })
 					cells = append(cells, fmt.Sprintf("%.1f (%.1f)", r.percent(byModel), r.per100(r.refused)))
@@ -231,9 +236,8 @@ func (s *study) messages() {
 				own, broadcasts float64
 			}{
 				// To take, renew and return a slot is a request and its answer each; a
-				// wait is two of them, to add it and to remove it. All hosts watch all
-				// but the last.
-				{"slots in a bucket, waits in a stream", 2 * (2*grants + renewals + 2*waits), 2*grants + renewals + waits},
+				// wait is two of them, to add it and to remove it. All hosts watch.
+				{"slots in a bucket, waits in a stream", 2 * (2*grants + renewals + 2*waits), 2*grants + renewals + 2*waits},
 				// A pull, the token, its return; a renewal has no answer.
 				{"slots as messages of a work queue", 3*grants + renewals, 0},
 				// A request, the turn; the return and its answer; a report.
