@@ -24,6 +24,10 @@ func main() {
 		fmt.Fprintln(os.Stderr, "sim: -days, -calls and -quota must be greater than 0, and -latency not negative")
 		os.Exit(2)
 	}
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "sim: unexpected argument %q; run it with -h to see its flags\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	base.Slots = slotsFor(base.Quota)
 	newStudy(base, *days, os.Stdout).print()
 }
@@ -155,7 +159,8 @@ func (s *study) compare(title string, change func(*config)) {
 func (s *study) slots() {
 	s.table("All hosts share slots, by their number: calls in percent, 429s per 100 calls",
 		"slots|answered|by fallback|429s|p50|p95", func(row func(...any)) {
-			for _, n := range []int{5, 7, 9, 12, 20} {
+			for _, percent := range []int{75, 100, 130, 175, 290} {
+				n := max(1, s.base.Slots*percent/100)
 				r := s.run(func(c *config) { c.Sharing, c.Slots = allHosts, n })
 				all := r.waits(everything)
 				row(n, r.percent(byModel), r.percent(byFallback), r.per100(r.refused), quantile(all, .5), quantile(all, .95))

@@ -217,6 +217,31 @@ func TestQuota(t *testing.T) {
 	}
 }
 
+// TestUsedUpQuota asks for six requests of three calls, with a quota of four.
+func TestUsedUpQuota(t *testing.T) {
+	var calls []*call
+	for s := range 3 {
+		calls = append(calls, &call{session: s, asked: busyHour, work: []time.Duration{time.Second, time.Second}})
+	}
+	for _, tt := range []struct {
+		noFallback      bool
+		ends            [ends]int
+		refused, wasted int
+		min, max        time.Duration // the longest wait
+	}{
+		{false, [ends]int{byModel: 1, byFallback: 2}, 2, 2, time.Second, time.Second},
+		{true, [ends]int{byModel: 3}, 2, 0, 59 * time.Second, 59 * time.Second * 6 / 5},
+	} {
+		r := simulate(config{Sharing: perHost, Sessions: 3, Hosts: 1, Quota: 4, Limit: 3, NoFallback: tt.noFallback}, calls)
+		if r.ends != tt.ends || r.refused != tt.refused || r.wasted != tt.wasted {
+			t.Errorf("without fallback %t: ends %v, %d refused, %d wasted", tt.noFallback, r.ends, r.refused, r.wasted)
+		}
+		if w := quantile(r.waits(everything), 1); w < tt.min || w > tt.max {
+			t.Errorf("without fallback %t: the longest wait is %s", tt.noFallback, w)
+		}
+	}
+}
+
 func TestCarefulQueue(t *testing.T) {
 	q := newQueue(4)
 	q.careful = true

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Sharing says who shares a limit.
+// A sharing says who shares a limit.
 type sharing string
 
 const (
@@ -16,7 +16,7 @@ const (
 	careful    sharing = "host, backing off"     // the pool, with a limit that follows the 429s
 	allHosts   sharing = "all hosts"             // leases of slots
 	firstCome  sharing = "all hosts, first come" // the same, without turns between sessions
-	byRate     sharing = "all hosts, rate"       // leases of slots, and a limit of the starts per minute
+	byRate     sharing = "all hosts, rate"       // a limit of the starts per minute instead of slots
 )
 
 // Figures of the bridge, of Gemini CLI, and of the design in docs/SCALE.md.
@@ -36,7 +36,7 @@ const (
 	rebootTime    = 10 * time.Minute
 )
 
-// Config describes a day.
+// A config describes a day.
 type config struct {
 	Sharing         sharing
 	Sessions, Hosts int
@@ -57,7 +57,7 @@ func slotsFor(quota int) int {
 	return max(1, int(float64(quota)/meanRequests*meanCall().Minutes()))
 }
 
-// An end says how a call ended.
+// An end is a way in which a call ends.
 type end int
 
 const (
@@ -128,7 +128,7 @@ func simulate(cfg config, calls []*call) result {
 	}
 	if cfg.Down > 0 && w.shared() {
 		w.at(cfg.Down, w.fail)
-		w.at(cfg.Down+cfg.DownTime, w.recover)
+		w.at(cfg.Down+cfg.DownTime, w.restore)
 	}
 	w.run()
 	w.result.leftSlots = w.account.running
@@ -355,8 +355,8 @@ func (w *world) fail() {
 	w.move()
 }
 
-// recover starts the server again. The hosts report the calls that they run.
-func (w *world) recover() {
+// restore starts the server again. The hosts report the calls that they run.
+func (w *world) restore() {
 	w.down = false
 	w.move()
 }
