@@ -270,11 +270,7 @@ func (c *Client) open(ctx context.Context) (*clientConn, error) {
 		conn.handle(ctx, req)
 	})
 	close(ready)
-	c.work.Add(1)
-	go func() {
-		defer c.work.Done()
-		conn.watch(c.ctx)
-	}()
+	conn.work.Go(func() { conn.watch(c.ctx) })
 	return conn, nil
 }
 
@@ -398,7 +394,7 @@ type clientConn struct {
 	client *Client
 	pool   int // the pool's process
 	rpc    *jsonrpc2.Conn
-	work   sync.WaitGroup // requests of the pool
+	work   sync.WaitGroup // watch, and requests of the pool
 
 	mu    sync.Mutex // guards the fields below
 	last  int
@@ -433,15 +429,13 @@ func (c *clientConn) close() {
 	c.work.Wait()
 }
 
-// watch waits for the end of the connection, or of the client. It ends a connection whose
-// pool does not answer.
+// watch waits for the end of the connection, and ends one whose pool does not answer. ctx
+// ends with the client.
 func (c *clientConn) watch(ctx context.Context) {
 	look := time.NewTicker(pingInterval)
 	defer look.Stop()
 	for running := true; running; {
 		select {
-		case <-ctx.Done():
-			return
 		case <-c.rpc.DisconnectNotify():
 			running = false
 		case <-look.C:
