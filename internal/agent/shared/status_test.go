@@ -1,8 +1,12 @@
 package shared
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,5 +100,52 @@ func TestUnreachableError(t *testing.T) {
 		if e.Error() != want || !errors.Is(e, ErrSilent) {
 			t.Errorf("%q, want %q", e.Error(), want)
 		}
+	}
+}
+
+// The status contains nothing of a bridge's environment or requests.
+func TestStatusNamesNoSecret(t *testing.T) {
+	const secret = "secret-4711"
+	path := socket(t)
+	p := startPool(t, path, hang(), time.Hour)
+	c := newTestClient(t, path, func(cfg *Config) {
+		hello := testHello
+		hello.Source = &agent.Source{Command: secret, Env: agent.Env{"GEMINI_API_KEY=" + secret}}
+		cfg.Hello = &hello
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { c.Run(ctx, agent.Request{Prompt: secret, Replay: secret}, ignore) })
+	until(t, "the request", func() bool { l := p.Runner.Loads(); return len(l) == 1 && l[0].Running == 1 })
+	st, err := AskStatus(t.Context(), path)
+	if err != nil || len(st.Sessions) != 1 || st.Sessions[0].Requests != 1 {
+		t.Fatalf("got %+v, %v", st, err)
+	}
+	data, err := json.Marshal(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{string(data), st.String()} {
+		if strings.Contains(text, secret) {
+			t.Errorf("the status has the secret: %s", text)
+		}
+	}
+}
+
+// A client reports the pool that it uses, and only its own processes as its own.
+func TestPoolOfAClient(t *testing.T) {
+	path := socket(t)
+	startPool(t, path, say(), time.Hour)
+	c := newTestClient(t, path, nil)
+	if pid := c.Pool(); pid != 0 {
+		t.Errorf("a client that is not connected uses pool %d", pid)
+	}
+	if _, err := run(t, c, t.Context(), agent.Request{Prompt: "x"}, ignore); err != nil {
+		t.Fatal(err)
+	}
+	if pid, own, all := c.Pool(), c.OwnWorkers(), c.Workers(); pid != os.Getpid() || len(own) != 0 || len(all) != 1 {
+		t.Errorf("pool %d, own processes %+v, all %+v", pid, own, all)
 	}
 }
