@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
@@ -243,7 +244,13 @@ func (c *Client) connect(ctx context.Context) (*clientConn, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, errors.New("the pool does not answer"))
 	defer cancel()
-	conn, err := c.open(ctx)
+	var conn *clientConn
+	var err error
+	for range maxAttempts { // a pool may end while it is greeted
+		if conn, err = c.open(ctx); !ended(err) {
+			break
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
@@ -252,6 +259,11 @@ func (c *Client) connect(ctx context.Context) (*clientConn, error) {
 	}
 	c.conn = conn
 	return conn, nil
+}
+
+// ended reports whether the other side of a connection has ended it.
+func ended(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 
 func (c *Client) open(ctx context.Context) (*clientConn, error) {
