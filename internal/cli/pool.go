@@ -197,6 +197,9 @@ pool.`,
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
 			for _, p := range running {
+				if n := p.Requests(); n > 0 && !now {
+					fmt.Fprintf(streams.Err, "pollux: waiting for %s; --now ends them\n", count(n, "call"))
+				}
 				if err := shared.Stop(ctx, p, now); err != nil {
 					return err
 				}

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"pollux/internal/sys"
@@ -91,21 +92,25 @@ func Listen(ctx context.Context, path string, hello Hello) (net.Listener, error)
 		l.Close()
 		return nil, err
 	}
-	return &ownSocket{l, path, info}, nil
+	own := &ownSocket{Listener: l}
+	own.remove = sync.OnceFunc(func() {
+		// A later socket can have the same file number.
+		if now, err := os.Lstat(path); err == nil && os.SameFile(now, info) && now.ModTime().Equal(info.ModTime()) {
+			os.Remove(path)
+		}
+	})
+	return own, nil
 }
 
 // An ownSocket removes its socket when it is closed, but not the socket that another
 // pool has put in its place.
 type ownSocket struct {
 	net.Listener
-	path string
-	info fs.FileInfo
+	remove func()
 }
 
 func (l *ownSocket) Close() error {
-	if info, err := os.Lstat(l.path); err == nil && os.SameFile(info, l.info) {
-		os.Remove(l.path)
-	}
+	l.remove()
 	return l.Listener.Close()
 }
 

@@ -135,6 +135,14 @@ func notASocket(path string) error { return fmt.Errorf("%s is not a socket: remo
 // WriteHello greets a pool for a bridge that reads the pool's welcome.
 func WriteHello(w io.Writer, h Hello) error { return jsonl.NewWriter(w).Encode(h) }
 
+// Requests returns how many requests run or wait.
+func (s Status) Requests() (n int) {
+	for _, c := range s.Sessions {
+		n += c.Requests
+	}
+	return n
+}
+
 // String returns the status in lines.
 func (s Status) String() string {
 	var b strings.Builder
