@@ -55,7 +55,8 @@ func (e *exporter) Shutdown(context.Context) error {
 	return nil
 }
 
-// Export implements [sdk.Exporter]. It retries while the collector asks for it.
+// Export implements [sdk.Exporter]. It retries if the collector asks for it and time
+// is left.
 func (e *exporter) Export(ctx context.Context, metrics *metricdata.ResourceMetrics) error {
 	body := encode(metrics)
 	if body == nil {
@@ -69,8 +70,12 @@ func (e *exporter) Export(ctx context.Context, metrics *metricdata.ResourceMetri
 		if !errors.As(err, &busy) {
 			return err
 		}
+		wait := max(delay, busy.wait)
+		if deadline, _ := ctx.Deadline(); time.Until(deadline) <= wait {
+			return err
+		}
 		select {
-		case <-time.After(max(delay, busy.wait)):
+		case <-time.After(wait):
 		case <-ctx.Done():
 			return err
 		}
