@@ -87,10 +87,6 @@ func (p *Pool) Check(ctx context.Context, c *doctor.Checker) {
 
 // checkRunning examines the pool that bridges which start here use.
 func (p *Pool) checkRunning(c *doctor.Checker, s shared.Status) {
-	if s.Stopping {
-		c.OK(name, "the pool (process %d) ends after its running calls; the next call starts another", s.PID)
-		return
-	}
 	var other []string
 	for _, variable := range slices.Sorted(maps.Keys(p.Settings)) {
 		if value, ok := s.Settings[variable]; ok && value != p.Settings[variable] {
