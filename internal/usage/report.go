@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -140,6 +141,10 @@ func (r *reader) file(path string) error {
 }
 
 func (r *reader) line(data []byte) {
+	// A process that sees a part of another's line begins with a line feed.
+	if len(bytes.TrimSpace(data)) == 0 {
+		return
+	}
 	l, ok := decode(data)
 	if !ok {
 		r.report.Skipped++

@@ -175,7 +175,7 @@ func TestDamagedFiles(t *testing.T) {
 		{"only a torn line", half, 1, 1},
 		{"torn in the middle", line + half + "\n" + line, 3, 1},
 		{"torn without a line feed", half + line + line, 2, 1},
-		{"not JSON", "\n\x00\x00\n{}\n[]\nnull\n" + line, 2, 5},
+		{"not JSON", "\n\x00\x00\n{}\n[]\nnull\n" + line, 2, 4},
 		{"another version", strings.Replace(line, `"v":1`, `"v":2`, 1), 1, 1},
 		{"no agent", strings.Replace(line, "gemini", "", 1), 1, 1},
 		{"negative", strings.Replace(line, `"durationMs":0`, `"durationMs":-1`, 1), 1, 1},
