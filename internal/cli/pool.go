@@ -145,14 +145,14 @@ func newPoolStatus(streams IO) *cobra.Command {
 		Use:   "status",
 		Short: "Show running pools: processes, memory, sessions and the queue",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			running, err := pools(cmd.Context(), streams)
+			running, others, err := pools(cmd.Context(), streams)
 			if err != nil {
 				return err
 			}
 			if asJSON {
 				return printJSON(streams.Out, running)
 			}
-			if len(running) == 0 {
+			if len(running)+others == 0 {
 				fmt.Fprintln(streams.Out, "No pool is running. The first call of a bridge starts one.")
 			}
 			for i, p := range running {
@@ -169,13 +169,13 @@ func newPoolStatus(streams IO) *cobra.Command {
 }
 
 // pools returns the states of all running pools of this user. It warns about those that
-// cannot be asked.
-func pools(ctx context.Context, streams IO) ([]shared.Status, error) {
+// cannot be asked, and counts them.
+func pools(ctx context.Context, streams IO) (running []shared.Status, others int, err error) {
 	running, unreachable, err := shared.List(ctx)
 	for _, u := range unreachable {
 		fmt.Fprintf(streams.Err, "pollux: %s\n", termtext.Visible(u.Error()))
 	}
-	return running, err
+	return running, len(unreachable), err
 }
 
 func newPoolStop(streams IO) *cobra.Command {

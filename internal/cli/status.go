@@ -115,7 +115,7 @@ func printBridges(ctx context.Context, streams IO, bridges []bridge.Status, sepa
 	for _, b := range bridges {
 		fmt.Fprintf(streams.Out, "%s%s", separator, b)
 	}
-	running, err := pools(ctx, streams)
+	running, _, err := pools(ctx, streams)
 	for _, p := range running {
 		fmt.Fprintf(streams.Out, "%s%s", separator, p)
 	}

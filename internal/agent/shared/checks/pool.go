@@ -112,14 +112,15 @@ func reportOther(c *doctor.Checker, pid int, version string) {
 // reportUnreachable reports a pool that runs, but cannot be asked.
 func reportUnreachable(c *doctor.Checker, u *shared.UnreachableError) {
 	if !errors.Is(u, shared.ErrSilent) {
-		c.Warn(name, fmt.Sprintf("wait until it is idle, or run `kill %d`", u.PID), "%s", doctor.Short(u.Error()))
+		c.Warn(name, "wait until it ends, or end it yourself", "%s", doctor.Short(u.Error()))
 		return
 	}
-	next := "find the process that serves " + doctor.Word(u.Socket) + " and end it"
+	pool, next := "the pool at "+u.Socket, "end the process that serves it"
 	if u.PID != 0 {
+		pool = fmt.Sprintf("the pool (process %d)", u.PID)
 		next = fmt.Sprintf("run `kill -CONT %d` if it is stopped, else `kill -KILL %d`", u.PID, u.PID)
 	}
-	c.Warn(name, next, "a pool does not answer (process %d): the next call replaces it after some seconds, and its agents keep running until it ends", u.PID)
+	c.Warn(name, next, "%s does not answer: the next call replaces it after some seconds, but its agents keep running until it ends", pool)
 }
 
 // start starts a pool as a bridge does, and ends it if no bridge uses it.
