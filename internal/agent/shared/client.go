@@ -63,7 +63,7 @@ type Client struct {
 	log  *slog.Logger
 	ctx  context.Context // ends with Close
 	end  context.CancelCauseFunc
-	turn chan struct{} // holds a token while nobody connects
+	turn chan struct{} // holds a token while nobody connects or opens the local runner
 	work sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
@@ -153,7 +153,7 @@ func (c *Client) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 
 // runLocally answers a request without the pool.
 func (c *Client) runLocally(ctx context.Context, req agent.Request, emit func(agent.Event), released func(), why error) (agent.Result, error) {
-	local, err := c.openLocal(why)
+	local, err := c.openLocal(ctx, why)
 	if err != nil {
 		released()
 		return agent.Result{}, err
@@ -163,22 +163,38 @@ func (c *Client) runLocally(ctx context.Context, req agent.Request, emit func(ag
 }
 
 // openLocal returns the local runner. why is the reason that the pool is not used.
-func (c *Client) openLocal(why error) (agent.Runner, error) {
+func (c *Client) openLocal(ctx context.Context, why error) (agent.Runner, error) {
 	if c.cfg.Local == nil {
 		return nil, why
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.local != nil {
-		return c.local, nil
+	if local := c.localRunner(); local != nil {
+		return local, nil
+	}
+	select {
+	case <-c.turn:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { c.turn <- struct{}{} }()
+	if local := c.localRunner(); local != nil {
+		return local, nil
 	}
 	c.log.Warn("the pool cannot be used: this bridge runs its own processes", "error", why)
 	local, err := c.cfg.Local()
 	if err != nil {
 		return nil, err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.local = local
 	return local, nil
+}
+
+// localRunner returns the local runner, or nil if it is not open.
+func (c *Client) localRunner() agent.Runner {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.local
 }
 
 // params returns the message of a request.
@@ -327,7 +343,7 @@ func (c *Client) Check(ctx context.Context, from agent.Source) (agent.Program, e
 	if ctx.Err() != nil {
 		return agent.Program{}, context.Cause(ctx)
 	}
-	local, err := c.openLocal(err)
+	local, err := c.openLocal(ctx, err)
 	if err != nil {
 		return agent.Program{}, err
 	}
@@ -363,12 +379,31 @@ func (c *Client) Forget(session string) {
 	if conn := c.connected(); conn != nil {
 		conn.rpc.Notify(c.ctx, methodForget, sessionParams{session})
 	}
-	c.mu.Lock()
-	local := c.local
-	c.mu.Unlock()
-	if local != nil {
+	if local := c.localRunner(); local != nil {
 		local.Forget(session)
 	}
+}
+
+// Keep stores a conversation of n exchanges, so that another bridge can continue it.
+func (c *Client) Keep(session string, n int, data []byte) {
+	if conn := c.connected(); conn != nil {
+		conn.rpc.Notify(c.ctx, methodKeep, conversation{session, n, data})
+	}
+}
+
+// Kept returns a conversation that has more than n exchanges at the pool, or nil.
+func (c *Client) Kept(ctx context.Context, session string, n int) []byte {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	var known conversation
+	if conn.rpc.Call(ctx, methodKept, conversation{Session: session, N: n}, &known) != nil {
+		return nil
+	}
+	return known.Data
 }
 
 // Workers implements [agent.Runner]: it returns the processes of the pool.
@@ -379,10 +414,7 @@ func (c *Client) Workers() []agent.Worker {
 		defer cancel()
 		conn.rpc.Call(ctx, methodWorkers, nil, &all)
 	}
-	c.mu.Lock()
-	local := c.local
-	c.mu.Unlock()
-	if local != nil {
+	if local := c.localRunner(); local != nil {
 		all = append(all, local.Workers()...)
 	}
 	return all
