@@ -87,6 +87,16 @@ type Agent struct {
 	ACP *ACP
 }
 
+// Check returns the program of a source, with an error if it is not installed or cannot
+// be enforced read-only. See [Runner].
+func (a *Agent) Check(ctx context.Context, from Source) (Program, error) {
+	program, err := a.Find(ctx, from)
+	if err != nil {
+		return program, err
+	}
+	return program, a.ReadOnly(from, program)
+}
+
 // A Launch describes a process to start.
 type Launch struct {
 	// Dir is the workspace. TempDir is an empty directory for the files of this

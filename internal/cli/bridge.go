@@ -107,7 +107,7 @@ func openRunner(cfg bridge.Config) (agent.Runner, error) {
 		return local()
 	}
 	h := hello(cfg)
-	return shared.NewClient(shared.Config{Connect: connect, Hello: &h, Local: local, Log: cfg.Log}), nil
+	return shared.NewClient(shared.Config{Connect: connect, Hello: &h, Local: local, Check: cfg.Agent.Check, Log: cfg.Log}), nil
 }
 
 // withBridge calls f with a bridge. A signal ends f's context.

@@ -20,7 +20,7 @@ import (
 
 func newPool(streams IO) *cobra.Command {
 	var level string
-	var background bool
+	var background, reports bool
 	cmd := &cobra.Command{
 		Use:   "pool",
 		Short: "Share warm processes between all bridges; bridges start it themselves",
@@ -38,25 +38,44 @@ clients with the same environment: no client uses the key of another.
 POLLUX_POOL=off, where an MCP client starts a bridge, lets that bridge keep
 processes of its own.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !background {
-				return servePool(cmd.Context(), streams, level, false)
+			var err error
+			if background {
+				err = startPool(cmd.Context(), streams)
+			} else {
+				err = servePool(cmd.Context(), streams, level, reports)
 			}
-			err := servePool(cmd.Context(), streams, level, true)
-			if err != nil { // the bridge that waits prints it
+			if err != nil && (background || reports) { // the bridge that waits prints it
 				fmt.Fprintln(streams.Out, err)
 			}
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&level, "log", "warn", "log `level` on standard error: debug, info, warn or error")
-	cmd.Flags().BoolVar(&background, "background", false, "report on standard output when bridges can connect")
+	cmd.Flags().BoolVar(&background, "background", false, "start the pool in the background")
+	cmd.Flags().BoolVar(&reports, "report", false, "report on standard output when bridges can connect")
 	cmd.Flags().MarkHidden("background")
+	cmd.Flags().MarkHidden("report")
 	cmd.AddCommand(newPoolStatus(streams), newPoolStop(streams), newPoolConnect(streams))
 	return cmd
 }
 
-// servePool runs a pool until it ends by itself or is stopped.
-func servePool(ctx context.Context, streams IO, level string, background bool) error {
+// startPool starts a pool that is no child of this process's parent: an MCP client that
+// ends a bridge with all its children must not end the pool.
+func startPool(ctx context.Context, streams IO) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := shared.Start(ctx, []string{self, "pool", "--report"}); err != nil {
+		return err
+	}
+	fmt.Fprintln(streams.Out, shared.ReadyLine)
+	return nil
+}
+
+// servePool runs a pool until it ends by itself or is stopped. It reports on standard
+// output when bridges can connect, or for people on standard error.
+func servePool(ctx context.Context, streams IO, level string, reports bool) error {
 	log, err := logger(streams.Err, level)
 	if err != nil {
 		return err
@@ -74,7 +93,7 @@ func servePool(ctx context.Context, streams IO, level string, background bool) e
 	defer stop()
 	l, err := shared.Listen(ctx, path, hello(cfg))
 	switch {
-	case errors.Is(err, shared.ErrRunning) && background:
+	case errors.Is(err, shared.ErrRunning) && reports:
 		fmt.Fprintln(streams.Out, shared.ReadyLine)
 		return nil
 	case errors.Is(err, shared.ErrRunning):
@@ -88,7 +107,7 @@ func servePool(ctx context.Context, streams IO, level string, background bool) e
 		return err
 	}
 	defer freeLater()()
-	if background {
+	if reports {
 		fmt.Fprintln(streams.Out, shared.ReadyLine)
 	} else {
 		fmt.Fprintf(streams.Err, "pollux: the pool listens at %s\n", path)

@@ -48,6 +48,9 @@ type Config struct {
 	// Local opens the runner that answers if no pool can be reached. If it is nil, such
 	// requests fail with the error of Connect.
 	Local func() (agent.Runner, error)
+	// Check returns the program of a source while there is no connection, so that a
+	// check starts no pool. If it is nil, the pool is asked.
+	Check func(context.Context, agent.Source) (agent.Program, error)
 	// There and Here translate paths to those of the pool's machine and back. They are
 	// nil if both are the same.
 	There, Here func(path string) (string, bool)
@@ -333,6 +336,9 @@ func (c *Client) Check(ctx context.Context, from agent.Source) (agent.Program, e
 		return agent.Program{}, agent.ErrClosed
 	}
 	defer c.work.Done()
+	if c.cfg.Check != nil && c.connected() == nil {
+		return c.cfg.Check(ctx, from)
+	}
 	conn, err := c.connect(ctx)
 	if err == nil {
 		var r checkResult

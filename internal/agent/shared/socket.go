@@ -147,8 +147,8 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 func Starter(path string, argv []string, hello Hello) func(context.Context) (io.ReadWriteCloser, error) {
 	return func(ctx context.Context) (io.ReadWriteCloser, error) {
 		if Probe(ctx, path, hello) != nil {
-			if err := start(ctx, argv); err != nil {
-				return nil, err
+			if err := Start(ctx, argv); err != nil {
+				return nil, fmt.Errorf("the pool could not be started: %w", err)
 			}
 		}
 		conn, err := Dial(ctx, path)
@@ -169,8 +169,9 @@ var errReplaced = errors.New("Pollux has been replaced by another version since 
 // one does. Any other line is an error.
 const ReadyLine = "ready"
 
-// start starts a pool in the background and waits until it listens.
-func start(ctx context.Context, argv []string) error {
+// Start starts a pool in the background and waits until it listens. argv must print
+// [ReadyLine] then.
+func Start(ctx context.Context, argv []string) error {
 	out, in, err := os.Pipe()
 	if err != nil {
 		return err
@@ -183,7 +184,7 @@ func start(ctx context.Context, argv []string) error {
 	err = cmd.Start()
 	in.Close()
 	if err != nil {
-		return fmt.Errorf("the pool could not be started: %w", err)
+		return err
 	}
 	go cmd.Wait()
 	defer context.AfterFunc(ctx, func() { out.Close() })()
@@ -195,7 +196,7 @@ func start(ctx context.Context, argv []string) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case line != "":
-		return fmt.Errorf("the pool could not be started: %s", line)
+		return errors.New(line)
 	}
-	return fmt.Errorf("the pool ended at its start: %w", err)
+	return fmt.Errorf("it ended before it was ready: %w", err)
 }
