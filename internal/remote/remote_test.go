@@ -238,7 +238,7 @@ func TestSSH(t *testing.T) {
 		{"", "h", `C:\a b`, `ssh|-o|BatchMode=yes|-T|--|h|pollux connect --dir "C:\a b"`},
 	} {
 		t.Setenv("POLLUX_SSH", tt.ssh)
-		if got := strings.Join(SSH(tt.host, tt.dir)().Args, "|"); got != tt.want {
+		if got := strings.Join(SSH(tt.host, ConnectCommand(tt.dir))().Args, "|"); got != tt.want {
 			t.Errorf("%s, want %s", got, tt.want)
 		}
 	}

@@ -196,7 +196,8 @@ type serverConn struct {
 // serve serves one connection until it ends, and then ends its requests and drops its
 // conversations.
 func (s *Server) serve(ctx context.Context, conn net.Conn) {
-	if p, ok := sys.PeerOf(conn); ok && p.UID != os.Getuid() {
+	// Root cannot be kept out, and is the usual user in a container with the socket.
+	if p, ok := sys.PeerOf(conn); ok && p.UID != os.Getuid() && p.UID != 0 {
 		s.Log.Warn("a process of another user has connected and is refused", "uid", p.UID, "pid", p.PID)
 		return
 	}
@@ -210,7 +211,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	w := Welcome{Name: welcomeName, Protocol: Protocol, Version: s.Version, PID: os.Getpid()}
 	switch {
 	case c.hello.Protocol != Protocol:
-		w.Error = fmt.Sprintf("this pool is of Pollux %s, which speaks another version of the protocol", s.Version)
+		w.Error = otherProtocol(s.Version).Error()
 	case c.hello.Agent != "" && c.hello.Agent != s.Agent.Name:
 		w.Error = fmt.Sprintf("this pool of Pollux %s does not know the agent %q", s.Version, c.hello.Agent)
 	}
@@ -385,13 +386,24 @@ func (c *serverConn) run(ctx context.Context, id jsonrpc2.ID, p runParams) {
 	s.mu.Unlock()
 	c.work.Go(func() {
 		defer cancel()
-		result, err := s.Runner.Run(runCtx, c.request(p), func(ev agent.Event) { c.event(p.Run, ev) })
+		result, err := c.ask(runCtx, c.request(p), func(ev agent.Event) { c.event(p.Run, ev) })
 		c.own(p.Session)
 		s.mu.Lock()
 		delete(c.runs, p.Run)
 		s.mu.Unlock()
 		c.rpc.Reply(ctx, id, c.outcome(result, err))
 	})
+}
+
+// ask asks the runner. A bridge on another machine may name a directory that does not
+// exist here.
+func (c *serverConn) ask(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	if info, err := os.Stat(req.Dir); err != nil || !info.IsDir() {
+		req.Released()
+		return agent.Result{}, fmt.Errorf("there is no directory %s where the pool runs: "+
+			"give its name there with --map HERE=THERE", req.Dir)
+	}
+	return c.server.Runner.Run(ctx, req, emit)
 }
 
 // deadlineSlack is how much later than the bridge a pool ends a run.
