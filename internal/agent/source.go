@@ -57,7 +57,8 @@ func (e Env) Lookup(name string) (value string, set bool) {
 }
 
 // Only returns the variables whose names pass, sorted. Of several values of one
-// variable, it returns the last one, which counts.
+// variable, it returns the last one, which counts. The result is never nil, which
+// would be the environment of this process.
 func (e Env) Only(pass func(name string) bool) []string {
 	values := make(map[string]string)
 	for _, kv := range e.List() {
@@ -68,7 +69,9 @@ func (e Env) Only(pass func(name string) bool) []string {
 			values[name] = kv
 		}
 	}
-	return slices.Sorted(maps.Values(values))
+	only := slices.AppendSeq([]string{}, maps.Values(values))
+	slices.Sort(only)
+	return only
 }
 
 // HomeDir returns the user's home directory, as [os.UserHomeDir] does.

@@ -32,6 +32,9 @@ func TestEnv(t *testing.T) {
 	if got := theirs.Only(pass); !slices.Equal(got, []string{"A=1", "POLLUX_TEST=last=x"}) {
 		t.Errorf("got %q", got)
 	}
+	if got := theirs.Only(func(string) bool { return false }); got == nil || len(got) > 0 {
+		t.Errorf("got %q, which is the environment of this process", got)
+	}
 	if got := ours.Only(func(name string) bool { return name == "POLLUX_TEST" }); !slices.Equal(got, []string{"POLLUX_TEST=ours"}) {
 		t.Errorf("got %q", got)
 	}

@@ -252,7 +252,7 @@ func (c *call) ask(ctx context.Context, q question) (agent.Result, error) {
 	})
 	c.meta.QueuedMs += result.Queued.Milliseconds()
 	c.meta.Fallback = cmp.Or(result.Fallback, c.meta.Fallback)
-	c.fellBack = c.meta.Fallback != nil && result.Partial() != "" && (result.Fallback == nil || result.Fallback.Answered)
+	c.fellBack = c.meta.Fallback != nil && result.Partial() != "" && (result.Fallback == nil || result.FromFallback)
 	c.count(result)
 	if err != nil {
 		return result, c.failure(err, result)

@@ -29,6 +29,11 @@ const (
 	partialTimeout = 500 * time.Millisecond
 	// stateTimeout limits a question about the state of the pool.
 	stateTimeout = 2 * time.Second
+	// While requests run, the pool is asked for a sign of life after each pingInterval.
+	// One that gives none within pingTimeout, such as a stopped process, counts as
+	// ended.
+	pingInterval = 5 * time.Second
+	pingTimeout  = 10 * time.Second
 )
 
 // errLost reports that a connection ended before the answer, or that the pool ends.
@@ -265,11 +270,12 @@ func (c *Client) open(ctx context.Context) (*clientConn, error) {
 	}
 	conn := &clientConn{client: c, runs: make(map[int]*clientRun)}
 	ready := make(chan struct{})
-	conn.rpc = jsonrpc2.NewConn(context.Background(), l, handlerFunc(func(ctx context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	conn.rpc = newConn(context.Background(), l, func(ctx context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
 		<-ready
 		conn.handle(ctx, req)
-	}))
+	})
 	close(ready)
+	conn.work.Go(func() { conn.watch(c.ctx) })
 	return conn, nil
 }
 
@@ -388,11 +394,12 @@ func (c *Client) Workers() []agent.Worker {
 type clientConn struct {
 	client *Client
 	rpc    *jsonrpc2.Conn
-	work   sync.WaitGroup // requests of the pool
+	work   sync.WaitGroup // watch, and requests of the pool
 
-	mu   sync.Mutex // guards the fields below
-	last int
-	runs map[int]*clientRun
+	mu    sync.Mutex // guards the fields below
+	last  int
+	runs  map[int]*clientRun
+	ended bool // the runs that were answered are released
 }
 
 // A clientRun is a request that the pool works on.
@@ -400,6 +407,7 @@ type clientRun struct {
 	req      agent.Request
 	events   *outbox.Queue[agent.Event]
 	released func()
+	answered bool // guarded by clientConn.mu
 
 	mu      sync.Mutex // guards the fields below, and is held while Files is called
 	attempt int
@@ -419,6 +427,69 @@ func (c *clientConn) close() {
 	c.rpc.Close()
 	<-c.rpc.DisconnectNotify()
 	c.work.Wait()
+}
+
+// watch waits for the end of the connection, and ends one whose pool does not answer. ctx
+// ends with the client.
+func (c *clientConn) watch(ctx context.Context) {
+	look := time.NewTicker(pingInterval)
+	defer look.Stop()
+	for running := true; running; {
+		select {
+		case <-c.rpc.DisconnectNotify():
+			running = false
+		case <-look.C:
+			if c.busy() && !c.ping(ctx) {
+				c.client.log.Warn("the pool does not answer: it is given up")
+				c.rpc.Close()
+			}
+		}
+	}
+	c.mu.Lock()
+	c.ended = true
+	var over []*clientRun
+	for id, r := range c.runs {
+		if r.answered {
+			delete(c.runs, id)
+			over = append(over, r)
+		}
+	}
+	c.mu.Unlock()
+	for _, r := range over {
+		r.released()
+	}
+}
+
+func (c *clientConn) busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.runs) > 0
+}
+
+// ping reports whether the pool answers.
+func (c *clientConn) ping(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	err := c.rpc.Call(ctx, methodPing, nil, nil)
+	return err == nil || !errors.Is(err, context.DeadlineExceeded)
+}
+
+// answered notes that a run has its answer. It waits for its release, unless the
+// connection has ended.
+func (c *clientConn) answered(run int) {
+	c.mu.Lock()
+	r := c.runs[run]
+	if r != nil {
+		r.answered = true
+		if c.ended {
+			delete(c.runs, run)
+		}
+	}
+	ended := c.ended
+	c.mu.Unlock()
+	if r != nil && ended {
+		r.released()
+	}
 }
 
 // run asks the pool. If the connection ends before the answer, the error is errLost, and
@@ -479,6 +550,8 @@ func (c *clientConn) conclude(ctx context.Context, run int, reply runResult, err
 	lost := err != nil && !errors.As(err, &refused) || reply.Closed
 	if lost || err != nil {
 		c.drop(run)
+	} else {
+		c.answered(run)
 	}
 	switch {
 	case ctx.Err() != nil:

@@ -42,7 +42,7 @@ type Server struct {
 	mu       sync.Mutex // guards the fields below
 	conns    map[*serverConn]bool
 	accepted int               // connections so far
-	runs     int               // requests that run or wait, or whose processes still work
+	runs     int               // two per request: until the answer, and until its process is free
 	used     time.Time         // the last request
 	stopping bool              // no new request may start
 	unlisten func()            // closes the listener and removes its socket
@@ -126,14 +126,14 @@ func (s *Server) stop(now bool) {
 	}
 }
 
-// enter counts a run. It reports false if no run may start.
+// enter counts a run, which must call leave twice. It reports false if no run may start.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
 		return false
 	}
-	s.runs++
+	s.runs += 2
 	s.used = time.Now()
 	return true
 }
@@ -231,10 +231,10 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	s.conns[c] = true
 	s.mu.Unlock()
 	ready := make(chan struct{})
-	c.rpc = jsonrpc2.NewConn(ctx, l, handlerFunc(func(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	c.rpc = newConn(ctx, l, func(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 		<-ready
 		c.handle(ctx, req)
-	}))
+	})
 	close(ready)
 	<-c.rpc.DisconnectNotify()
 	cancel()
@@ -283,12 +283,6 @@ func (c *serverConn) forget(session string) {
 	}
 }
 
-type handlerFunc func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request)
-
-func (f handlerFunc) Handle(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
-	f(ctx, conn, req)
-}
-
 // params decodes the parameters of a message.
 func params[T any](req *jsonrpc2.Request) (p T, err error) {
 	if req.Params != nil {
@@ -309,10 +303,13 @@ func (c *serverConn) handle(ctx context.Context, req *jsonrpc2.Request) {
 		return
 	case methodStop:
 		p, _ := params[stopParams](req)
-		answer(func() any {
-			defer s.stop(p.Now)
-			return struct{}{}
+		c.work.Go(func() {
+			c.rpc.Reply(ctx, req.ID, struct{}{})
+			s.stop(p.Now)
 		})
+		return
+	case methodPing:
+		answer(func() any { return struct{}{} })
 		return
 	}
 	s.mu.Lock()
@@ -392,6 +389,7 @@ func (c *serverConn) run(ctx context.Context, id jsonrpc2.ID, p runParams) {
 		delete(c.runs, p.Run)
 		s.mu.Unlock()
 		c.rpc.Reply(ctx, id, c.outcome(result, err))
+		s.leave()
 	})
 }
 

@@ -1,12 +1,16 @@
 package shared
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"time"
+
+	"github.com/sourcegraph/jsonrpc2"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/queue"
@@ -21,7 +25,7 @@ const Protocol = 1
 // JSON escapes.
 const maxLine = 128 << 20
 
-// The methods. A bridge calls run, check, workers, status and stop, and notifies cancel,
+// The methods. A bridge calls run, check, workers, status, stop and ping, and notifies cancel,
 // forget and ahead. A pool notifies event and released, and calls the methods of files
 // while a run in change mode is in progress.
 const (
@@ -38,6 +42,7 @@ const (
 	methodWorkers  = "workers"
 	methodStatus   = "status"
 	methodStop     = "stop"
+	methodPing     = "ping"
 )
 
 // A Hello is the first message on a connection, from the side that dials the socket.
@@ -285,3 +290,16 @@ func (l *link) ReadObject(v any) error {
 
 func (l *link) WriteObject(v any) error { return l.w.Encode(v) }
 func (l *link) Close() error            { return l.conn.Close() }
+
+// newConn returns a JSON-RPC connection. handle is called for one message after the
+// other, and must not block.
+func newConn(ctx context.Context, l *link, handle handlerFunc) *jsonrpc2.Conn {
+	return jsonrpc2.NewConn(ctx, l, handle, jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
+}
+
+type handlerFunc func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request)
+
+// Handle implements [jsonrpc2.Handler].
+func (f handlerFunc) Handle(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	f(ctx, conn, req)
+}
