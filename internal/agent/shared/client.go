@@ -650,7 +650,7 @@ func (c *clientConn) file(method string, p fileParams) (text string, err error) 
 	case files == nil || current != p.Attempt:
 		return "", errNoFiles
 	case !ok:
-		return "", fmt.Errorf("%s is outside the working directory", p.Path)
+		return "", fmt.Errorf("%s is not in a directory that both machines have", p.Path)
 	case method == methodRead:
 		text, err = files.Read(path)
 	default:

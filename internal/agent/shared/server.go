@@ -393,10 +393,10 @@ func (c *serverConn) run(ctx context.Context, id jsonrpc2.ID, p runParams) {
 	})
 }
 
-// ask asks the runner. A bridge on another machine may name a directory that does not
-// exist here.
+// ask asks the runner. A bridge on another machine, whose process is unknown, may name a
+// directory that does not exist here.
 func (c *serverConn) ask(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
-	if info, err := os.Stat(req.Dir); err != nil || !info.IsDir() {
+	if info, err := os.Stat(req.Dir); c.hello.PID == 0 && (err != nil || !info.IsDir()) {
 		req.Released()
 		return agent.Result{}, fmt.Errorf("there is no directory %s where the pool runs: "+
 			"give its name there with --map HERE=THERE", req.Dir)
