@@ -33,7 +33,7 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/oneshot":             {"agent", "sys"},
 	"pollux/internal/agent/pool":                {"agent", "agent/acp", "outbox", "sys"},
 	"pollux/internal/agent/queue":               {"agent"},
-	"pollux/internal/agent/shared":              {"agent", "agent/queue", "jsonl", "outbox", "sys", "termtext"},
+	"pollux/internal/agent/shared":              {"agent", "agent/queue", "jsonl", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/bridge":                    {"agent", "bridge/change", "jsonl", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/bridge/change":             {"hunk", "paths", "sys"},
 	"pollux/internal/bridge/change/changetest":  {},

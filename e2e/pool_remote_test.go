@@ -153,6 +153,9 @@ func TestPoolSSH(t *testing.T) {
 	}
 	wantRenamed(t, c.call("query", map[string]any{"prompt": "rename greet", "changeMode": true}), f.here)
 	f.wantFile(filepath.Join(f.project, "greet.py"), "def greet():\n    pass\n")
+	if _, err := os.Stat(filepath.Join(f.project, "docs")); err == nil {
+		t.Error("docs is on the disk there")
+	}
 	c.call("query", map[string]any{"prompt": "hello?", "workingDirectory": f.home}).
 		want(t, true, f.home+" is in no --map")
 	f.end(c)

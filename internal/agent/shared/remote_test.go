@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -109,5 +110,40 @@ func TestFileErrorsHaveTheAgentsNames(t *testing.T) {
 	}
 	if fmt.Sprint(read, "; ", wrote) != "/there/a is ignored; /there/a is read-only" {
 		t.Errorf("got %v; %v", read, wrote)
+	}
+}
+
+// The agent's tools create a directory for a new file, although the file is the bridge's.
+// It is removed, unless something else is in it.
+func TestNewDirectoriesAreRemoved(t *testing.T) {
+	path, dir := socket(t), t.TempDir()
+	in := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }
+	startPool(t, path, &script{run: func(_ context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
+		files := req.Change.Files()
+		for _, name := range []string{in("a", "b", "new"), in("a", "new"), in("kept", "new"), in("old", "new"), in("..", "outside", "new")} {
+			if _, err := files.Read(name); err != nil {
+				return agent.Result{}, err
+			}
+			if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+				return agent.Result{}, err
+			}
+			if err := files.Write(name, "text"); err != nil {
+				return agent.Result{}, err
+			}
+		}
+		return agent.Result{}, os.WriteFile(in("kept", "other"), nil, 0o600)
+	}}, time.Hour)
+	if err := os.Mkdir(in("old"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := newTestClient(t, path, func(cfg *Config) { cfg.Hello = &Hello{Protocol: Protocol, Agent: "test"} })
+	change := &agent.Change{Files: func() agent.Files { return memory{} }}
+	if _, err := run(t, c, t.Context(), agent.Request{Dir: dir, Change: change}, ignore); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"a": false, "kept": true, "old": true, "../outside": true} {
+		if got := exists(in(filepath.FromSlash(name))); got != want {
+			t.Errorf("%s exists: %v", name, got)
+		}
 	}
 }

@@ -393,16 +393,26 @@ func (c *serverConn) run(ctx context.Context, id jsonrpc2.ID, p runParams) {
 	})
 }
 
-// ask asks the runner. A bridge on another machine, whose process is unknown, may name a
-// directory that does not exist here.
+// ask asks the runner.
 func (c *serverConn) ask(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
-	if info, err := os.Stat(req.Dir); c.hello.PID == 0 && (err != nil || !info.IsDir()) {
+	if !c.elsewhere() {
+		return c.server.Runner.Run(ctx, req, emit)
+	}
+	if info, err := os.Stat(req.Dir); err != nil || !info.IsDir() {
 		req.Released()
 		return agent.Result{}, fmt.Errorf("there is no directory %s where the pool runs: "+
 			"give its name there with --map HERE=THERE", req.Dir)
 	}
+	if req.Change != nil {
+		dirs := &newDirs{root: req.Dir}
+		defer dirs.remove()
+		req.Change = dirs.watch(req.Change)
+	}
 	return c.server.Runner.Run(ctx, req, emit)
 }
+
+// elsewhere reports whether the bridge may run on another machine, with other files.
+func (c *serverConn) elsewhere() bool { return c.hello.PID == 0 }
 
 // deadlineSlack is how much later than the bridge a pool ends a run.
 const deadlineSlack = time.Second
