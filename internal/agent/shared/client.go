@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -656,9 +655,5 @@ func (c *clientConn) file(method string, p fileParams) (text string, err error) 
 	default:
 		err = files.Write(path, p.Text)
 	}
-	if err != nil {
-		// The agent knows the file by its name there.
-		err = errors.New(strings.ReplaceAll(err.Error(), path, p.Path))
-	}
-	return text, err
+	return text, rename(err, path, p.Path) // the agent knows the file by its name there
 }

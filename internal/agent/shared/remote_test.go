@@ -147,3 +147,29 @@ func TestNewDirectoriesAreRemoved(t *testing.T) {
 		}
 	}
 }
+
+// The agent works in the real directory. The bridge's files have the name that the bridge
+// has sent.
+func TestLinkedDirectory(t *testing.T) {
+	path := socket(t)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Skip(err)
+	}
+	startPool(t, path, &script{run: func(_ context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
+		files := req.Change.Files()
+		text, err := files.Read(filepath.Join(req.Dir, "a"))
+		return agent.Result{Answer: text + " in " + req.Dir}, errors.Join(err, files.Write(filepath.Join(req.Dir, "a"), "new"))
+	}}, time.Hour)
+	c := newTestClient(t, path, func(cfg *Config) { cfg.Hello = &Hello{Protocol: Protocol, Agent: "test"} })
+	name := filepath.Join(link, "a")
+	files := memory{name: "old"}
+	r, err := run(t, c, t.Context(), agent.Request{Dir: link, Change: &agent.Change{Files: func() agent.Files { return files }}}, ignore)
+	if err != nil || r.Answer != "old in "+dir || files[name] != "new" {
+		t.Errorf("got %+v, %v, %v", r, err, files)
+	}
+}

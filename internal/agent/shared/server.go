@@ -341,7 +341,7 @@ func (c *serverConn) handle(ctx context.Context, req *jsonrpc2.Request) {
 		}
 	case methodAhead:
 		if p, err := params[aheadParams](req); err == nil {
-			s.Runner.Ahead(c.source, p.Dir)
+			c.work.Go(func() { c.ahead(p.Dir) })
 		}
 	default:
 		c.refuse(ctx, req, fmt.Errorf("no method %q", req.Method))
@@ -398,17 +398,23 @@ func (c *serverConn) ask(ctx context.Context, req agent.Request, emit func(agent
 	if !c.elsewhere() {
 		return c.server.Runner.Run(ctx, req, emit)
 	}
-	if info, err := os.Stat(req.Dir); err != nil || !info.IsDir() {
+	w, err := openWorkspace(req.Dir)
+	if err != nil {
 		req.Released()
-		return agent.Result{}, fmt.Errorf("there is no directory %s where the pool runs: "+
-			"give its name there with --map HERE=THERE", req.Dir)
+		return agent.Result{}, err
 	}
+	req.Dir = w.real
 	if req.Change != nil {
-		dirs := &newDirs{root: req.Dir}
-		defer dirs.remove()
-		req.Change = dirs.watch(req.Change)
+		req.Change = w.change(req.Change)
+		defer w.tidy()
 	}
 	return c.server.Runner.Run(ctx, req, emit)
+}
+
+func (c *serverConn) ahead(dir string) {
+	if w, err := openWorkspace(dir); err == nil {
+		c.server.Runner.Ahead(c.source, w.real)
+	}
 }
 
 // elsewhere reports whether the bridge may run on another machine, with other files.
