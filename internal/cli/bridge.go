@@ -122,6 +122,7 @@ func withBridge(ctx context.Context, streams IO, level string, there *poolFlags,
 		return err
 	}
 	cfg.Log, cfg.Runner.Log, cfg.Version = log, log, version()
+	defer recordUsage(&cfg)()
 	change(&cfg)
 	ctx, stop := untilSignal(ctx)
 	defer stop()
