@@ -133,7 +133,7 @@ func wantRenamed(t *testing.T, o outcome, dir string) {
 }
 
 // The agent runs on another host, which ssh reaches: it is signed in there, and sees the
-// files there. The project has another path there.
+// files there. The project has another path there, a symbolic link.
 func TestPoolSSH(t *testing.T) {
 	var project string
 	f := newFarPool(t, func(r fakemodel.Request) fakemodel.Reply {
@@ -145,7 +145,11 @@ func TestPoolSSH(t *testing.T) {
 	project = f.project
 	f.write("greet.py", "def greet():\n    pass\n")
 	f.file("hello.txt", "good morning from far away")
-	c := f.bridge([]string{f.ssh()}, "--ssh", "far", "--map", f.here+"="+f.project)
+	link := filepath.Join(f.home, "link")
+	if err := os.Symlink(f.project, link); err != nil {
+		t.Fatal(err)
+	}
+	c := f.bridge([]string{f.ssh()}, "--ssh", "far", "--map", f.here+"="+link)
 	o := c.call("query", map[string]any{"prompt": "what does hello.txt say?"})
 	o.want(t, false, "good morning from far away")
 	if o.Meta["runner"] != agent.Warmed {

@@ -73,7 +73,11 @@ The environment variables of pollux bridge apply, and its flags --ssh, --socket,
 			if search && (in.ChangeMode || len(in.Files) > 0) {
 				return usageError{errors.New("--search cannot be combined with --changes or --file")}
 			}
-			return withBridge(cmd.Context(), streams, level, &there, once, func(ctx context.Context, b *bridge.Bridge) error {
+			change := once
+			if there.away() { // that pool may have a warm process
+				change = func(*bridge.Config) {}
+			}
+			return withBridge(cmd.Context(), streams, level, &there, change, func(ctx context.Context, b *bridge.Bridge) error {
 				status := newStatusLine(streams.Err)
 				var a bridge.Answer
 				var err error
