@@ -35,7 +35,8 @@ func openWorkspace(named string) (*workspace, error) {
 			return &workspace{named: named, real: dir}, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no directory %s where the pool runs: give its name there with --map HERE=THERE", named)
+	return nil, fmt.Errorf("there is no directory %s where the pool runs: "+
+		"give its name there with --map HERE=THERE", named)
 }
 
 // change returns a change whose files have the bridge's names.
