@@ -39,6 +39,20 @@ func Missing(dir, path string) (dirs []string) {
 	return dirs
 }
 
+// Short returns a path for people, with ~ for the home directory.
+func Short(path string) string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return path
+	}
+	for _, home := range []string{home, Real(home)} {
+		if rel, ok := Rel(home, path); ok {
+			return filepath.Join("~", rel)
+		}
+	}
+	return path
+}
+
 // Contains reports whether path is root or below it. See [Rel] for what it
 // compares.
 func Contains(root, path string) bool {

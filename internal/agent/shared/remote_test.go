@@ -15,8 +15,8 @@ import (
 	"pollux/internal/agent"
 )
 
-// peer returns a connection whose other end f serves.
-func peer(f func(l *link)) io.ReadWriteCloser {
+// farEnd returns a connection whose other end f serves.
+func farEnd(f func(l *link)) io.ReadWriteCloser {
 	ours, theirs := net.Pipe()
 	go func() {
 		defer theirs.Close()
@@ -40,7 +40,7 @@ func TestExplain(t *testing.T) {
 		c := newTestClient(t, "", func(cfg *Config) {
 			cfg.Hello, cfg.Explain = nil, explained
 			cfg.Connect = func(context.Context) (io.ReadWriteCloser, error) {
-				return peer(func(l *link) { io.WriteString(l.conn, tt.answer) }), nil
+				return farEnd(func(l *link) { io.WriteString(l.conn, tt.answer) }), nil
 			}
 		})
 		if _, err := run(t, c, t.Context(), agent.Request{}, ignore); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
@@ -56,7 +56,7 @@ func TestConnectionsAreLost(t *testing.T) {
 		cfg.Hello = nil
 		cfg.Connect = func(context.Context) (io.ReadWriteCloser, error) {
 			tries++
-			return peer(func(l *link) {
+			return farEnd(func(l *link) {
 				l.WriteObject(Welcome{Name: welcomeName, Protocol: Protocol})
 				var request any
 				l.ReadObject(&request)

@@ -37,7 +37,9 @@ type Server struct {
 	Version string
 	// IdleTimeout is how long the pool keeps running without a request.
 	IdleTimeout time.Duration
-	Log         *slog.Logger
+	// Settings are those of the pool, for its status.
+	Settings map[string]string
+	Log      *slog.Logger
 
 	started time.Time
 	end     func() // ends Serve, and all runs with agent.ErrClosed
@@ -162,6 +164,7 @@ func (s *Server) status() Status {
 	st := Status{
 		PID: os.Getpid(), Version: s.Version, Started: s.started, Memory: sys.Memory(os.Getpid()),
 		Workers: s.Runner.Workers(), Queues: s.Runner.Loads(), Sessions: []Session{},
+		Settings: s.Settings,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -343,7 +346,7 @@ func (c *serverConn) handle(ctx context.Context, req *jsonrpc2.Request) {
 	case methodStop:
 		p, _ := params[stopParams](req)
 		c.work.Go(func() {
-			c.rpc.Reply(ctx, req.ID, struct{}{})
+			c.rpc.Reply(ctx, req.ID, struct{}{}) // the end of the pool closes the connection
 			s.stop(p.Now)
 		})
 		return
