@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,6 +37,12 @@ func (w *world) bridge(env ...string) *bridgeClient {
 	cmd := exec.Command(polluxBinary, "bridge", "--log", "debug")
 	cmd.Dir = w.project
 	cmd.Env = append(w.bridgeEnv(), env...)
+	return w.connect(cmd)
+}
+
+// connect starts a bridge and connects to it, as a client with the bridge's directory.
+func (w *world) connect(cmd *exec.Cmd) *bridgeClient {
+	w.t.Helper()
 	c := &bridgeClient{w: w, cmd: cmd, reported: make(chan string, 1000)}
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
@@ -43,7 +50,7 @@ func (w *world) bridge(env ...string) *bridgeClient {
 		},
 	})
 	//lint:ignore SA1019 the protocol has deprecated roots; its clients have not
-	client.AddRoots(&mcp.Root{URI: "file://" + w.project, Name: "project"})
+	client.AddRoots(&mcp.Root{URI: "file://" + cmp.Or(cmd.Dir, w.project), Name: "project"})
 	in, out := w.start(cmd)
 	c.leave = sync.OnceFunc(func() {
 		in.Close()

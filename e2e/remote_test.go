@@ -146,8 +146,9 @@ func TestRemoteContainer(t *testing.T) {
 }
 
 // ssh makes this machine reachable as a host named far, with a real sshd that
-// needs no port, and returns the ssh configuration.
-func (w *world) ssh() (config string) {
+// needs no port, and returns the ssh configuration. Commands there have the world's
+// temporary directory, and the variables of more.
+func (w *world) ssh(more ...string) (config string) {
 	w.t.Helper()
 	sshd, err := exec.LookPath("/usr/sbin/sshd")
 	if err != nil || os.Getuid() != 0 {
@@ -171,6 +172,9 @@ func (w *world) ssh() (config string) {
 		if k, _, _ := strings.Cut(kv, "="); k == "PATH" && env == "" || k == "TMPDIR" || k == "XDG_RUNTIME_DIR" {
 			env += " " + kv
 		}
+	}
+	for _, kv := range more {
+		env += " " + kv
 	}
 	for name, text := range map[string]string{
 		"sshd":   fmt.Sprintf("HostKey %s/host\nAuthorizedKeysFile %[1]s/user.pub\nStrictModes no\nUsePAM no\nPidFile none\nAllowStreamLocalForwarding yes\nSetEnv%s\n", dir, env),

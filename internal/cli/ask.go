@@ -24,6 +24,7 @@ func newAsk(streams IO) *cobra.Command {
 		search  bool
 		level   string
 		asJSON  bool
+		there   poolFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "ask [QUESTION]",
@@ -36,7 +37,8 @@ is read from standard input. With both, the standard input follows the question:
   git diff | pollux ask "review this change"
   pollux ask --json-schema todo.schema.json "list the TODOs" | jq .
 
-The environment variables of pollux bridge apply.`,
+The environment variables of pollux bridge apply, and its flags --ssh, --socket,
+--via and --map.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
@@ -71,7 +73,11 @@ The environment variables of pollux bridge apply.`,
 			if search && (in.ChangeMode || len(in.Files) > 0) {
 				return usageError{errors.New("--search cannot be combined with --changes or --file")}
 			}
-			return withBridge(cmd.Context(), streams, level, once, func(ctx context.Context, b *bridge.Bridge) error {
+			change := once
+			if there.away() { // that pool may have a warm process
+				change = func(*bridge.Config) {}
+			}
+			return withBridge(cmd.Context(), streams, level, &there, change, func(ctx context.Context, b *bridge.Bridge) error {
 				status := newStatusLine(streams.Err)
 				var a bridge.Answer
 				var err error
@@ -139,6 +145,7 @@ The environment variables of pollux bridge apply.`,
 	flags.BoolVar(&in.ChangeMode, "changes", false, "propose changes, and print them as a diff for git apply")
 	flags.BoolVar(&asJSON, "json", false, "print the answer, the model and other details as JSON")
 	flags.StringVar(&level, "log", "warn", "log `level` on standard error: debug, info, warn or error")
+	there.add(cmd)
 	return cmd
 }
 

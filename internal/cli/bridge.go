@@ -18,6 +18,7 @@ import (
 
 func newBridge(streams IO) *cobra.Command {
 	var level string
+	var there poolFlags
 	cmd := &cobra.Command{
 		Use:   "bridge",
 		Short: "Serve Gemini CLI to an MCP client, on standard input and output",
@@ -47,16 +48,21 @@ Environment variables, with defaults in parentheses:
   POLLUX_POOL                   off keeps the processes in this bridge instead of
                                 sharing those of pollux pool (on)
   POLLUX_POOL_IDLE_MS           end the pool after this time without a call
-                                (600000)`,
+                                (600000)
+
+With --ssh, --socket or --via, Gemini CLI runs where another pool runs: signed in
+there, and with the files there. If a directory has another name there, --map
+gives both names. docs/POOL.md explains it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			unchanged := func(*bridge.Config) {}
-			return withBridge(cmd.Context(), streams, level, unchanged, func(ctx context.Context, b *bridge.Bridge) error {
+			return withBridge(cmd.Context(), streams, level, &there, unchanged, func(ctx context.Context, b *bridge.Bridge) error {
 				b.Publish() // on failure, only `pollux status` is affected
 				return serveBridge(ctx, b, streams)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&level, "log", "warn", "log `level` on standard error: debug, info, warn or error")
+	there.add(cmd)
 	return cmd
 }
 
@@ -95,8 +101,12 @@ const lastAnswersTimeout = 5 * time.Second
 // once configures a bridge for a single call: no process stays warm.
 func once(cfg *bridge.Config) { cfg.Runner.Kind, cfg.NoPool = agent.Spawned, true }
 
-// openRunner returns the runner of a bridge: the pool's, or one of its own.
-func openRunner(cfg bridge.Config) (agent.Runner, error) {
+// openRunner returns the runner of a bridge: that of the pool which the flags select, of
+// the pool on this machine, or one of its own.
+func openRunner(cfg bridge.Config, there *poolFlags) (agent.Runner, error) {
+	if there.away() {
+		return there.open(cfg)
+	}
 	local := func() (agent.Runner, error) { return agents.Open(cfg.Agent, cfg.Runner) }
 	if cfg.NoPool {
 		return local()
@@ -111,7 +121,7 @@ func openRunner(cfg bridge.Config) (agent.Runner, error) {
 }
 
 // withBridge calls f with a bridge. A signal ends f's context.
-func withBridge(ctx context.Context, streams IO, level string, change func(*bridge.Config),
+func withBridge(ctx context.Context, streams IO, level string, there *poolFlags, change func(*bridge.Config),
 	f func(context.Context, *bridge.Bridge) error) error {
 	log, err := logger(streams.Err, level)
 	if err != nil {
@@ -126,7 +136,7 @@ func withBridge(ctx context.Context, streams IO, level string, change func(*brid
 	change(&cfg)
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	runner, err := openRunner(cfg)
+	runner, err := openRunner(cfg, there)
 	if err != nil {
 		return err
 	}

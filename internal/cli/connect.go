@@ -19,11 +19,36 @@ import (
 	"pollux/internal/remote"
 )
 
+// wayFlags are the flags that select the way to a program on another machine or in
+// another container, and the names of directories there.
+type wayFlags struct {
+	socket, ssh, via string
+	maps             []string
+}
+
+// check returns the directories of --map, or a usage error.
+func (f *wayFlags) check() (remote.Paths, error) {
+	ways := 0
+	for _, way := range []string{f.socket, f.ssh, f.via} {
+		if way != "" {
+			ways++
+		}
+	}
+	if ways > 1 {
+		return nil, usageError{errors.New("--socket, --ssh and --via cannot be combined: use one")}
+	}
+	paths, err := remote.ParsePaths(f.maps)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return paths, nil
+}
+
 // remoteFlags are the flags that select a companion and the way to connect to
 // it.
 type remoteFlags struct {
-	socket, ssh, via, dir string
-	maps                  []string
+	wayFlags
+	dir string
 }
 
 func (f *remoteFlags) add(cmd *cobra.Command) {
@@ -44,20 +69,8 @@ var remoteProtocol = geminiide.Remote{}
 
 // target returns the target that the flags select, and the paths there.
 func (f *remoteFlags) target(ctx context.Context) (t remote.Target, paths remote.Paths, err error) {
-	wrong := func(text string) (remote.Target, remote.Paths, error) {
-		return t, nil, usageError{errors.New(text)}
-	}
-	ways := 0
-	for _, way := range []string{f.socket, f.ssh, f.via} {
-		if way != "" {
-			ways++
-		}
-	}
-	if ways > 1 {
-		return wrong("--socket, --ssh and --via cannot be combined: use one")
-	}
-	if paths, err = remote.ParsePaths(f.maps); err != nil {
-		return wrong(err.Error())
+	if paths, err = f.check(); err != nil {
+		return t, nil, err
 	}
 	dir := f.dir
 	if dir == "" && len(paths) > 0 {
@@ -66,7 +79,7 @@ func (f *remoteFlags) target(ctx context.Context) (t remote.Target, paths remote
 	switch {
 	case f.via != "":
 		if f.dir != "" {
-			return wrong("--dir cannot be combined with --via: pass it to pollux connect in the command")
+			return t, nil, usageError{errors.New("--dir cannot be combined with --via: pass it to pollux connect in the command")}
 		}
 		t.Command = remote.Via(f.via)
 	case f.ssh != "":
@@ -75,7 +88,7 @@ func (f *remoteFlags) target(ctx context.Context) (t remote.Target, paths remote
 				return t, nil, err
 			}
 		}
-		t.Command = remote.SSH(f.ssh, dir)
+		t.Command = remote.SSH(f.ssh, remote.ConnectCommand(dir))
 	default:
 		t.Socket, err = f.find(ctx, dir)
 	}

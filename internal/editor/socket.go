@@ -2,7 +2,6 @@ package editor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -17,36 +16,11 @@ import (
 const EnvSocket = "POLLUX_SOCKET"
 
 // ErrForeign reports that a socket belongs to another user.
-var ErrForeign = errors.New("belongs to another user: use a socket in a directory that you own")
+var ErrForeign = sys.ErrForeignSocket
 
 // Dial connects to a companion's socket. It fails with [ErrForeign] if another
-// user may have put it there: the socket must belong to the user or to root, or
-// to the owner of a directory that nobody else can write, such as one that was
-// mounted into a container.
-func Dial(ctx context.Context, path string) (net.Conn, error) {
-	var info fs.FileInfo
-	if target, err := filepath.EvalSymlinks(path); err == nil { // otherwise the dial fails too
-		if info, err = os.Stat(target); err != nil {
-			return nil, err
-		}
-		dir, err := os.Stat(filepath.Dir(target))
-		if err != nil {
-			return nil, err
-		}
-		if !sys.Own(info) && !sys.Administered(info) && (!sys.SameOwner(info, dir) || dir.Mode().Perm()&0o022 != 0) {
-			return nil, fmt.Errorf("%s %w", path, ErrForeign)
-		}
-	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if info != nil && !sys.TrustedPeer(conn, info) {
-		conn.Close()
-		return nil, fmt.Errorf("%s %w", path, ErrForeign)
-	}
-	return conn, nil
-}
+// user may have put it there: see [sys.DialUnix].
+func Dial(ctx context.Context, path string) (net.Conn, error) { return sys.DialUnix(ctx, path) }
 
 // SocketPath returns the path of the socket of the companion with that process
 // and port.

@@ -2,6 +2,8 @@
 package paths
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -23,6 +25,18 @@ func Real(path string) string {
 		}
 		rest = filepath.Join(filepath.Base(dir), rest)
 	}
+}
+
+// Missing returns the directories below dir that do not exist and that path needs, the
+// deepest first. It reads the disk.
+func Missing(dir, path string) (dirs []string) {
+	for d := filepath.Dir(path); d != dir && d != filepath.Dir(d); d = filepath.Dir(d) {
+		if _, err := os.Lstat(d); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		dirs = append(dirs, d)
+	}
+	return dirs
 }
 
 // Short returns a path for people, with ~ for the home directory.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -157,6 +158,25 @@ func TestReal(t *testing.T) {
 	} {
 		if got := Real(filepath.Join(dir, path)); got != filepath.Join(dir, want) {
 			t.Errorf("Real(%s) = %s", path, got)
+		}
+	}
+}
+
+func TestMissing(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "there"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"f": "", "there/f": "", "a/f": "a", "a/b/f": "a/b a", "there/a/f": "there/a",
+	} {
+		var got []string
+		for _, d := range Missing(dir, filepath.Join(dir, filepath.FromSlash(path))) {
+			rel, _ := Rel(dir, d)
+			got = append(got, filepath.ToSlash(rel))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", path, got, want)
 		}
 	}
 }

@@ -1,7 +1,8 @@
 // Package remote connects an agent to a companion that it cannot dial: in a container
-// and on its host, on two machines, in WSL and Windows.
+// and on its host, on two machines, in WSL and Windows. It also starts the commands, and
+// translates the paths, with which a bridge reaches a pool elsewhere.
 //
-// It carries the agent's stdio transport, one message on each line, to the
+// For a companion, it carries the agent's stdio transport, one message on each line, to the
 // companion's socket, directly or through a command such as ssh, and translates the
 // paths in the messages. Everything else passes unchanged. Which fields of a message
 // hold paths is the business of a [Protocol].

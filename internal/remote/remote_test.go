@@ -218,6 +218,9 @@ func TestGreetQuotesTheCommand(t *testing.T) {
 		"echo hello; cat >/dev/null":             "startup file",
 		"cat":                                    "no companion answers there",
 		"exec sleep 60":                          "no answer in time",
+		"no-such-command":                        "found; install pollux there",
+		"exec >&-; sleep 0.1; echo late >&2":     "answers there: late",
+		"echo 'pollux: unknown command' >&2":     "install the same version of pollux there",
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		_, err := Target{Command: Via(command)}.Greet(ctx, geminiide.Remote{})
@@ -231,6 +234,21 @@ func TestGreetQuotesTheCommand(t *testing.T) {
 	}
 }
 
+// A connection to a command that does not end by itself is closed at once.
+func TestCloseEndsACommand(t *testing.T) {
+	conn, err := Start(Via("exec sleep 60")())
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := conn.Close(); err != nil || time.Since(began) > endTimeout/2 {
+		t.Errorf("%v after %s", err, time.Since(began))
+	}
+	if n, err := conn.Read(make([]byte, 1)); err == nil {
+		t.Errorf("read %d bytes", n)
+	}
+}
+
 func TestSSH(t *testing.T) {
 	for _, tt := range []struct{ ssh, host, dir, want string }{
 		{"", "-oProxyCommand=x", "/a b'c", `ssh|-o|BatchMode=yes|-T|--|-oProxyCommand=x|pollux connect --dir '/a b'\''c'`},
@@ -238,7 +256,7 @@ func TestSSH(t *testing.T) {
 		{"", "h", `C:\a b`, `ssh|-o|BatchMode=yes|-T|--|h|pollux connect --dir "C:\a b"`},
 	} {
 		t.Setenv("POLLUX_SSH", tt.ssh)
-		if got := strings.Join(SSH(tt.host, tt.dir)().Args, "|"); got != tt.want {
+		if got := strings.Join(SSH(tt.host, ConnectCommand(tt.dir))().Args, "|"); got != tt.want {
 			t.Errorf("%s, want %s", got, tt.want)
 		}
 	}

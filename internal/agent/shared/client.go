@@ -45,6 +45,9 @@ type Config struct {
 	Connect func(context.Context) (io.ReadWriteCloser, error)
 	// Hello is sent first. It is nil if the other side of the connection greets the pool.
 	Hello *Hello
+	// Explain, if set, returns the error for users of a connection on which no pool has
+	// answered.
+	Explain func(ctx context.Context, conn io.ReadWriteCloser, err error) error
 	// Local opens the runner that answers if no pool can be reached. If it is nil, such
 	// requests fail with the error of Connect.
 	Local func() (agent.Runner, error)
@@ -151,7 +154,8 @@ func (c *Client) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		}
 		return c.runLocally(ctx, req, emit, released, err)
 	}
-	return c.runLocally(ctx, req, emit, released, errLost)
+	err = fmt.Errorf("%w %d times before the answer: try again", errLost, maxAttempts)
+	return c.runLocally(ctx, req, emit, released, err)
 }
 
 // runLocally answers a request without the pool.
@@ -211,7 +215,7 @@ func (c *Client) params(req agent.Request) (runParams, error) {
 	}
 	dir, ok := c.there(req.Dir)
 	if !ok {
-		return p, fmt.Errorf("%s has no name on the pool's machine: add it with --map %s=THERE", req.Dir, req.Dir)
+		return p, fmt.Errorf("%s is in no --map: add --map %s=THERE, with its name where the pool runs", req.Dir, req.Dir)
 	}
 	p.Dir = dir
 	return p, nil
@@ -292,7 +296,7 @@ func (c *Client) open(ctx context.Context) (*clientConn, error) {
 	}
 	l, w, err := greet(ctx, rwc, c.cfg.Hello)
 	if err != nil {
-		return nil, err
+		return nil, c.explain(ctx, rwc, err)
 	}
 	conn := &clientConn{client: c, pool: w.PID, runs: make(map[int]*clientRun)}
 	ready := make(chan struct{})
@@ -303,6 +307,15 @@ func (c *Client) open(ctx context.Context) (*clientConn, error) {
 	close(ready)
 	conn.work.Go(func() { conn.watch(c.ctx) })
 	return conn, nil
+}
+
+// explain returns the error for users of a connection that failed.
+func (c *Client) explain(ctx context.Context, conn io.ReadWriteCloser, err error) error {
+	var refused refusal
+	if c.cfg.Explain == nil || errors.As(err, &refused) {
+		return err
+	}
+	return c.cfg.Explain(ctx, conn, err)
 }
 
 // greet exchanges the first messages. After an error, it has closed the connection.
@@ -702,7 +715,9 @@ func (c *clientConn) file(method string, p fileParams) (text string, err error) 
 	case !ok:
 		return "", fmt.Errorf("%s is not in a directory that both machines have", p.Path)
 	case method == methodRead:
-		return files.Read(path)
+		text, err = files.Read(path)
+	default:
+		err = files.Write(path, p.Text)
 	}
-	return "", files.Write(path, p.Text)
+	return text, rename(err, path, p.Path) // the agent knows the file by its name there
 }

@@ -9,6 +9,7 @@
 // line each. After that, both sides exchange JSON-RPC messages, one per line. The pool
 // serves only processes of the same user.
 //
-// A call never fails because of the pool: a client that cannot reach one answers with a
-// runner of its own, and sends a request again whose pool has ended.
+// A call never fails because of the pool on this machine: a client that cannot reach it
+// answers with a runner of its own, and sends a request again whose pool has ended. A
+// client of a pool on another machine has no other runner.
 package shared

@@ -207,7 +207,8 @@ type serverConn struct {
 // serve serves one connection until it ends, and then ends its requests and drops its
 // conversations.
 func (s *Server) serve(ctx context.Context, conn net.Conn) {
-	if p, ok := sys.PeerOf(conn); ok && p.UID != os.Getuid() {
+	// Root cannot be kept out, and is the usual user in a container with the socket.
+	if p, ok := sys.PeerOf(conn); ok && p.UID != os.Getuid() && p.UID != 0 {
 		s.Log.Warn("a process of another user has connected and is refused", "uid", p.UID, "pid", p.PID)
 		return
 	}
@@ -221,7 +222,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	w := Welcome{Name: welcomeName, Protocol: Protocol, Version: s.Version, PID: os.Getpid()}
 	switch {
 	case c.hello.Protocol != Protocol:
-		w.Error = fmt.Sprintf("this pool is of Pollux %s, which speaks another version of the protocol", s.Version)
+		w.Error = otherProtocol(s.Version).Error()
 	case c.hello.Agent != "" && c.hello.Agent != s.Agent.Name:
 		w.Error = fmt.Sprintf("this pool of Pollux %s does not know the agent %q", s.Version, c.hello.Agent)
 	}
@@ -389,7 +390,7 @@ func (c *serverConn) handle(ctx context.Context, req *jsonrpc2.Request) {
 		answer(func() any { return s.keptBeyond(p) })
 	case methodAhead:
 		if p, err := params[aheadParams](req); err == nil {
-			s.Runner.Ahead(c.source, p.Dir)
+			c.work.Go(func() { c.ahead(p.Dir) })
 		}
 	default:
 		c.refuse(ctx, req, fmt.Errorf("no method %q", req.Method))
@@ -431,7 +432,7 @@ func (c *serverConn) run(ctx context.Context, id jsonrpc2.ID, p runParams) {
 	s.mu.Unlock()
 	c.work.Go(func() {
 		defer cancel()
-		result, err := s.Runner.Run(runCtx, c.request(p), func(ev agent.Event) { c.event(p.Run, ev) })
+		result, err := c.ask(runCtx, c.request(p), func(ev agent.Event) { c.event(p.Run, ev) })
 		c.own(p.Session)
 		s.mu.Lock()
 		delete(c.runs, p.Run)
@@ -440,6 +441,33 @@ func (c *serverConn) run(ctx context.Context, id jsonrpc2.ID, p runParams) {
 		s.leave()
 	})
 }
+
+// ask asks the runner.
+func (c *serverConn) ask(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	if !c.elsewhere() {
+		return c.server.Runner.Run(ctx, req, emit)
+	}
+	w, err := openWorkspace(req.Dir)
+	if err != nil {
+		req.Released()
+		return agent.Result{}, err
+	}
+	req.Dir = w.real
+	if req.Change != nil {
+		req.Change = w.change(req.Change)
+		defer w.tidy()
+	}
+	return c.server.Runner.Run(ctx, req, emit)
+}
+
+func (c *serverConn) ahead(dir string) {
+	if w, err := openWorkspace(dir); err == nil {
+		c.server.Runner.Ahead(c.source, w.real)
+	}
+}
+
+// elsewhere reports whether the bridge may run on another machine, with other files.
+func (c *serverConn) elsewhere() bool { return c.hello.PID == 0 }
 
 // deadlineSlack is how much later than the bridge a pool ends a run.
 const deadlineSlack = time.Second

@@ -610,7 +610,7 @@ func TestWelcome(t *testing.T) {
 		hello Hello
 		says  string
 	}{
-		{Hello{Protocol: 99, Agent: "test"}, "another version of the protocol"},
+		{Hello{Protocol: 99, Agent: "test"}, "the pool is of Pollux test, which cannot talk to the version of this bridge: install"},
 		{Hello{Protocol: Protocol, Agent: "other"}, `does not know the agent "other"`},
 	} {
 		conn, err := Dial(t.Context(), path)

@@ -129,18 +129,12 @@ func Probe(ctx context.Context, path string, hello Hello) error {
 	return l.Close()
 }
 
-// Dial connects to the socket of a pool. It refuses a socket of another user.
-func Dial(ctx context.Context, path string) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if p, ok := sys.PeerOf(conn); ok && p.UID != os.Getuid() {
-		conn.Close()
-		return nil, fmt.Errorf("%s is served by another user (UID %d): it is not used", path, p.UID)
-	}
-	return conn, nil
-}
+// ErrForeign reports that a socket belongs to another user.
+var ErrForeign = sys.ErrForeignSocket
+
+// Dial connects to the socket of a pool. It fails with [ErrForeign] if another user may
+// have put it there: see [sys.DialUnix].
+func Dial(ctx context.Context, path string) (net.Conn, error) { return sys.DialUnix(ctx, path) }
 
 // Starter returns a function that connects to the pool at a socket, and starts one with
 // argv if none answers. The pool outlives this process.

@@ -75,17 +75,26 @@ type Welcome struct {
 // welcomeName is the Name of a Welcome.
 const welcomeName = "pollux pool"
 
-// check returns an error if the pool does not serve the connection.
+// A refusal reports that the program that answered does not serve the connection.
+type refusal struct{ error }
+
+// check returns a [refusal] if the pool does not serve the connection.
 func (w Welcome) check() error {
 	switch {
 	case w.Name != welcomeName:
-		return errors.New("the program that answers is not a pool of Pollux")
+		return refusal{errors.New("the program that answers is not a pool of Pollux")}
 	case w.Error != "":
-		return errors.New(w.Error)
+		return refusal{errors.New(w.Error)}
 	case w.Protocol != Protocol:
-		return fmt.Errorf("the pool is of Pollux %s, which this version cannot use: install the same version on both sides", w.Version)
+		return refusal{otherProtocol(w.Version)}
 	}
 	return nil
+}
+
+// otherProtocol returns the error for sides with different protocols.
+func otherProtocol(version string) error {
+	return fmt.Errorf("the pool is of Pollux %s, which cannot talk to the version of this bridge: "+
+		"install the same version on both sides", version)
 }
 
 // A runParams is a request of a bridge. TimeLeft is the time until its deadline, or 0.

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"pollux/internal/hunk"
+	"pollux/internal/paths"
 )
 
 // An Overlay shows the files below a directory as they would be with changes.
@@ -50,7 +51,7 @@ func (o *Overlay) load(name string) (path string, err error) {
 	f := &overlaid{create: create}
 	var dirs []string
 	if create {
-		dirs = missing(o.dir, filepath.Join(o.dir, filepath.FromSlash(path)))
+		dirs = paths.Missing(o.dir, filepath.Join(o.dir, filepath.FromSlash(path)))
 	} else {
 		root, err := os.OpenRoot(o.dir)
 		if err != nil {
@@ -69,18 +70,6 @@ func (o *Overlay) load(name string) (path string, err error) {
 		o.dirs = append(dirs, o.dirs...)
 	}
 	return path, nil
-}
-
-// missing returns the directories below dir that do not exist and that path
-// needs, the deepest first.
-func missing(dir, path string) (dirs []string) {
-	for d := filepath.Dir(path); d != dir && d != filepath.Dir(d); d = filepath.Dir(d) {
-		if _, err := os.Lstat(d); !errors.Is(err, os.ErrNotExist) {
-			break
-		}
-		dirs = append(dirs, d)
-	}
-	return dirs
 }
 
 // tidy removes the empty directories that the agent created on disk for new
