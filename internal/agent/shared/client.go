@@ -6,8 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"log"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
@@ -28,6 +33,10 @@ const (
 	partialTimeout = 500 * time.Millisecond
 	// stateTimeout limits a question about the state of the pool.
 	stateTimeout = 2 * time.Second
+	// While a request runs, the pool is asked every pingInterval whether it still works,
+	// and may take pingTimeout to answer. A process that was stopped with a signal, or a
+	// machine that sleeps, does not end the connection.
+	pingInterval, pingTimeout = 3 * time.Second, 5 * time.Second
 )
 
 // errLost reports that a connection ended before the answer, or that the pool ends.
@@ -62,14 +71,18 @@ type Client struct {
 
 	mu     sync.Mutex // guards the fields below
 	closed bool
-	conn   *clientConn
+	conn   *clientConn // the latest one
+	conns  map[*clientConn]bool
 	local  agent.Runner
 	paused time.Time // no attempt to reach a pool until then
 }
 
 // NewClient returns a runner that asks a pool. It does not connect yet.
 func NewClient(cfg Config) *Client {
-	c := &Client{cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), turn: make(chan struct{}, 1)}
+	c := &Client{
+		cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), turn: make(chan struct{}, 1),
+		conns: make(map[*clientConn]bool),
+	}
 	c.turn <- struct{}{}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	return c
@@ -83,9 +96,9 @@ func (c *Client) Close() error {
 	c.end(agent.ErrClosed)
 	c.work.Wait()
 	c.mu.Lock()
-	conn, local := c.conn, c.local
+	conns, local := slices.Collect(maps.Keys(c.conns)), c.local
 	c.mu.Unlock()
-	if conn != nil {
+	for _, conn := range conns {
 		conn.close()
 	}
 	if local != nil {
@@ -236,17 +249,39 @@ func (c *Client) connect(ctx context.Context) (*clientConn, error) {
 	if paused && c.cfg.Local != nil {
 		return nil, errors.New("it could not be reached a moment ago")
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, errors.New("the pool does not answer"))
+	opening, cancel := context.WithTimeoutCause(ctx, connectTimeout, errors.New("the pool does not answer"))
 	defer cancel()
-	conn, err := c.open(ctx)
+	conn, err := c.open(opening)
+	for range maxAttempts - 1 {
+		if !c.ended(err) || opening.Err() != nil {
+			break
+		}
+		conn, err = c.open(opening)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err != nil {
+	switch {
+	case err == nil:
+		c.conn, c.conns[conn] = conn, true
+		conn.work.Go(conn.await)
+		return conn, nil
+	case ctx.Err() == nil: // otherwise only this caller has given up
 		c.paused = time.Now().Add(pauseAfterFailure)
-		return nil, err
 	}
-	c.conn = conn
-	return conn, nil
+	return nil, err
+}
+
+// ended reports whether a pool on this machine ended while the client connected to it.
+func (c *Client) ended(err error) bool {
+	if c.cfg.Hello == nil {
+		return false // its messages explain what is wrong over there
+	}
+	for _, sign := range []error{io.EOF, io.ErrUnexpectedEOF, fs.ErrNotExist, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, sign) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *Client) open(ctx context.Context) (*clientConn, error) {
@@ -263,10 +298,14 @@ func (c *Client) open(ctx context.Context) (*clientConn, error) {
 	conn.rpc = jsonrpc2.NewConn(context.Background(), l, handlerFunc(func(ctx context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
 		<-ready
 		conn.handle(ctx, req)
-	}))
+	}), quiet)
 	close(ready)
 	return conn, nil
 }
+
+// quiet keeps the JSON-RPC library from writing to standard error: its messages quote what
+// it has received.
+var quiet = jsonrpc2.SetLogger(log.New(io.Discard, "", 0))
 
 // greet exchanges the first messages. After an error, it has closed the connection.
 func greet(ctx context.Context, rwc io.ReadWriteCloser, hello *Hello) (*link, Welcome, error) {
@@ -299,10 +338,14 @@ func (c *Client) Check(ctx context.Context, from agent.Source) (agent.Program, e
 		return agent.Program{}, agent.ErrClosed
 	}
 	defer c.work.Done()
-	conn, err := c.connect(ctx)
-	if err == nil {
+	var err error
+	for range maxAttempts {
+		var conn *clientConn
+		if conn, err = c.connect(ctx); err != nil {
+			break
+		}
 		var r checkResult
-		if err = conn.rpc.Call(ctx, methodCheck, nil, &r); err == nil {
+		if err = conn.call(ctx, methodCheck, nil, &r); err == nil {
 			return r.Program, r.err()
 		}
 	}
@@ -374,11 +417,13 @@ func (c *Client) Workers() []agent.Worker {
 type clientConn struct {
 	client *Client
 	rpc    *jsonrpc2.Conn
-	work   sync.WaitGroup // requests of the pool
+	work   sync.WaitGroup // requests of the pool, and await
 
-	mu   sync.Mutex // guards the fields below
-	last int
-	runs map[int]*clientRun
+	mu     sync.Mutex // guards the fields below
+	ending bool       // the pool accepts no more requests
+	lost   bool       // the connection has ended
+	last   int
+	runs   map[int]*clientRun
 }
 
 // A clientRun is a request that the pool works on.
@@ -386,18 +431,80 @@ type clientRun struct {
 	req      agent.Request
 	events   *outbox.Queue[agent.Event]
 	released func()
+	answered bool // guarded by clientConn.mu
 
 	mu      sync.Mutex // guards the fields below, and is held while Files is called
 	attempt int
 	files   agent.Files
 }
 
+// alive reports whether the connection can carry a new request.
 func (c *clientConn) alive() bool {
 	select {
 	case <-c.rpc.DisconnectNotify():
 		return false
 	default:
-		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.ending
+}
+
+// await waits until the connection ends. The pool then no longer says when a process is
+// done with a request that was answered: it ends the work for this connection.
+func (c *clientConn) await() {
+	<-c.rpc.DisconnectNotify()
+	c.client.mu.Lock()
+	delete(c.client.conns, c)
+	c.client.mu.Unlock()
+	c.mu.Lock()
+	c.lost = true
+	var over []*clientRun
+	for run, r := range c.runs {
+		if r.answered {
+			delete(c.runs, run)
+			over = append(over, r)
+		}
+	}
+	c.mu.Unlock()
+	for _, r := range over {
+		r.released()
+	}
+}
+
+// call calls a method of the pool. It closes the connection if the pool does not answer.
+func (c *clientConn) call(ctx context.Context, method string, params, result any) error {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	go c.watch(watching)
+	return c.rpc.Call(ctx, method, params, result)
+}
+
+// watch asks the pool whether it still works, until ctx ends. If it does not answer, watch
+// closes the connection.
+func (c *clientConn) watch(ctx context.Context) {
+	look := time.NewTicker(pingInterval)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		answered := make(chan struct{})
+		go func() { // a pool that does not read blocks it
+			defer close(answered)
+			c.rpc.Call(ctx, methodPing, nil, nil)
+		}()
+		select {
+		case <-ctx.Done():
+			return
+		case <-answered:
+		case <-time.After(pingTimeout):
+			c.client.log.Warn("the pool does not answer: its connection is closed", "timeout", pingTimeout)
+			c.rpc.Close()
+			return
+		}
 	}
 }
 
@@ -431,7 +538,7 @@ func (c *clientConn) run(ctx context.Context, p runParams, req agent.Request, em
 	}
 	var reply runResult
 	answered := make(chan error, 1)
-	go func() { answered <- c.rpc.Call(context.Background(), methodRun, p, &reply) }()
+	go func() { answered <- c.call(context.Background(), methodRun, p, &reply) }()
 	cancelled := ctx.Done()
 	var partial <-chan time.Time
 	for {
@@ -440,17 +547,14 @@ func (c *clientConn) run(ctx context.Context, p runParams, req agent.Request, em
 			flush()
 		case err := <-answered:
 			flush()
-			return c.conclude(ctx, p.Run, reply, err, released)
+			return c.conclude(ctx, p.Run, &reply, err, released)
 		case <-cancelled:
 			cancelled = nil
 			partial = time.After(partialTimeout)
 			// A pool that does not read must not delay this.
 			go c.rpc.Notify(context.Background(), methodCancel, runID{p.Run})
 		case <-partial:
-			go func() { // when the pool has answered, nothing of it is lost
-				<-answered
-				c.conclude(ctx, p.Run, reply, nil, released)
-			}()
+			go func() { c.conclude(ctx, p.Run, &reply, <-answered, released) }()
 			if queued == 0 {
 				queued = time.Since(began)
 			}
@@ -460,30 +564,58 @@ func (c *clientConn) run(ctx context.Context, p runParams, req agent.Request, em
 }
 
 // conclude returns the outcome of a run whose call has ended.
-func (c *clientConn) conclude(ctx context.Context, run int, reply runResult, err error, released func()) (agent.Result, error) {
+func (c *clientConn) conclude(ctx context.Context, run int, reply *runResult, err error, released func()) (agent.Result, error) {
 	var refused *jsonrpc2.Error
-	lost := err != nil && !errors.As(err, &refused) || reply.Closed
-	if lost || err != nil {
+	lost := err != nil && !errors.As(err, &refused)
+	answered := err == nil && !reply.Closed
+	if reply.Result.Fallback != nil {
+		reply.Result.Fallback.Answered = reply.FallbackAnswered
+	}
+	if answered {
+		c.markAnswered(run)
+	} else {
 		c.drop(run)
 	}
 	switch {
 	case ctx.Err() != nil:
-		if lost {
+		if !answered {
 			released()
 		}
 		return reply.Result, context.Cause(ctx)
 	case lost:
 		c.rpc.Close()
 		return agent.Result{}, errLost
-	case err != nil:
+	case refused != nil:
 		released()
 		return agent.Result{}, errors.New(refused.Message)
+	case reply.Closed: // the requests that it has accepted go on
+		c.mu.Lock()
+		c.ending = true
+		c.mu.Unlock()
+		return agent.Result{}, errLost
 	case reply.Fault != nil:
 		return reply.Result, reply.Fault
 	case reply.Error != "":
 		return reply.Result, errors.New(reply.Error)
 	}
 	return reply.Result, nil
+}
+
+// markAnswered records that a run has its answer. Now it waits only for its release.
+func (c *clientConn) markAnswered(run int) {
+	c.mu.Lock()
+	r := c.runs[run]
+	lost := c.lost
+	if r != nil {
+		r.answered = true
+		if lost {
+			delete(c.runs, run)
+		}
+	}
+	c.mu.Unlock()
+	if r != nil && lost {
+		r.released()
+	}
 }
 
 // drop forgets a run and returns it.

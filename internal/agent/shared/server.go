@@ -61,7 +61,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.unlisten = sync.OnceFunc(func() { l.Close() })
 	defer context.AfterFunc(ctx, s.refuse)()
 	var watching sync.WaitGroup
-	watching.Go(func() { s.watch(ctx) })
+	watching.Go(func() { s.watch(ctx, l) })
 	s.accept(ctx, l)
 	s.end()
 	watching.Wait()
@@ -82,9 +82,12 @@ func (s *Server) accept(ctx context.Context, l net.Listener) {
 	serving.Wait()
 }
 
-// watch ends the pool when it has been idle for long enough, or must stop and has
-// nothing to do.
-func (s *Server) watch(ctx context.Context) {
+// A replaceable listener knows whether bridges still find it.
+type replaceable interface{ Replaced() bool }
+
+// watch ends the pool when it has been idle for long enough. If bridges no longer find its
+// socket, it ends after its last run.
+func (s *Server) watch(ctx context.Context, l net.Listener) {
 	look := time.NewTicker(max(s.IdleTimeout/20, 10*time.Millisecond))
 	defer look.Stop()
 	for {
@@ -92,6 +95,11 @@ func (s *Server) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-look.C:
+		}
+		if r, ok := l.(replaceable); ok && r.Replaced() {
+			s.Log.Warn("the pool ends: its socket was removed or replaced")
+			s.stop(false)
+			return
 		}
 		s.mu.Lock()
 		idle := s.runs == 0 && time.Since(s.used) >= s.IdleTimeout
@@ -233,7 +241,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	c.rpc = jsonrpc2.NewConn(ctx, l, handlerFunc(func(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 		<-ready
 		c.handle(ctx, req)
-	}))
+	}), quiet)
 	close(ready)
 	<-c.rpc.DisconnectNotify()
 	cancel()
@@ -308,10 +316,13 @@ func (c *serverConn) handle(ctx context.Context, req *jsonrpc2.Request) {
 		return
 	case methodStop:
 		p, _ := params[stopParams](req)
-		answer(func() any {
-			defer s.stop(p.Now)
-			return struct{}{}
+		c.work.Go(func() {
+			c.rpc.Reply(ctx, req.ID, struct{}{})
+			s.stop(p.Now)
 		})
+		return
+	case methodPing:
+		answer(func() any { return struct{}{} })
 		return
 	}
 	s.mu.Lock()
@@ -385,12 +396,20 @@ func (c *serverConn) run(ctx context.Context, id jsonrpc2.ID, p runParams) {
 	s.mu.Unlock()
 	c.work.Go(func() {
 		defer cancel()
-		result, err := s.Runner.Run(runCtx, c.request(p), func(ev agent.Event) { c.event(p.Run, ev) })
+		req := c.request(p)
+		released := make(chan struct{})
+		req.Released = func() { close(released) }
+		result, err := s.Runner.Run(runCtx, req, func(ev agent.Event) { c.event(p.Run, ev) })
 		c.own(p.Session)
 		s.mu.Lock()
 		delete(c.runs, p.Run)
 		s.mu.Unlock()
 		c.rpc.Reply(ctx, id, c.outcome(result, err))
+		go func() { // after the answer, which the end of the pool must not cut off
+			<-released
+			c.rpc.Notify(context.Background(), methodReleased, runID{p.Run})
+			s.leave()
+		}()
 	})
 }
 
@@ -408,10 +427,6 @@ func (c *serverConn) request(p runParams) agent.Request {
 	req := agent.Request{
 		Prompt: p.Prompt, Images: p.Images, Model: p.Model, Dir: p.Dir, Verbatim: p.Verbatim, Spawn: p.Spawn,
 		Session: p.Session, Replay: p.Replay, Turn: p.Turn, Source: c.source,
-		Released: func() {
-			c.rpc.Notify(context.Background(), methodReleased, runID{p.Run})
-			c.server.leave()
-		},
 	}
 	if p.Change != nil {
 		attempts := 0
@@ -426,7 +441,7 @@ func (c *serverConn) request(p runParams) agent.Request {
 }
 
 func (c *serverConn) outcome(result agent.Result, err error) runResult {
-	r := runResult{Result: result}
+	r := runResult{Result: result, FallbackAnswered: result.Fallback != nil && result.Fallback.Answered}
 	switch {
 	case err == nil || errors.As(err, &r.Fault):
 	case errors.Is(err, agent.ErrClosed):

@@ -97,8 +97,14 @@ type ownSocket struct {
 	info fs.FileInfo
 }
 
+// Replaced reports whether the socket was removed, or another one is in its place.
+func (l *ownSocket) Replaced() bool {
+	info, err := os.Lstat(l.path)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, l.info)
+}
+
 func (l *ownSocket) Close() error {
-	if info, err := os.Lstat(l.path); err == nil && os.SameFile(info, l.info) {
+	if !l.Replaced() {
 		os.Remove(l.path)
 	}
 	return l.Listener.Close()

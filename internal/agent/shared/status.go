@@ -28,7 +28,7 @@ const stopInterval = 20 * time.Millisecond
 // Stop ends a pool once its running requests have ended, or at once. It returns when the
 // pool's process has ended, or the cause of the context's end.
 func Stop(ctx context.Context, pool Status, now bool) error {
-	if err := ask(ctx, pool.Socket, methodStop, stopParams{now}, nil); err != nil {
+	if err := ask(ctx, pool.Socket, methodStop, stopParams{now}, nil); err != nil && sys.Alive(pool.PID) {
 		return err
 	}
 	look := time.NewTicker(stopInterval)
@@ -53,7 +53,7 @@ func ask(ctx context.Context, path, method string, params, result any) error {
 	if err != nil {
 		return err
 	}
-	rpc := jsonrpc2.NewConn(ctx, l, handlerFunc(func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) {}))
+	rpc := jsonrpc2.NewConn(ctx, l, handlerFunc(func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) {}), quiet)
 	defer rpc.Close()
 	return rpc.Call(ctx, method, params, result)
 }

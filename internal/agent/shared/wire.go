@@ -21,8 +21,8 @@ const Protocol = 1
 // JSON escapes.
 const maxLine = 128 << 20
 
-// The methods. A bridge calls run, check, workers, status and stop, and notifies cancel,
-// forget and ahead. A pool notifies event and released, and calls the methods of files
+// The methods. A bridge calls run, check, workers, ping, status and stop, and notifies
+// cancel, forget and ahead. A pool notifies event and released, and calls the methods of files
 // while a run in change mode is in progress.
 const (
 	methodRun      = "run"
@@ -36,6 +36,7 @@ const (
 	methodForget   = "forget"
 	methodAhead    = "ahead"
 	methodWorkers  = "workers"
+	methodPing     = "ping"
 	methodStatus   = "status"
 	methodStop     = "stop"
 )
@@ -105,7 +106,9 @@ type changeParams struct {
 // A runResult is the end of a run. At most one of Fault, Closed and Error is set.
 type runResult struct {
 	Result agent.Result `json:"result"`
-	Fault  *agent.Error `json:"fault,omitempty"`
+	// FallbackAnswered is the field of Result.Fallback that has no name in JSON.
+	FallbackAnswered bool         `json:"fallbackAnswered,omitempty"`
+	Fault            *agent.Error `json:"fault,omitempty"`
 	// Closed reports whether the run ended because the pool ends.
 	Closed bool   `json:"closed,omitempty"`
 	Error  string `json:"error,omitempty"`
