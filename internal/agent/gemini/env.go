@@ -31,6 +31,13 @@ var (
 	// An editor's companion would add the user's open files to every prompt. The
 	// CLI's sandbox restarts it with the prompt in its arguments.
 	envDropped = []string{"GEMINI_CLI_IDE_", "GEMINI_CLI_NO_RELAUNCH", "GEMINI_CLI_ACTIVITY_LOG", "GEMINI_SANDBOX"}
+	// The bridge's own settings mean nothing to the CLI. Clients that differ only in these
+	// share a process.
+	envBridge = []string{
+		"GEMINI_CLI_PATH", "GEMINI_DEFAULT_MODEL", "GEMINI_FALLBACK_MODEL", "GEMINI_MAX_CONCURRENT",
+		"GEMINI_MIN_INVOCATION_GAP_MS", "GEMINI_SPAWN_JITTER_MAX_MS", "GEMINI_IDLE_TIMEOUT_MS", "GEMINI_PROMPTS_DIR",
+		"GEMINI_RUNNER", "GEMINI_WARM_",
+	}
 )
 
 // environment returns the variables that the lists allow.
@@ -40,7 +47,7 @@ func environment(env agent.Env) []string {
 		// Proxy variables may be in lower case, and Windows has Path instead of
 		// PATH.
 		return (slices.Contains(envNames, strings.ToUpper(name)) || slices.ContainsFunc(envPrefixes, hasPrefix)) &&
-			!slices.ContainsFunc(envDropped, hasPrefix)
+			!slices.ContainsFunc(envDropped, hasPrefix) && !slices.ContainsFunc(envBridge, hasPrefix)
 	})
 }
 
