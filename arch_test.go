@@ -19,6 +19,7 @@ import (
 var allowed = map[string][]string{
 	"pollux":                                    {"cli"},
 	"pollux/bench":                              {"agent/gemini/fakecli", "editor", "fakemodel", "ide/claudeide", "ide/geminiide/client"},
+	"pollux/bench/sim":                          {},
 	"pollux/e2e":                                {},
 	"pollux/editors":                            {},
 	"pollux/internal/agent":                     {"sys", "termtext"},

@@ -15,7 +15,6 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/input"
-	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/sourcegraph/jsonrpc2"
@@ -80,11 +79,7 @@ func newStage(t *testing.T, diffs ...editor.Diff) *stage {
 	s.base = server.URL
 	s.restart()
 	t.Cleanup(func() { s.cut() })
-	if _, err := chromedp.Run(s.ctx, func(ctx context.Context, t *chromedp.Target) (page.AddScriptToEvaluateOnNewDocumentResult, error) {
-		return cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: clock})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	firstRuns(t, s.ctx, clock)
 	onPage(t, s.ctx, chromedp.Navigate(s.pages.Link()))
 	return s
 }

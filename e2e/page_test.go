@@ -11,6 +11,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -36,10 +37,18 @@ func browser(t *testing.T) context.Context {
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
-	if err := chromedp.Do(ctx); err != nil { // starts the browser
+	firstRuns(t, ctx, pageLog) // starts the browser
+	return ctx
+}
+
+// firstRuns makes each page of a tab run a script before its own.
+func firstRuns(t *testing.T, ctx context.Context, script string) {
+	t.Helper()
+	if _, err := chromedp.Run(ctx, func(ctx context.Context, t *chromedp.Target) (page.AddScriptToEvaluateOnNewDocumentResult, error) {
+		return cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+	}); err != nil {
 		t.Fatal(err)
 	}
-	return ctx
 }
 
 // newTab opens another tab of a browser.
@@ -77,6 +86,20 @@ func picture(t *testing.T, ctx context.Context, name string) {
 	}
 }
 
+// pageLog records the keys that reach a page, with what the page knows when it handles
+// them, and the hints with which the page refuses a decision. A hint is soon gone.
+const pageLog = `{
+	const log = window.testLog = []
+	addEventListener("keydown", (e) => log.push([
+		"key", e.ctrlKey && "Ctrl", e.shiftKey && "Shift", e.code, "at", e.timeStamp, "handled at", performance.now(),
+		document.querySelector("#accept")?.getAttribute("aria-disabled") === "true" ? "disabled" : "enabled",
+	].filter(Boolean).join(" ")), { capture: true })
+	addEventListener("DOMContentLoaded", () => {
+		const hint = document.querySelector("#hint")
+		if (hint) new MutationObserver(() => log.push("hint " + hint.textContent)).observe(hint, { childList: true })
+	})
+}`
+
 // pageState tells what a page shows and what a decision on it waits for. The page, and
 // most waits of the tests, need frames.
 const pageState = `new Promise(resolve => {
@@ -85,6 +108,7 @@ const pageState = `new Promise(resolve => {
 		"document.hidden is " + document.hidden,
 		"the focus is in " + (document.activeElement.id || document.activeElement.className),
 		"Accept is " + (document.querySelector("#accept")?.getAttribute("aria-disabled") === "true" ? "disabled" : "enabled"),
+		"it received " + JSON.stringify((window.testLog ?? []).slice(-20)),
 		"the page shows " + JSON.stringify(document.body.innerText),
 	].join("; "))
 	requestAnimationFrame(() => tell("frames"))

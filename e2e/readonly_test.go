@@ -127,7 +127,12 @@ func TestEditorReadOnly(t *testing.T) {
 		d.shows(path)
 		d.see("read-only")
 		d.enter()
-		d.press(h.edit...)
+		if kind.Name == "emacs" {
+			d.press("x")
+			d.see("Buffer is read-only") // until then Emacs drops the keys that follow
+		} else {
+			d.press(h.edit...)
+		}
 		d.command("undo-hunk") // Vim takes the keys for a part of the Escape
 		d.see(reason)
 		d.holds(d.State.Proposal, "one\ntwo\n")

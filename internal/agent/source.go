@@ -38,21 +38,27 @@ func (e Env) List() []string {
 
 // Get returns the value of a variable, or "".
 func (e Env) Get(name string) string {
-	if e == nil {
-		return os.Getenv(name)
-	}
-	value := ""
-	for _, kv := range e {
-		n, v, _ := strings.Cut(kv, "=")
-		if n == name || runtime.GOOS == "windows" && strings.EqualFold(n, name) {
-			value = v // the last one counts
-		}
-	}
+	value, _ := e.Lookup(name)
 	return value
 }
 
+// Lookup returns the value of a variable, and whether it is set.
+func (e Env) Lookup(name string) (value string, set bool) {
+	if e == nil {
+		return os.LookupEnv(name)
+	}
+	for _, kv := range e {
+		n, v, ok := strings.Cut(kv, "=")
+		if ok && (n == name || runtime.GOOS == "windows" && strings.EqualFold(n, name)) {
+			value, set = v, true // the last one counts
+		}
+	}
+	return value, set
+}
+
 // Only returns the variables whose names pass, sorted. Of several values of one
-// variable, it returns the last one, which counts.
+// variable, it returns the last one, which counts. The result is never nil, which
+// would be the environment of this process.
 func (e Env) Only(pass func(name string) bool) []string {
 	values := make(map[string]string)
 	for _, kv := range e.List() {
@@ -63,7 +69,9 @@ func (e Env) Only(pass func(name string) bool) []string {
 			values[name] = kv
 		}
 	}
-	return slices.Sorted(maps.Values(values))
+	only := slices.AppendSeq([]string{}, maps.Values(values))
+	slices.Sort(only)
+	return only
 }
 
 // HomeDir returns the user's home directory, as [os.UserHomeDir] does.

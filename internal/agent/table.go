@@ -48,9 +48,9 @@ type Agent struct {
 	// sorted by name. Pollux adds its own to them. Sources that differ only in
 	// other variables share a process.
 	Environment func(Env) []string
-	// Account identifies the account whose quota requests from an environment
-	// use. It is a hash that reveals nothing. Account reads files.
-	Account func(Env) string
+	// Account identifies the account whose quota the requests from an environment
+	// in a workspace use. It is a hash that reveals nothing. Account reads files.
+	Account func(env Env, dir string) string
 
 	// Find returns the program of a source and its version. The error is an
 	// [*Error] of kind [NotInstalled], or the cause of the context's end.

@@ -111,8 +111,31 @@ func TestSettings(t *testing.T) {
 		_, err := get(map[string]string{name: value})
 		wantWords(t, err, name, value, "set it to")
 	}
+	t.Chdir(t.TempDir())
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string]string{"": "gemini", "other": "other", "./bin/gemini": filepath.Join(wd, "bin/gemini"), "/bin/gemini": "/bin/gemini"} {
+		if cfg, err := get(map[string]string{"GEMINI_CLI_PATH": value}); err != nil || cfg.Source.Command != want {
+			t.Errorf("the program is %+v, %v; want %s", cfg.Source, err, want)
+		}
+	}
 	_, err = get(map[string]string{"GEMINI_MAX_CONCURRENT": "0"})
 	wantWords(t, err, "from 1 to 64")
+}
+
+// The bridge's own settings do not matter to the agent. If it received them, clients
+// with different settings would not share its processes.
+func TestSettingsStayInTheBridge(t *testing.T) {
+	var env agent.Env
+	FromEnv(agents.Default(), func(name string) string {
+		env = append(env, name+"=1")
+		return ""
+	})
+	if got := agents.Default().Environment(env); len(env) < 10 || len(got) > 0 {
+		t.Errorf("of %d settings, the agent receives %q", len(env), got)
+	}
 }
 
 // The interval between starts applies to calls that arrive together.

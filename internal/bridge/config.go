@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,7 +58,7 @@ func FromEnv(row *agent.Agent, getenv func(string) string) (Config, error) {
 		NoPool:          shared.choice("POOL", "on", "on", "off") == "off",
 		PoolIdleTimeout: shared.milliseconds("POOL_IDLE_MS", 600_000, 1000, 86_400_000),
 		Agent:           row,
-		Source:          agent.Source{Command: env.value(row.CommandVar, row.Command)},
+		Source:          agent.Source{Command: env.program(row.CommandVar, row.Command)},
 		DefaultModel:    env.model(row, "DEFAULT_MODEL", ""),
 		FallbackModel:   env.model(row, "FALLBACK_MODEL", row.FallbackModel),
 		MaxConcurrent:   env.number("MAX_CONCURRENT", 3, 1, 64),
@@ -100,6 +101,20 @@ func (e *env) fail(format string, args ...any) { e.err = cmp.Or(e.err, fmt.Error
 // value returns the value of the variable with exactly that name.
 func (e *env) value(name, fallback string) string {
 	return cmp.Or(strings.TrimSpace(e.getenv(name)), fallback)
+}
+
+// program returns a program's name, or its absolute path. Another process may
+// start it, in another directory.
+func (e *env) program(name, fallback string) string {
+	v := e.value(name, fallback)
+	if filepath.Base(v) == v {
+		return v
+	}
+	path, err := filepath.Abs(v)
+	if err != nil {
+		e.fail("%s is %q, and the working directory is gone (%w): set it to an absolute path", name, v, err)
+	}
+	return path
 }
 
 // text returns the value of the variable with the agent's prefix.

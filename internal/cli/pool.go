@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"time"
 
@@ -118,11 +117,6 @@ func build() string {
 // hello introduces a bridge to a pool.
 func hello(cfg bridge.Config) shared.Hello {
 	from := cfg.Source
-	if filepath.Base(from.Command) != from.Command {
-		if path, err := filepath.Abs(from.Command); err == nil {
-			from.Command = path
-		}
-	}
 	from.Env = cfg.Agent.Environment(from.Env)
 	dir, _ := os.Getwd()
 	return shared.Hello{Protocol: shared.Protocol, Agent: cfg.Agent.Name, Source: &from, PID: os.Getpid(), Dir: dir}

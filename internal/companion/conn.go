@@ -35,7 +35,8 @@ type conn struct {
 
 	calls int // requests sent; used by the writer only
 
-	out *editor.Outbox
+	out  *editor.Outbox
+	left chan struct{} // closed when the client has left and is detached
 
 	mu      sync.Mutex
 	changed map[string]bool // diffs whose diff/changed is queued
@@ -49,7 +50,8 @@ func Serve(rwc io.ReadWriteCloser, start func(editor.InitializeParams) (*Compani
 }
 
 func (d *conn) serve(rwc io.ReadWriteCloser) {
-	d.changed = make(map[string]bool)
+	d.changed, d.left = make(map[string]bool), make(chan struct{})
+	defer close(d.left)
 	d.out = editor.NewOutbox(func() { d.rpc.Close() }, d.onPanic)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -378,7 +380,9 @@ var errEnded = errors.New("the change was answered before it could be shown")
 
 // openDiff shows a diff; done receives the client's answer. The queue holds no
 // texts: a slow client receives the diff in its current state, and nothing if
-// the diff has ended.
+// the diff has ended. If the client leaves without an answer, done is called only
+// after [Companion.detach], which rejects the diff if no other client shows it:
+// otherwise chance would decide between a rejection and an error.
 func (d *conn) openDiff(v editor.Diff, done func(error)) {
 	c, id := d.c, v.ID
 	d.out.Put(0, func(ctx context.Context) {
@@ -387,7 +391,16 @@ func (d *conn) openDiff(v editor.Diff, done func(error)) {
 			done(errEnded)
 			return
 		}
-		d.call(ctx, editor.MethodDiffOpen, v, nil, done)
+		d.call(ctx, editor.MethodDiffOpen, v, nil, func(err error) {
+			if ctx.Err() == nil && !errors.Is(err, jsonrpc2.ErrClosed) {
+				done(err)
+				return
+			}
+			go func() {
+				<-d.left
+				done(err)
+			}()
+		})
 	})
 }
 

@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pollux/internal/companion/journal"
@@ -335,4 +337,67 @@ func TestEveryProposalIsResolved(t *testing.T) {
 	if len(s.outcomes)+len(gone.outcomes) > 0 {
 		t.Errorf("there are %d and %d more outcomes", len(s.outcomes), len(gone.outcomes))
 	}
+}
+
+// A stuck is a connection whose writes last until it is released.
+type stuck struct {
+	net.Conn
+	now      atomic.Bool
+	released chan struct{}
+}
+
+func (s *stuck) Write(b []byte) (int, error) {
+	if s.now.Load() {
+		<-s.released
+	}
+	return s.Conn.Write(b)
+}
+
+// A view that leaves before it has said that it shows a change rejects the change, even
+// if it takes a moment to detach the view. An error would make the agent ask in the
+// terminal.
+func TestViewLeavesBeforeItAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newBare(t)
+		mine, theirs := net.Pipe()
+		conn := &stuck{Conn: theirs, released: make(chan struct{})}
+		attached := make(chan struct{})
+		go func() {
+			defer close(attached)
+			c.Attach(conn)
+		}()
+		opened, answer := make(chan bool, 1), make(chan bool)
+		e := editor.NewClient(mine, editor.Handler{DiffOpen: func(editor.Diff) error {
+			opened <- true
+			<-answer
+			return nil
+		}})
+		if _, err := e.Initialize(t.Context(), editor.InitializeParams{Diff: true}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Status(t.Context()); err != nil { // now it is attached
+			t.Fatal(err)
+		}
+		s := c.connect(t, newFakeSession())
+		defer func() {
+			close(conn.released)
+			close(answer)
+			<-attached
+			c.Disconnect(s)
+		}()
+		p := Proposal{Path: filepath.Join(c.dir, "f"), Text: "new\n"}
+		shown := make(chan error, 1)
+		go func() { shown <- c.Propose(t.Context(), s, p) }()
+		receive(t, opened)
+		conn.now.Store(true)
+		c.tell("info", "a message that nobody reads")
+		synctest.Wait()
+		e.Close()
+		if err := receive(t, shown); err != nil {
+			t.Errorf("the agent received an error: %v", err)
+		}
+		if got := receive(t, s.outcomes); got != (resolved{p, Outcome{}}) {
+			t.Errorf("the agent received %+v", got)
+		}
+	})
 }

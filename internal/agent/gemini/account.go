@@ -1,19 +1,61 @@
 package gemini
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"path/filepath"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/gemini/settings"
+	"pollux/internal/paths"
+	"pollux/internal/sys"
 )
 
-// account identifies the account whose quota the CLI uses in an environment.
-func account(env agent.Env) string {
-	h := sha256.New()
-	for _, name := range []string{"GEMINI_API_KEY", "GOOGLE_API_KEY"} {
-		fmt.Fprintf(h, "%q", env.Get(name))
+// The variables that identify the account of each sign-in method. A key at another
+// address is another account.
+var (
+	keyVariables    = []string{"GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"}
+	vertexVariables = []string{
+		"GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_PROJECT_ID", "GOOGLE_CLOUD_QUOTA_PROJECT", "GOOGLE_CLOUD_LOCATION",
+		"GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_VERTEX_BASE_URL",
 	}
-	fmt.Fprintf(h, "%q", geminiHome(env))
+	loginVariables = []string{
+		"GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_PROJECT_ID", "GOOGLE_CLOUD_ACCESS_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS",
+	}
+)
+
+// account identifies the account whose quota a CLI uses that is started in dir. If
+// no variable holds a key or names a project, the account is the one that is signed
+// in at the CLI's home.
+func account(env agent.Env, dir string) string {
+	s, _ := settings.Load(env, dir)
+	_, get, _ := s.Variables(env, dir) // the CLI ignores an unreadable .env file
+	selected, _ := s.Auth()
+	kind := cmp.Or(selected, settings.AuthFromEnv(get))
+	names, signedIn := loginVariables, true
+	switch kind {
+	case "gemini-api-key", "gateway":
+		kind, names = "key", keyVariables
+		signedIn = get("GEMINI_API_KEY") == "" // the key is in the keychain
+	case "vertex-ai":
+		names, signedIn = vertexVariables, get("GOOGLE_API_KEY") == "" && get("GOOGLE_CLOUD_PROJECT") == ""
+	}
+	h := sha256.New()
+	add := func(name, value string) { fmt.Fprintf(h, "%q=%q\n", name, value) }
+	add("kind", kind)
+	for _, name := range names {
+		add(name, get(name))
+	}
+	if selected == "" && kind != "key" {
+		add("warm", get("GEMINI_API_KEY")) // a warm process uses it, whatever the other variables say
+	}
+	if signedIn {
+		home := geminiHome(env)
+		add("home", paths.Real(home))
+		users, _ := sys.ReadFile(filepath.Join(home, "google_accounts.json"), maxHomeFile)
+		add("users", string(users))
+	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

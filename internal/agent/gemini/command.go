@@ -159,15 +159,16 @@ func nearHome(env agent.Env, dir string) bool {
 // inputs returns the files that the CLI reads when it starts.
 func inputs(from agent.Source, p agent.Program, dir string) []string {
 	files := []string{p.Path}
-	own, system := geminiHome(from.Env), settings.SystemDir()
-	for _, name := range []string{"../.env", ".env", "settings.json", "trustedFolders.json", "google_accounts.json", "GEMINI.md"} {
+	own := geminiHome(from.Env)
+	system, defaults := settings.SystemFiles(from.Env)
+	for _, name := range []string{"../.env", ".env", "settings.json", "google_accounts.json", "GEMINI.md"} {
 		files = append(files, filepath.Join(own, filepath.FromSlash(name)))
 	}
 	for _, policies := range []string{filepath.Join(own, "policies"), systemPolicies()} {
 		rules, _ := filepath.Glob(filepath.Join(policies, "*.toml"))
 		files = append(files, rules...)
 	}
-	files = append(files, filepath.Join(system, "settings.json"), filepath.Join(dir, ".gemini", "settings.json"))
+	files = append(files, system, defaults, settings.TrustFile(from.Env, own), filepath.Join(dir, ".gemini", "settings.json"))
 	for d := dir; ; d = filepath.Dir(d) {
 		files = append(files, filepath.Join(d, ".env"), filepath.Join(d, ".gemini", ".env"))
 		if d == filepath.Dir(d) {

@@ -9,6 +9,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/agenttest"
+	"pollux/internal/paths"
 )
 
 // The home for change mode looks like the user's. Nothing that is written to it
@@ -47,6 +48,54 @@ func TestPrivateHome(t *testing.T) {
 		if nearHome(nil, dir) != near {
 			t.Errorf("%s is near the CLI's home: %v", dir, !near)
 		}
+	}
+}
+
+// What a process reads, and what it may change, depends on the environment of its
+// source and not on the one of Pollux.
+func TestFilesOfASource(t *testing.T) {
+	ours, theirs := t.TempDir(), t.TempDir()
+	t.Setenv("HOME", ours)
+	from := agent.Source{Env: agent.Env{
+		"HOME=" + theirs, "GEMINI_CLI_SYSTEM_SETTINGS_PATH=/s/settings.json", "GEMINI_CLI_TRUSTED_FOLDERS_PATH=/t/trusted.json",
+	}}
+	files := inputs(from, agent.Program{Path: "/bin/gemini"}, "/work")
+	for _, want := range []string{
+		"/bin/gemini", "/s/settings.json", "/s/system-defaults.json", "/t/trusted.json", "/work/.gemini/settings.json", "/work/.env",
+		filepath.Join(theirs, ".gemini", "settings.json"), filepath.Join(theirs, ".env"),
+	} {
+		if !slices.Contains(files, want) {
+			t.Errorf("no %s in %q", want, files)
+		}
+	}
+	if i := slices.IndexFunc(files, func(path string) bool { return paths.Contains(ours, path) }); i >= 0 {
+		t.Errorf("%s belongs to another source", files[i])
+	}
+	current := agent.Program{Version: "0.61.0"}
+	for dir, possible := range map[string]bool{
+		ours: true, filepath.Join(ours, ".gemini"): true, theirs: false, filepath.Join(theirs, ".gemini"): false, filepath.Join(theirs, "x"): true,
+	} {
+		if err := canChange(from, current, dir); (err == nil) != possible {
+			t.Errorf("change mode in %s: %v", dir, err)
+		}
+	}
+	path := filepath.Join(theirs, ".gemini", "GEMINI.md")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("theirs"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tmp := t.TempDir()
+	command, err := row.ACP.Command(agent.Launch{Dir: "/work", TempDir: tmp, Change: true, Env: from.Env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(tmp, "home", ".gemini", "GEMINI.md")); err != nil || string(text) != "theirs" {
+		t.Errorf("the private home has %q, %v", text, err)
+	}
+	if env := agent.Env(command.Env); env.Get("HOME") != theirs || env.Get("GEMINI_CLI_HOME") != filepath.Join(tmp, "home") {
+		t.Errorf("the environment is %q", command.Env)
 	}
 }
 

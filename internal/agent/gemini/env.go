@@ -12,7 +12,7 @@ import (
 // credentials, the network and the system.
 var (
 	envNames = []string{
-		"HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM",
+		"HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "TZ",
 		"XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
 		// proxies and certificates
 		"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA",
@@ -28,26 +28,29 @@ var (
 		"VOLTA_HOME", "ASDF_DIR", "ASDF_DATA_DIR", "NVM_DIR", "FNM_DIR", "FNM_MULTISHELL_PATH", "MISE_DATA_DIR", "MISE_CONFIG_DIR",
 	}
 	envPrefixes = []string{"GOOGLE_", "GEMINI_", "CLOUDSDK_", "LC_"}
-	// An editor's companion would add the user's open files to every prompt. The
-	// CLI's sandbox restarts it with the prompt in its arguments.
-	envDropped = []string{"GEMINI_CLI_IDE_", "GEMINI_CLI_NO_RELAUNCH", "GEMINI_CLI_ACTIVITY_LOG", "GEMINI_SANDBOX"}
-	// The bridge's own settings mean nothing to the CLI. Clients that differ only in these
-	// share a process.
-	envBridge = []string{
+	envDropped  = []string{
+		// An editor's companion would add the user's open files to every prompt.
+		// The CLI's sandbox restarts it with the prompt in its arguments.
+		"GEMINI_CLI_IDE_", "GEMINI_CLI_NO_RELAUNCH", "GEMINI_CLI_ACTIVITY_LOG", "GEMINI_SANDBOX",
+		// The CLI sets these for the programs that it starts, with a new value in
+		// each session. One of these programs may be Pollux.
+		"GEMINI_SESSION_ID", "GEMINI_CWD", "GEMINI_PROJECT_DIR", "GEMINI_PLANS_DIR", "GEMINI_PTY_INFO",
+		// The bridge's own settings.
 		"GEMINI_CLI_PATH", "GEMINI_DEFAULT_MODEL", "GEMINI_FALLBACK_MODEL", "GEMINI_MAX_CONCURRENT",
 		"GEMINI_MIN_INVOCATION_GAP_MS", "GEMINI_SPAWN_JITTER_MAX_MS", "GEMINI_IDLE_TIMEOUT_MS", "GEMINI_PROMPTS_DIR",
 		"GEMINI_RUNNER", "GEMINI_WARM_",
 	}
 )
 
-// environment returns the variables that the lists allow.
+// environment returns the variables that the lists allow. Each one that differs
+// between two clients costs another process.
 func environment(env agent.Env) []string {
 	return env.Only(func(name string) bool {
 		hasPrefix := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
 		// Proxy variables may be in lower case, and Windows has Path instead of
 		// PATH.
 		return (slices.Contains(envNames, strings.ToUpper(name)) || slices.ContainsFunc(envPrefixes, hasPrefix)) &&
-			!slices.ContainsFunc(envDropped, hasPrefix) && !slices.ContainsFunc(envBridge, hasPrefix)
+			!slices.ContainsFunc(envDropped, hasPrefix)
 	})
 }
 
@@ -56,7 +59,7 @@ func environment(env agent.Env) []string {
 // reports there that may contain the conversation.
 func childEnv(from agent.Env, tmp string) []string {
 	env := append(environment(from),
-		"NO_COLOR=1", "FORCE_COLOR=0",
+		"NO_COLOR=1", "FORCE_COLOR=0", "TERM=dumb",
 		// Run one process instead of two: the outer one ignores signals.
 		"GEMINI_CLI_NO_RELAUNCH=true",
 		// The outer process would set the heap size. With the default size,

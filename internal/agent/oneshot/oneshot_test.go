@@ -418,6 +418,42 @@ func TestSlowVersionIsAskedOnce(t *testing.T) {
 	}
 }
 
+// Sources have lookups of their own. The runner remembers a limited number of
+// them, the ones that were used last.
+func TestLookupsOfSources(t *testing.T) {
+	fake, err := fakecli.Install(t.TempDir(), "0.61.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cli, asked, open := agenttest.SlowVersion(t, fake, "0.61.0")
+	open()
+	b := newBox(t, nil)
+	check := func(i int) {
+		t.Helper()
+		from := agent.Source{Command: cli, Env: agent.Env{"PATH=" + os.Getenv("PATH"), fmt.Sprintf("GEMINI_API_KEY=%d", i)}}
+		if program, err := b.Check(t.Context(), from); err != nil || program.Version != "0.61.0" {
+			t.Errorf("got %+v, %v", program, err)
+		}
+	}
+	for i := range maxLookups + 4 {
+		check(i)
+		check(0) // stays in use
+	}
+	if n := len(b.runner.lookups); n != maxLookups {
+		t.Errorf("%d lookups are kept", n)
+	}
+	before := asked()
+	check(0)
+	check(maxLookups + 3)
+	if asked() != before {
+		t.Error("a source that was used last was looked up again")
+	}
+	check(1)
+	if asked() != before+1 {
+		t.Error("a source that was dropped was not looked up again")
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for version, want := range map[string]agent.Kind{"0.61.0": "", "0.35.0": "", "1.0.0": "", "0.34.9": agent.TooOld, "0.36.0-preview.1": "", "odd": agent.NoVersion} {
 		t.Run(version, func(t *testing.T) {

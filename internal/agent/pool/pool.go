@@ -218,7 +218,8 @@ func (p *Pool) Run(ctx context.Context, req agent.Request, emit func(agent.Event
 			err = errCold
 		}
 		if errors.Is(err, errCold) {
-			p.log.Info("no warm process: starting the agent for this request", "agent", p.agent.DisplayName, "why", err)
+			p.log.Info("no warm process: starting the agent for this request", "agent", p.agent.DisplayName,
+				"why", p.agent.Tidy(req.Source.Env, err.Error()))
 			return p.fallback.Run(ctx, req, emit)
 		}
 		var fault *agent.Error
@@ -364,17 +365,20 @@ func (p *Pool) giveUp(w *process, err error) {
 	w.stopLocked()
 	p.failLocked(w.origin, err)
 	p.mu.Unlock()
-	p.logFailure(err)
+	p.logFailure(w, err)
 }
 
 func (p *Pool) failLocked(origin string, err error) {
+	// Sources and files change, so old origins may never start again.
+	maps.DeleteFunc(p.failed, func(_ string, f failures) bool { return time.Since(f.until) > muteDelay })
 	f := p.failed[origin]
 	f.add(err)
 	p.failed[origin] = f
 }
 
-func (p *Pool) logFailure(err error) {
-	p.log.Warn("the agent cannot be kept warm", "agent", p.agent.DisplayName, "error", err)
+func (p *Pool) logFailure(w *process, err error) {
+	message := p.agent.Tidy(w.source.Env, err.Error())
+	p.log.Warn("the agent cannot be kept warm", "agent", p.agent.DisplayName, "error", message)
 }
 
 // process returns the process of a key. It starts one if necessary. The process
@@ -501,7 +505,7 @@ func (p *Pool) supervise(w *process) {
 	close(w.ready)
 	if err != nil {
 		if p.ctx.Err() == nil {
-			p.logFailure(err)
+			p.logFailure(w, err)
 		}
 		return
 	}

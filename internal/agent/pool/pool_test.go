@@ -2,6 +2,8 @@ package pool_test
 
 import (
 	"context"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +20,8 @@ import (
 	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/fakecli"
+	"pollux/internal/agent/queue"
+	"pollux/internal/agent/shared"
 	"pollux/internal/sys"
 )
 
@@ -57,11 +61,47 @@ func (d double) sit(t *testing.T, kind, version string, change func(*agent.Optio
 	if change != nil {
 		change(&opts)
 	}
+	if kind == overSocket {
+		opts.Kind = agent.Warmed
+	}
 	r, err := agents.Open(d.row, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return agenttest.NewBench(t, dir, agent.Source{Command: cli}, r)
+	from := agent.Source{Command: cli}
+	if kind == overSocket {
+		return agenttest.NewBench(t, dir, from, share(t, d.row, from, r))
+	}
+	return agenttest.NewBench(t, dir, from, r)
+}
+
+// share returns a runner that reaches another one over a socket.
+func share(t *testing.T, row *agent.Agent, from agent.Source, r *queue.Runner) agent.Runner {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "") // socket paths must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	hello := &shared.Hello{Protocol: shared.Protocol, Agent: row.Name, Source: &from}
+	l, err := shared.Listen(t.Context(), path, *hello)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	server := &shared.Server{Agent: row, Runner: r, IdleTimeout: time.Hour, Log: slog.New(slog.DiscardHandler)}
+	go func() { ended <- server.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return shared.NewClient(shared.Config{Hello: hello, Connect: func(ctx context.Context) (io.ReadWriteCloser, error) {
+		return shared.Dial(ctx, path)
+	}})
 }
 
 // One process answers several questions, each in a new session.

@@ -14,10 +14,21 @@ import (
 	"pollux/internal/agent/agenttest"
 )
 
-// kinds are the kinds of runners.
-var kinds = []string{agent.Spawned, agent.Warmed}
+// overSocket is the kind of a warm runner that is reached through a pool's socket.
+const overSocket = "pool"
 
-// Both runners keep these promises for each agent. A fake agent follows the same
+// kinds are the kinds of runners.
+var kinds = []string{agent.Spawned, agent.Warmed, overSocket}
+
+// runnerOf returns the name in a result of a kind of runner.
+func runnerOf(kind string) string {
+	if kind == overSocket {
+		return agent.Warmed
+	}
+	return kind
+}
+
+// All runners keep these promises for each agent. A fake agent follows the same
 // instructions as the fake Gemini CLI, such as fake:echo.
 func TestRunners(t *testing.T) {
 	for _, d := range []double{geminiDouble} {
@@ -31,7 +42,7 @@ func testRunner(t *testing.T, d double, kind string) {
 	for name, scenario := range map[string]func(t *testing.T, s *agenttest.Bench){
 		"an answer": func(t *testing.T, s *agenttest.Bench) {
 			r := s.Want("fake:echo hello", "fake:echo hello")
-			if r.Model != d.model || r.Tokens.Total != 10 || r.Runner != kind {
+			if r.Model != d.model || r.Tokens.Total != 10 || r.Runner != runnerOf(kind) {
 				t.Errorf("got %+v", r)
 			}
 		},
@@ -132,7 +143,7 @@ func testRunner(t *testing.T, d double, kind string) {
 	}
 }
 
-// Both runners use what Gemini CLI's row says.
+// All runners use what Gemini CLI's row says.
 func TestGeminiRunners(t *testing.T) {
 	for _, kind := range kinds {
 		for name, scenario := range map[string]func(t *testing.T, s *agenttest.Bench){

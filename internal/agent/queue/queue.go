@@ -67,9 +67,9 @@ func (r *Runner) Close() error {
 	return r.runner.Close()
 }
 
-// account returns the account of a source.
-func (r *Runner) account(from agent.Source) *account {
-	id := r.agent.Account(from.Env)
+// account returns the account of a source in a workspace.
+func (r *Runner) account(from agent.Source, dir string) *account {
+	id := r.agent.Account(from.Env, dir)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.accounts[id]
@@ -90,7 +90,7 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	defer cancel(nil)
 	defer context.AfterFunc(r.ctx, func() { cancel(agent.ErrClosed) })()
 
-	t := &turn{Runner: r, account: r.account(req.Source), req: req, emit: emit}
+	t := &turn{Runner: r, account: r.account(req.Source, req.Dir), req: req, emit: emit}
 	emit(agent.Queued{})
 	waited := time.Now()
 	ticket, err := t.account.acquire(ctx, r.agent, req.Turn, func(position int) { emit(agent.Queued{Position: position}) })

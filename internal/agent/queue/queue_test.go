@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var row = &agent.Agent{
 	Name: "test", DisplayName: "Test", VarPrefix: "TEST_",
-	Account: func(env agent.Env) string { return env.Get("KEY") },
+	Account: func(env agent.Env, _ string) string { return env.Get("KEY") },
 	ResetAfter: func(message string) time.Duration {
 		d, _ := time.ParseDuration(message)
 		return d

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log"
 	"log/slog"
 	"maps"
 	"slices"
@@ -33,10 +32,11 @@ const (
 	partialTimeout = 500 * time.Millisecond
 	// stateTimeout limits a question about the state of the pool.
 	stateTimeout = 2 * time.Second
-	// While a request runs, the pool is asked every pingInterval whether it still works,
-	// and may take pingTimeout to answer. A process that was stopped with a signal, or a
-	// machine that sleeps, does not end the connection.
-	pingInterval, pingTimeout = 3 * time.Second, 5 * time.Second
+	// While requests run, the pool is asked for a sign of life after each pingInterval.
+	// One that gives none within pingTimeout, such as a stopped process, counts as
+	// ended. A call of half a minute has time for another one.
+	pingInterval = 3 * time.Second
+	pingTimeout  = 5 * time.Second
 )
 
 // errLost reports that a connection ended before the answer, or that the pool ends.
@@ -71,8 +71,8 @@ type Client struct {
 
 	mu     sync.Mutex // guards the fields below
 	closed bool
-	conn   *clientConn // the latest one
-	conns  map[*clientConn]bool
+	conn   *clientConn          // the latest one
+	conns  map[*clientConn]bool // all that have not ended
 	local  agent.Runner
 	paused time.Time // no attempt to reach a pool until then
 }
@@ -253,7 +253,7 @@ func (c *Client) connect(ctx context.Context) (*clientConn, error) {
 	defer cancel()
 	conn, err := c.open(opening)
 	for range maxAttempts - 1 {
-		if !c.ended(err) || opening.Err() != nil {
+		if !c.poolEnded(err) || opening.Err() != nil {
 			break
 		}
 		conn, err = c.open(opening)
@@ -263,7 +263,7 @@ func (c *Client) connect(ctx context.Context) (*clientConn, error) {
 	switch {
 	case err == nil:
 		c.conn, c.conns[conn] = conn, true
-		conn.work.Go(conn.await)
+		conn.work.Go(conn.watch)
 		return conn, nil
 	case ctx.Err() == nil: // otherwise only this caller has given up
 		c.paused = time.Now().Add(pauseAfterFailure)
@@ -271,17 +271,13 @@ func (c *Client) connect(ctx context.Context) (*clientConn, error) {
 	return nil, err
 }
 
-// ended reports whether a pool on this machine ended while the client connected to it.
-func (c *Client) ended(err error) bool {
+// poolEnded reports whether a pool on this machine ended while the client connected.
+func (c *Client) poolEnded(err error) bool {
 	if c.cfg.Hello == nil {
-		return false // its messages explain what is wrong over there
+		return false // the other side starts pools
 	}
-	for _, sign := range []error{io.EOF, io.ErrUnexpectedEOF, fs.ErrNotExist, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE} {
-		if errors.Is(err, sign) {
-			return true
-		}
-	}
-	return false
+	signs := []error{io.EOF, io.ErrUnexpectedEOF, fs.ErrNotExist, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE}
+	return slices.ContainsFunc(signs, func(sign error) bool { return errors.Is(err, sign) })
 }
 
 func (c *Client) open(ctx context.Context) (*clientConn, error) {
@@ -295,17 +291,13 @@ func (c *Client) open(ctx context.Context) (*clientConn, error) {
 	}
 	conn := &clientConn{client: c, runs: make(map[int]*clientRun)}
 	ready := make(chan struct{})
-	conn.rpc = jsonrpc2.NewConn(context.Background(), l, handlerFunc(func(ctx context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	conn.rpc = newConn(context.Background(), l, func(ctx context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
 		<-ready
 		conn.handle(ctx, req)
-	}), quiet)
+	})
 	close(ready)
 	return conn, nil
 }
-
-// quiet keeps the JSON-RPC library from writing to standard error: its messages quote what
-// it has received.
-var quiet = jsonrpc2.SetLogger(log.New(io.Discard, "", 0))
 
 // greet exchanges the first messages. After an error, it has closed the connection.
 func greet(ctx context.Context, rwc io.ReadWriteCloser, hello *Hello) (*link, Welcome, error) {
@@ -345,7 +337,7 @@ func (c *Client) Check(ctx context.Context, from agent.Source) (agent.Program, e
 			break
 		}
 		var r checkResult
-		if err = conn.call(ctx, methodCheck, nil, &r); err == nil {
+		if err = conn.check(ctx, &r); err == nil {
 			return r.Program, r.err()
 		}
 	}
@@ -417,13 +409,14 @@ func (c *Client) Workers() []agent.Worker {
 type clientConn struct {
 	client *Client
 	rpc    *jsonrpc2.Conn
-	work   sync.WaitGroup // requests of the pool, and await
+	work   sync.WaitGroup // requests of the pool, and watch
 
-	mu     sync.Mutex // guards the fields below
-	ending bool       // the pool accepts no more requests
-	lost   bool       // the connection has ended
-	last   int
-	runs   map[int]*clientRun
+	mu       sync.Mutex // guards the fields below
+	stopping bool       // the pool accepts no more runs
+	last     int
+	runs     map[int]*clientRun
+	checks   int  // in progress
+	ended    bool // the runs that were answered are released
 }
 
 // A clientRun is a request that the pool works on.
@@ -438,7 +431,7 @@ type clientRun struct {
 	files   agent.Files
 }
 
-// alive reports whether the connection can carry a new request.
+// alive reports whether the connection carries new requests.
 func (c *clientConn) alive() bool {
 	select {
 	case <-c.rpc.DisconnectNotify():
@@ -447,22 +440,40 @@ func (c *clientConn) alive() bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.ending
+	return !c.stopping
 }
 
-// await waits until the connection ends. The pool then no longer says when a process is
-// done with a request that was answered: it ends the work for this connection.
-func (c *clientConn) await() {
+func (c *clientConn) close() {
+	c.rpc.Close()
 	<-c.rpc.DisconnectNotify()
+	c.work.Wait()
+}
+
+// watch waits for the end of the connection. It ends a connection whose pool does not
+// answer.
+func (c *clientConn) watch() {
+	look := time.NewTicker(pingInterval)
+	defer look.Stop()
+	for running := true; running; {
+		select {
+		case <-c.rpc.DisconnectNotify():
+			running = false
+		case <-look.C:
+			if c.busy() && !c.ping() {
+				c.client.log.Warn("the pool does not answer: it is given up")
+				c.rpc.Close()
+			}
+		}
+	}
 	c.client.mu.Lock()
 	delete(c.client.conns, c)
 	c.client.mu.Unlock()
 	c.mu.Lock()
-	c.lost = true
+	c.ended = true
 	var over []*clientRun
-	for run, r := range c.runs {
+	for id, r := range c.runs {
 		if r.answered {
-			delete(c.runs, run)
+			delete(c.runs, id)
 			over = append(over, r)
 		}
 	}
@@ -472,46 +483,55 @@ func (c *clientConn) await() {
 	}
 }
 
-// call calls a method of the pool. It closes the connection if the pool does not answer.
-func (c *clientConn) call(ctx context.Context, method string, params, result any) error {
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	go c.watch(watching)
-	return c.rpc.Call(ctx, method, params, result)
+func (c *clientConn) busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.runs)+c.checks > 0
 }
 
-// watch asks the pool whether it still works, until ctx ends. If it does not answer, watch
-// closes the connection.
-func (c *clientConn) watch(ctx context.Context) {
-	look := time.NewTicker(pingInterval)
-	defer look.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-look.C:
-		}
-		answered := make(chan struct{})
-		go func() { // a pool that does not read blocks it
-			defer close(answered)
-			c.rpc.Call(ctx, methodPing, nil, nil)
-		}()
-		select {
-		case <-ctx.Done():
-			return
-		case <-answered:
-		case <-time.After(pingTimeout):
-			c.client.log.Warn("the pool does not answer: its connection is closed", "timeout", pingTimeout)
-			c.rpc.Close()
-			return
-		}
+// ping reports whether the pool answers.
+func (c *clientConn) ping() bool {
+	answered := make(chan struct{})
+	go func() { // a pool that does not read blocks it until the connection ends
+		defer close(answered)
+		c.rpc.Call(context.Background(), methodPing, nil, nil)
+	}()
+	select {
+	case <-answered: // or the connection has ended
+		return true
+	case <-time.After(pingTimeout):
+		return false
 	}
 }
 
-func (c *clientConn) close() {
-	c.rpc.Close()
-	<-c.rpc.DisconnectNotify()
-	c.work.Wait()
+// check asks the pool for the agent's program.
+func (c *clientConn) check(ctx context.Context, r *checkResult) error {
+	count := func(n int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.checks += n
+	}
+	count(1)
+	defer count(-1)
+	return c.rpc.Call(ctx, methodCheck, nil, r)
+}
+
+// answered notes that a run has its answer. It waits for its release, unless the
+// connection has ended.
+func (c *clientConn) answered(run int) {
+	c.mu.Lock()
+	r := c.runs[run]
+	if r != nil {
+		r.answered = true
+		if c.ended {
+			delete(c.runs, run)
+		}
+	}
+	ended := c.ended
+	c.mu.Unlock()
+	if r != nil && ended {
+		r.released()
+	}
 }
 
 // run asks the pool. If the connection ends before the answer, the error is errLost, and
@@ -538,7 +558,7 @@ func (c *clientConn) run(ctx context.Context, p runParams, req agent.Request, em
 	}
 	var reply runResult
 	answered := make(chan error, 1)
-	go func() { answered <- c.call(context.Background(), methodRun, p, &reply) }()
+	go func() { answered <- c.rpc.Call(context.Background(), methodRun, p, &reply) }()
 	cancelled := ctx.Done()
 	var partial <-chan time.Time
 	for {
@@ -568,13 +588,13 @@ func (c *clientConn) conclude(ctx context.Context, run int, reply *runResult, er
 	var refused *jsonrpc2.Error
 	lost := err != nil && !errors.As(err, &refused)
 	answered := err == nil && !reply.Closed
-	if reply.Result.Fallback != nil {
-		reply.Result.Fallback.Answered = reply.FallbackAnswered
-	}
 	if answered {
-		c.markAnswered(run)
+		c.answered(run)
 	} else {
 		c.drop(run)
+	}
+	if f := reply.Result.Fallback; f != nil {
+		f.Answered = reply.FallbackAnswered
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -585,12 +605,12 @@ func (c *clientConn) conclude(ctx context.Context, run int, reply *runResult, er
 	case lost:
 		c.rpc.Close()
 		return agent.Result{}, errLost
-	case refused != nil:
+	case err != nil:
 		released()
 		return agent.Result{}, errors.New(refused.Message)
-	case reply.Closed: // the requests that it has accepted go on
+	case reply.Closed: // the runs that it has accepted go on
 		c.mu.Lock()
-		c.ending = true
+		c.stopping = true
 		c.mu.Unlock()
 		return agent.Result{}, errLost
 	case reply.Fault != nil:
@@ -599,23 +619,6 @@ func (c *clientConn) conclude(ctx context.Context, run int, reply *runResult, er
 		return reply.Result, errors.New(reply.Error)
 	}
 	return reply.Result, nil
-}
-
-// markAnswered records that a run has its answer. Now it waits only for its release.
-func (c *clientConn) markAnswered(run int) {
-	c.mu.Lock()
-	r := c.runs[run]
-	lost := c.lost
-	if r != nil {
-		r.answered = true
-		if lost {
-			delete(c.runs, run)
-		}
-	}
-	c.mu.Unlock()
-	if r != nil && lost {
-		r.released()
-	}
 }
 
 // drop forgets a run and returns it.

@@ -54,7 +54,7 @@ type mortal struct {
 
 func newMortal(t *testing.T, run puppet) *mortal {
 	t.Helper()
-	row := &agent.Agent{Name: "test", DisplayName: "Test", Account: func(agent.Env) string { return "" }}
+	row := &agent.Agent{Name: "test", DisplayName: "Test", Account: func(agent.Env, string) string { return "" }}
 	m := &mortal{dialed: make(chan net.Conn), closed: make(chan struct{}), ended: make(chan struct{})}
 	m.close = sync.OnceFunc(func() { close(m.closed) })
 	m.server = &Server{

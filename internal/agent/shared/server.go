@@ -42,7 +42,7 @@ type Server struct {
 	mu       sync.Mutex // guards the fields below
 	conns    map[*serverConn]bool
 	accepted int               // connections so far
-	runs     int               // requests that run or wait, or whose processes still work
+	runs     int               // two per request: until the answer, and until its process is free
 	used     time.Time         // the last request
 	stopping bool              // no new request may start
 	unlisten func()            // closes the listener and removes its socket
@@ -134,14 +134,14 @@ func (s *Server) stop(now bool) {
 	}
 }
 
-// enter counts a run. It reports false if no run may start.
+// enter counts a run, which must call leave twice. It reports false if no run may start.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
 		return false
 	}
-	s.runs++
+	s.runs += 2
 	s.used = time.Now()
 	return true
 }
@@ -238,10 +238,10 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	s.conns[c] = true
 	s.mu.Unlock()
 	ready := make(chan struct{})
-	c.rpc = jsonrpc2.NewConn(ctx, l, handlerFunc(func(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	c.rpc = newConn(ctx, l, func(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 		<-ready
 		c.handle(ctx, req)
-	}), quiet)
+	})
 	close(ready)
 	<-c.rpc.DisconnectNotify()
 	cancel()
@@ -288,12 +288,6 @@ func (c *serverConn) forget(session string) {
 	if owned {
 		s.Runner.Forget(session)
 	}
-}
-
-type handlerFunc func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request)
-
-func (f handlerFunc) Handle(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
-	f(ctx, conn, req)
 }
 
 // params decodes the parameters of a message.
@@ -396,20 +390,13 @@ func (c *serverConn) run(ctx context.Context, id jsonrpc2.ID, p runParams) {
 	s.mu.Unlock()
 	c.work.Go(func() {
 		defer cancel()
-		req := c.request(p)
-		released := make(chan struct{})
-		req.Released = func() { close(released) }
-		result, err := s.Runner.Run(runCtx, req, func(ev agent.Event) { c.event(p.Run, ev) })
+		result, err := s.Runner.Run(runCtx, c.request(p), func(ev agent.Event) { c.event(p.Run, ev) })
 		c.own(p.Session)
 		s.mu.Lock()
 		delete(c.runs, p.Run)
 		s.mu.Unlock()
 		c.rpc.Reply(ctx, id, c.outcome(result, err))
-		go func() { // after the answer, which the end of the pool must not cut off
-			<-released
-			c.rpc.Notify(context.Background(), methodReleased, runID{p.Run})
-			s.leave()
-		}()
+		s.leave()
 	})
 }
 
@@ -427,6 +414,10 @@ func (c *serverConn) request(p runParams) agent.Request {
 	req := agent.Request{
 		Prompt: p.Prompt, Images: p.Images, Model: p.Model, Dir: p.Dir, Verbatim: p.Verbatim, Spawn: p.Spawn,
 		Session: p.Session, Replay: p.Replay, Turn: p.Turn, Source: c.source,
+		Released: func() {
+			c.rpc.Notify(context.Background(), methodReleased, runID{p.Run})
+			c.server.leave()
+		},
 	}
 	if p.Change != nil {
 		attempts := 0

@@ -53,7 +53,7 @@ func ask(ctx context.Context, path, method string, params, result any) error {
 	if err != nil {
 		return err
 	}
-	rpc := jsonrpc2.NewConn(ctx, l, handlerFunc(func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) {}), quiet)
+	rpc := newConn(ctx, l, func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) {})
 	defer rpc.Close()
 	return rpc.Call(ctx, method, params, result)
 }

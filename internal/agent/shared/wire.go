@@ -1,12 +1,16 @@
 package shared
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"time"
+
+	"github.com/sourcegraph/jsonrpc2"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/queue"
@@ -21,8 +25,8 @@ const Protocol = 1
 // JSON escapes.
 const maxLine = 128 << 20
 
-// The methods. A bridge calls run, check, workers, ping, status and stop, and notifies
-// cancel, forget and ahead. A pool notifies event and released, and calls the methods of files
+// The methods. A bridge calls run, check, workers, status, stop and ping, and notifies cancel,
+// forget and ahead. A pool notifies event and released, and calls the methods of files
 // while a run in change mode is in progress.
 const (
 	methodRun      = "run"
@@ -36,9 +40,9 @@ const (
 	methodForget   = "forget"
 	methodAhead    = "ahead"
 	methodWorkers  = "workers"
-	methodPing     = "ping"
 	methodStatus   = "status"
 	methodStop     = "stop"
+	methodPing     = "ping"
 )
 
 // A Hello is the first message on a connection, from the side that dials the socket.
@@ -107,8 +111,9 @@ type changeParams struct {
 type runResult struct {
 	Result agent.Result `json:"result"`
 	// FallbackAnswered is the field of Result.Fallback that has no name in JSON.
-	FallbackAnswered bool         `json:"fallbackAnswered,omitempty"`
-	Fault            *agent.Error `json:"fault,omitempty"`
+	FallbackAnswered bool `json:"fallbackAnswered,omitempty"`
+
+	Fault *agent.Error `json:"fault,omitempty"`
 	// Closed reports whether the run ended because the pool ends.
 	Closed bool   `json:"closed,omitempty"`
 	Error  string `json:"error,omitempty"`
@@ -279,3 +284,16 @@ func (l *link) ReadObject(v any) error {
 
 func (l *link) WriteObject(v any) error { return l.w.Encode(v) }
 func (l *link) Close() error            { return l.conn.Close() }
+
+// newConn returns a JSON-RPC connection. handle is called for one message after the
+// other, and must not block.
+func newConn(ctx context.Context, l *link, handle handlerFunc) *jsonrpc2.Conn {
+	return jsonrpc2.NewConn(ctx, l, handle, jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
+}
+
+type handlerFunc func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request)
+
+// Handle implements [jsonrpc2.Handler].
+func (f handlerFunc) Handle(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	f(ctx, conn, req)
+}

@@ -378,9 +378,11 @@ func (s *Server) watch() {
 const flushTimeout = 2 * time.Second
 
 // endSessions ends the sessions when nothing shows changes any more. The companion has
-// just rejected the changes that waited: the agents receive that first.
+// just rejected the changes that waited: the agents receive that first. Close does not
+// cut this short, since the companion often ends with its last view; the sessions that
+// Close ends are no longer waited for.
 func (s *Server) endSessions() {
-	ctx, cancel := context.WithTimeout(s.ctx, flushTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	sessions := s.all()
 	flush(ctx, sessions)

@@ -704,6 +704,30 @@ func TestNoViews(t *testing.T) {
 	})
 }
 
+// An editor that ends takes the last view and the companion with it: the agents receive
+// the rejections even so.
+func TestNoViewsAndClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		a := f.connect("claude-code")
+		id := a.openDiff("/project/a", "a", "tab")
+		receive(t, f.backend.proposed)
+		a.stopReading()
+		f.backend.setShows(false)
+		done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})
+		f.ViewsChanged()
+		synctest.Wait() // the sessions are about to end
+		go f.close()
+		synctest.Wait()
+		a.want(id, "DIFF_REJECTED|tab")
+		if err := receive(t, done); err != nil {
+			t.Error(err)
+		}
+		receive(t, a.ended)
+		receive(t, f.backend.gone)
+	})
+}
+
 // An agent that does not read delays the end of the sessions for a moment only.
 func TestNoViewsAndNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,14 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/doctor"
-	"pollux/internal/sys"
 )
 
 // probeTimeout limits the start of a warm process.
@@ -64,30 +62,14 @@ func (g *CLI) Bridge(ctx context.Context, c *doctor.Checker) {
 // checkAuth reports how Gemini CLI signs in, as far as files and variables show.
 func (g *CLI) checkAuth(c *doctor.Checker) {
 	kind, enforced := g.settings.Auth()
-	file, vars, err := g.envFile(c.Dir)
+	file, get, err := g.settings.Variables(nil, c.Dir)
 	if err != nil {
 		c.Fail("auth", "move it away, or make it a regular file",
 			"%s, the only .env file that Gemini CLI reads here, cannot be read: %v", file, doctor.Reason(err))
 		return
 	}
-	get := func(key string) string {
-		if v, ok := os.LookupEnv(key); ok {
-			return v
-		}
-		return vars[key]
-	}
-	switch {
-	case kind != "":
-	case get("GOOGLE_GENAI_USE_GCA") == "true":
-		kind = "oauth-personal"
-	case get("GOOGLE_GENAI_USE_VERTEXAI") == "true":
-		kind = "vertex-ai"
-	case get("GOOGLE_GEMINI_BASE_URL") != "":
-		kind = "gateway"
-	case get("GEMINI_API_KEY") != "":
-		kind = "gemini-api-key"
-	case get("CLOUD_SHELL") == "true", get("GEMINI_CLI_USE_COMPUTE_ADC") == "true":
-		kind = "compute-default-credentials"
+	if kind == "" {
+		kind = settings.AuthFromEnv(get)
 	}
 	where := "the environment"
 	if file != "" {
@@ -122,55 +104,6 @@ func (g *CLI) checkAuth(c *doctor.Checker) {
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
-}
-
-// authVariables are the variables that Gemini CLI reads from a .env file even in
-// an untrusted folder.
-var authVariables = []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"}
-
-// maxEnvFile limits a .env file, in bytes.
-const maxEnvFile = 16 << 20
-
-// envFile returns the .env file that Gemini CLI reads, and the variables that it
-// uses from it. The CLI reads only one: the nearest one, from the directory
-// upwards, or else the one in the user's home.
-func (g *CLI) envFile(dir string) (path string, vars map[string]string, err error) {
-	trusted := g.settings.Trust == settings.Trusted
-	home, _ := settings.Home(nil)
-	var files []string
-	add := func(dir string) {
-		if trusted {
-			files = append(files, filepath.Join(dir, ".gemini", ".env"))
-		}
-		files = append(files, filepath.Join(dir, ".env"))
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		add(dir)
-		if dir == filepath.Dir(dir) {
-			break
-		}
-	}
-	add(filepath.Dir(home))
-	i := slices.IndexFunc(files, exists)
-	if i < 0 {
-		return "", nil, nil
-	}
-	data, err := sys.ReadFile(files[i], maxEnvFile)
-	if err != nil {
-		return files[i], nil, err
-	}
-	vars = make(map[string]string)
-	for line := range strings.Lines(string(data)) {
-		k, v, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
-		k, v = strings.TrimSpace(k), strings.TrimSpace(v)
-		if n := len(v); n > 1 && (v[0] == '"' || v[0] == '\'') && v[n-1] == v[0] {
-			v = v[1 : n-1]
-		}
-		if ok && (trusted || slices.Contains(authVariables, k)) {
-			vars[k] = v
-		}
-	}
-	return files[i], vars, nil
 }
 
 // checkTrust reports whether Gemini CLI trusts the folder.

@@ -5,6 +5,7 @@ package settings
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,6 +56,19 @@ func SystemDir() string {
 		return `C:\ProgramData\gemini-cli`
 	}
 	return "/etc/gemini-cli"
+}
+
+// SystemFiles returns the paths of the administrator's settings, and of the
+// defaults. The files may not exist.
+func SystemFiles(env agent.Env) (system, defaults string) {
+	system = cmp.Or(env.Get("GEMINI_CLI_SYSTEM_SETTINGS_PATH"), filepath.Join(SystemDir(), "settings.json"))
+	defaults = env.Get("GEMINI_CLI_SYSTEM_DEFAULTS_PATH")
+	return system, cmp.Or(defaults, filepath.Join(filepath.Dir(system), "system-defaults.json"))
+}
+
+// TrustFile returns the path of the list of trusted folders. The file may not exist.
+func TrustFile(env agent.Env, home string) string {
+	return cmp.Or(env.Get("GEMINI_CLI_TRUSTED_FOLDERS_PATH"), filepath.Join(home, "trustedFolders.json"))
 }
 
 // maxFile limits a settings file, in bytes.
@@ -119,14 +133,7 @@ func Load(env agent.Env, dir string) (Settings, error) {
 		return Settings{}, err
 	}
 	var s Settings
-	system := env.Get("GEMINI_CLI_SYSTEM_SETTINGS_PATH")
-	if system == "" {
-		system = filepath.Join(SystemDir(), "settings.json")
-	}
-	defaults := env.Get("GEMINI_CLI_SYSTEM_DEFAULTS_PATH")
-	if defaults == "" {
-		defaults = filepath.Join(filepath.Dir(system), "system-defaults.json")
-	}
+	system, defaults := SystemFiles(env)
 	add := func(l *Layer) {
 		if l != nil {
 			s.Layers = append(s.Layers, *l)
@@ -260,6 +267,24 @@ func (s Settings) Auth() (kind, enforced string) {
 	return kind, enforced
 }
 
+// AuthFromEnv returns the sign-in method that the CLI chooses if none is selected,
+// or "". A warm process knows only API keys and gateways.
+func AuthFromEnv(get func(name string) string) string {
+	switch {
+	case get("GOOGLE_GENAI_USE_GCA") == "true":
+		return "oauth-personal"
+	case get("GOOGLE_GENAI_USE_VERTEXAI") == "true":
+		return "vertex-ai"
+	case get("GOOGLE_GEMINI_BASE_URL") != "":
+		return "gateway"
+	case get("GEMINI_API_KEY") != "":
+		return "gemini-api-key"
+	case get("CLOUD_SHELL") == "true", get("GEMINI_CLI_USE_COMPUTE_ADC") == "true":
+		return "compute-default-credentials"
+	}
+	return ""
+}
+
 func (s Settings) trustsFolders() bool {
 	on := true
 	for _, l := range s.Layers {
@@ -279,10 +304,7 @@ func (s Settings) trust(env agent.Env, home, dir string) (Trust, string, error) 
 	case !s.trustsFolders():
 		return Trusted, "security.folderTrust.enabled", nil
 	}
-	path := env.Get("GEMINI_CLI_TRUSTED_FOLDERS_PATH")
-	if path == "" {
-		path = filepath.Join(home, "trustedFolders.json")
-	}
+	path := TrustFile(env, home)
 	data, err := sys.ReadFile(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Unknown, path, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tailscale/hujson"
 
+	"pollux/internal/agent"
 	"pollux/internal/hostile"
 )
 
@@ -49,6 +50,28 @@ const (
 	trusted   = "home/.gemini/trustedFolders.json"
 	system    = "system/settings.json"
 )
+
+// Each environment has its own settings.
+func TestLoadOfAnEnvironment(t *testing.T) {
+	project := home(t, map[string]string{
+		user: `{"ide":{"enabled":false}}`, "theirs/.gemini/settings.json": `{"ide":{"enabled":true}}`, trusted: `{"ROOT/project":"TRUST_FOLDER"}`,
+	})
+	theirs := agent.Env{"HOME=" + filepath.Join(filepath.Dir(project), "theirs"), "GEMINI_CLI_SYSTEM_SETTINGS_PATH=/none"}
+	for name, tt := range map[string]struct {
+		env   agent.Env
+		on    bool
+		trust Trust
+	}{
+		"this process": {nil, false, Trusted},
+		"another one":  {theirs, true, Unknown},
+		"a variable":   {append(theirs, "GEMINI_CLI_TRUST_WORKSPACE=false"), true, Untrusted},
+	} {
+		s, err := Load(tt.env, project)
+		if on, _ := s.IDEMode(); err != nil || on != tt.on || s.Trust != tt.trust {
+			t.Errorf("%s: IDE mode %v, trust %v, %v", name, on, s.Trust, err)
+		}
+	}
+}
 
 func TestLoad(t *testing.T) {
 	for _, tt := range []struct {

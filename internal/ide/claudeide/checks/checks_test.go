@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -21,6 +22,7 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/ide/claudeide"
 	"pollux/internal/ide/lockfile"
+	"pollux/internal/sys"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -108,6 +110,35 @@ func (r *room) found(check doctor.Check) (all []string, report doctor.Report) {
 	}
 	slices.Sort(all)
 	return all, report
+}
+
+// A process that Claude Code has just forked has its name, too, and is neither late nor
+// connected.
+func TestLateProcesses(t *testing.T) {
+	written := time.Now()
+	process := func(pid int, before time.Duration) sys.StartedProcess {
+		return sys.StartedProcess{Process: sys.Process{PID: pid}, Started: written.Add(-before)}
+	}
+	old, older, forked := process(1, time.Minute), process(2, time.Hour), process(3, -time.Minute)
+	for name, tt := range map[string]struct {
+		processes []sys.StartedProcess
+		connected []int
+		want      []string
+	}{
+		"nobody":                      {nil, nil, nil},
+		"in time":                     {[]sys.StartedProcess{process(1, searchTimeout)}, nil, nil},
+		"late":                        {[]sys.StartedProcess{old}, nil, []string{"1"}},
+		"connected":                   {[]sys.StartedProcess{old}, []int{1}, nil},
+		"connected, with a fork":      {[]sys.StartedProcess{old, forked}, []int{1}, nil},
+		"the other one is connected":  {[]sys.StartedProcess{old, older}, []int{2}, []string{"1"}},
+		"a later one is connected":    {[]sys.StartedProcess{old, forked}, []int{3}, []string{"1"}},
+		"of unknown process":          {[]sys.StartedProcess{old, forked}, []int{0}, nil},
+		"two, one of unknown process": {[]sys.StartedProcess{old, older}, []int{0}, []string{"1", "2"}},
+	} {
+		if got := lateProcesses(tt.processes, written, tt.connected); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
 }
 
 const deadPID = 1 << 30

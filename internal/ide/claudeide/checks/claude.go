@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -351,25 +352,40 @@ func (c *claude) checkLate(f claudeide.Found) {
 	if r == nil || f.PID != r.PID || err != nil {
 		return
 	}
-	connected := 0
+	var connected []int
 	for _, agent := range r.Clients {
 		if agent.Name == "Claude Code" {
-			connected++
+			connected = append(connected, agent.PID)
 		}
 	}
-	var late []string
-	processes := sys.ProcessesIn(claudeide.ClaudeCommand, c.Dir)
-	for _, p := range processes {
-		if info.ModTime().Sub(p.Started) > searchTimeout {
-			late = append(late, fmt.Sprint(p.PID))
-		}
-	}
-	if len(late) == 0 || connected >= len(processes) {
+	late := lateProcesses(sys.ProcessesIn(claudeide.ClaudeCommand, c.Dir), info.ModTime(), connected)
+	if len(late) == 0 {
 		return
 	}
 	c.Fail("late", "type /ide in it",
 		"a Claude Code that runs here (process %s) started more than 30 s before the companion: it no longer looks for one",
 		strings.Join(late, ", "))
+}
+
+// lateProcesses returns the processes that stopped looking before the lock was written
+// and are not connected. A connected agent whose process is not known, 0, may be any of
+// them.
+func lateProcesses(processes []sys.StartedProcess, written time.Time, connected []int) (late []string) {
+	unknown := 0
+	for _, pid := range connected {
+		if pid == 0 {
+			unknown++
+		}
+	}
+	for _, p := range processes {
+		if written.Sub(p.Started) > searchTimeout && !slices.Contains(connected, p.PID) {
+			late = append(late, strconv.Itoa(p.PID))
+		}
+	}
+	if len(late) <= unknown {
+		return nil
+	}
+	return late
 }
 
 // checkDiffs checks whether Claude Code shows its changes in the editor.
