@@ -183,7 +183,7 @@ func TestStoppingPoolFinishesItsRequests(t *testing.T) {
 // A pool that stopped after its last request closed the connection while it wrote the
 // answer.
 func TestStoppingPoolDeliversItsAnswer(t *testing.T) {
-	big := strings.Repeat("0123456789abcdef", 1<<17)
+	big := strings.Repeat("0123456789abcdef", 1<<14)
 	var first *mortal
 	first = newMortal(t, func(ctx context.Context, req agent.Request) (agent.Result, error) {
 		first.server.stop(false)
