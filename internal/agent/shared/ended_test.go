@@ -42,11 +42,12 @@ func answers(text string) puppet {
 
 // A mortal is a pool whose end the test chooses. It listens in memory.
 type mortal struct {
-	server *Server
-	dialed chan net.Conn
-	closed chan struct{}
-	close  func()
-	ended  chan struct{} // closed when Serve has returned
+	server    *Server
+	terminate func() // ends the context of Serve
+	dialed    chan net.Conn
+	closed    chan struct{}
+	close     func()
+	ended     chan struct{} // closed when Serve has returned
 
 	mu    sync.Mutex
 	conns []net.Conn
@@ -61,6 +62,7 @@ func newMortal(t *testing.T, run puppet) *mortal {
 		Agent: row, Runner: queue.New(row, run), IdleTimeout: time.Hour, Log: slog.New(slog.DiscardHandler),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	m.terminate = cancel
 	go func() {
 		defer close(m.ended)
 		m.server.Serve(ctx, m)
@@ -191,6 +193,33 @@ func TestStoppingPoolDeliversItsAnswer(t *testing.T) {
 	})
 	wantAnswer(t, newTestClient(t, first), "x", big)
 	<-first.ended
+}
+
+// A pool that ended at once cancelled its requests, and some bridges got the answer that
+// their request was cancelled.
+func TestEndingPoolAnswersNoRequest(t *testing.T) {
+	for name, end := range map[string]func(m *mortal){
+		"stopped":    func(m *mortal) { m.server.stop(true) },
+		"terminated": func(m *mortal) { m.terminate() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 30 {
+				started := make(chan struct{})
+				first := newMortal(t, func(ctx context.Context, req agent.Request) (agent.Result, error) {
+					close(started)
+					<-ctx.Done()
+					req.Released()
+					return agent.Result{}, context.Cause(ctx)
+				})
+				c := newTestClient(t, first, newMortal(t, answers("of the second")))
+				go func() {
+					<-started
+					end(first)
+				}()
+				wantAnswer(t, c, "x", "of the second")
+			}
+		})
+	}
 }
 
 // A pool ended before it had answered the request to stop.

@@ -37,7 +37,7 @@ type Server struct {
 	Log         *slog.Logger
 
 	started time.Time
-	end     context.CancelFunc // ends Serve
+	end     func() // ends Serve, and its runs with agent.ErrClosed
 
 	mu       sync.Mutex // guards the fields below
 	conns    map[*serverConn]bool
@@ -54,8 +54,11 @@ type Server struct {
 // soon as it no longer accepts requests, and before it ends connections, so that a
 // bridge whose connection has ended can start another pool.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	ctx, s.end = context.WithCancel(ctx)
+	serving, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	s.end = func() { end(agent.ErrClosed) }
 	defer s.end()
+	defer context.AfterFunc(ctx, s.end)()
+	ctx = serving
 	s.conns, s.owners = make(map[*serverConn]bool), make(map[string]string)
 	s.started, s.used = time.Now(), time.Now()
 	s.unlisten = sync.OnceFunc(func() { l.Close() })
