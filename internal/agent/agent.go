@@ -137,8 +137,10 @@ type Result struct {
 	Runner string
 	// Queued is the time before the agent got the prompt.
 	Queued time.Duration
-	// Fallback is set if the fallback model was asked.
-	Fallback *Fallback
+	// Fallback is set if the fallback model was asked. FromFallback reports whether the
+	// text is from that model.
+	Fallback     *Fallback
+	FromFallback bool
 	// Changed reports whether the runner used the request's Change.
 	Changed bool
 }
@@ -148,8 +150,6 @@ type Fallback struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 	Why  string `json:"why"`
-	// Answered reports whether the text is from the other model.
-	Answered bool `json:"-"`
 }
 
 // Partial returns the text of an unfinished run: the part of the answer that

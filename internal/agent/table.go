@@ -18,6 +18,9 @@ type Agent struct {
 	// DisplayName is its name for people and models, such as "Gemini CLI". Model
 	// is the name that people use for its model, such as "Gemini".
 	Name, DisplayName, Model string
+	// Provider is the name of the model's provider in the semantic conventions of
+	// OpenTelemetry (gen_ai.provider.name).
+	Provider string
 	// Command is the program, a name on the PATH. CommandVar is the environment
 	// variable that overrides it. VarPrefix is the prefix of the bridge's other
 	// variables, such as "GEMINI_".

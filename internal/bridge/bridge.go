@@ -139,6 +139,7 @@ type call struct {
 	start    time.Time
 	progress *progress
 	cancel   func()
+	cause    func() error   // why the context ended, if it did
 	running  sync.WaitGroup // processes that work for the call
 	verbatim bool           // see [agent.Request.Verbatim]
 	fellBack bool           // the fallback model wrote the text
@@ -178,16 +179,22 @@ func (b *Bridge) begin(ctx context.Context, c Common, report func(string)) (cont
 	return ctx, &call{
 		b: b, dir: dir, model: model, timeout: timeout, start: time.Now(),
 		cancel:   func() { stop(); cancel(nil); cancelTimeout() },
+		cause:    func() error { return context.Cause(ctx) },
 		progress: newProgress(b.cfg.Agent, report), meta: Meta{Model: model},
 	}, nil
 }
 
-// end ends the call and returns how its answer was produced.
-func (c *call) end() Meta {
+// end ends the call and returns how its answer was produced. err is the error of
+// the call.
+func (c *call) end(err error) Meta {
 	defer c.b.work.Done()
+	kind := c.errorKind(err) // before the context ends
 	c.cancel()
 	c.progress.stop()
 	c.meta.DurationMs = time.Since(c.start).Milliseconds()
+	if c.b.cfg.Record != nil {
+		c.b.cfg.Record(c.usage(kind))
+	}
 	return c.meta
 }
 
@@ -252,7 +259,7 @@ func (c *call) ask(ctx context.Context, q question) (agent.Result, error) {
 	})
 	c.meta.QueuedMs += result.Queued.Milliseconds()
 	c.meta.Fallback = cmp.Or(result.Fallback, c.meta.Fallback)
-	c.fellBack = c.meta.Fallback != nil && result.Partial() != "" && (result.Fallback == nil || result.Fallback.Answered)
+	c.fellBack = c.meta.Fallback != nil && result.Partial() != "" && (result.Fallback == nil || result.FromFallback)
 	c.count(result)
 	if err != nil {
 		return result, c.failure(err, result)

@@ -43,6 +43,8 @@ type Config struct {
 	PoolIdleTimeout time.Duration
 	// Version is the version of Pollux that clients receive.
 	Version string
+	// Record, if set, is called once at the end of each call. It must not block.
+	Record func(agent.Usage)
 	// Log may be nil.
 	Log *slog.Logger
 }

@@ -66,7 +66,7 @@ func (b *Bridge) Structured(ctx context.Context, in StructuredInput, report func
 		return Structured{}, err
 	}
 	s, err := c.structured(ctx, in, schema)
-	s.Meta = c.end()
+	s.Meta = c.end(err)
 	return s, err
 }
 

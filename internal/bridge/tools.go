@@ -96,7 +96,7 @@ func (b *Bridge) Query(ctx context.Context, in QueryInput, report func(string)) 
 		return Answer{}, err
 	}
 	a, err := c.query(ctx, in, limit)
-	a.Meta = c.end()
+	a.Meta = c.end(err)
 	return a, err
 }
 
@@ -151,7 +151,7 @@ func (b *Bridge) Search(ctx context.Context, in SearchInput, report func(string)
 	prompt := b.templates.fill("search", map[string]string{"query": in.Query, "limit": strings.TrimSpace(limit)})
 	result, err := c.ask(ctx, question{prompt: prompt})
 	a, err := c.answer(result, err, nil)
-	a.Meta = c.end()
+	a.Meta = c.end(err)
 	return a, err
 }
 

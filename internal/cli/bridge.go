@@ -112,6 +112,7 @@ func withBridge(ctx context.Context, streams IO, level string, change func(*brid
 		return err
 	}
 	cfg.Log, cfg.Runner.Log, cfg.Version = log, log, version()
+	defer recordUsage(&cfg)()
 	change(&cfg)
 	ctx, stop := untilSignal(ctx)
 	defer stop()

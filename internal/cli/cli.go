@@ -104,7 +104,7 @@ other agents, and your shell, ask Gemini CLI questions, enforced read-only.
 	root.AddCommand(
 		newRun(streams), newDemo(streams), newIDE(streams), newConnect(streams),
 		newReview(streams), newSend(streams), newLSP(streams), newNotify(streams), newStatus(streams), newDoctor(streams), newJournal(streams),
-		newBridge(streams), newPool(streams), newAsk(streams), newInstall(streams), newConformance(streams),
+		newBridge(streams), newPool(streams), newAsk(streams), newUsage(streams), newInstall(streams), newConformance(streams),
 	)
 	checkArgs(root)
 	return root

@@ -28,6 +28,8 @@ var row = &agent.Agent{
 	ExampleModel: "gemini-2.5-pro", FallbackModel: "gemini-2.5-flash",
 	MaxPrompt: maxPrompt,
 
+	Provider: "gcp.gen_ai", // any endpoint of Google: the CLI chooses one by how the user signed in
+
 	ReadTools: readTools, ReadAliases: readAliases, WriteTools: writeTools, SearchTool: searchTool,
 	ToolVerbs: toolVerbs,
 

@@ -157,7 +157,7 @@ func (t *turn) fallBack(ctx context.Context, first agent.Result, f agent.Fallbac
 	if err != nil && result.Partial() == "" && first.Partial() != "" {
 		result.Answer, result.Narration, result.Model = first.Answer, first.Narration, first.Model
 	} else {
-		f.Answered = result.Partial() != ""
+		result.FromFallback = result.Partial() != ""
 	}
 	result.Fallback = &f
 	return result, err

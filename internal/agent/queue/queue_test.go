@@ -318,7 +318,7 @@ func TestUsedUpQuotaIsRemembered(t *testing.T) {
 					if f != nil {
 						t.Errorf("fallback %+v", f)
 					}
-				case f == nil || f.Why != string(tt.kind) || !f.Answered || f.From != "pro":
+				case f == nil || f.Why != string(tt.kind) || !result.FromFallback || f.From != "pro":
 					t.Errorf("fallback %+v", f)
 				}
 			}

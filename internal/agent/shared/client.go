@@ -66,7 +66,7 @@ type Client struct {
 	log  *slog.Logger
 	ctx  context.Context // ends with Close
 	end  context.CancelCauseFunc
-	turn chan struct{} // holds a token while nobody connects
+	turn chan struct{} // holds a token while nobody connects or opens the local runner
 	work sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
@@ -160,7 +160,7 @@ func (c *Client) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 
 // runLocally answers a request without the pool.
 func (c *Client) runLocally(ctx context.Context, req agent.Request, emit func(agent.Event), released func(), why error) (agent.Result, error) {
-	local, err := c.openLocal(why)
+	local, err := c.openLocal(ctx, why)
 	if err != nil {
 		released()
 		return agent.Result{}, err
@@ -170,22 +170,38 @@ func (c *Client) runLocally(ctx context.Context, req agent.Request, emit func(ag
 }
 
 // openLocal returns the local runner. why is the reason that the pool is not used.
-func (c *Client) openLocal(why error) (agent.Runner, error) {
+func (c *Client) openLocal(ctx context.Context, why error) (agent.Runner, error) {
 	if c.cfg.Local == nil {
 		return nil, why
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.local != nil {
-		return c.local, nil
+	if local := c.localRunner(); local != nil {
+		return local, nil
+	}
+	select {
+	case <-c.turn:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { c.turn <- struct{}{} }()
+	if local := c.localRunner(); local != nil {
+		return local, nil
 	}
 	c.log.Warn("the pool cannot be used: this bridge runs its own processes", "error", why)
 	local, err := c.cfg.Local()
 	if err != nil {
 		return nil, err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.local = local
 	return local, nil
+}
+
+// localRunner returns the local runner, or nil if it is not open.
+func (c *Client) localRunner() agent.Runner {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.local
 }
 
 // params returns the message of a request.
@@ -344,7 +360,7 @@ func (c *Client) Check(ctx context.Context, from agent.Source) (agent.Program, e
 	if ctx.Err() != nil {
 		return agent.Program{}, context.Cause(ctx)
 	}
-	local, err := c.openLocal(err)
+	local, err := c.openLocal(ctx, err)
 	if err != nil {
 		return agent.Program{}, err
 	}
@@ -380,10 +396,7 @@ func (c *Client) Forget(session string) {
 	if conn := c.connected(); conn != nil {
 		conn.rpc.Notify(c.ctx, methodForget, sessionParams{session})
 	}
-	c.mu.Lock()
-	local := c.local
-	c.mu.Unlock()
-	if local != nil {
+	if local := c.localRunner(); local != nil {
 		local.Forget(session)
 	}
 }
@@ -396,10 +409,7 @@ func (c *Client) Workers() []agent.Worker {
 		defer cancel()
 		conn.rpc.Call(ctx, methodWorkers, nil, &all)
 	}
-	c.mu.Lock()
-	local := c.local
-	c.mu.Unlock()
-	if local != nil {
+	if local := c.localRunner(); local != nil {
 		all = append(all, local.Workers()...)
 	}
 	return all
@@ -409,7 +419,7 @@ func (c *Client) Workers() []agent.Worker {
 type clientConn struct {
 	client *Client
 	rpc    *jsonrpc2.Conn
-	work   sync.WaitGroup // requests of the pool, and watch
+	work   sync.WaitGroup // watch, and requests of the pool
 
 	mu       sync.Mutex // guards the fields below
 	stopping bool       // the pool accepts no more runs
@@ -592,9 +602,6 @@ func (c *clientConn) conclude(ctx context.Context, run int, reply *runResult, er
 		c.answered(run)
 	} else {
 		c.drop(run)
-	}
-	if f := reply.Result.Fallback; f != nil {
-		f.Answered = reply.FallbackAnswered
 	}
 	switch {
 	case ctx.Err() != nil:

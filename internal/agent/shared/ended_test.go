@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"pollux/internal/agent"
@@ -116,8 +115,8 @@ func (m *mortal) disconnect() {
 	}
 }
 
-// newTestClient returns a client of the first of several pools that still listens.
-func newTestClient(t *testing.T, pools ...*mortal) *Client {
+// clientOf returns a client of the first of several pools that still listens.
+func clientOf(t *testing.T, pools ...*mortal) *Client {
 	t.Helper()
 	return connecting(t, func(context.Context) (io.ReadWriteCloser, error) {
 		for _, m := range pools {
@@ -167,7 +166,7 @@ func TestStoppingPoolFinishesItsRequests(t *testing.T) {
 		req.Released()
 		return agent.Result{Answer: "of the first"}, nil
 	})
-	c := newTestClient(t, first, newMortal(t, answers("of the second")))
+	c := clientOf(t, first, newMortal(t, answers("of the second")))
 	var slow sync.WaitGroup
 	slow.Go(func() { wantAnswer(t, c, "slow", "of the first") })
 	<-started
@@ -191,7 +190,7 @@ func TestStoppingPoolDeliversItsAnswer(t *testing.T) {
 		first.server.stop(false)
 		return answers(big)(ctx, req)
 	})
-	wantAnswer(t, newTestClient(t, first), "x", big)
+	wantAnswer(t, clientOf(t, first), "x", big)
 	<-first.ended
 }
 
@@ -211,7 +210,7 @@ func TestEndingPoolAnswersNoRequest(t *testing.T) {
 					req.Released()
 					return agent.Result{}, context.Cause(ctx)
 				})
-				c := newTestClient(t, first, newMortal(t, answers("of the second")))
+				c := clientOf(t, first, newMortal(t, answers("of the second")))
 				go func() {
 					<-started
 					end(first)
@@ -226,7 +225,7 @@ func TestEndingPoolAnswersNoRequest(t *testing.T) {
 func TestStopIsAnswered(t *testing.T) {
 	for range 50 {
 		m := newMortal(t, answers(""))
-		conn, err := newTestClient(t, m).connect(t.Context())
+		conn, err := clientOf(t, m).connect(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,7 +260,7 @@ func TestReleasedWithTheConnection(t *testing.T) {
 				}()
 			}
 			released := make(chan struct{})
-			c := newTestClient(t, m)
+			c := clientOf(t, m)
 			_, err := c.Run(ctx, agent.Request{Released: func() { close(released) }}, func(agent.Event) {})
 			if (err != nil) != cancels {
 				t.Error(err)
@@ -313,44 +312,4 @@ func TestPoolEndsDuringTheWelcome(t *testing.T) {
 		return m.dial()
 	})
 	wantAnswer(t, c, "x", "ok")
-}
-
-// A pool that was stopped by a signal accepts requests and never answers.
-func TestMutePool(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newMortal(t, answers("ok"))
-		first := true
-		c := connecting(t, func(context.Context) (io.ReadWriteCloser, error) {
-			if !first {
-				return m.dial()
-			}
-			first = false
-			ours, theirs := net.Pipe()
-			go func() {
-				l := newLink(theirs)
-				l.ReadObject(new(Hello))
-				l.WriteObject(Welcome{Name: welcomeName, Protocol: Protocol})
-				io.Copy(io.Discard, theirs)
-			}()
-			return ours, nil
-		})
-		began := time.Now()
-		wantAnswer(t, c, "x", "ok")
-		if took := time.Since(began); took > pingInterval+pingTimeout {
-			t.Errorf("it took %s", took)
-		}
-	})
-}
-
-// The pool's answer says that the fallback model wrote it. The bridge reported that this
-// model was only tried.
-func TestFallbackCrossesTheConnection(t *testing.T) {
-	m := newMortal(t, func(_ context.Context, req agent.Request) (agent.Result, error) {
-		req.Released()
-		return agent.Result{Answer: "ok", Fallback: &agent.Fallback{From: "a", To: "b", Why: "c", Answered: true}}, nil
-	})
-	r, err := askOf(t, newTestClient(t, m), "x")
-	if err != nil || r.Fallback == nil || *r.Fallback != (agent.Fallback{From: "a", To: "b", Why: "c", Answered: true}) {
-		t.Errorf("%+v, %v", r.Fallback, err)
-	}
 }

@@ -37,7 +37,7 @@ type Server struct {
 	Log         *slog.Logger
 
 	started time.Time
-	end     func() // ends Serve, and its runs with agent.ErrClosed
+	end     func() // ends Serve, and all runs with agent.ErrClosed
 
 	mu       sync.Mutex // guards the fields below
 	conns    map[*serverConn]bool
@@ -54,15 +54,17 @@ type Server struct {
 // soon as it no longer accepts requests, and before it ends connections, so that a
 // bridge whose connection has ended can start another pool.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	serving, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	s.end = func() { end(agent.ErrClosed) }
-	defer s.end()
-	defer context.AfterFunc(ctx, s.end)()
-	ctx = serving
+	signal := ctx
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(signal))
+	s.end = func() {
+		s.refuse()
+		cancel(agent.ErrClosed)
+	}
 	s.conns, s.owners = make(map[*serverConn]bool), make(map[string]string)
 	s.started, s.used = time.Now(), time.Now()
 	s.unlisten = sync.OnceFunc(func() { l.Close() })
-	defer context.AfterFunc(ctx, s.refuse)()
+	defer s.end()
+	defer context.AfterFunc(signal, s.end)()
 	var watching sync.WaitGroup
 	watching.Go(func() { s.watch(ctx, l) })
 	s.accept(ctx, l)
@@ -112,7 +114,6 @@ func (s *Server) watch(ctx context.Context, l net.Listener) {
 		s.mu.Unlock()
 		if idle {
 			s.Log.Info("the pool ends: nobody has asked it anything", "for", s.IdleTimeout)
-			s.unlisten()
 			s.end()
 		}
 	}
@@ -435,7 +436,7 @@ func (c *serverConn) request(p runParams) agent.Request {
 }
 
 func (c *serverConn) outcome(result agent.Result, err error) runResult {
-	r := runResult{Result: result, FallbackAnswered: result.Fallback != nil && result.Fallback.Answered}
+	r := runResult{Result: result}
 	switch {
 	case err == nil || errors.As(err, &r.Fault):
 	case errors.Is(err, agent.ErrClosed):

@@ -110,10 +110,7 @@ type changeParams struct {
 // A runResult is the end of a run. At most one of Fault, Closed and Error is set.
 type runResult struct {
 	Result agent.Result `json:"result"`
-	// FallbackAnswered is the field of Result.Fallback that has no name in JSON.
-	FallbackAnswered bool `json:"fallbackAnswered,omitempty"`
-
-	Fault *agent.Error `json:"fault,omitempty"`
+	Fault  *agent.Error `json:"fault,omitempty"`
 	// Closed reports whether the run ended because the pool ends.
 	Closed bool   `json:"closed,omitempty"`
 	Error  string `json:"error,omitempty"`

@@ -1,0 +1,682 @@
+package shared
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/queue"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// testTimeout is how long a step may take on a busy machine.
+const testTimeout = 60 * time.Second
+
+var row = &agent.Agent{
+	Name: "test", DisplayName: "Test",
+	Account:    func(agent.Env, string) string { return "" },
+	ResetAfter: func(string) time.Duration { return 0 },
+}
+
+// A script is a runner with scripted answers. It lists the forgotten conversations.
+type script struct {
+	run func(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error)
+
+	mu        sync.Mutex
+	forgotten []string
+}
+
+func (s *script) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	defer req.Released()
+	return s.run(ctx, req, emit)
+}
+
+func (s *script) Check(_ context.Context, from agent.Source) (agent.Program, error) {
+	if from.Command == "missing" {
+		return agent.Program{}, &agent.Error{Kind: agent.NotInstalled, Remedy: agent.Remedy{What: "nothing there", Next: "install it"}}
+	}
+	return agent.Program{Path: from.Command, Version: "1.2.3"}, nil
+}
+
+func (s *script) Forget(session string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgotten = append(s.forgotten, session)
+}
+
+func (*script) Ahead(agent.Source, string) {}
+func (*script) Workers() []agent.Worker    { return []agent.Worker{{PID: 1, Dir: "/w"}} }
+func (*script) Close() error               { return nil }
+
+// say returns a runner that answers with the prompt.
+func say() *script {
+	return &script{run: func(_ context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
+		return agent.Result{Answer: "said " + req.Prompt}, nil
+	}}
+}
+
+// hang returns a runner that waits for the end of the request after its first words.
+func hang() *script {
+	return &script{run: func(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+		emit(agent.Text{Text: "so far"})
+		<-ctx.Done()
+		return agent.Result{Answer: "so far"}, context.Cause(ctx)
+	}}
+}
+
+// A testPool is a pool in this process.
+type testPool struct {
+	*Server
+	path string
+	end  func() error // ends it as a signal does
+}
+
+// socket returns a path for a socket. It must be short.
+func socket(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
+}
+
+var testHello = Hello{Protocol: Protocol, Agent: "test", Source: &agent.Source{Command: "program"}, PID: 7, Dir: "/w"}
+
+// start starts a pool at a socket.
+func startPool(t *testing.T, path string, r agent.Runner, idle time.Duration) *testPool {
+	t.Helper()
+	l, err := Listen(t.Context(), path, testHello)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &testPool{path: path, Server: &Server{
+		Agent: row, Runner: queue.New(row, r), Source: agent.Source{Command: "own"}, Version: "test", IdleTimeout: idle, Log: slog.New(slog.DiscardHandler),
+	}}
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(ctx, l) }()
+	p.end = sync.OnceValue(func() error {
+		cancel()
+		return <-served
+	})
+	t.Cleanup(func() {
+		if err := p.end(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// newTestClient returns a client of the pool at a socket.
+func newTestClient(t *testing.T, path string, change func(*Config)) *Client {
+	t.Helper()
+	cfg := Config{Hello: &testHello, Connect: func(ctx context.Context) (io.ReadWriteCloser, error) { return Dial(ctx, path) }}
+	if change != nil {
+		change(&cfg)
+	}
+	c := NewClient(cfg)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// run asks, and waits until the request is released.
+func run(t *testing.T, c *Client, ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	t.Helper()
+	released := make(chan struct{})
+	req.Released = func() { close(released) }
+	result, err := c.Run(ctx, req, emit)
+	select {
+	case <-released:
+	case <-time.After(testTimeout):
+		t.Error("the request was never released")
+	}
+	return result, err
+}
+
+func ignore(agent.Event) {}
+
+// until waits for a condition to hold.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(testTimeout); !holds(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("timed out waiting for %s", what)
+		}
+	}
+}
+
+// A request, its events and its result arrive as they were sent.
+func TestNothingIsLostOnTheWay(t *testing.T) {
+	events := []agent.Event{
+		agent.Queued{}, agent.Queued{Position: 2}, agent.Starting{}, agent.Started{}, agent.Text{Text: "a\n\u2028b"},
+		agent.ToolUse{Name: "read_file", Summary: "x.go"}, agent.ToolResult{Name: "read_file", Message: "no such file"},
+		agent.Retry{Attempt: 2, Wait: time.Minute, Kind: agent.Capacity, Message: "busy", Unsure: true},
+		agent.FellBack{Fallback: agent.Fallback{From: "a", To: "b", Why: "c"}}, agent.Warning{Message: "w"},
+		agent.Stats{Model: "m", Tokens: agent.Tokens{Input: 1, Output: 2, Cached: 3, Total: 4}},
+	}
+	if len(events)-1 != len(eventTypes) {
+		t.Errorf("%d of %d types are tested", len(events)-1, len(eventTypes))
+	}
+	result := agent.Result{
+		Answer: "ä", Narration: "n", Model: "m", Tokens: agent.Tokens{Total: 9}, Tools: 3, Truncated: true, Runner: agent.Warmed,
+		Queued: time.Second, Fallback: &agent.Fallback{From: "a", To: "b", Why: "c"}, FromFallback: true, Changed: true,
+	}
+	var got agent.Request
+	s := &script{run: func(_ context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+		got = req
+		for _, ev := range events[1:] {
+			emit(ev)
+		}
+		return result, nil
+	}}
+	path := socket(t)
+	startPool(t, path, s, time.Hour)
+	c := newTestClient(t, path, nil)
+	sent := agent.Request{
+		Prompt: "p", Images: []string{"a.png"}, Model: "m", Dir: "/w", Verbatim: true, Spawn: true, Session: "s", Replay: "r",
+		Turn: agent.Turn{Limit: 3, Timeout: time.Second, StartInterval: 2, StartJitter: 3, Fallback: "m"},
+	}
+	var received []agent.Event
+	r, err := run(t, c, t.Context(), sent, func(ev agent.Event) { received = append(received, ev) })
+	r.Queued = result.Queued // measured by the queue
+	if err != nil || !reflect.DeepEqual(r, result) {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if !reflect.DeepEqual(received, events) {
+		t.Errorf("got %#v", received)
+	}
+	got.Released, got.Pace, got.Turn.Caller, got.Source = nil, nil, "", agent.Source{}
+	if !reflect.DeepEqual(got, sent) {
+		t.Errorf("got %+v, want %+v", got, sent)
+	}
+}
+
+// Failures arrive with their kind and their words.
+func TestErrors(t *testing.T) {
+	for _, want := range []error{
+		&agent.Error{Kind: agent.Crashed, Message: "m", Exit: 3, Remedy: agent.Remedy{What: "w", Next: "n"}},
+		errors.New("no free slot within 30s"),
+	} {
+		s := &script{run: func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) {
+			return agent.Result{Narration: "so far"}, want
+		}}
+		path := socket(t)
+		startPool(t, path, s, time.Hour)
+		r, err := run(t, newTestClient(t, path, nil), t.Context(), agent.Request{}, ignore)
+		var fault *agent.Error
+		if err == nil || err.Error() != want.Error() || errors.As(want, &fault) != errors.As(err, &fault) || r.Partial() != "so far" {
+			t.Errorf("got %+v, %v; want %v", r, err, want)
+		}
+	}
+}
+
+// The source of a connection is its own, or the pool's if it has none.
+func TestSource(t *testing.T) {
+	path := socket(t)
+	startPool(t, path, say(), time.Hour)
+	for _, tt := range []struct {
+		from *agent.Source
+		want string
+	}{
+		{&agent.Source{Command: "mine"}, "mine 1.2.3"}, {nil, "own 1.2.3"}, {&agent.Source{Command: "missing"}, "nothing there: install it"},
+	} {
+		hello := testHello
+		hello.Source = tt.from
+		c := newTestClient(t, path, func(cfg *Config) { cfg.Hello = &hello })
+		program, err := c.Check(t.Context(), agent.Source{Command: "ignored"})
+		got := program.Path + " " + program.Version
+		if err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
+	}
+}
+
+// A request that is cancelled returns at once, with the text that had arrived.
+func TestCancel(t *testing.T) {
+	path := socket(t)
+	p := startPool(t, path, hang(), time.Hour)
+	c := newTestClient(t, path, nil)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	late := errors.New("late")
+	r, err := run(t, c, ctx, agent.Request{}, func(ev agent.Event) {
+		if _, ok := ev.(agent.Text); ok {
+			cancel(late)
+		}
+	})
+	if !errors.Is(err, late) || r.Partial() != "so far" {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	until(t, "the end of the run", func() bool { return p.status().Sessions[0].Requests == 0 })
+}
+
+// The files of change mode are the bridge's: each attempt has new ones.
+func TestFiles(t *testing.T) {
+	s := &script{run: func(_ context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
+		first := req.Change.Files()
+		if err := first.Write("/there/a", "lost"); err != nil {
+			return agent.Result{}, err
+		}
+		second := req.Change.Files()
+		if err := first.Write("/there/a", "late"); err == nil {
+			return agent.Result{}, errors.New("an attempt that has ended may write")
+		}
+		text, err := second.Read("/there/a")
+		if err != nil {
+			return agent.Result{}, err
+		}
+		if _, err := second.Read("/elsewhere"); err == nil || !strings.Contains(err.Error(), "/elsewhere is not in a directory that both machines have") {
+			return agent.Result{}, fmt.Errorf("got %w", err)
+		}
+		return agent.Result{Answer: text + " in " + req.Dir + " " + req.Change.Prompt + req.Change.Replay}, second.Write("/there/a", "new")
+	}}
+	path := socket(t)
+	startPool(t, path, s, time.Hour)
+	c := newTestClient(t, path, func(cfg *Config) {
+		cfg.There = func(p string) (string, bool) {
+			return strings.Replace(p, "/here", "/there", 1), strings.HasPrefix(p, "/here")
+		}
+		cfg.Here = func(p string) (string, bool) {
+			return strings.Replace(p, "/there", "/here", 1), strings.HasPrefix(p, "/there")
+		}
+	})
+	var attempts []memory
+	r, err := run(t, c, t.Context(), agent.Request{Dir: "/here/w", Change: &agent.Change{Prompt: "p", Replay: "r", Files: func() agent.Files {
+		attempts = append(attempts, memory{"/here/a": "old"})
+		return attempts[len(attempts)-1]
+	}}}, ignore)
+	if err != nil || r.Answer != "old in /there/w pr" || fmt.Sprint(attempts) != "[map[/here/a:lost] map[/here/a:new]]" {
+		t.Errorf("got %+v, %v, %v", r, err, attempts)
+	}
+	if _, err := run(t, c, t.Context(), agent.Request{Dir: "/elsewhere"}, ignore); err == nil || !strings.Contains(err.Error(), "--map /elsewhere=THERE") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A memory holds files.
+type memory map[string]string
+
+func (m memory) Read(path string) (string, error) { return m[path], nil }
+func (m memory) Write(path, text string) error {
+	m[path] = text
+	return nil
+}
+
+// When a pool ends during a request, the request is sent to the next pool. A pool that is
+// stopped answers the requests in progress first, unless it must not.
+func TestPoolEndsDuringARequest(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, p *testPool){
+		"a signal": func(_ *testing.T, p *testPool) { p.end() },
+		"stop now": func(t *testing.T, p *testPool) {
+			if err := ask(t.Context(), p.path, methodStop, stopParams{Now: true}, nil); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := socket(t)
+			p := startPool(t, path, hang(), time.Hour)
+			c := newTestClient(t, path, func(cfg *Config) {
+				cfg.Connect = func(ctx context.Context) (io.ReadWriteCloser, error) {
+					conn, err := Dial(ctx, path)
+					if err != nil {
+						startPool(t, path, say(), time.Hour)
+						return Dial(ctx, path)
+					}
+					return conn, nil
+				}
+			})
+			r, err := run(t, c, t.Context(), agent.Request{Prompt: "x"}, func(ev agent.Event) {
+				if text, ok := ev.(agent.Text); ok && text.Text == "so far" {
+					go end(t, p)
+				}
+			})
+			if err != nil || r.Answer != "said x" {
+				t.Errorf("got %+v, %v", r, err)
+			}
+		})
+	}
+	t.Run("stop", func(t *testing.T) {
+		path := socket(t)
+		finish := make(chan struct{})
+		p := startPool(t, path, &script{run: func(_ context.Context, _ agent.Request, emit func(agent.Event)) (agent.Result, error) {
+			emit(agent.Text{})
+			<-finish
+			return agent.Result{Answer: "finished"}, nil
+		}}, time.Hour)
+		r, err := run(t, newTestClient(t, path, nil), t.Context(), agent.Request{}, func(ev agent.Event) {
+			if _, ok := ev.(agent.Text); ok {
+				if err := ask(t.Context(), path, methodStop, stopParams{}, nil); err != nil {
+					t.Error(err)
+				}
+				until(t, "the end of the socket", func() bool { return !exists(path) })
+				close(finish)
+			}
+		})
+		if err != nil || r.Answer != "finished" {
+			t.Errorf("got %+v, %v", r, err)
+		}
+		p.end()
+	})
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// If no pool can be reached, a runner in the bridge answers, and later requests do not
+// wait for a pool again.
+func TestWithoutAPool(t *testing.T) {
+	tries := 0
+	local := &closing{Runner: queue.New(row, say())}
+	c := NewClient(Config{
+		Connect: func(context.Context) (io.ReadWriteCloser, error) {
+			tries++
+			return nil, errors.New("disk full")
+		},
+		Local: func() (agent.Runner, error) { return local, nil },
+	})
+	for range 3 {
+		r, err := run(t, c, t.Context(), agent.Request{Prompt: "x"}, ignore)
+		if err != nil || r.Answer != "said x" {
+			t.Errorf("got %+v, %v", r, err)
+		}
+	}
+	if err := c.Close(); err != nil || tries != 1 || !local.closed {
+		t.Errorf("%v, %d attempts, closed: %v", err, tries, local.closed)
+	}
+	if _, err := c.Run(t.Context(), agent.Request{}, ignore); !errors.Is(err, agent.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+type closing struct {
+	agent.Runner
+	closed bool
+}
+
+func (c *closing) Close() error {
+	c.closed = true
+	return c.Runner.Close()
+}
+
+// A bridge that uses the pool of another machine has no other runner.
+func TestRemotePoolIsAway(t *testing.T) {
+	c := newTestClient(t, "", func(cfg *Config) {
+		cfg.Connect = func(context.Context) (io.ReadWriteCloser, error) { return nil, errors.New("no route to host") }
+	})
+	if _, err := run(t, c, t.Context(), agent.Request{}, ignore); err == nil || err.Error() != "no route to host" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The conversations of a bridge end with its connection. A conversation whose ID is
+// passed on belongs to the bridge that used it last.
+func TestConversationsEndWithTheirBridge(t *testing.T) {
+	path := socket(t)
+	s := say()
+	p := startPool(t, path, s, time.Hour)
+	one, two := newTestClient(t, path, nil), newTestClient(t, path, nil)
+	for _, use := range []struct {
+		c       *Client
+		session string
+	}{{one, "a"}, {one, "b"}, {one, "c"}, {two, "b"}} {
+		if _, err := run(t, use.c, t.Context(), agent.Request{Session: use.session}, ignore); err != nil {
+			t.Fatal(err)
+		}
+	}
+	two.Forget("c") // not its own
+	one.Forget("c")
+	forgotten := func() string {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return fmt.Sprint(s.forgotten)
+	}
+	until(t, "c to be forgotten", func() bool { return forgotten() == "[c]" })
+	one.Close()
+	until(t, "a to be forgotten", func() bool { return forgotten() == "[c a]" })
+	if st := p.status(); len(st.Sessions) != 1 || st.Sessions[0].Conversations != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// The pool ends when nobody has asked it anything for a while, even if bridges are
+// connected, and removes its socket. The next request starts another.
+func TestIdlePoolEnds(t *testing.T) {
+	path := socket(t)
+	p := startPool(t, path, say(), 50*time.Millisecond)
+	c := newTestClient(t, path, nil)
+	if _, err := run(t, c, t.Context(), agent.Request{}, ignore); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the end of the socket", func() bool { return !exists(path) })
+	if err := p.end(); err != nil {
+		t.Error(err)
+	}
+	startPool(t, path, say(), time.Hour)
+	if r, err := run(t, c, t.Context(), agent.Request{Prompt: "x"}, ignore); err != nil || r.Answer != "said x" {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
+// Of many processes that start a pool at the same time, one does. It replaces the socket
+// of a pool that was killed, and no file remains.
+func TestListenOnce(t *testing.T) {
+	path := socket(t)
+	killed, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed.SetUnlinkOnClose(false)
+	killed.Close()
+	won := make(chan *testPool, 10)
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			l, err := Listen(t.Context(), path, testHello)
+			switch {
+			case errors.Is(err, ErrRunning):
+			case err != nil:
+				t.Error(err)
+			default:
+				ctx, cancel := context.WithCancel(context.Background())
+				p := &testPool{Server: &Server{Agent: row, Runner: queue.New(row, say()), IdleTimeout: time.Hour, Log: slog.New(slog.DiscardHandler)}}
+				served := make(chan error, 1)
+				go func() { served <- p.Serve(ctx, l) }()
+				p.end = func() error {
+					cancel()
+					return <-served
+				}
+				won <- p
+			}
+		})
+	}
+	wg.Wait()
+	if len(won) != 1 {
+		t.Errorf("%d pools were started", len(won))
+	}
+	for range len(won) {
+		(<-won).end()
+	}
+	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// A pool does not remove the socket of the pool that has replaced it.
+func TestSocketOfAnother(t *testing.T) {
+	path := socket(t)
+	first := startPool(t, path, say(), time.Hour)
+	os.Remove(path) // as a cleaner of temporary files does
+	startPool(t, path, say(), time.Hour)
+	first.end()
+	if r, err := run(t, newTestClient(t, path, nil), t.Context(), agent.Request{Prompt: "x"}, ignore); err != nil || r.Answer != "said x" {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
+// Something else in the place of the socket is not touched.
+func TestListenRefuses(t *testing.T) {
+	path := socket(t)
+	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(t.Context(), path, testHello); err == nil || !strings.Contains(err.Error(), "is not a socket: remove it") {
+		t.Errorf("got %v", err)
+	}
+	if data, _ := os.ReadFile(path); string(data) != "mine" {
+		t.Errorf("the file holds %q", data)
+	}
+}
+
+// A program that is not a pool, and a pool of another version, are not used.
+func TestWelcome(t *testing.T) {
+	for _, tt := range []struct{ answer, says string }{
+		{`{"jsonrpc":"2.0"}`, "not a pool of Pollux"},
+		{`{"name":"pollux pool","protocol":99,"version":"9.9"}`, "the pool is of Pollux 9.9"},
+		{`{"name":"pollux pool","protocol":1,"error":"no"}`, "no"},
+		{``, "unexpected end"},
+		{`SSH-2.0`, "invalid character"},
+	} {
+		ours, theirs := net.Pipe()
+		go func() {
+			bufio.NewReader(theirs).ReadString('\n')
+			fmt.Fprintln(theirs, tt.answer)
+			theirs.Close()
+		}()
+		if _, _, err := greet(t.Context(), ours, &testHello); err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v", tt.answer, err)
+		}
+	}
+	path := socket(t)
+	startPool(t, path, say(), time.Hour)
+	for _, tt := range []struct {
+		hello Hello
+		says  string
+	}{
+		{Hello{Protocol: 99, Agent: "test"}, "another version of the protocol"},
+		{Hello{Protocol: Protocol, Agent: "other"}, `does not know the agent "other"`},
+	} {
+		conn, err := Dial(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := greet(t.Context(), conn, &tt.hello); err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%+v: %v", tt.hello, err)
+		}
+	}
+}
+
+// A pool that does not answer counts as ended.
+func TestMutePool(t *testing.T) {
+	path := socket(t)
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		link := newLink(conn)
+		var h Hello
+		link.ReadObject(&h)
+		link.WriteObject(Welcome{Name: welcomeName, Protocol: Protocol})
+		io.Copy(io.Discard, conn)
+	}()
+	dialled := false
+	c := newTestClient(t, path, func(cfg *Config) {
+		cfg.Connect = func(ctx context.Context) (io.ReadWriteCloser, error) {
+			if dialled {
+				return nil, errors.New("gone")
+			}
+			dialled = true
+			return Dial(ctx, path)
+		}
+		cfg.Local = func() (agent.Runner, error) { return queue.New(row, say()), nil }
+	})
+	if r, err := run(t, c, t.Context(), agent.Request{Prompt: "x"}, ignore); err != nil || r.Answer != "said x" {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
+// The status names who is connected and who waits, but no connection that only asks for
+// the status.
+func TestStatus(t *testing.T) {
+	path := socket(t)
+	p := startPool(t, path, hang(), time.Hour)
+	one, two := newTestClient(t, path, nil), newTestClient(t, path, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	turn := agent.Turn{Limit: 1, Timeout: time.Hour}
+	wg.Go(func() { one.Run(ctx, agent.Request{Turn: turn}, ignore) })
+	until(t, "the first", func() bool { l := p.Runner.Loads(); return len(l) == 1 && l[0].Running == 1 })
+	wg.Go(func() { two.Run(ctx, agent.Request{Turn: turn}, ignore) })
+	until(t, "the second", func() bool { return p.Runner.Loads()[0].Waiting == 1 })
+	st, err := AskStatus(t.Context(), path)
+	if err != nil || st.PID != os.Getpid() || len(st.Sessions) != 2 || len(st.Workers) != 1 || !st.Ends.IsZero() ||
+		len(st.Queues) != 1 || st.Queues[0].Waiting != 1 || st.Queues[0].Callers[0].Caller != st.Sessions[1].Caller {
+		data, _ := json.Marshal(st)
+		t.Errorf("%v: %s", err, data)
+	}
+	for _, text := range []string{"pool of Pollux test", "process 7 in /w", "queue: 1 of 1 running, 1 waiting"} {
+		if !slices.ContainsFunc(strings.Split(st.String(), "\n"), func(line string) bool { return strings.Contains(line, text) }) {
+			t.Errorf("no %q in\n%s", text, st)
+		}
+	}
+	cancel()
+	wg.Wait()
+}
+
+// A line that is not a message, or no JSON, ends the connection and nothing else.
+func FuzzServer(f *testing.F) {
+	f.Add([]byte("{}\n"))
+	f.Add([]byte(`{"protocol":1,"agent":"test"}` + "\n" + `{"jsonrpc":"2.0","id":1,"method":"run","params":{"run":1,"dir":"/"}}` + "\n"))
+	f.Add([]byte(`{"protocol":1,"agent":"test"}` + "\n" + `{"jsonrpc":"2.0","method":"cancel","params":[]}` + "\nx\n"))
+	f.Add([]byte(`{"protocol":1,"agent":"test"}` + "\n" + `{"jsonrpc":"2.0","id":null,"method":"status"}` + "\n" + `{"jsonrpc":"2.0","id":{},"result":1}`))
+	s := &Server{Agent: row, Runner: queue.New(row, say()), IdleTimeout: time.Hour, Log: slog.New(slog.DiscardHandler)}
+	s.conns, s.owners = make(map[*serverConn]bool), make(map[string]string)
+	s.unlisten, s.end = func() {}, func() {}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		ours, theirs := net.Pipe()
+		go io.Copy(io.Discard, ours)
+		go func() {
+			ours.Write(data)
+			ours.Close()
+		}()
+		s.serve(t.Context(), theirs)
+		theirs.Close()
+		if len(s.conns) > 0 || len(s.owners) > 0 {
+			t.Errorf("left: %v, %v", s.conns, s.owners)
+		}
+	})
+}

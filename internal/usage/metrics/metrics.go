@@ -1,0 +1,179 @@
+// Package metrics sends metrics about calls to an OpenTelemetry collector, if the
+// user's environment names one. The metrics follow the semantic conventions for
+// generative AI:
+// https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/gen-ai-metrics.md
+//
+// OpenTelemetry's SDK counts. The exporter is part of this package, because the
+// official one links gRPC into every bridge, even if nothing is sent.
+package metrics
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+
+	"pollux/internal/agent"
+)
+
+// closeTimeout limits how long Close waits for the collector.
+const closeTimeout = time.Second
+
+// The bucket boundaries are those of the conventions.
+var (
+	durationBuckets = []float64{
+		0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
+	}
+	tokenBuckets = []float64{
+		1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864,
+	}
+)
+
+// Options describe whose calls are measured.
+type Options struct {
+	// Provider is the value of gen_ai.provider.name.
+	Provider string
+	// Version is the version of Pollux.
+	Version string
+	Log     *slog.Logger
+}
+
+// A Meter measures calls and sends the metrics at intervals. Its methods may be
+// called from several goroutines. A nil Meter does nothing.
+type Meter struct {
+	provider *sdk.MeterProvider
+	failures *failures
+	name     string // gen_ai.provider.name
+	duration metric.Float64Histogram
+	tokens   metric.Int64Histogram
+}
+
+// Open returns a meter with the settings of the environment. It returns nil, and
+// starts nothing, if the environment names no collector or turns metrics off. The
+// error describes a setting that is invalid.
+func Open(getenv func(string) string, o Options) (*Meter, error) {
+	s, err := readSettings(getenv)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	m, err := newMeter(o, describe(o), sdk.NewPeriodicReader(newExporter(s)))
+	if err != nil {
+		return nil, err
+	}
+	otel.SetErrorHandler(m.failures)
+	otel.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
+	return m, nil
+}
+
+// describe returns the attributes of this process. The user's variables override
+// them.
+func describe(o Options) *resource.Resource {
+	r, err := resource.New(context.Background(), resource.WithAttributes(
+		attribute.String("service.name", "pollux"),
+		attribute.String("service.version", o.Version),
+		attribute.String("service.instance.id", instanceID()),
+	), resource.WithTelemetrySDK(), resource.WithFromEnv())
+	if err != nil { // the resource lacks only the attributes that are invalid
+		o.Log.Debug("OTEL_RESOURCE_ATTRIBUTES is invalid", "err", err)
+	}
+	return r
+}
+
+// newMeter returns a meter whose metrics the reader reads.
+func newMeter(o Options, about *resource.Resource, reader sdk.Reader) (*Meter, error) {
+	m := &Meter{
+		name: o.Provider, failures: &failures{log: o.Log},
+		provider: sdk.NewMeterProvider(sdk.WithResource(about), sdk.WithReader(reader)),
+	}
+	meter := m.provider.Meter("pollux", metric.WithInstrumentationVersion(o.Version))
+	var err, err2 error
+	m.duration, err = meter.Float64Histogram("gen_ai.client.operation.duration", metric.WithUnit("s"),
+		metric.WithDescription("GenAI operation duration."),
+		metric.WithExplicitBucketBoundaries(durationBuckets...))
+	m.tokens, err2 = meter.Int64Histogram("gen_ai.client.token.usage", metric.WithUnit("{token}"),
+		metric.WithDescription("Number of input and output tokens used."),
+		metric.WithExplicitBucketBoundaries(tokenBuckets...))
+	if err = errors.Join(err, err2); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// instanceID returns a random UUID. It separates the sums of processes that run
+// at the same time.
+func instanceID() string {
+	var id [16]byte
+	rand.Read(id[:])
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+}
+
+// Record measures a call. It does not wait for the collector.
+func (m *Meter) Record(c agent.Usage) {
+	if m == nil {
+		return
+	}
+	ctx := context.Background()
+	attrs := []attribute.KeyValue{
+		attribute.String("gen_ai.operation.name", "chat"),
+		attribute.String("gen_ai.provider.name", m.name),
+	}
+	if c.Requested != "" {
+		attrs = append(attrs, attribute.String("gen_ai.request.model", c.Requested))
+	}
+	if c.Error != "" {
+		kind := attribute.String("error.type", strings.ReplaceAll(c.Error, " ", "_"))
+		m.duration.Record(ctx, (c.Duration - c.Queued).Seconds(), metric.WithAttributes(attrs...), metric.WithAttributes(kind))
+	} else {
+		if c.Model != "" {
+			attrs = append(attrs, attribute.String("gen_ai.response.model", c.Model))
+		}
+		m.duration.Record(ctx, (c.Duration - c.Queued).Seconds(), metric.WithAttributes(attrs...))
+	}
+	for kind, n := range map[string]int{"input": c.Tokens.Input, "output": c.Tokens.Output} {
+		if n > 0 {
+			m.tokens.Record(ctx, int64(n), metric.WithAttributes(attrs...),
+				metric.WithAttributes(attribute.String("gen_ai.token.type", kind)))
+		}
+	}
+}
+
+// Close sends what has not been sent. It stops waiting for a collector that does
+// not answer.
+func (m *Meter) Close() {
+	if m == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := m.provider.Shutdown(ctx); err != nil {
+		m.failures.Handle(err)
+	}
+}
+
+// failures handles errors of the SDK and the exporter. It warns once, since a
+// collector that does not answer now may not answer for hours.
+type failures struct {
+	log     *slog.Logger
+	warning sync.Once
+}
+
+// Handle implements [otel.ErrorHandler].
+func (f *failures) Handle(err error) {
+	f.log.Debug("cannot send metrics", "err", err)
+	f.warning.Do(func() {
+		f.log.Warn("cannot send metrics to the OpenTelemetry collector: check OTEL_EXPORTER_OTLP_ENDPOINT", "err", err)
+	})
+}

@@ -1,0 +1,443 @@
+package metrics
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/pem"
+	"io"
+	"log"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	collector "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	otlp "go.opentelemetry.io/proto/otlp/metrics/v1"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"pollux/internal/agent"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A receiver is a collector that keeps what it receives.
+type receiver struct {
+	*httptest.Server
+	// answers are the status codes of the first answers. All others are 200.
+	answers []int
+
+	mu       sync.Mutex
+	requests []*http.Request
+	bodies   [][]byte
+}
+
+func newReceiver(t *testing.T, answers ...int) *receiver {
+	r := &receiver{answers: answers}
+	r.Server = httptest.NewServer(http.HandlerFunc(r.serve))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) serve(w http.ResponseWriter, req *http.Request) {
+	var body io.Reader = req.Body
+	if req.Header.Get("Content-Encoding") == "gzip" {
+		zip, err := gzip.NewReader(body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		body = zip
+	}
+	data, err := io.ReadAll(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.requests, r.bodies = append(r.requests, req), append(r.bodies, data)
+	if n := len(r.requests) - 1; n < len(r.answers) {
+		http.Error(w, "secret words of the collector", r.answers[n])
+	}
+}
+
+// received returns the requests and the metrics in them.
+func (r *receiver) received(t *testing.T) ([]*http.Request, []*collector.ExportMetricsServiceRequest) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []*collector.ExportMetricsServiceRequest
+	for _, body := range r.bodies {
+		m := new(collector.ExportMetricsServiceRequest)
+		if err := proto.Unmarshal(body, m); err != nil {
+			t.Fatal(err)
+		}
+		if len(m.ProtoReflect().GetUnknown()) > 0 {
+			t.Errorf("unknown fields in %v", m)
+		}
+		all = append(all, m)
+	}
+	return r.requests, all
+}
+
+// open opens a meter with those variables and returns its log.
+func open(t *testing.T, env map[string]string) (*Meter, *bytes.Buffer, error) {
+	t.Helper()
+	var log bytes.Buffer
+	m, err := Open(func(name string) string { return env[name] }, Options{
+		Provider: "gcp.gen_ai", Version: "1.2.3", Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	return m, &log, err
+}
+
+// must opens a meter that sends to a receiver.
+func must(t *testing.T, env map[string]string) (*Meter, *bytes.Buffer) {
+	t.Helper()
+	m, log, err := open(t, env)
+	if err != nil || m == nil {
+		t.Fatalf("no meter: %v", err)
+	}
+	return m, log
+}
+
+// words returns attributes as "name=value", sorted and separated by spaces.
+func words(attributes []*common.KeyValue) string {
+	var all []string
+	for _, a := range attributes {
+		all = append(all, a.Key+"="+a.Value.GetStringValue())
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+func TestMetrics(t *testing.T) {
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "team=a%20b,service.version=9")
+	r := newReceiver(t)
+	m, log := must(t, map[string]string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT": r.URL + "/base/",
+		"OTEL_EXPORTER_OTLP_HEADERS":  "api-key=s%3Decret, x-tenant = 7",
+	})
+	call := agent.Usage{
+		Start: time.Now(), Duration: 3 * time.Second, Queued: 500 * time.Millisecond,
+		Agent: "gemini", Model: "gemini-2.5-pro", Tokens: agent.Tokens{Input: 1000, Output: 20, Cached: 900},
+	}
+	m.Record(call)
+	m.Record(call)
+	fallback := call
+	fallback.Requested, fallback.Model, fallback.Fallback = "gemini-2.5-pro", "gemini-2.5-flash", true
+	m.Record(fallback)
+	failed := call
+	failed.Requested, failed.Model, failed.Error, failed.Tokens = "gemini-2.5-pro", "gemini-2.5-pro", "quota per day", agent.Tokens{}
+	m.Record(failed)
+	m.Close()
+	if log.Len() > 0 {
+		t.Errorf("logged %s", log)
+	}
+
+	requests, metrics := r.received(t)
+	if len(requests) != 1 {
+		t.Fatalf("%d requests, want 1", len(requests))
+	}
+	if req := requests[0]; req.URL.Path != "/base/v1/metrics" || req.Method != http.MethodPost ||
+		req.Header.Get("Content-Type") != "application/x-protobuf" ||
+		req.Header.Get("api-key") != "s=ecret" || req.Header.Get("X-Tenant") != "7" {
+		t.Errorf("the request is %s %s %v", req.Method, req.URL, req.Header)
+	}
+	all := metrics[0].ResourceMetrics[0]
+	about := words(all.Resource.Attributes)
+	for _, want := range []string{"service.name=pollux", "service.version=9", "service.instance.id=", "team=a b", "telemetry.sdk.language=go"} {
+		if !strings.Contains(about, want) {
+			t.Errorf("no %s in the resource: %s", want, about)
+		}
+	}
+	got := make(map[string]*otlp.HistogramDataPoint)
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		if m.GetHistogram().AggregationTemporality != otlp.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE {
+			t.Errorf("%s is not cumulative", m.Name)
+		}
+		for _, p := range m.GetHistogram().DataPoints {
+			got[m.Name+"{"+m.Unit+"} "+words(p.Attributes)] = p
+		}
+	}
+	const common = "gen_ai.operation.name=chat gen_ai.provider.name=gcp.gen_ai "
+	want := map[string]struct {
+		count  uint64
+		sum    float64
+		bucket int // of all calls
+	}{
+		"gen_ai.client.operation.duration{s} " + common + "gen_ai.response.model=gemini-2.5-pro":                                                               {2, 5, 8},
+		"gen_ai.client.operation.duration{s} " + common + "gen_ai.request.model=gemini-2.5-pro gen_ai.response.model=gemini-2.5-flash":                         {1, 2.5, 8},
+		"gen_ai.client.operation.duration{s} error.type=quota_per_day " + common + "gen_ai.request.model=gemini-2.5-pro":                                       {1, 2.5, 8},
+		"gen_ai.client.token.usage{{token}} " + common + "gen_ai.response.model=gemini-2.5-pro gen_ai.token.type=input":                                        {2, 2000, 5},
+		"gen_ai.client.token.usage{{token}} " + common + "gen_ai.response.model=gemini-2.5-pro gen_ai.token.type=output":                                       {2, 40, 3},
+		"gen_ai.client.token.usage{{token}} " + common + "gen_ai.request.model=gemini-2.5-pro gen_ai.response.model=gemini-2.5-flash gen_ai.token.type=input":  {1, 1000, 5},
+		"gen_ai.client.token.usage{{token}} " + common + "gen_ai.request.model=gemini-2.5-pro gen_ai.response.model=gemini-2.5-flash gen_ai.token.type=output": {1, 20, 3},
+	}
+	if !slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want))) {
+		t.Errorf("the metrics are\n%s\nwant\n%s", strings.Join(slices.Sorted(maps.Keys(got)), "\n"),
+			strings.Join(slices.Sorted(maps.Keys(want)), "\n"))
+	}
+	for name, w := range want {
+		if p := got[name]; p == nil || p.Count != w.count || p.GetSum() != w.sum || len(p.BucketCounts) != 15 || p.BucketCounts[w.bucket] != w.count {
+			t.Errorf("%s is %v, want %v", name, p, w)
+		}
+	}
+}
+
+// TestEncoding checks that this exporter and the official one send the same.
+func TestEncoding(t *testing.T) {
+	ours, official := newReceiver(t), newReceiver(t)
+	reference, err := otlpmetrichttp.New(t.Context(), otlpmetrichttp.WithEndpointURL(official.URL+"/v1/metrics"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, temporality := range []string{"cumulative", "delta", "lowmemory"} {
+		s, err := readSettings(func(name string) string {
+			return map[string]string{
+				"OTEL_EXPORTER_OTLP_ENDPOINT":                       ours.URL,
+				"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": temporality,
+				"OTEL_EXPORTER_OTLP_COMPRESSION":                    "gzip",
+			}[name]
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := newExporter(s)
+		o := Options{Provider: "p", Version: "1", Log: slog.New(slog.DiscardHandler)}
+		reader := sdk.NewManualReader(sdk.WithTemporalitySelector(e.Temporality))
+		m, err := newMeter(o, describe(o), reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		export := func() {
+			var metrics metricdata.ResourceMetrics
+			if err := reader.Collect(t.Context(), &metrics); err != nil {
+				t.Fatal(err)
+			}
+			for _, exporter := range []sdk.Exporter{e, reference} {
+				if err := exporter.Export(t.Context(), &metrics); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, model := range []string{"", "gemini-2.5-pro", "schön\x00"} {
+			m.Record(agent.Usage{Model: model, Duration: time.Hour, Tokens: agent.Tokens{Input: 1 << 40, Output: 1}})
+			m.Record(agent.Usage{Model: model, Requested: "x", Error: "timeout"})
+			export()
+		}
+		m.Close()
+		e.Shutdown(t.Context())
+	}
+	if err := reference.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, got := ours.received(t)
+	_, want := official.received(t)
+	if len(got) != 9 || len(want) != 9 {
+		t.Fatalf("%d and %d requests, want 9", len(got), len(want))
+	}
+	for i := range got {
+		if !proto.Equal(got[i], want[i]) {
+			t.Errorf("sent\n%v\nthe official exporter sends\n%v", got[i], want[i])
+		}
+	}
+}
+
+// TestOff checks that nothing starts unless the user's variables ask for it.
+func TestOff(t *testing.T) {
+	const endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
+	for _, env := range []map[string]string{
+		{},
+		{endpoint: " "},
+		{"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+		{endpoint: "http://localhost:4318", "OTEL_SDK_DISABLED": "True"},
+		{endpoint: "http://localhost:4318", "OTEL_METRICS_EXPORTER": "none"},
+		{endpoint: "http://localhost:4318", "OTEL_METRICS_EXPORTER": "prometheus"},
+	} {
+		m, log, err := open(t, env)
+		if m != nil || err != nil || log.Len() > 0 {
+			t.Errorf("%v: got a meter: %v, error %v, log %s", env, m != nil, err, log)
+		}
+		m.Record(agent.Usage{})
+		m.Close()
+	}
+}
+
+func TestSettings(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		env   string // separated by spaces, without their prefix
+		url   string
+		error string
+	}{
+		{"base", "ENDPOINT=http://h:4318", "http://h:4318/v1/metrics", ""},
+		{"base with a path", "ENDPOINT=https://h/otlp/", "https://h/otlp/v1/metrics", ""},
+		{"metrics", "ENDPOINT=http://other METRICS_ENDPOINT=http://h/exactly", "http://h/exactly", ""},
+		{"metrics without a path", "METRICS_ENDPOINT=http://h", "http://h", ""},
+		{"query", "METRICS_ENDPOINT=http://h/x?key=1", "http://h/x?key=1", ""},
+		{"protocol", "ENDPOINT=http://h PROTOCOL=http/protobuf", "http://h/v1/metrics", ""},
+		{"grpc", "ENDPOINT=http://h PROTOCOL=grpc", "", "METRICS_PROTOCOL to http/protobuf"},
+		{"grpc for others", "ENDPOINT=http://h PROTOCOL=grpc METRICS_PROTOCOL=http/protobuf", "http://h/v1/metrics", ""},
+		{"json", "ENDPOINT=http://h METRICS_PROTOCOL=http/json", "", "http/protobuf only"},
+		{"no scheme", "ENDPOINT=user:passw0rd@localhost:4318", "", "such as http://localhost:4318"},
+		{"no host", "ENDPOINT=http://", "", "such as http://localhost:4318"},
+		{"headers", "ENDPOINT=http://h HEADERS=passw0rd", "", "write name=value"},
+		{"header name", "ENDPOINT=http://h HEADERS=a:b=passw0rd", "", "write name=value"},
+		{"header value", "ENDPOINT=http://h HEADERS=a=passw0rd%0a", "", "write name=value"},
+		{"header escape", "ENDPOINT=http://h HEADERS=a=passw0rd%zz", "", "write name=value"},
+		{"timeout", "ENDPOINT=http://h TIMEOUT=soon", "", "milliseconds"},
+		{"compression", "ENDPOINT=http://h COMPRESSION=zstd", "", "gzip or none"},
+		{"temporality", "ENDPOINT=http://h METRICS_TEMPORALITY_PREFERENCE=x", "", "cumulative, delta or lowmemory"},
+		{"certificate", "ENDPOINT=https://h CERTIFICATE=/nowhere", "", "correct its path"},
+		{"client", "ENDPOINT=https://h CLIENT_CERTIFICATE=/nowhere", "", "correct their paths"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			env := make(map[string]string)
+			for pair := range strings.FieldsSeq(tt.env) {
+				name, value, _ := strings.Cut(pair, "=")
+				env["OTEL_EXPORTER_OTLP_"+name] = value
+			}
+			s, err := readSettings(func(name string) string { return env[name] })
+			if tt.error == "" {
+				if err != nil || s.url != tt.url {
+					t.Errorf("got %+v, %v; want %s", s, err, tt.url)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.error) || strings.Contains(err.Error(), "passw0rd") {
+				t.Errorf("the error is %v, want one with %q and without secrets", err, tt.error)
+			}
+		})
+	}
+}
+
+// TestTLS checks that the collector's certificate is verified.
+func TestTLS(t *testing.T) {
+	r := newReceiver(t)
+	secure := httptest.NewUnstartedServer(http.HandlerFunc(r.serve))
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	defer secure.Close()
+	authority := filepath.Join(t.TempDir(), "ca.pem")
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
+	if err := os.WriteFile(authority, block, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]int{"": 0, authority: 1} {
+		m, log := must(t, map[string]string{
+			"OTEL_EXPORTER_OTLP_ENDPOINT": secure.URL, "OTEL_EXPORTER_OTLP_CERTIFICATE": file,
+		})
+		m.Record(agent.Usage{})
+		m.Close()
+		if requests, _ := r.received(t); len(requests) != want || (log.Len() > 0) != (want == 0) {
+			t.Errorf("certificate %q: %d requests, want %d; logged %s", file, len(requests), want, log)
+		}
+	}
+}
+
+// TestRefused checks what happens when the collector does not take the metrics: it
+// costs a second at most and one warning, and secrets stay out of the log.
+func TestRefused(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // it never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	elsewhere := newReceiver(t)
+	moved := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+	defer moved.Close()
+	for name, tt := range map[string]struct{ url, says string }{
+		"silent":   {"http://" + silent.Addr().String(), "deadline exceeded"},
+		"closed":   {"http://" + closed.Addr().String(), "refused"},
+		"unknown":  {"http://collector.invalid", ""},
+		"moved":    {moved.URL, "307 Temporary Redirect"},
+		"denied":   {newReceiver(t, 401).URL, "401 Unauthorized"},
+		"too busy": {newReceiver(t, 503, 503, 503).URL, "503 Service Unavailable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, log := must(t, map[string]string{
+				"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": strings.Replace(tt.url, "http://", "http://me:passw0rd@", 1) + "?key=passw0rd",
+				"OTEL_EXPORTER_OTLP_HEADERS":          "api-key=passw0rd",
+			})
+			start := time.Now()
+			m.Record(agent.Usage{})
+			recorded := time.Since(start)
+			m.Close()
+			if total := time.Since(start); recorded > closeTimeout/2 || total > 2*closeTimeout {
+				t.Errorf("it took %s, and %s in all", recorded, total)
+			}
+			text := log.String()
+			if strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=WARN") || !strings.Contains(text, tt.says) {
+				t.Errorf("logged %q, want one warning with %q", text, tt.says)
+			}
+			if strings.Contains(text, "passw0rd") || strings.Contains(text, "secret words") {
+				t.Errorf("a secret is in the log: %s", text)
+			}
+		})
+	}
+	if requests, _ := elsewhere.received(t); len(requests) > 0 {
+		t.Error("the headers went to another server")
+	}
+}
+
+// TestRetry checks that a busy collector gets the metrics later, and that the
+// warning of a failure that lasts is not repeated.
+func TestRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var asked []time.Duration
+		e := newExporter(&settings{url: "http://collector/", header: http.Header{}, timeout: 10 * time.Second,
+			temporality: sdk.CumulativeTemporalitySelector})
+		e.client.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
+			status := 500
+			if n := len(asked); n < 4 {
+				status = []int{503, 503, 503, 200}[n]
+			}
+			asked = append(asked, time.Since(start))
+			return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {"2"}}, Body: http.NoBody}, nil
+		})
+		var log bytes.Buffer
+		o := Options{Provider: "p", Log: slog.New(slog.NewTextHandler(&log, nil))}
+		m, err := newMeter(o, describe(o), sdk.NewPeriodicReader(e, sdk.WithInterval(time.Minute)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		otel.SetErrorHandler(m.failures)
+		m.Record(agent.Usage{})
+		time.Sleep(10 * time.Minute)
+		m.Close()
+		// Each wait is the longer one of Retry-After and a delay that doubles.
+		want := []time.Duration{60 * time.Second, 62 * time.Second, 64 * time.Second, 68 * time.Second}
+		if len(asked) < 10 || !slices.Equal(asked[:4], want) {
+			t.Errorf("the requests came after %v, want %v and one each minute", asked, want)
+		}
+		if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "500 Internal Server Error") {
+			t.Errorf("logged %s, want one line", &log)
+		}
+	})
+}
+
+// A roundTrip is an [http.RoundTripper].
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
