@@ -71,7 +71,7 @@ func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 	}
 	b := &Bridge{
 		cfg: cfg, log: cfg.Log, runner: runner, templates: t,
-		load: new(load), chunks: newChunkCache(), conversations: newConversations(runner.Forget), started: time.Now(),
+		load: new(load), chunks: newChunkCache(), conversations: newConversations(runner), started: time.Now(),
 	}
 	b.life, b.end = context.WithCancelCause(context.Background())
 	if cfg.AheadDir != "" {

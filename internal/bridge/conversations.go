@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"pollux/internal/agent"
 )
 
 const (
@@ -43,6 +46,48 @@ func (c *conversation) busy() bool { return len(c.turn) == 0 }
 // An exchange is a prompt and its answer.
 type exchange struct{ prompt, answer string }
 
+// A keeper stores conversations for all bridges that share a runner, so that a client of
+// another bridge can continue one whose ID it was given. The runner of a pool is one.
+type keeper interface {
+	// Keep stores a conversation of n exchanges. It does not wait.
+	Keep(session string, n int, data []byte)
+	// Kept returns a conversation that has more than n exchanges, or nil.
+	Kept(ctx context.Context, session string, n int) []byte
+}
+
+// A keptConversation is the form of a conversation in a keeper.
+type keptConversation struct {
+	Begun time.Time   `json:"begun"`
+	Dir   string      `json:"dir"`
+	Model string      `json:"model"`
+	Said  [][2]string `json:"said"` // prompts and answers
+}
+
+// kept returns the form of the conversation in a keeper.
+func (c *conversation) kept() []byte {
+	k := keptConversation{Begun: c.begun, Dir: c.dir, Model: c.model}
+	for _, e := range c.said {
+		k.Said = append(k.Said, [2]string{e.prompt, e.answer})
+	}
+	data, _ := json.Marshal(k)
+	return data
+}
+
+// restore replaces the conversation by one from a keeper.
+func (c *conversation) restore(data []byte) bool {
+	var k keptConversation
+	if json.Unmarshal(data, &k) != nil || len(k.Said) == 0 {
+		return false
+	}
+	c.begun, c.dir, c.model, c.used = k.Begun, k.Dir, k.Model, time.Now()
+	c.said, c.bytes = nil, 0
+	for _, e := range k.Said {
+		c.said = append(c.said, exchange{e[0], e[1]})
+		c.bytes += len(e[0]) + len(e[1])
+	}
+	return true
+}
+
 // replay returns a prompt that starts with the transcript, or "" if the
 // transcript is empty.
 func (c *conversation) replay(prompt string) string {
@@ -61,13 +106,15 @@ func (c *conversation) replay(prompt string) string {
 // conversations holds all conversations of a bridge.
 type conversations struct {
 	forget func(id string) // called without holding the lock
+	keeper keeper          // may be nil
 
 	mu   sync.Mutex
 	byID map[string]*conversation
 }
 
-func newConversations(forget func(string)) *conversations {
-	return &conversations{forget: forget, byID: make(map[string]*conversation)}
+func newConversations(runner agent.Runner) *conversations {
+	k, _ := runner.(keeper)
+	return &conversations{forget: runner.Forget, keeper: k, byID: make(map[string]*conversation)}
 }
 
 // take returns the conversation with an ID, or a new one for an empty ID. The
@@ -84,15 +131,24 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 	gone := fmt.Errorf("there is no session %q: it was closed, or not used for %d minutes; omit sessionId to "+
 		"start a new one", shorten(id, 60), int(conversationTTL.Minutes()))
 	if c == nil {
-		return nil, gone
+		if c = cs.fetch(ctx, id); c == nil {
+			return nil, gone
+		}
 	}
 	select {
 	case <-c.turn:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+	var newer []byte
+	if cs.keeper != nil { // another bridge may have continued it
+		newer = cs.keeper.Kept(ctx, id, len(c.said))
+	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
+	if newer != nil {
+		c.restore(newer)
+	}
 	if cs.byID[id] != c { // closed in the meantime
 		c.turn <- struct{}{}
 		return nil, gone
@@ -103,6 +159,26 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 			"matters", c.bytes, conversationBytes)
 	}
 	return c, nil
+}
+
+// fetch returns a conversation of another bridge, or nil if there is none.
+func (cs *conversations) fetch(ctx context.Context, id string) *conversation {
+	if cs.keeper == nil {
+		return nil
+	}
+	c := &conversation{id: id, turn: make(chan struct{}, 1)}
+	c.turn <- struct{}{}
+	data := cs.keeper.Kept(ctx, id, 0)
+	if data == nil || !c.restore(data) {
+		return nil
+	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if other := cs.byID[id]; other != nil { // fetched by another call
+		return other
+	}
+	cs.byID[id] = c
+	return c
 }
 
 // give ends a turn. It stores the exchange, which is nil if the query failed,
@@ -120,6 +196,10 @@ func (cs *conversations) give(c *conversation, e *exchange, dir, model string) b
 	}
 	c.used = time.Now()
 	kept := cs.byID[c.id] == c
+	if kept && e != nil && cs.keeper != nil {
+		n, data := len(c.said), c.kept()
+		defer cs.keeper.Keep(c.id, n, data)
+	}
 	c.turn <- struct{}{}
 	dropped := cs.pruneLocked()
 	if !kept { // the first query failed, or the conversation was closed in the meantime

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/agents"
 )
 
 func TestConversation(t *testing.T) {
@@ -56,6 +57,69 @@ func TestConversation(t *testing.T) {
 	}
 	_, err = b.Query(t.Context(), QueryInput{Prompt: "five", SessionID: id}, nil)
 	wantWords(t, err, "no session", "omit sessionId")
+}
+
+// A keptParrot is the runner of a pool, which several bridges share.
+type keptParrot struct {
+	*parrot
+	said map[string]int
+	data map[string][]byte
+}
+
+func (p *keptParrot) Keep(id string, n int, data []byte) { p.said[id], p.data[id] = n, data }
+
+func (p *keptParrot) Kept(_ context.Context, id string, n int) []byte {
+	if p.said[id] <= n {
+		return nil
+	}
+	return p.data[id]
+}
+
+// Another bridge of the pool continues a conversation whose ID it was given, with all that
+// was said, in the same directory and with the same model. The first bridge then sees what
+// the other one added.
+func TestConversationOfAnotherBridge(t *testing.T) {
+	p := &keptParrot{newParrot(), make(map[string]int), make(map[string][]byte)}
+	start := func() *Bridge {
+		cfg, err := FromEnv(agents.Default(), func(string) string { return "" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.StartInterval, cfg.StartJitter = 0, 0
+		b, err := New(p, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		return b
+	}
+	one, two := start(), start()
+	dir := t.TempDir()
+	ask := func(b *Bridge, id, prompt string) string {
+		t.Helper()
+		a, err := b.Query(t.Context(), QueryInput{Prompt: prompt, SessionID: id, Common: Common{Model: "gemini-x"}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Meta.SessionID
+	}
+	first, err := one.Query(t.Context(), QueryInput{Prompt: "first", Common: Common{WorkingDirectory: dir}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := first.Meta.SessionID
+	if got := ask(two, id, "second"); got != id || !strings.Contains(p.last().Replay, "You said: first") {
+		t.Errorf("continued %q with %q", got, p.last().Replay)
+	}
+	if resolved, _ := workingDirectory(dir); p.last().Dir != resolved {
+		t.Errorf("it works in %s", p.last().Dir)
+	}
+	ask(one, id, "third")
+	if replay := p.last().Replay; !strings.Contains(replay, "You said: first") || !strings.Contains(replay, "You said: second") {
+		t.Errorf("continued with %q", replay)
+	}
+	_, err = two.Query(t.Context(), QueryInput{Prompt: "x", SessionID: "guessed"}, nil)
+	wantWords(t, err, "no session")
 }
 
 func TestConversationsAreBounded(t *testing.T) {

@@ -18,6 +18,9 @@ type script func(ctx context.Context, req agent.Request, emit func(agent.Event))
 
 func (s script) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	defer req.Released()
+	if req.Pace == nil { // without a queue
+		return s(ctx, req, emit)
+	}
 	if err := req.Pace(ctx); err != nil {
 		return agent.Result{}, err
 	}

@@ -401,6 +401,28 @@ func (c *Client) Forget(session string) {
 	}
 }
 
+// Keep stores a conversation of n exchanges, so that another bridge can continue it.
+func (c *Client) Keep(session string, n int, data []byte) {
+	if conn := c.connected(); conn != nil {
+		conn.rpc.Notify(c.ctx, methodKeep, conversation{session, n, data})
+	}
+}
+
+// Kept returns a conversation that has more than n exchanges at the pool, or nil.
+func (c *Client) Kept(ctx context.Context, session string, n int) []byte {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	var known conversation
+	if conn.rpc.Call(ctx, methodKept, conversation{Session: session, N: n}, &known) != nil {
+		return nil
+	}
+	return known.Data
+}
+
 // Workers implements [agent.Runner]: it returns the processes of the pool.
 func (c *Client) Workers() []agent.Worker {
 	var all []agent.Worker

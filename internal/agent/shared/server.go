@@ -23,6 +23,9 @@ import (
 // helloTimeout limits the first message of a connection.
 const helloTimeout = 5 * time.Second
 
+// maxKept limits the conversations that a pool keeps for other bridges, in bytes.
+const maxKept = 64 << 20
+
 // A Server serves one runner to all bridges of a user. It belongs to a pool's process.
 type Server struct {
 	// Agent is the agent that Runner asks.
@@ -41,12 +44,13 @@ type Server struct {
 
 	mu       sync.Mutex // guards the fields below
 	conns    map[*serverConn]bool
-	accepted int               // connections so far
-	runs     int               // two per request: until the answer, and until its process is free
-	used     time.Time         // the last request
-	stopping bool              // no new request may start
-	unlisten func()            // closes the listener and removes its socket
-	owners   map[string]string // conversation -> the caller that it belongs to
+	accepted int                     // connections so far
+	runs     int                     // two per request: until the answer, and until its process is free
+	used     time.Time               // the last request
+	stopping bool                    // no new request may start
+	unlisten func()                  // closes the listener and removes its socket
+	owners   map[string]string       // conversation -> the caller that it belongs to
+	kept     map[string]conversation // those that another bridge can continue
 }
 
 // Serve serves the connections of a listener until no request has come for IdleTimeout,
@@ -60,7 +64,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		s.refuse()
 		cancel(agent.ErrClosed)
 	}
-	s.conns, s.owners = make(map[*serverConn]bool), make(map[string]string)
+	s.conns, s.owners, s.kept = make(map[*serverConn]bool), make(map[string]string), make(map[string]conversation)
 	s.started, s.used = time.Now(), time.Now()
 	s.unlisten = sync.OnceFunc(func() { l.Close() })
 	defer s.end()
@@ -261,6 +265,7 @@ func (s *Server) forgetCaller(c *serverConn) {
 	for session, owner := range s.owners {
 		if owner == c.caller {
 			delete(s.owners, session)
+			delete(s.kept, session)
 			dropped = append(dropped, session)
 		}
 	}
@@ -287,11 +292,41 @@ func (c *serverConn) forget(session string) {
 	owned := s.owners[session] == c.caller
 	if owned {
 		delete(s.owners, session)
+		delete(s.kept, session)
 	}
 	s.mu.Unlock()
 	if owned {
 		s.Runner.Forget(session)
 	}
+}
+
+// keep stores a conversation of the connection, so that another bridge can continue it.
+func (c *serverConn) keep(conv conversation) {
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owners[conv.Session] != c.caller {
+		return
+	}
+	delete(s.kept, conv.Session) // an old state must not be continued
+	size := len(conv.Data)
+	for _, other := range s.kept {
+		size += len(other.Data)
+	}
+	if size <= maxKept {
+		s.kept[conv.Session] = conv
+	}
+}
+
+// keptBeyond returns a conversation that has more exchanges than the bridge knows, or an
+// empty one.
+func (s *Server) keptBeyond(known conversation) conversation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if conv := s.kept[known.Session]; conv.N > known.N {
+		return conv
+	}
+	return conversation{}
 }
 
 // params decodes the parameters of a message.
@@ -350,6 +385,13 @@ func (c *serverConn) handle(ctx context.Context, req *jsonrpc2.Request) {
 		if p, err := params[sessionParams](req); err == nil {
 			c.forget(p.Session)
 		}
+	case methodKeep:
+		if p, err := params[conversation](req); err == nil {
+			c.keep(p)
+		}
+	case methodKept:
+		p, _ := params[conversation](req)
+		answer(func() any { return s.keptBeyond(p) })
 	case methodAhead:
 		if p, err := params[aheadParams](req); err == nil {
 			s.Runner.Ahead(c.source, p.Dir)

@@ -466,6 +466,36 @@ func TestConversationsEndWithTheirBridge(t *testing.T) {
 	}
 }
 
+// A bridge can continue a conversation whose ID it was given, with all that was said. It
+// goes when the bridge that used it last does.
+func TestConversationIsPassedOn(t *testing.T) {
+	path := socket(t)
+	startPool(t, path, say(), time.Hour)
+	one, two := newTestClient(t, path, nil), newTestClient(t, path, nil)
+	ctx := t.Context()
+	use := func(c *Client) {
+		t.Helper()
+		if _, err := run(t, c, ctx, agent.Request{Session: "a"}, ignore); err != nil {
+			t.Fatal(err)
+		}
+	}
+	use(one)
+	one.Keep("a", 1, []byte(`"first"`))
+	one.Keep("not its own", 1, []byte(`"x"`))
+	wants := func(c *Client, session string, n int, want string) {
+		t.Helper()
+		until(t, want, func() bool { return string(c.Kept(ctx, session, n)) == want })
+	}
+	wants(one, "a", 1, "")
+	wants(two, "a", 0, `"first"`)
+	wants(two, "not its own", 0, "")
+	use(two)
+	two.Keep("a", 2, []byte(`"second"`))
+	wants(one, "a", 1, `"second"`)
+	two.Close()
+	wants(one, "a", 1, "")
+}
+
 // The pool ends when nobody has asked it anything for a while, even if bridges are
 // connected, and removes its socket. The next request starts another.
 func TestIdlePoolEnds(t *testing.T) {
@@ -664,7 +694,7 @@ func FuzzServer(f *testing.F) {
 	f.Add([]byte(`{"protocol":1,"agent":"test"}` + "\n" + `{"jsonrpc":"2.0","method":"cancel","params":[]}` + "\nx\n"))
 	f.Add([]byte(`{"protocol":1,"agent":"test"}` + "\n" + `{"jsonrpc":"2.0","id":null,"method":"status"}` + "\n" + `{"jsonrpc":"2.0","id":{},"result":1}`))
 	s := &Server{Agent: row, Runner: queue.New(row, say()), IdleTimeout: time.Hour, Log: slog.New(slog.DiscardHandler)}
-	s.conns, s.owners = make(map[*serverConn]bool), make(map[string]string)
+	s.conns, s.owners, s.kept = make(map[*serverConn]bool), make(map[string]string), make(map[string]conversation)
 	s.unlisten, s.end = func() {}, func() {}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ours, theirs := net.Pipe()
@@ -675,8 +705,8 @@ func FuzzServer(f *testing.F) {
 		}()
 		s.serve(t.Context(), theirs)
 		theirs.Close()
-		if len(s.conns) > 0 || len(s.owners) > 0 {
-			t.Errorf("left: %v, %v", s.conns, s.owners)
+		if len(s.conns)+len(s.owners)+len(s.kept) > 0 {
+			t.Errorf("left: %v, %v, %v", s.conns, s.owners, s.kept)
 		}
 	})
 }

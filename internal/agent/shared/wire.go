@@ -25,8 +25,8 @@ const Protocol = 1
 // JSON escapes.
 const maxLine = 128 << 20
 
-// The methods. A bridge calls run, check, workers, status, stop and ping, and notifies cancel,
-// forget and ahead. A pool notifies event and released, and calls the methods of files
+// The methods. A bridge calls run, check, workers, status, stop, ping and kept, and notifies
+// cancel, forget, ahead and keep. A pool notifies event and released, and calls the methods of files
 // while a run in change mode is in progress.
 const (
 	methodRun      = "run"
@@ -43,6 +43,8 @@ const (
 	methodStatus   = "status"
 	methodStop     = "stop"
 	methodPing     = "ping"
+	methodKeep     = "keep"
+	methodKept     = "kept"
 )
 
 // A Hello is the first message on a connection, from the side that dials the socket.
@@ -141,6 +143,14 @@ type checkResult struct {
 
 type sessionParams struct {
 	Session string `json:"session"`
+}
+
+// A conversation is a bridge's record of a conversation with N exchanges. In a question,
+// N is how many the bridge knows.
+type conversation struct {
+	Session string          `json:"session"`
+	N       int             `json:"n"`
+	Data    json.RawMessage `json:"data,omitempty"`
 }
 
 type aheadParams struct {
