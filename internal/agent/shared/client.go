@@ -61,6 +61,8 @@ type Config struct {
 // A Client is an [agent.Runner] that asks the pool. All requests share one connection,
 // which is opened with the first request and again when the pool has ended. A request
 // whose connection ends before the answer is sent again.
+//
+// Lock order: Client.mu, then clientConn.mu.
 type Client struct {
 	cfg  Config
 	log  *slog.Logger
@@ -269,7 +271,7 @@ func (c *Client) connect(ctx context.Context) (*clientConn, error) {
 	defer cancel()
 	conn, err := c.open(opening)
 	for range maxAttempts - 1 {
-		if !c.poolEnded(err) || opening.Err() != nil {
+		if !ended(err) || opening.Err() != nil {
 			break
 		}
 		conn, err = c.open(opening)
@@ -287,11 +289,8 @@ func (c *Client) connect(ctx context.Context) (*clientConn, error) {
 	return nil, err
 }
 
-// poolEnded reports whether a pool on this machine ended while the client connected.
-func (c *Client) poolEnded(err error) bool {
-	if c.cfg.Hello == nil {
-		return false // the other side starts pools
-	}
+// ended reports whether a pool ended while a client connected to it.
+func ended(err error) bool {
 	signs := []error{io.EOF, io.ErrUnexpectedEOF, fs.ErrNotExist, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE}
 	return slices.ContainsFunc(signs, func(sign error) bool { return errors.Is(err, sign) })
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pollux/internal/agent"
@@ -47,6 +48,7 @@ type mortal struct {
 	closed    chan struct{}
 	close     func()
 	ended     chan struct{} // closed when Serve has returned
+	replaced  atomic.Bool   // whether bridges find another pool
 
 	mu    sync.Mutex
 	conns []net.Conn
@@ -88,6 +90,9 @@ func (m *mortal) Close() error {
 	m.close()
 	return nil
 }
+
+// Replaced implements [replaceable].
+func (m *mortal) Replaced() bool { return m.replaced.Load() }
 
 // Addr implements [net.Listener].
 func (m *mortal) Addr() net.Addr { return &net.UnixAddr{} }
@@ -312,4 +317,24 @@ func TestPoolEndsDuringTheWelcome(t *testing.T) {
 		return m.dial()
 	})
 	wantAnswer(t, c, "x", "ok")
+}
+
+// A pool that bridges no longer find, because another one has taken its place, ends after
+// its last request, and not only when it has been idle for long.
+func TestReplacedPoolEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMortal(t, func(ctx context.Context, req agent.Request) (agent.Result, error) {
+			time.Sleep(time.Minute)
+			return answers("ok")(ctx, req)
+		})
+		c := clientOf(t, m)
+		wantAnswer(t, c, "x", "ok")
+		m.replaced.Store(true)
+		began := time.Now()
+		wantAnswer(t, c, "y", "ok")
+		<-m.ended
+		if took := time.Since(began); took >= m.server.IdleTimeout {
+			t.Errorf("it ended after %s", took)
+		}
+	})
 }
