@@ -22,7 +22,7 @@ var allowed = map[string][]string{
 	"pollux/bench/sim":                          {},
 	"pollux/e2e":                                {},
 	"pollux/editors":                            {},
-	"pollux/internal/agent":                     {"sys", "termtext"},
+	"pollux/internal/agent":                     {"paths", "sys", "termtext"},
 	"pollux/internal/agent/acp":                 {"jsonl"},
 	"pollux/internal/agent/agents":              {"agent", "agent/gemini", "agent/oneshot", "agent/pool", "agent/queue"},
 	"pollux/internal/agent/agenttest":           {"agent"},
@@ -33,11 +33,12 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/oneshot":             {"agent", "sys"},
 	"pollux/internal/agent/pool":                {"agent", "agent/acp", "outbox", "sys"},
 	"pollux/internal/agent/queue":               {"agent"},
-	"pollux/internal/agent/shared":              {"agent", "agent/queue", "jsonl", "outbox", "sys", "termtext"},
+	"pollux/internal/agent/shared":              {"agent", "agent/queue", "jsonl", "outbox", "paths", "sys", "termtext"},
+	"pollux/internal/agent/shared/checks":       {"agent/shared", "doctor"},
 	"pollux/internal/bridge":                    {"agent", "bridge/change", "jsonl", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/bridge/change":             {"hunk", "paths", "sys"},
 	"pollux/internal/bridge/change/changetest":  {},
-	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/gemini/checks", "agent/gemini/settings", "agent/shared", "bridge", "companion", "companion/journal", "doctor", "editor", "fakemodel", "ide", "ide/claudeide", "ide/claudeide/checks", "ide/codexide", "ide/codexide/checks", "ide/copilotide", "ide/copilotide/checks", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "paths", "remote", "sys", "termtext", "usage", "usage/metrics", "view/lsp", "view/term", "view/tmux", "view/web"},
+	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/gemini/checks", "agent/gemini/settings", "agent/shared", "agent/shared/checks", "bridge", "companion", "companion/journal", "doctor", "editor", "fakemodel", "ide", "ide/claudeide", "ide/claudeide/checks", "ide/codexide", "ide/codexide/checks", "ide/copilotide", "ide/copilotide/checks", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "paths", "remote", "sys", "termtext", "usage", "usage/metrics", "view/lsp", "view/term", "view/tmux", "view/web"},
 	"pollux/internal/companion":                 {"companion/journal", "editor", "hunk", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/companion/journal":         {"sys"},
 	"pollux/internal/agent/gemini/checks":       {"agent", "agent/gemini", "agent/gemini/settings", "doctor", "sys"},
@@ -83,7 +84,7 @@ var ground = []string{"gate", "hunk", "jsonl", "outbox", "paths", "sys", "termte
 
 // shared are the packages below agent and ide that name no agent; agent/agents is the
 // table of agents.
-var shared = []string{"agent", "agent/acp", "agent/oneshot", "agent/pool", "agent/queue", "agent/shared", "ide/blocking", "ide/lockfile"}
+var shared = []string{"agent", "agent/acp", "agent/oneshot", "agent/pool", "agent/queue", "agent/shared", "agent/shared/checks", "ide/blocking", "ide/lockfile"}
 
 // brokenRule returns the rule of docs/ARCHITECTURE.md that an import breaks, if
 // it breaks one. Both names are without pollux/internal/.

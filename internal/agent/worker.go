@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"pollux/internal/paths"
 	"pollux/internal/termtext"
 )
 
@@ -29,6 +30,6 @@ func (w Worker) String() string {
 	if w.Running > 0 {
 		state = strconv.Itoa(w.Running) + " running"
 	}
-	return fmt.Sprintf("process %d in %s, %s, %d MB, %d sessions, up %s",
-		w.PID, termtext.Line(w.Dir, 0), state, w.Memory>>20, w.Sessions, time.Since(w.Started).Truncate(time.Second))
+	return fmt.Sprintf("process %d in %s, %s, %d MB, conversations: %d, up %s",
+		w.PID, termtext.Line(paths.Short(w.Dir), 0), state, w.Memory>>20, w.Sessions, time.Since(w.Started).Truncate(time.Second))
 }

@@ -90,6 +90,21 @@ func FromEnv(row *agent.Agent, getenv func(string) string) (Config, error) {
 	return cfg, cmp.Or(env.err, shared.err)
 }
 
+// PoolSettings returns the settings that a pool takes from its environment, by the names
+// of their variables.
+func (c Config) PoolSettings() map[string]string {
+	warm, own := c.Runner.Warm, c.Agent.VarPrefix
+	milliseconds := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+	return map[string]string{
+		own + "IDLE_TIMEOUT_MS": milliseconds(c.Runner.IdleTimeout),
+		own + "WARM_PROCESSES":  strconv.Itoa(warm.Processes),
+		own + "WARM_IDLE_MS":    milliseconds(warm.IdleTimeout),
+		own + "WARM_WAIT_MS":    milliseconds(warm.WaitTimeout),
+		own + "WARM_MEMORY_MB":  strconv.FormatInt(warm.Memory>>20, 10),
+		"POLLUX_POOL_IDLE_MS":   milliseconds(c.PoolIdleTimeout),
+	}
+}
+
 // An env reads settings from environment variables and keeps the first error.
 type env struct {
 	getenv func(string) string

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pollux/internal/agent"
+	"pollux/internal/paths"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
@@ -28,15 +29,32 @@ type Status struct {
 	Waiting int `json:"waiting"`
 	Max     int `json:"max"`
 	// Sessions is the number of conversations that can be continued.
-	Sessions int            `json:"sessions"`
-	Workers  []agent.Worker `json:"workers"`
+	Sessions int `json:"sessions"`
+	// Shared reports whether the bridge uses the processes of a pool. Pool is the
+	// pool's process, or 0 while the bridge is not connected to one.
+	Shared bool `json:"shared,omitempty"`
+	Pool   int  `json:"pool,omitempty"`
+	// Workers are the bridge's own processes, not those of the pool.
+	Workers []agent.Worker `json:"workers"`
+}
+
+// A pooled runner uses the processes of a pool. It has processes of its own only while
+// no pool can be reached.
+type pooled interface {
+	Pool() int
+	OwnWorkers() []agent.Worker
 }
 
 // Status returns the state of the bridge.
 func (b *Bridge) Status() Status {
 	s := Status{
 		PID: os.Getpid(), Version: b.cfg.Version, Started: b.started, Runner: b.cfg.Runner.Kind, Max: b.cfg.MaxConcurrent,
-		Sessions: len(b.conversations.list()), Workers: b.runner.Workers(),
+		Sessions: len(b.conversations.list()),
+	}
+	if r, ok := b.runner.(pooled); ok {
+		s.Shared, s.Pool, s.Workers = true, r.Pool(), r.OwnWorkers()
+	} else {
+		s.Workers = b.runner.Workers()
 	}
 	s.Dir, _ = os.Getwd()
 	s.Running, s.Waiting = b.load.counts()
@@ -90,12 +108,12 @@ func Bridges(ctx context.Context) ([]Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths, err := filepath.Glob(filepath.Join(dir, strings.Replace(statusPattern, "%d", "*", 1)))
+	sockets, err := filepath.Glob(filepath.Join(dir, strings.Replace(statusPattern, "%d", "*", 1)))
 	if err != nil {
 		return nil, err
 	}
 	all := []Status{}
-	for _, path := range paths {
+	for _, path := range sockets {
 		s, err := askStatus(ctx, path)
 		if err == nil {
 			all = append(all, s)
@@ -124,9 +142,15 @@ func askStatus(ctx context.Context, path string) (s Status, err error) {
 // String returns the status in lines.
 func (s Status) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "bridge in %s\n", termtext.Line(s.Dir, 0))
-	fmt.Fprintf(&b, "  process %d, up %s, %s, %d of %d calls running, %d waiting, %d sessions\n",
+	fmt.Fprintf(&b, "bridge in %s\n", termtext.Line(paths.Short(s.Dir), 0))
+	fmt.Fprintf(&b, "  process %d, up %s, %s, %d of %d calls running, %d waiting, conversations: %d\n",
 		s.PID, seconds(time.Since(s.Started)), s.Runner, s.Running, s.Max, s.Waiting, s.Sessions)
+	switch {
+	case s.Pool != 0:
+		fmt.Fprintf(&b, "  its agents belong to the pool with process %d\n", s.Pool)
+	case s.Shared && len(s.Workers) == 0:
+		b.WriteString("  not connected to the pool: its next call connects\n")
+	}
 	for _, w := range s.Workers {
 		fmt.Fprintf(&b, "  agent %s\n", w)
 	}

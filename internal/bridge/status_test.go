@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
+
+	"pollux/internal/agent"
 )
 
 // A tiredListener fails to accept a few times.
@@ -51,4 +54,20 @@ func TestStatusOutlivesAFailedAccept(t *testing.T) {
 		close(l.conns)
 		<-ended
 	})
+}
+
+func TestStatusForPeople(t *testing.T) {
+	t.Setenv("HOME", "/home/me")
+	own := []agent.Worker{{PID: 21, Dir: "/srv"}}
+	for want, s := range map[string]Status{
+		"  agent process 21 in /srv, ":                            {Workers: own},
+		"  its agents belong to the pool with process 7\n":        {Shared: true, Pool: 7},
+		"  not connected to the pool: its next call connects\n":   {Shared: true},
+		"conversations: 0\n  agent process 21 in /srv, idle for ": {Shared: true, Workers: own},
+	} {
+		s.Dir = "/home/me/app"
+		if got := s.String(); !strings.HasPrefix(got, "bridge in ~/app\n  process 0, up ") || !strings.Contains(got, want) {
+			t.Errorf("%+v is\n%swant %q", s, got, want)
+		}
+	}
 }

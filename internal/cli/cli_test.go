@@ -44,6 +44,11 @@ func TestScripts(t *testing.T) {
 			}
 			env.Defer(func() { os.RemoveAll(run) })
 			env.Setenv("POLLUX_RUNTIME_DIR", run)
+			env.Defer(func() { // a script that failed may leave a pool
+				stop := exec.Command("pollux", "pool", "stop", "--now")
+				stop.Env = env.Vars
+				stop.Run()
+			})
 			env.Setenv("GORACE", "atexit_sleep_ms=10")
 			// The directory of pollux, for a PATH without this machine's agents.
 			pollux, err := exec.LookPath("pollux")
@@ -119,6 +124,9 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		{"doctor --yes", 2, "`pollux doctor --help`"},
 		{"install bridge emacs", 2, "name one client: claude-code"},
 		{"install ed", 2, "`pollux install --help`"},
+		{"pool nosuch", 2, "`pollux pool --help`"},
+		{"pool status extra", 2, "`pollux pool status --help`"},
+		{"pool --log loud", 2, "debug, info, warn or error\nRun `pollux pool --help`"},
 		{"conformance", 2, "after --"},
 		{"conformance --interactive -- true", 2, "`pollux conformance --help`"},
 	} {

@@ -14,6 +14,9 @@ import (
 	"pollux/internal/agent/agents"
 	geminichecks "pollux/internal/agent/gemini/checks"
 	"pollux/internal/agent/gemini/settings"
+	"pollux/internal/agent/shared"
+	poolchecks "pollux/internal/agent/shared/checks"
+	"pollux/internal/bridge"
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
@@ -36,7 +39,7 @@ func newDoctor(streams IO) *cobra.Command {
 		Long: `Replays what each agent does when it is started here: which companion it looks
 for and chooses, whether that answers, and what in the settings, the terminal and
 the system keeps them apart. Then it tries what the bridge needs, up to a warm
-process of Gemini CLI. It asks no question, so it uses no quota. (Gemini CLI
+process of Gemini CLI and a pool. It asks no question, so it uses no quota. (Gemini CLI
 records the session in its own directory, ~/.gemini, as it always does.)
 
 Doctor examines the agents that are on the PATH or have a directory of settings,
@@ -178,7 +181,7 @@ func doctorParts() []doctor.Part {
 		},
 		{
 			Name: doctor.Bridge, Heading: "The bridge, for agents that ask Gemini CLI",
-			Agent: geminiide.GeminiCommand, Title: geminiTitle, Here: hasGemini, Checks: []doctor.Check{gemini.Bridge},
+			Agent: geminiide.GeminiCommand, Title: geminiTitle, Here: hasGemini, Checks: []doctor.Check{gemini.Bridge, checkPool},
 		},
 	}
 	for _, agent := range []struct {
@@ -199,6 +202,23 @@ func doctorParts() []doctor.Part {
 		})
 	}
 	return parts
+}
+
+// checkPool checks the pool that bridges which start in this environment use.
+func checkPool(ctx context.Context, c *doctor.Checker) {
+	cfg, err := bridge.FromEnv(agents.Default(), os.Getenv)
+	p := &poolchecks.Pool{
+		Err: err, Off: cfg.NoPool, Settings: cfg.PoolSettings(),
+		Socket: func() (string, error) { return shared.SocketPath(build()) },
+		Connect: func(ctx context.Context) (io.ReadWriteCloser, error) {
+			connect, err := localPool(cfg)
+			if err != nil {
+				return nil, err
+			}
+			return connect(ctx)
+		},
+	}
+	p.Check(ctx, c)
 }
 
 // without returns the words that are not among the others.

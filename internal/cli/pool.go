@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +15,7 @@ import (
 	"pollux/internal/agent/shared"
 	"pollux/internal/bridge"
 	"pollux/internal/sys"
+	"pollux/internal/termtext"
 )
 
 func newPool(streams IO) *cobra.Command {
@@ -92,7 +92,10 @@ func servePool(ctx context.Context, streams IO, level string, background bool) e
 	} else {
 		fmt.Fprintf(streams.Err, "pollux: the pool listens at %s\n", path)
 	}
-	s := &shared.Server{Agent: cfg.Agent, Runner: runner, Source: cfg.Source, Version: version(), IdleTimeout: cfg.PoolIdleTimeout, Log: log}
+	s := &shared.Server{
+		Agent: cfg.Agent, Runner: runner, Source: cfg.Source, Version: version(), IdleTimeout: cfg.PoolIdleTimeout,
+		Settings: cfg.PoolSettings(), Log: log,
+	}
 	return s.Serve(ctx, l)
 }
 
@@ -142,17 +145,17 @@ func newPoolStatus(streams IO) *cobra.Command {
 		Use:   "status",
 		Short: "Show running pools: processes, memory, sessions and the queue",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			pools, err := pools(cmd.Context())
+			running, others, err := pools(cmd.Context(), streams)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(streams.Out, pools)
+				return printJSON(streams.Out, running)
 			}
-			if len(pools) == 0 {
+			if len(running)+others == 0 {
 				fmt.Fprintln(streams.Out, "No pool is running. The first call of a bridge starts one.")
 			}
-			for i, p := range pools {
+			for i, p := range running {
 				if i > 0 {
 					fmt.Fprintln(streams.Out)
 				}
@@ -165,25 +168,14 @@ func newPoolStatus(streams IO) *cobra.Command {
 	return cmd
 }
 
-// poolTimeout limits a question to a pool.
-const poolTimeout = 5 * time.Second
-
-// pools returns the states of all running pools of this user.
-func pools(ctx context.Context) ([]shared.Status, error) {
-	paths, err := shared.Sockets()
-	if err != nil {
-		return nil, err
+// pools returns the states of all running pools of this user. It warns about those that
+// cannot be asked, and counts them.
+func pools(ctx context.Context, streams IO) (running []shared.Status, others int, err error) {
+	running, unreachable, err := shared.List(ctx)
+	for _, u := range unreachable {
+		fmt.Fprintf(streams.Err, "pollux: %s\n", termtext.Visible(u.Error()))
 	}
-	all := []shared.Status{}
-	for _, path := range paths {
-		ctx, cancel := context.WithTimeout(ctx, poolTimeout)
-		s, err := shared.AskStatus(ctx, path)
-		cancel()
-		if err == nil {
-			all = append(all, s)
-		}
-	}
-	return all, nil
+	return running, len(unreachable), err
 }
 
 func newPoolStop(streams IO) *cobra.Command {
@@ -195,22 +187,29 @@ func newPoolStop(streams IO) *cobra.Command {
 first. With --now, calls in progress end, and their bridges ask again with a new
 pool.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			running, err := pools(cmd.Context())
+			running, unreachable, err := shared.List(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if len(running) == 0 {
+			if len(running)+len(unreachable) == 0 {
 				fmt.Fprintln(streams.Out, "No pool is running.")
 			}
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
 			for _, p := range running {
+				if n := p.Requests(); n > 0 && !now {
+					fmt.Fprintf(streams.Err, "pollux: waiting for %s; --now ends them\n", count(n, "call"))
+				}
 				if err := shared.Stop(ctx, p, now); err != nil {
 					return err
 				}
 				fmt.Fprintf(streams.Out, "The pool has ended (process %d).\n", p.PID)
 			}
-			return nil
+			errs := make([]error, len(unreachable))
+			for i, u := range unreachable {
+				errs[i] = u
+			}
+			return errors.Join(errs...)
 		},
 	}
 	cmd.Flags().BoolVar(&now, "now", false, "do not wait for running calls")

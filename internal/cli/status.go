@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -20,7 +18,7 @@ func newStatus(streams IO) *cobra.Command {
 	var asJSON, link, bridges bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show running companions, connected agents, pending changes and bridges",
+		Short: "Show running companions, connected agents, pending changes, bridges and pools",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			running, err := bridge.Bridges(cmd.Context())
 			if err != nil {
@@ -33,10 +31,7 @@ func newStatus(streams IO) *cobra.Command {
 				if len(running) == 0 {
 					fmt.Fprintln(streams.Out, "No bridge is running. An MCP client starts one: see `pollux install bridge`.")
 				}
-				for _, b := range running {
-					fmt.Fprint(streams.Out, b)
-				}
-				return nil
+				return printBridges(cmd.Context(), streams, running, "")
 			}
 			all, err := editor.List(cmd.Context(), self())
 			if err != nil {
@@ -106,16 +101,25 @@ func newStatus(streams IO) *cobra.Command {
 					fmt.Fprintf(streams.Out, "  review page (the link works once): %s\n", e.Link)
 				}
 			}
-			for _, b := range running {
-				fmt.Fprintf(streams.Out, "\n%s", b)
-			}
-			return nil
+			return printBridges(cmd.Context(), streams, running, "\n")
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVar(&bridges, "bridges", false, "show only the bridges and their warm processes")
+	cmd.Flags().BoolVar(&bridges, "bridges", false, "show only the bridges, and the pools with their processes")
 	cmd.Flags().BoolVar(&link, "link", false, "print a one-time link to each review page")
 	return cmd
+}
+
+// printBridges prints the bridges and the pools, each after a separator.
+func printBridges(ctx context.Context, streams IO, bridges []bridge.Status, separator string) error {
+	for _, b := range bridges {
+		fmt.Fprintf(streams.Out, "%s%s", separator, b)
+	}
+	running, _, err := pools(ctx, streams)
+	for _, p := range running {
+		fmt.Fprintf(streams.Out, "%s%s", separator, p)
+	}
+	return err
 }
 
 // describe returns an agent with its version, folder and process, as far as they are
@@ -123,7 +127,7 @@ func newStatus(streams IO) *cobra.Command {
 func describe(a editor.Agent) string {
 	text := strings.TrimSpace(a.Name + " " + a.Version)
 	if a.Dir != "" {
-		text += " in " + shortened(a.Dir)
+		text += " in " + paths.Short(a.Dir)
 	}
 	if a.PID > 0 {
 		text += fmt.Sprintf(", process %d", a.PID)
@@ -133,15 +137,6 @@ func describe(a editor.Agent) string {
 		text += "; " + a.Limits
 	}
 	return text
-}
-
-// shortened returns a path with ~ for the home directory.
-func shortened(path string) string {
-	home, err := os.UserHomeDir()
-	if rel, ok := paths.Rel(paths.Real(home), path); err == nil && ok {
-		return filepath.Join("~", rel)
-	}
-	return path
 }
 
 func since(ms int64) string {

@@ -2,6 +2,7 @@
 package paths
 
 import (
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -22,6 +23,20 @@ func Real(path string) string {
 		}
 		rest = filepath.Join(filepath.Base(dir), rest)
 	}
+}
+
+// Short returns a path for people, with ~ for the home directory.
+func Short(path string) string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return path
+	}
+	for _, home := range []string{home, Real(home)} {
+		if rel, ok := Rel(home, path); ok {
+			return filepath.Join("~", rel)
+		}
+	}
+	return path
 }
 
 // Contains reports whether path is root or below it. See [Rel] for what it

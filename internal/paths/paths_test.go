@@ -160,3 +160,24 @@ func TestReal(t *testing.T) {
 		}
 	}
 }
+
+func TestShort(t *testing.T) {
+	home := t.TempDir()
+	link := filepath.Join(t.TempDir(), "home")
+	if err := os.Symlink(home, link); err != nil {
+		t.Skip(err)
+	}
+	t.Setenv("HOME", link)
+	t.Setenv("USERPROFILE", link)
+	for path, want := range map[string]string{
+		link:                       "~",
+		filepath.Join(link, "app"): filepath.Join("~", "app"),
+		filepath.Join(home, "app"): filepath.Join("~", "app"),
+		link + "2":                 link + "2",
+		"relative":                 "relative",
+	} {
+		if got := Short(path); got != want {
+			t.Errorf("Short(%q) is %q, want %q", path, got, want)
+		}
+	}
+}

@@ -2,10 +2,12 @@ package sys
 
 import (
 	"bufio"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -84,5 +86,34 @@ func TestUnknownProcesses(t *testing.T) {
 	}
 	if pid := PeerProcess(&net.UnixAddr{}, "@"); pid != 0 {
 		t.Errorf("a unix socket has peer %d", pid)
+	}
+}
+
+// A process that has ended, but whose parent does not notice, exists and does not run.
+func TestEnded(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	if Ended(os.Getpid()) || !Ended(0) {
+		t.Error("this process has ended, or process 0 has not")
+	}
+	io.Copy(io.Discard, out)
+	for runtime.GOOS == "linux" && !Ended(pid) {
+		runtime.Gosched()
+	}
+	if !Alive(pid) {
+		t.Error("the process no longer exists")
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if !Ended(pid) {
+		t.Error("the process still runs")
 	}
 }

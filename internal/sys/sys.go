@@ -60,6 +60,10 @@ const maxAncestors = 64
 // Alive reports whether a process with that PID exists, of any user.
 func Alive(pid int) bool { return pid > 0 && alive(pid) }
 
+// Ended reports whether no process with that PID runs. Unlike [Alive], it does not count
+// a process that has ended and whose parent has not noticed; only Linux can tell.
+func Ended(pid int) bool { return pid <= 0 || ended(pid) }
+
 // Own reports whether the file belongs to the user that runs this process. On
 // Windows it always returns true.
 func Own(info fs.FileInfo) bool { return own(info) }

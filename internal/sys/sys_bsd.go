@@ -88,3 +88,5 @@ func (queue exitWatch) wait() {
 		}
 	}
 }
+
+func ended(pid int) bool { return !alive(pid) }

@@ -124,6 +124,15 @@ func processesIn(name, dir string) (all []StartedProcess) {
 // that Go supports.
 const clockTicks = 100
 
+func ended(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return !alive(pid)
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	return len(fields) > 0 && (fields[0] == "Z" || fields[0] == "X")
+}
+
 // startTicks returns when a process started, in ticks since the boot.
 func startTicks(pid int) (int64, error) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")

@@ -230,3 +230,5 @@ func shell(line string) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CmdLine: `cmd /d /s /c "` + line + `"`}
 	return cmd
 }
+
+func ended(pid int) bool { return !alive(pid) }

@@ -300,11 +300,11 @@ func (c *Client) open(ctx context.Context) (*clientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, _, err := greet(ctx, rwc, c.cfg.Hello)
+	l, w, err := greet(ctx, rwc, c.cfg.Hello)
 	if err != nil {
 		return nil, err
 	}
-	conn := &clientConn{client: c, runs: make(map[int]*clientRun)}
+	conn := &clientConn{client: c, pool: w.PID, runs: make(map[int]*clientRun)}
 	ready := make(chan struct{})
 	conn.rpc = newConn(context.Background(), l, func(ctx context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
 		<-ready
@@ -430,15 +430,29 @@ func (c *Client) Workers() []agent.Worker {
 		defer cancel()
 		conn.rpc.Call(ctx, methodWorkers, nil, &all)
 	}
+	return append(all, c.OwnWorkers()...)
+}
+
+// OwnWorkers returns the processes of the runner that answers if no pool can be reached.
+func (c *Client) OwnWorkers() []agent.Worker {
 	if local := c.localRunner(); local != nil {
-		all = append(all, local.Workers()...)
+		return local.Workers()
 	}
-	return all
+	return []agent.Worker{}
+}
+
+// Pool returns the process of the pool that the client is connected to, or 0.
+func (c *Client) Pool() int {
+	if conn := c.connected(); conn != nil {
+		return conn.pool
+	}
+	return 0
 }
 
 // A clientConn is a connection to a pool.
 type clientConn struct {
 	client *Client
+	pool   int // the pool's process
 	rpc    *jsonrpc2.Conn
 	work   sync.WaitGroup // watch, and requests of the pool
 

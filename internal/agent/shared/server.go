@@ -37,7 +37,9 @@ type Server struct {
 	Version string
 	// IdleTimeout is how long the pool keeps running without a request.
 	IdleTimeout time.Duration
-	Log         *slog.Logger
+	// Settings are those of the pool, for its status.
+	Settings map[string]string
+	Log      *slog.Logger
 
 	started time.Time
 	end     func() // ends Serve, and all runs with agent.ErrClosed
@@ -105,17 +107,23 @@ func (s *Server) watch(ctx context.Context, l net.Listener) {
 			return
 		case <-look.C:
 		}
-		if r, ok := l.(replaceable); ok && r.Replaced() {
-			s.Log.Warn("the pool ends: its socket was removed or replaced")
-			s.stop(false)
+		r, ok := l.(replaceable)
+		replaced := ok && r.Replaced()
+		s.mu.Lock()
+		if s.stopping { // leave ends it
+			s.mu.Unlock()
 			return
 		}
-		s.mu.Lock()
 		idle := s.runs == 0 && time.Since(s.used) >= s.IdleTimeout
 		if idle {
 			s.stopping = true
 		}
 		s.mu.Unlock()
+		if replaced {
+			s.Log.Warn("the pool ends: its socket was removed or replaced")
+			s.stop(false)
+			return
+		}
 		if idle {
 			s.Log.Info("the pool ends: nobody has asked it anything", "for", s.IdleTimeout)
 			s.end()
@@ -170,6 +178,7 @@ func (s *Server) status() Status {
 	st := Status{
 		PID: os.Getpid(), Version: s.Version, Started: s.started, Memory: sys.Memory(os.Getpid()),
 		Workers: s.Runner.Workers(), Queues: s.Runner.Loads(), Sessions: []Session{},
+		Settings: s.Settings,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -350,7 +359,7 @@ func (c *serverConn) handle(ctx context.Context, req *jsonrpc2.Request) {
 	case methodStop:
 		p, _ := params[stopParams](req)
 		c.work.Go(func() {
-			c.rpc.Reply(ctx, req.ID, struct{}{})
+			c.rpc.Reply(ctx, req.ID, struct{}{}) // the end of the pool closes the connection
 			s.stop(p.Now)
 		})
 		return

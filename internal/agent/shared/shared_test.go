@@ -678,7 +678,7 @@ func TestStatus(t *testing.T) {
 		data, _ := json.Marshal(st)
 		t.Errorf("%v: %s", err, data)
 	}
-	for _, text := range []string{"pool of Pollux test", "process 7 in /w", "queue: 1 of 1 running, 1 waiting"} {
+	for _, text := range []string{"pool of Pollux test", "bridge 7 in /w", "queue: 1 of 1 calls running, 1 waiting; next: session "} {
 		if !slices.ContainsFunc(strings.Split(st.String(), "\n"), func(line string) bool { return strings.Contains(line, text) }) {
 			t.Errorf("no %q in\n%s", text, st)
 		}

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"pollux/internal/sys"
@@ -25,6 +26,10 @@ const probeTimeout = 5 * time.Second
 
 // socketPattern matches the sockets of the pools of all versions.
 const socketPattern = "pool-*.sock"
+
+// killed finds the sockets of pools that were killed. No other version of Pollux would
+// replace them. A pool that is about to listen holds the lock of the directory.
+var killed = sys.Leftovers{Pattern: socketPattern, Type: fs.ModeSocket, Abandoned: sys.RefusesConnections}
 
 // ErrRunning reports that a pool is running already.
 var ErrRunning = errors.New("a pool is running already")
@@ -65,7 +70,7 @@ func Listen(ctx context.Context, path string, hello Hello) (net.Listener, error)
 	case err != nil:
 		return nil, err
 	case info.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("%s is not a socket: remove it", path)
+		return nil, notASocket(path)
 	default:
 		if Probe(ctx, path, hello) == nil {
 			return nil, ErrRunning
@@ -74,6 +79,7 @@ func Listen(ctx context.Context, path string, hello Hello) (net.Listener, error)
 			return nil, err
 		}
 	}
+	killed.Remove(filepath.Dir(path))
 	l, err := sys.ListenUnix(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
@@ -86,27 +92,36 @@ func Listen(ctx context.Context, path string, hello Hello) (net.Listener, error)
 		l.Close()
 		return nil, err
 	}
-	return &ownSocket{l, path, info}, nil
+	own := &ownSocket{Listener: l, path: path, info: info}
+	own.remove = sync.OnceFunc(func() {
+		if !own.Replaced() {
+			os.Remove(path)
+		}
+	})
+	return own, nil
 }
 
 // An ownSocket removes its socket when it is closed, but not the socket that another
 // pool has put in its place.
 type ownSocket struct {
 	net.Listener
-	path string
-	info fs.FileInfo
+	path   string
+	info   fs.FileInfo
+	remove func()
 }
 
 // Replaced reports whether the socket was removed, or another one is in its place.
 func (l *ownSocket) Replaced() bool {
-	info, err := os.Lstat(l.path)
-	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, l.info)
+	now, err := os.Lstat(l.path)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	// A later socket can have the same file number.
+	return !os.SameFile(now, l.info) || !now.ModTime().Equal(l.info.ModTime())
 }
 
 func (l *ownSocket) Close() error {
-	if !l.Replaced() {
-		os.Remove(l.path)
-	}
+	l.remove()
 	return l.Listener.Close()
 }
 
@@ -147,9 +162,19 @@ func Starter(path string, argv []string, hello Hello) func(context.Context) (io.
 				return nil, err
 			}
 		}
-		return Dial(ctx, path)
+		conn, err := Dial(ctx, path)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = errReplaced
+		}
+		if err != nil {
+			return nil, err
+		}
+		return conn, nil
 	}
 }
+
+// errReplaced reports that the pool that was started listens on another socket.
+var errReplaced = errors.New("Pollux has been replaced by another version since this bridge started: restart the MCP client")
 
 // ReadyLine is what a pool prints on standard output once it listens, or when another
 // one does. Any other line is an error.

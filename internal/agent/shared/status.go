@@ -1,39 +1,94 @@
 package shared
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
 
+	"pollux/internal/agent/queue"
 	"pollux/internal/jsonl"
+	"pollux/internal/paths"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
 
-// AskStatus returns the state of the pool at a socket.
+const (
+	// askTimeout limits a question to a pool from a command.
+	askTimeout = 5 * time.Second
+	// stopInterval is the time between two looks at whether a pool has ended.
+	stopInterval = 20 * time.Millisecond
+)
+
+// ErrSilent reports a pool that does not answer in time.
+var ErrSilent = errors.New("it does not answer: run `pollux doctor gemini`")
+
+// An UnreachableError reports a pool that runs, but does not answer or speaks another
+// version of the protocol.
+type UnreachableError struct {
+	Socket string
+	// PID is the pool's process, or 0 if unknown.
+	PID int
+	Err error
+}
+
+func (e *UnreachableError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("the pool at %s: %v", e.Socket, e.Err)
+	}
+	return fmt.Sprintf("the pool with process %d: %v", e.PID, e.Err)
+}
+
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// List returns the states of all running pools of this user, and those that cannot be
+// asked. It skips the sockets of pools that were killed.
+func List(ctx context.Context) (running []Status, unreachable []*UnreachableError, err error) {
+	sockets, err := Sockets()
+	running = []Status{}
+	for _, path := range sockets {
+		s, err := AskStatus(ctx, path)
+		var failed *UnreachableError
+		switch {
+		case err == nil:
+			running = append(running, s)
+		case errors.As(err, &failed):
+			unreachable = append(unreachable, failed)
+		}
+	}
+	return running, unreachable, err
+}
+
+// AskStatus returns the state of the pool at a socket. The error is an
+// [UnreachableError] unless nobody serves the socket.
 func AskStatus(ctx context.Context, path string) (Status, error) {
 	var s Status
+	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, ErrSilent)
+	defer cancel()
 	err := ask(ctx, path, methodStatus, nil, &s)
 	s.Socket = path
 	return s, err
 }
 
-// stopInterval is the time between two looks at whether a pool has ended.
-const stopInterval = 20 * time.Millisecond
-
 // Stop ends a pool once its running requests have ended, or at once. It returns when the
 // pool's process has ended, or the cause of the context's end.
 func Stop(ctx context.Context, pool Status, now bool) error {
-	if err := ask(ctx, pool.Socket, methodStop, stopParams{now}, nil); err != nil && sys.Alive(pool.PID) {
+	asking, cancel := context.WithTimeoutCause(ctx, askTimeout, ErrSilent)
+	defer cancel()
+	if err := ask(asking, pool.Socket, methodStop, stopParams{now}, nil); err != nil && sys.Alive(pool.PID) {
 		return err
 	}
 	look := time.NewTicker(stopInterval)
 	defer look.Stop()
-	for sys.Alive(pool.PID) {
+	for !sys.Ended(pool.PID) {
 		select {
 		case <-look.C:
 		case <-ctx.Done():
@@ -45,62 +100,156 @@ func Stop(ctx context.Context, pool Status, now bool) error {
 
 // ask connects to a pool, calls one of its methods, and disconnects.
 func ask(ctx context.Context, path, method string, params, result any) error {
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != fs.ModeSocket {
+		return notASocket(path)
+	}
 	conn, err := Dial(ctx, path)
 	if err != nil {
 		return err
 	}
-	l, _, err := greet(ctx, conn, &Hello{Protocol: Protocol})
+	pid := peer(conn)
+	l, w, err := greet(ctx, conn, &Hello{Protocol: Protocol})
 	if err != nil {
-		return err
+		return &UnreachableError{path, cmp.Or(w.PID, pid), err}
 	}
 	rpc := newConn(ctx, l, func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) {})
 	defer rpc.Close()
-	return rpc.Call(ctx, method, params, result)
+	if err := rpc.Call(ctx, method, params, result); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return &UnreachableError{path, w.PID, err}
+	}
+	return nil
 }
+
+// peer returns the process at the other end of a connection, or 0 if it is unknown.
+func peer(conn net.Conn) int {
+	p, _ := sys.PeerOf(conn)
+	return p.PID
+}
+
+// notASocket reports that something else has the name of a pool's socket.
+func notASocket(path string) error { return fmt.Errorf("%s is not a socket: remove it", path) }
 
 // WriteHello greets a pool for a bridge that reads the pool's welcome.
 func WriteHello(w io.Writer, h Hello) error { return jsonl.NewWriter(w).Encode(h) }
+
+// Requests returns how many requests run or wait.
+func (s Status) Requests() (n int) {
+	for _, c := range s.Sessions {
+		n += c.Requests
+	}
+	return n
+}
 
 // String returns the status in lines.
 func (s Status) String() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	ends := ""
-	switch {
-	case s.Stopping:
-		ends = ", stops after its running calls"
-	case !s.Ends.IsZero():
-		ends = ", ends in " + span(time.Until(s.Ends)) + " if nobody asks"
-	}
 	line("pool of Pollux %s", termtext.Line(s.Version, 0))
-	line("  process %d, up %s, %d MB%s", s.PID, span(time.Since(s.Started)), s.Memory>>20, ends)
+	line("  process %d, up %s, %d MB%s", s.PID, span(time.Since(s.Started)), s.Memory>>20, s.ending())
 	for _, w := range s.Workers {
 		line("  agent %s", w)
 	}
 	for _, c := range s.Sessions {
-		where := "on another machine"
-		if c.PID != 0 {
-			where = fmt.Sprintf("process %d in %s", c.PID, termtext.Line(c.Dir, 0))
-		}
-		line("  session %s: %s, %d calls, %d conversations, for %s", c.Caller, where, c.Requests, c.Conversations, span(time.Since(c.Since)))
+		line("  %s", s.describe(c))
 	}
 	for _, q := range s.Queues {
-		if q.Running+q.Waiting > 0 {
-			line("  queue: %d of %d running, %d waiting", q.Running, q.Limit, q.Waiting)
-		}
-		for _, c := range q.Callers {
-			line("    session %s waits with %d calls for %s", c.Caller, c.Requests, span(time.Since(c.Since)))
-		}
-		for _, u := range q.UsedUp {
-			model := u.Model
-			if model == "" {
-				model = "the default model"
-			}
-			line("  %s: the %s is used up until %s", termtext.Line(model, 0), u.Kind, u.Until.Local().Format("15:04"))
-		}
+		s.printQueue(line, q)
 	}
 	return b.String()
 }
 
+// ending says when the pool ends.
+func (s Status) ending() string {
+	switch {
+	case s.Stopping:
+		return "; ends after its running calls"
+	case s.Ends.IsZero():
+		return ""
+	}
+	return "; ends in " + span(time.Until(s.Ends)) + " unless a call comes"
+}
+
+// describe returns a session in one line.
+func (s Status) describe(c Session) string {
+	where := "from another machine"
+	if c.PID != 0 {
+		where = fmt.Sprintf("bridge %d in %s", c.PID, termtext.Line(paths.Short(c.Dir), 0))
+	}
+	text := fmt.Sprintf("session %s: %s, for %s", c.Caller, where, span(time.Since(c.Since)))
+	waiting, since := s.waiting(c.Caller)
+	if running := c.Requests - waiting; running > 0 {
+		text += fmt.Sprintf(", %d running", running)
+	}
+	if waiting > 0 {
+		text += fmt.Sprintf(", %d waiting for %s", waiting, span(time.Since(since)))
+	}
+	if c.Conversations > 0 {
+		text += ", " + count(c.Conversations, "conversation")
+	}
+	return text
+}
+
+// waiting returns how many requests of a session wait, and since when the oldest does.
+func (s Status) waiting(caller string) (n int, since time.Time) {
+	for _, q := range s.Queues {
+		for _, c := range q.Callers {
+			if c.Caller == caller {
+				n += c.Requests
+				if since.IsZero() || c.Since.Before(since) {
+					since = c.Since
+				}
+			}
+		}
+	}
+	return n, since
+}
+
+// printQueue prints the queue of one account.
+func (s Status) printQueue(line func(format string, args ...any), q queue.Load) {
+	name := "queue"
+	if len(s.Queues) > 1 { // each has another account
+		name += " of account " + q.Account[:min(len(q.Account), 6)]
+	}
+	if q.Running+q.Waiting > 0 {
+		line("  %s: %d of %d calls running, %d waiting%s", name, q.Running, q.Limit, q.Waiting, nextTurns(q.Callers))
+	}
+	for _, u := range q.UsedUp {
+		line("  %s: the %s of %s is used up until %s", name, u.Kind, termtext.Line(cmp.Or(u.Model, "the default model"), 0),
+			clock(u.Until, time.Now()))
+	}
+}
+
+// nextTurns names the sessions that wait, the next one first.
+func nextTurns(callers []queue.Waiting) string {
+	if len(callers) == 0 {
+		return ""
+	}
+	names := make([]string, len(callers))
+	for i, c := range callers {
+		names[i] = "session " + c.Caller
+	}
+	return "; next: " + strings.Join(names, ", ")
+}
+
+// clock returns a time of the next day or so, with the date if it is not today.
+func clock(t, now time.Time) string {
+	t, now = t.Local(), now.Local()
+	if t.YearDay() == now.YearDay() && t.Year() == now.Year() {
+		return t.Format("15:04")
+	}
+	return t.Format("2 January, 15:04")
+}
+
 // span returns a duration for people.
 func span(d time.Duration) string { return max(d, 0).Truncate(time.Second).String() }
+
+// count returns a number with its noun, such as "2 calls".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -232,6 +232,9 @@ type Status struct {
 	Sessions []Session      `json:"sessions"`
 	Workers  []agent.Worker `json:"workers"`
 	Queues   []queue.Load   `json:"queues"`
+	// Settings are those that the pool took from its environment when it started, by
+	// the names of their variables.
+	Settings map[string]string `json:"settings,omitempty"`
 }
 
 // A Session is a bridge that is connected to a pool.
