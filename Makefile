@@ -5,7 +5,7 @@ CLI := $(CURDIR)/.cache/npm/gemini-0.61.0/node_modules/.bin
 
 .PHONY: build demo test check web bench screenshots fuzz release smoke phrases sizes
 build:
-	go build -o pollux .
+	CGO_ENABLED=0 go build -o pollux . # as in a release
 
 demo: build
 	./scripts/setup.sh cli

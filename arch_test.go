@@ -18,7 +18,7 @@ import (
 // pollux/internal that each package may import.
 var allowed = map[string][]string{
 	"pollux":                                    {"cli"},
-	"pollux/bench":                              {"agent/gemini/fakecli", "editor", "fakemodel", "ide/claudeide", "ide/geminiide/client"},
+	"pollux/bench":                              {"agent/gemini/fakecli", "agent/shared", "editor", "fakemodel", "ide/claudeide", "ide/geminiide/client"},
 	"pollux/bench/sim":                          {},
 	"pollux/e2e":                                {},
 	"pollux/editors":                            {},

@@ -32,32 +32,17 @@ type subject struct {
 // runBridge measures the bridge, and the peer if there is one, and prints
 // medians and ratios.
 func runBridge(binary, peer, cli string, runs int) error {
-	dir, err := scratch()
+	us, end, err := newSubject(binary, cli, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("hello") })
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	model, err := fakemodel.Start(func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("hello") })
-	if err != nil {
-		return err
-	}
-	defer model.Close()
-	us := subject{project: filepath.Join(dir, "project"), large: filepath.Join(dir, "large")}
-	if err := us.prepare(dir, cli, model.URL); err != nil {
-		return err
-	}
+	defer end()
 	if err := us.fill(); err != nil {
 		return err
 	}
-	if binary, err = filepath.Abs(binary); err != nil {
-		return err
-	}
-	us.argv = []string{binary, "bridge"}
-	subjects := []subject{us}
+	subjects := []subject{*us}
 	if peer != "" {
-		them := us
-		them.argv = strings.Fields(peer)
-		subjects = append(subjects, them)
+		subjects = append(subjects, *us.as(peer))
 	}
 	status, err := median(runs, us.gitStatus)
 	if err != nil {
@@ -71,10 +56,7 @@ func runBridge(binary, peer, cli string, runs int) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\nThe bridge; medians of %d runs", runs)
-	if peer != "" {
-		fmt.Printf("; the peer is %s", peer)
-	}
+	fmt.Printf("\nThe bridge; medians of %d runs%s", runs, ofPeer(peer))
 	fmt.Printf("\nThe real CLI alone, one question: %.0f ms. git status of 100,000 files: %.0f ms.\n\n",
 		own[1], status[1])
 	for _, m := range []struct {
@@ -126,6 +108,48 @@ func median(runs int, measure func() (float64, error)) ([]float64, error) {
 	return []float64{values[0], values[len(values)/2], values[len(values)-1]}, nil
 }
 
+// newSubject returns our bridge, for a model that follows a script, and a function that
+// removes what it left. The bridge keeps its own processes: a pool is measured by itself.
+func newSubject(binary, cli string, script fakemodel.Script) (s *subject, end func(), err error) {
+	if binary, err = filepath.Abs(binary); err != nil {
+		return nil, nil, err
+	}
+	dir, err := scratch()
+	if err != nil {
+		return nil, nil, err
+	}
+	model, err := fakemodel.Start(script)
+	if err != nil {
+		os.RemoveAll(dir)
+		return nil, nil, err
+	}
+	end = func() {
+		model.Close()
+		os.RemoveAll(dir)
+	}
+	s = &subject{
+		argv: []string{binary, "bridge"}, project: filepath.Join(dir, "project"), large: filepath.Join(dir, "large"),
+	}
+	if err := s.prepare(dir, cli, model.URL); err != nil {
+		end()
+		return nil, nil, err
+	}
+	return s, end, nil
+}
+
+// as returns a subject that runs another bridge in the same environment.
+func (s *subject) as(command string) *subject {
+	other := *s
+	other.argv = strings.Fields(command)
+	return &other
+}
+
+// withEnv adds variables to the environment of a subject, whose last variable names the
+// CLI.
+func withEnv(env []string, more ...string) []string {
+	return slices.Concat(env[:len(env)-1], more, env[len(env)-1:])
+}
+
 func (s *subject) prepare(dir, cli, url string) error {
 	cli, err := filepath.Abs(cli)
 	if err != nil {
@@ -150,7 +174,8 @@ func (s *subject) prepare(dir, cli, url string) error {
 	}
 	env := append(os.Environ(), "HOME="+home, "TMPDIR="+filepath.Join(dir, "tmp"),
 		"GEMINI_MIN_INVOCATION_GAP_MS=0", "GEMINI_SPAWN_JITTER_MAX_MS=0", "GEMINI_DEFAULT_MODEL=gemini-2.5-flash",
-		"GEMINI_API_KEY=none", "GOOGLE_GEMINI_BASE_URL="+url)
+		"GEMINI_API_KEY=none", "GOOGLE_GEMINI_BASE_URL="+url, "POLLUX_POOL=off",
+		"POLLUX_RUNTIME_DIR="+filepath.Join(dir, "run"), "POLLUX_STATE_DIR="+filepath.Join(dir, "state"))
 	s.real = append(slices.Clone(env), "GEMINI_CLI_PATH="+cli)
 	s.fake = append(slices.Clone(env), "GEMINI_CLI_PATH="+fake)
 	return nil
@@ -210,18 +235,24 @@ func (s *subject) cliAlone(env []string, want string) (float64, error) {
 	return ms(time.Since(start)), err
 }
 
-// serve starts a bridge and connects a client to it.
+// serve starts a bridge for as long as a client uses it.
 func (s *subject) serve(env []string, use func(*mcp.ClientSession, *exec.Cmd) error) error {
-	cmd := exec.Command(s.argv[0], s.argv[1:]...)
-	cmd.Env, cmd.Dir = env, s.project
-	client := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
-	session, err := client.Connect(context.Background(), &mcp.CommandTransport{Command: cmd},
-		&mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
+	session, cmd, err := s.open(env)
 	if err != nil {
 		return err
 	}
 	defer session.Close()
 	return use(session, cmd)
+}
+
+// open starts a bridge and connects a client to it.
+func (s *subject) open(env []string) (*mcp.ClientSession, *exec.Cmd, error) {
+	cmd := exec.Command(s.argv[0], s.argv[1:]...)
+	cmd.Env, cmd.Dir = env, s.project
+	client := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
+	session, err := client.Connect(context.Background(), &mcp.CommandTransport{Command: cmd},
+		&mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
+	return session, cmd, err
 }
 
 func initializeTime(s subject) (took float64, err error) {

@@ -27,7 +27,7 @@ func main() {
 	fakecli.Main()
 	binary := flag.String("pollux", "./pollux", "the `binary` to measure")
 	runs := flag.Int("runs", 5, "how often to measure each figure")
-	which := flag.String("of", "companion,agents,editors,bridge,warm", "what to measure")
+	which := flag.String("of", "companion,agents,editors,bridge,warm,pool", "what to measure")
 	peer := flag.String("peer", "", "the `command` of another bridge, to measure as well")
 	cli := flag.String("cli", ".cache/npm/gemini-0.61.0/node_modules/.bin/gemini",
 		"the real Gemini `CLI`, for the bridge")
@@ -46,6 +46,8 @@ func main() {
 			err = runBridge(*binary, *peer, *cli, *runs)
 		case of == "warm":
 			err = runWarm(*binary, *peer, *cli, *runs)
+		case of == "pool":
+			err = runPool(*binary, *peer, *cli, *runs)
 		default:
 			err = fmt.Errorf("unknown -of %q", of)
 		}

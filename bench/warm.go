@@ -28,43 +28,26 @@ type warmth struct{ first, later, followUp, eight, memory, memoryEight []float64
 // runWarm compares warm processes with one process per call, for our bridge and
 // for the peer's, with the real CLI on a model that answers at once.
 func runWarm(binary, peer, cli string, runs int) error {
-	dir, err := scratch()
+	ours, end, err := newSubject(binary, cli, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("hello") })
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	model, err := fakemodel.Start(func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("hello") })
-	if err != nil {
-		return err
-	}
-	defer model.Close()
-	us := subject{project: filepath.Join(dir, "project")}
-	if err := us.prepare(dir, cli, model.URL); err != nil {
-		return err
-	}
-	if binary, err = filepath.Abs(binary); err != nil {
-		return err
-	}
+	defer end()
 	type contender struct {
 		name string
-		subject
+		*subject
 		env   []string
 		later int
 	}
 	with := func(env []string, more ...string) []string {
-		// Keep the last variable, which names the CLI, last.
-		return slices.Concat(env[:len(env)-1], []string{"GEMINI_MAX_CONCURRENT=8"}, more, env[len(env)-1:])
+		return withEnv(env, append(more, "GEMINI_MAX_CONCURRENT=8")...)
 	}
-	ours := us
-	ours.argv = []string{binary, "bridge"}
 	all := []contender{
-		{"warm", ours, with(us.real), laterCalls},
-		{"spawn", ours, with(us.real, "GEMINI_RUNNER=spawn"), laterStarts},
+		{"warm", ours, with(ours.real), laterCalls},
+		{"spawn", ours, with(ours.real, "GEMINI_RUNNER=spawn"), laterStarts},
 	}
 	if peer != "" {
-		them := us
-		them.argv = strings.Fields(peer)
-		all = append(all, contender{"peer", them, with(us.real), laterStarts})
+		all = append(all, contender{"peer", ours.as(peer), with(ours.real), laterStarts})
 	}
 	results := make([]warmth, len(all))
 	for i, c := range all {
@@ -74,45 +57,25 @@ func runWarm(binary, peer, cli string, runs int) error {
 			}
 		}
 	}
-	fmt.Printf("\nWarm processes; the real CLI, a model that answers at once; medians of %d runs", runs)
-	if peer != "" {
-		fmt.Printf("; the peer is %s", peer)
-	}
-	fmt.Print("\n\n")
-	fmt.Printf("%-40s", "")
+	fmt.Printf("\nWarm processes; the real CLI, a model that answers at once; medians of %d runs%s\n\n", runs, ofPeer(peer))
+	var names []string
 	for _, c := range all {
-		fmt.Printf(" %12s", c.name)
+		names = append(names, c.name)
 	}
-	fmt.Println()
-	for _, row := range []struct {
-		name, unit string
-		of         func(warmth) []float64
-	}{
+	printTable(names, results, []figure[warmth]{
 		{"the first call", "ms", func(w warmth) []float64 { return w.first }},
 		{"a later call, new session", "ms", func(w warmth) []float64 { return w.later }},
 		{"a follow-up in a session", "ms", func(w warmth) []float64 { return w.followUp }},
 		{"8 calls at once", "ms", func(w warmth) []float64 { return w.eight }},
 		{"resident memory after one call, in all", "MB", func(w warmth) []float64 { return w.memory }},
 		{"  the most while 8 calls run", "MB", func(w warmth) []float64 { return w.memoryEight }},
-	} {
-		fmt.Printf("%-40s", row.name)
-		base := middle(row.of(results[0]))
-		for i := range all {
-			v := middle(row.of(results[i]))
-			fmt.Printf(" %9.1f %s", v, row.unit)
-			if i > 0 {
-				fmt.Printf(" (x%.1f)", v/base)
-			}
-		}
-		fmt.Println()
-	}
+	})
 	// The bridge's own share: a warm call without the CLI.
-	echo := ours
 	var own []float64
 	for range runs {
-		err := echo.serve(with(us.fake), func(c *mcp.ClientSession, _ *exec.Cmd) error {
+		err := ours.serve(with(ours.fake), func(c *mcp.ClientSession, _ *exec.Cmd) error {
 			for i := range laterCalls + 1 {
-				took, _, err := call(c, map[string]any{"prompt": "fake:echo", "workingDirectory": echo.project})
+				took, _, err := call(c, map[string]any{"prompt": "fake:echo", "workingDirectory": ours.project})
 				if err != nil {
 					return err
 				}
@@ -130,6 +93,42 @@ func runWarm(binary, peer, cli string, runs int) error {
 	fmt.Printf("%-40s %9.2f ms (95 of 100 below %.2f)\n", "a later call of a CLI that only echoes",
 		middle(own), own[len(own)*95/100])
 	return nil
+}
+
+// A figure is measured for several contenders.
+type figure[R any] struct {
+	name, unit string
+	of         func(R) []float64
+}
+
+// printTable prints the medians of each contender's results. Ratios are relative to the
+// first contender.
+func printTable[R any](names []string, results []R, figures []figure[R]) {
+	fmt.Printf("%-40s", "")
+	for _, name := range names {
+		fmt.Printf(" %12s", name)
+	}
+	fmt.Println()
+	for _, f := range figures {
+		fmt.Printf("%-40s", f.name)
+		base := middle(f.of(results[0]))
+		for i, r := range results {
+			v := middle(f.of(r))
+			fmt.Printf(" %9.1f %s", v, f.unit)
+			if i > 0 && base > 0 {
+				fmt.Printf(" (x%.1f)", v/base)
+			}
+		}
+		fmt.Println()
+	}
+}
+
+// ofPeer names the peer in a heading.
+func ofPeer(peer string) string {
+	if peer == "" {
+		return ""
+	}
+	return "; the peer is " + peer
 }
 
 func middle(v []float64) float64 {
@@ -213,15 +212,24 @@ func (s *subject) warmth(env []string, later int, w *warmth) error {
 // family returns the resident memory of a process and its descendants, in
 // megabytes.
 func family(pid int) (mb float64) {
-	mb, _ = resident(pid)
+	for _, p := range descendants(pid) {
+		own, _ := resident(p)
+		mb += own
+	}
+	return mb
+}
+
+// descendants returns a process and its descendants.
+func descendants(pid int) []int {
+	all := []int{pid}
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, list := range lists {
 		data, _ := os.ReadFile(list)
 		for f := range strings.FieldsSeq(string(data)) {
 			if child, err := strconv.Atoi(f); err == nil {
-				mb += family(child)
+				all = append(all, descendants(child)...)
 			}
 		}
 	}
-	return mb
+	return all
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,6 +70,7 @@ func serveBridge(ctx context.Context, b *bridge.Bridge, streams IO) error {
 	// The end of this context fails their writes, so that the calls end.
 	last, cancel := delayed(ctx, lastAnswersTimeout)
 	defer cancel()
+	defer freeLater()()
 	err := await(last, func() error {
 		return bridge.NewServer(b).Run(ctx, bridge.Stdio(last, streams.In, streams.Out, func() { go b.Close() }))
 	})
@@ -77,6 +79,14 @@ func serveBridge(ctx context.Context, b *bridge.Bridge, streams IO) error {
 	}
 	return err
 }
+
+// freeDelay is the time after which a bridge or a pool has started.
+const freeDelay = time.Second
+
+// freeLater returns the memory that only the start needs to the system, once the start
+// is over and nobody waits for it. A client starts a bridge per session, and most of them
+// are idle. The result cancels it.
+func freeLater() (stop func() bool) { return time.AfterFunc(freeDelay, debug.FreeOSMemory).Stop }
 
 // lastAnswersTimeout limits how long the bridge may write its last answers after
 // a signal.

@@ -87,6 +87,7 @@ func servePool(ctx context.Context, streams IO, level string, background bool) e
 	if err != nil {
 		return err
 	}
+	defer freeLater()()
 	if background {
 		fmt.Fprintln(streams.Out, shared.ReadyLine)
 	} else {
