@@ -34,9 +34,15 @@ type bridgeClient struct {
 
 func (w *world) bridge(env ...string) *bridgeClient {
 	w.t.Helper()
-	cmd := exec.Command(polluxBinary, "bridge", "--log", "debug")
-	cmd.Dir = w.project
-	cmd.Env = append(w.bridgeEnv(), env...)
+	return w.connectWith(append(w.bridgeEnv(), env...), polluxBinary)
+}
+
+// connectWith starts a bridge with a command for pollux, and connects to it.
+func (w *world) connectWith(env []string, pollux ...string) *bridgeClient {
+	w.t.Helper()
+	argv := append(slices.Clone(pollux), "bridge", "--log", "debug")
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env, cmd.Dir = env, w.project
 	return w.connect(cmd)
 }
 
@@ -102,12 +108,29 @@ func (o outcome) want(t *testing.T, isError bool, texts ...string) {
 	}
 }
 
-// wantNothingLeft reports the processes and files that a bridge left behind.
+// agents returns the processes that work for a bridge.
+func (c *bridgeClient) agents() []int {
+	c.w.t.Helper()
+	if c.w.runtime == "" {
+		return children(c.w.t, c.cmd.Process.Pid)
+	}
+	var all []int
+	for _, p := range c.w.pools() {
+		all = append(all, children(c.w.t, p.PID)...)
+	}
+	return all
+}
+
+// wantNothingLeft reports the processes and files that a bridge left behind. If it uses a
+// pool, that is stopped.
 func (w *world) wantNothingLeft(c *bridgeClient) {
 	w.t.Helper()
 	pid := c.cmd.Process.Pid
 	below := children(w.t, pid)
 	c.leave()
+	if w.runtime != "" {
+		w.pollux("pool", "stop")
+	}
 	for _, p := range append(below, pid) {
 		waitGone(w.t, p)
 	}
@@ -125,6 +148,24 @@ func eachRunner(t *testing.T, test func(t *testing.T)) {
 		t.Run(runner, test)
 	}
 }
+
+// poolKind is the name of tests in which a bridge uses the pool.
+const poolKind = "pool"
+
+// eachRunnerAndPool also runs a test with the pool.
+func eachRunnerAndPool(t *testing.T, test func(t *testing.T)) {
+	eachRunner(t, test)
+	t.Run(poolKind, test)
+}
+
+// warmAndPool runs a test with the runners that keep processes warm.
+func warmAndPool(t *testing.T, test func(t *testing.T)) {
+	t.Run(agent.Warmed, test)
+	t.Run(poolKind, test)
+}
+
+// pooled reports whether the bridges of a test use the pool.
+func pooled(t *testing.T) bool { return strings.HasSuffix(t.Name(), "/"+poolKind) }
 
 // runner returns the runner of a test of [eachRunner].
 func runner(t *testing.T) string {
@@ -144,7 +185,7 @@ func readsThenAnswers(r fakemodel.Request) fakemodel.Reply {
 	return fakemodel.Say("It says: " + string(r.Results[0].Response))
 }
 
-func TestBridgeQueryReadsAndAnswers(t *testing.T) { eachRunner(t, bridgeQueryReadsAndAnswers) }
+func TestBridgeQueryReadsAndAnswers(t *testing.T) { eachRunnerAndPool(t, bridgeQueryReadsAndAnswers) }
 
 func bridgeQueryReadsAndAnswers(t *testing.T) {
 	w := newWorld(t, readsThenAnswers)
@@ -403,7 +444,7 @@ func bridgeTimesOut(t *testing.T) {
 	w.wantNothingLeft(c)
 }
 
-func TestBridgeCancels(t *testing.T) { eachRunner(t, bridgeCancels) }
+func TestBridgeCancels(t *testing.T) { eachRunnerAndPool(t, bridgeCancels) }
 
 func bridgeCancels(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
@@ -422,7 +463,7 @@ func bridgeCancels(t *testing.T) {
 	if _, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "hang") }); err != nil {
 		t.Fatal(err)
 	}
-	running := children(t, c.cmd.Process.Pid)
+	running := c.agents()
 	if len(running) == 0 {
 		t.Fatal("no CLI runs")
 	}
@@ -516,7 +557,7 @@ func bridgeHugeAnswer(t *testing.T) {
 	w.wantNothingLeft(c)
 }
 
-func TestBridgeSearches(t *testing.T) { eachRunner(t, bridgeSearches) }
+func TestBridgeSearches(t *testing.T) { eachRunnerAndPool(t, bridgeSearches) }
 
 func bridgeSearches(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {

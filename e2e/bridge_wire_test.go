@@ -13,7 +13,13 @@ import (
 	"pollux/internal/fakemodel"
 )
 
+// bridgeEnv returns the environment of bridges. They have processes of their own, unless
+// the test is about the pool.
 func (w *world) bridgeEnv() []string {
+	w.t.Helper()
+	if pooled(w.t) {
+		w.usePool()
+	}
 	return append(slices.Clone(w.env),
 		"GEMINI_CLI_PATH="+installed(w.t, "gemini-"+current, "node_modules", ".bin", "gemini"),
 		"GEMINI_MIN_INVOCATION_GAP_MS=0", "GEMINI_MAX_CONCURRENT=1", "GEMINI_RUNNER="+runner(w.t), "GEMINI_WARM_WAIT_MS=60000")

@@ -15,7 +15,7 @@ import (
 // A query continues an earlier conversation: the model gets the earlier turns.
 // In a new conversation it gets none of them.
 func TestBridgeConversation(t *testing.T) {
-	eachRunner(t, func(t *testing.T) {
+	eachRunnerAndPool(t, func(t *testing.T) {
 		w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 			return fakemodel.Say("Noted.")
 		})
@@ -115,7 +115,9 @@ func TestWarmIsolation(t *testing.T) {
 
 // The process is killed in the middle of an answer, and before its first
 // output.
-func TestWarmProcessIsKilled(t *testing.T) {
+func TestWarmProcessIsKilled(t *testing.T) { warmAndPool(t, warmProcessIsKilled) }
+
+func warmProcessIsKilled(t *testing.T) {
 	release := make(chan struct{})
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		if strings.Contains(r.Prompt, "begin") {
@@ -142,7 +144,7 @@ func TestWarmProcessIsKilled(t *testing.T) {
 		} else {
 			close(release)
 		}
-		for _, pid := range children(t, c.cmd.Process.Pid) {
+		for _, pid := range c.agents() {
 			send(t, pid, os.Kill)
 		}
 		o := next(t, "an answer", done)
@@ -176,7 +178,9 @@ func TestBridgeJob(t *testing.T) {
 
 // The CLI's own tools change several files in several steps. The disk does not
 // change; the result has the edits and the diff.
-func TestWarmChangeMode(t *testing.T) {
+func TestWarmChangeMode(t *testing.T) { warmAndPool(t, warmChangeMode) }
+
+func warmChangeMode(t *testing.T) {
 	var project, home string
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		in := func(elem ...string) string { return filepath.Join(append([]string{project}, elem...)...) }

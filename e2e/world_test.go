@@ -123,6 +123,7 @@ type world struct {
 	env     []string
 	path    []string // directories that the editors' PATH begins with
 	binary  string   // the pollux that editors start
+	runtime string   // the directory of the pool's socket, if bridges use a pool
 	wrap    []string // the command that starts it, if any
 }
 
@@ -157,7 +158,7 @@ func newWorld(t *testing.T, script fakemodel.Script) *world {
 	w.env = []string{
 		"HOME=" + w.home, "TMPDIR=" + tmp, "XDG_RUNTIME_DIR=" + tmp, "PATH=" + os.Getenv("PATH"),
 		"TERM=xterm-256color", "COLORTERM=truecolor", "LANG=C.UTF-8", "GORACE=" + os.Getenv("GORACE"),
-		"GEMINI_API_KEY=none", "GOOGLE_GEMINI_BASE_URL=" + w.model.URL, "GEMINI_MODEL=gemini-2.5-flash",
+		"POLLUX_POOL=off", "GEMINI_API_KEY=none", "GOOGLE_GEMINI_BASE_URL=" + w.model.URL, "GEMINI_MODEL=gemini-2.5-flash",
 	}
 	return w
 }

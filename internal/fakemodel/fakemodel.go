@@ -7,6 +7,7 @@
 package fakemodel
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,6 +23,8 @@ import (
 // A Request is a request from the CLI to the model.
 type Request struct {
 	Model string
+	// Key is the API key that Gemini CLI sent.
+	Key string
 	// Method is the API method: generateContent, streamGenerateContent, countTokens;
 	// messages; chat/completions, responses.
 	Method string
@@ -69,7 +72,10 @@ type Reply struct {
 	Message string
 	// PerDay makes a 429 report the daily quota, which the CLI does not retry.
 	PerDay bool
-	Hang   bool
+	// Reset makes a 429 say that the account's quota is used up for this time, as Google
+	// tells users who have signed in. The CLI does not retry it.
+	Reset time.Duration
+	Hang  bool
 }
 
 // Say returns a reply with one text.
@@ -253,9 +259,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		req, err = parse(r.URL.Path, body)
 	}
 	if err != nil {
-		fail(w, http.StatusNotFound, err.Error(), false)
+		fail(w, Reply{Status: http.StatusNotFound, Message: err.Error()})
 		return
 	}
+	req.Key = r.Header.Get("x-goog-api-key")
 	if req.Method == "countTokens" {
 		writeJSON(w, map[string]any{"totalTokens": len(req.Text)/4 + 1})
 		return
@@ -269,7 +276,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case reply.Hang:
 		<-r.Context().Done()
 	case reply.Status != 0:
-		fail(w, reply.Status, reply.Message, reply.PerDay)
+		fail(w, *reply)
 	case req.Method == "streamGenerateContent":
 		stream(w, r, req, *reply)
 	default:
@@ -403,26 +410,38 @@ var statuses = map[int]string{
 	429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE",
 }
 
-func fail(w http.ResponseWriter, status int, message string, perDay bool) {
-	if message == "" {
-		message = "scripted error"
+func fail(w http.ResponseWriter, r Reply) {
+	message := cmp.Or(r.Message, "scripted error")
+	if r.Reset > 0 {
+		message = fmt.Sprintf("You have exhausted your capacity on this model. Your quota will reset after %s.", r.Reset)
 	}
-	e := map[string]any{"code": status, "message": message, "status": statuses[status]}
-	if status == http.StatusTooManyRequests {
-		per := "Minute"
-		if perDay {
-			per = "Day"
-		}
-		e["details"] = []any{map[string]any{
-			"@type": "type.googleapis.com/google.rpc.QuotaFailure",
-			"violations": []any{map[string]any{
-				"quotaId": "GenerateRequestsPer" + per + "PerProjectPerModel-FreeTier",
-			}},
-		}}
+	e := map[string]any{"code": r.Status, "message": message, "status": statuses[r.Status]}
+	if r.Status == http.StatusTooManyRequests {
+		e["details"] = []any{quotaDetails(r)}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
+	w.WriteHeader(r.Status)
 	writeJSON(w, map[string]any{"error": e})
+}
+
+// quotaDetails says which quota is used up.
+func quotaDetails(r Reply) map[string]any {
+	if r.Reset > 0 {
+		return map[string]any{
+			"@type":  "type.googleapis.com/google.rpc.ErrorInfo",
+			"reason": "QUOTA_EXHAUSTED", "domain": "cloudcode-pa.googleapis.com",
+		}
+	}
+	per := "Minute"
+	if r.PerDay {
+		per = "Day"
+	}
+	return map[string]any{
+		"@type": "type.googleapis.com/google.rpc.QuotaFailure",
+		"violations": []any{map[string]any{
+			"quotaId": "GenerateRequestsPer" + per + "PerProjectPerModel-FreeTier",
+		}},
+	}
 }
 
 func writeJSON(w http.ResponseWriter, v any) {

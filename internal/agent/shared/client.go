@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -31,9 +34,9 @@ const (
 	stateTimeout = 2 * time.Second
 	// While requests run, the pool is asked for a sign of life after each pingInterval.
 	// One that gives none within pingTimeout, such as a stopped process, counts as
-	// ended.
-	pingInterval = 5 * time.Second
-	pingTimeout  = 10 * time.Second
+	// ended. A call of half a minute has time for another one.
+	pingInterval = 3 * time.Second
+	pingTimeout  = 5 * time.Second
 )
 
 // errLost reports that a connection ended before the answer, or that the pool ends.
@@ -64,6 +67,8 @@ type Config struct {
 // A Client is an [agent.Runner] that asks the pool. All requests share one connection,
 // which is opened with the first request and again when the pool has ended. A request
 // whose connection ends before the answer is sent again.
+//
+// Lock order: Client.mu, then clientConn.mu.
 type Client struct {
 	cfg  Config
 	log  *slog.Logger
@@ -74,14 +79,18 @@ type Client struct {
 
 	mu     sync.Mutex // guards the fields below
 	closed bool
-	conn   *clientConn
+	conn   *clientConn          // the latest one
+	conns  map[*clientConn]bool // all that have not ended
 	local  agent.Runner
 	paused time.Time // no attempt to reach a pool until then
 }
 
 // NewClient returns a runner that asks a pool. It does not connect yet.
 func NewClient(cfg Config) *Client {
-	c := &Client{cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), turn: make(chan struct{}, 1)}
+	c := &Client{
+		cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), turn: make(chan struct{}, 1),
+		conns: make(map[*clientConn]bool),
+	}
 	c.turn <- struct{}{}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	return c
@@ -95,9 +104,9 @@ func (c *Client) Close() error {
 	c.end(agent.ErrClosed)
 	c.work.Wait()
 	c.mu.Lock()
-	conn, local := c.conn, c.local
+	conns, local := slices.Collect(maps.Keys(c.conns)), c.local
 	c.mu.Unlock()
-	if conn != nil {
+	for _, conn := range conns {
 		conn.close()
 	}
 	if local != nil {
@@ -265,28 +274,32 @@ func (c *Client) connect(ctx context.Context) (*clientConn, error) {
 	if paused && c.cfg.Local != nil {
 		return nil, errors.New("it could not be reached a moment ago")
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, errors.New("the pool does not answer"))
+	opening, cancel := context.WithTimeoutCause(ctx, connectTimeout, errors.New("the pool does not answer"))
 	defer cancel()
-	var conn *clientConn
-	var err error
-	for range maxAttempts { // a pool may end while it is greeted
-		if conn, err = c.open(ctx); !ended(err) {
+	conn, err := c.open(opening)
+	for range maxAttempts - 1 {
+		if !ended(err) || opening.Err() != nil {
 			break
 		}
+		conn, err = c.open(opening)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err != nil {
+	switch {
+	case err == nil:
+		c.conn, c.conns[conn] = conn, true
+		conn.work.Go(conn.watch)
+		return conn, nil
+	case ctx.Err() == nil: // otherwise only this caller has given up
 		c.paused = time.Now().Add(pauseAfterFailure)
-		return nil, err
 	}
-	c.conn = conn
-	return conn, nil
+	return nil, err
 }
 
-// ended reports whether the other side of a connection has ended it.
+// ended reports whether a pool ended while a client connected to it.
 func ended(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
+	signs := []error{io.EOF, io.ErrUnexpectedEOF, fs.ErrNotExist, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE}
+	return slices.ContainsFunc(signs, func(sign error) bool { return errors.Is(err, sign) })
 }
 
 func (c *Client) open(ctx context.Context) (*clientConn, error) {
@@ -305,7 +318,6 @@ func (c *Client) open(ctx context.Context) (*clientConn, error) {
 		conn.handle(ctx, req)
 	})
 	close(ready)
-	conn.work.Go(func() { conn.watch(c.ctx) })
 	return conn, nil
 }
 
@@ -352,10 +364,14 @@ func (c *Client) Check(ctx context.Context, from agent.Source) (agent.Program, e
 	if c.cfg.Check != nil && c.connected() == nil {
 		return c.cfg.Check(ctx, from)
 	}
-	conn, err := c.connect(ctx)
-	if err == nil {
+	var err error
+	for range maxAttempts {
+		var conn *clientConn
+		if conn, err = c.connect(ctx); err != nil {
+			break
+		}
 		var r checkResult
-		if err = conn.rpc.Call(ctx, methodCheck, nil, &r); err == nil {
+		if err = conn.check(ctx, &r); err == nil {
 			return r.Program, r.err()
 		}
 	}
@@ -459,10 +475,12 @@ type clientConn struct {
 	rpc    *jsonrpc2.Conn
 	work   sync.WaitGroup // watch, and requests of the pool
 
-	mu    sync.Mutex // guards the fields below
-	last  int
-	runs  map[int]*clientRun
-	ended bool // the runs that were answered are released
+	mu       sync.Mutex // guards the fields below
+	stopping bool       // the pool accepts no more runs
+	last     int
+	runs     map[int]*clientRun
+	checks   int  // in progress
+	ended    bool // the runs that were answered are released
 }
 
 // A clientRun is a request that the pool works on.
@@ -477,13 +495,16 @@ type clientRun struct {
 	files   agent.Files
 }
 
+// alive reports whether the connection carries new requests.
 func (c *clientConn) alive() bool {
 	select {
 	case <-c.rpc.DisconnectNotify():
 		return false
 	default:
-		return true
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.stopping
 }
 
 func (c *clientConn) close() {
@@ -492,9 +513,9 @@ func (c *clientConn) close() {
 	c.work.Wait()
 }
 
-// watch waits for the end of the connection, and ends one whose pool does not answer. ctx
-// ends with the client.
-func (c *clientConn) watch(ctx context.Context) {
+// watch waits for the end of the connection. It ends a connection whose pool does not
+// answer.
+func (c *clientConn) watch() {
 	look := time.NewTicker(pingInterval)
 	defer look.Stop()
 	for running := true; running; {
@@ -502,12 +523,15 @@ func (c *clientConn) watch(ctx context.Context) {
 		case <-c.rpc.DisconnectNotify():
 			running = false
 		case <-look.C:
-			if c.busy() && !c.ping(ctx) {
+			if c.busy() && !c.ping() {
 				c.client.log.Warn("the pool does not answer: it is given up")
 				c.rpc.Close()
 			}
 		}
 	}
+	c.client.mu.Lock()
+	delete(c.client.conns, c)
+	c.client.mu.Unlock()
 	c.mu.Lock()
 	c.ended = true
 	var over []*clientRun
@@ -526,15 +550,34 @@ func (c *clientConn) watch(ctx context.Context) {
 func (c *clientConn) busy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.runs) > 0
+	return len(c.runs)+c.checks > 0
 }
 
 // ping reports whether the pool answers.
-func (c *clientConn) ping(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
-	defer cancel()
-	err := c.rpc.Call(ctx, methodPing, nil, nil)
-	return err == nil || !errors.Is(err, context.DeadlineExceeded)
+func (c *clientConn) ping() bool {
+	answered := make(chan struct{})
+	go func() { // a pool that does not read blocks it until the connection ends
+		defer close(answered)
+		c.rpc.Call(context.Background(), methodPing, nil, nil)
+	}()
+	select {
+	case <-answered: // or the connection has ended
+		return true
+	case <-time.After(pingTimeout):
+		return false
+	}
+}
+
+// check asks the pool for the agent's program.
+func (c *clientConn) check(ctx context.Context, r *checkResult) error {
+	count := func(n int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.checks += n
+	}
+	count(1)
+	defer count(-1)
+	return c.rpc.Call(ctx, methodCheck, nil, r)
 }
 
 // answered notes that a run has its answer. It waits for its release, unless the
@@ -588,17 +631,14 @@ func (c *clientConn) run(ctx context.Context, p runParams, req agent.Request, em
 			flush()
 		case err := <-answered:
 			flush()
-			return c.conclude(ctx, p.Run, reply, err, released)
+			return c.conclude(ctx, p.Run, &reply, err, released)
 		case <-cancelled:
 			cancelled = nil
 			partial = time.After(partialTimeout)
 			// A pool that does not read must not delay this.
 			go c.rpc.Notify(context.Background(), methodCancel, runID{p.Run})
 		case <-partial:
-			go func() { // when the pool has answered, nothing of it is lost
-				<-answered
-				c.conclude(ctx, p.Run, reply, nil, released)
-			}()
+			go func() { c.conclude(ctx, p.Run, &reply, <-answered, released) }()
 			if queued == 0 {
 				queued = time.Since(began)
 			}
@@ -608,17 +648,18 @@ func (c *clientConn) run(ctx context.Context, p runParams, req agent.Request, em
 }
 
 // conclude returns the outcome of a run whose call has ended.
-func (c *clientConn) conclude(ctx context.Context, run int, reply runResult, err error, released func()) (agent.Result, error) {
+func (c *clientConn) conclude(ctx context.Context, run int, reply *runResult, err error, released func()) (agent.Result, error) {
 	var refused *jsonrpc2.Error
-	lost := err != nil && !errors.As(err, &refused) || reply.Closed
-	if lost || err != nil {
-		c.drop(run)
-	} else {
+	lost := err != nil && !errors.As(err, &refused)
+	answered := err == nil && !reply.Closed
+	if answered {
 		c.answered(run)
+	} else {
+		c.drop(run)
 	}
 	switch {
 	case ctx.Err() != nil:
-		if lost {
+		if !answered {
 			released()
 		}
 		return reply.Result, context.Cause(ctx)
@@ -628,6 +669,11 @@ func (c *clientConn) conclude(ctx context.Context, run int, reply runResult, err
 	case err != nil:
 		released()
 		return agent.Result{}, errors.New(refused.Message)
+	case reply.Closed: // the runs that it has accepted go on
+		c.mu.Lock()
+		c.stopping = true
+		c.mu.Unlock()
+		return agent.Result{}, errLost
 	case reply.Fault != nil:
 		return reply.Result, reply.Fault
 	case reply.Error != "":

@@ -72,7 +72,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer s.end()
 	defer context.AfterFunc(signal, s.end)()
 	var watching sync.WaitGroup
-	watching.Go(func() { s.watch(ctx) })
+	watching.Go(func() { s.watch(ctx, l) })
 	s.accept(ctx, l)
 	s.end()
 	watching.Wait()
@@ -93,9 +93,12 @@ func (s *Server) accept(ctx context.Context, l net.Listener) {
 	serving.Wait()
 }
 
-// watch ends the pool when it has been idle for long enough, or must stop and has
-// nothing to do.
-func (s *Server) watch(ctx context.Context) {
+// A replaceable listener knows whether bridges still find it.
+type replaceable interface{ Replaced() bool }
+
+// watch ends the pool when it has been idle for long enough. If bridges no longer find its
+// socket, it ends after its last run.
+func (s *Server) watch(ctx context.Context, l net.Listener) {
 	look := time.NewTicker(max(s.IdleTimeout/20, 10*time.Millisecond))
 	defer look.Stop()
 	for {
@@ -104,12 +107,23 @@ func (s *Server) watch(ctx context.Context) {
 			return
 		case <-look.C:
 		}
+		r, ok := l.(replaceable)
+		replaced := ok && r.Replaced()
 		s.mu.Lock()
+		if s.stopping { // leave ends it
+			s.mu.Unlock()
+			return
+		}
 		idle := s.runs == 0 && time.Since(s.used) >= s.IdleTimeout
 		if idle {
 			s.stopping = true
 		}
 		s.mu.Unlock()
+		if replaced {
+			s.Log.Warn("the pool ends: its socket was removed or replaced")
+			s.stop(false)
+			return
+		}
 		if idle {
 			s.Log.Info("the pool ends: nobody has asked it anything", "for", s.IdleTimeout)
 			s.end()

@@ -92,10 +92,9 @@ func Listen(ctx context.Context, path string, hello Hello) (net.Listener, error)
 		l.Close()
 		return nil, err
 	}
-	own := &ownSocket{Listener: l}
+	own := &ownSocket{Listener: l, path: path, info: info}
 	own.remove = sync.OnceFunc(func() {
-		// A later socket can have the same file number.
-		if now, err := os.Lstat(path); err == nil && os.SameFile(now, info) && now.ModTime().Equal(info.ModTime()) {
+		if !own.Replaced() {
 			os.Remove(path)
 		}
 	})
@@ -106,7 +105,19 @@ func Listen(ctx context.Context, path string, hello Hello) (net.Listener, error)
 // pool has put in its place.
 type ownSocket struct {
 	net.Listener
+	path   string
+	info   fs.FileInfo
 	remove func()
+}
+
+// Replaced reports whether the socket was removed, or another one is in its place.
+func (l *ownSocket) Replaced() bool {
+	now, err := os.Lstat(l.path)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	// A later socket can have the same file number.
+	return !os.SameFile(now, l.info) || !now.ModTime().Equal(l.info.ModTime())
 }
 
 func (l *ownSocket) Close() error {

@@ -83,7 +83,7 @@ func AskStatus(ctx context.Context, path string) (Status, error) {
 func Stop(ctx context.Context, pool Status, now bool) error {
 	asking, cancel := context.WithTimeoutCause(ctx, askTimeout, ErrSilent)
 	defer cancel()
-	if err := ask(asking, pool.Socket, methodStop, stopParams{now}, nil); err != nil {
+	if err := ask(asking, pool.Socket, methodStop, stopParams{now}, nil); err != nil && sys.Alive(pool.PID) {
 		return err
 	}
 	look := time.NewTicker(stopInterval)

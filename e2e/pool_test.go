@@ -1,0 +1,510 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/shared"
+	"pollux/internal/fakemodel"
+)
+
+// usePool lets the bridges of the world share a pool. At the end of the test, no process,
+// socket or file of it may be left.
+func (w *world) usePool() {
+	w.t.Helper()
+	if w.runtime != "" {
+		return
+	}
+	dir, err := os.MkdirTemp("", "px") // paths of sockets are short
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.runtime = dir
+	races := filepath.Join(w.home, "race")
+	w.env = append(w.env, "POLLUX_POOL=on", "POLLUX_RUNTIME_DIR="+dir, "GORACE=atexit_sleep_ms=10 log_path="+races)
+	w.t.Cleanup(func() {
+		defer os.RemoveAll(dir)
+		w.pollux("pool", "stop")
+		for _, pid := range w.processes() {
+			waitGone(w.t, pid)
+		}
+		for _, pattern := range []string{
+			filepath.Join(dir, "pool-*"), filepath.Join(dir, "*lock*"), filepath.Join(w.tmp(), "pollux-bridge-*"), races + ".*",
+		} {
+			if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
+				w.t.Errorf("left: %v, %v", left, err)
+			}
+		}
+	})
+}
+
+// processes returns the processes with the world's home.
+func (w *world) processes() (all []int) {
+	w.t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, f := range files {
+		if data, _ := os.ReadFile(f); strings.Contains("\x00"+string(data), "\x00HOME="+w.home+"\x00") {
+			var pid int
+			fmt.Sscanf(f, "/proc/%d/", &pid)
+			all = append(all, pid)
+		}
+	}
+	return all
+}
+
+// warm returns the warm agents below a process. They may have processes of their own for
+// a moment.
+func warm(t *testing.T, pid int) (all []int) {
+	t.Helper()
+	for _, pid := range children(t, pid) {
+		if data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(data), "\x00--acp\x00") {
+			all = append(all, pid)
+		}
+	}
+	return all
+}
+
+// pools returns the running pools.
+func (w *world) pools() []shared.Status {
+	w.t.Helper()
+	var all []shared.Status
+	if err := json.Unmarshal([]byte(w.pollux("pool", "status", "--json")), &all); err != nil {
+		w.t.Fatal(err)
+	}
+	return all
+}
+
+// onlyPool returns the only running pool.
+func (w *world) onlyPool() shared.Status {
+	w.t.Helper()
+	all := w.pools()
+	if len(all) != 1 {
+		w.t.Fatalf("pools: %+v", all)
+	}
+	return all[0]
+}
+
+// ask calls query in the background.
+func (c *bridgeClient) ask(prompt string) <-chan outcome {
+	answer := make(chan outcome, 1)
+	go func() { answer <- c.call("query", map[string]any{"prompt": prompt, "timeout": 80000}) }()
+	return answer
+}
+
+// asked waits until the model has received a prompt n times.
+func (w *world) asked(prompt string, n int) {
+	w.t.Helper()
+	waitFor(w.t, "the prompt "+prompt, func() bool { return w.timesAsked(prompt) >= n })
+}
+
+func (w *world) timesAsked(prompt string) (n int) {
+	for _, r := range w.model.Requests() {
+		if strings.Contains(r.Prompt, prompt) {
+			n++
+		}
+	}
+	return n
+}
+
+// A gate is a model that answers prompts with the word "wait" once it is open.
+type gate struct{ open chan struct{} }
+
+func newGate() *gate { return &gate{make(chan struct{})} }
+
+func (g *gate) script(r fakemodel.Request) fakemodel.Reply {
+	if strings.Contains(r.Prompt, "wait") {
+		<-g.open
+	}
+	return says(r)
+}
+
+// says repeats the prompt.
+func says(r fakemodel.Request) fakemodel.Reply { return fakemodel.Say("The answer to: " + r.Prompt) }
+
+// Five sessions in one directory start a pool at the same instant, and share one pool and
+// one process.
+func TestPoolIsShared(t *testing.T) {
+	w := newWorld(t, says)
+	w.usePool()
+	var all []*bridgeClient
+	for range 5 {
+		all = append(all, w.bridge("GEMINI_MAX_CONCURRENT=3"))
+	}
+	var wg sync.WaitGroup
+	for i, c := range all {
+		wg.Go(func() {
+			prompt := fmt.Sprintf("question %d.", i)
+			o := c.call("query", map[string]any{"prompt": prompt})
+			o.want(t, false, prompt)
+			if o.Meta["runner"] != agent.Warmed {
+				t.Errorf("_meta is %v", o.Meta)
+			}
+		})
+	}
+	wg.Wait()
+	p := w.onlyPool()
+	if len(p.Workers) != 1 || len(p.Sessions) != 5 || len(warm(t, p.PID)) != 1 {
+		t.Errorf("the pool's state is %+v; its agents are %v", p, warm(t, p.PID))
+	}
+	for _, c := range all {
+		for _, pid := range warm(t, c.cmd.Process.Pid) {
+			if pid != p.Workers[0].PID { // the first bridge is the pool's parent
+				t.Errorf("a bridge has a process of its own: %d", pid)
+			}
+		}
+	}
+	all[0].leave()
+	waitFor(t, "the end of a session", func() bool { return len(w.onlyPool().Sessions) == 4 })
+	// The next session finds the process warm, although its own settings differ.
+	c := w.bridge("GEMINI_MAX_CONCURRENT=1", "GEMINI_WARM_IDLE_MS=5000")
+	c.call("query", map[string]any{"prompt": "late"}).want(t, false, "late")
+	if after := w.onlyPool(); after.PID != p.PID || len(after.Workers) != 1 || after.Workers[0].PID != p.Workers[0].PID {
+		t.Errorf("the pool's state was %+v and is %+v", p, after)
+	}
+	if left, err := os.ReadDir(w.runtime); err != nil {
+		t.Error(err)
+	} else {
+		for _, e := range left {
+			if e.Type().IsRegular() && strings.Contains(e.Name(), "lock") {
+				t.Errorf("a lock file is left: %s", e.Name())
+			}
+		}
+	}
+}
+
+// A client's key is used for its own requests only.
+func TestPoolKeepsKeysApart(t *testing.T) {
+	w := newWorld(t, says)
+	w.usePool()
+	a, b := w.bridge("GEMINI_API_KEY=key-a"), w.bridge("GEMINI_API_KEY=key-b")
+	for range 2 {
+		a.call("query", map[string]any{"prompt": "from key-a"}).want(t, false, "key-a")
+		b.call("query", map[string]any{"prompt": "from key-b"}).want(t, false, "key-b")
+	}
+	p := w.onlyPool()
+	if len(p.Workers) != 2 || len(p.Sessions) != 2 {
+		t.Errorf("the pool's state is %+v", p)
+	}
+	for _, r := range w.model.Requests() {
+		if !strings.Contains(r.Prompt, "from "+r.Key) {
+			t.Errorf("%q was sent with the key %q", r.Prompt, r.Key)
+		}
+	}
+	if status := w.pollux("pool", "status"); strings.Contains(status, "key-") {
+		t.Errorf("the status shows a key:\n%s", status)
+	}
+}
+
+// The pool is killed in the middle of a call.
+func TestPoolIsKilled(t *testing.T) {
+	g := newGate()
+	w := newWorld(t, g.script)
+	w.usePool()
+	c, other := w.bridge(), w.bridge()
+	other.call("query", map[string]any{"prompt": "before"}).want(t, false, "before")
+	answer := c.ask("please wait")
+	w.asked("please wait", 1)
+	p := w.onlyPool()
+	agents := children(t, p.PID)
+	send(t, p.PID, os.Kill)
+	w.asked("please wait", 2)
+	close(g.open)
+	next(t, "answer", answer).want(t, false, "please wait")
+	if n := w.timesAsked("please wait"); n != 2 {
+		t.Errorf("the model was asked %d times", n)
+	}
+	other.call("query", map[string]any{"prompt": "after"}).want(t, false, "after")
+	for _, pid := range agents {
+		waitGone(t, pid)
+	}
+	if after := w.onlyPool(); after.PID == p.PID || len(after.Workers) != 1 || len(after.Sessions) != 2 {
+		t.Errorf("the pool's state is %+v", after)
+	}
+}
+
+// A bridge is killed in the middle of a call: its call ends, its process serves others,
+// and its conversations are dropped.
+func TestPoolLosesABridge(t *testing.T) {
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		if strings.Contains(r.Prompt, "hang") {
+			return fakemodel.Reply{Hang: true}
+		}
+		return says(r)
+	})
+	w.usePool()
+	c, other := w.bridge(), w.bridge()
+	first := c.call("query", map[string]any{"prompt": "my number is 4711"})
+	first.want(t, false, "4711")
+	if p := w.onlyPool(); len(p.Sessions) != 1 || p.Sessions[0].Conversations != 1 || p.Sessions[0].PID != c.cmd.Process.Pid {
+		t.Errorf("the pool's state is %+v", p)
+	}
+	go c.CallTool(w.context(), &mcp.CallToolParams{Name: "query", Arguments: map[string]any{"prompt": "hang"}})
+	w.asked("hang", 1)
+	before := w.onlyPool()
+	c.cmd.Process.Kill()
+	c.leave()
+	other.call("query", map[string]any{"prompt": "the next", "timeout": 60000}).want(t, false, "the next")
+	waitFor(t, "the end of the call", func() bool {
+		p := w.onlyPool()
+		return len(p.Sessions) == 1 && p.Sessions[0].PID == other.cmd.Process.Pid && p.Sessions[0].Requests == 0 &&
+			len(p.Workers) == 1 && p.Workers[0].Running == 0 && len(p.Queues) == 0
+	})
+	if p := w.onlyPool(); p.Workers[0].PID != before.Workers[0].PID {
+		t.Errorf("the pool's state was %+v and is %+v", before, p)
+	}
+	other.call("query", map[string]any{"prompt": "x", "sessionId": first.Meta["sessionId"]}).want(t, true, "no session")
+}
+
+// The pool is stopped by a signal and does not answer. Bridges start another one. The
+// first one ends when it continues.
+func TestPoolDoesNotAnswer(t *testing.T) {
+	g := newGate()
+	w := newWorld(t, g.script)
+	w.usePool()
+	c := w.bridge("POLLUX_POOL_IDLE_MS=20000")
+	c.call("query", map[string]any{"prompt": "before"}).want(t, false, "before")
+	waiting := c.ask("please wait")
+	w.asked("please wait", 1)
+	p := w.onlyPool()
+	send(t, p.PID, syscall.SIGSTOP)
+	t.Cleanup(func() { syscall.Kill(p.PID, syscall.SIGCONT) })
+	close(g.open)
+	fresh := w.bridge("POLLUX_POOL_IDLE_MS=20000").ask("a new session")
+	next(t, "answer", waiting).want(t, false, "please wait")
+	next(t, "answer", fresh).want(t, false, "a new session")
+	if after := w.onlyPool(); after.PID == p.PID {
+		t.Errorf("the pool's state is %+v", after)
+	}
+	send(t, p.PID, syscall.SIGCONT)
+	waitGone(t, p.PID)
+	if len(w.pools()) != 1 {
+		t.Error("the first pool removed the socket of the second")
+	}
+}
+
+// The pool of another build of Pollux runs next to this one.
+func TestPoolOfAnotherBuild(t *testing.T) {
+	w := newWorld(t, says)
+	w.usePool()
+	other := filepath.Join(w.home, "pollux")
+	if out, err := exec.Command("cp", polluxBinary, other).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	w.bridge().call("query", map[string]any{"prompt": "this"}).want(t, false, "this")
+	w.connectWith(w.bridgeEnv(), other).call("query", map[string]any{"prompt": "that"}).want(t, false, "that")
+	all := w.pools()
+	if len(all) != 2 || len(all[0].Workers) != 1 || len(all[1].Workers) != 1 {
+		t.Errorf("pools: %+v", all)
+	}
+}
+
+// No pool can be started: the bridge runs the agent itself.
+func TestPoolCannotStart(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		prepare func(w *world) (variable string)
+		wrap    []string
+	}{
+		{name: "off", prepare: func(*world) string { return "POLLUX_POOL=off" }},
+		{name: "a file in place of the directory", prepare: func(w *world) string {
+			return "POLLUX_RUNTIME_DIR=" + filepath.Join(w.file("file", ""), "below")
+		}},
+		{name: "a file in place of the socket", prepare: func(w *world) string {
+			w.bridge().call("ping", nil)
+			p := w.onlyPool()
+			w.pollux("pool", "stop")
+			if err := os.WriteFile(p.Socket, []byte("mine"), 0o600); err != nil {
+				w.t.Fatal(err)
+			}
+			w.t.Cleanup(func() {
+				w.wantFile(p.Socket, "mine")
+				os.Remove(p.Socket)
+			})
+			return ""
+		}},
+		{
+			name: "a full disk", prepare: func(*world) string { return "" },
+			wrap: []string{"unshare", "--mount", "sh", "-c", `mount -t tmpfs -o nr_inodes=1,mode=700 none "$POLLUX_RUNTIME_DIR" && exec "$0" "$@"`},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.wrap != nil {
+				if out, err := exec.Command("unshare", "--mount", "true").CombinedOutput(); err != nil {
+					t.Skipf("no mount namespace: %v\n%s", err, out)
+				}
+			}
+			w := newWorld(t, says)
+			w.usePool()
+			variable := tt.prepare(w)
+			c := w.connectWith(append(w.bridgeEnv(), variable), append(slices.Clone(tt.wrap), polluxBinary)...)
+			o := c.call("query", map[string]any{"prompt": "hello"})
+			o.want(t, false, "hello")
+			if own := warm(t, c.cmd.Process.Pid); len(own) != 1 || o.Meta["runner"] != agent.Warmed {
+				t.Errorf("the bridge's processes are %v, and _meta is %v", own, o.Meta)
+			}
+			if p := w.pools(); len(p) > 0 {
+				t.Errorf("pools: %+v", p)
+			}
+		})
+	}
+}
+
+// 64 bridges start at the same instant and stay connected.
+func TestPoolServesManyBridges(t *testing.T) {
+	w := newWorld(t, says)
+	w.usePool()
+	const n = 64
+	in := make([]io.WriteCloser, n)
+	out := make([]*json.Decoder, n)
+	cmds := make([]*exec.Cmd, n)
+	for i := range n {
+		cmd := exec.Command(polluxBinary, "bridge")
+		cmd.Env, cmd.Dir = append(w.bridgeEnv(), "GEMINI_WARM_AHEAD=true"), w.project
+		stdin, stdout := w.start(cmd)
+		in[i], out[i], cmds[i] = stdin, json.NewDecoder(stdout), cmd
+		t.Cleanup(func() { stdin.Close(); cmd.Wait() })
+		io.WriteString(stdin, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},`+
+			`"clientInfo":{"name":"x","version":"1"}}}`+"\n"+`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+
+			`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ping","arguments":{}}}`+"\n")
+	}
+	for i := range n {
+		var reply struct {
+			ID     int
+			Result struct {
+				IsError bool
+				Content []struct{ Text string }
+			}
+		}
+		for reply.ID != 2 {
+			if err := out[i].Decode(&reply); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if reply.Result.IsError || !strings.Contains(reply.Result.Content[0].Text, current) {
+			t.Errorf("ping: %+v", reply)
+		}
+	}
+	if p := w.onlyPool(); len(p.Sessions) != n || len(p.Workers) > 1 {
+		t.Errorf("%d sessions; workers %+v", len(p.Sessions), p.Workers)
+	}
+	w.bridge().call("query", map[string]any{"prompt": "one more"}).want(t, false, "one more")
+}
+
+// The pool ends when it is idle, although bridges are connected. The next call starts
+// another one, and continues the conversation.
+func TestPoolEndsWhenIdle(t *testing.T) {
+	w := newWorld(t, says)
+	w.usePool()
+	c := w.bridge("POLLUX_POOL_IDLE_MS=1000")
+	first := c.call("query", map[string]any{"prompt": "my number is 4711"})
+	first.want(t, false, "4711")
+	waitFor(t, "the end of the pool", func() bool { return len(w.processes()) == 1 }) // the bridge
+	c.call("query", map[string]any{"prompt": "what is it?", "sessionId": first.Meta["sessionId"]}).want(t, false, "what is it?")
+	requests := w.model.Requests()
+	if last := requests[len(requests)-1]; !strings.Contains(last.Text, "4711") {
+		t.Error("the conversation does not continue")
+	}
+}
+
+// `pollux pool stop` during a call: the call gets its answer from the pool, and the next
+// one from another.
+func TestPoolStopsAfterItsCalls(t *testing.T) {
+	g := newGate()
+	w := newWorld(t, g.script)
+	w.usePool()
+	c := w.bridge("GEMINI_MAX_CONCURRENT=3")
+	answer := c.ask("please wait")
+	w.asked("please wait", 1)
+	p := w.onlyPool()
+	stopped := make(chan string, 1)
+	go func() { stopped <- w.pollux("pool", "stop") }()
+	waitFor(t, "the end of its socket", func() bool { _, err := os.Stat(p.Socket); return err != nil })
+	c.call("query", map[string]any{"prompt": "another", "timeout": 60000}).want(t, false, "another")
+	if after := w.onlyPool(); after.PID == p.PID {
+		t.Errorf("the pool's state is %+v", after)
+	}
+	select {
+	case text := <-stopped:
+		t.Errorf("it did not wait for the call: %s", text)
+	default:
+	}
+	close(g.open)
+	next(t, "answer", answer).want(t, false, "please wait")
+	if text := next(t, "end of the pool", stopped); !strings.Contains(text, fmt.Sprint(p.PID)) {
+		t.Errorf("it printed %q", text)
+	}
+	if n := w.timesAsked("please wait"); n != 1 {
+		t.Errorf("the model was asked %d times", n)
+	}
+}
+
+// With --now, a call in progress is asked again with a new pool.
+func TestPoolStopsNow(t *testing.T) {
+	g := newGate()
+	w := newWorld(t, g.script)
+	w.usePool()
+	c := w.bridge()
+	answer := c.ask("please wait")
+	w.asked("please wait", 1)
+	w.pollux("pool", "stop", "--now")
+	w.asked("please wait", 2)
+	close(g.open)
+	next(t, "answer", answer).want(t, false, "please wait")
+}
+
+// One session learns that the quota of the day is used up, and when it is renewed. The
+// next session asks the fallback model at once.
+func TestPoolRemembersQuotas(t *testing.T) {
+	for name, tt := range map[string]struct {
+		reply fakemodel.Reply
+		until time.Duration
+	}{
+		"signed in": {fakemodel.Reply{Status: 429, Reset: 2 * time.Hour}, 2 * time.Hour},
+		// The CLI replaces the message of the service, and so the time.
+		"API key": {fakemodel.Reply{Status: 429, PerDay: true, Message: "Your quota will reset after 2h0m0s."}, 15 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+				if r.Model == "gemini-2.5-pro" {
+					return tt.reply
+				}
+				return says(r)
+			})
+			w.usePool()
+			for _, prompt := range []string{"the first", "the second"} {
+				o := w.bridge().call("query", map[string]any{"prompt": prompt, "model": "gemini-2.5-pro"})
+				o.want(t, false, prompt, "answered by gemini-2.5-flash")
+			}
+			for _, r := range w.model.Requests() {
+				if strings.Contains(r.Prompt, "the second") && r.Model == "gemini-2.5-pro" {
+					t.Error("the second session asked the model whose quota is used up")
+				}
+			}
+			queues := w.onlyPool().Queues
+			if len(queues) != 1 || len(queues[0].UsedUp) != 1 {
+				t.Fatalf("queues: %+v", queues)
+			}
+			used := queues[0].UsedUp[0]
+			left := time.Until(used.Until)
+			if used.Model != "gemini-2.5-pro" || used.Kind != agent.QuotaDay || left > tt.until || left < tt.until-2*time.Minute {
+				t.Errorf("%+v, for %s", used, left)
+			}
+		})
+	}
+}

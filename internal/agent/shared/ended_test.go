@@ -1,0 +1,340 @@
+package shared
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/queue"
+)
+
+// A puppet is an agent's runner that the test plays.
+type puppet func(ctx context.Context, req agent.Request) (agent.Result, error)
+
+func (p puppet) Run(ctx context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
+	return p(ctx, req)
+}
+func (puppet) Check(context.Context, agent.Source) (agent.Program, error) {
+	return agent.Program{}, nil
+}
+func (puppet) Ahead(agent.Source, string) {}
+func (puppet) Forget(string)              {}
+func (puppet) Workers() []agent.Worker    { return nil }
+func (puppet) Close() error               { return nil }
+
+// answers returns a puppet that always gives the same answer.
+func answers(text string) puppet {
+	return func(_ context.Context, req agent.Request) (agent.Result, error) {
+		req.Released()
+		return agent.Result{Answer: text}, nil
+	}
+}
+
+// A mortal is a pool whose end the test chooses. It listens in memory.
+type mortal struct {
+	server    *Server
+	terminate func() // ends the context of Serve
+	dialed    chan net.Conn
+	closed    chan struct{}
+	close     func()
+	ended     chan struct{} // closed when Serve has returned
+	replaced  atomic.Bool   // whether bridges find another pool
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func newMortal(t *testing.T, run puppet) *mortal {
+	t.Helper()
+	row := &agent.Agent{Name: "test", DisplayName: "Test", Account: func(agent.Env, string) string { return "" }}
+	m := &mortal{dialed: make(chan net.Conn), closed: make(chan struct{}), ended: make(chan struct{})}
+	m.close = sync.OnceFunc(func() { close(m.closed) })
+	m.server = &Server{
+		Agent: row, Runner: queue.New(row, run), IdleTimeout: time.Hour, Log: slog.New(slog.DiscardHandler),
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	m.terminate = cancel
+	go func() {
+		defer close(m.ended)
+		m.server.Serve(ctx, m)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-m.ended
+	})
+	return m
+}
+
+// Accept implements [net.Listener].
+func (m *mortal) Accept() (net.Conn, error) {
+	select {
+	case conn := <-m.dialed:
+		return conn, nil
+	case <-m.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements [net.Listener].
+func (m *mortal) Close() error {
+	m.close()
+	return nil
+}
+
+// Replaced implements [replaceable].
+func (m *mortal) Replaced() bool { return m.replaced.Load() }
+
+// Addr implements [net.Listener].
+func (m *mortal) Addr() net.Addr { return &net.UnixAddr{} }
+
+func (m *mortal) dial() (io.ReadWriteCloser, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case m.dialed <- theirs:
+	case <-m.closed:
+		return nil, syscall.ECONNREFUSED
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.conns = append(m.conns, theirs)
+	return ours, nil
+}
+
+// disconnect ends the connections, as a SIGKILL of the pool does.
+func (m *mortal) disconnect() {
+	m.close()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, conn := range m.conns {
+		conn.Close()
+	}
+}
+
+// clientOf returns a client of the first of several pools that still listens.
+func clientOf(t *testing.T, pools ...*mortal) *Client {
+	t.Helper()
+	return connecting(t, func(context.Context) (io.ReadWriteCloser, error) {
+		for _, m := range pools {
+			if conn, err := m.dial(); err == nil {
+				return conn, nil
+			}
+		}
+		return nil, errors.New("no pool")
+	})
+}
+
+// connecting returns a client that must not need a runner of its own.
+func connecting(t *testing.T, connect func(context.Context) (io.ReadWriteCloser, error)) *Client {
+	t.Helper()
+	c := NewClient(Config{
+		Connect: connect, Hello: &Hello{Protocol: Protocol, Agent: "test"},
+		Local: func() (agent.Runner, error) {
+			t.Error("the client opened a runner of its own")
+			return nil, errors.New("no local runner")
+		},
+	})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func askOf(t *testing.T, c *Client, prompt string) (agent.Result, error) {
+	t.Helper()
+	return c.Run(t.Context(), agent.Request{Prompt: prompt}, func(agent.Event) {})
+}
+
+func wantAnswer(t *testing.T, c *Client, prompt, want string) {
+	t.Helper()
+	if r, err := askOf(t, c, prompt); err != nil || r.Answer != want {
+		t.Errorf("%q is answered by %.40q, %v; want %.40q", prompt, r.Answer, err, want)
+	}
+}
+
+// A new request to a pool that stops closed the connection, and with it the request that
+// the pool still worked on.
+func TestStoppingPoolFinishesItsRequests(t *testing.T) {
+	started, finish := make(chan struct{}), make(chan struct{})
+	var runs atomic.Int32
+	first := newMortal(t, func(_ context.Context, req agent.Request) (agent.Result, error) {
+		runs.Add(1)
+		close(started)
+		<-finish
+		req.Released()
+		return agent.Result{Answer: "of the first"}, nil
+	})
+	c := clientOf(t, first, newMortal(t, answers("of the second")))
+	var slow sync.WaitGroup
+	slow.Go(func() { wantAnswer(t, c, "slow", "of the first") })
+	<-started
+	first.server.stop(false)
+	wantAnswer(t, c, "quick", "of the second")
+	close(finish)
+	slow.Wait()
+	<-first.ended
+	wantAnswer(t, c, "after it", "of the second")
+	if n := runs.Load(); n != 1 {
+		t.Errorf("the first pool was asked %d times", n)
+	}
+}
+
+// A pool that stopped after its last request closed the connection while it wrote the
+// answer.
+func TestStoppingPoolDeliversItsAnswer(t *testing.T) {
+	big := strings.Repeat("0123456789abcdef", 1<<14)
+	var first *mortal
+	first = newMortal(t, func(ctx context.Context, req agent.Request) (agent.Result, error) {
+		first.server.stop(false)
+		return answers(big)(ctx, req)
+	})
+	wantAnswer(t, clientOf(t, first), "x", big)
+	<-first.ended
+}
+
+// A pool that ended at once cancelled its requests, and some bridges got the answer that
+// their request was cancelled.
+func TestEndingPoolAnswersNoRequest(t *testing.T) {
+	for name, end := range map[string]func(m *mortal){
+		"stopped":    func(m *mortal) { m.server.stop(true) },
+		"terminated": func(m *mortal) { m.terminate() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 30 {
+				started := make(chan struct{})
+				first := newMortal(t, func(ctx context.Context, req agent.Request) (agent.Result, error) {
+					close(started)
+					<-ctx.Done()
+					req.Released()
+					return agent.Result{}, context.Cause(ctx)
+				})
+				c := clientOf(t, first, newMortal(t, answers("of the second")))
+				go func() {
+					<-started
+					end(first)
+				}()
+				wantAnswer(t, c, "x", "of the second")
+			}
+		})
+	}
+}
+
+// A pool ended before it had answered the request to stop.
+func TestStopIsAnswered(t *testing.T) {
+	for range 50 {
+		m := newMortal(t, answers(""))
+		conn, err := clientOf(t, m).connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.rpc.Call(t.Context(), methodStop, stopParams{}, nil); err != nil {
+			t.Fatal(err)
+		}
+		<-m.ended
+	}
+}
+
+// The pool ends after the answer, and before it says that no process works on the
+// request any more. In change mode, the bridge waits for that.
+func TestReleasedWithTheConnection(t *testing.T) {
+	for name, cancels := range map[string]bool{"answered": false, "cancelled": true} {
+		t.Run(name, func(t *testing.T) {
+			var release func()
+			started := make(chan struct{})
+			m := newMortal(t, func(_ context.Context, req agent.Request) (agent.Result, error) {
+				release = req.Released
+				close(started)
+				if cancels { // it does not react
+					<-t.Context().Done()
+				}
+				return agent.Result{Answer: "ok"}, nil
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if cancels {
+				go func() {
+					<-started
+					cancel()
+				}()
+			}
+			released := make(chan struct{})
+			c := clientOf(t, m)
+			_, err := c.Run(ctx, agent.Request{Released: func() { close(released) }}, func(agent.Event) {})
+			if (err != nil) != cancels {
+				t.Error(err)
+			}
+			select {
+			case <-released:
+				t.Error("it was released too early")
+			default:
+			}
+			m.disconnect()
+			<-released
+			release()
+		})
+	}
+}
+
+// A caller that gave up while the client connected turned the pool off for all others.
+func TestGivingUpIsNoFailureOfThePool(t *testing.T) {
+	m := newMortal(t, answers("ok"))
+	ctx, cancel := context.WithCancel(t.Context())
+	c := connecting(t, func(opening context.Context) (io.ReadWriteCloser, error) {
+		if ctx.Err() == nil {
+			cancel()
+			<-opening.Done()
+			return nil, context.Cause(opening)
+		}
+		return m.dial()
+	})
+	if _, err := c.Run(ctx, agent.Request{}, func(agent.Event) {}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	wantAnswer(t, c, "x", "ok")
+}
+
+// The pool ends between the connection and its welcome.
+func TestPoolEndsDuringTheWelcome(t *testing.T) {
+	m := newMortal(t, answers("ok"))
+	first := true
+	c := connecting(t, func(context.Context) (io.ReadWriteCloser, error) {
+		if first {
+			first = false
+			ours, theirs := net.Pipe()
+			go func() {
+				newLink(theirs).ReadObject(new(Hello))
+				theirs.Close()
+			}()
+			return ours, nil
+		}
+		return m.dial()
+	})
+	wantAnswer(t, c, "x", "ok")
+}
+
+// A pool that bridges no longer find, because another one has taken its place, ends after
+// its last request, and not only when it has been idle for long.
+func TestReplacedPoolEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMortal(t, func(ctx context.Context, req agent.Request) (agent.Result, error) {
+			time.Sleep(time.Minute)
+			return answers("ok")(ctx, req)
+		})
+		c := clientOf(t, m)
+		wantAnswer(t, c, "x", "ok")
+		m.replaced.Store(true)
+		began := time.Now()
+		wantAnswer(t, c, "y", "ok")
+		<-m.ended
+		if took := time.Since(began); took >= m.server.IdleTimeout {
+			t.Errorf("it ended after %s", took)
+		}
+	})
+}
