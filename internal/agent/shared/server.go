@@ -46,7 +46,7 @@ type Server struct {
 
 	mu       sync.Mutex // guards the fields below
 	conns    map[*serverConn]bool
-	accepted int                     // connections so far
+	callers  int                     // so far
 	runs     int                     // two per request: until the answer, and until its process is free
 	used     time.Time               // the last request
 	stopping bool                    // no new request may start
@@ -187,7 +187,7 @@ func (s *Server) status() Status {
 		st.Ends = s.used.Add(s.IdleTimeout)
 	}
 	for c := range s.conns {
-		if c.passive {
+		if c.caller == "" {
 			continue
 		}
 		session := Session{Caller: c.caller, PID: c.hello.PID, Dir: c.hello.Dir, Since: c.since, Requests: len(c.runs)}
@@ -208,14 +208,13 @@ type serverConn struct {
 	rpc    *jsonrpc2.Conn
 	hello  Hello
 	source agent.Source
-	caller string
 	since  time.Time
 	ctx    context.Context // ends with the connection
 	work   sync.WaitGroup
 
 	// Server.mu guards these.
-	runs    map[int]context.CancelFunc
-	passive bool // it asks only for the status
+	runs   map[int]context.CancelFunc
+	caller string // its name in the queue; empty for one that asks only for the status
 }
 
 // serve serves one connection until it ends, and then ends its requests and drops its
@@ -227,7 +226,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 		return
 	}
 	l := newLink(conn)
-	c := &serverConn{server: s, since: time.Now(), runs: make(map[int]context.CancelFunc), passive: true}
+	c := &serverConn{server: s, since: time.Now(), runs: make(map[int]context.CancelFunc)}
 	conn.SetReadDeadline(time.Now().Add(helloTimeout))
 	if err := l.ReadObject(&c.hello); err != nil {
 		return
@@ -251,8 +250,6 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	defer cancel()
 	c.ctx = ctx
 	s.mu.Lock()
-	s.accepted++
-	c.caller = strconv.Itoa(s.accepted)
 	s.conns[c] = true
 	s.mu.Unlock()
 	ready := make(chan struct{})
@@ -369,7 +366,10 @@ func (c *serverConn) handle(ctx context.Context, req *jsonrpc2.Request) {
 		return
 	}
 	s.mu.Lock()
-	c.passive = false
+	if c.caller == "" {
+		s.callers++
+		c.caller = strconv.Itoa(s.callers)
+	}
 	s.mu.Unlock()
 	switch req.Method {
 	case methodRun:
