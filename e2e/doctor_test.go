@@ -173,6 +173,7 @@ const (
 	connects     = "Connected to"
 	disconnected = "Disconnected"
 	unsupported  = "not supported"
+	connecting   = "Connecting..."
 	startsNot    = "exit code" // it exits with an error
 	notAsked     = ""
 )
@@ -199,7 +200,12 @@ func (p *patient) wantCLI(says string) {
 	} else {
 		cli.prompt("/ide status")
 	}
-	if got := cli.expect(connects, disconnected, unsupported); got != says {
+	got := cli.expect(connects, disconnected, unsupported, connecting)
+	for deadline := time.Now().Add(stepTimeout); got == connecting && time.Now().Before(deadline); {
+		cli.prompt("/ide status")
+		got = cli.expect(connects, disconnected, unsupported, connecting)
+	}
+	if got != says {
 		p.t.Errorf("the CLI says %q, want %q", got, says)
 	}
 }

@@ -33,7 +33,7 @@ func isolated(t *testing.T) bool {
 		t.Fatal(err)
 	}
 	argv := append(unshare, "sh", "-c", `ip link set lo up && exec "$0" "$@"`,
-		self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=20m",
+		self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=45m",
 		"-screenshots="+*screenshots)
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), isolatedEnv+"=1", "POLLUX_BINARY="+polluxBinary)

@@ -27,7 +27,7 @@ import (
 )
 
 // stepTimeout limits a step of the real CLI on a busy machine.
-const stepTimeout = 90 * time.Second
+const stepTimeout = 3 * time.Minute
 
 const (
 	current = "0.61.0"
