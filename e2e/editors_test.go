@@ -169,15 +169,14 @@ func (d *desk) reads(text string) {
 }
 
 // readable reports whether a screen shows a text. When an agent skips cells instead of
-// writing them, Emacs' term shows too many spaces, or the text without one letter.
+// writing them, Emacs' term shows too many spaces, or a word without one letter.
 func (d *desk) readable(screen, text string) bool {
-	spaceless := func(s string) string { return strings.Join(strings.Fields(s), "") }
-	screen, text = spaceless(screen), spaceless(text)
-	if strings.Contains(screen, text) || d.Name != "emacs" {
-		return strings.Contains(screen, text)
+	words := strings.Fields(screen)
+	if strings.Contains(strings.Join(words, ""), strings.Join(strings.Fields(text), "")) {
+		return true
 	}
-	for i, letter := range text[:len(text)-1] { // the last one shows that all were typed
-		if strings.Contains(screen, text[:i]+strings.TrimPrefix(text[i:], string(letter))) {
+	for i := range len(text) - 1 { // the last letter shows that all were typed
+		if d.Name == "emacs" && slices.Contains(words, text[:i]+text[i+1:]) {
 			return true
 		}
 	}
