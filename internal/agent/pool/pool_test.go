@@ -2,8 +2,11 @@ package pool_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,7 +78,8 @@ func (d double) sit(t *testing.T, kind, version string, change func(*agent.Optio
 	return agenttest.NewBench(t, dir, from, r)
 }
 
-// share returns a runner that reaches another one over a socket.
+// share returns a runner that reaches another one over a socket, with from as the first
+// source.
 func share(t *testing.T, row *agent.Agent, from agent.Source, r *queue.Runner) agent.Runner {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "") // socket paths must be short
@@ -84,8 +88,7 @@ func share(t *testing.T, row *agent.Agent, from agent.Source, r *queue.Runner) a
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "s")
-	hello := &shared.Hello{Protocol: shared.Protocol, Agent: row.Name, Source: &from}
-	l, err := shared.Listen(t.Context(), path, *hello)
+	l, err := shared.Listen(t.Context(), path, shared.Hello{Protocol: shared.Protocol, Agent: row.Name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,9 +102,71 @@ func share(t *testing.T, row *agent.Agent, from agent.Source, r *queue.Runner) a
 			t.Error(err)
 		}
 	})
-	return shared.NewClient(shared.Config{Hello: hello, Connect: func(ctx context.Context) (io.ReadWriteCloser, error) {
-		return shared.Dial(ctx, path)
-	}})
+	c := &clients{clients: make(map[string]agent.Runner), open: func(from agent.Source) agent.Runner {
+		return shared.NewClient(shared.Config{
+			Hello:   &shared.Hello{Protocol: shared.Protocol, Agent: row.Name, Source: &from},
+			Connect: func(ctx context.Context) (io.ReadWriteCloser, error) { return shared.Dial(ctx, path) },
+		})
+	}}
+	c.of(from)
+	return c
+}
+
+// A clients is a runner that asks a pool as the bridges of several sources: a connection
+// has one source.
+type clients struct {
+	open func(agent.Source) agent.Runner
+
+	mu      sync.Mutex
+	clients map[string]agent.Runner
+}
+
+func (c *clients) of(from agent.Source) agent.Runner {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := fmt.Sprintf("%q", from)
+	if c.clients[key] == nil {
+		c.clients[key] = c.open(from)
+	}
+	return c.clients[key]
+}
+
+func (c *clients) all() []agent.Runner {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.clients))
+}
+
+func (c *clients) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	return c.of(req.Source).Run(ctx, req, emit)
+}
+
+func (c *clients) Check(ctx context.Context, from agent.Source) (agent.Program, error) {
+	return c.of(from).Check(ctx, from)
+}
+
+func (c *clients) Ahead(from agent.Source, dir string) { c.of(from).Ahead(from, dir) }
+
+func (c *clients) Forget(session string) {
+	for _, r := range c.all() {
+		r.Forget(session)
+	}
+}
+
+// Workers returns the processes of the pool, which all clients see.
+func (c *clients) Workers() []agent.Worker {
+	for _, r := range c.all() {
+		return r.Workers()
+	}
+	return nil
+}
+
+func (c *clients) Close() error {
+	var all []error
+	for _, r := range c.all() {
+		all = append(all, r.Close())
+	}
+	return errors.Join(all...)
 }
 
 // One process answers several questions, each in a new session.
