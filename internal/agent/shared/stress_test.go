@@ -265,7 +265,7 @@ func TestStress(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
-	const bridges, lanes, calls = 20, 2, 1000
+	const bridges, lanes, calls, callsPerKill = 20, 2, 1000, 20
 	seed := *seedFlag
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
@@ -281,10 +281,10 @@ func TestStress(t *testing.T) {
 	for i := range seats {
 		seats[i] = newStressSeat(t)
 	}
-	stop := make(chan struct{})
+	now := make(chan struct{}, calls)
 	var faults, askers sync.WaitGroup
 	var kills [3]int
-	faults.Go(func() { kills = killAtRandom(t, rand.New(rand.NewPCG(seed, 1)), seats, stop) })
+	faults.Go(func() { kills = killAtRandom(t, rand.New(rand.NewPCG(seed, 1)), seats, now) })
 
 	var next atomic.Int32
 	var mu sync.Mutex
@@ -294,6 +294,9 @@ func TestStress(t *testing.T) {
 			askers.Go(func() {
 				random := rand.New(rand.NewPCG(seed, uint64(2+lanes*i+lane)))
 				for n := int(next.Add(1)); n <= calls; n = int(next.Add(1)) {
+					if n%callsPerKill == 0 {
+						now <- struct{}{}
+					}
 					own := fmt.Sprintf("number %d.", n)
 					fake := []string{"echo", "echo", "remember", "slow=30", "narrate"}[random.IntN(5)]
 					call := stressCall{ID: n, Prompt: "fake:" + fake + " " + own, Dir: dirs[random.IntN(len(dirs))]}
@@ -310,7 +313,7 @@ func TestStress(t *testing.T) {
 		}
 	}
 	askers.Wait()
-	close(stop)
+	close(now)
 	faults.Wait()
 	t.Logf("outcomes: %v; killed: %d bridges, %d pools, %d agents", outcomes, kills[0], kills[1], kills[2])
 	if kills[0] == 0 || kills[1] == 0 || kills[2] == 0 {
@@ -366,24 +369,20 @@ func stressOutcome(t *testing.T, seat *stressSeat, call stressCall, fake, own st
 	return "answer"
 }
 
-// killAtRandom kills bridges, pools and agents until stop is closed, and returns how many
-// of each.
-func killAtRandom(t *testing.T, random *rand.Rand, seats []*stressSeat, stop <-chan struct{}) (kills [3]int) {
+// killAtRandom kills a bridge, a pool or an agent each time that now says so, until it is
+// closed. It returns how many of each it killed.
+func killAtRandom(t *testing.T, random *rand.Rand, seats []*stressSeat, now <-chan struct{}) (kills [3]int) {
 	path, err := SocketPath("stress")
 	if err != nil {
 		t.Error(err)
 		return kills
 	}
-	for {
-		select {
-		case <-stop:
-			return kills
-		case <-time.After(time.Duration(200+random.IntN(1000)) * time.Millisecond):
-		}
-		victim := random.IntN(3)
+	victim := 0
+	for range now {
 		if victim == 0 {
 			seats[random.IntN(len(seats))].replace()
 			kills[0]++
+			victim = random.IntN(3)
 			continue
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), stateTimeout)
@@ -394,12 +393,14 @@ func killAtRandom(t *testing.T, random *rand.Rand, seats []*stressSeat, stop <-c
 			pid = s.Workers[random.IntN(len(s.Workers))].PID
 		}
 		if err != nil || victim == 2 && pid == s.PID {
-			continue
+			continue // the next time
 		}
 		if p, err := os.FindProcess(pid); err == nil && p.Kill() == nil {
 			kills[victim]++
+			victim = random.IntN(3)
 		}
 	}
+	return kills
 }
 
 // wantIdleAndEnd checks that no slot of the last pool is taken, and ends it.
