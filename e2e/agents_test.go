@@ -64,8 +64,8 @@ var agentKinds = []agentKind{
 			w.addPath(filepath.Dir(bin))
 			w.writeHome(".claude/settings.json", `{"permissions": {"defaultMode": "default"}}`)
 		},
-		// A narrow window has no room for its "? for shortcuts" beside a selection.
-		ready: "manual mode on", connected: "1 line selected",
+		// "manual mode on": a narrow window has no room for more, and Vim may lose the "n".
+		ready: "manual mode o", connected: "1 line selected",
 		received: func(t *testing.T, r fakemodel.Request, path, selected string) {
 			all := r.System + r.Text
 			if !strings.Contains(all, "lines 1 to 1 from "+path+":\n"+selected+"\n") {
