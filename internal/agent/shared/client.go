@@ -702,11 +702,11 @@ func (c *clientConn) handle(ctx context.Context, req *jsonrpc2.Request) {
 	switch req.Method {
 	case methodEvent:
 		p, err := params[eventParams](req)
-		decode, r := eventTypes[p.Type], c.lookup(p.Run)
-		if err != nil || decode == nil || r == nil {
+		r := c.lookup(p.Run)
+		if err != nil || r == nil {
 			return
 		}
-		if ev, err := decode(p.Event); err == nil {
+		if ev, err := p.event(); err == nil {
 			r.events.Put(ev)
 		}
 	case methodReleased:

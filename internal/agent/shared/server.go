@@ -375,7 +375,7 @@ func (c *serverConn) handle(ctx context.Context, req *jsonrpc2.Request) {
 	case methodRun:
 		p, err := params[runParams](req)
 		if err != nil {
-			c.refuse(ctx, req, err)
+			c.replyError(ctx, req, err)
 			return
 		}
 		c.run(ctx, req.ID, p)
@@ -407,11 +407,12 @@ func (c *serverConn) handle(ctx context.Context, req *jsonrpc2.Request) {
 			c.work.Go(func() { c.ahead(p.Dir) })
 		}
 	default:
-		c.refuse(ctx, req, fmt.Errorf("no method %q", req.Method))
+		c.replyError(ctx, req, fmt.Errorf("no method %q", req.Method))
 	}
 }
 
-func (c *serverConn) refuse(ctx context.Context, req *jsonrpc2.Request, err error) {
+// replyError answers a request with an error. It does nothing for a notification.
+func (c *serverConn) replyError(ctx context.Context, req *jsonrpc2.Request, err error) {
 	if !req.Notif {
 		c.work.Go(func() {
 			c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: jsonrpc2.CodeInvalidRequest, Message: err.Error()})
@@ -435,12 +436,7 @@ func (c *serverConn) run(ctx context.Context, id jsonrpc2.ID, p runParams) {
 		c.work.Go(func() { c.rpc.Reply(ctx, id, runResult{Closed: true}) })
 		return
 	}
-	runCtx, cancel := context.WithCancel(c.ctx)
-	if p.TimeLeft > 0 {
-		// The bridge cancels the run at its deadline. This one is for the runner, which
-		// does not begin what cannot end in time.
-		runCtx, cancel = withDeadline(runCtx, cancel, p.TimeLeft)
-	}
+	runCtx, cancel := c.runContext(p.TimeLeft)
 	s.mu.Lock()
 	c.runs[p.Run] = cancel
 	s.mu.Unlock()
@@ -486,9 +482,14 @@ func (c *serverConn) elsewhere() bool { return c.hello.PID == 0 }
 // deadlineSlack is how much later than the bridge a pool ends a run.
 const deadlineSlack = time.Second
 
-func withDeadline(ctx context.Context, cancel context.CancelFunc, left time.Duration) (context.Context, context.CancelFunc) {
-	ctx, stop := context.WithTimeout(ctx, left+deadlineSlack)
-	return ctx, func() { stop(); cancel() }
+// runContext returns the context of a run with the time that is left, or 0. The bridge
+// cancels the run at its deadline. The deadline here is for the runner, which does not
+// begin what cannot end in time.
+func (c *serverConn) runContext(left time.Duration) (context.Context, context.CancelFunc) {
+	if left > 0 {
+		return context.WithTimeout(c.ctx, left+deadlineSlack)
+	}
+	return context.WithCancel(c.ctx)
 }
 
 // request returns the request of a run.
@@ -527,11 +528,9 @@ func (c *serverConn) outcome(result agent.Result, err error) runResult {
 }
 
 func (c *serverConn) event(run int, ev agent.Event) {
-	data, err := json.Marshal(ev)
-	if err != nil {
-		return
+	if p, err := newEventParams(run, ev); err == nil {
+		c.rpc.Notify(c.ctx, methodEvent, p)
 	}
-	c.rpc.Notify(c.ctx, methodEvent, eventParams{run, eventType(ev), data})
 }
 
 // remoteFiles are the files of a bridge's attempt.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log"
 	"net"
+	"reflect"
 	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
@@ -178,50 +179,41 @@ type eventParams struct {
 	Event json.RawMessage `json:"event"`
 }
 
-// eventTypes holds the events by their names in messages.
-var eventTypes = map[string]func(json.RawMessage) (agent.Event, error){
-	"queued":     decodeEvent[agent.Queued],
-	"starting":   decodeEvent[agent.Starting],
-	"started":    decodeEvent[agent.Started],
-	"text":       decodeEvent[agent.Text],
-	"toolUse":    decodeEvent[agent.ToolUse],
-	"toolResult": decodeEvent[agent.ToolResult],
-	"retry":      decodeEvent[agent.Retry],
-	"fellBack":   decodeEvent[agent.FellBack],
-	"warning":    decodeEvent[agent.Warning],
-	"stats":      decodeEvent[agent.Stats],
+// eventTypes holds the types of events by their names in messages.
+var eventTypes = map[string]reflect.Type{
+	"queued":     reflect.TypeFor[agent.Queued](),
+	"starting":   reflect.TypeFor[agent.Starting](),
+	"started":    reflect.TypeFor[agent.Started](),
+	"text":       reflect.TypeFor[agent.Text](),
+	"toolUse":    reflect.TypeFor[agent.ToolUse](),
+	"toolResult": reflect.TypeFor[agent.ToolResult](),
+	"retry":      reflect.TypeFor[agent.Retry](),
+	"fellBack":   reflect.TypeFor[agent.FellBack](),
+	"warning":    reflect.TypeFor[agent.Warning](),
+	"stats":      reflect.TypeFor[agent.Stats](),
 }
 
-func decodeEvent[E agent.Event](data json.RawMessage) (agent.Event, error) {
-	var ev E
-	err := json.Unmarshal(data, &ev)
-	return ev, err
-}
-
-func eventType(ev agent.Event) string {
-	switch ev.(type) {
-	case agent.Queued:
-		return "queued"
-	case agent.Starting:
-		return "starting"
-	case agent.Started:
-		return "started"
-	case agent.Text:
-		return "text"
-	case agent.ToolUse:
-		return "toolUse"
-	case agent.ToolResult:
-		return "toolResult"
-	case agent.Retry:
-		return "retry"
-	case agent.FellBack:
-		return "fellBack"
-	case agent.Warning:
-		return "warning"
-	case agent.Stats:
-		return "stats"
+// newEventParams returns the message of an event.
+func newEventParams(run int, ev agent.Event) (eventParams, error) {
+	data, err := json.Marshal(ev)
+	p := eventParams{Run: run, Event: data}
+	for name, t := range eventTypes {
+		if t == reflect.TypeOf(ev) {
+			p.Type = name
+		}
 	}
-	return ""
+	return p, err
+}
+
+// event returns the event of a message.
+func (p eventParams) event() (agent.Event, error) {
+	t, ok := eventTypes[p.Type]
+	if !ok {
+		return nil, fmt.Errorf("unknown event %q", p.Type)
+	}
+	v := reflect.New(t)
+	err := json.Unmarshal(p.Event, v.Interface())
+	return v.Elem().Interface().(agent.Event), err
 }
 
 // A Status describes a pool.
