@@ -120,31 +120,35 @@ func processesIn(name, dir string) (all []StartedProcess) {
 	return all
 }
 
+// statFields returns the fields of /proc/PID/stat after the name, which begin with the
+// third one, the state. The name may hold spaces and parentheses.
+func statFields(pid int) ([]string, error) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])), err
+}
+
+func ended(pid int) bool {
+	fields, err := statFields(pid)
+	if err != nil {
+		return !alive(pid)
+	}
+	return len(fields) > 0 && (fields[0] == "Z" || fields[0] == "X")
+}
+
 // clockTicks is how many ticks of /proc/PID/stat a second has, on every architecture
 // that Go supports.
 const clockTicks = 100
 
-func ended(pid int) bool {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return !alive(pid)
-	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	return len(fields) > 0 && (fields[0] == "Z" || fields[0] == "X")
-}
-
 // startTicks returns when a process started, in ticks since the boot.
 func startTicks(pid int) (int64, error) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	fields, err := statFields(pid)
 	if err != nil {
 		return 0, err
 	}
-	// The fields after the name begin with the third one; the start is the 22nd.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 20 {
 		return 0, fs.ErrNotExist
 	}
-	return strconv.ParseInt(fields[19], 10, 64)
+	return strconv.ParseInt(fields[19], 10, 64) // the 22nd field
 }
 
 // bootTime returns when the system started.
