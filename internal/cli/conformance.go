@@ -96,7 +96,7 @@ docs/CONFORMANCE.md describes each check.`,
 				fmt.Fprintf(streams.Out, "\n%s: %d passed, %d failed, %s, %d not checked\n",
 					termtext.Visible(report.Editor.DisplayName),
 					report.Count(conformance.Pass), report.Count(conformance.Fail),
-					count(report.Count(conformance.Warning), "warning"), report.Count(conformance.Skipped))
+					termtext.Count(report.Count(conformance.Warning), "warning"), report.Count(conformance.Skipped))
 			}
 			if report.Count(conformance.Fail) > 0 {
 				return exitError{1}

@@ -119,7 +119,7 @@ on Gemini CLI's IDE mode. docs/DOCTOR.md lists the symptoms and causes.`,
 			case failed+warnings == 0:
 				fmt.Fprintln(streams.Out, "\nNothing is wrong.")
 			default:
-				fmt.Fprintf(streams.Out, "\n%d failed, %s\n", failed, count(warnings, "warning"))
+				fmt.Fprintf(streams.Out, "\n%d failed, %s\n", failed, termtext.Count(warnings, "warning"))
 			}
 			if failed > 0 {
 				return exitError{1}

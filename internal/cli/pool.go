@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -125,9 +124,6 @@ func build() string {
 		return Version
 	}
 	id := version()
-	if info, ok := debug.ReadBuildInfo(); ok {
-		id += " " + info.Main.Sum
-	}
 	if path, err := os.Executable(); err == nil {
 		if info, err := os.Stat(path); err == nil {
 			changed, file := sys.Stamp(info)
@@ -218,7 +214,7 @@ pool.`,
 			defer stop()
 			for _, p := range running {
 				if n := p.Requests(); n > 0 && !now {
-					fmt.Fprintf(streams.Err, "pollux: waiting for %s; --now ends them\n", count(n, "call"))
+					fmt.Fprintf(streams.Err, "pollux: waiting for %s; --now ends them\n", termtext.Count(n, "call"))
 				}
 				if err := shared.Stop(ctx, p, now); err != nil {
 					return err

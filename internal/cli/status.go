@@ -74,7 +74,7 @@ func newStatus(streams IO) *cobra.Command {
 				fmt.Fprintf(streams.Out, "%s  %s\n", termtext.Visible(e.Editor.DisplayName),
 					termtext.Visible(strings.Join(e.Roots, ", ")))
 				fmt.Fprintf(streams.Out, "  process %d, port %d, up %s, %s open\n", e.PID, e.Port, since(e.Started),
-					count(e.Files, "file"))
+					termtext.Count(e.Files, "file"))
 				if len(e.Clients) == 0 {
 					fmt.Fprintln(streams.Out, "  no agent is connected; in Gemini CLI, type /ide enable; in Claude Code and Codex CLI, /ide")
 				}

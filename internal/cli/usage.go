@@ -78,7 +78,7 @@ metrics to that OpenTelemetry collector.`,
 				return printJSON(streams.Out, report)
 			}
 			if report.Skipped > 0 {
-				fmt.Fprintf(streams.Err, "pollux: skipped %s that cannot be read\n", count(report.Skipped, "line"))
+				fmt.Fprintf(streams.Err, "pollux: skipped %s that cannot be read\n", termtext.Count(report.Skipped, "line"))
 			}
 			return printUsage(streams.Out, report, n)
 		},
@@ -115,7 +115,7 @@ func printUsage(w io.Writer, report usage.Report, days int) error {
 	if err := printKinds(w, report.Total.Errors); err != nil || report.Total.Fallbacks == 0 {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "Fallback model asked: %s\n", count(report.Total.Fallbacks, "call"))
+	_, err := fmt.Fprintf(w, "Fallback model asked: %s\n", termtext.Count(report.Total.Fallbacks, "call"))
 	return err
 }
 

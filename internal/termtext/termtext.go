@@ -7,6 +7,7 @@ package termtext
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -141,3 +142,11 @@ func JSON(data []byte) []byte {
 
 // Word returns s quoted as one word for a POSIX shell.
 func Word(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// Count returns a number with its noun, such as "1 file" or "2 files".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}

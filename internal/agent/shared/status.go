@@ -187,7 +187,7 @@ func (s Status) describe(c Session) string {
 		text += fmt.Sprintf(", %d waiting for %s", waiting, span(time.Since(since)))
 	}
 	if c.Conversations > 0 {
-		text += ", " + count(c.Conversations, "conversation")
+		text += ", " + termtext.Count(c.Conversations, "conversation")
 	}
 	return text
 }
@@ -245,11 +245,3 @@ func clock(t, now time.Time) string {
 
 // span returns a duration for people.
 func span(d time.Duration) string { return max(d, 0).Truncate(time.Second).String() }
-
-// count returns a number with its noun, such as "2 calls".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
