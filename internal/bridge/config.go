@@ -140,7 +140,7 @@ func (e *env) text(name, fallback string) string { return e.value(e.prefix+name,
 // model returns the name of a model.
 func (e *env) model(row *agent.Agent, name, fallback string) string {
 	v := e.text(name, fallback)
-	if v != "" && !modelName.MatchString(v) {
+	if v != "" && !modelName().MatchString(v) {
 		e.fail("%s%s is %q, which is not a valid model name: set it to one such as %s",
 			e.prefix, name, v, row.ExampleModel)
 	}

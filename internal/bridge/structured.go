@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +16,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
+
+	"pollux/internal/lazy"
 )
 
 // StructuredInput is the input of the tool structured.
@@ -208,14 +209,14 @@ func validate(schema *jsonschema.Schema, answer string) (json.RawMessage, []stri
 	return nil, wrong
 }
 
-var fence = regexp.MustCompile("(?s)```[a-zA-Z]*[ \t]*\r?\n(.*?)```")
+var fence = lazy.Regexp("(?s)```[a-zA-Z]*[ \t]*\r?\n(.*?)```")
 
 // findJSON returns candidates for the JSON in an answer, without white space:
 // the whole answer, the content of the first fence, and the text between the
 // outermost braces or brackets.
 func findJSON(answer string) (values []json.RawMessage, err error) {
 	candidates := []string{answer}
-	if m := fence.FindStringSubmatch(answer); m != nil {
+	if m := fence().FindStringSubmatch(answer); m != nil {
 		candidates = append(candidates, m[1])
 	}
 	brackets := []string{"{}", "[]"}

@@ -9,10 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"strings"
 
 	"pollux/internal/agent"
+	"pollux/internal/lazy"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 	maxWords       = 100_000
 )
 
-var modelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
+var modelName = lazy.Regexp(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
 
 // Common holds the input that query, search and structured share.
 type Common struct {

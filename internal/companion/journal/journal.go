@@ -16,7 +16,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pollux/internal/lazy"
 	"pollux/internal/sys"
 )
 
@@ -93,7 +93,7 @@ func Default() (*Journal, error) {
 	return New(filepath.Join(dir, "journal")), nil
 }
 
-var validID = regexp.MustCompile(`^[0-9a-z]{9,}-[0-9a-z]{6}$`)
+var validID = lazy.Regexp(`^[0-9a-z]{9,}-[0-9a-z]{6}$`)
 
 var lastID atomic.Int64 // in milliseconds
 
@@ -172,7 +172,7 @@ func (j *Journal) Get(id string) (Entry, error) {
 const maxEntry = 1 << 20
 
 func (j *Journal) get(id string) (Entry, error) {
-	if !validID.MatchString(id) {
+	if !validID().MatchString(id) {
 		return Entry{}, notFound(id)
 	}
 	var e struct {
@@ -267,7 +267,7 @@ func (j *Journal) Text(id string) (string, error) {
 }
 
 func (j *Journal) text(id, ext string) (string, error) {
-	if !validID.MatchString(id) {
+	if !validID().MatchString(id) {
 		return "", notFound(id)
 	}
 	data, err := sys.ReadFile(j.file(id, ext), MaxBytes)
