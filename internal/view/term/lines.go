@@ -128,52 +128,20 @@ func (m *model) cell(it *item, r *row, number, width, part int) string {
 		if part+1 >= len(starts) { // the other side has more parts
 			return strings.Repeat(" ", width)
 		}
-		text = paint(r, starts[part], starts[part+1])
+		text = m.theme.paint(r, starts[part], starts[part+1])
 	} else {
 		left := it.left
 		if r.from > columns*3/4 {
 			left += r.from - columns/2
 		}
-		text = paint(r, 0, len(r.shown))
+		text = m.theme.paint(r, 0, len(r.shown))
 		if left > 0 {
 			text = ansi.TruncateLeft(text, left+1, "…")
 		}
 		text = ansi.Truncate(text, columns, "…")
 	}
-	style := signs[r.kind]
-	return faint + n + plain + " " + style.colour + style.sign + plain + pad(text, columns)
-}
-
-// paint returns a part of a row's text in its colours.
-func paint(r *row, from, to int) string {
-	colour := signs[r.kind].colour
-	var b strings.Builder
-	for from < to {
-		end, marked := until(r.marks, from, to)
-		b.WriteString(colour)
-		if marked {
-			b.WriteString(reverse)
-		}
-		b.WriteString(r.shown[from:end] + plain)
-		from = end
-	}
-	return b.String()
-}
-
-// until returns how far a text that starts at from is in one span, or in none.
-func until(spans []span, from, to int) (end int, inside bool) {
-	i, _ := slices.BinarySearchFunc(spans, from, func(s span, at int) int { return s.to - at - 1 })
-	switch {
-	case i == len(spans) || spans[i].from >= to:
-		return to, false
-	case spans[i].from > from:
-		return spans[i].from, false
-	}
-	return min(to, spans[i].to), true
-}
-
-func pad(s string, width int) string {
-	return s + strings.Repeat(" ", max(0, width-ansi.StringWidth(s)))
+	sign := signs[r.kind]
+	return faint + n + plain + " " + sign.colour + sign.sign + plain + m.theme.pad(r.kind, text, columns)
 }
 
 // A hint is a key in the footer.

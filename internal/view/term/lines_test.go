@@ -76,7 +76,7 @@ func FuzzWordMarks(f *testing.F) {
 				}
 				at = m.to
 			}
-			if got := ansi.Strip(paint(r, 0, len(r.shown))); got != r.shown {
+			if got := ansi.Strip(theme{}.paint(r, 0, len(r.shown))); got != r.shown {
 				t.Fatalf("%q is painted as %q", r.shown, got)
 			}
 		}

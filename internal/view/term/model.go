@@ -26,6 +26,9 @@ type item struct {
 	rows    []row
 	changes []change
 	at      int // the current change
+	// colours are those of the texts; lighting is set while they are being found.
+	colours  colours
+	lighting bool
 	// ranging is set while the user selects a range of changes, from first to at.
 	ranging bool
 	first   int
@@ -41,6 +44,7 @@ type item struct {
 
 func (it *item) layOut() {
 	it.rows, it.changes = layOut(it.Original, it.Proposed, it.text)
+	it.colour()
 	it.at = max(0, min(it.at, len(it.changes)-1))
 	it.ranging = false
 }
@@ -73,6 +77,7 @@ type model struct {
 	help          bool
 	split         *bool // the user's choice of the layout
 	wrap          bool  // long lines are wrapped
+	theme         theme
 	gone          bool
 	leaving       bool // any key ends the program
 	left          bool // the user left while a change was pending
@@ -166,7 +171,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.KeyPressMsg, tea.PasteMsg:
 		pressed = true
 	}
-	return m, tea.Batch(cmd, m.look(pressed))
+	return m, tea.Batch(cmd, m.look(pressed), m.light())
 }
 
 func (m *model) update(msg tea.Msg) tea.Cmd {
@@ -174,6 +179,15 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
 		m.show()
+	case tea.ColorProfileMsg:
+		return askBackground(msg)
+	case tea.BackgroundColorMsg:
+		m.theme = background(msg)
+	case lit:
+		if i := m.find(msg.id); i >= 0 {
+			m.items[i].colours, m.items[i].lighting = msg.colours, false
+			m.items[i].colour()
+		}
 	case opened:
 		if m.find(msg.ID) < 0 {
 			it := &item{Diff: editor.Diff(msg), text: editor.Diff(msg).Text()}

@@ -7,6 +7,7 @@ import (
 
 	"pollux/internal/hunk"
 	"pollux/internal/termtext"
+	"pollux/internal/view/term/syntax"
 )
 
 // A kind is the kind of a row.
@@ -28,6 +29,8 @@ type row struct {
 	// the lines that it replaces or that replace it.
 	shown string
 	marks []span
+	// colours are the parts of the language in the shown text.
+	colours []syntax.Span
 	// old and new are the line's numbers; 0 for none.
 	old, new int
 	// hunk is the index of the hunk that the row belongs to; -1 for none.

@@ -15,7 +15,9 @@ import (
 	"pollux/internal/editor"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2/v2.runClock")) // it ends by itself
+}
 
 // show writes rows as a person would.
 func show(rows []row) string {
