@@ -38,7 +38,7 @@ const (
 	// MaxText limits the size of a text, in bytes.
 	MaxText = 256 << 10
 	// textTimeout limits the time for a text. The rest of it has no spans.
-	textTimeout = 5 * time.Second
+	textTimeout = time.Minute
 )
 
 //go:embed lexers/*.xml
