@@ -54,6 +54,12 @@ something failed.
 by companions that have ended, makes your files readable for you alone, and turns
 on Gemini CLI's IDE mode. docs/DOCTOR.md lists the symptoms and causes.`,
 		Args: func(_ *cobra.Command, args []string) error {
+			all := doctor.Names(doctorParts())
+			for _, name := range without(args, all) {
+				if s := similar(name, all); len(s) > 0 {
+					return unknown("agent", name, s)
+				}
+			}
 			_, err := doctor.Select(doctorParts(), args)
 			return err
 		},

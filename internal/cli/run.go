@@ -174,7 +174,11 @@ func findAgent(ctx context.Context, streams IO, args []string, away bool) (sessi
 		fmt.Fprintf(streams.Err, "pollux: %v\n", notInstalled(l))
 		return session{}, exitError{127}
 	case err != nil:
-		fmt.Fprintf(streams.Err, "pollux: %v: check the command after --\n", err)
+		next := "check the command after --"
+		if s := similar(args[0], flagValues()["agent"]); len(s) > 0 {
+			next = "did you mean `pollux run -- " + s[0] + "`?"
+		}
+		fmt.Fprintf(streams.Err, "pollux: %v: %s\n", err, next)
 		return session{}, exitError{127}
 	}
 	return session{agent: l, argv: slices.Concat([]string{path}, l.Args, args[1:])}, nil
