@@ -37,7 +37,7 @@ request. The model reports what it can see of a simulated editor and proposes a
 change, which you review on a page in the browser. The project and its journal
 are removed when Gemini CLI ends.
 
-The first run may need the network once, to fetch Gemini CLI with npx.
+If Gemini CLI is not installed, Pollux offers to download it.
 
 --agent claude runs Claude Code instead, if it is installed. Its requests to the
 model stay on this machine, too; what else it sends, Pollux does not control.`,
@@ -51,10 +51,7 @@ model stay on this machine, too; what else it sends, Pollux does not control.`,
 				return usageError{fmt.Errorf("the demo cannot run %q: use --agent %s", name, strings.Join(names, " or --agent "))}
 			}
 			agent := ide.LaunchOf(name)
-			if i > 0 && !isInstalled(agent) {
-				return notInstalled(agent)
-			}
-			argv, err := command(agent)
+			argv, err := command(cmd.Context(), streams, agent)
 			if err != nil {
 				return err
 			}

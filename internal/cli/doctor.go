@@ -55,8 +55,8 @@ by companions that have ended, makes your files readable for you alone, and turn
 on Gemini CLI's IDE mode. docs/DOCTOR.md lists the symptoms and causes.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			all := doctor.Names(doctorParts())
-			for _, name := range without(args, all) {
-				if s := similar(name, all); len(s) > 0 {
+			for _, name := range args {
+				if s := similar(name, all); len(s) > 0 && !slices.Contains(all, name) {
 					return unknown("agent", name, s)
 				}
 			}
@@ -142,8 +142,7 @@ on Gemini CLI's IDE mode. docs/DOCTOR.md lists the symptoms and causes.`,
 // applyFixes applies the report's fixes if the user agrees, now or beforehand.
 func applyFixes(ctx context.Context, streams IO, report doctor.Report, beforehand bool) error {
 	if !beforehand {
-		fmt.Fprint(streams.Err, "Proceed? [Y/n] ")
-		yes, err := agreedTo(ctx, streams.In)
+		yes, err := confirm(ctx, streams, "Proceed?")
 		if err != nil {
 			fmt.Fprintln(streams.Err)
 			return errors.New("not a terminal; nothing was changed: use --fix --yes")

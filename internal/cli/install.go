@@ -148,9 +148,8 @@ func apply(ctx context.Context, streams IO, plan *install.Plan, question string,
 		if !isTerminal(streams.In) {
 			return false, errors.New("nothing was changed: use --yes to make the change without being asked")
 		}
-		fmt.Fprintf(streams.Err, "%s [Y/n] ", question)
 		// The end of the input counts as no.
-		if yes, _ := agreedTo(ctx, streams.In); !yes {
+		if yes, _ := confirm(ctx, streams, question); !yes {
 			fmt.Fprintln(streams.Err, "pollux: nothing was changed")
 			return false, nil
 		}
