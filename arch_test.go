@@ -20,6 +20,7 @@ var allowed = map[string][]string{
 	"pollux":                                    {"cli"},
 	"pollux/bench":                              {"agent/gemini/fakecli", "agent/shared", "editor", "fakemodel", "ide/claudeide", "ide/geminiide/client"},
 	"pollux/bench/sim":                          {},
+	"pollux/docs":                               {},
 	"pollux/e2e":                                {},
 	"pollux/editors":                            {},
 	"pollux/internal/agent":                     {"paths", "sys", "termtext"},

@@ -108,7 +108,8 @@ other agents, and your shell, ask Gemini CLI questions, enforced read-only.
   pollux install  install the plugin for Neovim, Vim, Emacs, Kakoune or Helix, or
                   add the bridge to Claude Code, Codex, Cursor or VS Code
   pollux review   review pending changes in a terminal
-  pollux doctor   find out why an agent does not connect, and what to do`,
+  pollux doctor   find out why an agent does not connect, and what to do
+  pollux help     read the manual: ` + "`pollux help help`" + ` lists its pages`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -125,6 +126,8 @@ other agents, and your shell, ask Gemini CLI questions, enforced read-only.
 		newBridge(streams), newPool(streams), newAsk(streams), newUsage(streams), newInstall(streams), newConformance(streams),
 		newVersion(streams),
 	)
+	root.SetHelpCommand(newHelp(streams))
+	root.InitDefaultHelpCmd()
 	eachCommand(root, checkArgs)
 	eachCommand(root, completeFlags)
 	return root

@@ -52,7 +52,8 @@ something failed.
 
 --fix fixes what Pollux can fix, after showing it: it removes files left behind
 by companions that have ended, makes your files readable for you alone, and turns
-on Gemini CLI's IDE mode. docs/DOCTOR.md lists the symptoms and causes.`,
+on Gemini CLI's IDE mode. ` + "`pollux help doctor`" + ` lists the symptoms and
+causes.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			all := doctor.Names(doctorParts())
 			for _, name := range args {

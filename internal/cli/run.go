@@ -52,7 +52,7 @@ release that it is tested with.
 With --attach no companion is started. The agent is connected to a running one:
 the companion of the editor whose terminal this is, or of this directory, or
 with --socket, --ssh or --via one in another container or on another host. Use
---map if the project has another path there (docs/REMOTE.md). Only Gemini CLI
+--map if the project has another path there (pollux help remote). Only Gemini CLI
 and Qwen Code can connect to another container or host.
 
 If Gemini CLI's IDE mode is neither on nor off, Pollux offers to turn it on in
