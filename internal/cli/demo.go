@@ -86,6 +86,9 @@ model stay on this machine, too; what else it sends, Pollux does not control.`,
 		},
 	}
 	flags.add(cmd)
+	for _, name := range []string{"root", "include-ignored", "listen", "host-name"} { // not for a sample project
+		cmd.Flags().MarkHidden(name)
+	}
 	review = reviewFlag(cmd)
 	cmd.Flags().StringVar(&name, "agent", names[0], "the agent: "+strings.Join(names, " or "))
 	cmd.RegisterFlagCompletionFunc("agent", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
@@ -211,7 +214,11 @@ func (d *demo) answer(r fakemodel.Request) fakemodel.Reply {
 	}
 	var parts []fakemodel.Part
 	if r.Step == 0 {
-		parts = append(parts, fakemodel.Part{Text: d.agent.see(r) + p.say + "\n"})
+		seen := ""
+		if n == 0 { // later, the simulated editor no longer has the file's text
+			seen = d.agent.see(r)
+		}
+		parts = append(parts, fakemodel.Part{Text: seen + p.say + "\n"})
 		if reads {
 			parts = append(parts, fakemodel.Part{Call: d.agent.read, Args: map[string]any{"file_path": path}})
 		}

@@ -100,7 +100,7 @@ func seenByGemini(r fakemodel.Request) string {
 	if dec.Decode(&active) != nil {
 		return ""
 	}
-	seen := fmt.Sprintf("I see %s open in your editor, the cursor in line %d", filepath.Base(active.Path),
+	seen := fmt.Sprintf("I see %s open in the simulated editor, the cursor in line %d", filepath.Base(active.Path),
 		active.Cursor.Line)
 	if first, _, _ := strings.Cut(active.Text, "\n"); first != "" {
 		seen += fmt.Sprintf(", and %q selected", first)
@@ -116,5 +116,5 @@ func seenByClaude(r fakemodel.Request) string {
 	if m == nil {
 		return ""
 	}
-	return fmt.Sprintf("I see %s open in your editor, and %q selected in line %s. ", filepath.Base(m[2]), m[3], m[1])
+	return fmt.Sprintf("I see %s open in the simulated editor, and %q selected in line %s. ", filepath.Base(m[2]), m[3], m[1])
 }
