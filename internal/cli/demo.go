@@ -40,7 +40,7 @@ are removed when Gemini CLI ends.
 If Gemini CLI is not installed, Pollux offers to download it.
 
 --agent claude runs Claude Code instead, if it is installed. Its requests to the
-model stay on this machine, too; what else it sends, Pollux does not control.`,
+model stay on this machine, too. Pollux does not control what else it sends.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			where, err := review()
 			if err != nil {
