@@ -52,7 +52,7 @@ Environment variables, with defaults in parentheses:
 
 With --ssh, --socket or --via, Gemini CLI runs where another pool runs: signed in
 there, and with the files there. If a directory has another name there, --map
-gives both names. docs/POOL.md explains it.`,
+gives both names. ` + "`pollux help pool`" + ` explains it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			unchanged := func(*bridge.Config) {}
 			return withBridge(cmd.Context(), streams, level, &there, unchanged, func(ctx context.Context, b *bridge.Bridge) error {

@@ -124,7 +124,7 @@ this command ends. To run a single agent, use instead
 
     pollux run --attach --ssh HOST --map HERE=THERE
 
-docs/REMOTE.md explains dev containers, ssh and WSL, step by step.`,
+` + "`pollux help remote`" + ` explains dev containers, ssh and WSL, step by step.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !flags.away() && !publish {
 				path, err := flags.find(cmd.Context(), "")

@@ -52,8 +52,15 @@ something failed.
 
 --fix fixes what Pollux can fix, after showing it: it removes files left behind
 by companions that have ended, makes your files readable for you alone, and turns
-on Gemini CLI's IDE mode. docs/DOCTOR.md lists the symptoms and causes.`,
+on Gemini CLI's IDE mode. ` + "`pollux help doctor`" + ` lists the symptoms and
+causes.`,
 		Args: func(_ *cobra.Command, args []string) error {
+			all := doctor.Names(doctorParts())
+			for _, name := range args {
+				if s := similar(name, all); len(s) > 0 && !slices.Contains(all, name) {
+					return unknown("agent", name, s)
+				}
+			}
 			_, err := doctor.Select(doctorParts(), args)
 			return err
 		},
@@ -136,8 +143,7 @@ on Gemini CLI's IDE mode. docs/DOCTOR.md lists the symptoms and causes.`,
 // applyFixes applies the report's fixes if the user agrees, now or beforehand.
 func applyFixes(ctx context.Context, streams IO, report doctor.Report, beforehand bool) error {
 	if !beforehand {
-		fmt.Fprint(streams.Err, "Proceed? [Y/n] ")
-		yes, err := agreedTo(ctx, streams.In)
+		yes, err := confirm(ctx, streams, "Proceed?")
 		if err != nil {
 			fmt.Fprintln(streams.Err)
 			return errors.New("not a terminal; nothing was changed: use --fix --yes")

@@ -103,7 +103,7 @@ func newIDE(streams IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ide",
 		Short: "Companion process for editor plugins",
-		Long: `Speaks the editor protocol (docs/PROTOCOL.md) with a plugin on standard input and
+		Long: `Speaks the editor protocol (pollux help protocol) with a plugin on standard input and
 output, and runs a companion for Gemini CLI and Qwen Code until the plugin
 disconnects.
 

@@ -64,7 +64,7 @@ func fault(kind agent.Kind, message string) *agent.Error {
 // remedies describe the failures of Gemini CLI. Failures of the model have the
 // same remedies for all agents.
 var remedies = map[agent.Kind]agent.Remedy{
-	agent.NotInstalled:  {What: "Gemini CLI is not installed", Next: "install it with `npm install -g @google/gemini-cli`, or set GEMINI_CLI_PATH to it"},
+	agent.NotInstalled:  {What: "Gemini CLI is not installed", Next: "install it with `npm install -g @google/gemini-cli`, let `pollux run` download it, or set GEMINI_CLI_PATH to it"},
 	agent.TooOld:        {What: "this Gemini CLI is too old to be enforced read-only", Next: "update it with `npm install -g @google/gemini-cli@latest` (0.35 or newer)"},
 	agent.NoVersion:     {What: "this Gemini CLI does not report its version, so Pollux does not use it", Next: "run it with --version in a terminal to see what it prints, or set GEMINI_CLI_PATH to Gemini CLI itself and not to a wrapper"},
 	agent.Unenforceable: {What: "Gemini CLI cannot be enforced read-only here", Next: "ask the administrator to remove allowing rules from the system's policies"},

@@ -37,11 +37,11 @@ func (g *CLI) Program(ctx context.Context, c *doctor.Checker) {
 	g.program, g.err = gemini.Find(ctx, agent.Source{})
 	c.Program = doctor.Program{Path: g.program.Path, Version: g.program.Version, Update: install + "@latest"}
 	if g.err != nil {
-		if _, err := exec.LookPath("npx"); err == nil {
-			c.Warn("cli", install, "Gemini CLI is not on the PATH; `pollux run` will download it with npx")
+		if _, err := exec.LookPath("npm"); err == nil {
+			c.Warn("cli", install, "Gemini CLI is not on the PATH; `pollux run` offers to download it")
 			return
 		}
-		c.Fail("cli", install, "neither Gemini CLI nor npx, which could download it, is on the PATH")
+		c.Fail("cli", install, "neither Gemini CLI nor npm, which could download it, is on the PATH")
 		return
 	}
 	major, minor, ok := g.program.Number()
