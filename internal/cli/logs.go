@@ -29,7 +29,7 @@ func (f *logFlags) add(cmd *cobra.Command) {
 }
 
 // open returns a log that writes to standard error and to the log file. At the default
-// level, nothing writes tokens, prompts, paths or the content of files to a log.
+// level, nothing writes tokens, prompts or the content of files to a log.
 func (f *logFlags) open(stderr io.Writer) (*slog.Logger, error) {
 	l, err := f.openFile()
 	if err != nil {
@@ -111,7 +111,7 @@ setting log.file (see pollux config). At a megabyte, it is renamed to
 pollux.log.1, and a new one begins.
 
 Only warnings and errors are logged, unless log.level or --log says otherwise. At
-the default level, no token, prompt, path or content of a file is in the log.`,
+the default level, no token, prompt or content of a file is in the log.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if lines < 0 {
 				return usageError{fmt.Errorf("--lines is %d: use a number from 0", lines)}

@@ -48,40 +48,34 @@ func plain(s Setting, value any) any {
 
 // String returns all values as a file of settings. The comments are their origins.
 func (v *Values) String() string {
-	return render(func(s Setting) (text, comment string) {
-		return s.Name() + " = " + literal(v.Value(s.Key)), v.Origin(s.Key).String()
-	})
-}
-
-// Template returns a file that sets nothing: all settings with their defaults, as comments.
-func Template() string {
-	return "# Settings of Pollux. `pollux config` shows the values in use and where they come from.\n" +
-		"# To change one, remove the # in front of it, and of its table in brackets.\n" +
-		strings.ReplaceAll(render(func(s Setting) (text, comment string) {
-			return "# " + s.Name() + " = " + literal(s.Value()), s.Usage()
-		}), "\n[", "\n# [")
-}
-
-// render returns a line for each setting, with comments in one column, below the names of
-// the tables.
-func render(line func(Setting) (text, comment string)) string {
-	const most = 40 // longer lines do not move the column
+	const most = 40 // longer lines do not move the column of the comments
+	line := func(s Setting) string { return s.Name() + " = " + literal(v.Value(s.Key)) }
 	width := 0
 	for _, s := range Settings {
-		text, _ := line(s)
-		if n := utf8.RuneCountInString(text); n <= most {
+		if n := utf8.RuneCountInString(line(s)); n <= most {
 			width = max(width, n)
 		}
 	}
 	var out strings.Builder
-	table := ""
-	for _, s := range Settings {
-		if s.Table() != table {
-			table = s.Table()
-			fmt.Fprintf(&out, "\n[%s]\n", table)
+	for i, s := range Settings {
+		if i == 0 || s.Table() != Settings[i-1].Table() {
+			fmt.Fprintf(&out, "\n[%s]\n", s.Table())
 		}
-		text, comment := line(s)
-		fmt.Fprintf(&out, "%-*s  # %s\n", width, text, comment)
+		fmt.Fprintf(&out, "%-*s  # %s\n", width, line(s), v.Origin(s.Key))
+	}
+	return out.String()
+}
+
+// Template returns a file that sets nothing: all settings with their defaults, as comments.
+func Template() string {
+	var out strings.Builder
+	out.WriteString("# Settings of Pollux. `pollux config` shows the values in use and where they come from.\n" +
+		"# To change a default, remove the # in front of it.\n")
+	for i, s := range Settings {
+		if i == 0 || s.Table() != Settings[i-1].Table() {
+			fmt.Fprintf(&out, "\n[%s]\n", s.Table())
+		}
+		fmt.Fprintf(&out, "# %s\n#%s = %s\n", s.Usage(), s.Name(), literal(s.Value()))
 	}
 	return out.String()
 }
