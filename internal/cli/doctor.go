@@ -232,8 +232,12 @@ func checkPool(ctx context.Context, c *doctor.Checker) {
 		return // no bridge starts a pool
 	}
 	cfg, err := bridgeConfig()
+	offLine := ""
+	if from := loadSettings().Origin("pool.enabled"); from.Source() == "file" {
+		offLine = from.String()
+	}
 	p := &poolchecks.Pool{
-		Err: err, Off: cfg.NoPool, Settings: cfg.PoolSettings(),
+		Err: err, OffLine: offLine, Off: cfg.NoPool, Settings: cfg.PoolSettings(),
 		Socket: func() (string, error) { return shared.SocketPath(build()) },
 		Connect: func(ctx context.Context) (io.ReadWriteCloser, error) {
 			connect, err := localPool(cfg)
