@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -114,7 +115,8 @@ func openRunner(cfg bridge.Config, there *poolFlags) (agent.Runner, error) {
 // bridgeConfig returns the bridge's configuration, from the environment and the file.
 func bridgeConfig() (bridge.Config, error) {
 	v := loadSettings()
-	return bridge.Configure(agents.Default(), v), v.Err()
+	err := v.ErrFor(func(s config.Setting) bool { return slices.Contains([]string{"bridge", "pool", "log"}, s.Table()) })
+	return bridge.Configure(agents.Default(), v), err
 }
 
 // withBridge calls f with a bridge. A signal ends f's context.

@@ -91,7 +91,7 @@ func newConfigEdit(streams IO) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			editor := strings.Fields(cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi"))
+			editor := strings.Fields(cmp.Or(strings.TrimSpace(os.Getenv("VISUAL")), strings.TrimSpace(os.Getenv("EDITOR")), "vi"))
 			if _, err := exec.LookPath(editor[0]); err != nil {
 				return fmt.Errorf("cannot start the editor (%w): set EDITOR, or edit %s yourself", err, path)
 			}

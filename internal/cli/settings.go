@@ -58,7 +58,8 @@ func applySettings(cmd *cobra.Command) error {
 		return nil
 	}
 	v := loadSettings()
-	if err := v.Err(); err != nil {
+	err := v.ErrFor(func(s config.Setting) bool { return slices.Contains(s.Commands, cmd.Name()) })
+	if err != nil {
 		if cmd.Name() == bridgeCommand {
 			return nil // the bridge reports it to its client
 		}

@@ -58,6 +58,8 @@ func (o Origin) String() string {
 // next step.
 type Problem struct {
 	Origin
+	// Key is the key of the setting, if a variable is invalid.
+	Key  string `json:"key,omitempty"`
 	Text string `json:"text"`
 }
 
@@ -97,7 +99,9 @@ func Load(getenv func(string) string) *Values {
 		}
 		value, err := s.parse(text)
 		if err != nil {
-			v.Problems = append(v.Problems, &Problem{Origin{Variable: s.Variable}, fmt.Sprintf("%s is %q%v", s.Variable, text, err)})
+			v.Problems = append(v.Problems, &Problem{
+				Origin: Origin{Variable: s.Variable}, Key: s.Key, Text: fmt.Sprintf("%s is %q%v", s.Variable, text, err),
+			})
 			continue
 		}
 		v.set(s, value, Origin{Variable: s.Variable})
@@ -138,7 +142,15 @@ func (v *Values) Err() error { return join(v.Problems) }
 
 // FileErr returns the problems of the file as one error, or nil.
 func (v *Values) FileErr() error {
-	return join(slices.DeleteFunc(slices.Clone(v.Problems), func(p *Problem) bool { return p.File == "" }))
+	return v.ErrFor(func(Setting) bool { return false })
+}
+
+// ErrFor returns the problems of the file, and those of the variables of some settings, as
+// one error, or nil.
+func (v *Values) ErrFor(matter func(Setting) bool) error {
+	return join(slices.DeleteFunc(slices.Clone(v.Problems), func(p *Problem) bool {
+		return p.File == "" && !matter(must(p.Key))
+	}))
 }
 
 func join(problems []*Problem) error {

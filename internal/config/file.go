@@ -64,7 +64,7 @@ func (v *Values) readFile(getenv func(string) string) {
 
 // problem adds a problem of the file.
 func (v *Values) problem(line int, format string, args ...any) {
-	v.Problems = append(v.Problems, &Problem{Origin{File: v.Path, Line: line}, fmt.Sprintf(format, args...)})
+	v.Problems = append(v.Problems, &Problem{Origin: Origin{File: v.Path, Line: line}, Text: fmt.Sprintf(format, args...)})
 }
 
 // decode sets the values that a file holds.
