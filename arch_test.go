@@ -40,9 +40,10 @@ var allowed = map[string][]string{
 	"pollux/internal/bridge":                    {"agent", "bridge/change", "jsonl", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/bridge/change":             {"hunk", "paths", "sys"},
 	"pollux/internal/bridge/change/changetest":  {},
-	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/gemini/checks", "agent/gemini/download", "agent/gemini/settings", "agent/shared", "agent/shared/checks", "bridge", "companion", "companion/journal", "doctor", "editor", "fakemodel", "ide", "ide/claudeide", "ide/claudeide/checks", "ide/codexide", "ide/codexide/checks", "ide/copilotide", "ide/copilotide/checks", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "paths", "remote", "sys", "termtext", "usage", "usage/metrics", "view/lsp", "view/term", "view/tmux", "view/web"},
+	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/gemini/checks", "agent/gemini/download", "agent/gemini/settings", "agent/shared", "agent/shared/checks", "bridge", "companion", "companion/journal", "config", "doctor", "editor", "fakemodel", "ide", "ide/claudeide", "ide/claudeide/checks", "ide/codexide", "ide/codexide/checks", "ide/copilotide", "ide/copilotide/checks", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "logfile", "paths", "remote", "sys", "termtext", "usage", "usage/metrics", "view/lsp", "view/term", "view/tmux", "view/web"},
 	"pollux/internal/companion":                 {"companion/journal", "editor", "hunk", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/companion/journal":         {"sys"},
+	"pollux/internal/config":                    {"agent", "sys"},
 	"pollux/internal/agent/gemini/checks":       {"agent", "agent/gemini", "agent/gemini/settings", "doctor", "sys"},
 	"pollux/internal/doctor":                    {"editor", "paths", "sys", "termtext"},
 	"pollux/internal/editor":                    {"jsonl", "outbox", "paths", "sys"},
@@ -65,6 +66,7 @@ var allowed = map[string][]string{
 	"pollux/internal/ide/geminiide/conformance": {"editor", "ide/geminiide", "ide/geminiide/client", "sys"},
 	"pollux/internal/install":                   {"agent/gemini/settings", "sys"},
 	"pollux/internal/jsonl":                     {},
+	"pollux/internal/logfile":                   {"sys"},
 	"pollux/internal/outbox":                    {},
 	"pollux/internal/paths":                     {},
 	"pollux/internal/remote":                    {"editor", "jsonl", "paths", "sys", "termtext"},
@@ -83,7 +85,7 @@ var allowed = map[string][]string{
 }
 
 // ground are the packages that know nothing of agents and editors.
-var ground = []string{"gate", "hunk", "jsonl", "outbox", "paths", "sys", "termtext"}
+var ground = []string{"gate", "hunk", "jsonl", "logfile", "outbox", "paths", "sys", "termtext"}
 
 // shared are the packages below agent and ide that name no agent; agent/agents is the
 // table of agents.

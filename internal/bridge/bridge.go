@@ -162,7 +162,7 @@ func (b *Bridge) begin(ctx context.Context, c Common, report func(string)) (cont
 		}
 	}
 	model := strings.TrimSpace(c.Model)
-	if model != "" && !modelName.MatchString(model) {
+	if model != "" && !agent.ValidModel(model) {
 		return nil, nil, fmt.Errorf("model is %q, which is not a valid model name: give one such as %s, or "+
 			"leave it out",
 			shorten(model, 60), b.cfg.Agent.ExampleModel)

@@ -14,6 +14,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
+	"pollux/internal/config"
 )
 
 func TestConversation(t *testing.T) {
@@ -81,10 +82,7 @@ func (p *keptParrot) Kept(_ context.Context, id string, n int) []byte {
 func TestConversationOfAnotherBridge(t *testing.T) {
 	p := &keptParrot{newParrot(), make(map[string]int), make(map[string][]byte)}
 	start := func() *Bridge {
-		cfg, err := FromEnv(agents.Default(), func(string) string { return "" })
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := Configure(agents.Default(), config.Defaults())
 		cfg.StartInterval, cfg.StartJitter = 0, 0
 		b, err := New(p, cfg)
 		if err != nil {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"strings"
 
 	"pollux/internal/agent"
@@ -21,8 +20,6 @@ const (
 	maxSchema      = 20_000
 	maxWords       = 100_000
 )
-
-var modelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
 
 // Common holds the input that query, search and structured share.
 type Common struct {

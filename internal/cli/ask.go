@@ -22,7 +22,7 @@ func newAsk(streams IO) *cobra.Command {
 		words   int
 		schema  string
 		search  bool
-		level   string
+		logs    logFlags
 		asJSON  bool
 		there   poolFlags
 	)
@@ -37,8 +37,8 @@ is read from standard input. With both, the standard input follows the question:
   git diff | pollux ask "review this change"
   pollux ask --json-schema todo.schema.json "list the TODOs" | jq .
 
-The environment variables of pollux bridge apply, and its flags --ssh, --socket,
---via and --map.`,
+The settings of pollux bridge apply, and its flags --ssh, --socket, --via and
+--map.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
@@ -77,7 +77,7 @@ The environment variables of pollux bridge apply, and its flags --ssh, --socket,
 			if there.away() { // that pool may have a warm process
 				change = func(*bridge.Config) {}
 			}
-			return withBridge(cmd.Context(), streams, level, &there, change, func(ctx context.Context, b *bridge.Bridge) error {
+			return withBridge(cmd.Context(), streams, &logs, &there, change, func(ctx context.Context, b *bridge.Bridge) error {
 				status := newStatusLine(streams.Err)
 				var a bridge.Answer
 				var err error
@@ -144,7 +144,7 @@ The environment variables of pollux bridge apply, and its flags --ssh, --socket,
 	flags.BoolVar(&search, "search", false, "search the web")
 	flags.BoolVar(&in.ChangeMode, "changes", false, "propose changes, and print them as a diff for git apply")
 	flags.BoolVar(&asJSON, "json", false, "print the answer, the model and other details as JSON")
-	flags.StringVar(&level, "log", "warn", "log `level` on standard error: debug, info, warn or error")
+	logs.add(cmd)
 	there.add(cmd)
 	return cmd
 }

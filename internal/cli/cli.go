@@ -17,8 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -119,9 +117,11 @@ other agents, and your shell, ask Gemini CLI questions, enforced read-only.
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
 	root.SetVersionTemplate("pollux {{.Version}}\n")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return applySettings(cmd) }
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		newRun(streams), newDemo(streams), newIDE(streams), newConnect(streams),
+		newConfig(streams), newLog(streams),
 		newReview(streams), newSend(streams), newLSP(streams), newNotify(streams), newStatus(streams), newDoctor(streams), newJournal(streams),
 		newBridge(streams), newPool(streams), newAsk(streams), newUsage(streams), newInstall(streams), newConformance(streams),
 		newVersion(streams),
@@ -229,14 +229,4 @@ func version() string {
 // self describes this program to companions.
 func self() editor.Implementation {
 	return editor.Implementation{Name: "pollux", Version: version()}
-}
-
-// logger returns a logger that writes to standard error. At the default level,
-// it never writes tokens, prompts, paths or the content of files.
-func logger(w io.Writer, level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, usageError{fmt.Errorf("unknown log level %q: use debug, info, warn or error", level)}
-	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
 }

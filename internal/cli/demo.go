@@ -56,10 +56,11 @@ model stay on this machine, too. Pollux does not control what else it sends.`,
 				return err
 			}
 			argv = append(argv, demoAgents[i].args...)
-			cfg, err := flags.config(streams)
+			cfg, report, err := flags.agentConfig(streams)
 			if err != nil {
 				return err
 			}
+			defer report()
 			leftDemos.Remove(os.TempDir())
 			dir, err := os.MkdirTemp("", fmt.Sprintf("pollux-demo-%d-", os.Getpid()))
 			if err != nil {
@@ -89,7 +90,7 @@ model stay on this machine, too. Pollux does not control what else it sends.`,
 	for _, name := range []string{"root", "include-ignored", "listen", "host-name"} { // not for a sample project
 		cmd.Flags().MarkHidden(name)
 	}
-	review = reviewFlag(cmd)
+	review = reviewFlag(cmd, streams)
 	cmd.Flags().StringVar(&name, "agent", names[0], "the agent: "+strings.Join(names, " or "))
 	cmd.RegisterFlagCompletionFunc("agent", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 	return cmd

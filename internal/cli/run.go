@@ -69,13 +69,17 @@ mode; opencode and Codex CLI never do.`,
 			if err != nil {
 				return err
 			}
-			if !attach && (remote.away() || remote.socket != "" || remote.dir != "") {
-				return usageError{errors.New("--socket, --ssh, --via, --dir and --map need --attach")}
+			if !attach {
+				if anyChanged(cmd, "socket", "ssh", "via", "dir", "map") {
+					return usageError{errors.New("--socket, --ssh, --via, --dir and --map need --attach")}
+				}
+				remote = remoteFlags{} // settings for --attach
 			}
-			cfg, err := flags.config(streams)
+			cfg, report, err := flags.agentConfig(streams)
 			if err != nil {
 				return err
 			}
+			defer report()
 			s, err := findAgent(cmd.Context(), streams, args, remote.away())
 			if err != nil {
 				return err
@@ -107,8 +111,8 @@ mode; opencode and Codex CLI never do.`,
 	}
 	flags.add(cmd)
 	remote.add(cmd)
-	cmd.Flags().BoolVar(&attach, "attach", false, "connect the agent to a running companion")
-	review = reviewFlag(cmd)
+	switchFlag(cmd, "run.attach", &attach)
+	review = reviewFlag(cmd, streams)
 	return cmd
 }
 
@@ -305,26 +309,38 @@ const (
 
 // reviewFlag adds the flags that control where the review is shown, and returns
 // a function that checks them.
-func reviewFlag(cmd *cobra.Command) func() (string, error) {
-	where := cmd.Flags().String("review", reviewBrowser, "`where` to review changes: browser; in tmux split or popup; none")
-	noBrowser := cmd.Flags().Bool("no-browser", false, "print the review page's link without opening it")
+func reviewFlag(cmd *cobra.Command, streams IO) func() (string, error) {
+	var where string
+	var noBrowser bool
+	textFlag(cmd, "run.review", &where)
+	switchFlag(cmd, "run.no-browser", &noBrowser)
 	return func() (string, error) {
 		wrong := func(text string) (string, error) { return "", usageError{errors.New(text)} }
-		switch *where {
+		switch where {
 		case reviewSplit, reviewPopup:
-			if os.Getenv("TMUX") == "" {
-				return wrong("--review " + *where + " needs tmux: run this command in tmux")
+			if os.Getenv("TMUX") != "" {
+				return where, nil
 			}
-		case reviewBrowser:
-			if *noBrowser {
-				return reviewNone, nil
+			if cmd.Flags().Changed("review") {
+				return wrong("--review " + where + " needs tmux: run this command in tmux")
 			}
-		case reviewNone:
+			// A setting is for all terminals.
+			fmt.Fprintf(streams.Err, "pollux: the setting run.review is %s, but this is not tmux: the review is on the page\n", where)
+			where = reviewBrowser
+		case reviewBrowser, reviewNone:
 		default:
-			return wrong("unknown --review " + *where + ": use browser, split, popup or none")
+			return wrong("unknown --review " + where + ": use browser, split, popup or none")
 		}
-		return *where, nil
+		if noBrowser {
+			where = reviewNone
+		}
+		return where, nil
 	}
+}
+
+// anyChanged reports whether one of the flags is on the command line.
+func anyChanged(cmd *cobra.Command, names ...string) bool {
+	return slices.ContainsFunc(names, cmd.Flags().Changed)
 }
 
 // reviewIn opens the review in tmux and returns a function that closes it. A

@@ -21,6 +21,8 @@ import (
 // A CLI is the Gemini CLI that one run of doctor examines. Its methods are
 // checks. They run in the order program, node, settings, and then the others.
 type CLI struct {
+	// Command is the program that the bridge runs; empty for the one on the PATH.
+	Command string
 	// Probe starts a warm process of an agent in dir and ends it. It returns the
 	// time until the process was ready.
 	Probe func(ctx context.Context, row *agent.Agent, program agent.Program, dir string) (time.Duration, error)
