@@ -209,28 +209,6 @@ func Stamp(info fs.FileInfo) (changed int64, id uint64) { return stamp(info) }
 // the command has ended.
 func TieToParent(cmd *exec.Cmd) { tieToParent(cmd) }
 
-// OpenBrowser opens the URL in the user's browser. It reports false if there is
-// no desktop.
-func OpenBrowser(url string) bool {
-	var cmd *exec.Cmd
-	switch runtime.GOOS {
-	case "darwin":
-		cmd = exec.Command("open", url)
-	case "windows":
-		cmd = exec.Command("rundll32", "url.dll,FileProtocolHandler", url)
-	default:
-		if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" || os.Getenv("SSH_CONNECTION") != "" {
-			return false
-		}
-		cmd = exec.Command("xdg-open", url)
-	}
-	if cmd.Start() != nil {
-		return false
-	}
-	go cmd.Wait()
-	return true
-}
-
 // Memory returns the resident memory of a process in bytes. Systems other than
 // Linux return 0.
 func Memory(pid int) int64 { return memory(pid) }
