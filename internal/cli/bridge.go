@@ -56,6 +56,8 @@ gives both names. docs/POOL.md explains it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			unchanged := func(*bridge.Config) {}
 			return withBridge(cmd.Context(), streams, level, &there, unchanged, func(ctx context.Context, b *bridge.Bridge) error {
+				explainServer(streams, "this is an MCP server, which an MCP client starts: "+
+					"to set it up, `pollux install bridge CLIENT`; Ctrl-C ends it")
 				b.Publish() // on failure, only `pollux status` is affected
 				return serveBridge(ctx, b, streams)
 			})

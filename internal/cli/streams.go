@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -28,6 +29,14 @@ type IO struct {
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// explainServer tells a user who has started a server in a terminal what it is and what to
+// do: only a program can talk to it.
+func explainServer(streams IO, text string) {
+	if isTerminal(streams.In) {
+		fmt.Fprintf(streams.Err, "pollux: %s\n", text)
+	}
 }
 
 // forOutput returns text that is written to w. If w is a terminal, it leaves out
