@@ -149,15 +149,12 @@ func printBridges(ctx context.Context, streams IO, bridges []bridge.Status, sepa
 	return err
 }
 
-// describe returns an agent with its version, folder and process, as far as they are
-// known, and what it cannot do.
+// describe returns an agent with its version, process, terminal and folder, as far as
+// they are known, and what it cannot do.
 func describe(a editor.Agent) string {
-	text := strings.TrimSpace(a.Name + " " + a.Version)
+	text := a.Describe()
 	if a.Dir != "" {
 		text += " in " + paths.Short(a.Dir)
-	}
-	if a.PID > 0 {
-		text += fmt.Sprintf(", process %d", a.PID)
 	}
 	text += ", connected for " + since(a.Since)
 	if a.Limits != "" {

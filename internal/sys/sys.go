@@ -39,6 +39,15 @@ func WorkingDir(pid int) string {
 	return workingDir(pid)
 }
 
+// Terminal returns the name of the terminal that controls one of the user's processes, as
+// ps shows it, such as "pts/3". It returns "" if there is none, or if it is not known.
+func Terminal(pid int) string {
+	if pid <= 0 {
+		return ""
+	}
+	return terminal(pid)
+}
+
 // Within reports whether a process is a descendant of another one, or the same one.
 func Within(pid, ancestor int) bool {
 	for range maxAncestors {
