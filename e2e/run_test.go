@@ -22,14 +22,16 @@ func (w *world) withCLI() []string {
 	return []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
 }
 
-var pageLink = regexp.MustCompile(`http://127\.0\.0\.1:\d+/review/#[A-Z0-9]+`)
+var pageLink = regexp.MustCompile(`http://127\.0\.0\.1:\d+/review/#[A-Z0-9]{26}`)
 
-func (t *terminal) link() string {
+func (t *terminal) link() (link string) {
 	t.t.Helper()
-	t.expect("review changes at http")
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return pageLink.FindString(t.text)
+	t.expect("review changes at this link")
+	t.await("the link", func(rest string) (int, bool) {
+		link = pageLink.FindString(rest)
+		return 0, link != ""
+	})
+	return link
 }
 
 // left returns what a run left in the temporary directory.

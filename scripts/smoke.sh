@@ -76,7 +76,7 @@ for kind in deb npm; do
 		echo "smoke: the demo never showed: $1" >&2
 		exit 1
 	}
-	await 'review changes at http'
+	await 'review changes at this link'
 	await 'Type your message'
 	await '2 open files'
 	printf 'make it kinder' >&3

@@ -48,6 +48,8 @@ gives both names. ` + "`pollux help pool`" + ` explains it.`,
 				return serveBroken(cmd.Context(), streams, err)
 			}
 			return withBridge(cmd.Context(), streams, &logs, &there, unchanged, func(ctx context.Context, b *bridge.Bridge) error {
+				explainServer(streams, "this is an MCP server, which an MCP client starts: "+
+					"to set it up, `pollux install bridge CLIENT`; Ctrl-C ends it")
 				b.Publish() // on failure, only `pollux status` is affected
 				return serveBridge(ctx, b, streams)
 			})

@@ -122,7 +122,7 @@ other agents, and your shell, ask Gemini CLI questions, enforced read-only.
 	root.AddCommand(
 		newRun(streams), newDemo(streams), newIDE(streams), newConnect(streams),
 		newConfig(streams), newLog(streams),
-		newReview(streams), newSend(streams), newLSP(streams), newNotify(streams), newStatus(streams), newDoctor(streams), newJournal(streams),
+		newReview(streams), newOpen(streams), newSend(streams), newLSP(streams), newNotify(streams), newStatus(streams), newDoctor(streams), newJournal(streams),
 		newBridge(streams), newPool(streams), newAsk(streams), newUsage(streams), newInstall(streams), newConformance(streams),
 		newVersion(streams),
 	)

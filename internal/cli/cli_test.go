@@ -201,8 +201,8 @@ func TestVersion(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	ago := time.Now().Add(-time.Minute).UnixMilli()
 	for want, agent := range map[string]editor.Agent{
-		"Claude Code 2.1 in /src, process 7, connected for 1m0s": {Name: "Claude Code", Version: "2.1", Since: ago, PID: 7, Dir: "/src"},
-		"Codex CLI, connected for 1m0s; no review":               {Name: "Codex CLI", Since: ago, Limits: "no review"},
+		"Claude Code 2.1 (pid 7, tty pts/3) in /src, connected for 1m0s": {Name: "Claude Code", Version: "2.1", Since: ago, PID: 7, Dir: "/src", Terminal: "pts/3"},
+		"Codex CLI, connected for 1m0s; no review":                       {Name: "Codex CLI", Since: ago, Limits: "no review"},
 	} {
 		if got := describe(agent); got != want {
 			t.Errorf("%+v is %q, want %q", agent, got, want)

@@ -124,6 +124,10 @@ this command ends. To run a single agent, use instead
 
 ` + "`pollux help remote`" + ` explains dev containers, ssh and WSL, step by step.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !publish {
+				explainServer(streams, "an agent starts this to reach a companion: to start an agent that does, "+
+					"`pollux run --attach`; Ctrl-C ends it")
+			}
 			if !flags.away() && !publish {
 				path, err := flags.find(cmd.Context(), "")
 				if err != nil {

@@ -131,6 +131,10 @@ With --attach the plugin joins a running companion, for instance the one of
 			if attach && standalone {
 				return usageError{errors.New("--standalone and --attach cannot be combined")}
 			}
+			if !standalone {
+				explainServer(streams, "an editor's plugin starts this: to set one up, `pollux install EDITOR`; "+
+					"without an editor, `pollux run`; Ctrl-C ends it")
+			}
 			if attach {
 				path, err := editor.Find(ctx, self(), socket, "")
 				if err != nil {

@@ -28,6 +28,8 @@ pollux review. ` + "`pollux help editors`" + ` shows how to set up each editor.`
 			if err != nil {
 				return err
 			}
+			explainServer(streams, "this is a language server, which an editor starts: "+
+				"to set it up, see `pollux lsp --help`; Ctrl-C ends it")
 			mine, theirs := net.Pipe()
 			var companion errgroup.Group
 			companion.Go(func() error { return serveEditor(ctx, theirs, cfg) })

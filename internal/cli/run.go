@@ -419,6 +419,10 @@ func joinAgent(ctx context.Context, streams IO, at *remoteFlags, s session) erro
 	if err != nil {
 		return err
 	}
+	if st, link, err := editor.ReviewPage(ctx, socket, self()); err == nil { // the agent runs without it, too
+		fmt.Fprintf(streams.Err, "pollux: connected to the companion of %s\n", companionName(st))
+		printPageLink(streams.Err, link.URL)
+	}
 	return s.run(ctx, streams, env)
 }
 
@@ -450,7 +454,7 @@ func (s session) run(ctx context.Context, streams IO, companion map[string]strin
 func printLink(w io.Writer, h *ide.Host) string {
 	link, err := h.Link()
 	if err == nil {
-		fmt.Fprintf(w, "pollux: review changes at %s\n", link)
+		printPageLink(w, link)
 	}
 	return link
 }

@@ -31,6 +31,14 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// explainServer tells a user who has started a server in a terminal what it is and what to
+// do: only a program can talk to it.
+func explainServer(streams IO, text string) {
+	if isTerminal(streams.In) {
+		fmt.Fprintf(streams.Err, "pollux: %s\n", text)
+	}
+}
+
 // forOutput returns text that is written to w. If w is a terminal, it leaves out
 // everything that the terminal would interpret.
 func forOutput(w io.Writer, text string) string {

@@ -62,7 +62,7 @@ def Status()
   var files = s.files == 1 ? '1 file' : s.files .. ' files'
   var lines = [printf('Pollux %s, port %d: sharing %s in %s', s.version, s.port, files, join(s.roots, ', '))]
   for c in s.clients
-    add(lines, printf('connected: %s %s', c.name, c.version) .. (has_key(c, 'dir') ? ' in ' .. c.dir : ''))
+    add(lines, 'connected: ' .. get(c, 'label', c.name) .. (has_key(c, 'dir') ? ' in ' .. c.dir : ''))
   endfor
   if empty(s.clients)
     add(lines, 'no agent is connected: :Pollux open starts one; in a running Gemini CLI, type /ide enable')
