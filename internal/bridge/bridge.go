@@ -65,13 +65,16 @@ func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Names == nil {
+		cfg.Names = &toolNames
+	}
 	t, err := loadTemplates(cfg.Templates, cfg.Agent.VarPrefix+"PROMPTS_DIR")
 	if err != nil {
 		return nil, err
 	}
 	b := &Bridge{
 		cfg: cfg, log: cfg.Log, runner: runner, templates: t,
-		load: new(load), chunks: newChunkCache(), conversations: newConversations(runner), started: time.Now(),
+		load: new(load), chunks: newChunkCache(), conversations: newConversations(runner, cfg), started: time.Now(),
 	}
 	b.life, b.end = context.WithCancelCause(context.Background())
 	if cfg.AheadDir != "" {
@@ -138,6 +141,7 @@ type call struct {
 	timeout  time.Duration
 	start    time.Time
 	progress *progress
+	emit     func(agent.Event) // see [Common.Emit]; may be nil
 	cancel   func()
 	cause    func() error   // why the context ended, if it did
 	running  sync.WaitGroup // processes that work for the call
@@ -149,23 +153,23 @@ type call struct {
 // begin starts a call with its deadline and its progress reports. The caller
 // must call call.end.
 func (b *Bridge) begin(ctx context.Context, c Common, report func(string)) (context.Context, *call, error) {
+	names := b.cfg.Names
 	dir, err := workingDirectory(c.WorkingDirectory)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("%s %w", names.Dir, err)
 	}
 	timeout := DefaultTimeout
 	if c.Timeout != nil {
 		timeout = time.Duration(*c.Timeout) * time.Millisecond
 		if timeout <= 0 || timeout > MaxTimeout {
-			return nil, nil, fmt.Errorf("timeout is %d: give milliseconds from 1 to %d",
-				*c.Timeout, MaxTimeout.Milliseconds())
+			return nil, nil, fmt.Errorf("%s is %d: give milliseconds from 1 to %d",
+				names.Timeout, *c.Timeout, MaxTimeout.Milliseconds())
 		}
 	}
 	model := strings.TrimSpace(c.Model)
 	if model != "" && !modelName.MatchString(model) {
-		return nil, nil, fmt.Errorf("model is %q, which is not a valid model name: give one such as %s, or "+
-			"leave it out",
-			shorten(model, 60), b.cfg.Agent.ExampleModel)
+		return nil, nil, fmt.Errorf("%s is %q, which is not a valid model name: give one such as %s, or "+
+			"leave it out", names.Model, shorten(model, 60), b.cfg.Agent.ExampleModel)
 	}
 	if model == "" {
 		model = b.cfg.DefaultModel
@@ -180,7 +184,7 @@ func (b *Bridge) begin(ctx context.Context, c Common, report func(string)) (cont
 		b: b, dir: dir, model: model, timeout: timeout, start: time.Now(),
 		cancel:   func() { stop(); cancel(nil); cancelTimeout() },
 		cause:    func() error { return context.Cause(ctx) },
-		progress: newProgress(b.cfg.Agent, report), meta: Meta{Model: model},
+		progress: newProgress(b.cfg.Agent, report), emit: c.Emit, meta: Meta{Model: model},
 	}, nil
 }
 
@@ -256,6 +260,9 @@ func (c *call) ask(ctx context.Context, q question) (agent.Result, error) {
 	result, err := c.b.runner.Run(ctx, req, func(ev agent.Event) {
 		load.event(ev)
 		c.progress.event(ev)
+		if c.emit != nil {
+			c.emit(ev)
+		}
 	})
 	c.meta.QueuedMs += result.Queued.Milliseconds()
 	c.meta.Fallback = cmp.Or(result.Fallback, c.meta.Fallback)
@@ -294,7 +301,7 @@ func (c *call) count(r agent.Result) {
 func (c *call) failure(err error, r agent.Result) error {
 	if errors.Is(err, errTimeout) {
 		c.meta.Partial = r.Partial() != ""
-		err = &timeoutError{c.timeout, time.Duration(c.meta.QueuedMs) * time.Millisecond, c.meta.Partial}
+		err = &timeoutError{c.timeout, time.Duration(c.meta.QueuedMs) * time.Millisecond, c.meta.Partial, c.b.cfg.Names}
 	}
 	return &Failure{Err: err, Partial: r.Partial()}
 }
@@ -303,6 +310,7 @@ func (c *call) failure(err error, r agent.Result) error {
 type timeoutError struct {
 	timeout, queued time.Duration
 	partial         bool
+	names           *Names
 }
 
 func (e *timeoutError) Error() string {
@@ -313,7 +321,7 @@ func (e *timeoutError) Error() string {
 	if e.queued >= time.Second {
 		s += fmt.Sprintf(", %s of that in the queue", seconds(e.queued))
 	}
-	return s + fmt.Sprintf(": ask for less, or raise timeout (at most %d ms)", MaxTimeout.Milliseconds())
+	return s + fmt.Sprintf(": ask for less, or raise %s (at most %s)", e.names.Timeout, e.names.Duration(MaxTimeout))
 }
 
 func (e *timeoutError) Is(target error) bool { return target == errTimeout }
@@ -324,9 +332,4 @@ func seconds(d time.Duration) string {
 		return d.Round(time.Millisecond).String()
 	}
 	return fmt.Sprintf("%ds", int(d.Round(time.Second).Seconds()))
-}
-
-// partialPrefix returns the mark before an answer that the timeout cut short.
-func (c *call) partialPrefix() string {
-	return fmt.Sprintf("[Partial response, timed out after %s]\n\n", seconds(c.timeout))
 }

@@ -153,16 +153,16 @@ func TestConversationsAreBounded(t *testing.T) {
 		if n := len(b.conversations.list()); n != 0 || len(p.known) != 0 {
 			t.Errorf("%d sessions, %d known", n, len(p.known))
 		}
-		long, _ := ask("", strings.Repeat("x", maxPromptBytes))
+		long, _ := ask("", strings.Repeat("x", MaxPrompt))
 		_, err = ask(long, "more")
 		wantWords(t, err, "start a new one")
 		for range 40 { // each exchange with its echo
-			if _, err := ask("", strings.Repeat("x", maxPromptBytes)); err != nil {
+			if _, err := ask("", strings.Repeat("x", MaxPrompt)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if n := len(b.conversations.list()); n > conversationsBytes/maxPromptBytes/2 {
-			t.Errorf("%d sessions of %d bytes", n, 2*maxPromptBytes)
+		if n := len(b.conversations.list()); n > conversationsBytes/MaxPrompt/2 {
+			t.Errorf("%d sessions of %d bytes", n, 2*MaxPrompt)
 		}
 	})
 }

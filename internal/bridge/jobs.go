@@ -204,7 +204,7 @@ func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 		}
 		abs, err := workingDirectory(filepath.Join(root, dir))
 		if err != nil {
-			return failed(err, Meta{Model: "none"}), nil
+			return failed(fmt.Errorf("%s %w", s.b.cfg.Names.Dir, err), Meta{Model: "none"}), nil
 		}
 		if in.Arguments == nil {
 			in.Arguments = make(map[string]any)

@@ -154,7 +154,7 @@ func (s *Server) tools() []tool {
 	dir := text("The directory that {{model}} may read. Omit it for the client's root.")
 	timeout := integer("Time limit in milliseconds, including time in the queue. At the limit the call returns "+
 		"what has arrived. Default: 120000.", int(MaxTimeout.Milliseconds()))
-	length := integer("Maximum length of the answer, in words.", maxWords)
+	length := integer("Maximum length of the answer, in words.", MaxWords)
 	return []tool{
 		define("query", "{{model}} Query",
 			"Ask {{model}} a question about code, a document, an image or a design, or for a second opinion. "+
@@ -465,6 +465,9 @@ func (s *Server) result(req *mcp.CallToolRequest, a Answer, err error) *mcp.Call
 	}
 	if id := a.Meta.SessionID; id != "" {
 		a.Notes = append(a.Notes, fmt.Sprintf("to continue this conversation, pass sessionId %q", id))
+	}
+	if a.Cut != "" {
+		a.Text = fmt.Sprintf("[Partial response, %s]\n\n%s", a.Cut, a.Text)
 	}
 	notes := bracket(a.Notes, notesRoom/2)
 	key, pieces := "", []string{a.Text}

@@ -51,7 +51,7 @@ type Structured struct {
 // Structured asks for JSON that is valid under a schema. It returns an invalid
 // answer to the model once, with a list of the errors.
 func (b *Bridge) Structured(ctx context.Context, in StructuredInput, report func(string)) (Structured, error) {
-	if err := checkText("prompt", in.Prompt, maxPromptBytes); err != nil {
+	if err := b.checkPrompt(b.cfg.Names.Prompt, in.Prompt); err != nil {
 		return Structured{}, err
 	}
 	schema, err := compile(in.Schema)
@@ -111,6 +111,12 @@ func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsons
 	return Structured{JSON: value, Notes: c.notes(files.skipped)}, nil
 }
 
+// CheckSchema returns an error for a schema that [Bridge.Structured] does not accept.
+func CheckSchema(schema []byte) error {
+	_, err := compile(schema)
+	return err
+}
+
 // bulletList returns the first items as a bulleted list.
 func bulletList(items []string) string {
 	const most = 20
@@ -131,14 +137,14 @@ func bulletList(items []string) string {
 func compile(s Schema) (*jsonschema.Schema, error) {
 	s = bytes.TrimPrefix(s, []byte("\ufeff"))
 	if len(bytes.TrimSpace(s)) == 0 {
-		return nil, errors.New("schema is missing: pass a JSON Schema, as an object or as a string")
+		return nil, errors.New("the schema is missing: pass a JSON Schema")
 	}
 	if len(s) > maxSchema {
 		return nil, fmt.Errorf("the schema has %d bytes, over the limit of %d: make it smaller", len(s), maxSchema)
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(s))
 	if err != nil {
-		return nil, fmt.Errorf("the schema is not JSON (%v): pass a JSON Schema, as an object or as a string", err)
+		return nil, fmt.Errorf("the schema is not JSON (%v): pass a JSON Schema", err)
 	}
 	switch doc.(type) {
 	case map[string]any, bool:

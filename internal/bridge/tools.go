@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	// maxPromptBytes limits the prompt of a call.
-	maxPromptBytes = 2_000_000
-	maxSchema      = 20_000
-	maxWords       = 100_000
+	// MaxPrompt limits the prompt of a call, in bytes.
+	MaxPrompt = 2_000_000
+	// MaxWords is the highest limit of an answer's length, in words.
+	MaxWords  = 100_000
+	maxSchema = 20_000
 )
 
 var modelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
@@ -33,6 +34,8 @@ type Common struct {
 	// RequireFiles makes it an error if a file cannot be attached. MCP clients
 	// instead get an answer without the file, and a note.
 	RequireFiles bool `json:"-"`
+	// Emit, if set, receives the agent's events while it works, from one goroutine.
+	Emit func(agent.Event) `json:"-"`
 }
 
 // An Integer is a whole number. Some clients write it as 1.0 or 1e3.
@@ -75,16 +78,18 @@ type Answer struct {
 	Notes []string
 	// Changes is set in change mode.
 	Changes *Changes
-	Meta    Meta
+	// Cut says why Text is incomplete. It is empty if Text is the whole answer.
+	Cut  string
+	Meta Meta
 }
 
 // Query asks a question, optionally with files. If report is not nil, Query
 // calls it with the progress of the call.
 func (b *Bridge) Query(ctx context.Context, in QueryInput, report func(string)) (Answer, error) {
-	if err := checkText("prompt", in.Prompt, maxPromptBytes); err != nil {
+	if err := b.checkPrompt(b.cfg.Names.Prompt, in.Prompt); err != nil {
 		return Answer{}, err
 	}
-	limit, err := lengthLimit(in.MaxResponseLength)
+	limit, err := b.lengthLimit(in.MaxResponseLength)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -137,10 +142,10 @@ func (c *call) query(ctx context.Context, in QueryInput, limit string) (a Answer
 
 // Search asks the agent to search the web.
 func (b *Bridge) Search(ctx context.Context, in SearchInput, report func(string)) (Answer, error) {
-	if err := checkText("query", in.Query, maxPromptBytes); err != nil {
+	if err := b.checkPrompt(b.cfg.Names.Query, in.Query); err != nil {
 		return Answer{}, err
 	}
-	limit, err := lengthLimit(in.MaxResponseLength)
+	limit, err := b.lengthLimit(in.MaxResponseLength)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -161,7 +166,7 @@ func (c *call) answer(r agent.Result, err error, skipped []string) (Answer, erro
 	a := Answer{Text: r.Answer, Notes: c.notes(skipped)}
 	var f *Failure
 	if errors.As(err, &f) && c.meta.Partial {
-		a.Text = c.partialPrefix() + f.Partial
+		a.Text, a.Cut = f.Partial, "timed out after "+seconds(c.timeout)
 		return a, nil
 	}
 	return a, err
@@ -185,13 +190,13 @@ func (c *call) notes(skipped []string) (notes []string) {
 	return notes
 }
 
-// checkText returns an error for a text that is empty or too long.
-func checkText(name, text string, limit int) error {
+// checkPrompt returns an error for a prompt that is empty or too long.
+func (b *Bridge) checkPrompt(name, text string) error {
 	switch {
 	case strings.TrimSpace(text) == "":
 		return fmt.Errorf("%s is empty: write a question", name)
-	case len(text) > limit:
-		return fmt.Errorf("%s has %d bytes, over the limit of %d: send less, or attach files", name, len(text), limit)
+	case len(text) > MaxPrompt:
+		return fmt.Errorf("%s has %d bytes, over the limit of %d: send less, or attach files", name, len(text), MaxPrompt)
 	}
 	return nil
 }
@@ -207,12 +212,13 @@ func checkFiles(row *agent.Agent, files []string) error {
 }
 
 // lengthLimit returns the part of a prompt that limits the length of the answer.
-func lengthLimit(words *Integer) (string, error) {
+func (b *Bridge) lengthLimit(words *Integer) (string, error) {
 	switch {
 	case words == nil:
 		return "", nil
-	case *words < 1 || *words > maxWords:
-		return "", fmt.Errorf("maxResponseLength is %d: it must be a number of words from 1 to %d", *words, maxWords)
+	case *words < 1 || *words > MaxWords:
+		return "", fmt.Errorf("%s is %d: it must be a number of words from 1 to %d",
+			b.cfg.Names.Length, *words, MaxWords)
 	}
 	return fmt.Sprintf("\n\nAnswer in at most %d words.", *words), nil
 }
@@ -228,10 +234,10 @@ func workingDirectory(dir string) (string, error) {
 		abs, err = filepath.EvalSymlinks(abs)
 	}
 	if err != nil {
-		return "", fmt.Errorf("workingDirectory %s does not exist: name an existing directory", dir)
+		return "", fmt.Errorf("%s does not exist: name an existing directory", dir)
 	}
 	if info, err := os.Stat(abs); err != nil || !info.IsDir() {
-		return "", fmt.Errorf("workingDirectory %s is not a directory: name an existing directory", dir)
+		return "", fmt.Errorf("%s is not a directory: name an existing directory", dir)
 	}
 	return abs, nil
 }
