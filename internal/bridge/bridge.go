@@ -150,41 +150,52 @@ type call struct {
 	meta     Meta
 }
 
-// begin starts a call with its deadline and its progress reports. The caller
-// must call call.end.
-func (b *Bridge) begin(ctx context.Context, c Common, report func(string)) (context.Context, *call, error) {
+// limits are the checked [Common] part of a call's input.
+type limits struct {
+	dir, model string
+	timeout    time.Duration
+}
+
+// limits checks the [Common] part of a call's input, and fills in the defaults.
+func (b *Bridge) limits(c Common) (l limits, err error) {
 	names := b.cfg.Names
-	dir, err := workingDirectory(c.WorkingDirectory)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s %w", names.Dir, err)
+	if l.dir, err = workingDirectory(c.WorkingDirectory); err != nil {
+		return l, fmt.Errorf("%s %w", names.Dir, err)
 	}
-	timeout := DefaultTimeout
+	l.timeout = DefaultTimeout
 	if c.Timeout != nil {
-		timeout = time.Duration(*c.Timeout) * time.Millisecond
-		if timeout <= 0 || timeout > MaxTimeout {
-			return nil, nil, fmt.Errorf("%s is %d: give milliseconds from 1 to %d",
+		l.timeout = time.Duration(*c.Timeout) * time.Millisecond
+		if l.timeout <= 0 || l.timeout > MaxTimeout {
+			return l, fmt.Errorf("%s is %d: give milliseconds from 1 to %d",
 				names.Timeout, *c.Timeout, MaxTimeout.Milliseconds())
 		}
 	}
-	model := strings.TrimSpace(c.Model)
-	if model != "" && !modelName.MatchString(model) {
-		return nil, nil, fmt.Errorf("%s is %q, which is not a valid model name: give one such as %s, or "+
-			"leave it out", names.Model, shorten(model, 60), b.cfg.Agent.ExampleModel)
+	l.model = cmp.Or(strings.TrimSpace(c.Model), b.cfg.DefaultModel)
+	if l.model != "" && !modelName.MatchString(l.model) {
+		return l, fmt.Errorf("%s is %q, which is not a valid model name: give one such as %s, or "+
+			"leave it out", names.Model, shorten(l.model, 60), b.cfg.Agent.ExampleModel)
 	}
-	if model == "" {
-		model = b.cfg.DefaultModel
+	return l, nil
+}
+
+// begin starts a call with its deadline and its progress reports. The caller
+// must call call.end.
+func (b *Bridge) begin(ctx context.Context, c Common, report func(string)) (context.Context, *call, error) {
+	l, err := b.limits(c)
+	if err != nil {
+		return nil, nil, err
 	}
 	if err := b.enter(); err != nil {
 		return nil, nil, err
 	}
-	ctx, cancelTimeout := context.WithTimeoutCause(ctx, timeout, errTimeout)
+	ctx, cancelTimeout := context.WithTimeoutCause(ctx, l.timeout, errTimeout)
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(b.life, func() { cancel(context.Cause(b.life)) })
 	return ctx, &call{
-		b: b, dir: dir, model: model, timeout: timeout, start: time.Now(),
+		b: b, dir: l.dir, model: l.model, timeout: l.timeout, start: time.Now(),
 		cancel:   func() { stop(); cancel(nil); cancelTimeout() },
 		cause:    func() error { return context.Cause(ctx) },
-		progress: newProgress(b.cfg.Agent, report), emit: c.Emit, meta: Meta{Model: model},
+		progress: newProgress(b.cfg.Agent, report), emit: c.Emit, meta: Meta{Model: l.model},
 	}, nil
 }
 

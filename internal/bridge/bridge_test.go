@@ -420,6 +420,18 @@ func TestProgress(t *testing.T) {
 	})
 }
 
+// Only a process that was started for the call has started.
+func TestProgressOfAWarmCall(t *testing.T) {
+	p := newProgress(agents.Default(), nil)
+	defer p.stop()
+	for i, want := range []string{"asking Gemini CLI", "starting Gemini CLI", "Gemini CLI has started", "asking Gemini CLI"} {
+		p.event([]agent.Event{agent.Started{}, agent.Starting{}, agent.Started{}, agent.Started{}}[i])
+		if p.doing != want {
+			t.Errorf("the report is %q, want %q", p.doing, want)
+		}
+	}
+}
+
 func TestPingAnswersWhileAllIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {

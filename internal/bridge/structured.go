@@ -51,14 +51,8 @@ type Structured struct {
 // Structured asks for JSON that is valid under a schema. It returns an invalid
 // answer to the model once, with a list of the errors.
 func (b *Bridge) Structured(ctx context.Context, in StructuredInput, report func(string)) (Structured, error) {
-	if err := b.checkPrompt(b.cfg.Names.Prompt, in.Prompt); err != nil {
-		return Structured{}, err
-	}
-	schema, err := compile(in.Schema)
+	schema, err := b.checkStructured(in)
 	if err != nil {
-		return Structured{}, err
-	}
-	if err := checkFiles(b.cfg.Agent, in.Files); err != nil {
 		return Structured{}, err
 	}
 	ctx, c, err := b.begin(ctx, in.Common, report)
@@ -68,6 +62,18 @@ func (b *Bridge) Structured(ctx context.Context, in StructuredInput, report func
 	s, err := c.structured(ctx, in, schema)
 	s.Meta = c.end(err)
 	return s, err
+}
+
+// checkStructured checks the input, except for its [Common] part, and returns its schema.
+func (b *Bridge) checkStructured(in StructuredInput) (*jsonschema.Schema, error) {
+	if err := b.checkPrompt(b.cfg.Names.Prompt, in.Prompt); err != nil {
+		return nil, err
+	}
+	schema, err := compile(in.Schema)
+	if err == nil {
+		err = checkFiles(b.cfg.Agent, in.Files)
+	}
+	return schema, err
 }
 
 func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsonschema.Schema) (Structured, error) {

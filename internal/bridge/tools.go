@@ -86,23 +86,35 @@ type Answer struct {
 // Query asks a question, optionally with files. If report is not nil, Query
 // calls it with the progress of the call.
 func (b *Bridge) Query(ctx context.Context, in QueryInput, report func(string)) (Answer, error) {
-	if err := b.checkPrompt(b.cfg.Names.Prompt, in.Prompt); err != nil {
-		return Answer{}, err
-	}
-	limit, err := b.lengthLimit(in.MaxResponseLength)
-	if err != nil {
-		return Answer{}, err
-	}
-	if err := checkFiles(b.cfg.Agent, in.Files); err != nil {
+	if err := b.checkQuery(in); err != nil {
 		return Answer{}, err
 	}
 	ctx, c, err := b.begin(ctx, in.Common, report)
 	if err != nil {
 		return Answer{}, err
 	}
-	a, err := c.query(ctx, in, limit)
+	a, err := c.query(ctx, in, lengthLimit(in.MaxResponseLength))
 	a.Meta = c.end(err)
 	return a, err
+}
+
+// checkQuery checks the input of a query, except for its [Common] part.
+func (b *Bridge) checkQuery(in QueryInput) error {
+	if err := b.checkPrompt(b.cfg.Names.Prompt, in.Prompt); err != nil {
+		return err
+	}
+	if err := b.checkLength(in.MaxResponseLength); err != nil {
+		return err
+	}
+	return checkFiles(b.cfg.Agent, in.Files)
+}
+
+// checkSearch checks the input of a search, except for its [Common] part.
+func (b *Bridge) checkSearch(in SearchInput) error {
+	if err := b.checkPrompt(b.cfg.Names.Query, in.Query); err != nil {
+		return err
+	}
+	return b.checkLength(in.MaxResponseLength)
 }
 
 func (c *call) query(ctx context.Context, in QueryInput, limit string) (a Answer, err error) {
@@ -142,18 +154,14 @@ func (c *call) query(ctx context.Context, in QueryInput, limit string) (a Answer
 
 // Search asks the agent to search the web.
 func (b *Bridge) Search(ctx context.Context, in SearchInput, report func(string)) (Answer, error) {
-	if err := b.checkPrompt(b.cfg.Names.Query, in.Query); err != nil {
-		return Answer{}, err
-	}
-	limit, err := b.lengthLimit(in.MaxResponseLength)
-	if err != nil {
+	if err := b.checkSearch(in); err != nil {
 		return Answer{}, err
 	}
 	ctx, c, err := b.begin(ctx, in.Common, report)
 	if err != nil {
 		return Answer{}, err
 	}
-	prompt := b.templates.fill("search", map[string]string{"query": in.Query, "limit": strings.TrimSpace(limit)})
+	prompt := b.templates.fill("search", map[string]string{"query": in.Query, "limit": strings.TrimSpace(lengthLimit(in.MaxResponseLength))})
 	result, err := c.ask(ctx, question{prompt: prompt})
 	a, err := c.answer(result, err, nil)
 	a.Meta = c.end(err)
@@ -163,6 +171,7 @@ func (b *Bridge) Search(ctx context.Context, in SearchInput, report func(string)
 // answer returns the answer of a run: the complete one, or the part that had
 // arrived at the timeout. Other failures are returned as errors.
 func (c *call) answer(r agent.Result, err error, skipped []string) (Answer, error) {
+	c.fellBack = c.fellBack && (err == nil || c.meta.Partial) // a failure is no answer
 	a := Answer{Text: r.Answer, Notes: c.notes(skipped)}
 	var f *Failure
 	if errors.As(err, &f) && c.meta.Partial {
@@ -211,16 +220,20 @@ func checkFiles(row *agent.Agent, files []string) error {
 	return nil
 }
 
-// lengthLimit returns the part of a prompt that limits the length of the answer.
-func (b *Bridge) lengthLimit(words *Integer) (string, error) {
-	switch {
-	case words == nil:
-		return "", nil
-	case *words < 1 || *words > MaxWords:
-		return "", fmt.Errorf("%s is %d: it must be a number of words from 1 to %d",
-			b.cfg.Names.Length, *words, MaxWords)
+// checkLength returns an error for a limit of the answer's length that makes no sense.
+func (b *Bridge) checkLength(words *Integer) error {
+	if words != nil && (*words < 1 || *words > MaxWords) {
+		return fmt.Errorf("%s is %d: it must be a number of words from 1 to %d", b.cfg.Names.Length, *words, MaxWords)
 	}
-	return fmt.Sprintf("\n\nAnswer in at most %d words.", *words), nil
+	return nil
+}
+
+// lengthLimit returns the part of a prompt that limits the length of the answer.
+func lengthLimit(words *Integer) string {
+	if words == nil {
+		return ""
+	}
+	return fmt.Sprintf("\n\nAnswer in at most %d words.", *words)
 }
 
 // workingDirectory returns the real path of dir. If dir is empty, it returns the
