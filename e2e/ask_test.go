@@ -6,7 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +18,7 @@ import (
 // askEnv returns the environment of pollux ask with the real Gemini CLI.
 func (w *world) askEnv() []string {
 	w.t.Helper()
-	return append(w.env, "GEMINI_CLI_PATH="+installed(w.t, "gemini-"+current, "node_modules", ".bin", "gemini"))
+	return append(slices.Clone(w.env), "GEMINI_CLI_PATH="+installed(w.t, "gemini-"+current, "node_modules", ".bin", "gemini"))
 }
 
 // ask runs pollux ask on pipes. It returns what a pipe receives, and the exit code.
@@ -37,6 +39,7 @@ func (w *world) ask(args ...string) (out, errs string, code int) {
 // tool use apart from the answer. Ctrl-C keeps what has arrived.
 func TestAskOnATerminal(t *testing.T) {
 	gate := make(chan struct{})
+	release := sync.OnceFunc(func() { close(gate) })
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		if strings.Contains(r.Prompt, "never ends") {
 			return fakemodel.Reply{Parts: []fakemodel.Part{{Text: "The beginning of it"}, {Text: ".", Delay: time.Hour}}}
@@ -46,11 +49,12 @@ func TestAskOnATerminal(t *testing.T) {
 		}
 		return readsThenAnswers(r)
 	})
+	t.Cleanup(release)
 	w.file("hello.txt", "good morning")
 	term := w.run(w.project, w.askEnv(), polluxBinary, "ask", "-t", "10m", "what does hello.txt say?")
 	term.expect("I will read it.")
 	term.expect("(reading hello.txt)")
-	close(gate)
+	release()
 	term.expect(`It says: {"output":"good morning"}`)
 	<-term.done
 	if n := strings.Count(term.text, "It says"); n != 1 || term.cmd.ProcessState.ExitCode() != 0 {
