@@ -95,8 +95,8 @@ func TestAskContinues(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	_, id, _ := strings.Cut(strings.TrimSuffix(filepath.Base(files[0]), ".json"), "-")
-	if out, _, code := w.ask("--session", id, "what did I say first?"); !strings.Contains(out, "what does hello.txt say?") || !strings.Contains(out, "what did I say?") || code != 0 {
-		t.Errorf("exit code %d, %q", code, out)
+	if out, errs, code := w.ask("--session", id, "what did I say first?"); !strings.Contains(out, "what does hello.txt say?") || !strings.Contains(out, "what did I say?") || code != 0 {
+		t.Errorf("exit code %d, %q and %q", code, out, errs)
 	}
 }
 
@@ -115,8 +115,8 @@ func TestAskContinuesAPooledSession(t *testing.T) {
 	if !strings.Contains(out, "my name is Ann") || !strings.Contains(errs, "this continues a copy of the conversation") || code != 0 {
 		t.Errorf("exit code %d, %q and %q", code, out, errs)
 	}
-	if out, _, code := w.ask("--continue", "and now?"); !strings.Contains(out, "who am I?") || code != 0 {
-		t.Errorf("exit code %d, %q", code, out)
+	if out, errs, code := w.ask("--continue", "and now?"); !strings.Contains(out, "who am I?") || code != 0 {
+		t.Errorf("exit code %d, %q and %q", code, out, errs)
 	}
 	o = c.call("query", map[string]any{"prompt": "still here?", "sessionId": id})
 	o.want(t, false, "still here?")
