@@ -62,7 +62,7 @@ func wantWords(t *testing.T, err error, words ...string) {
 
 func TestQueryInput(t *testing.T) {
 	b := newTestBridge(t, answering("ok"), nil)
-	none, big := Integer(0), Integer(maxWords+1)
+	none, big := Integer(0), Integer(MaxWords+1)
 	over := Integer(MaxTimeout.Milliseconds() + 1)
 	many := make([]string, maxFiles+1)
 	for _, test := range []struct {
@@ -71,7 +71,7 @@ func TestQueryInput(t *testing.T) {
 		words []string
 	}{
 		{"empty", QueryInput{Prompt: " \n"}, []string{"prompt is empty", "write a question"}},
-		{"long", QueryInput{Prompt: strings.Repeat("x", maxPromptBytes+1)}, []string{"over the limit of 2000000", "send less"}},
+		{"long", QueryInput{Prompt: strings.Repeat("x", MaxPrompt+1)}, []string{"over the limit of 2000000", "send less"}},
 		{"no timeout", QueryInput{Prompt: "x", Common: Common{Timeout: &none}}, []string{"timeout is 0", "from 1 to 1800000"}},
 		{"long timeout", QueryInput{Prompt: "x", Common: Common{Timeout: &over}}, []string{"timeout is 1800001", "from 1 to 1800000"}},
 		{"flag for a model", QueryInput{Prompt: "x", Common: Common{Model: "--yolo"}}, []string{"--yolo", "not a valid model name"}},
@@ -237,7 +237,7 @@ func TestTimeout(t *testing.T) {
 				wantWords(t, err, "timed out after 120s without an answer")
 				return
 			}
-			if err != nil || a.Text != "[Partial response, timed out after 120s]\n\n"+text || !a.Meta.Partial {
+			if err != nil || a.Text != text || a.Cut != "timed out after 120s" || !a.Meta.Partial {
 				t.Errorf("got %q, %v, %+v", a.Text, err, a.Meta)
 			}
 		})
@@ -429,6 +429,18 @@ func TestProgress(t *testing.T) {
 	})
 }
 
+// Only a process that was started for the call has started.
+func TestProgressOfAWarmCall(t *testing.T) {
+	p := newProgress(agents.Default(), nil)
+	defer p.stop()
+	for i, want := range []string{"asking Gemini CLI", "starting Gemini CLI", "Gemini CLI has started", "asking Gemini CLI"} {
+		p.event([]agent.Event{agent.Started{}, agent.Starting{}, agent.Started{}, agent.Started{}}[i])
+		if p.doing != want {
+			t.Errorf("the report is %q, want %q", p.doing, want)
+		}
+	}
+}
+
 func TestPingAnswersWhileAllIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
@@ -618,7 +630,7 @@ func TestStructured(t *testing.T) {
 		{"draft 2020-12", `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"array","prefixItems":[{"type":"integer"}],"items":false}`, []string{"[1,2]", "[1]"}, "[1]", nil},
 		{"references within", `{"$ref":"#/$defs/n","$defs":{"n":{"type":"integer"}}}`, []string{`"x"`, "1"}, "1", nil},
 		{"patterns of ECMA-262", `{"type":"string","pattern":"^(?!x)"}`, []string{`"xa"`, `"a"`}, `"a"`, nil},
-		{"not JSON", `{"type":`, nil, "", []string{"the schema is not JSON", "as an object or as a string"}},
+		{"not JSON", `{"type":`, nil, "", []string{"the schema is not JSON", "pass a JSON Schema"}},
 		{"not a schema", `{"type":"nothing"}`, nil, "", []string{"the schema is not valid", "correct it"}},
 		{"not an object", `[1]`, nil, "", []string{"neither an object nor true or false"}},
 		{"references outside", `{"$ref":"file:///etc/passwd"}`, nil, "", []string{"file:///etc/passwd", "$defs"}},

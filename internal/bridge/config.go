@@ -39,6 +39,11 @@ type Config struct {
 	PoolIdleTimeout time.Duration
 	// Version is the version of Pollux that clients receive.
 	Version string
+	// Names are the words of errors. The default are the names in the MCP tools.
+	Names *Names
+	// History, if set, keeps conversations on the disk, and continues those that it
+	// has.
+	History *History
 	// Record, if set, is called once at the end of each call. It must not block.
 	Record func(agent.Usage)
 	// Log may be nil.

@@ -177,8 +177,7 @@ func fetch(ctx context.Context, w io.Writer, l ide.Launch) (string, error) {
 // called. It writes nothing to anything else.
 func showProgress(w io.Writer, message func() string) (hide func()) {
 	status := newStatusLine(w)
-	show := status.report()
-	if show == nil {
+	if !status.shown() {
 		return func() {}
 	}
 	shown, stop := make(chan struct{}), make(chan struct{})
@@ -187,7 +186,7 @@ func showProgress(w io.Writer, message func() string) (hide func()) {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		for {
-			show(message())
+			status.show(message())
 			select {
 			case <-tick.C:
 			case <-stop:

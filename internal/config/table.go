@@ -126,6 +126,9 @@ var Settings = []Setting{
 		Help: "share warm processes between all bridges; off keeps them in each bridge"},
 	{Key: "pool.idle", Kind: Duration, Default: "600000", Least: 1000, Most: 86_400_000, Variable: "POLLUX_POOL_IDLE_MS",
 		Help: "end the pool after this time without a call"},
+
+	{Key: "ask.history", Kind: Switch, Default: "on", Choices: []string{"on", "off"}, Variable: "POLLUX_ASK_HISTORY",
+		Help: "keep the conversations of pollux ask, for --continue"},
 }
 
 // Find returns the setting with that key.
