@@ -86,7 +86,7 @@ mode; opencode and Codex CLI never do.`,
 					names(launches(func(l ide.Launch) bool { return l.Remote }), "or"))}
 			}
 			if s.agent.IDEMode {
-				if err := offerIDEMode(cmd.Context(), streams); err != nil {
+				if _, err := offerIDEMode(cmd.Context(), streams, false); err != nil {
 					return err
 				}
 			}
@@ -278,42 +278,46 @@ func chosen(all []ide.Launch, answer string) (ide.Launch, bool) {
 }
 
 // offerIDEMode offers to turn on IDE mode in Gemini CLI's settings, unless they
-// already turn it on or off. Without a terminal, it prints the instructions
-// instead.
+// already turn it on or off. With yes it does not ask. Without a terminal, it prints
+// the instructions instead. It returns the settings file if it turned IDE mode on.
 //
 // Gemini CLI connects to a companion only in IDE mode. No variable, flag or
 // private file of Pollux can turn it on for one run: the CLI reads system-wide
 // settings only from directories that belong to root. The CLI's own question,
 // "Do you want to connect ... ?", ends in an error for editors without an
-// extension of the CLI.
-func offerIDEMode(ctx context.Context, streams IO) error {
+// extension of the CLI. After /ide enable in a running CLI, an answer in its
+// terminal hangs until the change is answered elsewhere, so the CLI must restart.
+func offerIDEMode(ctx context.Context, streams IO, yes bool) (string, error) {
 	path, err := settings.UserFile()
 	if err != nil {
-		return err
+		return "", err
 	}
 	set, err := settings.IDEModeSet(path)
 	if err != nil {
 		fmt.Fprintf(streams.Err, "pollux: %v\n", err)
-		return nil
+		return "", nil
 	}
 	if set {
-		return nil
-	}
-	if !isTerminal(streams.In) {
-		fmt.Fprintln(streams.Err, "pollux: Gemini CLI's IDE mode is off: type /ide enable in it, once")
-		return nil
-	}
-	fmt.Fprintf(streams.Err,
-		"pollux: Gemini CLI connects to editors only in IDE mode, which is not on.\nTurn it on in %s? [Y/n] ", path)
-	yes, err := agreedTo(ctx, streams.In)
-	if err != nil {
-		return err
+		return "", nil
 	}
 	if !yes {
-		fmt.Fprintln(streams.Err, "pollux: IDE mode stays off: type /ide enable in Gemini CLI to turn it on")
-		return nil
+		if !isTerminal(streams.In) {
+			fmt.Fprintln(streams.Err, "pollux: Gemini CLI's IDE mode is off: type /ide enable in it, once, then restart it")
+			return "", nil
+		}
+		fmt.Fprintf(streams.Err,
+			"pollux: Gemini CLI connects to editors only in IDE mode, which is not on.\nTurn it on in %s? [Y/n] ", path)
+		agreed, err := agreedTo(ctx, streams.In)
+		if err != nil {
+			return "", err
+		}
+		if !agreed {
+			fmt.Fprintln(streams.Err,
+				"pollux: IDE mode stays off: to turn it on, type /ide enable in Gemini CLI, then restart it")
+			return "", nil
+		}
 	}
-	return settings.EnableIDE(path)
+	return path, settings.EnableIDE(path)
 }
 
 // The values of --review: where `pollux run` shows the review.

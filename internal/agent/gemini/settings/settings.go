@@ -363,7 +363,7 @@ func EnableIDE(path string) error {
 		patch = `[{"op":"add","path":"/ide","value":{"enabled":true,"hasSeenNudge":true}}]`
 	}
 	if err := v.Patch([]byte(patch)); err != nil {
-		return fmt.Errorf("%s cannot be changed (%w): type /ide enable in Gemini CLI", path, err)
+		return fmt.Errorf("%s cannot be changed (%w): type /ide enable in Gemini CLI, then restart it", path, err)
 	}
 	// In another user's home, root would leave a file that belongs to root.
 	for p := path; ; p = filepath.Dir(p) {
@@ -387,7 +387,7 @@ func readUser(path string) (v hujson.Value, text string, err error) {
 	data, err := sys.ReadFile(path, maxFile)
 	switch {
 	case errors.Is(err, sys.ErrNotRegular) || errors.Is(err, sys.ErrTooLarge):
-		return v, "", fmt.Errorf("%w: move it away, or type /ide enable in Gemini CLI", err)
+		return v, "", fmt.Errorf("%w: move it away, or type /ide enable in Gemini CLI and restart it", err)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return v, "", err
 	}
