@@ -591,6 +591,23 @@ func TestEditorInline(t *testing.T) {
 	})
 }
 
+// The user goes from Vim's terminal to the diff by a command. Vim does not wait for Enter
+// afterwards.
+func TestVimLeavesItsTerminal(t *testing.T) {
+	vim := editortest.Kinds[slices.IndexFunc(editortest.Kinds, func(k editortest.Kind) bool { return k.Name == "vim" })]
+	d, c, path := idle(t, vim, "one\n")
+	d.ask(`extend(g:, {'pollux': {'cli': ['cat']}})`)
+	d.command("open")
+	d.until(d.State.Terminal, "1")
+	if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
+		t.Fatal(err)
+	}
+	d.shows(path)
+	d.press("C-w")
+	d.enter()
+	d.until("mode()", "n")
+}
+
 // Unsaved changes are shown. Neither an accepted change nor reloading the file
 // discards them.
 func TestEditorDirtyBuffer(t *testing.T) {

@@ -1023,6 +1023,7 @@ export def Go(d: dict<any>)
     endif
   endif
   win_gotoid(Window(d))
+  redraw # otherwise, after `C-w :` in a terminal, Vim waits for Enter
 enddef
 
 def Window(d: dict<any>): number
