@@ -1366,7 +1366,7 @@ A key that was meant for the text must not overwrite."
                                            (if (plist-get c :dir) (concat " in " (plist-get c :dir)) "")))
                            (plist-get s :clients))
                    (list (concat "no agent is connected: M-x pollux-open starts one;"
-                                 " in a running Gemini CLI, type /ide enable")))
+                                 " in a running Gemini CLI, type /ide enable and restart it")))
                (mapcar (lambda (d) (format "pending: %s, from %s (%s)" (pollux--name d)
                                            (pollux--diff-agent d) (pollux--diff-state d)))
                        pollux--diffs))

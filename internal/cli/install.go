@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/install"
 )
 
@@ -106,6 +110,9 @@ func newInstallEditor(streams IO, e install.Editor) *cobra.Command {
 and written when you agree. Your own files are left alone. Run this again after an
 update of Pollux.
 
+If you use Gemini CLI and its IDE mode is not on, this offers to turn it on: a gemini
+that you start in the editor's terminal connects only in IDE mode.
+
 --remove uninstalls it.`, e.Title),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plan, err := e.Plan(remove)
@@ -118,7 +125,10 @@ update of Pollux.
 					state = "not "
 				}
 				fmt.Fprintf(streams.Err, "pollux: nothing to do: Pollux is %sinstalled in %s\n", state, e.Title)
-				return nil
+				if remove {
+					return nil
+				}
+				return prepareGemini(cmd.Context(), streams, yes)
 			}
 			question := "Write these changes?"
 			if remove {
@@ -129,15 +139,34 @@ update of Pollux.
 			}
 			if remove {
 				fmt.Fprintf(streams.Err, "pollux: removed from %s; restart it to unload the plugin\n", e.Title)
-			} else {
-				fmt.Fprintf(streams.Err, "pollux: installed in %s\npollux: next: %s\n", e.Title, e.Next)
+				return nil
 			}
-			return nil
+			fmt.Fprintf(streams.Err, "pollux: installed in %s\npollux: next: %s\n", e.Title, e.Next)
+			return prepareGemini(cmd.Context(), streams, yes)
 		},
 	}
 	cmd.Flags().BoolVar(&remove, "remove", false, "uninstall Pollux")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask: answer yes to each question")
 	return cmd
+}
+
+// prepareGemini offers to turn on Gemini CLI's IDE mode if the user has Gemini CLI.
+// Without a terminal and without yes, it leaves the settings as they are.
+func prepareGemini(ctx context.Context, streams IO, yes bool) error {
+	home, err := settings.Home(nil)
+	if err != nil {
+		return err
+	}
+	_, missing := exec.LookPath("gemini")
+	if info, err := os.Stat(home); missing != nil && (err != nil || !info.IsDir()) {
+		return nil
+	}
+	err = offerIDEMode(ctx, streams, yes)
+	if errors.Is(err, io.EOF) { // counts as no
+		fmt.Fprintln(streams.Err, "\npollux: IDE mode stays off")
+		return nil
+	}
+	return err
 }
 
 // apply shows a plan and applies it if the user agrees. It reports whether the

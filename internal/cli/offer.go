@@ -73,15 +73,16 @@ func (o offer) accepted(ctx context.Context, streams IO, question string) (yes, 
 }
 
 // offerIDEMode offers to turn on IDE mode in Gemini CLI's settings, unless they
-// already turn it on or off. Without a terminal, it prints the instructions
-// instead.
+// already turn it on or off. With yes it does not ask. Without a terminal, it prints
+// the instructions instead.
 //
 // Gemini CLI connects to a companion only in IDE mode. No variable, flag or
 // private file of Pollux can turn it on for one run: the CLI reads system-wide
 // settings only from directories that belong to root. The CLI's own question,
 // "Do you want to connect ... ?", ends in an error for editors without an
-// extension of the CLI.
-func offerIDEMode(ctx context.Context, streams IO) error {
+// extension of the CLI. After /ide enable in a running CLI, an answer in its
+// terminal hangs until the change is answered elsewhere, so the CLI must restart.
+func offerIDEMode(ctx context.Context, streams IO, yes bool) error {
 	path, err := settings.UserFile()
 	if err != nil {
 		return err
@@ -94,20 +95,23 @@ func offerIDEMode(ctx context.Context, streams IO) error {
 	if set {
 		return nil
 	}
-	if !isTerminal(streams.In) {
-		fmt.Fprintln(streams.Err, "pollux: Gemini CLI's IDE mode is off: type /ide enable in it, once")
-		return nil
+	asked := false
+	if !yes {
+		if !isTerminal(streams.In) {
+			fmt.Fprintln(streams.Err, "pollux: Gemini CLI's IDE mode is off: type /ide enable in it, once, then restart it")
+			return nil
+		}
+		if yes, asked, err = ideModeOffer.accepted(ctx, streams,
+			"pollux: Gemini CLI connects to editors only in IDE mode, which is not on.\nTurn it on in "+path+"?"); err != nil {
+			return err
+		}
 	}
-	yes, asked, err := ideModeOffer.accepted(ctx, streams,
-		"pollux: Gemini CLI connects to editors only in IDE mode, which is not on.\nTurn it on in "+path+"?")
 	switch {
-	case err != nil:
-		return err
 	case yes:
 		if err := settings.EnableIDE(path); err != nil {
 			return err
 		}
-		fmt.Fprintf(streams.Err, "pollux: turned on IDE mode in %s\n", path)
+		fmt.Fprintf(streams.Err, "pollux: turned on IDE mode in %s; if Gemini CLI is running, restart it\n", path)
 	case asked:
 		fmt.Fprintln(streams.Err, "pollux: IDE mode stays off, and Pollux does not ask again: `pollux doctor --fix` turns it on")
 	default:

@@ -91,7 +91,7 @@ mode; opencode and Codex CLI never do.`,
 					names(launches(func(l ide.Launch) bool { return l.Remote }), "or"))}
 			}
 			if s.agent.IDEMode {
-				if err := offerIDEMode(cmd.Context(), streams); err != nil {
+				if err := offerIDEMode(cmd.Context(), streams, false); err != nil {
 					return err
 				}
 			}

@@ -57,7 +57,8 @@ func newStatus(streams IO) *cobra.Command {
 				fmt.Fprintf(streams.Out, "  process %d, port %d, up %s, %s open\n", e.PID, e.Port, since(e.Started),
 					termtext.Count(e.Files, "file"))
 				if len(e.Clients) == 0 {
-					fmt.Fprintln(streams.Out, "  no agent is connected; in Gemini CLI, type /ide enable; in Claude Code and Codex CLI, /ide")
+					fmt.Fprintln(streams.Out, "  no agent is connected; in Gemini CLI, type /ide enable and restart it; "+
+						"in Claude Code and Codex CLI, type /ide")
 				}
 				for _, note := range e.Notes {
 					fmt.Fprintf(streams.Out, "  %s\n", termtext.Visible(note))

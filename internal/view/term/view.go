@@ -72,7 +72,7 @@ func (m *model) helpLines() []string {
 func (m *model) emptyLines() []string {
 	lines := []string{"", " No pending changes.", ""}
 	if m.agents == 0 {
-		lines = append(lines, " No agent is connected. In Gemini CLI, type /ide enable.")
+		lines = append(lines, " No agent is connected. In Gemini CLI, type /ide enable and restart it.")
 	} else {
 		lines = append(lines, " Changes that an agent proposes appear here.")
 	}

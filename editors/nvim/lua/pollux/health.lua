@@ -41,7 +41,7 @@ function M.check()
       ok(("connected: %s"):format(c.label or c.name))
     end
   else
-    info("no agent is connected; :Pollux open starts one, /ide enable connects a running Gemini CLI")
+    info("no agent is connected; :Pollux open starts one; in a running Gemini CLI, type /ide enable and restart it")
   end
 end
 

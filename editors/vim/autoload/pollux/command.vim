@@ -65,7 +65,7 @@ def Status()
     add(lines, 'connected: ' .. get(c, 'label', c.name) .. (has_key(c, 'dir') ? ' in ' .. c.dir : ''))
   endfor
   if empty(s.clients)
-    add(lines, 'no agent is connected: :Pollux open starts one; in a running Gemini CLI, type /ide enable')
+    add(lines, 'no agent is connected: :Pollux open starts one; in a running Gemini CLI, type /ide enable and restart it')
   endif
   for d in diff.Waiting()
     add(lines, printf('pending: %s, from %s (%s)', diff.Name(d), diff.Agent(d), d.diff.state))

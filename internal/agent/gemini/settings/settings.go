@@ -422,7 +422,7 @@ func readUser(path string) (v hujson.Value, text string, err error) {
 	data, err := sys.ReadFile(path, maxFile)
 	switch {
 	case errors.Is(err, sys.ErrNotRegular) || errors.Is(err, sys.ErrTooLarge):
-		return v, "", fmt.Errorf("%w: move it away, or type /ide enable in Gemini CLI", err)
+		return v, "", fmt.Errorf("%w: move it away, or type /ide enable in Gemini CLI and restart it", err)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return v, "", err
 	}
