@@ -197,7 +197,7 @@ func TestPageEditsAndAccepts(t *testing.T) {
 	)
 	picture(t, ctx, "review.png")
 	// Type at the first change, using only the keyboard.
-	onPage(t, ctx, chromedp.KeyEvent("// mine\n"), shows(".cm-merge-b", "// mine"), shows(".tags", "edited"))
+	onPage(t, ctx, settled, chromedp.KeyEvent("e"), chromedp.KeyEvent("// mine\n"), shows(".cm-merge-b", "// mine"), shows(".tags", "edited"))
 	diffs := func() []editor.Diff {
 		all, err := e.Diffs(ctx)
 		if err != nil || len(all) != 1 {

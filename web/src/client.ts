@@ -30,7 +30,9 @@ export interface AcceptResult {
 export interface Handler {
   // connected brings the page up to date. If it fails, the connection ends.
   connected(): Promise<void>;
-  disconnected(loggedOut: boolean): void;
+  // disconnected is called after each failed attempt too. away is set if the attempts have
+  // failed for minutes.
+  disconnected(loggedOut: boolean, away: boolean): void;
   open(diff: Diff): void;
   // close returns the text as the user left it.
   close(id: string, reason: string): string | undefined;
@@ -49,6 +51,10 @@ interface Message {
 
 // retryDelay is the pause before the page connects again, in milliseconds.
 export const retryDelay = 1000;
+
+// After awayDelay without a connection, the page connects again less often.
+const awayDelay = 120_000;
+const awayRetryDelay = 10_000;
 
 // callTimeout limits how long Pollux may take to receive a message and answer it, in
 // milliseconds.
@@ -69,6 +75,7 @@ export class Client {
   private connection = new Connection();
   private nextID = 1;
   private last: Promise<void> = Promise.resolve();
+  private seen = Date.now(); // when the page was last connected
   private waiting = new Map<number, (m: Message) => void>();
 
   constructor(private handler: Handler) {}
@@ -87,8 +94,10 @@ export class Client {
       for (const done of this.waiting.values()) done({ error: { message: connection.signal.reason.message } });
       this.waiting.clear();
       this.running = !refused;
-      this.handler.disconnected(refused);
-      if (!refused) await new Promise((done) => setTimeout(done, retryDelay));
+      if (connection.stream) this.seen = Date.now();
+      const away = Date.now() - this.seen > awayDelay;
+      this.handler.disconnected(refused, away);
+      if (!refused) await new Promise((done) => setTimeout(done, away ? awayRetryDelay : retryDelay));
     }
   }
 
