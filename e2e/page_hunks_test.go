@@ -33,7 +33,7 @@ func TestPageHunksOfBigFile(t *testing.T) {
 	s := newStage(t, d)
 	s.page(shows("#position", "hunk 1 of 500"), shows(".cm-merge-b .cm-changedText", "other"))
 	s.page(chromedp.KeyEvent("n"), shows("#position", "hunk 2 of 500"), shows(".cm-merge-b .current-hunk", "line 27 of the file, with other words"))
-	s.page(chromedp.KeyEvent("v"), shows("#position", "hunk 1 of 500"), shows(".cm-deletedChunk", "line 7 of the file"))
+	s.page(chromedp.KeyEvent("v"), shows("#position", "hunk 2 of 500"), shows(".cm-deletedChunk", "line 27 of the file"))
 }
 
 // The page compares texts like everything else: it marks the lines of the same hunks.

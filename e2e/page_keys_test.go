@@ -50,9 +50,9 @@ func TestPageSingleKeys(t *testing.T) {
 				chromedp.KeyEvent("a"), shows("#hint", "The text here is as proposed."))
 			// Keep decides nothing, and the other view shows the same.
 			s.page(chromedp.KeyEvent("n"), chromedp.KeyEvent("s"), shows("#kept", "Not decided yet: press Accept."), shows("#position", "2 hunks"),
-				chromedp.KeyEvent("v"), shows("#position", "hunk 1 of 2"), shows("#kept", "Not decided yet"))
+				chromedp.KeyEvent("v"), shows("#kept", "Not decided yet"), shows("#position", "2 hunks"))
 			// Edit the text, and leave it.
-			s.page(chromedp.KeyEvent("e"), chromedp.KeyEvent("mine y"), shows(".tags", "edited"), chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent("n"))
+			s.page(chromedp.KeyEvent("p"), shows("#position", "hunk 1 of 2"), edit, chromedp.KeyEvent("mine y"), shows(".tags", "edited"), chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent("n"))
 			s.page(shows("#position", "hunk 2 of 2"), chromedp.KeyEvent("u"), shows("#position", "1 hunk"))
 			s.page(chromedp.KeyEvent("]"), shows("#path", "b.txt"), chromedp.KeyEvent("["), shows("#path", "a.txt"))
 			s.page(chromedp.KeyEvent("y"), shows("#hint", tooEarly))

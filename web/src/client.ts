@@ -67,6 +67,7 @@ const lost = "The connection to Pollux was lost. When the page is connected agai
 // them.
 class Connection extends AbortController {
   stream = "";
+  ready = false; // both sides are up to date
 }
 
 export class Client {
@@ -94,7 +95,7 @@ export class Client {
       for (const done of this.waiting.values()) done({ error: { message: connection.signal.reason.message } });
       this.waiting.clear();
       this.running = !refused;
-      if (connection.stream) this.seen = Date.now();
+      if (connection.ready) this.seen = Date.now();
       const away = Date.now() - this.seen > awayDelay;
       this.handler.disconnected(refused, away);
       if (!refused) await new Promise((done) => setTimeout(done, away ? awayRetryDelay : retryDelay));
@@ -138,7 +139,9 @@ export class Client {
       client: { name: "browser page", version: "" },
       editor: { name: "", displayName: "" },
       diff: true,
-    }).then(() => this.handler.connected()).catch((err) => connection.abort(err));
+    }).then(() => this.handler.connected()).then(() => {
+      connection.ready = true;
+    }).catch((err) => connection.abort(err));
   }
 
   private async receive(m: Message) {

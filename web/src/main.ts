@@ -29,6 +29,7 @@ interface Item {
 const items = new Map<string, Item>();
 let current: Item | undefined;
 let view: DiffView | undefined;
+let drawn: Item | undefined; // what the view shows
 let agents: string[] = [];
 let online = false;
 let met = false; // the page was online before
@@ -290,9 +291,11 @@ function show(item: Item | undefined, focus: boolean) {
   settling.restart();
 }
 
-// draw creates the view of the current diff.
+// draw creates the view of the current diff. The cursor stays where it was.
 function draw(focus: boolean) {
   const item = current;
+  const cursor = drawn === item ? view?.cursor() : undefined;
+  drawn = item;
   view?.destroy();
   view = undefined;
   $("view").replaceChildren();
@@ -309,9 +312,9 @@ function draw(focus: boolean) {
     left: () => $("view").focus(),
   });
   if (item.diff.state === "accepted") view.freeze();
-  if (!focus) return;
-  view.first();
-  $("view").focus({ preventScroll: true }); // not the text: a key that was meant for something else must not edit it
+  if (cursor === undefined) view.first();
+  else view.moveTo(cursor);
+  if (focus) $("view").focus({ preventScroll: true }); // not the text: a key that was meant for something else must not edit it
 }
 
 // folder returns the text for a file's folder. It is written from right to left, so that

@@ -185,8 +185,15 @@ export class DiffView {
   // first moves the cursor to the first hunk.
   first() {
     const chunk = getChunks(this.editor.state)?.chunks[0];
-    if (!chunk) return;
-    const at = Math.min(chunk.fromB, this.editor.state.doc.length);
+    if (chunk) this.moveTo(chunk.fromB);
+  }
+
+  cursor(): number {
+    return this.editor.state.selection.main.head;
+  }
+
+  moveTo(position: number) {
+    const at = Math.min(position, this.editor.state.doc.length);
     this.editor.dispatch({ selection: { anchor: at }, effects: EditorView.scrollIntoView(at, { y: "center" }) });
   }
 
