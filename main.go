@@ -1,4 +1,4 @@
-// Command pollux stands beside Gemini CLI: it is the companion that IDE mode
+// Command pollux works alongside Gemini CLI: it is the companion that IDE mode
 // needs, for editors that have none. See `pollux help`.
 package main
 

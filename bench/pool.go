@@ -76,7 +76,7 @@ func (s *service) reply(fakemodel.Request) fakemodel.Reply {
 	return fakemodel.Say("hello")
 }
 
-// A sharer is a bridge of which several run in one directory.
+// A sharer is a bridge. Several of them run in one directory.
 type sharer struct {
 	name string
 	*subject
@@ -161,7 +161,7 @@ func (s *sharer) alone(measure func() error) error {
 	return err
 }
 
-// ofPool runs a subcommand of the pool's command.
+// ofPool runs a subcommand of `pollux pool`.
 func (s *sharer) ofPool(args ...string) ([]byte, error) {
 	cmd := exec.Command(s.pool[0], slices.Concat(s.pool[1:], args)...)
 	cmd.Env = s.env

@@ -13,7 +13,7 @@ import (
 	"pollux/internal/fakemodel"
 )
 
-// bridgeEnv returns the environment of bridges. They have processes of their own, unless
+// bridgeEnv returns the environment of bridges. They run their own processes, unless
 // the test is about the pool.
 func (w *world) bridgeEnv() []string {
 	w.t.Helper()

@@ -16,7 +16,7 @@ func TestDoctorAgents(t *testing.T) {
 		return
 	}
 	says := func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say(after) }
-	// opencode retries for ever, so a variable that is set keeps it from a good companion.
+	// opencode retries without end, so a variable that is set keeps it from a good companion.
 	t.Run("opencode", func(t *testing.T) {
 		for name, tt := range map[string]struct {
 			env   func(e *plugin) []string

@@ -88,7 +88,7 @@ func picture(t *testing.T, ctx context.Context, name string) {
 }
 
 // pageLog records the keys that reach a page, with what the page knows when it handles
-// them, and the hints with which the page refuses a decision. A hint is soon gone.
+// them, and the hints that refuse a decision. A hint disappears soon.
 const pageLog = `{
 	const log = window.testLog = []
 	addEventListener("keydown", (e) => log.push([

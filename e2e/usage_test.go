@@ -74,7 +74,7 @@ func (c *collector) sums(t *testing.T, metric string, attributes ...string) map[
 	return sums
 }
 
-// What `pollux usage` and the collector report is what happened, and contains no
+// The report of `pollux usage` and that of the collector are correct, and contain no
 // word of it.
 func TestUsage(t *testing.T) { eachRunner(t, usage) }
 

@@ -46,7 +46,7 @@ func newStudy(base config, days int, out io.Writer) *study {
 	return &study{base: base, days: days, out: out, plans: map[planned][]*call{}, results: map[config]*result{}}
 }
 
-// planned is what a plan depends on.
+// planned holds the inputs of a plan.
 type planned struct {
 	seed     uint64
 	sessions int

@@ -39,7 +39,7 @@ type queue struct {
 	// nothing until it has room, and then tries more again, up to most.
 	careful bool
 	most    int
-	share   float64       // the limit, with what it has earned towards the next slot
+	share   float64       // the limit, with its progress towards the next slot
 	until   time.Duration // starts nothing before
 
 	firstCome bool            // no turns between sessions

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A result is what happened on a day, or on several.
+// A result counts the outcomes of a day, or of several.
 type result struct {
 	ends    [ends]int
 	calls   []outcome

@@ -169,7 +169,7 @@ func TestLostHost(t *testing.T) {
 	}
 }
 
-// TestServerDown checks that the hosts go on without the server, and that after
+// TestServerDown checks that the hosts continue without the server, and that after
 // it is back no slot is granted while more calls run than there are slots.
 func TestServerDown(t *testing.T) {
 	var calls []*call

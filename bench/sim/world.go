@@ -280,7 +280,7 @@ func (w *world) send(t *task) {
 }
 
 // refuse answers 429 to a request. The call tries again, or falls back. The
-// fallback model has a quota of its own, which is never used up here.
+// fallback model has its own quota, which is never used up here.
 func (w *world) refuse(t *task, delay time.Duration) {
 	w.result.refused++
 	t.queue.refused(w.now, delay)
@@ -348,7 +348,7 @@ func (w *world) lose() {
 	w.after(rebootTime, func() { w.gone = -1 })
 }
 
-// fail stops the server. Each host goes on with a limit of its own, and counts
+// fail stops the server. Each host continues with its own limit, and counts
 // the calls that it runs.
 func (w *world) fail() {
 	w.down = true

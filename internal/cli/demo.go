@@ -40,7 +40,7 @@ are removed when Gemini CLI ends.
 The first run may need the network once, to fetch Gemini CLI with npx.
 
 --agent claude runs Claude Code instead, if it is installed. Its requests to the
-model stay on this machine, too; what else it sends, Pollux does not control.`,
+model stay on this machine, too. Pollux does not control what else it sends.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			where, err := review()
 			if err != nil {

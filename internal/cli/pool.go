@@ -83,7 +83,7 @@ func servePool(ctx context.Context, streams IO, level string, reports bool) erro
 	if err != nil {
 		return err
 	}
-	cfg.Runner.Log, cfg.Runner.Kind = log, agent.Warmed // a request may ask for a process of its own
+	cfg.Runner.Log, cfg.Runner.Kind = log, agent.Warmed // a request may ask for its own process
 	path, err := shared.SocketPath(build())
 	if err != nil {
 		return err

@@ -105,7 +105,7 @@ type AgentKind struct {
 	// Command starts the agent: `pollux run --attach -- COMMAND`. It is also what the
 	// user calls the agent.
 	Command string `json:"command"`
-	// Name is what agents of this kind are called in messages.
+	// Name names agents of this kind in messages.
 	Name string `json:"name"`
 }
 

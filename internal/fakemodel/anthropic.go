@@ -134,7 +134,7 @@ func (s *Server) serveAnthropic(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reply := Say("ok")
-	if len(req.Tools) > 0 { // otherwise it is a request of the CLI's own, such as for a title
+	if len(req.Tools) > 0 { // otherwise the CLI asks for itself, such as for a title
 		reply = s.reply(req)
 	}
 	switch {

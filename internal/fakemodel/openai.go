@@ -165,7 +165,7 @@ func parseResponses(body []byte) (r openAIRequest, err error) {
 	r.converse(items)
 	for _, t := range raw.Tools {
 		name := t.Name
-		if name == "" { // a tool of the vendor's, such as a search of the web
+		if name == "" { // one of the vendor's tools, such as a web search
 			name = t.Type
 		}
 		r.Tools = append(r.Tools, name)
@@ -194,7 +194,7 @@ func (s *Server) serveOpenAI(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reply := Say("ok")
-	if len(req.Tools) > 0 { // otherwise it is a request of the agent's own, such as for a title
+	if len(req.Tools) > 0 { // otherwise the agent asks for itself, such as for a title
 		reply = s.reply(req.Request)
 	}
 	switch {

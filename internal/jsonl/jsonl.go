@@ -33,7 +33,7 @@ func NewReader(r io.Reader, limit int) *Reader {
 // ReadLine returns the next line with its line feed, which only the last one
 // may lack. The caller owns the line. The error is io.EOF at the end, a
 // [*TooLongError], or what the underlying reader returned. After a
-// [*TooLongError] the next call goes on with the line that follows.
+// [*TooLongError] the next call returns the line that follows.
 func (r *Reader) ReadLine() ([]byte, error) { return r.ReadLineMax(r.limit) }
 
 // ReadLineMax is [Reader.ReadLine] with another limit for this line.

@@ -669,7 +669,7 @@ func (c *clientConn) conclude(ctx context.Context, run int, reply *runResult, er
 	case err != nil:
 		released()
 		return agent.Result{}, errors.New(refused.Message)
-	case reply.Closed: // the runs that it has accepted go on
+	case reply.Closed: // the runs that it has accepted continue
 		c.mu.Lock()
 		c.stopping = true
 		c.mu.Unlock()

@@ -133,7 +133,7 @@ func clientOf(t *testing.T, pools ...*mortal) *Client {
 	})
 }
 
-// connecting returns a client that must not need a runner of its own.
+// connecting returns a client without a local runner.
 func connecting(t *testing.T, connect func(context.Context) (io.ReadWriteCloser, error)) *Client {
 	t.Helper()
 	c := NewClient(Config{

@@ -114,7 +114,7 @@ func TestFileErrorsHaveTheAgentsNames(t *testing.T) {
 }
 
 // The agent's tools create a directory for a new file, although the file is the bridge's.
-// It is removed, unless something else is in it.
+// It is removed, unless it holds other files.
 func TestNewDirectoriesAreRemoved(t *testing.T) {
 	path, dir := socket(t), t.TempDir()
 	in := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }

@@ -35,7 +35,7 @@ var killed = sys.Leftovers{Pattern: socketPattern, Type: fs.ModeSocket, Abandone
 var ErrRunning = errors.New("a pool is running already")
 
 // SocketPath returns the path of the pool's socket. Its name depends on build, which
-// identifies this build of Pollux: bridges of another version use a pool of their own.
+// identifies this build of Pollux: bridges of another version use another pool.
 func SocketPath(build string) (string, error) {
 	dir, err := sys.RuntimeDir()
 	if err != nil {

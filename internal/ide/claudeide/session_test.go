@@ -50,7 +50,7 @@ func TestClientName(t *testing.T) {
 	}
 }
 
-// opencode sends no version of its own, and never asks for a review.
+// opencode does not send its version, and never asks for a review.
 func TestOpencode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start(t).dial(true)

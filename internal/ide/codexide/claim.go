@@ -84,7 +84,7 @@ type claim struct {
 var (
 	// errTaken reports that a server listens on the socket.
 	errTaken = errors.New("another server listens on the socket")
-	// errForeign reports that something else is where the socket should be.
+	// errForeign reports that the socket's path holds something that is not ours.
 	errForeign = errors.New("is not a socket of yours: remove it")
 )
 

@@ -319,7 +319,7 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
-// What is not a frame ends the connection, and nothing else.
+// Only bytes that are not a frame end the connection.
 func TestBadFrames(t *testing.T) {
 	m := newMachine(t)
 	dir := project(t)

@@ -5,7 +5,7 @@
 // the public source of it and of older releases; docs/CODEX.md has the findings.
 //
 // All companions of a user share the socket. One of them owns it, and asks the others
-// when the agent is in a workspace of theirs.
+// when the agent is in one of their workspaces.
 package codexide
 
 import (

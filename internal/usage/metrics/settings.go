@@ -30,7 +30,7 @@ type settings struct {
 // defaultTimeout is the specification's.
 const defaultTimeout = 10 * time.Second
 
-// readSettings reads OpenTelemetry's variables. It returns nil if nothing is to be
+// readSettings reads OpenTelemetry's variables. It returns nil if nothing must be
 // sent. Errors never contain the value of a header.
 func readSettings(getenv func(string) string) (*settings, error) {
 	// value returns the variable for metrics or, without one, that for all signals.
@@ -131,7 +131,7 @@ func headers(list string) (http.Header, error) {
 
 // certificates returns the TLS settings for a file with the collector's
 // certificate authority, and for files with the client's certificate and key. It
-// returns nil if there are none.
+// returns nil if none is set.
 func certificates(authority, certificate, key string) (*tls.Config, error) {
 	if authority == "" && certificate == "" && key == "" {
 		return nil, nil

@@ -26,7 +26,7 @@ var ErrNoPane = errors.New("no tmux pane has the agent")
 // A Pane is a pane in which an agent runs.
 //
 // Text is pasted only while the agent is in the pane's foreground: a shell would run it.
-// A paste goes through a buffer with a name of its own, which tmux deletes, and never
+// A paste goes through a buffer with its own name, which tmux deletes, and never
 // through a command line.
 type Pane struct {
 	server  string // the socket of the tmux server; empty for the default one

@@ -35,7 +35,7 @@ func (s Settings) Variables(env agent.Env, dir string) (file string, get func(na
 }
 
 // envFile returns the .env file that the CLI reads, or "": the nearest one, from
-// the directory upwards, or else the one in the user's home.
+// the directory upwards, or the one in the user's home.
 func (s Settings) envFile(env agent.Env, dir string) string {
 	var files []string
 	add := func(dir string) {
