@@ -491,7 +491,7 @@ interface ToastOptions {
   dismissed?: () => void;
 }
 
-// toast shows a message. It replaces the messages about the same file.
+// toast shows a message. It replaces the warnings and errors about the same file.
 function toast(level: string, text: string, { about, more, dismissed }: ToastOptions = {}) {
   if (about) dropMessages(about);
   const p = document.createElement("p");
@@ -511,9 +511,10 @@ function toast(level: string, text: string, { about, more, dismissed }: ToastOpt
   $("toasts").append(p);
 }
 
-// dropMessages removes the messages about a file that are out of date.
+// dropMessages removes the warnings and errors about a file, which are out of date. Other
+// messages go away soon.
 function dropMessages(path: string) {
-  for (const p of document.querySelectorAll<HTMLElement>(".toast")) if (p.dataset.about === path) p.remove();
+  for (const p of document.querySelectorAll<HTMLElement>(".toast:not(.info)")) if (p.dataset.about === path) p.remove();
 }
 
 // icon returns the page's icon, with a dot if a change is pending.

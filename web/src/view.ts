@@ -239,7 +239,7 @@ export class DiffView {
     const line = doc.lineAt(selection.main.head).number - 1;
     const hunk = hunksBetween(lines, now).find((h) => h.new <= line && line <= h.newEnd);
     if (!hunk) return false;
-    // Together with the hunk goes the line feed before or after it.
+    // The edit includes the line feed after the hunk, or the one before it at the text's end.
     const [from, to] = [now.slice(0, hunk.new), now.slice(0, hunk.newEnd)].map((all) => all.reduce((n, l) => n + l.length + 1, 0));
     const insert = lines.slice(hunk.old, hunk.oldEnd).map((l) => l + "\n").join("");
     if (to <= doc.length) this.edit(from, to, insert);
