@@ -131,6 +131,7 @@ const notifications = `
 // asks the browser only after a click.
 func TestPageNotifies(t *testing.T) {
 	s := newStage(t)
+	s.page(shows("#none", "No pending changes"))
 	firstRuns(t, s.ctx, notifications)
 	s.page(chromedp.Reload(), shows("#none", "No pending changes"))
 	list := func(want string) {
@@ -187,7 +188,7 @@ func TestPageOldTab(t *testing.T) {
 // A warning stayed after a newer message about the same file.
 func TestPageOldMessages(t *testing.T) {
 	s := newStage(t, change("a"), change("b"))
-	s.page(shows("#path", "a.txt"))
+	s.page(shows("#path", "a.txt"), shows(".name", "b.txt"))
 	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "a", Reason: editor.ReasonUnwritten})
 	s.page(shows(".toast.warning", "a.txt was accepted but not written."))
 	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "b", Reason: editor.ReasonUnwritten})
@@ -199,6 +200,7 @@ func TestPageOldMessages(t *testing.T) {
 // The languages that a file's name chooses.
 func TestPageLanguages(t *testing.T) {
 	s := newStage(t, change("a"))
+	s.page(shows("#path", "a.txt"), shows("#status", "1 connected"))
 	for _, c := range []struct{ name, line, keyword string }{
 		{"a.sh", "if true; then", "if"},
 		{"a.rb", "def f", "def"},
