@@ -360,14 +360,15 @@ func reviewIn(ctx context.Context, where string, h *ide.Host) (stop func(), err 
 		return nil, errors.New("the companion has no socket: set POLLUX_RUNTIME_DIR to a short path")
 	}
 	if where == reviewSplit {
-		return func() {}, tmux.Split(exe, "review", "--socket", socket)
+		return func() {}, tmux.Split(tmux.InEnvironment(os.Environ(), exe, "review", "--socket", socket)...)
 	}
 	conn, err := editor.Connect(ctx, socket)
 	if err != nil {
 		return nil, err
 	}
 	client := editor.Implementation{Name: "tmux popup", Version: version()}
-	return tmux.Popups(ctx, conn, client, exe, "review", "--once", "--socket", socket)
+	review := tmux.InEnvironment(os.Environ(), exe, "review", "--once", "--socket", socket)
+	return tmux.Popups(ctx, conn, client, review...)
 }
 
 // A session is one run of an agent, connected to a companion.
