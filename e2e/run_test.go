@@ -94,10 +94,12 @@ func TestRunTurnsIDEModeOn(t *testing.T) {
 	cli.expect("Connected to Pollux")
 	cli.prompt("change it")
 	cli.expect(asks)
-	var status []editor.Status
-	if err := json.Unmarshal([]byte(w.pollux("status", "--json")), &status); err != nil || len(status) != 1 || len(status[0].Clients) != 1 || len(status[0].Diffs) != 1 {
-		t.Errorf("status = %+v, %v", status, err)
-	}
+	// The CLI may ask before the companion has opened the change.
+	waitFor(t, "the change in the status", func() bool {
+		var status []editor.Status
+		err := json.Unmarshal([]byte(w.pollux("status", "--json")), &status)
+		return err == nil && len(status) == 1 && len(status[0].Clients) == 1 && len(status[0].Diffs) == 1
+	})
 	cli.keys("1")
 	cli.expect(after)
 	w.wantFile(path, "two\n")
