@@ -7,9 +7,10 @@ CLI := $(CURDIR)/.cache/npm/gemini-0.61.0/node_modules/.bin
 build:
 	CGO_ENABLED=0 go build -o pollux . # as in a release
 
-demo: build
-	./scripts/setup.sh cli
-	PATH="$(CLI):$$PATH" ./pollux demo
+demo:
+	@./scripts/progress.sh "Building Pollux" env CGO_ENABLED=0 go build -v -o pollux .
+	@./scripts/progress.sh "Installing Gemini CLI" ./scripts/setup.sh cli
+	@PATH="$(CLI):$$PATH" ./pollux demo
 
 test:
 	./scripts/test.sh

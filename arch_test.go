@@ -20,16 +20,18 @@ var allowed = map[string][]string{
 	"pollux":                                    {"cli"},
 	"pollux/bench":                              {"agent/gemini/fakecli", "agent/shared", "editor", "fakemodel", "ide/claudeide", "ide/geminiide/client"},
 	"pollux/bench/sim":                          {},
+	"pollux/docs":                               {},
 	"pollux/e2e":                                {},
 	"pollux/editors":                            {},
 	"pollux/internal/agent":                     {"lazy", "paths", "sys", "termtext"},
 	"pollux/internal/agent/acp":                 {"jsonl"},
 	"pollux/internal/agent/agents":              {"agent", "agent/gemini", "agent/oneshot", "agent/pool", "agent/queue"},
 	"pollux/internal/agent/agenttest":           {"agent"},
-	"pollux/internal/agent/gemini":              {"agent", "agent/gemini/settings", "lazy", "paths", "sys"},
+	"pollux/internal/agent/gemini":              {"agent", "agent/gemini/download", "agent/gemini/settings", "lazy", "paths", "sys"},
+	"pollux/internal/agent/gemini/download":     {"agent", "sys"},
 	"pollux/internal/agent/gemini/fakecli":      {},
 	"pollux/internal/fakemodel":                 {},
-	"pollux/internal/agent/gemini/settings":     {"agent", "paths", "sys"},
+	"pollux/internal/agent/gemini/settings":     {"agent", "lazy", "paths", "sys"},
 	"pollux/internal/agent/oneshot":             {"agent", "sys"},
 	"pollux/internal/agent/pool":                {"agent", "agent/acp", "outbox", "sys"},
 	"pollux/internal/agent/queue":               {"agent"},
@@ -38,9 +40,10 @@ var allowed = map[string][]string{
 	"pollux/internal/bridge":                    {"agent", "bridge/change", "jsonl", "lazy", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/bridge/change":             {"hunk", "lazy", "paths", "sys"},
 	"pollux/internal/bridge/change/changetest":  {},
-	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/gemini/checks", "agent/gemini/settings", "agent/shared", "agent/shared/checks", "bridge", "companion", "companion/journal", "doctor", "editor", "fakemodel", "ide", "ide/claudeide", "ide/claudeide/checks", "ide/codexide", "ide/codexide/checks", "ide/copilotide", "ide/copilotide/checks", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "lazy", "paths", "remote", "sys", "termtext", "usage", "usage/metrics", "view/lsp", "view/term", "view/tmux", "view/web"},
+	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/gemini/checks", "agent/gemini/download", "agent/gemini/settings", "agent/shared", "agent/shared/checks", "bridge", "companion", "companion/journal", "config", "doctor", "editor", "fakemodel", "ide", "ide/claudeide", "ide/claudeide/checks", "ide/codexide", "ide/codexide/checks", "ide/copilotide", "ide/copilotide/checks", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "lazy", "logfile", "paths", "remote", "sys", "termtext", "usage", "usage/metrics", "view/lsp", "view/term", "view/tmux", "view/web"},
 	"pollux/internal/companion":                 {"companion/journal", "editor", "hunk", "lazy", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/companion/journal":         {"lazy", "sys"},
+	"pollux/internal/config":                    {"agent", "sys"},
 	"pollux/internal/agent/gemini/checks":       {"agent", "agent/gemini", "agent/gemini/settings", "doctor", "sys"},
 	"pollux/internal/doctor":                    {"editor", "lazy", "paths", "sys", "termtext"},
 	"pollux/internal/editor":                    {"jsonl", "outbox", "paths", "sys"},
@@ -64,6 +67,7 @@ var allowed = map[string][]string{
 	"pollux/internal/install":                   {"agent/gemini/settings", "lazy", "sys"},
 	"pollux/internal/jsonl":                     {},
 	"pollux/internal/lazy":                      {},
+	"pollux/internal/logfile":                   {"sys"},
 	"pollux/internal/outbox":                    {},
 	"pollux/internal/paths":                     {},
 	"pollux/internal/remote":                    {"editor", "jsonl", "paths", "sys", "termtext"},
@@ -72,7 +76,8 @@ var allowed = map[string][]string{
 	"pollux/internal/usage":                     {"agent", "jsonl", "lazy", "outbox", "sys"},
 	"pollux/internal/usage/metrics":             {"agent", "lazy"},
 	"pollux/internal/view/lsp":                  {"editor", "lazy", "termtext"},
-	"pollux/internal/view/term":                 {"editor", "hunk", "outbox", "sys", "termtext"},
+	"pollux/internal/view/term":                 {"editor", "hunk", "outbox", "sys", "termtext", "view/term/syntax"},
+	"pollux/internal/view/term/syntax":          {},
 	"pollux/internal/view/tmux":                 {"editor", "paths", "sys"},
 	"pollux/internal/view/web":                  {"editor", "gate", "jsonl"},
 	"pollux/release/docs":                       {"cli"},
@@ -81,7 +86,7 @@ var allowed = map[string][]string{
 }
 
 // ground are the packages that know nothing of agents and editors.
-var ground = []string{"gate", "hunk", "jsonl", "lazy", "outbox", "paths", "sys", "termtext"}
+var ground = []string{"gate", "hunk", "jsonl", "lazy", "logfile", "outbox", "paths", "sys", "termtext"}
 
 // shared are the packages below agent and ide that name no agent; agent/agents is the
 // table of agents.

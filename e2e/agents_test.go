@@ -189,6 +189,33 @@ func TestEditorContextReachesTheModel(t *testing.T) {
 	})
 }
 
+// The user takes time to type the command that opens the terminal. The agent still
+// receives the selection.
+func TestEditorKeepsTheSelectionWhileTyping(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		w := newWorld(t, silent)
+		w.useClaude()
+		path := w.file("a.txt", "one two\nthree\n")
+		d := w.sit(kind, path)
+		d.ask(map[string]string{
+			"nvim":  `luaeval('require("pollux").setup({cli = {"cat"}})')`,
+			"vim":   `extend(g:, {'pollux': {'cli': ['cat']}})`,
+			"emacs": `(setq pollux-cli '("cat"))`,
+		}[kind.Name])
+		d.press(h.selectWord...)
+		keys := d.Command("open")
+		d.press(keys[:len(keys)-1]...)
+		if kind.Name != "emacs" { // longer than a selection that has ended is kept
+			d.until("mode()", "c")
+			d.ask("timer_start(200, {-> extend(g:, {'later': 1})})")
+			d.until("get(g:, 'later')", "1")
+		}
+		d.press(keys[len(keys)-1])
+		d.until(d.State.Terminal, "1")
+		w.dialIDE().wantSelected(path, "one", "0:0-0:3")
+	})
+}
+
 // The agent proposes a change while the user types in its terminal. The diff opens and
 // the keys stay in the terminal. The yes in the terminal counts, and then the buffer
 // shows the file.

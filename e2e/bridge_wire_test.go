@@ -30,6 +30,13 @@ func TestBridgeNpmSDK(t *testing.T) {
 	sdk := installed(t, "mcp-sdk", "node_modules", "@modelcontextprotocol", "sdk")
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		switch {
+		case strings.Contains(r.Prompt, "edit it"):
+			if r.Step == 0 {
+				return fakemodel.CallTool("write_file", map[string]any{"file_path": "hello.txt", "content": "good evening"})
+			}
+			return fakemodel.Say("I changed it.")
+		case strings.Contains(r.Prompt, "change nothing"):
+			return fakemodel.Say("Nothing needs to change.")
 		case strings.Contains(r.Prompt, "long"):
 			var words []string // all different, or the CLI stops the answer
 			for i := range 4000 {
@@ -47,11 +54,13 @@ func TestBridgeNpmSDK(t *testing.T) {
 	cmd := exec.CommandContext(w.context(), "node", filepath.Join(repo, "e2e", "testdata", "bridge.mjs"), filepath.Join(sdk, "..", "..", ".."), polluxBinary)
 	cmd.Env, cmd.Dir = w.bridgeEnv(), w.project
 	out, err := cmd.CombinedOutput()
-	want := `tools cancel-job,close-session,fetch-chunk,list-jobs,list-sessions,ping,query,search,start-job,structured,wait-job
+	want := `tools cancel-job,change,close-session,fetch-chunk,list-jobs,list-sessions,ping,query,search,start-job,structured,wait-job
 query It says: {"output":"good morning"} gemini-2.5-flash false
 progress true
 long true true
 structured {"a":[1,2]} {"a":[1,2]} 1
+change false 1 "good evening"
+change false 0 undefined
 error true timeout is 0: give milliseconds from 1 to 1800000
 ping false true
 cancelled
@@ -75,6 +84,7 @@ func TestBridgeInspector(t *testing.T) {
 		{[]string{"--method", "tools/list"}, `"fetch-chunk"`},
 		{[]string{"--method", "tools/call", "--tool-name", "ping"}, "Gemini CLI: 0.61.0"},
 		{[]string{"--method", "tools/call", "--tool-name", "query", "--tool-arg", "prompt=what does hello.txt say?"}, "good morning"},
+		{[]string{"--method", "tools/call", "--tool-name", "change", "--tool-arg", "prompt=what does hello.txt say?"}, `"edits": []`},
 	} {
 		args := []string{inspector, "--cli", polluxBinary, "bridge"}
 		for _, kv := range w.bridgeEnv() {

@@ -273,7 +273,7 @@ func TestClaude(t *testing.T) {
 		cli.see("? for shortcuts")
 		cli.see("2 lines selected")
 		cli.ask("make it nicer")
-		cli.see(`I see greet.py open in your editor, and "def greet(name):" selected in line 4`)
+		cli.see(`I see greet.py open in the simulated editor, and "def greet(name):" selected in line 4`)
 		w.acceptDiff()
 		cli.see("Done: the file contains what you accepted.")
 		cli.ask("/exit")

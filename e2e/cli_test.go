@@ -263,7 +263,7 @@ func TestTrap6EditorGoneAnswersTheCLI(t *testing.T) {
 			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(w.project), "tmp", "gemini", "ide", "*")); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}
-			if out := w.pollux("journal"); !strings.Contains(out, path) {
+			if out := w.pollux("journal"); !strings.Contains(out, "  "+filepath.Base(path)+"  ") {
 				t.Errorf("the journal has %q, want the proposal", out)
 			}
 		})

@@ -148,7 +148,7 @@ func TestCodex(t *testing.T) {
 		if len(agents) != 1 || agents[0].Name != "Codex CLI" || !strings.Contains(agents[0].Limits, "no review") {
 			t.Errorf("connected: %+v", agents)
 		}
-		if got := w.pollux("status"); !strings.Contains(got, "agent Codex CLI in "+w.project+", process ") {
+		if got := w.pollux("status"); !strings.Contains(got, "agent Codex CLI (pid ") || !strings.Contains(got, ") in "+w.project+", connected") {
 			t.Errorf("status prints %s", got)
 		}
 		syscall.Kill(cli.PID, syscall.SIGKILL)

@@ -545,6 +545,69 @@ func TestEditorHunks(t *testing.T) {
 	})
 }
 
+// removedColors evaluates to the colours of removed lines in Vim and Neovim.
+const removedColors = `['fg', 'bg']->map({_, what -> synIDattr(synIDtrans(hlID('PolluxRemoved')), what, 'gui')})->join(' on ')`
+
+// In an inline view, the removed lines are on the screen, also above the first line and
+// after the user has scrolled away and back. Their colours are readable.
+func TestEditorInline(t *testing.T) {
+	rest := strings.Repeat("rest\n", 200)
+	texts := []struct{ name, before, proposed string }{
+		{"first line", "taken away\n" + rest, "new\n" + rest},
+		{"only removed", "more\ntaken away\n" + rest, rest},
+		{"second line", "first\ntaken away\n" + rest, "first\nnew\n" + rest},
+		{"everything", "more\ntaken away\n", "new\n"},
+	}
+	bottom, top := []string{"G"}, []string{"gg"}
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		if kind.Name == "emacs" {
+			bottom, top = []string{"M->"}, []string{"M-<"}
+		}
+		for _, text := range texts {
+			t.Run(text.name, func(t *testing.T) {
+				d, c, path := idle(t, kind, text.before)
+				if err := d.Resize(90, 50); err != nil {
+					t.Fatal(err)
+				}
+				d.until(d.State.Width, "90")
+				if err := c.OpenDiff(d.context(), path, text.proposed); err != nil {
+					t.Fatal(err)
+				}
+				d.shows(path)
+				both := func() bool { return strings.Count(d.Text(), "taken away") == 2 }
+				waitFor(t, "the removed line in the view and in the file", both)
+				d.enter()
+				d.press(bottom...)
+				if text.name != "everything" {
+					waitFor(t, "the view to scroll", func() bool { return !both() })
+				}
+				d.press(top...)
+				waitFor(t, "the removed line after scrolling", both)
+				if kind.Name != "emacs" && strings.HasPrefix(d.ask(removedColors), "Blue on ") {
+					t.Error("removed lines have the stock colours of DiffDelete, which cannot be read")
+				}
+			})
+		}
+	})
+}
+
+// The user goes from Vim's terminal to the diff by a command. Vim does not wait for Enter
+// afterwards.
+func TestVimLeavesItsTerminal(t *testing.T) {
+	vim := editortest.Kinds[slices.IndexFunc(editortest.Kinds, func(k editortest.Kind) bool { return k.Name == "vim" })]
+	d, c, path := idle(t, vim, "one\n")
+	d.ask(`extend(g:, {'pollux': {'cli': ['cat']}})`)
+	d.command("open")
+	d.until(d.State.Terminal, "1")
+	if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
+		t.Fatal(err)
+	}
+	d.shows(path)
+	d.press("C-w")
+	d.enter()
+	d.until("mode()", "n")
+}
+
 // Unsaved changes are shown. Neither an accepted change nor reloading the file
 // discards them.
 func TestEditorDirtyBuffer(t *testing.T) {

@@ -296,7 +296,7 @@ func TestPageIsPrivate(t *testing.T) {
 			t.Errorf("login %s: %d", name, res.StatusCode)
 		}
 	}
-	if res, text := send("POST", "/review/login", own, `{"link":"WRONG"}`); res.StatusCode != 401 || !strings.Contains(text, "pollux status --link") {
+	if res, text := send("POST", "/review/login", own, `{"link":"WRONG"}`); res.StatusCode != 401 || !strings.Contains(text, "pollux open") {
 		t.Errorf("login with a wrong link: %d, %s", res.StatusCode, text)
 	}
 	// None of these requests used up the link.
@@ -305,7 +305,7 @@ func TestPageIsPrivate(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &answer); err != nil || res.StatusCode != 200 || len(answer.Secret) < 20 {
 		t.Fatalf("login: %d, %v", res.StatusCode, err)
 	}
-	if res, text := send("POST", "/review/login", own, login); res.StatusCode != 401 || !strings.Contains(text, "pollux status --link") {
+	if res, text := send("POST", "/review/login", own, login); res.StatusCode != 401 || !strings.Contains(text, "pollux open") {
 		t.Errorf("the second login with one link: %d, %s", res.StatusCode, text)
 	}
 
@@ -361,7 +361,7 @@ func TestPageLinks(t *testing.T) {
 		t.Errorf("the address bar shows %q, %v; want %q", at, err, page)
 	}
 	second := newTab(t, ctx)
-	onPage(t, second, chromedp.Navigate(link), shows("#none", "This link was used or has expired. For a new one: pollux status --link"))
+	onPage(t, second, chromedp.Navigate(link), shows("#none", "This link was used, or is not one of this companion. To open the page again: pollux open"))
 	// A new link works in the tab that refused the old one.
 	onPage(t, second, chromedp.Evaluate[chromedp.Void]("location = "+quote(e.link(ctx))), shows("#none", "No agent is connected"))
 }

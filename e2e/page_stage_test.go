@@ -37,6 +37,7 @@ type stage struct {
 	down   bool           // the companion refuses connections
 	said   []string       // the page's requests in order, such as "diff/accept b"
 	texts  map[string]string
+	roots  []string                                      // the workspace's directories
 	answer func(method, id string) any                   // replaces the companion's answers if not nil; returns nil to leave a request unanswered
 	gate   func(http.ResponseWriter, *http.Request) bool // reports whether it handled a request
 	asked  chan struct{}                                 // after each request
@@ -133,6 +134,8 @@ func (s *stage) serve(conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 		for _, d := range s.diffs {
 			after = append(after, func() { conn.DispatchCall(ctx, editor.MethodDiffOpen, d) })
 		}
+	case editor.MethodStatus:
+		result = editor.Status{Roots: s.roots}
 	case editor.MethodDiffList:
 		result = editor.DiffList{Diffs: append([]editor.Diff{}, s.diffs...)}
 	case editor.MethodDiffAccept, editor.MethodDiffReject, editor.MethodDiffSave, editor.MethodDiffEdit:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -133,6 +134,18 @@ func shows(selector, text string) chromedp.Action[chromedp.Void] {
 // settled waits until the page allows a decision on the change in view.
 var settled = chromedp.Poll[chromedp.Void](`document.querySelector("#accept").getAttribute("aria-disabled") !== "true"`, chromedp.WithPollingTimeout(stepTimeout))
 
+// edit presses the key that moves the focus into the text. chromedp.KeyEvent would also
+// send the character, which a browser does not if the page has handled the key.
+func edit(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+	key := input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Code: "KeyE", Key: "e", Text: "e", WindowsVirtualKeyCode: 'E'}
+	if _, err := cdp.Call(ctx, t, input.DispatchKeyEvent, key); err != nil {
+		return chromedp.Void{}, err
+	}
+	key.Type, key.Text = input.DispatchKeyEventTypeKeyUp, ""
+	_, err := cdp.Call(ctx, t, input.DispatchKeyEvent, key)
+	return chromedp.Void{}, err
+}
+
 func dark(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
 	_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}},
@@ -197,7 +210,7 @@ func TestPageEditsAndAccepts(t *testing.T) {
 	)
 	picture(t, ctx, "review.png")
 	// Type at the first change, using only the keyboard.
-	onPage(t, ctx, chromedp.KeyEvent("// mine\n"), shows(".cm-merge-b", "// mine"), shows(".tags", "edited"))
+	onPage(t, ctx, settled, edit, chromedp.KeyEvent("// mine\n"), shows(".cm-merge-b", "// mine"), shows(".tags", "edited"))
 	diffs := func() []editor.Diff {
 		all, err := e.Diffs(ctx)
 		if err != nil || len(all) != 1 {

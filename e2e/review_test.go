@@ -254,8 +254,9 @@ func TestReviewEndsWhileEditing(t *testing.T) {
 	}
 }
 
-// popup starts `pollux run --review popup` in tmux.
-func popup(t *testing.T) *seat {
+// popup starts `pollux run --review popup` in tmux. The assignments, as a shell reads
+// them, are in the environment of Pollux but not in that of tmux.
+func popup(t *testing.T, assignments ...string) *seat {
 	t.Helper()
 	w := newWorld(t, silent)
 	dir, err := os.MkdirTemp("", "px")
@@ -264,7 +265,8 @@ func popup(t *testing.T) *seat {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	env := filepath.Join(dir, "env")
-	command := fmt.Sprintf("%s run --review popup -- sh -c 'env > %s.new; mv %s.new %s; exec sleep 1000'", polluxBinary, env, env, env)
+	command := fmt.Sprintf("%s %s run --review popup -- sh -c 'env > %s.new; mv %s.new %s; exec sleep 1000'",
+		strings.Join(assignments, " "), polluxBinary, env, env, env)
 	inner := filepath.Join(dir, "inner.sock")
 	screen, err := editortest.NewScreen(dir, w.project, w.env, 120, 40, "env", "-u", "TMUX", "tmux", "-f", "/dev/null", "-S", inner, "new-session", command)
 	if err != nil {
@@ -311,6 +313,18 @@ func TestReviewPopup(t *testing.T) {
 		if got := accepted(t, s.cli); got != "new\n" {
 			t.Errorf("accepted %q", got)
 		}
+	}
+}
+
+// The editor in a popup is the one of the shell that started Pollux, not of tmux's server.
+func TestReviewPopupEditor(t *testing.T) {
+	s := popup(t, `EDITOR='echo "mine, $LC_MESSAGES" >'`, "LC_MESSAGES=of-the-caller")
+	s.open(s.file("a.txt", "old\n"), "new\n")
+	s.keys("e")
+	s.see("+mine, of-the-caller")
+	s.keys("y")
+	if got := accepted(t, s.cli); got != "mine, of-the-caller\n" {
+		t.Errorf("accepted %q", got)
 	}
 }
 

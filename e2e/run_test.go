@@ -22,14 +22,16 @@ func (w *world) withCLI() []string {
 	return []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
 }
 
-var pageLink = regexp.MustCompile(`http://127\.0\.0\.1:\d+/review/#[A-Z0-9]+`)
+var pageLink = regexp.MustCompile(`http://127\.0\.0\.1:\d+/review/#[A-Z0-9]{26}`)
 
-func (t *terminal) link() string {
+func (t *terminal) link() (link string) {
 	t.t.Helper()
-	t.expect("review changes at http")
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return pageLink.FindString(t.text)
+	t.expect("review changes at this link")
+	t.await("the link", func(rest string) (int, bool) {
+		link = pageLink.FindString(rest)
+		return 0, link != ""
+	})
+	return link
 }
 
 // left returns what a run left in the temporary directory.
@@ -57,7 +59,7 @@ func TestDemo(t *testing.T) {
 	onPage(t, ctx, chromedp.Navigate(link))
 	cli.expect(ready)
 	cli.prompt("make it nicer")
-	cli.expect(`I see greet.py open in your editor, the cursor in line 4, and "def greet(name):" selected`)
+	cli.expect(`I see greet.py open in the simulated editor, the cursor in line 4, and "def greet(name):" selected`)
 	onPage(t, ctx, shows(".cm-merge-b", "everybody"), shows("#path", "greet.py"))
 	picture(t, ctx, "demo.png")
 	onPage(t, ctx, settled, chromedp.Click(chromedp.CSS("#accept")), shows("#none", "No pending changes"))
@@ -92,10 +94,12 @@ func TestRunTurnsIDEModeOn(t *testing.T) {
 	cli.expect("Connected to Pollux")
 	cli.prompt("change it")
 	cli.expect(asks)
-	var status []editor.Status
-	if err := json.Unmarshal([]byte(w.pollux("status", "--json")), &status); err != nil || len(status) != 1 || len(status[0].Clients) != 1 || len(status[0].Diffs) != 1 {
-		t.Errorf("status = %+v, %v", status, err)
-	}
+	// The CLI may ask before the companion has opened the change.
+	waitFor(t, "the change in the status", func() bool {
+		var status []editor.Status
+		err := json.Unmarshal([]byte(w.pollux("status", "--json")), &status)
+		return err == nil && len(status) == 1 && len(status[0].Clients) == 1 && len(status[0].Diffs) == 1
+	})
 	cli.keys("1")
 	cli.expect(after)
 	w.wantFile(path, "two\n")

@@ -69,7 +69,7 @@ func TestSendToClaude(t *testing.T) {
 	if a := e.agents(t)[0]; a.Dir != w.project || a.PID == shell.PID {
 		t.Errorf("the agent is %+v", a)
 	}
-	if out := w.pollux("status"); !strings.Contains(out, "agent Claude Code "+claudeVersion+" in "+w.project+", process ") {
+	if out := w.pollux("status"); !strings.Contains(out, "agent Claude Code "+claudeVersion+" (pid ") || !strings.Contains(out, ") in "+w.project+", connected") {
 		t.Errorf("the status is %s", out)
 	}
 
@@ -244,7 +244,7 @@ func TestEditorSends(t *testing.T) {
 		}
 		w.wantPrompt("@a.txt: why is that?")
 		d.see("Seen.")
-		if out := w.pollux("status"); strings.Count(out, " in "+w.project+", process ") != 2 {
+		if out := w.pollux("status"); strings.Count(out, ") in "+w.project+", connected") != 2 {
 			t.Errorf("the status is %s", out)
 		}
 	})

@@ -403,26 +403,42 @@ func tail(s string, n int) string {
 }
 
 // expect waits until one of the texts appears after the last expected text.
-func (t *terminal) expect(texts ...string) string {
+func (t *terminal) expect(texts ...string) (found string) {
+	t.t.Helper()
+	t.await(fmt.Sprintf("%q", texts), func(rest string) (end int, ok bool) {
+		for _, text := range texts {
+			if i := strings.Index(rest, text); i >= 0 {
+				found = text
+				return i + len(text), true
+			}
+		}
+		return 0, false
+	})
+	return found
+}
+
+// await waits until find reports that it has found something in the text after the last
+// expected one. The next await starts where find says.
+func (t *terminal) await(what string, find func(rest string) (end int, ok bool)) {
 	t.t.Helper()
 	deadline := time.After(stepTimeout)
 	for {
 		t.mu.Lock()
 		rest, changed := t.text[min(t.from, len(t.text)):], t.changed
-		for _, text := range texts {
-			if i := strings.Index(rest, text); i >= 0 {
-				t.from += i + len(text)
-				t.mu.Unlock()
-				return text
-			}
+		end, ok := find(rest)
+		if ok {
+			t.from += end
 		}
 		t.mu.Unlock()
+		if ok {
+			return
+		}
 		select {
 		case <-changed:
 		case <-t.done:
-			t.t.Fatalf("the program exited and never showed %q", texts)
+			t.t.Fatalf("the program exited and never showed %s", what)
 		case <-deadline:
-			t.t.Fatalf("the terminal never showed %q", texts)
+			t.t.Fatalf("the terminal never showed %s", what)
 		}
 	}
 }

@@ -76,21 +76,21 @@ for kind in deb npm; do
 		echo "smoke: the demo never showed: $1" >&2
 		exit 1
 	}
-	await 'review changes at http'
+	await 'review changes at this link'
 	await 'Type your message'
 	await '2 open files'
 	printf 'make it kinder' >&3
 	await 'make it kinder'
 	sleep 1
 	printf '\r' >&3
-	await 'I see greet.py open in your editor, the cursor in line 4'
+	await 'I see greet.py open in the simulated editor, the cursor in line 4'
 	await 'Apply this change'
 	printf '\003' >&3
 	sleep 1
 	printf '\003\003' >&3
 	exec 3>&-
 	wait
-	echo "the demo shows: $(grep -ao 'I see greet.py open in your editor, the cursor in line 4' "$root/tmp/demo.log" | head -1)"
+	echo "the demo shows: $(grep -ao 'I see greet.py open in the simulated editor, the cursor in line 4' "$root/tmp/demo.log" | head -1)"
 	left=$(in_root sh -c 'ls -d /tmp/pollux-demo-* /tmp/gemini/ide/* 2>/dev/null' || true)
 	[ -z "$left" ] || { echo "smoke: left behind: $left" >&2; exit 1; }
 	echo "== $kind: remove"

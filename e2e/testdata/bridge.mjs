@@ -34,6 +34,11 @@ for (let chunkIndex = 2; chunkIndex <= total; chunkIndex++) joined += first(awai
 console.log("long", total > 1, joined === Array.from({ length: 4000 }, (_, i) => (i * 7919) % 10007).join(" "));
 r = await call("structured", { prompt: "json", schema: { type: "object", required: ["a"] } });
 console.log("structured", first(r), JSON.stringify(r.structuredContent), r.content.length);
+for (const prompt of ["edit it", "change nothing"]) {
+  // The SDK checks structuredContent against the tool's output schema.
+  r = await call("change", { prompt });
+  console.log("change", r.isError ?? false, r.structuredContent.edits.length, JSON.stringify(r.structuredContent.edits[0]?.new));
+}
 r = await call("query", { prompt: "x", timeout: 0 });
 console.log("error", r.isError, first(r));
 r = await call("ping", {});

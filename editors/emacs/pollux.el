@@ -1362,11 +1362,11 @@ A key that was meant for the text must not overwrite."
                              (if (eql (plist-get s :files) 1) "1 file"
                                (format "%s files" (plist-get s :files)))
                              (mapconcat #'identity (plist-get s :roots) ", ")))
-               (or (mapcar (lambda (c) (format "connected: %s %s%s" (plist-get c :name) (plist-get c :version)
+               (or (mapcar (lambda (c) (format "connected: %s%s" (or (plist-get c :label) (plist-get c :name))
                                            (if (plist-get c :dir) (concat " in " (plist-get c :dir)) "")))
                            (plist-get s :clients))
                    (list (concat "no agent is connected: M-x pollux-open starts one;"
-                                 " in a running Gemini CLI, type /ide enable")))
+                                 " in a running Gemini CLI, type /ide enable and restart it")))
                (mapcar (lambda (d) (format "pending: %s, from %s (%s)" (pollux--name d)
                                            (pollux--diff-agent d) (pollux--diff-state d)))
                        pollux--diffs))

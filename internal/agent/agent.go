@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"pollux/internal/lazy"
 )
 
 // ErrClosed is the cause of the end of runs when [Runner.Close] is called.
@@ -16,6 +18,11 @@ var ErrClosed = errors.New("Pollux is shutting down")
 // MaxAnswer limits an answer, in bytes. The rest is dropped, and
 // [Result.Truncated] is set.
 const MaxAnswer = 8 << 20
+
+var modelName = lazy.Regexp(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
+
+// ValidModel reports whether a text can be the name of a model. It cannot be a flag.
+func ValidModel(name string) bool { return modelName().MatchString(name) }
 
 // A Request is one question to an agent.
 type Request struct {

@@ -65,13 +65,16 @@ func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Names == nil {
+		cfg.Names = &toolNames
+	}
 	t, err := loadTemplates(cfg.Templates, cfg.Agent.VarPrefix+"PROMPTS_DIR")
 	if err != nil {
 		return nil, err
 	}
 	b := &Bridge{
 		cfg: cfg, log: cfg.Log, runner: runner, templates: t,
-		load: new(load), chunks: newChunkCache(), conversations: newConversations(runner), started: time.Now(),
+		load: new(load), chunks: newChunkCache(), conversations: newConversations(runner, cfg), started: time.Now(),
 	}
 	b.life, b.end = context.WithCancelCause(context.Background())
 	if cfg.AheadDir != "" {
@@ -138,6 +141,7 @@ type call struct {
 	timeout  time.Duration
 	start    time.Time
 	progress *progress
+	emit     func(agent.Event) // see [Common.Emit]; may be nil
 	cancel   func()
 	cause    func() error   // why the context ended, if it did
 	running  sync.WaitGroup // processes that work for the call
@@ -146,41 +150,52 @@ type call struct {
 	meta     Meta
 }
 
+// limits are the checked [Common] part of a call's input.
+type limits struct {
+	dir, model string
+	timeout    time.Duration
+}
+
+// limits checks the [Common] part of a call's input, and fills in the defaults.
+func (b *Bridge) limits(c Common) (l limits, err error) {
+	names := b.cfg.Names
+	if l.dir, err = workingDirectory(c.WorkingDirectory); err != nil {
+		return l, fmt.Errorf("%s %w", names.Dir, err)
+	}
+	l.timeout = DefaultTimeout
+	if c.Timeout != nil {
+		l.timeout = time.Duration(*c.Timeout) * time.Millisecond
+		if l.timeout <= 0 || l.timeout > MaxTimeout {
+			return l, fmt.Errorf("%s is %d: give milliseconds from 1 to %d",
+				names.Timeout, *c.Timeout, MaxTimeout.Milliseconds())
+		}
+	}
+	l.model = cmp.Or(strings.TrimSpace(c.Model), b.cfg.DefaultModel)
+	if l.model != "" && !agent.ValidModel(l.model) {
+		return l, fmt.Errorf("%s is %q, which is not a valid model name: give one such as %s, or "+
+			"leave it out", names.Model, shorten(l.model, 60), b.cfg.Agent.ExampleModel)
+	}
+	return l, nil
+}
+
 // begin starts a call with its deadline and its progress reports. The caller
 // must call call.end.
 func (b *Bridge) begin(ctx context.Context, c Common, report func(string)) (context.Context, *call, error) {
-	dir, err := workingDirectory(c.WorkingDirectory)
+	l, err := b.limits(c)
 	if err != nil {
 		return nil, nil, err
-	}
-	timeout := DefaultTimeout
-	if c.Timeout != nil {
-		timeout = time.Duration(*c.Timeout) * time.Millisecond
-		if timeout <= 0 || timeout > MaxTimeout {
-			return nil, nil, fmt.Errorf("timeout is %d: give milliseconds from 1 to %d",
-				*c.Timeout, MaxTimeout.Milliseconds())
-		}
-	}
-	model := strings.TrimSpace(c.Model)
-	if model != "" && !modelName().MatchString(model) {
-		return nil, nil, fmt.Errorf("model is %q, which is not a valid model name: give one such as %s, or "+
-			"leave it out",
-			shorten(model, 60), b.cfg.Agent.ExampleModel)
-	}
-	if model == "" {
-		model = b.cfg.DefaultModel
 	}
 	if err := b.enter(); err != nil {
 		return nil, nil, err
 	}
-	ctx, cancelTimeout := context.WithTimeoutCause(ctx, timeout, errTimeout)
+	ctx, cancelTimeout := context.WithTimeoutCause(ctx, l.timeout, errTimeout)
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(b.life, func() { cancel(context.Cause(b.life)) })
 	return ctx, &call{
-		b: b, dir: dir, model: model, timeout: timeout, start: time.Now(),
+		b: b, dir: l.dir, model: l.model, timeout: l.timeout, start: time.Now(),
 		cancel:   func() { stop(); cancel(nil); cancelTimeout() },
 		cause:    func() error { return context.Cause(ctx) },
-		progress: newProgress(b.cfg.Agent, report), meta: Meta{Model: model},
+		progress: newProgress(b.cfg.Agent, report), emit: c.Emit, meta: Meta{Model: l.model},
 	}, nil
 }
 
@@ -256,6 +271,9 @@ func (c *call) ask(ctx context.Context, q question) (agent.Result, error) {
 	result, err := c.b.runner.Run(ctx, req, func(ev agent.Event) {
 		load.event(ev)
 		c.progress.event(ev)
+		if c.emit != nil {
+			c.emit(ev)
+		}
 	})
 	c.meta.QueuedMs += result.Queued.Milliseconds()
 	c.meta.Fallback = cmp.Or(result.Fallback, c.meta.Fallback)
@@ -294,7 +312,7 @@ func (c *call) count(r agent.Result) {
 func (c *call) failure(err error, r agent.Result) error {
 	if errors.Is(err, errTimeout) {
 		c.meta.Partial = r.Partial() != ""
-		err = &timeoutError{c.timeout, time.Duration(c.meta.QueuedMs) * time.Millisecond, c.meta.Partial}
+		err = &timeoutError{c.timeout, time.Duration(c.meta.QueuedMs) * time.Millisecond, c.meta.Partial, c.b.cfg.Names}
 	}
 	return &Failure{Err: err, Partial: r.Partial()}
 }
@@ -303,6 +321,7 @@ func (c *call) failure(err error, r agent.Result) error {
 type timeoutError struct {
 	timeout, queued time.Duration
 	partial         bool
+	names           *Names
 }
 
 func (e *timeoutError) Error() string {
@@ -313,7 +332,7 @@ func (e *timeoutError) Error() string {
 	if e.queued >= time.Second {
 		s += fmt.Sprintf(", %s of that in the queue", seconds(e.queued))
 	}
-	return s + fmt.Sprintf(": ask for less, or raise timeout (at most %d ms)", MaxTimeout.Milliseconds())
+	return s + fmt.Sprintf(": ask for less, or raise %s (at most %s)", e.names.Timeout, e.names.Duration(MaxTimeout))
 }
 
 func (e *timeoutError) Is(target error) bool { return target == errTimeout }
@@ -324,9 +343,4 @@ func seconds(d time.Duration) string {
 		return d.Round(time.Millisecond).String()
 	}
 	return fmt.Sprintf("%ds", int(d.Round(time.Second).Seconds()))
-}
-
-// partialPrefix returns the mark before an answer that the timeout cut short.
-func (c *call) partialPrefix() string {
-	return fmt.Sprintf("[Partial response, timed out after %s]\n\n", seconds(c.timeout))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/agent/queue"
 	"pollux/internal/bridge/change"
+	"pollux/internal/config"
 )
 
 func TestMain(m *testing.M) {
@@ -28,10 +30,7 @@ func TestMain(m *testing.M) {
 
 func newTestBridge(t *testing.T, r agent.Runner, change func(*Config)) *Bridge {
 	t.Helper()
-	cfg, err := FromEnv(agents.Default(), func(string) string { return "" })
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := Configure(agents.Default(), config.Defaults())
 	cfg.StartInterval, cfg.StartJitter = 0, 0
 	if change != nil {
 		change(&cfg)
@@ -63,7 +62,7 @@ func wantWords(t *testing.T, err error, words ...string) {
 
 func TestQueryInput(t *testing.T) {
 	b := newTestBridge(t, answering("ok"), nil)
-	none, big := Integer(0), Integer(maxWords+1)
+	none, big := Integer(0), Integer(MaxWords+1)
 	over := Integer(MaxTimeout.Milliseconds() + 1)
 	many := make([]string, maxFiles+1)
 	for _, test := range []struct {
@@ -72,7 +71,7 @@ func TestQueryInput(t *testing.T) {
 		words []string
 	}{
 		{"empty", QueryInput{Prompt: " \n"}, []string{"prompt is empty", "write a question"}},
-		{"long", QueryInput{Prompt: strings.Repeat("x", maxPromptBytes+1)}, []string{"over the limit of 2000000", "send less"}},
+		{"long", QueryInput{Prompt: strings.Repeat("x", MaxPrompt+1)}, []string{"over the limit of 2000000", "send less"}},
 		{"no timeout", QueryInput{Prompt: "x", Common: Common{Timeout: &none}}, []string{"timeout is 0", "from 1 to 1800000"}},
 		{"long timeout", QueryInput{Prompt: "x", Common: Common{Timeout: &over}}, []string{"timeout is 1800001", "from 1 to 1800000"}},
 		{"flag for a model", QueryInput{Prompt: "x", Common: Common{Model: "--yolo"}}, []string{"--yolo", "not a valid model name"}},
@@ -90,51 +89,61 @@ func TestQueryInput(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
-	get := func(env map[string]string) (Config, error) {
-		return FromEnv(agents.Default(), func(name string) string { return env[name] })
+	get := func(env map[string]string) Config {
+		v := config.Load(func(name string) string { return env[name] })
+		if err := v.Err(); err != nil {
+			t.Error(err)
+		}
+		return Configure(agents.Default(), v)
 	}
-	cfg, err := get(map[string]string{"GEMINI_MAX_CONCURRENT": "  ", "GEMINI_DEFAULT_MODEL": " gemini-x ", "GEMINI_FALLBACK_MODEL": "NONE"})
-	if err != nil || cfg.MaxConcurrent != 3 || cfg.DefaultModel != "gemini-x" || cfg.FallbackModel != "" ||
+	t.Setenv("HOME", t.TempDir())
+	t.Chdir(t.TempDir())
+	cfg := get(map[string]string{"GEMINI_MAX_CONCURRENT": "  ", "GEMINI_DEFAULT_MODEL": " gemini-x ", "GEMINI_FALLBACK_MODEL": "NONE"})
+	if cfg.MaxConcurrent != 3 || cfg.DefaultModel != "gemini-x" || cfg.FallbackModel != "" ||
 		cfg.StartInterval != 5*time.Second || cfg.StartJitter != 200*time.Millisecond || cfg.Source.Command != "gemini" || cfg.Source.Env != nil ||
-		cfg.Runner.IdleTimeout != 5*time.Minute || cfg.Runner.Kind != agent.Warmed || cfg.AheadDir != "" ||
+		cfg.Runner.IdleTimeout != 5*time.Minute || cfg.Runner.Kind != agent.Warmed || cfg.AheadDir != "" || cfg.NoPool ||
 		cfg.Runner.Warm.Processes != 3 || cfg.Runner.Warm.IdleTimeout != 10*time.Minute || cfg.Runner.Warm.Memory != 1<<30 {
-		t.Errorf("got %+v, %v", cfg, err)
+		t.Errorf("got %+v", cfg)
 	}
-	if cfg, _ = get(nil); cfg.FallbackModel != "gemini-2.5-flash" {
+	if cfg = get(nil); cfg.FallbackModel != "gemini-2.5-flash" {
 		t.Errorf("the fallback is %q", cfg.FallbackModel)
 	}
-	for name, value := range map[string]string{
-		"GEMINI_MAX_CONCURRENT": "abc", "GEMINI_MIN_INVOCATION_GAP_MS": "-1", "GEMINI_SPAWN_JITTER_MAX_MS": "1.5",
-		"GEMINI_IDLE_TIMEOUT_MS": "99999999999", "GEMINI_DEFAULT_MODEL": "--yolo", "GEMINI_FALLBACK_MODEL": "a b",
-		"GEMINI_RUNNER": "hot", "GEMINI_WARM_AHEAD": "perhaps", "GEMINI_WARM_PROCESSES": "0", "GEMINI_WARM_MEMORY_MB": "1",
-	} {
-		_, err := get(map[string]string{name: value})
-		wantWords(t, err, name, value, "set it to")
-	}
-	t.Chdir(t.TempDir())
-	wd, err := os.Getwd()
+	dir, err := workingDirectory("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for value, want := range map[string]string{"": "gemini", "other": "other", "./bin/gemini": filepath.Join(wd, "bin/gemini"), "/bin/gemini": "/bin/gemini"} {
-		if cfg, err := get(map[string]string{"GEMINI_CLI_PATH": value}); err != nil || cfg.Source.Command != want {
-			t.Errorf("the program is %+v, %v; want %s", cfg.Source, err, want)
-		}
+	cfg = get(map[string]string{"GEMINI_WARM_AHEAD": "yes", "POLLUX_POOL": "off", "GEMINI_RUNNER": "SPAWN"})
+	if cfg.AheadDir != dir || !cfg.NoPool || cfg.Runner.Kind != agent.Spawned {
+		t.Errorf("got %+v", cfg)
 	}
-	_, err = get(map[string]string{"GEMINI_MAX_CONCURRENT": "0"})
-	wantWords(t, err, "from 1 to 64")
 }
 
-// The bridge's own settings do not matter to the agent. If it received them, clients
-// with different settings would not share its processes.
+// The table of settings and the agent agree on the names of variables. The bridge's own
+// settings do not matter to the agent. If it received them, clients with different settings
+// would not share its processes.
 func TestSettingsStayInTheBridge(t *testing.T) {
 	var env agent.Env
-	FromEnv(agents.Default(), func(name string) string {
-		env = append(env, name+"=1")
-		return ""
-	})
-	if got := agents.Default().Environment(env); len(env) < 10 || len(got) > 0 {
+	row := agents.Default()
+	for _, s := range config.Settings {
+		if s.Variable == "" {
+			continue
+		}
+		env = append(env, s.Variable+"=1")
+		if s.Table() == "bridge" && !strings.HasPrefix(s.Variable, row.VarPrefix) {
+			t.Errorf("%s has not the agent's prefix", s.Variable)
+		}
+	}
+	if got := row.Environment(env); len(env) < 10 || len(got) > 0 {
 		t.Errorf("of %d settings, the agent receives %q", len(env), got)
+	}
+	cfg := Configure(row, config.Defaults())
+	if s, _ := config.Find("bridge.command"); s.Variable != row.CommandVar || cfg.Source.Command != row.Command || cfg.FallbackModel != row.FallbackModel {
+		t.Errorf("got %+v for %+v", cfg, row)
+	}
+	for variable := range cfg.PoolSettings() {
+		if !slices.ContainsFunc(config.Settings, func(s config.Setting) bool { return s.Variable == variable }) {
+			t.Errorf("the pool reports %s, which is no setting", variable)
+		}
 	}
 }
 
@@ -228,7 +237,7 @@ func TestTimeout(t *testing.T) {
 				wantWords(t, err, "timed out after 120s without an answer")
 				return
 			}
-			if err != nil || a.Text != "[Partial response, timed out after 120s]\n\n"+text || !a.Meta.Partial {
+			if err != nil || a.Text != text || a.Cut != "timed out after 120s" || !a.Meta.Partial {
 				t.Errorf("got %q, %v, %+v", a.Text, err, a.Meta)
 			}
 		})
@@ -420,6 +429,18 @@ func TestProgress(t *testing.T) {
 	})
 }
 
+// Only a process that was started for the call has started.
+func TestProgressOfAWarmCall(t *testing.T) {
+	p := newProgress(agents.Default(), nil)
+	defer p.stop()
+	for i, want := range []string{"asking Gemini CLI", "starting Gemini CLI", "Gemini CLI has started", "asking Gemini CLI"} {
+		p.event([]agent.Event{agent.Started{}, agent.Starting{}, agent.Started{}, agent.Started{}}[i])
+		if p.doing != want {
+			t.Errorf("the report is %q, want %q", p.doing, want)
+		}
+	}
+}
+
 func TestPingAnswersWhileAllIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
@@ -609,7 +630,7 @@ func TestStructured(t *testing.T) {
 		{"draft 2020-12", `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"array","prefixItems":[{"type":"integer"}],"items":false}`, []string{"[1,2]", "[1]"}, "[1]", nil},
 		{"references within", `{"$ref":"#/$defs/n","$defs":{"n":{"type":"integer"}}}`, []string{`"x"`, "1"}, "1", nil},
 		{"patterns of ECMA-262", `{"type":"string","pattern":"^(?!x)"}`, []string{`"xa"`, `"a"`}, `"a"`, nil},
-		{"not JSON", `{"type":`, nil, "", []string{"the schema is not JSON", "as an object or as a string"}},
+		{"not JSON", `{"type":`, nil, "", []string{"the schema is not JSON", "pass a JSON Schema"}},
 		{"not a schema", `{"type":"nothing"}`, nil, "", []string{"the schema is not valid", "correct it"}},
 		{"not an object", `[1]`, nil, "", []string{"neither an object nor true or false"}},
 		{"references outside", `{"$ref":"file:///etc/passwd"}`, nil, "", []string{"file:///etc/passwd", "$defs"}},

@@ -25,6 +25,39 @@ type Changes struct {
 	Error string `json:"error,omitempty"`
 }
 
+// changesSchema is the JSON Schema of [Changes].
+var changesSchema = map[string]any{
+	"type": "object",
+	"properties": map[string]any{
+		"edits": map[string]any{
+			"type": "array",
+			"items": map[string]any{
+				"type": "object",
+				"properties": map[string]any{
+					"path":      schemaOf("string", "Relative to workingDirectory."),
+					"startLine": schemaOf("integer", "The first line to replace, counted from 1, before any edit."),
+					"endLine":   schemaOf("integer", "The last line to replace."),
+					"old":       schemaOf("string", "The lines to replace."),
+					"new":       schemaOf("string", "The new lines."),
+					"create":    schemaOf("boolean", "The file is new."),
+					"delete":    schemaOf("boolean", "The lines are removed."),
+				},
+				"required": []string{"path", "old", "new"},
+			},
+		},
+		"diff":          schemaOf("string", "All edits as one unified diff, for git apply. Empty if there are none."),
+		"response":      schemaOf("string", "The model's text about its edits."),
+		"appliedWrites": schemaOf("boolean", "Files changed on the disk during the call. Then there are no edits."),
+		"notes":         map[string]any{"type": "array", "items": map[string]any{"type": "string"}},
+		"error":         schemaOf("string", "Why there are no edits."),
+	},
+	"required": []string{"edits", "diff", "response", "appliedWrites"},
+}
+
+func schemaOf(kind, description string) map[string]any {
+	return map[string]any{"type": kind, "description": description}
+}
+
 // change asks for changes and returns them without writing them. It compares the
 // files on disk before and after the run, to verify that nothing was written.
 func (c *call) change(ctx context.Context, talk *conversation, prompt, limit string, attached attachments) (Answer, error) {
@@ -70,6 +103,9 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 	if err != nil {
 		err = fmt.Errorf("the edits cannot be used: %w: try again, or ask for fewer changes at once", err)
 		return Answer{}, &Failure{Err: err, Partial: result.Answer}
+	}
+	if set.Edits == nil {
+		set.Edits = []change.Edit{} // a list in JSON, not null
 	}
 	text := strings.TrimSpace(set.Response)
 	if set.Diff != "" { // not trimmed: a diff may end with blank lines

@@ -47,7 +47,8 @@ func (c *conversation) busy() bool { return len(c.turn) == 0 }
 type exchange struct{ prompt, answer string }
 
 // A keeper stores conversations for all bridges that share a runner, so that a client of
-// another bridge can continue one whose ID it was given. The runner of a pool is one.
+// another bridge can continue one whose ID it was given. The runner of a pool is one, and a
+// [History] is another.
 type keeper interface {
 	// Keep stores a conversation of n exchanges. It does not wait.
 	Keep(session string, n int, data []byte)
@@ -107,14 +108,18 @@ func (c *conversation) replay(prompt string) string {
 type conversations struct {
 	forget func(id string) // called without holding the lock
 	keeper keeper          // may be nil
+	names  *Names
 
 	mu   sync.Mutex
 	byID map[string]*conversation
 }
 
-func newConversations(runner agent.Runner) *conversations {
+func newConversations(runner agent.Runner, cfg Config) *conversations {
 	k, _ := runner.(keeper)
-	return &conversations{forget: runner.Forget, keeper: k, byID: make(map[string]*conversation)}
+	if cfg.History != nil {
+		k = cfg.History
+	}
+	return &conversations{forget: runner.Forget, keeper: k, names: cfg.Names, byID: make(map[string]*conversation)}
 }
 
 // take returns the conversation with an ID, or a new one for an empty ID. The
@@ -128,8 +133,8 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 	c := cs.byID[id]
 	cs.mu.Unlock()
 	cs.forgetAll(dropped)
-	gone := fmt.Errorf("there is no session %q: it was closed, or not used for %d minutes; omit sessionId to "+
-		"start a new one", shorten(id, 60), int(conversationTTL.Minutes()))
+	gone := fmt.Errorf("there is no session %q: it was closed, or not used for %d minutes; omit %s to "+
+		"start a new one", shorten(id, 60), int(conversationTTL.Minutes()), cs.names.Session)
 	if c == nil {
 		if c = cs.fetch(ctx, id); c == nil {
 			return nil, gone

@@ -14,6 +14,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
+	"pollux/internal/config"
 )
 
 func TestConversation(t *testing.T) {
@@ -81,10 +82,7 @@ func (p *keptParrot) Kept(_ context.Context, id string, n int) []byte {
 func TestConversationOfAnotherBridge(t *testing.T) {
 	p := &keptParrot{newParrot(), make(map[string]int), make(map[string][]byte)}
 	start := func() *Bridge {
-		cfg, err := FromEnv(agents.Default(), func(string) string { return "" })
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := Configure(agents.Default(), config.Defaults())
 		cfg.StartInterval, cfg.StartJitter = 0, 0
 		b, err := New(p, cfg)
 		if err != nil {
@@ -153,16 +151,16 @@ func TestConversationsAreBounded(t *testing.T) {
 		if n := len(b.conversations.list()); n != 0 || len(p.known) != 0 {
 			t.Errorf("%d sessions, %d known", n, len(p.known))
 		}
-		long, _ := ask("", strings.Repeat("x", maxPromptBytes))
+		long, _ := ask("", strings.Repeat("x", MaxPrompt))
 		_, err = ask(long, "more")
 		wantWords(t, err, "start a new one")
 		for range 40 { // each exchange with its echo
-			if _, err := ask("", strings.Repeat("x", maxPromptBytes)); err != nil {
+			if _, err := ask("", strings.Repeat("x", MaxPrompt)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if n := len(b.conversations.list()); n > conversationsBytes/maxPromptBytes/2 {
-			t.Errorf("%d sessions of %d bytes", n, 2*maxPromptBytes)
+		if n := len(b.conversations.list()); n > conversationsBytes/MaxPrompt/2 {
+			t.Errorf("%d sessions of %d bytes", n, 2*MaxPrompt)
 		}
 	})
 }
@@ -238,14 +236,25 @@ func TestJobs(t *testing.T) {
 	}
 	_, text := callTool(t, s, "list-jobs", `{}`)
 	var list struct{ Jobs []jobState }
-	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list.Jobs) != 2 || list.Jobs[0].State != "failed" || list.Jobs[1].State != "done" || list.Jobs[1].About != "what?" {
+	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list.Jobs) != 2 || list.Jobs[0].State != "cancelled" || list.Jobs[1].State != "done" || list.Jobs[1].About != "what?" {
 		t.Errorf("%v %s", err, text)
 	}
 	for args, words := range map[string][]string{
 		`{"tool":"ping","arguments":{}}`:                                       {"must be one of query"},
-		`{"tool":"query","arguments":{"prompt":"x","workingDirectory":"/no"}}`: {""},
+		`{"tool":"query","arguments":{"prompt":"x","workingDirectory":"/no"}}`: {"workingDirectory /no does not exist"},
+		`{"tool":"query","arguments":{}}`:                                      {"prompt is empty"},
+		`{"tool":"query","arguments":{"prompt":"x","yolo":true}}`:              {`unknown argument "yolo"`},
+		`{"tool":"query","arguments":{"prompt":"x","timeout":0}}`:              {"timeout is 0"},
+		`{"tool":"query","arguments":{"prompt":"x","model":"--yolo"}}`:         {"not a valid model name"},
+		`{"tool":"change","arguments":{"prompt":1}}`:                           {"prompt must be a string"},
+		`{"tool":"search","arguments":{"query":""}}`:                           {"query is empty"},
+		`{"tool":"search","arguments":{"query":"x","maxResponseLength":0}}`:    {"maxResponseLength is 0"},
+		`{"tool":"structured","arguments":{"prompt":"x"}}`:                     {"the schema is missing"},
 	} {
 		r, text := callTool(t, s, "start-job", args)
+		if !r.IsError {
+			t.Errorf("%s starts a job", args)
+		}
 		for _, w := range words {
 			if !strings.Contains(text, w) {
 				t.Errorf("%v %s", r.IsError, text)

@@ -49,6 +49,7 @@ type job struct {
 	pieces   []string // the parts of a long answer, for the key in the result's _meta
 	key      string
 	ended    time.Time
+	stopped  bool // cancel-job ended it
 }
 
 // report sets the progress of the job and wakes its waiters.
@@ -143,7 +144,7 @@ type jobState struct {
 	ID      string `json:"jobId"`
 	Tool    string `json:"tool"`
 	About   string `json:"about"`
-	State   string `json:"state"` // running, done or failed
+	State   string `json:"state"` // running, done, failed or cancelled
 	Seconds int    `json:"seconds"`
 	Doing   string `json:"doing,omitempty"`
 }
@@ -156,7 +157,10 @@ func (j *job) state() jobState {
 	end := time.Now()
 	if j.result != nil {
 		s.State, s.Doing, end = "done", "", j.ended
-		if j.result.IsError {
+		switch {
+		case j.stopped:
+			s.State = "cancelled"
+		case j.result.IsError:
 			s.State = "failed"
 		}
 	}
@@ -181,7 +185,7 @@ func (js *jobs) list() []jobState {
 type jobKey struct{}
 
 // jobTools lists the tools that can run as jobs.
-var jobTools = []string{"query", "search", "structured"}
+var jobTools = []string{"query", "change", "search", "structured"}
 
 func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	var in struct {
@@ -204,7 +208,7 @@ func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 		}
 		abs, err := workingDirectory(filepath.Join(root, dir))
 		if err != nil {
-			return failed(err, Meta{Model: "none"}), nil
+			return failed(fmt.Errorf("%s %w", s.b.cfg.Names.Dir, err), Meta{Model: "none"}), nil
 		}
 		if in.Arguments == nil {
 			in.Arguments = make(map[string]any)
@@ -213,6 +217,9 @@ func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	}
 	arguments, err := json.Marshal(in.Arguments)
 	if err != nil {
+		return failed(err, Meta{Model: "none"}), nil
+	}
+	if err := s.b.checkArguments(in.Tool, arguments); err != nil {
 		return failed(err, Meta{Model: "none"}), nil
 	}
 	about, _ := in.Arguments["prompt"].(string)
@@ -235,6 +242,7 @@ func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 		}
 		j.mu.Lock()
 		j.result, j.ended = result, time.Now()
+		j.stopped = result.IsError && context.Cause(run) == errJobCancelled
 		if chunk, ok := result.Meta["chunk"].(map[string]any); ok {
 			j.key, _ = chunk["cacheKey"].(string)
 			j.pieces = s.b.chunks.all(j.key)
@@ -249,6 +257,36 @@ func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	r := notice(fmt.Sprintf(`Job %s has started. For its result, call wait-job {"jobId":"%s"}`, j.id, j.id))
 	r.Meta["jobId"] = j.id
 	return r, nil
+}
+
+// checkArguments returns the error of a tool's call that fails whatever the agent does.
+func (b *Bridge) checkArguments(tool string, arguments json.RawMessage) error {
+	var err error
+	var common Common
+	switch tool {
+	case "search":
+		var in SearchInput
+		if err = decode(arguments, &in); err == nil {
+			err = b.checkSearch(in)
+		}
+		common = in.Common
+	case "structured":
+		var in StructuredInput
+		if err = decode(arguments, &in); err == nil {
+			_, err = b.checkStructured(in)
+		}
+		common = in.Common
+	default:
+		var in QueryInput
+		if err = decode(arguments, &in); err == nil {
+			err = b.checkQuery(in)
+		}
+		common = in.Common
+	}
+	if err == nil {
+		_, err = b.limits(common)
+	}
+	return err
 }
 
 func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -341,7 +379,7 @@ func (s *Server) cancelJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if !j.result.IsError { // the answer arrived before the cancellation
+	if !j.stopped { // it ended before the cancellation
 		return ended, nil
 	}
 	return notice("cancelled"), nil

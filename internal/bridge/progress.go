@@ -31,10 +31,11 @@ const (
 // unfinished answer, and at least one report per progressInterval.
 type progress struct {
 	send  func(message string)
-	agent string // the agent's display name
-	verbs map[string]string
+	row   *agent.Agent
 	start time.Time
 	steps *outbox.Queue[string] // steps to report
+
+	started bool // a process was started for the call; used by the goroutine of the call only
 
 	end   context.CancelFunc
 	ended sync.WaitGroup
@@ -49,7 +50,7 @@ type progress struct {
 // nil, there are no reports.
 func newProgress(row *agent.Agent, send func(string)) *progress {
 	p := &progress{
-		send: send, agent: row.DisplayName, verbs: row.ToolVerbs, start: time.Now(),
+		send: send, row: row, start: time.Now(),
 		steps: outbox.NewQueue(outbox.Limits[string]{Items: progressBacklog}),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -125,19 +126,25 @@ func (p *progress) event(ev agent.Event) {
 			p.now("queued, position %d", ev.Position)
 		}
 	case agent.Starting:
-		p.now("starting %s", p.agent)
+		p.started = true
+		p.now("starting %s", p.row.DisplayName)
 	case agent.FellBack:
 		p.now("%s: asking %s instead", ev.Why, ev.To)
 	case agent.Started:
-		p.now("%s has started", p.agent)
+		if p.started { // a warm process was running before
+			p.now("%s has started", p.row.DisplayName)
+		} else {
+			p.now("asking %s", p.row.DisplayName)
+		}
+		p.started = false
 	case agent.ToolUse:
-		p.now("%s", strings.TrimSpace(cmp.Or(p.verbs[ev.Name], ev.Name)+" "+ev.Summary))
+		p.now("%s", Doing(p.row, ev))
 	case agent.ToolResult:
 		if !ev.OK {
 			p.now("%s failed", ev.Name)
 		}
 	case agent.Retry:
-		p.now("%s; %s tries again in %s", ev.Kind, p.agent, ev.Wait.Round(time.Second))
+		p.now("%s; %s tries again in %s", ev.Kind, p.row.DisplayName, ev.Wait.Round(time.Second))
 	case agent.Text:
 		// Do not report this as a step: the words follow. A report right before
 		// the answer may reach a client together with it, and the TypeScript SDK
@@ -149,6 +156,11 @@ func (p *progress) event(ev agent.Event) {
 		p.words, p.spoke = lastWords(p.words+ev.Text), true
 		p.mu.Unlock()
 	}
+}
+
+// Doing says in one line what an agent does with a tool, such as "reading main.go".
+func Doing(row *agent.Agent, use agent.ToolUse) string {
+	return oneLine(strings.TrimSpace(cmp.Or(row.ToolVerbs[use.Name], use.Name) + " " + use.Summary))
 }
 
 // lastWords returns the last words of a text.

@@ -44,8 +44,8 @@ large context window. It reads files and searches the web by itself; it cannot
 write files or run commands.
 
 - query: ask a question, optionally with files. {{model}} explores workingDirectory on its own:
-  naming a directory is better than sending many files. With changeMode it returns edits and a
-  unified diff; nothing is written.
+  naming a directory is better than sending many files.
+- change: ask for changes to files. Returns edits and a unified diff; nothing is written.
 - search: ask a question that needs current facts from the web.
 - structured: get an answer as JSON that is valid under your JSON Schema.
 - fetch-chunk: get the next part of a long answer.
@@ -119,6 +119,14 @@ func (t tool) withLargeResult() tool {
 	return t
 }
 
+// withOutput adds the JSON Schema of the structured content. Clients then require
+// structured content in each result that is not an error, and may hide the text of one
+// that has any: a tool whose answer is text must have no schema.
+func (t tool) withOutput(schema map[string]any) tool {
+	t.tool.OutputSchema = schema
+	return t
+}
+
 // tools returns the tools. {{agent}}, {{model}} and {{example}} in a description
 // are replaced by the agent's names.
 func (s *Server) tools() []tool {
@@ -154,22 +162,29 @@ func (s *Server) tools() []tool {
 	dir := text("The directory that {{model}} may read. Omit it for the client's root.")
 	timeout := integer("Time limit in milliseconds, including time in the queue. At the limit the call returns "+
 		"what has arrived. Default: 120000.", int(MaxTimeout.Milliseconds()))
-	length := integer("Maximum length of the answer, in words.", maxWords)
+	session := text("The sessionId from an earlier answer. It continues that conversation in the same directory. " +
+		"Omit it to start a new conversation.")
+	length := integer("Maximum length of the answer, in words.", MaxWords)
 	return []tool{
 		define("query", "{{model}} Query",
 			"Ask {{model}} a question about code, a document, an image or a design, or for a second opinion. "+
 				"{{model}} reads the files it needs in workingDirectory by itself. It cannot write files or run "+
-				"commands. A long answer comes in parts: see fetch-chunk. With changeMode the answer contains "+
-				"edits and a unified diff for you to apply.",
+				"commands. A long answer comes in parts: see fetch-chunk.",
 			map[string]any{
 				"prompt": text("The question, with everything that {{model}} needs to know."), "files": files, "model": model,
 				"workingDirectory": dir, "timeout": timeout, "maxResponseLength": length,
 				"changeMode": map[string]any{"type": "boolean", "description": "Return edits to files as " +
-					"{edits, diff, response}. Nothing is written."},
-				"sessionId": text("The sessionId from an earlier answer. It continues that conversation in the " +
-					"same directory. Omit it to start a new conversation."),
+					"{edits, diff, response}, as the tool change does. Nothing is written."},
+				"sessionId": session,
 			},
 			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.query).withLargeResult(),
+		define("change", "Propose Changes",
+			"Ask {{model}} to change files. Returns the edits and a unified diff for you to apply. Nothing is written.",
+			map[string]any{
+				"prompt": text("What to change, with everything that {{model}} needs to know."), "files": files, "model": model,
+				"workingDirectory": dir, "timeout": timeout, "maxResponseLength": length, "sessionId": session,
+			},
+			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.change).withLargeResult().withOutput(changesSchema),
 		define("search", "Web Search",
 			"Ask {{model}} to search the web and to answer with sources: current versions, documentation, news, "+
 				"error messages.",
@@ -211,7 +226,7 @@ func (s *Server) tools() []tool {
 			map[string]any{"sessionId": text("The sessionId from an answer in the conversation.")}, []string{"sessionId"},
 			mcp.ToolAnnotations{IdempotentHint: true, OpenWorldHint: no}, s.closeSession),
 		define("start-job", "Start Job",
-			"Start a query, search or structured call that may take longer than you can wait. Returns a jobId at once.",
+			"Start a call of query, change, search or structured that may take longer than you can wait. Returns a jobId at once.",
 			map[string]any{
 				"tool": map[string]any{"type": "string", "enum": jobTools, "description": "The tool to call."},
 				"arguments": map[string]any{"type": "object", "description": fmt.Sprintf("The arguments of the "+
@@ -244,6 +259,16 @@ func (s *Server) query(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Call
 	if r := s.input(ctx, req, &in, &in.Common); r != nil {
 		return r, nil
 	}
+	a, err := s.b.Query(ctx, in, reporter(ctx, req))
+	return s.result(req, a, err), nil
+}
+
+func (s *Server) change(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	var in QueryInput
+	if r := s.input(ctx, req, &in, &in.Common); r != nil {
+		return r, nil
+	}
+	in.ChangeMode = true
 	a, err := s.b.Query(ctx, in, reporter(ctx, req))
 	return s.result(req, a, err), nil
 }
@@ -386,10 +411,8 @@ func (s *Server) input(ctx context.Context, req *mcp.CallToolRequest, in any, co
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
-	dec := json.NewDecoder(bytes.NewReader(args))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(in); err != nil {
-		return failed(fmt.Errorf("%s: see the tool's input schema", explain(err, in)), Meta{})
+	if err := decode(args, in); err != nil {
+		return failed(err, Meta{})
 	}
 	if common == nil || filepath.IsAbs(common.WorkingDirectory) {
 		return nil
@@ -399,8 +422,18 @@ func (s *Server) input(ctx context.Context, req *mcp.CallToolRequest, in any, co
 	return result
 }
 
+// decode reads a tool's arguments into in.
+func decode(args json.RawMessage, in any) error {
+	dec := json.NewDecoder(bytes.NewReader(args))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(in); err != nil {
+		return fmt.Errorf("%s: see the tool's input schema", explain(err))
+	}
+	return nil
+}
+
 // explain describes an error in a tool's arguments.
-func explain(err error, in any) string {
+func explain(err error) string {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
 		want := map[reflect.Kind]string{
@@ -465,6 +498,9 @@ func (s *Server) result(req *mcp.CallToolRequest, a Answer, err error) *mcp.Call
 	}
 	if id := a.Meta.SessionID; id != "" {
 		a.Notes = append(a.Notes, fmt.Sprintf("to continue this conversation, pass sessionId %q", id))
+	}
+	if a.Cut != "" {
+		a.Text = fmt.Sprintf("[Partial response, %s]\n\n%s", a.Cut, a.Text)
 	}
 	notes := bracket(a.Notes, notesRoom/2)
 	key, pieces := "", []string{a.Text}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -88,12 +91,13 @@ func TestToolsAreAsDesigned(t *testing.T) {
 		slices.Sort(names)
 		required, _ := json.Marshal(schema["required"])
 		got[tool.Name] = tool.Title + " " + flags + " " + strings.Join(names, ",") + " " + string(required)
-		if len(tool.Description) > 2000 || tool.Description == "" || tool.OutputSchema != nil {
+		if len(tool.Description) > 2000 || tool.Description == "" || (tool.OutputSchema != nil) != (tool.Name == "change") {
 			t.Errorf("%s: a description of %d bytes, output schema %v", tool.Name, len(tool.Description), tool.OutputSchema)
 		}
 	}
 	for name, want := range map[string]string{
 		"query":       `Gemini Query FFFT changeMode,files,maxResponseLength,model,prompt,sessionId,timeout,workingDirectory ["prompt"]`,
+		"change":      `Propose Changes FFFT files,maxResponseLength,model,prompt,sessionId,timeout,workingDirectory ["prompt"]`,
 		"search":      `Web Search TFTT maxResponseLength,model,query,timeout,workingDirectory ["query"]`,
 		"structured":  `Structured Output TFFT files,model,prompt,schema,timeout,workingDirectory ["prompt","schema"]`,
 		"fetch-chunk": `Fetch Cached Chunk TFTF cacheKey,chunkIndex ["cacheKey","chunkIndex"]`,
@@ -110,7 +114,7 @@ func TestToolsAreAsDesigned(t *testing.T) {
 			t.Errorf("%s is %s\nwant %s", name, got[name], want)
 		}
 	}
-	if len(got) != 11 {
+	if len(got) != 12 {
 		t.Errorf("%d tools", len(got))
 	}
 	if text := s.InitializeResult().Instructions; text == "" || len(text) > 2000 {
@@ -129,6 +133,7 @@ func TestWrongArgumentsAreExplained(t *testing.T) {
 		{"query", `{"prompt":"x","changeMode":"yes"}`, "changeMode must be true or false"},
 		{"query", `{"prompt":"x","yolo":true}`, `unknown argument "yolo"`},
 		{"structured", `{"prompt":"x"}`, "schema"},
+		{"change", `{"prompt":" "}`, "prompt is empty"},
 		{"fetch-chunk", `{}`, "cacheKey is missing"},
 		{"fetch-chunk", `{"cacheKey":"x","chunkIndex":0}`, "starting from 1"},
 		{"fetch-chunk", `{"cacheKey":"x","chunkIndex":1}`, "ask again"},
@@ -277,4 +282,67 @@ func TestMetaIsNotLost(t *testing.T) {
 	if err != nil || string(data) != `{"durationMs":1,"fallback":{"from":"a","to":"b","why":"c"},"model":"m","partial":false,"queuedMs":0,"tokens":{"cached":0,"input":0,"output":0,"total":3}}` {
 		t.Errorf("%s, %v", data, errors.Join(err))
 	}
+}
+
+// The structured content of change is valid under the tool's output schema, which names
+// each of its properties.
+func TestChangesMatchTheirSchema(t *testing.T) {
+	dir := changetest.Project(t, false, map[string]string{"a.txt": "one\n"})
+	answers := map[string]string{
+		"edit":   "Words.\n" + changetest.Block("a.txt:1-1", "one", "1"),
+		"delete": changetest.Block("a.txt:1-1", "one", ""),
+		"create": "**NEW FILE: b.txt**\n===NEW===\nnew\n===END===\n",
+		"none":   "Nothing needs to change.",
+	}
+	b := newTestBridge(t, script(func(_ context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
+		for prompt, answer := range answers {
+			if strings.Contains(req.Prompt, "fake-"+prompt) {
+				return say(answer)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("written"), 0o600); err != nil {
+			return agent.Result{}, err
+		}
+		return say("done")
+	}), nil)
+	s := connect(t, b, "test", "file://"+dir)
+	data, err := json.Marshal(changesSchema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema, err := compile(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(r *mcp.CallToolResult) {
+		t.Helper()
+		content, err := json.Marshal(r.StructuredContent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, wrong := validate(schema, string(content)); wrong != nil {
+			t.Errorf("%s: %q", content, wrong)
+		}
+		var properties map[string]any
+		if err := json.Unmarshal(content, &properties); err != nil {
+			t.Fatal(err)
+		}
+		for name := range properties {
+			if changesSchema["properties"].(map[string]any)[name] == nil {
+				t.Errorf("%s is not in the schema", name)
+			}
+		}
+	}
+	for prompt := range answers {
+		r, text := callTool(t, s, "change", fmt.Sprintf(`{"prompt":"fake-%s","files":["missing"]}`, prompt))
+		if r.IsError {
+			t.Errorf("%s: %s", prompt, text)
+		}
+		check(r)
+	}
+	r, text := callTool(t, s, "change", `{"prompt":"write it"}`)
+	if !r.IsError || !strings.Contains(text, "files changed while") {
+		t.Errorf("isError %v, %s", r.IsError, text)
+	}
+	check(r)
 }

@@ -52,14 +52,8 @@ type Structured struct {
 // Structured asks for JSON that is valid under a schema. It returns an invalid
 // answer to the model once, with a list of the errors.
 func (b *Bridge) Structured(ctx context.Context, in StructuredInput, report func(string)) (Structured, error) {
-	if err := checkText("prompt", in.Prompt, maxPromptBytes); err != nil {
-		return Structured{}, err
-	}
-	schema, err := compile(in.Schema)
+	schema, err := b.checkStructured(in)
 	if err != nil {
-		return Structured{}, err
-	}
-	if err := checkFiles(b.cfg.Agent, in.Files); err != nil {
 		return Structured{}, err
 	}
 	ctx, c, err := b.begin(ctx, in.Common, report)
@@ -69,6 +63,18 @@ func (b *Bridge) Structured(ctx context.Context, in StructuredInput, report func
 	s, err := c.structured(ctx, in, schema)
 	s.Meta = c.end(err)
 	return s, err
+}
+
+// checkStructured checks the input, except for its [Common] part, and returns its schema.
+func (b *Bridge) checkStructured(in StructuredInput) (*jsonschema.Schema, error) {
+	if err := b.checkPrompt(b.cfg.Names.Prompt, in.Prompt); err != nil {
+		return nil, err
+	}
+	schema, err := compile(in.Schema)
+	if err == nil {
+		err = checkFiles(b.cfg.Agent, in.Files)
+	}
+	return schema, err
 }
 
 func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsonschema.Schema) (Structured, error) {
@@ -112,6 +118,12 @@ func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsons
 	return Structured{JSON: value, Notes: c.notes(files.skipped)}, nil
 }
 
+// CheckSchema returns an error for a schema that [Bridge.Structured] does not accept.
+func CheckSchema(schema []byte) error {
+	_, err := compile(schema)
+	return err
+}
+
 // bulletList returns the first items as a bulleted list.
 func bulletList(items []string) string {
 	const most = 20
@@ -132,14 +144,14 @@ func bulletList(items []string) string {
 func compile(s Schema) (*jsonschema.Schema, error) {
 	s = bytes.TrimPrefix(s, []byte("\ufeff"))
 	if len(bytes.TrimSpace(s)) == 0 {
-		return nil, errors.New("schema is missing: pass a JSON Schema, as an object or as a string")
+		return nil, errors.New("the schema is missing: pass a JSON Schema")
 	}
 	if len(s) > maxSchema {
 		return nil, fmt.Errorf("the schema has %d bytes, over the limit of %d: make it smaller", len(s), maxSchema)
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(s))
 	if err != nil {
-		return nil, fmt.Errorf("the schema is not JSON (%v): pass a JSON Schema, as an object or as a string", err)
+		return nil, fmt.Errorf("the schema is not JSON (%v): pass a JSON Schema", err)
 	}
 	switch doc.(type) {
 	case map[string]any, bool:

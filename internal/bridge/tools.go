@@ -12,17 +12,15 @@ import (
 	"strings"
 
 	"pollux/internal/agent"
-	"pollux/internal/lazy"
 )
 
 const (
-	// maxPromptBytes limits the prompt of a call.
-	maxPromptBytes = 2_000_000
-	maxSchema      = 20_000
-	maxWords       = 100_000
+	// MaxPrompt limits the prompt of a call, in bytes.
+	MaxPrompt = 2_000_000
+	// MaxWords is the highest limit of an answer's length, in words.
+	MaxWords  = 100_000
+	maxSchema = 20_000
 )
-
-var modelName = lazy.Regexp(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
 
 // Common holds the input that query, search and structured share.
 type Common struct {
@@ -33,6 +31,8 @@ type Common struct {
 	// RequireFiles makes it an error if a file cannot be attached. MCP clients
 	// instead get an answer without the file, and a note.
 	RequireFiles bool `json:"-"`
+	// Emit, if set, receives the agent's events while it works, from one goroutine.
+	Emit func(agent.Event) `json:"-"`
 }
 
 // An Integer is a whole number. Some clients write it as 1.0 or 1e3.
@@ -75,29 +75,43 @@ type Answer struct {
 	Notes []string
 	// Changes is set in change mode.
 	Changes *Changes
-	Meta    Meta
+	// Cut says why Text is incomplete. It is empty if Text is the whole answer.
+	Cut  string
+	Meta Meta
 }
 
 // Query asks a question, optionally with files. If report is not nil, Query
 // calls it with the progress of the call.
 func (b *Bridge) Query(ctx context.Context, in QueryInput, report func(string)) (Answer, error) {
-	if err := checkText("prompt", in.Prompt, maxPromptBytes); err != nil {
-		return Answer{}, err
-	}
-	limit, err := lengthLimit(in.MaxResponseLength)
-	if err != nil {
-		return Answer{}, err
-	}
-	if err := checkFiles(b.cfg.Agent, in.Files); err != nil {
+	if err := b.checkQuery(in); err != nil {
 		return Answer{}, err
 	}
 	ctx, c, err := b.begin(ctx, in.Common, report)
 	if err != nil {
 		return Answer{}, err
 	}
-	a, err := c.query(ctx, in, limit)
+	a, err := c.query(ctx, in, lengthLimit(in.MaxResponseLength))
 	a.Meta = c.end(err)
 	return a, err
+}
+
+// checkQuery checks the input of a query, except for its [Common] part.
+func (b *Bridge) checkQuery(in QueryInput) error {
+	if err := b.checkPrompt(b.cfg.Names.Prompt, in.Prompt); err != nil {
+		return err
+	}
+	if err := b.checkLength(in.MaxResponseLength); err != nil {
+		return err
+	}
+	return checkFiles(b.cfg.Agent, in.Files)
+}
+
+// checkSearch checks the input of a search, except for its [Common] part.
+func (b *Bridge) checkSearch(in SearchInput) error {
+	if err := b.checkPrompt(b.cfg.Names.Query, in.Query); err != nil {
+		return err
+	}
+	return b.checkLength(in.MaxResponseLength)
 }
 
 func (c *call) query(ctx context.Context, in QueryInput, limit string) (a Answer, err error) {
@@ -137,18 +151,14 @@ func (c *call) query(ctx context.Context, in QueryInput, limit string) (a Answer
 
 // Search asks the agent to search the web.
 func (b *Bridge) Search(ctx context.Context, in SearchInput, report func(string)) (Answer, error) {
-	if err := checkText("query", in.Query, maxPromptBytes); err != nil {
-		return Answer{}, err
-	}
-	limit, err := lengthLimit(in.MaxResponseLength)
-	if err != nil {
+	if err := b.checkSearch(in); err != nil {
 		return Answer{}, err
 	}
 	ctx, c, err := b.begin(ctx, in.Common, report)
 	if err != nil {
 		return Answer{}, err
 	}
-	prompt := b.templates.fill("search", map[string]string{"query": in.Query, "limit": strings.TrimSpace(limit)})
+	prompt := b.templates.fill("search", map[string]string{"query": in.Query, "limit": strings.TrimSpace(lengthLimit(in.MaxResponseLength))})
 	result, err := c.ask(ctx, question{prompt: prompt})
 	a, err := c.answer(result, err, nil)
 	a.Meta = c.end(err)
@@ -158,10 +168,11 @@ func (b *Bridge) Search(ctx context.Context, in SearchInput, report func(string)
 // answer returns the answer of a run: the complete one, or the part that had
 // arrived at the timeout. Other failures are returned as errors.
 func (c *call) answer(r agent.Result, err error, skipped []string) (Answer, error) {
+	c.fellBack = c.fellBack && (err == nil || c.meta.Partial) // a failure is no answer
 	a := Answer{Text: r.Answer, Notes: c.notes(skipped)}
 	var f *Failure
 	if errors.As(err, &f) && c.meta.Partial {
-		a.Text = c.partialPrefix() + f.Partial
+		a.Text, a.Cut = f.Partial, "timed out after "+seconds(c.timeout)
 		return a, nil
 	}
 	return a, err
@@ -185,13 +196,13 @@ func (c *call) notes(skipped []string) (notes []string) {
 	return notes
 }
 
-// checkText returns an error for a text that is empty or too long.
-func checkText(name, text string, limit int) error {
+// checkPrompt returns an error for a prompt that is empty or too long.
+func (b *Bridge) checkPrompt(name, text string) error {
 	switch {
 	case strings.TrimSpace(text) == "":
 		return fmt.Errorf("%s is empty: write a question", name)
-	case len(text) > limit:
-		return fmt.Errorf("%s has %d bytes, over the limit of %d: send less, or attach files", name, len(text), limit)
+	case len(text) > MaxPrompt:
+		return fmt.Errorf("%s has %d bytes, over the limit of %d: send less, or attach files", name, len(text), MaxPrompt)
 	}
 	return nil
 }
@@ -206,15 +217,20 @@ func checkFiles(row *agent.Agent, files []string) error {
 	return nil
 }
 
-// lengthLimit returns the part of a prompt that limits the length of the answer.
-func lengthLimit(words *Integer) (string, error) {
-	switch {
-	case words == nil:
-		return "", nil
-	case *words < 1 || *words > maxWords:
-		return "", fmt.Errorf("maxResponseLength is %d: it must be a number of words from 1 to %d", *words, maxWords)
+// checkLength returns an error for a limit of the answer's length that makes no sense.
+func (b *Bridge) checkLength(words *Integer) error {
+	if words != nil && (*words < 1 || *words > MaxWords) {
+		return fmt.Errorf("%s is %d: it must be a number of words from 1 to %d", b.cfg.Names.Length, *words, MaxWords)
 	}
-	return fmt.Sprintf("\n\nAnswer in at most %d words.", *words), nil
+	return nil
+}
+
+// lengthLimit returns the part of a prompt that limits the length of the answer.
+func lengthLimit(words *Integer) string {
+	if words == nil {
+		return ""
+	}
+	return fmt.Sprintf("\n\nAnswer in at most %d words.", *words)
 }
 
 // workingDirectory returns the real path of dir. If dir is empty, it returns the
@@ -228,10 +244,10 @@ func workingDirectory(dir string) (string, error) {
 		abs, err = filepath.EvalSymlinks(abs)
 	}
 	if err != nil {
-		return "", fmt.Errorf("workingDirectory %s does not exist: name an existing directory", dir)
+		return "", fmt.Errorf("%s does not exist: name an existing directory", dir)
 	}
 	if info, err := os.Stat(abs); err != nil || !info.IsDir() {
-		return "", fmt.Errorf("workingDirectory %s is not a directory: name an existing directory", dir)
+		return "", fmt.Errorf("%s is not a directory: name an existing directory", dir)
 	}
 	return abs, nil
 }

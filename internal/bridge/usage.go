@@ -38,7 +38,7 @@ func (c *call) errorKind(err error) string {
 		return ""
 	case errors.As(err, &fault):
 		return string(fault.Kind)
-	case c.cause() != nil:
+	case c.cause() != nil, errors.Is(err, agent.ErrClosed): // the runner may end before the call's context
 		return usageCancelled
 	}
 	return usageOther

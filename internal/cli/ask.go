@@ -10,22 +10,35 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
+	"pollux/internal/agent/agents"
 	"pollux/internal/bridge"
 )
 
+// noChanges is the exit error of a request for changes that has none for an answer.
+var noChanges = exitError{3}
+
+// An asking is a run of pollux ask.
+type asking struct {
+	streams IO
+
+	in      bridge.QueryInput
+	timeout time.Duration
+	words   int
+	schema  string
+	search  bool
+	asJSON  bool
+	resume  bool
+	logs    logFlags
+	there   poolFlags
+
+	shape   []byte          // the schema
+	history *bridge.History // nil if nothing is kept
+	screen  *screen
+}
+
 func newAsk(streams IO) *cobra.Command {
-	var (
-		in      bridge.QueryInput
-		timeout time.Duration
-		words   int
-		schema  string
-		search  bool
-		level   string
-		asJSON  bool
-		there   poolFlags
-	)
+	a := &asking{streams: streams}
 	cmd := &cobra.Command{
 		Use:   "ask [QUESTION]",
 		Short: "Ask Gemini CLI a question from the shell, read-only",
@@ -34,119 +47,203 @@ and search the web, and nothing else. Without a question, or with -, the questio
 is read from standard input. With both, the standard input follows the question:
 
   pollux ask "what does this project do?"
+  pollux ask --continue "and who uses it?"
   git diff | pollux ask "review this change"
   pollux ask --json-schema todo.schema.json "list the TODOs" | jq .
+  pollux ask --changes "rename greet to hello" | git apply --allow-empty
 
-The environment variables of pollux bridge apply, and its flags --ssh, --socket,
---via and --map.`,
+On a terminal the answer appears while the model writes it, with what the model
+says before it uses a tool. A pipe or a file receives only the answer, at the end.
+After Ctrl-C or a timeout it receives what there is. Everything else goes to
+standard error.
+
+The exit code is 0 only for a complete answer, 3 if --changes has none, and 130
+after Ctrl-C.
+
+Pollux keeps the conversation for --continue: ` + "`pollux help bridge`" + ` says where. Set
+POLLUX_ASK_HISTORY to off to keep nothing. The settings of pollux bridge apply, and
+its flags --ssh, --socket, --via and --map.`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var err error
-			if in.Prompt, err = question(streams.In, args); err != nil {
-				return err
-			}
-			if strings.TrimSpace(in.Prompt) == "" {
-				return usageError{errors.New("no question given: pass it as an argument or on standard input")}
-			}
-			if timeout < time.Millisecond || timeout > bridge.MaxTimeout {
-				return usageError{fmt.Errorf("--timeout is %s: use 1ms to %s", timeout, bridge.MaxTimeout)}
-			}
-			ms := bridge.Integer(timeout.Milliseconds())
-			in.Timeout = &ms
-			if cmd.Flags().Changed("words") {
-				if words < 1 {
-					return usageError{fmt.Errorf("--words is %d: use a number from 1", words)}
-				}
-				w := bridge.Integer(words)
-				in.MaxResponseLength = &w
-			}
-			in.RequireFiles = true
-			var shape []byte
-			if schema != "" {
-				if in.ChangeMode || search {
-					return usageError{errors.New("--json-schema cannot be combined with --changes or --search")}
-				}
-				if shape, err = os.ReadFile(schema); err != nil {
-					return err
-				}
-			}
-			if search && (in.ChangeMode || len(in.Files) > 0) {
-				return usageError{errors.New("--search cannot be combined with --changes or --file")}
-			}
-			change := once
-			if there.away() { // that pool may have a warm process
-				change = func(*bridge.Config) {}
-			}
-			return withBridge(cmd.Context(), streams, level, &there, change, func(ctx context.Context, b *bridge.Bridge) error {
-				status := newStatusLine(streams.Err)
-				var a bridge.Answer
-				var err error
-				switch {
-				case shape != nil:
-					var s bridge.Structured
-					input := bridge.StructuredInput{Common: in.Common, Prompt: in.Prompt, Schema: shape, Files: in.Files}
-					s, err = b.Structured(ctx, input, status.report())
-					a = bridge.Answer{Text: string(s.JSON), Notes: s.Notes, Meta: s.Meta}
-				case search:
-					input := bridge.SearchInput{Common: in.Common, Query: in.Prompt, MaxResponseLength: in.MaxResponseLength}
-					a, err = b.Search(ctx, input, status.report())
-				default:
-					a, err = b.Query(ctx, in, status.report())
-				}
-				status.clear()
-				if ctx.Err() != nil {
-					return exitError{130}
-				}
-				// The model's text and file names may contain terminal escape
-				// sequences.
-				say := func(text string) { fmt.Fprintln(streams.Err, forOutput(streams.Err, text)) }
-				for _, n := range a.Notes {
-					say("pollux: " + n)
-				}
-				if err != nil {
-					var f *bridge.Failure
-					if errors.As(err, &f) && f.Partial != "" {
-						say(f.Partial)
-					}
-					say("pollux: " + err.Error())
-					return exitError{1}
-				}
-				switch {
-				case asJSON:
-					err = printJSON(streams.Out, jsonAnswer{Text: a.Text, Changes: a.Changes, Meta: a.Meta})
-				case a.Changes != nil:
-					// Print only the diff, for git apply.
-					if a.Changes.Response != "" {
-						say(a.Changes.Response)
-					}
-					if a.Changes.Diff == "" {
-						say("pollux: the agent proposed no changes")
-					}
-					_, err = io.WriteString(streams.Out, forOutput(streams.Out, a.Changes.Diff))
-				default:
-					_, err = fmt.Fprintln(streams.Out, forOutput(streams.Out, a.Text))
-				}
-				if err == nil && a.Meta.Partial {
-					fmt.Fprintln(streams.Err, "pollux: the answer is incomplete: use a longer --timeout")
-					return exitError{1}
-				}
-				return err
-			})
-		},
+		RunE: a.run,
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&in.Model, "model", "m", "", "the `model` to ask")
-	flags.StringArrayVarP(&in.Files, "file", "f", nil, "attach a text or image `file`; may be repeated")
-	flags.StringVarP(&in.WorkingDirectory, "dir", "C", "", "the `directory` to work in")
-	flags.DurationVarP(&timeout, "timeout", "t", bridge.DefaultTimeout, "how long to wait for the answer, at most 30m")
-	flags.IntVar(&words, "words", 0, "maximum length of the answer, in words")
-	flags.StringVar(&schema, "json-schema", "", "answer with JSON that is valid against the schema in this `file`")
-	flags.BoolVar(&search, "search", false, "search the web")
-	flags.BoolVar(&in.ChangeMode, "changes", false, "propose changes, and print them as a diff for git apply")
-	flags.BoolVar(&asJSON, "json", false, "print the answer, the model and other details as JSON")
-	flags.StringVar(&level, "log", "warn", "log `level` on standard error: debug, info, warn or error")
-	there.add(cmd)
+	flags.StringVarP(&a.in.Model, "model", "m", "", "the `model` to ask")
+	flags.StringArrayVarP(&a.in.Files, "file", "f", nil, "attach a text or image `file`; may be repeated")
+	flags.StringVarP(&a.in.WorkingDirectory, "dir", "C", "", "the `directory` to work in")
+	flags.DurationVarP(&a.timeout, "timeout", "t", bridge.DefaultTimeout, "how long to wait for the answer, at most 30m")
+	flags.IntVar(&a.words, "words", 0, "maximum length of the answer, in words")
+	flags.BoolVarP(&a.resume, "continue", "c", false, "continue the last conversation in this directory")
+	flags.StringVar(&a.in.SessionID, "session", "", "continue the conversation with this `ID`")
+	flags.StringVar(&a.schema, "json-schema", "", "answer with JSON that is valid against the schema in this `file`")
+	flags.BoolVar(&a.search, "search", false, "search the web")
+	flags.BoolVar(&a.in.ChangeMode, "changes", false, "propose changes, and print them as a diff for git apply")
+	flags.BoolVar(&a.asJSON, "json", false, "print the answer, the model and other details as JSON")
+	a.logs.add(cmd)
+	a.there.add(cmd)
 	return cmd
+}
+
+// askNames are the words of errors: a user of the shell knows flags, and no
+// parameters of a tool.
+var askNames = bridge.Names{
+	Prompt: "the question", Query: "the question", Dir: "--dir", Model: "--model", Timeout: "--timeout",
+	Length: "--words", Session: "--session",
+	Duration: func(d time.Duration) string { return strings.TrimSuffix(d.String(), "0s") },
+}
+
+func (a *asking) run(cmd *cobra.Command, args []string) error {
+	if err := a.check(cmd, args); err != nil {
+		return err
+	}
+	if err := a.openHistory(); err != nil {
+		return err
+	}
+	var cfg bridge.Config
+	change := func(c *bridge.Config) {
+		c.Names, c.History = &askNames, a.history
+		if !a.there.away() { // that pool may have a warm process
+			once(c)
+		}
+		cfg = *c
+	}
+	return withBridge(cmd.Context(), a.streams, &a.logs, &a.there, change, func(ctx context.Context, b *bridge.Bridge) error {
+		if err := a.find(ctx, cfg); err != nil {
+			return err
+		}
+		return a.ask(ctx, b)
+	})
+}
+
+// check reads the question and the schema, and checks the flags.
+func (a *asking) check(cmd *cobra.Command, args []string) (err error) {
+	in := &a.in
+	wrong := func(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+	switch {
+	case a.timeout < time.Millisecond || a.timeout > bridge.MaxTimeout:
+		return wrong("--timeout is %s: use 1ms to %s", a.timeout, bridge.MaxTimeout)
+	case cmd.Flags().Changed("words") && (a.words < 1 || a.words > bridge.MaxWords):
+		return wrong("--words is %d: use a number from 1 to %d", a.words, bridge.MaxWords)
+	case a.schema != "" && (in.ChangeMode || a.search):
+		return wrong("--json-schema cannot be combined with --changes or --search")
+	case a.search && (in.ChangeMode || len(in.Files) > 0):
+		return wrong("--search cannot be combined with --changes or --file")
+	case a.resume && in.SessionID != "":
+		return wrong("--continue cannot be combined with --session: --session names the conversation")
+	case (a.resume || in.SessionID != "") && (a.search || a.schema != ""):
+		return wrong("--continue and --session cannot be combined with --search or --json-schema")
+	}
+	ms := bridge.Integer(a.timeout.Milliseconds())
+	in.Timeout, in.RequireFiles = &ms, true
+	if a.words > 0 {
+		w := bridge.Integer(a.words)
+		in.MaxResponseLength = &w
+	}
+	if a.schema != "" {
+		if a.shape, err = os.ReadFile(a.schema); err != nil {
+			return err
+		}
+		if err := bridge.CheckSchema(a.shape); err != nil {
+			return fmt.Errorf("--json-schema %s: %w", a.schema, err)
+		}
+	}
+	if in.Prompt, err = question(a.streams.In, args); err != nil {
+		return err
+	}
+	if strings.TrimSpace(in.Prompt) == "" {
+		return wrong("no question given: pass it as an argument or on standard input")
+	}
+	return nil
+}
+
+// ask asks the question and prints the answer.
+func (a *asking) ask(ctx context.Context, b *bridge.Bridge) error {
+	plain := !a.asJSON && !a.in.ChangeMode && a.shape == nil
+	a.screen = newScreen(a.streams, agents.Default(), plain)
+	a.in.Emit = a.screen.event
+	answer, err := a.call(ctx, b)
+	a.screen.clear()
+	// The model's text and file names may contain terminal escape sequences.
+	say := func(text string) { fmt.Fprintln(a.streams.Err, forOutput(a.streams.Err, text)) }
+	if err == nil {
+		err = a.print(answer, say)
+	} else {
+		err = a.failed(ctx, err, plain, say)
+	}
+	for _, n := range answer.Notes {
+		say("pollux: " + n)
+	}
+	return err
+}
+
+// call asks the bridge.
+func (a *asking) call(ctx context.Context, b *bridge.Bridge) (bridge.Answer, error) {
+	in := a.in
+	switch {
+	case a.shape != nil:
+		s, err := b.Structured(ctx, bridge.StructuredInput{
+			Common: in.Common, Prompt: in.Prompt, Schema: a.shape, Files: in.Files,
+		}, a.screen.report())
+		return bridge.Answer{Text: string(s.JSON), Notes: s.Notes, Meta: s.Meta}, err
+	case a.search:
+		return b.Search(ctx, bridge.SearchInput{
+			Common: in.Common, Query: in.Prompt, MaxResponseLength: in.MaxResponseLength,
+		}, a.screen.report())
+	}
+	return b.Query(ctx, in, a.screen.report())
+}
+
+// print prints an answer. A part of one is printed too, and is a failure.
+func (a *asking) print(answer bridge.Answer, say func(string)) (err error) {
+	out := a.streams.Out
+	c := answer.Changes
+	switch {
+	case a.asJSON:
+		err = printJSON(out, jsonAnswer{Text: answer.Text, Changes: c, Meta: answer.Meta})
+	case c != nil: // print only the diff, for git apply
+		if c.Response != "" {
+			say(c.Response)
+		}
+		_, err = io.WriteString(out, forOutput(out, c.Diff))
+	case answer.Cut != "":
+		err = a.screen.part(answer.Text)
+	default:
+		err = a.screen.answer(answer.Text)
+	}
+	switch {
+	case err != nil:
+		return err
+	case answer.Cut != "":
+		say(fmt.Sprintf("pollux: the answer is incomplete, because it %s: ask for less, or raise --timeout (at most %s)",
+			answer.Cut, askNames.Duration(bridge.MaxTimeout)))
+		return exitError{1}
+	case c != nil && c.Diff == "":
+		say("pollux: no changes were proposed, so there is no diff (git apply accepts that with --allow-empty)")
+		return noChanges
+	}
+	return nil
+}
+
+// failed prints the part of the answer that arrived, and the error.
+func (a *asking) failed(ctx context.Context, err error, plain bool, say func(string)) error {
+	part := ""
+	if f := (*bridge.Failure)(nil); errors.As(err, &f) {
+		part = f.Partial
+	}
+	if plain {
+		if e := a.screen.part(part); e != nil {
+			return e
+		}
+	} else if part != "" {
+		say(part)
+	}
+	if ctx.Err() == nil {
+		say("pollux: " + err.Error())
+		return exitError{1}
+	}
+	if part != "" {
+		say("pollux: interrupted: the answer is incomplete")
+	}
+	return interrupted
 }
 
 type jsonAnswer struct {
@@ -170,54 +267,16 @@ func question(in io.Reader, args []string) (string, error) {
 			return words, nil
 		}
 	}
-	piped, err := io.ReadAll(io.LimitReader(in, 8<<20))
+	piped, err := io.ReadAll(io.LimitReader(in, bridge.MaxPrompt+1))
 	if err != nil {
 		return "", err
+	}
+	if len(piped) > bridge.MaxPrompt {
+		return "", fmt.Errorf("the standard input has more than %d bytes, which is the limit of a question: "+
+			"send less, or attach files with --file", bridge.MaxPrompt)
 	}
 	if words == "" || len(piped) == 0 {
 		return words + string(piped), nil
 	}
 	return words + "\n\n" + string(piped), nil
-}
-
-// A statusLine shows the progress of a call, on one line of a terminal.
-type statusLine struct{ f *os.File }
-
-func newStatusLine(w io.Writer) statusLine {
-	if !isTerminal(w) {
-		return statusLine{}
-	}
-	return statusLine{w.(*os.File)}
-}
-
-func (s statusLine) report() func(string) {
-	if s.f == nil {
-		return nil
-	}
-	return func(message string) {
-		// The window may have been resized. Characters outside of ASCII may be
-		// wide.
-		width, _, err := term.GetSize(int(s.f.Fd()))
-		if err != nil || width < 10 {
-			return
-		}
-		used := 0
-		for i, r := range message {
-			columns := 1
-			if r >= 0x1100 {
-				columns = 2
-			}
-			if used += columns; used > width-2 {
-				message = message[:i] + "…"
-				break
-			}
-		}
-		fmt.Fprintf(s.f, "\r\x1b[K%s", message)
-	}
-}
-
-func (s statusLine) clear() {
-	if s.f != nil {
-		fmt.Fprint(s.f, "\r\x1b[K")
-	}
 }

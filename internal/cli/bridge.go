@@ -3,9 +3,11 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
-	"os"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,13 +16,18 @@ import (
 	"pollux/internal/agent/agents"
 	"pollux/internal/agent/shared"
 	"pollux/internal/bridge"
+	"pollux/internal/config"
+	"pollux/internal/termtext"
 )
 
+// bridgeCommand is the name of the command that MCP clients start.
+const bridgeCommand = "bridge"
+
 func newBridge(streams IO) *cobra.Command {
-	var level string
+	var logs logFlags
 	var there poolFlags
 	cmd := &cobra.Command{
-		Use:   "bridge",
+		Use:   bridgeCommand,
 		Short: "Serve Gemini CLI to an MCP client, on standard input and output",
 		Long: `An MCP server on standard input and output, for Claude Code, Codex, Cursor,
 VS Code and every other MCP client. Its tools ask Gemini CLI. The client starts
@@ -29,39 +36,26 @@ it; pollux install bridge writes that into a client's settings.
 Gemini CLI can read and search, and nothing else, whatever its settings say.
 Environment variables, with defaults in parentheses:
 
-  GEMINI_CLI_PATH               path of Gemini CLI (gemini)
-  GEMINI_DEFAULT_MODEL          model for calls that name none (the CLI's)
-  GEMINI_FALLBACK_MODEL         model to ask if that one is overloaded or over
-                                its quota (gemini-2.5-flash; none turns it off)
-  GEMINI_MAX_CONCURRENT         maximum number of concurrent calls (3)
-  GEMINI_MIN_INVOCATION_GAP_MS  minimum time between two starts (5000)
-  GEMINI_SPAWN_JITTER_MAX_MS    maximum random time added to it (200)
-  GEMINI_IDLE_TIMEOUT_MS        end a run that is silent for this time (300000)
-  GEMINI_PROMPTS_DIR            directory with your prompt templates
-  GEMINI_RUNNER                 warm keeps processes running, spawn starts one
-                                for each call (warm)
-  GEMINI_WARM_PROCESSES         maximum number of warm processes (3)
-  GEMINI_WARM_IDLE_MS           end a process that is idle for this time (600000)
-  GEMINI_WARM_WAIT_MS           how long a call waits for a process (5000)
-  GEMINI_WARM_MEMORY_MB         replace a process that uses more memory (1024)
-  GEMINI_WARM_AHEAD             true starts a process with the bridge (false)
-  POLLUX_POOL                   off keeps the processes in this bridge instead of
-                                sharing those of pollux pool (on)
-  POLLUX_POOL_IDLE_MS           end the pool after this time without a call
-                                (600000)
+` + config.Variables("bridge", "pool", "log") + `
+pollux config shows the values in use. They can also be in its file.
 
 With --ssh, --socket or --via, Gemini CLI runs where another pool runs: signed in
 there, and with the files there. If a directory has another name there, --map
-gives both names. docs/POOL.md explains it.`,
+gives both names. ` + "`pollux help pool`" + ` explains it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			unchanged := func(*bridge.Config) {}
-			return withBridge(cmd.Context(), streams, level, &there, unchanged, func(ctx context.Context, b *bridge.Bridge) error {
+			if err := loadSettings().FileErr(); err != nil {
+				return serveBroken(cmd.Context(), streams, err)
+			}
+			return withBridge(cmd.Context(), streams, &logs, &there, unchanged, func(ctx context.Context, b *bridge.Bridge) error {
+				explainServer(streams, "this is an MCP server, which an MCP client starts: "+
+					"to set it up, `pollux install bridge CLIENT`; Ctrl-C ends it")
 				b.Publish() // on failure, only `pollux status` is affected
 				return serveBridge(ctx, b, streams)
 			})
 		},
 	}
-	cmd.Flags().StringVar(&level, "log", "warn", "log `level` on standard error: debug, info, warn or error")
+	logs.add(cmd)
 	there.add(cmd)
 	return cmd
 }
@@ -120,14 +114,21 @@ func openRunner(cfg bridge.Config, there *poolFlags) (agent.Runner, error) {
 	return shared.NewClient(shared.Config{Connect: connect, Hello: &h, Local: local, Check: cfg.Agent.Check, Log: cfg.Log}), nil
 }
 
+// bridgeConfig returns the bridge's configuration, from the environment and the file.
+func bridgeConfig() (bridge.Config, error) {
+	v := loadSettings()
+	err := v.ErrFor(func(s config.Setting) bool { return slices.Contains([]string{"bridge", "pool", "log"}, s.Table()) })
+	return bridge.Configure(agents.Default(), v), err
+}
+
 // withBridge calls f with a bridge. A signal ends f's context.
-func withBridge(ctx context.Context, streams IO, level string, there *poolFlags, change func(*bridge.Config),
+func withBridge(ctx context.Context, streams IO, logs *logFlags, there *poolFlags, change func(*bridge.Config),
 	f func(context.Context, *bridge.Bridge) error) error {
-	log, err := logger(streams.Err, level)
+	log, err := logs.open(streams.Err)
 	if err != nil {
 		return err
 	}
-	cfg, err := bridge.FromEnv(agents.Default(), os.Getenv)
+	cfg, err := bridgeConfig()
 	if err != nil {
 		return err
 	}
@@ -146,3 +147,41 @@ func withBridge(ctx context.Context, streams IO, level string, there *poolFlags,
 	}
 	return errors.Join(f(ctx, b), b.Close())
 }
+
+// serveBroken serves a bridge whose file of settings is invalid. Clients hide what a server
+// writes when it cannot start, so each call returns the problem instead.
+func serveBroken(ctx context.Context, streams IO, problem error) error {
+	text := strings.ReplaceAll(problem.Error(), "\n", "; ")
+	fmt.Fprintf(streams.Err, "pollux: %s\n", termtext.Text(text))
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	cfg := bridge.Configure(agents.Default(), config.Defaults())
+	cfg.Version = version()
+	b, err := bridge.New(brokenRunner{&agent.Error{
+		Kind: agent.Settings, Message: termtext.Line(text, maxProblem),
+		Remedy: agent.Remedy{What: "Pollux's settings are invalid", Next: "correct the file, then restart this MCP server"},
+	}}, cfg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(serveBridge(ctx, b, streams), b.Close())
+}
+
+// maxProblem limits the problem with the settings in the answer to a call, in bytes.
+const maxProblem = 2000
+
+// A brokenRunner fails each request.
+type brokenRunner struct{ err *agent.Error }
+
+func (r brokenRunner) Run(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) {
+	return agent.Result{}, r.err
+}
+
+func (r brokenRunner) Check(context.Context, agent.Source) (agent.Program, error) {
+	return agent.Program{}, r.err
+}
+
+func (brokenRunner) Ahead(agent.Source, string) {}
+func (brokenRunner) Forget(string)              {}
+func (brokenRunner) Workers() []agent.Worker    { return nil }
+func (brokenRunner) Close() error               { return nil }

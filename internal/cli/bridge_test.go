@@ -2,28 +2,35 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"pollux/internal/agent/agents"
 	"pollux/internal/bridge"
+	"pollux/internal/config"
 )
 
 // After a signal, the bridge did not end if a call reported progress to a client
 // that did not read.
 func TestBridgeEndsForADeafClient(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
+	t.Setenv("HOME", t.TempDir())
 	settings := map[string]string{"GEMINI_CLI_PATH": t.TempDir(), "GEMINI_RUNNER": "spawn"}
 	synctest.Test(t, func(t *testing.T) {
-		cfg, err := bridge.FromEnv(agents.Default(), func(name string) string { return settings[name] })
-		if err != nil {
+		values := config.Load(func(name string) string { return settings[name] })
+		if err := values.Err(); err != nil {
 			t.Fatal(err)
 		}
+		cfg := bridge.Configure(agents.Default(), values)
 		runner, err := agents.Open(cfg.Agent, cfg.Runner)
 		if err != nil {
 			t.Fatal(err)
@@ -59,4 +66,52 @@ func TestBridgeEndsForADeafClient(t *testing.T) {
 		out.Close()
 		<-time.After(time.Minute) // the server waits for the answer that cannot be written
 	})
+}
+
+// With a broken file of settings, the bridge starts, and answers each call with the problem:
+// clients show nothing of a server that does not start.
+func TestBridgeReportsBrokenSettings(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.toml")
+	if err := os.WriteFile(path, []byte("[bridge]\nmodle = 1\n\n[pool]\nidle = 5\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("TMPDIR", t.TempDir())
+	t.Setenv("POLLUX_CONFIG", path)
+	theirs, in := io.Pipe()
+	out, ours := io.Pipe()
+	var errs bytes.Buffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- Run(t.Context(), IO{In: theirs, Out: ours, Err: &errs}, []string{"bridge"})
+		ours.Close()
+	}()
+	answers := bufio.NewReader(out)
+	for i, request := range []string{
+		`"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}`,
+		`"method":"tools/call","params":{"name":"query","arguments":{"prompt":"x"}}`,
+		`"method":"tools/call","params":{"name":"search","arguments":{"query":"x"}}`,
+		`"method":"tools/call","params":{"name":"ping","arguments":{}}`,
+	} {
+		fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,%s}`+"\n", i, request)
+		answer, err := answers.ReadString('\n')
+		if err != nil {
+			t.Fatalf("%s: %v", request, err)
+		}
+		if i == 0 {
+			continue
+		}
+		for _, want := range []string{
+			"Pollux's settings are invalid (", path + ":2: unknown key bridge.modle: did you mean bridge.model?",
+			path + ":5: pool.idle is 5", "correct the file, then restart this MCP server",
+		} {
+			if !strings.Contains(answer, want) {
+				t.Errorf("%s: no %q in %s", request, want, answer)
+			}
+		}
+	}
+	in.Close()
+	if code := <-ended; code != 0 || !strings.Contains(errs.String(), path+":2: ") {
+		t.Errorf("the bridge ended with %d and said %q", code, errs.String())
+	}
 }

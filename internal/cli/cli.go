@@ -17,15 +17,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"pollux/internal/editor"
+	"pollux/internal/ide"
+	"pollux/internal/install"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
@@ -43,6 +45,9 @@ func Main() int {
 func Run(ctx context.Context, streams IO, args []string) int {
 	root := newRoot(streams)
 	root.SetArgs(args)
+	if len(args) > 0 && args[0] == cobra.ShellCompRequestCmd {
+		eachCommand(root, plainUsages)
+	}
 	cmd, err := root.ExecuteContextC(ctx)
 	var exit exitError
 	var usage usageError
@@ -52,7 +57,11 @@ func Run(ctx context.Context, streams IO, args []string) int {
 	case errors.As(err, &exit):
 		return exit.code
 	case errors.As(err, &usage):
-		fmt.Fprintf(streams.Err, "pollux: %s\nRun `%s --help` for usage.\n", termtext.Text(err.Error()), cmd.CommandPath())
+		fmt.Fprintf(streams.Err, "pollux: %s\n", termtext.Text(err.Error()))
+		if args := (argsError{}); errors.As(err, &args) {
+			fmt.Fprintf(streams.Err, "Usage: %s\n", args.usage)
+		}
+		fmt.Fprintf(streams.Err, "Run `%s --help` for usage.\n", cmd.CommandPath())
 		return 2
 	}
 	fmt.Fprintf(streams.Err, "pollux: %s\n", termtext.Text(err.Error()))
@@ -69,6 +78,14 @@ var interrupted = exitError{128 + int(syscall.SIGINT)}
 
 // A usageError reports wrong arguments or flags. [Run] adds a hint at the usage.
 type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// An argsError is a usageError about the arguments. [Run] adds the command's usage.
+type argsError struct {
+	error
+	usage string
+}
 
 // Root returns the whole command line, from which manual pages and completions
 // are generated.
@@ -89,29 +106,46 @@ other agents, and your shell, ask Gemini CLI questions, enforced read-only.
   pollux install  install the plugin for Neovim, Vim, Emacs, Kakoune or Helix, or
                   add the bridge to Claude Code, Codex, Cursor or VS Code
   pollux review   review pending changes in a terminal
-  pollux doctor   find out why an agent does not connect, and what to do`,
-		Version:           version(),
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+  pollux doctor   find out why an agent does not connect, and what to do
+  pollux help     read the manual: ` + "`pollux help help`" + ` lists its pages`,
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
 	root.SetVersionTemplate("pollux {{.Version}}\n")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return applySettings(cmd) }
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		newRun(streams), newDemo(streams), newIDE(streams), newConnect(streams),
-		newReview(streams), newSend(streams), newLSP(streams), newNotify(streams), newStatus(streams), newDoctor(streams), newJournal(streams),
+		newConfig(streams), newLog(streams),
+		newReview(streams), newOpen(streams), newSend(streams), newLSP(streams), newNotify(streams), newStatus(streams), newDoctor(streams), newJournal(streams),
 		newBridge(streams), newPool(streams), newAsk(streams), newUsage(streams), newInstall(streams), newConformance(streams),
+		newVersion(streams),
 	)
-	checkArgs(root)
+	root.SetHelpCommand(newHelp(streams))
+	root.InitDefaultHelpCmd()
+	eachCommand(root, checkArgs)
+	eachCommand(root, completeFlags)
 	return root
 }
 
-// checkArgs turns errors about the arguments of a command, and of its
-// subcommands, into usage errors. A command without a check takes no arguments.
+func newVersion(streams IO) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintf(streams.Out, "pollux %s\n", version())
+			return err
+		},
+	}
+}
+
+// checkArgs turns errors about the arguments of a command into usage errors. A
+// command without a check takes no arguments.
 func checkArgs(cmd *cobra.Command) {
 	args := cmd.Args
 	if args == nil {
@@ -119,12 +153,12 @@ func checkArgs(cmd *cobra.Command) {
 	}
 	cmd.Args = func(cmd *cobra.Command, a []string) error {
 		if err := args(cmd, a); err != nil {
+			if !cmd.HasSubCommands() {
+				err = argsError{err, cmd.UseLine()}
+			}
 			return usageError{err}
 		}
 		return nil
-	}
-	for _, sub := range cmd.Commands() {
-		checkArgs(sub)
 	}
 }
 
@@ -133,9 +167,53 @@ func noArgs(cmd *cobra.Command, a []string) error {
 	case len(a) == 0:
 		return nil
 	case cmd.HasSubCommands():
-		return fmt.Errorf("unknown command %q", a[0])
+		return unknown("command", a[0], suggestions(cmd, a[0]))
 	}
 	return fmt.Errorf("unexpected argument %q", a[0])
+}
+
+// maxTypos is how many letters may be wrong in a word that Pollux corrects.
+const maxTypos = 2
+
+// suggestions returns the commands that a wrong name of a subcommand may mean.
+func suggestions(cmd *cobra.Command, name string) (all []string) {
+	cmd.SuggestionsMinimumDistance = maxTypos
+	names := cmd.SuggestionsFor(name)
+	for _, sub := range cmd.Commands() {
+		if len(similar(name, sub.Aliases)) > 0 && !slices.Contains(names, sub.Name()) {
+			names = append(names, sub.Name())
+		}
+	}
+	for _, s := range names {
+		all = append(all, cmd.CommandPath()+" "+s)
+	}
+	isAgent := func(l ide.Launch) bool { return l.Name == name }
+	isClient := func(c install.Client) bool { return c.Name == name }
+	switch {
+	case !cmd.HasParent() && slices.ContainsFunc(ide.Launches(), isAgent):
+		all = append(all, "pollux run -- "+name)
+	case cmd.Name() == "install" && slices.ContainsFunc(install.Clients, isClient):
+		all = append(all, "pollux install bridge "+name)
+	}
+	return all
+}
+
+// similar returns the names that a wrong one may mean.
+func similar(name string, names []string) []string {
+	var cmd cobra.Command
+	for _, n := range names {
+		cmd.AddCommand(&cobra.Command{Use: n, Run: func(*cobra.Command, []string) {}})
+	}
+	cmd.SuggestionsMinimumDistance = maxTypos
+	return cmd.SuggestionsFor(name)
+}
+
+// unknown returns the error for a wrong name, with the names that it may mean.
+func unknown(kind, name string, suggestions []string) error {
+	if len(suggestions) == 0 {
+		return fmt.Errorf("unknown %s %q", kind, name)
+	}
+	return fmt.Errorf("unknown %s %q: did you mean `%s`?", kind, name, strings.Join(suggestions, "` or `"))
 }
 
 func version() string {
@@ -151,14 +229,4 @@ func version() string {
 // self describes this program to companions.
 func self() editor.Implementation {
 	return editor.Implementation{Name: "pollux", Version: version()}
-}
-
-// logger returns a logger that writes to standard error. At the default level,
-// it never writes tokens, prompts, paths or the content of files.
-func logger(w io.Writer, level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, usageError{fmt.Errorf("unknown log level %q: use debug, info, warn or error", level)}
-	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
 }

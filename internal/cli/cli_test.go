@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,10 +81,17 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		says string
 	}{
 		{"nosuch", 2, "`pollux --help`"},
+		{"instal nvim", 2, "did you mean `pollux install`?"},
+		{"claude", 2, "did you mean `pollux run -- claude`?"},
+		{"install neovm", 2, "did you mean `pollux install nvim`?"},
+		{"install claude-code", 2, "did you mean `pollux install bridge claude-code`?"},
+		{"install bridge claude", 2, "did you mean `claude-code` or `claude-desktop`?"},
+		{"doctor gemni", 2, "did you mean `gemini`?"},
+		{"run -- claud", 127, "did you mean `pollux run -- claude`?"},
 		{"status extra", 2, "`pollux status --help`"},
 		{"status --nosuch", 2, "`pollux status --help`"},
-		{"journal shwo", 2, "`pollux journal --help`"},
-		{"journal show", 2, "`pollux journal` lists them\nRun `pollux journal show --help`"},
+		{"journal shwo", 2, "did you mean `pollux journal show`?\nRun `pollux journal --help`"},
+		{"journal show", 2, "`pollux journal` lists them\nUsage: pollux journal show ID [flags]\nRun `pollux journal show --help`"},
 		{"notify f g", 2, "name one file"},
 		{"journal show x", 1, "`pollux journal`"},
 		{"journal restore x", 1, "`pollux journal`"},
@@ -139,11 +147,62 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 	}
 }
 
+// The shell completes arguments and the values of flags, and shows descriptions
+// without the marks of the help text.
+func TestCompletion(t *testing.T) {
+	quiet(t)
+	for args, want := range map[string]string{
+		"run --review":    "browser\nsplit\npopup\nnone\n:4\n",
+		"run --log":       "debug\ninfo\nwarn\nerror\n:4\n",
+		"run --root":      ":16\n", // directories
+		"notify --event":  "focus\nclose\nquit\n:4\n",
+		"notify --unit":   "char\nbyte\nutf16\ngrapheme\n:4\n",
+		"demo --agent":    "gemini\nclaude\n:4\n",
+		"send --agent":    "codex\t",
+		"install bridge":  "claude-code\n",
+		"run --re":        "--review\twhere to review changes",
+		"connect --socke": "--socket\tpath of the companion's socket",
+		"completion":      "fish\t",
+	} {
+		words := strings.Fields("__complete " + args)
+		if !strings.HasSuffix(args, "-re") && !strings.HasSuffix(args, "-socke") {
+			words = append(words, "")
+		}
+		var out, errs bytes.Buffer
+		code := Run(t.Context(), IO{strings.NewReader(""), &out, &errs}, words)
+		if code != 0 || !strings.Contains(out.String(), want) || strings.Contains(out.String(), "`") {
+			t.Errorf("pollux %s: exit code %d, output %q; want %q", args, code, out.String(), want)
+		}
+	}
+}
+
+// People know some editors by another name.
+func TestAliases(t *testing.T) {
+	for alias, name := range map[string]string{"neovim": "nvim", "kak": "kakoune", "hx": "helix"} {
+		cmd, _, err := Root().Find([]string{"install", alias})
+		if err != nil || cmd.Name() != name {
+			t.Errorf("%s is %s, %v", alias, cmd.Name(), err)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	var out [2]bytes.Buffer
+	for i, arg := range []string{"version", "--version"} {
+		if code := Run(t.Context(), IO{strings.NewReader(""), &out[i], io.Discard}, []string{arg}); code != 0 {
+			t.Errorf("%s: exit code %d", arg, code)
+		}
+	}
+	if out[0].String() != out[1].String() || !strings.HasPrefix(out[0].String(), "pollux ") {
+		t.Errorf("%q and %q", out[0].String(), out[1].String())
+	}
+}
+
 func TestDescribe(t *testing.T) {
 	ago := time.Now().Add(-time.Minute).UnixMilli()
 	for want, agent := range map[string]editor.Agent{
-		"Claude Code 2.1 in /src, process 7, connected for 1m0s": {Name: "Claude Code", Version: "2.1", Since: ago, PID: 7, Dir: "/src"},
-		"Codex CLI, connected for 1m0s; no review":               {Name: "Codex CLI", Since: ago, Limits: "no review"},
+		"Claude Code 2.1 (pid 7, tty pts/3) in /src, connected for 1m0s": {Name: "Claude Code", Version: "2.1", Since: ago, PID: 7, Dir: "/src", Terminal: "pts/3"},
+		"Codex CLI, connected for 1m0s; no review":                       {Name: "Codex CLI", Since: ago, Limits: "no review"},
 	} {
 		if got := describe(agent); got != want {
 			t.Errorf("%+v is %q, want %q", agent, got, want)

@@ -35,7 +35,7 @@ is in TMPDIR. With --interactive the editor needs a separate window:
 
     pollux conformance --interactive -- xterm -e nvim one.txt
 
-docs/CONFORMANCE.md describes each check.`,
+` + "`pollux help conformance`" + ` describes each check.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || cmd.ArgsLenAtDash() != 0 {

@@ -52,13 +52,11 @@ type remoteFlags struct {
 }
 
 func (f *remoteFlags) add(cmd *cobra.Command) {
-	fs := cmd.Flags()
-	fs.StringVar(&f.socket, "socket", "", "`path` of the companion's socket, or of a socket that is forwarded to it")
-	fs.StringVar(&f.ssh, "ssh", "", "reach the companion on this `host` with ssh; pollux must be installed there")
-	fs.StringVar(&f.via, "via", "", "reach the companion with this shell `command`, which runs pollux connect next to it")
-	fs.StringVar(&f.dir, "dir", "", "workspace `directory` on the companion's side")
-	fs.StringArrayVar(&f.maps, "map", nil,
-		"a directory's path here and on the companion's side, `HERE=THERE`; may be repeated")
+	textFlag(cmd, "run.socket", &f.socket)
+	textFlag(cmd, "run.ssh", &f.ssh)
+	textFlag(cmd, "run.via", &f.via)
+	textFlag(cmd, "run.dir", &f.dir)
+	listFlag(cmd, "run.map", &f.maps)
 }
 
 // away reports whether the companion is remote or sees other paths.
@@ -124,8 +122,12 @@ this command ends. To run a single agent, use instead
 
     pollux run --attach --ssh HOST --map HERE=THERE
 
-docs/REMOTE.md explains dev containers, ssh and WSL, step by step.`,
+` + "`pollux help remote`" + ` explains dev containers, ssh and WSL, step by step.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !publish {
+				explainServer(streams, "an agent starts this to reach a companion: to start an agent that does, "+
+					"`pollux run --attach`; Ctrl-C ends it")
+			}
 			if !flags.away() && !publish {
 				path, err := flags.find(cmd.Context(), "")
 				if err != nil {

@@ -37,7 +37,7 @@ request. The model reports what it can see of a simulated editor and proposes a
 change, which you review on a page in the browser. The project and its journal
 are removed when Gemini CLI ends.
 
-The first run may need the network once, to fetch Gemini CLI with npx.
+If Gemini CLI is not installed, Pollux offers to download it.
 
 --agent claude runs Claude Code instead, if it is installed. Its requests to the
 model stay on this machine, too. Pollux does not control what else it sends.`,
@@ -51,18 +51,16 @@ model stay on this machine, too. Pollux does not control what else it sends.`,
 				return usageError{fmt.Errorf("the demo cannot run %q: use --agent %s", name, strings.Join(names, " or --agent "))}
 			}
 			agent := ide.LaunchOf(name)
-			if i > 0 && !isInstalled(agent) {
-				return notInstalled(agent)
-			}
-			argv, err := command(agent)
+			argv, err := command(cmd.Context(), streams, agent)
 			if err != nil {
 				return err
 			}
 			argv = append(argv, demoAgents[i].args...)
-			cfg, err := flags.config(streams)
+			cfg, report, err := flags.agentConfig(streams)
 			if err != nil {
 				return err
 			}
+			defer report()
 			leftDemos.Remove(os.TempDir())
 			dir, err := os.MkdirTemp("", fmt.Sprintf("pollux-demo-%d-", os.Getpid()))
 			if err != nil {
@@ -89,7 +87,10 @@ model stay on this machine, too. Pollux does not control what else it sends.`,
 		},
 	}
 	flags.add(cmd)
-	review = reviewFlag(cmd)
+	for _, name := range []string{"root", "include-ignored", "listen", "host-name"} { // not for a sample project
+		cmd.Flags().MarkHidden(name)
+	}
+	review = reviewFlag(cmd, streams)
 	cmd.Flags().StringVar(&name, "agent", names[0], "the agent: "+strings.Join(names, " or "))
 	cmd.RegisterFlagCompletionFunc("agent", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -214,7 +215,11 @@ func (d *demo) answer(r fakemodel.Request) fakemodel.Reply {
 	}
 	var parts []fakemodel.Part
 	if r.Step == 0 {
-		parts = append(parts, fakemodel.Part{Text: d.agent.see(r) + p.say + "\n"})
+		seen := ""
+		if n == 0 { // later, the simulated editor no longer has the file's text
+			seen = d.agent.see(r)
+		}
+		parts = append(parts, fakemodel.Part{Text: seen + p.say + "\n"})
 		if reads {
 			parts = append(parts, fakemodel.Part{Call: d.agent.read, Args: map[string]any{"file_path": path}})
 		}

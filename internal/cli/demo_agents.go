@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -47,17 +46,12 @@ var demoAgents = []demoAgent{
 			}}
 		},
 		env: func(home, model string) []string {
-			env := []string{
+			return []string{
 				"HOME=" + home, "USERPROFILE=" + home, "GEMINI_CLI_HOME=" + home,
 				"GOOGLE_GEMINI_BASE_URL=" + model, "GEMINI_API_KEY=demo", "GEMINI_MODEL=gemini-2.5-flash",
 				"NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1",
 				"GOOGLE_API_KEY=", "GOOGLE_GENAI_USE_VERTEXAI=", "GOOGLE_GENAI_USE_GCA=", "GEMINI_SANDBOX=",
 			}
-			// Let npx use the user's cache.
-			if home, err := os.UserHomeDir(); err == nil && os.Getenv("npm_config_cache") == "" {
-				env = append(env, "npm_config_cache="+filepath.Join(home, ".npm"))
-			}
-			return env
 		},
 		write: "write_file", see: seenByGemini,
 	},
@@ -106,7 +100,7 @@ func seenByGemini(r fakemodel.Request) string {
 	if dec.Decode(&active) != nil {
 		return ""
 	}
-	seen := fmt.Sprintf("I see %s open in your editor, the cursor in line %d", filepath.Base(active.Path),
+	seen := fmt.Sprintf("I see %s open in the simulated editor, the cursor in line %d", filepath.Base(active.Path),
 		active.Cursor.Line)
 	if first, _, _ := strings.Cut(active.Text, "\n"); first != "" {
 		seen += fmt.Sprintf(", and %q selected", first)
@@ -122,5 +116,5 @@ func seenByClaude(r fakemodel.Request) string {
 	if m == nil {
 		return ""
 	}
-	return fmt.Sprintf("I see %s open in your editor, and %q selected in line %s. ", filepath.Base(m[2]), m[3], m[1])
+	return fmt.Sprintf("I see %s open in the simulated editor, and %q selected in line %s. ", filepath.Base(m[2]), m[3], m[1])
 }

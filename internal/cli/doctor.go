@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -16,7 +15,7 @@ import (
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/agent/shared"
 	poolchecks "pollux/internal/agent/shared/checks"
-	"pollux/internal/bridge"
+	"pollux/internal/config"
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
@@ -52,8 +51,15 @@ something failed.
 
 --fix fixes what Pollux can fix, after showing it: it removes files left behind
 by companions that have ended, makes your files readable for you alone, and turns
-on Gemini CLI's IDE mode. docs/DOCTOR.md lists the symptoms and causes.`,
+on Gemini CLI's IDE mode. ` + "`pollux help doctor`" + ` lists the symptoms and
+causes.`,
 		Args: func(_ *cobra.Command, args []string) error {
+			all := doctor.Names(doctorParts())
+			for _, name := range args {
+				if s := similar(name, all); len(s) > 0 && !slices.Contains(all, name) {
+					return unknown("agent", name, s)
+				}
+			}
 			_, err := doctor.Select(doctorParts(), args)
 			return err
 		},
@@ -74,6 +80,11 @@ on Gemini CLI's IDE mode. docs/DOCTOR.md lists the symptoms and causes.`,
 				parts, err := doctor.Select(doctorParts(), args)
 				if err != nil {
 					return doctor.Report{}, err
+				}
+				if exists(loadSettings().Path) {
+					parts = slices.Insert(parts, 0, doctor.Part{
+						Name: "settings", Heading: "Pollux's settings", Checks: []doctor.Check{checkSettings},
+					})
 				}
 				if !quiet {
 					fmt.Fprintf(streams.Out, "For agents started in %s\n", termtext.Visible(cfg.Dir))
@@ -136,8 +147,7 @@ on Gemini CLI's IDE mode. docs/DOCTOR.md lists the symptoms and causes.`,
 // applyFixes applies the report's fixes if the user agrees, now or beforehand.
 func applyFixes(ctx context.Context, streams IO, report doctor.Report, beforehand bool) error {
 	if !beforehand {
-		fmt.Fprint(streams.Err, "Proceed? [Y/n] ")
-		yes, err := agreedTo(ctx, streams.In)
+		yes, err := confirm(ctx, streams, "Proceed?")
 		if err != nil {
 			fmt.Fprintln(streams.Err)
 			return errors.New("not a terminal; nothing was changed: use --fix --yes")
@@ -166,9 +176,12 @@ func printer(w io.Writer, parts []doctor.Part) func(doctor.Finding) {
 // defines its own. Add new ones here.
 func doctorParts() []doctor.Part {
 	gemini, protocol := &geminichecks.CLI{Probe: agents.Probe}, new(protocolchecks.Protocol)
+	if v := loadSettings(); v.Origin("bridge.command") != (config.Origin{}) {
+		gemini.Command = v.Text("bridge.command")
+	}
 	home := func() (string, error) { return settings.Home(nil) }
 	hasGemini := func() bool {
-		return os.Getenv("GEMINI_CLI_PATH") != "" || doctor.Installed(geminiide.GeminiCommand, home)()
+		return gemini.Command != "" || doctor.Installed(geminiide.GeminiCommand, home)()
 	}
 	const geminiTitle = "Gemini CLI"
 	parts := []doctor.Part{
@@ -204,11 +217,33 @@ func doctorParts() []doctor.Part {
 	return parts
 }
 
+// checkSettings checks the user's file of settings.
+func checkSettings(_ context.Context, c *doctor.Checker) {
+	v := loadSettings()
+	valid := true
+	for _, p := range v.Problems {
+		if p.File != "" {
+			c.Fail("config", "run `pollux config edit`, then restart editors and MCP clients", "%s", p)
+			valid = false
+		}
+	}
+	if valid {
+		c.OK("config", "%s is valid", v.Path)
+	}
+}
+
 // checkPool checks the pool that bridges which start in this environment use.
 func checkPool(ctx context.Context, c *doctor.Checker) {
-	cfg, err := bridge.FromEnv(agents.Default(), os.Getenv)
+	if c.Failed("config") {
+		return // no bridge starts a pool
+	}
+	cfg, err := bridgeConfig()
+	offLine := ""
+	if from := loadSettings().Origin("pool.enabled"); from.Source() == "file" {
+		offLine = from.String()
+	}
 	p := &poolchecks.Pool{
-		Err: err, Off: cfg.NoPool, Settings: cfg.PoolSettings(),
+		Err: err, OffLine: offLine, Off: cfg.NoPool, Settings: cfg.PoolSettings(),
 		Socket: func() (string, error) { return shared.SocketPath(build()) },
 		Connect: func(ctx context.Context) (io.ReadWriteCloser, error) {
 			connect, err := localPool(cfg)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -24,28 +25,41 @@ import (
 type companionFlags struct {
 	roots          []string
 	includeIgnored bool
-	logLevel       string
+	logs           logFlags
 	host           string
 	hostNames      []string
 }
 
 func (f *companionFlags) add(cmd *cobra.Command) {
-	fs := cmd.Flags()
-	fs.StringArrayVar(&f.roots, "root", nil, "workspace `directory`, instead of the working directory; may be repeated")
-	fs.BoolVar(&f.includeIgnored, "include-ignored", false,
-		"also tell the agent about open files that are ignored or look like secrets")
-	fs.StringVar(&f.logLevel, "log", "warn", "log `level` on standard error: debug, info, warn or error")
-	fs.StringVar(&f.host, "listen", "", "also listen on this IP `address`, for an agent in a container")
-	fs.StringArrayVar(&f.hostNames, "host-name", []string{"host.docker.internal"},
-		"host `name` that agents may use to reach --listen; may be repeated")
+	listFlag(cmd, "companion.root", &f.roots)
+	switchFlag(cmd, "companion.include-ignored", &f.includeIgnored)
+	textFlag(cmd, "companion.listen", &f.host)
+	listFlag(cmd, "companion.host-name", &f.hostNames)
+	f.logs.add(cmd)
 }
 
-// config returns a companion's configuration. The caller adds the editor.
+// config returns the configuration of a companion that logs to standard error. The caller
+// adds the editor.
 func (f *companionFlags) config(streams IO) (ide.Config, error) {
-	log, err := logger(streams.Err, f.logLevel)
+	log, err := f.logs.open(streams.Err)
 	if err != nil {
 		return ide.Config{}, err
 	}
+	return f.configWith(log)
+}
+
+// agentConfig returns the configuration of a companion whose agent runs on this terminal.
+// It logs to the log file only. The caller calls report when the agent has ended.
+func (f *companionFlags) agentConfig(streams IO) (cfg ide.Config, report func(), err error) {
+	log, err := f.logs.openFile()
+	if err != nil {
+		return ide.Config{}, nil, err
+	}
+	cfg, err = f.configWith(slog.New(log))
+	return cfg, func() { log.report(streams.Err) }, err
+}
+
+func (f *companionFlags) configWith(log *slog.Logger) (ide.Config, error) {
 	j, err := journal.Default()
 	if err != nil {
 		return ide.Config{}, err
@@ -103,7 +117,7 @@ func newIDE(streams IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ide",
 		Short: "Companion process for editor plugins",
-		Long: `Speaks the editor protocol (docs/PROTOCOL.md) with a plugin on standard input and
+		Long: `Speaks the editor protocol (pollux help protocol) with a plugin on standard input and
 output, and runs a companion for Gemini CLI and Qwen Code until the plugin
 disconnects.
 
@@ -116,6 +130,10 @@ With --attach the plugin joins a running companion, for instance the one of
 			defer stop()
 			if attach && standalone {
 				return usageError{errors.New("--standalone and --attach cannot be combined")}
+			}
+			if !standalone {
+				explainServer(streams, "an editor's plugin starts this: to set one up, `pollux install EDITOR`; "+
+					"without an editor, `pollux run`; Ctrl-C ends it")
 			}
 			if attach {
 				path, err := editor.Find(ctx, self(), socket, "")

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/install"
 )
 
@@ -16,7 +20,13 @@ func newInstall(streams IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Install Pollux in an editor or an MCP client",
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Long: `Installs Pollux in an editor, or the bridge in an MCP client. The change is shown
+first and written when you agree.
+
+    pollux install nvim                  connect Neovim to agents
+    pollux install bridge claude-code    let Claude Code ask Gemini CLI
+    pollux install nvim --remove         uninstall it`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newInstallBridge(streams))
 	for _, e := range install.Editors {
@@ -41,10 +51,15 @@ file stays as it is. Clients: ` + strings.Join(names, ", ") + `.
 
 --remove removes it again.`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 || !slices.Contains(names, args[0]) {
-				return fmt.Errorf("name one client: %s", strings.Join(names, ", "))
+			if len(args) == 1 && slices.Contains(names, args[0]) {
+				return nil
 			}
-			return nil
+			if len(args) == 1 {
+				if s := similar(args[0], names); len(s) > 0 {
+					return unknown("client", args[0], s)
+				}
+			}
+			return fmt.Errorf("name one client: %s", strings.Join(names, ", "))
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c := install.Clients[slices.Index(names, args[0])]
@@ -67,7 +82,12 @@ file stays as it is. Clients: ` + strings.Join(names, ", ") + `.
 			if done, err := apply(cmd.Context(), streams, plan, "Write "+path+"?", yes); err != nil || !done {
 				return err
 			}
-			fmt.Fprintf(streams.Err, "pollux: wrote %s; restart %s\n", path, c.Title)
+			if remove {
+				fmt.Fprintf(streams.Err, "pollux: removed from %s; restart %s\n", path, c.Title)
+				return nil
+			}
+			fmt.Fprintf(streams.Err, "pollux: wrote %s\npollux: next: restart %s and ask it to ask Gemini; "+
+				"`pollux doctor` checks what the bridge needs\n", path, c.Title)
 			return nil
 		},
 	}
@@ -83,11 +103,15 @@ func newInstallEditor(streams IO, e install.Editor) *cobra.Command {
 		short = "Add Pollux to the settings of " + e.Title
 	}
 	cmd := &cobra.Command{
-		Use:   e.Name,
-		Short: short,
+		Use:     e.Name,
+		Aliases: e.Aliases,
+		Short:   short,
 		Long: fmt.Sprintf(`Installs Pollux where %s looks for plugins and settings. The change is shown first
 and written when you agree. Your own files are left alone. Run this again after an
 update of Pollux.
+
+If you use Gemini CLI and its IDE mode is not on, this offers to turn it on: a gemini
+that you start in the editor's terminal connects only in IDE mode.
 
 --remove uninstalls it.`, e.Title),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -101,7 +125,10 @@ update of Pollux.
 					state = "not "
 				}
 				fmt.Fprintf(streams.Err, "pollux: nothing to do: Pollux is %sinstalled in %s\n", state, e.Title)
-				return nil
+				if remove {
+					return nil
+				}
+				return prepareGemini(cmd.Context(), streams, yes)
 			}
 			question := "Write these changes?"
 			if remove {
@@ -111,16 +138,35 @@ update of Pollux.
 				return err
 			}
 			if remove {
-				fmt.Fprintf(streams.Err, "pollux: removed from %s\n", e.Title)
-			} else {
-				fmt.Fprintf(streams.Err, "pollux: installed: %s\n", e.Next)
+				fmt.Fprintf(streams.Err, "pollux: removed from %s; restart it to unload the plugin\n", e.Title)
+				return nil
 			}
-			return nil
+			fmt.Fprintf(streams.Err, "pollux: installed in %s\npollux: next: %s\n", e.Title, e.Next)
+			return prepareGemini(cmd.Context(), streams, yes)
 		},
 	}
 	cmd.Flags().BoolVar(&remove, "remove", false, "uninstall Pollux")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask: answer yes to each question")
 	return cmd
+}
+
+// prepareGemini offers to turn on Gemini CLI's IDE mode if the user has Gemini CLI.
+// Without a terminal and without yes, it leaves the settings as they are.
+func prepareGemini(ctx context.Context, streams IO, yes bool) error {
+	home, err := settings.Home(nil)
+	if err != nil {
+		return err
+	}
+	_, missing := exec.LookPath("gemini")
+	if info, err := os.Stat(home); missing != nil && (err != nil || !info.IsDir()) {
+		return nil
+	}
+	err = offerIDEMode(ctx, streams, yes)
+	if errors.Is(err, io.EOF) { // counts as no
+		fmt.Fprintln(streams.Err, "\npollux: IDE mode stays off")
+		return nil
+	}
+	return err
 }
 
 // apply shows a plan and applies it if the user agrees. It reports whether the
@@ -131,9 +177,8 @@ func apply(ctx context.Context, streams IO, plan *install.Plan, question string,
 		if !isTerminal(streams.In) {
 			return false, errors.New("nothing was changed: use --yes to make the change without being asked")
 		}
-		fmt.Fprintf(streams.Err, "%s [Y/n] ", question)
 		// The end of the input counts as no.
-		if yes, _ := agreedTo(ctx, streams.In); !yes {
+		if yes, _ := confirm(ctx, streams, question); !yes {
 			fmt.Fprintln(streams.Err, "pollux: nothing was changed")
 			return false, nil
 		}

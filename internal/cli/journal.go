@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -15,81 +16,131 @@ import (
 )
 
 func newJournal(streams IO) *cobra.Command {
-	var asJSON bool
+	var asJSON, noPager bool
+	var filter journalFilter
 	cmd := &cobra.Command{
 		Use:   "journal",
 		Short: "List, show and restore proposals and your edits",
-		Long: `Pollux keeps every change that an agent proposed, and your edits to it, in a
-private directory: the latest 1,000, for at least two weeks. Nothing is lost when
-an agent, an editor or Pollux ends at the wrong moment.`,
+		Long: `Pollux keeps every change that an agent proposed, your edits to it, and the file as
+it was, in a private directory: the latest 1,000, for at least two weeks. Nothing is
+lost when an agent, an editor or Pollux ends at the wrong moment.
+
+The list shows the latest entry first. Where a command takes an ID, the start of
+one that no other entry has is enough, and @ is the latest entry. Paths are
+relative to the working directory if the file is in it.
+
+` + stateHelp(),
+		Example: `  pollux journal --here --state rejected
+  pollux journal show --diff @
+  pollux journal restore 0mwr1o8`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withJournal(func(j *journal.Journal) error {
-				entries, err := j.List()
+				keep, err := filter.matcher()
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					if entries == nil {
-						entries = []journal.Entry{}
-					}
+				all, err := j.List()
+				if err != nil {
+					return err
+				}
+				entries := slices.DeleteFunc(slices.Clone(all), func(e journal.Entry) bool { return !keep(e) })
+				switch {
+				case asJSON && entries == nil:
+					return printJSON(streams.Out, []journal.Entry{})
+				case asJSON:
 					return printJSON(streams.Out, entries)
-				}
-				if len(entries) == 0 {
+				case len(all) == 0:
 					fmt.Fprintln(streams.Out, "The journal is empty.")
+					return nil
+				case len(entries) == 0:
+					fmt.Fprintln(streams.Out, "No entry matches.")
+					return nil
 				}
-				for _, e := range entries {
-					note := string(e.State)
-					if e.Unwritten {
-						note += ", not written"
+				return page(cmd.Context(), streams, noPager, func(w io.Writer) error {
+					l := newListing(w, coloured(streams.Out), all)
+					for _, e := range entries {
+						l.print(j, e)
 					}
-					if e.Edited {
-						note += ", edited"
-					}
-					fmt.Fprintf(streams.Out, "%s  %s  %s  (%s)\n", e.ID, e.Time.Format("2006-01-02 15:04:05"),
-						termtext.Visible(e.Path), note)
-					if e.Unwritten {
-						fmt.Fprintf(streams.Out, "    pollux journal restore %s\n", e.ID)
-					}
-				}
-				return nil
+					return nil
+				})
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, with absolute paths")
+	cmd.Flags().StringVar(&filter.file, "file", "", "list only entries of this `path`: a file, or a directory and everything in it")
+	cmd.Flags().StringSliceVar(&filter.states, "state", nil,
+		"list only entries in one of these `states`, such as rejected,closed; unwritten and edited work too")
+	cmd.Flags().BoolVar(&filter.here, "here", false, "list only entries of files in the working directory")
+	cmd.PersistentFlags().BoolVar(&noPager, "no-pager", false, "do not send the output to $PAGER on a terminal")
 
-	var proposal bool
+	var proposal, asDiff bool
 	show := &cobra.Command{
 		Use:   "show ID",
-		Short: "Print an entry's text",
-		Args:  oneEntry,
+		Short: "Print an entry's text, or its diff",
+		Long: `Prints the proposed text with your edits. ID is an entry's ID, the start of one that
+no other entry has, or @ for the latest entry.
+
+With --diff, prints what the change does to the file as it was before. Entries
+without that text (those of an older Pollux, files over 1 MiB, and the files that a
+restore replaced) are compared with the file on disk.`,
+		Args: oneEntry,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJournal(func(j *journal.Journal) error {
+				id, err := j.Resolve(args[0])
+				if err != nil {
+					return err
+				}
 				get := j.Text
 				if proposal {
 					get = j.Proposal
 				}
-				text, err := get(args[0])
-				if err == nil {
-					_, err = io.WriteString(streams.Out, forOutput(streams.Out, text))
+				text, err := get(id)
+				if err != nil {
+					return err
 				}
-				return err
+				colours := false
+				if asDiff {
+					var note string
+					if text, note, err = diffOf(j, id, text); err != nil {
+						return err
+					}
+					if note != "" {
+						fmt.Fprintln(streams.Err, "pollux: "+note)
+					}
+					colours = coloured(streams.Out)
+				}
+				text = forOutput(streams.Out, text)
+				if colours {
+					text = colouredDiff(text)
+				}
+				return page(cmd.Context(), streams, noPager, func(w io.Writer) error {
+					_, err := io.WriteString(w, text)
+					return err
+				})
 			})
 		},
 	}
 	show.Flags().BoolVar(&proposal, "proposal", false, "print the agent's proposal, without your edits")
+	show.Flags().BoolVar(&asDiff, "diff", false, "print a unified diff")
 
 	var to string
 	restore := &cobra.Command{
 		Use:   "restore ID",
 		Short: "Write an entry's text to its file",
 		Long: `Writes the text to the file it was proposed for, or to another file. The present
-content of the file goes into the journal first. If symbolic links have changed
+content of the file goes into the journal first, so that restoring @ after it undoes
+a restore. ID is an entry's ID, the start of one that no other entry has, or @ for
+the latest entry. If symbolic links have changed
 and the path now leads to another file, nothing is written: name the file with
 --to.`,
 		Args: oneEntry,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJournal(func(j *journal.Journal) error {
-				e, err := j.Get(args[0])
+				id, err := j.Resolve(args[0])
+				if err != nil {
+					return err
+				}
+				e, err := j.Get(id)
 				if err != nil {
 					return err
 				}
@@ -116,7 +167,7 @@ and the path now leads to another file, nothing is written: name the file with
 
 func oneEntry(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return errors.New("name one entry by its ID: `pollux journal` lists them")
+		return errors.New("name one entry by its ID, or @ for the latest: `pollux journal` lists them")
 	}
 	return nil
 }

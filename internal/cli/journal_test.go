@@ -209,6 +209,7 @@ func TestJournalShowOnATerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Setenv("PAGER", "cat")
 	for _, args := range [][]string{{"journal", "show", id}, {"journal", "show", "--proposal", id}} {
 		if out, _ := pollux(t, args...); out != text {
 			t.Errorf("a pipe gets %q", out)
@@ -280,4 +281,59 @@ func TestJournalRestorePrintsPathsSafely(t *testing.T) {
 	safe("restore over a directory", polluxFails(t, "journal", "restore", id))
 	out, _ := pollux(t, "journal")
 	safe("the list", out)
+}
+
+// On a terminal the list has colours and goes through the user's pager. NO_COLOR, a
+// terminal that can do nothing, and --no-pager are respected.
+func TestJournalOnATerminal(t *testing.T) {
+	j := newTestJournal(t)
+	id, err := j.Add(journal.Entry{Path: "/f\x1b[2J"}, "new\n")
+	if err == nil {
+		err = j.SetOriginal(id, "old\n")
+	}
+	if err == nil {
+		err = j.Finish(id, journal.Rejected, false)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	const paged = "sed 's/^/paged: /'"
+	for _, test := range []struct {
+		name string
+		env  map[string]string
+		args []string
+		want []string
+		not  []string
+	}{
+		{"colours", nil, nil, []string{sgrYellow, sgrRed + "rejected" + sgrPlain, "/f␛[2J"}, []string{"paged"}},
+		{"a diff", nil, []string{"show", "--diff", "@"},
+			[]string{sgrRed + "-old" + sgrPlain + "\n" + sgrGreen + "+new" + sgrPlain + "\n", sgrBold + "--- a/f␛[2J"}, []string{"f\x1b"}},
+		{"NO_COLOR", map[string]string{"NO_COLOR": "1"}, nil, []string{"(rejected)"}, []string{"\x1b"}},
+		{"dumb", map[string]string{"TERM": "dumb", "PAGER": paged}, nil, []string{"(rejected)"}, []string{"\x1b", "paged"}},
+		{"a pager", map[string]string{"PAGER": paged}, nil, []string{"paged: ", sgrRed + "rejected"}, nil},
+		{"a pager for a text", map[string]string{"PAGER": paged}, []string{"show", "@"}, []string{"paged: new\n"}, nil},
+		{"no pager", map[string]string{"PAGER": paged}, []string{"--no-pager"}, []string{"rejected"}, []string{"paged"}},
+		{"an empty pager", map[string]string{"PAGER": ""}, nil, []string{"rejected"}, nil},
+		{"options for less", map[string]string{"PAGER": `echo "$LESS"`, "LESS": "FX"}, nil, []string{"FX\n"}, []string{"R"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv("TERM", "xterm-256color")
+			t.Setenv("NO_COLOR", "")
+			t.Setenv("PAGER", "cat")
+			for name, value := range test.env {
+				t.Setenv(name, value)
+			}
+			got := onTerminal(t, append([]string{"journal"}, test.args...)...)
+			for _, text := range test.want {
+				if !strings.Contains(got, text) {
+					t.Errorf("it prints %q, want %q", got, text)
+				}
+			}
+			for _, text := range test.not {
+				if strings.Contains(got, text) {
+					t.Errorf("it prints %q, with %q", got, text)
+				}
+			}
+		})
+	}
 }

@@ -20,7 +20,7 @@ func newLSP(streams IO) *cobra.Command {
 CLI and Qwen Code, for editors that Pollux has no plugin for. It infers the cursor
 and the selection from the editor's requests to language servers. It announces
 changes with a message and as code actions; you review them on the page or with
-pollux review. docs/EDITORS.md shows how to set up each editor.`,
+pollux review. ` + "`pollux help editors`" + ` shows how to set up each editor.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
@@ -28,6 +28,8 @@ pollux review. docs/EDITORS.md shows how to set up each editor.`,
 			if err != nil {
 				return err
 			}
+			explainServer(streams, "this is a language server, which an editor starts: "+
+				"to set it up, see `pollux lsp --help`; Ctrl-C ends it")
 			mine, theirs := net.Pipe()
 			var companion errgroup.Group
 			companion.Go(func() error { return serveEditor(ctx, theirs, cfg) })

@@ -18,7 +18,7 @@ import (
 )
 
 func newPool(streams IO) *cobra.Command {
-	var level string
+	var logs logFlags
 	var background, reports bool
 	cmd := &cobra.Command{
 		Use:   "pool",
@@ -30,8 +30,8 @@ minutes without a call (POLLUX_POOL_IDLE_MS) or with pollux pool stop. There is
 nothing to configure.
 
 Without a subcommand, the pool runs in this terminal. It takes the settings of
-warm processes from its environment (see pollux bridge --help), so a pool in the
-background has those of the bridge that started it. A process is only used for
+warm processes from its environment and the file of settings (see pollux bridge
+--help), so a pool in the background has those of the bridge that started it. A process is only used for
 clients with the same environment: no client uses the key of another.
 
 POLLUX_POOL=off, where an MCP client starts a bridge, lets that bridge keep
@@ -41,7 +41,7 @@ processes of its own.`,
 			if background {
 				err = startPool(cmd.Context(), streams)
 			} else {
-				err = servePool(cmd.Context(), streams, level, reports)
+				err = servePool(cmd.Context(), streams, &logs, reports)
 			}
 			if err != nil && (background || reports) { // the bridge that waits prints it
 				fmt.Fprintln(streams.Out, err)
@@ -49,7 +49,7 @@ processes of its own.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&level, "log", "warn", "log `level` on standard error: debug, info, warn or error")
+	logs.add(cmd)
 	cmd.Flags().BoolVar(&background, "background", false, "start the pool in the background")
 	cmd.Flags().BoolVar(&reports, "report", false, "report on standard output when bridges can connect")
 	cmd.Flags().MarkHidden("background")
@@ -74,12 +74,12 @@ func startPool(ctx context.Context, streams IO) error {
 
 // servePool runs a pool until it ends by itself or is stopped. It reports on standard
 // output when bridges can connect, or for people on standard error.
-func servePool(ctx context.Context, streams IO, level string, reports bool) error {
-	log, err := logger(streams.Err, level)
+func servePool(ctx context.Context, streams IO, logs *logFlags, reports bool) error {
+	log, err := logs.open(streams.Err)
 	if err != nil {
 		return err
 	}
-	cfg, err := bridge.FromEnv(agents.Default(), os.Getenv)
+	cfg, err := bridgeConfig()
 	if err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func newPoolConnect(streams IO) *cobra.Command {
 if none runs. pollux bridge --ssh runs this command with ssh. Gemini CLI runs
 with the environment of this command.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := bridge.FromEnv(agents.Default(), os.Getenv)
+			cfg, err := bridgeConfig()
 			if err != nil {
 				return err
 			}

@@ -21,8 +21,8 @@ func newReview(streams IO) *cobra.Command {
 		Short: "Review pending changes in this terminal",
 		Long: `Shows the pending changes of a running companion: over ssh, in a tmux pane next to
 the agent, and for editors that show no diffs. Accept or reject a change, undo
-single hunks, edit the text in $VISUAL or $EDITOR. Press ? for the keys. Leaving
-the review decides nothing.
+single hunks or a range of them, edit the text in $VISUAL or $EDITOR. Press ? for
+the keys. Leaving the review decides nothing.
 
 The companion is the one in $POLLUX_SOCKET. Without that, it is the one whose
 workspace contains the working directory.`,

@@ -18,10 +18,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/sys"
+	"pollux/internal/termtext"
 	"pollux/internal/view/tmux"
 )
 
@@ -46,12 +46,13 @@ arguments:
     pollux run -- claude --permission-mode default
     pollux run -- gemini --model gemini-2.5-flash
 
-If no agent is installed, npx fetches Gemini CLI.
+If no agent is installed, Pollux offers to download Gemini CLI with npm, in the
+release that it is tested with.
 
 With --attach no companion is started. The agent is connected to a running one:
 the companion of the editor whose terminal this is, or of this directory, or
 with --socket, --ssh or --via one in another container or on another host. Use
---map if the project has another path there (docs/REMOTE.md). Only Gemini CLI
+--map if the project has another path there (pollux help remote). Only Gemini CLI
 and Qwen Code can connect to another container or host.
 
 If Gemini CLI's IDE mode is neither on nor off, Pollux offers to turn it on in
@@ -68,13 +69,17 @@ mode; opencode and Codex CLI never do.`,
 			if err != nil {
 				return err
 			}
-			if !attach && (remote.away() || remote.socket != "" || remote.dir != "") {
-				return usageError{errors.New("--socket, --ssh, --via, --dir and --map need --attach")}
+			if !attach {
+				if anyChanged(cmd, "socket", "ssh", "via", "dir", "map") {
+					return usageError{errors.New("--socket, --ssh, --via, --dir and --map need --attach")}
+				}
+				remote = remoteFlags{} // settings for --attach
 			}
-			cfg, err := flags.config(streams)
+			cfg, report, err := flags.agentConfig(streams)
 			if err != nil {
 				return err
 			}
+			defer report()
 			s, err := findAgent(cmd.Context(), streams, args, remote.away())
 			if err != nil {
 				return err
@@ -86,7 +91,7 @@ mode; opencode and Codex CLI never do.`,
 					names(launches(func(l ide.Launch) bool { return l.Remote }), "or"))}
 			}
 			if s.agent.IDEMode {
-				if err := offerIDEMode(cmd.Context(), streams); err != nil {
+				if err := offerIDEMode(cmd.Context(), streams, false); err != nil {
 					return err
 				}
 			}
@@ -106,8 +111,8 @@ mode; opencode and Codex CLI never do.`,
 	}
 	flags.add(cmd)
 	remote.add(cmd)
-	cmd.Flags().BoolVar(&attach, "attach", false, "connect the agent to a running companion")
-	review = reviewFlag(cmd)
+	switchFlag(cmd, "run.attach", &attach)
+	review = reviewFlag(cmd, streams)
 	return cmd
 }
 
@@ -116,9 +121,17 @@ func launches(match func(ide.Launch) bool) []ide.Launch {
 	return slices.DeleteFunc(ide.Launches(), func(l ide.Launch) bool { return !match(l) })
 }
 
+// find returns the path of an agent that is installed, or that Pollux has downloaded.
+func find(l ide.Launch) (path string, ok bool) {
+	if path, err := exec.LookPath(l.Name); err == nil {
+		return path, true
+	}
+	return downloaded(l)
+}
+
 func isInstalled(l ide.Launch) bool {
-	_, err := exec.LookPath(l.Name)
-	return err == nil
+	_, ok := find(l)
+	return ok
 }
 
 // names returns the commands of agents as a list for people.
@@ -164,32 +177,41 @@ func findAgent(ctx context.Context, streams IO, args []string, away bool) (sessi
 		if err != nil {
 			return session{}, err
 		}
-		argv, err := command(l)
+		argv, err := command(ctx, streams, l)
 		return session{agent: l, argv: argv}, err
 	}
 	l := ide.LaunchOf(args[0])
+	if args[0] == l.Name && l.Package != "" {
+		argv, err := command(ctx, streams, l)
+		if exit := (exitError{}); err != nil && !errors.As(err, &exit) {
+			fmt.Fprintf(streams.Err, "pollux: %s\n", termtext.Text(err.Error()))
+			err = exitError{127}
+		}
+		return session{agent: l, argv: append(argv, args[1:]...)}, err
+	}
 	path, err := exec.LookPath(args[0])
-	switch {
-	case err != nil && args[0] == l.Name && l.Package != "":
-		fmt.Fprintf(streams.Err, "pollux: %v\n", notInstalled(l))
-		return session{}, exitError{127}
-	case err != nil:
-		fmt.Fprintf(streams.Err, "pollux: %v: check the command after --\n", err)
+	if err != nil {
+		next := "check the command after --"
+		if s := similar(args[0], flagValues()["agent"]); len(s) > 0 {
+			next = "did you mean `pollux run -- " + s[0] + "`?"
+		}
+		fmt.Fprintf(streams.Err, "pollux: %v: %s\n", err, next)
 		return session{}, exitError{127}
 	}
 	return session{agent: l, argv: slices.Concat([]string{path}, l.Args, args[1:])}, nil
 }
 
 // command returns the command that starts an agent. If the agent is not installed,
-// npx fetches it.
-func command(l ide.Launch) ([]string, error) {
-	if path, err := exec.LookPath(l.Name); err == nil {
-		return append([]string{path}, l.Args...), nil
+// Pollux offers to download it.
+func command(ctx context.Context, streams IO, l ide.Launch) ([]string, error) {
+	path, ok := find(l)
+	if !ok {
+		var err error
+		if path, err = offerDownload(ctx, streams, l); err != nil {
+			return nil, err
+		}
 	}
-	if path, err := exec.LookPath("npx"); err == nil {
-		return append([]string{path, "--yes", l.Package}, l.Args...), nil
-	}
-	return nil, notInstalled(l)
+	return append([]string{path}, l.Args...), nil
 }
 
 func notInstalled(l ide.Launch) error {
@@ -277,45 +299,6 @@ func chosen(all []ide.Launch, answer string) (ide.Launch, bool) {
 	return ide.Launch{}, false
 }
 
-// offerIDEMode offers to turn on IDE mode in Gemini CLI's settings, unless they
-// already turn it on or off. Without a terminal, it prints the instructions
-// instead.
-//
-// Gemini CLI connects to a companion only in IDE mode. No variable, flag or
-// private file of Pollux can turn it on for one run: the CLI reads system-wide
-// settings only from directories that belong to root. The CLI's own question,
-// "Do you want to connect ... ?", ends in an error for editors without an
-// extension of the CLI.
-func offerIDEMode(ctx context.Context, streams IO) error {
-	path, err := settings.UserFile()
-	if err != nil {
-		return err
-	}
-	set, err := settings.IDEModeSet(path)
-	if err != nil {
-		fmt.Fprintf(streams.Err, "pollux: %v\n", err)
-		return nil
-	}
-	if set {
-		return nil
-	}
-	if !isTerminal(streams.In) {
-		fmt.Fprintln(streams.Err, "pollux: Gemini CLI's IDE mode is off: type /ide enable in it, once")
-		return nil
-	}
-	fmt.Fprintf(streams.Err,
-		"pollux: Gemini CLI connects to editors only in IDE mode, which is not on.\nTurn it on in %s? [Y/n] ", path)
-	yes, err := agreedTo(ctx, streams.In)
-	if err != nil {
-		return err
-	}
-	if !yes {
-		fmt.Fprintln(streams.Err, "pollux: IDE mode stays off: type /ide enable in Gemini CLI to turn it on")
-		return nil
-	}
-	return settings.EnableIDE(path)
-}
-
 // The values of --review: where `pollux run` shows the review.
 const (
 	reviewBrowser = "browser"
@@ -326,26 +309,38 @@ const (
 
 // reviewFlag adds the flags that control where the review is shown, and returns
 // a function that checks them.
-func reviewFlag(cmd *cobra.Command) func() (string, error) {
-	where := cmd.Flags().String("review", reviewBrowser, "`where` to review changes: browser; in tmux split or popup; none")
-	noBrowser := cmd.Flags().Bool("no-browser", false, "print the review page's link without opening it")
+func reviewFlag(cmd *cobra.Command, streams IO) func() (string, error) {
+	var where string
+	var noBrowser bool
+	textFlag(cmd, "run.review", &where)
+	switchFlag(cmd, "run.no-browser", &noBrowser)
 	return func() (string, error) {
 		wrong := func(text string) (string, error) { return "", usageError{errors.New(text)} }
-		switch *where {
+		switch where {
 		case reviewSplit, reviewPopup:
-			if os.Getenv("TMUX") == "" {
-				return wrong("--review " + *where + " needs tmux: run this command in tmux")
+			if os.Getenv("TMUX") != "" {
+				return where, nil
 			}
-		case reviewBrowser:
-			if *noBrowser {
-				return reviewNone, nil
+			if cmd.Flags().Changed("review") {
+				return wrong("--review " + where + " needs tmux: run this command in tmux")
 			}
-		case reviewNone:
+			// A setting is for all terminals.
+			fmt.Fprintf(streams.Err, "pollux: the setting run.review is %s, but this is not tmux: the review is on the page\n", where)
+			where = reviewBrowser
+		case reviewBrowser, reviewNone:
 		default:
-			return wrong("unknown --review " + *where + ": use browser, split, popup or none")
+			return wrong("unknown --review " + where + ": use browser, split, popup or none")
 		}
-		return *where, nil
+		if noBrowser {
+			where = reviewNone
+		}
+		return where, nil
 	}
+}
+
+// anyChanged reports whether one of the flags is on the command line.
+func anyChanged(cmd *cobra.Command, names ...string) bool {
+	return slices.ContainsFunc(names, cmd.Flags().Changed)
 }
 
 // reviewIn opens the review in tmux and returns a function that closes it. A
@@ -360,14 +355,15 @@ func reviewIn(ctx context.Context, where string, h *ide.Host) (stop func(), err 
 		return nil, errors.New("the companion has no socket: set POLLUX_RUNTIME_DIR to a short path")
 	}
 	if where == reviewSplit {
-		return func() {}, tmux.Split(exe, "review", "--socket", socket)
+		return func() {}, tmux.Split(tmux.InEnvironment(os.Environ(), exe, "review", "--socket", socket)...)
 	}
 	conn, err := editor.Connect(ctx, socket)
 	if err != nil {
 		return nil, err
 	}
 	client := editor.Implementation{Name: "tmux popup", Version: version()}
-	return tmux.Popups(ctx, conn, client, exe, "review", "--once", "--socket", socket)
+	review := tmux.InEnvironment(os.Environ(), exe, "review", "--once", "--socket", socket)
+	return tmux.Popups(ctx, conn, client, review...)
 }
 
 // A session is one run of an agent, connected to a companion.
@@ -423,6 +419,10 @@ func joinAgent(ctx context.Context, streams IO, at *remoteFlags, s session) erro
 	if err != nil {
 		return err
 	}
+	if st, link, err := editor.ReviewPage(ctx, socket, self()); err == nil { // the agent runs without it, too
+		fmt.Fprintf(streams.Err, "pollux: connected to the companion of %s\n", companionName(st))
+		printPageLink(streams.Err, link.URL)
+	}
 	return s.run(ctx, streams, env)
 }
 
@@ -454,7 +454,7 @@ func (s session) run(ctx context.Context, streams IO, companion map[string]strin
 func printLink(w io.Writer, h *ide.Host) string {
 	link, err := h.Link()
 	if err == nil {
-		fmt.Fprintf(w, "pollux: review changes at %s\n", link)
+		printPageLink(w, link)
 	}
 	return link
 }

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -33,38 +35,17 @@ func newStatus(streams IO) *cobra.Command {
 				}
 				return printBridges(cmd.Context(), streams, running, "")
 			}
-			all, err := editor.List(cmd.Context(), self())
+			entries, stopped, err := companions(cmd.Context(), streams.Err, link)
 			if err != nil {
 				return err
-			}
-			type entry struct {
-				editor.Status
-				Socket string `json:"socket"`
-				Link   string `json:"link,omitempty"`
-			}
-			entries := []entry{}
-			for _, c := range all {
-				if c.Stopped {
-					fmt.Fprintf(streams.Err,
-						"pollux: the companion at %s does not answer: if it is stopped, type `fg` in its terminal\n", c.Socket)
-					continue
-				}
-				e := entry{Status: c.Status, Socket: c.Socket}
-				if link {
-					var l editor.Link
-					err := editor.WithClient(cmd.Context(), c.Socket, self(), func(ctx context.Context, client *editor.Client) error {
-						return client.Call(ctx, editor.MethodReviewLink, nil, &l)
-					})
-					if err == nil {
-						e.Link = l.URL
-					}
-				}
-				entries = append(entries, e)
 			}
 			if asJSON {
 				return printJSON(streams.Out, entries)
 			}
-			if len(all) == 0 {
+			if link {
+				return printLinks(streams, entries)
+			}
+			if len(entries) == 0 && stopped == 0 {
 				fmt.Fprintln(streams.Out, "No companion is running. Start one with `pollux run`.")
 			}
 			for i, e := range entries {
@@ -76,7 +57,8 @@ func newStatus(streams IO) *cobra.Command {
 				fmt.Fprintf(streams.Out, "  process %d, port %d, up %s, %s open\n", e.PID, e.Port, since(e.Started),
 					termtext.Count(e.Files, "file"))
 				if len(e.Clients) == 0 {
-					fmt.Fprintln(streams.Out, "  no agent is connected; in Gemini CLI, type /ide enable; in Claude Code and Codex CLI, /ide")
+					fmt.Fprintln(streams.Out, "  no agent is connected; in Gemini CLI, type /ide enable and restart it; "+
+						"in Claude Code and Codex CLI, type /ide")
 				}
 				for _, note := range e.Notes {
 					fmt.Fprintf(streams.Out, "  %s\n", termtext.Visible(note))
@@ -97,17 +79,63 @@ func newStatus(streams IO) *cobra.Command {
 					}
 					fmt.Fprintf(streams.Out, "  diff  %s  %s %s\n", termtext.Visible(d.Path), state, since(d.Opened))
 				}
-				if e.Link != "" {
-					fmt.Fprintf(streams.Out, "  review page (the link works once): %s\n", e.Link)
-				}
 			}
 			return printBridges(cmd.Context(), streams, running, "\n")
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&bridges, "bridges", false, "show only the bridges, and the pools with their processes")
-	cmd.Flags().BoolVar(&link, "link", false, "print a one-time link to each review page")
+	cmd.Flags().BoolVar(&link, "link", false, "print one line for each review page: a link that opens it once, a tab, the workspace")
 	return cmd
+}
+
+// A companionEntry is a running companion in the output of status.
+type companionEntry struct {
+	editor.Status
+	Socket string `json:"socket"`
+	Link   string `json:"link,omitempty"`
+}
+
+// companions returns the running companions, with links to their review pages if link is
+// set. It reports those that do not answer to errs, and returns how many they are.
+func companions(ctx context.Context, errs io.Writer, link bool) (entries []companionEntry, stopped int, err error) {
+	all, err := editor.List(ctx, self())
+	if err != nil {
+		return nil, 0, err
+	}
+	entries = []companionEntry{} // which JSON shows as a list
+	for _, c := range all {
+		if c.Stopped {
+			fmt.Fprintf(errs,
+				"pollux: the companion at %s does not answer: if it is stopped, type `fg` in its terminal\n", c.Socket)
+			stopped++
+			continue
+		}
+		e := companionEntry{Status: c.Status, Socket: c.Socket}
+		if link {
+			_, page, err := editor.ReviewPage(ctx, c.Socket, self())
+			if err != nil {
+				fmt.Fprintf(errs, "pollux: no link to the page of %s: %s\n", companionName(c.Status), termtext.Text(err.Error()))
+			}
+			e.Link = page.URL
+		}
+		entries = append(entries, e)
+	}
+	return entries, stopped, nil
+}
+
+// printLinks prints a line for each review page, for scripts.
+func printLinks(streams IO, entries []companionEntry) error {
+	if len(entries) == 0 {
+		return errors.New("no companion answers: start one with `pollux run`")
+	}
+	for _, e := range entries {
+		if e.Link != "" {
+			fmt.Fprintf(streams.Out, "%s\t%s\n", shownURL(streams.Out, e.Link),
+				termtext.Visible(strings.Join(e.Roots, ", ")))
+		}
+	}
+	return nil
 }
 
 // printBridges prints the bridges and the pools, each after a separator.
@@ -122,15 +150,12 @@ func printBridges(ctx context.Context, streams IO, bridges []bridge.Status, sepa
 	return err
 }
 
-// describe returns an agent with its version, folder and process, as far as they are
-// known, and what it cannot do.
+// describe returns an agent with its version, process, terminal and folder, as far as
+// they are known, and what it cannot do.
 func describe(a editor.Agent) string {
-	text := strings.TrimSpace(a.Name + " " + a.Version)
+	text := a.Describe()
 	if a.Dir != "" {
 		text += " in " + paths.Short(a.Dir)
-	}
-	if a.PID > 0 {
-		text += fmt.Sprintf(", process %d", a.PID)
 	}
 	text += ", connected for " + since(a.Since)
 	if a.Limits != "" {

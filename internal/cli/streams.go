@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -30,6 +31,14 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// explainServer tells a user who has started a server in a terminal what it is and what to
+// do: only a program can talk to it.
+func explainServer(streams IO, text string) {
+	if isTerminal(streams.In) {
+		fmt.Fprintf(streams.Err, "pollux: %s\n", text)
+	}
+}
+
 // forOutput returns text that is written to w. If w is a terminal, it leaves out
 // everything that the terminal would interpret.
 func forOutput(w io.Writer, text string) string {
@@ -51,16 +60,25 @@ func printJSON(w io.Writer, v any) error {
 	return err
 }
 
-// agreedTo reads the answer to a question that ends in [Y/n]. It returns an
-// error at the end of the input or of ctx: anything that the user types after
+// confirm asks a question until the answer is yes or no; Enter means yes. It returns
+// an error at the end of the input or of ctx: anything that the user types after
 // Ctrl-C is not an answer.
-func agreedTo(ctx context.Context, in io.Reader) (bool, error) {
-	answer, err := readLine(ctx, bufio.NewReader(in))
-	if err != nil {
-		return false, err
+func confirm(ctx context.Context, streams IO, question string) (bool, error) {
+	in := bufio.NewReader(streams.In)
+	for {
+		fmt.Fprintf(streams.Err, "%s [Y/n] ", question)
+		answer, err := readLine(ctx, in)
+		if err != nil {
+			return false, err
+		}
+		switch strings.ToLower(strings.TrimSpace(answer)) {
+		case "", "y", "yes":
+			return true, nil
+		case "n", "no":
+			return false, nil
+		}
+		fmt.Fprintln(streams.Err, "Please answer y or n.")
 	}
-	a := strings.ToLower(strings.TrimSpace(answer))
-	return a == "" || a == "y" || a == "yes", nil
 }
 
 // readLine reads a line, or returns the cause when ctx ends.

@@ -283,10 +283,12 @@ func (c *Companion) clientsLocked() []editor.Agent {
 	all := make([]editor.Agent, 0, len(c.sessions))
 	for _, s := range c.sessions {
 		name, version := s.Client()
-		pid, dir := s.Process()
+		p := s.Process()
 		agent := editor.Agent{
-			Name: name, Version: version, Transport: s.Transport(), Since: s.Since().UnixMilli(), PID: pid, Dir: dir,
+			Name: name, Version: version, Transport: s.Transport(), Since: s.Since().UnixMilli(),
+			PID: p.PID, Dir: p.Dir, Terminal: p.Terminal,
 		}
+		agent.Label = agent.Describe()
 		if s, ok := s.(LimitedSession); ok {
 			agent.Limits = s.Limits()
 		}
@@ -294,6 +296,32 @@ func (c *Companion) clientsLocked() []editor.Agent {
 	}
 	slices.SortFunc(all, func(a, b editor.Agent) int { return cmp.Compare(a.Since, b.Since) })
 	return all
+}
+
+// nameLocked returns what to call an agent in messages: its name and, if other agents of
+// that name are connected, what tells it apart from them.
+func (c *Companion) nameLocked(s Session) string {
+	name, _ := s.Client()
+	name = cmp.Or(name, "the agent")
+	p, terminals, others := s.Process(), 0, false
+	for _, other := range c.sessions {
+		if n, _ := other.Client(); other == s || cmp.Or(n, "the agent") != name {
+			continue
+		}
+		others = true
+		if other.Process().Terminal == p.Terminal {
+			terminals++
+		}
+	}
+	switch {
+	case !others:
+		return name
+	case p.Terminal != "" && terminals == 0:
+		return fmt.Sprintf("%s (%s)", name, p.Terminal)
+	case p.PID > 0:
+		return fmt.Sprintf("%s (pid %d)", name, p.PID)
+	}
+	return fmt.Sprintf("%s (since %s)", name, s.Since().Format("15:04:05"))
 }
 
 // prompt returns what to type into the terminal of the agent that acted last.

@@ -328,6 +328,9 @@ func TestAcceptRejectClose(t *testing.T) {
 	if text, err := w.journal.Proposal(d.ID); err != nil || text != "new\n" {
 		t.Errorf("the journal has the proposal %q, %v", text, err)
 	}
+	if text, err := w.journal.Original(d.ID); err != nil || text != "old\n" {
+		t.Errorf("the journal has the original %q, %v", text, err)
+	}
 
 	d = open("new\n")
 	if err := e.Reject(t.Context(), d.ID); err != nil {

@@ -214,9 +214,8 @@ func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
 	}
 	t, err := newTarget(p.Path, c.Roots())
 	name, version := s.Client()
-	name = cmp.Or(name, "the agent")
 	d := &diff{
-		id: journal.NewID(), companion: c, session: s, agent: name, client: strings.TrimSpace(name + " " + version),
+		id: journal.NewID(), companion: c, session: s, client: strings.TrimSpace(cmp.Or(name, "the agent") + " " + version),
 		proposal: p, target: t,
 		opened: time.Now(), ended: make(chan struct{}), state: journal.Open, content: p.Text,
 	}
@@ -244,6 +243,7 @@ func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
 	if old != nil {
 		c.endLocked(old, evSupersede, Outcome{Superseded: true})
 	}
+	d.agent = c.nameLocked(s)
 	c.diffs[d.id] = d
 	c.actedLocked(s)
 	c.mu.Unlock()

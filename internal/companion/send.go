@@ -137,7 +137,7 @@ func (c *Companion) recipient(p editor.SendParams) (*recipient, error) {
 	for _, s := range slices.Backward(c.sessions) {
 		r := &recipient{session: s, prompt: s.Prompt}
 		r.name, _ = s.Client()
-		r.pid, _ = s.Process()
+		r.pid = s.Process().PID
 		all = append(all, r)
 	}
 	c.mu.Unlock()

@@ -23,10 +23,9 @@ type Session interface {
 	Transport() string
 	// Since returns when the agent connected.
 	Since() time.Time
-	// Process returns the agent's process and its working directory; 0 and "" while
-	// they are not known. The process is in the namespace of this one.
-	// [Companion.Changed] announces another result.
-	Process() (pid int, dir string)
+	// Process returns what is known of the agent's process. [Companion.Changed]
+	// announces another result.
+	Process() Process
 	// ContextChanged announces that [Companion.Context] has changed. The session
 	// sends the state as it is when the agent is ready for it.
 	// [Companion.Connect] calls ContextChanged, too.
@@ -48,6 +47,15 @@ type Session interface {
 	// Prompt returns what to type into the agent's terminal to ask about a file
 	// in one of the workspace's roots.
 	Prompt(p editor.PromptParams, roots []string) editor.Prompt
+}
+
+// A Process is what is known of an agent's process. Its fields are empty until they are
+// known.
+type Process struct {
+	PID int // in the namespace of this process
+	Dir string
+	// Terminal is what the system calls the terminal, such as "pts/3".
+	Terminal string
 }
 
 // A LimitedSession is a [Session] of an agent that cannot do all that Pollux offers.

@@ -38,6 +38,7 @@ type fakeSession struct {
 	name     string
 	pid      int
 	dir      string
+	terminal string
 	changed  chan bool
 	outcomes chan resolved
 }
@@ -53,7 +54,7 @@ func newFakeSession() *fakeSession {
 }
 
 func (s *fakeSession) Client() (name, version string) { return s.name, "1" }
-func (s *fakeSession) Process() (pid int, dir string) { return s.pid, s.dir }
+func (s *fakeSession) Process() Process               { return Process{PID: s.pid, Dir: s.dir, Terminal: s.terminal} }
 func (*fakeSession) Transport() string                { return "test" }
 func (*fakeSession) Since() time.Time                 { return time.UnixMilli(1) }
 func (s *fakeSession) ContextChanged()                { s.changed <- true }
@@ -246,6 +247,43 @@ func TestConnectAnnouncesTheContext(t *testing.T) {
 	if len(first.changed) > 0 {
 		t.Error("the context was also announced to the other agent")
 	}
+}
+
+// While several agents have one name, a change says which one proposes it.
+func TestAgentsOfOneName(t *testing.T) {
+	c := newBare(t)
+	e := c.view(t)
+	agent := func(name, terminal string, pid int) *fakeSession {
+		s := newFakeSession()
+		s.name, s.terminal, s.pid = name, terminal, pid
+		return c.connect(t, s)
+	}
+	want := func(s *fakeSession, name string) {
+		t.Helper()
+		if err := c.Propose(t.Context(), s, Proposal{Path: filepath.Join(c.dir, "f"), Text: "new\n"}); err != nil {
+			t.Fatal(err)
+		}
+		if d := receive(t, e.opened); d.Agent != name {
+			t.Errorf("the change is from %q, want %q", d.Agent, name)
+		}
+	}
+	first := agent("Fake", "pts/1", 11)
+	want(first, "Fake")
+	agent("Other", "pts/2", 12)
+	want(first, "Fake")
+	second := agent("Fake", "pts/3", 13)
+	want(first, "Fake (pts/1)")
+	want(second, "Fake (pts/3)")
+	third := agent("Fake", "pts/3", 14) // the second one is suspended
+	want(second, "Fake (pid 13)")
+	want(third, "Fake (pid 14)")
+	want(first, "Fake (pts/1)")
+	unknown := agent("Fake", "", 0)
+	want(unknown, "Fake (since "+unknown.Since().Format("15:04:05")+")")
+	for _, s := range []*fakeSession{second, third, unknown} {
+		c.Disconnect(s)
+	}
+	want(first, "Fake")
 }
 
 // An agent may send an empty name.

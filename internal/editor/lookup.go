@@ -1,6 +1,7 @@
 package editor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,6 +77,21 @@ func AgentEnv(ctx context.Context, socket string, self Implementation, names []s
 	return env, err
 }
 
+// ReviewPage returns the status of the companion on a socket, and a new link that opens
+// its review page once.
+func ReviewPage(ctx context.Context, socket string, self Implementation) (st Status, link Link, err error) {
+	err = WithClient(ctx, socket, self, func(ctx context.Context, c *Client) error {
+		if st, err = c.Status(ctx); err != nil {
+			return err
+		}
+		return c.Call(ctx, MethodReviewLink, nil, &link)
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("the companion at %s does not answer: if it is stopped, type `fg` in its terminal", socket)
+	}
+	return st, link, err
+}
+
 func talk(ctx context.Context, socket string, self Implementation,
 	f func(context.Context, *Client, InitializeResult) error) error {
 	conn, err := Connect(ctx, socket)
@@ -136,40 +152,61 @@ func Find(ctx context.Context, self Implementation, socket, path string) (string
 }
 
 // FindFor returns the socket of the companion whose workspace contains a file
-// or directory. The most specific workspace wins, then a companion with a
-// connected agent, then the newest. An empty path is the working directory.
+// or directory: the first one of [ListFor].
 func FindFor(ctx context.Context, self Implementation, path string) (string, error) {
+	all, path, err := ListFor(ctx, self, path)
+	if err != nil {
+		return "", err
+	}
+	if len(all) == 0 {
+		return "", fmt.Errorf("no companion is running for %s: start one with `pollux run` in its project", path)
+	}
+	return all[0].Socket, nil
+}
+
+// ListFor returns the running companions whose workspace contains a file or directory,
+// and its path without symbolic links. The most specific workspace comes first, then a
+// companion with a connected agent, then the newest. An empty path is the working
+// directory.
+func ListFor(ctx context.Context, self Implementation, path string) ([]Running, string, error) {
 	if path == "" {
 		dir, err := WorkingDir()
 		if err != nil {
-			return "", err
+			return nil, "", err
 		}
 		path = dir
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, "", err
 	}
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
 	all, err := List(ctx, self)
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
-	best, length := Running{}, -1
+	var found []Running
+	lengths := make(map[string]int) // of the most specific root, by socket
 	for _, c := range all {
 		for _, root := range c.Roots {
-			if !paths.Contains(root, path) {
-				continue
-			}
-			used := len(c.Clients) > 0 && len(best.Clients) == 0
-			if len(root) > length || len(root) == length && used {
-				best, length = c, len(root)
+			if paths.Contains(root, path) {
+				lengths[c.Socket] = max(lengths[c.Socket], len(root))
 			}
 		}
+		if lengths[c.Socket] > 0 {
+			found = append(found, c)
+		}
 	}
-	if best.Socket == "" {
-		return "", fmt.Errorf("no companion is running for %s: start one with `pollux run` in its project", path)
-	}
-	return best.Socket, nil
+	slices.SortStableFunc(found, func(a, b Running) int { // they are sorted by age
+		return cmp.Or(cmp.Compare(lengths[b.Socket], lengths[a.Socket]), cmp.Compare(used(b), used(a)))
+	})
+	return found, path, nil
 }
+
+// used returns 1 for a companion with a connected agent, and 0 for another.
+func used(c Running) int { return min(len(c.Clients), 1) }
 
 // WorkingDir returns the working directory without symbolic links, the form in
 // which agents and companions name it.

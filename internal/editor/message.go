@@ -8,7 +8,11 @@
 // side ignores unknown notifications and fields.
 package editor
 
-import "cmp"
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
 
 // ProtocolVersion increases when clients must change.
 const ProtocolVersion = 1
@@ -174,7 +178,8 @@ type Diff struct {
 	Content  *string `json:"content,omitempty"`
 	// Client is the agent's name and version, such as "Gemini CLI 0.61.0".
 	Client string `json:"client"`
-	// Agent names the agent that proposed the change, such as "Gemini CLI".
+	// Agent names the agent that proposed the change, such as "Gemini CLI", or "Gemini CLI
+	// (pts/3)" if several were connected.
 	Agent string `json:"agent"`
 	// Opened is in milliseconds since the Unix epoch.
 	Opened int64 `json:"opened"`
@@ -421,8 +426,30 @@ type Agent struct {
 	// not known.
 	PID int    `json:"pid,omitempty"`
 	Dir string `json:"dir,omitempty"`
+	// Terminal is what the system calls the agent's terminal, such as "pts/3"; left out if
+	// it is not known.
+	Terminal string `json:"terminal,omitempty"`
+	// Label is the agent's description for people: [Agent.Describe].
+	Label string `json:"label"`
 	// Limits says what the agent cannot do, such as "no review"; empty if nothing.
 	Limits string `json:"limits,omitempty"`
+}
+
+// Describe returns the agent's name and version, and what tells it apart from others:
+// "Gemini CLI 0.61.0 (pid 123, tty pts/3)".
+func (a Agent) Describe() string {
+	text := strings.TrimSpace(cmp.Or(a.Name, "an agent") + " " + a.Version)
+	var process []string
+	if a.PID > 0 {
+		process = append(process, fmt.Sprintf("pid %d", a.PID))
+	}
+	if a.Terminal != "" {
+		process = append(process, "tty "+a.Terminal)
+	}
+	if len(process) > 0 {
+		text += " (" + strings.Join(process, ", ") + ")"
+	}
+	return text
 }
 
 // A DiffStatus is a diff without its text.
@@ -434,7 +461,8 @@ type DiffStatus struct {
 	// such a diff, and the user can answer it only in the agent's terminal.
 	Notice string `json:"notice,omitempty"`
 	Client string `json:"client"`
-	// Agent names the agent that proposed the change, such as "Gemini CLI".
+	// Agent names the agent that proposed the change, such as "Gemini CLI", or "Gemini CLI
+	// (pts/3)" if several were connected.
 	Agent  string `json:"agent"`
 	Opened int64  `json:"opened"`
 }

@@ -2,11 +2,7 @@
 // uses it, so that a hunk is the same everywhere.
 package hunk
 
-import (
-	"strings"
-
-	"github.com/aymanbagabas/go-udiff"
-)
+import "strings"
 
 // A Hunk is a range of lines in which two texts, old and new, differ. Lines count
 // from 1. If one of the counts is 0, the lines of the other text belong before
@@ -19,20 +15,31 @@ type Hunk struct {
 // Between returns the hunks between two texts, in order. A last line with a line
 // feed differs from one without.
 func Between(oldText, newText string) []Hunk {
-	var hunks []Hunk
-	oldLine, newLine, done := 1, 1, 0
-	for _, e := range udiff.Lines(oldText, newText) {
-		same := lines(oldText[done:e.Start])
-		oldLine, newLine = oldLine+same, newLine+same
-		h := Hunk{Old: oldLine, OldLines: lines(oldText[e.Start:e.End]), New: newLine, NewLines: lines(e.New)}
-		oldLine, newLine, done = oldLine+h.OldLines, newLine+h.NewLines, e.End
-		if n := len(hunks); n > 0 && same == 0 {
-			hunks[n-1].OldLines += h.OldLines
-			hunks[n-1].NewLines += h.NewLines
-			continue
+	numbers := make(map[string]int)
+	number := func(text string) (all []int) {
+		for line := range strings.Lines(text) {
+			if _, known := numbers[line]; !known {
+				numbers[line] = len(numbers)
+			}
+			all = append(all, numbers[line])
 		}
-		hunks = append(hunks, h)
+		return all
 	}
+	oldLines, newLines := number(oldText), number(newText)
+	var hunks []Hunk
+	oldLine, newLine := 0, 0
+	add := func(o, n int) {
+		if oldLine < o || newLine < n {
+			hunks = append(hunks, Hunk{Old: oldLine + 1, OldLines: o - oldLine, New: newLine + 1, NewLines: n - newLine})
+		}
+		oldLine, newLine = o+1, n+1
+	}
+	for o, n := range match(oldLines, newLines) {
+		if n >= 0 {
+			add(o, n)
+		}
+	}
+	add(len(oldLines), len(newLines))
 	return hunks
 }
 
@@ -91,12 +98,4 @@ func offset(text string, line int) int {
 		at += i + 1
 	}
 	return at
-}
-
-func lines(text string) int {
-	n := strings.Count(text, "\n")
-	if text != "" && !strings.HasSuffix(text, "\n") {
-		n++
-	}
-	return n
 }

@@ -1,7 +1,9 @@
 package hunk
 
 import (
+	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -25,6 +27,46 @@ func TestBetween(t *testing.T) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+// A text with many changes was one hunk between the first and the last few of them.
+func TestBetweenManyChanges(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		line func(i int) string
+	}{
+		{"lines that occur once", func(i int) string { return fmt.Sprintf("line %d\n", i) }},
+		{"lines that repeat", func(i int) string { return fmt.Sprintf("line %d\n", i%7) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var oldText, newText strings.Builder
+			var want []Hunk
+			for i := range 10_000 {
+				oldText.WriteString(test.line(i))
+				if i%20 == 7 {
+					want = append(want, Hunk{i + 1, 1, i + 1, 1})
+					newText.WriteString("changed " + test.line(i))
+				} else {
+					newText.WriteString(test.line(i))
+				}
+			}
+			if got := Between(oldText.String(), newText.String()); !reflect.DeepEqual(got, want) {
+				t.Errorf("got %d hunks, want %d", len(got), len(want))
+			}
+		})
+	}
+}
+
+// Lines that cannot be paired with few edits become one hunk between two anchors.
+func TestBetweenTooManyEdits(t *testing.T) {
+	same := "an anchor\n"
+	oldText := strings.Repeat("a\nb\n", maxEdits) + same + "c\n"
+	newText := strings.Repeat("b\nb\nd\n", maxEdits) + same + "C\n"
+	n := 2 * maxEdits
+	want := []Hunk{{1, n, 1, 3 * maxEdits}, {n + 2, 1, 3*maxEdits + 2, 1}}
+	if got := Between(oldText, newText); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

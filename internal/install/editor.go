@@ -22,6 +22,8 @@ type Editor struct {
 	Name  string // on the command line
 	Title string // for people
 	Next  string // what to do after the installation
+	// Aliases are other names on the command line.
+	Aliases []string
 
 	// dir returns the package's directory. It may be nil. Packages of other
 	// versions are next to the directory and match the pattern.
@@ -44,14 +46,18 @@ func (e Editor) HasPlugin() bool { return e.dir != nil }
 
 // Editors lists the editors.
 var Editors = []Editor{
-	{Name: "nvim", Title: "Neovim", dir: nvimDir, extra: addHelpTags, Next: "restart Neovim, then see :help pollux"},
-	{Name: "vim", Title: "Vim", dir: vimDir, extra: addHelpTags, Next: "restart Vim, then see :help pollux"},
+	{Name: "nvim", Title: "Neovim", dir: nvimDir, extra: addHelpTags, Aliases: []string{"neovim"},
+		Next: "restart Neovim and type :Pollux open; :help pollux is the manual"},
+	{Name: "vim", Title: "Vim", dir: vimDir, extra: addHelpTags,
+		Next: "restart Vim and type :Pollux open; :help pollux is the manual"},
 	{Name: "emacs", Title: "Emacs", dir: emacsDir, versions: "pollux-[0-9]*", extra: addEmacsPackage,
-		Next: "restart Emacs, then see M-x describe-package RET pollux"},
+		Next: "restart Emacs and type M-x pollux-open; `pollux help editors` is the manual"},
 	{Name: "kakoune", Title: "Kakoune", config: configFile("kak", "kakrc"), block: "kakoune/pollux.kak",
-		Next: "restart Kakoune"},
+		Aliases: []string{"kak"},
+		Next:    "restart Kakoune and type :pollux-open; `pollux help editors` is the manual"},
 	{Name: "helix", Title: "Helix", config: configFile("helix", "config.toml"), block: "helix/pollux.toml",
-		valid: validTOML, Next: "run :config-reload in Helix, or restart it"},
+		valid: validTOML, Aliases: []string{"hx"},
+		Next: "run :config-reload in Helix and `pollux run` in another terminal; `pollux help editors` is the manual"},
 }
 
 // xdg returns a directory below one of the XDG base directories.

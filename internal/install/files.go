@@ -214,7 +214,7 @@ func (e Editor) planConfig(p *Plan, command string, remove bool) error {
 			if e.valid(before) != nil {
 				return fmt.Errorf("%s is not valid (%w): correct it first", file, err)
 			}
-			return fmt.Errorf("%s already has keys where Pollux's would go (%w): add Pollux's by hand, see docs/EDITORS.md",
+			return fmt.Errorf("%s already has keys where Pollux's would go (%w): add Pollux's by hand, see `pollux help editors`",
 				file, err)
 		}
 	}

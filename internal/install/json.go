@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,54 +14,51 @@ import (
 
 // changeJSON sets or removes one server. It keeps everything else, including
 // comments.
-func changeJSON(settings, key string, entry serverEntry, remove bool) (string, error) {
-	if strings.TrimSpace(settings) == "" {
-		settings = "{}\n"
+func changeJSON(text, key string, entry serverEntry, remove bool) (string, error) {
+	if strings.TrimSpace(text) == "" {
+		text = "{}\n"
 	}
-	root, err := parseJSON([]byte(settings))
+	root, err := parseJSON([]byte(text))
 	if err != nil {
 		return "", fmt.Errorf("it is not valid JSON (%w): correct it first", err)
 	}
-	top := object(&root)
+	top := settings.Object(&root)
 	if top == nil {
 		return "", errors.New("it is not a JSON object: correct it first")
 	}
-	indent := "  "
-	if m := regexp.MustCompile(`(?m)^([ \t]+)"`).FindStringSubmatch(settings); m != nil {
-		indent = m[1]
-	}
-	servers := member(top, key)
+	indent := settings.Indent(text)
+	servers := settings.Member(top, key)
 	if servers == nil {
 		if remove {
-			return settings, nil
+			return text, nil
 		}
-		setMember(top, key, hujson.Value{Value: &hujson.Object{}}, indent, 0)
-		servers = member(top, key)
+		settings.SetMember(top, key, hujson.Value{Value: &hujson.Object{}}, indent, 0)
+		servers = settings.Member(top, key)
 	}
-	list := object(servers)
+	list := settings.Object(servers)
 	if list == nil {
 		return "", fmt.Errorf("its %s is not an object: correct it first", key)
 	}
-	old := member(list, serverName)
+	old := settings.Member(list, serverName)
 	switch {
 	case remove && old == nil:
-		return settings, nil
+		return text, nil
 	case remove:
 		removeMember(list, serverName)
 	case old != nil && hasURL(old):
 		return "", fmt.Errorf("its %s has an entry %s with a url, which is a different server: rename or remove it first",
 			key, serverName)
 	case old != nil && merge(old, entry, indent):
-		return settings, nil
+		return text, nil
 	case old == nil:
 		value, err := valueOf(entry, indent, 2)
 		if err != nil {
 			return "", err
 		}
-		setMember(list, serverName, value, indent, 1)
+		settings.SetMember(list, serverName, value, indent, 1)
 	}
 	after := string(root.Pack())
-	if json.Valid([]byte(settings)) && !json.Valid([]byte(after)) {
+	if json.Valid([]byte(text)) && !json.Valid([]byte(after)) {
 		return "", fmt.Errorf("its %s has a form that Pollux cannot change: change it by hand", key)
 	}
 	return after, nil
@@ -87,7 +83,7 @@ func valueOf(v any, indent string, depth int) (hujson.Value, error) {
 // merge updates the user's entry and keeps its other members. It reports whether
 // nothing changed.
 func merge(old *hujson.Value, entry serverEntry, indent string) (same bool) {
-	o := object(old)
+	o := settings.Object(old)
 	if o == nil {
 		value, err := valueOf(entry, indent, 2)
 		if err == nil {
@@ -98,7 +94,7 @@ func merge(old *hujson.Value, entry serverEntry, indent string) (same bool) {
 	same = true
 	set := func(name string, v any) {
 		if value, err := valueOf(v, indent, 3); err == nil {
-			setMember(o, name, value, indent, 2)
+			settings.SetMember(o, name, value, indent, 2)
 			same = false
 		}
 	}
@@ -121,13 +117,13 @@ func merge(old *hujson.Value, entry serverEntry, indent string) (same bool) {
 		set("args", entry.Args)
 	}
 	if path := entry.Env["PATH"]; path != "" {
-		env := member(o, "env")
-		switch list := object(env); {
+		env := settings.Member(o, "env")
+		switch list := settings.Object(env); {
 		case env == nil:
 			set("env", entry.Env)
 		case list != nil && has.Env["PATH"] == nil:
 			if value, err := valueOf(path, indent, 4); err == nil {
-				setMember(list, "PATH", value, indent, 3)
+				settings.SetMember(list, "PATH", value, indent, 3)
 				same = false
 			}
 		}
@@ -136,23 +132,14 @@ func merge(old *hujson.Value, entry serverEntry, indent string) (same bool) {
 }
 
 func hasURL(v *hujson.Value) bool {
-	o := object(v)
-	return o != nil && member(o, "url") != nil
-}
-
-// object returns a value as an object, or nil if it is not one.
-func object(v *hujson.Value) *hujson.Object {
-	if v == nil {
-		return nil
-	}
-	o, _ := v.Value.(*hujson.Object)
-	return o
+	o := settings.Object(v)
+	return o != nil && settings.Member(o, "url") != nil
 }
 
 // removeMember removes a member. It keeps comments before it, and the text after
 // the last member.
 func removeMember(o *hujson.Object, name string) {
-	i := slices.IndexFunc(o.Members, func(m hujson.ObjectMember) bool { return nameOf(m) == name })
+	i := slices.IndexFunc(o.Members, func(m hujson.ObjectMember) bool { return settings.NameOf(m) == name })
 	gone := o.Members[i]
 	comment := strings.TrimRight(string(gone.Name.BeforeExtra), " \t\n")
 	o.Members = slices.Delete(o.Members, i, i+1)
@@ -180,36 +167,4 @@ func before(comment string, rest hujson.Extra) hujson.Extra {
 		comment += "\n"
 	}
 	return append(hujson.Extra(comment), rest...)
-}
-
-func nameOf(m hujson.ObjectMember) string { return m.Name.Value.(hujson.Literal).String() }
-
-func member(o *hujson.Object, name string) *hujson.Value {
-	for i := range o.Members {
-		if nameOf(o.Members[i]) == name {
-			return &o.Members[i].Value
-		}
-	}
-	return nil
-}
-
-// setMember sets a member of an object at the given depth. A new member gets its
-// own line, after the comments that follow the last member.
-func setMember(o *hujson.Object, name string, value hujson.Value, indent string, depth int) {
-	if v := member(o, name); v != nil {
-		v.Value = value.Value
-		return
-	}
-	behind, closing := string(o.AfterExtra), "\n"+strings.Repeat(indent, depth)
-	if i := strings.LastIndexByte(behind, '\n'); i >= 0 {
-		behind, closing = behind[:i], behind[i:]
-	}
-	line := strings.TrimRight(behind, " \t") + "\n" + strings.Repeat(indent, depth+1)
-	m := hujson.ObjectMember{Name: hujson.Value{BeforeExtra: hujson.Extra(line), Value: hujson.String(name)}, Value: value}
-	m.Value.BeforeExtra = hujson.Extra(" ")
-	if n := len(o.Members); n > 0 && o.Members[n-1].Value.AfterExtra != nil {
-		m.Value.AfterExtra = hujson.Extra{} // keep a trailing comma
-	}
-	o.AfterExtra = hujson.Extra(closing)
-	o.Members = append(o.Members, m)
 }

@@ -39,6 +39,15 @@ func WorkingDir(pid int) string {
 	return workingDir(pid)
 }
 
+// Terminal returns the name of the terminal that controls one of the user's processes, as
+// ps shows it, such as "pts/3". It returns "" if there is none, or if it is not known.
+func Terminal(pid int) string {
+	if pid <= 0 {
+		return ""
+	}
+	return terminal(pid)
+}
+
 // Within reports whether a process is a descendant of another one, or the same one.
 func Within(pid, ancestor int) bool {
 	for range maxAncestors {
@@ -208,28 +217,6 @@ func Stamp(info fs.FileInfo) (changed int64, id uint64) { return stamp(info) }
 // thread that starts the command: the caller stays locked to its thread until
 // the command has ended.
 func TieToParent(cmd *exec.Cmd) { tieToParent(cmd) }
-
-// OpenBrowser opens the URL in the user's browser. It reports false if there is
-// no desktop.
-func OpenBrowser(url string) bool {
-	var cmd *exec.Cmd
-	switch runtime.GOOS {
-	case "darwin":
-		cmd = exec.Command("open", url)
-	case "windows":
-		cmd = exec.Command("rundll32", "url.dll,FileProtocolHandler", url)
-	default:
-		if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" || os.Getenv("SSH_CONNECTION") != "" {
-			return false
-		}
-		cmd = exec.Command("xdg-open", url)
-	}
-	if cmd.Start() != nil {
-		return false
-	}
-	go cmd.Wait()
-	return true
-}
 
 // Memory returns the resident memory of a process in bytes. Systems other than
 // Linux return 0.

@@ -37,6 +37,11 @@ func children(pid int) (pids []int) {
 	return pids
 }
 
+func terminal(pid int) string {
+	out, _ := exec.Command("ps", "-o", "tty=", "-p", strconv.Itoa(pid)).Output()
+	return strings.Trim(strings.TrimSpace(string(out)), "?-")
+}
+
 func tieToParent(*exec.Cmd) {}
 
 func memory(int) int64 { return 0 }

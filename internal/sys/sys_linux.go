@@ -127,6 +127,40 @@ func statFields(pid int) ([]string, error) {
 	return strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])), err
 }
 
+// terminal returns the name of the terminal that controls a process.
+func terminal(pid int) string {
+	fields, err := statFields(pid)
+	if err != nil || len(fields) < 5 {
+		return ""
+	}
+	number, err := strconv.Atoi(fields[4]) // the 7th field
+	if err != nil {
+		return ""
+	}
+	return terminalName(uint64(uint32(number)))
+}
+
+// The kernel's numbers of terminals: see its admin-guide/devices.txt.
+const (
+	consoleMajor = 4
+	ptyMajor     = 136
+	firstSerial  = 64
+)
+
+// terminalName returns the name of a terminal with the number of a device, or "".
+func terminalName(device uint64) string {
+	major, minor := unix.Major(device), unix.Minor(device)
+	switch {
+	case major == ptyMajor:
+		return fmt.Sprintf("pts/%d", minor)
+	case major == consoleMajor && minor < firstSerial:
+		return fmt.Sprintf("tty%d", minor)
+	case major == consoleMajor:
+		return fmt.Sprintf("ttyS%d", minor-firstSerial)
+	}
+	return ""
+}
+
 func ended(pid int) bool {
 	fields, err := statFields(pid)
 	if err != nil {

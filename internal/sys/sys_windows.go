@@ -192,6 +192,8 @@ func (p *windowsProcess) close() {
 	}
 }
 
+func terminal(int) string { return "" }
+
 func memory(int) int64 { return 0 }
 
 func keepOwner(*os.File, fs.FileInfo) error { return nil }

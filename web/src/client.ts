@@ -30,7 +30,9 @@ export interface AcceptResult {
 export interface Handler {
   // connected brings the page up to date. If it fails, the connection ends.
   connected(): Promise<void>;
-  disconnected(loggedOut: boolean): void;
+  // disconnected is called after each failed attempt too. away is set if the attempts have
+  // failed for minutes.
+  disconnected(loggedOut: boolean, away: boolean): void;
   open(diff: Diff): void;
   // close returns the text as the user left it.
   close(id: string, reason: string): string | undefined;
@@ -50,6 +52,10 @@ interface Message {
 // retryDelay is the pause before the page connects again, in milliseconds.
 export const retryDelay = 1000;
 
+// After awayDelay without a connection, the page connects again less often.
+const awayDelay = 120_000;
+const awayRetryDelay = 10_000;
+
 // callTimeout limits how long Pollux may take to receive a message and answer it, in
 // milliseconds.
 const callTimeout = 15_000;
@@ -61,6 +67,7 @@ const lost = "The connection to Pollux was lost. When the page is connected agai
 // them.
 class Connection extends AbortController {
   stream = "";
+  ready = false; // both sides are up to date
 }
 
 export class Client {
@@ -69,6 +76,7 @@ export class Client {
   private connection = new Connection();
   private nextID = 1;
   private last: Promise<void> = Promise.resolve();
+  private seen = Date.now(); // when the page was last connected
   private waiting = new Map<number, (m: Message) => void>();
 
   constructor(private handler: Handler) {}
@@ -87,8 +95,10 @@ export class Client {
       for (const done of this.waiting.values()) done({ error: { message: connection.signal.reason.message } });
       this.waiting.clear();
       this.running = !refused;
-      this.handler.disconnected(refused);
-      if (!refused) await new Promise((done) => setTimeout(done, retryDelay));
+      if (connection.ready) this.seen = Date.now();
+      const away = Date.now() - this.seen > awayDelay;
+      this.handler.disconnected(refused, away);
+      if (!refused) await new Promise((done) => setTimeout(done, away ? awayRetryDelay : retryDelay));
     }
   }
 
@@ -129,7 +139,9 @@ export class Client {
       client: { name: "browser page", version: "" },
       editor: { name: "", displayName: "" },
       diff: true,
-    }).then(() => this.handler.connected()).catch((err) => connection.abort(err));
+    }).then(() => this.handler.connected()).then(() => {
+      connection.ready = true;
+    }).catch((err) => connection.abort(err));
   }
 
   private async receive(m: Message) {

@@ -2,8 +2,10 @@
 
 import { type AcceptResult, agentName, Client, type Diff, retryDelay } from "./client";
 import { forget, login, takeLink, Unreachable } from "./login";
+import { notify, withdraw } from "./notify";
 import { Settling } from "./settle";
 import { fromLF, toLF, usesCRLF } from "./text";
+import "./theme";
 import { DiffView } from "./view";
 
 const opened = takeLink(); // first, before other code can see it
@@ -27,9 +29,11 @@ interface Item {
 const items = new Map<string, Item>();
 let current: Item | undefined;
 let view: DiffView | undefined;
+let drawn: Item | undefined; // what the view shows
 let agents: string[] = [];
 let online = false;
 let met = false; // the page was online before
+let ended = false; // the page has tried to connect again for a long time
 let shut = ""; // why the page must not connect
 const narrow = matchMedia("(max-width: 900px)");
 let unifiedWanted = localStorage.getItem("pollux-unified") === "1";
@@ -38,7 +42,18 @@ const say = (text: string) => {
   $("live").textContent = text;
 };
 const base = (path: string) => path.slice(Math.max(path.lastIndexOf("/"), path.lastIndexOf("\\")) + 1);
-const dir = (path: string) => path.slice(0, path.length - base(path).length - 1);
+const dir = (path: string) => path.slice(0, Math.max(0, path.length - base(path).length - 1));
+
+// The workspace's directories. The page shows paths relative to them.
+let roots: string[] = [];
+
+// relative returns a path without the workspace's directory. If there are several, it
+// keeps their last part.
+function relative(path: string): string {
+  const root = roots.filter((r) => path.startsWith(r) && /[\\/]/.test(path[r.length] ?? "")).sort((a, b) => b.length - a.length)[0];
+  if (root === undefined) return path;
+  return path.slice(roots.length > 1 ? root.length - base(root).length : root.length + 1);
+}
 
 // Unsent texts survive a reload.
 const storeKey = "pollux-text-";
@@ -67,9 +82,10 @@ const unstore = (id: string) => sessionStorage.removeItem(storeKey + id);
 const settling = new Settling(() => render());
 const client = new Client({
   connected: () => reconcile(),
-  disconnected(loggedOut) {
+  disconnected(loggedOut, away) {
     online = false;
     met = true;
+    ended = away;
     if (loggedOut) {
       forget();
       shut = "This companion has ended, or the link was for another one. Get a new link with: pollux status --link";
@@ -100,7 +116,12 @@ const client = new Client({
       if (late) strand(diff.id, { path: diff.path, text: typed });
       else send(item);
     }
-    if (!known) say(`${agentName(diff)} proposes a change to ${base(diff.path)}`);
+    if (!known) {
+      const text = `${agentName(diff)} proposes a change to ${base(diff.path)}`;
+      say(text);
+      if (!late) notify(diff.id, text);
+      dropMessages(diff.path);
+    }
     if (!current || (current === item && !same)) show(item, !known);
     render();
   },
@@ -109,6 +130,7 @@ const client = new Client({
     if (!item) return undefined;
     clearTimeout(item.timer);
     items.delete(id);
+    withdraw(id);
     const name = base(item.diff.path);
     const said: Record<string, string> = {
       accepted: `${name} was written with the accepted text.`,
@@ -119,7 +141,7 @@ const client = new Client({
       saved: `${name} was saved.`,
       failed: `The change to ${name} could not be shown.`,
     };
-    toast(reason === "unwritten" ? "warning" : "info", said[reason] ?? `The change to ${name} is closed.`);
+    toast(reason === "unwritten" ? "warning" : "info", said[reason] ?? `The change to ${name} is closed.`, { about: item.diff.path });
     if (tooLate(item) && ["accepted", "saved"].includes(reason)) strand(id, { path: item.diff.path, text: item.text });
     else if (!stranded.has(id)) unstore(id);
     if (current === item) show(following(), true);
@@ -196,6 +218,11 @@ async function send(item: Item) {
 // reconcile updates the page after it has connected: it sends unsent edits, then drops
 // the diffs that were answered meanwhile.
 async function reconcile() {
+  client.call<{ roots?: string[] }>("status", {}).then((status) => {
+    roots = status.roots ?? [];
+    for (const item of items.values()) label(item.diff);
+    render();
+  }, () => {}); // the paths stay absolute
   const before = [...items.values()];
   const unsent = new Set(before.filter((item) => item.unsent).map((item) => item.diff.id));
   await Promise.all(before.filter((item) => item.unsent).map(send));
@@ -206,6 +233,7 @@ async function reconcile() {
     if (!items.has(diff.id) || there.has(diff.id)) continue;
     clearTimeout(item.timer);
     items.delete(diff.id);
+    withdraw(diff.id);
     if (unsent.has(diff.id) || item.unsent) strand(diff.id, { path: diff.path, text: item.text });
     else toast("info", `The change to ${base(diff.path)} was answered while this page was not connected.`);
   }
@@ -215,6 +243,7 @@ async function reconcile() {
   }
   if (current && !items.has(current.diff.id)) show(following(), true);
   online = met = true;
+  ended = false;
   render();
 }
 
@@ -229,9 +258,12 @@ function strand(id: string, { path, text: typed, why }: Stored) {
   text.readOnly = true;
   text.value = typed;
   text.setAttribute("aria-label", `Your text of ${base(path)}`);
-  toast("warning", `${why} Copy what you need of your text:`, text, () => {
-    stranded.delete(id);
-    unstore(id);
+  toast("warning", `${why} Copy what you need of your text:`, {
+    more: text,
+    dismissed() {
+      stranded.delete(id);
+      unstore(id);
+    },
   });
 }
 
@@ -259,9 +291,11 @@ function show(item: Item | undefined, focus: boolean) {
   settling.restart();
 }
 
-// draw creates the view of the current diff.
+// draw creates the view of the current diff. The cursor stays where it was.
 function draw(focus: boolean) {
   const item = current;
+  const cursor = drawn === item ? view?.cursor() : undefined;
+  drawn = item;
   view?.destroy();
   view = undefined;
   $("view").replaceChildren();
@@ -274,9 +308,23 @@ function draw(focus: boolean) {
       item.original = original;
       render();
     },
+    moved: () => render(),
+    left: () => $("view").focus(),
   });
   if (item.diff.state === "accepted") view.freeze();
-  if (focus) view.first();
+  if (cursor === undefined) view.first();
+  else view.moveTo(cursor);
+  if (focus) $("view").focus({ preventScroll: true }); // not the text: a key that was meant for something else must not edit it
+}
+
+// folder returns the text for a file's folder. It is written from right to left, so that
+// its start is cut; the mark keeps its parts in order.
+const folder = (path: string) => `\u200e${dir(relative(path))}`;
+
+// label shows the folder of a diff again.
+function label(diff: Diff) {
+  const where = document.querySelector(`[data-id="${diff.id}"] .where`);
+  if (where) where.textContent = folder(diff.path);
 }
 
 // entry creates a diff's button in the list. The element stays the same as long as the
@@ -289,7 +337,7 @@ function entry(diff: Diff): HTMLElement {
   for (const [name, text] of [
     ["name", base(diff.path)],
     ["tags", ""],
-    ["where", `\u200e${dir(diff.path)}`], // right to left, so that its start is cut
+    ["where", folder(diff.path)],
     ["agent", agentName(diff)],
   ]) {
     const span = document.createElement("span");
@@ -305,11 +353,13 @@ function entry(diff: Diff): HTMLElement {
 }
 
 function render() {
-  $("status").textContent = shut ? "not connected" : online ? (agents.length ? `${agents.length} connected` : "no agent connected") : met ? "reconnecting…" : "connecting…";
+  $("status").textContent = shut ? "not connected" : online ? (agents.length ? `${agents.length} connected` : "no agent connected")
+    : ended ? "Pollux has ended or cannot be reached" : met ? "reconnecting…" : "connecting…";
   $("status").title = agents.join("\n");
-  $("status").dataset.state = online ? (agents.length ? "ok" : "idle") : "off";
+  $("status").dataset.state = online ? (agents.length ? "ok" : "idle") : ended ? "ended" : "off";
   const waiting = [...items.values()].filter((item) => item.diff.state !== "accepted").length;
-  document.title = waiting ? `(${waiting}) Pollux review` : "Pollux review";
+  document.title = [waiting ? `(${waiting})` : "", current ? `${base(current.diff.path)} –` : "", "Pollux review", ended ? "(ended)" : ""].filter(Boolean).join(" ");
+  $<HTMLLinkElement & HTMLElement>("icon").href = icon(waiting > 0);
 
   const list = $("list");
   for (const b of [...list.children]) if (!items.has((b as HTMLElement).dataset.id!)) b.remove();
@@ -338,7 +388,12 @@ function render() {
   $("view").classList.toggle("frozen", accepted);
   $("kept").hidden = accepted || current?.original === undefined;
   $("kept-text").textContent = `Not decided yet: press ${orphaned ? "Save to file" : "Accept"}. Changes that you kept are hidden.`;
-  $("path").textContent = current ? base(current.diff.path) : "";
+  $("path").textContent = current ? (roots.length ? relative(current.diff.path) : base(current.diff.path)) : "";
+  const { at, of } = view?.position() ?? { at: 0, of: 0 };
+  $("position").textContent = !of ? "no difference" : at ? `hunk ${at} of ${of}` : count(of, "hunk");
+  $("caption-old").textContent = current?.diff.exists ? "On disk" : "New file";
+  $("caption-old").hidden = unified();
+  $("caption-new").textContent = accepted ? "Accepted text" : fixed ? "Proposed text, read-only" : "Proposed text: click it, or press e, to edit";
   $("what").title = current ? current.diff.path : "";
   $("from").textContent = current ? `from ${agentName(current.diff)}` : "";
   $("from").title = current ? current.diff.client : "";
@@ -353,6 +408,8 @@ function render() {
     : "No agent is connected. In Gemini CLI, type /ide enable.";
 }
 
+const appeared = "This change has just appeared. Look at it, then decide.";
+
 // decide handles a key or click that decides on the current diff. clicks is the click
 // count of a mouse event, or 0 for a key.
 async function decide(method: "accept" | "reject", clicks: number, overwrite?: string) {
@@ -361,8 +418,9 @@ async function decide(method: "accept" | "reject", clicks: number, overwrite?: s
   const may = settling.decides(clicks);
   if (item.deciding || item.diff.state === "accepted") return;
   if (!online) return hint("Pollux is not connected. Wait until it is, then decide.");
-  if (!may) return hint("This change has just appeared. Look at it, then decide.");
+  if (!may) return hint(appeared);
   hint("");
+  dropMessages(item.diff.path);
   $("conflict").hidden = true;
   item.deciding = true;
   render();
@@ -380,10 +438,10 @@ async function decide(method: "accept" | "reject", clicks: number, overwrite?: s
       id: item.diff.id, content: fromLF(item.sent, item.crlf), overwrite,
     });
     taken = res.status === "accepted";
-    if (res.status === "empty") toast("warning", res.message ?? "");
+    if (res.status === "empty") toast("warning", res.message ?? "", { about: item.diff.path });
     if (res.status === "conflict") askConflict(item, res);
   } catch (err) {
-    toast("error", (err as Error).message);
+    toast("error", (err as Error).message, { about: item.diff.path });
   } finally {
     item.deciding = false;
     if (!taken) {
@@ -406,7 +464,7 @@ let hintTimer = 0;
 function askConflict(item: Item, res: AcceptResult) {
   const text = `${base(item.diff.path)} has changed on disk since the change was proposed, so it was not written. Compare the change with the file as it is now, or overwrite the file.`;
   if (current !== item) {
-    toast("warning", text);
+    toast("warning", text, { about: item.diff.path });
     return;
   }
   $("conflict-text").textContent = text;
@@ -423,11 +481,23 @@ function askConflict(item: Item, res: AcceptResult) {
   say(text);
 }
 
-// toast shows a message. A warning or an error stays until it is dismissed.
-function toast(level: string, text: string, more?: HTMLElement, dismissed?: () => void) {
+// toastDelays is how long messages stay, in milliseconds. One with a text to copy stays
+// until it is dismissed.
+const toastDelays: Record<string, number> = { info: 8000, warning: 300_000, error: 300_000 };
+
+interface ToastOptions {
+  about?: string; // the path of the file
+  more?: HTMLElement;
+  dismissed?: () => void;
+}
+
+// toast shows a message. It replaces the warnings and errors about the same file.
+function toast(level: string, text: string, { about, more, dismissed }: ToastOptions = {}) {
+  if (about) dropMessages(about);
   const p = document.createElement("p");
   p.className = `toast ${level}`;
   p.textContent = text;
+  if (about) p.dataset.about = about;
   const close = document.createElement("button");
   close.textContent = "×";
   close.setAttribute("aria-label", "Dismiss");
@@ -437,9 +507,25 @@ function toast(level: string, text: string, more?: HTMLElement, dismissed?: () =
   };
   p.append(close);
   if (more) p.append(more);
+  else setTimeout(() => p.remove(), toastDelays[level] ?? toastDelays.error);
   $("toasts").append(p);
-  if (level === "info") setTimeout(() => p.remove(), 8000);
 }
+
+// dropMessages removes the warnings and errors about a file, which are out of date. Other
+// messages go away soon.
+function dropMessages(path: string) {
+  for (const p of document.querySelectorAll<HTMLElement>(".toast:not(.info)")) if (p.dataset.about === path) p.remove();
+}
+
+// icon returns the page's icon, with a dot if a change is pending.
+function icon(dot: boolean): string {
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" fill="#1f4b8f"/>` +
+    `<path d="M11 25V7h6a5.5 5.5 0 0 1 0 11h-6" fill="none" stroke="#fff" stroke-width="4"/>` +
+    `${dot ? `<circle cx="25" cy="25" r="7" fill="#f0883e"/>` : ""}</svg>`;
+  return `data:image/svg+xml,${encodeURIComponent(svg)}`;
+}
+
+const count = (n: number, what: string) => `${n} ${what}${n === 1 ? "" : "s"}`;
 
 function other(step: number) {
   const all = [...items.values()];
@@ -454,6 +540,18 @@ function toggleMode() {
   draw(true);
   render();
 }
+
+// onHunk changes the hunk at the cursor. The rule for decisions applies.
+function onHunk(change: (view: DiffView, item: Item) => boolean, none: string) {
+  const may = settling.decides(0);
+  if (!view || !current || current.diff.state === "accepted") return;
+  if (current.diff.readOnly) return hint(`This text is read-only. ${current.diff.readOnly}.`);
+  if (!may) return hint(appeared);
+  hint(change(view, current) ? "" : none);
+  render();
+}
+
+const noHunk = "The cursor is not in a hunk. Press n to go to the next one.";
 
 const actions: Record<string, (e?: MouseEvent) => void> = {
   accept: (e) => decide("accept", e?.detail ?? 0),
@@ -477,8 +575,42 @@ $("unkeep").onclick = () => {
 $("keys-close").onclick = () => actions.help();
 $("keys").addEventListener("close", () => settling.restart()); // the dialog covered the change
 
+// The single keys are those of pollux review. They work outside the text.
+const scroll = (top: number) => $("view").scrollBy({ top });
+const keys: Record<string, () => void> = {
+  y: actions.accept,
+  r: actions.reject,
+  n: actions.next,
+  p: actions.previous,
+  u: () => onHunk((view) => view.undo(), noHunk),
+  a: () => onHunk((view, item) => view.take(toLF(item.diff.proposed, item.crlf)), "The text here is as proposed. Press u to undo the hunk."),
+  s: () => onHunk((view) => view.keep(), noHunk),
+  e: () => onHunk((view) => (view.editor.focus(), true), ""),
+  v: actions.mode,
+  "]": () => other(1),
+  "[": () => other(-1),
+  j: () => scroll(40),
+  k: () => scroll(-40),
+  g: () => scroll(-$("view").scrollHeight),
+  G: () => scroll($("view").scrollHeight),
+  "?": actions.help,
+};
+
+// single handles a single key. It reports whether it did.
+function single(e: KeyboardEvent): boolean {
+  const run = Object.hasOwn(keys, e.key) && keys[e.key];
+  const typing = (e.target as HTMLElement).closest?.("input, textarea, select, [contenteditable=true]");
+  if (!run || typing || e.ctrlKey || e.metaKey || e.altKey || e.isComposing) return false;
+  if ($<HTMLDialogElement>("keys").open && e.key !== "?") return false;
+  e.preventDefault();
+  e.stopPropagation();
+  run();
+  return true;
+}
+
 addEventListener("keydown", (e) => {
   const mod = e.ctrlKey || e.metaKey;
+  if (single(e)) return;
   const key = [mod && "Mod", e.altKey && "Alt", e.shiftKey && "Shift", e.code].filter(Boolean).join("+");
   const bound: Record<string, () => void> = {
     "Mod+Enter": actions.accept,

@@ -2,23 +2,15 @@
 // the same text.
 
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
-import { cpp } from "@codemirror/lang-cpp";
-import { css } from "@codemirror/lang-css";
-import { go } from "@codemirror/lang-go";
-import { html } from "@codemirror/lang-html";
-import { java } from "@codemirror/lang-java";
-import { javascript } from "@codemirror/lang-javascript";
-import { json } from "@codemirror/lang-json";
-import { markdown } from "@codemirror/lang-markdown";
-import { python } from "@codemirror/lang-python";
-import { rust } from "@codemirror/lang-rust";
-import { yaml } from "@codemirror/lang-yaml";
 import { bracketMatching, HighlightStyle, syntaxHighlighting } from "@codemirror/language";
-import { getChunks, getOriginalDoc, goToNextChunk, goToPreviousChunk, MergeView, unifiedMergeView } from "@codemirror/merge";
+import { acceptChunk, type Chunk, getChunks, getOriginalDoc, goToNextChunk, goToPreviousChunk, MergeView, unifiedMergeView } from "@codemirror/merge";
 import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
-import { Compartment, EditorState, type Extension } from "@codemirror/state";
-import { drawSelection, EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
+import { Compartment, EditorState, type Extension, type Range, type Text } from "@codemirror/state";
+import { Decoration, drawSelection, EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers, ViewPlugin } from "@codemirror/view";
 import { tags as t } from "@lezer/highlight";
+import { useLineHunks } from "./chunks";
+import { language } from "./language";
+import { hunksBetween } from "./lines";
 
 // The style sheet sets the colours, so that light and dark follow the system.
 const colours = HighlightStyle.define([
@@ -30,46 +22,45 @@ const colours = HighlightStyle.define([
   { tag: [t.typeName, t.className, t.tagName, t.propertyName], class: "tok-type" },
 ]);
 
-function language(path: string): Extension {
-  switch (path.slice(path.lastIndexOf(".") + 1).toLowerCase()) {
-    case "js": case "mjs": case "cjs": case "jsx":
-      return javascript({ jsx: true });
-    case "ts": case "mts": case "tsx":
-      return javascript({ jsx: path.endsWith("x"), typescript: true });
-    case "py":
-      return python();
-    case "go":
-      return go();
-    case "rs":
-      return rust();
-    case "c": case "h": case "cc": case "cpp": case "hpp":
-      return cpp();
-    case "java": case "kt":
-      return java();
-    case "json":
-      return json();
-    case "css": case "scss":
-      return css();
-    case "html": case "htm": case "vue": case "svelte":
-      return html();
-    case "md":
-      return markdown();
-    case "yaml": case "yml":
-      return yaml();
-  }
-  return [];
+useLineHunks();
+
+// hunkAt returns the hunk at the cursor.
+function hunkAt(state: EditorState): Chunk | undefined {
+  const at = state.selection.main.head;
+  return getChunks(state)?.chunks.find((c) => c.fromB <= at && at <= c.endB);
 }
 
-// Comparing huge texts is cut short: the chunks are then larger than necessary, but
-// never wrong.
-const diffConfig = { scanLimit: 2000, timeout: 400 };
+// currentHunk marks the hunk at the cursor, on which keys act.
+const mark = Decoration.line({ class: "current-hunk" });
+const currentHunk = ViewPlugin.define((view) => ({
+  marks: marks(view),
+  update(u) {
+    this.marks = marks(u.view);
+  },
+}), { decorations: (plugin) => plugin.marks });
+
+function marks(view: EditorView) {
+  const hunk = hunkAt(view.state);
+  const lines: Range<Decoration>[] = [];
+  if (hunk) {
+    const { doc } = view.state;
+    const end = Math.min(hunk.endB, view.viewport.to, doc.length);
+    for (let at = Math.max(hunk.fromB, doc.lineAt(view.viewport.from).from); at <= end; at = doc.lineAt(at).to + 1) {
+      lines.push(mark.range(doc.lineAt(at).from));
+    }
+  }
+  return Decoration.set(lines);
+}
+
+// between returns the text between two positions. The second may lie behind the text.
+const between = (text: Text, from: number, to: number) => text.sliceString(from, Math.min(to, text.length));
 
 // control makes a chunk's button in the unified view. Its label differs from those of
 // the buttons that decide.
 function control(type: "reject" | "accept", action: (e: MouseEvent) => void, kept: () => void): HTMLElement {
   const b = document.createElement("button");
   b.textContent = type === "accept" ? "Keep" : "Undo";
-  b.title = type === "accept" ? "Keep this change in the text; press Accept to decide" : "Undo this change";
+  b.title = type === "accept" ? "Keep this hunk in the text and hide its marks (s); press Accept to decide" : "Undo this hunk (u)";
   b.onmousedown = (e) => e.preventDefault(); // keep the focus in the text
   b.onclick = (e) => { // a click, or a key
     action(e);
@@ -89,6 +80,10 @@ export interface ViewOptions {
   changed(text: string): void;
   // kept is called after a change was kept, with the original text as now shown.
   kept(original: string): void;
+  // moved is called after the cursor has moved.
+  moved(): void;
+  // left is called when the user leaves the text with Escape.
+  left(): void;
 }
 
 export class DiffView {
@@ -97,7 +92,7 @@ export class DiffView {
   private quiet = false;
   private writing = new Compartment();
 
-  constructor(options: ViewOptions) {
+  constructor(private options: ViewOptions) {
     const common: Extension[] = [
       EditorView.cspNonce.of(options.nonce),
       EditorState.lineSeparator.of("\n"),
@@ -107,12 +102,13 @@ export class DiffView {
       keymap.of([...searchKeymap]),
     ];
     const editable: Extension[] = [
-      ...common, this.writing.of(EditorState.readOnly.of(options.readOnly)), history(), highlightActiveLine(),
+      ...common, this.writing.of(EditorState.readOnly.of(options.readOnly)), history(), highlightActiveLine(), currentHunk,
       EditorView.clipboardInputFilter.of((text) => text.replaceAll(/\r\n?/g, "\n")),
-      keymap.of([...defaultKeymap, ...historyKeymap, indentWithTab]),
+      keymap.of([...defaultKeymap, ...historyKeymap, indentWithTab, { key: "Escape", run: () => (options.left(), true) }]),
       EditorView.contentAttributes.of({ "aria-label": `Proposed text of ${options.path}, ${options.readOnly ? "read-only" : "editable"}` }),
       EditorView.updateListener.of((u) => {
         if (u.docChanged && !this.quiet) options.changed(this.text());
+        else if (u.selectionSet) options.moved();
       }),
     ];
     const kept = () => options.kept(getOriginalDoc(this.editor.state).toString());
@@ -123,7 +119,7 @@ export class DiffView {
         doc: options.content,
         extensions: [
           ...editable,
-          unifiedMergeView({ original: options.original, mergeControls: options.readOnly ? false : (type, action) => control(type, action, kept), collapseUnchanged: fold, diffConfig }),
+          unifiedMergeView({ original: options.original, mergeControls: options.readOnly ? false : (type, action) => control(type, action, kept), collapseUnchanged: fold }),
         ],
       });
       return;
@@ -142,8 +138,8 @@ export class DiffView {
       renderRevertControl: () => {
         const b = document.createElement("button");
         b.className = "revert";
-        b.title = "Undo this change";
-        b.setAttribute("aria-label", "Undo this change");
+        b.title = "Undo this hunk (u)";
+        b.setAttribute("aria-label", "Undo this hunk");
         b.textContent = "→";
         // The merge view handles mousedown only; a click without one comes from a key.
         b.onclick = (e) => {
@@ -152,7 +148,6 @@ export class DiffView {
         return b;
       },
       collapseUnchanged: fold,
-      diffConfig,
     });
     this.editor = this.merge.b;
   }
@@ -187,13 +182,75 @@ export class DiffView {
     goToPreviousChunk(this.editor);
   }
 
-  // first moves the cursor to the first change.
+  // first moves the cursor to the first hunk.
   first() {
-    this.editor.focus();
     const chunk = getChunks(this.editor.state)?.chunks[0];
-    if (!chunk) return;
-    const at = Math.min(chunk.fromB, this.editor.state.doc.length);
+    if (chunk) this.moveTo(chunk.fromB);
+  }
+
+  cursor(): number {
+    return this.editor.state.selection.main.head;
+  }
+
+  moveTo(position: number) {
+    const at = Math.min(position, this.editor.state.doc.length);
     this.editor.dispatch({ selection: { anchor: at }, effects: EditorView.scrollIntoView(at, { y: "center" }) });
+  }
+
+  // position returns which hunk the cursor is in, from 1, and how many there are.
+  position(): { at: number; of: number } {
+    const chunks = getChunks(this.editor.state)?.chunks ?? [];
+    const hunk = hunkAt(this.editor.state);
+    return { at: hunk ? chunks.indexOf(hunk) + 1 : 0, of: chunks.length };
+  }
+
+  private original(): Text {
+    return this.merge ? this.merge.a.state.doc : getOriginalDoc(this.editor.state);
+  }
+
+  // undo replaces the hunk at the cursor with the original text. It reports whether there
+  // is one.
+  undo(): boolean {
+    const hunk = hunkAt(this.editor.state);
+    if (hunk) this.edit(hunk.fromB, hunk.toB, between(this.original(), hunk.fromA, hunk.toA));
+    return Boolean(hunk);
+  }
+
+  // keep hides the marks of the hunk at the cursor: the original text becomes equal. It
+  // reports whether there is one.
+  keep(): boolean {
+    const hunk = hunkAt(this.editor.state);
+    if (!hunk) return false;
+    if (this.merge) {
+      const { a, b } = this.merge;
+      a.dispatch({ changes: { from: hunk.fromA, to: Math.min(hunk.toA, a.state.doc.length), insert: between(b.state.doc, hunk.fromB, hunk.toB) } });
+    } else {
+      acceptChunk(this.editor);
+    }
+    this.options.kept(this.original().toString());
+    return true;
+  }
+
+  // take replaces the text around the cursor with that of the proposal. It reports whether
+  // they differ there.
+  take(proposed: string): boolean {
+    const { doc, selection } = this.editor.state;
+    const now = doc.toJSON(), lines = proposed.split("\n");
+    const line = doc.lineAt(selection.main.head).number - 1;
+    const hunk = hunksBetween(lines, now).find((h) => h.new <= line && line <= h.newEnd);
+    if (!hunk) return false;
+    // The edit includes the line feed after the hunk, or the one before it at the text's end.
+    const [from, to] = [now.slice(0, hunk.new), now.slice(0, hunk.newEnd)].map((all) => all.reduce((n, l) => n + l.length + 1, 0));
+    const insert = lines.slice(hunk.old, hunk.oldEnd).map((l) => l + "\n").join("");
+    if (to <= doc.length) this.edit(from, to, insert);
+    else if (from) this.edit(from - 1, doc.length, lines.slice(hunk.old, hunk.oldEnd).map((l) => "\n" + l).join(""));
+    else this.edit(0, doc.length, proposed);
+    return true;
+  }
+
+  // edit replaces a part of the text and moves the cursor there.
+  private edit(from: number, to: number, insert: string) {
+    this.editor.dispatch({ changes: { from, to: Math.min(to, this.editor.state.doc.length), insert }, selection: { anchor: from }, scrollIntoView: true, userEvent: "revert" });
   }
 
   destroy() {

@@ -64,15 +64,15 @@ func fault(kind agent.Kind, message string) *agent.Error {
 // remedies describe the failures of Gemini CLI. Failures of the model have the
 // same remedies for all agents.
 var remedies = map[agent.Kind]agent.Remedy{
-	agent.NotInstalled:  {What: "Gemini CLI is not installed", Next: "install it with `npm install -g @google/gemini-cli`, or set GEMINI_CLI_PATH to it"},
+	agent.NotInstalled:  {What: "Gemini CLI is not installed", Next: "install it with `npm install -g @google/gemini-cli`, let `pollux run` download it, or set GEMINI_CLI_PATH to it"},
 	agent.TooOld:        {What: "this Gemini CLI is too old to be enforced read-only", Next: "update it with `npm install -g @google/gemini-cli@latest` (0.35 or newer)"},
 	agent.NoVersion:     {What: "this Gemini CLI does not report its version, so Pollux does not use it", Next: "run it with --version in a terminal to see what it prints, or set GEMINI_CLI_PATH to Gemini CLI itself and not to a wrapper"},
 	agent.Unenforceable: {What: "Gemini CLI cannot be enforced read-only here", Next: "ask the administrator to remove allowing rules from the system's policies"},
 	agent.Strayed:       {What: "Gemini CLI used a tool that the policy denies, and was stopped", Next: "check what it changed, and update Gemini CLI"},
-	agent.Auth:          {What: "Gemini CLI is not signed in", Next: "run `gemini` once in a terminal and sign in, or set GEMINI_API_KEY where the MCP client starts Pollux"},
-	agent.Unlinked:      {What: "Gemini CLI has no credentials in change mode, because Pollux cannot link to yours and does not copy them", Next: "allow symbolic links (on Windows: turn on Developer Mode), or set GEMINI_API_KEY or GEMINI_RUNNER=spawn where the MCP client starts Pollux"},
+	agent.Auth:          {What: "Gemini CLI is not signed in", Next: "run `gemini` once in a terminal and sign in, or set GEMINI_API_KEY in the environment of Pollux"},
+	agent.Unlinked:      {What: "Gemini CLI has no credentials in change mode, because Pollux cannot link to yours and does not copy them", Next: "allow symbolic links (on Windows: turn on Developer Mode), or set GEMINI_API_KEY or GEMINI_RUNNER=spawn in the environment of Pollux"},
 	agent.TierEnded:     {What: "Google no longer serves this account's tier in Gemini CLI", Next: "use a Gemini API key (GEMINI_API_KEY) or a paid plan"},
-	agent.Untrusted:     {What: "Gemini CLI does not trust this folder", Next: "run `gemini` in it once and trust it, or set GEMINI_CLI_TRUST_WORKSPACE=true where the MCP client starts Pollux; the CLI then runs the folder's own hooks and reads its .env"},
+	agent.Untrusted:     {What: "Gemini CLI does not trust this folder", Next: "run `gemini` in it once and trust it, or set GEMINI_CLI_TRUST_WORKSPACE=true in the environment of Pollux; the CLI then runs the folder's own hooks and reads its .env"},
 	agent.Settings:      {What: "Gemini CLI's settings are invalid", Next: "correct the file that it names"},
 	agent.TurnLimit:     {What: "Gemini CLI reached its limit of turns", Next: "ask for less at once, or raise model.maxSessionTurns in its settings"},
 	agent.Stalled:       {What: "Gemini CLI stopped making progress", Next: "run `gemini` in a terminal to see whether it waits for a sign-in, then try again"},

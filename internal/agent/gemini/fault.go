@@ -71,6 +71,8 @@ func classify(env agent.Env, exit int, message, stderr string) *agent.Error {
 		message = telling(words)
 	}
 	switch {
+	case kind == agent.Untrusted:
+		message = "" // it recommends a flag of the CLI, which Pollux does not have
 	case kind != "":
 	case message == "":
 		kind = agent.Crashed

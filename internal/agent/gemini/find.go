@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/gemini/download"
 	"pollux/internal/lazy"
 	"pollux/internal/sys"
 )
@@ -19,12 +20,15 @@ import (
 // The first release that accepts an administrator's policy on the command line.
 const minMajor, minMinor = 0, 35
 
-// Find looks for the CLI of a source. It reads the version
-// from the CLI's package. A CLI outside of a package is run with --version,
-// which takes seconds. The error is an [*agent.Error] of kind
-// [agent.NotInstalled], or the cause of the context's end.
+// Find looks for the CLI of a source; if it names none and none is on the PATH, for
+// the one that Pollux has downloaded. It reads the version from the CLI's package. A
+// CLI outside of a package is run with --version, which takes seconds. The error is an
+// [*agent.Error] of kind [agent.NotInstalled], or the cause of the context's end.
 func Find(ctx context.Context, from agent.Source) (agent.Program, error) {
 	path, err := from.Env.LookPath(cmp.Or(from.Command, command))
+	if own, ok := download.Find(from.Env); err != nil && from.Command == "" && ok {
+		path, err = own, nil
+	}
 	if err != nil {
 		return agent.Program{}, fault(agent.NotInstalled, tidy(from.Env, err.Error()))
 	}
@@ -38,8 +42,10 @@ func Find(ctx context.Context, from agent.Source) (agent.Program, error) {
 	}
 	dirs := []string{filepath.Dir(resolved)}
 	if runtime.GOOS == "windows" {
-		// npm puts gemini.cmd next to node_modules.
-		dirs = append(dirs, filepath.Join(filepath.Dir(resolved), "node_modules", "@google", "gemini-cli"))
+		// npm puts gemini.cmd next to node_modules or, in a project, into its .bin.
+		bin := filepath.Dir(resolved)
+		dirs = append(dirs, filepath.Join(bin, "node_modules", "@google", "gemini-cli"),
+			filepath.Join(bin, "..", "@google", "gemini-cli"))
 	}
 	for _, dir := range dirs {
 		for range 4 {

@@ -224,6 +224,7 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		return agent.Result{Runner: agent.Spawned}, err
 	}
 	result, err := run.follow(ctx)
+	run.flush()
 	result.Runner = agent.Spawned
 	if run.unescape {
 		result.Answer, result.Narration = r.agent.Unescape(result.Answer), r.agent.Unescape(result.Narration)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"pollux/internal/agent"
@@ -25,6 +26,7 @@ type run struct {
 	stdout, stderr *os.File // opened for reading
 	child          *sys.Child
 	unescape       bool
+	held           string // the end of the text so far, which may be the start of an escape
 
 	transcript *agent.Transcript
 	parser     agent.Parser
@@ -40,9 +42,33 @@ func newRun(r *Runner, req agent.Request, emit func(agent.Event)) *run {
 	if req.Replay != "" {
 		req.Prompt = req.Replay
 	}
-	t := agent.NewTranscript(r.agent, req.Source.Env, false, emit)
-	return &run{
-		r: r, req: req, emit: emit, transcript: t, parser: r.agent.OneShot.Parser(t), monitor: r.agent.OneShot.Monitor(req.Source.Env),
+	run := &run{r: r, req: req, emit: emit, monitor: r.agent.OneShot.Monitor(req.Source.Env)}
+	run.transcript = agent.NewTranscript(r.agent, req.Source.Env, false, run.send)
+	run.parser = r.agent.OneShot.Parser(run.transcript)
+	return run
+}
+
+// send emits an event, without the escapes in the model's text. Escapes start with a
+// backslash, and may be in two pieces.
+func (run *run) send(ev agent.Event) {
+	if t, ok := ev.(agent.Text); ok && run.unescape {
+		text := run.held + t.Text
+		whole := strings.TrimRight(text, `\`)
+		run.held = text[len(whole):]
+		if whole != "" {
+			run.emit(agent.Text{Text: run.r.agent.Unescape(whole)})
+		}
+		return
+	}
+	run.flush()
+	run.emit(ev)
+}
+
+// flush emits the text that [run.send] holds back.
+func (run *run) flush() {
+	if run.held != "" {
+		run.emit(agent.Text{Text: run.held})
+		run.held = ""
 	}
 }
 
@@ -255,7 +281,7 @@ func (w errWriter) Write(b []byte) (int, error) {
 	w.unenforced = w.unenforced || signs.Unenforced
 	w.looping = w.looping || signs.SearchLoop
 	for _, retry := range signs.Retries {
-		w.emit(retry)
+		w.send(retry)
 	}
 	w.errText = append(w.errText, b...)
 	if over := len(w.errText) - maxStderr; over > 0 {

@@ -351,11 +351,13 @@ func TestPoolEndsDuringARequest(t *testing.T) {
 					return conn, nil
 				}
 			})
+			var ending sync.WaitGroup
 			r, err := run(t, c, t.Context(), agent.Request{Prompt: "x"}, func(ev agent.Event) {
 				if text, ok := ev.(agent.Text); ok && text.Text == "so far" {
-					go end(t, p)
+					ending.Go(func() { end(t, p) })
 				}
 			})
+			ending.Wait()
 			if err != nil || r.Answer != "said x" {
 				t.Errorf("got %+v, %v", r, err)
 			}

@@ -1,10 +1,11 @@
 // Package journal stores every proposal and the user's edits of it, so that
 // nothing is lost when an agent, an editor or Pollux ends unexpectedly.
 //
-// An entry consists of up to three files: ID.json, ID.proposal and, once the user
-// has changed something, ID.edited. All have mode 0600. Each is written
-// atomically but not synced, so the journal survives a killed process, but not
-// always a power cut. ID.json describes the entry and is written last.
+// An entry consists of up to four files: ID.json, ID.proposal, ID.original with the
+// file before the change, and, once the user has changed something, ID.edited. All
+// have mode 0600. Each is written atomically but not synced, so the journal survives
+// a killed process, but not always a power cut. ID.json describes the entry and is
+// written after the proposal.
 package journal
 
 import (
@@ -158,6 +159,19 @@ func (j *Journal) change(id string, f func(*Entry) error) error {
 	return err
 }
 
+// MaxOriginal limits the size of the originals that the journal keeps, in bytes.
+const MaxOriginal = 1 << 20
+
+// SetOriginal stores the text of the file before the change, unless it is too large.
+func (j *Journal) SetOriginal(id, text string) error {
+	if len(text) > MaxOriginal {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.write(id, "original", []byte(text))
+}
+
 // Get returns one entry. For an unknown ID the error matches [fs.ErrNotExist].
 func (j *Journal) Get(id string) (Entry, error) {
 	e, err := j.get(id)
@@ -253,6 +267,45 @@ func (j *Journal) List() ([]Entry, error) {
 	return all, nil
 }
 
+// Resolve returns the ID of an entry from an ID, from the start of one that no other
+// entry has, or from "@" for the latest entry.
+func (j *Journal) Resolve(ref string) (id string, err error) {
+	if validID().MatchString(ref) || ref == "" {
+		return ref, nil
+	}
+	names, err := os.ReadDir(j.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	var found []string
+	for _, n := range names {
+		id, ext, _ := strings.Cut(n.Name(), ".")
+		if !validID().MatchString(id) || ext != "json" && ext != "proposal" || slices.Contains(found, id) {
+			continue
+		}
+		if ref == "@" && ext == "json" || strings.HasPrefix(id, ref) {
+			found = append(found, id)
+		}
+	}
+	switch {
+	case len(found) == 0 && ref == "@":
+		return "", errors.New("the journal is empty: it fills when an agent proposes a change")
+	case len(found) == 0:
+		return "", notFound(ref)
+	case ref == "@":
+		return slices.Max(found), nil
+	case len(found) > 1:
+		slices.Sort(found)
+		return "", fmt.Errorf("%d entries of the journal start with %q, such as %s and %s: give more of the ID",
+			len(found), ref, found[0], found[1])
+	}
+	return found[0], nil
+}
+
+// Original returns the text of the file before the change. If the journal does not have
+// it, the error matches [fs.ErrNotExist].
+func (j *Journal) Original(id string) (string, error) { return j.text(id, "original") }
+
 // Proposal returns what the agent proposed.
 func (j *Journal) Proposal(id string) (string, error) { return j.text(id, "proposal") }
 
@@ -306,17 +359,43 @@ func (j *Journal) Restore(id, path string) (replaced string, err error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf("the file cannot be replaced: %w: choose another with --to", err)
 	}
-	if e.CRLF && !strings.Contains(text, "\r") {
-		text = strings.ReplaceAll(text, "\n", "\r\n")
-	}
-	if e.BOM && text != "" && !strings.HasPrefix(text, "\uFEFF") {
-		text = "\uFEFF" + text
-	}
-	if err := sys.ReplaceFile(path, text); err != nil {
+	if err := sys.ReplaceFile(path, e.written(text)); err != nil {
 		return replaced, err
 	}
 	if e.Unwritten && (path == e.Path || path == e.Real) {
 		return replaced, j.change(id, func(e *Entry) error { e.Unwritten = false; return nil })
 	}
 	return replaced, nil
+}
+
+// written returns a text as it is written to the entry's file.
+func (e Entry) written(text string) string {
+	if e.CRLF && !strings.Contains(text, "\r") {
+		text = strings.ReplaceAll(text, "\n", "\r\n")
+	}
+	if e.BOM && text != "" && !strings.HasPrefix(text, "\uFEFF") {
+		text = "\uFEFF" + text
+	}
+	return text
+}
+
+// InFile reports whether the entry's file holds the entry's text now.
+func (j *Journal) InFile(e Entry) (bool, error) {
+	text, err := j.Text(e.ID)
+	if err != nil {
+		return false, err
+	}
+	text = e.written(text)
+	path := cmp.Or(e.Real, e.Path)
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	case info.Size() != int64(len(text)):
+		return false, nil
+	}
+	data, err := sys.ReadFile(path, maxFile)
+	return string(data) == text, err
 }

@@ -1,7 +1,9 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -253,4 +255,35 @@ func TestConcurrentUse(t *testing.T) {
 	if all, err := j.List(); err != nil || len(all) != 160 {
 		t.Errorf("%d entries, %v", len(all), err)
 	}
+}
+
+// The journal keeps the text before a change, unless it is large, and deletes it with the
+// entry.
+func TestOriginal(t *testing.T) {
+	j := New(t.TempDir())
+	id, err := j.Add(Entry{Path: "/f", PID: 1}, "new\n")
+	if err == nil {
+		err = j.Finish(id, Rejected, false)
+	}
+	if err == nil {
+		err = j.SetOriginal(id, "old\n")
+	}
+	if got, _ := j.Original(id); err != nil || got != "old\n" {
+		t.Fatalf("the original is %q, %v", got, err)
+	}
+	other, err := j.Add(Entry{Path: "/g"}, "new\n")
+	if err == nil {
+		err = j.SetOriginal(other, strings.Repeat("x", MaxOriginal+1))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.Original(other); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a large original gives %v", err)
+	}
+	j.remove(&files{id: id, described: true})
+	if left, _ := filepath.Glob(filepath.Join(j.dir, id+".*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	j.Wait()
 }

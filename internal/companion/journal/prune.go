@@ -196,7 +196,7 @@ func (j *Journal) remove(f *files) {
 	case (e.State == Open || e.State == Orphaned) && sys.Alive(e.PID):
 		return
 	}
-	for _, ext := range []string{"json", "edited", "proposal"} {
+	for _, ext := range []string{"json", "edited", "original", "proposal"} {
 		os.Remove(j.file(f.id, ext))
 	}
 }

@@ -136,7 +136,7 @@ func TestFolder(t *testing.T) {
 				}
 				a.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s}`, *asked.ID, answer))
 				synctest.Wait()
-				if _, dir := a.session.Process(); dir != want {
+				if dir := a.session.Process().Dir; dir != want {
 					t.Errorf("the folder is %q, want %q", dir, want)
 				}
 				if announced := len(f.backend.changed) > 0; announced != (want != "") {
@@ -158,7 +158,7 @@ func TestClaim(t *testing.T) {
 			}
 			a.send(`{"jsonrpc":"2.0","method":"ide_connected","params":` + params + `}`)
 			synctest.Wait()
-			if pid, _ := a.session.Process(); pid != want {
+			if pid := a.session.Process().PID; pid != want {
 				t.Errorf("%s: process %d, want %d", params, pid, want)
 			}
 			a.session.mu.Lock()

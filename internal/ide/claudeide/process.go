@@ -10,15 +10,16 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"pollux/internal/companion"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
 
 // Process implements [companion.Session].
-func (s *Session) Process() (pid int, dir string) {
+func (s *Session) Process() companion.Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.pid, s.dir
+	return companion.Process{PID: s.pid, Dir: s.dir, Terminal: s.terminal}
 }
 
 // locate finds the agent's process and its working directory.
@@ -47,8 +48,9 @@ func (s *Session) located(pid int, dir string) {
 	if pid <= 0 && dir == "" {
 		return
 	}
+	terminal := sys.Terminal(pid)
 	s.mu.Lock()
-	s.pid, s.dir = max(pid, s.pid), cmp.Or(dir, s.dir)
+	s.pid, s.dir, s.terminal = max(pid, s.pid), cmp.Or(dir, s.dir), cmp.Or(terminal, s.terminal)
 	s.mu.Unlock()
 	s.server.cfg.Backend.Changed(s)
 }

@@ -25,10 +25,11 @@ type Session struct {
 	local  net.Addr        // of the connection
 	remote string
 
-	mu     sync.Mutex
-	pid    int    // the agent's process; 0 if it is not known
-	dir    string // its working directory
-	checks checks
+	mu       sync.Mutex
+	pid      int    // the agent's process; 0 if it is not known
+	dir      string // its working directory
+	terminal string // that it runs in
+	checks   checks
 }
 
 // The names of the agents, as people know them, by the name that they send.

@@ -17,6 +17,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
+	"pollux/internal/sys"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -306,8 +307,8 @@ func TestSessionEnds(t *testing.T) {
 	}
 	s.asked(os.Getpid(), dir)
 	session := receive(t, b.came)
-	if pid, at := session.Process(); pid != os.Getpid() || at != dir {
-		t.Errorf("the process is %d in %q", pid, at)
+	if p := session.Process(); p.PID != os.Getpid() || p.Dir != dir || p.Terminal != sys.Terminal(p.PID) {
+		t.Errorf("the process is %+v", p)
 	}
 	s.Close(t.Context())
 	if receive(t, b.gone) != session {

@@ -22,15 +22,24 @@ const idleTTL = 10 * time.Minute
 type Session struct {
 	noProposals
 
-	pid   int    // 0 if unknown
-	dir   string // where it ran at its first request
-	since time.Time
-	used  time.Time // of the last request; guarded by Server.mu
+	pid int    // 0 if unknown
+	dir string // where it ran at its first request
+	// terminal is the one it ran in at its first request; "" if unknown.
+	terminal string
+	since    time.Time
+	used     time.Time // of the last request; guarded by Server.mu
 }
 
 // asked connects the process that has received the context for its directory, unless it
 // is connected.
 func (s *Server) asked(pid int, dir string) {
+	s.mu.Lock()
+	known := s.sessions[pid] != nil
+	s.mu.Unlock()
+	terminal := ""
+	if !known {
+		terminal = sys.Terminal(pid)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -38,7 +47,7 @@ func (s *Server) asked(pid int, dir string) {
 	}
 	session := s.sessions[pid]
 	if session == nil {
-		session = &Session{pid: pid, dir: dir, since: time.Now()}
+		session = &Session{pid: pid, dir: dir, terminal: terminal, since: time.Now()}
 		s.sessions[pid] = session
 		s.cfg.Log.Info("an agent connected", "client", title, "transport", session.Transport())
 		s.cfg.Backend.Connect(session)
@@ -77,7 +86,9 @@ func (s *Session) Client() (name, version string) { return title, "" }
 func (s *Session) Transport() string { return "socket" }
 
 // Process implements [companion.Session].
-func (s *Session) Process() (pid int, dir string) { return s.pid, s.dir }
+func (s *Session) Process() companion.Process {
+	return companion.Process{PID: s.pid, Dir: s.dir, Terminal: s.terminal}
+}
 
 // Since implements [companion.Session].
 func (s *Session) Since() time.Time { return s.since }

@@ -35,8 +35,7 @@ type Session struct {
 
 	id       string
 	server   *Server
-	pid      int                  // of the agent; 0 if unknown
-	dir      string               // where it runs; "" if unknown
+	process  companion.Process
 	incoming chan jsonrpc.Message // for the SDK
 
 	mu      sync.Mutex
@@ -61,7 +60,7 @@ func (s *Server) newSession(process string) *Session {
 		id: rand.Text(), server: s, incoming: make(chan jsonrpc.Message), pending: make(map[jsonrpc.ID]chan []byte),
 	}
 	if pid, err := strconv.Atoi(process); err == nil && pid > 0 {
-		session.pid, session.dir = pid, sys.WorkingDir(pid)
+		session.process = companion.Process{PID: pid, Dir: sys.WorkingDir(pid), Terminal: sys.Terminal(pid)}
 	}
 	session.Session = blocking.NewSession(blocking.SessionConfig{
 		Backend: s.cfg.Backend, Log: s.cfg.Log, OnPanic: s.cfg.OnPanic, Self: session,
@@ -84,7 +83,7 @@ func (s *Session) serve() {
 }
 
 // Process implements [companion.Session].
-func (s *Session) Process() (pid int, dir string) { return s.pid, s.dir }
+func (s *Session) Process() companion.Process { return s.process }
 
 // Transport implements [companion.Session].
 func (s *Session) Transport() string { return "http" }

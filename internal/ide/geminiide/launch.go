@@ -19,5 +19,7 @@ func LaunchEnv(map[string]string) []string { return []string{"GEMINI_CLI_NO_RELA
 
 // EnableHint returns the function that tells the user of an agent how to connect it.
 func EnableHint(title string) func([]string) string {
-	return func([]string) string { return "if " + title + " does not connect, type /ide enable in it, once" }
+	return func([]string) string {
+		return "if " + title + " does not connect, type /ide enable in it, once, then restart it"
+	}
 }

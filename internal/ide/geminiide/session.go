@@ -66,8 +66,7 @@ type Session struct {
 	drained   []chan bool                  // closed when nothing is queued
 	gone      *time.Timer                  // ends the session when it has no stream
 	timer     int                          // the number of that timer
-	pid       int                          // the client's process; 0 if it is not known
-	dir       string                       // its working directory
+	process   companion.Process            // the client's
 
 	connect   sync.Once // calls Backend.Connect, or prevents the call
 	announced bool      // Backend.Connect was called; set by connect
@@ -169,16 +168,16 @@ func (srv *Server) newHTTPSession(agent string) (*Session, error) {
 }
 
 // Process implements [companion.Session].
-func (s *Session) Process() (pid int, dir string) {
+func (s *Session) Process() companion.Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.pid, s.dir
+	return s.process
 }
 
-// locate finds the process that has sent a request, and its working directory. Over
+// locate finds the process that has sent a request. Over
 // stdio they stay unknown, since a relay is at the other end.
 func (s *Session) locate(r *http.Request) {
-	if known, _ := s.Process(); known != 0 {
+	if s.Process().PID != 0 {
 		return
 	}
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
@@ -186,9 +185,9 @@ func (s *Session) locate(r *http.Request) {
 	if pid == 0 {
 		return
 	}
-	dir := sys.WorkingDir(pid)
+	process := companion.Process{PID: pid, Dir: sys.WorkingDir(pid), Terminal: sys.Terminal(pid)}
 	s.mu.Lock()
-	s.pid, s.dir = pid, dir
+	s.process = process
 	s.mu.Unlock()
 	s.server.cfg.Backend.Changed(s)
 }

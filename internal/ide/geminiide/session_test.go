@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pollux/internal/companion"
 	"pollux/internal/sys"
 )
 
@@ -289,14 +290,15 @@ func TestProcess(t *testing.T) {
 	b := newBackend()
 	c := dial(t, start(t, b, nil)).initialize()
 	session := <-b.session
-	if pid, dir := session.Process(); pid != 0 || dir != "" {
-		t.Errorf("before the stream: process %d in %q", pid, dir)
+	if p := session.Process(); p != (companion.Process{}) {
+		t.Errorf("before the stream: %+v", p)
 	}
 	c.listen()
 	if <-b.changed != session {
 		t.Error("another session was announced")
 	}
-	if pid, dir := session.Process(); pid != os.Getpid() || dir != wd {
-		t.Errorf("process %d in %q, want %d in %q", pid, dir, os.Getpid(), wd)
+	want := companion.Process{PID: os.Getpid(), Dir: wd, Terminal: sys.Terminal(os.Getpid())}
+	if p := session.Process(); p != want {
+		t.Errorf("%+v, want %+v", p, want)
 	}
 }

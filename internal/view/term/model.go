@@ -26,6 +26,12 @@ type item struct {
 	rows    []row
 	changes []change
 	at      int // the current change
+	// colours are those of the texts; lighting is set while they are being found.
+	colours  colours
+	lighting bool
+	// ranging is set while the user selects a range of changes, from first to at.
+	ranging bool
+	first   int
 	top     int // the first row on the screen
 	left    int // how many columns the texts are shifted
 	// deciding is set until the companion has answered.
@@ -38,7 +44,22 @@ type item struct {
 
 func (it *item) layOut() {
 	it.rows, it.changes = layOut(it.Original, it.Proposed, it.text)
+	it.colour()
 	it.at = max(0, min(it.at, len(it.changes)-1))
+	it.ranging = false
+}
+
+// selection returns the first and the last of the changes that are selected.
+func (it *item) selection() (from, to int) {
+	if it.ranging {
+		return min(it.first, it.at), max(it.first, it.at)
+	}
+	return it.at, it.at
+}
+
+func (it *item) selected(change int) bool {
+	from, to := it.selection()
+	return from <= change && change <= to
 }
 
 // A model is the program's state. Its methods run in the program's loop.
@@ -55,6 +76,8 @@ type model struct {
 	message       string
 	help          bool
 	split         *bool // the user's choice of the layout
+	wrap          bool  // long lines are wrapped
+	theme         theme
 	gone          bool
 	leaving       bool // any key ends the program
 	left          bool // the user left while a change was pending
@@ -148,7 +171,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.KeyPressMsg, tea.PasteMsg:
 		pressed = true
 	}
-	return m, tea.Batch(cmd, m.look(pressed))
+	return m, tea.Batch(cmd, m.look(pressed), m.light())
 }
 
 func (m *model) update(msg tea.Msg) tea.Cmd {
@@ -156,6 +179,15 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
 		m.show()
+	case tea.ColorProfileMsg:
+		return askBackground(msg)
+	case tea.BackgroundColorMsg:
+		m.theme = background(msg)
+	case lit:
+		if i := m.find(msg.id); i >= 0 {
+			m.items[i].colours, m.items[i].lighting = msg.colours, false
+			m.items[i].colour()
+		}
 	case opened:
 		if m.find(msg.ID) < 0 {
 			it := &item{Diff: editor.Diff(msg), text: editor.Diff(msg).Text()}
@@ -377,8 +409,16 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 	case "p":
 		it.at = max(it.at-1, 0)
 		m.show()
+	case "V":
+		it.ranging, it.first = !it.ranging && len(it.changes) > 0 && it.ReadOnly == "", it.at
+	case "esc":
+		it.ranging = false
 	case "u", "a":
-		m.take(it, key == "u")
+		if it.ranging {
+			m.takeRange(it, key == "u")
+		} else {
+			m.take(it, key == "u")
+		}
 	case "e":
 		return m.edit(it)
 	case "tab":
@@ -388,6 +428,9 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 	case "v":
 		split := !m.sideBySide()
 		m.split = &split
+		m.show()
+	case "w":
+		m.wrap = !m.wrap
 		m.show()
 	case "l", "right":
 		it.left += sideways
@@ -404,7 +447,7 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 	case "g", "home":
 		it.top = 0
 	case "G", "end":
-		it.top = len(it.rows)
+		it.top = len(m.lines(it))
 	}
 	m.clamp(it)
 	return nil
@@ -435,17 +478,41 @@ func (m *model) take(it *item, undo bool) {
 		return
 	}
 	// Restore a change that the user has edited.
-	text := it.text
-	for _, h := range slices.Backward(hunk.Between(it.Proposed, it.text)) {
-		if h.New < c.New+max(c.NewLines, 1) && c.New < h.New+max(h.NewLines, 1) {
-			text = h.Replace(it.Proposed, text)
-		}
-	}
+	text := restored(it.Proposed, it.text, []change{c})
 	if text == it.text {
 		m.message = "already as proposed: u undoes it"
 		return
 	}
 	m.set(it, text)
+}
+
+// takeRange undoes the changes of the range, or takes them again, and ends the range.
+func (m *model) takeRange(it *item, undo bool) {
+	from, to := it.selection()
+	source, done := it.Proposed, "already as proposed: u undoes them"
+	if undo {
+		source, done = it.Original, "already undone: a takes them again"
+	}
+	text := restored(source, it.text, it.changes[from:to+1])
+	it.at, it.ranging = from, false
+	if text == it.text {
+		m.message = done
+		m.show()
+		return
+	}
+	m.set(it, text)
+}
+
+// restored returns the text with the source's lines where the changes are.
+func restored(source, text string, changes []change) string {
+	for _, h := range slices.Backward(hunk.Between(source, text)) {
+		if slices.ContainsFunc(changes, func(c change) bool {
+			return h.New < c.New+max(c.NewLines, 1) && c.New < h.New+max(h.NewLines, 1)
+		}) {
+			text = h.Replace(source, text)
+		}
+	}
+	return text
 }
 
 // edit opens the text in the user's editor.
@@ -517,7 +584,7 @@ func (m *model) list() int {
 }
 
 // body returns how many lines the diff has.
-func (m *model) body() int { return max(1, m.height-3-m.list()) }
+func (m *model) body() int { return max(1, m.height-2-len(m.messageLines())-m.list()) }
 
 // show scrolls to the current change.
 func (m *model) show() {
@@ -526,8 +593,8 @@ func (m *model) show() {
 		return
 	}
 	first, last := -1, -1
-	for i, hunk := range m.hunksOfLines(it) {
-		if hunk == it.at && len(it.changes) > 0 {
+	for i, l := range m.lines(it) {
+		if len(it.changes) > 0 && l.hunk() == it.at {
 			if first < 0 {
 				first = i
 			}
@@ -540,26 +607,6 @@ func (m *model) show() {
 	m.clamp(it)
 }
 
-// hunksOfLines returns the hunk of each line on the screen.
-func (m *model) hunksOfLines(it *item) (hunks []int) {
-	if !m.sideBySide() {
-		for _, r := range it.rows {
-			hunks = append(hunks, r.hunk)
-		}
-		return hunks
-	}
-	for _, p := range paired(it.rows) {
-		h := -1
-		for _, r := range []*row{p.left, p.right} {
-			if r != nil && r.hunk >= 0 {
-				h = r.hunk
-			}
-		}
-		hunks = append(hunks, h)
-	}
-	return hunks
-}
-
 // sideways is how many columns a key shifts the texts.
 const sideways = 16
 
@@ -569,9 +616,5 @@ func (m *model) clamp(it *item) {
 		least = min(least, -r.from)
 	}
 	it.left = max(it.left, least)
-	n := len(it.rows)
-	if m.sideBySide() {
-		n = len(paired(it.rows))
-	}
-	it.top = max(0, min(it.top, n-m.body()))
+	it.top = max(0, min(it.top, len(m.lines(it))-m.body()))
 }

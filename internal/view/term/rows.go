@@ -7,6 +7,7 @@ import (
 
 	"pollux/internal/hunk"
 	"pollux/internal/termtext"
+	"pollux/internal/view/term/syntax"
 )
 
 // A kind is the kind of a row.
@@ -24,6 +25,12 @@ const (
 type row struct {
 	kind kind
 	text string
+	// shown is the text as the terminal shows it, and marks are what differs in it from
+	// the lines that it replaces or that replace it.
+	shown string
+	marks []span
+	// colours are the parts of the language in the shown text.
+	colours []syntax.Span
 	// old and new are the line's numbers; 0 for none.
 	old, new int
 	// hunk is the index of the hunk that the row belongs to; -1 for none.
@@ -92,9 +99,13 @@ func layOut(original, proposed, text string) (rows []row, changes []change) {
 		oldLine, newLine = oldLine+1, newLine+1
 	}
 	rows = folded(rows)
+	for i := range rows {
+		rows[i].shown = termtext.Visible(rows[i].text)
+	}
+	markWords(rows)
 	for _, p := range paired(rows) {
 		if p.left != nil && p.right != nil && p.left != p.right {
-			p.left.from = firstDifference(termtext.Visible(p.left.text), termtext.Visible(p.right.text))
+			p.left.from = firstDifference(p.left.shown, p.right.shown)
 			p.right.from = p.left.from
 		}
 	}

@@ -47,20 +47,17 @@ func (m *model) View() tea.View {
 // appeared replaces the list of keys until the user can decide.
 const appeared = "This change has just appeared. Look at it, then decide."
 
-const keys = "y accept  r reject  n/p hunk  u undo  a take  e edit  tab next  ? help  q leave"
-
-const readOnlyKeys = "y accept  r reject  n/p hunk  tab next  ? help  q leave  (the text is read-only)"
-
 func (m *model) helpLines() []string {
 	return strings.Split(strings.TrimPrefix(`
  y          accept: the agent writes the file with the text shown here
  r          reject
  n, p       next hunk, previous hunk
- u          undo the hunk: the text on disk
- a          take the hunk: the proposed text
+ u          undo the hunk (the text on disk): rejects this hunk only
+ a          take the hunk again (the proposed text)
+ V          start a range at this hunk: n and p extend it, u and a change it
  e          edit the text in $EDITOR
  Tab        next pending change
- v          side by side, or one below the other
+ v, w       side by side or one below the other; wrap or cut long lines
  j, k, Space, b, g, G   scroll;  h, l   scroll sideways
  q          leave without a decision
 
@@ -75,7 +72,7 @@ func (m *model) helpLines() []string {
 func (m *model) emptyLines() []string {
 	lines := []string{"", " No pending changes.", ""}
 	if m.agents == 0 {
-		lines = append(lines, " No agent is connected. In Gemini CLI, type /ide enable.")
+		lines = append(lines, " No agent is connected. In Gemini CLI, type /ide enable and restart it.")
 	} else {
 		lines = append(lines, " Changes that an agent proposes appear here.")
 	}
@@ -113,38 +110,32 @@ func (m *model) diffLines() []string {
 			lines = append(lines, mark+title(m.items[i], "", m.width-2))
 		}
 	}
-	hunk := "   no difference"
-	if len(it.changes) > 0 {
-		hunk = fmt.Sprintf("   hunk %d of %d", it.at+1, len(it.changes))
-	}
-	lines = append(lines, reverse+pad(" "+title(it, hunk, m.width-1), m.width)+plain)
-	var body []string
-	if m.sideBySide() {
-		body = m.sides(it)
-	} else {
-		body = m.unified(it)
-	}
+	lines = append(lines, reverse+pad(" "+title(it, it.position(), m.width-1), m.width)+plain)
+	body := m.lines(it)
 	body = body[min(it.top, len(body)):]
 	for i := range m.body() {
 		if i < len(body) {
-			lines = append(lines, body[i])
+			lines = append(lines, m.draw(it, body[i]))
 		} else {
 			lines = append(lines, "")
 		}
 	}
-	footer := keys
-	if it.ReadOnly != "" {
-		footer = readOnlyKeys
+	for _, l := range m.messageLines() {
+		lines = append(lines, " "+l)
 	}
+	return append(lines, faint+" "+m.footer(it)+plain)
+}
+
+// position returns which hunks are selected.
+func (it *item) position() string {
+	from, to := it.selection()
 	switch {
-	case it.State == editor.StateAccepted:
-		footer = "tab next  ? help  q leave"
-	case !m.settled:
-		footer = appeared
-	case it.conflict != nil:
-		footer = "o overwrite the file  d compare with the file  Esc cancel"
+	case len(it.changes) == 0:
+		return "   no difference"
+	case it.ranging:
+		return fmt.Sprintf("   hunks %d-%d of %d", from+1, to+1, len(it.changes))
 	}
-	return append(lines, " "+termtext.Visible(strings.TrimSpace(m.message)), faint+" "+footer+plain)
+	return fmt.Sprintf("   hunk %d of %d", it.at+1, len(it.changes))
 }
 
 // title returns the line that names a change. It cuts the folder from the left if
@@ -178,75 +169,12 @@ var signs = map[kind]struct{ sign, colour string }{
 	same: {" ", ""}, removed: {"-", red}, added: {"+", green}, undone: {"~", yellow},
 }
 
-func (m *model) unified(it *item) (lines []string) {
-	for i := range it.rows {
-		r := &it.rows[i]
-		if r.kind == fold {
-			lines = append(lines, foldLine(r))
-			continue
-		}
-		number := r.new
-		if number == 0 {
-			number = r.old
-		}
-		lines = append(lines, m.mark(it, r)+cell(it, r, number, m.width-1))
-	}
-	return lines
-}
+// maxMessage limits how many lines a message has.
+const maxMessage = 4
 
-func (m *model) sides(it *item) (lines []string) {
-	left := (m.width - 3) / 2
-	right := m.width - 3 - left
-	for _, p := range paired(it.rows) {
-		if p.right != nil && p.right.kind == fold {
-			lines = append(lines, foldLine(p.right))
-			continue
-		}
-		l, r := strings.Repeat(" ", left), strings.Repeat(" ", right)
-		mark := " "
-		if p.left != nil {
-			l, mark = cell(it, p.left, p.left.old, left), m.mark(it, p.left)
-		}
-		if p.right != nil {
-			r, mark = cell(it, p.right, p.right.new, right), m.mark(it, p.right)
-		}
-		lines = append(lines, mark+l+"│"+r)
-	}
-	return lines
-}
-
-func foldLine(r *row) string {
-	return fmt.Sprintf("%s       ... %d lines%s", faint, r.count, plain)
-}
-
-// mark marks the rows of the current hunk.
-func (m *model) mark(it *item, r *row) string {
-	if r.hunk >= 0 && r.hunk == it.at {
-		return bold + ">" + plain
-	}
-	return " "
-}
-
-// cell returns a line with its number, width columns wide. It cuts a longer line so
-// that the first difference is visible, shifted by what the user has scrolled.
-func cell(it *item, r *row, number, width int) string {
-	n := "     "
-	if number > 0 {
-		n = fmt.Sprintf("%5d", number)
-	}
-	room := max(1, width-7)
-	text, left := termtext.Visible(r.text), it.left
-	if r.from > room*3/4 {
-		left += r.from - room/2
-	}
-	if left > 0 {
-		text = ansi.TruncateLeft(text, left+1, "…")
-	}
-	s := signs[r.kind]
-	text = pad(ansi.Truncate(s.sign+text, room+1, "…"), room+1)
-	return faint + n + plain + " " + s.colour + text + plain
-}
-
-func pad(s string, width int) string {
-	return s + strings.Repeat(" ", max(0, width-ansi.StringWidth(s)))
+// messageLines returns the message, wrapped. It has at least one line.
+func (m *model) messageLines() []string {
+	text := termtext.Visible(strings.TrimSpace(m.message))
+	lines := strings.Split(ansi.Wrap(text, max(20, m.width-2), ""), "\n")
+	return lines[:min(len(lines), maxMessage, max(1, m.height/4))]
 }

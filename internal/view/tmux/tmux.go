@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +23,36 @@ const ExitLeft = 3
 // retryDelay is the time until the next attempt to open a popup that tmux did not
 // show.
 const retryDelay = time.Second
+
+// ownVariables are the variables that the review takes from the shell that started
+// Pollux: tmux would give it those of its server. A command line is visible to other
+// users, so the list has only names whose values are no secrets.
+var ownVariables = []string{
+	"PATH", "TMPDIR", "VISUAL", "EDITOR", "SHELL", "HOME", "NO_COLOR", "COLORTERM",
+	"LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME",
+	"XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "DISPLAY", "WAYLAND_DISPLAY", "VIMINIT", "MYVIMRC", "NVIM_APPNAME", "VIRTUAL_ENV",
+	"POLLUX_STATE_DIR", "POLLUX_RUNTIME_DIR",
+}
+
+// InEnvironment returns the command that runs a review with the variables of env,
+// KEY=VALUE, that matter to it and to the user's editor.
+func InEnvironment(env []string, review ...string) []string {
+	values := make(map[string]string)
+	for _, kv := range env {
+		name, value, _ := strings.Cut(kv, "=")
+		values[name] = value
+	}
+	argv := []string{"env"}
+	var set []string
+	for _, name := range ownVariables {
+		if value, ok := values[name]; ok {
+			set = append(set, name+"="+value)
+		} else {
+			argv = append(argv, "-u", name)
+		}
+	}
+	return slices.Concat(argv, set, review)
+}
 
 // Split runs the review command in a new pane. The pane closes when the command
 // ends.

@@ -133,3 +133,21 @@ func TestPopupsWithoutTmux(t *testing.T) {
 		t.Error("a popup was shown")
 	}
 }
+
+// The review has the caller's variables, and none of tmux's server that the caller lacks.
+// Secrets are in no command line.
+func TestInEnvironment(t *testing.T) {
+	t.Setenv("VISUAL", "the server's")
+	argv := InEnvironment([]string{"EDITOR=ed --x=y", "TMPDIR=/a b", "GEMINI_API_KEY=secret", "PATH=" + os.Getenv("PATH")},
+		"sh", "-c", `echo "$EDITOR|$TMPDIR|${VISUAL-none}"`)
+	if strings.Contains(strings.Join(argv, " "), "secret") {
+		t.Errorf("a secret is in %q", argv)
+	}
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no env")
+	}
+	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+	if err != nil || string(out) != "ed --x=y|/a b|none\n" {
+		t.Errorf("the review has %q, %v", out, err)
+	}
+}

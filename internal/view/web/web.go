@@ -16,8 +16,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -25,6 +23,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,9 +36,9 @@ import (
 var page embed.FS
 
 const (
-	// linkTTL is how long a link stays valid if nobody opens it.
-	linkTTL  = 10 * time.Minute
-	maxLinks = 32
+	// maxLinks bounds the links that nobody has opened. It is far above what a person
+	// asks for: a link on the user's screen must work however old it is.
+	maxLinks = 256
 	// heartbeatInterval is short enough for proxies and browsers to keep an idle event
 	// stream open.
 	heartbeatInterval = 20 * time.Second
@@ -54,7 +53,7 @@ type Server struct {
 	mux    *http.ServeMux
 
 	mu      sync.Mutex
-	links   map[string]time.Time
+	links   []string            // the secrets of the links that nobody has opened, the oldest first
 	streams map[string]net.Conn // the page's end of each connection, by stream
 }
 
@@ -63,7 +62,7 @@ type Server struct {
 func New(attach func(io.ReadWriteCloser), base string) *Server {
 	s := &Server{
 		attach: attach, base: base, secret: rand.Text(),
-		mux: http.NewServeMux(), links: make(map[string]time.Time), streams: make(map[string]net.Conn),
+		mux: http.NewServeMux(), streams: make(map[string]net.Conn),
 	}
 	s.mux.HandleFunc("GET /review/{$}", s.index)
 	s.mux.HandleFunc("GET /review/{file}", s.file)
@@ -73,24 +72,34 @@ func New(attach func(io.ReadWriteCloser), base string) *Server {
 	return s
 }
 
-// Link returns a link that opens the page once, within ten minutes.
+// Link returns a link that opens the page once. It stays valid until then.
 func (s *Server) Link() string {
 	link := rand.Text()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var oldest string
-	for l, made := range s.links {
-		if time.Since(made) > linkTTL {
-			delete(s.links, l)
-		} else if oldest == "" || made.Before(s.links[oldest]) {
-			oldest = l
+	if len(s.links) >= maxLinks {
+		s.links = slices.Delete(s.links, 0, 1)
+	}
+	s.links = append(s.links, link)
+	return s.base + "/review/#" + link
+}
+
+// use reports whether nobody has used the link with this secret, and uses it up.
+func (s *Server) use(link string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// All are compared in constant time, so that the time does not reveal a part of one.
+	found := -1
+	for i, l := range s.links {
+		if gate.SameSecret(link, l) {
+			found = i
 		}
 	}
-	if len(s.links) >= maxLinks {
-		delete(s.links, oldest)
+	if found < 0 {
+		return false
 	}
-	s.links[link] = time.Now()
-	return s.base + "/review/#" + link
+	s.links = slices.Delete(s.links, found, found+1)
+	return true
 }
 
 // ServeHTTP implements [http.Handler].
@@ -110,7 +119,7 @@ func fromPage(r *http.Request) bool {
 		(r.Method != http.MethodPost || r.Header.Get("Content-Type") == "application/json")
 }
 
-const openPage = "Open the page with a link from Pollux: pollux status --link"
+const openPage = "To open the page: pollux open"
 
 // fromPageOnly returns a handler that serves only the page's requests.
 func fromPageOnly(serve http.HandlerFunc) http.HandlerFunc {
@@ -125,8 +134,7 @@ func fromPageOnly(serve http.HandlerFunc) http.HandlerFunc {
 
 // admit reports whether a request has the page secret. If not, it refuses the request.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
-	got, want := sha256.Sum256([]byte(r.Header.Get("Authorization"))), sha256.Sum256([]byte("Bearer "+s.secret))
-	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+	if !gate.SameSecret(r.Header.Get("Authorization"), "Bearer "+s.secret) {
 		refuse(w, http.StatusUnauthorized, "The page secret is missing or wrong. "+openPage)
 		return false
 	}
@@ -149,12 +157,9 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "The request is not valid JSON. Reload the page.")
 		return
 	}
-	s.mu.Lock()
-	made, ok := s.links[body.Link]
-	delete(s.links, body.Link)
-	s.mu.Unlock()
-	if !ok || time.Since(made) > linkTTL {
-		refuse(w, http.StatusUnauthorized, "This link was used or has expired. For a new one: pollux status --link")
+	if !s.use(body.Link) {
+		refuse(w, http.StatusUnauthorized,
+			"This link was used, or is not one of this companion. To open the page again: pollux open")
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

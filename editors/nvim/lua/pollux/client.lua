@@ -6,6 +6,7 @@ local M = {
   agents = {}, -- the connected agents
   info = nil, -- the result of initialize, while the companion is running
   log = {}, -- messages, for :Pollux log
+  waiting = 0, -- calls that wait for their answer
 }
 
 local VERSION = "1.0"
@@ -99,9 +100,12 @@ function M.call(method, params)
   local id = M.request(method, params, function(e, r)
     done, err, result = true, e, r
   end)
-  if not done and not vim.wait(5000, function()
+  M.waiting = M.waiting + 1
+  local answered = done or vim.wait(5000, function()
     return done
-  end, 5) then
+  end, 5)
+  M.waiting = M.waiting - 1
+  if not answered then
     pending[id] = nil
     err = "Pollux did not answer: try again"
   end

@@ -32,10 +32,13 @@ local function show_status()
   local lines =
     { ("Pollux %s, port %d: sharing %s in %s"):format(s.version, s.port, files, table.concat(s.roots, ", ")) }
   for _, c in ipairs(s.clients) do
-    table.insert(lines, ("connected: %s %s"):format(c.name, c.version) .. (c.dir and " in " .. c.dir or ""))
+    table.insert(lines, ("connected: %s"):format(c.label or c.name) .. (c.dir and " in " .. c.dir or ""))
   end
   if #s.clients == 0 then
-    table.insert(lines, "no agent is connected: :Pollux open starts one; in a running Gemini CLI, type /ide enable")
+    table.insert(
+      lines,
+      "no agent is connected: :Pollux open starts one; in a running Gemini CLI, type /ide enable and restart it"
+    )
   end
   for _, d in ipairs(diff.waiting()) do
     table.insert(lines, ("pending: %s, from %s (%s)"):format(diff.name(d), diff.agent(d), d.diff.state))

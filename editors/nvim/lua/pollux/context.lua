@@ -8,7 +8,8 @@ local M = {}
 -- The size of a selection in bytes; Pollux enforces the exact limit.
 local MAX_SELECTION = 20000
 -- Leaving visual mode and entering a terminal are two events in one tick. The selection
--- is kept for this time in between.
+-- is kept for this time in between. It is also kept while a command line is typed and
+-- executed: the command may be about the selection.
 local SELECTION_DELAY = 40 -- ms
 
 local group
@@ -16,7 +17,7 @@ local others = {} -- path by buffer
 local focused = {} -- when each buffer last had the focus, in ms
 local active -- { buf, cursor, selection, range }
 local list_dirty, push_due = true, false
-local release -- a timer, while the terminal may still want a selection that has ended
+local held -- a value while the terminal may still want a selection that has ended
 local last_roots
 
 local function now()
@@ -207,7 +208,7 @@ local function sample()
   local pos = vim.api.nvim_win_get_cursor(0)
   local line = vim.api.nvim_buf_get_lines(buf, pos[1] - 1, pos[1], false)[1] or ""
   local selected, range = selection(mode)
-  if not selected and same and release then
+  if not selected and same and held then
     selected, range = active.selection, active.range
   end
   focused[buf] = now()
@@ -261,15 +262,31 @@ end
 --- Sends the current state soon.
 M.soon = soon
 
+-- Keeps a selection that has ended until a terminal had the time to get the focus, or
+-- until a command line begins.
+local function hold()
+  local token = {}
+  held = token
+  vim.defer_fn(function()
+    if held ~= token then
+      return
+    elseif client.waiting > 0 then
+      return hold() -- a command is being executed
+    end
+    held = nil
+    soon()
+  end, SELECTION_DELAY)
+end
+
 function M.start()
   M.stop()
-  list_dirty, last_roots, M.roots_due = true, M.roots(), false
+  list_dirty, last_roots, M.roots_due, held = true, M.roots(), false, nil
   group = vim.api.nvim_create_augroup("pollux_context", {})
   local function on(events, f)
     vim.api.nvim_create_autocmd(events, { group = group, callback = f })
   end
   on({ "CursorMoved", "CursorMovedI", "WinEnter", "TabEnter", "TextChanged", "InsertLeave" }, function()
-    if not release then
+    if not held then
       sample()
     end
     soon()
@@ -294,30 +311,16 @@ function M.start()
   on("ModeChanged", function()
     local old, new = vim.v.event.old_mode, vim.v.event.new_mode
     local visual, command = "^[vVsS\22\19]", "^c"
-    if old:find(visual) and new:find(command) then
-      return -- the command is about the selection
+    if old:find(visual) and not new:find(visual) or held and old:find(command) then
+      hold()
     end
-    if old:find(visual) and not new:find(visual) or old:find(command) and active and active.selection then
-      if release then
-        release:stop()
-      end
-      release = vim.loop.new_timer()
-      local timer = release
-      timer:start(
-        SELECTION_DELAY,
-        0,
-        vim.schedule_wrap(function()
-          timer:close()
-          if release == timer then
-            release = nil
-            soon()
-          end
-        end)
-      )
-      return
+    if new:find(command) and held then
+      held = {} -- until it ends: Neovim 0.7 reports that after it has executed the command
+    elseif new:find(visual) or not held then
+      held = nil
+      sample()
+      soon()
     end
-    sample()
-    soon()
   end)
   soon()
 end

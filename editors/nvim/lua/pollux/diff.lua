@@ -11,6 +11,7 @@
 -- because a key may have been meant for another change. After that it stays ready while
 -- it is in view.
 local client = require("pollux.client")
+local colors = require("pollux.colors")
 local config = require("pollux.config")
 
 local M = {}
@@ -339,6 +340,34 @@ local function refuse(d)
   client.say("This change has just appeared. Look at it, then decide.", "warning")
 end
 
+-- Returns the number of removed lines that an inline view shows above a line.
+local function removed_above(d, line)
+  local count = 0
+  for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(d.buf, ns, { line - 1, 0 }, { line - 1, -1 }, { details = true })) do
+    local details = mark[4]
+    count = count + (details.virt_lines_above and #details.virt_lines or 0)
+  end
+  return count
+end
+
+-- Scrolls the removed lines above the first line of a window into view: Neovim does not
+-- show virtual lines there by itself. If moved is set, it does so only while the cursor
+-- is in that line, so that the user can scroll past them.
+local function reveal(d, moved)
+  local win = d.inline and valid_buf(d.buf) and vim.fn.bufwinid(d.buf) or -1
+  if win == -1 then
+    return
+  end
+  vim.api.nvim_win_call(win, function()
+    local view = vim.fn.winsaveview()
+    local top = view.topline == view.lnum or view.topline == 1 and not moved
+    local count = top and removed_above(d, view.topline) or 0
+    if count > view.topfill then
+      vim.fn.winrestview({ topfill = count })
+    end
+  end)
+end
+
 -- Highlights the changes in the window of an inline view.
 local function draw(d)
   if not valid_buf(d.buf) or not d.inline then
@@ -355,7 +384,7 @@ local function draw(d)
       if h.lines > 0 then
         vim.api.nvim_buf_set_extmark(d.buf, ns, h.line - 1, 0, {
           end_row = math.min(h.line - 1 + h.lines, count),
-          hl_group = "DiffAdd",
+          hl_group = "PolluxAdded",
           hl_eol = true,
           priority = 50,
         })
@@ -363,7 +392,7 @@ local function draw(d)
       if #h.removed > 0 then
         local virt = {}
         for _, line in ipairs(h.removed) do
-          table.insert(virt, { { (line:gsub("\t", "    "):gsub("\r", "")) .. " ", "DiffDelete" } })
+          table.insert(virt, { { (line:gsub("\t", "    "):gsub("\r", "")) .. " ", "PolluxRemoved" } })
         end
         local above = h.line <= count
         vim.api.nvim_buf_set_extmark(
@@ -375,6 +404,7 @@ local function draw(d)
         )
       end
     end
+    reveal(d)
   end)
 end
 
@@ -709,6 +739,9 @@ local function watch(d)
   on({ "TextChanged", "TextChangedI", "InsertLeave" }, d.buf, function()
     edited(d)
   end)
+  on("CursorMoved", d.buf, function()
+    reveal(d, true)
+  end)
   on("BufUnload", d.buf, function()
     d.text = text_of(d) -- the buffer has a text for the last time
   end)
@@ -820,6 +853,7 @@ show = function(d)
       vim.api.nvim_win_call(right, function()
         vim.cmd("normal! zz")
       end)
+      reveal(d)
     end
   end)
   if vim.fn.has("nvim-0.8") == 0 then
@@ -1026,6 +1060,7 @@ function M.hunk(backwards)
       return client.say(backwards and "no hunk before this line" or "no hunk after this line")
     end
     vim.api.nvim_win_set_cursor(win, { to, 0 })
+    reveal(d)
   end)
 end
 
@@ -1056,6 +1091,7 @@ function M.take(what)
   end)
 end
 
+colors.start()
 local group = vim.api.nvim_create_augroup("pollux_windows", {})
 vim.api.nvim_create_autocmd("WinEnter", {
   group = group,

@@ -38,10 +38,10 @@ function M.check()
   end
   if #client.agents > 0 then
     for _, c in ipairs(client.agents) do
-      ok(("connected: %s %s"):format(c.name, c.version))
+      ok(("connected: %s"):format(c.label or c.name))
     end
   else
-    info("no agent is connected; :Pollux open starts one, /ide enable connects a running Gemini CLI")
+    info("no agent is connected; :Pollux open starts one; in a running Gemini CLI, type /ide enable and restart it")
   end
 end
 

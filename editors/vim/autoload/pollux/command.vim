@@ -62,10 +62,10 @@ def Status()
   var files = s.files == 1 ? '1 file' : s.files .. ' files'
   var lines = [printf('Pollux %s, port %d: sharing %s in %s', s.version, s.port, files, join(s.roots, ', '))]
   for c in s.clients
-    add(lines, printf('connected: %s %s', c.name, c.version) .. (has_key(c, 'dir') ? ' in ' .. c.dir : ''))
+    add(lines, 'connected: ' .. get(c, 'label', c.name) .. (has_key(c, 'dir') ? ' in ' .. c.dir : ''))
   endfor
   if empty(s.clients)
-    add(lines, 'no agent is connected: :Pollux open starts one; in a running Gemini CLI, type /ide enable')
+    add(lines, 'no agent is connected: :Pollux open starts one; in a running Gemini CLI, type /ide enable and restart it')
   endif
   for d in diff.Waiting()
     add(lines, printf('pending: %s, from %s (%s)', diff.Name(d), diff.Agent(d), d.diff.state))

@@ -8,7 +8,8 @@ import autoload 'pollux/client.vim'
 # The size of a selection in bytes; Pollux enforces the exact limit.
 const MAX_SELECTION = 20000
 # Leaving Visual mode and entering a terminal are two events in one tick. The selection is
-# kept for this time in between.
+# kept for this time in between. It is also kept while a command line is typed and executed:
+# the command may be about the selection.
 const SELECTION_DELAY = 40 # ms
 const VISUAL = "^[vVsS\<C-v>\<C-s>]"
 
@@ -17,7 +18,8 @@ var focused: dict<number> = {} # when each buffer last had the focus, in ms
 var active: dict<any> = {} # buf, cursor, and selected: the result of Selection(), or {}
 var list_dirty = true
 var push_due = false
-var release = 0 # a timer, while the terminal may still want a selection that has ended
+var held = false # whether the terminal may still want a selection that has ended
+var release = 0 # the timer that ends this
 var last_roots: list<string> = []
 var roots_due = false
 
@@ -167,7 +169,7 @@ def Sample()
   var selected: dict<any> = {}
   if mode =~ VISUAL
     selected = Selection(mode)
-  elseif release != 0 && get(active, 'buf', '') == buf
+  elseif held && get(active, 'buf', '') == buf
     selected = active.selected
   endif
   focused[buf] = Now()
@@ -208,7 +210,7 @@ export def Soon()
 enddef
 
 export def Moved()
-  if release == 0
+  if !held
     Sample()
   endif
   Soon()
@@ -226,27 +228,33 @@ enddef
 
 export def Mode()
   var [old, new] = [v:event.old_mode, v:event.new_mode]
-  if old =~ VISUAL && new =~ '^c'
-    return # the command is about the selection
+  if old =~ VISUAL && new !~ VISUAL || held && old =~ '^c'
+    Hold()
   endif
-  if old =~ VISUAL && new !~ VISUAL || old =~ '^c' && !empty(get(active, 'selected', {}))
-    if release != 0
-      timer_stop(release)
-    endif
-    release = timer_start(SELECTION_DELAY, Release)
-    return
+  if new =~ '^c' && held
+    timer_stop(release) # until the command line ends
+  elseif new =~ VISUAL || !held
+    timer_stop(release)
+    held = false
+    Sample()
+    Soon()
   endif
-  Sample()
-  Soon()
 enddef
 
-def Release(_: number)
-  release = 0
-  Soon()
+# Keeps a selection that has ended until a terminal had the time to get the focus, or until
+# a command line begins.
+def Hold()
+  held = true
+  timer_stop(release)
+  release = timer_start(SELECTION_DELAY, (_) => {
+    held = false
+    Soon()
+  })
 enddef
 
 export def Start()
   list_dirty = true
+  held = false
   last_roots = Roots()
   augroup pollux_context
     autocmd!

@@ -13,6 +13,7 @@ vim9script
 
 import autoload 'pollux.vim' as options
 import autoload 'pollux/client.vim'
+import autoload 'pollux/colors.vim'
 import autoload 'pollux/context.vim'
 
 const SUCCESSOR_TIMEOUT = 2000 # ms that a view waits for the proposal that replaces it
@@ -365,8 +366,8 @@ def Draw(d: dict<any>)
     return
   endif
   if empty(prop_type_get('PolluxAdded'))
-    prop_type_add('PolluxAdded', {highlight: 'DiffAdd', combine: true})
-    prop_type_add('PolluxRemoved', {highlight: 'DiffDelete'})
+    prop_type_add('PolluxAdded', {highlight: 'PolluxAdded', combine: true})
+    prop_type_add('PolluxRemoved', {highlight: 'PolluxRemoved'})
   endif
   var tick = getbufvar(d.buf, 'changedtick')
   client.Request('diff/hunks', {id: d.diff.id, content: TextOf(d)}, (error, result) => {
@@ -1022,6 +1023,7 @@ export def Go(d: dict<any>)
     endif
   endif
   win_gotoid(Window(d))
+  redraw # otherwise, after `C-w :` in a terminal, Vim waits for Enter
 enddef
 
 def Window(d: dict<any>): number
@@ -1112,6 +1114,7 @@ def Appeared()
   endif
 enddef
 
+colors.Start()
 augroup pollux_keys
 augroup END
 augroup pollux_diff

@@ -25,8 +25,8 @@ var authKinds = []string{"oauth-personal", "gemini-api-key", "vertex-ai", "compu
 // environment that differs from this one.
 func (g *CLI) Bridge(ctx context.Context, c *doctor.Checker) {
 	program, err := g.program, g.err
-	if command := os.Getenv("GEMINI_CLI_PATH"); command != "" {
-		program, err = gemini.Find(ctx, agent.Source{Command: command})
+	if g.Command != "" {
+		program, err = gemini.Find(ctx, agent.Source{Command: g.Command})
 	}
 	if err == nil {
 		err = gemini.ReadOnly(agent.Source{}, program)

@@ -21,6 +21,8 @@ import (
 // A CLI is the Gemini CLI that one run of doctor examines. Its methods are
 // checks. They run in the order program, node, settings, and then the others.
 type CLI struct {
+	// Command is the program that the bridge runs; empty for the one on the PATH.
+	Command string
 	// Probe starts a warm process of an agent in dir and ends it. It returns the
 	// time until the process was ready.
 	Probe func(ctx context.Context, row *agent.Agent, program agent.Program, dir string) (time.Duration, error)
@@ -37,11 +39,11 @@ func (g *CLI) Program(ctx context.Context, c *doctor.Checker) {
 	g.program, g.err = gemini.Find(ctx, agent.Source{})
 	c.Program = doctor.Program{Path: g.program.Path, Version: g.program.Version, Update: install + "@latest"}
 	if g.err != nil {
-		if _, err := exec.LookPath("npx"); err == nil {
-			c.Warn("cli", install, "Gemini CLI is not on the PATH; `pollux run` will download it with npx")
+		if _, err := exec.LookPath("npm"); err == nil {
+			c.Warn("cli", install, "Gemini CLI is not on the PATH; `pollux run` offers to download it")
 			return
 		}
-		c.Fail("cli", install, "neither Gemini CLI nor npx, which could download it, is on the PATH")
+		c.Fail("cli", install, "neither Gemini CLI nor npm, which could download it, is on the PATH")
 		return
 	}
 	major, minor, ok := g.program.Number()

@@ -41,7 +41,7 @@ func (g *CLI) checkIDEMode(c *doctor.Checker) {
 	}
 	enable := doctor.Finding{
 		Check: "ide-mode", Status: doctor.Failed,
-		Next:  doctor.FixCommand + " turns it on, or type /ide enable in Gemini CLI",
+		Next:  doctor.FixCommand + " turns it on; then restart Gemini CLI",
 		Fix:   "turn on IDE mode (ide.enabled) in " + user,
 		Apply: func() error { return settings.EnableIDE(user) },
 	}

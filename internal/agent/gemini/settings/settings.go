@@ -352,18 +352,18 @@ func IDEModeSet(path string) (bool, error) {
 }
 
 // EnableIDE turns IDE mode on in a user's settings file. It leaves the rest of
-// the file, including comments, unchanged.
+// the file, including comments, unchanged, and writes in the file's own style.
 func EnableIDE(path string) error {
 	v, before, err := readUser(path)
 	if err != nil {
 		return err
 	}
-	patch := `[{"op":"add","path":"/ide/enabled","value":true},{"op":"add","path":"/ide/hasSeenNudge","value":true}]`
-	if v.Find("/ide") == nil {
-		patch = `[{"op":"add","path":"/ide","value":{"enabled":true,"hasSeenNudge":true}}]`
+	if !enableIDE(&v, Indent(before)) {
+		return fmt.Errorf("%s cannot be changed, because ide is not an object: correct it first", path)
 	}
-	if err := v.Patch([]byte(patch)); err != nil {
-		return fmt.Errorf("%s cannot be changed (%w): type /ide enable in Gemini CLI", path, err)
+	after := string(v.Pack())
+	if n := strings.Count(before, "\n"); n > 0 && n == strings.Count(before, "\r\n") {
+		after = strings.ReplaceAll(strings.ReplaceAll(after, "\r\n", "\n"), "\n", "\r\n")
 	}
 	// In another user's home, root would leave a file that belongs to root.
 	for p := path; ; p = filepath.Dir(p) {
@@ -378,7 +378,42 @@ func EnableIDE(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return sys.EditFile(path, before, string(v.Pack()), 0o600)
+	return sys.EditFile(path, before, after, 0o600)
+}
+
+// enableIDE turns IDE mode on. It returns false if the settings or their member ide
+// are not objects.
+func enableIDE(v *hujson.Value, indent string) bool {
+	top := Object(v)
+	if top == nil {
+		return false
+	}
+	ide := Member(top, "ide")
+	if ide == nil {
+		setInStyle(top, "ide", newIDE(top), indent, 0)
+		ide = Member(top, "ide")
+	}
+	o := Object(ide)
+	if o == nil {
+		return false
+	}
+	setInStyle(o, "enabled", hujson.Value{Value: hujson.Bool(true)}, indent, 1)
+	setInStyle(o, "hasSeenNudge", hujson.Value{Value: hujson.Bool(true)}, indent, 1)
+	return true
+}
+
+// newIDE returns an object for the member ide, empty unless the settings are
+// written on one line.
+func newIDE(top *hujson.Object) hujson.Value {
+	text := "{}"
+	if onOneLine(top) {
+		text = `{"enabled":true,"hasSeenNudge":true}`
+		if len(top.Members[0].Value.BeforeExtra) > 0 {
+			text = `{"enabled": true, "hasSeenNudge": true}`
+		}
+	}
+	value, _ := hujson.Parse([]byte(text))
+	return value
 }
 
 // readUser reads a file that will be changed, and returns it parsed and as text.
@@ -387,7 +422,7 @@ func readUser(path string) (v hujson.Value, text string, err error) {
 	data, err := sys.ReadFile(path, maxFile)
 	switch {
 	case errors.Is(err, sys.ErrNotRegular) || errors.Is(err, sys.ErrTooLarge):
-		return v, "", fmt.Errorf("%w: move it away, or type /ide enable in Gemini CLI", err)
+		return v, "", fmt.Errorf("%w: move it away, or type /ide enable in Gemini CLI and restart it", err)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return v, "", err
 	}

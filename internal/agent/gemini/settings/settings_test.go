@@ -228,6 +228,41 @@ func TestEnableIDE(t *testing.T) {
 	}
 }
 
+// What is added has the style of the file.
+func TestEnableIDEKeepsStyle(t *testing.T) {
+	for _, tt := range []struct{ name, before, after string }{
+		{"empty", "", "{\n  \"ide\": {\n    \"enabled\": true,\n    \"hasSeenNudge\": true\n  }\n}\n"},
+		{"indented by four", "{\n    \"ui\": {}\n}\n",
+			"{\n    \"ui\": {},\n    \"ide\": {\n        \"enabled\": true,\n        \"hasSeenNudge\": true\n    }\n}\n"},
+		{"tabs, a comment, a trailing comma", "{\n\t\"a\": 1, // why\n\t\"ide\": {\n\t\t\"x\": 1, // not\n\t},\n}\n",
+			"{\n\t\"a\": 1, // why\n\t\"ide\": {\n\t\t\"x\": 1, // not\n\t\t\"enabled\": true,\n\t\t\"hasSeenNudge\": true,\n\t},\n}\n"},
+		{"one line", `{"a":1}`, `{"a":1,"ide":{"enabled":true,"hasSeenNudge":true}}`},
+		{"one line with spaces", `{ "a": 1, "b": 2 }`, `{ "a": 1, "b": 2, "ide": {"enabled": true, "hasSeenNudge": true} }`},
+		{"one line with one space", `{ "a": 1 }`, `{ "a": 1, "ide": {"enabled": true, "hasSeenNudge": true} }`},
+		{"ide on one line", "{\n  \"ide\": {\"x\": 1}\n}", "{\n  \"ide\": {\"x\": 1, \"enabled\": true, \"hasSeenNudge\": true}\n}"},
+		{"twice", `{"ide":1,"ide":{"x":1}}`, `{"ide":1,"ide":{"x":1,"enabled":true,"hasSeenNudge":true}}`},
+		{"CR LF", "{\r\n  \"a\": 1\r\n}\r\n",
+			"{\r\n  \"a\": 1,\r\n  \"ide\": {\r\n    \"enabled\": true,\r\n    \"hasSeenNudge\": true\r\n  }\r\n}\r\n"},
+	} {
+		path := filepath.Join(t.TempDir(), "settings.json")
+		if err := os.WriteFile(path, []byte(tt.before), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := EnableIDE(path); err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		if after, _ := os.ReadFile(path); string(after) != tt.after {
+			t.Errorf("%s:\n%s\nwant\n%s", tt.name, after, tt.after)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "settings.json")
+	os.WriteFile(path, []byte(`{"ide": true}`), 0o600)
+	if err := EnableIDE(path); err == nil || !strings.Contains(err.Error(), "correct it first") {
+		t.Errorf("ide is no object: %v", err)
+	}
+}
+
 func standard(t *testing.T, text []byte) []byte {
 	t.Helper()
 	b, err := hujson.Standardize(bytes.Clone(text))

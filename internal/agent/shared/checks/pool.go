@@ -30,8 +30,10 @@ const startTimeout = 20 * time.Second
 type Pool struct {
 	// Err is why a bridge does not start in this environment, or nil.
 	Err error
-	// Off reports whether the environment turns the pool off.
-	Off bool
+	// Off reports whether a setting turns the pool off. OffLine is the line of the file
+	// that does; empty if the environment does.
+	Off     bool
+	OffLine string
 	// Socket returns the path of the pool's socket.
 	Socket func() (string, error)
 	// Connect connects to the pool, and starts one if necessary.
@@ -45,6 +47,13 @@ type Pool struct {
 func (p *Pool) Check(ctx context.Context, c *doctor.Checker) {
 	if p.Err != nil {
 		c.Fail("variables", "", "a bridge does not start here: %s", doctor.Short(p.Err.Error()))
+		return
+	}
+	if p.Off && p.OffLine != "" {
+		c.Add(doctor.Finding{
+			Check: name, Status: doctor.OK, Next: "remove pool.enabled to share them",
+			Text: "bridges that are started here share no processes: pool.enabled is false in " + p.OffLine,
+		})
 		return
 	}
 	if p.Off {

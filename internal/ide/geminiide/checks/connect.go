@@ -190,7 +190,7 @@ func (c *checker) failUnreachable(ctx context.Context, chosen *geminiide.Candida
 				host, explain(err), name(chosen))
 			return
 		}
-		c.Fail("container", "read docs/REMOTE.md: pollux run --attach --socket, or --listen on the host",
+		c.Fail("container", "read `pollux help remote`: pollux run --attach --socket, or --listen on the host",
 			"this is a container, where Gemini CLI dials %s (%s)", host, explain(err))
 		return
 	}

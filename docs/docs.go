@@ -1,0 +1,12 @@
+// Package docs contains the manual, which `pollux help` shows.
+package docs
+
+import "embed"
+
+// FS contains all pages, as NAME.md.
+//
+//go:embed *.md
+var FS embed.FS
+
+// Project names the pages that are about the project, and not for users.
+var Project = []string{"ARCHITECTURE.md", "BENCHMARKS.md", "DEPENDENCIES.md", "SCALE.md"}

@@ -1,0 +1,127 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pollux/internal/fakemodel"
+)
+
+// askEnv returns the environment of pollux ask with the real Gemini CLI.
+func (w *world) askEnv() []string {
+	w.t.Helper()
+	return append(slices.Clone(w.env), "GEMINI_CLI_PATH="+installed(w.t, "gemini-"+current, "node_modules", ".bin", "gemini"))
+}
+
+// ask runs pollux ask on pipes. It returns what a pipe receives, and the exit code.
+func (w *world) ask(args ...string) (out, errs string, code int) {
+	w.t.Helper()
+	cmd := exec.CommandContext(w.context(), polluxBinary, append([]string{"ask", "-t", "10m"}, args...)...)
+	cmd.Env, cmd.Dir = w.askEnv(), w.project
+	var o, e bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &o, &e
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		w.t.Fatal(err)
+	}
+	return o.String(), e.String(), cmd.ProcessState.ExitCode()
+}
+
+// A terminal shows the text while the model writes it, and what the model says before a
+// tool use apart from the answer. Ctrl-C keeps what has arrived.
+func TestAskOnATerminal(t *testing.T) {
+	gate := make(chan struct{})
+	release := sync.OnceFunc(func() { close(gate) })
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		if strings.Contains(r.Prompt, "never ends") {
+			return fakemodel.Reply{Parts: []fakemodel.Part{{Text: "The beginning of it"}, {Text: ".", Delay: time.Hour}}}
+		}
+		if r.Step > 0 {
+			<-gate // the terminal shows the text of the first step before there is an answer
+		}
+		return readsThenAnswers(r)
+	})
+	t.Cleanup(release)
+	w.file("hello.txt", "good morning")
+	term := w.run(w.project, w.askEnv(), polluxBinary, "ask", "-t", "10m", "what does hello.txt say?")
+	term.expect("I will read it.")
+	term.expect("(reading hello.txt)")
+	release()
+	term.expect(`It says: {"output":"good morning"}`)
+	<-term.done
+	if n := strings.Count(term.text, "It says"); n != 1 || term.cmd.ProcessState.ExitCode() != 0 {
+		t.Errorf("the answer is shown %d times; %v", n, term.cmd.ProcessState)
+	}
+
+	term = w.run(w.project, w.askEnv(), polluxBinary, "ask", "-t", "10m", "what never ends?")
+	term.expect("The beginning of it")
+	term.keys("\x03")
+	term.expect("pollux: interrupted: the answer is incomplete")
+	<-term.done
+	if code := term.cmd.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// A conversation continues in the next process, and in another one by its ID. A pipe
+// receives the answer alone.
+func TestAskContinues(t *testing.T) {
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		if strings.Contains(r.Prompt, "what did I say") {
+			return fakemodel.Say("You said: " + strings.Join(strings.Fields(r.Prompt), " "))
+		}
+		return readsThenAnswers(r)
+	})
+	w.file("hello.txt", "good morning")
+	if out, errs, code := w.ask("what does hello.txt say?"); out != "It says: {\"output\":\"good morning\"}\n" || errs != "" || code != 0 {
+		t.Fatalf("exit code %d, %q and %q", code, out, errs)
+	}
+	if out, errs, code := w.ask("--continue", "what did I say?"); !strings.Contains(out, "what does hello.txt say?") || errs != "" || code != 0 {
+		t.Errorf("exit code %d, %q and %q", code, out, errs)
+	}
+	files, err := filepath.Glob(filepath.Join(w.home, ".local", "state", "pollux", "ask", "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("the history has %q, %v", files, err)
+	}
+	if info, err := os.Stat(files[0]); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	_, id, _ := strings.Cut(strings.TrimSuffix(filepath.Base(files[0]), ".json"), "-")
+	if out, errs, code := w.ask("--session", id, "what did I say first?"); !strings.Contains(out, "what does hello.txt say?") || !strings.Contains(out, "what did I say?") || code != 0 {
+		t.Errorf("exit code %d, %q and %q", code, out, errs)
+	}
+}
+
+// The conversation of a session that uses the pool continues in a copy. That session goes on
+// without it.
+func TestAskContinuesAPooledSession(t *testing.T) {
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return fakemodel.Say("asked: " + r.Prompt) })
+	w.usePool()
+	c := w.connectWith(append(w.askEnv(), "GEMINI_WARM_WAIT_MS=60000"), polluxBinary)
+	o := c.call("query", map[string]any{"prompt": "my name is Ann"})
+	id, _ := o.Meta["sessionId"].(string)
+	if id == "" {
+		t.Fatalf("no sessionId in %v", o.Meta)
+	}
+	out, errs, code := w.ask("--session", id, "who am I?")
+	if !strings.Contains(out, "my name is Ann") || !strings.Contains(errs, "this continues a copy of the conversation") || code != 0 {
+		t.Errorf("exit code %d, %q and %q", code, out, errs)
+	}
+	if out, errs, code := w.ask("--continue", "and now?"); !strings.Contains(out, "who am I?") || code != 0 {
+		t.Errorf("exit code %d, %q and %q", code, out, errs)
+	}
+	o = c.call("query", map[string]any{"prompt": "still here?", "sessionId": id})
+	o.want(t, false, "still here?")
+	if strings.Contains(o.text, "who am I?") {
+		t.Errorf("the session sees the copy: %s", o.text)
+	}
+	w.wantNothingLeft(c)
+}

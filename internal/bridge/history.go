@@ -1,0 +1,159 @@
+package bridge
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"pollux/internal/lazy"
+	"pollux/internal/sys"
+)
+
+const (
+	// HistoryTTL is how long a history keeps a conversation after its last use. It keeps
+	// at most maxHistory conversations.
+	HistoryTTL = 14 * 24 * time.Hour
+	maxHistory = 50
+)
+
+// A History keeps conversations in a directory that only the user can read, for callers
+// whose process ends after each query. Several processes may use one directory.
+//
+// The name of a file is a hash of the conversation's directory, a dash, and the
+// conversation's ID. Its modification time is that of the last use.
+type History struct {
+	dir string
+	// report receives the error of a conversation that could not be kept.
+	report func(error)
+}
+
+// NewHistory returns the history in a directory, which may not exist yet.
+func NewHistory(dir string, report func(error)) *History { return &History{dir: dir, report: report} }
+
+// sessionID matches the ID of a conversation.
+var sessionID = lazy.Regexp(`^[A-Z2-7]{26}$`)
+
+// Last returns the ID of the conversation that was used last in a directory, or "".
+func (h *History) Last(dir string) string {
+	dir, err := workingDirectory(dir)
+	if err != nil {
+		return ""
+	}
+	for _, f := range h.files() {
+		if strings.HasPrefix(f.Name(), dirHash(dir)+"-") {
+			return sessionOf(f.Name())
+		}
+	}
+	return ""
+}
+
+// Has reports whether the history has a conversation.
+func (h *History) Has(id string) bool { return h.path(id) != "" }
+
+// Add keeps a copy of a conversation of another bridge, and returns the ID of the copy.
+// data is what the keeper of that bridge returned.
+func (h *History) Add(data []byte) (id string, err error) {
+	c := &conversation{id: rand.Text()}
+	if !c.restore(data) {
+		return "", errors.New("the conversation cannot be read")
+	}
+	if _, err := workingDirectory(c.dir); err != nil {
+		return "", fmt.Errorf("the directory of the conversation, %w", err)
+	}
+	return c.id, h.write(c.id, c.dir, data)
+}
+
+// Keep implements keeper.
+func (h *History) Keep(id string, _ int, data []byte) {
+	var k keptConversation
+	err := json.Unmarshal(data, &k)
+	if err == nil {
+		err = h.write(id, k.Dir, data)
+	}
+	if err != nil {
+		h.report(err)
+	}
+}
+
+// Kept implements keeper.
+func (h *History) Kept(_ context.Context, id string, n int) []byte {
+	path := h.path(id)
+	if path == "" {
+		return nil
+	}
+	data, err := os.ReadFile(path)
+	var k keptConversation
+	if err != nil || json.Unmarshal(data, &k) != nil || len(k.Said) <= n {
+		return nil
+	}
+	return data
+}
+
+// write writes the file of a conversation, and removes old ones.
+func (h *History) write(id, dir string, data []byte) error {
+	if err := os.MkdirAll(h.dir, 0o700); err != nil {
+		return err
+	}
+	if err := sys.Narrow(h.dir); err != nil {
+		return err
+	}
+	if err := sys.WriteFile(filepath.Join(h.dir, dirHash(dir)+"-"+id+".json"), data); err != nil {
+		return err
+	}
+	for i, f := range h.files() {
+		if info, err := f.Info(); err == nil && (i >= maxHistory || time.Since(info.ModTime()) > HistoryTTL) {
+			os.Remove(filepath.Join(h.dir, f.Name()))
+		}
+	}
+	sys.TempFiles.Remove(h.dir)
+	return nil
+}
+
+// path returns the path of a conversation's file, or "" if there is none.
+func (h *History) path(id string) string {
+	for _, f := range h.files() {
+		if sessionID().MatchString(id) && sessionOf(f.Name()) == id {
+			return filepath.Join(h.dir, f.Name())
+		}
+	}
+	return ""
+}
+
+// files returns the files of conversations, the last used first.
+func (h *History) files() []fs.DirEntry {
+	entries, _ := os.ReadDir(h.dir) // without a directory there are none
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return sessionOf(e.Name()) == "" })
+	used := make(map[string]time.Time)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil {
+			used[e.Name()] = info.ModTime()
+		}
+	}
+	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int { return used[b.Name()].Compare(used[a.Name()]) })
+	return entries
+}
+
+// sessionOf returns the ID in the name of a file, or "" for another file.
+func sessionOf(name string) string {
+	name, ok := strings.CutSuffix(name, ".json")
+	_, id, dash := strings.Cut(name, "-")
+	if !ok || !dash || !sessionID().MatchString(id) {
+		return ""
+	}
+	return id
+}
+
+func dirHash(dir string) string {
+	sum := sha256.Sum256([]byte(dir))
+	return hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,101 @@
+package bridge
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pollux/internal/agent/agents"
+	"pollux/internal/config"
+)
+
+// A bridge with a history continues conversations of earlier processes. Only the user can
+// read the files, and a conversation that was not used for long is removed.
+func TestHistory(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "ask")
+	one, two := t.TempDir(), t.TempDir()
+	p := newParrot()
+	var failures []error
+	history := NewHistory(state, func(err error) { failures = append(failures, err) })
+	ask := func(dir, id, prompt string) string {
+		t.Helper()
+		cfg := Configure(agents.Default(), config.Defaults())
+		cfg.History = history
+		b, err := New(p, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		a, err := b.Query(t.Context(), QueryInput{Prompt: prompt, SessionID: id, Common: Common{WorkingDirectory: dir}}, nil)
+		if strings.Contains(prompt, "fail") != (err != nil) {
+			t.Fatal(err)
+		}
+		return a.Meta.SessionID
+	}
+	if id := history.Last(one); id != "" || history.Has("x") {
+		t.Errorf("an empty history has %q", id)
+	}
+	first := ask(one, "", "my name is Ann")
+	other := ask(two, "", "and mine is Ben")
+	if history.Last(one) != first || history.Last(two) != other || !history.Has(first) {
+		t.Errorf("the last conversations are %q and %q, want %q and %q", history.Last(one), history.Last(two), first, other)
+	}
+	ask(one, first, "what is my name?")
+	if replay := p.last().Replay; !strings.Contains(replay, "my name is Ann") || !strings.Contains(replay, "what is my name?") {
+		t.Errorf("the agent got %q", replay)
+	}
+	ask(one, first, "fail") // not a part of the conversation
+	ask(one, first, "and?")
+	if replay := p.last().Replay; !strings.Contains(replay, "what is my name?") || strings.Contains(replay, "fail") {
+		t.Errorf("the agent got %q", replay)
+	}
+
+	// A copy is another conversation in the same directory.
+	id, err := history.Add(history.Kept(t.Context(), first, 0))
+	if err != nil || id == first || !history.Has(id) || !history.Has(first) {
+		t.Errorf("a copy of %q is %q, %v", first, id, err)
+	}
+	if _, err := history.Add([]byte("{}")); err == nil {
+		t.Error("a copy of nothing")
+	}
+
+	entries, err := os.ReadDir(state)
+	if err != nil || len(entries) != 3 {
+		t.Fatalf("%v, %v", entries, err)
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has the mode %s, %v", e.Name(), info.Mode(), err)
+		}
+		old := time.Now().Add(-HistoryTTL - time.Hour)
+		if strings.Contains(e.Name(), first) {
+			if err := os.Chtimes(filepath.Join(state, e.Name()), old, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ask(two, other, "still here?")
+	if history.Has(first) || !history.Has(other) {
+		t.Error("an old conversation is not removed, or a new one is")
+	}
+	if len(failures) > 0 {
+		t.Error(failures)
+	}
+}
+
+// The ID of a conversation is not a path.
+func TestHistoryReadsOnlyItsFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "x.json"), []byte(`{"said":[["a","b"]]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := NewHistory(filepath.Join(dir, "ask"), func(err error) { t.Error(err) })
+	for _, id := range []string{"../x", "x", "", "*", strings.Repeat("A", 26)} {
+		if h.Has(id) || h.Kept(t.Context(), id, 0) != nil {
+			t.Errorf("there is a conversation %q", id)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"pollux/internal/agent/shared"
+	"pollux/internal/bridge"
+	"pollux/internal/config"
+	"pollux/internal/paths"
+	"pollux/internal/sys"
+)
+
+// openHistory opens the history of conversations, unless the user keeps none.
+func (a *asking) openHistory() error {
+	v := loadSettings()
+	if err := v.ErrFor(func(s config.Setting) bool { return s.Table() == "ask" }); err != nil {
+		return err
+	}
+	if !v.Switch("ask.history") {
+		if a.resume || a.in.SessionID != "" {
+			return fmt.Errorf("%s turns the history off, so no conversation is kept: turn it on to continue one",
+				v.Origin("ask.history"))
+		}
+		return nil
+	}
+	state, err := sys.StateDir()
+	if err != nil {
+		return err
+	}
+	a.history = bridge.NewHistory(filepath.Join(state, "ask"), func(err error) {
+		fmt.Fprintf(a.streams.Err, "pollux: the conversation was not kept, so --continue will not find it: %s\n",
+			forOutput(a.streams.Err, err.Error()))
+	})
+	return nil
+}
+
+// find finds the conversation to continue. One of another bridge is copied: if it were
+// continued as it is, it would end with this process.
+func (a *asking) find(ctx context.Context, cfg bridge.Config) error {
+	id := a.in.SessionID
+	if a.resume {
+		dir := a.in.WorkingDirectory
+		if a.in.SessionID = a.history.Last(dir); a.in.SessionID == "" {
+			if dir == "" {
+				dir, _ = os.Getwd()
+			}
+			return fmt.Errorf("there is no conversation to continue in %s: ask without --continue to start one", paths.Short(dir))
+		}
+		return nil
+	}
+	if id == "" || a.history.Has(id) {
+		return nil
+	}
+	data := a.pooled(ctx, cfg, id)
+	if data == nil {
+		return fmt.Errorf("there is no conversation %q: its ID is the sessionId of an answer, in `pollux ask --json` "+
+			"or in a session of the pool that is still running", id)
+	}
+	copied, err := a.history.Add(data)
+	if err != nil {
+		return err
+	}
+	a.in.SessionID = copied
+	fmt.Fprintln(a.streams.Err, "pollux: this continues a copy of the conversation: the other session does not see it")
+	return nil
+}
+
+// pooled returns a conversation of another bridge, or nil. It asks the pool that the flags
+// select or, without them, the one on this machine, which it does not start.
+func (a *asking) pooled(ctx context.Context, cfg bridge.Config, id string) []byte {
+	if a.there.away() {
+		runner, err := a.there.open(cfg)
+		if err != nil {
+			return nil
+		}
+		defer runner.Close()
+		return runner.(*shared.Client).Kept(ctx, id, 0)
+	}
+	path, err := shared.SocketPath(build())
+	if err != nil {
+		return nil
+	}
+	h := hello(cfg)
+	client := shared.NewClient(shared.Config{Hello: &h, Log: cfg.Log, Connect: func(ctx context.Context) (io.ReadWriteCloser, error) {
+		return shared.Dial(ctx, path)
+	}})
+	defer client.Close()
+	return client.Kept(ctx, id, 0)
+}

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"pollux/docs"
+	"pollux/internal/lazy"
+)
+
+// newHelp returns the command that replaces cobra's own: it also shows the manual.
+func newHelp(streams IO) *cobra.Command {
+	var noPager bool
+	cmd := &cobra.Command{
+		Use:   "help [TOPIC | COMMAND]",
+		Short: "Show a page of the manual, or the help of a command",
+		Long: `Shows a page of the manual, or the help of a command. If both have the name, it
+shows the page; COMMAND --help shows the help of the command.
+
+Topics:
+
+` + topicList(),
+		Args: cobra.ArbitraryArgs,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			all := topics()
+			for _, sub := range cmd.Root().Commands() {
+				if sub.IsAvailableCommand() && !slices.Contains(all, sub.Name()) {
+					all = append(all, sub.Name())
+				}
+			}
+			return all, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Root().Help()
+			}
+			all := topics()
+			if len(args) == 1 && slices.Contains(all, args[0]) {
+				return showTopic(cmd.Context(), streams, args[0], noPager)
+			}
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 || about == cmd.Root() {
+				var names []string
+				cmd.Root().SuggestionsMinimumDistance = maxTypos
+				for _, s := range append(similar(args[0], all), cmd.Root().SuggestionsFor(args[0])...) {
+					names = append(names, "pollux help "+s)
+				}
+				return usageError{unknown("topic", strings.Join(args, " "), slices.Compact(names))}
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
+	cmd.Flags().BoolVar(&noPager, "no-pager", false, "do not send the output to $PAGER on a terminal")
+	return cmd
+}
+
+// topics returns the names of the manual's pages.
+func topics() (all []string) {
+	files, _ := fs.Glob(docs.FS, "*.md")
+	for _, f := range files {
+		if !slices.Contains(docs.Project, f) {
+			all = append(all, topicOf(f))
+		}
+	}
+	return all
+}
+
+// topicOf returns the topic of a file of the manual.
+func topicOf(file string) string { return strings.ToLower(strings.TrimSuffix(path.Base(file), ".md")) }
+
+// readTopic returns the text of a page.
+func readTopic(topic string) string {
+	text, _ := docs.FS.ReadFile(strings.ToUpper(topic) + ".md")
+	return string(text)
+}
+
+// topicList returns the topics with their titles, for a help text.
+func topicList() string {
+	var list strings.Builder
+	for _, topic := range topics() {
+		title, _, _ := strings.Cut(strings.TrimPrefix(readTopic(topic), "# "), "\n")
+		fmt.Fprintf(&list, "  %-12s %s\n", topic, strings.ReplaceAll(title, "`", ""))
+	}
+	return strings.TrimRight(list.String(), "\n")
+}
+
+// showTopic prints a page: formatted and in a pager on a terminal, as Markdown
+// elsewhere.
+func showTopic(ctx context.Context, streams IO, topic string, noPager bool) error {
+	text := withoutLinks(readTopic(topic))
+	if !fullTerminal(streams.Out) {
+		_, err := io.WriteString(streams.Out, text)
+		return err
+	}
+	text = formatMarkdown(text, columns(streams.Out), coloured(streams.Out))
+	return page(ctx, streams, noPager, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
+}
+
+// The widths of a formatted page, in columns.
+const minColumns, maxColumns = 40, 90
+
+// columns returns the width for a page on a terminal.
+func columns(w io.Writer) int {
+	width := 80
+	if f, ok := w.(*os.File); ok {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil {
+			width = n
+		}
+	}
+	return min(max(width, minColumns), maxColumns)
+}
+
+var (
+	image = lazy.Regexp(`!\[[^\]]*\]\([^)]*\)\n*`)
+	link  = lazy.Regexp(`\[([^\]]*)\]\(([^)]*)\)`)
+)
+
+// withoutLinks replaces links to other pages of the manual by the command that shows
+// them, and removes images, and links to files that users do not have.
+func withoutLinks(text string) string {
+	text = image().ReplaceAllString(text, "")
+	return link().ReplaceAllStringFunc(text, func(whole string) string {
+		m := link().FindStringSubmatch(whole)
+		label, target := m[1], m[2]
+		file, _, _ := strings.Cut(target, "#")
+		switch {
+		case strings.Contains(target, "://"):
+			return label + " (" + target + ")"
+		case slices.Contains(topics(), topicOf(file)) && path.Base(file) == file:
+			return label + " (`pollux help " + topicOf(file) + "`)"
+		}
+		return label
+	})
+}

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/spf13/cobra"
+
+	"pollux/docs"
+)
+
+func TestHelp(t *testing.T) {
+	for args, want := range map[string]string{
+		"help":              "pollux help     read the manual",
+		"help help":         "  agents       Agents\n",
+		"help bridge":       "# The bridge\n",           // the page, not the command
+		"help journal":      "pollux journal [command]", // the command
+		"help journal show": "pollux journal show ID",
+		"journal --help":    "pollux journal [command]",
+		"help install":      "pollux install EDITOR --remove",
+	} {
+		var out, errs bytes.Buffer
+		code := Run(t.Context(), IO{strings.NewReader(""), &out, &errs}, strings.Fields(args))
+		if code != 0 || !strings.Contains(out.String(), want) || errs.Len() > 0 {
+			t.Errorf("pollux %s: exit code %d, %q, errors %q; want %q", args, code, out.String(), errs.String(), want)
+		}
+	}
+	for args, want := range map[string]string{
+		"help nosuch":      `unknown topic "nosuch"`,
+		"help remotte":     "did you mean `pollux help remote`?",
+		"help jurnal":      "did you mean `pollux help journal`?",
+		"help journal foo": `unknown topic "journal foo"`,
+	} {
+		var errs bytes.Buffer
+		if code := Run(t.Context(), IO{strings.NewReader(""), io.Discard, &errs}, strings.Fields(args)); code != 2 || !strings.Contains(errs.String(), want) {
+			t.Errorf("pollux %s: exit code %d, errors %q; want %q", args, code, errs.String(), want)
+		}
+	}
+}
+
+var (
+	helpTopic = regexp.MustCompile("pollux help ([a-z]+)")
+	docsFile  = regexp.MustCompile(`docs/[A-Z]+\.md`)
+)
+
+// Installed users have no docs folder: commands point to topics, which exist, and so do
+// the pages of the manual.
+func TestHelpNamesTopics(t *testing.T) {
+	check := func(where, text string) {
+		for _, m := range helpTopic.FindAllStringSubmatch(text, -1) {
+			if !slices.Contains(topics(), m[1]) && m[1] != "help" {
+				t.Errorf("%s: there is no topic %s", where, m[1])
+			}
+		}
+		if file := docsFile.FindString(text); file != "" {
+			t.Errorf("%s names %s", where, file)
+		}
+	}
+	eachCommand(Root(), func(cmd *cobra.Command) { check(cmd.CommandPath(), cmd.Long) })
+	for _, topic := range topics() {
+		text := readTopic(topic)
+		if !strings.HasPrefix(text, "# ") {
+			t.Errorf("%s has no title", topic)
+		}
+		check(topic, withoutLinks(text))
+	}
+	for _, name := range docs.Project {
+		if _, err := docs.FS.ReadFile(name); err != nil || slices.Contains(topics(), topicOf(name)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestWithoutLinks(t *testing.T) {
+	for text, want := range map[string]string{
+		"see [Claude Code](CLAUDE.md#x).":  "see Claude Code (`pollux help claude`).",
+		"[above](#x), [code](../main.go)":  "above, code",
+		"[the code](ARCHITECTURE.md)":      "the code",
+		"[site](https://example.org/a.md)": "site (https://example.org/a.md)",
+		"![a\npicture](demo.png)\n\nText":  "Text",
+		"[two\nlines](POOL.md)":            "two\nlines (`pollux help pool`)",
+	} {
+		if got := withoutLinks(text); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestFormatMarkdown(t *testing.T) {
+	const text = "# A `title`\n\nA paragraph with `code` and\n**bold** words.\n\n" +
+		"- one item that is long enough for two lines\n- two\n\n    make `demo`\n\n```\nfenced\n```\n\n" +
+		"| key | does | why |\n| --- | --- | --- |\n| `a` | `x \\| y`<br>z | |\n\nEnd.\n"
+	const want = "A title\n\nA paragraph with `code` and\nbold words.\n\n" +
+		"- one item that is long enough\n  for two lines\n- two\n\n    make `demo`\n\n    fenced\n\n" +
+		"  `a`\n    does: `x | y`; z\n\nEnd.\n"
+	plain := formatMarkdown(text, 33, false)
+	if got := ansi.Strip(plain); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if strings.Contains(plain, "\x1b[36m") || !strings.Contains(plain, "\x1b[1m") {
+		t.Errorf("without colours: %q", plain)
+	}
+	coloured := formatMarkdown("see `a long\ncommand` here", 12, true)
+	if want := "see \x1b[m\x1b[36ma long\x1b[m\n\x1b[m\x1b[36mcommand\x1b[m\nhere\n"; coloured != want {
+		t.Errorf("a style over two lines: %q", coloured)
+	}
+	// No page has a line that is too wide, except for code and words without spaces.
+	for _, topic := range topics() {
+		for line := range strings.Lines(ansi.Strip(formatMarkdown(withoutLinks(readTopic(topic)), 80, false))) {
+			if ansi.StringWidth(line) > 81 && !strings.HasPrefix(line, "    ") {
+				t.Errorf("%s: %q", topic, line)
+			}
+		}
+	}
+}

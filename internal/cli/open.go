@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"pollux/internal/editor"
+	"pollux/internal/paths"
+	"pollux/internal/sys"
+	"pollux/internal/termtext"
+)
+
+func newOpen(streams IO) *cobra.Command {
+	var socket string
+	var noBrowser bool
+	cmd := &cobra.Command{
+		Use:   "open [DIRECTORY]",
+		Short: "Open the review page in the browser",
+		Long: `Opens the review page of a running companion in the browser, as often as you
+like. Over ssh, without a browser or with --no-browser, it prints a link instead:
+one line on standard output. Each link opens the page once.
+
+$BROWSER can name another browser. The companion is the one in $POLLUX_SOCKET.
+Without that, or with DIRECTORY, it is the one whose workspace contains the
+directory. If there are several, this command says which one it opens, and how to
+open the others.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return errors.New("more than one directory given: name one")
+			}
+			return nil
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := strings.Join(args, "")
+			if socket == "" && dir == "" {
+				socket = os.Getenv(editor.EnvSocket)
+			}
+			if socket == "" {
+				found, err := choosePage(cmd.Context(), streams.Err, dir)
+				if err != nil {
+					return err
+				}
+				socket = found
+			}
+			st, link, err := editor.ReviewPage(cmd.Context(), socket, self())
+			if err != nil {
+				return err
+			}
+			if noBrowser {
+				fmt.Fprintf(streams.Err, "pollux: the review page of %s opens once at\n", companionName(st))
+			} else {
+				fmt.Fprintf(streams.Err, "pollux: opening the review page of %s\n", companionName(st))
+				err := sys.Browse(link.URL)
+				if err == nil {
+					return nil
+				}
+				fmt.Fprintf(streams.Err, "pollux: the browser did not open (%v); this link opens the page once:\n", err)
+			}
+			fmt.Fprintln(streams.Out, shownURL(streams.Out, link.URL))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&socket, "socket", "", "`path` of the companion's socket")
+	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "print a link without opening it")
+	return cmd
+}
+
+// choosePage returns the socket of the companion to open for a directory, the working
+// directory if it is empty. If there are several, it tells the user about the others.
+func choosePage(ctx context.Context, errs io.Writer, dir string) (string, error) {
+	found, dir, err := editor.ListFor(ctx, self(), dir)
+	if err != nil {
+		return "", err
+	}
+	if len(found) == 0 {
+		return "", noPage(ctx, dir)
+	}
+	if len(found) > 1 {
+		fmt.Fprintf(errs, "pollux: %d companions serve %s; the others open with\n", len(found), termtext.Visible(paths.Short(dir)))
+		for _, c := range found[1:] {
+			fmt.Fprintf(errs, "  pollux open --socket %s  # %s\n", termtext.Visible(c.Socket), companionName(c.Status))
+		}
+	}
+	return found[0].Socket, nil
+}
+
+// noPage returns the error for a directory without a companion. It names a companion of
+// another one.
+func noPage(ctx context.Context, dir string) error {
+	all, err := editor.List(ctx, self())
+	if err != nil {
+		return err
+	}
+	for _, c := range all {
+		if len(c.Roots) > 0 {
+			return fmt.Errorf("no companion is running for %s: start one with `pollux run`, "+
+				"or name the directory of another one, such as `pollux open %s`", dir, paths.Short(c.Roots[0]))
+		}
+	}
+	return fmt.Errorf("no companion is running for %s: start one with `pollux run`", dir)
+}
+
+// companionName returns what to call a companion: its editor, workspace and process.
+func companionName(st editor.Status) string {
+	roots := make([]string, len(st.Roots))
+	for i, r := range st.Roots {
+		roots[i] = paths.Short(r)
+	}
+	return termtext.Visible(fmt.Sprintf("%s in %s (pid %d)",
+		cmp.Or(st.Editor.DisplayName, "Pollux"), strings.Join(roots, ", "), st.PID))
+}
+
+// printPageLink prints a link to the review page, on a line of its own, and says how long
+// it is valid.
+func printPageLink(w io.Writer, url string) {
+	fmt.Fprintf(w, "pollux: review changes at this link (it opens once; later: pollux open)\n%s\n", shownURL(w, url))
+}
+
+// maxURL bounds a URL that another program sends, in bytes.
+const maxURL = 1 << 10
+
+// shownURL returns a URL as it is printed to w. In a terminal it is a hyperlink (OSC 8),
+// which can be clicked even where it is broken into two lines. Terminals that do not know
+// hyperlinks show the text.
+func shownURL(w io.Writer, url string) string {
+	url = termtext.Line(url, maxURL)
+	if !isTerminal(w) || os.Getenv("TERM") == "dumb" {
+		return url
+	}
+	return "\x1b]8;;" + url + "\x1b\\" + url + "\x1b]8;;\x1b\\"
+}

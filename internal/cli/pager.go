@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"pollux/internal/sys"
+)
+
+// pagerTimeout limits how long a pager may run after it was asked to end.
+const pagerTimeout = 5 * time.Second
+
+// fullTerminal reports whether a stream is a terminal with a cursor and colours.
+func fullTerminal(stream any) bool {
+	name := os.Getenv("TERM")
+	return isTerminal(stream) && name != "" && name != "dumb"
+}
+
+// coloured reports whether a stream shows colours and the user wants them.
+func coloured(stream any) bool { return fullTerminal(stream) && os.Getenv("NO_COLOR") == "" }
+
+// pager returns the command that shows long output, as git chooses it: $PAGER, or less.
+// It returns "" for none.
+func pager() string {
+	command, set := os.LookupEnv("PAGER")
+	if !set {
+		if _, err := exec.LookPath("less"); err == nil {
+			command = "less"
+		}
+	}
+	if command = strings.TrimSpace(command); command == "cat" {
+		return ""
+	}
+	return command
+}
+
+// page shows what write prints. On a terminal it goes through the user's pager, unless never
+// is set.
+func page(ctx context.Context, streams IO, never bool, write func(io.Writer) error) error {
+	command := pager()
+	if never || command == "" || !fullTerminal(streams.Out) {
+		return write(streams.Out)
+	}
+	var text bytes.Buffer
+	if err := write(&text); err != nil {
+		return err
+	}
+	ctx, stop := untilTerminated(ctx)
+	defer stop()
+	defer sys.LeaveInterruptToChild()()
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	cmd.Cancel = func() error { return sys.SignalTree(cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = pagerTimeout
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = &text, streams.Out, streams.Err
+	// As git: quit if the text fits on the screen, pass colours on, keep the screen.
+	cmd.Env = append(os.Environ(), "LESS="+cmp.Or(os.Getenv("LESS"), "FRX"), "LV="+cmp.Or(os.Getenv("LV"), "-c"))
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && ctx.Err() == nil {
+		return fmt.Errorf("the pager %q failed (%w): set PAGER to another command, or add --no-pager", command, err)
+	}
+	return err
+}
