@@ -14,14 +14,17 @@ import (
 	"testing"
 )
 
-// maxAllocs limits what a package may allocate when the program starts. It counts
-// allocations and not time, because every machine and every run has the same number.
-const maxAllocs = 400
+// A startCost is what packages allocate when the program starts. It counts allocations
+// and bytes and not time, which differs from run to run.
+type startCost struct{ allocs, bytes int }
 
-// startAllocs are the packages over that limit.
-var startAllocs = map[string]int{
-	"github.com/santhosh-tekuri/jsonschema/v6": 22_000, // compiles the metaschemas of all drafts
-}
+func (c startCost) within(limit startCost) bool { return c.allocs <= limit.allocs && c.bytes <= limit.bytes }
+
+var (
+	// packageLimit is about 0.2 ms of work.
+	packageLimit = startCost{500, 128 << 10}
+	programLimit = startCost{3000, 512 << 10}
+)
 
 // A command does not pay for what it does not use: packages do no work when the program
 // starts.
@@ -36,16 +39,23 @@ func TestStart(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	lines := regexp.MustCompile(`(?m)^init (\S+) .* (\d+) allocs$`).FindAllSubmatch(out, -1)
+	lines := regexp.MustCompile(`(?m)^init (\S+) .* (\d+) bytes, (\d+) allocs$`).FindAllStringSubmatch(string(out), -1)
 	if len(lines) == 0 {
 		t.Fatalf("no packages: %s", out)
 	}
+	var total startCost
 	for _, m := range lines {
-		name := string(m[1])
-		n, _ := strconv.Atoi(string(m[2]))
-		if n > max(maxAllocs, startAllocs[name]) {
-			t.Errorf("%s allocates %d times when the program starts", name, n)
+		var cost startCost
+		cost.bytes, _ = strconv.Atoi(m[2])
+		cost.allocs, _ = strconv.Atoi(m[3])
+		if !cost.within(packageLimit) {
+			t.Errorf("%s allocates %d bytes in %d parts when the program starts", m[1], cost.bytes, cost.allocs)
 		}
+		total.bytes += cost.bytes
+		total.allocs += cost.allocs
+	}
+	if !total.within(programLimit) {
+		t.Errorf("all packages allocate %d bytes in %d parts when the program starts", total.bytes, total.allocs)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dlclark/regexp2"
+	"github.com/dlclark/regexp2/v2"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
@@ -179,7 +179,7 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("it refers to %s: move that document into $defs", url)
 }
 
-// A pattern is a regular expression of ECMA-262, which JSON Schema uses.
+// A pattern is a regular expression of ECMA-262 with the flag u, which JSON Schema uses.
 type pattern regexp2.Regexp
 
 func (p *pattern) MatchString(s string) bool {
@@ -190,7 +190,7 @@ func (p *pattern) MatchString(s string) bool {
 func (p *pattern) String() string { return (*regexp2.Regexp)(p).String() }
 
 func ecmaRegexp(s string) (jsonschema.Regexp, error) {
-	re, err := regexp2.Compile(s, regexp2.ECMAScript)
+	re, err := regexp2.Compile(s, regexp2.ECMAScript|regexp2.Unicode)
 	if err != nil {
 		return nil, err
 	}
