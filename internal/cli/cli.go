@@ -45,7 +45,8 @@ func Main() int {
 func Run(ctx context.Context, streams IO, args []string) int {
 	root := newRoot(streams)
 	root.SetArgs(args)
-	if len(args) > 0 && args[0] == cobra.ShellCompRequestCmd {
+	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		eachCommand(root, completeFlags)
 		eachCommand(root, plainUsages)
 	}
 	cmd, err := root.ExecuteContextC(ctx)
@@ -136,7 +137,6 @@ other agents, and your shell, ask Gemini CLI questions, enforced read-only.
 	root.SetHelpCommand(newHelp(streams))
 	root.InitDefaultHelpCmd()
 	eachCommand(root, checkArgs)
-	eachCommand(root, completeFlags)
 	return root
 }
 
