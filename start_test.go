@@ -26,13 +26,17 @@ var (
 	programLimit = startCost{3000, 512 << 10}
 )
 
-// A command does not pay for what it does not use: packages do no work when the program
-// starts.
+// A command does not pay for what it does not use.
 func TestStart(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "pollux")
 	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	t.Run("packages do no work when the program starts", func(t *testing.T) { checkInit(t, program) })
+	t.Run("methods that nothing calls are not linked", func(t *testing.T) { checkLinked(t, program) })
+}
+
+func checkInit(t *testing.T, program string) {
 	cmd := exec.Command(program, "--version")
 	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
 	out, err := cmd.CombinedOutput()
@@ -56,6 +60,24 @@ func TestStart(t *testing.T) {
 	}
 	if !total.within(programLimit) {
 		t.Errorf("all packages allocate %d bytes in %d parts when the program starts", total.bytes, total.allocs)
+	}
+}
+
+// checkLinked checks that the program cannot call methods by names that the linker does
+// not know. If it could, the linker would keep the methods of all types, which was a fifth
+// of the program.
+func checkLinked(t *testing.T, program string) {
+	symbols, err := exec.Command("go", "tool", "nm", program).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(symbols), " main.main\n") {
+		t.Fatal("the program has no symbols")
+	}
+	for _, name := range []string{"text/template.(*Template).Execute", "reflect.Value.MethodByName"} {
+		if strings.Contains(string(symbols), " "+name+"\n") {
+			t.Errorf("%s is linked: look for its caller with `go build -ldflags=-dumpdep`", name)
+		}
 	}
 }
 
