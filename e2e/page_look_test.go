@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -172,6 +173,23 @@ func TestPageRelativePaths(t *testing.T) {
 	s.mu.Unlock()
 	s.page(chromedp.Reload(), shows("#path", "project/sub/dir/a.txt"))
 	text(`[data-id="b"] .where`, "project-2")
+}
+
+// Two agents of one kind looked the same in the list.
+func TestPageNamesAgents(t *testing.T) {
+	s := newStage(t, change("a"))
+	s.page(shows("#status", "1 connected"))
+	agents := []editor.Agent{
+		{Name: "Gemini CLI", Version: "0.61.0", PID: 123, Terminal: "pts/3"},
+		{Name: "Gemini CLI", Version: "0.61.0", PID: 124, Terminal: "pts/4"},
+	}
+	for i, a := range agents {
+		agents[i].Label = a.Describe()
+	}
+	s.tell(editor.MethodClients, editor.Clients{Clients: agents})
+	want := "Gemini CLI 0.61.0 (pid 123, tty pts/3)\nGemini CLI 0.61.0 (pid 124, tty pts/4)"
+	s.page(shows("#status", "2 connected"),
+		chromedp.Poll[chromedp.Void](`document.querySelector("#status").title === `+strconv.Quote(want), chromedp.WithPollingTimeout(stepTimeout)))
 }
 
 // A tab whose companion had ended said "reconnecting" for ever.

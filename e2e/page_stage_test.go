@@ -129,7 +129,7 @@ func (s *stage) serve(conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 	switch req.Method {
 	case editor.MethodInitialize:
 		after = append(after, func() {
-			conn.Notify(ctx, editor.MethodClients, editor.Clients{Clients: []editor.Agent{{Name: "CLI", Version: "1"}}})
+			conn.Notify(ctx, editor.MethodClients, editor.Clients{Clients: []editor.Agent{{Name: "CLI", Version: "1", Label: "CLI 1"}}})
 		})
 		for _, d := range s.diffs {
 			after = append(after, func() { conn.DispatchCall(ctx, editor.MethodDiffOpen, d) })
