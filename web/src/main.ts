@@ -88,7 +88,7 @@ const client = new Client({
     ended = away;
     if (loggedOut) {
       forget();
-      shut = "This companion has ended, or the link was for another one. Get a new link with: pollux status --link";
+      shut = "This companion has ended, or the link was for another one. To open the page of a running one: pollux open";
       if (items.size) toast("error", `${shut}. What you edited is in the journal: pollux journal`);
     }
     render();
