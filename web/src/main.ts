@@ -405,7 +405,7 @@ function render() {
     : !online && !met ? "Connecting to Pollux…"
     : !online ? "Pollux has ended or cannot be reached. Your edits are kept: pollux journal lists them."
     : agents.length ? "No pending changes. Changes that an agent proposes appear here."
-    : "No agent is connected. In Gemini CLI, type /ide enable.";
+    : "No agent is connected. In Gemini CLI, type /ide enable and restart it; in Claude Code and Codex CLI, type /ide.";
 }
 
 const appeared = "This change has just appeared. Look at it, then decide.";
