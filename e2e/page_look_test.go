@@ -201,6 +201,9 @@ func TestPageOldTab(t *testing.T) {
 	s.page(chromedp.Evaluate[chromedp.Void](`(now => { Date.now = () => now() + 130_000 })(Date.now)`), shows("#status", "Pollux has ended or cannot be reached"))
 	s.up(change("a"))
 	s.page(shows("#status", "1 connected"))
+	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "a", Reason: editor.ReasonRejected})
+	s.cut()
+	s.page(shows("#none", "Pollux has ended or cannot be reached. Your edits are kept: pollux journal lists them."))
 }
 
 // A warning stayed after a newer message about the same file.

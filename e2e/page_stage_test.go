@@ -135,7 +135,7 @@ func (s *stage) serve(conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 			after = append(after, func() { conn.DispatchCall(ctx, editor.MethodDiffOpen, d) })
 		}
 	case editor.MethodStatus:
-		result = editor.Status{Roots: s.roots}
+		result = editor.Status{Roots: s.roots, Journal: true}
 	case editor.MethodDiffList:
 		result = editor.DiffList{Diffs: append([]editor.Diff{}, s.diffs...)}
 	case editor.MethodDiffAccept, editor.MethodDiffReject, editor.MethodDiffSave, editor.MethodDiffEdit:

@@ -72,6 +72,9 @@ func TestDemo(t *testing.T) {
 	if left := w.left(); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
+	// The journal is deleted, so the page must not recommend it.
+	onPage(t, ctx, chromedp.Poll[chromedp.Void](`document.querySelector("#none").textContent === "Pollux has ended or cannot be reached."`,
+		chromedp.WithPollingTimeout(stepTimeout)))
 }
 
 // pollux run offers to turn IDE mode on, and the CLI connects.

@@ -47,6 +47,9 @@ const dir = (path: string) => path.slice(0, Math.max(0, path.length - base(path)
 // The workspace's directories. The page shows paths relative to them.
 let roots: string[] = [];
 
+// Set if the journal keeps the texts when Pollux has ended. The demo's is deleted.
+let keepsTexts = false;
+
 // relative returns a path without the workspace's directory. If there are several, it
 // keeps their last part.
 function relative(path: string): string {
@@ -89,7 +92,7 @@ const client = new Client({
     if (loggedOut) {
       forget();
       shut = "This companion has ended, or the link was for another one. To open the page of a running one: pollux open";
-      if (items.size) toast("error", `${shut}. What you edited is in the journal: pollux journal`);
+      if (items.size) toast("error", `${shut}${keepsTexts ? ". What you edited is in the journal: pollux journal" : ""}`);
     }
     render();
   },
@@ -218,8 +221,9 @@ async function send(item: Item) {
 // reconcile updates the page after it has connected: it sends unsent edits, then drops
 // the diffs that were answered meanwhile.
 async function reconcile() {
-  client.call<{ roots?: string[] }>("status", {}).then((status) => {
+  client.call<{ roots?: string[]; journal?: boolean }>("status", {}).then((status) => {
     roots = status.roots ?? [];
+    keepsTexts = status.journal ?? false;
     for (const item of items.values()) label(item.diff);
     render();
   }, () => {}); // the paths stay absolute
@@ -403,7 +407,7 @@ function render() {
   for (const id of ["accept", "reject", "overwrite"]) $(id).setAttribute("aria-disabled", String(off));
   $("none").textContent = shut ? shut
     : !online && !met ? "Connecting to Pollux…"
-    : !online ? "Pollux has ended or cannot be reached. Your edits are kept: pollux journal lists them."
+    : !online ? `Pollux has ended or cannot be reached.${keepsTexts ? " Your edits are kept: pollux journal lists them." : ""}`
     : agents.length ? "No pending changes. Changes that an agent proposes appear here."
     : "No agent is connected. In Gemini CLI, type /ide enable and restart it; in Claude Code and Codex CLI, type /ide.";
 }
