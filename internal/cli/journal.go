@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -91,7 +92,8 @@ no other entry has, or @ for the latest entry.
 With --diff, prints what the change does to the file as it was before. Entries
 without that text (those of an older Pollux, files over 1 MiB, and the files that a
 restore replaced) are compared with the file on disk.`,
-		Args: oneEntry,
+		Args:              oneEntry,
+		ValidArgsFunction: completeEntry,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJournal(func(j *journal.Journal) error {
 				text, err := shownText(streams, j, args[0], proposal, asDiff)
@@ -148,7 +150,8 @@ content of the file goes into the journal first, so that restoring @ after it un
 a restore. ID is an entry's ID, the start of one that no other entry has, or @ for
 the latest entry. If symbolic links have changed and the path now leads to another
 file, nothing is written: name the file with --to.`,
-		Args: oneEntry,
+		Args:              oneEntry,
+		ValidArgsFunction: completeEntry,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return withJournal(func(j *journal.Journal) error { return restoreEntry(streams, j, args[0], to) })
 		},
@@ -187,6 +190,31 @@ func oneEntry(_ *cobra.Command, args []string) error {
 		return errors.New("name one entry by its ID, or @ for the latest: `pollux journal` lists them")
 	}
 	return nil
+}
+
+// maxCompletions limits how many entries the shell offers.
+const maxCompletions = 50
+
+// completeEntry completes the ID of an entry, the latest first.
+func completeEntry(_ *cobra.Command, args []string, prefix string) (ids []cobra.Completion, _ cobra.ShellCompDirective) {
+	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	if len(args) > 0 {
+		return nil, directive
+	}
+	err := withJournal(func(j *journal.Journal) error {
+		all, err := j.List()
+		l := newListing(io.Discard, false, all)
+		for _, e := range all {
+			if strings.HasPrefix(e.ID, prefix) && len(ids) < maxCompletions {
+				ids = append(ids, cobra.CompletionWithDesc(e.ID, fmt.Sprintf("%s (%s)", l.path(e), e.State)))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return ids, directive
 }
 
 // target returns the path of the file that a restore writes: to, or the file of
