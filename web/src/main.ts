@@ -321,9 +321,12 @@ function draw(focus: boolean) {
   if (focus) $("view").focus({ preventScroll: true }); // not the text: a key that was meant for something else must not edit it
 }
 
-// folder returns the text for a file's folder. It is written from right to left, so that
-// its start is cut; the mark keeps its parts in order.
-const folder = (path: string) => `\u200e${dir(relative(path))}`;
+// folder returns the text for a file's folder, empty for that of the workspace. It is
+// written from right to left, so that its start is cut; the mark keeps its parts in order.
+function folder(path: string): string {
+  const text = dir(relative(path));
+  return text && `\u200e${text}`;
+}
 
 // label shows the folder of a diff again.
 function label(diff: Diff) {
