@@ -127,8 +127,9 @@ func onPage(t *testing.T, ctx context.Context, actions ...chromedp.Action[chrome
 	}
 }
 
+// shows waits until an element that the user can see contains the text.
 func shows(selector, text string) chromedp.Action[chromedp.Void] {
-	return chromedp.Poll[chromedp.Void](`[...document.querySelectorAll(`+quote(selector)+`)].some(e => e.innerText.includes(`+quote(text)+`))`, chromedp.WithPollingTimeout(stepTimeout))
+	return chromedp.Poll[chromedp.Void](`[...document.querySelectorAll(`+quote(selector)+`)].some(e => e.checkVisibility() && e.innerText.includes(`+quote(text)+`))`, chromedp.WithPollingTimeout(stepTimeout))
 }
 
 // settled waits until the page allows a decision on the change in view.
