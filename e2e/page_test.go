@@ -208,6 +208,7 @@ func TestPageEditsAndAccepts(t *testing.T) {
 		shows(".cm-merge-a", `fmt.Println("Hello " + name)`),
 		shows(".cm-merge-b", "Hello, %s!"),
 		shows("#path", "greet.go"),
+		settled,
 	)
 	picture(t, ctx, "review.png")
 	// Type at the first change, using only the keyboard.
