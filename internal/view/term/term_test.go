@@ -138,6 +138,7 @@ func TestRunEndsBySignal(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+		<-received
 		keys.Close()
 		<-companion.DisconnectNotify()
 	}
