@@ -28,4 +28,10 @@ if [ -n "$(git status --porcelain -- internal/view/web/page)" ]; then
 	git status --short -- internal/view/web/page >&2
 	exit 1
 fi
+./scripts/third-party.sh
+if [ -n "$(git status --porcelain -- third_party)" ]; then
+	echo "check: third_party differs from what scripts/third-party.sh writes: change the patch and run it" >&2
+	git status --short -- third_party >&2
+	exit 1
+fi
 ./scripts/vulncheck.sh

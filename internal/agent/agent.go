@@ -7,8 +7,9 @@ package agent
 import (
 	"context"
 	"errors"
-	"regexp"
 	"time"
+
+	"pollux/internal/lazy"
 )
 
 // ErrClosed is the cause of the end of runs when [Runner.Close] is called.
@@ -18,10 +19,10 @@ var ErrClosed = errors.New("Pollux is shutting down")
 // [Result.Truncated] is set.
 const MaxAnswer = 8 << 20
 
-var modelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
+var modelName = lazy.Regexp(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
 
 // ValidModel reports whether a text can be the name of a model. It cannot be a flag.
-func ValidModel(name string) bool { return modelName.MatchString(name) }
+func ValidModel(name string) bool { return modelName().MatchString(name) }
 
 // A Request is one question to an agent.
 type Request struct {

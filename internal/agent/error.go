@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
+
+	"pollux/internal/lazy"
 )
 
 // A Kind is a class of failure, by what the user can do about it.
@@ -128,8 +129,8 @@ func Shorten(s string, n int) string {
 }
 
 var (
-	secretName = regexp.MustCompile(`(?i)(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS)$`)
-	queryKey   = regexp.MustCompile(`([?&](?:key|token|access_token)=)[^&\s"]+`)
+	secretName = lazy.Regexp(`(?i)(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS)$`)
+	queryKey   = lazy.Regexp(`([?&](?:key|token|access_token)=)[^&\s"]+`)
 )
 
 // scrub removes secrets from a text: keys in URLs, and the values of variables
@@ -138,7 +139,7 @@ func scrub(env Env, text string) string {
 	var secrets []string
 	for _, kv := range append(os.Environ(), env...) {
 		name, value, _ := strings.Cut(kv, "=")
-		if len(value) >= 8 && secretName.MatchString(name) {
+		if len(value) >= 8 && secretName().MatchString(name) {
 			secrets = append(secrets, value)
 		}
 	}
@@ -147,5 +148,5 @@ func scrub(env Env, text string) string {
 	for _, s := range secrets {
 		text = strings.ReplaceAll(text, s, "***")
 	}
-	return queryKey.ReplaceAllString(text, "${1}***")
+	return queryKey().ReplaceAllString(text, "${1}***")
 }

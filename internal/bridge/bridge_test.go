@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) {
 	fakecli.Main()
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2.runClock"))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2/v2.runClock"))
 }
 
 func newTestBridge(t *testing.T, r agent.Runner, change func(*Config)) *Bridge {
@@ -625,11 +625,13 @@ func TestStructured(t *testing.T) {
 		{"missing", object, []string{`{}`, `{}`}, "", []string{"at /:", "when"}},
 		{"no JSON", object, []string{"I cannot.", "I can not."}, "", []string{"the answer contains no JSON"}},
 		{"draft 4", `{"$schema":"http://json-schema.org/draft-04/schema#","type":"integer","minimum":1,"exclusiveMinimum":true}`, []string{"1", "2"}, "2", nil},
+		{"draft 6", `{"$schema":"http://json-schema.org/draft-06/schema#","exclusiveMinimum":1}`, []string{"1", "2"}, "2", nil},
 		{"draft 7", `{"$schema":"http://json-schema.org/draft-07/schema#","if":{"const":1},"then":false}`, []string{"1", "2"}, "2", nil},
 		{"draft 2019-09", `{"$schema":"https://json-schema.org/draft/2019-09/schema","dependentRequired":{"a":["b"]}}`, []string{`{"a":1}`, `{"a":1,"b":2}`}, `{"a":1,"b":2}`, nil},
 		{"draft 2020-12", `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"array","prefixItems":[{"type":"integer"}],"items":false}`, []string{"[1,2]", "[1]"}, "[1]", nil},
 		{"references within", `{"$ref":"#/$defs/n","$defs":{"n":{"type":"integer"}}}`, []string{`"x"`, "1"}, "1", nil},
 		{"patterns of ECMA-262", `{"type":"string","pattern":"^(?!x)"}`, []string{`"xa"`, `"a"`}, `"a"`, nil},
+		{"patterns with letters of any script", `{"pattern":"^\\p{L}+$"}`, []string{`"1"`, `"α"`}, `"α"`, nil},
 		{"not JSON", `{"type":`, nil, "", []string{"the schema is not JSON", "pass a JSON Schema"}},
 		{"not a schema", `{"type":"nothing"}`, nil, "", []string{"the schema is not valid", "correct it"}},
 		{"not an object", `[1]`, nil, "", []string{"neither an object nor true or false"}},
@@ -660,6 +662,45 @@ func TestStructured(t *testing.T) {
 		var in StructuredInput
 		if err := json.Unmarshal([]byte(`{"schema":`+form+`}`), &in); err != nil || string(in.Schema) != object {
 			t.Errorf("%s is read as %s, %v", form, in.Schema, err)
+		}
+	}
+}
+
+// A schema that is not valid under its draft is an error. An answer is checked for
+// formats in every draft, and all of its errors are listed.
+func TestSchemaDrafts(t *testing.T) {
+	const properties = `"type":"object","properties":{"id":{"type":"integer","minimum":1},"mail":{"format":"email"},` +
+		`"tags":{"type":"array","items":{"enum":["a","b"]}}},"required":["id","name"],"additionalProperties":false`
+	want := []string{
+		"at /: missing property 'name'", "at /: additional properties 'other' not allowed",
+		"at /id: minimum: got 0, want 1", "at /mail: 'x' is not valid email: missing @",
+		"at /tags/1: value must be one of 'a', 'b'",
+	}
+	for _, draft := range []string{
+		"", "http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-06/schema#",
+		"http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2019-09/schema",
+		"https://json-schema.org/draft/2020-12/schema",
+	} {
+		name := ""
+		if draft != "" {
+			name = fmt.Sprintf(`"$schema":%q,`, draft)
+		}
+		for _, schema := range []string{
+			`"type":"nothing"`, `"required":"id"`, `"properties":{"a":{"minLength":-1}}`, `"pattern":"("`,
+		} {
+			if err := CheckSchema([]byte("{" + name + schema + "}")); err == nil {
+				t.Errorf("%s: %s is accepted", draft, schema)
+			}
+		}
+		schema, err := compile([]byte("{" + name + properties + "}"))
+		if err != nil {
+			t.Errorf("%s: %v", draft, err)
+			continue
+		}
+		_, got := validate(schema, `{"id":0,"mail":"x","tags":["a","c"],"other":1}`)
+		slices.Sort(got)
+		if slices.Sort(want); !slices.Equal(got, want) {
+			t.Errorf("%s: %q", draft, got)
 		}
 	}
 }

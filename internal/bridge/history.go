@@ -11,11 +11,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"pollux/internal/lazy"
 	"pollux/internal/sys"
 )
 
@@ -41,7 +41,7 @@ type History struct {
 func NewHistory(dir string, report func(error)) *History { return &History{dir: dir, report: report} }
 
 // sessionID matches the ID of a conversation.
-var sessionID = regexp.MustCompile(`^[A-Z2-7]{26}$`)
+var sessionID = lazy.Regexp(`^[A-Z2-7]{26}$`)
 
 // Last returns the ID of the conversation that was used last in a directory, or "".
 func (h *History) Last(dir string) string {
@@ -122,7 +122,7 @@ func (h *History) write(id, dir string, data []byte) error {
 // path returns the path of a conversation's file, or "" if there is none.
 func (h *History) path(id string) string {
 	for _, f := range h.files() {
-		if sessionID.MatchString(id) && sessionOf(f.Name()) == id {
+		if sessionID().MatchString(id) && sessionOf(f.Name()) == id {
 			return filepath.Join(h.dir, f.Name())
 		}
 	}
@@ -147,7 +147,7 @@ func (h *History) files() []fs.DirEntry {
 func sessionOf(name string) string {
 	name, ok := strings.CutSuffix(name, ".json")
 	_, id, dash := strings.Cut(name, "-")
-	if !ok || !dash || !sessionID.MatchString(id) {
+	if !ok || !dash || !sessionID().MatchString(id) {
 		return ""
 	}
 	return id

@@ -8,15 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/dlclark/regexp2"
+	"github.com/dlclark/regexp2/v2"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
+
+	"pollux/internal/lazy"
 )
 
 // StructuredInput is the input of the tool structured.
@@ -178,7 +179,7 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("it refers to %s: move that document into $defs", url)
 }
 
-// A pattern is a regular expression of ECMA-262, which JSON Schema uses.
+// A pattern is a regular expression of ECMA-262 with the flag u, which JSON Schema uses.
 type pattern regexp2.Regexp
 
 func (p *pattern) MatchString(s string) bool {
@@ -189,7 +190,7 @@ func (p *pattern) MatchString(s string) bool {
 func (p *pattern) String() string { return (*regexp2.Regexp)(p).String() }
 
 func ecmaRegexp(s string) (jsonschema.Regexp, error) {
-	re, err := regexp2.Compile(s, regexp2.ECMAScript)
+	re, err := regexp2.Compile(s, regexp2.ECMAScript|regexp2.Unicode)
 	if err != nil {
 		return nil, err
 	}
@@ -220,14 +221,14 @@ func validate(schema *jsonschema.Schema, answer string) (json.RawMessage, []stri
 	return nil, wrong
 }
 
-var fence = regexp.MustCompile("(?s)```[a-zA-Z]*[ \t]*\r?\n(.*?)```")
+var fence = lazy.Regexp("(?s)```[a-zA-Z]*[ \t]*\r?\n(.*?)```")
 
 // findJSON returns candidates for the JSON in an answer, without white space:
 // the whole answer, the content of the first fence, and the text between the
 // outermost braces or brackets.
 func findJSON(answer string) (values []json.RawMessage, err error) {
 	candidates := []string{answer}
-	if m := fence.FindStringSubmatch(answer); m != nil {
+	if m := fence().FindStringSubmatch(answer); m != nil {
 		candidates = append(candidates, m[1])
 	}
 	brackets := []string{"{}", "[]"}

@@ -45,7 +45,8 @@ func Main() int {
 func Run(ctx context.Context, streams IO, args []string) int {
 	root := newRoot(streams)
 	root.SetArgs(args)
-	if len(args) > 0 && args[0] == cobra.ShellCompRequestCmd {
+	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		eachCommand(root, completeFlags)
 		eachCommand(root, plainUsages)
 	}
 	cmd, err := root.ExecuteContextC(ctx)
@@ -92,6 +93,7 @@ type argsError struct {
 func Root() *cobra.Command { return newRoot(IO{os.Stdin, os.Stdout, os.Stderr}) }
 
 func newRoot(streams IO) *cobra.Command {
+	var showVersion bool
 	root := &cobra.Command{
 		Use:   "pollux",
 		Short: "Gemini CLI's companion for every editor, and its bridge for every agent",
@@ -109,15 +111,21 @@ questions, enforced read-only.
   pollux review   review pending changes in a terminal
   pollux doctor   find out why an agent does not connect, and what to do
   pollux help     read the manual: ` + "`pollux help help`" + ` lists its pages`,
-		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if showVersion {
+				return printVersion(streams)
+			}
+			return cmd.Help()
+		},
 	}
+	// Cobra's own flag needs a template for this text. A template can call every method of
+	// every type, so the linker would keep them all: 5 MB.
+	root.Flags().BoolVarP(&showVersion, "version", "v", false, "version for pollux")
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
-	root.SetVersionTemplate("pollux {{.Version}}\n")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return applySettings(cmd) }
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
@@ -130,7 +138,6 @@ questions, enforced read-only.
 	root.SetHelpCommand(newHelp(streams))
 	root.InitDefaultHelpCmd()
 	eachCommand(root, checkArgs)
-	eachCommand(root, completeFlags)
 	return root
 }
 
@@ -138,11 +145,13 @@ func newVersion(streams IO) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(streams.Out, "pollux %s\n", version())
-			return err
-		},
+		RunE:  func(*cobra.Command, []string) error { return printVersion(streams) },
 	}
+}
+
+func printVersion(streams IO) error {
+	_, err := fmt.Fprintf(streams.Out, "pollux %s\n", version())
+	return err
 }
 
 // checkArgs turns errors about the arguments of a command into usage errors. A

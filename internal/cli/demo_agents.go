@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"pollux/internal/fakemodel"
 	"pollux/internal/ide/claudeide"
 	"pollux/internal/ide/geminiide"
+	"pollux/internal/lazy"
 )
 
 // A demoAgent says how the demo runs an agent: with its own settings, and with the
@@ -108,11 +108,11 @@ func seenByGemini(r fakemodel.Request) string {
 	return seen + ". "
 }
 
-var claudeSelection = regexp.MustCompile(`The user selected the lines (\d+) to \d+ from (.+):\n(.*)`)
+var claudeSelection = lazy.Regexp(`The user selected the lines (\d+) to \d+ from (.+):\n(.*)`)
 
 // seenByClaude describes the selection that Claude Code sends as a sentence.
 func seenByClaude(r fakemodel.Request) string {
-	m := claudeSelection.FindStringSubmatch(r.System + "\n" + r.Text)
+	m := claudeSelection().FindStringSubmatch(r.System + "\n" + r.Text)
 	if m == nil {
 		return ""
 	}

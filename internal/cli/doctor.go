@@ -43,7 +43,7 @@ records the session in its own directory, ~/.gemini, as it always does.)
 
 Doctor examines the agents that are on the PATH or have a directory of settings,
 and names the others in one line. To examine only some, or one that is not
-installed, name them: ` + strings.Join(doctor.Names(doctorParts()), ", ") + `.
+installed, name them: ` + strings.Join(doctorAgents(), ", ") + `.
 
 Run it where you start the CLI: in the same terminal and directory. Each line is
 ok, a warning, or failed with the cause and the next step. The exit code is 1 if
@@ -54,17 +54,17 @@ by companions that have ended, makes your files readable for you alone, and turn
 on Gemini CLI's IDE mode. ` + "`pollux help doctor`" + ` lists the symptoms and
 causes.`,
 		Args: func(_ *cobra.Command, args []string) error {
-			all := doctor.Names(doctorParts())
+			all := doctorAgents()
 			for _, name := range args {
 				if s := similar(name, all); len(s) > 0 && !slices.Contains(all, name) {
 					return unknown("agent", name, s)
 				}
 			}
-			_, err := doctor.Select(doctorParts(), args)
+			_, err := doctor.Select(doctorParts(""), args)
 			return err
 		},
 		ValidArgsFunction: func(_ *cobra.Command, named []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return without(doctor.Names(doctorParts()), named), cobra.ShellCompDirectiveNoFileComp
+			return without(doctorAgents(), named), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if yes && !fix {
@@ -77,11 +77,15 @@ causes.`,
 				if err != nil {
 					return doctor.Report{}, err
 				}
-				parts, err := doctor.Select(doctorParts(), args)
+				v, command := loadSettings(), ""
+				if v.Origin("bridge.command") != (config.Origin{}) {
+					command = v.Text("bridge.command")
+				}
+				parts, err := doctor.Select(doctorParts(command), args)
 				if err != nil {
 					return doctor.Report{}, err
 				}
-				if exists(loadSettings().Path) {
+				if exists(v.Path) {
 					parts = slices.Insert(parts, 0, doctor.Part{
 						Name: "settings", Heading: "Pollux's settings", Checks: []doctor.Check{checkSettings},
 					})
@@ -172,13 +176,14 @@ func printer(w io.Writer, parts []doctor.Part) func(doctor.Finding) {
 	}
 }
 
-// doctorParts lists doctor's checks in order. Each agent and each protocol
-// defines its own. Add new ones here.
-func doctorParts() []doctor.Part {
-	gemini, protocol := &geminichecks.CLI{Probe: agents.Probe}, new(protocolchecks.Protocol)
-	if v := loadSettings(); v.Origin("bridge.command") != (config.Origin{}) {
-		gemini.Command = v.Text("bridge.command")
-	}
+// doctorAgents returns the names of the agents that doctor knows.
+func doctorAgents() []string { return doctor.Names(doctorParts("")) }
+
+// doctorParts lists doctor's checks in order, with the command of the setting
+// bridge.command, if it is set. Each agent and each protocol defines its own. Add new ones
+// here.
+func doctorParts(geminiCommand string) []doctor.Part {
+	gemini, protocol := &geminichecks.CLI{Command: geminiCommand, Probe: agents.Probe}, new(protocolchecks.Protocol)
 	home := func() (string, error) { return settings.Home(nil) }
 	hasGemini := func() bool {
 		return gemini.Command != "" || doctor.Installed(geminiide.GeminiCommand, home)()

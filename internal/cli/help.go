@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"pollux/docs"
+	"pollux/internal/lazy"
 )
 
 // newHelp returns the command that replaces cobra's own: it also shows the manual.
@@ -24,11 +24,7 @@ func newHelp(streams IO) *cobra.Command {
 		Use:   "help [TOPIC | COMMAND]",
 		Short: "Show a page of the manual, or the help of a command",
 		Long: `Shows a page of the manual, or the help of a command. If both have the name, it
-shows the page; COMMAND --help shows the help of the command.
-
-Topics:
-
-` + topicList(),
+shows the page; COMMAND --help shows the help of the command.`,
 		Args: cobra.ArbitraryArgs,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if len(args) > 0 {
@@ -64,7 +60,22 @@ Topics:
 		},
 	}
 	cmd.Flags().BoolVar(&noPager, "no-pager", false, "do not send the output to $PAGER on a terminal")
+	show := cmd.HelpFunc()
+	cmd.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		listTopics(cmd)
+		show(cmd, args)
+	})
 	return cmd
+}
+
+// listTopics adds the topics with their titles to the help text of the command help.
+func listTopics(cmd *cobra.Command) {
+	var list strings.Builder
+	for _, topic := range topics() {
+		title, _, _ := strings.Cut(strings.TrimPrefix(readTopic(topic), "# "), "\n")
+		fmt.Fprintf(&list, "\n  %-12s %s", topic, strings.ReplaceAll(title, "`", ""))
+	}
+	cmd.Long += "\n\nTopics:\n" + list.String()
 }
 
 // topics returns the names of the manual's pages.
@@ -85,16 +96,6 @@ func topicOf(file string) string { return strings.ToLower(strings.TrimSuffix(pat
 func readTopic(topic string) string {
 	text, _ := docs.FS.ReadFile(strings.ToUpper(topic) + ".md")
 	return string(text)
-}
-
-// topicList returns the topics with their titles, for a help text.
-func topicList() string {
-	var list strings.Builder
-	for _, topic := range topics() {
-		title, _, _ := strings.Cut(strings.TrimPrefix(readTopic(topic), "# "), "\n")
-		fmt.Fprintf(&list, "  %-12s %s\n", topic, strings.ReplaceAll(title, "`", ""))
-	}
-	return strings.TrimRight(list.String(), "\n")
 }
 
 // showTopic prints a page: formatted and in a pager on a terminal, as Markdown
@@ -127,16 +128,16 @@ func columns(w io.Writer) int {
 }
 
 var (
-	image = regexp.MustCompile(`!\[[^\]]*\]\([^)]*\)\n*`)
-	link  = regexp.MustCompile(`\[([^\]]*)\]\(([^)]*)\)`)
+	image = lazy.Regexp(`!\[[^\]]*\]\([^)]*\)\n*`)
+	link  = lazy.Regexp(`\[([^\]]*)\]\(([^)]*)\)`)
 )
 
 // withoutLinks replaces links to other pages of the manual by the command that shows
 // them, and removes images, and links to files that users do not have.
 func withoutLinks(text string) string {
-	text = image.ReplaceAllString(text, "")
-	return link.ReplaceAllStringFunc(text, func(whole string) string {
-		m := link.FindStringSubmatch(whole)
+	text = image().ReplaceAllString(text, "")
+	return link().ReplaceAllStringFunc(text, func(whole string) string {
+		m := link().FindStringSubmatch(whole)
 		label, target := m[1], m[2]
 		file, _, _ := strings.Cut(target, "#")
 		switch {

@@ -1,10 +1,11 @@
 package cli
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"pollux/internal/lazy"
 )
 
 // A markdownFormatter formats the manual's Markdown for a terminal: headings,
@@ -30,8 +31,8 @@ func formatMarkdown(text string, width int, colour bool) string {
 }
 
 var (
-	listItem = regexp.MustCompile(`^( *)([-*]|\d+\.) +(.*)$`)
-	heading  = regexp.MustCompile(`^#+ +(.*)$`)
+	listItem = lazy.Regexp(`^( *)([-*]|\d+\.) +(.*)$`)
+	heading  = lazy.Regexp(`^#+ +(.*)$`)
 )
 
 // block formats the block at the start of the lines, and returns how many lines it
@@ -64,13 +65,13 @@ func (f *markdownFormatter) block(lines []string) int {
 		f.table(lines[:n])
 		return n
 	}
-	if m := heading.FindStringSubmatch(first); m != nil {
+	if m := heading().FindStringSubmatch(first); m != nil {
 		f.space()
 		f.paragraph("**"+strings.ReplaceAll(m[1], "`", "")+"**", "", "")
 		return 1
 	}
 	indent := ""
-	if m := listItem.FindStringSubmatch(first); m != nil {
+	if m := listItem().FindStringSubmatch(first); m != nil {
 		first, indent = m[3], m[1]+strings.Repeat(" ", len(m[2])+1)
 		n := until(continues)
 		f.paragraph(strings.Join(append([]string{first}, lines[1:n]...), " "), m[1]+m[2]+" ", indent)
@@ -84,7 +85,7 @@ func (f *markdownFormatter) block(lines []string) int {
 // continues reports whether a line continues the paragraph or the item before it.
 func continues(line string) bool {
 	return strings.TrimSpace(line) != "" && !strings.HasPrefix(line, "|") && !strings.HasPrefix(line, "```") &&
-		!heading.MatchString(line) && !listItem.MatchString(line)
+		!heading().MatchString(line) && !listItem().MatchString(line)
 }
 
 // space writes one blank line between blocks.

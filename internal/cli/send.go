@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -17,6 +16,7 @@ import (
 	"pollux/internal/companion"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
+	"pollux/internal/lazy"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
 	"pollux/internal/view/tmux"
@@ -105,12 +105,12 @@ func printSent(w io.Writer, res editor.SendResult) {
 }
 
 // fileLines matches a file with lines, as FILE:LINE or FILE:LINE-END.
-var fileLines = regexp.MustCompile(`^(.+):(\d+)(?:-(\d+))?$`)
+var fileLines = lazy.Regexp(`^(.+):(\d+)(?:-(\d+))?$`)
 
 // fileAndLines returns the absolute path and the lines that an argument names. If plain
 // is set, or a file has that very name, the argument has no lines.
 func fileAndLines(arg string, plain bool) (path string, line, end int, err error) {
-	m := fileLines.FindStringSubmatch(arg)
+	m := fileLines().FindStringSubmatch(arg)
 	if _, err := os.Lstat(arg); err == nil || plain {
 		m = nil
 	}

@@ -14,13 +14,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
+	"pollux/internal/lazy"
 	"pollux/internal/paths"
 )
 
@@ -100,7 +100,7 @@ func New(cfg Config) (*Companion, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !editorName.MatchString(cfg.Editor.Name) || cfg.Editor.DisplayName == "" {
+	if !editorName().MatchString(cfg.Editor.Name) || cfg.Editor.DisplayName == "" {
 		return nil, errors.New("the editor has no name: " +
 			`send editor {"name", "displayName"} in initialize, such as {"neovim", "Neovim"}`)
 	}
@@ -116,7 +116,7 @@ func New(cfg Config) (*Companion, error) {
 }
 
 // editorName matches the names that agents accept.
-var editorName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,39}$`)
+var editorName = lazy.Regexp(`^[a-z0-9][a-z0-9._-]{0,39}$`)
 
 // cleanRoots makes roots absolute real paths, each once.
 func cleanRoots(roots []string) ([]string, error) {

@@ -19,11 +19,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"regexp"
 	"slices"
 	"strings"
 
 	"pollux/internal/editor"
+	"pollux/internal/lazy"
 	"pollux/internal/paths"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
@@ -232,12 +232,12 @@ func Print(w io.Writer, f Finding) {
 // FixCommand is the command that makes the changes of [Report.Fix].
 const FixCommand = "pollux doctor --fix"
 
-var bare = regexp.MustCompile(`^[\w@%+=:,./~-]+$`)
+var bare = lazy.Regexp(`^[\w@%+=:,./~-]+$`)
 
 // Word returns a text as one word of a shell command that the user can paste.
 func Word(s string) string {
 	s = termtext.Line(s, maxText)
-	if bare.MatchString(s) {
+	if bare().MatchString(s) {
 		return s
 	}
 	return termtext.Word(s)

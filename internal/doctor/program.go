@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"time"
 
+	"pollux/internal/lazy"
 	"pollux/internal/paths"
 	"pollux/internal/sys"
 )
@@ -18,7 +18,7 @@ const (
 	maxPackage = 1 << 20
 )
 
-var versionNumber = regexp.MustCompile(`\d+\.\d+\.\d+\S*`)
+var versionNumber = lazy.Regexp(`\d+\.\d+\.\d+\S*`)
 
 // Command returns a check that a command is on the PATH, and reports its version.
 // install is the npm package that contains it.
@@ -68,5 +68,5 @@ func askVersion(ctx context.Context, path string) string {
 	if err != nil {
 		return ""
 	}
-	return versionNumber.FindString(string(out))
+	return versionNumber().FindString(string(out))
 }

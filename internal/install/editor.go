@@ -7,12 +7,12 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 
 	"pollux/editors"
+	"pollux/internal/lazy"
 )
 
 // An Editor is an editor in which Pollux can be installed: as a package, which
@@ -122,12 +122,12 @@ func emacsDir() (string, error) {
 	return filepath.Join(dir, "elpa", "pollux-"+emacsVersion()), nil
 }
 
-var emacsHeader = regexp.MustCompile(`(?m)^;; (Version|Package-Requires): (.*)$`)
+var emacsHeader = lazy.Regexp(`(?m)^;; (Version|Package-Requires): (.*)$`)
 
 func emacsHeaders() map[string]string {
 	source, _ := editors.FS.ReadFile("emacs/pollux.el")
 	headers := make(map[string]string)
-	for _, m := range emacsHeader.FindAllStringSubmatch(string(source), -1) {
+	for _, m := range emacsHeader().FindAllStringSubmatch(string(source), -1) {
 		headers[m[1]] = m[2]
 	}
 	return headers
@@ -139,7 +139,7 @@ func configFile(elem ...string) func() (string, error) {
 	return func() (string, error) { return xdg("XDG_CONFIG_HOME", ".config", elem...) }
 }
 
-var delimiter = regexp.MustCompile(`POLLUX_[0-9a-f]{32}`)
+var delimiter = lazy.Regexp(`POLLUX_[0-9a-f]{32}`)
 
 // snippet returns the text of a template, with the command and a delimiter for
 // here documents. The delimiter is random, so that no file name can contain it.
@@ -149,7 +149,7 @@ func snippet(name, command, before string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	end := delimiter.FindString(before)
+	end := delimiter().FindString(before)
 	if end == "" {
 		random := make([]byte, 16)
 		rand.Read(random)
@@ -171,7 +171,7 @@ func addCommand(files map[string]string, command string) {
 	}
 }
 
-var helpTag = regexp.MustCompile(`\*([^*\s|]+)\*(?:\s|$)`)
+var helpTag = lazy.Regexp(`\*([^*\s|]+)\*(?:\s|$)`)
 
 // addHelpTags adds the index that :help needs. Native packages have no
 // installation step that generates it.
@@ -180,7 +180,7 @@ func addHelpTags(files map[string]string, command string) {
 	var tags []string
 	for name, text := range files {
 		if path.Dir(name) == "doc" {
-			for _, m := range helpTag.FindAllStringSubmatch(text, -1) {
+			for _, m := range helpTag().FindAllStringSubmatch(text, -1) {
 				tags = append(tags, fmt.Sprintf("%s\t%s\t/*%s*\n", m[1], path.Base(name), m[1]))
 			}
 		}

@@ -10,13 +10,13 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
 
 	"pollux/editors"
+	"pollux/internal/lazy"
 	"pollux/internal/sys"
 )
 
@@ -171,9 +171,9 @@ const (
 )
 
 // bareWord matches a word that needs no quotes in a shell, Kakoune or Helix.
-var bareWord = regexp.MustCompile(`^[A-Za-z0-9_./@+,:=-]+$`)
+var bareWord = lazy.Regexp(`^[A-Za-z0-9_./@+,:=-]+$`)
 
-var ownBlock = regexp.MustCompile(`(?ms)^# pollux: begin.*?^# pollux: end\n?`)
+var ownBlock = lazy.Regexp(`(?ms)^# pollux: begin.*?^# pollux: end\n?`)
 
 func (e Editor) planConfig(p *Plan, command string, remove bool) error {
 	file, err := e.config()
@@ -184,9 +184,9 @@ func (e Editor) planConfig(p *Plan, command string, remove bool) error {
 	if err != nil {
 		return err
 	}
-	after := ownBlock.ReplaceAllString(before, "")
+	after := ownBlock().ReplaceAllString(before, "")
 	if !remove {
-		if !bareWord.MatchString(command) {
+		if !bareWord().MatchString(command) {
 			return fmt.Errorf("%s is a path that %s's settings cannot contain: put pollux on the PATH first", command, e.Title)
 		}
 		block, err := snippet(e.block, command, before)
@@ -194,8 +194,8 @@ func (e Editor) planConfig(p *Plan, command string, remove bool) error {
 			return err
 		}
 		block = blockBegin + strings.TrimRight(block, "\n") + "\n" + blockEnd
-		if ownBlock.MatchString(before) {
-			after = ownBlock.ReplaceAllLiteralString(before, block)
+		if ownBlock().MatchString(before) {
+			after = ownBlock().ReplaceAllLiteralString(before, block)
 		} else {
 			if after != "" && !strings.HasSuffix(after, "\n") {
 				after += "\n"
@@ -203,7 +203,7 @@ func (e Editor) planConfig(p *Plan, command string, remove bool) error {
 			after += block
 		}
 	}
-	if strings.Count(before, "# pollux: begin") != len(ownBlock.FindAllString(before, -1)) {
+	if strings.Count(before, "# pollux: begin") != len(ownBlock().FindAllString(before, -1)) {
 		return fmt.Errorf("%s has a Pollux block without its end line: fix it by hand", file)
 	}
 	if after == before {

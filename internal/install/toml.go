@@ -3,7 +3,6 @@ package install
 import (
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,11 +10,12 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"pollux/internal/agent/gemini/settings"
+	"pollux/internal/lazy"
 )
 
 var (
-	ownTable   = regexp.MustCompile(`^\s*\[\s*mcp_servers\s*\.\s*"?` + serverName + `"?\s*(\.[^\]]*)?\]`)
-	otherTable = regexp.MustCompile(`^\s*\[`)
+	ownTable   = lazy.Regexp(`^\s*\[\s*mcp_servers\s*\.\s*"?` + serverName + `"?\s*(\.[^\]]*)?\]`)
+	otherTable = lazy.Regexp(`^\s*\[`)
 )
 
 // changeTOML sets or removes the bridge's table in Codex's settings.
@@ -29,7 +29,7 @@ func changeTOML(settings, command string, remove bool) (string, error) {
 	switch {
 	case remove && had == nil, !remove && had != nil && had["command"] == command && startsBridge(had):
 		return settings, nil
-	case inlineServers.MatchString(settings):
+	case inlineServers().MatchString(settings):
 		return "", byHand
 	}
 	var after string
@@ -55,7 +55,7 @@ func changeTOML(settings, command string, remove bool) (string, error) {
 }
 
 // inlineServers matches an inline table, which cannot be extended.
-var inlineServers = regexp.MustCompile(`(?m)^\s*mcp_servers\s*=`)
+var inlineServers = lazy.Regexp(`(?m)^\s*mcp_servers\s*=`)
 
 type tomlSettings map[string]any
 
@@ -90,11 +90,11 @@ func withoutTables(settings string) string {
 	var kept, tail []string
 	ours := false
 	for line := range strings.Lines(settings) {
-		if otherTable.MatchString(line) {
+		if otherTable().MatchString(line) {
 			if ours {
 				kept = append(kept, tail...)
 			}
-			ours, tail = ownTable.MatchString(line), nil
+			ours, tail = ownTable().MatchString(line), nil
 		}
 		blank := strings.TrimSpace(line) == "" || strings.HasPrefix(strings.TrimSpace(line), "#")
 		switch {
@@ -117,8 +117,8 @@ func withoutTables(settings string) string {
 }
 
 var (
-	tomlCommand = regexp.MustCompile(`^(\s*command\s*=\s*)(?:"(?:[^"\\]|\\.)*"|'[^']*')`)
-	tomlArgs    = regexp.MustCompile(`^(\s*args\s*=\s*)\[[^\]]*\]`)
+	tomlCommand = lazy.Regexp(`^(\s*command\s*=\s*)(?:"(?:[^"\\]|\\.)*"|'[^']*')`)
+	tomlArgs    = lazy.Regexp(`^(\s*args\s*=\s*)\[[^\]]*\]`)
 )
 
 // withCommand sets the command in Pollux's table. It also sets the arguments,
@@ -128,14 +128,14 @@ func withCommand(settings, command string, hasArgs bool) string {
 	ours, at := false, 0 // at is the index of the first line of the table
 	commandSet, argsSet := false, hasArgs
 	for line := range strings.Lines(settings) {
-		if otherTable.MatchString(line) {
-			m := ownTable.FindStringSubmatch(line)
+		if otherTable().MatchString(line) {
+			m := ownTable().FindStringSubmatch(line)
 			if ours = m != nil && m[1] == ""; ours {
 				at = len(out) + 1
 			}
-		} else if m := tomlCommand.FindStringSubmatch(line); ours && m != nil {
+		} else if m := tomlCommand().FindStringSubmatch(line); ours && m != nil {
 			line, commandSet = m[1]+strconv.Quote(command)+line[len(m[0]):], true
-		} else if m := tomlArgs.FindStringSubmatch(line); ours && m != nil && !hasArgs {
+		} else if m := tomlArgs().FindStringSubmatch(line); ours && m != nil && !hasArgs {
 			line, argsSet = m[1]+`["bridge"]`+line[len(m[0]):], true
 		}
 		out = append(out, line)

@@ -12,13 +12,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"pollux/internal/agent"
+	"pollux/internal/lazy"
 	"pollux/internal/outbox"
 	"pollux/internal/sys"
 )
@@ -185,14 +185,14 @@ func torn(f *os.File, size int64) bool {
 // month returns the name of the file for calls at that time.
 func month(t time.Time) string { return t.Format("2006-01") + ".jsonl" }
 
-var monthName = regexp.MustCompile(`^\d{4}-\d{2}\.jsonl$`)
+var monthName = lazy.Regexp(`^\d{4}-\d{2}\.jsonl$`)
 
 // months returns the names of the files, the oldest first.
 func months(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	var names []string
 	for _, e := range entries {
-		if monthName.MatchString(e.Name()) {
+		if monthName().MatchString(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/settings"
+	"pollux/internal/lazy"
 	"pollux/internal/paths"
 	"pollux/internal/sys"
 )
@@ -100,7 +100,7 @@ func privateHome(env agent.Env, home string) (unlinked []string, err error) {
 		if err != nil || !info.Mode().IsRegular() || info.Size() > maxHomeFile {
 			continue
 		}
-		if secretFile.MatchString(e.Name()) {
+		if secretFile().MatchString(e.Name()) {
 			if os.Symlink(from, to) != nil {
 				unlinked = append(unlinked, e.Name())
 			}
@@ -121,7 +121,7 @@ func privateHome(env agent.Env, home string) (unlinked []string, err error) {
 const maxHomeFile = 1 << 20
 
 // secretFile matches the names of files with secrets in the CLI's home.
-var secretFile = regexp.MustCompile(`(?i)^\.env|cred|oauth|account|token|secret|key`)
+var secretFile = lazy.Regexp(`(?i)^\.env|cred|oauth|account|token|secret|key`)
 
 // geminiHome returns the CLI's own directory.
 func geminiHome(env agent.Env) string {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pollux/internal/agent"
+	"pollux/internal/lazy"
 )
 
 // exits are the exit codes of the CLI that have a meaning. Some are an HTTP
@@ -21,30 +22,30 @@ var exits = map[int]agent.Kind{
 // phrases classify errors by their words, the most specific first.
 var phrases = []struct {
 	kind agent.Kind
-	re   *regexp.Regexp
+	re   func() *regexp.Regexp
 }{
 	{agent.Unenforceable, policyIgnored},
-	{agent.TooOld, regexp.MustCompile(`(?i)\bunknown arguments?: .*(policy|output-format|allowed-mcp)|Invalid values:[\s\S]*stream-json`)},
-	{agent.Untrusted, regexp.MustCompile(`not running in a trusted directory`)},
-	{agent.TierEnded, regexp.MustCompile(`(?i)\bIneligibleTierError\b|\bUNSUPPORTED_CLIENT\b|\b(consumer|free|individual)s?\b[^.\n]{0,60}\b(tier|accounts?|plans?)\b[^.\n]{0,60}\b(no longer|ended|discontinued|retired)\b`)},
-	{agent.Settings, regexp.MustCompile(`Please fix the configuration`)},
-	{agent.BadModel, regexp.MustCompile(`\bModelNotFoundError\b|\bis not found for API version\b|(?i)\bmodel\b[^.\n]{0,80}\bnot found\b`)},
-	{agent.QuotaDay, regexp.MustCompile(`(?i)\bdaily quota\b|\bRequestsPerDay|\bTerminalQuotaError\b|\bquota will reset after \d+h`)},
-	{agent.QuotaMinute, regexp.MustCompile(`\bRESOURCE_EXHAUSTED\b|(?i)\bexceeded your current quota\b|\bexhausted your capacity\b|\bquota exceeded\b|\brate limit exceeded\b|\btoo many requests\b|\b(status|code|error)"?:? ?429\b|\b429 (error|too many)`)},
-	{agent.Capacity, regexp.MustCompile(`\bUNAVAILABLE\b|(?i)\bmodel is overloaded\b|\bno capacity available\b|\b(status|code)"?:? ?5\d\d\b|"status":"INTERNAL"`)},
-	{agent.Auth, regexp.MustCompile(`\bUNAUTHENTICATED\b|\bPERMISSION_DENIED\b|\bAPI_KEY_INVALID\b|\bFatalAuthenticationError\b|(?i)\bAPI key not valid\b|\binvalid authentication credentials\b|\bset an Auth method\b|\bmust specify the GEMINI_API_KEY\b|\berror authenticating\b|\b(status|code)"?:? ?40[13]\b`)},
-	{agent.TooLong, regexp.MustCompile(`(?i)\bexceeds the maximum number of tokens\b|\btoken count\b[^.\n]{0,60}\bexceeds\b`)},
-	{agent.Blocked, regexp.MustCompile(`(?i)\bblocked due to\b|\bPROHIBITED_CONTENT\b|\bfinish ?reason:? (SAFETY|RECITATION)\b`)},
-	{agent.Empty, regexp.MustCompile(`(?i)\bempty response\b|\bno text or thoughts\b|\bmalformed function call\b`)},
-	{agent.TurnLimit, regexp.MustCompile(`\bFatalTurnLimitedError\b|\bmax session turns\b`)},
-	{agent.Network, regexp.MustCompile(`(?i)\bfetch failed\b|\bENOTFOUND\b|\bECONNREFUSED\b|\bECONNRESET\b|\bETIMEDOUT\b|\bEAI_AGAIN\b|\bAPI Error: terminated\b|\bsocket hang up\b|\bself.signed certificate\b|\bUNABLE_TO_VERIFY_LEAF_SIGNATURE\b`)},
-	{agent.BadRequest, regexp.MustCompile(`\bINVALID_ARGUMENT\b`)},
+	{agent.TooOld, lazy.Regexp(`(?i)\bunknown arguments?: .*(policy|output-format|allowed-mcp)|Invalid values:[\s\S]*stream-json`)},
+	{agent.Untrusted, lazy.Regexp(`not running in a trusted directory`)},
+	{agent.TierEnded, lazy.Regexp(`(?i)\bIneligibleTierError\b|\bUNSUPPORTED_CLIENT\b|\b(consumer|free|individual)s?\b[^.\n]{0,60}\b(tier|accounts?|plans?)\b[^.\n]{0,60}\b(no longer|ended|discontinued|retired)\b`)},
+	{agent.Settings, lazy.Regexp(`Please fix the configuration`)},
+	{agent.BadModel, lazy.Regexp(`\bModelNotFoundError\b|\bis not found for API version\b|(?i)\bmodel\b[^.\n]{0,80}\bnot found\b`)},
+	{agent.QuotaDay, lazy.Regexp(`(?i)\bdaily quota\b|\bRequestsPerDay|\bTerminalQuotaError\b|\bquota will reset after \d+h`)},
+	{agent.QuotaMinute, lazy.Regexp(`\bRESOURCE_EXHAUSTED\b|(?i)\bexceeded your current quota\b|\bexhausted your capacity\b|\bquota exceeded\b|\brate limit exceeded\b|\btoo many requests\b|\b(status|code|error)"?:? ?429\b|\b429 (error|too many)`)},
+	{agent.Capacity, lazy.Regexp(`\bUNAVAILABLE\b|(?i)\bmodel is overloaded\b|\bno capacity available\b|\b(status|code)"?:? ?5\d\d\b|"status":"INTERNAL"`)},
+	{agent.Auth, lazy.Regexp(`\bUNAUTHENTICATED\b|\bPERMISSION_DENIED\b|\bAPI_KEY_INVALID\b|\bFatalAuthenticationError\b|(?i)\bAPI key not valid\b|\binvalid authentication credentials\b|\bset an Auth method\b|\bmust specify the GEMINI_API_KEY\b|\berror authenticating\b|\b(status|code)"?:? ?40[13]\b`)},
+	{agent.TooLong, lazy.Regexp(`(?i)\bexceeds the maximum number of tokens\b|\btoken count\b[^.\n]{0,60}\bexceeds\b`)},
+	{agent.Blocked, lazy.Regexp(`(?i)\bblocked due to\b|\bPROHIBITED_CONTENT\b|\bfinish ?reason:? (SAFETY|RECITATION)\b`)},
+	{agent.Empty, lazy.Regexp(`(?i)\bempty response\b|\bno text or thoughts\b|\bmalformed function call\b`)},
+	{agent.TurnLimit, lazy.Regexp(`\bFatalTurnLimitedError\b|\bmax session turns\b`)},
+	{agent.Network, lazy.Regexp(`(?i)\bfetch failed\b|\bENOTFOUND\b|\bECONNREFUSED\b|\bECONNRESET\b|\bETIMEDOUT\b|\bEAI_AGAIN\b|\bAPI Error: terminated\b|\bsocket hang up\b|\bself.signed certificate\b|\bUNABLE_TO_VERIFY_LEAF_SIGNATURE\b`)},
+	{agent.BadRequest, lazy.Regexp(`\bINVALID_ARGUMENT\b`)},
 }
 
 // kindOf returns the kind of failure that a message describes, or "".
 func kindOf(message string) agent.Kind {
 	for _, p := range phrases {
-		if p.re.MatchString(message) {
+		if p.re().MatchString(message) {
 			return p.kind
 		}
 	}
@@ -60,7 +61,7 @@ func classify(env agent.Env, exit int, message, stderr string) *agent.Error {
 	if k := exits[exit]; k != "" && (kind == "" || k == agent.Untrusted || k == agent.TurnLimit) {
 		kind = k
 	}
-	words := toolNoise.ReplaceAllString(stderr, "")
+	words := toolNoise().ReplaceAllString(stderr, "")
 	if kind == "" || kind == agent.BadRequest && message == "" {
 		if k := kindOf(words); k != "" {
 			kind = k
@@ -85,18 +86,18 @@ func classify(env agent.Env, exit int, message, stderr string) *agent.Error {
 
 // toolNoise matches lines of standard error that do not explain why a run ended.
 // Some quote files or the model.
-var toolNoise = regexp.MustCompile(`(?m)^(Error executing tool .*|\[STARTUP\] .*|YOLO mode .*|Loaded cached credentials.*|\(node:\d+\) .*|\(Use .node --trace.*|    at .*|Warning: .*|WARNING: .*|Ripgrep is not available.*)$\n?`)
+var toolNoise = lazy.Regexp(`(?m)^(Error executing tool .*|\[STARTUP\] .*|YOLO mode .*|Loaded cached credentials.*|\(node:\d+\) .*|\(Use .node --trace.*|    at .*|Warning: .*|WARNING: .*|Ripgrep is not available.*)$\n?`)
 
 var (
-	complaint = regexp.MustCompile(`(?i)error\b|exception\b|\b(fail|failed|cannot|could not|must|not|killed|denied|refused)\b`)
+	complaint = lazy.Regexp(`(?i)error\b|exception\b|\b(fail|failed|cannot|could not|must|not|killed|denied|refused)\b`)
 	// logged matches a line of the CLI's log on standard error.
-	logged = regexp.MustCompile(`^\[[^\]]*\] \[(DEBUG|LOG|INFO|WARN|ERROR)\] ?(.*)`)
-	letter = regexp.MustCompile(`^\S.*\pL|^\pL`)
+	logged = lazy.Regexp(`^\[[^\]]*\] \[(DEBUG|LOG|INFO|WARN|ERROR)\] ?(.*)`)
+	letter = lazy.Regexp(`^\S.*\pL|^\pL`)
 )
 
 // cause returns the line of standard error that best explains a failure.
 func cause(env agent.Env, stderr string) string {
-	return tidy(env, telling(toolNoise.ReplaceAllString(stderr, "")))
+	return tidy(env, telling(toolNoise().ReplaceAllString(stderr, "")))
 }
 
 // telling returns the most informative line: the last one with known words.
@@ -107,7 +108,7 @@ func telling(s string) string {
 	for line := range strings.Lines(s) {
 		line = strings.TrimRight(line, "\r\n")
 		level := ""
-		if m := logged.FindStringSubmatch(line); m != nil {
+		if m := logged().FindStringSubmatch(line); m != nil {
 			level, line = m[1], m[2]
 		}
 		text := strings.TrimSpace(line)
@@ -116,9 +117,9 @@ func telling(s string) string {
 		case kindOf(text) != "":
 			known = text
 		case level == "WARN": // the CLI continues
-		case complaint.MatchString(text) && !strings.HasPrefix(line, " "):
+		case complaint().MatchString(text) && !strings.HasPrefix(line, " "):
 			complains = text
-		case letter.MatchString(line):
+		case letter().MatchString(line):
 			last = text
 		}
 	}
@@ -126,16 +127,16 @@ func telling(s string) string {
 }
 
 var (
-	apiError  = regexp.MustCompile(`^\[API Error: ([\s\S]*?)\](\n|$)`)
-	jsonWords = regexp.MustCompile(`"message":\s*"((?:[^"\\]|\\.)*)"`)
-	report    = regexp.MustCompile(` ?Full report available at: \S+`)
+	apiError  = lazy.Regexp(`^\[API Error: ([\s\S]*?)\](\n|$)`)
+	jsonWords = lazy.Regexp(`"message":\s*"((?:[^"\\]|\\.)*)"`)
+	report    = lazy.Regexp(` ?Full report available at: \S+`)
 )
 
-var resetTime = regexp.MustCompile(`(?i)\b(?:reset(?:s)? after|retry in) ((?:\d+h)?(?:\d+m)?(?:\d+(?:\.\d+)?s)?)`)
+var resetTime = lazy.Regexp(`(?i)\b(?:reset(?:s)? after|retry in) ((?:\d+h)?(?:\d+m)?(?:\d+(?:\.\d+)?s)?)`)
 
 // resetAfter returns the time until a quota is renewed, such as 12h34m56s, or 0.
 func resetAfter(message string) time.Duration {
-	m := resetTime.FindStringSubmatch(message)
+	m := resetTime().FindStringSubmatch(message)
 	if m == nil {
 		return 0
 	}
@@ -146,15 +147,15 @@ func resetAfter(message string) time.Duration {
 // tidy returns an error message as one readable line: without the JSON around
 // it, without secrets from the environment, and at most 300 characters long.
 func tidy(env agent.Env, message string) string {
-	if m := apiError.FindStringSubmatch(message); m != nil {
+	if m := apiError().FindStringSubmatch(message); m != nil {
 		message = m[1]
 	}
 	if strings.HasPrefix(strings.TrimSpace(message), "{") {
-		if m := jsonWords.FindStringSubmatch(message); m != nil {
+		if m := jsonWords().FindStringSubmatch(message); m != nil {
 			if s, err := strconv.Unquote(`"` + m[1] + `"`); err == nil {
 				message = s
 			}
 		}
 	}
-	return agent.Line(env, report.ReplaceAllString(message, ""))
+	return agent.Line(env, report().ReplaceAllString(message, ""))
 }

@@ -8,12 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"time"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/download"
+	"pollux/internal/lazy"
 	"pollux/internal/sys"
 )
 
@@ -90,7 +90,7 @@ func readPackage(dir string) (version, script string) {
 	return p.Version, p.Bin["gemini"]
 }
 
-var versionNumber = regexp.MustCompile(`\d+\.\d+\.\d+\S*`)
+var versionNumber = lazy.Regexp(`\d+\.\d+\.\d+\S*`)
 
 // versionTimeout limits how long a CLI may take to print its version.
 const versionTimeout = 15 * time.Second
@@ -122,7 +122,7 @@ func askVersion(ctx context.Context, env agent.Env, path string, timeout time.Du
 	if err != nil || child.ExitCode() != 0 {
 		return "", false
 	}
-	return versionNumber.FindString(string(text)), false
+	return versionNumber().FindString(string(text)), false
 }
 
 // ReadOnly returns an error for a CLI that cannot be enforced read-only.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dlclark/regexp2"
+	"github.com/dlclark/regexp2/v2"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/agenttest"

@@ -2,12 +2,12 @@ package gemini
 
 import (
 	"bytes"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"pollux/internal/agent"
+	"pollux/internal/lazy"
 )
 
 const (
@@ -25,18 +25,18 @@ const (
 var (
 	// policyIgnored matches the CLI's messages about a policy that it does not
 	// follow.
-	policyIgnored = regexp.MustCompile(`Ignoring --admin-policy|Failed to read policy|Policy file error`)
+	policyIgnored = lazy.Regexp(`Ignoring --admin-policy|Failed to read policy|Policy file error`)
 	// searchLoop matches the only sign that the CLI repeats a web search
 	// endlessly and without a pause, because the search's quota is used up:
 	// Node's warning about listeners that accumulate.
-	searchLoop = regexp.MustCompile(`MaxListenersExceededWarning.*abort listeners`)
+	searchLoop = lazy.Regexp(`MaxListenersExceededWarning.*abort listeners`)
 	// modelFallback is a line that the CLI prints over and over in this state,
 	// if it logs to standard error.
 	modelFallback = []byte("Model fallback activated")
 	// retryNotice matches "Attempt 1 failed: ... Retrying after 5971ms...", with a
 	// message that may have several lines, and "Attempt 1 failed with status 503.
 	// Retrying with backoff...".
-	retryNotice = regexp.MustCompile(`(?s)Attempt (\d+) failed(.*?)(?:Retrying after (\d+)ms|(Retrying with backoff))`)
+	retryNotice = lazy.Regexp(`(?s)Attempt (\d+) failed(.*?)(?:Retrying after (\d+)ms|(Retrying with backoff))`)
 )
 
 // A monitor implements [agent.Monitor].
@@ -51,7 +51,7 @@ type monitor struct {
 
 func (m *monitor) Read(b []byte) agent.Signs {
 	m.text = keepLast(append(m.text, b...), maxSigns)
-	signs := agent.Signs{Unenforced: policyIgnored.Match(m.text), Retries: m.retries(b)}
+	signs := agent.Signs{Unenforced: policyIgnored().Match(m.text), Retries: m.retries(b)}
 	if m.acp {
 		if time.Since(m.since) > time.Second {
 			m.fallbacks, m.since = 0, time.Now()
@@ -59,7 +59,7 @@ func (m *monitor) Read(b []byte) agent.Signs {
 		m.fallbacks += bytes.Count(b, modelFallback)
 		signs.SearchLoop = m.fallbacks > maxFallbacks
 	} else {
-		signs.SearchLoop = searchLoop.Match(m.text)
+		signs.SearchLoop = searchLoop().Match(m.text)
 	}
 	return signs
 }
@@ -68,7 +68,7 @@ func (m *monitor) Read(b []byte) agent.Signs {
 func (m *monitor) retries(b []byte) (retries []agent.Retry) {
 	m.pending = append(m.pending, b...)
 	for {
-		at := retryNotice.FindSubmatchIndex(m.pending)
+		at := retryNotice().FindSubmatchIndex(m.pending)
 		if at == nil {
 			break
 		}

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/settings"
+	"pollux/internal/lazy"
 )
 
 // readOnlyPolicy allows only reading and searching, in every approval mode. The
@@ -168,14 +168,14 @@ func patternsIn(dir string) string {
 	if !strings.HasPrefix(dir, "/") {
 		dir = strings.TrimSuffix(strings.ReplaceAll(dir, `\`, "/"), "/")
 	}
-	if dir == "" || !utf8.ValidString(dir) || globs.MatchString(dir) {
+	if dir == "" || !utf8.ValidString(dir) || globs().MatchString(dir) {
 		return ""
 	}
 	return literal(dir) + "/"
 }
 
 // globs matches the special characters of a glob pattern.
-var globs = regexp.MustCompile(`[*?\[\]{}\\]|[!@+]\(`)
+var globs = lazy.Regexp(`[*?\[\]{}\\]|[!@+]\(`)
 
 // literal returns an expression that matches a path inside JSON. It returns ""
 // for a path that is not valid UTF-8.
@@ -234,7 +234,7 @@ func systemPolicies() string {
 	return filepath.Join(settings.SystemDir(), "policies")
 }
 
-var permissive = regexp.MustCompile(`(?i)["'](allow|ask_user)["']`)
+var permissive = lazy.Regexp(`(?i)["'](allow|ask_user)["']`)
 
 // checkSystemPolicies returns an error if policies in dir override Pollux's
 // policy and allow something. Pollux's policy is also passed as a user policy,
@@ -243,7 +243,7 @@ func checkSystemPolicies(dir string) error {
 	files, _ := filepath.Glob(filepath.Join(dir, "*.toml"))
 	for _, f := range files {
 		data, err := os.ReadFile(f)
-		if err != nil || permissive.Match(data) {
+		if err != nil || permissive().Match(data) {
 			return fault(agent.Unenforceable, "the policies in "+dir+" make Gemini CLI ignore Pollux's read-only policy")
 		}
 	}

@@ -1,11 +1,12 @@
 package gemini
 
 import (
-	"regexp"
 	"runtime"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"pollux/internal/lazy"
 )
 
 const escapeNote = "\n\n(In this message each at sign is written with a backslash before it; read it without.)"
@@ -68,7 +69,7 @@ func mentions(text string, i int) bool {
 // unescape removes the backslashes of [escape] from the model's text.
 func unescape(text string) string { return strings.ReplaceAll(text, `\@`, "@") }
 
-var pathSpecial = regexp.MustCompile(`[^A-Za-z0-9_/.-]`)
+var pathSpecial = lazy.Regexp(`[^A-Za-z0-9_/.-]`)
 
 // Mention returns text that makes the CLI attach a file: an @ and the path, with
 // special characters escaped (in quotes on Windows).
@@ -76,7 +77,7 @@ func Mention(path string) string {
 	if runtime.GOOS == "windows" {
 		return `@"` + path + `"`
 	}
-	return "@" + pathSpecial.ReplaceAllString(path, `\$0`)
+	return "@" + pathSpecial().ReplaceAllString(path, `\$0`)
 }
 
 // oneShotPrompt returns a prompt for standard input, with its images.

@@ -2,10 +2,11 @@ package change
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"pollux/internal/lazy"
 )
 
 // A block is one change as the model wrote it:
@@ -26,8 +27,8 @@ type block struct {
 }
 
 var (
-	header   = regexp.MustCompile(`^\*\*(NEW )?FILE:\s*(.+?)(?::(\d+)(?:-(\d+))?)?\s*\*\*$`)
-	fenceRow = regexp.MustCompile("^\\s*(`{3,}|~{3,})([^`]*)$")
+	header   = lazy.Regexp(`^\*\*(NEW )?FILE:\s*(.+?)(?::(\d+)(?:-(\d+))?)?\s*\*\*$`)
+	fenceRow = lazy.Regexp("^\\s*(`{3,}|~{3,})([^`]*)$")
 )
 
 const (
@@ -45,7 +46,7 @@ func parseBlocks(answer string) (blocks []block, response string, err error) {
 	ended := slices.ContainsFunc(lines, func(l string) bool { return strings.TrimSpace(l) == endRow })
 	var around []string
 	for i := 0; i < len(lines); {
-		m := header.FindStringSubmatch(strings.TrimSpace(lines[i]))
+		m := header().FindStringSubmatch(strings.TrimSpace(lines[i]))
 		if m == nil {
 			if row := strings.TrimSpace(lines[i]); row == oldRow || row == newRow || row == endRow {
 				return nil, "", fmt.Errorf("line %d of the answer is %s outside a block", i+1, row)
@@ -77,12 +78,12 @@ func parseBlocks(answer string) (blocks []block, response string, err error) {
 	return blocks, strings.TrimSpace(strings.Join(around, "\n")), nil
 }
 
-func opensFence(line string) bool { return fenceRow.MatchString(line) }
+func opensFence(line string) bool { return fenceRow().MatchString(line) }
 
 // fences counts the opening and closing fences.
 func fences(lines []string) (n int) {
 	for _, l := range lines {
-		if fenceRow.MatchString(l) {
+		if fenceRow().MatchString(l) {
 			n++
 		}
 	}
@@ -116,7 +117,7 @@ func (b *block) read(lines []string, i int, fenced, ended bool) (next int, after
 		i++
 		from := i
 		for i < len(lines) && row() != newRow {
-			if r := row(); r == oldRow || r == endRow || header.MatchString(r) {
+			if r := row(); r == oldRow || r == endRow || header().MatchString(r) {
 				return 0, nil, fmt.Errorf("%s has no %s", oldRow, newRow)
 			}
 			i++
@@ -141,9 +142,9 @@ func (b *block) read(lines []string, i int, fenced, ended bool) (next int, after
 			return i, nil, nil
 		case r == oldRow || r == newRow:
 			return 0, nil, fmt.Errorf("%s occurs twice", r)
-		case header.MatchString(r) && ended:
+		case header().MatchString(r) && ended:
 			return 0, nil, fmt.Errorf("%s is missing", endRow)
-		case header.MatchString(r):
+		case header().MatchString(r):
 			return b.unended(lines[from:i], i, fenced)
 		}
 		i++
@@ -164,13 +165,13 @@ func (b *block) unended(body []string, next int, fenced bool) (int, []string, er
 	// An opening fence at the end belongs to the next block.
 	var opening []string
 	if n := len(trimBlank(body)); n > 0 && !fenced {
-		if m := fenceRow.FindStringSubmatch(body[n-1]); m != nil && strings.TrimSpace(m[2]) != "" {
+		if m := fenceRow().FindStringSubmatch(body[n-1]); m != nil && strings.TrimSpace(m[2]) != "" {
 			body, opening = body[:n-1], body[n-1:n]
 		}
 	}
 	depth := 0
 	for i, line := range body {
-		m := fenceRow.FindStringSubmatch(line)
+		m := fenceRow().FindStringSubmatch(line)
 		switch {
 		case m == nil:
 		case strings.TrimSpace(m[2]) != "":
@@ -215,12 +216,12 @@ func lastBlank(lines []string) int {
 }
 
 // sentence matches a line of prose, as opposed to code.
-var sentence = regexp.MustCompile(`^([A-Z][\w']*|I'\w+)[ ,].*[.!?:]$`)
+var sentence = lazy.Regexp(`^([A-Z][\w']*|I'\w+)[ ,].*[.!?:]$`)
 
 func isProse(lines []string) bool {
 	for i, l := range lines {
 		l = strings.TrimSpace(l)
-		if i == len(lines)-1 && !sentence.MatchString(l) || strings.ContainsAny(l, ";{}=<>") {
+		if i == len(lines)-1 && !sentence().MatchString(l) || strings.ContainsAny(l, ";{}=<>") {
 			return false
 		}
 	}
@@ -228,15 +229,15 @@ func isProse(lines []string) bool {
 }
 
 // chatter matches the start of a closing remark.
-var chatter = regexp.MustCompile(`^(I|I've|I'll|I'm|I'd|Let me|Let's|Hope|I hope|Feel free|Please|Done|All done|That's|You can|You may|(This|These|The) (change|fix|update|edit|modification|code)s?)\b`)
+var chatter = lazy.Regexp(`^(I|I've|I'll|I'm|I'd|Let me|Let's|Hope|I hope|Feel free|Please|Done|All done|That's|You can|You may|(This|These|The) (change|fix|update|edit|modification|code)s?)\b`)
 
 func isChatter(lines []string) bool {
-	return len(lines) > 0 && chatter.MatchString(strings.TrimSpace(lines[0]))
+	return len(lines) > 0 && chatter().MatchString(strings.TrimSpace(lines[0]))
 }
 
 func hasProse(lines []string) bool {
 	for _, l := range lines {
-		if sentence.MatchString(strings.TrimSpace(l)) {
+		if sentence().MatchString(strings.TrimSpace(l)) {
 			return true
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pollux/internal/lazy"
 	"pollux/internal/sys"
 )
 
@@ -100,7 +100,7 @@ func (j *Journal) IsDefault() bool {
 	return err == nil && user.dir == j.dir
 }
 
-var validID = regexp.MustCompile(`^[0-9a-z]{9,}-[0-9a-z]{6}$`)
+var validID = lazy.Regexp(`^[0-9a-z]{9,}-[0-9a-z]{6}$`)
 
 var lastID atomic.Int64 // in milliseconds
 
@@ -192,7 +192,7 @@ func (j *Journal) Get(id string) (Entry, error) {
 const maxEntry = 1 << 20
 
 func (j *Journal) get(id string) (Entry, error) {
-	if !validID.MatchString(id) {
+	if !validID().MatchString(id) {
 		return Entry{}, notFound(id)
 	}
 	var e struct {
@@ -276,7 +276,7 @@ func (j *Journal) List() ([]Entry, error) {
 // Resolve returns the ID of an entry from an ID, from the start of one that no other
 // entry has, or from "@" for the latest entry.
 func (j *Journal) Resolve(ref string) (id string, err error) {
-	if validID.MatchString(ref) || ref == "" {
+	if validID().MatchString(ref) || ref == "" {
 		return ref, nil
 	}
 	names, err := os.ReadDir(j.dir)
@@ -286,7 +286,7 @@ func (j *Journal) Resolve(ref string) (id string, err error) {
 	var found []string
 	for _, n := range names {
 		id, ext, _ := strings.Cut(n.Name(), ".")
-		if !validID.MatchString(id) || ext != "json" && ext != "proposal" || slices.Contains(found, id) {
+		if !validID().MatchString(id) || ext != "json" && ext != "proposal" || slices.Contains(found, id) {
 			continue
 		}
 		if ref == "@" && ext == "json" || strings.HasPrefix(id, ref) {
@@ -326,7 +326,7 @@ func (j *Journal) Text(id string) (string, error) {
 }
 
 func (j *Journal) text(id, ext string) (string, error) {
-	if !validID.MatchString(id) {
+	if !validID().MatchString(id) {
 		return "", notFound(id)
 	}
 	data, err := sys.ReadFile(j.file(id, ext), MaxBytes)

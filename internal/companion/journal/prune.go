@@ -125,7 +125,7 @@ func (j *Journal) scan(now time.Time) []*files {
 	byID := make(map[string]*files)
 	for _, n := range names {
 		id, ext, _ := strings.Cut(n.Name(), ".")
-		if !validID.MatchString(id) {
+		if !validID().MatchString(id) {
 			continue
 		}
 		info, err := n.Info()

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"pollux/internal/editor"
+	"pollux/internal/lazy"
 	"pollux/internal/sys"
 )
 
@@ -35,7 +36,7 @@ type cli struct {
 	// port.
 	files func(pids []int, port int) []string
 	// pattern matches those names; its first group is the PID or the port.
-	pattern *regexp.Regexp
+	pattern func() *regexp.Regexp
 	// ppid is set if the file must contain the PID of a live process.
 	ppid bool
 	// env returns the variables that lead the program to a companion.
@@ -79,7 +80,7 @@ var clis = []cli{
 			}
 			return namedByPID("gemini-ide-server", pids, port)
 		},
-		pattern: regexp.MustCompile(`^gemini-ide-server-(\d+)-\d+\.json$`),
+		pattern: lazy.Regexp(`^gemini-ide-server-(\d+)-\d+\.json$`),
 		env: func(e Endpoint) []string {
 			return e.stdioEnv("GEMINI_CLI_IDE_SERVER_STDIO_", []string{
 				"GEMINI_CLI_IDE_SERVER_PORT=" + e.portText(),
@@ -102,7 +103,7 @@ var clis = []cli{
 			}
 			return []string{fmt.Sprintf("%d.lock", port)}
 		},
-		pattern: regexp.MustCompile(`^(\d+)\.lock$`),
+		pattern: lazy.Regexp(`^(\d+)\.lock$`),
 		ppid:    true,
 		env: func(e Endpoint) []string {
 			return e.stdioEnv("QWEN_CODE_IDE_SERVER_STDIO_", []string{
@@ -123,7 +124,7 @@ var clis = []cli{
 			}
 			return namedByPID("llxprt-ide-server", pids, port)
 		},
-		pattern: regexp.MustCompile(`^llxprt-ide-server-(\d+)-\d+\.json$`),
+		pattern: lazy.Regexp(`^llxprt-ide-server-(\d+)-\d+\.json$`),
 		env: func(e Endpoint) []string {
 			return []string{
 				"LLXPRT_CODE_IDE_SERVER_PORT=" + e.portText(),
@@ -493,7 +494,7 @@ func Stale(pids []int) (stale []string) {
 				continue
 			}
 			path := filepath.Join(dir, entry.Name())
-			m := c.pattern.FindStringSubmatch(entry.Name())
+			m := c.pattern().FindStringSubmatch(entry.Name())
 			if m == nil {
 				continue
 			}

@@ -1,11 +1,11 @@
 package geminiide
 
 import (
-	"regexp"
 	"runtime"
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
+	"pollux/internal/lazy"
 )
 
 // ready is the text that the CLI shows in its empty input line.
@@ -30,12 +30,12 @@ func Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 }
 
 // pathSpecial matches the characters that end a path after an @.
-var pathSpecial = regexp.MustCompile(`[^A-Za-z0-9_/.-]`)
+var pathSpecial = lazy.Regexp(`[^A-Za-z0-9_/.-]`)
 
 // mention returns the path in the CLI's @ syntax.
 func mention(path string) string {
 	if runtime.GOOS == "windows" {
 		return `@"` + path + `"`
 	}
-	return "@" + pathSpecial.ReplaceAllString(path, `\$0`)
+	return "@" + pathSpecial().ReplaceAllString(path, `\$0`)
 }

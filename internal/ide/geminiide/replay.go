@@ -103,7 +103,7 @@ func Replay(p Launch) Lookup {
 	entries, _ := os.ReadDir(l.Dir)
 	var found []Candidate
 	for _, e := range entries {
-		m := gemini.pattern.FindStringSubmatch(e.Name())
+		m := gemini.pattern().FindStringSubmatch(e.Name())
 		if m == nil {
 			continue
 		}

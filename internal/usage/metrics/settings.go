@@ -9,12 +9,13 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	sdk "go.opentelemetry.io/otel/sdk/metric"
+
+	"pollux/internal/lazy"
 )
 
 // settings are the settings of an exporter.
@@ -105,8 +106,8 @@ func endpoint(getenv func(string) string) (string, error) {
 }
 
 var (
-	headerName  = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
-	headerValue = regexp.MustCompile(`^[^[:cntrl:]]*$`)
+	headerName  = lazy.Regexp("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+	headerValue = lazy.Regexp(`^[^[:cntrl:]]*$`)
 )
 
 // headers reads a list such as "name=value,name=value". Values are escaped as in
@@ -120,7 +121,7 @@ func headers(list string) (http.Header, error) {
 		name, text, found := strings.Cut(pair, "=")
 		name = strings.TrimSpace(name)
 		text, err := url.PathUnescape(strings.TrimSpace(text))
-		if !found || err != nil || !headerName.MatchString(name) || !headerValue.MatchString(text) {
+		if !found || err != nil || !headerName().MatchString(name) || !headerValue().MatchString(text) {
 			return nil, errors.New("OTEL_EXPORTER_OTLP_HEADERS is invalid: " +
 				"write name=value, separated by commas, and escape special characters in values as in a URL")
 		}

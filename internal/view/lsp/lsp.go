@@ -17,7 +17,6 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -28,6 +27,7 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 
 	"pollux/internal/editor"
+	"pollux/internal/lazy"
 	"pollux/internal/termtext"
 )
 
@@ -291,7 +291,7 @@ const (
 	commandReject = "pollux.reject"
 )
 
-var notInName = regexp.MustCompile(`[^a-z0-9._-]+`)
+var notInName = lazy.Regexp(`[^a-z0-9._-]+`)
 
 // editorInfo returns what to call the editor. The prefix avoids the names of editors for
 // which an agent would install its own extension.
@@ -300,7 +300,7 @@ func editorInfo(client string) editor.Info {
 	if display == "" {
 		display = "Editor"
 	}
-	name := strings.Trim(notInName.ReplaceAllString(strings.ToLower(display), "-"), "-.")
+	name := strings.Trim(notInName().ReplaceAllString(strings.ToLower(display), "-"), "-.")
 	if name == "" {
 		name = "editor"
 	}

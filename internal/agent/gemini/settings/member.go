@@ -2,10 +2,11 @@ package settings
 
 import (
 	"bytes"
-	"regexp"
 	"strings"
 
 	"github.com/tailscale/hujson"
+
+	"pollux/internal/lazy"
 )
 
 // Object returns a value as an object, or nil if it is not one.
@@ -31,11 +32,11 @@ func Member(o *hujson.Object, name string) *hujson.Value {
 // NameOf returns the name of a member.
 func NameOf(m hujson.ObjectMember) string { return m.Name.Value.(hujson.Literal).String() }
 
-var indented = regexp.MustCompile(`(?m)^([ \t]+)"`)
+var indented = lazy.Regexp(`(?m)^([ \t]+)"`)
 
 // Indent returns the indentation of the first level of a JSON text.
 func Indent(text string) string {
-	if m := indented.FindStringSubmatch(text); m != nil {
+	if m := indented().FindStringSubmatch(text); m != nil {
 		return m[1]
 	}
 	return "  "

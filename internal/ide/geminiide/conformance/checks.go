@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
+	"pollux/internal/lazy"
 	"pollux/internal/sys"
 )
 
@@ -26,14 +26,14 @@ import (
 // and those that end the companion last.
 var checks = slices.Concat(discoveryChecks, transportChecks, contextChecks, diffChecks, lifecycleChecks)
 
-var fileName = regexp.MustCompile(`^gemini-ide-server-(\d+)-(\d+)\.json$`)
+var fileName = lazy.Regexp(`^gemini-ide-server-(\d+)-(\d+)\.json$`)
 
 // reservedNames make the CLI offer to install another extension.
 var reservedNames = []string{"vscode", "antigravity", "positron", "firebasestudio"}
 
 var discoveryChecks = []check{
 	{"discovery.name", Must, "I.2", "the discovery file is named gemini-ide-server-PID-PORT.json", func(r *run) error {
-		m := fileName.FindStringSubmatch(filepath.Base(r.path))
+		m := fileName().FindStringSubmatch(filepath.Base(r.path))
 		if m == nil {
 			return fmt.Errorf("it is named %s", filepath.Base(r.path))
 		}
@@ -43,7 +43,7 @@ var discoveryChecks = []check{
 		return nil
 	}},
 	{"discovery.pid", Must, "I.2", "the PID in its name is a live process", func(r *run) error {
-		m := fileName.FindStringSubmatch(filepath.Base(r.path))
+		m := fileName().FindStringSubmatch(filepath.Base(r.path))
 		if m == nil {
 			return skip("the name has none")
 		}
