@@ -18,7 +18,9 @@ import (
 // and bytes and not time, which differs from run to run.
 type startCost struct{ allocs, bytes int }
 
-func (c startCost) within(limit startCost) bool { return c.allocs <= limit.allocs && c.bytes <= limit.bytes }
+func (c startCost) within(limit startCost) bool {
+	return c.allocs <= limit.allocs && c.bytes <= limit.bytes
+}
 
 var (
 	// packageLimit is about 0.2 ms of work.

@@ -71,12 +71,22 @@ func TestAskOnATerminal(t *testing.T) {
 	}
 }
 
+// repeats answers with what the user said. It leaves out the context that Gemini CLI
+// adds: the CLI takes a text that occurs three times in an answer for a loop.
+func repeats(r fakemodel.Request) fakemodel.Reply {
+	_, said, found := strings.Cut(r.Prompt, "</session_context>")
+	if !found {
+		said = r.Prompt
+	}
+	return fakemodel.Say("You said: " + said)
+}
+
 // A conversation continues in the next process, and in another one by its ID. A pipe
 // receives the answer alone.
 func TestAskContinues(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		if strings.Contains(r.Prompt, "what did I say") {
-			return fakemodel.Say("You said: " + strings.Join(strings.Fields(r.Prompt), " "))
+			return repeats(r)
 		}
 		return readsThenAnswers(r)
 	})
@@ -103,7 +113,7 @@ func TestAskContinues(t *testing.T) {
 // The conversation of a session that uses the pool continues in a copy. That session goes on
 // without it.
 func TestAskContinuesAPooledSession(t *testing.T) {
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return fakemodel.Say("asked: " + r.Prompt) })
+	w := newWorld(t, repeats)
 	w.usePool()
 	c := w.connectWith(append(w.askEnv(), "GEMINI_WARM_WAIT_MS=60000"), polluxBinary)
 	o := c.call("query", map[string]any{"prompt": "my name is Ann"})

@@ -465,7 +465,7 @@ func TestClaudeTraps(t *testing.T) {
 		path = w.file("a.txt", "old\n")
 		e, one := w.claudeInEditor()
 		two := w.claude(e.env())
-		waitFor(t, "both agents", func() bool { return len(e.agents(t)) == 2 })
+		e.usedBy(two, "two.txt")
 		one.ask("change it")
 		d := next(t, "diff", e.opened)
 		two.ask("hello")
@@ -481,15 +481,11 @@ func TestClaudeTraps(t *testing.T) {
 		var path string
 		w := newClaudeWorld(t, write(&path))
 		path = w.file("a.txt", "old\n")
-		e, cli := w.claudeInEditor()
-		if err := e.Update(w.context(), editor.Snapshot{Files: []editor.File{{Path: path, Active: true}}}); err != nil {
-			t.Fatal(err)
-		}
-		cli.see("In a.txt") // it comes back only after it has connected completely
+		e, cli := w.claudeInEditor() // it comes back only after it has connected completely
 		e.cmd.Process.Kill()
 		e.cmd.Wait()
 		e = w.edit(nil)
-		waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
+		e.usedBy(cli, "back.txt")
 		cli.ask("change it")
 		d := next(t, "diff", e.opened)
 		if _, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"}); err != nil {
@@ -524,8 +520,19 @@ func (w *world) claudeInEditor() (*plugin, screen) {
 	w.t.Helper()
 	e := w.edit(nil)
 	cli := w.claude(e.env())
-	waitFor(w.t, "the agent", func() bool { return len(e.agents(w.t)) == 1 })
+	e.usedBy(cli, "front.txt")
 	return e, cli
+}
+
+// usedBy opens a new file in the editor and waits until Claude Code names it. An agent that
+// has just connected does not use the companion yet.
+func (p *plugin) usedBy(cli screen, name string) {
+	p.t.Helper()
+	path := cli.w.file(name, "")
+	if err := p.Update(cli.w.context(), editor.Snapshot{Files: []editor.File{{Path: path, Active: true}}}); err != nil {
+		p.t.Fatal(err)
+	}
+	cli.see("In " + name)
 }
 
 func newClaudeWorld(t *testing.T, script fakemodel.Script) *world {
@@ -564,7 +571,7 @@ func TestClaudeModes(t *testing.T) {
 			e := w.edit(nil)
 			cli := w.claudeIn(test.mode, e.env())
 			cli.see(test.ready)
-			waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
+			e.usedBy(cli, "front.txt")
 			cli.ask("change it")
 			if test.asks {
 				if d := next(t, "diff", e.opened); d.Path != path {

@@ -326,7 +326,7 @@ func TestClaudeDiagnosticsWithoutReview(t *testing.T) {
 			cli := w.claude(e.env())
 			cli.press("BTab")
 			cli.see("accept edits on")
-			waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
+			e.usedBy(cli, "front.txt")
 			cli.ask("change it")
 			if got := next(t, "question", asked); got != path {
 				t.Errorf("it asks for %q first", got)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -174,6 +175,23 @@ func TestPageRelativePaths(t *testing.T) {
 	text(`[data-id="b"] .where`, "project-2")
 }
 
+// Two agents of one kind looked the same in the list.
+func TestPageNamesAgents(t *testing.T) {
+	s := newStage(t, change("a"))
+	s.page(shows("#status", "1 connected"))
+	agents := []editor.Agent{
+		{Name: "Gemini CLI", Version: "0.61.0", PID: 123, Terminal: "pts/3"},
+		{Name: "Gemini CLI", Version: "0.61.0", PID: 124, Terminal: "pts/4"},
+	}
+	for i, a := range agents {
+		agents[i].Label = a.Describe()
+	}
+	s.tell(editor.MethodClients, editor.Clients{Clients: agents})
+	want := "Gemini CLI 0.61.0 (pid 123, tty pts/3)\nGemini CLI 0.61.0 (pid 124, tty pts/4)"
+	s.page(shows("#status", "2 connected"),
+		chromedp.Poll[chromedp.Void](`document.querySelector("#status").title === `+strconv.Quote(want), chromedp.WithPollingTimeout(stepTimeout)))
+}
+
 // A tab whose companion had ended said "reconnecting" for ever.
 func TestPageOldTab(t *testing.T) {
 	s := newStage(t, change("a"))
@@ -183,6 +201,9 @@ func TestPageOldTab(t *testing.T) {
 	s.page(chromedp.Evaluate[chromedp.Void](`(now => { Date.now = () => now() + 130_000 })(Date.now)`), shows("#status", "Pollux has ended or cannot be reached"))
 	s.up(change("a"))
 	s.page(shows("#status", "1 connected"))
+	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "a", Reason: editor.ReasonRejected})
+	s.cut()
+	s.page(shows("#none", "Pollux has ended or cannot be reached. Your edits are kept: pollux journal lists them."))
 }
 
 // A warning stayed after a newer message about the same file.

@@ -354,7 +354,7 @@ func TestPageLinks(t *testing.T) {
 	ctx := browser(t)
 	link := e.link(ctx)
 	page, _, _ := strings.Cut(link, "#")
-	onPage(t, ctx, chromedp.Navigate(page), shows("#none", "Open this page with a link from Pollux: pollux status --link"))
+	onPage(t, ctx, chromedp.Navigate(page), shows("#none", "This page needs a link from Pollux. To open it: pollux open"))
 	onPage(t, ctx, chromedp.Navigate(link), shows("#none", "No agent is connected"), chromedp.Reload(), shows("#none", "No agent is connected"))
 	at, err := chromedp.Run(ctx, chromedp.Location())
 	if err != nil || at != page {

@@ -129,13 +129,13 @@ func (s *stage) serve(conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 	switch req.Method {
 	case editor.MethodInitialize:
 		after = append(after, func() {
-			conn.Notify(ctx, editor.MethodClients, editor.Clients{Clients: []editor.Agent{{Name: "CLI", Version: "1"}}})
+			conn.Notify(ctx, editor.MethodClients, editor.Clients{Clients: []editor.Agent{{Name: "CLI", Version: "1", Label: "CLI 1"}}})
 		})
 		for _, d := range s.diffs {
 			after = append(after, func() { conn.DispatchCall(ctx, editor.MethodDiffOpen, d) })
 		}
 	case editor.MethodStatus:
-		result = editor.Status{Roots: s.roots}
+		result = editor.Status{Roots: s.roots, Journal: true}
 	case editor.MethodDiffList:
 		result = editor.DiffList{Diffs: append([]editor.Diff{}, s.diffs...)}
 	case editor.MethodDiffAccept, editor.MethodDiffReject, editor.MethodDiffSave, editor.MethodDiffEdit:

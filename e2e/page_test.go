@@ -127,8 +127,9 @@ func onPage(t *testing.T, ctx context.Context, actions ...chromedp.Action[chrome
 	}
 }
 
+// shows waits until an element that the user can see contains the text.
 func shows(selector, text string) chromedp.Action[chromedp.Void] {
-	return chromedp.Poll[chromedp.Void](`[...document.querySelectorAll(`+quote(selector)+`)].some(e => e.innerText.includes(`+quote(text)+`))`, chromedp.WithPollingTimeout(stepTimeout))
+	return chromedp.Poll[chromedp.Void](`[...document.querySelectorAll(`+quote(selector)+`)].some(e => e.checkVisibility() && e.innerText.includes(`+quote(text)+`))`, chromedp.WithPollingTimeout(stepTimeout))
 }
 
 // settled waits until the page allows a decision on the change in view.
@@ -207,6 +208,7 @@ func TestPageEditsAndAccepts(t *testing.T) {
 		shows(".cm-merge-a", `fmt.Println("Hello " + name)`),
 		shows(".cm-merge-b", "Hello, %s!"),
 		shows("#path", "greet.go"),
+		settled,
 	)
 	picture(t, ctx, "review.png")
 	// Type at the first change, using only the keyboard.

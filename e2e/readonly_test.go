@@ -147,7 +147,7 @@ func TestReviewReadOnly(t *testing.T) {
 	path := w.file("a.txt", "one\n")
 	s := w.review(100, 24)
 	answer := w.copilotClient().openDiff(path, "one\ntwo\n")
-	s.see("the text is read-only")
+	s.see("(read-only)")
 	for _, key := range []string{"u", "a", "e"} {
 		s.keys(key)
 		s.see(reason)

@@ -279,7 +279,9 @@ func popup(t *testing.T, assignments ...string) *seat {
 		}
 		exec.Command("tmux", "-S", inner, "kill-server").Run()
 		screen.Close()
-		waitGone(t, screen.PID)
+		for _, pid := range append(w.processes(), screen.PID) {
+			waitGone(t, pid)
+		}
 	})
 	waitFor(t, "the CLI", func() bool { _, err := os.Stat(env); return err == nil })
 	text, err := os.ReadFile(env)

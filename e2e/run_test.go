@@ -60,7 +60,7 @@ func TestDemo(t *testing.T) {
 	cli.expect(ready)
 	cli.prompt("make it nicer")
 	cli.expect(`I see greet.py open in the simulated editor, the cursor in line 4, and "def greet(name):" selected`)
-	onPage(t, ctx, shows(".cm-merge-b", "everybody"), shows("#path", "greet.py"))
+	onPage(t, ctx, shows(".cm-merge-b", "everybody"), shows("#path", "greet.py"), settled)
 	picture(t, ctx, "demo.png")
 	onPage(t, ctx, settled, chromedp.Click(chromedp.CSS("#accept")), shows("#none", "No pending changes"))
 	cli.expect("Done: the file contains what you accepted")
@@ -72,6 +72,9 @@ func TestDemo(t *testing.T) {
 	if left := w.left(); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
+	// The journal is deleted, so the page must not recommend it.
+	onPage(t, ctx, chromedp.Poll[chromedp.Void](`document.querySelector("#none").textContent === "Pollux has ended or cannot be reached."`,
+		chromedp.WithPollingTimeout(stepTimeout)))
 }
 
 // pollux run offers to turn IDE mode on, and the CLI connects.

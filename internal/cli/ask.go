@@ -13,6 +13,7 @@ import (
 
 	"pollux/internal/agent/agents"
 	"pollux/internal/bridge"
+	"pollux/internal/ide"
 )
 
 // noChanges is the exit error of a request for changes that has none for an answer.
@@ -107,6 +108,9 @@ func (a *asking) run(cmd *cobra.Command, args []string) error {
 		cfg = *c
 	}
 	return withBridge(cmd.Context(), a.streams, &a.logs, &a.there, change, func(ctx context.Context, b *bridge.Bridge) error {
+		if err := a.offerAgent(ctx, cfg); err != nil {
+			return err
+		}
 		if err := a.find(ctx, cfg); err != nil {
 			return err
 		}
@@ -153,6 +157,17 @@ func (a *asking) check(cmd *cobra.Command, args []string) (err error) {
 		return wrong("no question given: pass it as an argument or on standard input")
 	}
 	return nil
+}
+
+// offerAgent offers to download the agent, as pollux run does, if it is not installed on
+// this machine. Without a terminal, the request fails and names the next step.
+func (a *asking) offerAgent(ctx context.Context, cfg bridge.Config) error {
+	l := ide.LaunchOf(cfg.Agent.Command)
+	if a.there.away() || cfg.Source.Command != cfg.Agent.Command || isInstalled(l) || !isTerminal(a.streams.In) {
+		return nil
+	}
+	_, err := offerDownload(ctx, a.streams, l)
+	return err
 }
 
 // ask asks the question and prints the answer.

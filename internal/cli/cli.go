@@ -97,10 +97,11 @@ func newRoot(streams IO) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pollux",
 		Short: "Gemini CLI's companion for every editor, and its bridge for every agent",
-		Long: `Pollux works alongside Gemini CLI. It tells the CLI which files are open in
-your editor, where the cursor is and what is selected, and shows the changes
-that the CLI proposes as a diff that you edit, accept or reject. It also lets
-other agents, and your shell, ask Gemini CLI questions, enforced read-only.
+		Long: `Pollux connects terminal coding agents, such as Gemini CLI and Claude Code, to
+your editor. It tells the agent which files are open, where the cursor is and what
+is selected, and shows the changes that the agent proposes as diffs that you edit,
+accept or reject. It also lets other agents, and your shell, ask Gemini CLI
+questions, enforced read-only.
 
   pollux run      start an agent here and review its changes in the browser
   pollux demo     try Pollux on a sample project: no account and no key needed

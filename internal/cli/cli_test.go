@@ -111,7 +111,7 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		{"ide --root /no/such", 2, "not a directory: name an existing one\nRun `pollux ide --help`"},
 		{"ide --listen 0.0.0.0", 2, "name one IP address"},
 		{"lsp --listen localhost", 2, "name one IP address"},
-		{"review", 1, "`pollux status --link`"},
+		{"review", 1, "`pollux open`"},
 		{"run gemini", 2, "goes after --, as in `pollux run -- gemini`"},
 		{"run", 1, "npm install"},
 		{"run -- nosuchprogram", 127, "check the command after --"},

@@ -107,7 +107,7 @@ func newConnect(streams IO) *cobra.Command {
 	var publish bool
 	cmd := &cobra.Command{
 		Use:   "connect",
-		Short: "Bridge the CLI's stdio transport to a companion, local or remote",
+		Short: "Bridge an agent's stdio transport to a companion, local or remote",
 		Long: `Speaks MCP on standard input and output for a running companion. This is the
 command in GEMINI_CLI_IDE_SERVER_STDIO_COMMAND, for agents that cannot connect to
 the companion's port.

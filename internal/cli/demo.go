@@ -78,8 +78,8 @@ model stay on this machine, too. Pollux does not control what else it sends.`,
 			}
 			defer model.Close()
 			cfg.Roots = []string{d.project}
-			fmt.Fprintf(streams.Err, "pollux: a sample project, a scripted model, the real %s. "+
-				"Type any request, then look at the review page. Type %s to end.\n", agent.Title, d.agent.end)
+			fmt.Fprintf(streams.Err, "pollux: a sample project, a scripted model, the real %s\n"+
+				"pollux: type any request, then look at the review page; %s ends the demo\n", agent.Title, d.agent.end)
 			return runAgent(cmd.Context(), streams, cfg, session{
 				agent: agent, argv: argv, dir: d.project, review: where, env: d.agent.env(d.home, model.URL),
 				started: func(h *ide.Host) { h.Companion.SetContext(d.context()) },

@@ -17,8 +17,8 @@ import (
 func TestHelp(t *testing.T) {
 	for args, want := range map[string]string{
 		"help":              "pollux help     read the manual",
-		"help help":         "  agents       Agents\n",
-		"help bridge":       "# The bridge\n",           // the page, not the command
+		"help help":         "  agents       Agents: ",
+		"help bridge":       "# The bridge: ask",        // the page, not the command
 		"help journal":      "pollux journal [command]", // the command
 		"help journal show": "pollux journal show ID",
 		"journal --help":    "pollux journal [command]",

@@ -116,7 +116,7 @@ func newIDE(streams IO) *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
 		Use:   "ide",
-		Short: "Companion process for editor plugins",
+		Short: "Run the companion process of an editor plugin",
 		Long: `Speaks the editor protocol (pollux help protocol) with a plugin on standard input and
 output, and runs a companion for Gemini CLI and Qwen Code until the plugin
 disconnects.

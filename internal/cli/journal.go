@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -34,36 +36,7 @@ relative to the working directory if the file is in it.
   pollux journal show --diff @
   pollux journal restore 0mwr1o8`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withJournal(func(j *journal.Journal) error {
-				keep, err := filter.matcher()
-				if err != nil {
-					return err
-				}
-				all, err := j.List()
-				if err != nil {
-					return err
-				}
-				entries := slices.DeleteFunc(slices.Clone(all), func(e journal.Entry) bool { return !keep(e) })
-				switch {
-				case asJSON && entries == nil:
-					return printJSON(streams.Out, []journal.Entry{})
-				case asJSON:
-					return printJSON(streams.Out, entries)
-				case len(all) == 0:
-					fmt.Fprintln(streams.Out, "The journal is empty.")
-					return nil
-				case len(entries) == 0:
-					fmt.Fprintln(streams.Out, "No entry matches.")
-					return nil
-				}
-				return page(cmd.Context(), streams, noPager, func(w io.Writer) error {
-					l := newListing(w, coloured(streams.Out), all)
-					for _, e := range entries {
-						l.print(j, e)
-					}
-					return nil
-				})
-			})
+			return withJournal(func(j *journal.Journal) error { return listEntries(cmd.Context(), streams, j, filter, asJSON, noPager) })
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, with absolute paths")
@@ -72,9 +45,45 @@ relative to the working directory if the file is in it.
 		"list only entries in one of these `states`, such as rejected,closed; unwritten and edited work too")
 	cmd.Flags().BoolVar(&filter.here, "here", false, "list only entries of files in the working directory")
 	cmd.PersistentFlags().BoolVar(&noPager, "no-pager", false, "do not send the output to $PAGER on a terminal")
+	cmd.AddCommand(newJournalShow(streams, &noPager), newJournalRestore(streams))
+	return cmd
+}
 
+// listEntries prints the entries that match the filter.
+func listEntries(ctx context.Context, streams IO, j *journal.Journal, filter journalFilter, asJSON, noPager bool) error {
+	keep, err := filter.matcher()
+	if err != nil {
+		return err
+	}
+	all, err := j.List()
+	if err != nil {
+		return err
+	}
+	entries := slices.DeleteFunc(slices.Clone(all), func(e journal.Entry) bool { return !keep(e) })
+	switch {
+	case asJSON && entries == nil:
+		return printJSON(streams.Out, []journal.Entry{})
+	case asJSON:
+		return printJSON(streams.Out, entries)
+	case len(all) == 0:
+		fmt.Fprintln(streams.Out, "The journal is empty.")
+		return nil
+	case len(entries) == 0:
+		fmt.Fprintln(streams.Out, "No entry matches.")
+		return nil
+	}
+	return page(ctx, streams, noPager, func(w io.Writer) error {
+		l := newListing(w, coloured(streams.Out), all)
+		for _, e := range entries {
+			l.print(j, e)
+		}
+		return nil
+	})
+}
+
+func newJournalShow(streams IO, noPager *bool) *cobra.Command {
 	var proposal, asDiff bool
-	show := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Print an entry's text, or its diff",
 		Long: `Prints the proposed text with your edits. ID is an entry's ID, the start of one that
@@ -83,86 +92,97 @@ no other entry has, or @ for the latest entry.
 With --diff, prints what the change does to the file as it was before. Entries
 without that text (those of an older Pollux, files over 1 MiB, and the files that a
 restore replaced) are compared with the file on disk.`,
-		Args: oneEntry,
+		Args:              oneEntry,
+		ValidArgsFunction: completeEntry,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withJournal(func(j *journal.Journal) error {
-				id, err := j.Resolve(args[0])
+				text, err := shownText(streams, j, args[0], proposal, asDiff)
 				if err != nil {
 					return err
 				}
-				get := j.Text
-				if proposal {
-					get = j.Proposal
-				}
-				text, err := get(id)
-				if err != nil {
-					return err
-				}
-				colours := false
-				if asDiff {
-					var note string
-					if text, note, err = diffOf(j, id, text); err != nil {
-						return err
-					}
-					if note != "" {
-						fmt.Fprintln(streams.Err, "pollux: "+note)
-					}
-					colours = coloured(streams.Out)
-				}
-				text = forOutput(streams.Out, text)
-				if colours {
-					text = colouredDiff(text)
-				}
-				return page(cmd.Context(), streams, noPager, func(w io.Writer) error {
+				return page(cmd.Context(), streams, *noPager, func(w io.Writer) error {
 					_, err := io.WriteString(w, text)
 					return err
 				})
 			})
 		},
 	}
-	show.Flags().BoolVar(&proposal, "proposal", false, "print the agent's proposal, without your edits")
-	show.Flags().BoolVar(&asDiff, "diff", false, "print a unified diff")
+	cmd.Flags().BoolVar(&proposal, "proposal", false, "print the agent's proposal, without your edits")
+	cmd.Flags().BoolVar(&asDiff, "diff", false, "print a unified diff")
+	return cmd
+}
 
+// shownText returns the text of an entry, or its diff, as the output shows it.
+func shownText(streams IO, j *journal.Journal, ref string, proposal, asDiff bool) (string, error) {
+	id, err := j.Resolve(ref)
+	if err != nil {
+		return "", err
+	}
+	get := j.Text
+	if proposal {
+		get = j.Proposal
+	}
+	text, err := get(id)
+	if err != nil || !asDiff {
+		return forOutput(streams.Out, text), err
+	}
+	text, note, err := diffOf(j, id, text)
+	if err != nil {
+		return "", err
+	}
+	if note != "" {
+		fmt.Fprintln(streams.Err, "pollux: "+note)
+	}
+	text = forOutput(streams.Out, text)
+	if coloured(streams.Out) {
+		text = colouredDiff(text)
+	}
+	return text, nil
+}
+
+func newJournalRestore(streams IO) *cobra.Command {
 	var to string
-	restore := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "restore ID",
 		Short: "Write an entry's text to its file",
 		Long: `Writes the text to the file it was proposed for, or to another file. The present
 content of the file goes into the journal first, so that restoring @ after it undoes
 a restore. ID is an entry's ID, the start of one that no other entry has, or @ for
-the latest entry. If symbolic links have changed
-and the path now leads to another file, nothing is written: name the file with
---to.`,
-		Args: oneEntry,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJournal(func(j *journal.Journal) error {
-				id, err := j.Resolve(args[0])
-				if err != nil {
-					return err
-				}
-				e, err := j.Get(id)
-				if err != nil {
-					return err
-				}
-				path, err := target(e, to)
-				if err != nil {
-					return err
-				}
-				replaced, err := j.Restore(e.ID, path)
-				if err != nil {
-					return err
-				}
-				fmt.Fprintf(streams.Err, "pollux: wrote %s\n", termtext.Visible(path))
-				if replaced != "" {
-					fmt.Fprintf(streams.Err, "pollux: to undo this: pollux journal restore %s\n", replaced)
-				}
-				return nil
-			})
+the latest entry. If symbolic links have changed and the path now leads to another
+file, nothing is written: name the file with --to.`,
+		Args:              oneEntry,
+		ValidArgsFunction: completeEntry,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return withJournal(func(j *journal.Journal) error { return restoreEntry(streams, j, args[0], to) })
 		},
 	}
-	restore.Flags().StringVar(&to, "to", "", "write this `file` instead")
-	cmd.AddCommand(show, restore)
+	cmd.Flags().StringVar(&to, "to", "", "write this `file` instead")
 	return cmd
+}
+
+// restoreEntry writes the text of an entry to its file, or to another one.
+func restoreEntry(streams IO, j *journal.Journal, ref, to string) error {
+	id, err := j.Resolve(ref)
+	if err != nil {
+		return err
+	}
+	e, err := j.Get(id)
+	if err != nil {
+		return err
+	}
+	path, err := target(e, to)
+	if err != nil {
+		return err
+	}
+	replaced, err := j.Restore(e.ID, path)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(streams.Err, "pollux: wrote %s\n", termtext.Visible(path))
+	if replaced != "" {
+		fmt.Fprintf(streams.Err, "pollux: to undo this: pollux journal restore %s\n", replaced)
+	}
+	return nil
 }
 
 func oneEntry(_ *cobra.Command, args []string) error {
@@ -170,6 +190,31 @@ func oneEntry(_ *cobra.Command, args []string) error {
 		return errors.New("name one entry by its ID, or @ for the latest: `pollux journal` lists them")
 	}
 	return nil
+}
+
+// maxCompletions limits how many entries the shell offers.
+const maxCompletions = 50
+
+// completeEntry completes the ID of an entry, the latest first.
+func completeEntry(_ *cobra.Command, args []string, prefix string) (ids []cobra.Completion, _ cobra.ShellCompDirective) {
+	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	if len(args) > 0 {
+		return nil, directive
+	}
+	err := withJournal(func(j *journal.Journal) error {
+		all, err := j.List()
+		l := newListing(io.Discard, false, all)
+		for _, e := range all {
+			if strings.HasPrefix(e.ID, prefix) && len(ids) < maxCompletions {
+				ids = append(ids, cobra.CompletionWithDesc(e.ID, fmt.Sprintf("%s (%s)", l.path(e), e.State)))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return ids, directive
 }
 
 // target returns the path of the file that a restore writes: to, or the file of

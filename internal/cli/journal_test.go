@@ -14,6 +14,7 @@ import (
 	"github.com/creack/pty"
 
 	"pollux/internal/companion/journal"
+	"pollux/internal/termtext"
 )
 
 // newTestJournal returns the user's journal, in a temporary directory.
@@ -335,5 +336,35 @@ func TestJournalOnATerminal(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The shell completes the IDs of entries, the latest first.
+func TestJournalCompletion(t *testing.T) {
+	j := newTestJournal(t)
+	t.Chdir(t.TempDir())
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, name := range []string{"a.go", "b\tc.go"} {
+		id, err := j.Add(journal.Entry{Path: filepath.Join(dir, name)}, "proposal")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	both := ids[1] + "\t" + termtext.Visible("b\tc.go") + " (open)\n" + ids[0] + "\ta.go (open)\n:36\n"
+	for _, command := range []string{"show", "restore"} {
+		if out, _ := pollux(t, "__complete", "journal", command, ""); out != both {
+			t.Errorf("%s: %q, want %q", command, out, both)
+		}
+		if out, _ := pollux(t, "__complete", "journal", command, ids[0]); out != ids[0]+"\ta.go (open)\n:36\n" {
+			t.Errorf("%s with the ID %s: %q", command, ids[0], out)
+		}
+		if out, _ := pollux(t, "__complete", "journal", command, ids[0], ""); out != ":36\n" {
+			t.Errorf("%s with two IDs: %q", command, out)
+		}
 	}
 }

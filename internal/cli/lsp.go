@@ -15,7 +15,7 @@ func newLSP(streams IO) *cobra.Command {
 	var flags companionFlags
 	cmd := &cobra.Command{
 		Use:   "lsp",
-		Short: "Companion process for editors with an LSP client",
+		Short: "Run the companion process of an editor with an LSP client",
 		Long: `A language server on standard input and output that runs a companion for Gemini
 CLI and Qwen Code, for editors that Pollux has no plugin for. It infers the cursor
 and the selection from the editor's requests to language servers. It announces

@@ -131,10 +131,11 @@ const maxURL = 1 << 10
 
 // shownURL returns a URL as it is printed to w. In a terminal it is a hyperlink (OSC 8),
 // which can be clicked even where it is broken into two lines. Terminals that do not know
-// hyperlinks show the text.
+// hyperlinks show the text. Only the terminal of Emacs (M-x term) prints parts of the
+// sequence into the URL.
 func shownURL(w io.Writer, url string) string {
 	url = termtext.Line(url, maxURL)
-	if !isTerminal(w) || os.Getenv("TERM") == "dumb" {
+	if name := os.Getenv("TERM"); !isTerminal(w) || name == "dumb" || strings.HasPrefix(name, "eterm") {
 		return url
 	}
 	return "\x1b]8;;" + url + "\x1b\\" + url + "\x1b]8;;\x1b\\"

@@ -28,8 +28,10 @@ func TestShownURL(t *testing.T) {
 	if got := shownURL(&bytes.Buffer{}, url+"\x1b\\\x07"); got != url+"\\" {
 		t.Errorf("elsewhere: %q", got)
 	}
-	t.Setenv("TERM", "dumb")
-	if got := shownURL(terminal, url); got != url {
-		t.Errorf("in a dumb terminal: %q", got)
+	for _, name := range []string{"dumb", "eterm-color"} {
+		t.Setenv("TERM", name)
+		if got := shownURL(terminal, url); got != url {
+			t.Errorf("in a terminal of type %s: %q", name, got)
+		}
 	}
 }

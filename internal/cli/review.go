@@ -29,7 +29,7 @@ workspace contains the working directory.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !isTerminal(streams.In) || !isTerminal(streams.Out) {
 				return errors.New("review needs a terminal: `pollux status` lists pending changes, " +
-					"`pollux status --link` prints a link to the page")
+					"`pollux open` opens the review page")
 			}
 			ctx, stop := untilTerminated(cmd.Context())
 			defer stop()

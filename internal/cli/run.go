@@ -34,7 +34,9 @@ func newRun(streams IO) *cobra.Command {
 		Use:   "run [-- AGENT [ARGUMENT...]]",
 		Short: "Start an agent here, connected to a companion",
 		Long: `Starts a companion for this directory and runs an agent in this terminal,
-connected to it: ` + agentList() + `.
+connected to it:
+
+` + agentList() + `
 You review the changes that the agent proposes on a page in the browser, and in
 any editor that joins (pollux ide --attach). In tmux, --review split opens the
 review in a new pane, --review popup in a popup.
@@ -149,11 +151,11 @@ func names(all []ide.Launch, conjunction string) string {
 
 // agentList returns the agents that Pollux can start, for a help text.
 func agentList() string {
-	var list []string
+	var b strings.Builder
 	for _, l := range ide.Launches() {
-		list = append(list, l.Title+" ("+l.Name+")")
+		fmt.Fprintf(&b, "    %-9s %s\n", l.Name, l.Title)
 	}
-	return strings.Join(list, ", ")
+	return b.String()
 }
 
 // completeAgents completes the name of the agent.

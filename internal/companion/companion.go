@@ -377,7 +377,7 @@ func (c *Companion) Status() editor.Status {
 	st := editor.Status{
 		PID: os.Getpid(), Version: c.cfg.Version, Port: c.host.Port(), Editor: c.cfg.Editor, Roots: c.roots,
 		Started: c.started.UnixMilli(), Clients: c.clientsLocked(), Diffs: []editor.DiffStatus{}, Surfaces: []string{},
-		Page: c.cfg.Page, Files: files, Notes: notes,
+		Page: c.cfg.Page, Files: files, Journal: c.journal.IsDefault(), Notes: notes,
 	}
 	for _, d := range c.diffsLocked(func(d *diff) bool { return d.shown || d.notice != "" }) {
 		st.Diffs = append(st.Diffs, d.statusLocked())

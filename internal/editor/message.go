@@ -412,6 +412,9 @@ type Status struct {
 	Surfaces []string `json:"surfaces"`
 	Page     bool     `json:"page"`
 	Files    int      `json:"files"`
+	// Journal reports whether `pollux journal` lists the companion's changes. Those of
+	// the demo are deleted.
+	Journal bool `json:"journal"`
 	// Notes say what keeps agents from connecting, and what to do about it.
 	Notes []string `json:"notes,omitempty"`
 }

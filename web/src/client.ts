@@ -37,7 +37,7 @@ export interface Handler {
   // close returns the text as the user left it.
   close(id: string, reason: string): string | undefined;
   changed(id: string, content?: string, state?: string): void;
-  clients(names: string[]): void;
+  clients(labels: string[]): void; // the connected agents, as `pollux status` names them
   message(level: string, text: string): void;
 }
 
@@ -164,7 +164,7 @@ export class Client {
         this.handler.changed(p.id, p.content, p.state);
         break;
       case "clients":
-        this.handler.clients(p.clients.map((c: { name: string; version: string }) => `${c.name} ${c.version}`));
+        this.handler.clients(p.clients.map((c: { label: string }) => c.label));
         break;
       case "message":
         this.handler.message(p.level, p.text);

@@ -18,7 +18,7 @@ export class Unreachable extends Error {}
 export async function login(link: string): Promise<string> {
   const kept = sessionStorage.getItem(key);
   if (!link) {
-    if (kept === null) throw new Error("Open this page with a link from Pollux: pollux status --link");
+    if (kept === null) throw new Error("This page needs a link from Pollux. To open it: pollux open");
     return kept;
   }
   const res = await fetch("login", {

@@ -47,6 +47,9 @@ const dir = (path: string) => path.slice(0, Math.max(0, path.length - base(path)
 // The workspace's directories. The page shows paths relative to them.
 let roots: string[] = [];
 
+// Set if the journal keeps the texts when Pollux has ended. The demo's is deleted.
+let keepsTexts = false;
+
 // relative returns a path without the workspace's directory. If there are several, it
 // keeps their last part.
 function relative(path: string): string {
@@ -88,8 +91,8 @@ const client = new Client({
     ended = away;
     if (loggedOut) {
       forget();
-      shut = "This companion has ended, or the link was for another one. Get a new link with: pollux status --link";
-      if (items.size) toast("error", `${shut}. What you edited is in the journal: pollux journal`);
+      shut = "This companion has ended, or the link was for another one. To open the page of a running one: pollux open";
+      if (items.size) toast("error", `${shut}${keepsTexts ? ". What you edited is in the journal: pollux journal" : ""}`);
     }
     render();
   },
@@ -218,8 +221,9 @@ async function send(item: Item) {
 // reconcile updates the page after it has connected: it sends unsent edits, then drops
 // the diffs that were answered meanwhile.
 async function reconcile() {
-  client.call<{ roots?: string[] }>("status", {}).then((status) => {
+  client.call<{ roots?: string[]; journal?: boolean }>("status", {}).then((status) => {
     roots = status.roots ?? [];
+    keepsTexts = status.journal ?? false;
     for (const item of items.values()) label(item.diff);
     render();
   }, () => {}); // the paths stay absolute
@@ -317,9 +321,12 @@ function draw(focus: boolean) {
   if (focus) $("view").focus({ preventScroll: true }); // not the text: a key that was meant for something else must not edit it
 }
 
-// folder returns the text for a file's folder. It is written from right to left, so that
-// its start is cut; the mark keeps its parts in order.
-const folder = (path: string) => `\u200e${dir(relative(path))}`;
+// folder returns the text for a file's folder, empty for that of the workspace. It is
+// written from right to left, so that its start is cut; the mark keeps its parts in order.
+function folder(path: string): string {
+  const text = dir(relative(path));
+  return text && `\u200e${text}`;
+}
 
 // label shows the folder of a diff again.
 function label(diff: Diff) {
@@ -403,9 +410,9 @@ function render() {
   for (const id of ["accept", "reject", "overwrite"]) $(id).setAttribute("aria-disabled", String(off));
   $("none").textContent = shut ? shut
     : !online && !met ? "Connecting to Pollux…"
-    : !online ? "Pollux has ended or cannot be reached. Your edits are kept: pollux journal lists them."
+    : !online ? `Pollux has ended or cannot be reached.${keepsTexts ? " Your edits are kept: pollux journal lists them." : ""}`
     : agents.length ? "No pending changes. Changes that an agent proposes appear here."
-    : "No agent is connected. In Gemini CLI, type /ide enable.";
+    : "No agent is connected. In Gemini CLI, type /ide enable and restart it; in Claude Code and Codex CLI, type /ide.";
 }
 
 const appeared = "This change has just appeared. Look at it, then decide.";

@@ -20,13 +20,15 @@ import (
 // The first release that accepts an administrator's policy on the command line.
 const minMajor, minMinor = 0, 35
 
-// Find looks for the CLI of a source; if it names none and none is on the PATH, for
-// the one that Pollux has downloaded. It reads the version from the CLI's package. A
-// CLI outside of a package is run with --version, which takes seconds. The error is an
-// [*agent.Error] of kind [agent.NotInstalled], or the cause of the context's end.
+// Find looks for the CLI of a source. If the source names no other program than gemini,
+// and none is on the PATH, it looks for the one that Pollux has downloaded. It reads the
+// version from the CLI's package. A CLI outside of a package is run with --version, which
+// takes seconds. The error is an [*agent.Error] of kind [agent.NotInstalled], or the cause
+// of the context's end.
 func Find(ctx context.Context, from agent.Source) (agent.Program, error) {
-	path, err := from.Env.LookPath(cmp.Or(from.Command, command))
-	if own, ok := download.Find(from.Env); err != nil && from.Command == "" && ok {
+	name := cmp.Or(from.Command, command)
+	path, err := from.Env.LookPath(name)
+	if own, ok := download.Find(from.Env); err != nil && name == command && ok {
 		path, err = own, nil
 	}
 	if err != nil {

@@ -94,6 +94,12 @@ func Default() (*Journal, error) {
 	return New(filepath.Join(dir, "journal")), nil
 }
 
+// IsDefault reports whether j is the user's journal.
+func (j *Journal) IsDefault() bool {
+	user, err := Default()
+	return err == nil && user.dir == j.dir
+}
+
 var validID = lazy.Regexp(`^[0-9a-z]{9,}-[0-9a-z]{6}$`)
 
 var lastID atomic.Int64 // in milliseconds

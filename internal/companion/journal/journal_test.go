@@ -287,3 +287,15 @@ func TestOriginal(t *testing.T) {
 	}
 	j.Wait()
 }
+
+// The demo's journal is another one, which `pollux journal` does not list.
+func TestIsDefault(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	user, err := Default()
+	if err != nil || !user.IsDefault() {
+		t.Errorf("the user's journal: %v, %v", user, err)
+	}
+	if New(t.TempDir()).IsDefault() {
+		t.Error("another journal is the user's")
+	}
+}

@@ -19,6 +19,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/outbox"
+	"pollux/internal/sys"
 )
 
 // A Config says what to show and where.
@@ -55,8 +56,10 @@ func Run(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	texts := newTexts()
 	m := &model{ctx: ctx, cfg: cfg, texts: texts, width: 80, height: 24}
+	defer sys.LeaveInterruptToChild()() // to the user's editor: here Ctrl-C is a key
 	p := tea.NewProgram(m, append([]tea.ProgramOption{
 		tea.WithContext(ctx), tea.WithInput(cfg.In), tea.WithOutput(cfg.Out), tea.WithEnvironment(cfg.Env),
+		tea.WithoutSignalHandler(), // it blocks if a signal arrives while the program ends
 	}, cfg.Options...)...)
 	inbox := outbox.New(outbox.Limits[tea.Msg]{}, func(_ context.Context, msg tea.Msg) { p.Send(msg) }, nil)
 	var client *editor.Client

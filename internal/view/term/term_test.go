@@ -2,10 +2,14 @@ package term
 
 import (
 	"context"
+	"io"
 	"net"
+	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/charmbracelet/x/ansi"
@@ -94,6 +98,49 @@ func TestLongLines(t *testing.T) {
 	it.left = -it.rows[0].from // the user looks at the start
 	if got := ansi.Strip((&model{}).cell(it, &it.rows[0], 1, 60, 0)); !strings.Contains(got, "-xxx") {
 		t.Errorf("its start is shown as %q", got)
+	}
+}
+
+// A review whose terminal was closed stayed in the background: the signal arrived while
+// the context ended.
+func TestRunEndsBySignal(t *testing.T) {
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	received := make(chan os.Signal, 1)
+	signal.Notify(received, syscall.SIGTERM)
+	defer signal.Stop(received)
+	for range 100 {
+		local, remote := net.Pipe()
+		companion := editor.NewConn(t.Context(), editor.NewStream(remote), jsonrpc2.HandlerWithError(func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) (any, error) {
+			return struct{}{}, nil
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		in, keys := io.Pipe()
+		screen, out := io.Pipe()
+		ended := make(chan error, 1)
+		go func() {
+			err := Run(ctx, Config{In: in, Out: out, Dial: func(h editor.Handler) (*editor.Client, error) {
+				return editor.NewClient(local, h), nil
+			}})
+			out.Close()
+			ended <- err
+		}()
+		if _, err := screen.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		go io.Copy(io.Discard, screen)
+		if err := self.Signal(syscall.SIGTERM); err != nil {
+			t.Skip(err) // Windows has no such signal
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		<-received
+		keys.Close()
+		<-companion.DisconnectNotify()
 	}
 }
 
