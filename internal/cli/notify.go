@@ -88,13 +88,10 @@ workspace contains the file, preferably with a connected agent.`,
 					}
 					e.Range = where
 				}
-				path, err := editor.Find(cmd.Context(), self(), socket, e.Path)
-				if err != nil {
-					return err
-				}
-				return editor.WithClient(cmd.Context(), path, self(), func(ctx context.Context, c *editor.Client) error {
-					return c.Call(ctx, editor.MethodContextEvent, e, nil)
-				})
+				return editor.WithClientFor(cmd.Context(), self(), socket, e.Path,
+					func(ctx context.Context, c *editor.Client) error {
+						return c.Call(ctx, editor.MethodContextEvent, e, nil)
+					})
 			}()
 			var usage usageError
 			if quiet && !errors.As(err, &usage) {

@@ -94,17 +94,27 @@ func ReviewPage(ctx context.Context, socket string, self Implementation) (st Sta
 
 func talk(ctx context.Context, socket string, self Implementation,
 	f func(context.Context, *Client, InitializeResult) error) error {
+	c, info, err := open(ctx, socket, self)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return f(ctx, c, info)
+}
+
+// open connects to the companion on a socket and introduces the program as self.
+func open(ctx context.Context, socket string, self Implementation) (*Client, InitializeResult, error) {
 	conn, err := Connect(ctx, socket)
 	if err != nil {
-		return err
+		return nil, InitializeResult{}, err
 	}
 	c := NewClient(conn, Handler{})
-	defer c.Close()
 	info, err := c.Initialize(ctx, InitializeParams{Client: self})
 	if err != nil {
-		return err
+		c.Close()
+		return nil, InitializeResult{}, err
 	}
-	return f(ctx, c, info)
+	return c, info, nil
 }
 
 // A Running is one of the user's companions that listens on a socket.
@@ -114,23 +124,27 @@ type Running struct {
 	// Stopped means that the companion did not answer in time. Its status is
 	// empty.
 	Stopped bool
+	client  *Client // set by openAll
 }
 
 // List returns the user's running companions, the newest first.
 func List(ctx context.Context, self Implementation) ([]Running, error) {
+	all, err := openAll(ctx, self)
+	closeAll(all)
+	return all, err
+}
+
+// openAll is [List] with a client of each companion that answered.
+func openAll(ctx context.Context, self Implementation) ([]Running, error) {
 	sockets, err := Sockets()
 	if err != nil {
 		return nil, err
 	}
 	var all []Running
 	for _, socket := range sockets {
-		var st Status
-		err := WithClient(ctx, socket, self, func(ctx context.Context, c *Client) (err error) {
-			st, err = c.Status(ctx)
-			return err
-		})
+		c, err := ask(ctx, socket, self)
 		if err == nil {
-			all = append(all, Running{Status: st, Socket: socket})
+			all = append(all, c)
 		} else if errors.Is(err, context.DeadlineExceeded) {
 			all = append(all, Running{Socket: socket, Stopped: true})
 		}
@@ -139,16 +153,62 @@ func List(ctx context.Context, self Implementation) ([]Running, error) {
 	return all, nil
 }
 
+// ask connects to the companion on a socket and asks for its status.
+func ask(ctx context.Context, socket string, self Implementation) (Running, error) {
+	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
+	defer cancel()
+	c, _, err := open(ctx, socket, self)
+	if err != nil {
+		return Running{}, err
+	}
+	st, err := c.Status(ctx)
+	if err != nil {
+		c.Close()
+	}
+	return Running{Status: st, Socket: socket, client: c}, err
+}
+
+func closeAll(all []Running) {
+	for i := range all {
+		if all[i].client != nil {
+			all[i].client.Close()
+			all[i].client = nil
+		}
+	}
+}
+
 // Find returns the socket of a running companion: socket if it is not empty, then
 // the one in $POLLUX_SOCKET, then the result of [FindFor].
 func Find(ctx context.Context, self Implementation, socket, path string) (string, error) {
-	if socket == "" {
-		socket = os.Getenv(EnvSocket)
-	}
-	if socket != "" {
+	if socket = cmp.Or(socket, os.Getenv(EnvSocket)); socket != "" {
 		return socket, nil
 	}
 	return FindFor(ctx, self, path)
+}
+
+// WithClientFor is [WithClient] for the companion that [Find] returns. It asks and uses
+// that companion on one connection.
+func WithClientFor(ctx context.Context, self Implementation, socket, path string,
+	f func(context.Context, *Client) error) error {
+	if socket = cmp.Or(socket, os.Getenv(EnvSocket)); socket != "" {
+		return WithClient(ctx, socket, self, f)
+	}
+	path, err := realPath(path)
+	if err != nil {
+		return err
+	}
+	all, err := openAll(ctx, self)
+	defer closeAll(all)
+	if err != nil {
+		return err
+	}
+	found := fitting(all, path)
+	if len(found) == 0 {
+		return noCompanion(path)
+	}
+	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
+	defer cancel()
+	return f(ctx, found[0].client)
 }
 
 // FindFor returns the socket of the companion whose workspace contains a file
@@ -159,9 +219,13 @@ func FindFor(ctx context.Context, self Implementation, path string) (string, err
 		return "", err
 	}
 	if len(all) == 0 {
-		return "", fmt.Errorf("no companion is running for %s: start one with `pollux run` in its project", path)
+		return "", noCompanion(path)
 	}
 	return all[0].Socket, nil
+}
+
+func noCompanion(path string) error {
+	return fmt.Errorf("no companion is running for %s: start one with `pollux run` in its project", path)
 }
 
 // ListFor returns the running companions whose workspace contains a file or directory,
@@ -169,25 +233,34 @@ func FindFor(ctx context.Context, self Implementation, path string) (string, err
 // companion with a connected agent, then the newest. An empty path is the working
 // directory.
 func ListFor(ctx context.Context, self Implementation, path string) ([]Running, string, error) {
-	if path == "" {
-		dir, err := WorkingDir()
-		if err != nil {
-			return nil, "", err
-		}
-		path = dir
-	}
-	path, err := filepath.Abs(path)
+	path, err := realPath(path)
 	if err != nil {
 		return nil, "", err
-	}
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
 	}
 	all, err := List(ctx, self)
 	if err != nil {
 		return nil, "", err
 	}
-	var found []Running
+	return fitting(all, path), path, nil
+}
+
+// realPath returns a path without symbolic links. An empty path is the working directory.
+func realPath(path string) (string, error) {
+	if path == "" {
+		return WorkingDir()
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	return path, nil
+}
+
+// fitting returns the companions whose workspace contains a path, the best one first.
+func fitting(all []Running, path string) (found []Running) {
 	lengths := make(map[string]int) // of the most specific root, by socket
 	for _, c := range all {
 		for _, root := range c.Roots {
@@ -202,7 +275,7 @@ func ListFor(ctx context.Context, self Implementation, path string) ([]Running, 
 	slices.SortStableFunc(found, func(a, b Running) int { // they are sorted by age
 		return cmp.Or(cmp.Compare(lengths[b.Socket], lengths[a.Socket]), cmp.Compare(used(b), used(a)))
 	})
-	return found, path, nil
+	return found
 }
 
 // used returns 1 for a companion with a connected agent, and 0 for another.

@@ -87,7 +87,24 @@ func TestFind(t *testing.T) {
 	if got, err := Find(ctx, self, "named", ""); err != nil || got != "named" {
 		t.Errorf("a named socket: %q, %v", got, err)
 	}
+	started := func(path string) (int64, error) {
+		var st Status
+		err := WithClientFor(ctx, self, "", path, func(ctx context.Context, c *Client) (err error) {
+			st, err = c.Status(ctx)
+			return err
+		})
+		return st.Started, err
+	}
+	if got, err := started(filepath.Join(sub, "f")); err != nil || got != 1 {
+		t.Errorf("WithClientFor talks to the companion that started at %d, %v; want 1", got, err)
+	}
+	if _, err := started("/nowhere"); err == nil {
+		t.Error("no companion has /nowhere, and WithClientFor finds one")
+	}
 	t.Setenv(EnvSocket, newest)
+	if got, err := started(""); err != nil || got != 3 {
+		t.Errorf("WithClientFor talks to the companion that started at %d, %v; want the one in %s", got, err, EnvSocket)
+	}
 	if got, err := Find(ctx, self, "", ""); err != nil || got != newest {
 		t.Errorf("with %s: %q, %v", EnvSocket, got, err)
 	}
