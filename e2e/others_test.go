@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,8 +103,8 @@ func TestKakoune(t *testing.T) {
 func wantModelTold(t *testing.T, w *world, cli *terminal, word, path, want string) {
 	t.Helper()
 	var got string
-	for _, n := range []string{"a", "b", "c", "d", "e", "f"} {
-		question := word + " question " + n
+	for n, ctx := 1, w.context(); ctx.Err() == nil; n++ {
+		question := fmt.Sprintf("%s question %d.", word, n)
 		cli.prompt(question)
 		cli.expect("Seen.")
 		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, question) })
