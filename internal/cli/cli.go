@@ -122,7 +122,7 @@ questions, enforced read-only.
 	}
 	// Cobra's own flag needs a template for this text. A template can call every method of
 	// every type, so the linker would keep them all: 5 MB.
-	root.Flags().BoolVarP(&showVersion, "version", "v", false, "version for pollux")
+	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version")
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
