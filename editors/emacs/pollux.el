@@ -50,9 +50,11 @@
 (defvar vterm-buffer-name-string)
 (defvar vterm-kill-buffer-on-exit)
 (defvar vterm-min-window-width)
+(defvar vterm-mode-map)
 (defvar vterm-shell)
 (declare-function vterm-mode "ext:vterm")
 (declare-function vterm-copy-mode "ext:vterm")
+(declare-function vterm-send-start "ext:vterm")
 (declare-function flymake-diagnostics "flymake")
 (declare-function flymake-diagnostic-beg "flymake")
 (declare-function flymake-diagnostic-end "flymake")
@@ -1524,7 +1526,12 @@ The user may be reading BUFFER: vterm shows no output then, and Term shows
 it in the wrong places."
   (let ((process (get-buffer-process buffer)))
     (with-current-buffer buffer
-      (cond ((bound-and-true-p vterm-copy-mode) (vterm-copy-mode -1))
+      (cond ((bound-and-true-p vterm-copy-mode)
+             (condition-case nil
+                 (vterm-copy-mode -1)
+               (end-of-buffer ; vterm looks for its cursor after the last line, and stops
+                (use-local-map vterm-mode-map)
+                (vterm-send-start))))
             ((and (derived-mode-p 'term-mode) (term-in-line-mode))
              (goto-char (process-mark process)) ; Term sends the agent the text from there to point
              (term-char-mode))))
