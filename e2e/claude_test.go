@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"pollux/editors/editortest"
 	"pollux/internal/editor"
@@ -206,8 +207,17 @@ func TestClaude(t *testing.T) {
 		next(t, "diff", e.opened)
 		cli.see("Opened changes in")
 		cli.see("1. Yes")
-		cli.press("Enter")
-		if c := next(t, "close", e.closed); c.Reason != editor.ReasonClosed {
+		var c editor.DiffClose
+		for ctx := w.context(); c.Reason == ""; {
+			cli.press("Enter") // the dialog drops keys at first
+			select {
+			case c = <-e.closed:
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+				t.Fatal("the diff was not closed")
+			}
+		}
+		if c.Reason != editor.ReasonClosed {
 			t.Errorf("closed: %+v", c)
 		}
 		cli.see(after)
