@@ -18,7 +18,7 @@ type emacsTerminal struct {
 	name string
 	// leave are the keys that move from the terminal to the other window.
 	leave []string
-	// read is what a user evaluates, by a key, to read the terminal like a file.
+	// read is the expression that lets a user read the terminal like a file.
 	read string
 	// install returns the lines of init.el that make the package available.
 	install func(t *testing.T) string
