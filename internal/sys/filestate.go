@@ -1,0 +1,31 @@
+package sys
+
+import "os"
+
+// A FileState is what differs after a file was written, replaced or given
+// another mode. Links are not followed.
+type FileState struct {
+	IsDir          bool
+	Mode           uint32
+	Size, Modified int64
+	// Changed and ID are like those of [Stamp].
+	Changed int64
+	ID      uint64
+}
+
+// A Dir is an open directory. A look at many files relative to it takes a
+// fraction of the time that their full paths take.
+type Dir struct{ file *os.File }
+
+// OpenDir opens a directory.
+func OpenDir(path string) (Dir, error) {
+	f, err := os.Open(path)
+	return Dir{f}, err
+}
+
+// Lstat returns the state of a file. name is relative to the directory and may
+// have slashes.
+func (d Dir) Lstat(name string) (FileState, error) { return d.lstat(name) }
+
+// Close closes the directory.
+func (d Dir) Close() error { return d.file.Close() }
