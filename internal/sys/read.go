@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"math"
 	"os"
 	"syscall"
+	"unsafe"
 )
 
 // Errors of [ReadFile] and [ReadOpen], wrapped in a [fs.PathError].
@@ -43,11 +45,12 @@ func ReadOpen(f *os.File, limit int64) ([]byte, error) {
 	case info.Size() > limit:
 		return nil, tooLarge(f, limit)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, min(limit, math.MaxInt64-1)+1)) // it may grow
-	if err == nil && int64(len(data)) > limit {
+	b := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead))
+	_, err = b.ReadFrom(io.LimitReader(f, min(limit, math.MaxInt64-1)+1)) // it may grow
+	if err == nil && int64(b.Len()) > limit {
 		return nil, tooLarge(f, limit)
 	}
-	return data, err
+	return b.Bytes(), err
 }
 
 func tooLarge(f *os.File, limit int64) error {
@@ -63,3 +66,6 @@ func Cause(err error) error {
 	}
 	return err
 }
+
+// Text returns bytes as a string, without a copy. Nobody may change them afterwards.
+func Text(data []byte) string { return unsafe.String(unsafe.SliceData(data), len(data)) }

@@ -23,11 +23,20 @@ const TempTTL = time.Minute
 // that a reader sees either the old content or the new one. It does not sync:
 // after a power cut the old content may be back.
 func WriteFile(path string, data []byte) error {
+	return writeFile(path, func(f *os.File) (int, error) { return f.Write(data) })
+}
+
+// WriteText is [WriteFile] for a text, which it does not copy.
+func WriteText(path, text string) error {
+	return writeFile(path, func(f *os.File) (int, error) { return f.WriteString(text) })
+}
+
+func writeFile(path string, write func(*os.File) (int, error)) error {
 	f, err := os.CreateTemp(filepath.Dir(path), TempPattern) // 0600
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
+	_, err = write(f)
 	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)

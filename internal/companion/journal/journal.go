@@ -132,7 +132,7 @@ func (j *Journal) Add(e Entry, proposal string) (id string, err error) {
 	e.ID, e.PID, e.Bytes = cmp.Or(e.ID, NewID()), os.Getpid(), int64(len(proposal))
 	e.State = cmp.Or(e.State, Open)
 	// Write the text first, so that every listed entry has one.
-	if err := j.write(e.ID, "proposal", []byte(proposal)); err != nil {
+	if err := j.write(e.ID, "proposal", proposal); err != nil {
 		return "", err
 	}
 	return e.ID, j.put(e)
@@ -142,7 +142,7 @@ func (j *Journal) Add(e Entry, proposal string) (id string, err error) {
 func (j *Journal) Edit(id, text string) error {
 	return j.change(id, func(e *Entry) error {
 		e.Edited, e.Bytes = true, int64(len(text))
-		return j.write(id, "edited", []byte(text))
+		return j.write(id, "edited", text)
 	})
 }
 
@@ -175,7 +175,7 @@ func (j *Journal) SetOriginal(id, text string) error {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.write(id, "original", []byte(text))
+	return j.write(id, "original", text)
 }
 
 // Get returns one entry. For an unknown ID the error matches [fs.ErrNotExist].
@@ -234,11 +234,11 @@ func (j *Journal) put(e Entry) error {
 	if err != nil {
 		return err
 	}
-	return j.write(e.ID, "json", append(data, '\n'))
+	return j.write(e.ID, "json", string(data)+"\n")
 }
 
-func (j *Journal) write(id, ext string, data []byte) error {
-	err := sys.WriteFile(j.file(id, ext), data)
+func (j *Journal) write(id, ext, text string) error {
+	err := sys.WriteText(j.file(id, ext), text)
 	if err != nil {
 		return j.unwritable(err)
 	}
