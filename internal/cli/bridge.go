@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"pollux/internal/agent/shared"
 	"pollux/internal/bridge"
 	"pollux/internal/config"
+	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
 
@@ -80,13 +80,13 @@ func serveBridge(ctx context.Context, b *bridge.Bridge, streams IO) error {
 	return err
 }
 
-// freeDelay is the time after which a bridge or a pool has started.
+// freeDelay is the time after which a bridge, a pool or a companion has started.
 const freeDelay = time.Second
 
 // freeLater returns the memory that only the start needs to the system, once the start
-// is over and nobody waits for it. A client starts a bridge per session, and most of them
-// are idle. The result cancels it.
-func freeLater() (stop func() bool) { return time.AfterFunc(freeDelay, debug.FreeOSMemory).Stop }
+// is over and nobody waits for it. A client starts a bridge per session and an editor a
+// companion, and most of them are idle. The result cancels it.
+func freeLater() (stop func() bool) { return time.AfterFunc(freeDelay, sys.FreeMemory).Stop }
 
 // lastAnswersTimeout limits how long the bridge may write its last answers after
 // a signal.

@@ -107,6 +107,7 @@ func guard(cfg ide.Config, run func(*ide.Host) error) error {
 		}
 		h.Close()
 	}()
+	defer freeLater()()
 	return run(h)
 }
 
@@ -199,6 +200,7 @@ func serveEditor(ctx context.Context, conn io.ReadWriteCloser, cfg ide.Config) e
 		host = h
 		return h.Companion, nil
 	}
+	defer freeLater()()
 	await(ctx, func() error {
 		companion.Serve(conn, start)
 		return nil
