@@ -37,7 +37,7 @@ var row = &agent.Agent{
 
 	Environment: environment, Account: account,
 
-	Find: Find, ReadOnly: ReadOnly, CheckTempDir: checkTempDir,
+	Locate: locate, AskVersion: version, ReadOnly: ReadOnly, CheckTempDir: checkTempDir,
 
 	Remedies: remedies, Tidy: tidy, KindOf: kindOf, Cause: cause,
 	ResetAfter: resetAfter,

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/settings"
@@ -61,7 +62,42 @@ func readOnlyCommand(l agent.Launch) (agent.Command, error) {
 	if err := os.WriteFile(rules, policy(l.Dir, l.Change), 0o600); err != nil {
 		return agent.Command{}, err
 	}
-	return agent.Command{Args: enforce(rules), Env: childEnv(l.Env, tmp)}, nil
+	return agent.Command{Args: enforce(rules), Env: append(childEnv(l.Env, tmp), compileCache(l)...)}, nil
+}
+
+// compileCacheTTL is how long the compile cache is kept. Node.js never removes
+// what it has kept for older releases of the CLI.
+const compileCacheTTL = 30 * 24 * time.Hour
+
+// compileCache returns the variable that makes Node.js (22.1 or newer) keep the
+// compiled code of the CLI, below the user's directory for caches. The user's own
+// setting has precedence. Change mode must not see files of its own in the workspace.
+func compileCache(l agent.Launch) []string {
+	const name = "NODE_COMPILE_CACHE"
+	dir := cacheDir(l.Env)
+	if _, set := l.Env.Lookup(name); set || dir == "" || paths.Contains(l.Dir, paths.Real(dir)) {
+		return nil
+	}
+	if info, err := os.Lstat(dir); err == nil && time.Since(info.ModTime()) > compileCacheTTL {
+		os.RemoveAll(dir) // or it stays until the next start
+	}
+	return []string{name + "=" + dir}
+}
+
+// cacheDir returns the directory of the compile cache, or "". Node.js creates it.
+func cacheDir(env agent.Env) string {
+	own := filepath.Join("pollux", "node-compile-cache")
+	if dir := env.Get("XDG_CACHE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, own)
+	}
+	if dir := env.Get("LOCALAPPDATA"); runtime.GOOS == "windows" && filepath.IsAbs(dir) {
+		return filepath.Join(dir, own)
+	}
+	home, err := env.HomeDir()
+	if err != nil || !filepath.IsAbs(home) {
+		return ""
+	}
+	return filepath.Join(home, ".cache", own)
 }
 
 // enforce returns the arguments that enforce a policy. An equals sign joins each

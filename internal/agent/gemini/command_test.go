@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -157,4 +158,52 @@ func TestLateVersion(t *testing.T) {
 	}
 	err := ReadOnly(agent.Source{}, agent.Program{Path: "/bin/gemini", Late: true})
 	agenttest.WantKind(t, err, agent.NoVersion, "/bin/gemini --version took longer than 15s")
+}
+
+// The CLI's Node.js keeps compiled code in the user's cache, but not in the
+// workspace, and not if the user has chosen another directory. An old cache is
+// removed.
+func TestCompileCache(t *testing.T) {
+	home, work := paths.Real(t.TempDir()), paths.Real(t.TempDir())
+	own := filepath.Join(home, "cache", "pollux", "node-compile-cache")
+	base := agent.Env{"HOME=" + home, "USERPROFILE=" + home, "XDG_CACHE_HOME=" + filepath.Join(home, "cache")}
+	for name, test := range map[string]struct {
+		env  agent.Env
+		dir  string
+		want []string
+	}{
+		"its own":           {base, work, []string{"NODE_COMPILE_CACHE=" + own}},
+		"the user's":        {append(base[:len(base):len(base)], "NODE_COMPILE_CACHE=/x"), work, []string{"NODE_COMPILE_CACHE=/x"}},
+		"in the workspace":  {base, home, nil},
+		"a relative folder": {agent.Env{"HOME=" + home, "USERPROFILE=" + home, "XDG_CACHE_HOME=x"}, home, nil},
+	} {
+		c, err := acpCommand(agent.Launch{Dir: test.dir, TempDir: t.TempDir(), Env: test.env})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, kv := range c.Env {
+			if strings.HasPrefix(kv, "NODE_COMPILE_CACHE=") {
+				got = append(got, kv)
+			}
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(own, "v22"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for age, want := range map[time.Duration]bool{0: true, compileCacheTTL + time.Hour: false} {
+		if err := os.Chtimes(own, time.Now(), time.Now().Add(-age)); err != nil && want {
+			t.Fatal(err)
+		}
+		compileCache(agent.Launch{Dir: work, Env: base})
+		if _, err := os.Stat(own); (err == nil) != want {
+			t.Errorf("after %s: %v", age, err)
+		}
+		if err := os.MkdirAll(own, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -24,6 +24,8 @@ var (
 		"PROGRAMFILES", "USERPROFILE", "USERNAME", "HOMEDRIVE", "HOMEPATH", "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE",
 		// Google Cloud, where the CLI uses another sign-in
 		"CLOUD_SHELL", "GCLOUD_PROJECT",
+		// compiled code of Node.js
+		"NODE_COMPILE_CACHE", "NODE_DISABLE_COMPILE_CACHE",
 		// version managers of Node.js, in which node is a wrapper
 		"VOLTA_HOME", "ASDF_DIR", "ASDF_DATA_DIR", "NVM_DIR", "FNM_DIR", "FNM_MULTISHELL_PATH", "MISE_DATA_DIR", "MISE_CONFIG_DIR",
 	}

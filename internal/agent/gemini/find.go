@@ -20,12 +20,14 @@ import (
 // The first release that accepts an administrator's policy on the command line.
 const minMajor, minMinor = 0, 35
 
-// Find looks for the CLI of a source. If the source names no other program than gemini,
+// Find returns the CLI of a source and its version. See [agent.Agent.Find].
+func Find(ctx context.Context, from agent.Source) (agent.Program, error) { return row.Find(ctx, from) }
+
+// locate looks for the CLI of a source. If the source names no other program than gemini,
 // and none is on the PATH, it looks for the one that Pollux has downloaded. It reads the
-// version from the CLI's package. A CLI outside of a package is run with --version, which
-// takes seconds. The error is an [*agent.Error] of kind [agent.NotInstalled], or the cause
-// of the context's end.
-func Find(ctx context.Context, from agent.Source) (agent.Program, error) {
+// version from the CLI's package. The error is an [*agent.Error] of kind
+// [agent.NotInstalled].
+func locate(from agent.Source) (agent.Program, error) {
 	name := cmp.Or(from.Command, command)
 	path, err := from.Env.LookPath(name)
 	if own, ok := download.Find(from.Env); err != nil && name == command && ok {
@@ -66,7 +68,12 @@ func Find(ctx context.Context, from agent.Source) (agent.Program, error) {
 			dir = filepath.Dir(dir)
 		}
 	}
-	c.Version, c.Late = askVersion(ctx, from.Env, path, versionTimeout)
+	return c, nil
+}
+
+// version learns the version of a CLI outside of a package: it runs the CLI.
+func version(ctx context.Context, from agent.Source, c agent.Program) (agent.Program, error) {
+	c.Version, c.Late = askVersion(ctx, from.Env, c.Path, versionTimeout)
 	if c.Version == "" && ctx.Err() != nil {
 		return agent.Program{}, context.Cause(ctx)
 	}
