@@ -36,7 +36,8 @@ type Limits struct {
 	// StartTimeout limits the handshake of a new process. The default is a
 	// minute.
 	StartTimeout time.Duration
-	// WaitTimeout is how long requests wait for a process, counted from its
-	// start. After that they run without it. The default is 5 seconds.
+	// WaitTimeout is how long requests wait for the start of a process, counted
+	// from the first request that does. After that they run without it. The
+	// default is 5 seconds.
 	WaitTimeout time.Duration
 }

@@ -55,9 +55,12 @@ type Agent struct {
 	// in a workspace use. It is a hash that reveals nothing. Account reads files.
 	Account func(env Env, dir string) string
 
-	// Find returns the program of a source and its version. The error is an
-	// [*Error] of kind [NotInstalled], or the cause of the context's end.
-	Find func(context.Context, Source) (Program, error)
+	// Locate returns the program of a source without running it. The Version is empty
+	// if no package names it. The error is an [*Error] of kind [NotInstalled].
+	Locate func(Source) (Program, error)
+	// AskVersion runs a program to learn its version, which stays empty if the program
+	// does not report it. The error is the cause of the context's end.
+	AskVersion func(context.Context, Source, Program) (Program, error)
 	// ReadOnly returns an error for a program that cannot be enforced read-only.
 	// Pollux does not start it.
 	ReadOnly func(Source, Program) error
@@ -85,6 +88,24 @@ type Agent struct {
 	// ACP describes a process that serves the Agent Client Protocol. It is nil
 	// if the agent does not support the protocol.
 	ACP *ACP
+}
+
+// Find returns the program of a source and its version. It runs the program only if no
+// package names the version. The error is an [*Error] of kind [NotInstalled], or the
+// cause of the context's end.
+func (a *Agent) Find(ctx context.Context, from Source) (Program, error) {
+	program, err := a.Locate(from)
+	if err != nil || program.Version != "" {
+		return program, err
+	}
+	return a.AskVersion(ctx, from, program)
+}
+
+// Usable reports whether the program of a source is installed and can be enforced
+// read-only, as far as that is known without running it.
+func (a *Agent) Usable(from Source) bool {
+	program, err := a.Locate(from)
+	return err == nil && (program.Version == "" || a.ReadOnly(from, program) == nil)
 }
 
 // Check returns the program of a source, with an error if it is not installed or cannot

@@ -111,7 +111,9 @@ func openRunner(cfg bridge.Config, there *poolFlags) (agent.Runner, error) {
 		return local()
 	}
 	h := hello(cfg)
-	return shared.NewClient(shared.Config{Connect: connect, Hello: &h, Local: local, Check: cfg.Agent.Check, Log: cfg.Log}), nil
+	return shared.NewClient(shared.Config{
+		Connect: connect, Hello: &h, Local: local, Check: cfg.Agent.Check, Usable: cfg.Agent.Usable, Log: cfg.Log,
+	}), nil
 }
 
 // bridgeConfig returns the bridge's configuration, from the environment and the file.

@@ -61,7 +61,7 @@ func decide(what string) int {
 }
 
 func awaitFile(ts *testscript.TestScript, pattern, text string) {
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		names, _ := filepath.Glob(ts.MkAbs(os.Expand(pattern, ts.Getenv)))
 		for _, name := range names {
 			if data, err := os.ReadFile(name); err == nil && strings.Contains(string(data), text) {

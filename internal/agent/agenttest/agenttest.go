@@ -17,7 +17,7 @@ import (
 )
 
 // Timeout is how long a step may take on a busy machine.
-const Timeout = 60 * time.Second
+const Timeout = 5 * time.Minute
 
 // WantKind checks an error's kind, and that its text contains words.
 func WantKind(t *testing.T, err error, want agent.Kind, words ...string) {

@@ -63,6 +63,8 @@ type Runner struct {
 type lookup struct {
 	file    string        // the state of the program's file
 	used    time.Time     // guarded by Runner.mu
+	asking  chan struct{} // closed when located is set, if the program is asked for its version
+	located agent.Program
 	done    chan struct{} // closed when the fields below are set
 	program agent.Program
 	err     error
@@ -125,31 +127,70 @@ func (r *Runner) Check(ctx context.Context, from agent.Source) (agent.Program, e
 // program's file. Asking a program for its version may take longer than the
 // caller waits. The search then continues for the next caller.
 func (r *Runner) find(ctx context.Context, from agent.Source) (agent.Program, error) {
-	key, file := r.agent.SourceKey(from), r.fileKey(from)
-	r.mu.Lock()
-	l := r.lookups[key]
-	due := l == nil || file == "" || l.file != file || l.stale()
-	if due && r.closed {
-		r.mu.Unlock()
-		return r.agent.Find(ctx, from) // for requests that are still being answered
+	l := r.lookup(from)
+	if l == nil {
+		return r.agent.Find(ctx, from)
 	}
-	if due {
-		l = &lookup{file: file, done: make(chan struct{})}
-		r.addLookupLocked(key, l)
-		r.runs.Go(func() {
-			defer close(l.done)
-			l.program, l.err = r.agent.Find(r.ctx, from)
-			l.at = time.Now()
-		})
-	}
-	l.used = time.Now()
-	r.mu.Unlock()
 	select {
 	case <-l.done:
 		return l.program, l.err
 	case <-ctx.Done():
 		return agent.Program{}, context.Cause(ctx)
 	}
+}
+
+// Asking returns the program of a source, without a version, if it is being asked for
+// its version. [Runner.Check] then takes as long as a start of the program.
+func (r *Runner) Asking(ctx context.Context, from agent.Source) (program agent.Program, asking bool) {
+	l := r.lookup(from)
+	if l == nil {
+		return agent.Program{}, false
+	}
+	select {
+	case <-l.done:
+		return agent.Program{}, false
+	case <-ctx.Done():
+		return agent.Program{}, false
+	case <-l.asking:
+	}
+	select {
+	case <-l.done:
+		return agent.Program{}, false
+	default:
+		return l.located, true
+	}
+}
+
+// lookup returns the current search for the program of a source. It starts one if
+// necessary. After Close it returns nil, for requests that are still being answered.
+func (r *Runner) lookup(from agent.Source) *lookup {
+	key, file := r.agent.SourceKey(from), r.fileKey(from)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.lookups[key]
+	due := l == nil || file == "" || l.file != file || l.stale()
+	if due && r.closed {
+		return nil
+	}
+	if due {
+		l = &lookup{file: file, asking: make(chan struct{}), done: make(chan struct{})}
+		r.addLookupLocked(key, l)
+		r.runs.Go(func() { r.search(l, from) })
+	}
+	l.used = time.Now()
+	return l
+}
+
+// search does the work of a lookup.
+func (r *Runner) search(l *lookup, from agent.Source) {
+	defer close(l.done)
+	l.program, l.err = r.agent.Locate(from)
+	if l.err == nil && l.program.Version == "" {
+		l.located = l.program
+		close(l.asking)
+		l.program, l.err = r.agent.AskVersion(r.ctx, from, l.located)
+	}
+	l.at = time.Now()
 }
 
 // addLookupLocked keeps a lookup. It drops the one that was not used for the

@@ -29,6 +29,10 @@ const (
 	// cancelTimeout is how long an agent may take to cancel a turn; it usually
 	// takes 50 ms.
 	cancelTimeout = 3 * time.Second
+	// prepareDelay is how long after a prompt a process starts to prepare the
+	// next session. An agent that does one thing at a time first sends its
+	// request to the model.
+	prepareDelay = 50 * time.Millisecond
 )
 
 var (
@@ -54,7 +58,7 @@ var (
 // stat, a read, a write, a call to the agent, or a log message.
 type Pool struct {
 	agent    *agent.Agent
-	fallback agent.Runner
+	fallback Fallback
 	temp     *agent.TempDir
 	limits   agent.Limits
 	idle     time.Duration // how long a request may go without news
@@ -70,6 +74,14 @@ type Pool struct {
 	all      map[*process]bool   // the running ones
 	failed   map[string]failures // by process.origin
 	named    map[conversation]*session
+}
+
+// A Fallback answers the requests for which no process is available.
+type Fallback interface {
+	agent.Runner
+	// Asking returns the program of a source, without a version, if it is being asked
+	// for its version. Check then takes as long as a start of the program.
+	Asking(context.Context, agent.Source) (program agent.Program, asking bool)
 }
 
 // A key identifies a process. One process runs per key.
@@ -100,7 +112,7 @@ func (f *failures) add(err error) {
 // New returns a pool for an agent with an [agent.ACP]. fallback answers the
 // requests for which no process is available; Close closes it. temp must exist
 // until fallback is closed.
-func New(row *agent.Agent, opts agent.Options, fallback agent.Runner, temp *agent.TempDir) *Pool {
+func New(row *agent.Agent, opts agent.Options, fallback Fallback, temp *agent.TempDir) *Pool {
 	limits := opts.Warm
 	limits.Processes = cmp.Or(limits.Processes, 3)
 	limits.IdleTimeout = cmp.Or(limits.IdleTimeout, 10*time.Minute)
@@ -171,14 +183,49 @@ func (p *Pool) Ahead(from agent.Source, dir string) {
 
 // startAhead starts a process for a workspace if none is running.
 func (p *Pool) startAhead(from agent.Source, dir string) {
-	program, err := p.Check(p.ctx, from)
+	k := key{source: p.agent.SourceKey(from), dir: dir}
+	program, err := p.check(p.ctx, from, k)
 	if err != nil {
 		return
 	}
-	k := key{source: p.agent.SourceKey(from), dir: dir}
-	if w, err := p.process(p.ctx, from, program, k); err == nil {
+	if w, err := p.process(p.ctx, from, program, k, true); err == nil {
 		p.release(w)
 	}
+}
+
+// check is [Pool.Check] for a process. If the program is asked for its version, which
+// takes as long as a start, the process starts meanwhile.
+func (p *Pool) check(ctx context.Context, from agent.Source, k key) (agent.Program, error) {
+	// Change mode depends on the version.
+	if program, asking := p.fallback.Asking(ctx, from); asking && !k.change {
+		p.startUnchecked(from, program, k)
+	}
+	return p.Check(ctx, from)
+}
+
+// startUnchecked starts a process whose program is asked for its version. If the program
+// is refused, the process is killed. Until then it has received no more than the
+// handshake, because each request checks the program first. The caller must be one of
+// p.tasks.
+func (p *Pool) startUnchecked(from agent.Source, program agent.Program, k key) {
+	inputs := p.inputs(from, program, k.dir)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current[k] != nil || p.starting[k] != nil {
+		return
+	}
+	w, err := p.startLocked(from, program, k, inputs, false)
+	if err != nil {
+		return // or the request finds out why
+	}
+	p.tasks.Go(func() {
+		if _, err := p.Check(p.ctx, from); err != nil {
+			p.mu.Lock()
+			p.retireLocked(w)
+			w.killLocked()
+			p.mu.Unlock()
+		}
+	})
 }
 
 // Run implements [agent.Runner].
@@ -244,7 +291,8 @@ func (p *Pool) Run(ctx context.Context, req agent.Request, emit func(agent.Event
 // attempt asks a process to answer a request. If settled is not nil, it is
 // closed when no process works on the request any more.
 func (p *Pool) attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, settled <-chan struct{}, err error) {
-	program, err := p.Check(ctx, req.Source)
+	k := key{p.agent.SourceKey(req.Source), req.Dir, req.Change != nil}
+	program, err := p.check(ctx, req.Source, k)
 	if err != nil {
 		return agent.Result{}, nil, err
 	}
@@ -252,11 +300,14 @@ func (p *Pool) attempt(ctx context.Context, req agent.Request, emit func(agent.E
 		message := fmt.Sprintf("%d bytes; %s accepts %d", len(req.Prompt), p.agent.DisplayName, p.agent.MaxPrompt)
 		return agent.Result{}, nil, p.agent.Error(agent.TooLong, message)
 	}
-	s, prompt, err := p.session(ctx, program, req)
+	s, prompt, err := p.session(ctx, program, k, req)
 	if err != nil {
 		return agent.Result{}, nil, err
 	}
+	answering, answered := context.WithCancel(ctx)
+	p.tasks.Go(func() { p.prepareDuring(answering, s.w) })
 	result, ended, err := s.prompt(ctx, req, prompt, p.idle, emit)
+	answered()
 	if errors.Is(err, errMute) {
 		p.giveUp(s.w, err)
 	}
@@ -305,9 +356,8 @@ func (p *Pool) settle(w *process, ended <-chan struct{}, err error) {
 
 // session returns the session of the request's conversation, or a new one, and
 // the prompt for it. The process is held until release.
-func (p *Pool) session(ctx context.Context, program agent.Program, req agent.Request) (s *session, prompt string, err error) {
+func (p *Pool) session(ctx context.Context, program agent.Program, k key, req agent.Request) (s *session, prompt string, err error) {
 	prompt = req.Prompt
-	k := key{p.agent.SourceKey(req.Source), req.Dir, req.Change != nil}
 	if k.change {
 		if err := p.agent.ACP.CanChange(req.Source, program, req.Dir); err != nil {
 			return nil, "", fmt.Errorf("%w: %w", errCold, err)
@@ -334,7 +384,7 @@ func (p *Pool) session(ctx context.Context, program agent.Program, req agent.Req
 		prompt = req.Replay
 	}
 	for range 2 { // the process may end between the two steps
-		w, err := p.process(ctx, req.Source, program, k)
+		w, err := p.process(ctx, req.Source, program, k, false)
 		if err != nil {
 			return nil, "", err
 		}
@@ -382,8 +432,9 @@ func (p *Pool) logFailure(w *process, err error) {
 }
 
 // process returns the process of a key. It starts one if necessary. The process
-// is held until release.
-func (p *Pool) process(ctx context.Context, from agent.Source, program agent.Program, k key) (*process, error) {
+// is held until release. ahead says that no request needs it yet: then process ends no
+// other one to make room, and waits until it has started.
+func (p *Pool) process(ctx context.Context, from agent.Source, program agent.Program, k key, ahead bool) (*process, error) {
 	inputs := p.inputs(from, program, k.dir)
 	p.mu.Lock()
 	w := p.current[k]
@@ -395,16 +446,21 @@ func (p *Pool) process(ctx context.Context, from agent.Source, program agent.Pro
 	if w != nil {
 		p.retireLocked(w)
 	}
-	w, err := p.startLocked(from, program, k, inputs)
+	w, err := p.startLocked(from, program, k, inputs, !ahead)
+	var enough <-chan time.Time
+	if err == nil && !ahead {
+		if w.awaited.IsZero() {
+			w.awaited = time.Now()
+		}
+		enough = time.After(p.limits.WaitTimeout - time.Since(w.awaited))
+	}
 	p.mu.Unlock()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errCold, err)
 	}
-	enough := time.NewTimer(p.limits.WaitTimeout - time.Since(w.began))
-	defer enough.Stop()
 	select {
 	case <-w.ready:
-	case <-enough.C:
+	case <-enough:
 		return nil, fmt.Errorf("%w: it takes long to start", errCold)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -422,8 +478,8 @@ func (p *Pool) process(ctx context.Context, from agent.Source, program agent.Pro
 }
 
 // startLocked starts the process of a key, or returns the one that is already
-// starting.
-func (p *Pool) startLocked(from agent.Source, program agent.Program, k key, inputs string) (*process, error) {
+// starting. With makeRoom, it may end an idle process for it.
+func (p *Pool) startLocked(from agent.Source, program agent.Program, k key, inputs string, makeRoom bool) (*process, error) {
 	if w := p.starting[k]; w != nil {
 		return w, nil
 	}
@@ -434,7 +490,7 @@ func (p *Pool) startLocked(from agent.Source, program agent.Program, k key, inpu
 		return nil, agent.ErrClosed
 	case time.Now().Before(p.failed[w.origin].until):
 		return nil, errors.New("it could not be started a moment ago")
-	case !p.makeRoomLocked(k):
+	case !p.roomLocked(k, makeRoom):
 		return nil, fmt.Errorf("all %d are busy", p.limits.Processes)
 	}
 	p.starting[k] = w
@@ -442,9 +498,9 @@ func (p *Pool) startLocked(from agent.Source, program agent.Program, k key, inpu
 	return w, nil
 }
 
-// makeRoomLocked reports whether one more process may run. If necessary, it
-// retires the process that has been idle the longest.
-func (p *Pool) makeRoomLocked(k key) bool {
+// roomLocked reports whether one more process may run. If necessary, and with
+// makeRoom, it retires the process that has been idle the longest.
+func (p *Pool) roomLocked(k key, makeRoom bool) bool {
 	n := len(p.starting)
 	var oldest *process
 	for w := range p.all {
@@ -461,7 +517,7 @@ func (p *Pool) makeRoomLocked(k key) bool {
 	if n < p.limits.Processes {
 		return true
 	}
-	if oldest == nil {
+	if oldest == nil || !makeRoom {
 		return false
 	}
 	p.retireLocked(oldest)
@@ -491,20 +547,21 @@ func (p *Pool) supervise(w *process) {
 	err := w.start(p.ctx, p.temp, p.limits.StartTimeout)
 	p.mu.Lock()
 	delete(p.starting, w.key)
-	if err != nil {
-		p.failLocked(w.origin, err)
-	} else {
-		delete(p.failed, w.origin)
-		if old := p.current[w.key]; old != nil {
-			p.retireLocked(old)
+	refused := w.retired // see startUnchecked
+	switch {
+	case err == nil:
+		p.all[w] = true
+		if !refused {
+			p.useLocked(w)
 		}
-		p.current[w.key], p.all[w] = w, true
+	case !refused:
+		p.failLocked(w.origin, err)
 	}
 	p.mu.Unlock()
 	w.err = err
 	close(w.ready)
 	if err != nil {
-		if p.ctx.Err() == nil {
+		if p.ctx.Err() == nil && !refused {
 			p.logFailure(w, err)
 		}
 		return
@@ -515,6 +572,15 @@ func (p *Pool) supervise(w *process) {
 	delete(p.all, w)
 	p.mu.Unlock()
 	w.cleanUp()
+}
+
+// useLocked makes a process that has started the one of its key.
+func (p *Pool) useLocked(w *process) {
+	delete(p.failed, w.origin)
+	if old := p.current[w.key]; old != nil {
+		p.retireLocked(old)
+	}
+	p.current[w.key] = w
 }
 
 // drain waits until a process has ended or must end, and takes it out of use.
@@ -553,8 +619,8 @@ func (p *Pool) release(w *process) {
 	p.mu.Lock()
 	w.running--
 	w.used = time.Now()
-	idle, retired, closed := w.running == 0, w.retired, p.closed
-	if idle && retired {
+	retired, closed := w.retired, p.closed
+	if w.running == 0 && retired {
 		w.stopLocked()
 	}
 	p.mu.Unlock()
@@ -562,8 +628,38 @@ func (p *Pool) release(w *process) {
 	case retired || closed || !w.alive():
 	case sessions >= p.limits.Sessions || time.Since(w.began) > p.limits.TTL || sys.Memory(w.child.PID()) > p.limits.Memory:
 		p.tasks.Go(func() { p.replace(w) })
-	case idle:
-		p.tasks.Go(func() { w.prepare(p.ctx) })
+	default:
+		p.tasks.Go(func() { p.prepare(w) })
+	}
+}
+
+// prepare prepares a session for the next request. While a process is idle, it
+// prepares as many as the last burst of requests needed. One goroutine prepares the
+// sessions of a process: a request that has to create one waits for it at most once.
+func (p *Pool) prepare(w *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w.due = true
+	if w.preparing {
+		return
+	}
+	w.preparing = true
+	for w.due && !w.retired && !p.closed {
+		w.due = false
+		p.mu.Unlock()
+		more := w.prepare(p.ctx, p.limits.Sessions)
+		p.mu.Lock()
+		w.due = w.due || more && w.running == 0
+	}
+	w.preparing = false
+}
+
+// prepareDuring prepares a session while the model answers, until ctx ends.
+func (p *Pool) prepareDuring(ctx context.Context, w *process) {
+	select {
+	case <-time.After(prepareDelay):
+		p.prepare(w)
+	case <-ctx.Done(): // release prepares it
 	}
 }
 
@@ -577,7 +673,7 @@ func (p *Pool) replace(w *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !w.retired { // otherwise it has been replaced already
-		p.startLocked(w.source, program, w.key, inputs)
+		p.startLocked(w.source, program, w.key, inputs, true)
 	}
 }
 

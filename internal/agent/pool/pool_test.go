@@ -375,6 +375,20 @@ func TestWarmAhead(t *testing.T) {
 	}
 }
 
+// The session for the next request is prepared while the model answers.
+func TestWarmPreparesDuringAnAnswer(t *testing.T) {
+	s := sit(t, agent.Warmed, "0.61.0", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { s.Run(ctx, agent.Request{Prompt: "fake:hang", Dir: s.Dir}, func(agent.Event) {}) })
+	s.Until("a prepared session", func() bool {
+		all := s.Workers()
+		return len(all) == 1 && all[0].Running == 1 && all[0].Sessions == 2
+	})
+	cancel()
+	wg.Wait()
+}
+
 // withCommand returns a fake Gemini CLI whose processes start with other
 // commands, and whose error responses are passed to failure.
 func withCommand(change func(*agent.Command), failure func(unlinked []string)) double {
@@ -468,6 +482,97 @@ func TestWarmAsksNothingUnderItsLock(t *testing.T) {
 		t.Error("the runner did not answer while the CLI was asked for its version")
 	}
 	open()
+}
+
+// recorded wraps a program. pids returns the processes of it that were started.
+func recorded(t *testing.T, program string) (path string, pids func() []int) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "agent")
+	script := fmt.Sprintf("#!/bin/sh\necho $$ >>$0.started\nexec %s \"$@\"\n", program)
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path, func() (all []int) {
+		data, _ := os.ReadFile(path + ".started")
+		for line := range strings.Lines(string(data)) {
+			if pid, err := strconv.Atoi(strings.TrimSuffix(line, "\n")); err == nil {
+				all = append(all, pid)
+			}
+		}
+		return all
+	}
+}
+
+// A process starts while its program is asked for its version. The request uses it.
+func TestWarmStartsDuringTheVersionCheck(t *testing.T) {
+	for _, ahead := range []bool{false, true} {
+		t.Run(fmt.Sprintf("ahead=%v", ahead), func(t *testing.T) {
+			fake, err := fakecli.Install(t.TempDir(), "0.61.0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := sit(t, agent.Warmed, "0.61.0", nil)
+			program, pids := recorded(t, fake)
+			cli, asked, open := agenttest.SlowVersion(t, program, "0.61.0")
+			s.Source.Command = cli
+			if ahead {
+				s.Ahead(s.Source, s.Dir)
+				s.Until("a process", func() bool { return len(s.Workers()) == 1 })
+			}
+			answered := make(chan struct{})
+			go func() {
+				defer close(answered)
+				if r := s.Want("fake:echo x", "fake:echo x"); r.Runner != agent.Warmed {
+					t.Errorf("the runner is %q", r.Runner)
+				}
+			}()
+			s.Until("a process", func() bool { return len(s.Workers()) == 1 })
+			s.Until("a question for the version", func() bool { return asked() > 0 })
+			if all := s.Workers(); len(all) != 1 || all[0].Sessions > 0 || all[0].Running > 0 {
+				t.Errorf("before the version is known, the processes are %+v", all)
+			}
+			open()
+			<-answered
+			if all := pids(); len(all) != 1 || all[0] != s.PID() || asked() != 1 {
+				t.Errorf("started: %v; asked %d times", all, asked())
+			}
+		})
+	}
+}
+
+// A program whose version is refused leaves no process, also if the process is still
+// starting. Later requests start none.
+func TestWarmRefusedVersion(t *testing.T) {
+	for name, version := range map[string]string{"started": "0.61.0", "starting": fakecli.MuteACP} {
+		t.Run(name, func(t *testing.T) {
+			fake, err := fakecli.Install(t.TempDir(), version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := sit(t, agent.Warmed, "0.61.0", nil)
+			program, pids := recorded(t, fake)
+			cli, asked, open := agenttest.SlowVersion(t, program, "0.34.9")
+			s.Source.Command = cli
+			answered := make(chan error, 1)
+			go func() {
+				_, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:echo x"})
+				answered <- err
+			}()
+			s.Until("a process", func() bool { return len(pids()) == 1 && asked() == 1 })
+			if version != fakecli.MuteACP {
+				s.Until("its handshake", func() bool { return len(s.Workers()) == 1 })
+			}
+			open()
+			agenttest.WantKind(t, <-answered, agent.TooOld, "0.34.9")
+			pid := pids()[0]
+			s.Until("its end", func() bool { return !sys.Alive(pid) && len(s.Workers()) == 0 })
+			_, err = s.Ask(t.Context(), agent.Request{Prompt: "fake:echo x"})
+			agenttest.WantKind(t, err, agent.TooOld, "0.34.9")
+			if all := pids(); len(all) != 1 {
+				t.Errorf("started: %v", all)
+			}
+		})
+	}
 }
 
 // lastLine returns the number in the last line of a file.

@@ -25,6 +25,8 @@ const (
 	// preparedTTL is how long a prepared session may be used. It does not see
 	// later changes to the workspace.
 	preparedTTL = 30 * time.Second
+	// maxPrepared limits the prepared sessions of a process.
+	maxPrepared = 8
 )
 
 // A process is an agent that serves the Agent Client Protocol in one workspace.
@@ -55,14 +57,18 @@ type process struct {
 	readers  sync.WaitGroup
 
 	// Pool.mu guards these.
-	running         int // requests, including those that are about to be sent
+	awaited         time.Time // when the first request began to wait for its start
+	running         int       // requests, including those that are about to be sent
 	used            time.Time
 	retired         bool // it ends when nothing runs
 	stopped, killed bool // whether stopping or killing is closed
+	preparing, due  bool // whether sessions are being prepared, and whether another one is due
 
 	mu         sync.Mutex       // guards the fields below
 	turns      map[string]*turn // the requests in progress, by session
 	prepared   []preparedSession
+	demand     int  // how many prepared sessions the recent requests would have used
+	unprepared bool // a session could not be prepared
 	sessions   int
 	errText    []byte
 	unenforced bool // it ignores its policy
@@ -100,6 +106,13 @@ func (w *process) start(ctx context.Context, temp *agent.TempDir, timeout time.D
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
+		go func() {
+			select {
+			case <-w.stopping:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
 		if err = w.conn.Initialize(ctx); err == nil {
 			return nil
 		}
@@ -217,10 +230,17 @@ func (w *process) session(ctx context.Context) (*session, error) {
 	if s := w.takePrepared(); s != nil {
 		return s, nil
 	}
+	w.mu.Lock()
+	w.demand = min(w.demand+1, maxPrepared)
+	w.mu.Unlock()
 	select {
 	case <-w.making:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
+	}
+	if s := w.takePrepared(); s != nil { // prepared while this request waited
+		w.making <- struct{}{}
+		return s, nil
 	}
 	// The agent creates it even if the caller stops waiting. Another request can
 	// then use it.
@@ -228,35 +248,42 @@ func (w *process) session(ctx context.Context) (*session, error) {
 		s   *session
 		err error
 	}
-	done := make(chan made, 1)
+	done := make(chan made)
 	go func() {
-		ctx, cancel := context.WithTimeoutCause(context.Background(), w.timeout, errMute)
-		defer cancel()
-		s, err := w.conn.NewSession(ctx, w.key.dir)
-		w.mu.Lock()
-		w.sessions++
-		w.mu.Unlock()
-		w.making <- struct{}{}
-		done <- made{&session{w: w, id: s.ID, model: s.Model}, err}
+		defer func() { w.making <- struct{}{} }() // after the session has an owner
+		s, err := w.create()
+		select {
+		case done <- made{s, err}:
+		case <-ctx.Done():
+			if err == nil {
+				w.addPrepared(s)
+			}
+		}
 	}()
 	select {
 	case m := <-done:
 		return m.s, m.err
 	case <-ctx.Done():
-		go func() {
-			if m := <-done; m.err == nil {
-				w.addPrepared(m.s)
-			}
-		}()
 		return nil, context.Cause(ctx)
 	}
+}
+
+// create asks the agent for a session. The caller has the token of w.making.
+func (w *process) create() (*session, error) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), w.timeout, errMute)
+	defer cancel()
+	s, err := w.conn.NewSession(ctx, w.key.dir)
+	w.mu.Lock()
+	w.sessions++
+	w.mu.Unlock()
+	return &session{w: w, id: s.ID, model: s.Model}, err
 }
 
 // takePrepared returns a prepared session, or nil.
 func (w *process) takePrepared() *session {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.prepared = slices.DeleteFunc(w.prepared, func(s preparedSession) bool { return time.Since(s.made) > preparedTTL })
+	w.dropOldLocked()
 	n := len(w.prepared)
 	if n == 0 {
 		return nil
@@ -266,21 +293,51 @@ func (w *process) takePrepared() *session {
 	return s.session
 }
 
+// dropOldLocked drops prepared sessions that were not used in time. Fewer are
+// then prepared.
+func (w *process) dropOldLocked() {
+	n := len(w.prepared)
+	w.prepared = slices.DeleteFunc(w.prepared, func(s preparedSession) bool { return time.Since(s.made) > preparedTTL })
+	w.demand = max(w.demand-(n-len(w.prepared)), 0)
+}
+
 func (w *process) addPrepared(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.prepared = append(w.prepared, preparedSession{s, time.Now()})
 }
 
-// prepare creates a session for the next request.
-func (w *process) prepare(ctx context.Context) {
-	if s := w.takePrepared(); s != nil {
-		w.addPrepared(s)
-		return
+// lacks reports whether another session should be prepared: at least one, and as
+// many as recent requests had to wait for, but no more than limit in the life of
+// the process.
+func (w *process) lacks(limit int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dropOldLocked()
+	return !w.unprepared && len(w.prepared) < max(w.demand, 1) && w.sessions < limit
+}
+
+// prepare creates a session for a later request. It reports false if there are
+// enough, or if none can be created.
+func (w *process) prepare(ctx context.Context, limit int) bool {
+	select {
+	case <-w.making:
+	case <-ctx.Done():
+		return false
 	}
-	if s, err := w.session(ctx); err == nil {
-		w.addPrepared(s)
+	defer func() { w.making <- struct{}{} }() // after the session was added
+	if !w.lacks(limit) {
+		return false
 	}
+	s, err := w.create()
+	if err != nil {
+		w.mu.Lock()
+		w.unprepared = true // the next request finds out why
+		w.mu.Unlock()
+		return false
+	}
+	w.addPrepared(s)
+	return true
 }
 
 // readStderr keeps the end of standard error and acts on the signs in it.

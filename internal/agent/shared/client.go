@@ -57,6 +57,9 @@ type Config struct {
 	// Check returns the program of a source while there is no connection, so that a
 	// check starts no pool. If it is nil, the pool is asked.
 	Check func(context.Context, agent.Source) (agent.Program, error)
+	// Usable reports whether the program of a source can be used, as far as that is known
+	// without running it. If not, Ahead starts no pool. If it is nil, the pool decides.
+	Usable func(agent.Source) bool
 	// There and Here translate paths to those of the pool's machine and back. They are
 	// nil if both are the same.
 	There, Here func(path string) (string, bool)
@@ -396,13 +399,16 @@ func (r checkResult) err() error {
 }
 
 // Ahead implements [agent.Runner].
-func (c *Client) Ahead(_ agent.Source, dir string) {
+func (c *Client) Ahead(from agent.Source, dir string) {
 	dir, ok := c.there(dir)
 	if !ok || !c.enter() {
 		return
 	}
 	go func() {
 		defer c.work.Done()
+		if c.cfg.Usable != nil && !c.cfg.Usable(from) {
+			return
+		}
 		if conn, err := c.connect(c.ctx); err == nil {
 			conn.rpc.Notify(c.ctx, methodAhead, aheadParams{dir})
 		}

@@ -470,7 +470,15 @@ func (c *serverConn) ask(ctx context.Context, req agent.Request, emit func(agent
 	return c.server.Runner.Run(ctx, req, emit)
 }
 
+// ahead starts a process before the first request, which counts as a use of the pool.
 func (c *serverConn) ahead(dir string) {
+	c.server.mu.Lock()
+	stopping := c.server.stopping
+	c.server.used = time.Now()
+	c.server.mu.Unlock()
+	if stopping {
+		return
+	}
 	if w, err := openWorkspace(dir); err == nil {
 		c.server.Runner.Ahead(c.source, w.real)
 	}

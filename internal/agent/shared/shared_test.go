@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -627,38 +628,36 @@ func TestWelcome(t *testing.T) {
 
 // A pool that does not answer counts as ended.
 func TestMutePool(t *testing.T) {
-	path := socket(t)
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		conn, err := l.Accept()
-		if err != nil {
-			return
+	synctest.Test(t, func(t *testing.T) {
+		mute := func(conn net.Conn) {
+			defer conn.Close()
+			link := newLink(conn)
+			var h Hello
+			link.ReadObject(&h)
+			link.WriteObject(Welcome{Name: welcomeName, Protocol: Protocol})
+			io.Copy(io.Discard, conn)
 		}
-		defer conn.Close()
-		link := newLink(conn)
-		var h Hello
-		link.ReadObject(&h)
-		link.WriteObject(Welcome{Name: welcomeName, Protocol: Protocol})
-		io.Copy(io.Discard, conn)
-	}()
-	dialled := false
-	c := newTestClient(t, path, func(cfg *Config) {
-		cfg.Connect = func(ctx context.Context) (io.ReadWriteCloser, error) {
-			if dialled {
-				return nil, errors.New("gone")
+		dialled := false
+		c := newTestClient(t, "", func(cfg *Config) {
+			cfg.Connect = func(context.Context) (io.ReadWriteCloser, error) {
+				if dialled {
+					return nil, errors.New("gone")
+				}
+				dialled = true
+				mine, theirs := net.Pipe()
+				go mute(theirs)
+				return mine, nil
 			}
-			dialled = true
-			return Dial(ctx, path)
+			cfg.Local = func() (agent.Runner, error) { return queue.New(row, say()), nil }
+		})
+		began := time.Now()
+		if r, err := run(t, c, t.Context(), agent.Request{Prompt: "x"}, ignore); err != nil || r.Answer != "said x" {
+			t.Errorf("got %+v, %v", r, err)
 		}
-		cfg.Local = func() (agent.Runner, error) { return queue.New(row, say()), nil }
+		if took := time.Since(began); took != pingInterval+pingTimeout {
+			t.Errorf("it took %s", took)
+		}
 	})
-	if r, err := run(t, c, t.Context(), agent.Request{Prompt: "x"}, ignore); err != nil || r.Answer != "said x" {
-		t.Errorf("got %+v, %v", r, err)
-	}
 }
 
 // The status names who is connected and who waits, but no connection that only asks for

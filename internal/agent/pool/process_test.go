@@ -1,0 +1,300 @@
+package pool
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/acp"
+)
+
+func idleProcess() *process {
+	return newProcess(new(agent.Agent), agent.Source{}, agent.Program{}, key{}, slog.New(slog.DiscardHandler))
+}
+
+// A creator is an agent that creates a session each time create is called.
+type creator struct {
+	t        *testing.T
+	requests chan json.RawMessage // their IDs
+	out      io.Writer
+	created  int
+}
+
+// newCreator connects a process to a creator.
+func newCreator(t *testing.T, w *process) *creator {
+	t.Helper()
+	in, toAgent := io.Pipe()
+	fromAgent, out := io.Pipe()
+	w.conn, w.timeout = acp.NewConn(fromAgent, toAgent, false, w), time.Minute
+	c := &creator{t: t, requests: make(chan json.RawMessage, 100), out: out}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			var m struct {
+				ID     json.RawMessage
+				Method string
+			}
+			if err := json.Unmarshal(lines.Bytes(), &m); err != nil || m.Method != "session/new" {
+				t.Errorf("it receives %q, %v", lines.Text(), err)
+			}
+			c.requests <- m.ID
+		}
+	}()
+	t.Cleanup(func() {
+		w.conn.Close()
+		<-read
+	})
+	return c
+}
+
+// create answers the oldest request for a session.
+func (c *creator) create() {
+	c.t.Helper()
+	synctest.Wait()
+	select {
+	case id := <-c.requests:
+		c.created++
+		fmt.Fprintf(c.out, `{"jsonrpc":"2.0","id":%s,"result":{"sessionId":"s%d"}}`+"\n", id, c.created)
+		synctest.Wait()
+	default:
+		c.t.Error("nobody asks for a session")
+	}
+}
+
+// A session whose request gave up serves the next request, which creates no
+// other.
+func TestGivenUpSessionIsUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 500 { // the order of two goroutines matters
+			w := idleProcess()
+			c := newCreator(t, w)
+			impatient, giveUp := context.WithCancel(t.Context())
+			go w.session(impatient)
+			synctest.Wait()
+			taken := make(chan *session, 1)
+			go func() {
+				s, err := w.session(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				taken <- s
+			}()
+			synctest.Wait()
+			giveUp()
+			c.create()
+			if n := len(c.requests); n > 0 {
+				c.create()
+				t.Fatal("another session is created")
+			}
+			if s := <-taken; s == nil || s.id != "s1" {
+				t.Fatalf("it has %+v", s)
+			}
+		}
+	})
+}
+
+// A request waits for at most one session that is being prepared, however many
+// requests have just ended.
+func TestRequestWaitsForOnePreparation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := idleProcess()
+		c := newCreator(t, w)
+		p := New(new(agent.Agent), agent.Options{}, nil, nil)
+		defer p.cancel(nil)
+		w.demand = maxPrepared
+		for range maxPrepared {
+			p.tasks.Go(func() { p.prepare(w) })
+		}
+		synctest.Wait()
+		taken := make(chan string, 1)
+		go func() {
+			s, err := w.session(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			taken <- s.id
+		}()
+		synctest.Wait()
+		c.create()
+		select {
+		case id := <-taken:
+			if id != "s1" {
+				t.Errorf("it has %q", id)
+			}
+		default:
+			t.Error("it still waits")
+		}
+		for range maxPrepared {
+			c.create()
+		}
+		p.tasks.Wait()
+		if n := len(w.prepared); n != maxPrepared || c.created != maxPrepared+1 || len(c.requests) > 0 {
+			t.Errorf("%d are prepared, %d created", n, c.created)
+		}
+	})
+}
+
+// A process that is no longer used for new requests prepares no session, also if
+// it still answers.
+func TestRetiredProcessPreparesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := idleProcess()
+		c := newCreator(t, w)
+		p := New(new(agent.Agent), agent.Options{}, nil, nil)
+		defer p.cancel(nil)
+		w.running, w.retired = 1, true
+		p.tasks.Go(func() { p.prepareDuring(t.Context(), w) })
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := len(c.requests); n > 0 {
+			t.Errorf("it asks for %d", n)
+			c.create()
+		}
+		p.tasks.Wait()
+	})
+}
+
+// A checker is a fallback of which only the check is used.
+type checker struct{ Fallback }
+
+func (checker) Asking(context.Context, agent.Source) (agent.Program, bool) {
+	return agent.Program{}, false
+}
+
+func (checker) Check(context.Context, agent.Source) (agent.Program, error) {
+	return agent.Program{Path: "/none", Version: "1.0.0"}, nil
+}
+
+// idlePool returns a pool for one process of an agent that does not exist.
+func idlePool() *Pool {
+	row := &agent.Agent{
+		Environment: func(agent.Env) []string { return nil },
+		ACP:         &agent.ACP{Inputs: func(agent.Source, agent.Program, string) []string { return nil }},
+	}
+	return New(row, agent.Options{Warm: agent.Limits{Processes: 1}}, checker{}, nil)
+}
+
+// A start ahead ends no other process. A request does.
+func TestAheadEndsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, other := idlePool(), idleProcess()
+		defer p.cancel(nil)
+		p.all[other], p.current[key{}] = true, other
+		p.startAhead(agent.Source{}, "/there")
+		if len(p.starting) > 0 || other.retired {
+			t.Errorf("starting: %v; the other is retired: %v", p.starting, other.retired)
+		}
+		if !p.roomLocked(key{dir: "/there"}, true) || !other.retired {
+			t.Error("a request gets no room")
+		}
+	})
+}
+
+// How long a request waits for a process that was started ahead does not depend on
+// when that was. Later requests wait no longer than the first one.
+func TestWaitForAStartAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, w := idlePool(), idleProcess()
+		defer p.cancel(nil)
+		p.starting[key{}] = w
+		ahead := make(chan error)
+		go func() {
+			_, err := p.process(t.Context(), agent.Source{}, agent.Program{}, key{}, true)
+			ahead <- err
+		}()
+		time.Sleep(30 * time.Second)
+		for _, want := range []time.Duration{p.limits.WaitTimeout, 0} {
+			began := time.Now()
+			_, err := p.process(t.Context(), agent.Source{}, agent.Program{}, key{}, false)
+			if took := time.Since(began); !errors.Is(err, errCold) || took != want {
+				t.Errorf("after %s: %v", took, err)
+			}
+		}
+		close(w.ready)
+		if err := <-ahead; err != nil || w.running != 1 {
+			t.Errorf("%v, %d running", err, w.running)
+		}
+	})
+}
+
+// A request that waits for its turn to create a session takes the one that was
+// prepared meanwhile.
+func TestPreparedWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := idleProcess()
+		<-w.making // a session is being prepared
+		taken := make(chan *session)
+		go func() {
+			s, err := w.session(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			taken <- s
+		}()
+		synctest.Wait()
+		want := &session{w: w, id: "prepared"}
+		w.addPrepared(want)
+		w.making <- struct{}{}
+		if s := <-taken; s != want {
+			t.Errorf("it has %+v", s)
+		}
+		select {
+		case <-w.making:
+		default:
+			t.Error("no other request can create a session")
+		}
+	})
+}
+
+// A process prepares as many sessions as requests had to wait for, within a
+// bound, and fewer once prepared ones were not used.
+func TestDemand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := idleProcess()
+		const limit = 100
+		fill := func(want int) {
+			t.Helper()
+			for i := 0; w.lacks(limit) && i < limit; i++ {
+				w.addPrepared(&session{w: w})
+			}
+			if n := len(w.prepared); n != want {
+				t.Errorf("%d are prepared, want %d", n, want)
+			}
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		// burst asks n times at once. None can be created.
+		burst := func(n int) {
+			t.Helper()
+			<-w.making
+			for range n {
+				w.session(gone)
+			}
+			w.making <- struct{}{}
+		}
+		fill(1)
+		burst(4) // one is prepared, three are missing
+		fill(3)
+		burst(3)
+		fill(3) // as before
+		burst(100)
+		fill(maxPrepared)
+		burst(maxPrepared - 2)
+		time.Sleep(preparedTTL + time.Second)
+		fill(maxPrepared - 2)
+		time.Sleep(preparedTTL + time.Second)
+		fill(1)
+		w.sessions = limit
+		burst(1)
+		fill(0)
+	})
+}

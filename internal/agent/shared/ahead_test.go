@@ -1,0 +1,70 @@
+package shared
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/queue"
+)
+
+// A starter is a runner that reports for which workspaces it starts processes.
+type starter struct {
+	*script
+	dirs chan string
+}
+
+func (s starter) Ahead(from agent.Source, dir string) { s.dirs <- from.Command + " in " + dir }
+
+// A start ahead reaches the pool's runner for the bridge's own source. It counts as a use
+// of the pool, which must not end before the first request.
+func TestAheadReachesThePool(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := starter{say(), make(chan string, 1)}
+	p := startPool(t, socket(t), r, time.Hour)
+	c := newTestClient(t, p.path, func(cfg *Config) { cfg.Usable = func(agent.Source) bool { return true } })
+	began := time.Now()
+	c.Ahead(agent.Source{}, dir)
+	select {
+	case got := <-r.dirs:
+		if want := "program in " + dir; got != want {
+			t.Errorf("it starts %q, want %q", got, want)
+		}
+	case <-time.After(testTimeout):
+		t.Fatal("it does not start")
+	}
+	if ends := p.status().Ends; ends.Before(began.Add(time.Hour)) {
+		t.Errorf("the pool ends %s too early", began.Add(time.Hour).Sub(ends))
+	}
+}
+
+// A start ahead starts no pool if the program cannot be used, and nothing at a pool that ends.
+func TestAheadStartsNothing(t *testing.T) {
+	r := starter{say(), make(chan string, 1)}
+	p := startPool(t, socket(t), r, time.Hour)
+	connected := 0
+	c := newTestClient(t, p.path, func(cfg *Config) {
+		cfg.Usable = func(from agent.Source) bool { return from.Command != "missing" }
+		connect := cfg.Connect
+		cfg.Connect = func(ctx context.Context) (io.ReadWriteCloser, error) {
+			connected++
+			return connect(ctx)
+		}
+	})
+	c.Ahead(agent.Source{Command: "missing"}, t.TempDir())
+	if err := c.Close(); err != nil || connected > 0 {
+		t.Errorf("%v; it connects %d times", err, connected)
+	}
+	ending := &Server{Runner: queue.New(row, r), stopping: true}
+	defer ending.Runner.Close()
+	(&serverConn{server: ending}).ahead(t.TempDir())
+	if len(r.dirs) > 0 {
+		t.Errorf("a pool that ends starts %s", <-r.dirs)
+	}
+}
