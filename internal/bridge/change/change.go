@@ -40,25 +40,33 @@ var ErrWritten = errors.New("files changed on disk")
 
 // A Task is one request for changes. It records the state of the files at its
 // start. Its methods must not be called concurrently.
+//
+// The check is complete for each agent, also for one whose tools write to an
+// [Overlay]: the overlay shows only what the tools write through it. The agent's
+// process, and the programs that it starts, can write to any file without it.
 type Task struct {
-	dir      string
+	tree     tree
 	before   state
 	overlays []*Overlay // one per attempt; only the last one counts
 }
 
 // Begin starts a task for the files below dir, which is a real path.
 func Begin(ctx context.Context, dir string) (*Task, error) {
-	before, err := snapshot(ctx, dir)
+	tree, err := openTree(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	return &Task{dir: dir, before: before}, nil
+	before, err := tree.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Task{tree: tree, before: before}, nil
 }
 
 // Files returns the files for the tools of a new attempt. It discards the
 // changes of earlier attempts.
 func (t *Task) Files() *Overlay {
-	o := newOverlay(t.dir)
+	o := newOverlay(t.tree.dir)
 	t.overlays = append(t.overlays, o)
 	return o
 }
@@ -74,8 +82,8 @@ func (t *Task) Tidy() {
 // Verify returns [ErrWritten] if files differ from those at the start, or
 // another error if it cannot tell.
 func (t *Task) Verify(ctx context.Context) error {
-	after, err := snapshot(ctx, t.dir)
-	if err == nil && !t.before.equal(after) {
+	after, err := t.tree.snapshot(ctx)
+	if err == nil && after != t.before {
 		err = ErrWritten
 	}
 	return err
@@ -86,14 +94,14 @@ func (t *Task) Written() (Set, error) {
 	if len(t.overlays) == 0 {
 		return Set{Edits: []Edit{}}, nil
 	}
-	return t.overlays[len(t.overlays)-1].edits(t.before.prefix)
+	return t.overlays[len(t.overlays)-1].edits(t.tree.prefix)
 }
 
 // Parse returns the edits in the blocks of an answer. It checks that each fits
 // its file. unescape undoes the escapes of a prompt that the answer may quote.
 // It is nil if the prompt was not escaped.
 func (t *Task) Parse(answer string, unescape func(string) string) (Set, error) {
-	return parse(t.dir, t.before.prefix, answer, unescape)
+	return parse(t.tree.dir, t.tree.prefix, answer, unescape)
 }
 
 func parse(dir, prefix, answer string, unescape func(string) string) (Set, error) {

@@ -1,9 +1,14 @@
 package change
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,6 +130,24 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+func openTest(t *testing.T, dir string) tree {
+	t.Helper()
+	tr, err := openTree(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+func stateOf(t *testing.T, tr tree) state {
+	t.Helper()
+	s, err := tr.snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // No command in a repository's configuration runs.
 func TestRepositoryIsNotTrusted(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n", ".gitattributes": "*.txt filter=evil\n"})
@@ -141,9 +164,7 @@ func TestRepositoryIsNotTrusted(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("two\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := snapshot(t.Context(), dir); err != nil {
-		t.Fatal(err)
-	}
+	stateOf(t, openTest(t, dir))
 	if _, err := os.Stat(mark); err == nil {
 		t.Fatal("a command from the repository ran")
 	}
@@ -159,9 +180,9 @@ func TestRepositoryIsNotTrusted(t *testing.T) {
 // The prefix is also correct if git ignores the directory.
 func TestDiffOfAnIgnoredDirectory(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{".gitignore": "build\n", "build/a.txt": "one\n"})
-	s, err := snapshot(t.Context(), filepath.Join(dir, "build"))
-	if err != nil || s.prefix != "build/" || len(s.files) != 1 {
-		t.Errorf("%+v, %v", s, err)
+	tr := openTest(t, filepath.Join(dir, "build"))
+	if s := stateOf(t, tr); tr.prefix != "build/" || s.files != 1 {
+		t.Errorf("%+v, %+v", tr, s)
 	}
 }
 
@@ -180,10 +201,8 @@ func TestSnapshotIsNotDisturbedByGit(t *testing.T) {
 		}
 	}
 	changetest.Git(t, nested, "add", "-A")
-	before, err := snapshot(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := openTest(t, dir)
+	before := stateOf(t, tr)
 	for _, d := range []string{dir, nested} {
 		if err := os.Chtimes(filepath.Join(d, ".git", "index"), time.Now(), time.Now()); err != nil {
 			t.Fatal(err)
@@ -193,8 +212,8 @@ func TestSnapshotIsNotDisturbedByGit(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(nested, "x.log"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if after, err := snapshot(t.Context(), dir); err != nil || !before.equal(after) {
-		t.Errorf("taken for a write, %v", err)
+	if stateOf(t, tr) != before {
+		t.Error("taken for a write")
 	}
 }
 
@@ -207,14 +226,11 @@ func TestSnapshotSeesASecondChange(t *testing.T) {
 		}
 	}
 	write("first\n")
-	before, err := snapshot(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := openTest(t, dir)
+	before := stateOf(t, tr)
 	write("later\n")
-	after, err := snapshot(t.Context(), dir)
-	if err != nil || before.equal(after) {
-		t.Errorf("not seen, %v", err)
+	if stateOf(t, tr) == before {
+		t.Error("not seen")
 	}
 }
 
@@ -273,18 +289,16 @@ func TestSnapshotSeesCorners(t *testing.T) {
 				work = filepath.Join(dir, "ignored")
 				changetest.Git(t, dir, "rm", "-q", "--cached", "ignored/x")
 			}
-			before, err := snapshot(t.Context(), work)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tr := openTest(t, work)
+			before := stateOf(t, tr)
 			f, err := os.OpenFile(filepath.Join(work, test.file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 			if err != nil {
 				t.Fatal(err)
 			}
 			f.WriteString("\n")
 			f.Close()
-			if after, err := snapshot(t.Context(), work); err != nil || before.equal(after) {
-				t.Errorf("not seen, %v", err)
+			if stateOf(t, tr) == before {
+				t.Error("not seen")
 			}
 		})
 	}
@@ -298,18 +312,161 @@ func TestSnapshotSeesDisguisedWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, err := snapshot(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := openTest(t, dir)
+	before := stateOf(t, tr)
 	if err := os.WriteFile(path, []byte("two\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
 		t.Fatal(err)
 	}
-	if after, err := snapshot(t.Context(), dir); err != nil || before.equal(after) {
-		t.Errorf("not seen, %v", err)
+	if stateOf(t, tr) == before {
+		t.Error("not seen")
+	}
+}
+
+// Each kind of change is detected, in the first and the last of many batches of
+// names, with git and without. A look changes nothing, and so does a file that
+// git ignores.
+func TestSnapshotSeesEachChange(t *testing.T) {
+	files := map[string]string{".gitignore": "*.log\nignored/\n", "aaa.txt": "one\n", "zzz.txt": "one\n"}
+	long := strings.Repeat("x", 200)
+	const names = 2000 // several batches
+	for i := range names {
+		files[fmt.Sprintf("dir/%04d-%s", i, long)] = ""
+	}
+	for _, repository := range []bool{true, false} {
+		dir := changetest.Project(t, repository, files)
+		tr := openTest(t, dir)
+		before := stateOf(t, tr)
+		if again := stateOf(t, tr); again != before || before.files < names {
+			t.Fatalf("repository %v: %+v, then %+v", repository, before, again)
+		}
+		in := func(name string) string { return filepath.Join(dir, name) }
+		type step struct {
+			name    string
+			do      func() error
+			ignored bool // by git
+		}
+		steps := []step{
+			{"an empty directory", func() error { return os.MkdirAll(in("empty/deep"), 0o755) }, true},
+			{"a file there", func() error { return os.WriteFile(in("empty/deep/new"), nil, 0o644) }, false},
+			{"a move", func() error { return os.Rename(in("empty/deep/new"), in("empty/new")) }, false},
+			{"a removal", func() error { return os.Remove(in("empty/new")) }, false},
+			{"an ignored file", func() error { return os.WriteFile(in("x.log"), nil, 0o644) }, repository},
+			{"an ignored directory", func() error {
+				return errors.Join(os.Mkdir(in("ignored"), 0o755), os.WriteFile(in("ignored/x"), nil, 0o644))
+			}, repository},
+			{"other rules", func() error { return os.WriteFile(in(".gitignore"), []byte("*.log\n"), 0o644) }, false},
+			{"a directory moved", func() error { return os.Rename(in("dir"), in("dir2")) }, false},
+		}
+		if runtime.GOOS != "windows" {
+			steps = append(steps, step{"a link", func() error { return os.Symlink("aaa.txt", in("link")) }, false},
+				step{"another target", func() error { return errors.Join(os.Remove(in("link")), os.Symlink("zzz.txt", in("link"))) }, false},
+				step{"a file behind a link", func() error {
+					away := t.TempDir()
+					return errors.Join(os.Symlink(away, in("away")), os.WriteFile(filepath.Join(away, "x"), nil, 0o644))
+				}, false})
+		}
+		for _, file := range []string{"aaa.txt", "zzz.txt", "dir2/0000-" + long, fmt.Sprintf("dir2/%04d-%s", names-1, long)} {
+			steps = append(steps,
+				step{file[:7] + " written", func() error { return os.WriteFile(in(file), []byte("two\n"), 0o644) }, false},
+				step{file[:7] + " now a directory", func() error { return errors.Join(os.Remove(in(file)), os.Mkdir(in(file), 0o755)) }, false},
+				step{file[:7] + " a file again", func() error { return errors.Join(os.Remove(in(file)), os.WriteFile(in(file), nil, 0o644)) }, false})
+			if runtime.GOOS != "windows" {
+				steps = append(steps, step{file[:7] + " executable", func() error { return os.Chmod(in(file), 0o755) }, false})
+			}
+			steps = append(steps, step{file[:7] + " removed", func() error { return os.Remove(in(file)) }, false})
+		}
+		for _, s := range steps {
+			if err := s.do(); err != nil {
+				t.Fatal(err)
+			}
+			after := stateOf(t, tr)
+			if changed := after != before; changed == s.ignored {
+				t.Errorf("repository %v, %s: changed is %v", repository, s.name, changed)
+			}
+			before = after
+		}
+		// What is behind a link to a directory is not part of the tree.
+		if runtime.GOOS != "windows" {
+			target, err := os.Readlink(in("away"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(target, "y"), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if stateOf(t, tr) != before {
+				t.Errorf("repository %v: a file outside counts", repository)
+			}
+		}
+	}
+}
+
+// A directory that becomes a repository while the agent runs has changed.
+func TestSnapshotSeesANewRepository(t *testing.T) {
+	dir := changetest.Project(t, false, map[string]string{"a.txt": "one\n"})
+	tr := openTest(t, dir)
+	before := stateOf(t, tr)
+	changetest.Git(t, dir, "init", "-q")
+	if stateOf(t, tr) == before {
+		t.Error("not seen")
+	}
+}
+
+// git lists a file with conflicts several times. It counts once, so that
+// resolving the conflict without a change to the file is not a write.
+func TestSnapshotCountsConflictsOnce(t *testing.T) {
+	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n"})
+	commit := func(text string) {
+		if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		changetest.Git(t, dir, "-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-qam", "x")
+	}
+	changetest.Git(t, dir, "checkout", "-qb", "other")
+	commit("two\n")
+	changetest.Git(t, dir, "checkout", "-q", "-")
+	commit("three\n")
+	merge := exec.Command("git", "-c", "user.name=x", "-c", "user.email=x@example.org", "merge", "-q", "other")
+	merge.Dir = dir
+	if merge.Run() == nil {
+		t.Fatal("there is no conflict")
+	}
+	tr := openTest(t, dir)
+	before := stateOf(t, tr)
+	changetest.Git(t, dir, "add", "a.txt")
+	if stateOf(t, tr) != before {
+		t.Error("taken for a write")
+	}
+}
+
+// git lists a file with conflicts several times. One batch has all of them.
+func TestBatchesKeepANameTogether(t *testing.T) {
+	var all bytes.Buffer
+	for i := range 5000 {
+		all.WriteString(strings.Repeat(fmt.Sprintf("%d\x00", i), 3))
+	}
+	for size := 1; size < 2*batchSize; size += 997 {
+		got, last := "", ""
+		names := &batches{use: func(names []byte) error {
+			got += string(names)
+			each := strings.Split(strings.TrimSuffix(string(names), "\x00"), "\x00")
+			if each[0] == last {
+				t.Errorf("writes of %d bytes: %s is in two batches", size, last)
+			}
+			last = each[len(each)-1]
+			return nil
+		}}
+		for chunk := range slices.Chunk(all.Bytes(), size) {
+			if _, err := names.Write(chunk); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := names.flush(); err != nil || got != all.String() {
+			t.Errorf("writes of %d bytes: %v, %d bytes of %d", size, err, len(got), all.Len())
+		}
 	}
 }
 
