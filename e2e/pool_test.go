@@ -416,6 +416,35 @@ func TestPoolServesManyBridges(t *testing.T) {
 	w.bridge().call("query", map[string]any{"prompt": "one more"}).want(t, false, "one more")
 }
 
+// Gemini CLI outside of a package starts while it is asked for its version. If that is
+// refused, the call says so, and the process does not stay.
+func TestRefusedVersionLeavesNoProcess(t *testing.T) {
+	w := newWorld(t, says)
+	w.usePool()
+	cli := filepath.Join(w.home, "wrapper")
+	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = --version ]; then\n\twhile [ ! -e $0.open ]; do sleep 0.1; done\n\techo 0.34.0\n\texit\nfi\nexec %s \"$@\"\n",
+		installed(t, "gemini-"+current, "node_modules", ".bin", "gemini"))
+	if err := os.WriteFile(cli, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	answer := w.bridge("GEMINI_CLI_PATH=" + cli).ask("the question")
+	var started []int
+	waitFor(t, "a process", func() bool {
+		if all := w.pools(); len(all) == 1 {
+			started = warm(t, all[0].PID)
+		}
+		return len(started) == 1
+	})
+	if err := os.WriteFile(cli+".open", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next(t, "answer", answer).want(t, true, "too old", "0.34.0")
+	waitGone(t, started[0])
+	if n := len(w.model.Requests()); n > 0 {
+		t.Errorf("the model received %d requests", n)
+	}
+}
+
 // The pool ends when it is idle, although bridges are connected. The next call starts
 // another one, and continues the conversation.
 func TestPoolEndsWhenIdle(t *testing.T) {
@@ -516,5 +545,37 @@ func TestPoolRemembersQuotas(t *testing.T) {
 				t.Errorf("%+v, for %s", used, left)
 			}
 		})
+	}
+}
+
+// The first call of a client starts Gemini CLI, also if it asks nothing. The question that
+// follows uses that process. A list of the tools starts nothing, and a call starts nothing if
+// there is no CLI.
+func TestFirstCallStartsTheCLI(t *testing.T) {
+	w := newWorld(t, says)
+	w.usePool()
+	none := w.bridge("GEMINI_CLI_PATH=/none/gemini")
+	none.call("ping", nil).want(t, true, "Gemini CLI is not installed")
+	none.leave()
+	c := w.bridge()
+	if _, err := c.ListTools(w.context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if p := w.pools(); len(p) > 0 {
+		t.Fatalf("pools: %+v", p)
+	}
+	c.call("ping", nil).want(t, false, current)
+	waitFor(t, "a process with a session", func() bool {
+		all := w.pools()
+		return len(all) == 1 && len(all[0].Workers) == 1 && all[0].Workers[0].Sessions == 1
+	})
+	started := w.onlyPool().Workers[0]
+	if started.Dir != w.project {
+		t.Errorf("it starts in %s", started.Dir)
+	}
+	o := c.call("query", map[string]any{"prompt": "the question"})
+	o.want(t, false, "the question")
+	if all := w.onlyPool().Workers; len(all) != 1 || all[0].PID != started.PID || o.Meta["runner"] != agent.Warmed {
+		t.Errorf("the processes are %+v, and _meta is %v", all, o.Meta)
 	}
 }

@@ -78,9 +78,17 @@ func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 	}
 	b.life, b.end = context.WithCancelCause(context.Background())
 	if cfg.AheadDir != "" {
-		runner.Ahead(cfg.Source, cfg.AheadDir)
+		b.startAhead(cfg.AheadDir)
 	}
 	return b, nil
+}
+
+// startAhead starts a process for a workspace before the first question, unless each
+// question gets its own.
+func (b *Bridge) startAhead(dir string) {
+	if b.cfg.Runner.Kind != agent.Spawned {
+		b.runner.Ahead(b.cfg.Source, dir)
+	}
 }
 
 // Close cancels all calls, including those in the queue. It returns when they

@@ -184,6 +184,9 @@ func (js *jobs) list() []jobState {
 // jobKey is the context key of a job.
 type jobKey struct{}
 
+// startJob is the name of the tool that starts a job.
+const startJob = "start-job"
+
 // jobTools lists the tools that can run as jobs.
 var jobTools = []string{"query", "change", "search", "structured"}
 

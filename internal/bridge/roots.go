@@ -50,7 +50,7 @@ func (r *roots) first(ctx context.Context, req *mcp.CallToolRequest) (string, *m
 	if init == nil || init.Capabilities == nil || init.Capabilities.RootsV2 == nil {
 		return "", nil
 	}
-	if init.ProtocolVersion >= multiRoundTrip {
+	if rootsAreInput(req) {
 		response, ok := req.Params.InputResponses[rootsRequest]
 		if !ok {
 			return "", &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{rootsRequest: &mcp.ListRootsParams{}}}
@@ -75,6 +75,12 @@ func (r *roots) first(ctx context.Context, req *mcp.CallToolRequest) (string, *m
 	}
 	r.mu.Unlock()
 	return root, nil
+}
+
+// rootsAreInput reports whether a client that has roots sends them as input of a call.
+func rootsAreInput(req *mcp.CallToolRequest) bool {
+	init := req.Session.InitializeParams()
+	return init != nil && init.ProtocolVersion >= multiRoundTrip
 }
 
 // firstRoot returns the first root that is a directory on this machine, or "".

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -71,6 +72,7 @@ type Server struct {
 	roots    roots
 	jobs     *jobs
 	handlers map[string]mcp.ToolHandler
+	called   atomic.Bool // a tool was called: see ahead
 }
 
 // NewServer returns an MCP server for the bridge.
@@ -86,7 +88,7 @@ func NewServer(b *Bridge) *Server {
 		Name: "pollux", Title: "Pollux: " + b.cfg.Agent.DisplayName, Version: b.cfg.Version,
 	}, options)
 	for _, t := range s.tools() {
-		s.mcp.AddTool(t.tool, t.handle)
+		s.mcp.AddTool(t.tool, s.ahead(t))
 		s.handlers[t.tool.Name] = t.handle
 	}
 	return s
@@ -225,7 +227,7 @@ func (s *Server) tools() []tool {
 			"End a conversation that is no longer needed.",
 			map[string]any{"sessionId": text("The sessionId from an answer in the conversation.")}, []string{"sessionId"},
 			mcp.ToolAnnotations{IdempotentHint: true, OpenWorldHint: no}, s.closeSession),
-		define("start-job", "Start Job",
+		define(startJob, "Start Job",
 			"Start a call of query, change, search or structured that may take longer than you can wait. Returns a jobId at once.",
 			map[string]any{
 				"tool": map[string]any{"type": "string", "enum": jobTools, "description": "The tool to call."},

@@ -1,0 +1,104 @@
+package bridge
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pollux/internal/agent"
+)
+
+// A starter is a runner that reports for which workspaces it starts processes.
+type starter struct {
+	script
+	dirs chan string
+}
+
+func newStarter() *starter { return &starter{answering("ok"), make(chan string, 10)} }
+
+func (s *starter) Ahead(_ agent.Source, dir string) { s.dirs <- dir }
+
+// started waits for n starts, closes the bridge, and returns all starts.
+func (s *starter) started(t *testing.T, b *Bridge, n int) (dirs []string) {
+	t.Helper()
+	for range n {
+		select {
+		case dir := <-s.dirs:
+			dirs = append(dirs, dir)
+		case <-time.After(time.Minute):
+			t.Fatalf("it starts only for %q", dirs)
+		}
+	}
+	b.Close()
+	for len(s.dirs) > 0 {
+		dirs = append(dirs, <-s.dirs)
+	}
+	return dirs
+}
+
+// The agent starts with the first call of a tool, for the client's own directory, once. A
+// tool that asks starts it for itself.
+func TestFirstCallStartsTheAgent(t *testing.T) {
+	own, err := workingDirectory("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := workingDirectory(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	type call struct{ tool, args string }
+	ping, sessions := call{"ping", `{}`}, call{"list-sessions", `{}`}
+	query := call{"query", `{"prompt":"x"}`}
+	for _, tt := range []struct {
+		name  string
+		roots []string
+		kind  string
+		calls []call
+		want  []string
+	}{
+		{name: "only a list of the tools"},
+		{name: "a ping", calls: []call{ping}, want: []string{own}},
+		{name: "a ping of a client with a root", roots: []string{"file://" + filepath.ToSlash(root)}, calls: []call{ping}, want: []string{root}},
+		{name: "a root elsewhere", roots: []string{"https://example.com/"}, calls: []call{ping}, want: []string{own}},
+		{name: "several calls", roots: []string{"file://" + filepath.ToSlash(root)}, calls: []call{sessions, ping, query, ping}, want: []string{root}},
+		{name: "a query first", calls: []call{query, ping}},
+		{name: "a job first", calls: []call{{"start-job", `{"tool":"query","arguments":{"prompt":"x"}}`}, {"list-jobs", `{}`}}},
+		{name: "a process per question", kind: agent.Spawned, calls: []call{ping}},
+	} {
+		for _, revision := range []string{"", "2025-06-18"} {
+			t.Run(tt.name+" "+revision, func(t *testing.T) {
+				runner := newStarter()
+				b := newTestBridge(t, runner, func(c *Config) { c.Runner.Kind = tt.kind })
+				s := connectAs(t, b, "test", revision, tt.roots...)
+				if _, err := s.ListTools(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
+				for _, c := range tt.calls {
+					r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: c.tool, Arguments: json.RawMessage(c.args)})
+					if err != nil || r.IsError || len(r.Content) == 0 {
+						t.Errorf("%s: %+v, %v", c.tool, r, err)
+					}
+				}
+				if got := runner.started(t, b, len(tt.want)); !slices.Equal(got, tt.want) {
+					t.Errorf("it starts for %q, want %q", got, tt.want)
+				}
+			})
+		}
+	}
+}
+
+// A bridge whose questions get a process each starts none ahead, whatever its settings say.
+func TestSpawnedStartsNothing(t *testing.T) {
+	for kind, want := range map[string]int{agent.Spawned: 0, agent.Warmed: 1} {
+		runner := newStarter()
+		b := newTestBridge(t, runner, func(c *Config) { c.Runner.Kind, c.AheadDir = kind, "/dir" })
+		if got := runner.started(t, b, want); len(got) != want {
+			t.Errorf("%s: it starts for %q", kind, got)
+		}
+	}
+}
