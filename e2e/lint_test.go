@@ -12,8 +12,6 @@ import (
 	"time"
 	"unicode/utf16"
 
-	"github.com/sourcegraph/jsonrpc2"
-
 	"pollux/editors/editortest"
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
@@ -35,14 +33,14 @@ func (stdio) Write(p []byte) (int, error) { return os.Stdout.Write(p) }
 func lint() {
 	var mu sync.Mutex
 	texts := make(map[string]string)
-	publish := func(conn *jsonrpc2.Conn, uri string) {
+	publish := func(conn *editor.Conn, uri string) {
 		mu.Lock()
 		defer mu.Unlock()
 		conn.Notify(context.Background(), "textDocument/publishDiagnostics", map[string]any{
 			"uri": uri, "diagnostics": found(texts[uri]),
 		})
 	}
-	handle := func(_ context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+	handle := func(_ context.Context, conn *editor.Conn, req *editor.Request) (any, error) {
 		switch req.Method {
 		case "initialize":
 			return map[string]any{"capabilities": map[string]any{"textDocumentSync": 1}}, nil
@@ -53,7 +51,7 @@ func lint() {
 				TextDocument   struct{ URI, Text string }
 				ContentChanges []struct{ Text string }
 			}
-			if err := json.Unmarshal(*req.Params, &p); err != nil {
+			if err := json.Unmarshal(req.Params, &p); err != nil {
 				return nil, err
 			}
 			for _, change := range p.ContentChanges {
@@ -66,7 +64,7 @@ func lint() {
 		case "textDocument/didClose":
 			// As other servers do. Neovim closes a file before it reads it again.
 			var p struct{ TextDocument struct{ URI string } }
-			if err := json.Unmarshal(*req.Params, &p); err != nil {
+			if err := json.Unmarshal(req.Params, &p); err != nil {
 				return nil, err
 			}
 			mu.Lock()
@@ -77,7 +75,7 @@ func lint() {
 		return nil, nil
 	}
 	stream := editor.NewStream(stdio{os.Stdin})
-	<-editor.NewConn(context.Background(), stream, jsonrpc2.HandlerWithError(handle)).DisconnectNotify()
+	<-editor.NewConn(context.Background(), stream, editor.HandlerWithError(handle)).DisconnectNotify()
 	os.Exit(0)
 }
 
@@ -137,7 +135,7 @@ var linters = []linter{
 		}
 	}},
 	{name: "emacs with Flymake", editor: "emacs", wide: true, lacks: []string{"source", "code"}, install: func(w *world, _ string) {
-		w.config(".emacs.d/init.el", fmt.Sprintf(`; -*- lexical-binding: t -*-
+		w.config(".emacs.d/init.el", initEl+fmt.Sprintf(`
 			(defun lint (report &rest _)
 			  (let ((buffer (current-buffer)) found)
 			    (run-at-time %f nil
@@ -155,7 +153,7 @@ var linters = []linter{
 	}},
 	{name: "emacs with Flycheck", editor: "emacs", lacks: []string{"code"}, install: func(w *world, _ string) {
 		lisp := cached(w.t, "deb", "lint", "usr", "share", "emacs", "site-lisp", "elpa-src")
-		w.config(".emacs.d/init.el", fmt.Sprintf(`; -*- lexical-binding: t -*-
+		w.config(".emacs.d/init.el", initEl+fmt.Sprintf(`
 			(let ((default-directory %q)) (normal-top-level-add-subdirs-to-load-path))
 			(require 'flycheck)
 			(flycheck-define-checker lint "Finds what is bad."

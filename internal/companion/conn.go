@@ -10,8 +10,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/sourcegraph/jsonrpc2"
-
 	"pollux/internal/editor"
 )
 
@@ -22,7 +20,7 @@ import (
 // a client that does not read delays no other client, and a client that writes
 // before it reads does not block itself.
 type conn struct {
-	rpc   *jsonrpc2.Conn
+	rpc   *editor.Conn
 	start func(editor.InitializeParams) (*Companion, error)
 
 	owner bool // the client started the companion; its roots are the companion's
@@ -32,8 +30,6 @@ type conn struct {
 	ended    bool
 	c        *Companion // after initialize
 	params   editor.InitializeParams
-
-	calls int // requests sent; used by the writer only
 
 	out  *editor.Outbox
 	left chan struct{} // closed when the client has left and is detached
@@ -56,11 +52,11 @@ func (d *conn) serve(rwc io.ReadWriteCloser) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ready := make(chan struct{})
-	handle := func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	handle := func(_ context.Context, _ *editor.Conn, req *editor.Request) {
 		<-ready
 		d.handle(req)
 	}
-	d.rpc = editor.NewConn(ctx, editor.Drained(editor.NewStream(rwc), d.out), handlerFunc(handle))
+	d.rpc = editor.NewConn(ctx, editor.Drained(editor.NewStream(rwc), d.out), handle)
 	close(ready)
 	<-d.rpc.DisconnectNotify()
 	cancel()
@@ -93,19 +89,13 @@ func (c *Companion) serve(rwc io.ReadWriteCloser, d *conn) {
 	d.serve(rwc)
 }
 
-type handlerFunc func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request)
-
-func (f handlerFunc) Handle(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
-	f(ctx, conn, req)
-}
-
 // Error codes of the protocol beyond those of JSON-RPC.
 const (
 	codeFailed         = -32000 // the message says why, for the user to read
 	codeNotInitialized = -32002
 )
 
-func (d *conn) handle(req *jsonrpc2.Request) {
+func (d *conn) handle(req *editor.Request) {
 	d.handling.Lock()
 	defer d.handling.Unlock()
 	defer d.onPanic()
@@ -129,34 +119,34 @@ func (d *conn) handle(req *jsonrpc2.Request) {
 type later func() (any, error)
 
 // reply answers a request, unless it is a notification.
-func (d *conn) reply(req *jsonrpc2.Request, work later) {
+func (d *conn) reply(req *editor.Request, work later) {
 	result, err := work()
 	if req.Notif {
 		return
 	}
 	var reply json.RawMessage
 	if err == nil {
-		reply, err = json.Marshal(result)
+		reply, err = editor.Encode(result)
 	}
 	d.out.Put(len(reply), func(ctx context.Context) {
-		var rpc *jsonrpc2.Error
+		var rpc *editor.Error
 		switch {
 		case err == nil:
 			d.rpc.Reply(ctx, req.ID, reply)
 		case errors.As(err, &rpc):
 			d.rpc.ReplyWithError(ctx, req.ID, rpc)
 		default:
-			d.rpc.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: codeFailed, Message: err.Error()})
+			d.rpc.ReplyWithError(ctx, req.ID, &editor.Error{Code: codeFailed, Message: err.Error()})
 		}
 	})
 }
 
-func (d *conn) dispatch(req *jsonrpc2.Request) (any, error) {
+func (d *conn) dispatch(req *editor.Request) (any, error) {
 	if req.Method == editor.MethodInitialize {
 		return d.initialize(req)
 	}
 	if d.c == nil {
-		return nil, &jsonrpc2.Error{Code: codeNotInitialized, Message: "send initialize first"}
+		return nil, &editor.Error{Code: codeNotInitialized, Message: "send initialize first"}
 	}
 	switch req.Method {
 	case editor.MethodContextUpdate:
@@ -219,7 +209,7 @@ func (d *conn) dispatch(req *jsonrpc2.Request) (any, error) {
 		url, err := d.c.host.Link()
 		return editor.Link{URL: url}, err
 	}
-	return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "unknown method " + req.Method}
+	return nil, &editor.Error{Code: editor.CodeMethodNotFound, Message: "unknown method " + req.Method}
 }
 
 // onPanic, when deferred, unpublishes the companion before a panic continues.
@@ -233,7 +223,7 @@ func (d *conn) onPanic() {
 }
 
 // with decodes the parameters for f.
-func with[T any](req *jsonrpc2.Request, f func(T) (any, error)) (any, error) {
+func with[T any](req *editor.Request, f func(T) (any, error)) (any, error) {
 	v, err := editor.Params[T](req)
 	if err != nil {
 		return nil, err
@@ -241,9 +231,9 @@ func with[T any](req *jsonrpc2.Request, f func(T) (any, error)) (any, error) {
 	return f(v)
 }
 
-func (d *conn) initialize(req *jsonrpc2.Request) (any, error) {
+func (d *conn) initialize(req *editor.Request) (any, error) {
 	if d.c != nil {
-		return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeInvalidRequest, Message: "initialize was sent before"}
+		return nil, &editor.Error{Code: editor.CodeInvalidRequest, Message: "initialize was sent before"}
 	}
 	p, err := editor.Params[editor.InitializeParams](req)
 	if err != nil {
@@ -287,7 +277,7 @@ func (c *Companion) attach(d *conn) {
 		for _, diff := range c.diffsLocked(func(*diff) bool { return true }) {
 			switch {
 			case diff.shown:
-				d.openDiff(diff.viewLocked(), func(error) {})
+				d.openDiff(diff, func(error) {})
 			case diff.notice != "":
 				d.notify(editor.MethodMessage, diff.noticeMessage())
 			}
@@ -313,7 +303,7 @@ func (c *Companion) detach(d *conn) {
 }
 
 func (d *conn) notify(method string, params any) {
-	data, err := json.Marshal(params)
+	data, err := editor.Encode(params)
 	if err != nil {
 		return
 	}
@@ -348,33 +338,16 @@ func (d *conn) diffChanged(diff *diff) {
 	})
 }
 
-// view returns a diff as surfaces see it now, unless it has ended.
-func (c *Companion) view(id string) (editor.Diff, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	d := c.diffs[id]
-	if d == nil || !d.shown {
-		return editor.Diff{}, false
-	}
-	return d.viewLocked(), true
-}
-
 // call sends a request from the writing goroutine. done receives the outcome,
-// unless the client leaves first. The IDs are numbers that clients do not use:
-// Vim accepts only numbers, and takes a request for an answer if it has sent a
-// request with the same number.
+// unless the client leaves first.
 func (d *conn) call(ctx context.Context, method string, params, result any, done func(error)) {
-	d.calls++
-	id := jsonrpc2.ID{Num: firstID + uint64(d.calls)}
-	wait, err := d.rpc.DispatchCall(ctx, method, params, jsonrpc2.PickID(id))
+	wait, err := d.rpc.Start(method, params)
 	if err != nil {
 		done(err)
 		return
 	}
 	go func() { done(wait.Wait(ctx, result)) }()
 }
-
-const firstID = 1_000_000_000
 
 var errEnded = errors.New("the change was answered before it could be shown")
 
@@ -383,16 +356,15 @@ var errEnded = errors.New("the change was answered before it could be shown")
 // the diff has ended. If the client leaves without an answer, done is called only
 // after [Companion.detach], which rejects the diff if no other client shows it:
 // otherwise chance would decide between a rejection and an error.
-func (d *conn) openDiff(v editor.Diff, done func(error)) {
-	c, id := d.c, v.ID
+func (d *conn) openDiff(diff *diff, done func(error)) {
 	d.out.Put(0, func(ctx context.Context) {
-		v, ok := c.view(id)
+		view, ok := diff.encode()
 		if !ok {
 			done(errEnded)
 			return
 		}
-		d.call(ctx, editor.MethodDiffOpen, v, nil, func(err error) {
-			if ctx.Err() == nil && !errors.Is(err, jsonrpc2.ErrClosed) {
+		d.call(ctx, editor.MethodDiffOpen, view, nil, func(err error) {
+			if ctx.Err() == nil && !errors.Is(err, editor.ErrClosed) {
 				done(err)
 				return
 			}

@@ -38,7 +38,7 @@ func (c *Companion) check(a editor.DiffAccept, ev event) (d *diff, now file, res
 		return nil, now, res, err
 	}
 	if ev == evAccept {
-		if why := d.session.Refuses(a.Content, d.original(), d.proposal.Text); why != "" {
+		if why := d.session.Refuses(a.Content, d.original, d.proposal.Text); why != "" {
 			return d, now, editor.DiffAcceptResult{Status: editor.StatusRefused, Message: why}, nil
 		}
 	}

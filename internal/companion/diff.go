@@ -3,12 +3,15 @@ package companion
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+	"weak"
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
@@ -52,6 +55,7 @@ type diff struct {
 	proposal  Proposal
 	target    target
 	base      file
+	original  string // the file's text as surfaces show it
 	notice    string // why it cannot be displayed; the user answers it in the terminal
 	opened    time.Time
 	ended     chan struct{} // closed when the state is no longer Open
@@ -63,6 +67,39 @@ type diff struct {
 	saving  bool   // its file is being written
 	content string // the user's text so far
 	editor  *conn  // the client that edited last
+	encoded weak.Pointer[encodedDiff]
+}
+
+// An encodedDiff is a diff as surfaces see it, encoded once for all of them. It is in
+// memory only while it is being written.
+type encodedDiff struct {
+	state   journal.State
+	content string
+	encode  func() json.RawMessage
+}
+
+// encode returns the diff as surfaces see it now. It reports false if the diff has ended.
+func (d *diff) encode() (json.RawMessage, bool) {
+	c := d.companion
+	c.mu.Lock()
+	if c.diffs[d.id] != d || !d.shown {
+		c.mu.Unlock()
+		return nil, false
+	}
+	e := d.encoded.Value()
+	if e == nil || e.state != d.state || e.content != d.content {
+		view := d.viewLocked()
+		e = &encodedDiff{d.state, d.content, sync.OnceValue(func() json.RawMessage {
+			data, err := editor.Encode(view)
+			if err != nil {
+				panic(err) // strings and numbers
+			}
+			return data
+		})}
+		d.encoded = weak.Make(e)
+	}
+	c.mu.Unlock()
+	return e.encode(), true
 }
 
 type event string
@@ -221,6 +258,7 @@ func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
 	}
 	if err == nil {
 		d.base, err = t.read()
+		d.original = s.Shown(d.base.text, p.Text)
 	}
 	switch {
 	case err != nil:
@@ -269,9 +307,8 @@ func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
 	d.shown = true
 	surfaces := c.surfacesLocked()
 	acks := make(chan error, len(surfaces))
-	view := d.viewLocked()
 	for _, s := range surfaces {
-		s.openDiff(view, func(err error) { acks <- err })
+		s.openDiff(d, func(err error) { acks <- err })
 	}
 	c.mu.Unlock()
 	shown := make(chan error, 1)
@@ -371,9 +408,6 @@ func (d *diff) answer(text string) string {
 	return d.session.Answer(text, d.base.text, d.proposal.Text)
 }
 
-// original returns the file's text as surfaces show it.
-func (d *diff) original() string { return d.session.Shown(d.base.text, d.proposal.Text) }
-
 // edit stores the text of a diff that the user is editing.
 func (c *Companion) edit(from *conn, ch editor.DiffChange) {
 	if ch.Content == nil {
@@ -401,7 +435,7 @@ func (c *Companion) hunks(t editor.DiffText) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	original := d.original()
+	original := d.original
 	res := editor.DiffHunks{Hunks: []editor.DiffHunk{}}
 	for _, h := range hunk.Between(original, t.Content) {
 		removed := hunk.Split(h.OldText(original))
@@ -425,7 +459,7 @@ func (c *Companion) takeHunk(t editor.DiffTake) (any, error) {
 	if d.proposal.ReadOnly != "" {
 		return nil, errors.New(d.proposal.ReadOnly)
 	}
-	from, none := d.original(), "nothing to undo in this line: it is as in the file"
+	from, none := d.original, "nothing to undo in this line: it is as in the file"
 	switch t.Take {
 	case editor.TakeOriginal:
 	case editor.TakeProposed:
@@ -516,7 +550,7 @@ func (d *diff) viewLocked() editor.Diff {
 	}
 	return editor.Diff{
 		ID: st.ID, Path: st.Path, State: st.State,
-		Original: d.original(), Exists: d.base.exists, EOL: eol(d.base.text),
+		Original: d.original, Exists: d.base.exists, EOL: eol(d.base.text),
 		Proposed: d.proposal.Text, Content: edited,
 		Agent: st.Agent, Client: st.Client, Opened: st.Opened, ReadOnly: d.proposal.ReadOnly,
 	}

@@ -107,7 +107,7 @@ func (c *Companion) writeEntry(d *diff, state journal.State, unwritten bool, tex
 		if err != nil {
 			return err
 		}
-		if err := c.journal.SetOriginal(d.id, d.original()); err != nil {
+		if err := c.journal.SetOriginal(d.id, d.original); err != nil {
 			c.log.Warn("the journal lacks the text before a change", "err", err)
 		}
 		e.exists, e.state, e.lacks, e.kept = true, state, false, d.proposal.Text

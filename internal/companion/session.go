@@ -125,6 +125,13 @@ type Context struct {
 	Trusted *bool
 }
 
+// Same reports whether both are results of the same change, so that they are equal. It
+// does not compare them.
+func (c Context) Same(other Context) bool {
+	return c.Trusted == other.Trusted && len(c.Files) == len(other.Files) &&
+		(len(c.Files) == 0 || &c.Files[0] == &other.Files[0])
+}
+
 // A File is one open file of a [Context]. Cursor, Selection and Range are those of
 // the active file; the others have none.
 type File struct {

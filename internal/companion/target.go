@@ -154,7 +154,7 @@ func (t target) read() (file, error) {
 			return file{}, errors.New("it is not UTF-8 text")
 		}
 		sum := sha256.Sum256(data)
-		return file{string(data), true, hex.EncodeToString(sum[:]), newFileState(info)}, nil
+		return file{sys.Text(data), true, hex.EncodeToString(sum[:]), newFileState(info)}, nil
 	})
 }
 

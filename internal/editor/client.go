@@ -2,11 +2,7 @@ package editor
 
 import (
 	"context"
-	"encoding/json"
 	"io"
-	"log"
-
-	"github.com/sourcegraph/jsonrpc2"
 )
 
 // A Handler handles the messages of a companion. The client ignores messages
@@ -28,21 +24,16 @@ type Handler struct {
 
 // A Client is the client side of the protocol.
 type Client struct {
-	conn *jsonrpc2.Conn
+	conn *Conn
 }
 
 // NewClient returns a client that talks to a companion over conn until
 // [Client.Close].
 func NewClient(conn io.ReadWriteCloser, h Handler) *Client {
-	return &Client{NewConn(context.Background(), NewClientStream(conn), jsonrpc2.HandlerWithError(h.handle))}
+	return &Client{NewConn(context.Background(), NewClientStream(conn), HandlerWithError(h.handle))}
 }
 
-// NewConn returns a JSON-RPC connection that writes nothing to standard error.
-func NewConn(ctx context.Context, s jsonrpc2.ObjectStream, h jsonrpc2.Handler) *jsonrpc2.Conn {
-	return jsonrpc2.NewConn(ctx, s, h, jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
-}
-
-func (h Handler) handle(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+func (h Handler) handle(_ context.Context, _ *Conn, req *Request) (any, error) {
 	switch req.Method {
 	case MethodDiffOpen:
 		return struct{}{}, received(req, h.DiffOpen)
@@ -75,7 +66,7 @@ func (h Handler) handle(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Reque
 		})
 		return res, err
 	}
-	return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "unknown method " + req.Method}
+	return nil, &Error{Code: CodeMethodNotFound, Message: "unknown method " + req.Method}
 }
 
 func always[T any](f func(T)) func(T) error {
@@ -85,7 +76,7 @@ func always[T any](f func(T)) func(T) error {
 	return func(v T) error { f(v); return nil }
 }
 
-func received[T any](req *jsonrpc2.Request, f func(T) error) error {
+func received[T any](req *Request, f func(T) error) error {
 	v, err := Params[T](req)
 	if err != nil || f == nil {
 		return err
@@ -94,13 +85,13 @@ func received[T any](req *jsonrpc2.Request, f func(T) error) error {
 }
 
 // Params decodes a request's parameters.
-func Params[T any](req *jsonrpc2.Request) (T, error) {
+func Params[T any](req *Request) (T, error) {
 	var v T
 	if req.Params == nil {
 		return v, nil
 	}
-	if err := json.Unmarshal(*req.Params, &v); err != nil {
-		return v, &jsonrpc2.Error{Code: jsonrpc2.CodeInvalidParams, Message: req.Method + ": " + err.Error()}
+	if err := Decode(req.Params, &v); err != nil {
+		return v, &Error{Code: CodeInvalidParams, Message: req.Method + ": " + err.Error()}
 	}
 	return v, nil
 }

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sourcegraph/jsonrpc2"
-
 	"pollux/internal/paths"
 )
 
@@ -53,7 +51,7 @@ func Send(ctx context.Context, socket string, self Implementation, p SendParams)
 	err = talk(ctx, socket, self, func(ctx context.Context, c *Client, _ InitializeResult) error {
 		return c.Call(ctx, MethodSend, p, &res)
 	})
-	var refusal *jsonrpc2.Error
+	var refusal *Error
 	if errors.As(err, &refusal) {
 		err = errors.New(refusal.Message)
 	}

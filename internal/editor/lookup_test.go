@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-
-	"github.com/sourcegraph/jsonrpc2"
 )
 
 // listen answers as a companion with a status, or, with none, accepts
@@ -39,7 +37,7 @@ func listen(t *testing.T, port int, status *Status) string {
 					io.Copy(io.Discard, conn) // until the client gives up
 					return
 				}
-				<-NewConn(context.Background(), NewStream(conn), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+				<-NewConn(context.Background(), NewStream(conn), HandlerWithError(func(_ context.Context, _ *Conn, req *Request) (any, error) {
 					if req.Method == MethodStatus {
 						return status, nil
 					}

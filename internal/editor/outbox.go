@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/sourcegraph/jsonrpc2"
-
 	"pollux/internal/outbox"
 )
 
@@ -67,7 +65,7 @@ func (o *Outbox) Close() { o.out.CloseWithin(drainTimeout) }
 // So a client that closes its side, or sends something other than a message, still
 // receives the answers to its requests. Answers to malformed messages go to the outbox,
 // too.
-func Drained(s *Stream, o *Outbox) jsonrpc2.ObjectStream {
+func Drained(s *Stream, o *Outbox) messageStream {
 	s.Malformed = func(answer any) {
 		o.Put(malformedSize, func(context.Context) { s.WriteObject(answer) })
 	}
@@ -83,10 +81,10 @@ type drained struct {
 	out *Outbox
 }
 
-func (s drained) ReadObject(v any) error {
-	err := s.Stream.ReadObject(v)
+func (s drained) readParsed() (message, error) {
+	m, err := s.Stream.readParsed()
 	if err != nil {
 		s.out.Drain()
 	}
-	return err
+	return m, err
 }

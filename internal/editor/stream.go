@@ -28,8 +28,7 @@ var ErrFraming = errors.New("not a message of the editor protocol")
 
 // A Stream frames JSON-RPC messages on a byte stream. The first byte received
 // decides the framing in both directions: C (of Content-Length) means the header
-// of the Language Server Protocol, { means one message per line. A Stream
-// implements jsonrpc2.ObjectStream.
+// of the Language Server Protocol, { means one message per line.
 type Stream struct {
 	// Malformed receives the answer to a message that is not valid JSON. A
 	// goroutine other than the reading one must write it. If Malformed is nil,
@@ -67,22 +66,37 @@ func NewClientStream(conn io.ReadWriteCloser) *Stream {
 	return s
 }
 
-// ReadObject reads the next message into v. It skips a message that is not valid
-// JSON and answers it with Malformed. A broken header ends the stream.
+// ReadObject reads the next message into v. It skips a message that does not fit and
+// answers it with Malformed. A broken header ends the stream.
 func (s *Stream) ReadObject(v any) error {
+	return s.read(func(data []byte) error {
+		reflect.ValueOf(v).Elem().SetZero() // an earlier message may have set fields
+		return json.Unmarshal(data, v)
+	})
+}
+
+// readParsed is ReadObject for a message of JSON-RPC.
+func (s *Stream) readParsed() (m message, err error) {
+	err = s.read(func(data []byte) (err error) {
+		m, err = parseMessage(data)
+		return err
+	})
+	return m, err
+}
+
+// read reads messages until parse accepts one.
+func (s *Stream) read(parse func([]byte) error) error {
 	for {
 		data, err := s.readMessage()
 		if err != nil {
 			return err
 		}
-		reflect.ValueOf(v).Elem().SetZero() // an earlier message may have set fields
-		err = json.Unmarshal(data, v)
-		if err == nil {
+		if err = parse(data); err == nil {
 			return nil
 		}
 		if s.Malformed != nil {
 			s.Malformed(map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{
-				"code": -32700, "message": "this is not a JSON-RPC message: " + err.Error(),
+				"code": CodeParseError, "message": "this is not a JSON-RPC message: " + err.Error(),
 			}})
 		}
 	}
@@ -173,17 +187,35 @@ func (s *Stream) readFramed() ([]byte, error) {
 
 // WriteObject writes one message.
 func (s *Stream) WriteObject(v any) error {
-	data, err := json.Marshal(v) // contains no line feed
+	data, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
+	return s.writeMessage(data)
+}
+
+// write writes the message that consists of head, body and a closing brace. It does not
+// copy the body.
+func (s *Stream) write(head string, body json.RawMessage) error {
+	return s.writeMessage([]byte(head), body, []byte("}"))
+}
+
+// writeMessage writes one message. Its parts contain no line feed.
+func (s *Stream) writeMessage(parts ...[]byte) error {
+	length := 0
+	for _, part := range parts {
+		length += len(part)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.framed.Load() == headers {
-		fmt.Fprintf(s.w, "Content-Length: %d\r\n\r\n", len(data))
-		s.w.Write(data)
-	} else {
-		s.w.Write(data)
+	framed := s.framed.Load() == headers
+	if framed {
+		fmt.Fprintf(s.w, "Content-Length: %d\r\n\r\n", length)
+	}
+	for _, part := range parts {
+		s.w.Write(part)
+	}
+	if !framed {
 		s.w.WriteByte('\n')
 	}
 	return s.w.Flush()

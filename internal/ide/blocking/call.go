@@ -1,7 +1,6 @@
 package blocking
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/companion"
+	"pollux/internal/editor"
 )
 
 // A Call is a call of a tool that opens or closes diffs. The SDK runs all calls at the
@@ -24,6 +24,7 @@ type Call struct {
 	id   jsonrpc.ID    // of the request; not valid if it is not the agent's call
 	key  string        // names the call to the tool
 	turn chan struct{} // closed when all calls before this one have taken effect
+	args json.RawMessage
 }
 
 // Calls are the calls of one connected agent. The transport passes each request through
@@ -64,50 +65,51 @@ const metaCall = "pollux/call"
 
 var errNotConnected = errors.New("not connected: send notifications/initialized first")
 
-// Received prepares a request of the agent for the SDK.
-func (s *Calls) Received(req *jsonrpc.Request) *jsonrpc.Request {
-	var params map[string]json.RawMessage // its names are exact, unlike those of a struct
-	var name string
-	if req.Method != "tools/call" || !req.IsCall() || json.Unmarshal(req.Params, &params) != nil ||
-		json.Unmarshal(params["name"], &name) != nil {
-		return req
-	}
-	if !s.ordered(name) {
-		return withoutMeta(req, params)
-	}
-	c := s.enqueue(req.ID)
-	if c == nil {
-		return req // the SDK refuses a second request with the same ID
-	}
-	// The arguments keep their bytes: see [companion.Unprintable].
-	args := params["arguments"]
-	if len(args) == 0 {
-		args = json.RawMessage("{}")
-	}
-	var b bytes.Buffer
-	b.Grow(len(args) + 100)
-	b.WriteString(`{"_meta":{"` + metaCall + `":"` + c.key + `"},"name":"` + name + `","arguments":`)
-	b.Write(args)
-	b.WriteString("}")
-	changed := *req
-	changed.Params = b.Bytes()
-	return &changed
+// A toolCall is the parameters of a call of a tool.
+type toolCall struct {
+	Meta json.RawMessage `json:"_meta,omitempty"`
+	Name string          `json:"name"`
+	Args json.RawMessage `json:"arguments,omitempty"`
 }
 
-// withoutMeta returns the request without _meta. Copilot CLI passes on what its model's
-// calls have there, the version of another protocol, which the SDK refuses.
-func withoutMeta(req *jsonrpc.Request, params map[string]json.RawMessage) *jsonrpc.Request {
-	if params["_meta"] == nil {
+// Decode decodes a message of the agent. [Calls.Received] completes a request. The SDK
+// would decode and copy the text of a change several times.
+func Decode(data []byte) (jsonrpc.Message, error) {
+	var m struct {
+		Version string   `json:"jsonrpc"`
+		ID      any      `json:"id"`
+		Method  string   `json:"method"`
+		Call    toolCall `json:"params"`
+	}
+	if editor.Decode(data, &m) == nil && m.Version == "2.0" && m.Method == "tools/call" && m.Call.Name != "" {
+		if id, err := jsonrpc.MakeID(m.ID); err == nil && id.IsValid() {
+			return &jsonrpc.Request{ID: id, Method: m.Method, Extra: m.Call}, nil
+		}
+	}
+	return jsonrpc.DecodeMessage(data)
+}
+
+// Received prepares a request of the agent for the SDK. It keeps the arguments of the
+// tools of [Calls.AddInTurn]. Other calls have no _meta: Copilot CLI passes on what its
+// model's calls have there, the version of another protocol, which the SDK refuses.
+func (s *Calls) Received(req *jsonrpc.Request) *jsonrpc.Request {
+	call, ok := req.Extra.(toolCall)
+	if !ok {
 		return req
 	}
-	delete(params, "_meta")
-	data, err := json.Marshal(params)
+	call.Meta = nil
+	if s.ordered(call.Name) {
+		// The SDK refuses a second request with the same ID.
+		if c := s.enqueue(req.ID, call.Args); c != nil {
+			call.Meta = json.RawMessage(`{"` + metaCall + `":"` + c.key + `"}`)
+		}
+		call.Args = json.RawMessage("{}")
+	}
+	params, err := editor.Encode(call)
 	if err != nil {
-		return req
+		panic(err) // it was decoded
 	}
-	changed := *req
-	changed.Params = data
-	return &changed
+	return &jsonrpc.Request{ID: req.ID, Method: req.Method, Params: params}
 }
 
 // ordered reports whether the calls of a tool take effect in order.
@@ -118,14 +120,14 @@ func (s *Calls) ordered(name string) bool {
 }
 
 // enqueue adds a call at the end of the queue. It returns nil if the ID is in use.
-func (s *Calls) enqueue(id jsonrpc.ID) *Call {
+func (s *Calls) enqueue(id jsonrpc.ID, args json.RawMessage) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id.IsValid() && slices.ContainsFunc(s.calls, func(c *Call) bool { return c.id == id }) {
 		return nil
 	}
 	s.numbered++
-	c := &Call{id: id, key: strconv.Itoa(s.numbered), turn: make(chan struct{})}
+	c := &Call{id: id, key: strconv.Itoa(s.numbered), turn: make(chan struct{}), args: args}
 	s.calls = append(s.calls, c)
 	s.queue = append(s.queue, c)
 	if len(s.queue) == 1 {
@@ -221,8 +223,17 @@ func (s *Calls) AddInTurn(server *mcp.Server, name, description, schema string,
 		if err := s.wait(c); err != nil {
 			return nil, err
 		}
-		return f(ctx, c, req.Params.Arguments)
+		return f(ctx, c, s.takeArgs(c))
 	})
+}
+
+// takeArgs returns the arguments of a call, which may take hours, and drops them.
+func (s *Calls) takeArgs(c *Call) json.RawMessage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	args := c.args
+	c.args = nil
+	return args
 }
 
 // Add adds a tool. f returns the texts of the result. The schema is JSON.
@@ -256,7 +267,7 @@ func Unmarshal(args json.RawMessage, v any) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(args, v); err != nil {
+	if err := editor.Decode(args, v); err != nil {
 		return fmt.Errorf("the arguments do not fit: %w", err)
 	}
 	return nil

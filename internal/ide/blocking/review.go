@@ -1,7 +1,6 @@
 package blocking
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,24 +43,31 @@ type Proposed struct {
 // ParseProposed parses the arguments of the tool that shows a change. pathName is the
 // argument with the file's path.
 func ParseProposed(args json.RawMessage, pathName string) (p Proposed, err error) {
-	var fields map[string]json.RawMessage // its names are exact, unlike those of a struct
-	var text *string
-	if err := Unmarshal(args, &fields); err != nil {
+	var a struct {
+		NewPath      json.RawMessage `json:"new_file_path"`
+		OriginalPath json.RawMessage `json:"original_file_path"`
+		Text         *string         `json:"new_file_contents"`
+		Tab          string          `json:"tab_name"`
+	}
+	if err := Unmarshal(args, &a); err != nil {
 		return p, err
 	}
-	err = cmp.Or(Unmarshal(fields[pathName], &p.Path), Unmarshal(fields["new_file_contents"], &text),
-		Unmarshal(fields["tab_name"], &p.Tab))
-	switch {
-	case err != nil:
+	path := a.NewPath
+	if pathName == "original_file_path" {
+		path = a.OriginalPath
+	}
+	if err := Unmarshal(path, &p.Path); err != nil {
 		return p, err
+	}
+	switch {
 	case p.Path == "":
 		return p, fmt.Errorf("%s is missing: pass the file's absolute path", pathName)
 	case strings.ContainsRune(p.Path, 0):
 		return p, fmt.Errorf("%s holds a NUL byte: pass the file's absolute path", pathName)
-	case text == nil:
+	case a.Text == nil:
 		return p, errors.New("new_file_contents is missing: pass the proposed text of the whole file")
 	}
-	p.Text, p.Binary = *text, companion.Unprintable(*text, args)
+	p.Tab, p.Text, p.Binary = a.Tab, *a.Text, companion.Unprintable(*a.Text, args)
 	return p, nil
 }
 
@@ -97,7 +103,7 @@ func (s *Calls) Open(ctx context.Context, c *Call, p Proposed) (companion.Outcom
 		return decided(o)
 	case <-s.ctx.Done():
 	case <-ctx.Done(): // the agent has canceled the call, or the session has ended
-		closing := s.enqueue(jsonrpc.ID{})
+		closing := s.enqueue(jsonrpc.ID{}, nil)
 		if s.wait(closing) == nil {
 			s.close(s.ctx, func(other *review) bool { return other == r })
 		}

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf16"
 
@@ -88,6 +89,43 @@ func FileURL(path string) string {
 		slashed = "/" + slashed
 	}
 	return (&url.URL{Scheme: "file", Path: slashed}).String()
+}
+
+// Messages encodes the context once for all sessions of a server. The zero value is
+// usable.
+type Messages struct {
+	mu   sync.Mutex
+	last [2]encodedSelection // two: an agent may have another shift; the newest first
+}
+
+type encodedSelection struct {
+	selection Selection
+	message   []byte
+}
+
+// encode returns the notification with a selection. The caller must not change it.
+func (ms *Messages) encode(m Selection) ([]byte, error) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	for _, e := range ms.last {
+		if e.message != nil && e.selection == m {
+			return e.message, nil
+		}
+	}
+	message, err := encodeNotification(MethodSelection, m)
+	if err == nil {
+		ms.last = [2]encodedSelection{{m, message}, ms.last[0]}
+	}
+	return message, err
+}
+
+// encodeNotification returns a notification as JSON-RPC.
+func encodeNotification(method string, params any) ([]byte, error) {
+	return editor.Encode(struct {
+		Version string `json:"jsonrpc"`
+		Method  string `json:"method"`
+		Params  any    `json:"params"`
+	}{"2.0", method, params})
 }
 
 // A Feed sends the context to one agent.

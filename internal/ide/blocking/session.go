@@ -2,12 +2,10 @@ package blocking
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"sync"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/companion"
@@ -34,6 +32,15 @@ type SessionConfig struct {
 	Connected func(agent *mcp.ServerSession)
 	// SkipNothing is that of [Feed].
 	SkipNothing bool
+	// Messages encodes the context for all sessions of a server.
+	Messages *Messages
+}
+
+// A Conn is the connection of a session.
+type Conn interface {
+	mcp.Connection
+	// Send writes a notification that is encoded already. It must not change it.
+	Send(ctx context.Context, message []byte) error
 }
 
 // A Session is the part of a [companion.Session] that the agents share. The session of
@@ -54,7 +61,7 @@ type Session struct {
 
 	mu     sync.Mutex
 	client *mcp.Implementation // what the agent says it is; nil until it is connected
-	conn   mcp.Connection      // nil until Serve
+	conn   Conn                // nil until Serve
 }
 
 // NewSession returns a session that [Session.Serve] starts.
@@ -70,7 +77,7 @@ func NewSession(cfg SessionConfig) *Session {
 			}
 			return cfg.Shift(s.clientInfo().Name)
 		},
-		Send: func(m Selection) error { return s.Notify(MethodSelection, m) },
+		Send: func(m Selection) error { return s.send(cfg.Messages.encode(m)) },
 	})
 	return s
 }
@@ -81,7 +88,7 @@ var protocolVersions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-
 
 // Serve serves the agent until the connection or the session ends. The connection must
 // end soon after Ctx does. addTools adds the tools.
-func (s *Session) Serve(conn mcp.Connection, addTools func(*mcp.Server)) {
+func (s *Session) Serve(conn Conn, addTools func(*mcp.Server)) {
 	s.mu.Lock()
 	s.conn = conn
 	s.mu.Unlock()
@@ -145,14 +152,18 @@ func (s *Session) End() { s.cancel() }
 
 // Notify sends a notification to the agent.
 func (s *Session) Notify(method string, params any) error {
-	data, err := json.Marshal(params)
+	return s.send(encodeNotification(method, params))
+}
+
+// send sends a notification, unless encoding it has failed.
+func (s *Session) send(message []byte, err error) error {
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	conn := s.conn
 	s.mu.Unlock()
-	return conn.Write(s.Ctx, &jsonrpc.Request{Method: method, Params: data})
+	return conn.Send(s.Ctx, message)
 }
 
 // MaxName bounds a name and a version, in bytes.

@@ -46,7 +46,7 @@ func (s *Server) newSession() *Session {
 	session.Session = blocking.NewSession(blocking.SessionConfig{
 		Backend: s.cfg.Backend, Log: s.cfg.Log, OnPanic: s.cfg.OnPanic, Self: session,
 		Implementation: mcp.Implementation{Name: "pollux", Title: s.cfg.Editor.DisplayName, Version: s.cfg.Version},
-		Names:          names, Delays: refreshDelays, Shift: lineShift, Connected: session.locate,
+		Names:          names, Delays: refreshDelays, Shift: lineShift, Connected: session.locate, Messages: &s.messages,
 	})
 	return session
 }

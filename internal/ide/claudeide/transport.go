@@ -6,6 +6,8 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"pollux/internal/ide/blocking"
 )
 
 // A conn is the connection of a session: a message is a text frame.
@@ -28,7 +30,7 @@ func (c conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 			c.s.End()
 			return nil, io.EOF
 		}
-		msg, err := jsonrpc.DecodeMessage(data)
+		msg, err := blocking.Decode(data)
 		if err != nil {
 			c.s.server.cfg.Log.Debug("a frame is not a message", "err", err)
 			continue
@@ -47,15 +49,13 @@ func (c conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// Write implements [mcp.Connection]. It writes nothing for a session that ends: an
-// error that only says so would hide the change from the agent's user.
+// Write implements [mcp.Connection].
 func (c conn) Write(ctx context.Context, msg jsonrpc.Message) error {
-	err := c.s.Ctx.Err()
-	if err == nil {
-		err = c.write(ctx, msg)
-	}
-	if err != nil { // as in Read
+	data, err := jsonrpc.EncodeMessage(msg)
+	if err != nil {
 		c.s.End()
+	} else {
+		err = c.Send(ctx, data)
 	}
 	if res, ok := msg.(*jsonrpc.Response); ok {
 		c.s.Calls.Written(res.ID, err)
@@ -63,10 +63,15 @@ func (c conn) Write(ctx context.Context, msg jsonrpc.Message) error {
 	return err
 }
 
-func (c conn) write(ctx context.Context, msg jsonrpc.Message) error {
-	data, err := jsonrpc.EncodeMessage(msg)
-	if err != nil {
-		return err
+// Send implements [blocking.Conn]. It writes nothing for a session that ends: an error
+// that only says so would hide the change from the agent's user.
+func (c conn) Send(ctx context.Context, message []byte) error {
+	err := c.s.Ctx.Err()
+	if err == nil {
+		err = c.s.ws.Write(ctx, websocket.MessageText, message)
 	}
-	return c.s.ws.Write(ctx, websocket.MessageText, data)
+	if err != nil { // as in Read
+		c.s.End()
+	}
+	return err
 }

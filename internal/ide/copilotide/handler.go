@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"pollux/internal/gate"
+	"pollux/internal/ide/blocking"
 )
 
 const (
@@ -90,7 +91,7 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, session *Sess
 		turnAway(w, http.StatusBadRequest, "the request's body did not arrive")
 		return
 	}
-	msg, err := jsonrpc.DecodeMessage(body)
+	msg, err := blocking.Decode(body)
 	if err != nil {
 		answer(w, http.StatusBadRequest, nil, codeParse, "the body is not one JSON-RPC message")
 		return

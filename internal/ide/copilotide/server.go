@@ -75,6 +75,7 @@ type Server struct {
 	ctx      context.Context // ends with watch
 	stop     context.CancelFunc
 	check    outbox.Signal // the lock may have to change
+	messages blocking.Messages
 
 	publishing sync.Mutex      // held while the lock file changes
 	writer     lockfile.Writer // of the lock file; guarded by publishing

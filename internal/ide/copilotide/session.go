@@ -65,7 +65,7 @@ func (s *Server) newSession(process string) *Session {
 	session.Session = blocking.NewSession(blocking.SessionConfig{
 		Backend: s.cfg.Backend, Log: s.cfg.Log, OnPanic: s.cfg.OnPanic, Self: session,
 		Implementation: mcp.Implementation{Name: "pollux", Title: s.cfg.Editor.DisplayName, Version: s.cfg.Version},
-		Names:          names, Delays: []time.Duration{0}, SkipNothing: true,
+		Names:          names, Delays: []time.Duration{0}, SkipNothing: true, Messages: &s.messages,
 	})
 	session.gone = time.AfterFunc(unstreamedTimeout, session.End)
 	return session
@@ -98,21 +98,23 @@ func (s *Session) receive(msg jsonrpc.Message) {
 
 // serveCall serves a request and its answer.
 func (s *Session) serveCall(w http.ResponseWriter, r *http.Request, req *jsonrpc.Request) {
-	received := make(chan []byte, 1)
-	if !s.expect(req.ID, received) {
-		answer(w, http.StatusBadRequest, req.ID.Raw(), codeInvalidRequest, "another request has this ID")
+	received, id := make(chan []byte, 1), req.ID
+	if !s.expect(id, received) {
+		answer(w, http.StatusBadRequest, id.Raw(), codeInvalidRequest, "another request has this ID")
 		return
 	}
+	// Before the response begins: then the agent may send its next call, which comes after
+	// this one. From here on only the ID is kept, because the answer may take hours.
+	s.receive(s.Calls.Received(req))
 	out, stop := respond(s.Ctx, w, s.id)
 	defer stop()
-	s.receive(s.Calls.Received(req))
 	answered, err := s.await(r.Context(), out, received)
-	s.forget(req.ID)
+	s.forget(id)
 	if err != nil && !answered && s.Ctx.Err() == nil && len(received) == 0 {
-		s.cancelCall(req.ID)
+		s.cancelCall(id)
 		return
 	}
-	s.Calls.Written(req.ID, err)
+	s.Calls.Written(id, err)
 }
 
 // cancelCall cancels a request whose response has ended before the answer: the agent has
@@ -295,6 +297,9 @@ func (c conn) Write(_ context.Context, msg jsonrpc.Message) error {
 	}
 	return nil
 }
+
+// Send implements [blocking.Conn].
+func (c conn) Send(_ context.Context, message []byte) error { return c.s.send(message) }
 
 // ready is a text that the agent shows when it reads its keyboard.
 const ready = "/ commands"

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"pollux/internal/companion"
+	"pollux/internal/editor"
 )
 
 // wireContext returns the context as the CLI receives it: the newest files,
@@ -23,6 +24,34 @@ func wireContext(c companion.Context) Context {
 		files[0].Timestamp = max(files[0].Timestamp, files[1].Timestamp+1)
 	}
 	return Context{WorkspaceState: ws}
+}
+
+// An encodedContext is a context as all CLIs receive it.
+type encodedContext struct {
+	from   companion.Context
+	key    string
+	params json.RawMessage
+}
+
+// context returns the context as it is now. It is encoded once for all sessions.
+func (s *Server) context() *encodedContext {
+	now := s.cfg.Backend.Context()
+	s.encodingMu.Lock()
+	defer s.encodingMu.Unlock()
+	if e := s.encoded; e == nil || !now.Same(e.from) {
+		update := wireContext(now)
+		s.encoded = &encodedContext{now, update.key(), encodeParams(update)}
+	}
+	return s.encoded
+}
+
+// encodeParams encodes the parameters of a notification.
+func encodeParams(params any) json.RawMessage {
+	data, err := editor.Encode(params)
+	if err != nil {
+		panic(err) // strings and numbers
+	}
+	return data
 }
 
 // key returns the part of a context that the CLI compares. Of the timestamps,

@@ -2,6 +2,7 @@ package geminiide
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -19,11 +20,16 @@ import (
 )
 
 // childServes makes this test binary a companion's server, which prints its
-// port and ends with its standard input.
+// port and ends with its standard input. With the value "panic", its backend panics when
+// an agent proposes a change.
 const childServes = "POLLUX_TEST_SERVE"
 
 func serveChild() {
-	s, err := New(Config{Backend: newBackend(), Version: "test", Token: "secret"})
+	b := newBackend()
+	if os.Getenv(childServes) == "panic" {
+		close(b.opened)
+	}
+	s, err := New(Config{Backend: b, Version: "test", Token: "secret"})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -31,6 +37,47 @@ func serveChild() {
 	s.Serve()
 	fmt.Println(s.Port())
 	io.Copy(io.Discard, os.Stdin)
+}
+
+// startChild starts a server in a child process, which ends with its standard input.
+func startChild(t *testing.T, cmd *exec.Cmd, serves string) (port int, in io.Closer) {
+	t.Helper()
+	cmd.Env = append(os.Environ(), childServes+"="+serves)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fscan(out, &port); err != nil {
+		t.Fatal(err)
+	}
+	return port, in
+}
+
+// The HTTP server recovers from a panic of its handlers, so a companion that had a bug
+// continued, without its discovery files.
+func TestPanicEndsTheProcess(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	port, in := startChild(t, cmd, "panic")
+	c := (&cl{t: t, base: fmt.Sprintf("http://127.0.0.1:%d", port), http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}).initialize()
+	res, err := c.http.Do(c.request(t.Context(), "POST",
+		`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"openDiff","arguments":{"filePath":"/a","newContent":"x"}}}`))
+	if err == nil {
+		t.Errorf("openDiff answers %s", res.Status)
+		res.Body.Close()
+	}
+	in.Close()
+	if err := cmd.Wait(); err == nil || !strings.Contains(log.String(), "panic: send on closed channel") {
+		t.Errorf("the process ends with %v: %s", err, log.String())
+	}
 }
 
 // raw opens a connection, sends text, and leaves it open.
@@ -59,25 +106,10 @@ func TestSlowStrangersDoNotKeepTheCLIOut(t *testing.T) {
 		t.Skip("no limit of descriptors")
 	}
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -n 128 && exec "$0"`, os.Args[0])
-	cmd.Env = append(os.Environ(), childServes+"=1")
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	port, in := startChild(t, cmd, "1")
 	defer cmd.Wait()
 	defer in.Close()
-	var port int
-	if _, err := fmt.Fscan(out, &port); err != nil {
-		t.Fatal(err)
-	}
 	for range 350 {
 		raw(t, port, bodyless(port, "/mcp", "127.0.0.1"))
 	}

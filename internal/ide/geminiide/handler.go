@@ -178,12 +178,7 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, session *Sess
 		}
 		return
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	var first struct {
-		Method string          `json:"method"`
-		ID     json.RawMessage `json:"id"`
-	}
-	err = json.Unmarshal(body, &first) // fails for a batch
+	first, err := parsePost(body)
 	if session != nil {
 		if err == nil && first.Method != "" && !known[first.Method] {
 			answerUnknown(w, first.ID, first.Method)
@@ -192,7 +187,11 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, session *Sess
 		if session.mcp.InitializeParams() != nil {
 			session.connected() // this request may overtake the rest of the first one
 		}
-		session.servePost(w, r)
+		session.servePost(func() {
+			if err != nil || !session.serveTool(w, r, first) {
+				session.serve(w, withBody(r, body))
+			}
+		})
 		return
 	}
 	if err != nil || first.Method != "initialize" {
@@ -205,12 +204,18 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, session *Sess
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	session.servePost(w, r)
+	session.servePost(func() { session.serve(w, withBody(r, body)) })
 	if session.mcp.InitializeParams() == nil {
 		session.Close()
 		return
 	}
 	session.connected()
+}
+
+// withBody gives a request a body that was read before.
+func withBody(r *http.Request, body []byte) *http.Request {
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return r
 }
 
 // known are the methods that the SDK's transport accepts. It answers 400 to
@@ -239,14 +244,18 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	rc := http.NewResponseController(w)
 	rc.SetReadDeadline(time.Now().Add(bodyTimeout))
 	defer rc.SetReadDeadline(time.Time{})
-	body, err := io.ReadAll(io.LimitReader(r.Body, s.cfg.MaxBody+1))
-	if err == nil && int64(len(body)) > s.cfg.MaxBody {
+	var b bytes.Buffer
+	if n := r.ContentLength; n > 0 && n <= s.cfg.MaxBody {
+		b.Grow(int(n) + bytes.MinRead)
+	}
+	_, err := b.ReadFrom(io.LimitReader(r.Body, s.cfg.MaxBody+1))
+	if err == nil && int64(b.Len()) > s.cfg.MaxBody {
 		// Keep reading, up to a limit. Otherwise a client that is still writing would
 		// see a broken connection instead of the answer.
 		io.CopyN(io.Discard, r.Body, 4*s.cfg.MaxBody)
 		return nil, &http.MaxBytesError{Limit: s.cfg.MaxBody}
 	}
-	return body, err
+	return b.Bytes(), err
 }
 
 func accepts(r *http.Request, want string) bool {

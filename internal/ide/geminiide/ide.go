@@ -8,9 +8,8 @@
 package geminiide
 
 import (
-	"encoding/json"
-
 	"pollux/internal/editor"
+	"pollux/internal/sys"
 )
 
 // Names of the tools a companion registers (companion-spec III).
@@ -113,11 +112,11 @@ type ClosedContent struct {
 
 // Text returns the text block's text.
 func (c ClosedContent) Text() string {
-	b, err := json.Marshal(c)
+	b, err := editor.Encode(c)
 	if err != nil {
 		panic(err) // a struct of one string
 	}
-	return string(b)
+	return sys.Text(b)
 }
 
 // A DiscoveryFile is the content of the file that leads a CLI to a companion

@@ -109,6 +109,9 @@ type Server struct {
 	closed      bool
 	pages       http.Handler
 	publication *Publication // nil until Publish
+
+	encodingMu sync.Mutex // held while the context is encoded; no other lock is taken meanwhile
+	encoded    *encodedContext
 }
 
 // New returns a server that listens on 127.0.0.1 and on ExtraHost, if set.

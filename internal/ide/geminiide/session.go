@@ -3,7 +3,6 @@ package geminiide
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -63,6 +62,7 @@ type Session struct {
 	busy      bool                         // the writer is in a write
 	writing   *streamWriter                // to this stream, HTTP only
 	responses map[http.ResponseWriter]bool // to requests that are being served
+	calls     map[string]bool              // the calls of serveTool, by ID
 	drained   []chan bool                  // closed when nothing is queued
 	gone      *time.Timer                  // ends the session when it has no stream
 	timer     int                          // the number of that timer
@@ -149,6 +149,7 @@ func (srv *Server) newSession() *Session {
 	s := &Session{
 		id: rand.Text(), server: srv, since: time.Now(), wake: outbox.NewSignal(),
 		started: make(chan struct{}), closed: make(chan struct{}), responses: make(map[http.ResponseWriter]bool),
+		calls: make(map[string]bool),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -351,12 +352,12 @@ func (s *Session) writeNext() bool {
 	key := ""
 	var err error
 	if !isOutcome {
-		update := wireContext(s.server.cfg.Backend.Context())
-		key = update.key()
-		next = outcome{method: MethodContextUpdate, params: update}
+		update := s.server.context()
+		key = update.key
+		next = outcome{method: MethodContextUpdate, params: update.params}
 	}
 	if isOutcome || key != last {
-		err = s.send(next)
+		err = s.send(stream, next)
 	}
 
 	s.mu.Lock()
@@ -381,12 +382,16 @@ func (s *Session) writeNext() bool {
 	return true
 }
 
-func (s *Session) send(o outcome) error {
-	params, err := json.Marshal(o.params)
-	if err != nil {
+// send writes a notification. The SDK would encode and copy it again.
+func (s *Session) send(stream *streamWriter, o outcome) error {
+	params := encodeParams(o.params)
+	if stream == nil { // over stdio
+		return s.conn.Write(s.ctx, &jsonrpc.Request{Method: o.method, Params: params})
+	}
+	if err := writeEvent(stream, `{"jsonrpc":"2.0","method":"`+o.method+`","params":`, params); err != nil {
 		return err
 	}
-	return s.conn.Write(s.ctx, &jsonrpc.Request{Method: o.method, Params: params})
+	return stream.FlushError()
 }
 
 func (s *Session) tellDrainedLocked() {
@@ -471,15 +476,20 @@ func (s *Session) serveStream(w http.ResponseWriter, r *http.Request) {
 	s.streamEnded(sw)
 }
 
-// serve lets the SDK answer a request, so that Close can end it.
+// serve lets the SDK answer a request.
 func (s *Session) serve(w http.ResponseWriter, r *http.Request) {
+	s.answering(w, func() { s.http.ServeHTTP(w, r) })
+}
+
+// answering runs f, which answers a request, so that Close can end it.
+func (s *Session) answering(w http.ResponseWriter, f func()) {
 	s.mu.Lock()
 	s.responses[w] = true
 	if s.ctx.Err() != nil {
 		endSoon(w)
 	}
 	s.mu.Unlock()
-	s.http.ServeHTTP(w, r)
+	f()
 	s.mu.Lock()
 	delete(s.responses, w)
 	s.mu.Unlock()
@@ -492,8 +502,8 @@ func endSoon(w http.ResponseWriter) {
 
 // servePost serves one message. A client that only posts stays connected as long
 // as it posts.
-func (s *Session) servePost(w http.ResponseWriter, r *http.Request) {
-	s.serve(w, r)
+func (s *Session) servePost(serve func()) {
+	serve()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stream == nil && s.gone != nil {

@@ -146,7 +146,7 @@ func TestStreamThatOpensInTimeStays(t *testing.T) {
 	dial(t, s).initialize()
 	session := <-b.session
 	for range 20_000 {
-		last, next := &streamWriter{}, &streamWriter{}
+		last, next := &streamWriter{ended: true}, &streamWriter{ended: true}
 		session.streamReady(last)
 		var both sync.WaitGroup
 		both.Go(func() { session.streamEnded(last) })
@@ -168,18 +168,18 @@ func TestLateTimerEndsNothing(t *testing.T) {
 	s := start(t, b, nil)
 	dial(t, s).initialize()
 	session := <-b.session
-	stream := &streamWriter{}
+	stream := &streamWriter{ended: true}
 	session.streamReady(stream)
 	session.streamEnded(stream)
 	session.mu.Lock()
 	late := session.timer
 	session.mu.Unlock()
-	session.streamReady(&streamWriter{})
+	session.streamReady(&streamWriter{ended: true})
 	session.expire(late)
 	if session.ctx.Err() != nil {
 		t.Error("a session with a stream ended")
 	}
-	session.streamEnded(&streamWriter{}) // not the open one
+	session.streamEnded(&streamWriter{ended: true}) // not the open one
 	session.expire(late)
 	if session.ctx.Err() != nil {
 		t.Error("a session with a stream ended")

@@ -24,7 +24,6 @@ import (
 	"time"
 
 	"github.com/rivo/uniseg"
-	"github.com/sourcegraph/jsonrpc2"
 
 	"pollux/internal/editor"
 	"pollux/internal/lazy"
@@ -50,10 +49,10 @@ func Serve(ctx context.Context, conn io.ReadWriteCloser, cfg Config) {
 	s := &server{cfg: cfg, ctx: ctx, end: cancel, docs: make(map[string]*document), diffs: make(map[string]editor.Diff)}
 	s.out = editor.NewOutbox(cancel, nil)
 	ready := make(chan struct{})
-	s.conn = editor.NewConn(ctx, editor.Drained(editor.NewStream(conn), s.out), handler(func(req *jsonrpc2.Request) {
+	s.conn = editor.NewConn(ctx, editor.Drained(editor.NewStream(conn), s.out), func(_ context.Context, _ *editor.Conn, req *editor.Request) {
 		<-ready
 		s.handle(req)
-	}))
+	})
 	s.client = cfg.Dial(editor.Handler{
 		DiffOpen:    s.diffOpen,
 		DiffClose:   s.diffClose,
@@ -73,10 +72,6 @@ func Serve(ctx context.Context, conn io.ReadWriteCloser, cfg Config) {
 	s.out.Close()
 }
 
-type handler func(*jsonrpc2.Request)
-
-func (h handler) Handle(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) { h(req) }
-
 // A server serves one editor. One goroutine handles the editor's messages in order,
 // another writes messages to the editor in order, and each question to the user has its
 // own goroutine.
@@ -84,7 +79,7 @@ type server struct {
 	cfg    Config
 	ctx    context.Context
 	end    func()
-	conn   *jsonrpc2.Conn
+	conn   *editor.Conn
 	client *editor.Client
 	out    *editor.Outbox
 	asking sync.WaitGroup
@@ -158,25 +153,35 @@ type (
 		Range *textRange `json:"range"`
 		Text  string     `json:"text"`
 	}
+	foldersParams struct {
+		Event struct {
+			Added   []folder `json:"added"`
+			Removed []folder `json:"removed"`
+		} `json:"event"`
+	}
+	commandParams struct {
+		Command   string   `json:"command"`
+		Arguments []string `json:"arguments"`
+	}
 	messageAction struct {
 		Title string `json:"title"`
 	}
 )
 
-func (s *server) handle(req *jsonrpc2.Request) {
+func (s *server) handle(req *editor.Request) {
 	result, err := s.dispatch(req)
 	if req.Notif {
 		return
 	}
 	s.put(result, func(ctx context.Context) {
-		var rpc *jsonrpc2.Error
+		var rpc *editor.Error
 		switch {
 		case err == nil:
 			s.conn.Reply(ctx, req.ID, result)
 		case errors.As(err, &rpc):
 			s.conn.ReplyWithError(ctx, req.ID, rpc)
 		default:
-			s.conn.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: -32803, Message: err.Error()}) // RequestFailed
+			s.conn.ReplyWithError(ctx, req.ID, &editor.Error{Code: -32803, Message: err.Error()}) // RequestFailed
 		}
 	})
 }
@@ -195,7 +200,7 @@ func (s *server) call(method string, params, result any) error {
 	}
 	answered := make(chan answer, 1)
 	s.put(params, func(ctx context.Context) {
-		wait, err := s.conn.DispatchCall(ctx, method, params)
+		wait, err := s.conn.Start(method, params)
 		if err != nil {
 			answered <- answer{err: err}
 			return
@@ -217,7 +222,7 @@ func (s *server) call(method string, params, result any) error {
 	}
 }
 
-func (s *server) dispatch(req *jsonrpc2.Request) (any, error) {
+func (s *server) dispatch(req *editor.Request) (any, error) {
 	switch req.Method {
 	case "initialize":
 		p, err := editor.Params[initializeParams](req)
@@ -231,10 +236,10 @@ func (s *server) dispatch(req *jsonrpc2.Request) (any, error) {
 		return nil, nil
 	}
 	if !s.initialized {
-		return nil, &jsonrpc2.Error{Code: -32002, Message: "send initialize first"}
+		return nil, &editor.Error{Code: -32002, Message: "send initialize first"}
 	}
 	if s.down && !req.Notif {
-		return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeInvalidRequest, Message: "the server is shutting down"}
+		return nil, &editor.Error{Code: editor.CodeInvalidRequest, Message: "the server is shutting down"}
 	}
 	switch req.Method {
 	case "shutdown":
@@ -259,19 +264,14 @@ func (s *server) dispatch(req *jsonrpc2.Request) (any, error) {
 		s.document(req.Method, p)
 		return s.actions(), nil
 	case "workspace/didChangeWorkspaceFolders":
-		p, err := editor.Params[struct {
-			Event struct{ Added, Removed []folder }
-		}](req)
+		p, err := editor.Params[foldersParams](req)
 		if err != nil {
 			return nil, err
 		}
 		s.changeRoots(p.Event.Added, p.Event.Removed)
 		return nil, nil
 	case "workspace/executeCommand":
-		p, err := editor.Params[struct {
-			Command   string
-			Arguments []string
-		}](req)
+		p, err := editor.Params[commandParams](req)
 		if err != nil {
 			return nil, err
 		}
@@ -280,7 +280,7 @@ func (s *server) dispatch(req *jsonrpc2.Request) (any, error) {
 	if req.Notif {
 		return nil, nil
 	}
-	return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "unknown method " + req.Method}
+	return nil, &editor.Error{Code: editor.CodeMethodNotFound, Message: "unknown method " + req.Method}
 }
 
 // The kind of the code actions, and their commands.

@@ -299,6 +299,45 @@ func TestOffers(t *testing.T) {
 }
 
 // If the editor's cursor is a selection of one character, that counts as no selection.
+// The editor runs the command of a code action.
+func TestCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := sit(t)
+		d.initialize()
+		for _, command := range []string{"pollux.accept", "pollux.reject"} {
+			diff := editor.Diff{ID: command, Path: "/home/a b/x.go", State: editor.StateOpen, Proposed: "new\n", Agent: "Gemini CLI"}
+			if err := d.companion.Call(t.Context(), editor.MethodDiffOpen, diff, nil); err != nil {
+				t.Fatal(err)
+			}
+			d.call("workspace/executeCommand", map[string]any{"command": command, "arguments": []string{command}})
+			synctest.Wait()
+		}
+		d.do(func() {
+			if _, accepted := d.texts["pollux.accept"]; !accepted || !slices.Equal(d.calls, []string{"reject"}) {
+				t.Errorf("accepted: %v; calls: %q", accepted, d.calls)
+			}
+		})
+	})
+}
+
+func TestChangedWorkspaceFolders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := sit(t)
+		d.initialize()
+		folder := func(uri string) []any { return []any{map[string]any{"uri": uri, "name": "x"}} }
+		d.editor.Notify(t.Context(), "workspace/didChangeWorkspaceFolders", map[string]any{"event": map[string]any{
+			"added": folder("file:///home/c"), "removed": folder("file:///home/a%20b"),
+		}})
+		d.call("initialized", nil)
+		synctest.Wait()
+		d.do(func() {
+			if !slices.Equal(d.told.Roots, []string{"/home/c"}) {
+				t.Errorf("the roots are %q", d.told.Roots)
+			}
+		})
+	})
+}
+
 func TestBlockCursor(t *testing.T) {
 	for client, want := range map[string]string{"helix": "", "Neovim": "n"} {
 		synctest.Test(t, func(t *testing.T) {

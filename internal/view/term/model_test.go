@@ -13,7 +13,6 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
-	"github.com/sourcegraph/jsonrpc2"
 
 	"pollux/internal/editor"
 )
@@ -34,8 +33,8 @@ type bench struct {
 func newBench(t *testing.T, cfg Config) *bench {
 	b := &bench{msgs: make(chan tea.Msg), reply: editor.DiffAcceptResult{Status: editor.StatusAccepted}}
 	local, remote := net.Pipe()
-	companion := editor.NewConn(t.Context(), editor.NewStream(remote), jsonrpc2.HandlerWithError(
-		func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+	companion := editor.NewConn(t.Context(), editor.NewStream(remote), editor.HandlerWithError(
+		func(_ context.Context, _ *editor.Conn, req *editor.Request) (any, error) {
 			d, err := editor.Params[editor.DiffID](req)
 			b.mu.Lock()
 			defer b.mu.Unlock()

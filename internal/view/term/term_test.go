@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/charmbracelet/x/ansi"
-	"github.com/sourcegraph/jsonrpc2"
 	"go.uber.org/goleak"
 
 	"pollux/internal/editor"
@@ -113,7 +112,7 @@ func TestRunEndsBySignal(t *testing.T) {
 	defer signal.Stop(received)
 	for range 100 {
 		local, remote := net.Pipe()
-		companion := editor.NewConn(t.Context(), editor.NewStream(remote), jsonrpc2.HandlerWithError(func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) (any, error) {
+		companion := editor.NewConn(t.Context(), editor.NewStream(remote), editor.HandlerWithError(func(context.Context, *editor.Conn, *editor.Request) (any, error) {
 			return struct{}{}, nil
 		}))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -148,7 +147,7 @@ func TestRunEndsBySignal(t *testing.T) {
 func TestEditsInOrder(t *testing.T) {
 	local, remote := net.Pipe()
 	var got []string
-	companion := editor.NewConn(t.Context(), editor.NewStream(remote), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+	companion := editor.NewConn(t.Context(), editor.NewStream(remote), editor.HandlerWithError(func(_ context.Context, _ *editor.Conn, req *editor.Request) (any, error) {
 		edit, err := editor.Params[editor.DiffChange](req)
 		if err == nil && edit.Content != nil {
 			got = append(got, *edit.Content)

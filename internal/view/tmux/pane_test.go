@@ -118,7 +118,7 @@ func (d *desk) typed() string {
 
 func (d *desk) wait(what string, done func() bool) {
 	d.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			d.t.Fatalf("never saw %s; the screen:\n%s", what, d.screen())
 		}

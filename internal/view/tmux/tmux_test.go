@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sourcegraph/jsonrpc2"
-
 	"pollux/internal/editor"
 )
 
@@ -23,7 +21,7 @@ type fake struct {
 	t     *testing.T
 	calls *bufio.Reader
 	codes *os.File
-	conn  *jsonrpc2.Conn // the companion's end
+	conn  *editor.Conn // the companion's end
 }
 
 const script = `#!/bin/sh
@@ -58,7 +56,7 @@ func newFake(t *testing.T) (*fake, net.Conn) {
 	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	mine, theirs := net.Pipe()
 	f.conn = editor.NewConn(context.Background(), editor.NewStream(mine),
-		jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+		editor.HandlerWithError(func(_ context.Context, _ *editor.Conn, req *editor.Request) (any, error) {
 			return editor.InitializeResult{Protocol: editor.ProtocolVersion}, nil
 		}))
 	t.Cleanup(func() { f.conn.Close() })

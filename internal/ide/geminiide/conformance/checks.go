@@ -248,7 +248,7 @@ var contextChecks = []check{
 		if err != nil {
 			return err
 		}
-		return r.context(c, answerTimeout, func(geminiide.Context) bool { return true })
+		return r.context(c, r.timeouts.answer, func(geminiide.Context) bool { return true })
 	}},
 	{"context.open", Should, "II",
 		"a file that the user opens becomes active, with a cursor that counts from 1", func(r *run) error {
@@ -591,20 +591,20 @@ var lifecycleChecks = []check{
 			sys.SignalTree(r.child.PID(), syscall.SIGTERM)
 		}
 		// A process that COMMAND started may need a moment.
-		if !soon(startTimeout, func() bool { _, err := os.Stat(r.path); return errors.Is(err, os.ErrNotExist) }) {
+		if !soon(r.timeouts.remove, func() bool { _, err := os.Stat(r.path); return errors.Is(err, os.ErrNotExist) }) {
 			return fmt.Errorf("%s is still there", filepath.Base(r.path))
 		}
 		return nil
 	}},
 	{"lifecycle.server", Must, "IV", "its server stops", func(r *run) error {
-		if !soon(answerTimeout, func() bool { return !reachable("127.0.0.1", r.file.Port) }) {
+		if !soon(r.timeouts.end, func() bool { return !reachable("127.0.0.1", r.file.Port) }) {
 			return fmt.Errorf("port %d still answers", r.file.Port)
 		}
 		return nil
 	}},
 	{"lifecycle.process", CLI, "", "its process ends", func(r *run) error {
-		if !soon(answerTimeout, func() bool { return !sys.Alive(r.child.PID()) }) {
-			return errors.New("it is still there, " + answerTimeout.String() + " later")
+		if !soon(r.timeouts.end, func() bool { return !sys.Alive(r.child.PID()) }) {
+			return errors.New("it is still there, " + r.timeouts.end.String() + " later")
 		}
 		return nil
 	}},
@@ -613,7 +613,7 @@ var lifecycleChecks = []check{
 			if r.cli == nil {
 				return skip("there was no session")
 			}
-			timeout := time.After(answerTimeout)
+			timeout := time.After(r.timeouts.end)
 			for {
 				select {
 				case _, more := <-r.cli.Notifications:

@@ -10,6 +10,7 @@ package conformance
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,14 +104,28 @@ type Config struct {
 	Errors io.Writer
 	// Emit is called with each result at once; may be nil.
 	Emit func(Result)
+
+	timeouts *timeouts // usualTimeouts if nil
 }
 
-const (
-	startTimeout  = 20 * time.Second // for the companion to start or to end
-	answerTimeout = 5 * time.Second  // for an answer or a notification
-	personTimeout = 2 * time.Minute
-	quietTimeout  = 700 * time.Millisecond // without an unexpected notification
-)
+// A timeouts holds how long a run waits.
+type timeouts struct {
+	start  time.Duration            // for the companion, or the command of an action
+	output time.Duration            // for the rest of the output of a command that has ended
+	answer time.Duration            // for an answer or a notification
+	effect map[Action]time.Duration // for the effect of an action's command, if not answer
+	quiet  time.Duration            // for an unexpected notification
+	remove time.Duration            // for a companion that ends to remove its file
+	end    time.Duration            // for its server, its process and its streams to end
+}
+
+var usualTimeouts = timeouts{
+	start: 20 * time.Second, output: time.Second, answer: 5 * time.Second, quiet: 700 * time.Millisecond,
+	remove: 20 * time.Second, end: 5 * time.Second,
+}
+
+// personTimeout is how long to wait for the effect of what a person does.
+const personTimeout = 2 * time.Minute
 
 // A skip is the reason why a check was not run.
 type skip string
@@ -130,6 +145,7 @@ type check struct {
 // A run is one companion under test.
 type run struct {
 	cfg       Config
+	timeouts  timeouts
 	ctx       context.Context
 	tmp       string // the companion's temporary directory
 	workspace string
@@ -159,7 +175,13 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	if root, err = filepath.EvalSymlinks(root); err != nil {
 		return report, err
 	}
-	r := &run{cfg: cfg, ctx: ctx, tmp: filepath.Join(root, "tmp"), workspace: filepath.Join(root, "workspace")}
+	r := &run{
+		cfg: cfg, timeouts: usualTimeouts, ctx: ctx,
+		tmp: filepath.Join(root, "tmp"), workspace: filepath.Join(root, "workspace"),
+	}
+	if cfg.timeouts != nil {
+		r.timeouts = *cfg.timeouts
+	}
 	if r.runtime, err = os.MkdirTemp("", "px"); err != nil {
 		return report, err
 	}
@@ -251,7 +273,7 @@ func (r *run) stop() {
 		r.cli.Close()
 	}
 	r.in.Close()
-	r.child.Stop(answerTimeout)
+	r.child.Stop(r.timeouts.end)
 	select {
 	case <-r.drained:
 	case <-time.After(time.Second): // a process that left the group holds it open
@@ -262,7 +284,7 @@ func (r *run) stop() {
 
 // discover waits for the discovery file.
 func (r *run) discover() error {
-	deadline := time.NewTimer(startTimeout)
+	deadline := time.NewTimer(r.timeouts.start)
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -282,7 +304,7 @@ func (r *run) discover() error {
 				r.cfg.Command[0], r.child.ExitCode())
 		case <-deadline.C:
 			return fmt.Errorf("%s made no discovery file in $TMPDIR/gemini/ide within %v",
-				r.cfg.Command[0], startTimeout)
+				r.cfg.Command[0], r.timeouts.start)
 		case <-tick.C:
 		}
 	}
@@ -309,13 +331,13 @@ func (r *run) do(a Action, file, text string) error {
 	if err := os.WriteFile(textFile, []byte(text), 0o600); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(r.ctx, r.timeouts.start)
 	defer cancel()
 	cmd := sys.Shell(command)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.Dir, cmd.Env = r.workspace, append(r.environ(), "FILE="+file, "TEXT="+textFile)
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = r.timeouts.output
 	err := cmd.Start()
 	if err == nil {
 		stop := context.AfterFunc(ctx, func() { sys.SignalTree(cmd.Process.Pid, syscall.SIGKILL) })
@@ -325,7 +347,7 @@ func (r *run) do(a Action, file, text string) error {
 	out := output.Bytes()
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("the command of --%s did not end within %v", a, startTimeout)
+		return fmt.Errorf("the command of --%s did not end within %v", a, r.timeouts.start)
 	case err != nil && len(bytes.TrimSpace(out)) > 0:
 		return fmt.Errorf("the command of --%s failed (%w): %s", a, err, bytes.TrimSpace(out))
 	case err != nil:
@@ -336,8 +358,8 @@ func (r *run) do(a Action, file, text string) error {
 
 // effectTimeout returns how long to wait for the effect of an action.
 func (r *run) effectTimeout(a Action) time.Duration {
-	if _, ok := r.cfg.Actions[a]; ok {
-		return answerTimeout
+	if _, ok := r.cfg.Actions[a]; !ok {
+		return personTimeout
 	}
-	return personTimeout
+	return cmp.Or(r.timeouts.effect[a], r.timeouts.answer)
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -97,6 +98,7 @@ func TestFaults(t *testing.T) {
 			}
 			report, err := Run(t.Context(), Config{
 				Command: []string{"env", faultEnv + "=" + fault, self}, Actions: actions, Errors: os.Stderr,
+				timeouts: timeoutsFor(fault),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -124,6 +126,37 @@ func TestFaults(t *testing.T) {
 			}
 		})
 	}
+}
+
+// timeoutsFor returns how long the kit waits for a companion with a fault: briefly
+// for what such a companion never does, and long enough on a busy machine for what
+// it does.
+func timeoutsFor(fault string) *timeouts {
+	const never, soon = 50 * time.Millisecond, 5 * time.Second
+	to := &timeouts{
+		start: 2 * time.Minute, output: time.Minute, answer: time.Minute, effect: make(map[Action]time.Duration),
+		quiet: never, remove: time.Minute, end: time.Minute,
+	}
+	switch fault {
+	case "says it twice", "rejects at close", "one for all": // must be noticed meanwhile
+		to.quiet = time.Second
+	case "no first context":
+		to.answer = soon
+	case "no context":
+		to.effect[Open] = never
+	case "counts from 0", "old files are newest", "loses outcomes":
+		// Only one of several effects is missing.
+		to.effect[Open], to.effect[Accept] = soon, soon
+	case "accepts in silence":
+		to.effect[Accept] = never
+	case "diffClosed":
+		to.effect[Reject] = never
+	case "leaves its file":
+		to.remove = never
+	case "stays":
+		to.remove, to.end = never, never
+	}
+	return to
 }
 
 // A process that a launcher leaves behind, with standard error open, delays

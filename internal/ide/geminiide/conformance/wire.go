@@ -39,7 +39,7 @@ const (
 )
 
 func (r *run) send(q request) (answer, error) {
-	ctx, cancel := context.WithTimeout(r.ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(r.ctx, r.timeouts.answer)
 	defer cancel()
 	method := q.method
 	if method == "" {
@@ -99,13 +99,13 @@ func (r *run) endpoint() client.Endpoint {
 
 // connect returns a new session with an open stream.
 func (r *run) connect() (*client.CLI, error) {
-	ctx, cancel := context.WithTimeout(r.ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(r.ctx, r.timeouts.answer)
 	defer cancel()
 	c, err := client.Greet(ctx, r.endpoint())
 	if err != nil {
 		return nil, err
 	}
-	if err := listen(r.ctx, c); err != nil {
+	if err := r.listen(c); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -113,8 +113,8 @@ func (r *run) connect() (*client.CLI, error) {
 }
 
 // listen opens a stream and waits for the companion to answer.
-func listen(ctx context.Context, c *client.CLI) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+func (r *run) listen(c *client.CLI) error {
+	ctx, cancel := context.WithTimeout(r.ctx, r.timeouts.answer)
 	defer cancel()
 	if err := c.Listen(ctx); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
@@ -128,8 +128,8 @@ func listen(ctx context.Context, c *client.CLI) error {
 // resume opens the stream of a session again. A companion may need a moment to
 // notice that the last one has ended.
 func (r *run) resume(c *client.CLI) error {
-	for deadline := time.Now().Add(answerTimeout); ; time.Sleep(20 * time.Millisecond) {
-		err := listen(r.ctx, c)
+	for deadline := time.Now().Add(r.timeouts.answer); ; time.Sleep(20 * time.Millisecond) {
+		err := r.listen(c)
 		var status *client.StatusError
 		if !errors.As(err, &status) || status.Code != http.StatusConflict || time.Now().After(deadline) {
 			return err
@@ -210,7 +210,7 @@ func (r *run) keep(n client.Notification) {
 
 // quiet returns an error if an unexpected outcome comes.
 func (r *run) quiet(c *client.CLI) error {
-	method, d, err := r.outcome(c, quietTimeout)
+	method, d, err := r.outcome(c, r.timeouts.quiet)
 	if err == nil {
 		return fmt.Errorf("%s for %s came, too", method, d.FilePath)
 	}
@@ -257,7 +257,7 @@ func (r *run) open(c *client.CLI, file, text string) error {
 }
 
 func (r *run) call(c *client.CLI, tool string, args map[string]any) (client.Result, error) {
-	ctx, cancel := context.WithTimeout(r.ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(r.ctx, r.timeouts.answer)
 	defer cancel()
 	return c.CallTool(ctx, tool, args)
 }
@@ -326,7 +326,7 @@ func (r *run) idle(within time.Duration) error {
 		if _, err := res.Body.Read(buf); err != nil {
 			return fmt.Errorf("after the first messages the stream carried nothing within %v (%w)", within, err)
 		}
-		if time.Since(began) > answerTimeout { // the first messages do not count
+		if time.Since(began) > r.timeouts.answer { // the first messages do not count
 			return nil
 		}
 	}
