@@ -192,11 +192,17 @@ Pass CALLBACK an error message or nil, and the result."
   "Call METHOD with PARAMS and return the result, or signal a `user-error'."
   (unless (pollux-ready-p)
     (user-error "Pollux is not running: use M-x pollux-start; if that fails, see M-x pollux-log"))
-  (condition-case err
-      (jsonrpc-request pollux--connection method params :timeout 5)
-    (jsonrpc-error
-     (user-error "Pollux: %s" (or (alist-get 'jsonrpc-error-message (cddr err))
-                                  (cadr err))))))
+  ;; Not `jsonrpc-request': it leaves the filter of the process as soon as the
+  ;; answer is there.  A request of Pollux that arrived together with it would
+  ;; wait in the buffer until something else arrives.
+  (let (answer)
+    (pollux--request method params (lambda (err result) (setq answer (list err result))))
+    (while (not answer)
+      (accept-process-output nil 1))
+    (pcase-let ((`(,err ,result) answer))
+      (when err
+        (user-error "Pollux: %s" err))
+      result)))
 
 (defun pollux--notify (method params)
   "Send Pollux the notification METHOD with PARAMS."
