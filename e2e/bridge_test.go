@@ -190,7 +190,7 @@ func TestBridgeQueryReadsAndAnswers(t *testing.T) { eachRunnerAndPool(t, bridgeQ
 func bridgeQueryReadsAndAnswers(t *testing.T) {
 	w := newWorld(t, readsThenAnswers)
 	w.file("hello.txt", "good morning")
-	c := w.bridge()
+	c := w.bridge("PATH=" + machinePath) // this machine's own Node.js
 	o := c.call("query", map[string]any{"prompt": "what does hello.txt say?"})
 	o.want(t, false, "It says", "good morning")
 	if strings.Contains(o.text, "I will read it") {

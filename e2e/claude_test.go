@@ -614,7 +614,7 @@ func TestTwoAgentsOnOneFile(t *testing.T) {
 	})
 	path := w.file("a.txt", "old\n")
 	e, claude := w.claudeInEditor()
-	gemini := w.gemini(current, e.env())
+	gemini := e.gemini(w)
 	waitFor(t, "both agents", func() bool { return len(e.agents(t)) == 2 })
 	claude.ask("write a.txt=claude")
 	first := next(t, "Claude Code's diff", e.opened)

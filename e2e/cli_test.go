@@ -35,7 +35,7 @@ func propose(t *testing.T, before, proposed string) (w *world, path string, e *p
 	w = newWorld(t, write(&path, proposed))
 	path = w.file("f.txt", before)
 	e = w.edit(nil)
-	cli = w.gemini(current, e.env())
+	cli = e.gemini(w)
 	cli.prompt("change it")
 	d = next(t, "diff", e.opened)
 	cli.expect(asks)
@@ -53,7 +53,7 @@ func TestConnectsAndSendsContext(t *testing.T) {
 		{Path: filepath.Join(w.project, ".env"), Focused: 7},
 		{Path: filepath.Join(w.project, "unsaved"), Focused: 6},
 	}})
-	cli := w.gemini(current, e.env())
+	cli := w.gemini(current, append(e.env(), plain()...))
 	cli.prompt("/ide status")
 	cli.expect("Connected to Test Editor")
 	cli.expect("a.go (active)")
@@ -114,7 +114,7 @@ func TestAcceptWithEdits(t *testing.T) {
 	w := newWorld(t, write(&path, "one\ntwo\n"))
 	path = w.file("f.txt", "one\n")
 	e := w.edit(nil)
-	cli := w.gemini(current, e.env())
+	cli := e.gemini(w)
 	cli.prompt("change it")
 	d := next(t, "diff", e.opened)
 	if d.Path != path || d.Original != "one\n" || d.Proposed != "one\ntwo\n" || !d.Exists {
@@ -189,7 +189,7 @@ func TestTrap4NoEditorStillShowsOnThePage(t *testing.T) {
 	w := newWorld(t, write(&path, "two\n"))
 	path = w.file("f.txt", "one\n")
 	e := w.edit(func(p *editor.InitializeParams) { p.Diff = false; p.Settings.ReviewPage = true })
-	cli := w.gemini(current, e.env())
+	cli := e.gemini(w)
 	cli.prompt("change it")
 	cli.expect(asks)
 	cli.keys("1")
@@ -210,7 +210,7 @@ func TestTrap4WhatCannotBeDisplayed(t *testing.T) {
 			w := newWorld(t, write(&path, tt.proposed))
 			path = w.file(tt.name, tt.old)
 			e := w.edit(nil)
-			cli := w.gemini(current, e.env())
+			cli := e.gemini(w)
 			cli.prompt("change it")
 			cli.expect(asks)
 			if text := next(t, "message", e.texts); !strings.Contains(text, path) || !strings.Contains(text, "Answer in the terminal") {
@@ -286,8 +286,8 @@ func TestTrap7TwoCLIsOnOneFile(t *testing.T) {
 	})
 	path = w.file("f.txt", "one\n")
 	e := w.edit(nil)
-	one := w.gemini(current, e.env())
-	two := w.gemini(current, e.env())
+	one := e.gemini(w)
+	two := e.gemini(w)
 	one.prompt("the first")
 	d1 := next(t, "diff", e.opened)
 	two.prompt("the second")
@@ -370,7 +370,7 @@ func TestTrap8KilledCLILeavesTheProposal(t *testing.T) {
 	w := newWorld(t, write(&path, "two\n"))
 	path = w.file("f.txt", "one\n")
 	e := w.edit(nil)
-	cli := w.gemini(current, append(e.env(), "GEMINI_CLI_NO_RELAUNCH=true"))
+	cli := e.gemini(w)
 	cli.prompt("change it")
 	d := next(t, "diff", e.opened)
 	cli.expect(asks)
@@ -425,7 +425,7 @@ func TestTwoCompanionsOnOneWorkspace(t *testing.T) {
 func TestFoundByFileAlone(t *testing.T) {
 	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
 	w.edit(nil)
-	cli := w.gemini(current, nil)
+	cli := w.gemini(current, plain())
 	cli.prompt("/ide status")
 	cli.expect("Connected to Test Editor")
 }
@@ -451,7 +451,7 @@ func TestCompanionRestarted(t *testing.T) {
 	w := newWorld(t, write(&path, "two\n"))
 	path = w.file("f.txt", "one\n")
 	e := w.edit(nil)
-	cli := w.gemini(current, e.env())
+	cli := e.gemini(w)
 	// The CLI is connected once it has the context. (/ide status would already
 	// show what /ide enable shows.)
 	if err := e.Update(w.context(), editor.Snapshot{Files: []editor.File{{Path: path, Active: true}}}); err != nil {
@@ -530,10 +530,16 @@ func TestOldRelease(t *testing.T) {
 	var path string
 	w := newWorld(t, write(&path, "one\ntwo"))
 	path = w.file("f.txt", "one")
+	w.writeHome(".gemini/settings.json", `{
+		"general": {"disableAutoUpdate": true, "disableUpdateNag": true},
+		"security": {"auth": {"selectedType": "gemini-api-key"}},
+		"ide": {"enabled": true, "hasSeenNudge": true},
+		"tools": {"useRipgrep": false},
+		"privacy": {"usageStatisticsEnabled": false}}`)
 	// The test is the editor, and a shell below it runs the CLI. The CLI looks
 	// up the shell's grandparent, which is our parent.
 	e := w.edit(nil)
-	cli := w.gemini(old, nil)
+	cli := w.gemini(old, plain())
 	cli.prompt("/ide status")
 	cli.expect("Connected to Test Editor")
 	cli.prompt("change it")

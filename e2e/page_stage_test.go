@@ -17,7 +17,6 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-	"github.com/sourcegraph/jsonrpc2"
 
 	"pollux/internal/editor"
 	"pollux/internal/view/web"
@@ -33,9 +32,9 @@ type stage struct {
 	mu     sync.Mutex
 	pages  *web.Server
 	diffs  []editor.Diff
-	conn   *jsonrpc2.Conn // the page's connection
-	down   bool           // the companion refuses connections
-	said   []string       // the page's requests in order, such as "diff/accept b"
+	conn   *editor.Conn // the page's connection
+	down   bool         // the companion refuses connections
+	said   []string     // the page's requests in order, such as "diff/accept b"
 	texts  map[string]string
 	roots  []string                                      // the workspace's directories
 	answer func(method, id string) any                   // replaces the companion's answers if not nil; returns nil to leave a request unanswered
@@ -101,8 +100,9 @@ func (s *stage) attach(stream io.ReadWriteCloser) {
 		return
 	}
 	// Answer one request after the other, as a companion does.
-	queue := make(chan *jsonrpc2.Request, 1000)
-	s.conn = editor.NewConn(context.Background(), editor.NewStream(stream), handle(func(req *jsonrpc2.Request) { queue <- req }))
+	queue := make(chan *editor.Request, 1000)
+	s.conn = editor.NewConn(context.Background(), editor.NewStream(stream),
+		func(_ context.Context, _ *editor.Conn, req *editor.Request) { queue <- req })
 	conn := s.conn
 	s.mu.Unlock()
 	for {
@@ -115,14 +115,10 @@ func (s *stage) attach(stream io.ReadWriteCloser) {
 	}
 }
 
-type handle func(*jsonrpc2.Request)
-
-func (h handle) Handle(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) { h(req) }
-
-func (s *stage) serve(conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
+func (s *stage) serve(conn *editor.Conn, req *editor.Request) {
 	ctx := context.Background()
 	var p editor.DiffAccept
-	json.Unmarshal(*req.Params, &p)
+	json.Unmarshal(req.Params, &p)
 	s.mu.Lock()
 	var result any = struct{}{}
 	var after []func()
@@ -132,7 +128,7 @@ func (s *stage) serve(conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 			conn.Notify(ctx, editor.MethodClients, editor.Clients{Clients: []editor.Agent{{Name: "CLI", Version: "1", Label: "CLI 1"}}})
 		})
 		for _, d := range s.diffs {
-			after = append(after, func() { conn.DispatchCall(ctx, editor.MethodDiffOpen, d) })
+			after = append(after, func() { conn.Start(editor.MethodDiffOpen, d) })
 		}
 	case editor.MethodStatus:
 		result = editor.Status{Roots: s.roots, Journal: true}
@@ -158,7 +154,7 @@ func (s *stage) serve(conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 		}[req.Method]; reason != "" {
 			result = editor.DiffAcceptResult{Status: editor.StatusAccepted}
 			s.diffs = slices.DeleteFunc(s.diffs, func(d editor.Diff) bool { return d.ID == p.ID })
-			after = append(after, func() { conn.DispatchCall(ctx, editor.MethodDiffClose, editor.DiffClose{ID: p.ID, Reason: reason}) })
+			after = append(after, func() { conn.Start(editor.MethodDiffClose, editor.DiffClose{ID: p.ID, Reason: reason}) })
 		}
 	}
 	s.mu.Unlock()

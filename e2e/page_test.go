@@ -33,7 +33,10 @@ func browser(t *testing.T) context.Context {
 		t.Skip("chromium is missing: run scripts/setup.sh")
 	}
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
-		chromedp.Flag("disable-quic", true), chromedp.WindowSize(1280, 720))
+		chromedp.Flag("disable-quic", true), chromedp.WindowSize(1280, 720),
+		// The first two are chromedp's. The others prepare suggestions for the address bar,
+		// which takes a second of the processor.
+		chromedp.Flag("disable-features", "Translate,BlinkGenPropertyTrees,WebUIOmniboxPopup,WebUIOmniboxAimPopup"))
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), opts...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
@@ -201,7 +204,7 @@ func TestPageEditsAndAccepts(t *testing.T) {
 	e := w.edit(func(p *editor.InitializeParams) { p.Diff = false; p.Settings.ReviewPage = true })
 	ctx := browser(t)
 	onPage(t, ctx, chromedp.Navigate(e.link(ctx)), shows("#none", "No agent is connected"))
-	cli := w.gemini(current, e.env())
+	cli := e.gemini(w)
 	onPage(t, ctx, shows("#none", "No pending changes"))
 	cli.prompt("change it")
 	onPage(t, ctx,
@@ -253,7 +256,7 @@ func TestPageListsSeveral(t *testing.T) {
 	e := w.edit(func(p *editor.InitializeParams) { p.Diff = false; p.Settings.ReviewPage = true })
 	ctx := browser(t)
 	onPage(t, ctx, chromedp.Navigate(e.link(ctx)))
-	one, two := w.gemini(current, e.env()), w.gemini(current, e.env())
+	one, two := e.gemini(w), e.gemini(w)
 	one.prompt("the first")
 	onPage(t, ctx, shows(".name", "greet.go"))
 	two.prompt("the second")

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"pollux/editors/editortest"
 )
 
 var signals = map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP, "SIGKILL": syscall.SIGKILL}
@@ -78,8 +80,8 @@ func children(t *testing.T, pid int) (all []int) {
 // waitGone waits until a process that is not our child has exited.
 func waitGone(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(stepTimeout); syscall.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for start := time.Now(); syscall.Kill(pid, 0) == nil; time.Sleep(editortest.PollInterval(start)) {
+		if time.Since(start) > stepTimeout {
 			t.Fatalf("process %d outlived pollux", pid)
 		}
 	}
@@ -88,8 +90,8 @@ func waitGone(t *testing.T, pid int) {
 // waitFor waits until a condition is true.
 func waitFor(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(stepTimeout); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for start := time.Now(); !holds(); time.Sleep(editortest.PollInterval(start)) {
+		if time.Since(start) > stepTimeout {
 			t.Fatalf("timed out waiting for %s", what)
 		}
 	}

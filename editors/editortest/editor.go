@@ -224,14 +224,14 @@ func (e *Editor) Ask(expression string) (string, error) { return e.ask(e, expres
 func (e *Editor) Until(ctx context.Context, expression, value string) error {
 	var last string
 	var err error
-	for {
+	for start := time.Now(); ; {
 		if last, err = e.Ask(expression); err == nil && last == value {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%s is %q (%v), never %q; the screen:\n%s", expression, last, err, value, e.Text())
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(PollInterval(start)):
 		}
 	}
 }
@@ -274,7 +274,7 @@ func (e *Editor) Close() {
 
 // askTimeout limits the wait for an answer. An editor that shows its user a
 // question does not answer.
-const askTimeout = 10 * time.Second
+const askTimeout = time.Minute
 
 // A vim is the channel on which Vim evaluates expressions for the test.
 type vim struct {

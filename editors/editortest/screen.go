@@ -101,14 +101,21 @@ func (s *Screen) Coloured() string {
 
 // Wait waits until the screen shows a text.
 func (s *Screen) Wait(ctx context.Context, text string) error {
-	for !strings.Contains(s.Text(), text) {
+	for start := time.Now(); !strings.Contains(s.Text(), text); {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("the screen never showed %q; it shows:\n%s", text, s.Text())
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(PollInterval(start)):
 		}
 	}
 	return nil
+}
+
+// PollInterval returns the pause before the next look at a state, in a wait that began at
+// start. Most looks run a program, so they become rarer in a long wait: else they use more
+// of the processor than what they wait for.
+func PollInterval(start time.Time) time.Duration {
+	return min(max(20*time.Millisecond, time.Since(start)/8), 100*time.Millisecond)
 }
 
 // Close closes the terminal, which ends the program with a hangup.
