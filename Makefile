@@ -1,5 +1,6 @@
 # make demo   try Pollux with the real Gemini CLI on a sample project
 # make test   install what the tests need and run everything that CI runs
+# make bench  measure Pollux and write docs/BENCHMARKS.md; BENCH='-of warm' adds options
 
 CLI := $(CURDIR)/.cache/npm/gemini-0.61.0/node_modules/.bin
 
@@ -23,7 +24,7 @@ web:
 
 bench: build
 	./scripts/setup.sh cli
-	go run ./bench
+	go run ./bench -write docs/BENCHMARKS.md $(BENCH)
 
 screenshots:
 	./scripts/setup.sh

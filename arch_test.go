@@ -18,7 +18,7 @@ import (
 // pollux/internal that each package may import.
 var allowed = map[string][]string{
 	"pollux":                                    {"cli"},
-	"pollux/bench":                              {"agent/gemini/fakecli", "agent/shared", "editor", "fakemodel", "ide/claudeide", "ide/geminiide/client"},
+	"pollux/bench":                              {"agent/acp", "agent/gemini/fakecli", "agent/shared", "editor", "fakemodel", "ide/claudeide", "ide/geminiide/client", "sys"},
 	"pollux/bench/sim":                          {},
 	"pollux/docs":                               {},
 	"pollux/e2e":                                {},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/coder/websocket"
@@ -14,47 +13,24 @@ import (
 	"pollux/internal/ide/claudeide"
 )
 
-// runAgents measures the companion as agents other than Gemini CLI use it.
-func runAgents(binary string, runs int) error {
-	binary, err := filepath.Abs(binary)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("Agents; medians of %d runs (lowest to highest)\n\n", runs)
-	for _, m := range []struct {
-		name    string
-		unit    string
-		measure func(*bench) (float64, error)
-	}{
-		{"Claude Code: openDiff until the editor has the diff", "ms", claudeDiff},
-		{"Claude Code: openDiff of 5 MB until the editor has the diff", "ms", bigClaudeDiff},
-	} {
-		values, err := measure(binary, runs, m.measure)
-		if err != nil {
-			return fmt.Errorf("%s: %w", m.name, err)
-		}
-		printRow(m.name, m.unit, values)
-	}
-	b, err := startBench(binary)
-	if err != nil {
-		return err
-	}
-	defer b.end()
-	all, err := claudeLatency(b)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%-62s %8.1f ms (99 of 100 below %.1f)\n", "Claude Code: cursor to selection_changed, beyond the debounce",
-		ms(all[len(all)/2]), ms(all[len(all)*99/100]))
-	return nil
+// selections is how often each run moves the cursor.
+const selections = 40
+
+// measureAgents measures the companion as agents other than Gemini CLI use it.
+func measureAgents(t *table, s setup) error {
+	return t.column("pollux").companions(s.ide(), func(c *companion, col column) error {
+		return c.claudeDiff(col, "openDiff until the editor has the diff", "package q\n")
+	}, func(c *companion, col column) error {
+		return c.claudeDiff(col, "openDiff of 5 MB until the editor has the diff", bigText)
+	}, measureSelection)
 }
 
 // A claude is a client of Claude Code's protocol.
 type claude struct{ ws *websocket.Conn }
 
 // dialClaude connects as Claude Code does, and has received the first context.
-func (b *bench) dialClaude() (*claude, error) {
-	dir := filepath.Join(b.dir, ".claude", "ide")
+func (c *companion) dialClaude() (*claude, error) {
+	dir := filepath.Join(c.dir, ".claude", "ide")
 	var locks []claudeide.Found
 	for deadline := time.Now().Add(5 * time.Second); len(locks) == 0; time.Sleep(10 * time.Millisecond) {
 		if locks = claudeide.Find(dir); time.Now().After(deadline) {
@@ -69,19 +45,19 @@ func (b *bench) dialClaude() (*claude, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.ends = append(b.ends, func() { ws.CloseNow() })
-	c := &claude{ws}
+	c.ends = append(c.ends, func() { ws.CloseNow() })
+	agent := &claude{ws}
 	for _, message := range []string{
 		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},` +
 			`"clientInfo":{"name":"claude-code","version":"1"}}}`,
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
 	} {
-		if err := c.write([]byte(message)); err != nil {
+		if err := agent.write([]byte(message)); err != nil {
 			return nil, err
 		}
 	}
-	_, err = c.selected(0)
-	return c, err
+	_, err = agent.selected(0)
+	return agent, err
 }
 
 func (c *claude) write(message []byte) error {
@@ -123,48 +99,44 @@ func (c *claude) openDiff(path, text string) error {
 	return c.write(message)
 }
 
-func claudeDiff(b *bench) (float64, error)    { return b.claudeDiff("package q\n") }
-func bigClaudeDiff(b *bench) (float64, error) { return b.claudeDiff(bigText) }
-
-func (b *bench) claudeDiff(text string) (float64, error) {
-	path, err := b.open()
+func (c *companion) claudeDiff(col column, name, text string) error {
+	path, err := c.writeFile()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	c, err := b.dialClaude()
+	agent, err := c.dialClaude()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	began := time.Now()
-	if err := c.openDiff(path, text); err != nil {
-		return 0, err
+	if err := agent.openDiff(path, text); err != nil {
+		return err
 	}
-	<-b.opened
-	return ms(time.Since(began)), nil
+	<-c.opened
+	col.add(name, "ms", ms(time.Since(began)))
+	return nil
 }
 
-// claudeLatency returns how long 400 moves of the cursor took to arrive, beyond the
-// debounce, in order.
-func claudeLatency(b *bench) (all []time.Duration, err error) {
-	path, err := b.open()
+// measureSelection measures how long moves of the cursor take to arrive.
+func measureSelection(c *companion, col column) error {
+	path, err := c.writeFile()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	c, err := b.dialClaude()
+	agent, err := c.dialClaude()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for i := range 400 {
+	for i := range selections {
 		began := time.Now()
-		if err := b.move(path, i+2); err != nil {
-			return nil, err
+		if err := c.move(path, i+2); err != nil {
+			return err
 		}
-		at, err := c.selected(i + 1)
+		at, err := agent.selected(i + 1)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		all = append(all, at.Sub(began)-debounce)
+		col.add("cursor to selection_changed, beyond the debounce", "ms", ms(at.Sub(began)-debounceDelay))
 	}
-	slices.Sort(all)
-	return all, nil
+	return nil
 }

@@ -29,91 +29,53 @@ type subject struct {
 	large      string // a repository of 100,000 files
 }
 
-// runBridge measures the bridge, and the peer if there is one, and prints
-// medians and ratios.
-func runBridge(binary, peer, cli string, runs int) error {
-	us, end, err := newSubject(binary, cli, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("hello") })
+// hello is a model that answers at once.
+func hello(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("hello") }
+
+// measureBridges measures our bridge and the peer.
+func measureBridges(t *table, s setup) error {
+	ours, end, err := newSubject(s, hello)
 	if err != nil {
 		return err
 	}
 	defer end()
-	if err := us.fill(); err != nil {
+	if err := ours.fill(); err != nil {
 		return err
 	}
-	subjects := []subject{*us}
-	if peer != "" {
-		subjects = append(subjects, *us.as(peer))
-	}
-	status, err := median(runs, us.gitStatus)
-	if err != nil {
+	if err := ours.bridge(t.column("pollux")); err != nil {
 		return err
 	}
-	own, err := median(runs, func() (float64, error) { return us.cliAlone(us.real, "hello") })
-	if err != nil {
-		return err
+	return s.peer(t, ours, (*subject).bridge)
+}
+
+// peer measures the other bridge, if there is one, in the environment of ours.
+func (s setup) peer(t *table, ours *subject, measure func(*subject, column) error) error {
+	if len(s.peerBridge) == 0 {
+		return nil
 	}
-	nothing, err := median(runs, func() (float64, error) { return us.cliAlone(us.fake, "fake:echo") })
-	if err != nil {
-		return err
-	}
-	fmt.Printf("\nThe bridge; medians of %d runs%s", runs, ofPeer(peer))
-	fmt.Printf("\nThe real CLI alone, one question: %.0f ms. git status of 100,000 files: %.0f ms.\n\n",
-		own[1], status[1])
-	for _, m := range []struct {
-		name, unit string
-		less       float64 // subtracted: the CLI's own share
-		measure    func(subject) (float64, error)
-	}{
-		{"start to initialize answered", "ms", 0, initializeTime},
-		{"resident memory, idle", "MB", 0, bridgeMemory},
-		{"one call, with the real CLI", "ms", 0, callTime},
-		{"one call beyond the time of a CLI that only echoes", "ms", nothing[1], echoTime},
-		{"a stream of 200 MB, parsed", "MB/s", 0, parseThroughput},
-		{"change mode's watch over 100,000 files", "ms", 0, guardTime},
-		{"  the same beyond two plain git status", "ms", 2 * status[1], guardTime},
-	} {
-		fmt.Printf("%-52s", m.name)
-		var first float64
-		for i, s := range subjects {
-			v, err := median(runs, func() (float64, error) { return m.measure(s) })
-			if err != nil {
-				return fmt.Errorf("%s, %s: %w", m.name, s.argv[0], err)
-			}
-			for j := range v {
-				v[j] -= m.less
-			}
-			fmt.Printf(" %9.1f %-4s (%.1f to %.1f)", v[1], m.unit, v[0], v[2])
-			if i == 0 {
-				first = v[1]
-			} else {
-				fmt.Printf("  ratio %.2f", v[1]/first)
-			}
-		}
-		fmt.Println()
+	other := *ours
+	other.argv = s.peerBridge
+	if err := measure(&other, t.peer(s.peerBridge)); err != nil {
+		return fmt.Errorf("the peer: %w", err)
 	}
 	return nil
 }
 
-// median formats the lowest, the median and the highest of several runs.
-func median(runs int, measure func() (float64, error)) ([]float64, error) {
-	var values []float64
-	for range runs {
-		v, err := measure()
-		if err != nil {
-			return nil, err
+// bridge measures one bridge.
+func (s *subject) bridge(col column) error {
+	for range col.runs {
+		for _, step := range []func(column) error{s.start, s.calls, s.watch} {
+			if err := step(col); err != nil {
+				return err
+			}
 		}
-		values = append(values, v)
 	}
-	slices.Sort(values)
-	return []float64{values[0], values[len(values)/2], values[len(values)-1]}, nil
+	return nil
 }
 
 // newSubject returns our bridge, for a model that follows a script, and a function that
 // removes what it left. The bridge keeps its own processes: a pool is measured by itself.
-func newSubject(binary, cli string, script fakemodel.Script) (s *subject, end func(), err error) {
-	if binary, err = filepath.Abs(binary); err != nil {
-		return nil, nil, err
-	}
+func newSubject(of setup, script fakemodel.Script) (s *subject, end func(), err error) {
 	dir, err := scratch()
 	if err != nil {
 		return nil, nil, err
@@ -128,20 +90,13 @@ func newSubject(binary, cli string, script fakemodel.Script) (s *subject, end fu
 		os.RemoveAll(dir)
 	}
 	s = &subject{
-		argv: []string{binary, "bridge"}, project: filepath.Join(dir, "project"), large: filepath.Join(dir, "large"),
+		argv: []string{of.binary, "bridge"}, project: filepath.Join(dir, "project"), large: filepath.Join(dir, "large"),
 	}
-	if err := s.prepare(dir, cli, model.URL); err != nil {
+	if err := s.prepare(dir, of.cli, model.URL); err != nil {
 		end()
 		return nil, nil, err
 	}
 	return s, end, nil
-}
-
-// as returns a subject that runs another bridge in the same environment.
-func (s *subject) as(command string) *subject {
-	other := *s
-	other.argv = strings.Fields(command)
-	return &other
 }
 
 // withEnv adds variables to the environment of a subject, whose last variable names the
@@ -213,26 +168,32 @@ func (s *subject) fill() error {
 	return nil
 }
 
-func (s *subject) gitStatus() (float64, error) {
+func (s *subject) gitStatus() (time.Duration, error) {
 	cmd := exec.Command("git", "status", "--porcelain")
 	cmd.Dir = s.large
-	start := time.Now()
+	began := time.Now()
 	err := cmd.Run()
-	return ms(time.Since(start)), err
+	return time.Since(began), err
+}
+
+// cliCommand returns the command of a CLI without a bridge.
+func (s *subject) cliCommand(env []string, args ...string) *exec.Cmd {
+	cmd := exec.Command(strings.TrimPrefix(env[len(env)-1], "GEMINI_CLI_PATH="), args...)
+	cmd.Env = append(slices.Clone(env), "GEMINI_CLI_NO_RELAUNCH=true", "NODE_OPTIONS=--max-old-space-size=8192")
+	cmd.Dir = s.project
+	return cmd
 }
 
 // cliAlone calls a CLI without a bridge. The last variable of env names it.
-func (s *subject) cliAlone(env []string, want string) (float64, error) {
-	cli := strings.TrimPrefix(env[len(env)-1], "GEMINI_CLI_PATH=")
-	cmd := exec.Command(cli, "--output-format=stream-json", "--model=gemini-2.5-flash")
-	cmd.Env = append(slices.Clone(env), "GEMINI_CLI_NO_RELAUNCH=true", "NODE_OPTIONS=--max-old-space-size=8192")
-	cmd.Dir, cmd.Stdin = s.project, strings.NewReader("fake:echo")
-	start := time.Now()
+func (s *subject) cliAlone(env []string, want string) (time.Duration, error) {
+	cmd := s.cliCommand(env, "--output-format=stream-json", "--model=gemini-2.5-flash")
+	cmd.Stdin = strings.NewReader("fake:echo")
+	began := time.Now()
 	out, err := cmd.Output()
 	if err == nil && !bytes.Contains(out, []byte(want)) {
-		err = errors.New("the CLI did not answer")
+		err = errors.New("the CLI did not answer: run scripts/setup.sh cli")
 	}
-	return ms(time.Since(start)), err
+	return time.Since(began), err
 }
 
 // serve starts a bridge for as long as a client uses it.
@@ -252,64 +213,103 @@ func (s *subject) open(env []string) (*mcp.ClientSession, *exec.Cmd, error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
 	session, err := client.Connect(context.Background(), &mcp.CommandTransport{Command: cmd},
 		&mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
-	return session, cmd, err
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s does not answer to initialize: %w: start it by hand in another directory",
+			strings.Join(s.argv, " "), err)
+	}
+	return session, cmd, nil
 }
 
-func initializeTime(s subject) (took float64, err error) {
-	start := time.Now()
-	err = s.serve(s.fake, func(*mcp.ClientSession, *exec.Cmd) error {
-		took = ms(time.Since(start))
-		return nil
-	})
-	return took, err
-}
-
-func bridgeMemory(s subject) (mb float64, err error) {
-	err = s.serve(s.fake, func(c *mcp.ClientSession, cmd *exec.Cmd) error {
+// start measures a bridge that nobody asks.
+func (s *subject) start(col column) error {
+	began := time.Now()
+	return s.serve(s.fake, func(c *mcp.ClientSession, cmd *exec.Cmd) error {
+		col.add("start to initialize answered", "ms", ms(time.Since(began)))
 		if _, err := c.ListTools(context.Background(), nil); err != nil {
 			return err
 		}
-		time.Sleep(time.Second)
-		mb, err = resident(cmd.Process.Pid)
-		return err
+		return col.addMemory("idle", func() []int { return family(cmd.Process.Pid) })
 	})
-	return mb, err
 }
 
 // ask makes a call and returns how long it took.
 func (s *subject) ask(env []string, args map[string]any) (took time.Duration, err error) {
 	err = s.serve(env, func(c *mcp.ClientSession, _ *exec.Cmd) error {
-		start := time.Now()
-		r, err := c.CallTool(context.Background(), &mcp.CallToolParams{Name: "query", Arguments: args})
-		took = time.Since(start)
-		if err == nil && r.IsError {
-			err = fmt.Errorf("the call failed: %+v", r.Content[0])
-		}
+		took, _, err = call(c, args)
 		return err
 	})
 	return took, err
 }
 
-func callTime(s subject) (float64, error) {
-	took, err := s.ask(s.real, map[string]any{"prompt": "hi", "workingDirectory": s.project})
-	return ms(took), err
-}
-
-func echoTime(s subject) (float64, error) {
-	took, err := s.ask(s.fake, map[string]any{"prompt": "fake:echo", "workingDirectory": s.project})
-	return ms(took), err
-}
-
-func parseThroughput(s subject) (float64, error) {
-	took, err := s.ask(s.fake, map[string]any{"prompt": "fake:flood=200", "workingDirectory": s.project})
-	return 200 / took.Seconds(), err
-}
-
-func guardTime(s subject) (float64, error) {
-	with, err := s.ask(s.fake, map[string]any{"prompt": "fake:edit", "changeMode": true, "workingDirectory": s.large})
-	if err != nil {
-		return 0, err
+// call makes a call and returns how long it took.
+func call(c *mcp.ClientSession, args map[string]any) (took time.Duration, r *mcp.CallToolResult, err error) {
+	began := time.Now()
+	r, err = c.CallTool(context.Background(), &mcp.CallToolParams{Name: "query", Arguments: args})
+	took = time.Since(began)
+	if err == nil && r.IsError {
+		err = fmt.Errorf("the call failed: %+v", r.Content[0])
 	}
-	without, err := s.ask(s.fake, map[string]any{"prompt": "fake:edit", "workingDirectory": s.large})
-	return ms(with - without), err
+	return took, r, err
+}
+
+// asking returns the arguments of a call in the small directory.
+func (s *subject) asking(prompt string) map[string]any {
+	return map[string]any{"prompt": prompt, "workingDirectory": s.project}
+}
+
+// calls measures calls that each start a bridge and a CLI.
+func (s *subject) calls(col column) error {
+	if !col.isPeer {
+		alone, err := s.cliAlone(s.real, "hello")
+		if err != nil {
+			return err
+		}
+		col.add("the real CLI alone, one question", "ms", ms(alone))
+	}
+	const name, echo, parse = "one call, with the real CLI",
+		"one call beyond the time of a CLI that only echoes", "a stream of 200 MB, parsed"
+	took, err := s.ask(s.real, s.asking("hi"))
+	if err != nil {
+		return col.fail(err, name, echo, parse)
+	}
+	col.add(name, "ms", ms(took))
+	alone, err := s.cliAlone(s.fake, "fake:echo")
+	if err != nil {
+		return err
+	}
+	if took, err = s.ask(s.fake, s.asking("fake:echo")); err != nil {
+		return col.fail(err, echo, parse)
+	}
+	col.add(echo, "ms", ms(took-alone))
+	if took, err = s.ask(s.fake, s.asking("fake:flood=200")); err != nil {
+		return col.fail(err, parse)
+	}
+	col.add(parse, "MB/s", 200/took.Seconds())
+	return nil
+}
+
+// watch measures what change mode adds to a call in the large repository, and git status.
+func (s *subject) watch(col column) error {
+	status, err := s.gitStatus()
+	if err != nil {
+		return err
+	}
+	col.add("git status of 100,000 files", "ms", ms(status))
+	const watch, beyond, multiple = "change mode's watch over 100,000 files",
+		"  the same beyond two git status", "  ratio to one git status"
+	args := map[string]any{"prompt": "fake:edit", "workingDirectory": s.large}
+	without, err := s.ask(s.fake, args)
+	if err != nil {
+		return col.fail(err, watch, beyond, multiple)
+	}
+	args["changeMode"] = true
+	with, err := s.ask(s.fake, args)
+	if err != nil {
+		return col.fail(err, watch, beyond, multiple)
+	}
+	took := with - without
+	col.add(watch, "ms", ms(took))
+	col.add(beyond, "ms", ms(took-2*status))
+	col.add(multiple, times, took.Seconds()/status.Seconds())
+	return nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -35,33 +34,31 @@ var editorBenches = []editorBench{
 
 const heldFor = 10 * time.Second
 
-func runEditors(binary string, runs int) error {
+func measureEditors(t *table, s setup) error {
 	dir, err := scratch()
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if binary, err = filepath.Abs(binary); err != nil {
-		return err
-	}
-	fmt.Printf("The editors; medians of %d runs\n\n", runs)
+	without, with := t.column("without the plugin"), t.column("with it")
 	for _, e := range editorBenches {
 		if _, err := exec.LookPath(e.argv[0]); err != nil {
-			fmt.Printf("%s is not installed\n", e.name)
+			t.note("%s is not installed", e.name)
 			continue
 		}
-		if err := e.run(binary, filepath.Join(dir, e.name), runs); err != nil {
+		if err := e.run(s.binary, filepath.Join(dir, e.name), without, with); err != nil {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}
 	}
 	return nil
 }
 
-func (e editorBench) run(binary, dir string, runs int) error {
-	project := filepath.Join(dir, "p")
+// run measures one editor without the plugin and with it.
+func (e editorBench) run(binary, dir string, bare, plugin column) error {
+	project, tmp := filepath.Join(dir, "p"), filepath.Join(dir, "t")
 	file := filepath.Join(project, "file.txt")
 	homes := map[bool]string{false: filepath.Join(dir, "bare"), true: filepath.Join(dir, "home")}
-	for _, d := range []string{project, homes[false], homes[true], filepath.Join(dir, "t")} {
+	for _, d := range []string{project, homes[false], homes[true], tmp} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return err
 		}
@@ -73,7 +70,7 @@ func (e editorBench) run(binary, dir string, runs int) error {
 	env := func(with bool) []string {
 		plain := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "XDG_") })
 		return append(plain, "HOME="+homes[with], "TERM=linux", "LANG=C.UTF-8",
-			"TMPDIR="+filepath.Join(dir, "t"), "POLLUX_RUNTIME_DIR="+filepath.Join(dir, "t", "run"),
+			"TMPDIR="+tmp, "POLLUX_RUNTIME_DIR="+filepath.Join(tmp, "run"),
 			"PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
 	}
 	if e.name == "emacs" { // without any package it does not load its package manager
@@ -95,8 +92,8 @@ func (e editorBench) run(binary, dir string, runs int) error {
 		return fmt.Errorf("%w: %s", err, out)
 	}
 
-	starts := map[bool][]float64{}
-	for range runs {
+	columns := map[bool]column{false: bare, true: plugin}
+	for range bare.runs {
 		for _, with := range []bool{false, true} {
 			began := time.Now()
 			t, err := open(env(with), project, append(append(slices.Clone(e.argv), e.quit...), file)...)
@@ -104,19 +101,32 @@ func (e editorBench) run(binary, dir string, runs int) error {
 				return err
 			}
 			t.cmd.Wait()
-			starts[with] = append(starts[with], ms(time.Since(began)))
+			columns[with].add(e.name+": start and end", "ms", ms(time.Since(began)))
 			t.close()
 		}
 	}
-	printRow(e.name+": start and end, without the plugin", "ms", starts[false])
-	printRow(e.name+": start and end, with it", "ms", starts[true])
+	if err := e.moves(env(true), project, file, tmp, plugin); err != nil {
+		return err
+	}
+	for _, with := range []bool{false, true} {
+		frames, err := e.held(env(with), project, file, with, tmp)
+		if err != nil {
+			return err
+		}
+		columns[with].add(e.name+": key held for 10 s, until the frame", "ms", frames...)
+	}
+	return nil
+}
 
-	t, err := open(env(true), project, append(slices.Clone(e.argv), file)...)
+// moves measures how long a pressed key takes to reach a CLI.
+func (e editorBench) moves(env []string, project, file, tmp string, plugin column) error {
+	awaitEnd(tmp)
+	t, err := open(env, project, append(slices.Clone(e.argv), file)...)
 	if err != nil {
 		return err
 	}
 	defer t.close()
-	cli, err := dialFile(filepath.Join(dir, "t", "gemini", "ide", "*"))
+	cli, err := dialFile(tmp)
 	if err != nil {
 		return err
 	}
@@ -125,43 +135,30 @@ func (e editorBench) run(binary, dir string, runs int) error {
 	for len(cli.Notifications) > 0 {
 		<-cli.Notifications
 	}
-	var moves []float64
-	for range 4 * runs {
+	for range 4 * plugin.runs {
 		time.Sleep(100 * time.Millisecond)
 		began := time.Now()
 		t.pty.WriteString(e.down)
-		moves = append(moves, ms((<-cli.Notifications).At.Sub(began)-50*time.Millisecond))
-	}
-	printRow(e.name+": key to notification, beyond the 50 ms of debounce", "ms", moves)
-	t.close()
-
-	for _, with := range []bool{false, true} {
-		frames, err := e.held(env(with), project, file, with, filepath.Join(dir, "t", "gemini", "ide", "*"))
+		at, err := await(cli)
 		if err != nil {
 			return err
 		}
-		slices.Sort(frames)
-		what := "without the plugin"
-		if with {
-			what = "with it and a CLI"
-		}
-		fmt.Printf("%-62s %8.2f ms (95 of 100 below %.2f)\n", e.name+": key held for 10 s, to the frame, "+what,
-			frames[len(frames)/2], frames[len(frames)*95/100])
+		plugin.add(e.name+": key to notification, beyond the debounce", "ms", ms(at.Sub(began)-debounceDelay))
 	}
-	fmt.Println()
 	return nil
 }
 
 // held holds a key down, thirty presses a second, and measures the time from
 // each press until the editor redraws.
-func (e editorBench) held(env []string, project, file string, with bool, discovery string) ([]float64, error) {
+func (e editorBench) held(env []string, project, file string, with bool, tmp string) ([]float64, error) {
+	awaitEnd(tmp)
 	t, err := open(env, project, append(slices.Clone(e.argv), file)...)
 	if err != nil {
 		return nil, err
 	}
 	defer t.close()
 	if with {
-		cli, err := dialFile(discovery)
+		cli, err := dialFile(tmp)
 		if err != nil {
 			return nil, err
 		}
@@ -233,29 +230,22 @@ func (s *screen) close() {
 	s.pty.Close()
 }
 
+// awaitEnd waits until the companion of the editor before has removed its discovery file.
+func awaitEnd(tmp string) {
+	for deadline := time.Now().Add(endTimeout); len(discoveries(tmp)) > 0 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
 // dialFile waits for a discovery file, connects to its companion and gets an
 // answer.
-func dialFile(pattern string) (*client.CLI, error) {
+func dialFile(tmp string) (*client.CLI, error) {
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		files, _ := filepath.Glob(pattern)
-		for _, f := range files {
-			var v struct {
-				Port      int
-				AuthToken string
-			}
-			data, err := os.ReadFile(f)
-			if err != nil || json.Unmarshal(data, &v) != nil {
-				continue
-			}
-			if cli, err := client.Dial(context.Background(), v.Port, v.AuthToken); err == nil {
+		for _, d := range discoveries(tmp) {
+			if cli, err := client.Dial(context.Background(), d.Port, d.AuthToken); err == nil {
 				return cli, nil
 			}
 		}
 	}
-	return nil, fmt.Errorf("no companion appeared")
-}
-
-func printRow(name, unit string, values []float64) {
-	slices.Sort(values)
-	fmt.Printf("%-62s %8.1f %-2s (%.1f to %.1f)\n", name, values[len(values)/2], unit, values[0], values[len(values)-1])
+	return nil, fmt.Errorf("the plugin started no companion: run `pollux doctor` in the editor's directory")
 }

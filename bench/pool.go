@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -25,19 +22,9 @@ const (
 	// serviceLimit is how many requests the service accepts at once, and serviceTime how
 	// long each one takes there.
 	serviceLimit, serviceTime = 3, time.Second
-	// settleTime is the time between the last call and a look at the memory.
-	settleTime = time.Second
 	// addedCalls is the number of calls that show what the pool adds to each.
 	addedCalls = 1000
 )
-
-// A sharing holds what sessions in one directory cost together, in megabytes and in
-// milliseconds, and how a service with a limit treats them.
-type sharing struct {
-	few, fewShared, many, manyShared []float64 // memory
-	first, second, later             []float64 // calls
-	burst, refused, failed           []float64 // calls at once
-}
 
 // A service is a model whose limit can be changed.
 type service struct {
@@ -78,7 +65,6 @@ func (s *service) reply(fakemodel.Request) fakemodel.Reply {
 
 // A sharer is a bridge. Several of them run in one directory.
 type sharer struct {
-	name string
 	*subject
 	env   []string
 	later int
@@ -87,65 +73,45 @@ type sharer struct {
 	pool []string
 }
 
-// runPool compares bridges that share warm processes with bridges that do not, and with
+// measurePool compares bridges that share warm processes with bridges that do not, and with
 // the peer's.
-func runPool(binary, peer, cli string, runs int) error {
+func measurePool(t *table, s setup) error {
 	var model service
-	ours, end, err := newSubject(binary, cli, model.reply)
+	ours, end, err := newSubject(s, model.reply)
 	if err != nil {
 		return err
 	}
 	defer end()
-	shares := func(env []string) []string { return withEnv(env, "POLLUX_POOL=on") }
-	pool := []string{ours.argv[0], "pool"}
-	all := []sharer{
-		{"pool", ours, shares(ours.real), laterCalls, pool},
-		{"off", ours, ours.real, laterCalls, nil},
+	t.note("RSS is the sum of the resident memory of all processes; PSS counts a page that n processes share as 1/n.")
+	pool := sharer{ours, withEnv(ours.real, "POLLUX_POOL=on"), laterCalls, []string{ours.argv[0], "pool"}}
+	if err := pool.measure(t.column("pool"), &model); err != nil {
+		return err
 	}
-	if peer != "" {
-		all = append(all, sharer{"peer", ours.as(peer), ours.real, laterStarts, nil})
+	if err := (&sharer{ours, ours.real, laterCalls, nil}).measure(t.column("off"), &model); err != nil {
+		return fmt.Errorf("without the pool: %w", err)
 	}
-	results := make([]sharing, len(all))
-	var names []string
-	for i, s := range all {
-		names = append(names, s.name)
-		for range runs {
-			if err := s.measure(&model, &results[i]); err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
-			}
-		}
-	}
-	fmt.Printf("\nSessions in one directory; the real CLI; medians of %d runs%s\n", runs, ofPeer(peer))
-	fmt.Print("RSS is the sum of VmRSS of all processes, PSS counts a page that n processes share as 1/n.\n\n")
-	printTable(names, results, []figure[sharing]{
-		{"5 sessions, one query each: RSS", "MB", func(s sharing) []float64 { return s.few }},
-		{"  PSS", "MB", func(s sharing) []float64 { return s.fewShared }},
-		{"20 sessions, one query each: RSS", "MB", func(s sharing) []float64 { return s.many }},
-		{"  PSS", "MB", func(s sharing) []float64 { return s.manyShared }},
-		{"first call of the first session", "ms", func(s sharing) []float64 { return s.first }},
-		{"first call of the second session", "ms", func(s sharing) []float64 { return s.second }},
-		{"a later call of it", "ms", func(s sharing) []float64 { return s.later }},
-		{"5 sessions ask at once, limit of 3: 429s", "  ", func(s sharing) []float64 { return s.refused }},
-		{"  calls that failed", "  ", func(s sharing) []float64 { return s.failed }},
-		{"  until all calls have ended", "ms", func(s sharing) []float64 { return s.burst }},
+	err = s.peer(t, ours, func(peer *subject, col column) error {
+		return (&sharer{peer, ours.real, laterStarts, nil}).measure(col, &model)
 	})
-	for i, r := range results {
-		fmt.Printf("%s: the first call of the second session takes %.2f x a later call\n", names[i], middle(r.second)/middle(r.later))
+	if err != nil {
+		return err
 	}
-	all[0].env = shares(ours.fake)
-	return all[0].alone(func() error { return printAdded(ours, all[0].env) })
+	pool.env = withEnv(ours.fake, "POLLUX_POOL=on")
+	return pool.alone(func() error { return measureAdded(t, ours, pool.env) })
 }
 
-// measure measures everything once.
-func (s *sharer) measure(model *service, r *sharing) error {
-	for _, f := range []func() error{
-		func() error { return s.memory(fewSessions, &r.few, &r.fewShared) },
-		func() error { return s.memory(manySessions, &r.many, &r.manyShared) },
-		func() error { return s.speed(r) },
-		func() error { return s.burst(model, r) },
-	} {
-		if err := s.alone(f); err != nil {
-			return err
+// measure measures everything in all runs.
+func (s *sharer) measure(col column, model *service) error {
+	for range col.runs {
+		for _, step := range []func() error{
+			func() error { return s.memory(col, fewSessions) },
+			func() error { return s.memory(col, manySessions) },
+			func() error { return s.speed(col) },
+			func() error { return s.burst(col, model) },
+		} {
+			if err := s.alone(step); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -179,8 +145,8 @@ type asker struct {
 	cmd *exec.Cmd
 }
 
-// together calls use with the clients of n bridges.
-func (s *sharer) together(n int, use func([]asker) error) error {
+// sessions calls use with the clients of n bridges.
+func (s *sharer) sessions(n int, use func([]asker) error) error {
 	var all []asker
 	defer func() {
 		for _, c := range all {
@@ -198,30 +164,43 @@ func (s *sharer) together(n int, use func([]asker) error) error {
 }
 
 // query asks one question.
-func (s *subject) query(c asker) (took float64, err error) {
-	took, _, err = call(c.ClientSession, map[string]any{"prompt": "hi", "workingDirectory": s.project})
+func (s *sharer) query(c asker) (time.Duration, error) {
+	took, _, err := call(c.ClientSession, s.asking("hi"))
 	return took, err
 }
 
+// queryEach lets all sessions ask one question, one after the other.
+func (s *sharer) queryEach(all []asker) error {
+	for _, c := range all {
+		if _, err := s.query(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // memory measures n sessions that have asked one question each.
-func (s *sharer) memory(n int, rss, pss *[]float64) error {
-	return s.together(n, func(all []asker) error {
-		for _, c := range all {
-			if _, err := s.query(c); err != nil {
-				return err
-			}
+func (s *sharer) memory(col column, n int) error {
+	return s.sessions(n, func(all []asker) error {
+		if err := s.queryEach(all); err != nil {
+			return err
 		}
 		time.Sleep(settleTime)
-		return s.footprint(all, rss, pss)
+		pids, err := s.pids(all)
+		if err != nil {
+			return err
+		}
+		f, err := memoryOf(pids)
+		col.add(fmt.Sprintf("%d sessions, one query each: RSS", n), "MB", f.resident)
+		col.add(fmt.Sprintf("%d sessions, one query each: PSS", n), "MB", f.proportional)
+		return err
 	})
 }
 
-// footprint adds the memory of bridges, and of everything that works for them, to the
-// results.
-func (s *sharer) footprint(all []asker, rss, pss *[]float64) error {
-	var roots []int
+// pids returns the processes of bridges, and everything that works for them.
+func (s *sharer) pids(all []asker) (pids []int, err error) {
 	for _, c := range all {
-		roots = append(roots, c.cmd.Process.Pid)
+		pids = append(pids, family(c.cmd.Process.Pid)...)
 	}
 	if s.pool != nil {
 		out, err := s.ofPool("status", "--json")
@@ -233,136 +212,78 @@ func (s *sharer) footprint(all []asker, rss, pss *[]float64) error {
 			err = fmt.Errorf("%d pools are running, not 1", len(pools))
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		roots = append(roots, pools[0].PID)
+		pids = append(pids, family(pools[0].PID)...)
 	}
-	var sum, share float64
-	counted := make(map[int]bool) // the pool is a child of the bridge that started it
-	for _, root := range roots {
-		for _, pid := range descendants(root) {
-			if counted[pid] {
-				continue
-			}
-			counted[pid] = true
-			own, err := resident(pid)
-			if err != nil {
-				return err
-			}
-			part, err := proportional(pid)
-			if err != nil {
-				return err
-			}
-			sum, share = sum+own, share+part
-		}
-	}
-	*rss, *pss = append(*rss, sum), append(*pss, share)
-	return nil
-}
-
-// proportional returns a process's share of the resident memory, in MB.
-func proportional(pid int) (float64, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(data), "\nPss:")
-	fields := strings.Fields(rest)
-	if len(fields) == 0 {
-		return 0, fmt.Errorf("process %d has exited", pid)
-	}
-	kb, err := strconv.ParseFloat(fields[0], 64)
-	return kb / 1024, err
+	slices.Sort(pids)
+	return slices.Compact(pids), nil // the pool is a child of the bridge that started it
 }
 
 // speed measures the calls of two sessions.
-func (s *sharer) speed(r *sharing) error {
-	return s.together(2, func(all []asker) error {
+func (s *sharer) speed(col column) error {
+	return s.sessions(2, func(all []asker) error {
 		took, err := s.query(all[0])
 		if err != nil {
 			return err
 		}
-		r.first = append(r.first, took)
+		col.add("first call of the first session", "ms", ms(took))
 		time.Sleep(settleTime)
-		if took, err = s.query(all[1]); err != nil {
+		second, err := s.query(all[1])
+		if err != nil {
 			return err
 		}
-		r.second = append(r.second, took)
+		col.add("first call of the second session", "ms", ms(second))
+		var later []float64
 		for range s.later {
-			time.Sleep(200 * time.Millisecond) // a user's pause between calls
+			time.Sleep(callPause)
 			if took, err = s.query(all[1]); err != nil {
 				return err
 			}
-			r.later = append(r.later, took)
+			later = append(later, ms(took))
 		}
+		col.add("  a later call of it", "ms", later...)
+		col.add("  the first: ratio to a later call", times, ms(second)/median(later))
 		return nil
 	})
 }
 
 // burst lets sessions that have asked before ask at once.
-func (s *sharer) burst(model *service, r *sharing) error {
-	return s.together(fewSessions, func(all []asker) error {
-		for _, c := range all {
-			if _, err := s.query(c); err != nil {
-				return err
-			}
+func (s *sharer) burst(col column, model *service) error {
+	return s.sessions(fewSessions, func(all []asker) error {
+		if err := s.queryEach(all); err != nil {
+			return err
 		}
 		model.set(serviceLimit, serviceTime)
-		start := time.Now()
-		errs := make(chan error)
-		for _, c := range all {
-			go func() {
-				_, err := s.query(c)
-				errs <- err
-			}()
-		}
-		failed := 0.0
-		for range all {
-			if err := <-errs; err != nil {
-				failed++
-			}
-		}
-		r.burst = append(r.burst, ms(time.Since(start)))
-		r.failed = append(r.failed, failed)
-		r.refused = append(r.refused, float64(model.set(0, 0)))
+		took, failed := together(len(all), func(i int) error {
+			_, err := s.query(all[i])
+			return err
+		})
+		col.add(fmt.Sprintf("%d sessions ask at once, limit of %d: refused", fewSessions, serviceLimit), "",
+			float64(model.set(0, 0)))
+		col.add("  calls that failed", "", float64(len(failed)))
+		col.add("  until all calls have ended", "ms", ms(took))
 		return nil
 	})
 }
 
-// printAdded prints how much longer a warm call takes through the pool. The CLI only
+// measureAdded measures how much longer a warm call takes through the pool. The CLI only
 // echoes. Calls through the pool and without it alternate.
-func printAdded(ours *subject, shares []string) error {
-	var took [2][]float64
-	err := ours.serve(shares, func(through *mcp.ClientSession, _ *exec.Cmd) error {
+func measureAdded(t *table, ours *subject, shares []string) error {
+	return ours.serve(shares, func(through *mcp.ClientSession, _ *exec.Cmd) error {
 		return ours.serve(ours.fake, func(without *mcp.ClientSession, _ *exec.Cmd) error {
 			for i := range addedCalls + 1 {
-				for j, c := range []*mcp.ClientSession{through, without} {
-					one, _, err := call(c, map[string]any{"prompt": "fake:echo", "workingDirectory": ours.project})
+				for index, c := range []*mcp.ClientSession{through, without} {
+					took, _, err := call(c, ours.asking("fake:echo"))
 					if err != nil {
 						return err
 					}
 					if i > 0 { // the first call starts the process
-						took[j] = append(took[j], one)
+						column{table: t, index: index}.add("a later call of a CLI that only echoes", "ms", ms(took))
 					}
 				}
 			}
 			return nil
 		})
 	})
-	if err != nil {
-		return err
-	}
-	fmt.Printf("\nA warm call of a CLI that only echoes; %d calls each\n\n", addedCalls)
-	fmt.Printf("%-40s %12s %12s %12s\n", "", "pool", "off", "added")
-	for _, f := range []struct {
-		name string
-		of   func([]float64) float64
-	}{
-		{"median", middle},
-		{"99 of 100 below", func(v []float64) float64 { return slices.Sorted(slices.Values(v))[len(v)*99/100] }},
-	} {
-		through, without := f.of(took[0]), f.of(took[1])
-		fmt.Printf("%-40s %9.2f ms %9.2f ms %9.2f ms\n", f.name, through, without, through-without)
-	}
-	return nil
 }

@@ -2,234 +2,233 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"pollux/internal/agent/acp"
 	"pollux/internal/fakemodel"
+	"pollux/internal/sys"
 )
 
-// laterCalls is the number of calls that follow the first, for warm processes
-// and for one process per call.
-const laterCalls, laterStarts = 20, 3
+const (
+	// laterCalls is the number of calls that follow the first, for warm processes, and
+	// laterStarts for one process per call.
+	laterCalls, laterStarts = 20, 1
+	// slowPrompt is a prompt for whose answer the model takes slowTime.
+	slowPrompt, slowTime = "hi, slowly", 300 * time.Millisecond
+	// callPause is a user's pause between calls.
+	callPause = 200 * time.Millisecond
+	// callsAtOnce is the number of concurrent calls.
+	callsAtOnce = 8
+)
 
-// A warmth holds what a bridge costs per call, in milliseconds, and in
-// megabytes.
-type warmth struct{ first, later, followUp, eight, memory, memoryEight []float64 }
-
-// runWarm compares warm processes with one process per call, for our bridge and
+// measureWarm compares warm processes with one process per call, for our bridge and
 // for the peer's, with the real CLI on a model that answers at once.
-func runWarm(binary, peer, cli string, runs int) error {
-	ours, end, err := newSubject(binary, cli, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("hello") })
+func measureWarm(t *table, s setup) error {
+	ours, end, err := newSubject(s, func(r fakemodel.Request) fakemodel.Reply {
+		if strings.Contains(r.Prompt, slowPrompt) {
+			time.Sleep(slowTime)
+		}
+		return hello(r)
+	})
 	if err != nil {
 		return err
 	}
 	defer end()
-	type contender struct {
-		name string
-		*subject
-		env   []string
-		later int
+	concurrent := fmt.Sprintf("GEMINI_MAX_CONCURRENT=%d", callsAtOnce)
+	env := withEnv(ours.real, concurrent)
+	if err := ours.warmth(t.column("warm"), env, laterCalls); err != nil {
+		return err
 	}
-	with := func(env []string, more ...string) []string {
-		return withEnv(env, append(more, "GEMINI_MAX_CONCURRENT=8")...)
+	if err := ours.warmth(t.column("spawn"), withEnv(env, "GEMINI_RUNNER=spawn"), laterStarts); err != nil {
+		return fmt.Errorf("spawn: %w", err)
 	}
-	all := []contender{
-		{"warm", ours, with(ours.real), laterCalls},
-		{"spawn", ours, with(ours.real, "GEMINI_RUNNER=spawn"), laterStarts},
-	}
-	if peer != "" {
-		all = append(all, contender{"peer", ours.as(peer), with(ours.real), laterStarts})
-	}
-	results := make([]warmth, len(all))
-	for i, c := range all {
-		for range runs {
-			if err := c.warmth(c.env, c.later, &results[i]); err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
-		}
-	}
-	fmt.Printf("\nWarm processes; the real CLI, a model that answers at once; medians of %d runs%s\n\n", runs, ofPeer(peer))
-	var names []string
-	for _, c := range all {
-		names = append(names, c.name)
-	}
-	printTable(names, results, []figure[warmth]{
-		{"the first call", "ms", func(w warmth) []float64 { return w.first }},
-		{"a later call, new session", "ms", func(w warmth) []float64 { return w.later }},
-		{"a follow-up in a session", "ms", func(w warmth) []float64 { return w.followUp }},
-		{"8 calls at once", "ms", func(w warmth) []float64 { return w.eight }},
-		{"resident memory after one call, in all", "MB", func(w warmth) []float64 { return w.memory }},
-		{"  the most while 8 calls run", "MB", func(w warmth) []float64 { return w.memoryEight }},
-	})
-	// The bridge's own share: a warm call without the CLI.
-	var own []float64
-	for range runs {
-		err := ours.serve(with(ours.fake), func(c *mcp.ClientSession, _ *exec.Cmd) error {
-			for i := range laterCalls + 1 {
-				took, _, err := call(c, map[string]any{"prompt": "fake:echo", "workingDirectory": ours.project})
-				if err != nil {
-					return err
-				}
-				if i > 0 {
-					own = append(own, took)
-				}
-			}
-			return nil
+	return s.peer(t, ours, func(peer *subject, col column) error { return peer.warmth(col, env, laterStarts) })
+}
+
+// warmth measures one bridge in all runs.
+func (s *subject) warmth(col column, env []string, later int) error {
+	for range col.runs {
+		err := s.serve(env, func(c *mcp.ClientSession, cmd *exec.Cmd) error {
+			return s.sequence(col, c, func() []int { return family(cmd.Process.Pid) }, later)
 		})
 		if err != nil {
 			return err
 		}
+		if col.index == 0 {
+			if err := s.echoes(col); err != nil {
+				return err
+			}
+		}
 	}
-	slices.Sort(own)
-	fmt.Printf("%-40s %9.2f ms (95 of 100 below %.2f)\n", "a later call of a CLI that only echoes",
-		middle(own), own[len(own)*95/100])
 	return nil
 }
 
-// A figure is measured for several contenders.
-type figure[R any] struct {
-	name, unit string
-	of         func(R) []float64
-}
-
-// printTable prints the medians of each contender's results. Ratios are relative to the
-// first contender.
-func printTable[R any](names []string, results []R, figures []figure[R]) {
-	fmt.Printf("%-40s", "")
-	for _, name := range names {
-		fmt.Printf(" %12s", name)
+// sequence measures calls of a client, one kind after the other.
+func (s *subject) sequence(col column, c *mcp.ClientSession, pids func() []int, later int) error {
+	took, last, err := call(c, s.asking("hi"))
+	if err != nil {
+		return err
 	}
-	fmt.Println()
-	for _, f := range figures {
-		fmt.Printf("%-40s", f.name)
-		base := middle(f.of(results[0]))
-		for i, r := range results {
-			v := middle(f.of(r))
-			fmt.Printf(" %9.1f %s", v, f.unit)
-			if i > 0 && base > 0 {
-				fmt.Printf(" (x%.1f)", v/base)
+	col.add("the first call", "ms", ms(took))
+	if err := col.addMemory("after one call, in all", pids); err != nil {
+		return err
+	}
+	const spaced, right = "a later call, new session", "  right after the one before"
+	medians := map[string]float64{}
+	for _, m := range []struct {
+		name, prompt string
+		pause        time.Duration
+	}{
+		{spaced, "hi", callPause},
+		{right, "hi", 0},
+		{"  after a pause, model takes 300 ms", slowPrompt, callPause},
+		{"  right after the one before, 300 ms", slowPrompt, 0},
+	} {
+		time.Sleep(callPause)
+		var all []float64
+		for range later {
+			if took, last, err = call(c, s.asking(m.prompt)); err != nil {
+				return err
 			}
+			all = append(all, ms(took))
+			time.Sleep(m.pause)
 		}
-		fmt.Println()
+		col.add(m.name, "ms", all...)
+		medians[m.name] = median(all)
 	}
-}
-
-// ofPeer names the peer in a heading.
-func ofPeer(peer string) string {
-	if peer == "" {
-		return ""
-	}
-	return "; the peer is " + peer
-}
-
-func middle(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	return v[len(v)/2]
-}
-
-func call(c *mcp.ClientSession, args map[string]any) (took float64, r *mcp.CallToolResult, err error) {
-	start := time.Now()
-	r, err = c.CallTool(context.Background(), &mcp.CallToolParams{Name: "query", Arguments: args})
-	if err == nil && r.IsError {
-		err = fmt.Errorf("the call failed: %+v", r.Content[0])
-	}
-	return ms(time.Since(start)), r, err
-}
-
-// warmth measures one bridge.
-func (s *subject) warmth(env []string, later int, w *warmth) error {
-	return s.serve(env, func(c *mcp.ClientSession, cmd *exec.Cmd) error {
-		args := func() map[string]any { return map[string]any{"prompt": "hi", "workingDirectory": s.project} }
-		took, r, err := call(c, args())
+	col.add("right after the one before: ratio to a later call", times, medians[right]/medians[spaced])
+	if col.index == 0 {
+		own, err := s.newSessions(later)
 		if err != nil {
 			return err
 		}
-		w.first = append(w.first, took)
-		w.memory = append(w.memory, family(cmd.Process.Pid))
-		for range later {
-			took, _, err := call(c, args())
-			if err != nil {
-				return err
-			}
-			w.later = append(w.later, took)
-			time.Sleep(200 * time.Millisecond) // a user's pause between calls
+		col.add("the CLI's own session/new", "ms", own...)
+		col.add("right after the one before: ratio to session/new", times, medians[right]/median(own))
+	}
+	again := s.asking("hi")
+	if id, _ := last.Meta["sessionId"].(string); id != "" {
+		again["sessionId"] = id
+	}
+	for range later {
+		took, _, err := call(c, again)
+		if err != nil {
+			return err
 		}
-		id, _ := r.Meta["sessionId"].(string)
-		for range later {
-			again := args()
-			if id != "" {
-				again["sessionId"] = id
-			}
-			took, _, err := call(c, again)
-			if err != nil {
-				return err
-			}
-			w.followUp = append(w.followUp, took)
+		col.add("a follow-up in a session", "ms", ms(took))
+	}
+	return s.atOnce(col, c, pids)
+}
+
+// newSessions returns how long a process of the real CLI takes for each new session, without
+// a bridge.
+func (s *subject) newSessions(n int) (all []float64, err error) {
+	cmd := s.cliCommand(s.real, "--acp")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	child, err := sys.StartChild(cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer child.Stop(endTimeout)
+	conn := acp.NewConn(out, in, false, nobody{})
+	defer conn.Close()
+	if err := conn.Initialize(context.Background()); err != nil {
+		return nil, fmt.Errorf("the CLI, initialize: %w", err)
+	}
+	for i := range n + 1 {
+		began := time.Now()
+		if _, err := conn.NewSession(context.Background(), s.project); err != nil {
+			return nil, fmt.Errorf("the CLI, session/new: %w", err)
 		}
-		most := 0.0
-		done := make(chan struct{})
-		var looking sync.WaitGroup
-		looking.Go(func() {
-			for {
-				most = max(most, family(cmd.Process.Pid))
-				select {
-				case <-done:
-					return
-				case <-time.After(20 * time.Millisecond):
+		if i > 0 { // the first one loads the rest of the CLI
+			all = append(all, ms(time.Since(began)))
+		}
+	}
+	return all, nil
+}
+
+// nobody is a client without files that ignores all updates.
+type nobody struct{}
+
+func (nobody) Update(acp.Update)                       {}
+func (nobody) ReadFile(string, string) (string, error) { return "", errors.ErrUnsupported }
+func (nobody) WriteFile(string, string, string) error  { return errors.ErrUnsupported }
+
+// atOnce measures concurrent calls, and the memory meanwhile.
+func (s *subject) atOnce(col column, c *mcp.ClientSession, pids func() []int) error {
+	most := 0.0
+	done := make(chan struct{})
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for {
+			sum := 0.0
+			for _, pid := range pids() { // some end meanwhile
+				if f, err := fields(pid, "status", "VmRSS"); err == nil {
+					sum += f[0]
 				}
 			}
-		})
-		start := time.Now()
-		errs := make(chan error, 8)
-		for range cap(errs) {
-			go func() {
-				_, _, err := call(c, args())
-				errs <- err
-			}()
-		}
-		for range cap(errs) {
-			if e := <-errs; e != nil {
-				err = e
+			most = max(most, sum)
+			select {
+			case <-done:
+				return
+			case <-time.After(20 * time.Millisecond):
 			}
 		}
-		w.eight = append(w.eight, ms(time.Since(start)))
-		close(done)
-		looking.Wait()
-		w.memoryEight = append(w.memoryEight, most)
+	})
+	took, failed := together(callsAtOnce, func(int) error {
+		_, _, err := call(c, s.asking("hi"))
 		return err
 	})
-}
-
-// family returns the resident memory of a process and its descendants, in
-// megabytes.
-func family(pid int) (mb float64) {
-	for _, p := range descendants(pid) {
-		own, _ := resident(p)
-		mb += own
+	close(done)
+	looking.Wait()
+	if len(failed) > 0 {
+		return failed[0]
 	}
-	return mb
+	col.add(fmt.Sprintf("%d calls at once", callsAtOnce), "ms", ms(took))
+	col.add(fmt.Sprintf("  the most resident memory while %d calls run", callsAtOnce), "MB", most)
+	return nil
 }
 
-// descendants returns a process and its descendants.
-func descendants(pid int) []int {
-	all := []int{pid}
-	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, list := range lists {
-		data, _ := os.ReadFile(list)
-		for f := range strings.FieldsSeq(string(data)) {
-			if child, err := strconv.Atoi(f); err == nil {
-				all = append(all, descendants(child)...)
-			}
+// together runs n calls at once and returns how long they all took, and the errors.
+func together(n int, do func(i int) error) (took time.Duration, failed []error) {
+	errs := make(chan error)
+	began := time.Now()
+	for i := range n {
+		go func() { errs <- do(i) }()
+	}
+	for range n {
+		if err := <-errs; err != nil {
+			failed = append(failed, err)
 		}
 	}
-	return all
+	return time.Since(began), failed
+}
+
+// echoes measures the bridge's own share: warm calls without the CLI.
+func (s *subject) echoes(col column) error {
+	return s.serve(s.fake, func(c *mcp.ClientSession, _ *exec.Cmd) error {
+		for i := range laterCalls + 1 {
+			took, _, err := call(c, s.asking("fake:echo"))
+			if err != nil {
+				return err
+			}
+			if i > 0 { // the first call starts the process
+				col.add("a later call of a CLI that only echoes", "ms", ms(took))
+			}
+		}
+		return nil
+	})
 }
