@@ -31,8 +31,9 @@ const (
 	cancelTimeout = 3 * time.Second
 	// prepareDelay is how long after a prompt a process starts to prepare the
 	// next session. An agent that does one thing at a time first sends its
-	// request to the model.
-	prepareDelay = 50 * time.Millisecond
+	// request to the model. In a burst of requests, the next one will wait for
+	// its session anyway, so the delay is burstDelay.
+	prepareDelay, burstDelay = 50 * time.Millisecond, time.Millisecond
 )
 
 var (
@@ -656,8 +657,12 @@ func (p *Pool) prepare(w *process) {
 
 // prepareDuring prepares a session while the model answers, until ctx ends.
 func (p *Pool) prepareDuring(ctx context.Context, w *process) {
+	delay := prepareDelay
+	if w.inBurst() {
+		delay = burstDelay
+	}
 	select {
-	case <-time.After(prepareDelay):
+	case <-time.After(delay):
 		p.prepare(w)
 	case <-ctx.Done(): // release prepares it
 	}

@@ -317,6 +317,14 @@ func (w *process) lacks(limit int) bool {
 	return !w.unprepared && len(w.prepared) < max(w.demand, 1) && w.sessions < limit
 }
 
+// inBurst reports whether requests come faster than sessions are prepared: several
+// recent ones had to wait for theirs, and none is left.
+func (w *process) inBurst() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.demand > 1 && len(w.prepared) == 0
+}
+
 // prepare creates a session for a later request. It reports false if there are
 // enough, or if none can be created.
 func (w *process) prepare(ctx context.Context, limit int) bool {

@@ -70,6 +70,19 @@ func (c *creator) create() {
 	}
 }
 
+// take asks for a session in the background.
+func take(t *testing.T, w *process) <-chan *session {
+	taken := make(chan *session, 1)
+	go func() {
+		s, err := w.session(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		taken <- s
+	}()
+	return taken
+}
+
 // A session whose request gave up serves the next request, which creates no
 // other.
 func TestGivenUpSessionIsUsed(t *testing.T) {
@@ -80,14 +93,7 @@ func TestGivenUpSessionIsUsed(t *testing.T) {
 			impatient, giveUp := context.WithCancel(t.Context())
 			go w.session(impatient)
 			synctest.Wait()
-			taken := make(chan *session, 1)
-			go func() {
-				s, err := w.session(t.Context())
-				if err != nil {
-					t.Error(err)
-				}
-				taken <- s
-			}()
+			taken := take(t, w)
 			synctest.Wait()
 			giveUp()
 			c.create()
@@ -141,6 +147,42 @@ func TestRequestWaitsForOnePreparation(t *testing.T) {
 			t.Errorf("%d are prepared, %d created", n, c.created)
 		}
 	})
+}
+
+// The next session is prepared while the model answers: after the prompt was on its way,
+// or at once if the next request would have to wait.
+func TestPreparedDuring(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		waited   int // recent requests that had to wait for a session
+		prepared int
+		delay    time.Duration
+	}{
+		{"now and then", 1, 0, prepareDelay},
+		{"in a burst", 2, 0, burstDelay},
+		{"after a burst", 2, 1, prepareDelay},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := idleProcess()
+				c := newCreator(t, w)
+				p := New(new(agent.Agent), agent.Options{}, nil, nil)
+				defer p.cancel(nil)
+				w.running, w.demand = 1, test.waited
+				for range test.prepared {
+					w.addPrepared(&session{w: w})
+				}
+				p.tasks.Go(func() { p.prepareDuring(t.Context(), w) })
+				time.Sleep(test.delay - 1)
+				synctest.Wait()
+				if n := len(c.requests); n > 0 {
+					t.Errorf("it asks for %d before %v", n, test.delay)
+				}
+				time.Sleep(1)
+				c.create()
+			})
+		})
+	}
 }
 
 // A process that is no longer used for new requests prepares no session, also if
@@ -232,14 +274,7 @@ func TestPreparedWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := idleProcess()
 		<-w.making // a session is being prepared
-		taken := make(chan *session)
-		go func() {
-			s, err := w.session(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
-			taken <- s
-		}()
+		taken := take(t, w)
 		synctest.Wait()
 		want := &session{w: w, id: "prepared"}
 		w.addPrepared(want)

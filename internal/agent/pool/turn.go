@@ -223,8 +223,8 @@ func (w *process) conclude(t *turn, reply acp.PromptResult, err error) (agent.Re
 	return result, w.agent.Error(kind, message)
 }
 
-// failure returns the error of a call: the error response, [errMute], the cause
-// of the context's end, or a crash.
+// failure returns the error of a call: the error response, [errMute],
+// [context.Cause], or a crash.
 func (w *process) failure(ctx context.Context, err error) error {
 	var refused *acp.Error
 	switch {
