@@ -173,7 +173,7 @@ func (s *server) handle(req *editor.Request) {
 	if req.Notif {
 		return
 	}
-	s.put(result, func(ctx context.Context) {
+	s.put(result, func(ctx context.Context, result json.RawMessage) {
 		var rpc *editor.Error
 		switch {
 		case err == nil:
@@ -186,10 +186,10 @@ func (s *server) handle(req *editor.Request) {
 	})
 }
 
-// put queues a message with that content.
-func (s *server) put(content any, write func(context.Context)) {
-	data, _ := json.Marshal(content)
-	s.out.Put(len(data), write)
+// put queues a message with that content, which write gets encoded.
+func (s *server) put(content any, write func(context.Context, json.RawMessage)) {
+	data, _ := editor.Encode(content)
+	s.out.Put(len(data), func(ctx context.Context) { write(ctx, data) })
 }
 
 // call sends a request to the editor and waits for the answer.
@@ -199,7 +199,7 @@ func (s *server) call(method string, params, result any) error {
 		err    error
 	}
 	answered := make(chan answer, 1)
-	s.put(params, func(ctx context.Context) {
+	s.put(params, func(ctx context.Context, params json.RawMessage) {
 		wait, err := s.conn.Start(method, params)
 		if err != nil {
 			answered <- answer{err: err}
@@ -587,7 +587,9 @@ func (s *server) say(err error) {
 func (s *server) show(level, text string) {
 	types := map[string]int{"error": 1, "warning": 2, "info": 3}
 	params := map[string]any{"type": types[level], "message": "pollux: " + text}
-	s.put(params, func(ctx context.Context) { s.conn.Notify(ctx, "window/showMessage", params) })
+	s.put(params, func(ctx context.Context, params json.RawMessage) {
+		s.conn.Notify(ctx, "window/showMessage", params)
+	})
 }
 
 // actions returns the code actions for the pending diffs, the oldest first.
