@@ -150,7 +150,12 @@ var Kinds = []Kind{
 		Name: "emacs", Binary: "emacs",
 		start: func(e *Editor, dir string) ([]string, error) {
 			e.socket = filepath.Join(dir, "emacs.sock")
-			return []string{"emacs", "-nw", "--eval", fmt.Sprintf(`(progn (setq server-socket-dir %q server-name "emacs.sock" inhibit-startup-screen t suggest-key-bindings nil) (server-start))`, dir)}, nil
+			// Emacs would compile the plugin to machine code for some seconds. It does that once,
+			// and a user's Emacs has done it.
+			return []string{"emacs", "-nw", "--eval", fmt.Sprintf(`(progn (setq server-socket-dir %q server-name "emacs.sock"
+				inhibit-startup-screen t suggest-key-bindings nil
+				native-comp-deferred-compilation nil native-comp-jit-compilation nil
+				comp-enable-subr-trampolines nil native-comp-enable-subr-trampolines nil) (server-start))`, dir)}, nil
 		},
 		ask: func(e *Editor, expression string) (string, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
