@@ -17,7 +17,7 @@ import (
 	"pollux/internal/agent/gemini/fakecli"
 )
 
-// A setup is what the tables measure.
+// A setup names the programs to measure.
 type setup struct {
 	binary, cli string
 	// peerCompanion and peerBridge are the commands of other programs, or empty.

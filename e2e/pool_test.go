@@ -549,7 +549,7 @@ func TestPoolRemembersQuotas(t *testing.T) {
 }
 
 // The first call of a client starts Gemini CLI, also if it asks nothing. The question that
-// follows uses that process. A list of the tools starts nothing, and a call starts nothing if
+// follows uses that process. tools/list starts nothing, and a call starts nothing if
 // there is no CLI.
 func TestFirstCallStartsTheCLI(t *testing.T) {
 	w := newWorld(t, says)

@@ -192,9 +192,9 @@ Pass CALLBACK an error message or nil, and the result."
   "Call METHOD with PARAMS and return the result, or signal a `user-error'."
   (unless (pollux-ready-p)
     (user-error "Pollux is not running: use M-x pollux-start; if that fails, see M-x pollux-log"))
-  ;; Not `jsonrpc-request': it leaves the filter of the process as soon as the
-  ;; answer is there.  A request of Pollux that arrived together with it would
-  ;; wait in the buffer until something else arrives.
+  ;; Not `jsonrpc-request': it ends the process filter as soon as the answer is
+  ;; there.  A request that arrived together with the answer would wait in the
+  ;; buffer until something else arrives.
   (let (answer)
     (pollux--request method params (lambda (err result) (setq answer (list err result))))
     (while (not answer)

@@ -105,8 +105,8 @@ type Runner interface {
 	Run(ctx context.Context, req Request, emit func(Event)) (Result, error)
 	// Check returns the program of a source, with an error if it is not installed or
 	// cannot be enforced read-only. It starts a process only to ask a program of
-	// unknown version for its version, once. The error is an [*Error], or the
-	// cause of the context's end.
+	// unknown version for its version, once. The error is an [*Error], or
+	// [context.Cause] of the context.
 	Check(ctx context.Context, from Source) (Program, error)
 	// Ahead starts a process for a workspace before the first request, if the runner
 	// keeps processes. It does not wait.

@@ -59,7 +59,7 @@ type Agent struct {
 	// if no package names it. The error is an [*Error] of kind [NotInstalled].
 	Locate func(Source) (Program, error)
 	// AskVersion runs a program to learn its version, which stays empty if the program
-	// does not report it. The error is the cause of the context's end.
+	// does not report it. The error is [context.Cause] of the context.
 	AskVersion func(context.Context, Source, Program) (Program, error)
 	// ReadOnly returns an error for a program that cannot be enforced read-only.
 	// Pollux does not start it.
@@ -91,8 +91,8 @@ type Agent struct {
 }
 
 // Find returns the program of a source and its version. It runs the program only if no
-// package names the version. The error is an [*Error] of kind [NotInstalled], or the
-// cause of the context's end.
+// package names the version. The error is an [*Error] of kind [NotInstalled], or
+// [context.Cause] of the context.
 func (a *Agent) Find(ctx context.Context, from Source) (Program, error) {
 	program, err := a.Locate(from)
 	if err != nil || program.Version != "" {

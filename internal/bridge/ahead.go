@@ -9,8 +9,8 @@ import (
 
 // ahead returns the handler of a tool. If the first call of a client asks nothing yet, such
 // as ping, the agent starts for the client's directory while that call is answered: a
-// question is likely to follow. A list of the tools is no sign of use, because clients
-// request it when they start.
+// question is likely to follow. tools/list is no sign of use, because clients send it when
+// they start.
 func (s *Server) ahead(t tool) mcp.ToolHandler {
 	asks := t.tool.Name == startJob || slices.Contains(jobTools, t.tool.Name) // for a directory of its own
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

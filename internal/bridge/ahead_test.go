@@ -61,7 +61,7 @@ func TestFirstCallStartsTheAgent(t *testing.T) {
 		calls []call
 		want  []string
 	}{
-		{name: "only a list of the tools"},
+		{name: "only tools/list"},
 		{name: "a ping", calls: []call{ping}, want: []string{own}},
 		{name: "a ping of a client with a root", roots: []string{"file://" + filepath.ToSlash(root)}, calls: []call{ping}, want: []string{root}},
 		{name: "a root elsewhere", roots: []string{"https://example.com/"}, calls: []call{ping}, want: []string{own}},

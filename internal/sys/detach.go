@@ -13,6 +13,6 @@ func Detach(cmd *exec.Cmd) { detach(cmd) }
 const lockDelay = 5 * time.Millisecond
 
 // LockDir waits until no other process holds the lock of a directory, and holds it until
-// unlock is called or this process ends. No file remains. It returns the cause of the
-// context's end.
+// unlock is called or this process ends. No file remains. If the context
+// ends first, the error is its [context.Cause].
 func LockDir(ctx context.Context, dir string) (unlock func(), err error) { return lockDir(ctx, dir) }

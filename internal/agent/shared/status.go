@@ -79,7 +79,7 @@ func AskStatus(ctx context.Context, path string) (Status, error) {
 }
 
 // Stop ends a pool once its running requests have ended, or at once. It returns when the
-// pool's process has ended, or the cause of the context's end.
+// pool's process has ended. If the context ends first, the error is its [context.Cause].
 func Stop(ctx context.Context, pool Status, now bool) error {
 	asking, cancel := context.WithTimeoutCause(ctx, askTimeout, ErrSilent)
 	defer cancel()

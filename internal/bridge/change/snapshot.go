@@ -294,8 +294,7 @@ type git struct {
 	dir string
 }
 
-// output returns what a command prints. If it fails, that is what it has printed
-// until then.
+// output returns what a command prints, or what it had printed when it failed.
 func (g *git) output(args ...string) (string, error) {
 	var out strings.Builder
 	err := g.run(&out, args...)
