@@ -31,7 +31,7 @@ func Lookup(pid int) (Process, error) {
 }
 
 // WorkingDir returns the working directory of one of the user's processes, or "" if it
-// is not known. Systems other than Linux return "".
+// is not known. Systems other than Linux and macOS return "".
 func WorkingDir(pid int) string {
 	if pid <= 0 {
 		return ""
@@ -70,7 +70,7 @@ const maxAncestors = 64
 func Alive(pid int) bool { return pid > 0 && alive(pid) }
 
 // Ended reports whether no process with that PID runs. Unlike [Alive], it does not count
-// a process that has ended and whose parent has not noticed; only Linux can tell.
+// a process that has ended and whose parent has not noticed; only Linux and macOS can tell.
 func Ended(pid int) bool { return pid <= 0 || ended(pid) }
 
 // Own reports whether the file belongs to the user that runs this process. On
@@ -108,8 +108,14 @@ func Shell(line string) *exec.Cmd { return shell(line) }
 func FreeSpace(dir string) (int64, error) { return freeSpace(dir) }
 
 // Environs returns the distinct values of an environment variable in the user's
-// running processes. Systems other than Linux return none.
+// running processes, as they were started. macOS hides those of Apple's own programs.
+// Systems other than Linux and macOS return none.
 func Environs(key string) []string { return environs(key) }
+
+// DiskPath returns the path of a file without symbolic links, as the disk spells it. For a
+// file with several hard links it may be any of their paths. Systems other than macOS
+// return [errors.ErrUnsupported].
+func DiskPath(path string) (string, error) { return diskPath(path) }
 
 // A StartedProcess is a process and the time of its start.
 type StartedProcess struct {
@@ -118,7 +124,7 @@ type StartedProcess struct {
 }
 
 // ProcessesIn returns the user's processes with that [Process.Name] whose working
-// directory is dir or below it. Systems other than Linux return none.
+// directory is dir or below it. Systems other than Linux and macOS return none.
 func ProcessesIn(name, dir string) []StartedProcess { return processesIn(name, dir) }
 
 // StateDir returns the directory for what must survive a restart (the journal):
@@ -218,6 +224,6 @@ func Stamp(info fs.FileInfo) (changed int64, id uint64) { return stamp(info) }
 // the command has ended.
 func TieToParent(cmd *exec.Cmd) { tieToParent(cmd) }
 
-// Memory returns the resident memory of a process in bytes. Systems other than
-// Linux return 0.
+// Memory returns the resident memory of one of the user's processes in bytes. Systems
+// other than Linux and macOS return 0.
 func Memory(pid int) int64 { return memory(pid) }
