@@ -69,7 +69,7 @@ var allowed = map[string][]string{
 	"pollux/internal/lazy":                      {},
 	"pollux/internal/logfile":                   {"sys"},
 	"pollux/internal/outbox":                    {},
-	"pollux/internal/paths":                     {},
+	"pollux/internal/paths":                     {"sys"},
 	"pollux/internal/remote":                    {"editor", "jsonl", "paths", "sys", "termtext"},
 	"pollux/internal/sys":                       {},
 	"pollux/internal/termtext":                  {},

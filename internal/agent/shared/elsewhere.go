@@ -28,7 +28,7 @@ type workspace struct {
 }
 
 func openWorkspace(named string) (*workspace, error) {
-	dir, err := filepath.EvalSymlinks(named)
+	dir, err := paths.Existing(named)
 	if err == nil {
 		var info os.FileInfo
 		if info, err = os.Stat(dir); err == nil && info.IsDir() {
