@@ -152,25 +152,35 @@ func StateDir() (string, error) {
 }
 
 // RuntimeDir returns the directory of the companions' sockets:
-// $XDG_RUNTIME_DIR/pollux, or pollux-UID in the temporary directory. On Windows a
-// hash of the SID replaces the UID, since users can share that directory.
+// $XDG_RUNTIME_DIR/pollux, or pollux-UID in the temporary directory, or in /tmp if
+// its path is too long for sockets there. On Windows a hash of the SID replaces the UID,
+// since users can share that directory.
 // RuntimeDir creates the directory and makes it private to the user. It fails if
-// the directory belongs to another user.
+// the directory belongs to another user. $POLLUX_RUNTIME_DIR replaces it, whatever its
+// length.
 func RuntimeDir() (string, error) {
-	dir := os.Getenv("POLLUX_RUNTIME_DIR")
-	if dir == "" {
-		if d := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(d) && usable(d) {
-			dir = filepath.Join(d, "pollux")
-		} else {
-			id, err := userID()
-			if err != nil {
-				return "", fmt.Errorf("the user ID is unknown (%w): set POLLUX_RUNTIME_DIR", err)
-			}
-			dir = filepath.Join(os.TempDir(), "pollux-"+id)
+	if dir := os.Getenv("POLLUX_RUNTIME_DIR"); dir != "" {
+		return dir, PrivateTempDir(dir)
+	}
+	if d := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(d) && usable(d) {
+		if dir := filepath.Join(d, "pollux"); len(dir) <= maxRuntimeDir {
+			return dir, PrivateTempDir(dir)
 		}
+	}
+	id, err := userID()
+	if err != nil {
+		return "", fmt.Errorf("the user ID is unknown (%w): set POLLUX_RUNTIME_DIR", err)
+	}
+	dir := filepath.Join(os.TempDir(), "pollux-"+id)
+	if len(dir) > maxRuntimeDir && runtime.GOOS != "windows" {
+		dir = filepath.Join("/tmp", "pollux-"+id)
 	}
 	return dir, PrivateTempDir(dir)
 }
+
+// maxRuntimeDir is the longest path of the directory of sockets in bytes. It leaves room
+// for their names, such as connect-4194304-0a1b2c.sock.
+const maxRuntimeDir = maxSocketPath - 28
 
 func usable(dir string) bool {
 	info, err := os.Stat(dir)

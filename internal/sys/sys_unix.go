@@ -41,8 +41,10 @@ func listenPrivate(name string) (l net.Listener, scheme, address string, err err
 	}
 	Leftovers{Pattern: name + "-*.sock", Type: fs.ModeSocket, Abandoned: RefusesConnections}.Remove(dir)
 	path := filepath.Join(dir, fmt.Sprintf("%s-%d-%s.sock", name, os.Getpid(), rand.Text()[:6]))
-	l, err = ListenUnix(path)
-	return l, "unix", path, err
+	if l, err = ListenUnix(path); err != nil {
+		return nil, "", "", fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
+	}
+	return l, "unix", path, nil
 }
 
 func userID() (string, error) { return strconv.Itoa(os.Getuid()), nil }
