@@ -51,7 +51,11 @@ func (w *workspace) change(change *agent.Change) *agent.Change {
 func (w *workspace) name(path string) string {
 	rel, ok := paths.Rel(w.real, path)
 	if !ok {
-		return path
+		actual := paths.Real(path)
+		if rel, ok = paths.Rel(w.real, actual); !ok {
+			return path
+		}
+		path = actual
 	}
 	missing := paths.Missing(w.real, path)
 	w.mu.Lock()
