@@ -20,7 +20,13 @@ func newConfig(t testing.TB) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"TMPDIR", "HOME", "POLLUX_RUNTIME_DIR"} {
+	sockets, err := os.MkdirTemp("", "px") // whose path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(sockets) })
+	t.Setenv("POLLUX_RUNTIME_DIR", sockets)
+	for _, key := range []string{"TMPDIR", "HOME"} {
 		dir := filepath.Join(root, key[:4])
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)

@@ -185,7 +185,10 @@ func TestMissing(t *testing.T) {
 }
 
 func TestShort(t *testing.T) {
-	home := t.TempDir()
+	home, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	link := filepath.Join(t.TempDir(), "home")
 	if err := os.Symlink(home, link); err != nil {
 		t.Skip(err)
