@@ -11,6 +11,7 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
+	"pollux/internal/sys"
 )
 
 // newConfig returns the configuration of a companion with its own project.
@@ -20,7 +21,7 @@ func newConfig(t testing.TB) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sockets, err := os.MkdirTemp("", "px") // whose path is short
+	sockets, err := sys.ShortTempDir("px")
 	if err != nil {
 		t.Fatal(err)
 	}

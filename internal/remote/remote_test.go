@@ -17,6 +17,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
+	"pollux/internal/sys"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -147,7 +148,7 @@ func TestRelayWithoutPairs(t *testing.T) {
 // shortDir returns a temporary directory in which the paths of sockets are not too long.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "px")
+	dir, err := sys.ShortTempDir("px")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,5 +97,12 @@ func TestRuntimeDirIsShort(t *testing.T) {
 		if got, err := RuntimeDir(); err != nil || got != test.want {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, test.want)
 		}
+		temp, err := ShortTempDir("px")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(temp); err != nil || len(temp) > maxRuntimeDir {
+			t.Errorf("%s: the temporary directory is %s, %v", name, temp, err)
+		}
 	}
 }

@@ -178,6 +178,16 @@ func RuntimeDir() (string, error) {
 	return dir, PrivateTempDir(dir)
 }
 
+// ShortTempDir creates a temporary directory like [os.MkdirTemp], in /tmp if the path of a
+// socket would be too long in the temporary directory.
+func ShortTempDir(prefix string) (string, error) {
+	const digits = 10 // that os.MkdirTemp adds
+	if len(os.TempDir())+1+len(prefix)+digits <= maxRuntimeDir || runtime.GOOS == "windows" {
+		return os.MkdirTemp("", prefix)
+	}
+	return os.MkdirTemp("/tmp", prefix)
+}
+
 // maxRuntimeDir is the longest path of the directory of sockets in bytes. It leaves room
 // for their names, such as connect-4194304-0a1b2c.sock.
 const maxRuntimeDir = maxSocketPath - 28

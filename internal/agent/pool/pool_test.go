@@ -78,14 +78,11 @@ func (d double) sit(t *testing.T, kind, version string, change func(*agent.Optio
 	return agenttest.NewBench(t, dir, from, r)
 }
 
-// shortTemp is the temporary directory before a test sets TMPDIR: socket paths must be short.
-var shortTemp = os.TempDir()
-
 // share returns a runner that reaches another one over a socket, with from as the first
 // source.
 func share(t *testing.T, row *agent.Agent, from agent.Source, r *queue.Runner) agent.Runner {
 	t.Helper()
-	dir, err := os.MkdirTemp(shortTemp, "")
+	dir, err := sys.ShortTempDir("px")
 	if err != nil {
 		t.Fatal(err)
 	}
