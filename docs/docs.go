@@ -9,4 +9,4 @@ import "embed"
 var FS embed.FS
 
 // Project names the pages that are about the project, and not for users.
-var Project = []string{"ARCHITECTURE.md", "BENCHMARKS.md", "DEPENDENCIES.md", "SCALE.md"}
+var Project = []string{"ARCHITECTURE.md", "BENCHMARKS.md", "DEPENDENCIES.md", "MACOS.md", "SCALE.md"}

@@ -498,7 +498,11 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	outside := filepath.Join(t.TempDir(), "out.txt")
+	elsewhere, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside := filepath.Join(elsewhere, "out.txt")
 	for name, text := range map[string]string{
 		"a.txt": "hello", "fence.md": "```\nx\n```\n", "big.txt": strings.Repeat("x", change.MaxFile+1),
 		"list.pl": "my @a = \\@b;", "q\"q.png": "x",

@@ -92,7 +92,7 @@ func within(dir, name string) (string, error) {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(dir, name)
 	}
-	path, err := filepath.EvalSymlinks(name)
+	path, err := paths.Existing(name)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", errors.New("there is no such file")

@@ -75,9 +75,9 @@ func (b *Bridge) Publish() error {
 	}
 	path := filepath.Join(dir, fmt.Sprintf(statusPattern, os.Getpid()))
 	os.Remove(path) // left by an earlier process with the same ID
-	l, err := net.Listen("unix", path)
+	l, err := sys.ListenUnix(path)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
 	}
 	if err := b.enter(); err != nil {
 		l.Close()

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"pollux/internal/agent"
+	"pollux/internal/paths"
 )
 
 const (
@@ -241,7 +242,7 @@ func workingDirectory(dir string) (string, error) {
 	}
 	abs, err := filepath.Abs(dir)
 	if err == nil {
-		abs, err = filepath.EvalSymlinks(abs)
+		abs, err = paths.Existing(abs)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s does not exist: name an existing directory", dir)

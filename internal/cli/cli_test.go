@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"pollux/internal/editor"
+	"pollux/internal/sys"
 )
 
 func TestMain(m *testing.M) {
@@ -39,7 +40,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("TMPDIR", filepath.Join(env.WorkDir, "tmp"))
 			// A socket's path must be short.
-			run, err := os.MkdirTemp("", "px")
+			run, err := sys.ShortTempDir("px")
 			if err != nil {
 				return err
 			}

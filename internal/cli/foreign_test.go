@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"pollux/internal/editor"
+	"pollux/internal/sys"
 )
 
 // A stranger is a program that listens on a socket like a companion. Its answer
@@ -79,7 +80,7 @@ func quiet(t *testing.T) {
 	for _, key := range []string{"HOME", "TMPDIR"} {
 		t.Setenv(key, t.TempDir())
 	}
-	run, err := os.MkdirTemp("", "px") // a socket's path must be short
+	run, err := sys.ShortTempDir("px")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +136,7 @@ func TestForeignSocketsAreRefused(t *testing.T) {
 // The agent gets only the variables that companions set.
 func TestAttachTakesOnlyACompanionsVariables(t *testing.T) {
 	quiet(t)
-	dir, err := os.MkdirTemp("", "px")
+	dir, err := sys.ShortTempDir("px")
 	if err != nil {
 		t.Fatal(err)
 	}

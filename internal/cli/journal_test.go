@@ -342,11 +342,11 @@ func TestJournalOnATerminal(t *testing.T) {
 // The shell completes the IDs of entries, the latest first.
 func TestJournalCompletion(t *testing.T) {
 	j := newTestJournal(t)
-	t.Chdir(t.TempDir())
-	dir, err := os.Getwd()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Chdir(dir)
 	var ids []string
 	for _, name := range []string{"a.go", "b\tc.go"} {
 		id, err := j.Add(journal.Entry{Path: filepath.Join(dir, name)}, "proposal")

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"pollux/internal/editor"
+	"pollux/internal/paths"
 )
 
 // debounceDelay is how long a change waits for more before agents receive it
@@ -201,10 +202,11 @@ func build(snaps []snapshot, maxFiles int, exclude func(string) bool) Context {
 				continue
 			}
 			path := filepath.Clean(f.Path)
-			file := byPath[path]
+			key := paths.Key(path)
+			file := byPath[key]
 			if file == nil {
 				file = &File{Path: path}
-				byPath[path] = file
+				byPath[key] = file
 			}
 			focused := f.Focused
 			if f.Active && focused <= 0 {

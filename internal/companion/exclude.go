@@ -27,6 +27,8 @@ import (
 // costs only a few stats.
 type excluder struct {
 	names []string // of ignore files, in addition to .gitignore
+	// style, if set, replaces that of this system in tests.
+	style func(string) string
 
 	mu sync.Mutex // not held while a file is read
 	// files holds parsed ignore files by path; cost is the sum of their costs.
@@ -109,6 +111,9 @@ func (x *excluder) match(path string, roots []string) bool {
 	if ok && d.sources == hash {
 		return d.excluded
 	}
+	for i := range parts {
+		parts[i] = x.key(parts[i])
+	}
 	excluded, err := x.decide(sources, parts)
 	if err != nil {
 		return true
@@ -130,8 +135,8 @@ func (x *excluder) match(path string, roots []string) bool {
 
 var hashSeed = maphash.MakeSeed()
 
-// decide applies the rules of the sources, the least specific first. The last
-// match wins.
+// decide applies the rules of the sources, the least specific first, to the keys of the
+// parts of a path. The last match wins.
 func (x *excluder) decide(sources []ignoreSource, parts []string) (excluded bool, err error) {
 	left := maxDecisionCost
 	for _, s := range slices.Backward(sources) {
@@ -225,12 +230,21 @@ func (x *excluder) read(s ignoreSource) (*ignoreFile, error) {
 	}
 	f = &ignoreFile{state: s.state, incomplete: err != nil}
 	if err == nil {
-		f.parse(data)
+		f.parse(data, x.key)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.keepLocked(s.path, f)
 	return f, nil
+}
+
+// key returns a form of a name or a rule that is equal for all spellings that the system
+// takes for the same.
+func (x *excluder) key(text string) string {
+	if x.style != nil {
+		return x.style(text)
+	}
+	return paths.Key(text)
 }
 
 // ruleCost and partCost estimate the memory of a rule, without its text, and of
@@ -240,7 +254,8 @@ const (
 	partCost = 16
 )
 
-func (f *ignoreFile) parse(data []byte) {
+// parse reads the rules. Like git and Gemini CLI, it ignores case where the system does.
+func (f *ignoreFile) parse(data []byte, key func(string) string) {
 	rules := bytes.Count(data, []byte("\n")) + 1
 	cost := len(data) + rules*ruleCost + bytes.Count(data, []byte("/"))*partCost
 	if cost > maxDecisionCost {
@@ -253,7 +268,7 @@ func (f *ignoreFile) parse(data []byte) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		f.patterns = append(f.patterns, gitignore.ParsePattern(line, nil))
+		f.patterns = append(f.patterns, gitignore.ParsePattern(key(line), nil))
 	}
 	f.patterns = slices.Clip(f.patterns)
 }

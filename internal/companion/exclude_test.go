@@ -142,6 +142,33 @@ func TestDecisionIsKept(t *testing.T) {
 	}
 }
 
+// On a Mac, agents received the files of a directory that git ignores, since it had
+// another case there than in .gitignore.
+func TestRulesIgnoreCaseLikeTheSystem(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	root := t.TempDir()
+	writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
+	writeFile(t, filepath.Join(root, ".gitignore"), "/Build/\n*.LOG\n!keep.log\n[A-C]1\n")
+	for _, test := range []struct {
+		path        string
+		exact, fold bool
+	}{
+		{"Build/a", true, true}, {"build/a", false, true}, {"sub/build/a", false, false},
+		{"a.LOG", true, true}, {"a.log", false, true}, {"Keep.log", false, false},
+		{"B1", true, true}, {"b1", false, true}, {"d1", false, false},
+	} {
+		file := filepath.Join(root, filepath.FromSlash(test.path))
+		exact := excluder{style: func(text string) string { return text }}
+		folding := excluder{style: strings.ToLower}
+		if got := exact.excluded(file, nil); got != test.exact {
+			t.Errorf("%s: excluded = %v", test.path, got)
+		}
+		if got := folding.excluded(file, nil); got != test.fold {
+			t.Errorf("%s, on a system that ignores case: excluded = %v", test.path, got)
+		}
+	}
+}
+
 // Rules that cannot be read may be those that matter.
 func TestUnreadableRulesExclude(t *testing.T) {
 	if runtime.GOOS == "windows" {

@@ -251,7 +251,7 @@ func realPath(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if target, err := filepath.EvalSymlinks(path); err == nil {
+	if target, err := paths.Existing(path); err == nil {
 		path = target
 	}
 	return path, nil
@@ -284,7 +284,7 @@ func used(c Running) int { return min(len(c.Clients), 1) }
 func WorkingDir() (string, error) {
 	dir, err := os.Getwd()
 	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir)
+		dir, err = paths.Existing(dir)
 	}
 	if err != nil {
 		return "", errors.New("the working directory is gone: cd to another one")

@@ -3,6 +3,7 @@ package ide
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -35,7 +36,7 @@ func listenSocket(port int) (*socket, error) {
 	os.Remove(path) // left by a killed process that had our PID
 	l, err := sys.ListenUnix(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
 	}
 	return newSocket(path, l), nil
 }

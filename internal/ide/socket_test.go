@@ -11,6 +11,7 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
+	"pollux/internal/sys"
 )
 
 // newConfig returns the configuration of a companion with its own project.
@@ -20,7 +21,13 @@ func newConfig(t testing.TB) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"TMPDIR", "HOME", "POLLUX_RUNTIME_DIR"} {
+	sockets, err := sys.ShortTempDir("px")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(sockets) })
+	t.Setenv("POLLUX_RUNTIME_DIR", sockets)
+	for _, key := range []string{"TMPDIR", "HOME"} {
 		dir := filepath.Join(root, key[:4])
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)

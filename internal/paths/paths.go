@@ -9,15 +9,24 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"golang.org/x/text/unicode/norm"
 )
 
-// Real returns the path with the symbolic links of its existing part resolved.
-// The part that does not exist stays as it is.
-func Real(path string) string {
+// Real returns the path with the symbolic links of its existing part resolved, and that
+// part as the disk spells it. The part that does not exist stays as it is.
+func Real(path string) string { return thisDisk().real(path) }
+
+// Existing returns the path of a file without symbolic links, as the disk spells it: all
+// spellings of an absolute path that lead to one file give one path. The error is that of
+// [filepath.EvalSymlinks].
+func Existing(path string) (string, error) { return thisDisk().existing(path) }
+
+func (d *disk) real(path string) string {
 	path = filepath.Clean(path)
 	rest := ""
 	for dir := path; ; dir = filepath.Dir(dir) {
-		if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+		if resolved, err := d.existing(dir); err == nil {
 			return filepath.Join(resolved, rest)
 		}
 		if dir == filepath.Dir(dir) {
@@ -61,8 +70,8 @@ func Contains(root, path string) bool {
 }
 
 // In returns the path of a file in one of the roots, which are real paths: path itself, or
-// its real path if only a symbolic link outside of the roots leads there. ok is false if
-// the file is outside the roots. In reads the disk.
+// its real path if only a symbolic link outside of the roots leads there, or if path is
+// another spelling of it. ok is false if the file is outside the roots. In reads the disk.
 func In(roots []string, path string) (name string, ok bool) {
 	contained := func(path string) bool {
 		return slices.ContainsFunc(roots, func(root string) bool { return Contains(root, path) })
@@ -71,11 +80,18 @@ func In(roots []string, path string) (name string, ok bool) {
 	if !contained(actual) {
 		return "", false
 	}
-	if !contained(path) {
+	if !contained(path) || Same(path, actual) {
 		path = actual
 	}
 	return path, true
 }
+
+// Same reports whether two paths or names differ at most in their spelling: not at all on
+// Linux, in the case of letters on Windows and macOS, and in the form of accents on macOS.
+func Same(a, b string) bool { return a == b || local.key(a) == local.key(b) }
+
+// Key returns a form of a path or of a name that is equal for all that are the [Same].
+func Key(path string) string { return local.key(path) }
 
 // Rel returns path relative to root, in path's own spelling and "." for root
 // itself. ok is false if path is neither root nor below it. Both must be
@@ -86,7 +102,8 @@ func In(roots []string, path string) (name string, ok bool) {
 // macOS and Windows ignore case, and so does Rel there, on all volumes. A
 // volume can be set up otherwise, but a probe would need the disk for each
 // question. Gemini CLI decides in the same way: it compares the names in lower
-// case, so \u017F is not an s.
+// case, so \u017F is not an s. On macOS, Rel also ignores whether an accent is a
+// character of its own, as all its volumes do.
 func Rel(root, path string) (rel string, ok bool) { return local.rel(root, path) }
 
 // Foreign returns what [Rel] does, but for paths of another system: Windows if
@@ -94,9 +111,9 @@ func Rel(root, path string) (rel string, ok bool) { return local.rel(root, path)
 // of that system.
 func Foreign(root, path string) (rel string, ok bool) {
 	if IsWindows(root) {
-		return style{`\`, true}.rel(root, path)
+		return style{separator: `\`, foldCase: true}.rel(root, path)
 	}
-	return style{"/", false}.rel(root, path)
+	return style{separator: "/"}.rel(root, path)
 }
 
 // IsWindows reports whether an absolute path is one of Windows, on any system.
@@ -108,9 +125,12 @@ func IsWindows(path string) bool {
 type style struct {
 	separator string
 	foldCase  bool
+	normalize bool
 }
 
-var local = style{string(filepath.Separator), runtime.GOOS == "darwin" || runtime.GOOS == "windows"}
+var local = style{
+	string(filepath.Separator), runtime.GOOS == "darwin" || runtime.GOOS == "windows", runtime.GOOS == "darwin",
+}
 
 func (s style) rel(root, path string) (string, bool) {
 	above, below := s.parts(root), s.parts(path)
@@ -131,6 +151,9 @@ func (s style) rel(root, path string) (string, bool) {
 
 // key returns the form of a name that the system compares.
 func (s style) key(name string) string {
+	if s.normalize {
+		name = norm.NFD.String(name)
+	}
 	if s.foldCase {
 		return strings.ToLower(name)
 	}

@@ -37,7 +37,7 @@ func ParsePaths(pairs []string) (Paths, error) {
 		if info, err := os.Stat(here); err != nil || !info.IsDir() {
 			return nil, fmt.Errorf("--map %s: there is no directory %s here", text, here)
 		}
-		if target, err := filepath.EvalSymlinks(here); err == nil {
+		if target, err := paths.Existing(here); err == nil {
 			here = target // as the agent names its files
 		}
 		p = append(p, Pair{filepath.Clean(here), clean(there)})

@@ -17,6 +17,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
+	"pollux/internal/sys"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -144,10 +145,21 @@ func TestRelayWithoutPairs(t *testing.T) {
 	<-done
 }
 
+// shortDir returns a temporary directory in which the paths of sockets are not too long.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := sys.ShortTempDir("px")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
 // A listener serves several agents at once, refuses other clients, and leaves nothing
 // behind.
 func TestListener(t *testing.T) {
-	dir := t.TempDir()
+	dir := shortDir(t)
 	t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
 	companion, err := net.Listen("unix", filepath.Join(dir, "companion.sock"))
 	if err != nil {
@@ -269,7 +281,7 @@ func TestListenerNoticesThatTheCompanionIsGone(t *testing.T) {
 		"nobody answers":  func(companion net.Listener) { companion.(*net.UnixListener).SetUnlinkOnClose(false); companion.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
+			dir := shortDir(t)
 			t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
 			companion, err := net.Listen("unix", filepath.Join(dir, "companion.sock"))
 			if err != nil {

@@ -3,9 +3,11 @@ package sys
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -32,8 +34,27 @@ func Accept(l net.Listener, serve func(net.Conn)) {
 	}
 }
 
-// ListenUnix listens on a Unix socket that only the user can connect to.
+// maxSocketPath is the longest path of a Unix socket in bytes: 103 on macOS, 107 on Linux
+// and Windows.
+const maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
+
+// ErrLongPath reports that the path of a Unix socket is longer than the system allows.
+var ErrLongPath = errors.New("the path of the socket is too long")
+
+func checkSocketPath(path string) error {
+	if len(path) <= maxSocketPath {
+		return nil
+	}
+	// The message does not repeat the path, so that the next step fits on a line.
+	return fmt.Errorf("%w (%d bytes; this system allows %d)", ErrLongPath, len(path), maxSocketPath)
+}
+
+// ListenUnix listens on a Unix socket that only the user can connect to. The error is
+// [ErrLongPath] if the path is too long.
 func ListenUnix(path string) (net.Listener, error) {
+	if err := checkSocketPath(path); err != nil {
+		return nil, err
+	}
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, err

@@ -45,8 +45,14 @@ func DialUnix(ctx context.Context, path string) (net.Conn, error) {
 
 // TrustedPeer reports whether the process that listens at the other end of a
 // unix socket runs as this user, as root, or as the owner of the socket file. It
-// always returns true on systems other than Linux, which cannot tell.
-func TrustedPeer(conn net.Conn, socket fs.FileInfo) bool { return trustedPeer(conn, socket) }
+// always returns true on systems other than Linux and macOS, which cannot tell.
+func TrustedPeer(conn net.Conn, socket fs.FileInfo) bool {
+	peer, ok := PeerOf(conn)
+	if !ok {
+		return !knowsUsers
+	}
+	return peer.UID == os.Getuid() || peer.UID == 0 || ownedBy(socket, peer.UID)
+}
 
 // PeerProcess returns the process of this user that has the other end of a TCP
 // connection on this machine, given the connection's address at this end and that of

@@ -13,8 +13,9 @@ type Peer struct {
 }
 
 // PeerOf returns the process at the other end of a unix socket, as it was when the
-// connection began. It reports false on systems that cannot tell: all but Linux and
-// macOS.
+// connection began. On macOS the process is the one that used that end last, and 0 once
+// that end is closed. PeerOf reports false on systems that cannot tell: all but Linux
+// and macOS.
 func PeerOf(conn net.Conn) (p Peer, ok bool) {
 	sc, isSocket := conn.(syscall.Conn)
 	if !isSocket {

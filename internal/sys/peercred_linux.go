@@ -2,6 +2,8 @@ package sys
 
 import "syscall"
 
+const knowsUsers = true
+
 func peerOf(fd int) (Peer, bool) {
 	c, err := syscall.GetsockoptUcred(fd, syscall.SOL_SOCKET, syscall.SO_PEERCRED)
 	if err != nil {

@@ -104,7 +104,7 @@ func TestEnded(t *testing.T) {
 		t.Error("this process has ended, or process 0 has not")
 	}
 	io.Copy(io.Discard, out)
-	for runtime.GOOS == "linux" && !Ended(pid) {
+	for runtime.GOOS != "windows" && !Ended(pid) {
 		runtime.Gosched()
 	}
 	if !Alive(pid) {

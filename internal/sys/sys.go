@@ -31,7 +31,7 @@ func Lookup(pid int) (Process, error) {
 }
 
 // WorkingDir returns the working directory of one of the user's processes, or "" if it
-// is not known. Systems other than Linux return "".
+// is not known. Systems other than Linux and macOS return "".
 func WorkingDir(pid int) string {
 	if pid <= 0 {
 		return ""
@@ -70,7 +70,7 @@ const maxAncestors = 64
 func Alive(pid int) bool { return pid > 0 && alive(pid) }
 
 // Ended reports whether no process with that PID runs. Unlike [Alive], it does not count
-// a process that has ended and whose parent has not noticed; only Linux can tell.
+// a process that has ended and whose parent has not noticed; only Linux and macOS can tell.
 func Ended(pid int) bool { return pid <= 0 || ended(pid) }
 
 // Own reports whether the file belongs to the user that runs this process. On
@@ -108,8 +108,14 @@ func Shell(line string) *exec.Cmd { return shell(line) }
 func FreeSpace(dir string) (int64, error) { return freeSpace(dir) }
 
 // Environs returns the distinct values of an environment variable in the user's
-// running processes. Systems other than Linux return none.
+// running processes, as they were started. macOS hides those of Apple's own programs.
+// Systems other than Linux and macOS return none.
 func Environs(key string) []string { return environs(key) }
+
+// DiskPath returns the path of a file without symbolic links, as the disk spells it. For a
+// file with several hard links it may be any of their paths. Systems other than macOS
+// return [errors.ErrUnsupported].
+func DiskPath(path string) (string, error) { return diskPath(path) }
 
 // A StartedProcess is a process and the time of its start.
 type StartedProcess struct {
@@ -118,7 +124,7 @@ type StartedProcess struct {
 }
 
 // ProcessesIn returns the user's processes with that [Process.Name] whose working
-// directory is dir or below it. Systems other than Linux return none.
+// directory is dir or below it. Systems other than Linux and macOS return none.
 func ProcessesIn(name, dir string) []StartedProcess { return processesIn(name, dir) }
 
 // StateDir returns the directory for what must survive a restart (the journal):
@@ -146,25 +152,45 @@ func StateDir() (string, error) {
 }
 
 // RuntimeDir returns the directory of the companions' sockets:
-// $XDG_RUNTIME_DIR/pollux, or pollux-UID in the temporary directory. On Windows a
-// hash of the SID replaces the UID, since users can share that directory.
+// $XDG_RUNTIME_DIR/pollux, or pollux-UID in the temporary directory, or in /tmp if
+// its path is too long for sockets there. On Windows a hash of the SID replaces the UID,
+// since users can share that directory.
 // RuntimeDir creates the directory and makes it private to the user. It fails if
-// the directory belongs to another user.
+// the directory belongs to another user. $POLLUX_RUNTIME_DIR replaces it, whatever its
+// length.
 func RuntimeDir() (string, error) {
-	dir := os.Getenv("POLLUX_RUNTIME_DIR")
-	if dir == "" {
-		if d := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(d) && usable(d) {
-			dir = filepath.Join(d, "pollux")
-		} else {
-			id, err := userID()
-			if err != nil {
-				return "", fmt.Errorf("the user ID is unknown (%w): set POLLUX_RUNTIME_DIR", err)
-			}
-			dir = filepath.Join(os.TempDir(), "pollux-"+id)
+	if dir := os.Getenv("POLLUX_RUNTIME_DIR"); dir != "" {
+		return dir, PrivateTempDir(dir)
+	}
+	if d := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(d) && usable(d) {
+		if dir := filepath.Join(d, "pollux"); len(dir) <= maxRuntimeDir {
+			return dir, PrivateTempDir(dir)
 		}
+	}
+	id, err := userID()
+	if err != nil {
+		return "", fmt.Errorf("the user ID is unknown (%w): set POLLUX_RUNTIME_DIR", err)
+	}
+	dir := filepath.Join(os.TempDir(), "pollux-"+id)
+	if len(dir) > maxRuntimeDir && runtime.GOOS != "windows" {
+		dir = filepath.Join("/tmp", "pollux-"+id)
 	}
 	return dir, PrivateTempDir(dir)
 }
+
+// ShortTempDir creates a temporary directory like [os.MkdirTemp], in /tmp if the path of a
+// socket would be too long in the temporary directory.
+func ShortTempDir(prefix string) (string, error) {
+	const digits = 10 // that os.MkdirTemp adds
+	if len(os.TempDir())+1+len(prefix)+digits <= maxRuntimeDir || runtime.GOOS == "windows" {
+		return os.MkdirTemp("", prefix)
+	}
+	return os.MkdirTemp("/tmp", prefix)
+}
+
+// maxRuntimeDir is the longest path of the directory of sockets in bytes. It leaves room
+// for their names, such as connect-4194304-0a1b2c.sock.
+const maxRuntimeDir = maxSocketPath - 28
 
 func usable(dir string) bool {
 	info, err := os.Stat(dir)
@@ -218,6 +244,6 @@ func Stamp(info fs.FileInfo) (changed int64, id uint64) { return stamp(info) }
 // the command has ended.
 func TieToParent(cmd *exec.Cmd) { tieToParent(cmd) }
 
-// Memory returns the resident memory of a process in bytes. Systems other than
-// Linux return 0.
+// Memory returns the resident memory of one of the user's processes in bytes. Systems
+// other than Linux and macOS return 0.
 func Memory(pid int) int64 { return memory(pid) }

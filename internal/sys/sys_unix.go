@@ -41,16 +41,15 @@ func listenPrivate(name string) (l net.Listener, scheme, address string, err err
 	}
 	Leftovers{Pattern: name + "-*.sock", Type: fs.ModeSocket, Abandoned: RefusesConnections}.Remove(dir)
 	path := filepath.Join(dir, fmt.Sprintf("%s-%d-%s.sock", name, os.Getpid(), rand.Text()[:6]))
-	l, err = ListenUnix(path)
-	return l, "unix", path, err
+	if l, err = ListenUnix(path); err != nil {
+		return nil, "", "", fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
+	}
+	return l, "unix", path, nil
 }
 
 func userID() (string, error) { return strconv.Itoa(os.Getuid()), nil }
 
-func own(info fs.FileInfo) bool {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(st.Uid) == os.Getuid()
-}
+func own(info fs.FileInfo) bool { return ownedBy(info, os.Getuid()) }
 
 func sameOwner(a, b fs.FileInfo) bool {
 	x, ok := a.Sys().(*syscall.Stat_t)
@@ -58,9 +57,26 @@ func sameOwner(a, b fs.FileInfo) bool {
 	return ok && ok2 && x.Uid == y.Uid
 }
 
-func administered(info fs.FileInfo) bool {
+func administered(info fs.FileInfo) bool { return ownedBy(info, 0) }
+
+func ownedBy(info fs.FileInfo, uid int) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && st.Uid == 0
+	return ok && int(st.Uid) == uid
+}
+
+// deviceName returns the name of the device with that number in a directory, or "".
+func deviceName(dir string, number uint32) string {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || info.Mode()&fs.ModeCharDevice == 0 {
+			continue
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && uint32(st.Rdev) == number {
+			return e.Name()
+		}
+	}
+	return ""
 }
 
 // keepOwner gives f the owner and group of the file that f will replace.

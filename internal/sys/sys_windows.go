@@ -77,6 +77,8 @@ func userID() (string, error) {
 
 func own(fs.FileInfo) bool { return true }
 
+func ownedBy(fs.FileInfo, int) bool { return false }
+
 func stamp(fs.FileInfo) (changed int64, id uint64) { return 0, 0 }
 
 func tieToParent(*exec.Cmd) {}
@@ -234,3 +236,5 @@ func shell(line string) *exec.Cmd {
 }
 
 func ended(pid int) bool { return !alive(pid) }
+
+func workingDir(int) string { return "" }

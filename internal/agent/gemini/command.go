@@ -183,6 +183,7 @@ func nearHome(env agent.Env, dir string) bool {
 	if home, err := env.HomeDir(); err == nil {
 		dirs = append(dirs, filepath.Join(home, ".gemini"))
 	}
+	dir = paths.Real(dir)
 	for _, own := range dirs {
 		own = paths.Real(own)
 		if paths.Contains(dir, own) || paths.Contains(own, dir) {

@@ -42,9 +42,13 @@ func TestPrivateHome(t *testing.T) {
 			t.Errorf("the user's %s is %q, %v", name, data, err)
 		}
 	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(os.Getenv("HOME"), link); err != nil {
+		t.Fatal(err)
+	}
 	for dir, near := range map[string]bool{
 		os.Getenv("HOME"): true, theirs: true, filepath.Join(theirs, "tmp"): true, "/": true,
-		filepath.Join(os.Getenv("HOME"), "project"): false, ours: false,
+		filepath.Join(os.Getenv("HOME"), "project"): false, ours: false, filepath.Join(link, ".gemini"): true,
 	} {
 		if nearHome(nil, dir) != near {
 			t.Errorf("%s is near the CLI's home: %v", dir, !near)

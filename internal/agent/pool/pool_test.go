@@ -82,7 +82,7 @@ func (d double) sit(t *testing.T, kind, version string, change func(*agent.Optio
 // source.
 func share(t *testing.T, row *agent.Agent, from agent.Source, r *queue.Runner) agent.Runner {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "") // socket paths must be short
+	dir, err := sys.ShortTempDir("px")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ type workspace struct {
 }
 
 func openWorkspace(named string) (*workspace, error) {
-	dir, err := filepath.EvalSymlinks(named)
+	dir, err := paths.Existing(named)
 	if err == nil {
 		var info os.FileInfo
 		if info, err = os.Stat(dir); err == nil && info.IsDir() {
@@ -51,7 +51,11 @@ func (w *workspace) change(change *agent.Change) *agent.Change {
 func (w *workspace) name(path string) string {
 	rel, ok := paths.Rel(w.real, path)
 	if !ok {
-		return path
+		actual := paths.Real(path)
+		if rel, ok = paths.Rel(w.real, actual); !ok {
+			return path
+		}
+		path = actual
 	}
 	missing := paths.Missing(w.real, path)
 	w.mu.Lock()

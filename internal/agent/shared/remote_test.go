@@ -116,7 +116,11 @@ func TestFileErrorsHaveTheAgentsNames(t *testing.T) {
 // The agent's tools create a directory for a new file, although the file is the bridge's.
 // It is removed, unless it holds other files.
 func TestNewDirectoriesAreRemoved(t *testing.T) {
-	path, dir := socket(t), t.TempDir()
+	path := socket(t)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	in := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }
 	startPool(t, path, &script{run: func(_ context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
 		files := req.Change.Files()
@@ -149,7 +153,7 @@ func TestNewDirectoriesAreRemoved(t *testing.T) {
 }
 
 // The agent works in the real directory. The bridge's files have the name that the bridge
-// has sent.
+// has sent, also if the agent names them through a link, such as /tmp on a Mac.
 func TestLinkedDirectory(t *testing.T) {
 	path := socket(t)
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -160,16 +164,21 @@ func TestLinkedDirectory(t *testing.T) {
 	if err := os.Symlink(dir, link); err != nil {
 		t.Skip(err)
 	}
+	other := filepath.Join(t.TempDir(), "other")
+	if err := os.Symlink(dir, other); err != nil {
+		t.Fatal(err)
+	}
 	startPool(t, path, &script{run: func(_ context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
 		files := req.Change.Files()
 		text, err := files.Read(filepath.Join(req.Dir, "a"))
-		return agent.Result{Answer: text + " in " + req.Dir}, errors.Join(err, files.Write(filepath.Join(req.Dir, "a"), "new"))
+		return agent.Result{Answer: text + " in " + req.Dir}, errors.Join(err,
+			files.Write(filepath.Join(req.Dir, "a"), "new"), files.Write(filepath.Join(other, "sub", "b"), "newer"))
 	}}, time.Hour)
 	c := newTestClient(t, path, func(cfg *Config) { cfg.Hello = &Hello{Protocol: Protocol, Agent: "test"} })
 	name := filepath.Join(link, "a")
 	files := memory{name: "old"}
 	r, err := run(t, c, t.Context(), agent.Request{Dir: link, Change: &agent.Change{Files: func() agent.Files { return files }}}, ignore)
-	if err != nil || r.Answer != "old in "+dir || files[name] != "new" {
+	if err != nil || r.Answer != "old in "+dir || files[name] != "new" || files[filepath.Join(link, "sub", "b")] != "newer" {
 		t.Errorf("got %+v, %v, %v", r, err, files)
 	}
 }

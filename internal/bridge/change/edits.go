@@ -29,7 +29,7 @@ func target(dir string, b block) (string, error) {
 		}
 	} else {
 		var err error
-		resolved, err = filepath.EvalSymlinks(abs)
+		resolved, err = paths.Existing(abs)
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("there is no file %s", b.path)
 		} else if err != nil {

@@ -182,7 +182,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	if cfg.timeouts != nil {
 		r.timeouts = *cfg.timeouts
 	}
-	if r.runtime, err = os.MkdirTemp("", "px"); err != nil {
+	if r.runtime, err = sys.ShortTempDir("px"); err != nil {
 		return report, err
 	}
 	defer os.RemoveAll(r.runtime)

@@ -1,0 +1,23 @@
+#!/bin/sh
+# Runs on a Mac what needs no agent and no editor: vet, the unit tests with a table by
+# package, and the conformance kit. docs/MACOS.md says what else to look at.
+set -eu
+cd "$(dirname "$0")/.."
+[ "$(uname -s)" = Darwin ] || {
+	echo "macos: run it on a Mac: docs/MACOS.md" >&2
+	exit 1
+}
+sw_vers
+uname -m
+go version
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT TERM HUP
+go vet ./...
+go build -o "$tmp/testtable" ./scripts/testtable
+CGO_ENABLED=0 go build -o "$tmp/pollux" .
+status=0
+go test -json -count=1 -vet=off -timeout 30m ./... 2>&1 | "$tmp/testtable" || status=1
+echo "== the conformance kit"
+"$tmp/pollux" conformance -- "$tmp/pollux" ide --standalone || status=1
+exit "$status"
