@@ -212,12 +212,6 @@ func PrivateTempDir(dir string) error {
 // are zero on systems without them.
 func Stamp(info fs.FileInfo) (changed int64, id uint64) { return stamp(info) }
 
-// TieToParent makes the command's process end when this one ends for any reason.
-// Only Linux can do that, with a parent-death signal, which is bound to the
-// thread that starts the command: the caller stays locked to its thread until
-// the command has ended.
-func TieToParent(cmd *exec.Cmd) { tieToParent(cmd) }
-
 // Memory returns the resident memory of a process in bytes. Systems other than
 // Linux return 0.
 func Memory(pid int) int64 { return memory(pid) }

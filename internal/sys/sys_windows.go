@@ -81,15 +81,6 @@ func stamp(fs.FileInfo) (changed int64, id uint64) { return 0, 0 }
 
 func tieToParent(*exec.Cmd) {}
 
-// SignalTree kills a process. Children that it does not end itself stay.
-func SignalTree(pid int, _ syscall.Signal) error {
-	p, err := os.FindProcess(pid)
-	if err != nil {
-		return err
-	}
-	return p.Kill()
-}
-
 // ExitCode returns a process's exit code.
 func ExitCode(p *os.ProcessState) int { return p.ExitCode() }
 
@@ -99,97 +90,6 @@ func LeaveInterruptToChild() (undo func()) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, os.Interrupt)
 	return func() { signal.Stop(c) }
-}
-
-// leadGroup makes the child start suspended, so that it enters its job before it
-// runs and everything it starts is in the job too.
-func leadGroup(cmd *exec.Cmd) {
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.CreationFlags |= windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_SUSPENDED
-}
-
-// A windowsProcess is in a job object together with its descendants. Closing the
-// last handle of the job, ours, ends them. While the handles are open, the system
-// does not reuse the PID.
-type windowsProcess struct {
-	cmd          *exec.Cmd
-	job, process windows.Handle
-}
-
-func adopt(cmd *exec.Cmd) (_ process, err error) {
-	p := &windowsProcess{cmd: cmd}
-	defer func() {
-		if err != nil {
-			p.close()
-		}
-	}()
-	if p.job, err = windows.CreateJobObject(nil, nil); err != nil {
-		return nil, err
-	}
-	var limits windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
-	limits.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
-	if _, err = windows.SetInformationJobObject(p.job, windows.JobObjectExtendedLimitInformation,
-		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits))); err != nil {
-		return nil, err
-	}
-	const access = windows.PROCESS_SET_QUOTA | windows.PROCESS_TERMINATE | windows.SYNCHRONIZE
-	if p.process, err = windows.OpenProcess(access, false, uint32(cmd.Process.Pid)); err != nil {
-		return nil, err
-	}
-	if err = windows.AssignProcessToJobObject(p.job, p.process); err != nil {
-		return nil, err
-	}
-	if err = resume(cmd.Process.Pid); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// resume runs a process that was started suspended. It has one thread.
-func resume(pid int) error {
-	snap, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
-	if err != nil {
-		return err
-	}
-	defer windows.CloseHandle(snap)
-	e := windows.ThreadEntry32{Size: uint32(unsafe.Sizeof(windows.ThreadEntry32{}))}
-	for err = windows.Thread32First(snap, &e); err == nil; err = windows.Thread32Next(snap, &e) {
-		if e.OwnerProcessID != uint32(pid) {
-			continue
-		}
-		thread, err := windows.OpenThread(windows.THREAD_SUSPEND_RESUME, false, e.ThreadID)
-		if err != nil {
-			return err
-		}
-		defer windows.CloseHandle(thread)
-		_, err = windows.ResumeThread(thread)
-		return err
-	}
-	return err
-}
-
-func (p *windowsProcess) wait() { windows.WaitForSingleObject(p.process, windows.INFINITE) }
-
-// terminate sends Ctrl-Break, the only signal for a group on Windows.
-func (p *windowsProcess) terminate() {
-	windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(p.cmd.Process.Pid))
-}
-
-func (p *windowsProcess) kill() { windows.TerminateJobObject(p.job, 1) }
-
-func (p *windowsProcess) reap() {
-	p.close()
-	p.cmd.Wait()
-}
-
-func (p *windowsProcess) close() {
-	for _, h := range []windows.Handle{p.job, p.process} {
-		if h != 0 {
-			windows.CloseHandle(h)
-		}
-	}
 }
 
 func terminal(int) string { return "" }
