@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -33,13 +34,28 @@ func WantKind(t *testing.T, err error, want agent.Kind, words ...string) {
 	}
 }
 
+// SetHome sets the home directory.
+func SetHome(t *testing.T, dir string) {
+	t.Helper()
+	t.Setenv("HOME", dir)
+	t.Setenv("USERPROFILE", dir)
+}
+
+// SetTempDir sets the directory for temporary files.
+func SetTempDir(t *testing.T, dir string) {
+	t.Helper()
+	for _, name := range []string{"TMPDIR", "TMP", "TEMP"} {
+		t.Setenv(name, dir)
+	}
+}
+
 // Isolate gives a test its own home and temporary directory. At the end of the
 // test, files there that match the pattern are errors, and so are processes that
 // use the directory.
 func Isolate(t *testing.T, pattern string) {
 	t.Helper()
-	t.Setenv("HOME", t.TempDir())
-	t.Setenv("TMPDIR", t.TempDir())
+	SetHome(t, t.TempDir())
+	SetTempDir(t, t.TempDir())
 	t.Cleanup(func() {
 		if left, _ := filepath.Glob(filepath.Join(os.TempDir(), pattern)); len(left) > 0 {
 			t.Errorf("left: %v", left)
@@ -50,9 +66,13 @@ func Isolate(t *testing.T, pattern string) {
 	})
 }
 
-// processes counts the running processes that name the temporary directory.
+// processes counts the running processes that name the temporary directory. On Windows
+// they keep files open there, so that the files are left.
 func processes(t *testing.T) (n int) {
 	t.Helper()
+	if runtime.GOOS == "windows" {
+		return 0
+	}
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		t.Fatal(err)
@@ -168,16 +188,30 @@ func (b *Bench) PID() int {
 	return all[0].PID
 }
 
+// WriteProgram writes a program with a name into a directory and returns its path. unix is
+// a shell script, windows a batch file.
+func WriteProgram(t *testing.T, dir, name, unix, windows string) (path string) {
+	t.Helper()
+	path = filepath.Join(dir, name)
+	text := "#!/bin/sh\n" + unix + "\n"
+	if runtime.GOOS == "windows" {
+		path += ".cmd"
+		text = "@echo off\r\n" + strings.ReplaceAll(windows, "\n", "\r\n") + "\r\n"
+	}
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // SlowVersion makes a wrapper for a program, outside of any package. It prints
 // its version only after open was called. asked returns how often the version
 // was requested.
 func SlowVersion(t *testing.T, program, version string) (path string, asked func() int, open func()) {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), "agent")
-	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = --version ]; then\n\techo $$ >>$0.asked\n\twhile [ ! -e $0.open ]; do sleep 0.02; done\n\techo %s\n\texit\nfi\nexec %s \"$@\"\n", version, program)
-	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	path = WriteProgram(t, t.TempDir(), "agent",
+		fmt.Sprintf("if [ \"$1\" = --version ]; then\n\techo $$ >>$0.asked\n\twhile [ ! -e $0.open ]; do sleep 0.02; done\n\techo %s\n\texit\nfi\nexec %s \"$@\"", version, program),
+		fmt.Sprintf("if not \"%%~1\"==\"--version\" goto run\necho asked>>\"%%~f0.asked\"\n:wait\nif not exist \"%%~f0.open\" goto wait\necho %s\nexit /b 0\n:run\n\"%s\" %%*", version, program))
 	asked = func() int {
 		data, _ := os.ReadFile(path + ".asked")
 		return strings.Count(string(data), "\n")

@@ -16,7 +16,7 @@ import (
 // The home for change mode looks like the user's. Nothing that is written to it
 // reaches the user's home, except renewed credentials.
 func TestPrivateHome(t *testing.T) {
-	t.Setenv("HOME", t.TempDir())
+	agenttest.SetHome(t, t.TempDir())
 	t.Setenv("GEMINI_CLI_HOME", "")
 	theirs, ours := filepath.Join(os.Getenv("HOME"), ".gemini"), t.TempDir()
 	if err := os.MkdirAll(filepath.Join(theirs, "tmp"), 0o700); err != nil {
@@ -56,7 +56,7 @@ func TestPrivateHome(t *testing.T) {
 // source and not on the one of Pollux.
 func TestFilesOfASource(t *testing.T) {
 	ours, theirs := t.TempDir(), t.TempDir()
-	t.Setenv("HOME", ours)
+	agenttest.SetHome(t, ours)
 	from := agent.Source{Env: agent.Env{
 		"HOME=" + theirs, "GEMINI_CLI_SYSTEM_SETTINGS_PATH=/s/settings.json", "GEMINI_CLI_TRUSTED_FOLDERS_PATH=/t/trusted.json",
 	}}
@@ -103,7 +103,7 @@ func TestFilesOfASource(t *testing.T) {
 // On Windows most users cannot create links, and change mode copied their
 // credentials.
 func TestPrivateHomeWithoutLinks(t *testing.T) {
-	t.Setenv("HOME", t.TempDir())
+	agenttest.SetHome(t, t.TempDir())
 	t.Setenv("GEMINI_CLI_HOME", "")
 	home := t.TempDir()
 	theirs, ours := filepath.Join(os.Getenv("HOME"), ".gemini"), filepath.Join(home, ".gemini")
@@ -149,11 +149,8 @@ func TestWarmWithoutCredentials(t *testing.T) {
 // stopped.
 func TestLateVersion(t *testing.T) {
 	agenttest.Isolate(t, "pollux*")
-	cli := filepath.Join(t.TempDir(), "gemini")
-	if err := os.WriteFile(cli, []byte("#!/bin/sh\necho 0.50.1; sleep 3600 & wait"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if version, late := askVersion(t.Context(), nil, cli, 50*time.Millisecond); version != "" || !late {
+	cli := agenttest.WriteProgram(t, t.TempDir(), "gemini", "echo 0.50.1; sleep 3600 & wait", "echo 0.50.1\n:wait\ngoto wait")
+	if version, late := askVersion(t.Context(), nil, agent.Program{Argv: []string{cli}}, 50*time.Millisecond); version != "" || !late {
 		t.Errorf("got %q, %v", version, late)
 	}
 	err := ReadOnly(agent.Source{}, agent.Program{Path: "/bin/gemini", Late: true})
