@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"sync"
@@ -145,29 +146,15 @@ func adopt(cmd *exec.Cmd) (process, error) {
 
 func (p jobProcess) wait() { windows.WaitForSingleObject(p.process, windows.INFINITE) }
 
-// consoleMu is held while this process is attached to the console of a child.
-var consoleMu sync.Mutex
-
 // terminate sends Ctrl-Break, the only signal for a group on Windows. It reaches only
-// processes of this process's console.
+// processes of this process's console. Without a console, the processes are killed.
 func (p jobProcess) terminate() {
-	pid := uint32(p.cmd.Process.Pid)
 	if !hasConsole() {
-		consoleMu.Lock()
-		defer consoleMu.Unlock()
-		if attached, _, _ := procAttachConsole.Call(uintptr(pid)); attached == 0 {
-			return
-		}
-		defer procFreeConsole.Call()
+		p.kill()
+		return
 	}
-	windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, pid)
+	windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(p.cmd.Process.Pid))
 }
-
-var (
-	kernel32          = windows.NewLazySystemDLL("kernel32.dll")
-	procAttachConsole = kernel32.NewProc("AttachConsole")
-	procFreeConsole   = kernel32.NewProc("FreeConsole")
-)
 
 func (p jobProcess) reap() {
 	p.cmd.Wait()
@@ -202,24 +189,24 @@ func (t foregroundTree) release() {
 	t.close()
 }
 
-// detach makes a command independent of this process's console, and of its job if the job
-// allows that.
+// detach makes a command independent of this process's console.
 func detach(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		CreationFlags: windows.DETACHED_PROCESS | windows.CREATE_NEW_PROCESS_GROUP, HideWindow: true,
 	}
-	if leavesJob() {
-		cmd.SysProcAttr.CreationFlags |= windows.CREATE_BREAKAWAY_FROM_JOB
-	}
 }
 
-// leavesJob reports whether this process is in a job that a child may leave.
-func leavesJob() bool {
-	var limits windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
-	const own = windows.Handle(0) // the job of this process
-	err := windows.QueryInformationJobObject(own, windows.JobObjectExtendedLimitInformation,
-		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits)), nil)
-	return err == nil && limits.BasicLimitInformation.LimitFlags&windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK != 0
+// startDetached starts a command outside of the job of this process, if that job allows it.
+func startDetached(cmd *exec.Cmd) (*exec.Cmd, error) {
+	detach(cmd)
+	again := *cmd // a command cannot be started twice
+	cmd.SysProcAttr.CreationFlags |= windows.CREATE_BREAKAWAY_FROM_JOB
+	err := cmd.Start()
+	if !errors.Is(err, windows.ERROR_ACCESS_DENIED) {
+		return cmd, err
+	}
+	detach(&again)
+	return &again, again.Start()
 }
 
 // SignalTree kills a process. Children that it does not end itself stay.

@@ -185,8 +185,7 @@ func Start(ctx context.Context, argv []string) error {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout = in
 	cmd.Dir = filepath.VolumeName(os.TempDir()) + string(filepath.Separator)
-	sys.Detach(cmd)
-	err = cmd.Start()
+	cmd, err = sys.StartDetached(cmd)
 	in.Close()
 	if err != nil {
 		return err
