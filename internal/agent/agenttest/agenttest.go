@@ -204,21 +204,16 @@ func WriteProgram(t *testing.T, dir, name, unix, windows string) (path string) {
 	return path
 }
 
-// SlowVersion makes a wrapper for a program, outside of any package. It prints
-// its version only after open was called. asked returns how often the version
-// was requested.
-func SlowVersion(t *testing.T, program, version string) (path string, asked func() int, open func()) {
+// Link makes a symbolic link. It reports false on a system that cannot: Windows may not
+// allow it, and Wine makes none.
+func Link(t *testing.T, target, path string) bool {
 	t.Helper()
-	path = WriteProgram(t, t.TempDir(), "agent",
-		fmt.Sprintf("if [ \"$1\" = --version ]; then\n\techo $$ >>$0.asked\n\twhile [ ! -e $0.open ]; do sleep 0.02; done\n\techo %s\n\texit\nfi\nexec %s \"$@\"", version, program),
-		fmt.Sprintf("if not \"%%~1\"==\"--version\" goto run\necho asked>>\"%%~f0.asked\"\n:wait\nif not exist \"%%~f0.open\" goto wait\necho %s\nexit /b 0\n:run\n\"%s\" %%*", version, program))
-	asked = func() int {
-		data, _ := os.ReadFile(path + ".asked")
-		return strings.Count(string(data), "\n")
+	err := os.Symlink(target, path)
+	if _, missing := os.Lstat(path); err == nil && missing == nil {
+		return true
 	}
-	return path, asked, func() {
-		if err := os.WriteFile(path+".open", nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if runtime.GOOS != "windows" {
+		t.Fatal(err)
 	}
+	return false
 }

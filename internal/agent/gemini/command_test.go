@@ -3,6 +3,7 @@ package gemini
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +28,9 @@ func TestPrivateHome(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if !agenttest.Link(t, theirs, filepath.Join(t.TempDir(), "link")) {
+		t.Skip("this system cannot make links")
+	}
 	if unlinked, err := privateHome(nil, ours); err != nil || len(unlinked) > 0 {
 		t.Fatal(unlinked, err)
 	}
@@ -43,7 +47,7 @@ func TestPrivateHome(t *testing.T) {
 		}
 	}
 	for dir, near := range map[string]bool{
-		os.Getenv("HOME"): true, theirs: true, filepath.Join(theirs, "tmp"): true, "/": true,
+		os.Getenv("HOME"): true, theirs: true, filepath.Join(theirs, "tmp"): true, filepath.VolumeName(ours) + string(filepath.Separator): true,
 		filepath.Join(os.Getenv("HOME"), "project"): false, ours: false,
 	} {
 		if nearHome(nil, dir) != near {
@@ -57,12 +61,16 @@ func TestPrivateHome(t *testing.T) {
 func TestFilesOfASource(t *testing.T) {
 	ours, theirs := t.TempDir(), t.TempDir()
 	agenttest.SetHome(t, ours)
+	root := filepath.VolumeName(ours) + string(filepath.Separator)
+	path := func(name string) string { return root + filepath.FromSlash(name) }
 	from := agent.Source{Env: agent.Env{
-		"HOME=" + theirs, "GEMINI_CLI_SYSTEM_SETTINGS_PATH=/s/settings.json", "GEMINI_CLI_TRUSTED_FOLDERS_PATH=/t/trusted.json",
+		"HOME=" + theirs, "USERPROFILE=" + theirs,
+		"GEMINI_CLI_SYSTEM_SETTINGS_PATH=" + path("s/settings.json"), "GEMINI_CLI_TRUSTED_FOLDERS_PATH=" + path("t/trusted.json"),
 	}}
-	files := inputs(from, agent.Program{Path: "/bin/gemini"}, "/work")
+	files := inputs(from, agent.Program{Path: path("bin/gemini")}, path("work"))
 	for _, want := range []string{
-		"/bin/gemini", "/s/settings.json", "/s/system-defaults.json", "/t/trusted.json", "/work/.gemini/settings.json", "/work/.env",
+		path("bin/gemini"), path("s/settings.json"), path("s/system-defaults.json"), path("t/trusted.json"),
+		path("work/.gemini/settings.json"), path("work/.env"),
 		filepath.Join(theirs, ".gemini", "settings.json"), filepath.Join(theirs, ".env"),
 	} {
 		if !slices.Contains(files, want) {
@@ -80,15 +88,15 @@ func TestFilesOfASource(t *testing.T) {
 			t.Errorf("change mode in %s: %v", dir, err)
 		}
 	}
-	path := filepath.Join(theirs, ".gemini", "GEMINI.md")
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	memory := filepath.Join(theirs, ".gemini", "GEMINI.md")
+	if err := os.MkdirAll(filepath.Dir(memory), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte("theirs"), 0o600); err != nil {
+	if err := os.WriteFile(memory, []byte("theirs"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	tmp := t.TempDir()
-	command, err := row.ACP.Command(agent.Launch{Dir: "/work", TempDir: tmp, Change: true, Env: from.Env})
+	command, err := row.ACP.Command(agent.Launch{Dir: path("work"), TempDir: tmp, Change: true, Env: from.Env})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +130,9 @@ func TestPrivateHomeWithoutLinks(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(ours, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if runtime.GOOS == "windows" && !agenttest.Link(t, theirs, filepath.Join(t.TempDir(), "link")) {
+		t.Skip("Wine reports that it has made links")
 	}
 	unlinked, err := privateHome(nil, home)
 	if err != nil || !slices.Equal(unlinked, secrets) {
