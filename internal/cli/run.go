@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pollux/internal/agent"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/sys"
@@ -124,7 +125,7 @@ func launches(match func(ide.Launch) bool) []ide.Launch {
 
 // find returns the path of an agent that is installed, or that Pollux has downloaded.
 func find(l ide.Launch) (path string, ok bool) {
-	if path, err := exec.LookPath(l.Name); err == nil {
+	if path, err := agent.Env(nil).LookPath(l.Name); err == nil {
 		return path, true
 	}
 	return downloaded(l)

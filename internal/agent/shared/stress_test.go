@@ -23,6 +23,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
+	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/sys"
 )
@@ -343,8 +344,8 @@ func stressHome(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(sockets) })
-	t.Setenv("HOME", home)
-	t.Setenv("TMPDIR", t.TempDir())
+	agenttest.SetHome(t, home)
+	agenttest.SetTempDir(t, t.TempDir())
 	t.Setenv("POLLUX_RUNTIME_DIR", sockets)
 	t.Setenv("PATH", filepath.Dir(command)+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	t.Setenv("GORACE", "atexit_sleep_ms=10 log_path="+filepath.Join(home, "race"))
