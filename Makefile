@@ -1,10 +1,11 @@
 # make demo   try Pollux with the real Gemini CLI on a sample project
 # make test   install what the tests need and run everything that CI runs
 # make bench  measure Pollux and write docs/BENCHMARKS.md; BENCH='-of warm' adds options
+# make windows  run the unit tests of Windows under Wine, as root
 
 CLI := $(CURDIR)/.cache/npm/gemini-0.61.0/node_modules/.bin
 
-.PHONY: build demo test check web bench screenshots fuzz release smoke phrases sizes
+.PHONY: build demo test check web bench screenshots fuzz release smoke windows phrases sizes
 build:
 	CGO_ENABLED=0 go build -o pollux . # as in a release
 
@@ -38,6 +39,9 @@ release:
 
 smoke:
 	./scripts/smoke.sh
+
+windows:
+	./scripts/windows.sh
 
 # Reports on the language of comments and texts, and on the sizes of packages.
 phrases:

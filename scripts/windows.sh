@@ -1,0 +1,112 @@
+#!/bin/sh
+# Runs the unit tests of Windows under Wine, in a chroot that it creates:
+#
+#   windows.sh [FLAG...] [PACKAGE...]   tests the packages, by default all of them, and
+#                                       prints a table; flags are those of `go test`.
+#                                       Without a package it also runs the conformance kit.
+#   windows.sh run COMMAND [ARG...]     runs a program with Wine in a copy of the source
+#                                       tree; pollux.exe is on its PATH
+#   windows.sh create                   only creates the chroot
+#
+# It needs root, mmdebstrap, 2 GB in .cache and three minutes for the chroot. The chroot
+# is Debian trixie, because Go needs a newer Wine than that of bookworm. Nothing stays
+# mounted, and each run has its own copy of the tree and its own Windows.
+set -eu
+cd "$(dirname "$0")/.."
+[ "$(id -u)" = 0 ] || {
+	echo "windows: run it as root" >&2
+	exit 1
+}
+cache=$(realpath .cache)/wine
+root=$cache/trixie
+runs=/var/tmp/pollux-windows # at the same place in the chroot
+user=1000
+
+create() {
+	[ ! -e "$root" ] || return 0
+	command -v mmdebstrap >/dev/null || {
+		apt-get update -qq
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends mmdebstrap
+	}
+	echo "windows: creating $root" >&2
+	rm -rf --one-file-system "$root.new"
+	mmdebstrap --quiet --aptopt='Acquire::Check-Valid-Until "false"' --variant=minbase --include=wine,wine64,procps \
+		trixie "$root.new"
+	mkdir -p "$root.new$runs" "$root.new/home/user"
+	echo "user:x:$user:$user::/home/user:/bin/sh" >>"$root.new/etc/passwd"
+	chown "$user:$user" "$root.new/home/user"
+	mv "$root.new" "$root"
+}
+
+if [ -z "${POLLUX_WINDOWS_RUN:-}" ]; then
+	mkdir -p "$cache" "$runs"
+	(
+		flock 9
+		create
+	) 9>"$cache/lock"
+	[ "${1:-}" != create ] || exit 0
+	POLLUX_WINDOWS_RUN=$(mktemp -d "$runs/XXXXXX")
+	export POLLUX_WINDOWS_RUN
+	trap 'rm -rf --one-file-system "$POLLUX_WINDOWS_RUN"' EXIT
+	trap 'exit 130' INT TERM HUP
+	# The mounts below, and all processes, exist in these namespaces only and end with
+	# them.
+	status=0
+	unshare --mount --propagation private --pid --fork --kill-child --mount-proc "$0" "$@" || status=$?
+	exit "$status"
+fi
+
+run=$POLLUX_WINDOWS_RUN
+tree=$run/tree
+chmod 755 "$run"
+mkdir "$tree" "$run/bin" "$run/work" "$run/prefix"
+git ls-files -z --cached --others --exclude-standard | tar -c --null -T - --ignore-failed-read 2>/dev/null | tar -x -C "$tree"
+chown -R "$user:$user" "$tree" "$run/prefix"
+
+mount -t proc proc "$root/proc"
+mount --rbind /dev "$root/dev"
+mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
+mount --bind "$runs" "$root$runs"
+
+# The programs of `go test -exec` and of this script start here. exec keeps the process,
+# so that `go test` can stop it.
+cat >"$run/wine" <<END
+#!/bin/sh
+case \$1 in
+"$run"/work/*) chmod 755 "\${1%/*/*}" ;; # what go makes is for root alone
+esac
+exec chroot --userspec=$user:$user "$root" env -i HOME=/home/user PATH=/usr/bin:/bin LANG=C.UTF-8 \\
+	WINEPREFIX="$run/prefix" WINEDEBUG=-all 'WINEDLLOVERRIDES=winemenubuilder.exe=d;mscoree=d;mshtml=d' \\
+	'WINEPATH=Z:$(echo "$run/bin" | tr / '\\')' \\
+	sh -c 'cd "\$1" && shift && exec wine "\$@"' sh "\$PWD" "\$@"
+END
+chmod 755 "$run/wine"
+
+export GOWORK=off
+go build -o "$run/bin/testtable" ./scripts/testtable
+export GOOS=windows GOARCH=amd64 CGO_ENABLED=0 GOTMPDIR="$run/work"
+cd "$tree"
+"$run/wine" wineboot --init >"$run/wineboot.log" 2>&1 || {
+	cat "$run/wineboot.log" >&2
+	exit 1
+}
+
+product() { go build -buildvcs=false -o "$run/bin/pollux.exe" .; }
+if [ "${1:-}" = run ]; then
+	shift
+	product
+	exec "$run/wine" "$@"
+fi
+all=1
+for arg; do
+	case $arg in -*) ;; *) all= ;; esac
+done
+[ -z "$all" ] || set -- "$@" ./...
+status=0
+go test -json -count=1 -p 2 -vet=off -timeout 10m -exec "$run/wine" "$@" 2>&1 | "$run/bin/testtable" || status=1
+if [ -n "$all" ]; then
+	product
+	echo "== the conformance kit"
+	"$run/wine" pollux.exe conformance -- pollux.exe ide --standalone || status=1
+fi
+exit "$status"
