@@ -33,7 +33,7 @@ func listenSocket(port int) (*socket, error) {
 		return nil, err
 	}
 	os.Remove(path) // left by a killed process that had our PID
-	l, err := sys.ListenUnix(path)
+	l, err := sys.ListenSocket(path)
 	if err != nil {
 		return nil, err
 	}

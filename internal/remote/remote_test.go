@@ -17,6 +17,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
+	"pollux/internal/sys"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -149,7 +150,7 @@ func TestRelayWithoutPairs(t *testing.T) {
 func TestListener(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
-	companion, err := net.Listen("unix", filepath.Join(dir, "companion.sock"))
+	companion, err := sys.ListenSocket(filepath.Join(dir, "companion.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +182,7 @@ func TestListener(t *testing.T) {
 		t.Errorf("the socket: %v, %v", info, err)
 	}
 	dial := func(first string) *bufio.ReadWriter {
-		conn, err := net.Dial("unix", f.Socket)
+		conn, err := sys.DialSocket(t.Context(), f.Socket)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,12 +267,15 @@ func TestSSH(t *testing.T) {
 func TestListenerNoticesThatTheCompanionIsGone(t *testing.T) {
 	for name, lose := range map[string]func(companion net.Listener){
 		"its socket goes": func(companion net.Listener) { companion.Close() },
-		"nobody answers":  func(companion net.Listener) { companion.(*net.UnixListener).SetUnlinkOnClose(false); companion.Close() },
+		"nobody answers": func(companion net.Listener) {
+			companion.(sys.SocketListener).SetUnlinkOnClose(false)
+			companion.Close()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
-			companion, err := net.Listen("unix", filepath.Join(dir, "companion.sock"))
+			companion, err := sys.ListenSocket(filepath.Join(dir, "companion.sock"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -281,7 +285,7 @@ func TestListenerNoticesThatTheCompanionIsGone(t *testing.T) {
 			}
 			defer f.Close()
 			lose(companion)
-			conn, err := net.Dial("unix", f.Socket)
+			conn, err := sys.DialSocket(t.Context(), f.Socket)
 			if err != nil {
 				t.Fatal(err)
 			}

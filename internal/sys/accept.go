@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 	"sync"
 	"time"
 )
@@ -30,26 +29,6 @@ func Accept(l net.Listener, serve func(net.Conn)) {
 			time.Sleep(delay)
 		}
 	}
-}
-
-// ListenUnix listens on a Unix socket that only the user can connect to.
-func ListenUnix(path string) (net.Listener, error) {
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		l.Close()
-		return nil, err
-	}
-	return l, nil
-}
-
-// ListenPrivate listens where only the user can connect, at an address of its own: on a
-// unix socket in the directory of [RuntimeDir], or on a named pipe on Windows. name is a
-// part of the address. scheme is "unix" or "pipe".
-func ListenPrivate(name string) (l net.Listener, scheme, address string, err error) {
-	return listenPrivate(name)
 }
 
 // ServeConns calls serve on a new goroutine for each connection of a listener, and

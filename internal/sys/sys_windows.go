@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"unsafe"
 
-	"github.com/Microsoft/go-winio"
 	"golang.org/x/sys/windows"
 )
 
@@ -55,27 +54,21 @@ func lookup(pid int) (Process, error) {
 
 // listenPrivate listens on a pipe that only the user can open.
 func listenPrivate(name string) (l net.Listener, scheme, address string, err error) {
-	user, err := windows.GetCurrentProcessToken().GetTokenUser()
-	if err != nil {
-		return nil, "", "", err
-	}
-	pipe := fmt.Sprintf(`\\.\pipe\pollux-%s-%d-%s`, name, os.Getpid(), rand.Text())
-	l, err = winio.ListenPipe(pipe, &winio.PipeConfig{SecurityDescriptor: "D:P(A;;GA;;;" + user.User.Sid.String() + ")"})
+	pipe := fmt.Sprintf("%s%s-%d-%s", pipePrefix, name, os.Getpid(), rand.Text())
+	l, err = listenPipe(pipe)
 	return l, "pipe", pipe, err
 }
 
 // userID returns a part of a hash of the user's SID. The whole SID would make the
 // path of a socket too long.
 func userID() (string, error) {
-	user, err := windows.GetCurrentProcessToken().GetTokenUser()
+	user, err := currentUser()
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256([]byte(user.User.Sid.String()))
+	sum := sha256.Sum256([]byte(user.String()))
 	return hex.EncodeToString(sum[:6]), nil
 }
-
-func own(fs.FileInfo) bool { return true }
 
 func stamp(fs.FileInfo) (changed int64, id uint64) { return 0, 0 }
 
@@ -96,13 +89,7 @@ func terminal(int) string { return "" }
 
 func memory(int) int64 { return 0 }
 
-func keepOwner(*os.File, fs.FileInfo) error { return nil }
-
 func bound(*os.Root, string, fs.FileInfo) bool { return false }
-
-func sameOwner(a, b fs.FileInfo) bool { return true }
-
-func administered(fs.FileInfo) bool { return true }
 
 func environs(string) []string { return nil }
 
@@ -123,8 +110,6 @@ func freeSpace(dir string) (int64, error) {
 func namespace() string { return "" }
 
 func shared(string) bool { return false }
-
-func narrow(string) error { return nil }
 
 // shell passes the line on unchanged: cmd has different rules for quotes.
 func shell(line string) *exec.Cmd {
