@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"pollux/internal/agent":                     {"lazy", "paths", "sys", "termtext"},
 	"pollux/internal/agent/acp":                 {"jsonl"},
 	"pollux/internal/agent/agents":              {"agent", "agent/gemini", "agent/oneshot", "agent/pool", "agent/queue"},
-	"pollux/internal/agent/agenttest":           {"agent", "sys"},
+	"pollux/internal/agent/agenttest":           {"agent", "sys", "sys/systest"},
 	"pollux/internal/agent/gemini":              {"agent", "agent/gemini/download", "agent/gemini/settings", "lazy", "paths", "sys"},
 	"pollux/internal/agent/gemini/download":     {"agent", "sys"},
 	"pollux/internal/agent/gemini/fakecli":      {},

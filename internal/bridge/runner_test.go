@@ -10,8 +10,8 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
-	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/gemini/fakecli"
+	"pollux/internal/sys/systest"
 )
 
 // A script is an [agent.Runner] with scripted answers.
@@ -52,8 +52,8 @@ func hang(ctx context.Context) (agent.Result, error) {
 // temporary and home directories, and puts the fake on the PATH.
 func fakeRunner(t *testing.T, opts agent.Options) agent.Runner {
 	t.Helper()
-	agenttest.SetTempDir(t, t.TempDir())
-	agenttest.SetHome(t, t.TempDir())
+	systest.SetTemp(t, t.TempDir())
+	systest.SetHome(t, t.TempDir())
 	command, err := fakecli.Install(t.TempDir(), "0.61.0")
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 
 	"pollux/internal/agent"
-	"pollux/internal/agent/agenttest"
+	"pollux/internal/sys/systest"
 )
 
 // A tiredListener fails to accept a few times.
@@ -59,7 +59,7 @@ func TestStatusOutlivesAFailedAccept(t *testing.T) {
 }
 
 func TestStatusForPeople(t *testing.T) {
-	agenttest.SetHome(t, filepath.FromSlash("/home/me"))
+	systest.SetHome(t, filepath.FromSlash("/home/me"))
 	own := []agent.Worker{{PID: 21, Dir: "/srv"}}
 	for want, s := range map[string]Status{
 		"  agent process 21 in /srv, ":                            {Workers: own},

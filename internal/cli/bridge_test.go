@@ -15,16 +15,16 @@ import (
 	"time"
 
 	"pollux/internal/agent/agents"
-	"pollux/internal/agent/agenttest"
 	"pollux/internal/bridge"
 	"pollux/internal/config"
+	"pollux/internal/sys/systest"
 )
 
 // After a signal, the bridge did not end if a call reported progress to a client
 // that did not read.
 func TestBridgeEndsForADeafClient(t *testing.T) {
-	agenttest.SetTempDir(t, t.TempDir())
-	agenttest.SetHome(t, t.TempDir())
+	systest.SetTemp(t, t.TempDir())
+	systest.SetHome(t, t.TempDir())
 	settings := map[string]string{"GEMINI_CLI_PATH": t.TempDir(), "GEMINI_RUNNER": "spawn"}
 	synctest.Test(t, func(t *testing.T) {
 		values := config.Load(func(name string) string { return settings[name] })
@@ -76,8 +76,8 @@ func TestBridgeReportsBrokenSettings(t *testing.T) {
 	if err := os.WriteFile(path, []byte("[bridge]\nmodle = 1\n\n[pool]\nidle = 5\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	agenttest.SetHome(t, t.TempDir())
-	agenttest.SetTempDir(t, t.TempDir())
+	systest.SetHome(t, t.TempDir())
+	systest.SetTemp(t, t.TempDir())
 	t.Setenv("POLLUX_CONFIG", path)
 	theirs, in := io.Pipe()
 	out, ours := io.Pipe()

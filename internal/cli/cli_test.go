@@ -15,8 +15,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"pollux/internal/agent/agenttest"
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 func TestMain(m *testing.M) {
@@ -77,8 +77,8 @@ func TestScripts(t *testing.T) {
 
 // Every error that a user can see ends with the next step to take.
 func TestErrorsNameTheNextStep(t *testing.T) {
-	agenttest.SetHome(t, t.TempDir())
-	agenttest.SetTempDir(t, t.TempDir())
+	systest.SetHome(t, t.TempDir())
+	systest.SetTemp(t, t.TempDir())
 	t.Setenv("POLLUX_RUNTIME_DIR", t.TempDir())
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("TMUX", "")

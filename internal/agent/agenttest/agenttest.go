@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"pollux/internal/agent"
+	"pollux/internal/sys/systest"
 )
 
 // Timeout is how long a step may take on a busy machine.
@@ -34,28 +35,13 @@ func WantKind(t *testing.T, err error, want agent.Kind, words ...string) {
 	}
 }
 
-// SetHome sets the home directory.
-func SetHome(t *testing.T, dir string) {
-	t.Helper()
-	t.Setenv("HOME", dir)
-	t.Setenv("USERPROFILE", dir)
-}
-
-// SetTempDir sets the directory for temporary files.
-func SetTempDir(t *testing.T, dir string) {
-	t.Helper()
-	for _, name := range []string{"TMPDIR", "TMP", "TEMP"} {
-		t.Setenv(name, dir)
-	}
-}
-
 // Isolate gives a test its own home and temporary directory. At the end of the
 // test, files there that match the pattern are errors, and so are processes that
 // use the directory.
 func Isolate(t *testing.T, pattern string) {
 	t.Helper()
-	SetHome(t, t.TempDir())
-	SetTempDir(t, t.TempDir())
+	systest.SetHome(t, t.TempDir())
+	systest.SetTemp(t, t.TempDir())
 	t.Cleanup(func() {
 		if left, _ := filepath.Glob(filepath.Join(os.TempDir(), pattern)); len(left) > 0 {
 			t.Errorf("left: %v", left)
@@ -202,18 +188,4 @@ func WriteProgram(t *testing.T, dir, name, unix, windows string) (path string) {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// Link makes a symbolic link. It reports false on a system that cannot: Windows may not
-// allow it, and Wine makes none.
-func Link(t *testing.T, target, path string) bool {
-	t.Helper()
-	err := os.Symlink(target, path)
-	if _, missing := os.Lstat(path); err == nil && missing == nil {
-		return true
-	}
-	if runtime.GOOS != "windows" {
-		t.Fatal(err)
-	}
-	return false
 }

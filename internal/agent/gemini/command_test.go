@@ -12,12 +12,13 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/agenttest"
 	"pollux/internal/paths"
+	"pollux/internal/sys/systest"
 )
 
 // The home for change mode looks like the user's. Nothing that is written to it
 // reaches the user's home, except renewed credentials.
 func TestPrivateHome(t *testing.T) {
-	agenttest.SetHome(t, t.TempDir())
+	systest.SetHome(t, t.TempDir())
 	t.Setenv("GEMINI_CLI_HOME", "")
 	theirs, ours := filepath.Join(os.Getenv("HOME"), ".gemini"), t.TempDir()
 	if err := os.MkdirAll(filepath.Join(theirs, "tmp"), 0o700); err != nil {
@@ -28,7 +29,7 @@ func TestPrivateHome(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !agenttest.Link(t, theirs, filepath.Join(t.TempDir(), "link")) {
+	if systest.TryLink(theirs, filepath.Join(t.TempDir(), "link")) != nil {
 		t.Skip("this system cannot make links")
 	}
 	if unlinked, err := privateHome(nil, ours); err != nil || len(unlinked) > 0 {
@@ -60,7 +61,7 @@ func TestPrivateHome(t *testing.T) {
 // source and not on the one of Pollux.
 func TestFilesOfASource(t *testing.T) {
 	ours, theirs := t.TempDir(), t.TempDir()
-	agenttest.SetHome(t, ours)
+	systest.SetHome(t, ours)
 	root := filepath.VolumeName(ours) + string(filepath.Separator)
 	path := func(name string) string { return root + filepath.FromSlash(name) }
 	from := agent.Source{Env: agent.Env{
@@ -111,7 +112,7 @@ func TestFilesOfASource(t *testing.T) {
 // On Windows most users cannot create links, and change mode copied their
 // credentials.
 func TestPrivateHomeWithoutLinks(t *testing.T) {
-	agenttest.SetHome(t, t.TempDir())
+	systest.SetHome(t, t.TempDir())
 	t.Setenv("GEMINI_CLI_HOME", "")
 	home := t.TempDir()
 	theirs, ours := filepath.Join(os.Getenv("HOME"), ".gemini"), filepath.Join(home, ".gemini")
@@ -131,7 +132,7 @@ func TestPrivateHomeWithoutLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if runtime.GOOS == "windows" && !agenttest.Link(t, theirs, filepath.Join(t.TempDir(), "link")) {
+	if runtime.GOOS == "windows" && systest.TryLink(theirs, filepath.Join(t.TempDir(), "link")) != nil {
 		t.Skip("Wine reports that it has made links")
 	}
 	unlinked, err := privateHome(nil, home)

@@ -19,6 +19,7 @@ import (
 	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/fakecli"
+	"pollux/internal/sys/systest"
 )
 
 func TestMain(m *testing.M) {
@@ -318,7 +319,7 @@ func TestAnswersAreNotEscaped(t *testing.T) {
 
 // The CLI reads a path with a comma as two, and ignores a missing policy.
 func TestCommaInTheTemporaryDirectory(t *testing.T) {
-	agenttest.SetTempDir(t, filepath.Join(t.TempDir(), "a,b"))
+	systest.SetTemp(t, filepath.Join(t.TempDir(), "a,b"))
 	if err := os.Mkdir(os.TempDir(), 0o700); err != nil {
 		t.Fatal(err)
 	}

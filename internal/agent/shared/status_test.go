@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"pollux/internal/agent"
-	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/queue"
+	"pollux/internal/sys/systest"
 )
 
 func TestStatusForPeople(t *testing.T) {
-	agenttest.SetHome(t, filepath.FromSlash("/home/me"))
+	systest.SetHome(t, filepath.FromSlash("/home/me"))
 	synctest.Test(t, func(t *testing.T) {
 		ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
 		app := Session{Caller: "1", PID: 11, Dir: filepath.FromSlash("/home/me/app"), Since: ago(time.Hour)}
