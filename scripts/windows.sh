@@ -94,7 +94,7 @@ cd "$tree"
 product() { go build -buildvcs=false -o "$run/bin/pollux.exe" .; }
 if [ "${1:-}" = run ]; then
 	shift
-	product
+	[ "$1" != pollux.exe ] || product
 	exec "$run/wine" "$@"
 fi
 all=1

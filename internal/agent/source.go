@@ -94,7 +94,12 @@ func (e Env) HomeDir() (string, error) {
 // program is an error, and relative directories of the PATH are skipped.
 func (e Env) LookPath(program string) (string, error) {
 	if e == nil || filepath.IsAbs(program) {
-		return exec.LookPath(program)
+		path, err := exec.LookPath(program)
+		if !errors.Is(err, exec.ErrDot) {
+			return path, err
+		}
+		// Windows looks in the working directory first. A program there is not run, and
+		// does not hide another one.
 	}
 	if program == "" || filepath.Base(program) != program {
 		return "", &exec.Error{Name: program, Err: errors.New("it is not an absolute path")}

@@ -5,15 +5,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 )
 
 func TestEnv(t *testing.T) {
-	t.Setenv("HOME", "/home/ours")
+	home := "HOME"
+	if runtime.GOOS == "windows" {
+		home = "USERPROFILE"
+	}
+	t.Setenv(home, "/home/ours")
 	t.Setenv("POLLUX_TEST", "ours")
-	ours, theirs := Env(nil), Env{"HOME=/home/theirs", "A=1", "POLLUX_TEST=first", "POLLUX_TEST=last=x", "broken"}
+	ours, theirs := Env(nil), Env{home + "=/home/theirs", "A=1", "POLLUX_TEST=first", "POLLUX_TEST=last=x", "broken"}
 	for _, tt := range []struct {
 		env        Env
 		home, test string
@@ -28,7 +33,7 @@ func TestEnv(t *testing.T) {
 	if _, err := (Env{}).HomeDir(); err == nil {
 		t.Error("an empty environment has a home")
 	}
-	pass := func(name string) bool { return name != "HOME" }
+	pass := func(name string) bool { return name != home }
 	if got := theirs.Only(pass); !slices.Equal(got, []string{"A=1", "POLLUX_TEST=last=x"}) {
 		t.Errorf("got %q", got)
 	}
@@ -44,6 +49,10 @@ func TestLookPath(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	t.Chdir(dir)
 	t.Setenv("PATH", other)
+	ext := ""
+	if runtime.GOOS == "windows" {
+		ext = ".exe"
+	}
 	write := func(dir, name string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), mode); err != nil {
@@ -51,7 +60,7 @@ func TestLookPath(t *testing.T) {
 		}
 		return path
 	}
-	tool, ours := write(dir, "tool", 0o755), write(other, "tool", 0o755)
+	tool, ours := write(dir, "tool"+ext, 0o755), write(other, "tool"+ext, 0o755)
 	write(dir, "text", 0o644)
 	list := func(dirs ...string) Env { return Env{"PATH=" + strings.Join(dirs, string(filepath.ListSeparator))} }
 	for _, tt := range []struct {

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"slices"
 	"time"
+
+	"pollux/internal/sys"
 )
 
 // An Agent is a row of the table of agents. It holds all that the bridge and the
@@ -143,12 +145,16 @@ type Command struct {
 }
 
 // Cmd returns the command line that runs a program in dir. It returns an error
-// if there is no environment.
+// if there is no environment, or if the program is a batch file that cannot receive
+// the arguments.
 func (c Command) Cmd(p Program, dir string) (*exec.Cmd, error) {
 	if len(c.Env) == 0 {
 		return nil, errors.New("the agent's process has no environment: report this error to Pollux")
 	}
-	cmd := exec.Command(p.Argv[0], append(slices.Clone(p.Argv[1:]), c.Args...)...)
+	cmd, err := sys.Command(context.Background(), p.Argv[0], slices.Concat(p.Argv[1:], c.Args)...)
+	if err != nil {
+		return nil, err
+	}
 	cmd.Dir, cmd.Env = dir, c.Env
 	return cmd, nil
 }

@@ -13,7 +13,10 @@ import (
 // A new process removes what a killed one left behind, but nothing that is in
 // use.
 func TestStaleDirectoriesAreRemoved(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
+	tmp := t.TempDir()
+	for _, name := range []string{"TMPDIR", "TMP", "TEMP"} {
+		t.Setenv(name, tmp)
+	}
 	dead := filepath.Join(os.TempDir(), tempPrefix+"4194305-x")
 	alive := filepath.Join(os.TempDir(), fmt.Sprintf("%s%d-x", tempPrefix, os.Getpid()))
 	young := dead + "-young" // its process may be in another container

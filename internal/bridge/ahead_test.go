@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"encoding/json"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -63,9 +62,9 @@ func TestFirstCallStartsTheAgent(t *testing.T) {
 	}{
 		{name: "only tools/list"},
 		{name: "a ping", calls: []call{ping}, want: []string{own}},
-		{name: "a ping of a client with a root", roots: []string{"file://" + filepath.ToSlash(root)}, calls: []call{ping}, want: []string{root}},
+		{name: "a ping of a client with a root", roots: []string{fileURI(root)}, calls: []call{ping}, want: []string{root}},
 		{name: "a root elsewhere", roots: []string{"https://example.com/"}, calls: []call{ping}, want: []string{own}},
-		{name: "several calls", roots: []string{"file://" + filepath.ToSlash(root)}, calls: []call{sessions, ping, query, ping}, want: []string{root}},
+		{name: "several calls", roots: []string{fileURI(root)}, calls: []call{sessions, ping, query, ping}, want: []string{root}},
 		{name: "a query first", calls: []call{query, ping}},
 		{name: "a job first", calls: []call{{"start-job", `{"tool":"query","arguments":{"prompt":"x"}}`}, {"list-jobs", `{}`}}},
 		{name: "a process per question", kind: agent.Spawned, calls: []call{ping}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -241,7 +242,7 @@ func TestJobs(t *testing.T) {
 	}
 	for args, words := range map[string][]string{
 		`{"tool":"ping","arguments":{}}`:                                       {"must be one of query"},
-		`{"tool":"query","arguments":{"prompt":"x","workingDirectory":"/no"}}`: {"workingDirectory /no does not exist"},
+		`{"tool":"query","arguments":{"prompt":"x","workingDirectory":"/no"}}`: {"workingDirectory " + filepath.FromSlash("/no") + " does not exist"},
 		`{"tool":"query","arguments":{}}`:                                      {"prompt is empty"},
 		`{"tool":"query","arguments":{"prompt":"x","yolo":true}}`:              {`unknown argument "yolo"`},
 		`{"tool":"query","arguments":{"prompt":"x","timeout":0}}`:              {"timeout is 0"},

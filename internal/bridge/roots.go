@@ -100,13 +100,29 @@ func firstRoot(list *mcp.ListRootsResult) string {
 
 // filePath returns the path of a file URI.
 func filePath(uri string) (string, bool) {
+	path, ok := filePathOn(runtime.GOOS, uri)
+	return filepath.FromSlash(path), ok
+}
+
+// filePathOn returns the path of a file URI, with slashes, on a system.
+func filePathOn(goos, uri string) (string, bool) {
+	// Some clients write two slashes before the drive, where RFC 8089 has three.
+	if drive, ok := strings.CutPrefix(uri, "file://"); ok && goos == "windows" && len(drive) > 1 && drive[1] == ':' {
+		uri = "file:///" + drive
+	}
 	u, err := url.Parse(uri)
-	if err != nil || u.Scheme != "file" || u.Host != "" && u.Host != "localhost" {
+	if err != nil || u.Scheme != "file" {
 		return "", false
 	}
-	path := u.Path
-	if runtime.GOOS == "windows" {
-		path = strings.TrimPrefix(path, "/")
+	remote := u.Host != "" && u.Host != "localhost"
+	switch {
+	case goos == "windows" && remote:
+		return "//" + u.Host + u.Path, true
+	case goos == "windows":
+		path := strings.TrimPrefix(u.Path, "/")
+		return path, path != ""
+	case remote:
+		return "", false
 	}
-	return filepath.FromSlash(path), true
+	return u.Path, true
 }

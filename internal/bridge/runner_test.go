@@ -11,6 +11,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
 	"pollux/internal/agent/gemini/fakecli"
+	"pollux/internal/sys/systest"
 )
 
 // A script is an [agent.Runner] with scripted answers.
@@ -51,8 +52,8 @@ func hang(ctx context.Context) (agent.Result, error) {
 // temporary and home directories, and puts the fake on the PATH.
 func fakeRunner(t *testing.T, opts agent.Options) agent.Runner {
 	t.Helper()
-	t.Setenv("TMPDIR", t.TempDir())
-	t.Setenv("HOME", t.TempDir())
+	systest.SetTemp(t, t.TempDir())
+	systest.SetHome(t, t.TempDir())
 	command, err := fakecli.Install(t.TempDir(), "0.61.0")
 	if err != nil {
 		t.Fatal(err)

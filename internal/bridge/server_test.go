@@ -148,6 +148,32 @@ func TestWrongArgumentsAreExplained(t *testing.T) {
 	}
 }
 
+// fileURI returns the URI of a file.
+func fileURI(path string) string {
+	return "file:///" + strings.TrimPrefix(filepath.ToSlash(path), "/")
+}
+
+// Clients write the URI of a Windows path in several ways.
+func TestFilePath(t *testing.T) {
+	for _, tt := range []struct{ goos, uri, want string }{
+		{"linux", "file:///home/me/a%20b", "/home/me/a b"},
+		{"linux", "file://localhost/x", "/x"},
+		{"linux", "file://server/share", ""},
+		{"linux", "https://example.org/x", ""},
+		{"windows", "file:///C:/Users/me", "C:/Users/me"},
+		{"windows", "file:///c%3A/Users/a%20b", "c:/Users/a b"}, // VS Code
+		{"windows", "file://C:/Users/me", "C:/Users/me"},
+		{"windows", "file://server/share/x", "//server/share/x"},
+		{"windows", "file:///", ""},
+		{"windows", "file://%zz/x", ""},
+	} {
+		got, ok := filePathOn(tt.goos, tt.uri)
+		if got != tt.want || ok != (tt.want != "") {
+			t.Errorf("%s, %s: %q, %v; want %q", tt.goos, tt.uri, got, ok, tt.want)
+		}
+	}
+}
+
 // A call without a directory works in the client's root.
 func TestRoots(t *testing.T) {
 	root, other := changetest.Project(t, false, map[string]string{"sub/x": ""}), changetest.Project(t, false, nil)
@@ -157,11 +183,11 @@ func TestRoots(t *testing.T) {
 		return say("ok")
 	}), nil)
 	for _, revision := range []string{"2024-11-05", "2025-06-18", "2026-07-28"} {
-		s := connectAs(t, b, "test", revision, "https://example.org", "file:///no/such/directory", "file://"+root)
+		s := connectAs(t, b, "test", revision, "https://example.org", "file:///no/such/directory", fileURI(root))
 		for args, want := range map[string]string{
 			`{"prompt":"x"}`: root,
-			`{"prompt":"x","workingDirectory":"sub"}`:           root + "/sub",
-			`{"prompt":"x","workingDirectory":"` + other + `"}`: other,
+			`{"prompt":"x","workingDirectory":"sub"}`:                             filepath.Join(root, "sub"),
+			`{"prompt":"x","workingDirectory":"` + filepath.ToSlash(other) + `"}`: other,
 		} {
 			if r, text := callTool(t, s, "query", args); r.IsError || dir != want {
 				t.Errorf("%s, %s: in %s, want %s; %s", revision, args, dir, want, text)
@@ -235,7 +261,7 @@ func TestPages(t *testing.T) {
 // contains the _meta.
 func TestResults(t *testing.T) {
 	dir := changetest.Project(t, false, map[string]string{"a.txt": "one\n"})
-	s := connect(t, newTestBridge(t, answering("Words.\n"+changetest.Block("a.txt:1-1", "one", "1")), nil), "test", "file://"+dir)
+	s := connect(t, newTestBridge(t, answering("Words.\n"+changetest.Block("a.txt:1-1", "one", "1")), nil), "test", fileURI(dir))
 	r, text := callTool(t, s, "query", `{"prompt":"x","changeMode":true}`)
 	content, _ := json.Marshal(r.StructuredContent)
 	for _, want := range []string{`"edits":[{`, `"new":"1"`, `"diff":"diff --git a/a.txt b/a.txt\n`, `"response":"Words."`, `"appliedWrites":false`} {
@@ -305,7 +331,7 @@ func TestChangesMatchTheirSchema(t *testing.T) {
 		}
 		return say("done")
 	}), nil)
-	s := connect(t, b, "test", "file://"+dir)
+	s := connect(t, b, "test", fileURI(dir))
 	data, err := json.Marshal(changesSchema)
 	if err != nil {
 		t.Fatal(err)

@@ -75,7 +75,7 @@ func (b *Bridge) Publish() error {
 	}
 	path := filepath.Join(dir, fmt.Sprintf(statusPattern, os.Getpid()))
 	os.Remove(path) // left by an earlier process with the same ID
-	l, err := sys.ListenUnix(path)
+	l, err := sys.ListenSocket(path)
 	if err != nil {
 		return fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
 	}
@@ -130,7 +130,7 @@ func Bridges(ctx context.Context) ([]Status, error) {
 func askStatus(ctx context.Context, path string) (s Status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	conn, err := sys.DialSocket(ctx, path)
 	if err != nil {
 		return s, err
 	}

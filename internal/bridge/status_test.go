@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 
 	"pollux/internal/agent"
+	"pollux/internal/sys/systest"
 )
 
 // A tiredListener fails to accept a few times.
@@ -57,7 +59,7 @@ func TestStatusOutlivesAFailedAccept(t *testing.T) {
 }
 
 func TestStatusForPeople(t *testing.T) {
-	t.Setenv("HOME", "/home/me")
+	systest.SetHome(t, filepath.FromSlash("/home/me"))
 	own := []agent.Worker{{PID: 21, Dir: "/srv"}}
 	for want, s := range map[string]Status{
 		"  agent process 21 in /srv, ":                            {Workers: own},
@@ -65,8 +67,8 @@ func TestStatusForPeople(t *testing.T) {
 		"  not connected to the pool: its next call connects\n":   {Shared: true},
 		"conversations: 0\n  agent process 21 in /srv, idle for ": {Shared: true, Workers: own},
 	} {
-		s.Dir = "/home/me/app"
-		if got := s.String(); !strings.HasPrefix(got, "bridge in ~/app\n  process 0, up ") || !strings.Contains(got, want) {
+		s.Dir = filepath.FromSlash("/home/me/app")
+		if got := s.String(); !strings.HasPrefix(got, "bridge in "+filepath.FromSlash("~/app")+"\n  process 0, up ") || !strings.Contains(got, want) {
 			t.Errorf("%+v is\n%swant %q", s, got, want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -116,6 +117,9 @@ func TestWarmStress(t *testing.T) {
 		}
 	})
 	faults.Go(func() { // disk full: a file replaces the directory of the runs for a while
+		if runtime.GOOS == "windows" {
+			return // it does not rename a directory in use
+		}
 		roots, err := filepath.Glob(filepath.Join(os.TempDir(), "pollux-bridge-*"))
 		if err != nil || len(roots) != 1 {
 			t.Errorf("%v, %v", roots, err)

@@ -17,13 +17,14 @@ import (
 	"pollux/internal/agent/agents"
 	"pollux/internal/bridge"
 	"pollux/internal/config"
+	"pollux/internal/sys/systest"
 )
 
 // After a signal, the bridge did not end if a call reported progress to a client
 // that did not read.
 func TestBridgeEndsForADeafClient(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	t.Setenv("HOME", t.TempDir())
+	systest.SetTemp(t, t.TempDir())
+	systest.SetHome(t, t.TempDir())
 	settings := map[string]string{"GEMINI_CLI_PATH": t.TempDir(), "GEMINI_RUNNER": "spawn"}
 	synctest.Test(t, func(t *testing.T) {
 		values := config.Load(func(name string) string { return settings[name] })
@@ -75,8 +76,8 @@ func TestBridgeReportsBrokenSettings(t *testing.T) {
 	if err := os.WriteFile(path, []byte("[bridge]\nmodle = 1\n\n[pool]\nidle = 5\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("HOME", t.TempDir())
-	t.Setenv("TMPDIR", t.TempDir())
+	systest.SetHome(t, t.TempDir())
+	systest.SetTemp(t, t.TempDir())
 	t.Setenv("POLLUX_CONFIG", path)
 	theirs, in := io.Pipe()
 	out, ours := io.Pipe()
@@ -101,9 +102,10 @@ func TestBridgeReportsBrokenSettings(t *testing.T) {
 		if i == 0 {
 			continue
 		}
+		inJSON := strings.ReplaceAll(path, `\`, `\\`)
 		for _, want := range []string{
-			"Pollux's settings are invalid (", path + ":2: unknown key bridge.modle: did you mean bridge.model?",
-			path + ":5: pool.idle is 5", "correct the file, then restart this MCP server",
+			"Pollux's settings are invalid (", inJSON + ":2: unknown key bridge.modle: did you mean bridge.model?",
+			inJSON + ":5: pool.idle is 5", "correct the file, then restart this MCP server",
 		} {
 			if !strings.Contains(answer, want) {
 				t.Errorf("%s: no %q in %s", request, want, answer)

@@ -17,6 +17,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/sys"
+	"pollux/internal/sys/systest"
 )
 
 func TestMain(m *testing.M) {
@@ -37,8 +38,15 @@ func TestScripts(t *testing.T) {
 					return err
 				}
 			}
-			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
-			env.Setenv("TMPDIR", filepath.Join(env.WorkDir, "tmp"))
+			home := filepath.Join(env.WorkDir, "home")
+			for _, name := range []string{"HOME", "USERPROFILE"} {
+				env.Setenv(name, home)
+			}
+			env.Setenv("APPDATA", filepath.Join(home, "AppData", "Roaming"))
+			env.Setenv("LOCALAPPDATA", filepath.Join(home, "AppData", "Local"))
+			for _, name := range []string{"TMPDIR", "TMP", "TEMP"} {
+				env.Setenv(name, filepath.Join(env.WorkDir, "tmp"))
+			}
 			// A socket's path must be short.
 			run, err := sys.ShortTempDir("px")
 			if err != nil {
@@ -70,8 +78,8 @@ func TestScripts(t *testing.T) {
 
 // Every error that a user can see ends with the next step to take.
 func TestErrorsNameTheNextStep(t *testing.T) {
-	t.Setenv("HOME", t.TempDir())
-	t.Setenv("TMPDIR", t.TempDir())
+	systest.SetHome(t, t.TempDir())
+	systest.SetTemp(t, t.TempDir())
 	t.Setenv("POLLUX_RUNTIME_DIR", t.TempDir())
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("TMUX", "")

@@ -91,7 +91,7 @@ func newConfigEdit(streams IO) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			editor := strings.Fields(cmp.Or(strings.TrimSpace(os.Getenv("VISUAL")), strings.TrimSpace(os.Getenv("EDITOR")), "vi"))
+			editor := sys.SplitLine(cmp.Or(strings.TrimSpace(os.Getenv("VISUAL")), strings.TrimSpace(os.Getenv("EDITOR")), sys.DefaultEditor))
 			if _, err := exec.LookPath(editor[0]); err != nil {
 				return fmt.Errorf("cannot start the editor (%w): set EDITOR, or edit %s yourself", err, path)
 			}
@@ -100,7 +100,10 @@ func newConfigEdit(streams IO) *cobra.Command {
 			}
 			ctx, stop := leaveInterruptToAgent(cmd.Context())
 			defer stop()
-			edit := exec.CommandContext(ctx, editor[0], append(editor[1:], path)...)
+			edit, err := sys.Command(ctx, editor[0], append(editor[1:], path)...)
+			if err != nil {
+				return fmt.Errorf("cannot start the editor (%w): set EDITOR, or edit %s yourself", err, path)
+			}
 			edit.Stdin, edit.Stdout, edit.Stderr = streams.In, streams.Out, streams.Err
 			if err := edit.Run(); err != nil {
 				return fmt.Errorf("the editor %s failed (%w): set EDITOR, or edit %s yourself", editor[0], err, path)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"strings"
 	"time"
@@ -254,7 +253,7 @@ func carry(ctx context.Context, streams IO, conn io.ReadWriter) error {
 	copies, ended := errgroup.WithContext(ctx) // io.EOF from one copy ends both
 	copies.Go(func() error {
 		_, err := io.Copy(conn, streams.In)
-		if c, ok := conn.(*net.UnixConn); ok {
+		if c, ok := conn.(interface{ CloseWrite() error }); ok {
 			c.CloseWrite()
 		}
 		return cmp.Or(err, io.EOF)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -29,12 +30,15 @@ func fullTerminal(stream any) bool {
 func coloured(stream any) bool { return fullTerminal(stream) && os.Getenv("NO_COLOR") == "" }
 
 // pager returns the command that shows long output, as git chooses it: $PAGER, or less.
-// It returns "" for none.
+// On Windows, more replaces a missing less. It returns "" for none.
 func pager() string {
 	command, set := os.LookupEnv("PAGER")
 	if !set {
-		if _, err := exec.LookPath("less"); err == nil {
-			command = "less"
+		for _, name := range []string{"less", sys.DefaultPager} {
+			if _, err := exec.LookPath(name); err == nil {
+				command = name
+				break
+			}
 		}
 	}
 	if command = strings.TrimSpace(command); command == "cat" {
@@ -47,7 +51,8 @@ func pager() string {
 // is set.
 func page(ctx context.Context, streams IO, never bool, write func(io.Writer) error) error {
 	command := pager()
-	if never || command == "" || !fullTerminal(streams.Out) {
+	paged := fullTerminal(streams.Out) || runtime.GOOS == "windows" && isTerminal(streams.Out) // without TERM
+	if never || command == "" || !paged {
 		return write(streams.Out)
 	}
 	var text bytes.Buffer
@@ -57,13 +62,16 @@ func page(ctx context.Context, streams IO, never bool, write func(io.Writer) err
 	ctx, stop := untilTerminated(ctx)
 	defer stop()
 	defer sys.LeaveInterruptToChild()()
-	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	cmd, err := sys.LineCommand(ctx, command)
+	if err != nil {
+		return fmt.Errorf("the pager %q cannot start (%w): set PAGER to another command, or add --no-pager", command, err)
+	}
 	cmd.Cancel = func() error { return sys.SignalTree(cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = pagerTimeout
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = &text, streams.Out, streams.Err
 	// As git: quit if the text fits on the screen, pass colours on, keep the screen.
 	cmd.Env = append(os.Environ(), "LESS="+cmp.Or(os.Getenv("LESS"), "FRX"), "LV="+cmp.Or(os.Getenv("LV"), "-c"))
-	err := cmd.Run()
+	err = cmd.Run()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && ctx.Err() == nil {
 		return fmt.Errorf("the pager %q failed (%w): set PAGER to another command, or add --no-pager", command, err)
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pollux/internal/agent"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/sys"
@@ -125,7 +125,7 @@ func launches(match func(ide.Launch) bool) []ide.Launch {
 
 // find returns the path of an agent that is installed, or that Pollux has downloaded.
 func find(l ide.Launch) (path string, ok bool) {
-	if path, err := exec.LookPath(l.Name); err == nil {
+	if path, err := agent.Env(nil).LookPath(l.Name); err == nil {
 		return path, true
 	}
 	return downloaded(l)
@@ -468,29 +468,13 @@ const killDelay = 4 * time.Second
 // error. The agent is in Pollux's process group, so that keys such as Ctrl-C
 // reach both.
 func (s session) foreground(ctx context.Context, streams IO, env []string) error {
-	ended := make(chan error, 1)
-	go func() {
-		// The parent-death signal is tied to this thread.
-		runtime.LockOSThread()
-		cmd := exec.CommandContext(ctx, s.argv[0], s.argv[1:]...)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.In, streams.Out, streams.Err
-		cmd.Env, cmd.Dir = env, s.dir
-		var kill *time.Timer
-		cmd.Cancel = func() error {
-			// Kill before WaitDelay, which would kill the agent but not its
-			// children.
-			kill = time.AfterFunc(killDelay, func() { sys.SignalTree(cmd.Process.Pid, syscall.SIGKILL) })
-			return sys.SignalTree(cmd.Process.Pid, syscall.SIGTERM)
-		}
-		cmd.WaitDelay = killDelay + time.Second
-		sys.TieToParent(cmd)
-		err := cmd.Run()
-		if kill != nil {
-			kill.Stop()
-		}
-		ended <- err
-	}()
-	err := <-ended
+	cmd, err := sys.Command(context.Background(), s.argv[0], s.argv[1:]...)
+	if err != nil {
+		return fmt.Errorf("cannot start %s (%w)", s.argv[0], err)
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.In, streams.Out, streams.Err
+	cmd.Env, cmd.Dir = env, s.dir
+	err = sys.RunForeground(ctx, cmd, killDelay)
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:

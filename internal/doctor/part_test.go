@@ -4,8 +4,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
+
+	"pollux/internal/agent/agenttest"
 )
 
 // Without arguments, the agents that are not installed are left out and listed. An
@@ -53,9 +56,7 @@ func TestSelect(t *testing.T) {
 func TestInstalled(t *testing.T) {
 	bin, home := t.TempDir(), t.TempDir()
 	t.Setenv("PATH", bin)
-	if err := os.WriteFile(filepath.Join(bin, "there"), []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	there := agenttest.WriteProgram(t, bin, "there", "", "")
 	settings := func(dir string, err error) func() (string, error) { return func() (string, error) { return dir, err } }
 	for name, tt := range map[string]struct {
 		command string
@@ -64,7 +65,7 @@ func TestInstalled(t *testing.T) {
 	}{
 		"the command":  {"there", settings("", errors.New("no home")), true},
 		"the settings": {"away", settings(home, nil), true},
-		"a file":       {"away", settings(filepath.Join(bin, "there"), nil), false},
+		"a file":       {"away", settings(there, nil), false},
 		"neither":      {"away", settings(filepath.Join(home, "x"), nil), false},
 		"no home":      {"away", settings("", errors.New("no home")), false},
 	} {
@@ -87,17 +88,24 @@ func TestCommand(t *testing.T) {
 	}
 	write("pkg/package.json", `{"name": "x", "version": "1.2.3"}`)
 	write("pkg/bin/run.js", "#!/bin/sh\necho it must not run >&2; exit 1\n")
-	write("bin/printed", "#!/bin/sh\necho 'printed 4.5.6 (x)'\n")
-	write("bin/mute", "#!/bin/sh\nexit 1\n")
-	if err := os.Symlink(filepath.Join(dir, "pkg/bin/run.js"), filepath.Join(dir, "bin/packaged")); err != nil {
-		t.Skip(err)
+	bin := filepath.Join(dir, "bin")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		t.Fatal(err)
 	}
-	path := func(name string) string { return filepath.Join(dir, "bin", name) }
+	packaged := filepath.Join(bin, "packaged")
+	if runtime.GOOS == "windows" { // as npm does it
+		write("bin/node.exe", "")
+		packaged = agenttest.WriteProgram(t, bin, "packaged", "", `"%~dp0\node.exe" "%~dp0\..\pkg\bin\run.js" %*`)
+	} else if err := os.Symlink(filepath.Join(dir, "pkg/bin/run.js"), packaged); err != nil {
+		t.Fatal(err)
+	}
+	printed := agenttest.WriteProgram(t, bin, "printed", "echo 'printed 4.5.6 (x)'", "echo printed 4.5.6 (x)")
+	mute := agenttest.WriteProgram(t, bin, "mute", "exit 1", "exit /b 1")
 	for command, want := range map[string]Finding{
-		"packaged": {Status: OK, Text: "X 1.2.3 (" + path("packaged") + ")"},
-		"printed":  {Status: OK, Text: "X 4.5.6 (" + path("printed") + ")"},
+		"packaged": {Status: OK, Text: "X 1.2.3 (" + packaged + ")"},
+		"printed":  {Status: OK, Text: "X 4.5.6 (" + printed + ")"},
 		"mute": {Status: Warning, Next: "npm install -g x@latest",
-			Text: path("mute") + " does not report its version; the checks below assume the newest one"},
+			Text: mute + " does not report its version; the checks below assume the newest one"},
 		"nosuchprogram": {Status: Warning, Next: "npm install -g x",
 			Text: "X is not installed here: no nosuchprogram is on the PATH of this shell"},
 	} {

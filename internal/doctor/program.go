@@ -46,7 +46,11 @@ func Command(command, title, install string) Check {
 // packageVersion returns the version in the package.json of the npm package that
 // contains a command, or "". It is faster than the command.
 func packageVersion(path string) string {
-	dir := filepath.Dir(paths.Real(path))
+	argv, err := sys.Direct(path, exec.LookPath)
+	if err != nil {
+		return ""
+	}
+	dir := filepath.Dir(paths.Real(argv[len(argv)-1]))
 	for range 3 {
 		var pkg struct{ Name, Version string }
 		data, err := sys.ReadFile(filepath.Join(dir, "package.json"), maxPackage)
@@ -62,7 +66,10 @@ func packageVersion(path string) string {
 func askVersion(ctx context.Context, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd, err := sys.Command(ctx, path, "--version")
+	if err != nil {
+		return ""
+	}
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
 	if err != nil {

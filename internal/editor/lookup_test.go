@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"pollux/internal/sys"
 )
 
 // listen answers as a companion with a status, or, with none, accepts
@@ -19,7 +20,7 @@ func listen(t *testing.T, port int, status *Status) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("unix", path)
+	l, err := sys.ListenSocket(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package editor
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,8 +18,8 @@ const EnvSocket = "POLLUX_SOCKET"
 var ErrForeign = sys.ErrForeignSocket
 
 // Dial connects to a companion's socket. It fails with [ErrForeign] if another
-// user may have put it there: see [sys.DialUnix].
-func Dial(ctx context.Context, path string) (net.Conn, error) { return sys.DialUnix(ctx, path) }
+// user may have put it there: see [sys.DialSocket].
+func Dial(ctx context.Context, path string) (net.Conn, error) { return sys.DialSocket(ctx, path) }
 
 // SocketPath returns the path of the socket of the companion with that process
 // and port.
@@ -30,7 +29,7 @@ func SocketPath(pid, port int) (string, error) {
 }
 
 // leftSockets are the sockets of killed companions.
-var leftSockets = sys.Leftovers{Pattern: "[0-9]*-*.sock", Type: fs.ModeSocket, Abandoned: sys.RefusesConnections}
+var leftSockets = sys.Leftovers{Pattern: "[0-9]*-*.sock", Type: sys.SocketType, Abandoned: sys.RefusesConnections}
 
 // Sockets lists the sockets of the user's running companions. It removes what
 // killed companions left behind.

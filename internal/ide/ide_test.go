@@ -18,6 +18,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
+	"pollux/internal/sys"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -206,7 +207,7 @@ func TestPreambles(t *testing.T) {
 		{"Codx\n\n" + hello + "\n", ""},
 		{"mock\nhello\n", ""},
 	} {
-		conn, err := net.Dial("unix", h.Env()[editor.EnvSocket])
+		conn, err := sys.DialSocket(t.Context(), h.Env()[editor.EnvSocket])
 		if err != nil {
 			t.Fatal(err)
 		}

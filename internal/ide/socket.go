@@ -34,7 +34,7 @@ func listenSocket(port int) (*socket, error) {
 		return nil, err
 	}
 	os.Remove(path) // left by a killed process that had our PID
-	l, err := sys.ListenUnix(path)
+	l, err := sys.ListenSocket(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
 	}

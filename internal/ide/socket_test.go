@@ -68,14 +68,14 @@ func (l *crowded) Accept() (net.Conn, error) {
 func TestSocketOutlivesAFailedAccept(t *testing.T) {
 	h := newHost(t, newConfig(t), protocols)
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", path)
+	l, err := sys.ListenSocket(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := newSocket(path, &crowded{Listener: l})
 	s.serve(h.serveConn)
 	defer s.close()
-	conn, err := net.Dial("unix", path)
+	conn, err := sys.DialSocket(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

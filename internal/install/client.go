@@ -16,8 +16,8 @@ import (
 type Client struct {
 	Name  string // on the command line
 	Title string // for people
-	// File returns the path of the user's settings.
-	File func() (string, error)
+	// file returns the path of the user's settings.
+	file func(machine) (string, error)
 	// key is the member of JSON settings that holds the servers. It is empty for
 	// Codex, whose settings are TOML.
 	key string
@@ -30,40 +30,56 @@ type Client struct {
 
 // Clients lists the MCP clients to which the bridge can be added.
 var Clients = []Client{
-	{Name: "claude-code", Title: "Claude Code", File: claudeFile, key: "mcpServers", typed: true},
-	{Name: "codex", Title: "Codex", File: homeFile("CODEX_HOME", ".codex", "config.toml")},
-	{Name: "cursor", Title: "Cursor", File: homeFile("", ".cursor", "mcp.json"), key: "mcpServers"},
-	{Name: "vscode", Title: "VS Code", File: appFile("Code", "User", "mcp.json"),
+	{Name: "claude-code", Title: "Claude Code", file: claudeFile, key: "mcpServers", typed: true},
+	{Name: "codex", Title: "Codex", file: homeFile("CODEX_HOME", ".codex", "config.toml")},
+	{Name: "cursor", Title: "Cursor", file: homeFile("", ".cursor", "mcp.json"), key: "mcpServers"},
+	{Name: "vscode", Title: "VS Code", file: appFile("Code", "User", "mcp.json"),
 		key: "servers", typed: true, desktop: true},
-	{Name: "gemini", Title: "Gemini CLI", File: settings.UserFile, key: "mcpServers"},
-	{Name: "claude-desktop", Title: "Claude Desktop", File: appFile("Claude", "claude_desktop_config.json"),
+	{Name: "gemini", Title: "Gemini CLI", file: func(machine) (string, error) { return settings.UserFile() }, key: "mcpServers"},
+	{Name: "claude-desktop", Title: "Claude Desktop", file: claudeDesktopFile,
 		key: "mcpServers", desktop: true},
 }
 
-func claudeFile() (string, error) {
-	if dir := os.Getenv("CLAUDE_CONFIG_DIR"); dir != "" {
+// File returns the path of the user's settings.
+func (c Client) File() (string, error) { return c.file(here()) }
+
+func claudeFile(m machine) (string, error) {
+	if dir := m.getenv("CLAUDE_CONFIG_DIR"); dir != "" {
 		return filepath.Join(dir, ".claude.json"), nil
 	}
-	return homeFile("", ".claude.json")()
+	return homeFile("", ".claude.json")(m)
+}
+
+// claudeDesktopFile returns the settings of Claude Desktop. On Windows, a version that was
+// installed as a package (MSIX), as most are, reads a directory of that package.
+func claudeDesktopFile(m machine) (string, error) {
+	if local, err := m.local(); m.goos == "windows" && err == nil {
+		if own := m.glob(filepath.Join(local, "Packages", "Claude_*", "LocalCache", "Roaming", "Claude")); len(own) > 0 {
+			return filepath.Join(own[0], "claude_desktop_config.json"), nil
+		}
+	}
+	return appFile("Claude", "claude_desktop_config.json")(m)
 }
 
 // homeFile returns the path of a file below the home directory. If the
 // environment variable is set, its directory replaces the first element.
-func homeFile(variable string, elem ...string) func() (string, error) {
-	return func() (string, error) {
-		if dir := os.Getenv(variable); variable != "" && dir != "" {
-			return filepath.Join(append([]string{dir}, elem[1:]...)...), nil
+func homeFile(variable string, elem ...string) func(machine) (string, error) {
+	return func(m machine) (string, error) {
+		if variable != "" {
+			if dir := m.getenv(variable); dir != "" {
+				return below(dir, nil, elem[1:]...)
+			}
 		}
-		home, err := os.UserHomeDir()
-		return filepath.Join(append([]string{home}, elem...)...), err
+		home, err := m.home()
+		return below(home, err, elem...)
 	}
 }
 
 // appFile returns the path of a desktop program's settings.
-func appFile(elem ...string) func() (string, error) {
-	return func() (string, error) {
-		dir, err := os.UserConfigDir()
-		return filepath.Join(append([]string{dir}, elem...)...), err
+func appFile(elem ...string) func(machine) (string, error) {
+	return func(m machine) (string, error) {
+		dir, err := m.desktop()
+		return below(dir, err, elem...)
 	}
 }
 
@@ -93,7 +109,7 @@ func (c Client) Plan(remove bool) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	after, err := c.change(before, command, remove)
+	after, err := c.change(runtime.GOOS, before, command, remove)
 	if err != nil {
 		return nil, fmt.Errorf("%s was not changed: %w", path, err)
 	}
@@ -107,10 +123,10 @@ func (c Client) Plan(remove bool) (*Plan, error) {
 
 // change returns the settings with the bridge added or removed. It keeps a byte
 // order mark and the line ends.
-func (c Client) change(settings, command string, remove bool) (string, error) {
+func (c Client) change(goos, settings, command string, remove bool) (string, error) {
 	text, mark := strings.CutPrefix(settings, "\ufeff")
 	crlf := strings.Contains(text, "\r\n")
-	after, err := c.changeText(strings.ReplaceAll(text, "\r\n", "\n"), command, remove)
+	after, err := c.changeText(goos, strings.ReplaceAll(text, "\r\n", "\n"), command, remove)
 	if err != nil {
 		return "", err
 	}
@@ -123,7 +139,7 @@ func (c Client) change(settings, command string, remove bool) (string, error) {
 	return after, nil
 }
 
-func (c Client) changeText(settings, command string, remove bool) (string, error) {
+func (c Client) changeText(goos, settings, command string, remove bool) (string, error) {
 	if c.key == "" {
 		return changeTOML(settings, command, remove)
 	}
@@ -131,7 +147,7 @@ func (c Client) changeText(settings, command string, remove bool) (string, error
 	if c.typed {
 		e.Type = "stdio"
 	}
-	if c.desktop && runtime.GOOS != "windows" {
+	if c.desktop && goos != "windows" {
 		e.Env = map[string]string{"PATH": os.Getenv("PATH")}
 	}
 	return changeJSON(settings, c.key, e, remove)

@@ -4,10 +4,8 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -27,18 +25,21 @@ type Editor struct {
 
 	// dir returns the package's directory. It may be nil. Packages of other
 	// versions are next to the directory and match the pattern.
-	dir      func() (string, error)
+	dir      func(machine) (string, error)
 	versions string
 	// extra adds files that are not in the repository's folder, by name.
 	extra func(files map[string]string, command string)
 
 	// config returns the path of the user's file that contains the block. It may
 	// be nil.
-	config func() (string, error)
+	config func(machine) (string, error)
 	// block is the name of the block's template in [editors.FS].
 	block string
 	// valid checks the user's file after the block was added.
 	valid func(text string) error
+	// posix is what to do on Windows, where Pollux cannot be installed, because the block
+	// needs the shell sh. It is empty if the editor has no such block.
+	posix string
 }
 
 // HasPlugin reports whether the editor gets a plugin and not only settings.
@@ -53,73 +54,65 @@ var Editors = []Editor{
 	{Name: "emacs", Title: "Emacs", dir: emacsDir, versions: "pollux-[0-9]*", extra: addEmacsPackage,
 		Next: "restart Emacs and type M-x pollux-open; `pollux help editors` is the manual"},
 	{Name: "kakoune", Title: "Kakoune", config: configFile("kak", "kakrc"), block: "kakoune/pollux.kak",
-		Aliases: []string{"kak"},
-		Next:    "restart Kakoune and type :pollux-open; `pollux help editors` is the manual"},
+		Aliases: []string{"kak"}, posix: "install Pollux for Linux in WSL, where Kakoune runs",
+		Next: "restart Kakoune and type :pollux-open; `pollux help editors` is the manual"},
 	{Name: "helix", Title: "Helix", config: configFile("helix", "config.toml"), block: "helix/pollux.toml",
-		valid: validTOML, Aliases: []string{"hx"},
+		valid: validTOML, Aliases: []string{"hx"}, posix: "use `pollux lsp` instead, see `pollux help editors`",
 		Next: "run :config-reload in Helix and `pollux run` in another terminal; `pollux help editors` is the manual"},
 }
 
-// xdg returns a directory below one of the XDG base directories.
-func xdg(variable, fallback string, elem ...string) (string, error) {
-	base := os.Getenv(variable)
-	if !filepath.IsAbs(base) {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", err
-		}
-		base = filepath.Join(home, fallback)
-	}
-	return filepath.Join(append([]string{base}, elem...)...), nil
-}
-
-func nvimDir() (string, error) {
-	app := os.Getenv("NVIM_APPNAME")
+func nvimDir(m machine) (string, error) {
+	app := m.getenv("NVIM_APPNAME")
 	if app == "" {
 		app = "nvim"
 	}
-	if runtime.GOOS == "windows" {
-		return xdg("LOCALAPPDATA", `AppData\Local`, app+"-data", "site", "pack", "pollux", "start", "pollux")
+	dir, err := m.dir("XDG_DATA_HOME", ".local/share")
+	if m.goos == "windows" {
+		app += "-data"
+		if !m.isAbs(m.getenv("XDG_DATA_HOME")) {
+			dir, err = m.local()
+		}
 	}
-	return xdg("XDG_DATA_HOME", ".local/share", app, "site", "pack", "pollux", "start", "pollux")
+	return below(dir, err, app, "site", "pack", "pollux", "start", "pollux")
 }
 
-func vimDir() (string, error) {
-	home, err := os.UserHomeDir()
+func vimDir(m machine) (string, error) {
+	home, err := m.unixHome("USERPROFILE")
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(home, ".vim")
-	if runtime.GOOS == "windows" {
-		dir = filepath.Join(home, "vimfiles")
+	name := ".vim"
+	if m.goos == "windows" {
+		name = "vimfiles"
 	}
+	dir := filepath.Join(home, name)
 	// Vim 9.1.0327 and newer use the XDG directory if the older ones do not
 	// exist.
-	modern, err := xdg("XDG_CONFIG_HOME", ".config", "vim")
-	if err == nil && !exists(dir) && !exists(dir+"rc") && exists(filepath.Join(modern, "vimrc")) {
+	modern, err := m.dir("XDG_CONFIG_HOME", ".config")
+	modern = filepath.Join(modern, "vim")
+	if err == nil && m.goos != "windows" && !m.exists(dir) && !m.exists(dir+"rc") && m.exists(filepath.Join(modern, "vimrc")) {
 		dir = modern
 	}
-	return filepath.Join(dir, "pack", "pollux", "start", "pollux"), nil
+	return below(dir, nil, "pack", "pollux", "start", "pollux")
 }
 
 // emacsDir returns the package's directory. Like Emacs, it prefers ~/.emacs.d
 // unless only the XDG directory exists.
-func emacsDir() (string, error) {
-	home, err := os.UserHomeDir()
+func emacsDir(m machine) (string, error) {
+	home, err := m.unixHome("APPDATA")
 	if err != nil {
 		return "", err
 	}
 	dir := filepath.Join(home, ".emacs.d")
-	if runtime.GOOS == "windows" {
-		if dir, err = xdg("APPDATA", `AppData\Roaming`, ".emacs.d"); err != nil {
-			return "", err
-		}
+	config := m.getenv("XDG_CONFIG_HOME")
+	if !m.isAbs(config) {
+		config = filepath.Join(home, ".config")
 	}
-	modern, err := xdg("XDG_CONFIG_HOME", ".config", "emacs")
-	if err == nil && !exists(dir) && !exists(filepath.Join(home, ".emacs")) && exists(modern) {
+	modern := filepath.Join(config, "emacs")
+	if !m.exists(dir) && !m.exists(filepath.Join(home, ".emacs")) && m.exists(modern) {
 		dir = modern
 	}
-	return filepath.Join(dir, "elpa", "pollux-"+emacsVersion()), nil
+	return below(dir, nil, "elpa", "pollux-"+emacsVersion())
 }
 
 var emacsHeader = lazy.Regexp(`(?m)^;; (Version|Package-Requires): (.*)$`)
@@ -135,8 +128,11 @@ func emacsHeaders() map[string]string {
 
 func emacsVersion() string { return emacsHeaders()["Version"] }
 
-func configFile(elem ...string) func() (string, error) {
-	return func() (string, error) { return xdg("XDG_CONFIG_HOME", ".config", elem...) }
+func configFile(elem ...string) func(machine) (string, error) {
+	return func(m machine) (string, error) {
+		dir, err := m.config()
+		return below(dir, err, elem...)
+	}
 }
 
 var delimiter = lazy.Regexp(`POLLUX_[0-9a-f]{32}`)

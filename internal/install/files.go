@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,16 +23,20 @@ import (
 
 // Plan returns the change that adds Pollux to the editor, or removes it.
 func (e Editor) Plan(remove bool) (*Plan, error) {
+	m := here()
+	if m.goos == "windows" && e.posix != "" && !remove {
+		return nil, fmt.Errorf("Pollux's settings for %s need the shell sh, which Windows does not have: %s", e.Title, e.posix)
+	}
 	command, err := ownCommand()
 	if err != nil {
 		return nil, err
 	}
-	if filepath.Base(command) == "pollux" && onPath(command) {
+	if found, err := exec.LookPath("pollux"); err == nil && found == command {
 		command = "pollux"
 	}
 	p := newPlan(0o666, 0o755)
 	if e.dir != nil {
-		dir, err := e.dir()
+		dir, err := e.dir(m)
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +53,7 @@ func (e Editor) Plan(remove bool) (*Plan, error) {
 		}
 	}
 	if e.config != nil {
-		if err := e.planConfig(p, command, remove); err != nil {
+		if err := e.planConfig(m, p, command, remove); err != nil {
 			return nil, err
 		}
 	}
@@ -62,17 +67,6 @@ func top(dir string) string {
 		return pack
 	}
 	return dir
-}
-
-// onPath reports whether looking up the command's name on the PATH finds this
-// command.
-func onPath(command string) bool {
-	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		if candidate := filepath.Join(dir, filepath.Base(command)); exists(candidate) {
-			return candidate == command
-		}
-	}
-	return false
 }
 
 // manifestName is the file that lists a package's files with their checksums.
@@ -175,8 +169,8 @@ var bareWord = lazy.Regexp(`^[A-Za-z0-9_./@+,:=-]+$`)
 
 var ownBlock = lazy.Regexp(`(?ms)^# pollux: begin.*?^# pollux: end\n?`)
 
-func (e Editor) planConfig(p *Plan, command string, remove bool) error {
-	file, err := e.config()
+func (e Editor) planConfig(m machine, p *Plan, command string, remove bool) error {
+	file, err := e.config(m)
 	if err != nil {
 		return err
 	}

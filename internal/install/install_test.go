@@ -74,7 +74,7 @@ func TestInstallKeepsWhatIsThere(t *testing.T) {
 	}
 	// A byte order mark and line ends are kept.
 	c := Client{key: "mcpServers"}
-	got, err := c.change("\ufeff{\r\n  \"a\": 1\r\n}\r\n", "pollux", false)
+	got, err := c.change("linux", "\ufeff{\r\n  \"a\": 1\r\n}\r\n", "pollux", false)
 	if err != nil || !strings.HasPrefix(got, "\ufeff{\r\n") || strings.Count(got, "\n") != strings.Count(got, "\r\n") {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -144,7 +144,7 @@ func TestManualShowsWhatIsInstalled(t *testing.T) {
 	}
 	t.Setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
 	for _, c := range Clients {
-		text, err := c.change("", "pollux", false)
+		text, err := c.change("linux", "", "pollux", false)
 		if err != nil {
 			t.Fatal(err)
 		}

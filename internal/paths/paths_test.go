@@ -3,9 +3,10 @@ package paths
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
+
+	"pollux/internal/sys/systest"
 )
 
 // On macOS a workspace opened as /Work was not that of the files in /work.
@@ -108,18 +109,13 @@ func TestIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if runtime.GOOS == "windows" {
-		t.Skip("links need a privilege")
-	}
 	for _, name := range []string{"root/sub", "other"} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name, to := range map[string]string{"root/out": "../other", "root/in": "sub", "link": "root"} {
-		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		systest.Link(t, to, filepath.Join(dir, name))
 	}
 	roots := []string{filepath.Join(dir, "none"), filepath.Join(dir, "root")}
 	for path, want := range map[string]string{
@@ -144,15 +140,10 @@ func TestReal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if runtime.GOOS == "windows" {
-		t.Skip("links need a privilege")
-	}
 	if err := os.Mkdir(filepath.Join(dir, "there"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink("there", filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
+	systest.Link(t, "there", filepath.Join(dir, "link"))
 	for path, want := range map[string]string{
 		"link":            "there",
 		"link/new/file":   "there/new/file",
@@ -190,11 +181,8 @@ func TestShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	link := filepath.Join(t.TempDir(), "home")
-	if err := os.Symlink(home, link); err != nil {
-		t.Skip(err)
-	}
-	t.Setenv("HOME", link)
-	t.Setenv("USERPROFILE", link)
+	systest.Link(t, home, link)
+	systest.SetHome(t, link)
 	for path, want := range map[string]string{
 		link:                       "~",
 		filepath.Join(link, "app"): filepath.Join("~", "app"),

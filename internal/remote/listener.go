@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -48,7 +47,7 @@ func Listen(ctx context.Context, target Target, paths Paths, protocol Protocol) 
 		Socket: filepath.Join(dir, name), target: target, paths: paths, protocol: protocol, gone: make(chan struct{}),
 	}
 	l.lose = sync.OnceFunc(func() { close(l.gone) })
-	socket, err := sys.ListenUnix(l.Socket)
+	socket, err := sys.ListenSocket(l.Socket)
 	if err != nil {
 		return nil, fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
 	}
@@ -94,7 +93,7 @@ func (l *Listener) watch(ctx context.Context) {
 
 // leftSockets are the sockets of killed listeners. A listener in another container
 // may share the directory; it answers.
-var leftSockets = sys.Leftovers{Pattern: "connect-*.sock", Type: fs.ModeSocket, Abandoned: sys.RefusesConnections}
+var leftSockets = sys.Leftovers{Pattern: "connect-*.sock", Type: sys.SocketType, Abandoned: sys.RefusesConnections}
 
 // serve connects one agent to the companion.
 func (l *Listener) serve(ctx context.Context, agent net.Conn) {

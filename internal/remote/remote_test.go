@@ -161,7 +161,7 @@ func shortDir(t *testing.T) string {
 func TestListener(t *testing.T) {
 	dir := shortDir(t)
 	t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
-	companion, err := net.Listen("unix", filepath.Join(dir, "companion.sock"))
+	companion, err := sys.ListenSocket(filepath.Join(dir, "companion.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestListener(t *testing.T) {
 		t.Errorf("the socket: %v, %v", info, err)
 	}
 	dial := func(first string) *bufio.ReadWriter {
-		conn, err := net.Dial("unix", f.Socket)
+		conn, err := sys.DialSocket(t.Context(), f.Socket)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,12 +278,15 @@ func TestSSH(t *testing.T) {
 func TestListenerNoticesThatTheCompanionIsGone(t *testing.T) {
 	for name, lose := range map[string]func(companion net.Listener){
 		"its socket goes": func(companion net.Listener) { companion.Close() },
-		"nobody answers":  func(companion net.Listener) { companion.(*net.UnixListener).SetUnlinkOnClose(false); companion.Close() },
+		"nobody answers": func(companion net.Listener) {
+			companion.(sys.SocketListener).SetUnlinkOnClose(false)
+			companion.Close()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := shortDir(t)
 			t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
-			companion, err := net.Listen("unix", filepath.Join(dir, "companion.sock"))
+			companion, err := sys.ListenSocket(filepath.Join(dir, "companion.sock"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -293,7 +296,7 @@ func TestListenerNoticesThatTheCompanionIsGone(t *testing.T) {
 			}
 			defer f.Close()
 			lose(companion)
-			conn, err := net.Dial("unix", f.Socket)
+			conn, err := sys.DialSocket(t.Context(), f.Socket)
 			if err != nil {
 				t.Fatal(err)
 			}

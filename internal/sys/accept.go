@@ -3,11 +3,8 @@ package sys
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"os"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -32,45 +29,6 @@ func Accept(l net.Listener, serve func(net.Conn)) {
 			time.Sleep(delay)
 		}
 	}
-}
-
-// maxSocketPath is the longest path of a Unix socket in bytes: 103 on macOS, 107 on Linux
-// and Windows.
-const maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
-
-// ErrLongPath reports that the path of a Unix socket is longer than the system allows.
-var ErrLongPath = errors.New("the path of the socket is too long")
-
-func checkSocketPath(path string) error {
-	if len(path) <= maxSocketPath {
-		return nil
-	}
-	// The message does not repeat the path, so that the next step fits on a line.
-	return fmt.Errorf("%w (%d bytes; this system allows %d)", ErrLongPath, len(path), maxSocketPath)
-}
-
-// ListenUnix listens on a Unix socket that only the user can connect to. The error is
-// [ErrLongPath] if the path is too long.
-func ListenUnix(path string) (net.Listener, error) {
-	if err := checkSocketPath(path); err != nil {
-		return nil, err
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		l.Close()
-		return nil, err
-	}
-	return l, nil
-}
-
-// ListenPrivate listens where only the user can connect, at an address of its own: on a
-// unix socket in the directory of [RuntimeDir], or on a named pipe on Windows. name is a
-// part of the address. scheme is "unix" or "pipe".
-func ListenPrivate(name string) (l net.Listener, scheme, address string, err error) {
-	return listenPrivate(name)
 }
 
 // ServeConns calls serve on a new goroutine for each connection of a listener, and

@@ -49,8 +49,8 @@ func TestAccept(t *testing.T) {
 
 // The end of the context ends the connections, and ServeConns waits for them.
 func TestServeConns(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := ListenUnix(path)
+	path := filepath.Join(socketDir(t), "s")
+	l, err := ListenSocket(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestServeConns(t *testing.T) {
 			served <- true
 		})
 	}()
-	conn, err := net.Dial("unix", path)
+	conn, err := dialSocket(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestServeConns(t *testing.T) {
 		t.Error("ServeConns did not wait")
 	}
 	<-ended
-	if _, err := net.Dial("unix", path); err == nil {
+	if _, err := dialSocket(t.Context(), path); err == nil {
 		t.Error("the listener is still open")
 	}
 }

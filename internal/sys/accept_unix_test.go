@@ -52,7 +52,7 @@ func TestListenPrivate(t *testing.T) {
 // On a Mac, a long TMPDIR gave "bind: invalid argument".
 func TestSocketPathsAreShort(t *testing.T) {
 	long := filepath.Join(t.TempDir(), strings.Repeat("d", maxSocketPath))
-	if _, err := ListenUnix(filepath.Join(long, "s")); !errors.Is(err, ErrLongPath) {
+	if _, err := ListenSocket(filepath.Join(long, "s")); !errors.Is(err, ErrLongPath) {
 		t.Errorf("the error is %v", err)
 	}
 	short, err := os.MkdirTemp("/tmp", "px")
@@ -61,7 +61,7 @@ func TestSocketPathsAreShort(t *testing.T) {
 	}
 	defer os.RemoveAll(short)
 	fits := filepath.Join(short, strings.Repeat("s", maxSocketPath-len(short)-1))
-	l, err := ListenUnix(fits)
+	l, err := ListenSocket(fits)
 	if err != nil {
 		t.Fatalf("a path of %d bytes: %v", len(fits), err)
 	}

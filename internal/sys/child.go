@@ -47,7 +47,7 @@ const (
 func StartChild(cmd *exec.Cmd) (*Child, error) {
 	c := newChild(cmd)
 	leadGroup(cmd)
-	TieToParent(cmd)
+	tieToParent(cmd)
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // the parent-death signal is bound to this thread

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Detach makes a command that is not started yet outlive this process and its terminal.
-func Detach(cmd *exec.Cmd) { detach(cmd) }
+// StartDetached starts a command that outlives this process and its terminal, and returns
+// the command to wait for. Its standard streams must be files (or nil).
+func StartDetached(cmd *exec.Cmd) (*exec.Cmd, error) { return startDetached(cmd) }
 
 // lockDelay is the time between two attempts to lock a directory.
 const lockDelay = 5 * time.Millisecond

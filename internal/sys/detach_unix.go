@@ -14,6 +14,11 @@ import (
 // detach makes a command independent of this process's terminal and session.
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
+func startDetached(cmd *exec.Cmd) (*exec.Cmd, error) {
+	detach(cmd)
+	return cmd, cmd.Start()
+}
+
 func lockDir(ctx context.Context, dir string) (unlock func(), err error) {
 	f, err := os.Open(dir)
 	if err != nil {

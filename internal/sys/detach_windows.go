@@ -3,19 +3,11 @@ package sys
 import (
 	"context"
 	"errors"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/windows"
 )
-
-func detach(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		CreationFlags: windows.DETACHED_PROCESS | windows.CREATE_NEW_PROCESS_GROUP, HideWindow: true,
-	}
-}
 
 // lockDir opens a file that only one process may have open. The system removes it when
 // that process closes it or ends.

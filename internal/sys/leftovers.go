@@ -2,7 +2,6 @@ package sys
 
 import (
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -16,7 +15,7 @@ import (
 // only. So prefer a lock or a connection, and combine a PID with an age.
 type Leftovers struct {
 	Pattern string      // of the names, as for [filepath.Match]
-	Type    fs.FileMode // 0 for regular files, [fs.ModeDir] or [fs.ModeSocket]
+	Type    fs.FileMode // 0 for regular files, [fs.ModeDir] or [SocketType]
 
 	// Lock names a file in the directory that its process keeps locked with
 	// [Lock]. The directory is a leftover if the lock is [Abandoned], and in use
@@ -82,8 +81,9 @@ func (l Leftovers) find(root *os.Root, dir string) (found []string) {
 			continue
 		}
 		path := filepath.Join(dir, name)
+		full := filepath.Join(root.Name(), path)
 		info, err := root.Lstat(path)
-		if err == nil && info.Mode().Type() == l.Type && own(info) && l.abandoned(filepath.Join(root.Name(), path), info) {
+		if err == nil && info.Mode().Type() == l.Type && own(full, info) && l.abandoned(full, info) {
 			found = append(found, path)
 		}
 	}
@@ -106,14 +106,4 @@ func (l Leftovers) abandoned(path string, info fs.FileInfo) bool {
 		}
 	}
 	return time.Since(info.ModTime()) >= l.MinAge && (l.Abandoned == nil || l.Abandoned(path))
-}
-
-// RefusesConnections reports whether no process listens on a socket, in this
-// container or another one.
-func RefusesConnections(socket string) bool {
-	conn, err := net.Dial("unix", socket)
-	if err == nil {
-		conn.Close()
-	}
-	return err != nil && Refused(err)
 }

@@ -2,13 +2,14 @@ package sys
 
 import (
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"pollux/internal/sys/systest"
 	"time"
 )
 
@@ -108,18 +109,14 @@ func TestLeftoversByLock(t *testing.T) {
 }
 
 func TestLeftoverSockets(t *testing.T) {
-	dir, err := os.MkdirTemp("", "px") // short enough for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	rules := Leftovers{Pattern: "*.sock", Type: fs.ModeSocket, Abandoned: RefusesConnections}
-	listen := func(name string) *net.UnixListener {
-		l, err := net.Listen("unix", filepath.Join(dir, name))
+	dir := socketDir(t)
+	rules := Leftovers{Pattern: "*.sock", Type: SocketType, Abandoned: RefusesConnections}
+	listen := func(name string) SocketListener {
+		l, err := ListenSocket(filepath.Join(dir, name))
 		if err != nil {
-			t.Skip(err)
+			t.Fatal(err)
 		}
-		return l.(*net.UnixListener)
+		return l
 	}
 	live := listen("live.sock")
 	defer live.Close()
@@ -136,12 +133,8 @@ func TestLeftoverSockets(t *testing.T) {
 func TestLeftoversFollowNoLinks(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	kept := place(t, elsewhere, "kept", time.Hour)
-	if err := os.Symlink(elsewhere, filepath.Join(dir, "run-1")); err != nil {
-		t.Skip(err)
-	}
-	if err := os.Symlink(kept, filepath.Join(dir, "run-2")); err != nil {
-		t.Fatal(err)
-	}
+	systest.Link(t, elsewhere, filepath.Join(dir, "run-1"))
+	systest.Link(t, kept, filepath.Join(dir, "run-2"))
 	for _, typ := range []fs.FileMode{0, fs.ModeDir} {
 		Leftovers{Pattern: "run-*", Type: typ}.Remove(dir)
 	}

@@ -1,47 +1,11 @@
 package sys
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 )
-
-// ErrForeignSocket reports that a socket belongs to another user.
-var ErrForeignSocket = errors.New("belongs to another user: use a socket in a directory that you own")
-
-// DialUnix connects to a unix socket of this user. It fails with [ErrForeignSocket] if
-// another user may have put it there: the socket must belong to the user or to root, or
-// to the owner of a directory that nobody else can write, such as one that was mounted
-// into a container.
-func DialUnix(ctx context.Context, path string) (net.Conn, error) {
-	var info fs.FileInfo
-	if target, err := filepath.EvalSymlinks(path); err == nil { // otherwise the dial fails too
-		if info, err = os.Stat(target); err != nil {
-			return nil, err
-		}
-		dir, err := os.Stat(filepath.Dir(target))
-		if err != nil {
-			return nil, err
-		}
-		if !Own(info) && !Administered(info) && (!SameOwner(info, dir) || dir.Mode().Perm()&0o022 != 0) {
-			return nil, fmt.Errorf("%s %w", path, ErrForeignSocket)
-		}
-	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if info != nil && !TrustedPeer(conn, info) {
-		conn.Close()
-		return nil, fmt.Errorf("%s %w", path, ErrForeignSocket)
-	}
-	return conn, nil
-}
 
 // TrustedPeer reports whether the process that listens at the other end of a
 // unix socket runs as this user, as root, or as the owner of the socket file. It

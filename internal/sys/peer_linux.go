@@ -69,7 +69,7 @@ func socketOwner(inode string) int {
 	link := fmt.Sprintf("socket:[%s]", inode)
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range processes {
-		if info, err := os.Stat(dir); err != nil || !own(info) {
+		if info, err := os.Stat(dir); err != nil || !own(dir, info) {
 			continue
 		}
 		files, err := os.ReadDir(filepath.Join(dir, "fd"))

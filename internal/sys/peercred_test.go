@@ -18,7 +18,7 @@ func TestPeers(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "s")
-	l, err := ListenUnix(path)
+	l, err := ListenSocket(path)
 	if err != nil {
 		t.Fatal(err)
 	}

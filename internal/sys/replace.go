@@ -32,7 +32,7 @@ func WriteText(path, text string) error {
 }
 
 func writeFile(path string, write func(*os.File) (int, error)) error {
-	f, err := os.CreateTemp(filepath.Dir(path), TempPattern) // 0600
+	f, err := createTemp(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func ReplaceIn(root *os.Root, name, text string) error {
 	if info != nil && bound(root, name, info) {
 		return overwrite(root, name, info, text)
 	}
-	temp, err := writeTemp(root, dir, text, 0o666, info)
+	temp, err := writeTemp(root, name, text, 0o666, info)
 	if errors.Is(err, errOwner) {
 		return overwrite(root, name, info, text)
 	}
@@ -129,32 +129,38 @@ func checkWritable(path string, info fs.FileInfo) error {
 // errOwner reports that the new file cannot have the owner of the old one.
 var errOwner = errors.New("belongs to another user")
 
-// writeTemp writes a temporary file in dir, a directory below root, and returns
-// its name below root. The file gets the mode and the owner of the file that it
-// will replace, or without one the mode less the umask. The error wraps
-// [errOwner] if it cannot have that owner.
-func writeTemp(root *os.Root, dir, text string, mode fs.FileMode, replaced fs.FileInfo) (name string, err error) {
+// writeTemp writes a temporary file beside the file name below root, and returns
+// its name below root. If it will replace a file, it gets that file's mode and owner,
+// otherwise the mode less the umask. The error wraps [errOwner] if it cannot have that
+// owner.
+func writeTemp(root *os.Root, name, text string, mode fs.FileMode, replaced fs.FileInfo) (temp string, err error) {
 	if replaced != nil {
 		mode = 0o600 // until it has the owner
 	}
-	name = filepath.Join(dir, strings.Replace(TempPattern, "*", rand.Text(), 1))
-	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	temp = filepath.Join(filepath.Dir(name), strings.Replace(TempPattern, "*", rand.Text(), 1))
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return "", err
 	}
-	_, err = f.WriteString(text)
+	path := filepath.Join(root.Name(), temp)
+	if mode.Perm()&0o077 == 0 {
+		err = privateTemp(path)
+	}
+	if err == nil {
+		_, err = f.WriteString(text)
+	}
 	if err == nil && replaced != nil {
-		if keepOwner(f, replaced) != nil {
+		if keepOwner(f, path, filepath.Join(root.Name(), name), replaced) != nil {
 			err = errOwner
 		} else {
 			err = f.Chmod(replaced.Mode().Perm())
 		}
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		root.Remove(name)
+		root.Remove(temp)
 		return "", err
 	}
-	return name, nil
+	return temp, nil
 }
 
 // overwrite writes the file in place. A reader may see a part of the new

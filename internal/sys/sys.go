@@ -4,7 +4,6 @@
 package sys
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -73,20 +72,6 @@ func Alive(pid int) bool { return pid > 0 && alive(pid) }
 // a process that has ended and whose parent has not noticed; only Linux and macOS can tell.
 func Ended(pid int) bool { return pid <= 0 || ended(pid) }
 
-// Own reports whether the file belongs to the user that runs this process. On
-// Windows it always returns true.
-func Own(info fs.FileInfo) bool { return own(info) }
-
-// SameOwner reports whether two files belong to the same user. On Windows it
-// always returns true.
-func SameOwner(a, b fs.FileInfo) bool { return sameOwner(a, b) }
-
-// Administered reports whether the file belongs to root and only root can write
-// it. On Windows it always returns true.
-func Administered(info fs.FileInfo) bool {
-	return runtime.GOOS == "windows" || administered(info) && info.Mode().Perm()&0o022 == 0
-}
-
 // Namespace returns a name for the set of processes and ports that this process
 // can see. Containers have a set each, and so does their host. The name is empty
 // on systems without namespaces.
@@ -96,10 +81,6 @@ func Namespace() string { return namespace() }
 // container or with another machine. PIDs and ports in its files may then mean
 // nothing here.
 func Shared(dir string) bool { return shared(dir) }
-
-// Narrow removes all permissions of other users from a regular file or directory
-// that belongs to the user. It does not follow symbolic links.
-func Narrow(path string) error { return narrow(path) }
 
 // Shell returns a command that runs the line in the system's shell.
 func Shell(line string) *exec.Cmd { return shell(line) }
@@ -172,64 +153,25 @@ func RuntimeDir() (string, error) {
 		return "", fmt.Errorf("the user ID is unknown (%w): set POLLUX_RUNTIME_DIR", err)
 	}
 	dir := filepath.Join(os.TempDir(), "pollux-"+id)
-	if len(dir) > maxRuntimeDir && runtime.GOOS != "windows" {
+	if len(dir) > maxRuntimeDir {
 		dir = filepath.Join("/tmp", "pollux-"+id)
 	}
 	return dir, PrivateTempDir(dir)
 }
 
-// ShortTempDir creates a temporary directory like [os.MkdirTemp], in /tmp if the path of a
+// ShortTempDir creates a temporary directory like [MkdirTemp], in /tmp if the path of a
 // socket would be too long in the temporary directory.
 func ShortTempDir(prefix string) (string, error) {
 	const digits = 10 // that os.MkdirTemp adds
-	if len(os.TempDir())+1+len(prefix)+digits <= maxRuntimeDir || runtime.GOOS == "windows" {
-		return os.MkdirTemp("", prefix)
+	if len(os.TempDir())+1+len(prefix)+digits <= maxRuntimeDir {
+		return MkdirTemp("", prefix)
 	}
-	return os.MkdirTemp("/tmp", prefix)
+	return MkdirTemp("/tmp", prefix)
 }
-
-// maxRuntimeDir is the longest path of the directory of sockets in bytes. It leaves room
-// for their names, such as connect-4194304-0a1b2c.sock.
-const maxRuntimeDir = maxSocketPath - 28
 
 func usable(dir string) bool {
 	info, err := os.Stat(dir)
-	return err == nil && info.IsDir() && own(info)
-}
-
-// ErrForeign reports that a directory belongs to another user.
-var ErrForeign = errors.New("the directory belongs to another user")
-
-// PrivateDir creates dir and its missing parents with mode 0700. It sets an
-// existing directory to that mode. A symbolic link or a directory of another
-// user is an error.
-func PrivateDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return err
-	}
-	switch {
-	case !info.IsDir():
-		return fmt.Errorf("%s is not a directory: remove it", dir)
-	case !own(info):
-		return &fs.PathError{Op: "use", Path: dir, Err: ErrForeign}
-	case runtime.GOOS != "windows" && info.Mode().Perm() != 0o700:
-		return os.Chmod(dir, 0o700)
-	}
-	return nil
-}
-
-// PrivateTempDir is [PrivateDir] for a directory below the temporary one. Its
-// errors name the variable to set.
-func PrivateTempDir(dir string) error {
-	err := PrivateDir(dir)
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, ErrForeign) {
-		return fmt.Errorf("%w: set TMPDIR to a directory that you own, also for the agent", err)
-	}
-	return err
+	return err == nil && info.IsDir() && own(dir, info)
 }
 
 // Stamp returns what distinguishes two states of a file better than its size and
@@ -237,12 +179,6 @@ func PrivateTempDir(dir string) error {
 // in nanoseconds, which no program can set back, and the number of the file. Both
 // are zero on systems without them.
 func Stamp(info fs.FileInfo) (changed int64, id uint64) { return stamp(info) }
-
-// TieToParent makes the command's process end when this one ends for any reason.
-// Only Linux can do that, with a parent-death signal, which is bound to the
-// thread that starts the command: the caller stays locked to its thread until
-// the command has ended.
-func TieToParent(cmd *exec.Cmd) { tieToParent(cmd) }
 
 // Memory returns the resident memory of one of the user's processes in bytes. Systems
 // other than Linux and macOS return 0.

@@ -85,7 +85,7 @@ func shared(dir string) bool {
 func environs(key string) (values []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, f := range files {
-		if info, err := os.Stat(filepath.Dir(f)); err != nil || !own(info) {
+		if info, err := os.Stat(filepath.Dir(f)); err != nil || !own(filepath.Dir(f), info) {
 			continue
 		}
 		data, _ := os.ReadFile(f)
@@ -109,7 +109,7 @@ func processesIn(name, dir string) (all []StartedProcess) {
 		p, err := lookup(pid)
 		cwd, cwdErr := os.Readlink(d + "/cwd")
 		info, statErr := os.Stat(d)
-		if err != nil || cwdErr != nil || statErr != nil || p.Name != name || !own(info) ||
+		if err != nil || cwdErr != nil || statErr != nil || p.Name != name || !own(d, info) ||
 			cwd != dir && !strings.HasPrefix(cwd, strings.TrimSuffix(dir, "/")+"/") {
 			continue
 		}

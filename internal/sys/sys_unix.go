@@ -39,30 +39,15 @@ func listenPrivate(name string) (l net.Listener, scheme, address string, err err
 	if err != nil {
 		return nil, "", "", err
 	}
-	Leftovers{Pattern: name + "-*.sock", Type: fs.ModeSocket, Abandoned: RefusesConnections}.Remove(dir)
+	Leftovers{Pattern: name + "-*.sock", Type: SocketType, Abandoned: RefusesConnections}.Remove(dir)
 	path := filepath.Join(dir, fmt.Sprintf("%s-%d-%s.sock", name, os.Getpid(), rand.Text()[:6]))
-	if l, err = ListenUnix(path); err != nil {
+	if l, err = ListenSocket(path); err != nil {
 		return nil, "", "", fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
 	}
 	return l, "unix", path, nil
 }
 
 func userID() (string, error) { return strconv.Itoa(os.Getuid()), nil }
-
-func own(info fs.FileInfo) bool { return ownedBy(info, os.Getuid()) }
-
-func sameOwner(a, b fs.FileInfo) bool {
-	x, ok := a.Sys().(*syscall.Stat_t)
-	y, ok2 := b.Sys().(*syscall.Stat_t)
-	return ok && ok2 && x.Uid == y.Uid
-}
-
-func administered(info fs.FileInfo) bool { return ownedBy(info, 0) }
-
-func ownedBy(info fs.FileInfo, uid int) bool {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(st.Uid) == uid
-}
 
 // deviceName returns the name of the device with that number in a directory, or "".
 func deviceName(dir string, number uint32) string {
@@ -77,20 +62,6 @@ func deviceName(dir string, number uint32) string {
 		}
 	}
 	return ""
-}
-
-// keepOwner gives f the owner and group of the file that f will replace.
-func keepOwner(f *os.File, info fs.FileInfo) error {
-	now, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	was, ok := info.Sys().(*syscall.Stat_t)
-	is, ok2 := now.Sys().(*syscall.Stat_t)
-	if !ok || !ok2 || was.Uid == is.Uid && was.Gid == is.Gid {
-		return nil
-	}
-	return f.Chown(int(was.Uid), int(was.Gid))
 }
 
 // bound reports whether a new file in its place would lose something: further
@@ -113,23 +84,6 @@ func freeSpace(dir string) (int64, error) {
 		return 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
 	}
 	return int64(st.Bavail) * int64(st.Bsize), nil
-}
-
-func narrow(path string) error {
-	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return &fs.PathError{Op: "open", Path: path, Err: err}
-	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if !own(info) || !info.IsDir() && !info.Mode().IsRegular() {
-		return &fs.PathError{Op: "chmod", Path: path, Err: fs.ErrPermission}
-	}
-	return f.Chmod(info.Mode().Perm() &^ 0o077)
 }
 
 func shell(line string) *exec.Cmd { return exec.Command("sh", "-c", line) }

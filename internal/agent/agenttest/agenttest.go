@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"pollux/internal/agent"
+	"pollux/internal/sys/systest"
 )
 
 // Timeout is how long a step may take on a busy machine.
@@ -38,8 +40,8 @@ func WantKind(t *testing.T, err error, want agent.Kind, words ...string) {
 // use the directory.
 func Isolate(t *testing.T, pattern string) {
 	t.Helper()
-	t.Setenv("HOME", t.TempDir())
-	t.Setenv("TMPDIR", t.TempDir())
+	systest.SetHome(t, t.TempDir())
+	systest.SetTemp(t, t.TempDir())
 	t.Cleanup(func() {
 		if left, _ := filepath.Glob(filepath.Join(os.TempDir(), pattern)); len(left) > 0 {
 			t.Errorf("left: %v", left)
@@ -50,9 +52,13 @@ func Isolate(t *testing.T, pattern string) {
 	})
 }
 
-// processes counts the running processes that name the temporary directory.
+// processes counts the running processes that name the temporary directory. On Windows
+// they keep files open there, so that the files are left.
 func processes(t *testing.T) (n int) {
 	t.Helper()
+	if runtime.GOOS == "windows" {
+		return 0
+	}
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		t.Fatal(err)
@@ -168,23 +174,18 @@ func (b *Bench) PID() int {
 	return all[0].PID
 }
 
-// SlowVersion makes a wrapper for a program, outside of any package. It prints
-// its version only after open was called. asked returns how often the version
-// was requested.
-func SlowVersion(t *testing.T, program, version string) (path string, asked func() int, open func()) {
+// WriteProgram writes a program with a name into a directory and returns its path. unix is
+// a shell script, windows a batch file.
+func WriteProgram(t *testing.T, dir, name, unix, windows string) (path string) {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), "agent")
-	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = --version ]; then\n\techo $$ >>$0.asked\n\twhile [ ! -e $0.open ]; do sleep 0.02; done\n\techo %s\n\texit\nfi\nexec %s \"$@\"\n", version, program)
-	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+	path = filepath.Join(dir, name)
+	text := "#!/bin/sh\n" + unix + "\n"
+	if runtime.GOOS == "windows" {
+		path += ".cmd"
+		text = "@echo off\r\n" + strings.ReplaceAll(windows, "\n", "\r\n") + "\r\n"
+	}
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	asked = func() int {
-		data, _ := os.ReadFile(path + ".asked")
-		return strings.Count(string(data), "\n")
-	}
-	return path, asked, func() {
-		if err := os.WriteFile(path+".open", nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return path
 }

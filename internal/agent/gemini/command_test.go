@@ -3,6 +3,7 @@ package gemini
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -11,12 +12,13 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/agenttest"
 	"pollux/internal/paths"
+	"pollux/internal/sys/systest"
 )
 
 // The home for change mode looks like the user's. Nothing that is written to it
 // reaches the user's home, except renewed credentials.
 func TestPrivateHome(t *testing.T) {
-	t.Setenv("HOME", t.TempDir())
+	systest.SetHome(t, t.TempDir())
 	t.Setenv("GEMINI_CLI_HOME", "")
 	theirs, ours := filepath.Join(os.Getenv("HOME"), ".gemini"), t.TempDir()
 	if err := os.MkdirAll(filepath.Join(theirs, "tmp"), 0o700); err != nil {
@@ -26,6 +28,9 @@ func TestPrivateHome(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(theirs, name), []byte(name), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if systest.TryLink(theirs, filepath.Join(t.TempDir(), "link")) != nil {
+		t.Skip("this system cannot make links")
 	}
 	if unlinked, err := privateHome(nil, ours); err != nil || len(unlinked) > 0 {
 		t.Fatal(unlinked, err)
@@ -43,12 +48,10 @@ func TestPrivateHome(t *testing.T) {
 		}
 	}
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(os.Getenv("HOME"), link); err != nil {
-		t.Fatal(err)
-	}
+	linked := systest.TryLink(os.Getenv("HOME"), link) == nil
 	for dir, near := range map[string]bool{
-		os.Getenv("HOME"): true, theirs: true, filepath.Join(theirs, "tmp"): true, "/": true,
-		filepath.Join(os.Getenv("HOME"), "project"): false, ours: false, filepath.Join(link, ".gemini"): true,
+		os.Getenv("HOME"): true, theirs: true, filepath.Join(theirs, "tmp"): true, filepath.VolumeName(ours) + string(filepath.Separator): true,
+		filepath.Join(os.Getenv("HOME"), "project"): false, ours: false, filepath.Join(link, ".gemini"): linked,
 	} {
 		if nearHome(nil, dir) != near {
 			t.Errorf("%s is near the CLI's home: %v", dir, !near)
@@ -60,13 +63,17 @@ func TestPrivateHome(t *testing.T) {
 // source and not on the one of Pollux.
 func TestFilesOfASource(t *testing.T) {
 	ours, theirs := t.TempDir(), t.TempDir()
-	t.Setenv("HOME", ours)
+	systest.SetHome(t, ours)
+	root := filepath.VolumeName(ours) + string(filepath.Separator)
+	path := func(name string) string { return root + filepath.FromSlash(name) }
 	from := agent.Source{Env: agent.Env{
-		"HOME=" + theirs, "GEMINI_CLI_SYSTEM_SETTINGS_PATH=/s/settings.json", "GEMINI_CLI_TRUSTED_FOLDERS_PATH=/t/trusted.json",
+		"HOME=" + theirs, "USERPROFILE=" + theirs,
+		"GEMINI_CLI_SYSTEM_SETTINGS_PATH=" + path("s/settings.json"), "GEMINI_CLI_TRUSTED_FOLDERS_PATH=" + path("t/trusted.json"),
 	}}
-	files := inputs(from, agent.Program{Path: "/bin/gemini"}, "/work")
+	files := inputs(from, agent.Program{Path: path("bin/gemini")}, path("work"))
 	for _, want := range []string{
-		"/bin/gemini", "/s/settings.json", "/s/system-defaults.json", "/t/trusted.json", "/work/.gemini/settings.json", "/work/.env",
+		path("bin/gemini"), path("s/settings.json"), path("s/system-defaults.json"), path("t/trusted.json"),
+		path("work/.gemini/settings.json"), path("work/.env"),
 		filepath.Join(theirs, ".gemini", "settings.json"), filepath.Join(theirs, ".env"),
 	} {
 		if !slices.Contains(files, want) {
@@ -84,15 +91,15 @@ func TestFilesOfASource(t *testing.T) {
 			t.Errorf("change mode in %s: %v", dir, err)
 		}
 	}
-	path := filepath.Join(theirs, ".gemini", "GEMINI.md")
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	memory := filepath.Join(theirs, ".gemini", "GEMINI.md")
+	if err := os.MkdirAll(filepath.Dir(memory), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte("theirs"), 0o600); err != nil {
+	if err := os.WriteFile(memory, []byte("theirs"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	tmp := t.TempDir()
-	command, err := row.ACP.Command(agent.Launch{Dir: "/work", TempDir: tmp, Change: true, Env: from.Env})
+	command, err := row.ACP.Command(agent.Launch{Dir: path("work"), TempDir: tmp, Change: true, Env: from.Env})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +114,7 @@ func TestFilesOfASource(t *testing.T) {
 // On Windows most users cannot create links, and change mode copied their
 // credentials.
 func TestPrivateHomeWithoutLinks(t *testing.T) {
-	t.Setenv("HOME", t.TempDir())
+	systest.SetHome(t, t.TempDir())
 	t.Setenv("GEMINI_CLI_HOME", "")
 	home := t.TempDir()
 	theirs, ours := filepath.Join(os.Getenv("HOME"), ".gemini"), filepath.Join(home, ".gemini")
@@ -126,6 +133,9 @@ func TestPrivateHomeWithoutLinks(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(ours, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if runtime.GOOS == "windows" && systest.TryLink(theirs, filepath.Join(t.TempDir(), "link")) != nil {
+		t.Skip("Wine reports that it has made links")
 	}
 	unlinked, err := privateHome(nil, home)
 	if err != nil || !slices.Equal(unlinked, secrets) {
@@ -153,11 +163,8 @@ func TestWarmWithoutCredentials(t *testing.T) {
 // stopped.
 func TestLateVersion(t *testing.T) {
 	agenttest.Isolate(t, "pollux*")
-	cli := filepath.Join(t.TempDir(), "gemini")
-	if err := os.WriteFile(cli, []byte("#!/bin/sh\necho 0.50.1; sleep 3600 & wait"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if version, late := askVersion(t.Context(), nil, cli, 50*time.Millisecond); version != "" || !late {
+	cli := agenttest.WriteProgram(t, t.TempDir(), "gemini", "echo 0.50.1; sleep 3600 & wait", "echo 0.50.1\n:wait\ngoto wait")
+	if version, late := askVersion(t.Context(), nil, agent.Program{Argv: []string{cli}}, 50*time.Millisecond); version != "" || !late {
 		t.Errorf("got %q, %v", version, late)
 	}
 	err := ReadOnly(agent.Source{}, agent.Program{Path: "/bin/gemini", Late: true})

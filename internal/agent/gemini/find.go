@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"pollux/internal/agent"
@@ -39,62 +37,47 @@ func locate(from agent.Source) (agent.Program, error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return agent.Program{}, fault(agent.NotInstalled, err.Error())
 	}
-	c := agent.Program{Path: path, Argv: []string{path}}
-	resolved, err := filepath.EvalSymlinks(path)
+	// npm's batch file on Windows starts Node.js with the CLI's script.
+	argv, err := sys.Direct(path, from.Env.LookPath)
+	if err != nil {
+		return agent.Program{}, fault(agent.NotInstalled, tidy(from.Env, err.Error()))
+	}
+	c := agent.Program{Path: path, Argv: argv}
+	script, err := filepath.EvalSymlinks(argv[len(argv)-1])
 	if err != nil {
 		return agent.Program{}, fault(agent.NotInstalled, err.Error())
 	}
-	dirs := []string{filepath.Dir(resolved)}
-	if runtime.GOOS == "windows" {
-		// npm puts gemini.cmd next to node_modules or, in a project, into its .bin.
-		bin := filepath.Dir(resolved)
-		dirs = append(dirs, filepath.Join(bin, "node_modules", "@google", "gemini-cli"),
-			filepath.Join(bin, "..", "@google", "gemini-cli"))
-	}
-	for _, dir := range dirs {
-		for range 4 {
-			if version, script := readPackage(dir); version != "" {
-				c.Version = version
-				if runtime.GOOS == "windows" && script != "" {
-					// A batch file would parse its arguments a second time.
-					node, err := from.Env.LookPath("node")
-					if err != nil {
-						return agent.Program{}, fault(agent.NotInstalled, tidy(from.Env, err.Error()))
-					}
-					c.Argv = []string{node, filepath.Join(dir, script)}
-				}
-				return c, nil
-			}
-			dir = filepath.Dir(dir)
+	dir := filepath.Dir(script)
+	for range 4 {
+		if c.Version = packageVersion(dir); c.Version != "" {
+			return c, nil
 		}
+		dir = filepath.Dir(dir)
 	}
 	return c, nil
 }
 
 // version learns the version of a CLI outside of a package: it runs the CLI.
 func version(ctx context.Context, from agent.Source, c agent.Program) (agent.Program, error) {
-	c.Version, c.Late = askVersion(ctx, from.Env, c.Path, versionTimeout)
+	c.Version, c.Late = askVersion(ctx, from.Env, c, versionTimeout)
 	if c.Version == "" && ctx.Err() != nil {
 		return agent.Program{}, context.Cause(ctx)
 	}
 	return c, nil
 }
 
-// readPackage returns the version in a directory's package.json, and the script
-// that starts the CLI. Both are empty if it is another package.
-func readPackage(dir string) (version, script string) {
+// packageVersion returns the version in a directory's package.json. It is empty if it is
+// another package.
+func packageVersion(dir string) string {
 	data, err := os.ReadFile(filepath.Join(dir, "package.json"))
 	if err != nil {
-		return "", ""
+		return ""
 	}
-	var p struct {
-		Name, Version string
-		Bin           map[string]string
-	}
+	var p struct{ Name, Version string }
 	if json.Unmarshal(data, &p) != nil || p.Name != "@google/gemini-cli" {
-		return "", ""
+		return ""
 	}
-	return p.Version, p.Bin["gemini"]
+	return p.Version
 }
 
 var versionNumber = lazy.Regexp(`\d+\.\d+\.\d+\S*`)
@@ -104,7 +87,7 @@ const versionTimeout = 15 * time.Second
 
 // askVersion runs a CLI with --version, which takes seconds. The version is
 // empty if the CLI prints none. late reports whether it did not end in time.
-func askVersion(ctx context.Context, env agent.Env, path string, timeout time.Duration) (version string, late bool) {
+func askVersion(ctx context.Context, env agent.Env, c agent.Program, timeout time.Duration) (version string, late bool) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	out, err := os.CreateTemp("", "pollux-version-")
@@ -112,9 +95,12 @@ func askVersion(ctx context.Context, env agent.Env, path string, timeout time.Du
 		return "", false
 	}
 	defer os.Remove(out.Name())
-	defer out.Close()
-	cmd := exec.Command(path, "--version")
-	cmd.Env, cmd.Stdout = childEnv(env, os.TempDir()), out
+	defer out.Close() // Windows does not remove open files
+	cmd, err := agent.Command{Args: []string{"--version"}, Env: childEnv(env, os.TempDir())}.Cmd(c, "")
+	if err != nil {
+		return "", false
+	}
+	cmd.Stdout = out
 	child, err := sys.StartChild(cmd)
 	if err != nil {
 		return "", false

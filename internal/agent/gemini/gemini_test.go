@@ -3,6 +3,7 @@ package gemini
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +25,9 @@ func TestEnvironment(t *testing.T) {
 	want := []string{
 		"CLOUDSDK_X=1", "GEMINI_API_KEY=k", "GOOGLE_CLOUD_PROJECT=p", "HOME=/h", "LC_ALL=C", "NODE_EXTRA_CA_CERTS=c", "Path=C:\\x", "https_proxy=p",
 		"NO_COLOR=1", "FORCE_COLOR=0", "TERM=dumb", "GEMINI_CLI_NO_RELAUNCH=true", "NODE_OPTIONS=--max-old-space-size=8192", "NO_BROWSER=true", "TMPDIR=" + tmp,
+	}
+	if runtime.GOOS == "windows" {
+		want = append(want, "TMP="+tmp, "TEMP="+tmp)
 	}
 	if !slices.Equal(env, want) {
 		t.Errorf("got %q", env)

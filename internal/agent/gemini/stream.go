@@ -269,7 +269,7 @@ func summarize(parameters json.RawMessage) string {
 		if !ok || s == "" {
 			continue
 		}
-		if filepath.IsAbs(s) {
+		if filepath.IsAbs(s) || strings.HasPrefix(s, "/") {
 			s = path.Base(filepath.ToSlash(s))
 		}
 		s = agent.Shorten(strings.Join(strings.Fields(s), " "), 60)

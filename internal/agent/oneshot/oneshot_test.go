@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -18,9 +19,11 @@ import (
 	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/fakecli"
+	"pollux/internal/sys/systest"
 )
 
 func TestMain(m *testing.M) {
+	agenttest.Main()
 	fakecli.Main()
 	goleak.VerifyTestMain(m)
 }
@@ -316,7 +319,7 @@ func TestAnswersAreNotEscaped(t *testing.T) {
 
 // The CLI reads a path with a comma as two, and ignores a missing policy.
 func TestCommaInTheTemporaryDirectory(t *testing.T) {
-	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "a,b"))
+	systest.SetTemp(t, filepath.Join(t.TempDir(), "a,b"))
 	if err := os.Mkdir(os.TempDir(), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +349,7 @@ func TestSearchWithoutEndIsEnded(t *testing.T) {
 // A cleaner of temporary files may remove the directory.
 func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	b := newBox(t, nil)
-	if err := os.RemoveAll(b.runner.temp.Path); err != nil {
+	if err := os.RemoveAll(b.runner.temp.Path); err != nil && runtime.GOOS != "windows" { // where the lock stays
 		t.Fatal(err)
 	}
 	if _, err := b.run(t.Context(), "fake:echo"); err != nil {
@@ -356,21 +359,15 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 
 // A CLI outside of a package is asked for its version, within the deadline.
 func TestVersionIsAsked(t *testing.T) {
-	script := func(text string) string {
-		path := filepath.Join(t.TempDir(), "gemini")
-		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
 	b := newBox(t, nil)
-	b.Source.Command = script("echo 0.50.1")
+	b.Source.Command = agenttest.WriteProgram(t, t.TempDir(), "gemini", "echo 0.50.1", "echo 0.50.1")
 	if cli, err := b.Check(t.Context(), b.Source); err != nil || cli.Version != "0.50.1" {
 		t.Errorf("got %+v, %v", cli, err)
 	}
 	// A CLI that fails is asked again, but not by every request.
 	b = newBox(t, nil)
-	b.Source.Command = script("test -e $0.2 && echo 0.50.2; touch $0.2")
+	b.Source.Command = agenttest.WriteProgram(t, t.TempDir(), "gemini", "test -e $0.2 && echo 0.50.2; touch $0.2",
+		"if exist \"%~f0.2\" echo 0.50.2\necho 2>\"%~f0.2\"")
 	_, err := b.Check(t.Context(), b.Source)
 	agenttest.WantKind(t, err, agent.NoVersion, "--version")
 	_, err = b.Check(t.Context(), b.Source)

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +30,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	agenttest.Main()
 	fakecli.Main()
 	goleak.VerifyTestMain(m)
 }
@@ -484,25 +486,6 @@ func TestWarmAsksNothingUnderItsLock(t *testing.T) {
 	open()
 }
 
-// recorded wraps a program. pids returns the processes of it that were started.
-func recorded(t *testing.T, program string) (path string, pids func() []int) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), "agent")
-	script := fmt.Sprintf("#!/bin/sh\necho $$ >>$0.started\nexec %s \"$@\"\n", program)
-	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return path, func() (all []int) {
-		data, _ := os.ReadFile(path + ".started")
-		for line := range strings.Lines(string(data)) {
-			if pid, err := strconv.Atoi(strings.TrimSuffix(line, "\n")); err == nil {
-				all = append(all, pid)
-			}
-		}
-		return all
-	}
-}
-
 // A process starts while its program is asked for its version. The request uses it.
 func TestWarmStartsDuringTheVersionCheck(t *testing.T) {
 	for _, ahead := range []bool{false, true} {
@@ -512,7 +495,7 @@ func TestWarmStartsDuringTheVersionCheck(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := sit(t, agent.Warmed, "0.61.0", nil)
-			program, pids := recorded(t, fake)
+			program, pids := agenttest.Recorded(t, fake)
 			cli, asked, open := agenttest.SlowVersion(t, program, "0.61.0")
 			s.Source.Command = cli
 			if ahead {
@@ -533,7 +516,8 @@ func TestWarmStartsDuringTheVersionCheck(t *testing.T) {
 			}
 			open()
 			<-answered
-			if all := pids(); len(all) != 1 || all[0] != s.PID() || asked() != 1 {
+			// On Windows, the program is a child of its wrapper.
+			if all := pids(); len(all) != 1 || all[0] != s.PID() && runtime.GOOS != "windows" || asked() != 1 {
 				t.Errorf("started: %v; asked %d times", all, asked())
 			}
 		})
@@ -550,7 +534,7 @@ func TestWarmRefusedVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := sit(t, agent.Warmed, "0.61.0", nil)
-			program, pids := recorded(t, fake)
+			program, pids := agenttest.Recorded(t, fake)
 			cli, asked, open := agenttest.SlowVersion(t, program, "0.34.9")
 			s.Source.Command = cli
 			answered := make(chan error, 1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -165,7 +166,7 @@ func TestGeminiRunners(t *testing.T) {
 			},
 			"the policy": func(t *testing.T, s *agenttest.Bench) {
 				r, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:args"})
-				for _, arg := range []string{"--approval-mode=default", "--admin-policy=/", "--policy=/", "--extensions=none", "--allowed-mcp-server-names="} {
+				for _, arg := range []string{"--approval-mode=default", "--admin-policy=" + os.TempDir(), "--policy=" + os.TempDir(), "--extensions=none", "--allowed-mcp-server-names="} {
 					if err != nil || !strings.Contains(r.Answer, arg) {
 						t.Errorf("no %s in %q, %v", arg, r.Answer, err)
 					}

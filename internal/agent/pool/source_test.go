@@ -18,7 +18,9 @@ import (
 
 // environment returns the environment of a client with an API key.
 func environment(key string, more ...string) agent.Env {
-	return append(agent.Env{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH"), "GEMINI_API_KEY=" + key}, more...)
+	return append(agent.Env{
+		"HOME=" + os.Getenv("HOME"), "USERPROFILE=" + os.Getenv("USERPROFILE"), "PATH=" + os.Getenv("PATH"), "GEMINI_API_KEY=" + key,
+	}, more...)
 }
 
 // Each client's requests are answered with its own environment, never with the
@@ -128,7 +130,10 @@ func TestProgramOfASource(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				from := agent.Source{Command: "gemini", Env: agent.Env{"HOME=" + os.Getenv("HOME"), "PATH=/none:" + filepath.Dir(path)}}
+				from := agent.Source{Command: "gemini", Env: agent.Env{
+					"HOME=" + os.Getenv("HOME"), "USERPROFILE=" + os.Getenv("USERPROFILE"),
+					"PATH=" + filepath.Dir(dir) + string(filepath.ListSeparator) + filepath.Dir(path),
+				}}
 				if program, err := s.Check(t.Context(), from); err != nil || program.Path != path || program.Version != version {
 					t.Errorf("got %+v, %v; want %s", program, err, path)
 				}
@@ -152,11 +157,9 @@ func TestFailuresOfASource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(filepath.Dir(fake), "picky")
-	script := fmt.Sprintf("#!/bin/sh\nif [ $GEMINI_API_KEY = bad-secret ]; then\n\techo Error: key $GEMINI_API_KEY is bad >&2\n\texit 1\nfi\nexec %s \"$@\"\n", fake)
-	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	path := agenttest.WriteProgram(t, filepath.Dir(fake), "picky",
+		fmt.Sprintf("if [ $GEMINI_API_KEY = bad-secret ]; then\n\techo Error: key $GEMINI_API_KEY is bad >&2\n\texit 1\nfi\nexec %s \"$@\"", fake),
+		fmt.Sprintf("if %%GEMINI_API_KEY%%==bad-secret (\n\techo Error: key %%GEMINI_API_KEY%% is bad >&2\n\texit /b 1\n)\n\"%s\" %%*", fake))
 	var log bytes.Buffer
 	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) {
 		o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"pollux/internal/agent"
+	"pollux/internal/sys/systest"
 )
 
 // farEnd returns a connection whose other end f serves.
@@ -161,13 +162,9 @@ func TestLinkedDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(dir, link); err != nil {
-		t.Skip(err)
-	}
+	systest.Link(t, dir, link)
 	other := filepath.Join(t.TempDir(), "other")
-	if err := os.Symlink(dir, other); err != nil {
-		t.Fatal(err)
-	}
+	systest.Link(t, dir, other)
 	startPool(t, path, &script{run: func(_ context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
 		files := req.Change.Files()
 		text, err := files.Read(filepath.Join(req.Dir, "a"))

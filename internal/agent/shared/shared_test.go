@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -522,12 +523,18 @@ func TestIdlePoolEnds(t *testing.T) {
 // of a pool that was killed, and no file remains.
 func TestListenOnce(t *testing.T) {
 	path := socket(t)
-	killed, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
-	if err != nil {
-		t.Fatal(err)
+	if runtime.GOOS == "windows" {
+		if err := os.WriteFile(path, []byte(`\\.\pipe\pollux-none`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		killed, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		killed.SetUnlinkOnClose(false)
+		killed.Close()
 	}
-	killed.SetUnlinkOnClose(false)
-	killed.Close()
 	won := make(chan *testPool, 10)
 	var wg sync.WaitGroup
 	for range 10 {
@@ -576,6 +583,9 @@ func TestSocketOfAnother(t *testing.T) {
 
 // Something else in the place of the socket is not touched.
 func TestListenRefuses(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a socket is a file there")
+	}
 	path := socket(t)
 	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ const socketPattern = "pool-*.sock"
 
 // killed finds the sockets of pools that were killed. No other version of Pollux would
 // replace them. A pool that is about to listen holds the lock of the directory.
-var killed = sys.Leftovers{Pattern: socketPattern, Type: fs.ModeSocket, Abandoned: sys.RefusesConnections}
+var killed = sys.Leftovers{Pattern: socketPattern, Type: sys.SocketType, Abandoned: sys.RefusesConnections}
 
 // ErrRunning reports that a pool is running already.
 var ErrRunning = errors.New("a pool is running already")
@@ -69,7 +69,7 @@ func Listen(ctx context.Context, path string, hello Hello) (net.Listener, error)
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return nil, err
-	case info.Mode().Type() != fs.ModeSocket:
+	case info.Mode().Type() != sys.SocketType:
 		return nil, notASocket(path)
 	default:
 		if Probe(ctx, path, hello) == nil {
@@ -80,13 +80,11 @@ func Listen(ctx context.Context, path string, hello Hello) (net.Listener, error)
 		}
 	}
 	killed.Remove(filepath.Dir(path))
-	l, err := sys.ListenUnix(path)
+	l, err := sys.ListenSocket(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
 	}
-	if u, ok := l.(*net.UnixListener); ok {
-		u.SetUnlinkOnClose(false)
-	}
+	l.SetUnlinkOnClose(false)
 	info, err = os.Lstat(path)
 	if err != nil {
 		l.Close()
@@ -144,8 +142,8 @@ func Probe(ctx context.Context, path string, hello Hello) error {
 var ErrForeign = sys.ErrForeignSocket
 
 // Dial connects to the socket of a pool. It fails with [ErrForeign] if another user may
-// have put it there: see [sys.DialUnix].
-func Dial(ctx context.Context, path string) (net.Conn, error) { return sys.DialUnix(ctx, path) }
+// have put it there: see [sys.DialSocket].
+func Dial(ctx context.Context, path string) (net.Conn, error) { return sys.DialSocket(ctx, path) }
 
 // Starter returns a function that connects to the pool at a socket, and starts one with
 // argv if none answers. The pool outlives this process.
@@ -185,8 +183,7 @@ func Start(ctx context.Context, argv []string) error {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout = in
 	cmd.Dir = filepath.VolumeName(os.TempDir()) + string(filepath.Separator)
-	sys.Detach(cmd)
-	err = cmd.Start()
+	cmd, err = sys.StartDetached(cmd)
 	in.Close()
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -100,7 +99,7 @@ func Stop(ctx context.Context, pool Status, now bool) error {
 
 // ask connects to a pool, calls one of its methods, and disconnects.
 func ask(ctx context.Context, path, method string, params, result any) error {
-	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != fs.ModeSocket {
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != sys.SocketType {
 		return notASocket(path)
 	}
 	conn, err := Dial(ctx, path)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -13,13 +14,14 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/queue"
+	"pollux/internal/sys/systest"
 )
 
 func TestStatusForPeople(t *testing.T) {
-	t.Setenv("HOME", "/home/me")
+	systest.SetHome(t, filepath.FromSlash("/home/me"))
 	synctest.Test(t, func(t *testing.T) {
 		ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
-		app := Session{Caller: "1", PID: 11, Dir: "/home/me/app", Since: ago(time.Hour)}
+		app := Session{Caller: "1", PID: 11, Dir: filepath.FromSlash("/home/me/app"), Since: ago(time.Hour)}
 		busy := Session{Caller: "2", PID: 12, Dir: "/srv/x\x1b[31m", Since: ago(time.Minute), Requests: 3, Conversations: 1}
 		remote := Session{Caller: "3", Since: ago(time.Second), Requests: 1, Conversations: 2}
 		full := queue.Load{
@@ -47,7 +49,7 @@ func TestStatusForPeople(t *testing.T) {
 			"sessions, agents and a queue": {
 				func(s *Status) {
 					s.Sessions = []Session{app, busy, remote}
-					s.Workers = []agent.Worker{{PID: 21, Dir: "/home/me/app", Memory: 250 << 20, Sessions: 4, Started: ago(time.Minute), Used: ago(time.Second)}}
+					s.Workers = []agent.Worker{{PID: 21, Dir: filepath.FromSlash("/home/me/app"), Memory: 250 << 20, Sessions: 4, Started: ago(time.Minute), Used: ago(time.Second)}}
 					s.Queues = []queue.Load{full}
 				},
 				[]string{
@@ -72,6 +74,7 @@ func TestStatusForPeople(t *testing.T) {
 			s := base
 			tt.change(&s)
 			want := strings.Join(append([]string{"pool of Pollux 1.2"}, tt.want...), "\n") + "\n"
+			want = strings.ReplaceAll(want, "~/app", filepath.FromSlash("~/app"))
 			if got := s.String(); got != want {
 				t.Errorf("%s: got\n%swant\n%s", name, got, want)
 			}

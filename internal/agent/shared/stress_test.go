@@ -25,6 +25,7 @@ import (
 	"pollux/internal/agent/agents"
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/sys"
+	"pollux/internal/sys/systest"
 )
 
 // The processes of the stress test are this test binary, started again. The variable says
@@ -343,8 +344,8 @@ func stressHome(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(sockets) })
-	t.Setenv("HOME", home)
-	t.Setenv("TMPDIR", t.TempDir())
+	systest.SetHome(t, home)
+	systest.SetTemp(t, t.TempDir())
 	t.Setenv("POLLUX_RUNTIME_DIR", sockets)
 	t.Setenv("PATH", filepath.Dir(command)+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	t.Setenv("GORACE", "atexit_sleep_ms=10 log_path="+filepath.Join(home, "race"))

@@ -205,11 +205,12 @@ func readEndpoint(path string) (e endpoint, err error) {
 	if path == "" {
 		return e, os.ErrNotExist
 	}
-	info, err := os.Lstat(filepath.Dir(path))
+	dir := filepath.Dir(path)
+	info, err := os.Lstat(dir)
 	if err != nil {
 		return e, err
 	}
-	if !info.IsDir() || !sys.Own(info) || runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+	if !info.IsDir() || !sys.Own(dir, info) || !sys.Private(dir, info) {
 		return e, errors.New("the directory is not private")
 	}
 	data, err := sys.ReadFile(path, lockfile.MaxSize)

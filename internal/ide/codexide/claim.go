@@ -95,21 +95,21 @@ func newClaim(path string) (*claim, error) {
 		return nil, err
 	}
 	if file, err := os.Lstat(path); err == nil {
-		if file.Mode().Type() != fs.ModeSocket || !sys.Own(file) {
+		if file.Mode().Type() != fs.ModeSocket || !sys.Own(path, file) {
 			return nil, fmt.Errorf("%s %w", path, errForeign)
 		}
 		if !sys.RefusesConnections(path) || !removeSocket(path, sys.RefusesConnections) {
 			return nil, errTaken
 		}
 	}
-	l, err := sys.ListenUnix(path)
+	l, err := sys.ListenSocket(path)
 	if err != nil {
 		if _, taken := os.Lstat(path); taken == nil {
 			return nil, errTaken // another server was faster
 		}
-		return nil, fmt.Errorf("%w: set TMPDIR to a directory that you own and that has a short path, also for the agent", err)
+		return nil, fmt.Errorf("%w: set %s to a directory that you own and that has a short path, also for the agent", err, sys.TempVar)
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	l.SetUnlinkOnClose(false)
 	file, err := os.Lstat(path)
 	if err != nil {
 		l.Close()

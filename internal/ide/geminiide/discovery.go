@@ -363,13 +363,15 @@ func (p *Publication) writeCLILocked(c cli, e Endpoint) error {
 		return err
 	}
 	// Anybody who can write to its parent could replace it.
-	if info, err := os.Stat(filepath.Dir(dir)); err != nil {
+	parent := filepath.Dir(dir)
+	info, err := os.Stat(parent)
+	switch {
+	case err != nil:
 		return err
-	} else if !sys.Own(info) {
-		return fmt.Errorf("%s belongs to another user: set TMPDIR to a directory that you own, for the CLI too",
-			filepath.Dir(dir))
-	} else if mode := info.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" {
-		if err := os.Chmod(filepath.Dir(dir), mode&^0o022); err != nil {
+	case !sys.Own(parent, info):
+		return errForeign(parent)
+	case sys.OthersWrite(parent, info):
+		if err := sys.DenyWrites(parent, info); err != nil {
 			return err
 		}
 	}
@@ -387,6 +389,10 @@ func (p *Publication) writeCLILocked(c cli, e Endpoint) error {
 		}
 	}
 	return nil
+}
+
+func errForeign(path string) error {
+	return fmt.Errorf("%s belongs to another user: set %s to a directory that you own, for the CLI too", path, sys.TempVar)
 }
 
 // maxLinks bounds the symbolic links of a path, as systems do.
@@ -412,6 +418,7 @@ walk:
 		rest := strings.Split(strings.TrimPrefix(path, at), separator)
 		shared := false
 		for i, name := range rest {
+			up := at
 			at = filepath.Join(at, name)
 			info, err := os.Lstat(at)
 			if errors.Is(err, os.ErrNotExist) {
@@ -420,10 +427,9 @@ walk:
 			if err != nil {
 				return err
 			}
-			shared = shared || parent.Mode().Perm()&0o022 != 0
-			if shared && !sys.Own(info) && !sys.SameOwner(info, parent) {
-				return fmt.Errorf("%s belongs to another user: set TMPDIR to a directory that you own, for the CLI too",
-					at)
+			shared = shared || sys.OthersWrite(up, parent)
+			if shared && !sys.Own(at, info) && !sys.SameOwner(at, info, up, parent) {
+				return errForeign(at)
 			}
 			if info.Mode()&os.ModeSymlink != 0 {
 				target, err := os.Readlink(at)
@@ -440,7 +446,7 @@ walk:
 		}
 		return nil
 	}
-	return fmt.Errorf("%s has too many symbolic links: set TMPDIR to a directory that you own, for the CLI too", dir)
+	return fmt.Errorf("%s has too many symbolic links: set %s to a directory that you own, for the CLI too", dir, sys.TempVar)
 }
 
 // Remove deletes the files, and the directories that Publish made if they are
@@ -490,7 +496,7 @@ func Stale(pids []int) (stale []string) {
 		}
 		for _, entry := range entries {
 			info, err := entry.Info()
-			if err != nil || !info.Mode().IsRegular() || !sys.Own(info) {
+			if err != nil || !info.Mode().IsRegular() || !sys.Own(filepath.Join(dir, entry.Name()), info) {
 				continue
 			}
 			path := filepath.Join(dir, entry.Name())

@@ -165,14 +165,14 @@ func (p Launch) choose(pid int, found []Candidate) *Candidate {
 func (p Launch) judge(path string) Candidate {
 	c := Candidate{Path: path}
 	if link, err := os.Lstat(path); err == nil {
-		c.Own = link.Mode().IsRegular() && sys.Own(link)
+		c.Own = link.Mode().IsRegular() && sys.Own(path, link)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
 		c.Err = sys.Cause(err)
 		return c
 	}
-	if p.since(checksUser) && !sys.Own(info) {
+	if runtime.GOOS != "windows" && p.since(checksUser) && !sys.Own(path, info) {
 		c.Err = ErrOtherUser
 		return c
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -528,7 +527,11 @@ func (m *model) edit(it *item) tea.Cmd {
 		return nil
 	}
 	id, before := it.ID, it.text
-	cmd := exec.CommandContext(m.ctx, "sh", "-c", m.cfg.Editor+` "$1"`, "sh", path)
+	cmd, err := sys.LineCommand(m.ctx, m.cfg.Editor, path)
+	if err != nil {
+		m.message = "the editor cannot start: " + err.Error()
+		return nil
+	}
 	cmd.Cancel = func() error { return sys.SignalTree(cmd.Process.Pid, syscall.SIGHUP) } // it may save
 	cmd.WaitDelay = editorTimeout
 	// This runs when the editor has ended, before the loop handles the messages that

@@ -31,7 +31,7 @@ type Config struct {
 	Dial func(editor.Handler) (*editor.Client, error)
 	// Version is this program's version.
 	Version string
-	// Editor is the shell command that edits a file.
+	// Editor is the command that edits a file: see [sys.LineCommand].
 	Editor string
 	// Once ends the review when no changes are pending.
 	Once bool

@@ -16,6 +16,7 @@ import (
 	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/doctor"
+	"pollux/internal/sys"
 )
 
 // A CLI is the Gemini CLI that one run of doctor examines. Its methods are
@@ -81,9 +82,7 @@ func (g *CLI) Node(ctx context.Context, c *doctor.Checker) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "--version")
-	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
+	out, err := output(ctx, path, "--version")
 	version := strings.TrimSpace(string(out))
 	first, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	major, numErr := strconv.Atoi(first)
@@ -95,4 +94,14 @@ func (g *CLI) Node(ctx context.Context, c *doctor.Checker) {
 	default:
 		c.OK("node", "Node.js %s (%s)", version, path)
 	}
+}
+
+// output returns what a program prints.
+func output(ctx context.Context, program string, args ...string) ([]byte, error) {
+	cmd, err := sys.Command(ctx, program, args...)
+	if err != nil {
+		return nil, err
+	}
+	cmd.WaitDelay = time.Second
+	return cmd.Output()
 }

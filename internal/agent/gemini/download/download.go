@@ -126,7 +126,11 @@ func runNPM(ctx context.Context, dir string, fetched func()) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(npm, "ci", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=http")
+	cmd, err := sys.Command(context.Background(), npm,
+		"ci", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=http")
+	if err != nil {
+		return err
+	}
 	cmd.Dir = dir
 	child, err := sys.StartPiped(cmd, sys.Stderr)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -191,7 +192,7 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 		hang()
 		return
 	case "stubborn": // ignores cancellation and every signal it can
-		signal.Ignore(syscall.SIGTERM)
+		signal.Ignore(syscall.SIGTERM, os.Interrupt)
 		say("still here")
 		time.Sleep(time.Hour)
 	case "crash":
@@ -210,7 +211,10 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 		os.Stdout.WriteString("Loaded cached credentials.\n{not json}\n[1]\n42\n\n{\"level\":\"info\"}\n")
 		say("through the noise")
 	case "grandchild": // a child in a new session that keeps standard output open
-		child := exec.Command("setsid", os.Args[0], mark, os.TempDir())
+		child := exec.Command(os.Args[0], mark, os.TempDir())
+		if runtime.GOOS != "windows" {
+			child = exec.Command("setsid", child.Args...)
+		}
 		child.Stdout, child.Stderr = os.Stdout, os.Stderr
 		if err := child.Start(); err != nil {
 			panic(err)

@@ -9,6 +9,7 @@ package fakecli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +17,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,11 +30,36 @@ const variable = "GEMINI_FAKE_CLI"
 // Main runs the fake and exits if this process was started as a fake. Call it
 // first in main or TestMain.
 func Main() {
-	if os.Getenv(variable) != "" {
-		run()
+	if version, ok := started(); ok {
+		run(version)
 		os.Exit(0)
 	}
 }
+
+// started reports whether this process was started as a fake, and its version. On Windows
+// it runs as node.exe, and the script that is its first argument holds the version.
+func started() (version string, ok bool) {
+	if runtime.GOOS != "windows" {
+		version = os.Getenv(variable)
+		return version, version != ""
+	}
+	if !strings.EqualFold(filepath.Base(os.Args[0]), node) || len(os.Args) < 2 {
+		return "", false
+	}
+	os.CreateTemp("", "open-") // while it is open, the process's temporary directory cannot be removed
+	if os.Args[1] == mark {
+		return "", true
+	}
+	script, err := os.ReadFile(os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	os.Args = slices.Delete(os.Args, 1, 2)
+	return string(script), true
+}
+
+// node is the name of the fake's program on Windows.
+const node = "node.exe"
 
 // Install writes a fake with a version into dir and returns its path.
 func Install(dir, version string) (string, error) {
@@ -47,10 +75,51 @@ func Install(dir, version string) (string, error) {
 	if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte(manifest), 0o644); err != nil {
 		return "", err
 	}
+	if runtime.GOOS == "windows" {
+		return installShim(bundle, version, self)
+	}
 	script := fmt.Sprintf("#!/bin/sh\nGORACE=atexit_sleep_ms=10 %s=%s exec %q \"$@\"\n", variable, version, self)
 	path := filepath.Join(bundle, "gemini")
 	return path, os.WriteFile(path, []byte(script), 0o755)
 }
+
+// installShim writes what npm writes on Windows.
+func installShim(dir, version, self string) (string, error) {
+	path := filepath.Join(dir, "gemini.cmd")
+	return path, errors.Join(
+		copyFile(self, filepath.Join(dir, node)),
+		os.WriteFile(filepath.Join(dir, "gemini.js"), []byte(version), 0o600),
+		os.WriteFile(path, []byte(strings.ReplaceAll(shim, "\n", "\r\n")), 0o600),
+	)
+}
+
+// copyFile makes a link if the file system allows it.
+func copyFile(from, to string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	data, err := os.ReadFile(from)
+	return errors.Join(err, os.WriteFile(to, data, 0o700))
+}
+
+const shim = `@ECHO off
+GOTO start
+:find_dp0
+SET dp0=%~dp0
+EXIT /b
+:start
+SETLOCAL
+CALL :find_dp0
+
+IF EXIST "%dp0%\node.exe" (
+  SET "_prog=%dp0%\node.exe"
+) ELSE (
+  SET "_prog=node"
+  SET PATHEXT=%PATHEXT:;.JS;=;%
+)
+
+endLocal & goto #_undefined_# 2>NUL || title %COMSPEC% & "%_prog%"  "%dp0%\gemini.js" %*
+`
 
 var directive = regexp.MustCompile(`fake:([a-z-]+)(?:=(\d+))?`)
 
@@ -58,12 +127,12 @@ var directive = regexp.MustCompile(`fake:([a-z-]+)(?:=(\d+))?`)
 // second is its temporary directory, which tests use to find them.
 const mark = "pollux-fake-grandchild"
 
-func run() {
+func run(version string) {
 	if len(os.Args) > 1 && os.Args[1] == mark {
 		time.Sleep(time.Hour)
 	}
 	if len(os.Args) > 1 && os.Args[1] == "--acp" {
-		runACP(os.Getenv(variable))
+		runACP(version)
 		return
 	}
 	name, n := "echo", 0
@@ -124,7 +193,7 @@ var faults = map[string]func(prompt string, n int){
 		time.Sleep(time.Hour)
 	},
 	"stubborn": func(prompt string, n int) {
-		signal.Ignore(syscall.SIGTERM)
+		signal.Ignore(syscall.SIGTERM, os.Interrupt)
 		event("init")
 		say("still here")
 		time.Sleep(time.Hour)

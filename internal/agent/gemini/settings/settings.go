@@ -181,7 +181,7 @@ func read(name, path string, system bool) *Layer {
 // administered reports whether only root can change the file at the path.
 func administered(path string) bool {
 	for p := paths.Real(path); ; p = filepath.Dir(p) {
-		if info, err := os.Stat(p); err != nil || !sys.Administered(info) {
+		if info, err := os.Stat(p); err != nil || !sys.Administered(p, info) {
 			return false
 		}
 		if p == filepath.Dir(p) {
@@ -368,7 +368,7 @@ func EnableIDE(path string) error {
 	// In another user's home, root would leave a file that belongs to root.
 	for p := path; ; p = filepath.Dir(p) {
 		info, err := os.Stat(p)
-		if err == nil && !sys.Own(info) {
+		if err == nil && !sys.Own(p, info) {
 			return fmt.Errorf("%s belongs to another user: run this as that user, without sudo", p)
 		}
 		if err == nil || p == filepath.Dir(p) {

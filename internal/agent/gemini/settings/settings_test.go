@@ -24,12 +24,13 @@ func home(t *testing.T, files map[string]string) (project string) {
 		t.Fatal(err)
 	}
 	project = filepath.Join(root, "project")
+	inJSON := strings.ReplaceAll(root, `\`, `\\`)
 	for name, text := range files {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "ROOT", root)), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "ROOT", inJSON)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -56,7 +57,8 @@ func TestLoadOfAnEnvironment(t *testing.T) {
 	project := home(t, map[string]string{
 		user: `{"ide":{"enabled":false}}`, "theirs/.gemini/settings.json": `{"ide":{"enabled":true}}`, trusted: `{"ROOT/project":"TRUST_FOLDER"}`,
 	})
-	theirs := agent.Env{"HOME=" + filepath.Join(filepath.Dir(project), "theirs"), "GEMINI_CLI_SYSTEM_SETTINGS_PATH=/none"}
+	other := filepath.Join(filepath.Dir(project), "theirs")
+	theirs := agent.Env{"HOME=" + other, "USERPROFILE=" + other, "GEMINI_CLI_SYSTEM_SETTINGS_PATH=/none"}
 	for name, tt := range map[string]struct {
 		env   agent.Env
 		on    bool

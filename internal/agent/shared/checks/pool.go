@@ -15,6 +15,7 @@ import (
 
 	"pollux/internal/agent/shared"
 	"pollux/internal/doctor"
+	"pollux/internal/sys"
 )
 
 // name is the name of the check.
@@ -134,7 +135,7 @@ func reportUnreachable(c *doctor.Checker, u *shared.UnreachableError) {
 
 // start starts a pool as a bridge does, and ends it if no bridge uses it.
 func (p *Pool) start(ctx context.Context, c *doctor.Checker, socket string) {
-	if info, err := os.Lstat(socket); err == nil && info.Mode().Type() == fs.ModeSocket {
+	if info, err := os.Lstat(socket); err == nil && info.Mode().Type() == sys.SocketType {
 		c.OK(name, "a pool that was killed has left its socket %s; the next pool replaces it", socket)
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)

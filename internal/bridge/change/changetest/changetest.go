@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 )
 
@@ -35,6 +36,9 @@ func Project(t testing.TB, repository bool, files map[string]string) string {
 
 func Git(t testing.TB, dir string, args ...string) string {
 	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil && runtime.GOOS == "windows" {
+		t.Skip("git is not on the PATH")
+	}
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)

@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -117,7 +116,7 @@ func (c *claude) checkDirectory() {
 	case err != nil || !info.IsDir():
 		c.Fail("directory", "rm "+doctor.Word(dir), "%s is not a directory, so no companion can write its lock file", dir)
 		return
-	case !sys.Own(info):
+	case !sys.Own(dir, info):
 		c.Fail("directory", "start Claude Code and the editor as the same user",
 			"%s belongs to another user, so your companions cannot write lock files", dir)
 		return
@@ -130,14 +129,15 @@ func (c *claude) checkDirectory() {
 // openToOthers lists the directory, and the locks of companions in it, if other users
 // can read or change them.
 func openToOthers(dir string, info fs.FileInfo) (open []string) {
-	if runtime.GOOS == "windows" || info.Mode().Perm()&0o077 == 0 {
+	if sys.Private(dir, info) {
 		return nil
 	}
-	if info.Mode().Perm()&0o022 != 0 {
+	if sys.OthersWrite(dir, info) {
 		open = append(open, dir)
 	}
 	for _, f := range claudeide.Find(dir) {
-		if info, err := os.Lstat(f.Path); err == nil && f.Pollux != nil && sys.Own(info) && info.Mode().Perm()&0o077 != 0 {
+		if info, err := os.Lstat(f.Path); err == nil && f.Pollux != nil &&
+			sys.Own(f.Path, info) && !sys.Private(f.Path, info) {
 			open = append(open, f.Path)
 		}
 	}
@@ -275,7 +275,7 @@ func name(f claudeide.Found) string {
 // checkLock reports whether Claude Code connects to the lock's server.
 func (c *claude) checkLock(ctx context.Context, f claudeide.Found) bool {
 	info, err := os.Stat(f.Path)
-	if err != nil || !sys.Own(info) {
+	if err != nil || !sys.Own(f.Path, info) {
 		c.Fail("user", "start Claude Code and the editor as the same user", "%s is not your file", f.Path)
 		return false
 	}

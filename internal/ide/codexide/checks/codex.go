@@ -47,7 +47,7 @@ func Codex(_ context.Context, c *doctor.Checker) {
 	case err != nil || info.Mode().Type() != fs.ModeSocket:
 		c.Fail("socket", "rm "+doctor.Word(path), "%s is not a socket, so no companion can serve it", path)
 		return
-	case !sys.Own(info):
+	case !sys.Own(path, info):
 		c.Fail("user", "start Codex CLI and the editor as the same user",
 			"%s belongs to another user: Codex CLI refuses it", path)
 		return
@@ -86,10 +86,10 @@ func checkDirectory(c *doctor.Checker, dir string) bool {
 		return true
 	case err != nil || !info.IsDir():
 		c.Fail("directory", "rm "+doctor.Word(dir), "%s is not a directory", dir)
-	case !sys.Own(info):
+	case !sys.Own(dir, info):
 		c.Fail("directory", "export TMPDIR=~/tmp (a directory you own), for the editor and Codex CLI",
 			"%s belongs to another user: Codex CLI refuses it", dir)
-	case info.Mode().Perm()&0o022 != 0:
+	case sys.OthersWrite(dir, info):
 		c.Add(doctor.Finding{
 			Check: "directory", Status: doctor.Failed, Next: doctor.FixCommand,
 			Text: "other users can write to " + dir + ": Codex CLI refuses it",
@@ -124,7 +124,7 @@ func explainNone(c *doctor.Checker, path string) {
 // answers reports whether a program of the user serves the socket for the folder.
 func answers(path, dir string) bool {
 	info, err := os.Lstat(path)
-	if err != nil || info.Mode().Type() != fs.ModeSocket || !sys.Own(info) {
+	if err != nil || info.Mode().Type() != fs.ModeSocket || !sys.Own(path, info) {
 		return false
 	}
 	conn, err := net.DialTimeout("unix", path, dialTimeout)

@@ -148,7 +148,7 @@ func explainNone(c *doctor.Checker, locks []lock) {
 // the headers in the lock.
 func checkServer(ctx context.Context, c *doctor.Checker, l lock) {
 	info, err := os.Stat(l.Path)
-	if err != nil || !sys.Own(info) {
+	if err != nil || !sys.Own(l.Path, info) {
 		c.Fail("user", "start Copilot CLI and the editor as the same user", "%s is not your file", l.Path)
 		return
 	}

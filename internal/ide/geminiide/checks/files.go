@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -31,17 +30,14 @@ func (c *checker) checkDirectory() {
 			c.Fail("directory", "rm "+doctor.Word(dir),
 				"%s is not a directory, so no companion can publish itself", dir)
 			return
-		case !sys.Own(info) && env("SUDO_USER") != "":
+		case !sys.Own(dir, info) && env("SUDO_USER") != "":
 			c.failOtherUser()
 			return
-		case !sys.Own(info):
+		case !sys.Own(dir, info):
 			c.Fail("directory", ownDir,
 				"%s belongs to another user: your companions cannot publish themselves there", dir)
 			return
 		}
-	}
-	if runtime.GOOS == "windows" {
-		return
 	}
 	open := c.openToOthers()
 	if len(open) == 0 {
@@ -55,13 +51,13 @@ func (c *checker) checkDirectory() {
 func (c *checker) openToOthers() []string {
 	open := slices.DeleteFunc([]string{filepath.Dir(c.lookup.Dir), c.lookup.Dir}, func(dir string) bool {
 		info, err := os.Lstat(dir)
-		return err != nil || info.Mode().Perm()&0o022 == 0
+		return err != nil || !sys.OthersWrite(dir, info)
 	})
-	if info, err := os.Stat(c.lookup.Dir); err != nil || info.Mode().Perm()&0o011 == 0 {
+	if info, err := os.Stat(c.lookup.Dir); err != nil || info.Mode().Perm()&0o011 == 0 || sys.Private(c.lookup.Dir, info) {
 		return open // nobody else can open the files in it
 	}
 	for _, candidate := range c.lookup.Candidates {
-		if info, err := os.Lstat(candidate.Path); err == nil && candidate.Own && info.Mode().Perm()&0o077 != 0 {
+		if info, err := os.Lstat(candidate.Path); err == nil && candidate.Own && !sys.Private(candidate.Path, info) {
 			open = append(open, candidate.Path)
 		}
 	}

@@ -1,0 +1,219 @@
+package sys
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// leadGroup makes the child start suspended, so that it enters its job before it runs and
+// everything it starts is in the job too. If this process has no console, the child gets
+// one that is not visible.
+func leadGroup(cmd *exec.Cmd) {
+	suspend(cmd)
+	cmd.SysProcAttr.CreationFlags |= windows.CREATE_NEW_PROCESS_GROUP
+	if !hasConsole() {
+		cmd.SysProcAttr.CreationFlags |= windows.CREATE_NO_WINDOW
+	}
+}
+
+func suspend(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.CreationFlags |= windows.CREATE_SUSPENDED
+}
+
+// hasConsole reports whether this process started with a console.
+var hasConsole = sync.OnceValue(func() bool {
+	codePage, err := windows.GetConsoleCP()
+	return err == nil && codePage != 0
+})
+
+// A job is a process together with its descendants. Closing the last handle of the job
+// object, ours, ends them. While the handles are open, the system does not reuse the PID.
+type job struct {
+	cmd          *exec.Cmd
+	job, process windows.Handle
+}
+
+// newJob puts a command that was started suspended into a job with these limits, and runs it.
+func newJob(cmd *exec.Cmd, limits uint32) (_ *job, err error) {
+	j := &job{cmd: cmd}
+	defer func() {
+		if err != nil {
+			j.close()
+		}
+	}()
+	if j.job, err = windows.CreateJobObject(nil, nil); err != nil {
+		return nil, err
+	}
+	if err = j.limit(limits); err != nil {
+		return nil, err
+	}
+	const access = windows.PROCESS_SET_QUOTA | windows.PROCESS_TERMINATE | windows.SYNCHRONIZE
+	if j.process, err = windows.OpenProcess(access, false, uint32(cmd.Process.Pid)); err != nil {
+		return nil, err
+	}
+	if err = windows.AssignProcessToJobObject(j.job, j.process); err != nil {
+		return nil, err
+	}
+	if err = resume(cmd.Process.Pid); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+func (j *job) limit(flags uint32) error {
+	var limits windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
+	limits.BasicLimitInformation.LimitFlags = flags
+	_, err := windows.SetInformationJobObject(j.job, windows.JobObjectExtendedLimitInformation,
+		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits)))
+	return err
+}
+
+// resume runs a process that was started suspended. It has one thread.
+func resume(pid int) error {
+	snap, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
+	if err != nil {
+		return err
+	}
+	defer windows.CloseHandle(snap)
+	e := windows.ThreadEntry32{Size: uint32(unsafe.Sizeof(windows.ThreadEntry32{}))}
+	for err = windows.Thread32First(snap, &e); err == nil; err = windows.Thread32Next(snap, &e) {
+		if e.OwnerProcessID != uint32(pid) {
+			continue
+		}
+		thread, err := windows.OpenThread(windows.THREAD_SUSPEND_RESUME, false, e.ThreadID)
+		if err != nil {
+			return err
+		}
+		defer windows.CloseHandle(thread)
+		_, err = windows.ResumeThread(thread)
+		return err
+	}
+	return err
+}
+
+func (j *job) kill() { windows.TerminateJobObject(j.job, 1) }
+
+func (j *job) close() {
+	for _, h := range []windows.Handle{j.job, j.process} {
+		if h != 0 {
+			windows.CloseHandle(h)
+		}
+	}
+}
+
+const (
+	// emptyTimeout limits how long the end of a killed job may take.
+	emptyTimeout = 2 * time.Second
+	// emptyInterval is the time between two looks at a job that ends.
+	emptyInterval = 2 * time.Millisecond
+)
+
+// empty kills what is left in the job and waits for its end: until then, the system does
+// not let anyone remove the files that these processes have open.
+func (j *job) empty() {
+	j.kill()
+	for deadline := time.Now().Add(emptyTimeout); time.Now().Before(deadline); time.Sleep(emptyInterval) {
+		var info struct {
+			TotalUserTime, TotalKernelTime, ThisPeriodTotalUserTime, ThisPeriodTotalKernelTime int64
+
+			TotalPageFaultCount, TotalProcesses, ActiveProcesses, TotalTerminatedProcesses uint32
+		}
+		const basicAccounting = 1
+		err := windows.QueryInformationJobObject(j.job, basicAccounting, uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)), nil)
+		if err != nil || info.ActiveProcesses == 0 {
+			return
+		}
+	}
+}
+
+// A jobProcess is a [process] that leads its own process group.
+type jobProcess struct{ *job }
+
+func adopt(cmd *exec.Cmd) (process, error) {
+	j, err := newJob(cmd, windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE)
+	return jobProcess{j}, err
+}
+
+func (p jobProcess) wait() { windows.WaitForSingleObject(p.process, windows.INFINITE) }
+
+// terminate sends Ctrl-Break, the only signal for a group on Windows. It reaches only
+// processes of this process's console. Without a console, the processes are killed.
+func (p jobProcess) terminate() {
+	if !hasConsole() {
+		p.kill()
+		return
+	}
+	windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(p.cmd.Process.Pid))
+}
+
+func (p jobProcess) reap() {
+	p.cmd.Wait()
+	p.empty()
+	p.close()
+}
+
+// A foregroundTree is a command in the foreground and what it starts.
+type foregroundTree struct{ *job }
+
+// startForeground starts a command in a job that its children may leave if they ask for it,
+// such as a pool.
+func startForeground(cmd *exec.Cmd) (foregroundTree, error) {
+	suspend(cmd)
+	if err := cmd.Start(); err != nil {
+		return foregroundTree{}, err
+	}
+	j, err := newJob(cmd, windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE|windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK)
+	if err != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+	return foregroundTree{j}, err
+}
+
+// terminate does nothing: a Ctrl-Break would reach this process too.
+func (t foregroundTree) terminate() {}
+
+// release leaves alone what the command has started and left running, such as a browser.
+func (t foregroundTree) release() {
+	t.limit(windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK)
+	t.close()
+}
+
+// detach makes a command independent of this process's console.
+func detach(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		CreationFlags: windows.DETACHED_PROCESS | windows.CREATE_NEW_PROCESS_GROUP, HideWindow: true,
+	}
+}
+
+// startDetached starts a command outside of the job of this process, if that job allows it.
+func startDetached(cmd *exec.Cmd) (*exec.Cmd, error) {
+	detach(cmd)
+	again := *cmd // a command cannot be started twice
+	cmd.SysProcAttr.CreationFlags |= windows.CREATE_BREAKAWAY_FROM_JOB
+	err := cmd.Start()
+	if !errors.Is(err, windows.ERROR_ACCESS_DENIED) {
+		return cmd, err
+	}
+	detach(&again)
+	return &again, again.Start()
+}
+
+// SignalTree kills a process. Children that it does not end itself stay.
+func SignalTree(pid int, _ syscall.Signal) error {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	return p.Kill()
+}

@@ -1,0 +1,245 @@
+package sys
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/windows"
+)
+
+// TestJobProgram is not a test: it is the processes of a tree.
+func TestJobProgram(t *testing.T) {
+	self := func(role string) *exec.Cmd {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestJobProgram$")
+		cmd.Env = append(os.Environ(), "SYS_TEST_JOB="+role)
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		return cmd
+	}
+	switch os.Getenv("SYS_TEST_JOB") {
+	case "":
+		t.Skip("another test starts it")
+	case "foreground": // as pollux run
+		RunForeground(context.Background(), self("agent"), time.Second)
+		fmt.Println("the agent has ended")
+	case "background": // as pollux bridge
+		c, err := StartChild(self("agent"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-c.Done()
+	case "agent":
+		child := self("sleeper")
+		var err error
+		if os.Getenv("SYS_TEST_DETACH") != "" {
+			child, err = StartDetached(child)
+		} else {
+			err = child.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("agent %d\nsleeper %d\n", os.Getpid(), child.Process.Pid)
+		if os.Getenv("SYS_TEST_END") == "" {
+			time.Sleep(time.Hour)
+		}
+	case "sleeper":
+		time.Sleep(time.Hour)
+	case "interruptible":
+		c := make(chan os.Signal, 1)
+		signal.Notify(c, os.Interrupt)
+		fmt.Println("listens")
+		<-c
+		fmt.Println("interrupted")
+		os.Exit(7)
+	}
+}
+
+// A tree is what TestJobProgram has started.
+type tree struct {
+	cmd   *exec.Cmd
+	lines *bufio.Reader
+	pids  map[string]int
+	open  map[string]windows.Handle
+}
+
+// grow starts a process, and waits until its tree has the agent and the sleeper.
+func grow(t *testing.T, role string, env ...string) *tree {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	cmd := exec.Command(os.Args[0], "-test.run=^TestJobProgram$")
+	cmd.Env = append(os.Environ(), append(env, "SYS_TEST_JOB="+role)...)
+	cmd.Stdout, cmd.Stderr = w, w
+	err = cmd.Start()
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := &tree{cmd, bufio.NewReader(r), make(map[string]int), make(map[string]windows.Handle)}
+	for len(tr.pids) < 2 {
+		role, pid, _ := strings.Cut(tr.line(t), " ")
+		if role != "agent" && role != "sleeper" {
+			continue
+		}
+		n, err := strconv.Atoi(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := windows.OpenProcess(windows.SYNCHRONIZE|windows.PROCESS_TERMINATE, false, uint32(n))
+		if err != nil { // it has ended already
+			if h, err = windows.CreateEvent(nil, 1, 1, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tr.pids[role], tr.open[role] = n, h
+		t.Cleanup(func() {
+			windows.TerminateProcess(h, 1)
+			windows.CloseHandle(h)
+		})
+	}
+	return tr
+}
+
+func (tr *tree) line(t *testing.T) string {
+	t.Helper()
+	line, err := tr.lines.ReadString('\n')
+	if err != nil {
+		t.Fatalf("%q, %v", line, err)
+	}
+	return strings.TrimSpace(line)
+}
+
+// ends reports whether a process ends.
+func (tr *tree) ends(role string, timeout time.Duration) bool {
+	event, err := windows.WaitForSingleObject(tr.open[role], uint32(timeout.Milliseconds()))
+	return err == nil && event == windows.WAIT_OBJECT_0
+}
+
+const treeTimeout = time.Minute
+
+// An agent lived on after Pollux was killed.
+func TestKilledPolluxLeavesNoProcess(t *testing.T) {
+	for _, role := range []string{"foreground", "background"} {
+		t.Run(role, func(t *testing.T) {
+			tr := grow(t, role)
+			if err := tr.cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			tr.cmd.Wait()
+			for _, role := range []string{"agent", "sleeper"} {
+				if !tr.ends(role, treeTimeout) {
+					t.Errorf("the %s lives on", role)
+				}
+			}
+		})
+	}
+}
+
+// What an agent in the foreground has started for the user, such as a browser, stays when
+// the agent ends. What a child has started does not.
+func TestEndOfTheAgent(t *testing.T) {
+	for role, stays := range map[string]bool{"foreground": true, "background": false} {
+		t.Run(role, func(t *testing.T) {
+			tr := grow(t, role, "SYS_TEST_END=1")
+			if err := tr.cmd.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			if stays && tr.ends("sleeper", 0) {
+				t.Error("the sleeper has ended")
+			}
+			if !stays && !tr.ends("sleeper", treeTimeout) {
+				t.Error("the sleeper lives on")
+			}
+		})
+	}
+}
+
+// The pool outlives the agent whose bridge started it, and the Pollux that runs the agent.
+func TestDetachedProcessLeavesTheJob(t *testing.T) {
+	tr := grow(t, "foreground", "SYS_TEST_DETACH=1")
+	tr.cmd.Process.Kill()
+	tr.cmd.Wait()
+	if !tr.ends("agent", treeTimeout) {
+		t.Error("the agent lives on")
+	}
+	if tr.ends("sleeper", 0) {
+		t.Error("the detached process has ended")
+	}
+}
+
+// RunForeground ends a tree that does not end by itself.
+func TestForegroundIsEnded(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := exec.Command(os.Args[0], "-test.run=^TestJobProgram$")
+	cmd.Env, cmd.Stdout = append(os.Environ(), "SYS_TEST_JOB=agent"), w
+	ended := make(chan error, 1)
+	go func() {
+		ended <- RunForeground(ctx, cmd, 10*time.Millisecond)
+		w.Close()
+	}()
+	lines := bufio.NewScanner(r)
+	for n := 0; n < 2 && lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "agent ") || strings.HasPrefix(lines.Text(), "sleeper ") {
+			n++
+		}
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("the agent succeeded")
+	}
+	io.Copy(io.Discard, r) // until the last process has closed its end
+}
+
+// Stop lets a child clean up.
+func TestStopInterruptsTheChild(t *testing.T) {
+	if !hasConsole() {
+		t.Skip("without a console there is no signal")
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestJobProgram$")
+	cmd.Env, cmd.Stdout = append(os.Environ(), "SYS_TEST_JOB=interruptible"), w
+	c, err := StartChild(cmd)
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(r)
+	for lines.Scan() && lines.Text() != "listens" {
+		t.Log(lines.Text())
+	}
+	c.Stop(treeTimeout)
+	rest, _ := io.ReadAll(r)
+	if code := c.ExitCode(); code != 7 {
+		t.Errorf("exit code %d; %s", code, rest)
+	}
+}
+
+// A child gets no window.
+func TestChildrenHaveNoWindow(t *testing.T) {
+	cmd := exec.Command("x")
+	leadGroup(cmd)
+	if hidden := cmd.SysProcAttr.CreationFlags&windows.CREATE_NO_WINDOW != 0; hidden == hasConsole() {
+		t.Errorf("hidden: %v, in a console: %v", hidden, hasConsole())
+	}
+}

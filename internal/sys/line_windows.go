@@ -1,0 +1,27 @@
+package sys
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+)
+
+const (
+	defaultEditor = "notepad"
+	defaultPager  = "more"
+)
+
+func lineCommand(ctx context.Context, line string, args []string) (*exec.Cmd, error) {
+	words := splitLine(line)
+	if len(words) == 0 {
+		return nil, errors.New("the command is empty")
+	}
+	return Command(ctx, words[0], append(words[1:], args...)...)
+}
+
+func splitLine(line string) []string {
+	return splitWindows(line, func(program string) bool {
+		_, err := exec.LookPath(program)
+		return err == nil
+	})
+}

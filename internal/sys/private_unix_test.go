@@ -1,0 +1,27 @@
+//go:build unix
+
+package sys
+
+import (
+	"errors"
+	"os"
+	"testing"
+)
+
+// share gives all permissions to all users.
+func share(path string) error { return os.Chmod(path, 0o777) }
+
+// foreignDir returns a directory of another user.
+func foreignDir(t *testing.T) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		return "/"
+	}
+	dir := t.TempDir()
+	if err := os.Chown(dir, 65534, 65534); errors.Is(err, os.ErrPermission) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

@@ -1,0 +1,86 @@
+package sys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// ErrForeignSocket reports that a socket belongs to another user.
+var ErrForeignSocket = errors.New("belongs to another user: use a socket in a directory that you own")
+
+// ErrLongPath reports that the path of a socket is longer than the system allows.
+var ErrLongPath = errors.New("the path of the socket is too long")
+
+// A SocketListener is a listener of [ListenSocket].
+type SocketListener interface {
+	net.Listener
+	// SetUnlinkOnClose sets whether Close removes the file of the socket. It does by
+	// default.
+	SetUnlinkOnClose(unlink bool)
+}
+
+// ListenSocket listens on a socket that only the user can connect to. The path must not
+// exist. On Unix it is a unix socket with mode 0600. On Windows it is a file with the
+// random name of a named pipe, both for the user alone: not all releases of Windows have
+// unix sockets, and the path of a pipe may have any length. The error is [ErrLongPath] if
+// the path is too long.
+func ListenSocket(path string) (SocketListener, error) { return listenSocket(path) }
+
+// ListenPrivate listens where only the user can connect, at an address of its own: on a
+// unix socket in the directory of [RuntimeDir], or on a named pipe on Windows. name is a
+// part of the address. scheme is "unix" or "pipe".
+func ListenPrivate(name string) (l net.Listener, scheme, address string, err error) {
+	return listenPrivate(name)
+}
+
+// DialSocket connects to a socket of this user. It fails with [ErrForeignSocket] if
+// another user may have put it there: the socket must belong to the user or to root, or
+// to the owner of a directory that nobody else can write, such as one that was mounted
+// into a container.
+func DialSocket(ctx context.Context, path string) (net.Conn, error) {
+	var info fs.FileInfo
+	if target, err := filepath.EvalSymlinks(path); err == nil { // otherwise the dial fails too
+		if info, err = os.Stat(target); err != nil {
+			return nil, err
+		}
+		dir := filepath.Dir(target)
+		dirInfo, err := os.Stat(dir)
+		if err != nil {
+			return nil, err
+		}
+		if !Own(target, info) && !Administered(target, info) &&
+			(!SameOwner(target, info, dir, dirInfo) || OthersWrite(dir, dirInfo)) {
+			return nil, fmt.Errorf("%s %w", path, ErrForeignSocket)
+		}
+	}
+	conn, err := dialSocket(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	if info != nil && !TrustedPeer(conn, info) {
+		conn.Close()
+		return nil, fmt.Errorf("%s %w", path, ErrForeignSocket)
+	}
+	return conn, nil
+}
+
+// refuseTimeout limits the dial of [RefusesConnections].
+const refuseTimeout = time.Second
+
+// RefusesConnections reports whether no process listens on a socket, in this
+// container or another one.
+func RefusesConnections(socket string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), refuseTimeout)
+	defer cancel()
+	conn, err := dialSocket(ctx, socket)
+	if err == nil {
+		conn.Close()
+	}
+	return err != nil && Refused(err)
+}

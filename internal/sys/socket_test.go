@@ -1,0 +1,80 @@
+package sys
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// socketDir returns a directory whose path is short enough for a unix socket.
+func socketDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "px")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// A socket carries bytes both ways, refuses connections once nobody listens, and can be
+// left behind.
+func TestSocket(t *testing.T) {
+	path := filepath.Join(socketDir(t), "s")
+	l, err := ListenSocket(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != SocketType || !Private(path, info) || !Own(path, info) {
+		t.Errorf("the file of the socket is %v, %v", info, err)
+	}
+	if again, err := ListenSocket(path); err == nil {
+		again.Close()
+		t.Error("two listeners have one path")
+	}
+	if RefusesConnections(path) {
+		t.Error("the socket refuses connections")
+	}
+	text := bytes.Repeat([]byte("0123456789"), 100_000)
+	go Accept(l, func(conn net.Conn) {
+		go func() {
+			io.Copy(conn, conn)
+			conn.Close()
+		}()
+	})
+	conn, err := DialSocket(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go func() {
+		conn.Write(text)
+		conn.(interface{ CloseWrite() error }).CloseWrite()
+	}()
+	if got, err := io.ReadAll(conn); err != nil || !bytes.Equal(got, text) {
+		t.Errorf("%d bytes came back, %v", len(got), err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	if _, err := DialSocket(t.Context(), path); !Refused(err) || !RefusesConnections(path) {
+		t.Errorf("a socket that nobody serves: %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := DialSocket(t.Context(), path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no socket: %v", err)
+	}
+	if l, err = ListenSocket(path); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket of a closed listener: %v", err)
+	}
+}

@@ -1,0 +1,158 @@
+package sys
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"github.com/Microsoft/go-winio"
+	"golang.org/x/sys/windows"
+)
+
+// SocketType is the type of the file of a socket; see [ListenSocket].
+const SocketType = fs.FileMode(0)
+
+const (
+	// maxRuntimeDir is the longest path of the directory of sockets: there is no limit.
+	maxRuntimeDir = math.MaxInt
+	// pipePrefix starts the name of each of our pipes.
+	pipePrefix = `\\.\pipe\pollux-`
+	// maxPipeName is more than a pipe's name has, in bytes.
+	maxPipeName = 1 << 10
+	// pipeBuffer is what a pipe holds before a write waits for the reader, in bytes. It
+	// is that of a unix socket.
+	pipeBuffer = 64 << 10
+)
+
+// A pipeListener listens on a named pipe.
+type pipeListener struct {
+	net.Listener
+	path string // of the file with the name; empty if there is none
+	keep atomic.Bool
+}
+
+// listenPipe listens on a pipe that only the user can open.
+func listenPipe(name string) (*pipeListener, error) {
+	user, err := currentUser()
+	if err != nil {
+		return nil, err
+	}
+	l, err := winio.ListenPipe(name, &winio.PipeConfig{
+		SecurityDescriptor: "O:" + user.String() + "D:P(A;;GA;;;" + user.String() + ")",
+		MessageMode:        true, // so that an end can close its writing side
+		InputBufferSize:    pipeBuffer, OutputBufferSize: pipeBuffer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	occupyFirst(name)
+	return &pipeListener{Listener: l}, nil
+}
+
+// occupyFirst connects to a pipe that is not served yet and closes the connection. go-winio
+// creates the pipe with an instance that it never serves. Windows gives it to no client,
+// but Wine does.
+func occupyFirst(pipe string) {
+	name, err := windows.UTF16PtrFromString(pipe)
+	if err != nil {
+		return
+	}
+	h, err := windows.CreateFile(name, windows.GENERIC_READ|windows.GENERIC_WRITE, 0, nil, windows.OPEN_EXISTING,
+		windows.SECURITY_SQOS_PRESENT|windows.SECURITY_ANONYMOUS, 0)
+	if err == nil {
+		windows.CloseHandle(h)
+	}
+}
+
+func (l *pipeListener) SetUnlinkOnClose(unlink bool) { l.keep.Store(!unlink) }
+
+func (l *pipeListener) Close() error {
+	if l.path != "" && !l.keep.Swap(true) {
+		os.Remove(l.path)
+	}
+	return l.Listener.Close()
+}
+
+func listenSocket(path string) (SocketListener, error) {
+	name := pipePrefix + rand.Text()
+	l, err := listenPipe(name)
+	if err != nil {
+		return nil, err
+	}
+	// The file appears with its content.
+	f, err := createTemp(filepath.Dir(path))
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	_, err = f.WriteString(name)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = renameNew(f.Name(), path)
+	}
+	if err != nil {
+		l.Close()
+		os.Remove(f.Name())
+		return nil, err
+	}
+	l.path = path
+	return l, nil
+}
+
+// renameNew renames a file. It fails if the new name exists.
+func renameNew(from, to string) error {
+	failed := func(err error) error { return &os.LinkError{Op: "rename", Old: from, New: to, Err: err} }
+	old, err := windows.UTF16PtrFromString(from)
+	if err != nil {
+		return failed(err)
+	}
+	name, err := windows.UTF16PtrFromString(to)
+	if err != nil {
+		return failed(err)
+	}
+	if err := windows.MoveFileEx(old, name, 0); err != nil {
+		return failed(err)
+	}
+	return nil
+}
+
+func dialSocket(ctx context.Context, path string) (net.Conn, error) {
+	data, err := ReadFile(path, maxPipeName)
+	if err != nil {
+		return nil, err
+	}
+	name := string(data)
+	if !strings.HasPrefix(name, pipePrefix) {
+		return nil, fmt.Errorf("%s is not a socket of Pollux: remove it", path)
+	}
+	conn, err := winio.DialPipeContext(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("nobody listens on %s: %w", path, windows.WSAECONNREFUSED)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// Another user may have taken the name of a listener that has ended.
+	if !ownPipe(conn) {
+		conn.Close()
+		return nil, fmt.Errorf("%s %w", path, ErrForeignSocket)
+	}
+	return conn, nil
+}
+
+// ownPipe reports whether a process of the user made the pipe.
+func ownPipe(conn net.Conn) bool {
+	pipe, ok := conn.(interface{ Fd() uintptr })
+	if !ok {
+		return false
+	}
+	sd, err := windows.GetSecurityInfo(windows.Handle(pipe.Fd()), windows.SE_KERNEL_OBJECT, windows.OWNER_SECURITY_INFORMATION)
+	return err == nil && isOwn(ownerIn(sd))
+}

@@ -1,0 +1,45 @@
+// Package systest hides from tests what differs between operating systems.
+package systest
+
+import (
+	"io/fs"
+	"os"
+	"testing"
+)
+
+// Link makes a symbolic link. It skips the test where links cannot be made: on Windows
+// most users may not, and Wine 10 only pretends to.
+func Link(t testing.TB, target, path string) {
+	t.Helper()
+	if err := TryLink(target, path); err != nil {
+		t.Skip("no symbolic links here: ", err)
+	}
+}
+
+// TryLink is [os.Symlink], with an error if the link is not there afterwards.
+func TryLink(target, path string) error {
+	if err := os.Symlink(target, path); err != nil {
+		return err
+	}
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode().Type() != fs.ModeSymlink {
+		err = &fs.PathError{Op: "symlink", Path: path, Err: fs.ErrInvalid}
+	}
+	return err
+}
+
+// SetTemp makes dir the temporary directory, for Go and for Node, on each system.
+func SetTemp(t testing.TB, dir string) {
+	t.Helper()
+	for _, key := range []string{"TMPDIR", "TMP", "TEMP"} {
+		t.Setenv(key, dir)
+	}
+}
+
+// SetHome makes dir the user's home directory on each system.
+func SetHome(t testing.TB, dir string) {
+	t.Helper()
+	for _, key := range []string{"HOME", "USERPROFILE"} {
+		t.Setenv(key, dir)
+	}
+}
