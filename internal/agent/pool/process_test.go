@@ -173,12 +173,12 @@ func TestPreparedDuring(t *testing.T) {
 					w.addPrepared(&session{w: w})
 				}
 				p.tasks.Go(func() { p.prepareDuring(t.Context(), w) })
-				time.Sleep(test.delay - 1)
+				time.Sleep(test.delay - time.Nanosecond)
 				synctest.Wait()
 				if n := len(c.requests); n > 0 {
 					t.Errorf("it asks for %d before %v", n, test.delay)
 				}
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				c.create()
 			})
 		})
