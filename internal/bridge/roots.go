@@ -4,14 +4,12 @@ package bridge
 
 import (
 	"context"
-	"net/url"
-	"path/filepath"
-	"runtime"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pollux/internal/paths"
 )
 
 // multiRoundTrip is the first revision of the protocol in which a server does
@@ -100,13 +98,5 @@ func firstRoot(list *mcp.ListRootsResult) string {
 
 // filePath returns the path of a file URI.
 func filePath(uri string) (string, bool) {
-	u, err := url.Parse(uri)
-	if err != nil || u.Scheme != "file" || u.Host != "" && u.Host != "localhost" {
-		return "", false
-	}
-	path := u.Path
-	if runtime.GOOS == "windows" {
-		path = strings.TrimPrefix(path, "/")
-	}
-	return filepath.FromSlash(path), true
+	return paths.FromURL(uri)
 }

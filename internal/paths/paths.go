@@ -14,6 +14,9 @@ import (
 // Real returns the path with the symbolic links of its existing part resolved.
 // The part that does not exist stays as it is.
 func Real(path string) string {
+	if local.windows() {
+		path = plain(path)
+	}
 	path = filepath.Clean(path)
 	rest := ""
 	for dir := path; ; dir = filepath.Dir(dir) {
@@ -140,11 +143,11 @@ func (s style) key(name string) string {
 // parts returns the names of a path. It resolves "." and "..", and ignores
 // empty names, other than those at the start that make a path absolute.
 func (s style) parts(path string) []string {
-	if s.separator == `\` {
-		path = strings.ReplaceAll(path, "/", `\`)
+	if s.windows() {
+		path = plain(strings.ReplaceAll(path, "/", `\`))
 	}
 	var parts []string
-	unc := s.separator == `\` && strings.HasPrefix(path, `\\`)
+	unc := s.windows() && strings.HasPrefix(path, `\\`)
 	for i, part := range strings.Split(path, s.separator) {
 		switch {
 		case part == "" && i > 0 && !(unc && i == 1), part == ".":
