@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 var kinds = []AgentKind{kind("fake", "Fake"), kind("other", "Other"), kind("loner", "Loner")}
@@ -231,9 +232,7 @@ func TestSendExcluded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink(".env", filepath.Join(c.dir, "innocent")); err != nil {
-		t.Skip(err)
-	}
+	systest.Link(t, ".env", filepath.Join(c.dir, "innocent"))
 	send := func(name string) error {
 		p := editor.SendParams{PromptParams: editor.PromptParams{Path: filepath.Join(c.dir, name)}}
 		_, err := c.send(p)

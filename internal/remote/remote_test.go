@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func mustPaths(_ testing.TB, pairs ...string) (p Paths) {
 	for _, pair := range pairs {
 		here, there, _ := strings.Cut(pair, "=")
-		p = append(p, Pair{filepath.Clean(here), clean(there)})
+		p = append(p, Pair{clean(here), clean(there)})
 	}
 	return p
 }

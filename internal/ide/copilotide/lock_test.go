@@ -12,6 +12,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/ide/lockfile"
+	"pollux/internal/sys/systest"
 )
 
 // deadPID is above the limits of all systems.
@@ -58,9 +59,7 @@ func TestLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	link := filepath.Join(actual, "link")
-	if err := os.Symlink(actual, link); err != nil {
-		t.Skip(err)
-	}
+	systest.Link(t, actual, link)
 	s := publish(t, cfg, nil, "/project", link)
 	l := only(t, cfg.Dir)
 	if l.PID != os.Getpid() || l.IDEName != "Test" || l.Headers["Authorization"] != "Nonce "+s.nonce || l.IsTrusted ||
