@@ -161,7 +161,7 @@ func TestSend(t *testing.T) {
 		{name: "a relative path", agents: []string{"Fake+"},
 			send: editor.SendParams{PromptParams: editor.PromptParams{Path: "a.txt"}}, err: "pass an absolute path"},
 		{name: "a file that does not exist", agents: []string{"Fake+"},
-			send: editor.SendParams{PromptParams: editor.PromptParams{Path: "/x/y"}}, err: "is not a file on disk: save it first"},
+			send: editor.SendParams{PromptParams: editor.PromptParams{Path: systest.Abs("/x/y")}}, err: "is not a file on disk: save it first"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newBare(t)

@@ -58,7 +58,7 @@ func (s style) toURL(path string) string {
 		if unc, ok := strings.CutPrefix(u.Path, "//"); ok {
 			u.Host, u.Path, _ = strings.Cut(unc, "/")
 			u.Path = "/" + u.Path
-		} else {
+		} else if hasDrive(u.Path) {
 			u.Path = "/" + u.Path
 		}
 	}

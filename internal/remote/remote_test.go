@@ -178,7 +178,7 @@ func TestListener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(f.Socket); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(f.Socket); err != nil || !sys.Private(f.Socket, info) {
 		t.Errorf("the socket: %v, %v", info, err)
 	}
 	dial := func(first string) *bufio.ReadWriter {

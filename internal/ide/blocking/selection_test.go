@@ -10,6 +10,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
+	"pollux/internal/paths"
 	"pollux/internal/sys/systest"
 )
 
@@ -18,7 +19,8 @@ func cursor(line, character int) *editor.Cursor {
 }
 
 func TestNewSelection(t *testing.T) {
-	const root = "/project"
+	root := systest.Abs("/project")
+	file := filepath.Join(root, "a b")
 	lines := companion.File{
 		Cursor: cursor(2, 1), Selection: "b\nc", Range: &editor.Range{Start: *cursor(2, 1), End: *cursor(3, 2)},
 	}
@@ -38,14 +40,14 @@ func TestNewSelection(t *testing.T) {
 		"a line":                       {companion.File{Cursor: cursor(1, 4), Selection: "b\n"}, 0, "0:0-0:3 b\n"},
 	} {
 		f := tt.file
-		f.Path, f.Active = "/project/a b", true
+		f.Path, f.Active = file, true
 		m := NewSelection(companion.Context{Files: []companion.File{f}}, []string{"/other", root}, tt.shift)
 		s := m.Span
 		got := fmt.Sprintf("%d:%d-%d:%d", s.Start.Line, s.Start.Character, s.End.Line, s.End.Character)
 		if m.Text != "" {
 			got += " " + m.Text
 		}
-		if got != tt.want || s.IsEmpty != (m.Text == "") || m.FilePath != "/project/a b" || m.FileURL != "file:///project/a%20b" {
+		if got != tt.want || s.IsEmpty != (m.Text == "") || m.FilePath != file || m.FileURL != paths.ToURL(file) || !strings.HasSuffix(m.FileURL, "/project/a%20b") {
 			t.Errorf("%s: %s, %+v; want %s", name, got, m, tt.want)
 		}
 	}

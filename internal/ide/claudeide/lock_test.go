@@ -208,7 +208,7 @@ func TestRival(t *testing.T) {
 	}
 	defer listener.Close()
 	served := listener.Addr().(*net.TCPAddr).Port
-	const folder = "/work/project"
+	folder := systest.Abs("/work/project")
 	alive := os.Getpid()
 	lock := func(pid int, mark *lockfile.Mark, folders ...string) func(int64) string {
 		return func(since int64) string {
@@ -226,7 +226,7 @@ func TestRival(t *testing.T) {
 	}{
 		"same folder":        {1, lock(alive, nil, folder), fmt.Sprintf("Other (process %d)", alive)},
 		"with a slash":       {1, lock(alive, nil, folder+"/"), fmt.Sprintf("Other (process %d)", alive)},
-		"parent":             {1, lock(alive, nil, "/work"), fmt.Sprintf("Other (process %d)", alive)},
+		"parent":             {1, lock(alive, nil, filepath.Dir(folder)), fmt.Sprintf("Other (process %d)", alive)},
 		"child":              {1, lock(alive, nil, "/elsewhere", folder+"/child"), fmt.Sprintf("Other (process %d)", alive)},
 		"sibling":            {1, lock(alive, nil, folder+"s"), ""},
 		"no folder":          {1, lock(alive, nil), ""},
@@ -287,17 +287,17 @@ func TestRivalWithoutViews(t *testing.T) {
 func TestTwoCompanions(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ide")
 	in := func(c *Config, _ *backend) { c.Dir = dir }
-	first, _ := publish(t, []string{"/project"}, in)
-	second, _ := publish(t, []string{"/project/sub"}, in)
+	first, _ := publish(t, []string{systest.Abs("/project")}, in)
+	second, _ := publish(t, []string{systest.Abs("/project/sub")}, in)
 	second.lock.Pollux.Since = first.lock.Pollux.Since + 1
 	second.update()
 	first.update()
-	if a, b := first.folders(t), second.folders(t); a != "/project" || b != "" {
+	if a, b := first.folders(t), second.folders(t); a != systest.Abs("/project") || b != "" {
 		t.Errorf("%q, %q", a, b)
 	}
 	first.Unpublish()
 	second.update()
-	if got := second.folders(t); got != "/project/sub" {
+	if got := second.folders(t); got != systest.Abs("/project/sub") {
 		t.Error(got)
 	}
 }

@@ -180,11 +180,11 @@ func TestPrune(t *testing.T) {
 }
 
 func TestDir(t *testing.T) {
-	t.Setenv("HOME", "/home/me")
-	t.Setenv("USERPROFILE", "/home/me")
-	for set, want := range map[string]string{"": "/home/me/.copilot/ide", "/elsewhere": "/elsewhere/ide"} {
+	systest.SetHome(t, systest.Abs("/home/me"))
+	elsewhere := systest.Abs("/elsewhere")
+	for set, want := range map[string]string{"": systest.Abs("/home/me/.copilot/ide"), elsewhere: filepath.Join(elsewhere, "ide")} {
 		t.Setenv(EnvHome, set)
-		if got, err := Dir(); err != nil || filepath.ToSlash(got) != want {
+		if got, err := Dir(); err != nil || got != want {
 			t.Errorf("%q: %q, %v", set, got, err)
 		}
 	}

@@ -335,7 +335,7 @@ func TestPrune(t *testing.T) {
 		{filepath.Join(dir, at(deadPID, live)), DiscoveryFile{Port: live}, true},
 		{filepath.Join(dir, at(deadPID, gone)), DiscoveryFile{Port: gone}, false},
 		{filepath.Join(dir, at(me, gone)), DiscoveryFile{Port: gone}, false}, // would shadow ours
-		{filepath.Join(dir, at(os.Getppid(), gone)), DiscoveryFile{Port: gone}, true},
+		{filepath.Join(dir, at(os.Getppid(), gone)), DiscoveryFile{Port: gone}, sys.Alive(os.Getppid())},
 		{filepath.Join(dir, at(os.Getppid(), live)), DiscoveryFile{Port: live, Pollux: deadPID}, false},
 		// A companion in another container, whose processes are not visible
 		// here.

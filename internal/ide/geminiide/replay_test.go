@@ -73,7 +73,7 @@ func TestReplay(t *testing.T) {
 					s = strings.ReplaceAll(s, "/elsewhere:", "/elsewhere"+string(os.PathListSeparator))
 					return strings.ReplaceAll(s, "ROOT", root)
 				}
-				text := fill(f.raw)
+				text := strings.ReplaceAll(f.raw, "ROOT", strings.ReplaceAll(root, `\`, `\\`))
 				if f.raw == "" {
 					data, _ := json.Marshal(map[string]any{"port": f.port, "workspacePath": fill(f.workspace)})
 					text = string(data)

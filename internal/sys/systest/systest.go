@@ -4,6 +4,8 @@ package systest
 import (
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -42,4 +44,17 @@ func SetHome(t testing.TB, dir string) {
 	for _, key := range []string{"HOME", "USERPROFILE"} {
 		t.Setenv(key, dir)
 	}
+}
+
+// Abs returns an absolute path of this system for one of Unix. On Windows it is on the
+// drive of the temporary directory.
+func Abs(path string) string {
+	return filepath.VolumeName(os.TempDir()) + filepath.FromSlash(path)
+}
+
+// InJSON replaces each path below /project in the text of a JSON document by [Abs] of it,
+// also in file URLs in which nothing is escaped.
+func InJSON(text string) string {
+	at := strings.ReplaceAll(Abs("/project/"), `\`, `\\`)
+	return strings.ReplaceAll(text, "/project/", at)
 }

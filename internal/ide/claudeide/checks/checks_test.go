@@ -41,7 +41,7 @@ func newRoom(t *testing.T) *room {
 	}
 	r := &room{t: t, home: filepath.Join(root, "home"), project: filepath.Join(root, "project")}
 	for _, dir := range []string{filepath.Join(r.home, ".claude", "ide"), r.project} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+		if err := sys.PrivateDir(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
