@@ -13,14 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/sys"
+	"pollux/internal/sys/systest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 
 // mustPaths returns pairs whose directories here need not exist.
 func mustPaths(_ testing.TB, pairs ...string) (p Paths) {

@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"pollux/internal/agent"
 	"pollux/internal/sys/systest"
 )
@@ -39,7 +37,7 @@ func TestMain(m *testing.M) {
 		r.Close()
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	systest.VerifyTestMain(m)
 }
 
 var noon = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)

@@ -73,7 +73,7 @@ func TestNewSelection(t *testing.T) {
 	}
 	const wide = "\U0001F600" // two code units
 	long := companion.File{
-		Path: "/project/a", Active: true, Cursor: cursor(1, 1), Selection: strings.Repeat(wide, MaxSelection),
+		Path: file, Active: true, Cursor: cursor(1, 1), Selection: strings.Repeat(wide, MaxSelection),
 	}
 	m := NewSelection(companion.Context{Files: []companion.File{long}}, []string{root}, 0)
 	if m.Text != strings.Repeat(wide, MaxSelection/2) {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
 // Link makes a symbolic link. It skips the test where links cannot be made: on Windows
@@ -57,4 +59,10 @@ func Abs(path string) string {
 func InJSON(text string) string {
 	at := strings.ReplaceAll(Abs("/project/"), `\`, `\\`)
 	return strings.ReplaceAll(text, "/project/", at)
+}
+
+// VerifyTestMain runs the tests of a package, and fails if they leave a goroutine behind.
+func VerifyTestMain(m *testing.M) {
+	// It waits for the events of all pipes on Windows, and never ends.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/Microsoft/go-winio.ioCompletionProcessor"))
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
-	"go.uber.org/goleak"
 
 	"pollux/internal/editor"
 	"pollux/internal/paths"
@@ -23,7 +22,7 @@ import (
 // uriOf returns the URI of a file on this system, given its path on Unix.
 func uriOf(path string) string { return paths.ToURL(systest.Abs(path)) }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 
 // A desk is an editor's language client on one side of the server, and the
 // companion's end of the editor protocol on the other.

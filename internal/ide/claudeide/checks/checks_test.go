@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/coder/websocket"
 
 	"pollux/internal/doctor"
@@ -23,9 +21,10 @@ import (
 	"pollux/internal/ide/claudeide"
 	"pollux/internal/ide/lockfile"
 	"pollux/internal/sys"
+	"pollux/internal/sys/systest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 
 // A room is a private home with a project, in which checks run.
 type room struct {
