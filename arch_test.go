@@ -76,7 +76,7 @@ var allowed = map[string][]string{
 	"pollux/internal/termtext":                  {},
 	"pollux/internal/usage":                     {"agent", "jsonl", "lazy", "outbox", "sys"},
 	"pollux/internal/usage/metrics":             {"agent", "lazy"},
-	"pollux/internal/view/lsp":                  {"editor", "lazy", "termtext"},
+	"pollux/internal/view/lsp":                  {"editor", "lazy", "paths", "termtext"},
 	"pollux/internal/view/term":                 {"editor", "hunk", "outbox", "sys", "termtext", "view/term/syntax"},
 	"pollux/internal/view/term/syntax":          {},
 	"pollux/internal/view/tmux":                 {"editor", "paths", "sys"},

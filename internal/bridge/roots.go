@@ -4,14 +4,12 @@ package bridge
 
 import (
 	"context"
-	"net/url"
-	"path/filepath"
-	"runtime"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pollux/internal/paths"
 )
 
 // multiRoundTrip is the first revision of the protocol in which a server does
@@ -89,40 +87,11 @@ func firstRoot(list *mcp.ListRootsResult) string {
 		return ""
 	}
 	for _, root := range list.Roots {
-		if dir, ok := filePath(root.URI); ok {
+		if dir, ok := paths.FromURL(root.URI); ok {
 			if dir, err := workingDirectory(dir); err == nil {
 				return dir
 			}
 		}
 	}
 	return ""
-}
-
-// filePath returns the path of a file URI.
-func filePath(uri string) (string, bool) {
-	path, ok := filePathOn(runtime.GOOS, uri)
-	return filepath.FromSlash(path), ok
-}
-
-// filePathOn returns the path of a file URI, with slashes, on a system.
-func filePathOn(goos, uri string) (string, bool) {
-	// Some clients write two slashes before the drive, where RFC 8089 has three.
-	if drive, ok := strings.CutPrefix(uri, "file://"); ok && goos == "windows" && len(drive) > 1 && drive[1] == ':' {
-		uri = "file:///" + drive
-	}
-	u, err := url.Parse(uri)
-	if err != nil || u.Scheme != "file" {
-		return "", false
-	}
-	remote := u.Host != "" && u.Host != "localhost"
-	switch {
-	case goos == "windows" && remote:
-		return "//" + u.Host + u.Path, true
-	case goos == "windows":
-		path := strings.TrimPrefix(u.Path, "/")
-		return path, path != ""
-	case remote:
-		return "", false
-	}
-	return u.Path, true
 }

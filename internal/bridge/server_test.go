@@ -153,27 +153,6 @@ func fileURI(path string) string {
 	return "file:///" + strings.TrimPrefix(filepath.ToSlash(path), "/")
 }
 
-// Clients write the URI of a Windows path in several ways.
-func TestFilePath(t *testing.T) {
-	for _, tt := range []struct{ goos, uri, want string }{
-		{"linux", "file:///home/me/a%20b", "/home/me/a b"},
-		{"linux", "file://localhost/x", "/x"},
-		{"linux", "file://server/share", ""},
-		{"linux", "https://example.org/x", ""},
-		{"windows", "file:///C:/Users/me", "C:/Users/me"},
-		{"windows", "file:///c%3A/Users/a%20b", "c:/Users/a b"}, // VS Code
-		{"windows", "file://C:/Users/me", "C:/Users/me"},
-		{"windows", "file://server/share/x", "//server/share/x"},
-		{"windows", "file:///", ""},
-		{"windows", "file://%zz/x", ""},
-	} {
-		got, ok := filePathOn(tt.goos, tt.uri)
-		if got != tt.want || ok != (tt.want != "") {
-			t.Errorf("%s, %s: %q, %v; want %q", tt.goos, tt.uri, got, ok, tt.want)
-		}
-	}
-}
-
 // A call without a directory works in the client's root.
 func TestRoots(t *testing.T) {
 	root, other := changetest.Project(t, false, map[string]string{"sub/x": ""}), changetest.Project(t, false, nil)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 func none(string) bool { return false }
@@ -154,7 +155,7 @@ func TestValidRange(t *testing.T) {
 	at := func(startLine, startCharacter, endLine, endCharacter int) *editor.Range {
 		return &editor.Range{Start: editor.Cursor{Line: startLine, Character: startCharacter}, End: editor.Cursor{Line: endLine, Character: endCharacter}}
 	}
-	p := files(t, "a")
+	p := files(t, "a", "b")
 	for _, tt := range []struct {
 		name      string
 		selection string
@@ -174,7 +175,7 @@ func TestValidRange(t *testing.T) {
 		{"an end at line 0", "x", at(1, 1, 0, 3), false},
 		{"an end at character 0", "x", at(1, 1, 2, 0), false},
 	} {
-		open := []editor.File{{Path: p[0], Active: true, Selection: tt.selection, Range: tt.where}, {Path: "/b", Range: at(1, 1, 1, 2), Selection: "y"}}
+		open := []editor.File{{Path: p[0], Active: true, Selection: tt.selection, Range: tt.where}, {Path: p[1], Range: at(1, 1, 1, 2), Selection: "y"}}
 		got := build([]snapshot{{editor.Snapshot{Files: open}, 1}}, 0, none).Files
 		if r := got[0].Range; (r != nil) != tt.valid || r != nil && *r != *tt.where {
 			t.Errorf("%s: %+v, want valid %v", tt.name, r, tt.valid)
@@ -277,9 +278,7 @@ func TestExcluded(t *testing.T) {
 	// A link does not hide what it leads to.
 	for link, target := range map[string]string{"conf": ".env", "notes": "a.log"} {
 		write(target, "")
-		if err := os.Symlink(filepath.Join(dir, target), filepath.Join(dir, link)); err != nil {
-			t.Fatal(err)
-		}
+		systest.Link(t, filepath.Join(dir, target), filepath.Join(dir, link))
 		if !x.excluded(filepath.Join(dir, link), []string{dir}) {
 			t.Errorf("%s, a link to %s, is not excluded", link, target)
 		}

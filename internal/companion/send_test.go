@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 var kinds = []AgentKind{kind("fake", "Fake"), kind("other", "Other"), kind("loner", "Loner")}
@@ -160,7 +161,7 @@ func TestSend(t *testing.T) {
 		{name: "a relative path", agents: []string{"Fake+"},
 			send: editor.SendParams{PromptParams: editor.PromptParams{Path: "a.txt"}}, err: "pass an absolute path"},
 		{name: "a file that does not exist", agents: []string{"Fake+"},
-			send: editor.SendParams{PromptParams: editor.PromptParams{Path: "/x/y"}}, err: "is not a file on disk: save it first"},
+			send: editor.SendParams{PromptParams: editor.PromptParams{Path: systest.Abs("/x/y")}}, err: "is not a file on disk: save it first"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newBare(t)
@@ -231,9 +232,7 @@ func TestSendExcluded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink(".env", filepath.Join(c.dir, "innocent")); err != nil {
-		t.Skip(err)
-	}
+	systest.Link(t, ".env", filepath.Join(c.dir, "innocent"))
 	send := func(name string) error {
 		p := editor.SendParams{PromptParams: editor.PromptParams{Path: filepath.Join(c.dir, name)}}
 		_, err := c.send(p)

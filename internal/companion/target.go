@@ -72,6 +72,9 @@ func within[T any](d time.Duration, f func() (T, error)) (T, error) {
 // roots. A path that leads out of the workspace, or through a dangling symbolic
 // link, is an error for the user.
 func newTarget(path string, roots []string) (target, error) {
+	if why := paths.Special(path); why != "" {
+		return target{}, errors.New(why)
+	}
 	return within(diskTimeout, func() (target, error) {
 		actual := paths.Real(path)
 		i := slices.IndexFunc(roots, func(r string) bool { return paths.Contains(r, actual) })

@@ -2,6 +2,7 @@ package config
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pollux/internal/sys/systest"
 )
 
 var update = flag.Bool("update", false, "write the table of settings to docs/CONFIG.md")
@@ -84,25 +87,26 @@ func TestOrder(t *testing.T) {
 
 // Each kind of value, in the file and in the environment.
 func TestValues(t *testing.T) {
-	v := load(t, `
+	x, a := systest.Abs("/x"), systest.Abs("/a")
+	v := load(t, fmt.Sprintf(`
 pool.enabled = false
 [companion]
-root = ["~/src", "/x"]
+root = ["~/src", '%s']
 listen = "10.0.0.1"
 [bridge]
 command = "~/bin/gemini"
 warm-wait = "1m30s"
 warm-memory-mb = 2_048
-prompts-dir = """/a"""
-`, map[string]string{"GEMINI_WARM_AHEAD": "YES", "GEMINI_IDLE_TIMEOUT_MS": "1000"})
+prompts-dir = '''%s'''
+`, x, a), map[string]string{"GEMINI_WARM_AHEAD": "YES", "GEMINI_IDLE_TIMEOUT_MS": "1000"})
 	if err := v.Err(); err != nil {
 		t.Fatal(err)
 	}
 	home, _ := os.UserHomeDir()
 	for key, want := range map[string]any{
-		"pool.enabled": false, "companion.root": []string{filepath.Join(home, "src"), "/x"}, "companion.listen": "10.0.0.1",
+		"pool.enabled": false, "companion.root": []string{filepath.Join(home, "src"), x}, "companion.listen": "10.0.0.1",
 		"bridge.command": filepath.Join(home, "bin", "gemini"), "bridge.warm-wait": 90 * time.Second, "bridge.warm-memory-mb": 2048,
-		"bridge.prompts-dir": "/a", "bridge.warm-ahead": true, "bridge.idle-timeout": time.Second,
+		"bridge.prompts-dir": a, "bridge.warm-ahead": true, "bridge.idle-timeout": time.Second,
 	} {
 		if got := v.Value(key); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s is %#v, want %#v", key, got, want)

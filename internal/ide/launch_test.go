@@ -1,6 +1,7 @@
 package ide
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -80,8 +81,12 @@ func TestAgents(t *testing.T) {
 		}
 		prompts[k.Command] = p.Text
 	}
+	gemini := "@a.go lines 2-3 "
+	if runtime.GOOS == "windows" {
+		gemini = `@"a.go" lines 2-3 `
+	}
 	for command, want := range map[string]string{
-		"gemini": "@a.go lines 2-3 ", "claude": "@a.go#L2-3 ", "opencode": "@a.go#L2-3 ",
+		"gemini": gemini, "claude": "@a.go#L2-3 ", "opencode": "@a.go#L2-3 ",
 		"copilot": "@a.go lines 2-3 ", "codex": "a.go lines 2-3 ",
 	} {
 		if prompts[command] != want {

@@ -52,7 +52,7 @@ func Open(path string) (*File, error) {
 }
 
 func open(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|sys.NonBlock, 0o600)
+	return sys.OpenShared(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|sys.NonBlock, 0o600)
 }
 
 // Path returns the path of the log.
@@ -96,7 +96,7 @@ func (l *File) currentLocked(size int64) error {
 	}
 	defer lock.Close()
 	if same(l.f, l.path) && os.Rename(l.path, Old(l.path)) != nil {
-		return nil // Windows renames no file that another process has open
+		return nil // on Windows, a virus scanner may have it open
 	}
 	f, err := open(l.path)
 	if err != nil {
@@ -189,7 +189,7 @@ func Show(ctx context.Context, w io.Writer, path string, lines int, follow bool)
 
 // readAll opens a log and reads what it holds.
 func readAll(path string) (*os.File, []byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|sys.NonBlock, 0)
+	f, err := sys.OpenShared(path, os.O_RDONLY|sys.NonBlock, 0)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"pollux/internal/sys/systest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 
 func write(t *testing.T, l *File, record string) {
 	t.Helper()

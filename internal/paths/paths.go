@@ -15,7 +15,12 @@ import (
 
 // Real returns the path with the symbolic links of its existing part resolved, and that
 // part as the disk spells it. The part that does not exist stays as it is.
-func Real(path string) string { return thisDisk().real(path) }
+func Real(path string) string {
+	if local.windows() {
+		path = plain(path)
+	}
+	return thisDisk().real(path)
+}
 
 // Existing returns the path of a file without symbolic links, as the disk spells it: all
 // spellings of an absolute path that lead to one file give one path. The error is that of
@@ -163,11 +168,11 @@ func (s style) key(name string) string {
 // parts returns the names of a path. It resolves "." and "..", and ignores
 // empty names, other than those at the start that make a path absolute.
 func (s style) parts(path string) []string {
-	if s.separator == `\` {
-		path = strings.ReplaceAll(path, "/", `\`)
+	if s.windows() {
+		path = plain(strings.ReplaceAll(path, "/", `\`))
 	}
 	var parts []string
-	unc := s.separator == `\` && strings.HasPrefix(path, `\\`)
+	unc := s.windows() && strings.HasPrefix(path, `\\`)
 	for i, part := range strings.Split(path, s.separator) {
 		switch {
 		case part == "" && i > 0 && !(unc && i == 1), part == ".":

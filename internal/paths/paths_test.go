@@ -49,7 +49,6 @@ func TestRel(t *testing.T) {
 
 // On Windows an editor or a setting may write slashes.
 func TestRelOnWindows(t *testing.T) {
-	windows := style{separator: `\`, foldCase: true}
 	for _, test := range []struct{ root, path, want string }{
 		{`C:\work`, `C:\work\a\b`, `a\b`},
 		{`C:\work`, `c:/Work/a/b`, `a\b`},

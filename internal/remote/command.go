@@ -61,7 +61,8 @@ const (
 	stopTimeout = time.Second
 	// maxTail limits what is kept of its standard error, in bytes.
 	maxTail = 2000
-	// exitNotFound is the exit code with which shells report an unknown command.
+	// exitNotFound is the exit code with which shells report an unknown command. Those of
+	// Windows only say so.
 	exitNotFound = 127
 )
 
@@ -156,7 +157,7 @@ func NoAnswer(ctx context.Context, conn io.ReadWriteCloser, what string, err err
 		}
 		switch {
 		case ctx.Err() != nil:
-		case c.child.ExitCode() == exitNotFound:
+		case c.child.ExitCode() == exitNotFound || strings.Contains(why, "is not recognized as") || strings.Contains(why, "internal or external command"):
 			why += "; install pollux there, in a directory of the PATH that this command has there"
 		case strings.Contains(why, "pollux: unknown command"):
 			why += "; install the same version of pollux there"

@@ -13,20 +13,19 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/sys"
+	"pollux/internal/sys/systest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 
 // mustPaths returns pairs whose directories here need not exist.
 func mustPaths(_ testing.TB, pairs ...string) (p Paths) {
 	for _, pair := range pairs {
 		here, there, _ := strings.Cut(pair, "=")
-		p = append(p, Pair{filepath.Clean(here), clean(there)})
+		p = append(p, Pair{clean(here), clean(there)})
 	}
 	return p
 }
@@ -189,7 +188,7 @@ func TestListener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(f.Socket); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(f.Socket); err != nil || !sys.Private(f.Socket, info) {
 		t.Errorf("the socket: %v, %v", info, err)
 	}
 	dial := func(first string) *bufio.ReadWriter {

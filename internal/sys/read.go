@@ -23,7 +23,7 @@ var (
 // opened, so nobody can exchange the file after the check. Errors wrap
 // [ErrNotRegular], [ErrTooLarge] or the system's error.
 func ReadFile(path string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|NonBlock, 0)
+	f, err := OpenShared(path, os.O_RDONLY|NonBlock, 0)
 	if err != nil {
 		return nil, err
 	}

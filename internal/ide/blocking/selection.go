@@ -3,9 +3,6 @@ package blocking
 import (
 	"context"
 	"errors"
-	"net/url"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 	"unicode/utf16"
@@ -84,11 +81,7 @@ func cut(text string, limit int) string {
 
 // FileURL returns the file URL of an absolute path.
 func FileURL(path string) string {
-	slashed := filepath.ToSlash(path)
-	if !strings.HasPrefix(slashed, "/") {
-		slashed = "/" + slashed
-	}
-	return (&url.URL{Scheme: "file", Path: slashed}).String()
+	return paths.ToURL(path)
 }
 
 // Messages encodes the context once for all sessions of a server. The zero value is

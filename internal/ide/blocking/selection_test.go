@@ -10,6 +10,8 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
+	"pollux/internal/paths"
+	"pollux/internal/sys/systest"
 )
 
 func cursor(line, character int) *editor.Cursor {
@@ -17,7 +19,8 @@ func cursor(line, character int) *editor.Cursor {
 }
 
 func TestNewSelection(t *testing.T) {
-	const root = "/project"
+	root := systest.Abs("/project")
+	file := filepath.Join(root, "a b")
 	lines := companion.File{
 		Cursor: cursor(2, 1), Selection: "b\nc", Range: &editor.Range{Start: *cursor(2, 1), End: *cursor(3, 2)},
 	}
@@ -37,14 +40,14 @@ func TestNewSelection(t *testing.T) {
 		"a line":                       {companion.File{Cursor: cursor(1, 4), Selection: "b\n"}, 0, "0:0-0:3 b\n"},
 	} {
 		f := tt.file
-		f.Path, f.Active = "/project/a b", true
+		f.Path, f.Active = file, true
 		m := NewSelection(companion.Context{Files: []companion.File{f}}, []string{"/other", root}, tt.shift)
 		s := m.Span
 		got := fmt.Sprintf("%d:%d-%d:%d", s.Start.Line, s.Start.Character, s.End.Line, s.End.Character)
 		if m.Text != "" {
 			got += " " + m.Text
 		}
-		if got != tt.want || s.IsEmpty != (m.Text == "") || m.FilePath != "/project/a b" || m.FileURL != "file:///project/a%20b" {
+		if got != tt.want || s.IsEmpty != (m.Text == "") || m.FilePath != file || m.FileURL != paths.ToURL(file) || !strings.HasSuffix(m.FileURL, "/project/a%20b") {
 			t.Errorf("%s: %s, %+v; want %s", name, got, m, tt.want)
 		}
 	}
@@ -70,7 +73,7 @@ func TestNewSelection(t *testing.T) {
 	}
 	const wide = "\U0001F600" // two code units
 	long := companion.File{
-		Path: "/project/a", Active: true, Cursor: cursor(1, 1), Selection: strings.Repeat(wide, MaxSelection),
+		Path: file, Active: true, Cursor: cursor(1, 1), Selection: strings.Repeat(wide, MaxSelection),
 	}
 	m := NewSelection(companion.Context{Files: []companion.File{long}}, []string{root}, 0)
 	if m.Text != strings.Repeat(wide, MaxSelection/2) {
@@ -96,9 +99,7 @@ func TestSelectionAndLinks(t *testing.T) {
 	for name, target := range map[string]string{
 		"link": root, "project/out": filepath.Join(dir, "outside"), "project/in": filepath.Join(root, "a"),
 	} {
-		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
-			t.Skip(err)
-		}
+		systest.Link(t, target, filepath.Join(dir, name))
 	}
 	for open, want := range map[string]string{
 		"project/a": "project/a", "link/a": "project/a", "project/in": "project/in", "project/out": "", "outside": "",

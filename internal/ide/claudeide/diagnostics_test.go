@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 func reported(path string) editor.FileDiagnostics {
@@ -35,10 +36,10 @@ func TestGetDiagnostics(t *testing.T) {
 		f.backend.diagnostics = func(path string) ([]editor.FileDiagnostics, error) {
 			switch path {
 			case "":
-				return []editor.FileDiagnostics{reported("/project/a b"), {Path: "/project/c%20d"}}, nil
-			case "/project/a b", "/project/c%20d":
+				return []editor.FileDiagnostics{reported(systest.Abs("/project/a b")), {Path: systest.Abs("/project/c%20d")}}, nil
+			case systest.Abs("/project/a b"), systest.Abs("/project/c%20d"):
 				return []editor.FileDiagnostics{reported(path)}, nil
-			case "/project/busy":
+			case systest.Abs("/project/busy"):
 				return nil, errors.New("not now")
 			}
 			return nil, nil
@@ -57,7 +58,7 @@ func TestGetDiagnostics(t *testing.T) {
 			`{"uri":"file://a"}`:              "isError: uri names no file: pass file:// and the file's absolute path",
 			`{"uri":"https:///a"}`:            "isError: uri names no file: pass file:// and the file's absolute path",
 		} {
-			a.want(a.call(toolGetDiagnostics, args), want)
+			a.want(a.call(toolGetDiagnostics, systest.InJSON(args)), systest.InJSON(want))
 		}
 		if got := a.answer(a.call(toolGetDiagnostics, `{"uri":1}`)); !got.Result.IsError {
 			t.Errorf("a number: %s", got)
@@ -71,7 +72,7 @@ func TestGetDiagnosticsAfterWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t)
 		f.backend.diagnostics = func(path string) ([]editor.FileDiagnostics, error) {
-			return []editor.FileDiagnostics{reported("/project/a")}, nil
+			return []editor.FileDiagnostics{reported(systest.Abs("/project/a"))}, nil
 		}
 		f.backend.checked = func(ctx context.Context, path string) {
 			select {
@@ -83,7 +84,7 @@ func TestGetDiagnosticsAfterWrite(t *testing.T) {
 		ask := func(args string, want time.Duration) {
 			t.Helper()
 			start := time.Now()
-			a.want(a.call(toolGetDiagnostics, args), "["+encoded("file:///project/a")+"]")
+			a.want(a.call(toolGetDiagnostics, systest.InJSON(args)), systest.InJSON("["+encoded("file:///project/a")+"]"))
 			if d := time.Since(start); d != want {
 				t.Errorf("%s took %v, want %v", args, d, want)
 			}
@@ -113,9 +114,9 @@ func TestChecksEnd(t *testing.T) {
 		a := f.connect("claude-code")
 		for i := range maxChecks + 1 {
 			uri := fmt.Sprintf("file:///project/%d", i)
-			a.want(a.call(toolGetDiagnostics, `{"uri":"`+uri+`"}`), "["+encoded(uri)+"]")
+			a.want(a.call(toolGetDiagnostics, systest.InJSON(`{"uri":"`+uri+`"}`)), systest.InJSON("["+encoded(uri)+"]"))
 		}
-		if path := receive(t, forgotten); path != "/project/0" || len(forgotten) > 0 {
+		if path := receive(t, forgotten); path != systest.Abs("/project/0") || len(forgotten) > 0 {
 			t.Errorf("the session forgot %s and %d more", path, len(forgotten))
 		}
 		a.ws.CloseNow()

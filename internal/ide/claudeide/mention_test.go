@@ -14,6 +14,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/sys"
+	"pollux/internal/sys/systest"
 )
 
 // The lines of a mention count from 0, and opencode shows them as they are. It arrives
@@ -24,9 +25,7 @@ func TestMention(t *testing.T) {
 		t.Fatal(err)
 	}
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(root, link); err != nil {
-		t.Skip(err)
-	}
+	systest.Link(t, root, link)
 	file := filepath.Join(root, "a.txt")
 	path, _ := json.Marshal(file)
 	for _, tt := range []struct {

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"net/url"
 	"path/filepath"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/companion"
+	"pollux/internal/paths"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
@@ -74,12 +74,8 @@ func (s *Session) askFolder(agent *mcp.ServerSession) string {
 	if err != nil || len(res.Roots) == 0 {
 		return ""
 	}
-	u, err := url.Parse(res.Roots[0].URI)
-	if err != nil || u.Scheme != "file" {
-		return ""
-	}
-	dir := filepath.FromSlash(u.Path)
-	if !filepath.IsAbs(dir) {
+	dir, ok := paths.FromURL(res.Roots[0].URI)
+	if !ok || !filepath.IsAbs(dir) {
 		return ""
 	}
 	return termtext.Line(dir, maxDir)

@@ -19,13 +19,13 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"go.uber.org/goleak"
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 
 // A backend is a companion with one rule of the real one: a proposal replaces the one
 // that the session has for the same file.

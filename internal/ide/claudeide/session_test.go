@@ -9,6 +9,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/ide/blocking"
+	"pollux/internal/sys/systest"
 )
 
 const errNotConnected = "not connected: send notifications/initialized first"
@@ -29,7 +30,7 @@ func TestInitialize(t *testing.T) {
 		if want := []string{"closeAllDiffTabs", "close_tab", "getDiagnostics", "openDiff"}; !slices.Equal(tools, want) {
 			t.Errorf("the tools are %q", tools)
 		}
-		a.want(a.call("getDiagnostics", `{"uri":"file:///project/a"}`), "[]")
+		a.want(a.call("getDiagnostics", systest.InJSON(`{"uri":"file:///project/a"}`)), "[]")
 		a.ws.CloseNow()
 		if receive(t, f.backend.gone) != a.session {
 			t.Error("another session has ended")

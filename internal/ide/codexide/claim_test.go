@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pollux/internal/sys/systest"
 )
 
 // listenAt listens as another program does.
@@ -93,9 +95,7 @@ func TestClaim(t *testing.T) {
 // A directory that another user could have prepared is not used.
 func TestClaimInALink(t *testing.T) {
 	m := newMachine(t)
-	if err := os.Symlink(m.dir, filepath.Dir(m.socket)); err != nil {
-		t.Fatal(err)
-	}
+	systest.Link(t, m.dir, filepath.Dir(m.socket))
 	if c, err := newClaim(m.socket); err == nil {
 		c.release()
 		t.Error("the claim succeeds below a symbolic link")

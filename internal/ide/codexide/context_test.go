@@ -10,6 +10,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 func TestNewContext(t *testing.T) {
@@ -19,9 +20,7 @@ func TestNewContext(t *testing.T) {
 	}
 	outside := project(t, "secret")
 	link := filepath.Join(dir, "link")
-	if err := os.Symlink(filepath.Join(outside, "secret"), link); err != nil {
-		t.Fatal(err)
-	}
+	systest.Link(t, filepath.Join(outside, "secret"), link)
 	in := func(name string) string { return filepath.Join(dir, name) }
 	at := func(line, character int) *editor.Cursor { return &editor.Cursor{Line: line, Character: character} }
 	tab := func(label, path, fsPath string) string {

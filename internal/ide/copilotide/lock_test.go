@@ -12,6 +12,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/ide/lockfile"
+	"pollux/internal/sys/systest"
 )
 
 // deadPID is above the limits of all systems.
@@ -58,9 +59,7 @@ func TestLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	link := filepath.Join(actual, "link")
-	if err := os.Symlink(actual, link); err != nil {
-		t.Skip(err)
-	}
+	systest.Link(t, actual, link)
 	s := publish(t, cfg, nil, "/project", link)
 	l := only(t, cfg.Dir)
 	if l.PID != os.Getpid() || l.IDEName != "Test" || l.Headers["Authorization"] != "Nonce "+s.nonce || l.IsTrusted ||
@@ -181,11 +180,11 @@ func TestPrune(t *testing.T) {
 }
 
 func TestDir(t *testing.T) {
-	t.Setenv("HOME", "/home/me")
-	t.Setenv("USERPROFILE", "/home/me")
-	for set, want := range map[string]string{"": "/home/me/.copilot/ide", "/elsewhere": "/elsewhere/ide"} {
+	systest.SetHome(t, systest.Abs("/home/me"))
+	elsewhere := systest.Abs("/elsewhere")
+	for set, want := range map[string]string{"": systest.Abs("/home/me/.copilot/ide"), elsewhere: filepath.Join(elsewhere, "ide")} {
 		t.Setenv(EnvHome, set)
-		if got, err := Dir(); err != nil || filepath.ToSlash(got) != want {
+		if got, err := Dir(); err != nil || got != want {
 			t.Errorf("%q: %q, %v", set, got, err)
 		}
 	}

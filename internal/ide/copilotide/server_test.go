@@ -14,19 +14,19 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"pollux/internal/companion"
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 
 // A backend is a companion with one rule of the real one: a proposal replaces the one
 // that the session has for the same file.
@@ -503,6 +503,9 @@ func TestOtherTools(t *testing.T) {
 		for _, args := range []string{
 			`{}`, `{"uri":"file:///project/a b"}`, `{"uri":"file:///project/a%20b"}`,
 		} {
+			if runtime.GOOS == "windows" {
+				args = strings.ReplaceAll(args, "file:///", "file:///C:/")
+			}
 			a.want(a.call(toolGetDiagnostics, args), `"filePath":"/project/a b"`, `"uri":"file:///project/a%20b"`,
 				`"severity":"error"`, `"message":"wrong"`, `"start":{"line":1,"character":0}`)
 		}

@@ -32,9 +32,9 @@ func TestReplay(t *testing.T) {
 	}{
 		{name: "nothing", minor: 61},
 		{name: "the exact PID before a larger one", minor: 61, files: []file{{pid: self, port: 1, workspace: "ROOT"}, {pid: dead, port: 2, workspace: "ROOT"}}, want: 1, inside: true, env: map[string]string{"GEMINI_CLI_IDE_PID": "SELF"}},
-		{name: "a live PID before a dead one", minor: 61, files: []file{{pid: 1, port: 1, workspace: "ROOT"}, {pid: dead, port: 2, workspace: "ROOT"}}, want: 1, inside: true},
+		{name: "a live PID before a dead one", minor: 61, files: []file{{pid: self, port: 1, workspace: "ROOT"}, {pid: dead, port: 2, workspace: "ROOT"}}, want: 1, inside: true},
 		{name: "of two dead ones the larger", minor: 61, files: []file{{pid: dead - 1, port: 1, workspace: "ROOT"}, {pid: dead, port: 2, workspace: "ROOT"}}, want: 2, inside: true},
-		{name: "the workspace before the PID", minor: 61, files: []file{{pid: 1, port: 1, workspace: "/elsewhere"}, {pid: dead, port: 2, workspace: "ROOT"}}, want: 2, inside: true},
+		{name: "the workspace before the PID", minor: 61, files: []file{{pid: self, port: 1, workspace: "/elsewhere"}, {pid: dead, port: 2, workspace: "ROOT"}}, want: 2, inside: true},
 		{name: "a workspace above", minor: 61, files: []file{{pid: dead, port: 2, workspace: "ROOT/.."}}, want: 2, inside: true},
 		{name: "a workspace below", minor: 61, files: []file{{pid: dead, port: 2, workspace: "ROOT/sub"}}, want: 2},
 		{name: "a name that only begins alike", minor: 61, files: []file{{pid: dead, port: 2, workspace: "ROOTx"}}, want: 2},
@@ -54,7 +54,7 @@ func TestReplay(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			root := t.TempDir()
 			tmp := t.TempDir()
-			env := map[string]string{"TMPDIR": tmp}
+			env := map[string]string{"TMPDIR": tmp, "TEMP": tmp}
 			for k, v := range tt.env {
 				if v == "SELF" {
 					v = fmt.Sprint(self)
@@ -69,8 +69,11 @@ func TestReplay(t *testing.T) {
 				if f.pid < 0 {
 					f.pid = idePID(self)
 				}
-				fill := func(s string) string { return strings.ReplaceAll(s, "ROOT", root) }
-				text := fill(f.raw)
+				fill := func(s string) string {
+					s = strings.ReplaceAll(s, "/elsewhere:", "/elsewhere"+string(os.PathListSeparator))
+					return strings.ReplaceAll(s, "ROOT", root)
+				}
+				text := strings.ReplaceAll(f.raw, "ROOT", strings.ReplaceAll(root, `\`, `\\`))
 				if f.raw == "" {
 					data, _ := json.Marshal(map[string]any{"port": f.port, "workspacePath": fill(f.workspace)})
 					text = string(data)
@@ -110,7 +113,7 @@ func TestReplayDirect(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	env := map[string]string{"TMPDIR": tmp}
+	env := map[string]string{"TMPDIR": tmp, "TEMP": tmp}
 	l := Replay(Launch{Dir: "/", Getenv: func(k string) string { return env[k] }, PID: os.Getpid(), Minor: 61})
 	if l.Chosen == nil || !l.Chosen.Direct || l.Chosen.File.Port != 1 {
 		t.Errorf("chose %+v, want the file without a port", l.Chosen)
@@ -132,7 +135,7 @@ func TestReplayPassesOverOtherUsers(t *testing.T) {
 	if err := os.Chown(path, 65534, 65534); err != nil {
 		t.Fatal(err)
 	}
-	env := map[string]string{"TMPDIR": tmp}
+	env := map[string]string{"TMPDIR": tmp, "TEMP": tmp}
 	l := Replay(Launch{Dir: "/", Getenv: func(k string) string { return env[k] }, PID: os.Getpid(), Minor: 61})
 	if l.Chosen != nil || len(l.Candidates) != 1 || !errors.Is(l.Candidates[0].Err, ErrOtherUser) {
 		t.Errorf("chose %+v of %+v", l.Chosen, l.Candidates)

@@ -4,7 +4,11 @@ package systest
 import (
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
 // Link makes a symbolic link. It skips the test where links cannot be made: on Windows
@@ -42,4 +46,23 @@ func SetHome(t testing.TB, dir string) {
 	for _, key := range []string{"HOME", "USERPROFILE"} {
 		t.Setenv(key, dir)
 	}
+}
+
+// Abs returns an absolute path of this system for one of Unix. On Windows it is on the
+// drive of the temporary directory.
+func Abs(path string) string {
+	return filepath.VolumeName(os.TempDir()) + filepath.FromSlash(path)
+}
+
+// InJSON replaces each path below /project in the text of a JSON document by [Abs] of it,
+// also in file URLs in which nothing is escaped.
+func InJSON(text string) string {
+	at := strings.ReplaceAll(Abs("/project/"), `\`, `\\`)
+	return strings.ReplaceAll(text, "/project/", at)
+}
+
+// VerifyTestMain runs the tests of a package, and fails if they leave a goroutine behind.
+func VerifyTestMain(m *testing.M) {
+	// It waits for the events of all pipes on Windows, and never ends.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/Microsoft/go-winio.ioCompletionProcessor"))
 }

@@ -27,13 +27,13 @@ import (
 	collector "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	otlp "go.opentelemetry.io/proto/otlp/metrics/v1"
-	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
 	"pollux/internal/agent"
+	"pollux/internal/sys/systest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 
 // A receiver is a collector that keeps what it receives.
 type receiver struct {

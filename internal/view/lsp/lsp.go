@@ -15,9 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +25,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/lazy"
+	"pollux/internal/paths"
 	"pollux/internal/termtext"
 )
 
@@ -364,15 +363,11 @@ func (s *server) changeRoots(added, removed []folder) {
 
 // pathOf returns the path in a file's URI.
 func pathOf(uri string) (string, bool) {
-	u, err := url.Parse(uri)
-	if err != nil || u.Scheme != "file" || u.Path == "" {
+	path, ok := paths.FromURL(uri)
+	if !ok {
 		return "", false
 	}
-	path := u.Path
-	if runtime.GOOS == "windows" {
-		path = strings.TrimPrefix(path, "/")
-	}
-	return filepath.Clean(filepath.FromSlash(path)), true
+	return filepath.Clean(path), true
 }
 
 // document updates a document with what a message says about it.

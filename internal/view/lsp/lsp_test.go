@@ -13,12 +13,16 @@ import (
 	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
-	"go.uber.org/goleak"
 
 	"pollux/internal/editor"
+	"pollux/internal/paths"
+	"pollux/internal/sys/systest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// uriOf returns the URI of a file on this system, given its path on Unix.
+func uriOf(path string) string { return paths.ToURL(systest.Abs(path)) }
+
+func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 
 // A desk is an editor's language client on one side of the server, and the
 // companion's end of the editor protocol on the other.
@@ -161,13 +165,13 @@ func (d *desk) initialize() {
 func (d *desk) initializeAs(client string) {
 	d.t.Helper()
 	d.call("initialize", map[string]any{
-		"processId": 42, "rootUri": "file:///home/a%20b", "clientInfo": map[string]any{"name": client},
+		"processId": 42, "rootUri": uriOf("/home/a b"), "clientInfo": map[string]any{"name": client},
 		"capabilities": map[string]any{"window": map[string]any{"showDocument": map[string]any{"support": true}}},
 	})
 }
 
 func doc(more map[string]any) map[string]any {
-	p := map[string]any{"textDocument": map[string]any{"uri": "file:///home/a%20b/x.go", "text": "one \U0001F600 two\nthree\n"}}
+	p := map[string]any{"textDocument": map[string]any{"uri": uriOf("/home/a b/x.go"), "text": "one \U0001F600 two\nthree\n"}}
 	for k, v := range more {
 		p[k] = v
 	}
@@ -188,7 +192,7 @@ func TestContextFromRequests(t *testing.T) {
 		d := sit(t)
 		d.initialize()
 		d.do(func() {
-			if d.init.PID != 42 || !slices.Equal(d.init.Roots, []string{"/home/a b"}) || d.init.Editor != (editor.Info{Name: "lsp-sublime-text-lsp", DisplayName: "Sublime Text LSP"}) {
+			if d.init.PID != 42 || !slices.Equal(d.init.Roots, []string{systest.Abs("/home/a b")}) || d.init.Editor != (editor.Info{Name: "lsp-sublime-text-lsp", DisplayName: "Sublime Text LSP"}) {
 				t.Errorf("introduced as %+v", d.init)
 			}
 		})
@@ -213,7 +217,7 @@ func TestContextFromRequests(t *testing.T) {
 			synctest.Wait()
 			d.do(func() {
 				f := d.told.Files[0]
-				if f.Path != "/home/a b/x.go" || !f.Active || *f.Cursor != *test.cursor || f.Selection != test.selection || place(f.Range) != test.where {
+				if f.Path != systest.Abs("/home/a b/x.go") || !f.Active || *f.Cursor != *test.cursor || f.Selection != test.selection || place(f.Range) != test.where {
 					t.Errorf("after %s: told of %+v at %+v, %q", test.method, f, f.Cursor, place(f.Range))
 				}
 			})
@@ -241,7 +245,7 @@ func TestContextFromRequests(t *testing.T) {
 }
 
 func TestOffers(t *testing.T) {
-	diff := editor.Diff{ID: "1", Path: "/home/a b/x.go", State: editor.StateOpen, Proposed: "new\n", Agent: "Gemini CLI"}
+	diff := editor.Diff{ID: "1", Path: systest.Abs("/home/a b/x.go"), State: editor.StateOpen, Proposed: "new\n", Agent: "Gemini CLI"}
 	for _, test := range []struct {
 		name, choose string
 		accept       []editor.DiffAcceptResult
@@ -305,7 +309,7 @@ func TestCommands(t *testing.T) {
 		d := sit(t)
 		d.initialize()
 		for _, command := range []string{"pollux.accept", "pollux.reject"} {
-			diff := editor.Diff{ID: command, Path: "/home/a b/x.go", State: editor.StateOpen, Proposed: "new\n", Agent: "Gemini CLI"}
+			diff := editor.Diff{ID: command, Path: systest.Abs("/home/a b/x.go"), State: editor.StateOpen, Proposed: "new\n", Agent: "Gemini CLI"}
 			if err := d.companion.Call(t.Context(), editor.MethodDiffOpen, diff, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -326,12 +330,12 @@ func TestChangedWorkspaceFolders(t *testing.T) {
 		d.initialize()
 		folder := func(uri string) []any { return []any{map[string]any{"uri": uri, "name": "x"}} }
 		d.editor.Notify(t.Context(), "workspace/didChangeWorkspaceFolders", map[string]any{"event": map[string]any{
-			"added": folder("file:///home/c"), "removed": folder("file:///home/a%20b"),
+			"added": folder(uriOf("/home/c")), "removed": folder(uriOf("/home/a b")),
 		}})
 		d.call("initialized", nil)
 		synctest.Wait()
 		d.do(func() {
-			if !slices.Equal(d.told.Roots, []string{"/home/c"}) {
+			if !slices.Equal(d.told.Roots, []string{systest.Abs("/home/c")}) {
 				t.Errorf("the roots are %q", d.told.Roots)
 			}
 		})

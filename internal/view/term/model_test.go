@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -358,7 +359,7 @@ func TestTitleNamesTheAgent(t *testing.T) {
 		"x.go  /p  evil␛[2J":   {Agent: "evil\x1b[2J"},
 	} {
 		d.Path, d.Exists = "/p/x.go", true
-		if got := title(&item{Diff: d}, "", 80); got != want {
+		if got := filepath.ToSlash(title(&item{Diff: d}, "", 80)); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -376,7 +377,7 @@ func TestTitleFits(t *testing.T) {
 		{10, "x.go  …t  Gemini CLI   hunk 1 of 2"},
 	} {
 		it := &item{Diff: editor.Diff{Path: "/home/me/work/project/x.go", Agent: "Gemini CLI", Exists: true}}
-		if got := title(it, "   hunk 1 of 2", test.width); got != test.want {
+		if got := filepath.ToSlash(title(it, "   hunk 1 of 2", test.width)); got != test.want {
 			t.Errorf("%d columns: %q, want %q", test.width, got, test.want)
 		}
 	}

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/coder/websocket"
 
 	"pollux/internal/doctor"
@@ -23,9 +21,10 @@ import (
 	"pollux/internal/ide/claudeide"
 	"pollux/internal/ide/lockfile"
 	"pollux/internal/sys"
+	"pollux/internal/sys/systest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 
 // A room is a private home with a project, in which checks run.
 type room struct {
@@ -41,7 +40,7 @@ func newRoom(t *testing.T) *room {
 	}
 	r := &room{t: t, home: filepath.Join(root, "home"), project: filepath.Join(root, "project")}
 	for _, dir := range []string{filepath.Join(r.home, ".claude", "ide"), r.project} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+		if err := sys.PrivateDir(dir); err != nil {
 			t.Fatal(err)
 		}
 	}

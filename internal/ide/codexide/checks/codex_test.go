@@ -12,14 +12,13 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
 	"pollux/internal/ide/codexide"
+	"pollux/internal/sys/systest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 
 // listen serves a socket in a directory that is private. It answers each request with
 // a text, or not at all if that is empty.

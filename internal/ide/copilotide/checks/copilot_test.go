@@ -12,12 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"pollux/internal/doctor"
+	"pollux/internal/sys/systest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 
 // deadPID is above the limits of all systems.
 const deadPID = 1 << 30

@@ -87,17 +87,17 @@ var discoveryChecks = []check{
 			return nil
 		}},
 	{"discovery.private", Safe, "", "no other user can read or replace the file", func(r *run) error {
-		if runtime.GOOS == "windows" {
-			return skip("files have no modes here")
-		}
 		dir := filepath.Dir(r.path)
-		for path, others := range map[string]os.FileMode{r.path: 0o077, dir: 0o022, filepath.Dir(dir): 0o022} {
+		for path, open := range map[string]func(string, os.FileInfo) bool{
+			r.path: func(path string, info os.FileInfo) bool { return !sys.Private(path, info) },
+			dir:    sys.OthersWrite, filepath.Dir(dir): sys.OthersWrite,
+		} {
 			info, err := os.Stat(path)
 			if err != nil {
 				return err
 			}
-			if info.Mode().Perm()&others != 0 {
-				return fmt.Errorf("%s has mode %v", filepath.Base(path), info.Mode().Perm())
+			if open(path, info) {
+				return fmt.Errorf("%s is open to other users, with mode %v", filepath.Base(path), info.Mode().Perm())
 			}
 		}
 		return nil
@@ -587,7 +587,9 @@ var lifecycleChecks = []check{
 	{"lifecycle.file", Must, "IV", "when the companion ends, it removes the discovery file", func(r *run) error {
 		r.session() // so that there is a stream to end
 		r.in.Close()
-		if runtime.GOOS != "windows" { // which has no such signal
+		if runtime.GOOS == "windows" { // its signal, Ctrl-Break, is for groups only
+			go r.child.Stop(r.timeouts.remove + r.timeouts.end)
+		} else {
 			sys.SignalTree(r.child.PID(), syscall.SIGTERM)
 		}
 		// A process that COMMAND started may need a moment.

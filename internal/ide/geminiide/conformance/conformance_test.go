@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"pollux/internal/sys/systest"
 )
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	}
 	// Most of the time the tests wait for processes or for silence.
 	flag.Set("test.parallel", "24")
-	goleak.VerifyTestMain(m)
+	systest.VerifyTestMain(m)
 }
 
 // Every check of the kit can fail: a companion with one fault fails the checks

@@ -1,0 +1,90 @@
+package paths
+
+import "testing"
+
+var windows, unix = style{separator: `\`, foldCase: true}, style{separator: "/"}
+
+// A language client on Windows names a file with its drive, or on a server.
+func TestURLs(t *testing.T) {
+	for _, test := range []struct {
+		system    style
+		url, path string // path is "" for a URL that names no file here
+		back      string // the URL of the path, if it is another one
+	}{
+		{unix, "file:///home/me/a%20b", "/home/me/a b", ""},
+		{unix, "file://localhost/a", "/a", "file:///a"},
+		{unix, "file://server/a", "", ""},
+		{unix, "https:///a", "", ""},
+		{unix, "file:", "", ""},
+		{windows, "file:///C:/Users/me/a%20b", `C:\Users\me\a b`, ""},
+		{windows, "file:///c%3A/Users/me", `C:\Users\me`, "file:///C:/Users/me"}, // VS Code
+		{windows, "file:///C:", `C:`, ""},
+		{windows, "FILE:///c:/x", `C:\x`, "file:///C:/x"},
+		{windows, "file://C:/x", `C:\x`, "file:///C:/x"},
+		{windows, "file://localhost/C:/x", `C:\x`, "file:///C:/x"},
+		{windows, "file://server/share/a%23b", `\\server\share\a#b`, ""},
+		{windows, "file:////server/share/x", `\\server\share\x`, "file://server/share/x"},
+		{windows, "file:///home/me", "", ""},
+		{windows, "file:///", "", ""},
+		{windows, "file://%zz/x", "", ""},
+	} {
+		path, ok := test.system.fromURL(test.url)
+		if path != test.path && ok || ok != (test.path != "") {
+			t.Errorf("fromURL(%s) = %q, %v, want %q", test.url, path, ok, test.path)
+		}
+		want := test.back
+		if want == "" {
+			want = test.url
+		}
+		if ok {
+			if got := test.system.toURL(path); got != want {
+				t.Errorf("toURL(%s) = %s, want %s", path, got, want)
+			}
+		}
+	}
+	if got, want := windows.toURL(`\\?\C:\x`), "file:///C:/x"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// A path with the prefix for long paths leads to the same file as one without.
+func TestPlain(t *testing.T) {
+	for path, want := range map[string]string{
+		`\\?\C:\x`:             `C:\x`,
+		`\\?\UNC\server\share`: `\\server\share`,
+		`\\?\unc\server\share`: `\\server\share`,
+		`\\?\Volume{1}\x`:      `\\?\Volume{1}\x`,
+		`C:\x`:                 `C:\x`,
+		`\\server\share`:       `\\server\share`,
+		`\\.\pipe\x`:           `\\.\pipe\x`,
+	} {
+		if got := plain(path); got != want {
+			t.Errorf("plain(%s) = %s, want %s", path, got, want)
+		}
+	}
+	if rel, ok := windows.rel(`C:\work`, `\\?\c:\Work\a`); rel != "a" || !ok {
+		t.Errorf("%q, %v", rel, ok)
+	}
+	if rel, ok := windows.rel(`\\?\UNC\host\share`, `\\HOST\share\a`); rel != "a" || !ok {
+		t.Errorf("%q, %v", rel, ok)
+	}
+}
+
+// An agent that proposes a change of NUL, or of a stream, would change something else
+// than the file that the user sees.
+func TestSpecial(t *testing.T) {
+	for path, special := range map[string]bool{
+		`C:\work\NUL`: true, `C:\work\nul.txt`: true, `C:\work\con`: true, `C:\work\com1.log`: true, `C:\work\COM¹`: true,
+		`C:\aux\x`: true, `C:\work\lpt9`: true, `C:\work\CONIN$`: true, `C:/work/prn `: true, `C:\work\nul .txt`: true,
+		`C:\work\a:b`: true, `C:\work\.env::$DATA`: true, `C:\work\.env.`: true, `C:\work\a `: true, `C:\a.\b`: true,
+		`C:\work\null`: false, `C:\work\console`: false, `C:\work\com`: false, `C:\work\com10`: false, `C:\work\a.nul`: false,
+		`C:\work\.\..\x`: false, `C:\work\.env`: false, `\\?\C:\x`: false, `\\host\share\x`: false, `C:\`: false,
+	} {
+		if got := windows.special(path); (got != "") != special {
+			t.Errorf("special(%s) = %q", path, got)
+		}
+		if got := unix.special(path); got != "" {
+			t.Errorf("on Unix, special(%s) = %q", path, got)
+		}
+	}
+}
