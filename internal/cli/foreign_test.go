@@ -28,7 +28,7 @@ type stranger struct {
 func newStranger(t *testing.T, dir string) *stranger {
 	t.Helper()
 	s := &stranger{path: filepath.Join(dir, "s")}
-	l, err := net.Listen("unix", s.path)
+	l, err := sys.ListenSocket(s.path)
 	if err != nil {
 		t.Fatal(err)
 	}

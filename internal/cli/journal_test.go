@@ -14,6 +14,7 @@ import (
 	"github.com/creack/pty"
 
 	"pollux/internal/companion/journal"
+	"pollux/internal/sys/systest"
 	"pollux/internal/termtext"
 )
 
@@ -146,9 +147,7 @@ func TestJournalRestoreAfterALinkChanged(t *testing.T) {
 	if err := os.Rename(project, project+".moved"); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(elsewhere, project); err != nil {
-		t.Skip(err) // Windows requires a privilege
-	}
+	systest.Link(t, elsewhere, project)
 
 	errs := polluxFails(t, "journal", "restore", id)
 	actual := filepath.Join(elsewhere, "f")

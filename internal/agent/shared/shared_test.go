@@ -26,7 +26,10 @@ import (
 	"pollux/internal/agent/queue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// go-winio keeps it for the named pipes of Windows.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/Microsoft/go-winio.ioCompletionProcessor"))
+}
 
 // testTimeout is how long a step may take on a busy machine.
 const testTimeout = 60 * time.Second
