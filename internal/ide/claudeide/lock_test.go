@@ -449,7 +449,7 @@ func TestEndpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	place(endpoint{second.Port(), second.token, os.Getppid()})
+	place(endpoint{second.Port(), second.token, systest.Process(t)})
 	third := listen("/a")
 	if third.Port() == second.Port() || third.token == second.token {
 		t.Error("a second companion has the same port or token")

@@ -2,8 +2,10 @@
 package systest
 
 import (
+	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -62,10 +64,15 @@ func InJSON(text string) string {
 	return strings.ReplaceAll(text, "/project/", at)
 }
 
-// VerifyTestMain runs the tests of a package, and fails if they leave a goroutine behind.
-func VerifyTestMain(m *testing.M) {
+// VerifyTestMain runs the tests of a package, and fails if they leave a goroutine behind
+// that the options do not ignore.
+func VerifyTestMain(m *testing.M, options ...goleak.Option) {
+	if os.Getenv(envWait) != "" {
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}
 	// It waits for the events of all pipes on Windows, and never ends.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/Microsoft/go-winio.ioCompletionProcessor"))
+	goleak.VerifyTestMain(m, append(options, goleak.IgnoreAnyFunction("github.com/Microsoft/go-winio.ioCompletionProcessor"))...)
 }
 
 // OnWine reports whether the tests run on Wine rather than on Windows.
@@ -84,4 +91,31 @@ func SkipOnWine(t testing.TB, reason string) {
 	if OnWine() {
 		t.Skip("Wine: ", reason)
 	}
+}
+
+// envWait makes a test program wait for the end of its input.
+const envWait = "POLLUX_TEST_WAIT"
+
+// Process starts a process that lives until the test ends, and returns its ID. The
+// package's tests run in [VerifyTestMain].
+func Process(t testing.TB) (pid int) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), envWait+"=1")
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		cmd.Wait()
+	})
+	return cmd.Process.Pid
 }
