@@ -24,10 +24,11 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/ide/geminiide"
+	"pollux/internal/sys/systest"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
+	systest.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
 }
 
 // A world is a companion with its own project and everything around it. The
@@ -46,12 +47,16 @@ func newWorld(t *testing.T, change func(*ide.Config)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"TMPDIR", "HOME", "POLLUX_RUNTIME_DIR"} {
+	for key, set := range map[string]func(dir string){
+		"TMPDIR":             func(dir string) { systest.SetTemp(t, dir) },
+		"HOME":               func(dir string) { systest.SetHome(t, dir) },
+		"POLLUX_RUNTIME_DIR": func(dir string) { t.Setenv("POLLUX_RUNTIME_DIR", dir) },
+	} {
 		dir := filepath.Join(root, strings.ToLower(key[:4]))
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		t.Setenv(key, dir)
+		set(dir)
 	}
 	w := &world{t: t, project: filepath.Join(root, "p"), journal: journal.New(filepath.Join(root, "journal"))}
 	if err := os.Mkdir(w.project, 0o755); err != nil {
@@ -850,9 +855,14 @@ var _ geminiide.Backend = (*companion.Companion)(nil)
 func TestSetRootsTriesAgain(t *testing.T) {
 	w := newWorld(t, nil)
 	e := w.own()
-	dir := filepath.Join(os.Getenv("TMPDIR"), "gemini", "ide")
-	if err := errors.Join(os.Rename(dir, dir+".away"), os.WriteFile(dir, nil, 0o600)); err != nil {
-		t.Fatal(err)
+	published, err := filepath.Glob(filepath.Join(os.TempDir(), "gemini", "ide", "*.json"))
+	if err != nil || len(published) == 0 {
+		t.Fatal(published, err)
+	}
+	for _, path := range published {
+		if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	roots := []string{filepath.Dir(w.project)}
 	update := func() {
@@ -875,8 +885,10 @@ func TestSetRootsTriesAgain(t *testing.T) {
 	if got := w.Roots(); !slices.Equal(got, []string{w.project}) {
 		t.Errorf("the roots are %v, which no CLI finds", got)
 	}
-	if err := errors.Join(os.Remove(dir), os.Rename(dir+".away", dir)); err != nil {
-		t.Fatal(err)
+	for _, path := range published {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
 	}
 	update()
 	if got := get(t, e.envs); got.Env["GEMINI_CLI_IDE_WORKSPACE_PATH"] != roots[0] {

@@ -16,6 +16,7 @@ import (
 // function that makes it writable again.
 func (w *world) breakJournal() (repair func()) {
 	w.t.Helper()
+	w.journal.Wait() // Windows moves and removes nothing that is open
 	dir := filepath.Join(filepath.Dir(w.project), "journal")
 	move := func(from, to string) {
 		w.t.Helper()
@@ -29,6 +30,7 @@ func (w *world) breakJournal() (repair func()) {
 	}
 	return func() {
 		w.t.Helper()
+		w.journal.Wait()
 		if err := os.Remove(dir); err != nil {
 			w.t.Fatal(err)
 		}
@@ -155,6 +157,7 @@ func TestEntryIsMadeAgain(t *testing.T) {
 	}
 	d := get(t, e.opened)
 	dir := filepath.Join(filepath.Dir(w.project), "journal")
+	w.journal.Wait()
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -168,6 +171,7 @@ func TestEntryIsMadeAgain(t *testing.T) {
 	c.ClientSession.Close()
 	get(t, e.changed)
 	get(t, e.texts) // that it ended: the journal has the state
+	w.journal.Wait()
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -262,13 +261,16 @@ func denyWrites(path string, _ fs.FileInfo) error { return protectPath(path, tru
 
 func makePrivate(dir string, _ fs.FileInfo) error { return protectPath(dir, true) }
 
+// errNotDir replaces [syscall.ENOTDIR], which says on Windows that a path is not found.
+var errNotDir = errors.New("not a directory")
+
 // mkdirAllPrivate is [os.MkdirAll] with directories that the user alone can read.
 func mkdirAllPrivate(dir string) error {
 	switch info, err := os.Stat(dir); {
 	case err == nil && info.IsDir():
 		return nil
 	case err == nil:
-		return &fs.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
+		return &fs.PathError{Op: "mkdir", Path: dir, Err: errNotDir}
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
