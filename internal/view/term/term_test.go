@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,10 +17,11 @@ import (
 	"go.uber.org/goleak"
 
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2/v2.runClock")) // it ends by itself
+	systest.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2/v2.runClock")) // it ends by itself
 }
 
 // show writes rows as a person would.
@@ -103,6 +105,9 @@ func TestLongLines(t *testing.T) {
 // A review whose terminal was closed stayed in the background: the signal arrived while
 // the context ended.
 func TestRunEndsBySignal(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no such signal")
+	}
 	self, err := os.FindProcess(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +136,7 @@ func TestRunEndsBySignal(t *testing.T) {
 		}
 		go io.Copy(io.Discard, screen)
 		if err := self.Signal(syscall.SIGTERM); err != nil {
-			t.Skip(err) // Windows has no such signal
+			t.Fatal(err)
 		}
 		cancel()
 		if err := <-ended; err != nil {
