@@ -8,7 +8,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +21,41 @@ import (
 	"pollux/internal/sys/systest"
 )
 
-func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if does, ok := commands[os.Getenv(envCommand)]; ok {
+		does()
+		os.Exit(0)
+	}
+	systest.VerifyTestMain(m)
+}
+
+// envCommand names the command that this program is.
+const envCommand = "POLLUX_TEST_COMMAND"
+
+// commands are what users have at the other end instead of pollux connect.
+var commands = map[string]func(){
+	"ssh without a host": func() { fmt.Fprintln(os.Stderr, "ssh: no such host"); os.Exit(255) },
+	"startup file":       func() { fmt.Println("hello"); io.Copy(io.Discard, os.Stdin) },
+	"echo":               func() { io.Copy(os.Stdout, os.Stdin) },
+	"password":           func() { time.Sleep(time.Minute) },
+	"old pollux":         func() { fmt.Fprintln(os.Stderr, "pollux: unknown command") },
+	"error after the end": func() {
+		os.Stdout.Close()
+		time.Sleep(100 * time.Millisecond) // the output has ended
+		fmt.Fprintln(os.Stderr, "late")
+	},
+}
+
+// via returns one of the commands, for the system's shell.
+func via(t *testing.T, name string) func() *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(envCommand, name)
+	return Via(quote(self))
+}
 
 // mustPaths returns pairs whose directories here need not exist.
 func mustPaths(_ testing.TB, pairs ...string) (p Paths) {
@@ -224,17 +260,28 @@ func TestListener(t *testing.T) {
 // The error for a command that reaches no companion quotes the command's standard
 // error.
 func TestGreetQuotesTheCommand(t *testing.T) {
+	unknown := "found; install pollux there"
+	if runtime.GOOS == "windows" {
+		unknown = "; install pollux there" // after the words of cmd
+	}
 	for command, says := range map[string]string{
-		"echo 'ssh: no such host' >&2; exit 255": "answers there: ssh: no such host",
-		"echo hello; cat >/dev/null":             "startup file",
-		"cat":                                    "no companion answers there",
-		"exec sleep 60":                          "no answer in time",
-		"no-such-command":                        "found; install pollux there",
-		"exec >&-; sleep 0.1; echo late >&2":     "answers there: late",
-		"echo 'pollux: unknown command' >&2":     "install the same version of pollux there",
+		"ssh without a host":  "answers there: ssh: no such host",
+		"startup file":        "startup file",
+		"echo":                "no companion answers there",
+		"password":            "no answer in time",
+		"no-such-command":     unknown,
+		"error after the end": "answers there: late",
+		"old pollux":          "install the same version of pollux there",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		_, err := Target{Command: Via(command)}.Greet(ctx, geminiide.Remote{})
+		start, timeout := Via(command), time.Minute
+		if commands[command] != nil {
+			start = via(t, command)
+		}
+		if command == "password" {
+			timeout = 500 * time.Millisecond
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		_, err := Target{Command: start}.Greet(ctx, geminiide.Remote{})
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", command, err, says)
@@ -247,7 +294,7 @@ func TestGreetQuotesTheCommand(t *testing.T) {
 
 // A connection to a command that does not end by itself is closed at once.
 func TestCloseEndsACommand(t *testing.T) {
-	conn, err := Start(Via("exec sleep 60")())
+	conn, err := Start(via(t, "password")())
 	if err != nil {
 		t.Fatal(err)
 	}
