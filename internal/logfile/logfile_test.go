@@ -72,7 +72,10 @@ func TestCreate(t *testing.T) {
 // as long as it is in one of the two.
 func TestRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pollux.log")
-	const writers, each = 4, 40
+	writers, each := 4, 40
+	if systest.OnWine() {
+		writers, each = 1, 160 // it appends at the size that the file had before, over what others append then
+	}
 	filler := strings.Repeat("x", MaxSize/(writers*each)+100) // more than one log and less than two
 	var wg sync.WaitGroup
 	for w := range writers {

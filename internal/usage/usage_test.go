@@ -216,7 +216,10 @@ func TestProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	const processes = 6
+	processes := 6
+	if systest.OnWine() {
+		processes = 1 // it appends at the size that the file had before, over what others append then
+	}
 	var all sync.WaitGroup
 	for range processes {
 		all.Go(func() {
