@@ -41,6 +41,10 @@ const (
 	killTimeout = 3 * time.Second
 )
 
+// CanAskToEnd reports whether [Child.Stop] can ask a child to end before it kills it. On
+// Windows it needs a console.
+func CanAskToEnd() bool { return canAskToEnd() }
+
 // StartChild starts the command as a [Child]. Its standard streams must be
 // files (or nil): a pipe that a grandchild holds open would keep the child
 // from being done.

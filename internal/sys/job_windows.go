@@ -36,6 +36,8 @@ var hasConsole = sync.OnceValue(func() bool {
 	return err == nil && codePage != 0
 })
 
+func canAskToEnd() bool { return hasConsole() }
+
 // A job is a process together with its descendants. Closing the last handle of the job
 // object, ours, ends them. While the handles are open, the system does not reuse the PID.
 type job struct {

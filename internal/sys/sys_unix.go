@@ -159,6 +159,8 @@ func leadGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Setpgid = true
 }
 
+func canAskToEnd() bool { return true }
+
 // A unixProcess leads a process group. All its methods but wait need a process
 // that is not reaped.
 type unixProcess struct {

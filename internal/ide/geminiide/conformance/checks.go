@@ -587,24 +587,38 @@ var lifecycleChecks = []check{
 	{"lifecycle.file", Must, "IV", "when the companion ends, it removes the discovery file", func(r *run) error {
 		r.session() // so that there is a stream to end
 		r.in.Close()
-		if runtime.GOOS == "windows" { // its signal, Ctrl-Break, is for groups only
+		asked := !r.cfg.mute && sys.CanAskToEnd()
+		switch {
+		case !asked:
+		case runtime.GOOS == "windows": // its signal, Ctrl-Break, is for groups only
 			go r.child.Stop(r.timeouts.remove + r.timeouts.end)
-		} else {
+		default:
 			sys.SignalTree(r.child.PID(), syscall.SIGTERM)
 		}
 		// A process that COMMAND started may need a moment.
 		if !soon(r.timeouts.remove, func() bool { _, err := os.Stat(r.path); return errors.Is(err, os.ErrNotExist) }) {
+			if !asked && sys.Alive(r.child.PID()) {
+				r.lives = skip("it does not end with its standard input, and without a console the kit cannot send it Ctrl-Break: " +
+					"run the kit in a terminal")
+				return r.lives
+			}
 			return fmt.Errorf("%s is still there", filepath.Base(r.path))
 		}
 		return nil
 	}},
 	{"lifecycle.server", Must, "IV", "its server stops", func(r *run) error {
+		if r.lives != nil {
+			return r.lives
+		}
 		if !soon(r.timeouts.end, func() bool { return !reachable("127.0.0.1", r.file.Port) }) {
 			return fmt.Errorf("port %d still answers", r.file.Port)
 		}
 		return nil
 	}},
 	{"lifecycle.process", CLI, "", "its process ends", func(r *run) error {
+		if r.lives != nil {
+			return r.lives
+		}
 		if !soon(r.timeouts.end, func() bool { return !sys.Alive(r.child.PID()) }) {
 			return errors.New("it is still there, " + r.timeouts.end.String() + " later")
 		}
@@ -612,7 +626,10 @@ var lifecycleChecks = []check{
 	}},
 	{"lifecycle.graceful", CLI, "",
 		"it ends its streams properly: a broken one disconnects the CLI until /ide enable", func(r *run) error {
-			if r.cli == nil {
+			switch {
+			case r.lives != nil:
+				return r.lives
+			case r.cli == nil:
 				return skip("there was no session")
 			}
 			timeout := time.After(r.timeouts.end)

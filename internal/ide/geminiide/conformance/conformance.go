@@ -106,6 +106,7 @@ type Config struct {
 	Emit func(Result)
 
 	timeouts *timeouts // usualTimeouts if nil
+	mute     bool      // as if the companion could not be asked to end
 }
 
 // A timeouts holds how long a run waits.
@@ -154,6 +155,9 @@ type run struct {
 	in        io.Closer
 	errors    *os.File      // its standard error
 	drained   chan struct{} // closed when errors has been read to its end
+
+	// lives is why the companion cannot be ended in an orderly way, or nil.
+	lives error
 
 	path string // of the discovery file
 	file geminiide.DiscoveryFile

@@ -128,6 +128,39 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// On Windows the kit can ask a companion to end only from a console. Without one it killed
+// the companion, which then failed the checks of its end.
+func TestCannotAskToEnd(t *testing.T) {
+	for fault, want := range map[string]Outcome{withInput: Pass, "": Skipped} {
+		t.Run("fault "+fault, func(t *testing.T) {
+			t.Parallel()
+			if runtime.GOOS == "windows" {
+				t.Skip("env")
+			}
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			to := timeoutsFor(fault)
+			if want == Skipped {
+				to.remove = 50 * time.Millisecond
+			}
+			report, err := Run(t.Context(), Config{
+				Command: []string{"env", faultEnv + "=" + fault, self}, Errors: os.Stderr, timeouts: to, mute: true,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range report.Results {
+				if strings.HasPrefix(r.ID, "lifecycle.") && r.ID != "lifecycle.lost" &&
+					(r.Outcome != want || want == Skipped && !strings.Contains(r.Detail, "run the kit in a terminal")) {
+					t.Errorf("%s: %s %s, want %s", r.ID, r.Outcome, r.Detail, want)
+				}
+			}
+		})
+	}
+}
+
 // timeoutsFor returns how long the kit waits for a companion with a fault: briefly
 // for what such a companion never does, and long enough on a busy machine for what
 // it does.

@@ -36,7 +36,11 @@ type session struct {
 const (
 	faultEnv = "POLLUX_TEST_FAULT"
 	doEnv    = "POLLUX_TEST_DO"
-	secret   = "0123456789abcdef0123456789abcdef"
+
+	// withInput is the "fault" of a companion that ends with its standard input.
+	withInput = "ends with its input"
+
+	secret = "0123456789abcdef0123456789abcdef"
 )
 
 func companionMain(fault string) {
@@ -87,7 +91,11 @@ func companionMain(fault string) {
 	go server.Serve(l)
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, syscall.SIGTERM)
-	<-end
+	if fault == withInput {
+		io.Copy(io.Discard, os.Stdin)
+	} else {
+		<-end
+	}
 	if fault == "stays" {
 		select {}
 	}
