@@ -1,6 +1,15 @@
 package paths
 
-import "testing"
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"pollux/internal/sys"
+)
 
 var windows, unix = style{separator: `\`, foldCase: true}, style{separator: "/"}
 
@@ -86,5 +95,37 @@ func TestSpecial(t *testing.T) {
 		if got := unix.special(path); got != "" {
 			t.Errorf("on Unix, special(%s) = %q", path, got)
 		}
+	}
+}
+
+// TEMP often has a short name, such as C:\Users\LONGNA~1: both names lead to the same file.
+func TestShortNames(t *testing.T) {
+	if runtime.GOOS != "windows" {
+		t.Skip("only Windows has short names")
+	}
+	dir := filepath.Join(Real(t.TempDir()), "a long name of a directory")
+	file := filepath.Join(dir, "a long name of a file.txt")
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(file, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	out, err := sys.Shell(`for %I in ("` + file + `") do @echo %~sI`).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := strings.TrimSpace(string(out))
+	if !strings.Contains(filepath.Base(filepath.Dir(short)), "~") {
+		t.Skipf("this disk has no short names: %s", short)
+	}
+	if got := Real(short); got != file {
+		t.Errorf("Real(%q) = %q", short, got)
+	}
+	if got, err := Existing(short); err != nil || got != file {
+		t.Errorf("Existing(%q) = %q, %v", short, got, err)
+	}
+	if got, want := Real(filepath.Join(filepath.Dir(short), "new")), filepath.Join(dir, "new"); got != want {
+		t.Errorf("a new file is %q, want %q", got, want)
+	}
+	if name, ok := In([]string{dir}, short); name != file || !ok {
+		t.Errorf("In(%q) = %q, %v", short, name, ok)
 	}
 }
