@@ -219,6 +219,7 @@ func TestStopInterruptsTheChild(t *testing.T) {
 	defer r.Close()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestJobProgram$")
 	cmd.Env, cmd.Stdout = append(os.Environ(), "SYS_TEST_JOB=interruptible"), w
+	cmd.Stderr = w
 	c, err := StartChild(cmd)
 	w.Close()
 	if err != nil {
@@ -227,6 +228,9 @@ func TestStopInterruptsTheChild(t *testing.T) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() && lines.Text() != "listens" {
 		t.Log(lines.Text())
+	}
+	if lines.Text() != "listens" {
+		t.Error("the child has not started")
 	}
 	c.Stop(treeTimeout)
 	rest, _ := io.ReadAll(r)
