@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -65,4 +66,22 @@ func InJSON(text string) string {
 func VerifyTestMain(m *testing.M) {
 	// It waits for the events of all pipes on Windows, and never ends.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/Microsoft/go-winio.ioCompletionProcessor"))
+}
+
+// OnWine reports whether the tests run on Wine rather than on Windows.
+func OnWine() bool {
+	if runtime.GOOS != "windows" {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(os.Getenv("SystemRoot"), "system32", "winecfg.exe"))
+	return err == nil
+}
+
+// SkipOnWine skips the test on Wine, which cannot do what Windows does there, for the
+// reason that it is given.
+func SkipOnWine(t testing.TB, reason string) {
+	t.Helper()
+	if OnWine() {
+		t.Skip("Wine: ", reason)
+	}
 }
