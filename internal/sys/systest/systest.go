@@ -63,9 +63,9 @@ func InJSON(text string) string {
 }
 
 // VerifyTestMain runs the tests of a package, and fails if they leave a goroutine behind.
-func VerifyTestMain(m *testing.M) {
+func VerifyTestMain(m *testing.M, options ...goleak.Option) {
 	// It waits for the events of all pipes on Windows, and never ends.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/Microsoft/go-winio.ioCompletionProcessor"))
+	goleak.VerifyTestMain(m, append(options, goleak.IgnoreAnyFunction("github.com/Microsoft/go-winio.ioCompletionProcessor"))...)
 }
 
 // OnWine reports whether the tests run on Wine rather than on Windows.
