@@ -71,6 +71,12 @@ func TestScripts(t *testing.T) {
 			env.Setenv("BIN", filepath.Dir(pollux))
 			return nil
 		},
+		Condition: func(name string) (bool, error) {
+			if name == "terminates" { // pollux can ask a process to end
+				return sys.CanTerminate(), nil
+			}
+			return false, fmt.Errorf("unknown condition %q", name)
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			// await FILE TEXT waits until a background command has written TEXT
 			// to FILE.

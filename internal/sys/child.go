@@ -129,6 +129,10 @@ func (c *Child) Done() <-chan struct{} { return c.done }
 // Done is closed.
 func (c *Child) ExitCode() int { return ExitCode(c.cmd.ProcessState) }
 
+// CanTerminate reports whether [Child.Stop] can ask a process to end before it kills it.
+// Windows needs a console for that.
+func CanTerminate() bool { return canTerminate() }
+
 // Stop ends the child and its descendants. It asks them to end every half
 // second, since a program that is starting may miss the signal, and kills them
 // after the grace period. It returns when the child has ended, or a few seconds

@@ -146,10 +146,12 @@ func adopt(cmd *exec.Cmd) (process, error) {
 
 func (p jobProcess) wait() { windows.WaitForSingleObject(p.process, windows.INFINITE) }
 
+func canTerminate() bool { return hasConsole() }
+
 // terminate sends Ctrl-Break, the only signal for a group on Windows. It reaches only
 // processes of this process's console. Without a console, the processes are killed.
 func (p jobProcess) terminate() {
-	if !hasConsole() {
+	if !canTerminate() {
 		p.kill()
 		return
 	}

@@ -171,6 +171,8 @@ func adopt(cmd *exec.Cmd) (process, error) {
 	return &unixProcess{cmd, w}, err
 }
 
+func canTerminate() bool { return true }
+
 func (p *unixProcess) terminate() { p.signal(syscall.SIGTERM) }
 
 func (p *unixProcess) kill() { p.signal(syscall.SIGKILL) }

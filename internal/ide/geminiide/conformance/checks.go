@@ -570,6 +570,14 @@ func soon(within time.Duration, holds func() bool) bool {
 	return true
 }
 
+// endedItself returns a skip if the companion was killed, because nothing could ask it to end.
+func (r *run) endedItself() error {
+	if r.forced {
+		return skip("it does not end with its input, and without a console Windows can only kill it: run this in a terminal")
+	}
+	return nil
+}
+
 var lifecycleChecks = []check{
 	{"lifecycle.lost", CLI, "", "a CLI that ends in the middle of a diff does not affect others", func(r *run) error {
 		c, err := r.connect()
@@ -586,25 +594,36 @@ var lifecycleChecks = []check{
 	}},
 	{"lifecycle.file", Must, "IV", "when the companion ends, it removes the discovery file", func(r *run) error {
 		r.session() // so that there is a stream to end
+		removed := func() bool { _, err := os.Stat(r.path); return errors.Is(err, os.ErrNotExist) }
 		r.in.Close()
+		if r.forced = !sys.CanTerminate() && !soon(r.timeouts.end, removed); r.forced {
+			r.child.Stop(0)
+			return r.endedItself()
+		}
 		if runtime.GOOS == "windows" { // its signal, Ctrl-Break, is for groups only
 			go r.child.Stop(r.timeouts.remove + r.timeouts.end)
 		} else {
 			sys.SignalTree(r.child.PID(), syscall.SIGTERM)
 		}
 		// A process that COMMAND started may need a moment.
-		if !soon(r.timeouts.remove, func() bool { _, err := os.Stat(r.path); return errors.Is(err, os.ErrNotExist) }) {
+		if !soon(r.timeouts.remove, removed) {
 			return fmt.Errorf("%s is still there", filepath.Base(r.path))
 		}
 		return nil
 	}},
 	{"lifecycle.server", Must, "IV", "its server stops", func(r *run) error {
+		if err := r.endedItself(); err != nil {
+			return err
+		}
 		if !soon(r.timeouts.end, func() bool { return !reachable("127.0.0.1", r.file.Port) }) {
 			return fmt.Errorf("port %d still answers", r.file.Port)
 		}
 		return nil
 	}},
 	{"lifecycle.process", CLI, "", "its process ends", func(r *run) error {
+		if err := r.endedItself(); err != nil {
+			return err
+		}
 		if !soon(r.timeouts.end, func() bool { return !sys.Alive(r.child.PID()) }) {
 			return errors.New("it is still there, " + r.timeouts.end.String() + " later")
 		}
@@ -614,6 +633,9 @@ var lifecycleChecks = []check{
 		"it ends its streams properly: a broken one disconnects the CLI until /ide enable", func(r *run) error {
 			if r.cli == nil {
 				return skip("there was no session")
+			}
+			if err := r.endedItself(); err != nil {
+				return err
 			}
 			timeout := time.After(r.timeouts.end)
 			for {

@@ -154,6 +154,7 @@ type run struct {
 	in        io.Closer
 	errors    *os.File      // its standard error
 	drained   chan struct{} // closed when errors has been read to its end
+	forced    bool          // it was killed
 
 	path string // of the discovery file
 	file geminiide.DiscoveryFile
