@@ -68,10 +68,14 @@ func decide(what string) int {
 	return 0
 }
 
-// stub plays an agent, or a browser.
+// stub plays an agent, a browser or an editor.
 func stub(args []string) int {
 	err := func() error {
 		switch args[0] {
+		case "ok":
+			return nil
+		case "break": // an editor that breaks the settings
+			return os.WriteFile(args[1], []byte("[bridge]\nmodle = 1\n"), 0o600)
 		case "env": // prints the environment
 			for _, kv := range os.Environ() {
 				fmt.Println(kv)
