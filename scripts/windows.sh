@@ -70,22 +70,30 @@ mount --bind "$runs" "$root$runs"
 
 # The programs of `go test -exec` and of this script start here. exec keeps the process,
 # so that `go test` can stop it.
+cat >"$run/in" <<END
+#!/bin/sh
+exec chroot --userspec=$user:$user "$root" env -i HOME=/home/user PATH=/usr/bin:/bin LANG=C.UTF-8 \\
+	WINEPREFIX="$run/prefix" WINEDEBUG=-all 'WINEDLLOVERRIDES=winemenubuilder.exe=d;mscoree=d;mshtml=d' \\
+	'WINEPATH=Z:$(echo "$run/bin" | tr / '\\')' \\
+	sh -c 'cd "\$1" && shift && exec "\$@"' sh "\$PWD" "\$@"
+END
 cat >"$run/wine" <<END
 #!/bin/sh
 case \$1 in
 "$run"/work/*) chmod 755 "\${1%/*/*}" ;; # what go makes is for root alone
 esac
-exec chroot --userspec=$user:$user "$root" env -i HOME=/home/user PATH=/usr/bin:/bin LANG=C.UTF-8 \\
-	WINEPREFIX="$run/prefix" WINEDEBUG=-all 'WINEDLLOVERRIDES=winemenubuilder.exe=d;mscoree=d;mshtml=d' \\
-	'WINEPATH=Z:$(echo "$run/bin" | tr / '\\')' \\
-	sh -c 'cd "\$1" && shift && exec wine "\$@"' sh "\$PWD" "\$@"
+exec "$run/in" wine "\$@"
 END
-chmod 755 "$run/wine"
+chmod 755 "$run/in" "$run/wine"
 
 export GOWORK=off
 go build -o "$run/bin/testtable" ./scripts/testtable
 export GOOS=windows GOARCH=amd64 CGO_ENABLED=0 GOTMPDIR="$run/work"
 cd "$tree"
+# The server and the services of Wine start once, here. Otherwise the first test of several
+# that run at the same time starts them: they inherit its output, keep it open until the
+# last test ends, and go test reports "Test I/O incomplete".
+"$run/in" wineserver -p >"$run/wineserver.log" 2>&1
 "$run/wine" wineboot --init >"$run/wineboot.log" 2>&1 || {
 	cat "$run/wineboot.log" >&2
 	exit 1

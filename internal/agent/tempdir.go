@@ -44,7 +44,7 @@ func pidOf(name string) int {
 // NewTempDir removes what killed processes left behind and creates a directory.
 func NewTempDir() (*TempDir, error) {
 	staleDirs.Remove(os.TempDir())
-	path, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", tempPrefix, os.Getpid()))
+	path, err := sys.MkdirTemp("", fmt.Sprintf("%s%d-", tempPrefix, os.Getpid()))
 	if err != nil {
 		return nil, fmt.Errorf("no temporary directory (%w): set TMPDIR to a directory that you can write to", err)
 	}

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) {
 	fakecli.Main()
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2/v2.runClock"))
+	systest.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2/v2.runClock"))
 }
 
 func newTestBridge(t *testing.T, r agent.Runner, change func(*Config)) *Bridge {

@@ -22,8 +22,9 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"pollux": func() { os.Exit(Main()) },
+		"pollux": func() { os.Exit(interruptibleMain()) },
 		"decide": func() { os.Exit(decide(os.Args[1])) },
+		"stub":   func() { os.Exit(stub(os.Args[1:])) },
 	})
 }
 
@@ -59,6 +60,8 @@ func TestScripts(t *testing.T) {
 				stop.Env = env.Vars
 				stop.Run()
 			})
+			env.Setenv("VOLUME", filepath.VolumeName(env.WorkDir))
+			env.Setenv(envInterrupts, env.WorkDir)
 			env.Setenv("GORACE", "atexit_sleep_ms=10")
 			// The directory of pollux, for a PATH without this machine's agents.
 			pollux, err := exec.LookPath("pollux")
@@ -68,10 +71,21 @@ func TestScripts(t *testing.T) {
 			env.Setenv("BIN", filepath.Dir(pollux))
 			return nil
 		},
+		Condition: func(name string) (bool, error) {
+			if name == "terminates" { // pollux can ask a process to end
+				return sys.CanAskToEnd(), nil
+			}
+			return false, fmt.Errorf("unknown condition %q", name)
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			// await FILE TEXT waits until a background command has written TEXT
 			// to FILE.
 			"await": func(ts *testscript.TestScript, neg bool, args []string) { awaitFile(ts, args[0], args[1]) },
+			// interrupt sends an interrupt to all background commands, which are pollux.
+			"interrupt": func(ts *testscript.TestScript, neg bool, args []string) { interrupt(ts) },
+			// paths FILE... makes the paths in JSON files native: those that start with $WORK
+			// or $VOLUME.
+			"paths": func(ts *testscript.TestScript, neg bool, args []string) { nativePaths(ts, args) },
 		},
 	})
 }

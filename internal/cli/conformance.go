@@ -28,7 +28,7 @@ if a check failed.
 Some checks need a user's action in the editor. Give a shell command for each
 action, which gets the file in $FILE (and for --edit the path of the new text in
 $TEXT), or do them yourself with --interactive. Otherwise these checks are
-skipped.
+skipped. On Windows the shell is cmd: write %FILE% and %TEXT%.
 
 The companion's workspace is its working directory, and its temporary directory
 is in TMPDIR. With --interactive the editor needs a separate window:

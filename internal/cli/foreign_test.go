@@ -14,6 +14,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/sys"
+	"pollux/internal/sys/systest"
 )
 
 // A stranger is a program that listens on a socket like a companion. Its answer
@@ -77,9 +78,8 @@ func (s *stranger) text() string {
 
 func quiet(t *testing.T) {
 	t.Helper()
-	for _, key := range []string{"HOME", "TMPDIR"} {
-		t.Setenv(key, t.TempDir())
-	}
+	systest.SetHome(t, t.TempDir())
+	systest.SetTemp(t, t.TempDir())
 	run, err := sys.ShortTempDir("px")
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestAttachTakesOnlyACompanionsVariables(t *testing.T) {
 	}
 	defer out.Close()
 	var errs bytes.Buffer
-	code := Run(t.Context(), IO{strings.NewReader(""), out, &errs}, []string{"run", "--attach", "--", "env"})
+	code := Run(t.Context(), IO{strings.NewReader(""), out, &errs}, []string{"run", "--attach", "--", "stub", "env"})
 	data, _ := os.ReadFile(out.Name())
 	env := string(data)
 	if code != 0 || !strings.Contains(env, "\nGEMINI_CLI_IDE_SERVER_PORT=4711\n") ||

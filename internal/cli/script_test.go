@@ -1,17 +1,25 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"pollux/internal/editor"
+	"pollux/internal/sys"
 )
 
 // decide plays the user: it accepts or rejects the diff of $FILE, or changes it
@@ -58,6 +66,111 @@ func decide(what string) int {
 		return 1
 	}
 	return 0
+}
+
+// stub plays an agent, a browser or an editor.
+func stub(args []string) int {
+	err := func() error {
+		switch args[0] {
+		case "ok":
+			return nil
+		case "break": // an editor that breaks the settings
+			return os.WriteFile(args[1], []byte("[bridge]\nmodle = 1\n"), 0o600)
+		case "env": // prints the environment
+			for _, kv := range os.Environ() {
+				fmt.Println(kv)
+			}
+		case "again": // asks once to be started again
+			f, err := os.OpenFile("again", os.O_CREATE|os.O_EXCL, 0o600)
+			if errors.Is(err, fs.ErrExist) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			f.Close()
+			return exitError{199}
+		case "die": // is killed
+			p, err := os.FindProcess(os.Getpid())
+			if err != nil {
+				return err
+			}
+			p.Kill()
+			select {}
+		case "run": // runs a command
+			fmt.Println("ran")
+			cmd := exec.Command(args[1], args[2:]...)
+			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+			return cmd.Run()
+		default: // a browser writes the URL to $OPENED
+			return sys.WriteFile(os.Getenv("OPENED"), []byte(args[0]+"\n"))
+		}
+		if len(args) > 1 {
+			code, err := strconv.Atoi(args[1])
+			return cmp.Or(err, error(exitError{code}))
+		}
+		return nil
+	}()
+	var exit exitError
+	switch {
+	case errors.As(err, &exit):
+		return exit.code
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// envInterrupts names the directory of the files of [interrupt].
+const envInterrupts = "CLI_TEST_INTERRUPTS"
+
+// interrupt interrupts all background commands. On Windows, where no signal reaches a
+// single process, it makes the file that [interruptibleMain] waits for.
+func interrupt(ts *testscript.TestScript) {
+	for _, cmd := range ts.BackgroundCmds() {
+		if runtime.GOOS == "windows" {
+			ts.Check(os.WriteFile(interruptFile(ts.Getenv(envInterrupts), cmd.Process.Pid), nil, 0o600))
+		} else {
+			ts.Check(cmd.Process.Signal(os.Interrupt))
+		}
+	}
+}
+
+func interruptFile(dir string, pid int) string {
+	return filepath.Join(dir, fmt.Sprintf("interrupt-%d", pid))
+}
+
+// interruptibleMain is [Main]. On Windows, [interrupt] ends it as Ctrl-C does.
+func interruptibleMain() int {
+	dir := os.Getenv(envInterrupts)
+	if runtime.GOOS != "windows" || dir == "" {
+		return Main()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		for _, err := os.Stat(interruptFile(dir, os.Getpid())); err != nil; time.Sleep(10 * time.Millisecond) {
+			_, err = os.Stat(interruptFile(dir, os.Getpid()))
+		}
+		cancel()
+	}()
+	return Run(ctx, IO{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:])
+}
+
+var scriptPath = regexp.MustCompile(`\$(WORK|VOLUME)(/[^"]*)`)
+
+func nativePaths(ts *testscript.TestScript, files []string) {
+	for _, file := range files {
+		matches, err := filepath.Glob(ts.MkAbs(file))
+		ts.Check(err)
+		for _, path := range matches {
+			text := scriptPath.ReplaceAllStringFunc(ts.ReadFile(path), func(s string) string {
+				native, err := json.Marshal(filepath.FromSlash(os.Expand(s, ts.Getenv)))
+				ts.Check(err)
+				return strings.Trim(string(native), `"`)
+			})
+			ts.Check(os.WriteFile(path, []byte(text), 0o600))
+		}
+	}
 }
 
 func awaitFile(ts *testscript.TestScript, pattern, text string) {

@@ -151,7 +151,7 @@ func (p jobProcess) wait() { windows.WaitForSingleObject(p.process, windows.INFI
 // terminate sends Ctrl-Break, the only signal for a group on Windows. It reaches only
 // processes of this process's console. Without a console, the processes are killed.
 func (p jobProcess) terminate() {
-	if !hasConsole() {
+	if !canAskToEnd() {
 		p.kill()
 		return
 	}

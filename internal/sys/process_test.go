@@ -117,3 +117,12 @@ func TestEnded(t *testing.T) {
 		t.Error("the process still runs")
 	}
 }
+
+func TestMemoryOfProcess(t *testing.T) {
+	if got := Memory(os.Getpid()); got < 1<<20 || got > 1<<40 {
+		t.Errorf("this process has %d bytes", got)
+	}
+	if got := Memory(1 << 30); got != 0 {
+		t.Errorf("a process that does not exist has %d bytes", got)
+	}
+}

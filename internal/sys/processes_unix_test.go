@@ -92,15 +92,6 @@ func TestReadsInput(t *testing.T) {
 	io.Copy(io.Discard, os.Stdin)
 }
 
-func TestMemoryOfProcess(t *testing.T) {
-	if got := Memory(os.Getpid()); got < 1<<20 || got > 1<<40 {
-		t.Errorf("this process has %d bytes", got)
-	}
-	if got := Memory(1 << 30); got != 0 {
-		t.Errorf("a process that does not exist has %d bytes", got)
-	}
-}
-
 func TestDeviceName(t *testing.T) {
 	info, err := os.Stat("/dev/null")
 	if err != nil {

@@ -39,6 +39,16 @@ func ListenPrivate(name string) (l net.Listener, scheme, address string, err err
 	return listenPrivate(name)
 }
 
+// IsSocket reports whether a file is a socket of [ListenSocket], served or not. It follows
+// no symbolic link. On Windows, where a socket is a regular file, its content decides.
+func IsSocket(path string) (bool, error) {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Type() != SocketType {
+		return false, err
+	}
+	return isSocket(path)
+}
+
 // DialSocket connects to a socket of this user. It fails with [ErrForeignSocket] if
 // another user may have put it there: the socket must belong to the user or to root, or
 // to the owner of a directory that nobody else can write, such as one that was mounted

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -76,5 +77,38 @@ func TestSocket(t *testing.T) {
 	l.Close()
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket of a closed listener: %v", err)
+	}
+}
+
+// A socket is told from another file and from nothing, whether somebody listens or not.
+func TestIsSocket(t *testing.T) {
+	dir := socketDir(t)
+	path := filepath.Join(dir, "s")
+	l, err := ListenSocket(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if is, err := IsSocket(path); !is || err != nil {
+		t.Errorf("a socket: %v, %v", is, err)
+	}
+	l.Close()
+	if is, err := IsSocket(path); !is || err != nil {
+		t.Errorf("a socket that nobody serves: %v, %v", is, err)
+	}
+	for name, text := range map[string]string{"text": "mine", "empty": "", "large": strings.Repeat("x", 1<<20)} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if is, err := IsSocket(path); is || err != nil {
+			t.Errorf("the file %s: %v, %v", name, is, err)
+		}
+	}
+	if is, err := IsSocket(dir); is || err != nil {
+		t.Errorf("a directory: %v, %v", is, err)
+	}
+	if is, err := IsSocket(filepath.Join(dir, "none")); is || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v, %v", is, err)
 	}
 }

@@ -39,6 +39,8 @@ func listenSocket(path string) (SocketListener, error) {
 	return l, nil
 }
 
+func isSocket(string) (bool, error) { return true, nil } // the type says it
+
 func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", path)
 }

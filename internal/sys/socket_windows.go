@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,7 +11,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 
 	"github.com/Microsoft/go-winio"
@@ -123,14 +123,33 @@ func renameNew(from, to string) error {
 	return nil
 }
 
-func dialSocket(ctx context.Context, path string) (net.Conn, error) {
+// errNotSocket reports that a file does not hold the name of one of our pipes.
+var errNotSocket = errors.New("is not a socket of Pollux: remove it")
+
+// pipeOf returns the name of the pipe that is in the file of a socket.
+func pipeOf(path string) (string, error) {
 	data, err := ReadFile(path, maxPipeName)
+	switch {
+	case errors.Is(err, ErrTooLarge), err == nil && !bytes.HasPrefix(data, []byte(pipePrefix)):
+		return "", fmt.Errorf("%s %w", path, errNotSocket)
+	case err != nil:
+		return "", err
+	}
+	return string(data), nil
+}
+
+func isSocket(path string) (bool, error) {
+	_, err := pipeOf(path)
+	if errors.Is(err, errNotSocket) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func dialSocket(ctx context.Context, path string) (net.Conn, error) {
+	name, err := pipeOf(path)
 	if err != nil {
 		return nil, err
-	}
-	name := string(data)
-	if !strings.HasPrefix(name, pipePrefix) {
-		return nil, fmt.Errorf("%s is not a socket of Pollux: remove it", path)
 	}
 	conn, err := winio.DialPipeContext(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {

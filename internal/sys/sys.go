@@ -180,6 +180,6 @@ func usable(dir string) bool {
 // are zero on systems without them.
 func Stamp(info fs.FileInfo) (changed int64, id uint64) { return stamp(info) }
 
-// Memory returns the resident memory of one of the user's processes in bytes. Systems
-// other than Linux and macOS return 0.
+// Memory returns the resident memory of one of the user's processes in bytes, or 0 if it
+// is unknown.
 func Memory(pid int) int64 { return memory(pid) }

@@ -89,7 +89,25 @@ func LeaveInterruptToChild() (undo func()) {
 
 func terminal(int) string { return "" }
 
-func memory(int) int64 { return 0 }
+func memory(pid int) int64 {
+	h, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
+	if err != nil {
+		return 0
+	}
+	defer windows.CloseHandle(h)
+	var counters struct { // PROCESS_MEMORY_COUNTERS
+		size, pageFaultCount       uint32
+		peakWorkingSet, workingSet uintptr
+		pools                      [4]uintptr
+		pageFile, peakPageFile     uintptr
+	}
+	counters.size = uint32(unsafe.Sizeof(counters))
+	get := windows.NewLazySystemDLL("kernel32.dll").NewProc("K32GetProcessMemoryInfo")
+	if ok, _, _ := get.Call(uintptr(h), uintptr(unsafe.Pointer(&counters)), uintptr(counters.size)); ok == 0 {
+		return 0
+	}
+	return int64(counters.workingSet)
+}
 
 func bound(*os.Root, string, fs.FileInfo) bool { return false }
 

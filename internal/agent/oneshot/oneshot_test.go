@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"pollux/internal/agent"
 	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/gemini"
@@ -25,7 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	agenttest.Main()
 	fakecli.Main()
-	goleak.VerifyTestMain(m)
+	systest.VerifyTestMain(m)
 }
 
 // A box is a bench with a one-shot runner of fake CLIs.

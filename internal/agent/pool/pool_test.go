@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
 	"pollux/internal/agent/agenttest"
@@ -27,12 +25,13 @@ import (
 	"pollux/internal/agent/queue"
 	"pollux/internal/agent/shared"
 	"pollux/internal/sys"
+	"pollux/internal/sys/systest"
 )
 
 func TestMain(m *testing.M) {
 	agenttest.Main()
 	fakecli.Main()
-	goleak.VerifyTestMain(m)
+	systest.VerifyTestMain(m)
 }
 
 // A double is a fake agent.

@@ -20,15 +20,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"pollux/internal/agent"
 	"pollux/internal/agent/queue"
+	"pollux/internal/sys/systest"
 )
 
 func TestMain(m *testing.M) {
-	// go-winio keeps it for the named pipes of Windows.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/Microsoft/go-winio.ioCompletionProcessor"))
+	systest.VerifyTestMain(m)
 }
 
 // testTimeout is how long a step may take on a busy machine.
@@ -586,9 +584,6 @@ func TestSocketOfAnother(t *testing.T) {
 
 // Something else in the place of the socket is not touched.
 func TestListenRefuses(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("a socket is a file there")
-	}
 	path := socket(t)
 	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)

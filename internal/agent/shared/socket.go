@@ -64,12 +64,12 @@ func Listen(ctx context.Context, path string, hello Hello) (net.Listener, error)
 		return nil, err
 	}
 	defer unlock()
-	info, err := os.Lstat(path)
+	is, err := sys.IsSocket(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return nil, err
-	case info.Mode().Type() != sys.SocketType:
+	case !is:
 		return nil, notASocket(path)
 	default:
 		if Probe(ctx, path, hello) == nil {
@@ -85,7 +85,7 @@ func Listen(ctx context.Context, path string, hello Hello) (net.Listener, error)
 		return nil, fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
 	}
 	l.SetUnlinkOnClose(false)
-	info, err = os.Lstat(path)
+	info, err := os.Lstat(path)
 	if err != nil {
 		l.Close()
 		return nil, err

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"time"
 
@@ -99,7 +98,7 @@ func Stop(ctx context.Context, pool Status, now bool) error {
 
 // ask connects to a pool, calls one of its methods, and disconnects.
 func ask(ctx context.Context, path, method string, params, result any) error {
-	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != sys.SocketType {
+	if is, err := sys.IsSocket(path); err == nil && !is {
 		return notASocket(path)
 	}
 	conn, err := Dial(ctx, path)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -135,7 +134,7 @@ func reportUnreachable(c *doctor.Checker, u *shared.UnreachableError) {
 
 // start starts a pool as a bridge does, and ends it if no bridge uses it.
 func (p *Pool) start(ctx context.Context, c *doctor.Checker, socket string) {
-	if info, err := os.Lstat(socket); err == nil && info.Mode().Type() == sys.SocketType {
+	if is, err := sys.IsSocket(socket); err == nil && is {
 		c.OK(name, "a pool that was killed has left its socket %s; the next pool replaces it", socket)
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
