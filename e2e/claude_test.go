@@ -73,8 +73,11 @@ func (w *world) screen(env []string, argv ...string) screen {
 		if w.t.Failed() {
 			w.t.Logf("the screen of %s:\n%s", filepath.Base(argv[0]), s.Text())
 		}
+		all := append(children(w.t, s.PID), s.PID) // the shell may end before the agent in it
 		s.Close()
-		waitGone(w.t, s.PID)
+		for _, pid := range all {
+			waitGone(w.t, pid)
+		}
 	})
 	return screen{s, w}
 }

@@ -158,6 +158,7 @@ func TestPageRelativePaths(t *testing.T) {
 	d, outside := change("a"), change("b")
 	d.Path, outside.Path = "/home/project/sub/dir/a.txt", "/home/project-2/b.txt"
 	s := newStage(t, d, outside)
+	s.page(shows("#path", "a.txt")) // the link is used up
 	s.mu.Lock()
 	s.roots = []string{"/home/project"}
 	s.mu.Unlock()
@@ -268,6 +269,7 @@ func TestPagePictures(t *testing.T) {
 	other := change("b")
 	other.Path, other.Agent, other.Exists, other.Original = "/home/me/project/docs/notes.md", "Claude Code", false, ""
 	s := newStage(t, d, other)
+	s.page(shows("#path", "lines.go")) // the link is used up
 	s.mu.Lock()
 	s.roots = []string{"/home/me/project"}
 	s.mu.Unlock()
