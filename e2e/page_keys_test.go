@@ -73,7 +73,7 @@ func TestPageSingleKeysTooEarly(t *testing.T) {
 	readOnly := threeHunks("b")
 	readOnly.ReadOnly = "The agent writes its own text"
 	s := newStage(t, threeHunks("a"), readOnly)
-	s.page(shows("#position", "hunk 1 of 3"))
+	s.page(shows("#status", "1 connected"), shows("#position", "hunk 1 of 3"))
 	for _, key := range []string{"u", "a", "s", "e", "y", "r"} {
 		s.page(chromedp.KeyEvent(key), shows("#hint", tooEarly), chromedp.Evaluate[chromedp.Void](`document.querySelector("#hint").textContent = ""`))
 	}
