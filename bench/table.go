@@ -99,7 +99,7 @@ func (c column) cell(name, unit string) *cell {
 // median returns the median of some samples.
 func median(samples []float64) float64 { return quantile(samples, 50) }
 
-// quantile returns the value that the given percentage of the samples stays below.
+// quantile returns the value below which the given percentage of the samples lies.
 func quantile(samples []float64, percent int) float64 {
 	return slices.Sorted(slices.Values(samples))[len(samples)*percent/100]
 }

@@ -37,8 +37,8 @@ type Editor struct {
 	block string
 	// valid checks the user's file after the block was added.
 	valid func(text string) error
-	// posix is what to do on Windows, where Pollux cannot be installed, because the block
-	// needs the shell sh. It is empty if the editor has no such block.
+	// posix is set if the block needs the shell sh, which Windows does not have. It says
+	// what to do there instead.
 	posix string
 }
 

@@ -185,8 +185,8 @@ func TestPreparedDuring(t *testing.T) {
 	}
 }
 
-// A process that is no longer used for new requests prepares no session, also if
-// it still answers.
+// A process that gets no new requests prepares no session, even while it still
+// answers one.
 func TestRetiredProcessPreparesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := idleProcess()
