@@ -108,7 +108,7 @@ func (r *run) add(e event) *pkg {
 	switch {
 	case e.Action == "output":
 		t.output.WriteString(e.Output)
-	case ends:
+	case ends && t.action != "fail": // one of several runs with -count
 		t.action = e.Action
 	}
 	return p

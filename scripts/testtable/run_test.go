@@ -21,6 +21,8 @@ const events = `{"Action":"start","Package":"p/a"}
 {"Action":"run","Package":"p/b","Test":"TestSubs/y"}
 {"Action":"pass","Package":"p/b","Test":"TestSubs/y","Elapsed":0}
 {"Action":"fail","Package":"p/b","Test":"TestSubs","Elapsed":0}
+{"Action":"fail","Package":"p/b","Test":"TestTwice","Elapsed":0}
+{"Action":"pass","Package":"p/b","Test":"TestTwice","Elapsed":0}
 {"Action":"run","Package":"p/b","Test":"TestHangs"}
 {"Action":"output","Package":"p/b","Test":"TestHangs","Output":"panic: test timed out\n"}
 {"Action":"fail","Package":"p/b","Elapsed":2}
@@ -31,7 +33,8 @@ const events = `{"Action":"start","Package":"p/a"}
 {"Action":"skip","Package":"p/d","Elapsed":0}
 `
 
-// A test that never ends, and a package that does not build, count as failed.
+// A test that never ends, one that failed in one of several runs, and a package that does
+// not build, count as failed.
 func TestTable(t *testing.T) {
 	var ended []string
 	r, err := read(strings.NewReader(events), func(p *pkg) { ended = append(ended, p.name) })
@@ -54,9 +57,9 @@ c.go:3: undefined: x
 skipped: p/a TestTwo: a_test.go:1: needs a printer
 package  passed  failed  skipped  seconds
 p/a           1       0        1      1.5
-p/b           1       2        0      2.0  failed
+p/b           1       3        0      2.0  failed
 p/c           0       0        0      0.0  does not build
-total         2       2        1      3.5
+total         2       3        1      3.5
 `
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
