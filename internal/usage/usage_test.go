@@ -2,6 +2,7 @@ package usage
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -34,6 +35,7 @@ func TestMain(m *testing.M) {
 				Duration: time.Duration(i) * time.Millisecond, Tokens: agent.Tokens{Input: 1},
 			})
 		}
+		r.calls.Drain(context.Background()) // Close does not wait for a slow disk
 		r.Close()
 		os.Exit(0)
 	}
