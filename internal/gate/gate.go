@@ -5,9 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"io"
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -108,6 +110,29 @@ func SameSecret(got, want string) bool {
 	// Hashed, so that the time of the comparison does not reveal the length.
 	a, b := sha256.Sum256([]byte(got)), sha256.Sum256([]byte(want))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+const (
+	// restTimeout is how long the rest of a refused request may take.
+	restTimeout = time.Second
+	// maxRest limits how much of a refused request is read, in bytes.
+	maxRest = 1 << 20
+)
+
+// TurnAway refuses a request with a JSON document and ends its connection. It answers at
+// once. Then it reads what the client still sends, within limits: otherwise a client that
+// is sending sees a broken connection instead of the answer.
+func TurnAway(w http.ResponseWriter, r *http.Request, status int, document []byte) {
+	rc := http.NewResponseController(w)
+	rc.SetReadDeadline(time.Now().Add(restTimeout))
+	h := w.Header()
+	h.Set("Connection", "close")
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(document))) // the client does not wait for more
+	w.WriteHeader(status)
+	w.Write(document)
+	rc.Flush()
+	io.CopyN(io.Discard, r.Body, maxRest)
 }
 
 type key struct{}

@@ -47,10 +47,10 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	switch {
 	case len(r.Header.Values("Origin")) > 0:
-		turnAway(w, http.StatusForbidden, "requests from web pages are not served")
+		turnAway(w, r, http.StatusForbidden, "requests from web pages are not served")
 		return
 	case !gate.SameSecret(r.Header.Get("Authorization"), scheme+s.nonce):
-		turnAway(w, http.StatusUnauthorized, "the nonce is missing or wrong: it is in the lock file")
+		turnAway(w, r, http.StatusUnauthorized, "the nonce is missing or wrong: it is in the lock file")
 		return
 	}
 	gate.Authenticated(r.Context())
@@ -84,11 +84,11 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, session *Sess
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		turnAway(w, http.StatusRequestEntityTooLarge,
+		turnAway(w, r, http.StatusRequestEntityTooLarge,
 			fmt.Sprintf("the request is over %d MiB: the file is too large to review", large.Limit>>20))
 		return
 	case err != nil:
-		turnAway(w, http.StatusBadRequest, "the request's body did not arrive")
+		turnAway(w, r, http.StatusBadRequest, "the request's body did not arrive")
 		return
 	}
 	msg, err := blocking.Decode(body)
@@ -137,18 +137,22 @@ func refuse(w http.ResponseWriter, status int, message string) {
 }
 
 // turnAway refuses a request and ends its connection.
-func turnAway(w http.ResponseWriter, status int, message string) {
-	w.Header().Set("Connection", "close")
-	refuse(w, status, message)
+func turnAway(w http.ResponseWriter, r *http.Request, status int, message string) {
+	gate.TurnAway(w, r, status, errorText(nil, codeInvalidRequest, message))
 }
 
 // answer answers the request with that ID, nil if it is not known, with an error.
 func answer(w http.ResponseWriter, status int, id any, code int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(map[string]any{
+	w.Write(errorText(id, code, message))
+}
+
+func errorText(id any, code int, message string) []byte {
+	text, _ := json.Marshal(map[string]any{
 		"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": code, "message": message},
 	})
+	return text
 }
 
 // A response writes events to the agent. It is used by one goroutine.

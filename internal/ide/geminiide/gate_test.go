@@ -170,6 +170,29 @@ func TestRefusalReachesAClientThatSendsABody(t *testing.T) {
 	}
 }
 
+// A client that sends the rest of its body after the refusal, and said that this is the
+// connection's last request, can still read the refusal.
+func TestRefusalWaitsForTheBody(t *testing.T) {
+	s := start(t, newBackend(), nil)
+	const half = 50_000
+	conn := raw(t, s.Port(), fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s",
+		s.Port(), 2*half, strings.Repeat("x", half)))
+	in := bufio.NewReader(conn)
+	res, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err := io.ReadAll(res.Body); res.StatusCode != http.StatusUnauthorized || err != nil {
+		t.Errorf("%s %s %v", res.Status, body, err)
+	}
+	if _, err := io.WriteString(conn, strings.Repeat("x", half)); err != nil {
+		t.Error(err)
+	}
+	if _, err := in.ReadByte(); err != io.EOF {
+		t.Errorf("the connection ended with %v", err)
+	}
+}
+
 // A connection that does not authenticate ends.
 func TestStrangersHaveLittleTime(t *testing.T) {
 	s := start(t, newBackend(), func(c *Config) { c.AuthTimeout = 20 * time.Millisecond })

@@ -41,11 +41,11 @@ func (s *Server) handler() http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		if !s.hostAllowed(r.Host) {
-			turnAway(w, http.StatusForbidden, "this Host is not served here: connect to 127.0.0.1")
+			turnAway(w, r, http.StatusForbidden, "this Host is not served here: connect to 127.0.0.1")
 			return
 		}
 		if !s.originAllowed(r) {
-			turnAway(w, http.StatusForbidden, "requests from this Origin are not served")
+			turnAway(w, r, http.StatusForbidden, "requests from this Origin are not served")
 			return
 		}
 		if strings.HasPrefix(r.URL.Path, "/review/") {
@@ -60,13 +60,13 @@ func (s *Server) handler() http.Handler {
 		agent := s.agentOf(r)
 		if agent == "" {
 			h.Set("WWW-Authenticate", Realm)
-			turnAway(w, http.StatusUnauthorized,
+			turnAway(w, r, http.StatusUnauthorized,
 				"the bearer token is missing or wrong: it is in the discovery file (authToken)")
 			return
 		}
 		gate.Authenticated(r.Context())
 		if r.URL.Path != "/mcp" {
-			turnAway(w, http.StatusNotFound, "the MCP endpoint is /mcp")
+			turnAway(w, r, http.StatusNotFound, "the MCP endpoint is /mcp")
 			return
 		}
 		s.serveMCP(w, r, agent)
@@ -113,11 +113,21 @@ func (s *Server) agentOf(r *http.Request) (agent string) {
 func refuse(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(map[string]any{
+	w.Write(refusal(message))
+}
+
+// turnAway refuses a request and ends its connection.
+func turnAway(w http.ResponseWriter, r *http.Request, status int, message string) {
+	gate.TurnAway(w, r, status, refusal(message))
+}
+
+func refusal(message string) []byte {
+	text, _ := json.Marshal(map[string]any{
 		"jsonrpc": "2.0",
 		"id":      nil,
 		"error":   map[string]any{"code": -32000, "message": message},
 	})
+	return text
 }
 
 func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request, agent string) {
@@ -170,8 +180,7 @@ func (s *Server) servePost(w http.ResponseWriter, r *http.Request, session *Sess
 	if err != nil {
 		var large *http.MaxBytesError
 		if errors.As(err, &large) {
-			w.Header().Set("Connection", "close")
-			refuse(w, http.StatusRequestEntityTooLarge,
+			turnAway(w, r, http.StatusRequestEntityTooLarge,
 				fmt.Sprintf("the request is over %d MiB: the file is too large to review", large.Limit>>20))
 		} else {
 			refuse(w, http.StatusBadRequest, "the request's body did not arrive")
@@ -270,17 +279,4 @@ func accepts(r *http.Request, want string) bool {
 		}
 	}
 	return false
-}
-
-// refusalTimeout is how long the rest of a refused request may take. Without
-// it, a client that is still sending would see a broken connection instead of
-// the answer.
-const refusalTimeout = time.Second
-
-// turnAway refuses a request and ends its connection, without waiting for a body
-// that may never arrive.
-func turnAway(w http.ResponseWriter, status int, message string) {
-	http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusalTimeout))
-	w.Header().Set("Connection", "close")
-	refuse(w, status, message)
 }
