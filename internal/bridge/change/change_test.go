@@ -7,13 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"pollux/internal/bridge/change/changetest"
+	"pollux/internal/sys/systest"
 )
 
 // unescape is for an agent that writes a backslash before each @ of a prompt.
@@ -130,6 +130,95 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// Git for Windows converts line ends by default. A file has CRLF on disk and LF in the
+// repository. The diff applies, the file keeps its CRLF, and git shows no other change.
+func TestAutocrlf(t *testing.T) {
+	files := map[string]string{
+		"crlf.txt": "one\r\ntwo\r\nthree\r\n", "lf.txt": "one\ntwo\nthree\n", "mixed.txt": "one\ntwo\r\nthree\n", "open.txt": "one\r\ntwo",
+	}
+	dir := changetest.Project(t, false, files)
+	changetest.Git(t, dir, "init", "-q")
+	changetest.Git(t, dir, "config", "core.autocrlf", "true")
+	changetest.Git(t, dir, "add", "-A")
+	changetest.Git(t, dir, "-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-qm", "x")
+	// git reads each file once more, to learn that it is as it was committed.
+	now := time.Now().Add(time.Hour)
+	for name := range files {
+		if err := os.Chtimes(filepath.Join(dir, name), now, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	index, err := os.ReadFile(filepath.Join(dir, ".git", "index"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := func(t *testing.T, task *Task) (Set, error) {
+		files := task.Files()
+		for name, text := range map[string]string{
+			"crlf.txt": "one\n2\nthree\n", "lf.txt": "one\n2\nthree\n", "mixed.txt": "one\n2\nthree\n", "open.txt": "one\n2",
+			"new.txt": "x\ny\n",
+		} {
+			if err := files.Write(filepath.Join(dir, name), text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return task.Written()
+	}
+	parsed := func(_ *testing.T, task *Task) (Set, error) {
+		answer := "**NEW FILE: new.txt**\n===NEW===\nx\ny\n===END===\n"
+		for name := range files {
+			answer += changetest.Block(name+":2-2", "two", "2")
+		}
+		return task.Parse(answer, nil)
+	}
+	for name, edits := range map[string]func(*testing.T, *Task) (Set, error){"written": written, "parsed": parsed} {
+		t.Run(name, func(t *testing.T) {
+			task, err := Begin(t.Context(), dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			set, err := edits(t, task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := task.Verify(t.Context()); err != nil {
+				t.Error(err)
+			}
+			for name, want := range files {
+				if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+					t.Errorf("change mode makes %s %q, %v", name, got, err)
+				}
+			}
+			if after, err := os.ReadFile(filepath.Join(dir, ".git", "index")); err != nil || !bytes.Equal(after, index) {
+				t.Errorf("the index has changed, %v", err)
+			}
+			work := filepath.Join(t.TempDir(), "work")
+			if err := os.CopyFS(work, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			patch := filepath.Join(t.TempDir(), "patch")
+			if err := os.WriteFile(patch, []byte(set.Diff), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			changetest.Git(t, work, "apply", patch)
+			for name, want := range map[string]string{
+				"crlf.txt": "one\r\n2\r\nthree\r\n", "lf.txt": "one\r\n2\r\nthree\r\n", "open.txt": "one\r\n2", "new.txt": "x\r\ny\r\n",
+			} {
+				if got, err := os.ReadFile(filepath.Join(work, name)); err != nil || string(got) != want {
+					t.Errorf("%s is %q, %v; want %q, by\n%s", name, got, err, want, set.Diff)
+				}
+			}
+			changes := changetest.Git(t, work, "-c", "core.safecrlf=false", "diff", "--numstat")
+			for name := range files {
+				want := "1\t1\t" + name + "\n"
+				if !strings.Contains(changes, want) {
+					t.Errorf("no %q in the changes:\n%s", want, changes)
+				}
+			}
+		})
+	}
+}
+
 func openTest(t *testing.T, dir string) tree {
 	t.Helper()
 	tr, err := openTree(t.Context(), dir)
@@ -148,14 +237,30 @@ func stateOf(t *testing.T, tr tree) state {
 	return s
 }
 
+// envMark is the file that the test program creates instead of running tests.
+const envMark = "POLLUX_TEST_MARK"
+
+func TestMain(m *testing.M) {
+	if mark := os.Getenv(envMark); mark != "" {
+		if os.WriteFile(mark, nil, 0o600) != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
 // No command in a repository's configuration runs.
 func TestRepositoryIsNotTrusted(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n", ".gitattributes": "*.txt filter=evil\n"})
-	mark := filepath.Join(t.TempDir(), "ran")
-	run := "touch " + mark
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := filepath.ToSlash(self)
 	for _, c := range []string{
-		"core.fsmonitor=" + run, "filter.evil.clean=" + run + "; cat", "filter.evil.process=" + run, "filter.evil.required=true",
-		"core.sshCommand=" + run, "extensions.partialClone=origin", "core.repositoryFormatVersion=1", "remote.origin.url=ext::sh -c touch% " + mark,
+		"core.fsmonitor=" + run, "filter.evil.clean=" + run, "filter.evil.process=" + run, "filter.evil.required=true",
+		"core.sshCommand=" + run, "extensions.partialClone=origin", "core.repositoryFormatVersion=1", "remote.origin.url=ext::" + run,
 		"protocol.ext.allow=always", "core.hooksPath=" + filepath.Join(dir, "hooks"), "core.pager=" + run,
 	} {
 		name, value, _ := strings.Cut(c, "=")
@@ -164,6 +269,8 @@ func TestRepositoryIsNotTrusted(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("two\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	mark := filepath.Join(t.TempDir(), "ran")
+	t.Setenv(envMark, mark)
 	stateOf(t, openTest(t, dir))
 	if _, err := os.Stat(mark); err == nil {
 		t.Fatal("a command from the repository ran")
@@ -245,6 +352,33 @@ func TestDeletionIsMarked(t *testing.T) {
 	}
 }
 
+// addSubmodule does what "git submodule add" does. That is a shell script, which cannot run
+// under Wine.
+func addSubmodule(t *testing.T, dir, name string) {
+	t.Helper()
+	mod := filepath.Join(dir, name)
+	gitDir := filepath.Join(dir, ".git", "modules", name)
+	if err := errors.Join(os.Mkdir(mod, 0o755), os.MkdirAll(filepath.Dir(gitDir), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	changetest.Git(t, mod, "init", "-q", "--separate-git-dir", gitDir)
+	changetest.Git(t, mod, "config", "core.worktree", "../../../"+name)
+	if err := os.WriteFile(filepath.Join(mod, "f"), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	changetest.Git(t, mod, "add", "-A")
+	changetest.Git(t, mod, "-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-qm", "x")
+	changetest.Git(t, dir, "config", "-f", ".gitmodules", "submodule."+name+".path", name)
+	changetest.Git(t, dir, "config", "-f", ".gitmodules", "submodule."+name+".url", mod)
+	changetest.Git(t, dir, "add", ".gitmodules", name)
+	if modes := changetest.Git(t, dir, "ls-files", "-s", name); !strings.HasPrefix(modes, "160000 ") {
+		t.Fatalf("it is not a submodule: %s", modes)
+	}
+}
+
+// longDir is a path that Git for Windows handles only with core.longPaths.
+var longDir = strings.Repeat(strings.Repeat("d", 100)+"/", 3)
+
 // A snapshot covers an entire repository, except files that git ignores.
 func TestSnapshotSeesCorners(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -252,8 +386,7 @@ func TestSnapshotSeesCorners(t *testing.T) {
 		file    string
 	}{
 		"submodule": {func(t *testing.T, dir string) {
-			other := changetest.Project(t, true, map[string]string{"f": "x"})
-			changetest.Git(t, dir, "-c", "protocol.file.allow=always", "submodule", "add", "-q", other, "mod")
+			addSubmodule(t, dir, "mod")
 		}, "mod/f"},
 		"nested repository": {func(t *testing.T, dir string) {
 			if err := os.Mkdir(filepath.Join(dir, "nested"), 0o755); err != nil {
@@ -269,14 +402,22 @@ func TestSnapshotSeesCorners(t *testing.T) {
 		"ignored altogether": {func(t *testing.T, dir string) { os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("*\n"), 0o644) }, "b.txt"},
 		"a hook":             {func(*testing.T, string) {}, ".git/hooks/pre-commit"},
 		"an empty submodule": {func(t *testing.T, dir string) {
-			other := changetest.Project(t, true, map[string]string{"f": "x"})
-			changetest.Git(t, dir, "-c", "protocol.file.allow=always", "submodule", "add", "-q", other, "mod")
-			changetest.Git(t, dir, "submodule", "deinit", "-q", "-f", "mod")
+			addSubmodule(t, dir, "mod")
+			// What "git submodule deinit" leaves.
+			mod := filepath.Join(dir, "mod")
+			if err := errors.Join(os.RemoveAll(mod), os.Mkdir(mod, 0o755)); err != nil {
+				t.Fatal(err)
+			}
 		}, "mod/f"},
 		"a linked work tree's hook": {func(t *testing.T, dir string) {
 			changetest.Git(t, dir, "worktree", "add", "-q", filepath.Join(dir, "linked"))
 		}, "../.git/hooks/pre-commit"},
 		"the configuration": {func(*testing.T, string) {}, ".git/config"},
+		"a long path": {func(t *testing.T, dir string) {
+			if err := os.MkdirAll(filepath.Join(dir, longDir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}, longDir + "f"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n", "ignored/x": ""})
@@ -332,6 +473,7 @@ func TestSnapshotSeesEachChange(t *testing.T) {
 	files := map[string]string{".gitignore": "*.log\nignored/\n", "aaa.txt": "one\n", "zzz.txt": "one\n"}
 	long := strings.Repeat("x", 200)
 	const names = 2000 // several batches
+	links := systest.TryLink("aaa.txt", filepath.Join(t.TempDir(), "link")) == nil
 	for i := range names {
 		files[fmt.Sprintf("dir/%04d-%s", i, long)] = ""
 	}
@@ -360,7 +502,7 @@ func TestSnapshotSeesEachChange(t *testing.T) {
 			{"other rules", func() error { return os.WriteFile(in(".gitignore"), []byte("*.log\n"), 0o644) }, false},
 			{"a directory moved", func() error { return os.Rename(in("dir"), in("dir2")) }, false},
 		}
-		if runtime.GOOS != "windows" {
+		if links {
 			steps = append(steps, step{"a link", func() error { return os.Symlink("aaa.txt", in("link")) }, false},
 				step{"another target", func() error { return errors.Join(os.Remove(in("link")), os.Symlink("zzz.txt", in("link"))) }, false},
 				step{"a file behind a link", func() error {
@@ -373,10 +515,9 @@ func TestSnapshotSeesEachChange(t *testing.T) {
 				step{file[:7] + " written", func() error { return os.WriteFile(in(file), []byte("two\n"), 0o644) }, false},
 				step{file[:7] + " now a directory", func() error { return errors.Join(os.Remove(in(file)), os.Mkdir(in(file), 0o755)) }, false},
 				step{file[:7] + " a file again", func() error { return errors.Join(os.Remove(in(file)), os.WriteFile(in(file), nil, 0o644)) }, false})
-			if runtime.GOOS != "windows" {
-				steps = append(steps, step{file[:7] + " executable", func() error { return os.Chmod(in(file), 0o755) }, false})
-			}
-			steps = append(steps, step{file[:7] + " removed", func() error { return os.Remove(in(file)) }, false})
+			steps = append(steps,
+				step{file[:7] + " read-only", func() error { return os.Chmod(in(file), 0o444) }, false},
+				step{file[:7] + " removed", func() error { return os.Remove(in(file)) }, false})
 		}
 		for _, s := range steps {
 			if err := s.do(); err != nil {
@@ -389,7 +530,7 @@ func TestSnapshotSeesEachChange(t *testing.T) {
 			before = after
 		}
 		// What is behind a link to a directory is not part of the tree.
-		if runtime.GOOS != "windows" {
+		if links {
 			target, err := os.Readlink(in("away"))
 			if err != nil {
 				t.Fatal(err)

@@ -2,12 +2,11 @@ package change
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
+	"pollux/internal/bridge/change/changetest"
 	"pollux/internal/sys/systest"
 )
 
@@ -66,16 +65,19 @@ func TestOverlay(t *testing.T) {
 			if ch.Diff == "" {
 				return
 			}
-			if _, err := exec.LookPath("git"); err != nil && runtime.GOOS == "windows" {
-				t.Skip("git is not on the PATH")
+			patch := filepath.Join(t.TempDir(), "patch")
+			if err := os.WriteFile(patch, []byte(ch.Diff), 0o600); err != nil {
+				t.Fatal(err)
 			}
-			git := exec.Command("git", "apply", "--whitespace=nowarn", "-")
-			git.Dir, git.Stdin = dir, strings.NewReader(ch.Diff)
-			if out, err := git.CombinedOutput(); err != nil {
-				t.Fatalf("%v %s\n%s", err, out, ch.Diff)
-			}
-			if got, _ := os.ReadFile(path); string(got) != want {
-				t.Errorf("git makes it %q, want %q", got, want)
+			lf := strings.ReplaceAll(want, "\r\n", "\n")
+			for autocrlf, want := range map[string]string{"false": want, "true": strings.ReplaceAll(lf, "\n", "\r\n")} {
+				if err := os.WriteFile(path, []byte(test.before), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				changetest.Git(t, dir, "-c", "core.autocrlf="+autocrlf, "apply", "--whitespace=nowarn", patch)
+				if got, _ := os.ReadFile(path); string(got) != want {
+					t.Errorf("git with core.autocrlf=%s makes it %q, want %q", autocrlf, got, want)
+				}
 			}
 		})
 	}

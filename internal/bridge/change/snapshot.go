@@ -305,6 +305,8 @@ func (g *git) run(out io.Writer, args ...string) error {
 	args = append([]string{
 		"-c", "core.fsmonitor=false", "-c", "core.hooksPath=" + os.DevNull, "-c", "core.pager=cat",
 		"-c", "core.untrackedCache=false", "-c", "submodule.recurse=false",
+		// Without it, Git for Windows leaves out paths of more than 260 characters.
+		"-c", "core.longPaths=true",
 	}, args...)
 	cmd := exec.CommandContext(g.ctx, "git", args...)
 	cmd.Dir = g.dir

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
 )
 
@@ -34,12 +33,11 @@ func Project(t testing.TB, repository bool, files map[string]string) string {
 	return dir
 }
 
+// Git runs git in a directory, without the configuration of the user and the system, and
+// returns its output.
 func Git(t testing.TB, dir string, args ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil && runtime.GOOS == "windows" {
-		t.Skip("git is not on the PATH")
-	}
-	cmd := exec.Command("git", args...)
+	cmd := exec.Command("git", append([]string{"-c", "core.longPaths=true"}, args...)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)
 	out, err := cmd.CombinedOutput()
