@@ -3,6 +3,9 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -461,6 +464,60 @@ func TestSecurityNamesItsTests(t *testing.T) {
 	for _, m := range regexp.MustCompile("`(Test\\w+)`").FindAllSubmatch(doc, -1) {
 		if !exist[string(m[1])] {
 			t.Errorf("docs/SECURITY.md names %s, which does not exist", m[1])
+		}
+	}
+}
+
+// editor.Decode matches names by case, so it skips an exported field without a tag. In the
+// packages that use it, a struct with json tags has them on all such fields. (A struct
+// without any tag receives nothing, which its first use shows.)
+func TestMessagesHaveTags(t *testing.T) {
+	dirs := []string{"internal/editor"}
+	for name, imports := range allowed {
+		uses := slices.Contains(imports, "editor") || slices.Contains(imports, "ide/blocking")
+		if uses && strings.HasPrefix(name, "pollux/internal/") {
+			dirs = append(dirs, strings.TrimPrefix(name, "pollux/"))
+		}
+	}
+	tagged := make(map[string]int)
+	for _, dir := range dirs {
+		paths, err := filepath.Glob(dir + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			files := token.NewFileSet()
+			file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				s, ok := n.(*ast.StructType)
+				if !ok {
+					return true
+				}
+				hasTag := func(f *ast.Field) bool { return f.Tag != nil && strings.Contains(f.Tag.Value, `json:"`) }
+				if !slices.ContainsFunc(s.Fields.List, hasTag) {
+					return true
+				}
+				tagged[dir]++
+				for _, f := range s.Fields.List {
+					for _, name := range f.Names {
+						if name.IsExported() && !hasTag(f) {
+							t.Errorf("%s: the field %s has no json tag", files.Position(name.Pos()), name)
+						}
+					}
+				}
+				return true
+			})
+		}
+	}
+	for _, dir := range []string{"internal/editor", "internal/ide/blocking", "internal/ide/geminiide"} {
+		if tagged[dir] == 0 {
+			t.Errorf("%s has no struct with json tags", dir)
 		}
 	}
 }

@@ -92,9 +92,11 @@ func seenByGemini(r fakemodel.Request) string {
 		return ""
 	}
 	var active struct {
-		Path   string
-		Cursor struct{ Line int }
-		Text   string `json:"selectedText"`
+		Path   string `json:"path"`
+		Cursor struct {
+			Line int `json:"line"`
+		} `json:"cursor"`
+		Text string `json:"selectedText"`
 	}
 	dec := json.NewDecoder(strings.NewReader(r.Text[i+len(`"activeFile":`):]))
 	if dec.Decode(&active) != nil {

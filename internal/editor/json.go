@@ -15,7 +15,8 @@ import (
 
 // Decode decodes a message into the struct that v points to, whose fields are zero. It
 // differs from [stdjson.Unmarshal] in speed and memory, and in two points: a
-// [stdjson.RawMessage] shares the memory of the message, and the case of names counts.
+// [stdjson.RawMessage] shares the memory of the message, and the case of names counts, so
+// every field that is to receive a value needs a json tag.
 func Decode(data []byte, v any) error {
 	share := json.UnmarshalFromFunc(func(d *jsontext.Decoder, raw *stdjson.RawMessage) error {
 		value, err := d.ReadValue()
