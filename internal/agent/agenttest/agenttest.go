@@ -46,8 +46,12 @@ func Isolate(t *testing.T, pattern string) {
 		if left, _ := filepath.Glob(filepath.Join(os.TempDir(), pattern)); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
-		if n := processes(t); n > 0 {
-			t.Errorf("%d processes are left", n)
+		// The system ends a killed process some time after the signal.
+		for deadline := time.Now().Add(Timeout); processes(t) > 0; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Errorf("%d processes are left", processes(t))
+				break
+			}
 		}
 	})
 }
