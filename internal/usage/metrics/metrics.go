@@ -57,6 +57,8 @@ type Meter struct {
 	name     string // gen_ai.provider.name
 	duration metric.Float64Histogram
 	tokens   metric.Int64Histogram
+
+	closeTimeout time.Duration
 }
 
 // Open returns a meter with the settings of the environment. It returns nil, and
@@ -93,7 +95,7 @@ func describe(o Options) *resource.Resource {
 // newMeter returns a meter whose metrics the reader reads.
 func newMeter(o Options, about *resource.Resource, reader sdk.Reader) (*Meter, error) {
 	m := &Meter{
-		name: o.Provider, failures: &failures{log: o.Log},
+		name: o.Provider, failures: &failures{log: o.Log}, closeTimeout: closeTimeout,
 		provider: sdk.NewMeterProvider(sdk.WithResource(about), sdk.WithReader(reader)),
 	}
 	meter := m.provider.Meter("pollux", metric.WithInstrumentationVersion(o.Version))
@@ -156,7 +158,7 @@ func (m *Meter) Close() {
 	if m == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), m.closeTimeout)
 	defer cancel()
 	if err := m.provider.Shutdown(ctx); err != nil {
 		m.failures.Handle(err)
