@@ -79,7 +79,8 @@ var Kinds = []Kind{
 			ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "nvim", "--headless", "--clean", "--server", e.socket, "--remote-expr", expression)
-			cmd.Env = e.env
+			// If Neovim cannot write its log, it writes .nvimlog into its directory.
+			cmd.Env, cmd.Dir = e.env, filepath.Dir(e.socket)
 			out, err := cmd.CombinedOutput() // Neovim 0.7 writes it to standard error
 			return strings.TrimSuffix(string(out), "\n"), err
 		},
