@@ -9,6 +9,7 @@ import (
 	"pollux/internal/companion"
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 // A host publishes a companion's server.
@@ -50,7 +51,7 @@ func TestWithCompanion(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.server.listener.Close()
-	f := &fixture{Server: h.server, t: t, network: newNetwork()}
+	f := &fixture{Server: h.server, t: t, network: systest.NewNetwork()}
 	h.server.listener = f.network
 	h.server.Serve()
 	t.Cleanup(func() { c.Stop(); f.close(); c.Wait() })

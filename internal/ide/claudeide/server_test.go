@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -189,48 +188,12 @@ func (b *backend) setContext(files ...companion.File) {
 	}
 }
 
-// A network replaces the loopback interface, so that time stands still in a test
-// with [synctest]. Its connections have no buffers.
-type network struct {
-	conns chan net.Conn
-	once  sync.Once
-	ended chan struct{}
-}
-
-func newNetwork() *network {
-	return &network{conns: make(chan net.Conn), ended: make(chan struct{})}
-}
-
-func (n *network) Accept() (net.Conn, error) {
-	select {
-	case conn := <-n.conns:
-		return conn, nil
-	case <-n.ended:
-		return nil, net.ErrClosed
-	}
-}
-
-func (n *network) Close() error   { n.once.Do(func() { close(n.ended) }); return nil }
-func (n *network) Addr() net.Addr { return &net.TCPAddr{} }
-
-func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	mine, theirs := net.Pipe()
-	select {
-	case n.conns <- theirs:
-		return mine, nil
-	case <-n.ended:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
 // A fixture is a server that serves on a network.
 type fixture struct {
 	*Server
 	t       *testing.T
 	backend *backend
-	network *network
+	network *systest.Network
 	log     *syncBuffer
 }
 
@@ -270,7 +233,7 @@ func start(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	s.listener.Close()
-	f := &fixture{s, t, b, newNetwork(), log}
+	f := &fixture{s, t, b, systest.NewNetwork(), log}
 	s.listener = f.network
 	s.Serve()
 	t.Cleanup(f.close)
@@ -285,7 +248,7 @@ func (f *fixture) close() {
 
 // handshake sends the request that opens a connection.
 func (f *fixture) handshake(header http.Header, subprotocols ...string) (*websocket.Conn, *http.Response, error) {
-	transport := &http.Transport{DialContext: f.network.dial, DisableKeepAlives: true}
+	transport := &http.Transport{DialContext: f.network.Dial, DisableKeepAlives: true}
 	return websocket.Dial(f.t.Context(), "ws://127.0.0.1/", &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: transport}, HTTPHeader: header, Subprotocols: subprotocols,
 	})
@@ -557,7 +520,7 @@ func TestOrdinaryRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header = f.auth()
-		client := &http.Client{Transport: &http.Transport{DialContext: f.network.dial, DisableKeepAlives: true}}
+		client := &http.Client{Transport: &http.Transport{DialContext: f.network.Dial, DisableKeepAlives: true}}
 		res, err := client.Do(req)
 		if err != nil {
 			t.Fatal(err)
@@ -615,7 +578,7 @@ func TestClose(t *testing.T) {
 			})
 		},
 		"half a frame": func(t *testing.T, f *fixture) {
-			conn, err := f.network.dial(t.Context(), "", "")
+			conn, err := f.network.Dial(t.Context(), "", "")
 			if err != nil {
 				t.Fatal(err)
 			}

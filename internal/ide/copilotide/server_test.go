@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -122,41 +121,10 @@ func (b *backend) opened() int {
 	return len(b.open)
 }
 
-// A network replaces the socket, so that time stands still in a test with [synctest].
-type network struct {
-	conns chan net.Conn
-	once  sync.Once
-	ended chan struct{}
-}
-
 // useNetwork makes a server listen on a network.
 func useNetwork(s *Server) {
 	s.listener.Close()
-	s.listener = &network{conns: make(chan net.Conn), ended: make(chan struct{})}
-}
-
-func (n *network) Accept() (net.Conn, error) {
-	select {
-	case conn := <-n.conns:
-		return conn, nil
-	case <-n.ended:
-		return nil, net.ErrClosed
-	}
-}
-
-func (n *network) Close() error   { n.once.Do(func() { close(n.ended) }); return nil }
-func (n *network) Addr() net.Addr { return &net.UnixAddr{} }
-
-func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	mine, theirs := net.Pipe()
-	select {
-	case n.conns <- theirs:
-		return mine, nil
-	case <-n.ended:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	s.listener = systest.NewNetwork()
 }
 
 // A fixture is a server that serves on a network.
@@ -201,9 +169,8 @@ func start(t *testing.T, run func(f *fixture)) {
 			t.Fatal(err)
 		}
 		useNetwork(s)
-		n := s.listener.(*network)
 		s.Serve()
-		transport := &http.Transport{DialContext: n.dial}
+		transport := &http.Transport{DialContext: s.listener.(*systest.Network).Dial}
 		f := &fixture{s, t, b, &http.Client{Transport: transport}}
 		t.Cleanup(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
