@@ -98,15 +98,16 @@ func readTopic(topic string) string {
 	return string(text)
 }
 
-// showTopic prints a page: formatted and in a pager on a terminal, as Markdown
-// elsewhere.
+// showTopic prints a page. On a terminal it has styles and goes through a pager.
 func showTopic(ctx context.Context, streams IO, topic string, noPager bool) error {
-	text := withoutLinks(readTopic(topic))
-	if !fullTerminal(streams.Out) {
-		_, err := io.WriteString(streams.Out, text)
-		return err
+	style := plainText
+	switch {
+	case coloured(streams.Out):
+		style = colouredText
+	case fullTerminal(streams.Out):
+		style = boldText
 	}
-	text = formatMarkdown(text, columns(streams.Out), coloured(streams.Out))
+	text := formatMarkdown(forUsers(readTopic(topic)), columns(streams.Out), style)
 	return page(ctx, streams, noPager, func(w io.Writer) error {
 		_, err := io.WriteString(w, text)
 		return err
@@ -127,14 +128,31 @@ func columns(w io.Writer) int {
 	return min(max(width, minColumns), maxColumns)
 }
 
-var (
-	image = lazy.Regexp(`!\[[^\]]*\]\([^)]*\)\n*`)
-	link  = lazy.Regexp(`\[([^\]]*)\]\(([^)]*)\)`)
+// A page is also for developers: it names the test of each statement, and has parts
+// between <!-- developers --> and <!-- users -->.
+const (
+	testName  = "`(?:Test|Fuzz)[A-Z][^`]*`"
+	testNames = testName + `(?:,\s+` + testName + `)*`
 )
 
-// withoutLinks replaces links to other pages of the manual by the command that shows
-// them, and removes images, and links to files that users do not have.
-func withoutLinks(text string) string {
+var (
+	comment = lazy.Regexp(`(?s)<!-- developers -->.*?<!-- users -->\n?|<!--.*?-->\n?`)
+	tests   = lazy.Regexp(`\s*\(` + testNames + `\)|(?:<br>|[:,]\s+|\|\s*)` + testNames)
+	image   = lazy.Regexp(`!\[[^\]]*\]\([^)]*\)\n*`)
+	link    = lazy.Regexp(`\[([^\]]*)\]\(([^)]*)\)`)
+)
+
+// forUsers returns a page without the parts that are for developers. It replaces links to
+// other pages of the manual by the command that shows them, and removes images, and links
+// to files that users do not have.
+func forUsers(text string) string {
+	text = comment().ReplaceAllString(text, "")
+	text = tests().ReplaceAllStringFunc(text, func(names string) string {
+		if strings.HasPrefix(names, "|") {
+			return "| "
+		}
+		return ""
+	})
 	text = image().ReplaceAllString(text, "")
 	return link().ReplaceAllStringFunc(text, func(whole string) string {
 		m := link().FindStringSubmatch(whole)
@@ -144,7 +162,11 @@ func withoutLinks(text string) string {
 		case strings.Contains(target, "://"):
 			return label + " (" + target + ")"
 		case slices.Contains(topics(), topicOf(file)) && path.Base(file) == file:
-			return label + " (`pollux help " + topicOf(file) + "`)"
+			command := "`pollux help " + topicOf(file) + "`"
+			if label == file {
+				return command
+			}
+			return label + " (" + command + ")"
 		}
 		return label
 	})

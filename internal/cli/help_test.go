@@ -18,7 +18,8 @@ func TestHelp(t *testing.T) {
 	for args, want := range map[string]string{
 		"help":              "pollux help     read the manual",
 		"help help":         "  agents       Agents: ",
-		"help bridge":       "# The bridge: ask",        // the page, not the command
+		"help bridge":       "# The bridge: ask", // the page, not the command
+		"help agents":       "\n  open file, selection\n    Gemini CLI 0.61.0: yes\n",
 		"help journal":      "pollux journal [command]", // the command
 		"help journal show": "pollux journal show ID",
 		"journal --help":    "pollux journal [command]",
@@ -67,7 +68,7 @@ func TestHelpNamesTopics(t *testing.T) {
 		if !strings.HasPrefix(text, "# ") {
 			t.Errorf("%s has no title", topic)
 		}
-		check(topic, withoutLinks(text))
+		check(topic, forUsers(text))
 	}
 	for _, name := range docs.Project {
 		if _, err := docs.FS.ReadFile(name); err != nil || slices.Contains(topics(), topicOf(name)) {
@@ -76,16 +77,23 @@ func TestHelpNamesTopics(t *testing.T) {
 	}
 }
 
-func TestWithoutLinks(t *testing.T) {
+func TestForUsers(t *testing.T) {
 	for text, want := range map[string]string{
 		"see [Claude Code](CLAUDE.md#x).":  "see Claude Code (`pollux help claude`).",
+		"[POOL.md](POOL.md#x) says":        "`pollux help pool` says",
 		"[above](#x), [code](../main.go)":  "above, code",
 		"[the code](ARCHITECTURE.md)":      "the code",
 		"[site](https://example.org/a.md)": "site (https://example.org/a.md)",
 		"![a\npicture](demo.png)\n\nText":  "Text",
 		"[two\nlines](POOL.md)":            "two\nlines (`pollux help pool`)",
+
+		"It holds: `TestA`,\n`TestB/c_d...`. More":                               "It holds. More",
+		"a key\n(`TestA`, `FuzzB`), or":                                          "a key, or",
+		"| a | yes<br>`TestA` | `TestA`, `TestB` |":                              "| a | yes |  |",
+		"<!-- a -->\nText":                                                       "Text",
+		"A\n\n<!-- developers -->\n`TestA` is\n\nfor them.\n<!-- users -->\n\nB": "A\n\n\nB",
 	} {
-		if got := withoutLinks(text); got != want {
+		if got := forUsers(text); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}
@@ -98,22 +106,34 @@ func TestFormatMarkdown(t *testing.T) {
 	const want = "A title\n\nA paragraph with `code` and\nbold words.\n\n" +
 		"- one item that is long enough\n  for two lines\n- two\n\n    make `demo`\n\n    fenced\n\n" +
 		"  `a`\n    does: `x | y`; z\n\nEnd.\n"
-	plain := formatMarkdown(text, 33, false)
+	plain := formatMarkdown(text, 33, boldText)
 	if got := ansi.Strip(plain); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if strings.Contains(plain, "\x1b[36m") || !strings.Contains(plain, "\x1b[1m") {
 		t.Errorf("without colours: %q", plain)
 	}
-	coloured := formatMarkdown("see `a long\ncommand` here", 12, true)
+	coloured := formatMarkdown("see `a long\ncommand` here", 12, colouredText)
 	if want := "see \x1b[m\x1b[36ma long\x1b[m\n\x1b[m\x1b[36mcommand\x1b[m\nhere\n"; coloured != want {
 		t.Errorf("a style over two lines: %q", coloured)
 	}
-	// No page has a line that is too wide, except for code and words without spaces.
+	// A file or a pipe receives no styles, and sees where the headings are.
+	if got := formatMarkdown(text, 33, plainText); got != "# "+want {
+		t.Errorf("got\n%s\nwant\n# %s", got, want)
+	}
+}
+
+// A page has what a user needs: no line that is too wide, except for code and words
+// without spaces, no marks of Markdown, and nothing for developers.
+func TestPagesAreForUsers(t *testing.T) {
+	developers := regexp.MustCompile("`(Test|Fuzz)[A-Z]|<br>|<!--|make (test|bench)|`(e2e|internal)/|^ *test: ")
 	for _, topic := range topics() {
-		for line := range strings.Lines(ansi.Strip(formatMarkdown(withoutLinks(readTopic(topic)), 80, false))) {
+		for line := range strings.Lines(formatMarkdown(forUsers(readTopic(topic)), 80, plainText)) {
 			if ansi.StringWidth(line) > 81 && !strings.HasPrefix(line, "    ") {
 				t.Errorf("%s: %q", topic, line)
+			}
+			if developers.MatchString(line) {
+				t.Errorf("%s has something for developers: %q", topic, line)
 			}
 		}
 	}

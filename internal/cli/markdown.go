@@ -8,20 +8,30 @@ import (
 	"pollux/internal/lazy"
 )
 
-// A markdownFormatter formats the manual's Markdown for a terminal: headings,
-// paragraphs, lists, tables, and blocks of code. It uses only the terminal's own
-// colours, which are readable on its background.
+// A textStyle says what the reader of a formatted text can see. Each one includes those
+// before it.
+type textStyle int
+
+const (
+	plainText    textStyle = iota // in a file or a pipe
+	boldText                      // on a terminal
+	colouredText                  // on a terminal whose user wants colours
+)
+
+// A markdownFormatter formats the manual's Markdown: headings, paragraphs, lists, tables,
+// and blocks of code. It uses only the terminal's own colours, which are readable on its
+// background.
 type markdownFormatter struct {
-	out    strings.Builder
-	width  int
-	colour bool
-	blank  bool // the last line is blank, or there is none
+	out   strings.Builder
+	width int
+	style textStyle
+	blank bool // the last line is blank, or there is none
 }
 
 // formatMarkdown returns the text with lines of at most this width, where words allow
 // that. Code keeps its lines.
-func formatMarkdown(text string, width int, colour bool) string {
-	f := &markdownFormatter{width: width, colour: colour, blank: true}
+func formatMarkdown(text string, width int, style textStyle) string {
+	f := &markdownFormatter{width: width, style: style, blank: true}
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	for len(lines) > 0 {
 		n := f.block(lines)
@@ -32,7 +42,7 @@ func formatMarkdown(text string, width int, colour bool) string {
 
 var (
 	listItem = lazy.Regexp(`^( *)([-*]|\d+\.) +(.*)$`)
-	heading  = lazy.Regexp(`^#+ +(.*)$`)
+	heading  = lazy.Regexp(`^(#+ +)(.*)$`)
 )
 
 // block formats the block at the start of the lines, and returns how many lines it
@@ -67,7 +77,11 @@ func (f *markdownFormatter) block(lines []string) int {
 	}
 	if m := heading().FindStringSubmatch(first); m != nil {
 		f.space()
-		f.paragraph("**"+strings.ReplaceAll(m[1], "`", "")+"**", "", "")
+		mark := ""
+		if f.style == plainText {
+			mark = m[1]
+		}
+		f.paragraph("**"+strings.ReplaceAll(m[2], "`", "")+"**", mark, "")
 		return 1
 	}
 	indent := ""
@@ -97,13 +111,14 @@ func (f *markdownFormatter) space() {
 }
 
 func (f *markdownFormatter) code(line string) {
+	line = strings.TrimRight(line, " ")
 	f.line(ansi.SGR(ansi.AttrCyanForegroundColor), line)
 }
 
-// line writes a line in a style, if there are colours.
-func (f *markdownFormatter) line(style, text string) {
-	if f.colour && text != "" {
-		text = style + text + ansi.ResetStyle
+// line writes a line in a colour, if there are colours.
+func (f *markdownFormatter) line(colour, text string) {
+	if f.style >= colouredText && text != "" {
+		text = colour + text + ansi.ResetStyle
 	}
 	f.out.WriteString(text + "\n")
 	f.blank = false
@@ -130,11 +145,14 @@ func (f *markdownFormatter) paragraph(text, before, indent string) {
 // may begin in an earlier line. It ends with the line, because pagers need that.
 func (f *markdownFormatter) styled(line string, code, bold *bool) {
 	restore := func() {
+		if f.style == plainText {
+			return
+		}
 		f.out.WriteString(ansi.ResetStyle)
 		if *bold {
 			f.out.WriteString(ansi.SGR(ansi.AttrBold))
 		}
-		if *code && f.colour {
+		if *code && f.style >= colouredText {
 			f.out.WriteString(ansi.SGR(ansi.AttrCyanForegroundColor))
 		}
 	}
@@ -145,7 +163,7 @@ func (f *markdownFormatter) styled(line string, code, bold *bool) {
 		switch {
 		case line[0] == '`':
 			*code = !*code
-			if f.colour {
+			if f.style >= colouredText {
 				restore()
 			} else {
 				f.out.WriteByte('`')
@@ -160,7 +178,7 @@ func (f *markdownFormatter) styled(line string, code, bold *bool) {
 			line = line[1:]
 		}
 	}
-	if *code || *bold {
+	if (*code || *bold) && f.style > plainText {
 		f.out.WriteString(ansi.ResetStyle)
 	}
 }
@@ -175,7 +193,9 @@ func (f *markdownFormatter) table(lines []string) {
 			continue
 		}
 		f.space()
-		f.paragraph("**"+row[0]+"**", "  ", "  ")
+		if row[0] != "" {
+			f.paragraph("**"+row[0]+"**", "  ", "  ")
+		}
 		for j, cell := range row[1:] {
 			if cell == "" {
 				continue
