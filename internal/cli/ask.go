@@ -55,7 +55,7 @@ is read from standard input. With both, the standard input follows the question:
 
 On a terminal the answer appears while the model writes it, with what the model
 says before it uses a tool. A pipe or a file receives only the answer, at the end.
-After Ctrl-C or a timeout it receives what there is. Everything else goes to
+After Ctrl-C or a timeout it receives what has arrived. Everything else goes to
 standard error.
 
 The exit code is 0 only for a complete answer, 3 if --changes has none, and 130

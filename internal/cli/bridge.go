@@ -29,15 +29,15 @@ func newBridge(streams IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   bridgeCommand,
 		Short: "Serve Gemini CLI to an MCP client, on standard input and output",
-		Long: `An MCP server on standard input and output, for Claude Code, Codex, Cursor,
+		Long: `Runs an MCP server on standard input and output, for Claude Code, Codex, Cursor,
 VS Code and every other MCP client. Its tools ask Gemini CLI. The client starts
-it; pollux install bridge writes that into a client's settings.
+it; pollux install bridge adds it to a client's settings.
 
 Gemini CLI can read and search, and nothing else, whatever its settings say.
 Environment variables, with defaults in parentheses:
 
 ` + config.Variables("bridge", "pool", "log") + `
-pollux config shows the values in use. They can also be in its file.
+pollux config shows the values in use. config.toml can set them, too.
 
 With --ssh, --socket or --via, Gemini CLI runs where another pool runs: signed in
 there, and with the files there. If a directory has another name there, --map

@@ -25,8 +25,8 @@ func newConfig(streams IO) *cobra.Command {
 		Long: `Prints the value of each setting and where it comes from: the line of the file
 config.toml, an environment variable, or the default. A flag, such as pollux run
 --review, wins over the environment, the environment over the file, and the file
-over the default. What is printed can be a config.toml. The flags of pollux run
-show what that would use.
+over the default. The output is valid as a config.toml. With flags of pollux run,
+it shows what that command would use.
 
 pollux config edit opens the file in your editor. If there is none, it starts
 with all settings and their defaults, as comments. If the file is invalid,

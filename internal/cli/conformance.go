@@ -114,7 +114,7 @@ is in TMPDIR. With --interactive the editor needs a separate window:
 		actions[a] = fs.String(string(a), "", text)
 	}
 	fs.BoolVar(&asJSON, "json", false, "print JSON")
-	fs.BoolVar(&interactive, "interactive", false, "ask you to do the actions that no command is given for")
+	fs.BoolVar(&interactive, "interactive", false, "ask you to do the actions for which you give no command")
 	fs.BoolVar(&slow, "slow", false, "also run checks that take minutes")
 	fs.BoolVar(&verbose, "verbose", false, "show the companion's standard error")
 	return cmd

@@ -36,10 +36,10 @@ func newDoctor(streams IO) *cobra.Command {
 		Use:   "doctor [AGENT...]",
 		Short: "Find out why an agent does not connect, and what to do",
 		Long: `Replays what each agent does when it is started here: which companion it looks
-for and chooses, whether that answers, and what in the settings, the terminal and
-the system keeps them apart. Then it tries what the bridge needs, up to a warm
-process of Gemini CLI and a pool. It asks no question, so it uses no quota. (Gemini CLI
-records the session in its own directory, ~/.gemini, as it always does.)
+for and chooses, whether that answers, and what in the settings, the terminal or
+the system prevents a connection. Then it tries what the bridge needs, up to a warm
+process of Gemini CLI and a pool. It sends no prompt, so it uses no quota. (Gemini
+CLI records the session in its own directory, ~/.gemini, as it always does.)
 
 Doctor examines the agents that are on the PATH or have a directory of settings,
 and names the others in one line. To examine only some, or one that is not

@@ -119,7 +119,7 @@ func newIDE(streams IO) *cobra.Command {
 		Use:   "ide",
 		Short: "Run the companion process of an editor plugin",
 		Long: `Speaks the editor protocol (pollux help protocol) with a plugin on standard input and
-output, and runs a companion for Gemini CLI and Qwen Code until the plugin
+output, and runs a companion for agents such as Gemini CLI until the plugin
 disconnects.
 
 With --standalone there is no plugin. The companion runs until it is interrupted,

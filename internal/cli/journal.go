@@ -27,9 +27,9 @@ func newJournal(streams IO) *cobra.Command {
 it was, in a private directory: the latest 1,000, for at least two weeks. Nothing is
 lost when an agent, an editor or Pollux ends at the wrong moment.
 
-The list shows the latest entry first. Where a command takes an ID, the start of
-one that no other entry has is enough, and @ is the latest entry. Paths are
-relative to the working directory if the file is in it.
+The list shows the latest entry first. Where a command takes an ID, a unique
+prefix of it is enough, and @ is the latest entry. Paths are relative to the
+working directory if the file is in it.
 
 ` + stateHelp(),
 		Example: `  pollux journal --here --state rejected
@@ -86,8 +86,8 @@ func newJournalShow(streams IO, noPager *bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Print an entry's text, or its diff",
-		Long: `Prints the proposed text with your edits. ID is an entry's ID, the start of one that
-no other entry has, or @ for the latest entry.
+		Long: `Prints the proposed text with your edits. ID is an entry's ID, a unique prefix of
+it, or @ for the latest entry.
 
 With --diff, prints what the change does to the file as it was before. Entries
 without that text (those of an older Pollux, files over 1 MiB, and the files that a
@@ -147,9 +147,9 @@ func newJournalRestore(streams IO) *cobra.Command {
 		Short: "Write an entry's text to its file",
 		Long: `Writes the text to the file it was proposed for, or to another file. The present
 content of the file goes into the journal first, so that restoring @ after it undoes
-a restore. ID is an entry's ID, the start of one that no other entry has, or @ for
-the latest entry. If symbolic links have changed and the path now leads to another
-file, nothing is written: name the file with --to.`,
+a restore. ID is an entry's ID, a unique prefix of it, or @ for the latest entry. If
+symbolic links have changed and the path now leads to another file, nothing is
+written: name the file with --to.`,
 		Args:              oneEntry,
 		ValidArgsFunction: completeEntry,
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -134,7 +134,7 @@ the default level, no token, prompt or content of a file is in the log.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on and show what is logged from now on")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "keep running, and show new lines")
 	cmd.Flags().IntVarP(&lines, "lines", "n", 100, "how many `lines` to show")
 	cmd.AddCommand(&cobra.Command{
 		Use:   "path",

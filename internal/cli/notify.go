@@ -110,7 +110,7 @@ workspace contains the file, preferably with a connected agent.`,
 		"read FILE's name, one line, from this file `descriptor`: for editors that cannot quote it in a shell command")
 	fs.BoolVar(&blockCursor, "block-cursor", false, "treat a selection of one character as the cursor")
 	fs.StringVar(&e.Selection, "selection", "", "the selected `text`; - reads standard input")
-	fs.StringVar(&anchor, "anchor", "", "`LINE.COLUMN` of the selection's other end: the cursor is at one end")
+	fs.StringVar(&anchor, "anchor", "", "`LINE.COLUMN` of the end of the selection at which the cursor is not")
 	fs.StringVar(&socket, "socket", "", "`path` of the companion's socket")
 	fs.BoolVar(&quiet, "quiet", false, "do nothing if no companion is running: for an editor's hooks")
 	return cmd

@@ -30,9 +30,10 @@ minutes without a call (POLLUX_POOL_IDLE_MS) or with pollux pool stop. There is
 nothing to configure.
 
 Without a subcommand, the pool runs in this terminal. It takes the settings of
-warm processes from its environment and the file of settings (see pollux bridge
---help), so a pool in the background has those of the bridge that started it. A process is only used for
-clients with the same environment: no client uses the key of another.
+warm processes from its environment and from config.toml (see pollux bridge
+--help), so a pool in the background has those of the bridge that started it. A
+process serves only clients with the same environment: no client uses the key of
+another.
 
 POLLUX_POOL=off, where an MCP client starts a bridge, lets that bridge keep
 processes of its own.`,
@@ -199,9 +200,8 @@ func newPoolStop(streams IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop",
 		Short: "End the pool and its processes once the running calls have ended",
-		Long: `Ends all running pools and their processes. Calls that run get their answers
-first. With --now, calls in progress end, and their bridges ask again with a new
-pool.`,
+		Long: `Ends all running pools and their processes. Running calls get their answers
+first. With --now they end at once, and their bridges repeat them with a new pool.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			running, unreachable, err := shared.List(cmd.Context())
 			if err != nil {

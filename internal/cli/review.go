@@ -23,7 +23,7 @@ func newReview(streams IO) *cobra.Command {
 		Long: `Shows the pending changes of a running companion: over ssh, in a tmux pane next to
 the agent, and for editors that show no diffs. Accept or reject a change, undo
 single hunks or a range of them, edit the text in $VISUAL or $EDITOR. Press ? for
-the keys. Leaving the review decides nothing.
+the keys. Quitting accepts and rejects nothing.
 
 The companion is the one in $POLLUX_SOCKET. Without that, it is the one whose
 workspace contains the working directory.`,
@@ -59,6 +59,6 @@ workspace contains the working directory.`,
 		},
 	}
 	cmd.Flags().StringVar(&socket, "socket", "", "`path` of the companion's socket")
-	cmd.Flags().BoolVar(&once, "once", false, "exit when no changes are pending; leaving before that exits with code 3")
+	cmd.Flags().BoolVar(&once, "once", false, "exit when no changes are pending; quitting before that exits with code 3")
 	return cmd
 }

@@ -57,8 +57,8 @@ with --socket, --ssh or --via one in another container or on another host. Use
 --map if the project has another path there (pollux help remote). Only Gemini CLI
 and Qwen Code can connect to another container or host.
 
-If Gemini CLI's IDE mode is neither on nor off, Pollux offers to turn it on in
-the CLI's settings. Claude Code shows its changes in the editor in its "manual"
+If Gemini CLI's settings turn IDE mode neither on nor off, Pollux offers to turn
+it on there. Claude Code shows its changes in the editor in its "manual"
 mode; opencode and Codex CLI never do.`,
 		ValidArgsFunction: completeAgents,
 		Args:              cobra.ArbitraryArgs,

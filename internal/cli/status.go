@@ -85,7 +85,7 @@ func newStatus(streams IO) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&bridges, "bridges", false, "show only the bridges, and the pools with their processes")
-	cmd.Flags().BoolVar(&link, "link", false, "print one line for each review page: a link that opens it once, a tab, the workspace")
+	cmd.Flags().BoolVar(&link, "link", false, "print one line for each review page: a link that opens it once, a tab character, the workspace")
 	return cmd
 }
 
