@@ -248,8 +248,8 @@ func (c *Companion) excluded(path string) bool {
 // Context returns what the user has open now. The caller must not change it.
 func (c *Companion) Context() Context { return c.store.context() }
 
-// SetContext replaces the open files of a source other than a client. The demo uses
-// it instead of an editor.
+// SetContext replaces the open files that do not come from a client. The demo uses it
+// instead of an editor.
 func (c *Companion) SetContext(s editor.Snapshot) { c.store.update(c, s) }
 
 // contextChanged announces a new context to every agent.

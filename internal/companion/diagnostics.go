@@ -229,8 +229,8 @@ type write struct {
 // BeforeWrite announces that an agent is about to write a file. It returns what
 // [Companion.Diagnostics] returns for the file now, and a function that the caller calls
 // once after the write: it waits until an editor has checked the new text. It waits a
-// bounded time, and not at all if ctx has ended or the file is as before. The function is
-// nil if no editor checks the file.
+// bounded time, and not at all if ctx has ended or the file has not changed. The function
+// is nil if no editor checks the file.
 func (c *Companion) BeforeWrite(ctx context.Context, path string) (
 	files []editor.FileDiagnostics, checked func(context.Context), err error,
 ) {

@@ -9,8 +9,8 @@ import (
 	"pollux/internal/termtext"
 )
 
-// NewPrompt returns a prompt about a file. mention is how the agent is told which file
-// and lines, or "". ready is a text that the agent shows when it reads its keyboard.
+// NewPrompt returns a prompt about a file. mention names the file and the
+// lines for the agent; it may be empty. ready is a text that the agent shows when it reads its keyboard.
 func NewPrompt(p editor.PromptParams, mention, ready string) editor.Prompt {
 	var b strings.Builder
 	b.WriteString(mention)

@@ -10,8 +10,8 @@ import (
 // cursor; without a cursor it is at the start of the file.
 //
 // The editor may not have said at which end of the selection the cursor is: see
-// [File.Range]. It is then taken for the end, if the text before it can have that
-// many lines.
+// [File.Range]. SelectionRange then assumes that it is at the end, if that many
+// lines fit before it.
 func (f File) SelectionRange() editor.Range {
 	if f.Cursor == nil {
 		first := editor.Cursor{Line: 1, Character: 1}

@@ -23,7 +23,7 @@ type Session interface {
 	Transport() string
 	// Since returns when the agent connected.
 	Since() time.Time
-	// Process returns what is known of the agent's process. [Companion.Changed]
+	// Process returns what is known about the agent's process. [Companion.Changed]
 	// announces another result.
 	Process() Process
 	// ContextChanged announces that [Companion.Context] has changed. The session
@@ -49,7 +49,7 @@ type Session interface {
 	Prompt(p editor.PromptParams, roots []string) editor.Prompt
 }
 
-// A Process is what is known of an agent's process. Its fields are empty until they are
+// A Process is what is known about an agent's process. Its fields are empty until they are
 // known.
 type Process struct {
 	PID int // in the namespace of this process
@@ -125,8 +125,8 @@ type Context struct {
 	Trusted *bool
 }
 
-// Same reports whether both are results of the same change, so that they are equal. It
-// does not compare them.
+// Same reports whether both have the same origin, and so are equal. It does not compare
+// their files.
 func (c Context) Same(other Context) bool {
 	return c.Trusted == other.Trusted && len(c.Files) == len(other.Files) &&
 		(len(c.Files) == 0 || &c.Files[0] == &other.Files[0])

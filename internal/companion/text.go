@@ -19,9 +19,9 @@ func eol(text string) string {
 	return "mixed"
 }
 
-// ShownLF returns the original of a file to show next to a proposal, for an agent whose
-// proposals have LF line endings and may lack the byte order mark, whatever the file
-// has: neither is a change. It serves [TextRules.Shown].
+// ShownLF is [TextRules.Shown] for an agent whose proposals have LF line endings and may
+// lack the byte order mark, whatever the file has. It removes these differences, which
+// are not part of the change.
 func ShownLF(original, proposed string) string {
 	if eol(original) == "crlf" && !strings.Contains(proposed, "\r") {
 		original = strings.ReplaceAll(original, "\r\n", "\n")

@@ -338,8 +338,8 @@ type Problem struct {
 }
 
 // A Prompt answers [PromptParams]. Paste is Text as a terminal sends pasted text.
-// Submit asks for Enter, at least 100 ms later: an agent takes an earlier one for
-// a part of the pasted text.
+// Submit asks for Enter, at least 100 ms later: an agent treats an earlier one as
+// part of the pasted text.
 type Prompt struct {
 	Text   string `json:"text"`
 	Paste  string `json:"paste"`
@@ -438,7 +438,7 @@ type Agent struct {
 	Limits string `json:"limits,omitempty"`
 }
 
-// Describe returns the agent's name and version, and what tells it apart from others:
+// Describe returns the agent's name and version, and what distinguishes it from others:
 // "Gemini CLI 0.61.0 (pid 123, tty pts/3)".
 func (a Agent) Describe() string {
 	text := strings.TrimSpace(cmp.Or(a.Name, "an agent") + " " + a.Version)

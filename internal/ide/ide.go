@@ -100,7 +100,7 @@ type ViewServer interface {
 	ViewsChanged()
 }
 
-// A NoteServer is a server that has something to say in the companion's status.
+// A NoteServer is a server that can add a note to the companion's status.
 type NoteServer interface {
 	// Note returns a problem and what to do about it, or "".
 	Note() string

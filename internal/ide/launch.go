@@ -39,7 +39,7 @@ type Launch struct {
 	variables []string
 }
 
-// Launches returns the agents that Pollux can start. It prefers the first one.
+// Launches returns the agents that Pollux can start. The first one is the default.
 func Launches() (all []Launch) {
 	for _, p := range protocols {
 		for _, l := range p.Launches {

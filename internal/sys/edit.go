@@ -11,13 +11,13 @@ import (
 // maxEdited bounds a file of [EditFile] in bytes.
 const maxEdited = 64 << 20
 
-// ErrChanged reports that [EditFile] found other content than the edit started
-// from.
+// ErrChanged reports that the content of a file is no longer what [EditFile] was
+// called with.
 var ErrChanged = errors.New("another program has changed it")
 
 // EditFile replaces the content of a file that other programs write too. It
 // works like [ReplaceFile], but fails with [ErrChanged] and leaves the file
-// alone unless its content is before. A file that does not exist counts as
+// alone unless its content equals before. A file that does not exist counts as
 // empty. EditFile creates it with the mode, which should be 0600 if the file may
 // contain secrets.
 //

@@ -2,8 +2,8 @@ package sys
 
 import "os"
 
-// A FileState tells whether a file was written, replaced or given another mode:
-// then two states of it differ. Links are not followed.
+// A FileState is the state of a file at one time. It differs from an earlier one if the
+// file was written, replaced or given another mode since. Links are not followed.
 type FileState struct {
 	IsDir          bool
 	Mode           uint32

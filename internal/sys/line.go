@@ -14,11 +14,11 @@ func LineCommand(ctx context.Context, line string, args ...string) (*exec.Cmd, e
 }
 
 // SplitLine returns the program and the arguments in the value of a variable such as
-// EDITOR, none for an empty one. On Windows, parts in quotes may contain spaces, and so may
+// EDITOR, or nothing if it is empty. On Windows, parts in quotes may contain spaces, and so may
 // the path of a program that exists.
 func SplitLine(line string) []string { return splitLine(line) }
 
-// DefaultEditor and DefaultPager are programs that each machine with this system has.
+// DefaultEditor and DefaultPager are programs that every machine with this system has.
 const (
 	DefaultEditor = defaultEditor
 	DefaultPager  = defaultPager

@@ -32,5 +32,5 @@ func PeerProcess(local net.Addr, remote string) int {
 	return peerProcess(here.AddrPort(), there)
 }
 
-// KnowsPeers is set on systems on which [PeerProcess] works: on Linux.
+// KnowsPeers is true where [PeerProcess] works: on Linux.
 const KnowsPeers = knowsPeers

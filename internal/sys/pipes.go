@@ -112,7 +112,7 @@ func (t *Tail) read() {
 	}
 }
 
-// Bytes returns a copy of the last bytes that have come so far.
+// Bytes returns a copy of the last bytes so far.
 func (t *Tail) Bytes() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()

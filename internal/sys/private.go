@@ -72,8 +72,8 @@ func PrivateDir(dir string) error {
 	return makePrivate(dir, info)
 }
 
-// PrivateTempDir is [PrivateDir] for a directory below the temporary one. Its
-// errors name the variable to set.
+// PrivateTempDir is [PrivateDir] for a directory in the temporary directory.
+// Its errors name the variable to set.
 func PrivateTempDir(dir string) error {
 	err := PrivateDir(dir)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, ErrForeign) {

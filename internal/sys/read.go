@@ -67,5 +67,5 @@ func Cause(err error) error {
 	return err
 }
 
-// Text returns bytes as a string, without a copy. Nobody may change them afterwards.
+// Text returns bytes as a string, without a copy. They must not change afterwards.
 func Text(data []byte) string { return unsafe.String(unsafe.SliceData(data), len(data)) }

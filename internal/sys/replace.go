@@ -16,7 +16,7 @@ import (
 // in between leaves one behind; see [TempFiles].
 const TempPattern = ".pollux-*.tmp"
 
-// TempTTL is the age from which a file named by [TempPattern] is a leftover.
+// TempTTL is the age after which a file that matches [TempPattern] is a leftover.
 const TempTTL = time.Minute
 
 // WriteFile writes data to a new file with mode 0600 and renames it to path, so

@@ -32,7 +32,7 @@ type SocketListener interface {
 // the path is too long.
 func ListenSocket(path string) (SocketListener, error) { return listenSocket(path) }
 
-// ListenPrivate listens where only the user can connect, at an address of its own: on a
+// ListenPrivate listens where only the user can connect, at a new address: on a
 // unix socket in the directory of [RuntimeDir], or on a named pipe on Windows. name is a
 // part of the address. scheme is "unix" or "pipe".
 func ListenPrivate(name string) (l net.Listener, scheme, address string, err error) {

@@ -47,7 +47,7 @@ func Terminal(pid int) string {
 	return terminal(pid)
 }
 
-// Within reports whether a process is a descendant of another one, or the same one.
+// Within reports whether a process is another one or a descendant of it.
 func Within(pid, ancestor int) bool {
 	for range maxAncestors {
 		if pid == ancestor {
@@ -65,7 +65,7 @@ func Within(pid, ancestor int) bool {
 // maxAncestors is more than any process has.
 const maxAncestors = 64
 
-// Alive reports whether a process with that PID exists, of any user.
+// Alive reports whether a process with that PID exists, whoever owns it.
 func Alive(pid int) bool { return pid > 0 && alive(pid) }
 
 // Ended reports whether no process with that PID runs. Unlike [Alive], it does not count
@@ -73,8 +73,8 @@ func Alive(pid int) bool { return pid > 0 && alive(pid) }
 func Ended(pid int) bool { return pid <= 0 || ended(pid) }
 
 // Namespace returns a name for the set of processes and ports that this process
-// can see. Containers have a set each, and so does their host. The name is empty
-// on systems without namespaces.
+// can see. Each container has its own set, and so has the host. The name is empty on
+// systems without namespaces.
 func Namespace() string { return namespace() }
 
 // Shared reports whether a directory may be shared with the host of this
@@ -88,9 +88,9 @@ func Shell(line string) *exec.Cmd { return shell(line) }
 // FreeSpace returns how many bytes the user may still write in dir.
 func FreeSpace(dir string) (int64, error) { return freeSpace(dir) }
 
-// Environs returns the distinct values of an environment variable in the user's
-// running processes, as they were started. macOS hides those of Apple's own programs.
-// Systems other than Linux and macOS return none.
+// Environs returns the distinct values that an environment variable had when the user's
+// running processes started. macOS hides those of Apple's own programs. Systems other than
+// Linux and macOS return none.
 func Environs(key string) []string { return environs(key) }
 
 // DiskPath returns the path of a file without symbolic links, as the disk spells it. For a

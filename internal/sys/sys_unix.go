@@ -22,8 +22,8 @@ var TerminationSignals = []os.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SI
 // Refused reports whether a dial failed because nobody listens.
 func Refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// SurviveClosedPipes makes a write to a pipe that nobody reads fail. Otherwise it
-// would end the process before it can clean up.
+// SurviveClosedPipes makes a write to a pipe that nobody reads return an error, instead
+// of ending the process before it can clean up.
 func SurviveClosedPipes() {
 	// Catch and drop the signal: children would inherit an ignored one.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -92,9 +92,9 @@ func shell(line string) *exec.Cmd { return exec.Command("sh", "-c", line) }
 // that a launcher which ignores the signal does not protect its children. If the
 // PID is not that of a child, SignalTree fails and signals nothing.
 //
-// Only a child that was not reaped is sure to keep its PID. Its descendants are
-// not our children. SignalTree opens each (see [os.FindProcess]) and then checks
-// its parent. Linux signals exactly the opened process. On other systems, if a
+// A child keeps its PID until this process reaps it. Its descendants are not our
+// children, so SignalTree opens each one (see [os.FindProcess]) and then checks its
+// parent. Linux signals exactly the opened process. On other systems, if a
 // process ends between the check and the signal, the signal can reach a new one
 // with the same PID.
 func SignalTree(pid int, sig syscall.Signal) error {
