@@ -117,6 +117,9 @@ func TestFormatMarkdown(t *testing.T) {
 	if want := "see \x1b[m\x1b[36ma long\x1b[m\n\x1b[m\x1b[36mcommand\x1b[m\nhere\n"; coloured != want {
 		t.Errorf("a style over two lines: %q", coloured)
 	}
+	if got, want := formatMarkdown("start `pollux pool --log info`", 22, plainText), "start `pollux pool\n--log info`\n"; got != want {
+		t.Errorf("a flag is broken: %q, want %q", got, want)
+	}
 	// A file or a pipe receives no styles, and sees where the headings are.
 	if got := formatMarkdown(text, 33, plainText); got != "# "+want {
 		t.Errorf("got\n%s\nwant\n# %s", got, want)

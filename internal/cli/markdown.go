@@ -129,8 +129,11 @@ func (f *markdownFormatter) line(colour, text string) {
 func (f *markdownFormatter) paragraph(text, before, indent string) {
 	text = strings.Join(strings.Fields(text), " ")
 	text = strings.ReplaceAll(text, "<br>", "; ")
+	// The package would break a flag such as --log after its first hyphen.
+	const hyphen, unbreakable = "-", "\u2011"
+	wrapped := ansi.Wrap(strings.ReplaceAll(text, hyphen, unbreakable), f.width-len(indent), "")
 	var code, bold bool
-	for i, line := range strings.Split(ansi.Wrap(text, f.width-len(indent), ""), "\n") {
+	for i, line := range strings.Split(strings.ReplaceAll(wrapped, unbreakable, hyphen), "\n") {
 		if i > 0 {
 			before = indent
 		}
