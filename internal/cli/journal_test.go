@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/creack/pty"
 
 	"pollux/internal/companion/journal"
+	"pollux/internal/hostile"
 	"pollux/internal/sys/systest"
 	"pollux/internal/termtext"
 )
@@ -69,37 +69,29 @@ func TestJournalListsTheUnwritten(t *testing.T) {
 
 // A restore neither blocks nor reads unlimited data.
 func TestJournalRestoresRegularFiles(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("there are no such files")
-	}
-	j := newTestJournal(t)
-	dir := realTempDir(t)
-	fifo, sparse := filepath.Join(dir, "fifo"), filepath.Join(dir, "sparse")
-	if out, err := exec.Command("mkfifo", fifo).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if err := os.WriteFile(sparse, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(sparse, 1<<36); err != nil {
-		t.Fatal(err)
-	}
-	for path, says := range map[string]string{
-		fifo: "not a regular file", "/dev/zero": "not a regular file", sparse: "too large",
-	} {
-		id, err := j.Add(journal.Entry{Path: path}, "text")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, args := range [][]string{{"journal", "restore", id}, {"journal", "restore", id, "--to", path}} {
-			errs := polluxFails(t, args...)
-			if !strings.Contains(errs, says) || !strings.Contains(errs, "--to") {
-				t.Errorf("pollux %v: %s", args, errs)
+	for kind, says := range map[string]string{"FIFO": "not a regular file", "device": "not a regular file", "sparse": "too large"} {
+		t.Run(kind, func(t *testing.T) {
+			j := newTestJournal(t)
+			path := filepath.Join(realTempDir(t), "f")
+			hostile.Plant(t, kind, path)
+			before, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-	}
-	if info, err := os.Stat(sparse); err != nil || info.Size() != 1<<36 {
-		t.Errorf("the large file has %v, %v", info, err)
+			id, err := j.Add(journal.Entry{Path: path}, "text")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, args := range [][]string{{"journal", "restore", id}, {"journal", "restore", id, "--to", path}} {
+				errs := polluxFails(t, args...)
+				if !strings.Contains(errs, says) || !strings.Contains(errs, "--to") {
+					t.Errorf("pollux %v: %s", args, errs)
+				}
+			}
+			if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) || after.Size() != before.Size() {
+				t.Errorf("it has changed: %v, %v", after, err)
+			}
+		})
 	}
 }
 
@@ -197,14 +189,14 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// hostile sets a terminal's title, clipboard and colours, moves the cursor back,
+// steering sets a terminal's title, clipboard and colours, moves the cursor back,
 // and starts an 8-bit control sequence.
-const hostile = "\x1b]0;title\a\x1b]52;c;ZXZpbA==\a\x1b[31mred\rback\b\u009b2J"
+const steering = "\x1b]0;title\a\x1b]52;c;ZXZpbA==\a\x1b[31mred\rback\b\u009b2J"
 
 // A model's text cannot control the terminal. A pipe gets the text unchanged.
 func TestJournalShowOnATerminal(t *testing.T) {
 	j := newTestJournal(t)
-	text := "\tfunc f() {\n" + hostile + "\r\n}\n"
+	text := "\tfunc f() {\n" + steering + "\r\n}\n"
 	id, err := j.Add(journal.Entry{Path: "/f"}, text)
 	if err != nil {
 		t.Fatal(err)
@@ -253,7 +245,7 @@ func TestJournalRestorePrintsPathsSafely(t *testing.T) {
 	}
 	j := newTestJournal(t)
 	dir := realTempDir(t)
-	path := filepath.Join(dir, strings.ReplaceAll(hostile, "/", ""))
+	path := filepath.Join(dir, strings.ReplaceAll(steering, "/", ""))
 	id, err := j.Add(journal.Entry{Path: path, Real: path}, "text\n")
 	if err != nil {
 		t.Fatal(err)

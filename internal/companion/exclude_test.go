@@ -3,11 +3,12 @@ package companion
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
+
+	"pollux/internal/hostile"
+	"pollux/internal/sys/systest"
 )
 
 // rules counts what an excluder keeps.
@@ -171,41 +172,33 @@ func TestRulesIgnoreCaseLikeTheSystem(t *testing.T) {
 
 // Rules that cannot be read may be those that matter.
 func TestUnreadableRulesExclude(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("needs a shell")
-	}
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	for _, test := range []struct {
-		name, script string
-		want         bool
-	}{
-		{"20 GB", `truncate -s 20G "$1"`, true},
-		{"a FIFO, which holds no rules", `mkfifo "$1"`, false},
-		{"a directory, which holds no rules", `mkdir "$1"`, false},
-		{"a device, which holds no rules", `ln -s /dev/zero "$1"`, false},
+	for kind, want := range map[string]bool{
+		"sparse":    true, // larger than the limit
+		"FIFO":      false,
+		"device":    false,
+		"directory": false, // as a FIFO and a device, it holds no rules
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(kind, func(t *testing.T) {
 			root := t.TempDir()
 			writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
-			if out, err := exec.Command("sh", "-c", test.script, "sh", filepath.Join(root, ".gitignore")).CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
+			rules := filepath.Join(root, ".gitignore")
+			if kind != "directory" {
+				hostile.Plant(t, kind, rules)
+			} else if err := os.Mkdir(rules, 0o700); err != nil {
+				t.Fatal(err)
 			}
 			var x excluder
-			if got := x.excluded(filepath.Join(root, "main.go"), nil); got != test.want {
-				t.Errorf("excluded = %v, want %v", got, test.want)
+			if got := x.excluded(filepath.Join(root, "main.go"), nil); got != want {
+				t.Errorf("excluded = %v, want %v", got, want)
 			}
 		})
 	}
-	t.Run("no permission", func(t *testing.T) {
-		if os.Getuid() == 0 {
-			t.Skip("root may read it")
-		}
+	t.Run("unreadable", func(t *testing.T) {
 		root := t.TempDir()
 		writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
 		writeFile(t, filepath.Join(root, ".gitignore"), "x\n")
-		if err := os.Chmod(filepath.Join(root, ".gitignore"), 0); err != nil {
-			t.Fatal(err)
-		}
+		systest.Unreadable(t, filepath.Join(root, ".gitignore"))
 		var x excluder
 		if !x.excluded(filepath.Join(root, "main.go"), nil) {
 			t.Error("a file whose rules nobody could read is sent")

@@ -3,7 +3,6 @@ package install
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/BurntSushi/toml"
 	"github.com/tailscale/hujson"
+
+	"pollux/internal/hostile"
 )
 
 func TestInstallKeepsWhatIsThere(t *testing.T) {
@@ -209,16 +210,8 @@ func TestInstallNoticesChanges(t *testing.T) {
 
 // Hostile settings files once blocked the installer or overflowed its stack.
 func TestInstallRefusesHostileSettings(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("needs a shell")
-	}
 	for _, name := range []string{"claude-code", "codex"} {
-		for kind, script := range map[string]string{
-			"FIFO":     `mkfifo "$1"`,
-			"device":   `ln -s /dev/zero "$1"`,
-			"sparse":   `truncate -s 20G "$1"`,
-			"brackets": `{ test "$2" = codex && printf 'a = '; head -c 1048576 /dev/zero | tr '\0' '['; } >"$1"`,
-		} {
+		for _, kind := range hostile.Kinds {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				dir := t.TempDir()
 				t.Setenv("CLAUDE_CONFIG_DIR", dir)
@@ -228,8 +221,11 @@ func TestInstallRefusesHostileSettings(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if out, err := exec.Command("sh", "-c", script, "sh", path, name).CombinedOutput(); err != nil {
-					t.Fatalf("%v: %s", err, out)
+				hostile.Plant(t, kind, path)
+				if name == "codex" && kind == "brackets" { // of a value
+					if err := os.WriteFile(path, []byte("a = "+strings.Repeat("[", 1<<20)), 0o600); err != nil {
+						t.Fatal(err)
+					}
 				}
 				before, err := os.Lstat(path)
 				if err != nil {
