@@ -113,25 +113,26 @@ func TestIn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, to := range map[string]string{"root/out": "../other", "root/in": "sub", "link": "root"} {
-		systest.Link(t, to, filepath.Join(dir, name))
-	}
 	roots := []string{filepath.Join(dir, "none"), filepath.Join(dir, "root")}
-	for path, want := range map[string]string{
-		"root/a":     "root/a",
-		"root/in/a":  "root/in/a",
-		"link/sub/a": "root/sub/a",
-		"root/out/a": "",
-		"other/a":    "",
-	} {
-		got, ok := In(roots, filepath.Join(dir, path))
-		if want != "" {
-			want = filepath.Join(dir, want)
-		}
-		if got != want || ok != (want != "") {
-			t.Errorf("In(%s) = %q, %v, want %q", path, got, ok, want)
+	check := func(t *testing.T, wants map[string]string) {
+		t.Helper()
+		for path, want := range wants {
+			got, ok := In(roots, filepath.Join(dir, path))
+			if want != "" {
+				want = filepath.Join(dir, want)
+			}
+			if got != want || ok != (want != "") {
+				t.Errorf("In(%s) = %q, %v, want %q", path, got, ok, want)
+			}
 		}
 	}
+	check(t, map[string]string{"root/a": "root/a", "root/sub/a": "root/sub/a", "other/a": "", "root/../other/a": ""})
+	t.Run("links", func(t *testing.T) {
+		for name, to := range map[string]string{"root/out": "../other", "root/in": "sub", "link": "root"} {
+			systest.Link(t, to, filepath.Join(dir, name))
+		}
+		check(t, map[string]string{"root/in/a": "root/in/a", "link/sub/a": "root/sub/a", "root/out/a": ""})
+	})
 }
 
 func TestReal(t *testing.T) {
@@ -142,17 +143,19 @@ func TestReal(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "there"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	systest.Link(t, "there", filepath.Join(dir, "link"))
-	for path, want := range map[string]string{
-		"link":            "there",
-		"link/new/file":   "there/new/file",
-		"there/./x/../y/": "there/y",
-		"none/link":       "none/link",
-	} {
-		if got := Real(filepath.Join(dir, path)); got != filepath.Join(dir, want) {
-			t.Errorf("Real(%s) = %s", path, got)
+	check := func(t *testing.T, wants map[string]string) {
+		t.Helper()
+		for path, want := range wants {
+			if got := Real(filepath.Join(dir, path)); got != filepath.Join(dir, want) {
+				t.Errorf("Real(%s) = %s", path, got)
+			}
 		}
 	}
+	check(t, map[string]string{"there": "there", "there/./x/../y/": "there/y", "none/link": "none/link"})
+	t.Run("a link", func(t *testing.T) {
+		systest.Link(t, "there", filepath.Join(dir, "link"))
+		check(t, map[string]string{"link": "there", "link/new/file": "there/new/file", "none/link": "none/link"})
+	})
 }
 
 func TestMissing(t *testing.T) {
@@ -179,18 +182,25 @@ func TestShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	link := filepath.Join(t.TempDir(), "home")
-	systest.Link(t, home, link)
-	systest.SetHome(t, link)
-	for path, want := range map[string]string{
-		link:                       "~",
-		filepath.Join(link, "app"): filepath.Join("~", "app"),
-		filepath.Join(home, "app"): filepath.Join("~", "app"),
-		link + "2":                 link + "2",
-		"relative":                 "relative",
-	} {
-		if got := Short(path); got != want {
-			t.Errorf("Short(%q) is %q, want %q", path, got, want)
+	check := func(t *testing.T, dir string) {
+		t.Helper()
+		systest.SetHome(t, dir)
+		for path, want := range map[string]string{
+			dir:                        "~",
+			filepath.Join(dir, "app"):  filepath.Join("~", "app"),
+			filepath.Join(home, "app"): filepath.Join("~", "app"),
+			dir + "2":                  dir + "2",
+			"relative":                 "relative",
+		} {
+			if got := Short(path); got != want {
+				t.Errorf("Short(%q) is %q, want %q", path, got, want)
+			}
 		}
 	}
+	check(t, home)
+	t.Run("a link", func(t *testing.T) {
+		link := filepath.Join(t.TempDir(), "home")
+		systest.Link(t, home, link)
+		check(t, link)
+	})
 }

@@ -35,8 +35,7 @@ func TestMain(m *testing.M) {
 				Duration: time.Duration(i) * time.Millisecond, Tokens: agent.Tokens{Input: 1},
 			})
 		}
-		r.calls.Drain(context.Background()) // Close does not wait for a slow disk
-		r.Close()
+		closeAfterAll(r)
 		os.Exit(0)
 	}
 	systest.VerifyTestMain(m)
@@ -51,8 +50,14 @@ func record(dir string, calls ...agent.Usage) string {
 	for _, c := range calls {
 		r.Record(c)
 	}
-	r.Close()
+	closeAfterAll(r)
 	return log.String()
+}
+
+// closeAfterAll closes a recorder once it has written all calls, however slow the disk is.
+func closeAfterAll(r *Recorder) {
+	r.calls.Drain(context.Background())
+	r.Close()
 }
 
 // read returns the report on dir, as of noon.
@@ -247,16 +252,22 @@ func TestProcesses(t *testing.T) {
 // TestUnwritable checks that a call never fails because it cannot be recorded, and
 // that the user is warned once, without paths.
 func TestUnwritable(t *testing.T) {
-	for name, spoil := range map[string]func(dir string) error{
-		"directory is a file":    func(dir string) error { return os.WriteFile(dir, nil, 0o600) },
-		"file is a directory":    func(dir string) error { return os.MkdirAll(filepath.Join(dir, "2026-03.jsonl"), 0o700) },
-		"directory is elsewhere": func(dir string) error { return systest.TryLink(t.TempDir(), dir) },
+	check := func(t *testing.T, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, spoil := range map[string]func(t *testing.T, dir string){
+		"directory is a file": func(t *testing.T, dir string) { check(t, os.WriteFile(dir, nil, 0o600)) },
+		"file is a directory": func(t *testing.T, dir string) {
+			check(t, os.MkdirAll(filepath.Join(dir, "2026-03.jsonl"), 0o700))
+		},
+		"directory is elsewhere": func(t *testing.T, dir string) { systest.Link(t, t.TempDir(), dir) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "usage")
-			if err := spoil(dir); err != nil {
-				t.Skip(err) // no symbolic links here
-			}
+			spoil(t, dir)
 			c := agent.Usage{Start: noon, Agent: "gemini"}
 			log := record(dir, c, c, c)
 			if strings.Count(log, "\n") != 1 || !strings.Contains(log, "level=WARN") ||

@@ -3,7 +3,6 @@ package gemini
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -29,34 +28,40 @@ func TestPrivateHome(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if systest.TryLink(theirs, filepath.Join(t.TempDir(), "link")) != nil {
-		t.Skip("this system cannot make links")
-	}
-	if unlinked, err := privateHome(nil, ours); err != nil || len(unlinked) > 0 {
+	link := filepath.Join(t.TempDir(), "link")
+	links := systest.TryLink(os.Getenv("HOME"), link) == nil
+	unlinked, err := privateHome(nil, ours)
+	if err != nil || links && len(unlinked) > 0 {
 		t.Fatal(unlinked, err)
 	}
-	for name, same := range map[string]bool{"settings.json": false, "GEMINI.md": false, "oauth_creds.json": true, ".env": true, "mcp-oauth-tokens.json": true} {
-		if info, err := os.Lstat(filepath.Join(ours, ".gemini", name)); err != nil || same != (info.Mode()&os.ModeSymlink != 0) {
-			t.Errorf("%s is a copy: %v, %v", name, !same, err)
-		}
-		if err := os.WriteFile(filepath.Join(ours, ".gemini", name), []byte("changed"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		data, err := os.ReadFile(filepath.Join(theirs, name))
-		if want := map[bool]string{true: "changed", false: name}[same]; err != nil || string(data) != want {
-			t.Errorf("the user's %s is %q, %v", name, data, err)
+	check := func(t *testing.T, same bool, names ...string) {
+		t.Helper()
+		for _, name := range names {
+			if info, err := os.Lstat(filepath.Join(ours, ".gemini", name)); err != nil || same != (info.Mode()&os.ModeSymlink != 0) {
+				t.Errorf("%s is a copy: %v, %v", name, !same, err)
+			}
+			if err := os.WriteFile(filepath.Join(ours, ".gemini", name), []byte("changed"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			data, err := os.ReadFile(filepath.Join(theirs, name))
+			if want := map[bool]string{true: "changed", false: name}[same]; err != nil || string(data) != want {
+				t.Errorf("the user's %s is %q, %v", name, data, err)
+			}
 		}
 	}
-	link := filepath.Join(t.TempDir(), "link")
-	linked := systest.TryLink(os.Getenv("HOME"), link) == nil
+	check(t, false, "settings.json", "GEMINI.md")
 	for dir, near := range map[string]bool{
 		os.Getenv("HOME"): true, theirs: true, filepath.Join(theirs, "tmp"): true, filepath.VolumeName(ours) + string(filepath.Separator): true,
-		filepath.Join(os.Getenv("HOME"), "project"): false, ours: false, filepath.Join(link, ".gemini"): linked,
+		filepath.Join(os.Getenv("HOME"), "project"): false, ours: false, filepath.Join(link, ".gemini"): links,
 	} {
 		if nearHome(nil, dir) != near {
 			t.Errorf("%s is near the CLI's home: %v", dir, !near)
 		}
 	}
+	t.Run("credentials", func(t *testing.T) {
+		systest.Link(t, theirs, filepath.Join(t.TempDir(), "link")) // or skip the test
+		check(t, true, "oauth_creds.json", ".env", "mcp-oauth-tokens.json")
+	})
 }
 
 // What a process reads, and what it may change, depends on the environment of its
@@ -134,9 +139,7 @@ func TestPrivateHomeWithoutLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if runtime.GOOS == "windows" && systest.TryLink(theirs, filepath.Join(t.TempDir(), "link")) != nil {
-		t.Skip("Wine reports that it has made links")
-	}
+	systest.SkipOnWine(t, "it reports that it has made symbolic links, and makes none")
 	unlinked, err := privateHome(nil, home)
 	if err != nil || !slices.Equal(unlinked, secrets) {
 		t.Errorf("not linked: %v, %v", unlinked, err)
