@@ -90,7 +90,7 @@ func OnWine() bool {
 func SkipOnWine(t testing.TB, reason string) {
 	t.Helper()
 	if OnWine() {
-		t.Skip("Wine: ", reason)
+		t.Skip("Wine:", reason)
 	}
 }
 

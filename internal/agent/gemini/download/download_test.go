@@ -4,13 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"pollux/internal/agent"
+	"pollux/internal/sys/systest"
 )
 
 // The lock file pins the tested release, with a checksum for each package.
@@ -36,47 +39,149 @@ func TestPinned(t *testing.T) {
 }
 
 func TestDir(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("other directories")
-	}
-	for _, tt := range []struct {
+	home, data := systest.Abs("/h"), systest.Abs("/d")
+	type test struct {
 		env  agent.Env
 		want string
-	}{
-		{agent.Env{"HOME=/h"}, "/h/.local/share/pollux/gemini-cli-" + Version},
-		{agent.Env{"HOME=/h", "XDG_DATA_HOME=/d"}, "/d/pollux/gemini-cli-" + Version},
-		{agent.Env{"HOME=/h", "XDG_DATA_HOME=d"}, "/h/.local/share/pollux/gemini-cli-" + Version},
+	}
+	name := "gemini-cli-" + Version
+	inHome := filepath.Join(home, ".local", "share", "pollux", name)
+	tests := []test{
+		{agent.Env{"HOME=" + home, "USERPROFILE=" + home}, inHome},
+		{agent.Env{"HOME=" + home, "USERPROFILE=" + home, "XDG_DATA_HOME=" + data}, filepath.Join(data, "pollux", name)},
+		{agent.Env{"HOME=" + home, "USERPROFILE=" + home, "XDG_DATA_HOME=d"}, inHome},
 		{agent.Env{}, ""},
-	} {
+	}
+	if runtime.GOOS == "windows" {
+		local := filepath.Join(data, "pollux", "data", name)
+		tests = append(tests,
+			test{agent.Env{"USERPROFILE=" + home, "LocalAppData=" + data}, local},
+			test{agent.Env{"LOCALAPPDATA=" + data, "XDG_DATA_HOME=d"}, local},
+			test{agent.Env{"USERPROFILE=" + home, "LOCALAPPDATA=d"}, inHome},
+		)
+	}
+	for _, tt := range tests {
 		if got, err := Dir(tt.env); got != tt.want || (err == nil) != (tt.want != "") {
 			t.Errorf("%v: %q, %v; want %q", tt.env, got, err, tt.want)
 		}
 	}
 }
 
-// withNPM puts a stub of npm on the PATH and returns the directory for data.
-func withNPM(t *testing.T, script string) string {
-	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("the stub is a shell script")
+// envNPM makes the test binary play npm: it holds what npm does, in JSON.
+const envNPM = "DOWNLOAD_TEST_NPM"
+
+func TestMain(m *testing.M) {
+	if does := os.Getenv(envNPM); does != "" {
+		os.Exit(playNPM(does))
 	}
-	bin, data := t.TempDir(), t.TempDir()
-	text := "#!/bin/sh\nPATH=/usr/bin:/bin\ndir=$3\n" + script + "\n"
-	if err := os.WriteFile(filepath.Join(bin, "npm"), []byte(text), 0o700); err != nil {
+	systest.VerifyTestMain(m)
+}
+
+// A fakeNPM is what npm does, in this order.
+type fakeNPM struct {
+	// Says is npm's log.
+	Says string
+	// Installs is whether npm installs a command.
+	Installs bool
+	// Hangs is whether npm does not end.
+	Hangs bool
+	Code  int
+}
+
+func playNPM(does string) int {
+	args := os.Args[1:]
+	if len(args) > 0 && strings.HasSuffix(args[0], "npm-prefix.js") { // npm.cmd asks for its global directory
+		fmt.Println(filepath.Dir(os.Args[0]))
+		return 0
+	}
+	if len(args) > 0 && strings.HasSuffix(args[0], "npm-cli.js") {
+		args = args[1:]
+	}
+	var npm fakeNPM
+	err := json.Unmarshal([]byte(does), &npm)
+	if len(args) < 3 || args[0] != "ci" || args[1] != "--prefix" {
+		err = errors.Join(err, fmt.Errorf("npm %q", args))
+	}
+	if err == nil && npm.Installs {
+		bin := filepath.Join(args[2], "node_modules", ".bin")
+		err = os.MkdirAll(bin, 0o700)
+		for _, name := range []string{"gemini", "gemini.cmd"} {
+			err = errors.Join(err, os.WriteFile(filepath.Join(bin, name), nil, 0o700))
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "npm error", err)
+		return 1
+	}
+	fmt.Fprint(os.Stderr, npm.Says)
+	if npm.Hangs {
+		time.Sleep(time.Hour)
+	}
+	return npm.Code
+}
+
+// npmBatch is the npm.cmd of Node.js for Windows.
+const npmBatch = `:: Created by npm, please don't edit manually.
+@ECHO OFF
+
+SETLOCAL
+
+SET "NODE_EXE=%~dp0\node.exe"
+IF NOT EXIST "%NODE_EXE%" (
+  SET "NODE_EXE=node"
+)
+
+SET "NPM_PREFIX_JS=%~dp0\node_modules\npm\bin\npm-prefix.js"
+SET "NPM_CLI_JS=%~dp0\node_modules\npm\bin\npm-cli.js"
+FOR /F "delims=" %%F IN ('CALL "%NODE_EXE%" "%NPM_PREFIX_JS%"') DO (
+  SET "NPM_PREFIX_NPM_CLI_JS=%%F\node_modules\npm\bin\npm-cli.js"
+)
+IF EXIST "%NPM_PREFIX_NPM_CLI_JS%" (
+  SET "NPM_CLI_JS=%NPM_PREFIX_NPM_CLI_JS%"
+)
+
+"%NODE_EXE%" "%NPM_CLI_JS%" %*
+`
+
+// withNPM puts a fake of npm on the PATH and returns the directory for data. On Windows it
+// is Node.js's npm.cmd, with a fake node.exe.
+func withNPM(t *testing.T, npm fakeNPM) string {
+	t.Helper()
+	bin, data := filepath.Join(t.TempDir(), "a & b"), filepath.Join(t.TempDir(), "c & d")
+	does, err := json.Marshal(npm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(bin, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS == "windows" {
+		program, err := os.ReadFile(self)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch := []byte(strings.ReplaceAll(npmBatch, "\n", "\r\n"))
+		err = errors.Join(os.WriteFile(filepath.Join(bin, "node.exe"), program, 0o700), os.WriteFile(filepath.Join(bin, "npm.cmd"), batch, 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+	} else if err := os.Symlink(self, filepath.Join(bin, "npm")); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", bin)
+	t.Setenv(envNPM, string(does))
 	t.Setenv("XDG_DATA_HOME", data)
 	return filepath.Join(data, "pollux")
 }
 
-const (
-	fetchOne = "echo 'npm http fetch GET 200 https://registry.npmjs.org/a/-/a-1.0.0.tgz 1ms' >&2"
-	install  = "mkdir -p $dir/node_modules/.bin && cp $0 $dir/node_modules/.bin/gemini"
-)
+const fetchedOne = "npm http fetch GET 200 https://registry.npmjs.org/a/-/a-1.0.0.tgz 1ms\n"
 
 func TestInstall(t *testing.T) {
-	data := withNPM(t, fetchOne+"\n"+install)
+	data := withNPM(t, fakeNPM{Says: fetchedOne, Installs: true})
 	// A damaged installation is replaced.
 	if err := os.MkdirAll(filepath.Join(data, "gemini-cli-"+Version, "node_modules"), 0o700); err != nil {
 		t.Fatal(err)
@@ -96,26 +201,29 @@ func TestInstall(t *testing.T) {
 }
 
 func TestInstallFails(t *testing.T) {
-	for _, tt := range []struct{ script, says string }{
-		{"echo 'npm warn x' >&2; echo 'npm error code E404' >&2; exit 1", "exit code 1\n  code E404"},
-		{"echo 'npm ERR! code E404' >&2; exit 1", "\n  code E404"},
-		{install + "; exit 3", "exit code 3"},
-		{"", "no command named gemini"},
+	for _, tt := range []struct {
+		npm  fakeNPM
+		says string
+	}{
+		{fakeNPM{Says: "npm warn x\nnpm error code E404\n", Code: 1}, "exit code 1\n  code E404"},
+		{fakeNPM{Says: "npm ERR! code E404\n", Code: 1}, "\n  code E404"},
+		{fakeNPM{Installs: true, Code: 3}, "exit code 3"},
+		{fakeNPM{}, "no command named gemini"},
 	} {
-		data := withNPM(t, tt.script)
+		data := withNPM(t, tt.npm)
 		_, err := Install(t.Context(), func() {})
 		if err == nil || !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%q: %v, want %q", tt.script, err, tt.says)
+			t.Errorf("%+v: %v, want %q", tt.npm, err, tt.says)
 		}
 		if names := left(t, data); len(names) > 0 {
-			t.Errorf("%q: left %v", tt.script, names)
+			t.Errorf("%+v: left %v", tt.npm, names)
 		}
 	}
 }
 
 // Ctrl-C ends npm and leaves nothing behind.
 func TestInstallInterrupted(t *testing.T) {
-	data := withNPM(t, install+"\n"+fetchOne+"\nexec sleep 600")
+	data := withNPM(t, fakeNPM{Says: fetchedOne, Installs: true, Hangs: true})
 	cause := errors.New("interrupted")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	if _, err := Install(ctx, func() { cancel(cause) }); !errors.Is(err, cause) {

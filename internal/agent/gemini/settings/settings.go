@@ -168,6 +168,9 @@ func read(name, path string, system bool) *Layer {
 	l := &Layer{Name: name, Path: path}
 	if system && !administered(path) {
 		l.Skipped = "it and all directories above it must belong to root and be writable by nobody else"
+		if runtime.GOOS == "windows" {
+			l.Skipped = "it and all directories above it on the drive must belong to the Administrators or the system and be writable by nobody else"
+		}
 		return l
 	}
 	data, err := sys.ReadFile(path, maxFile)
@@ -180,12 +183,25 @@ func read(name, path string, system bool) *Layer {
 
 // administered reports whether only root can change the file at the path.
 func administered(path string) bool {
-	for p := paths.Real(path); ; p = filepath.Dir(p) {
+	for _, p := range guards(paths.Real(path)) {
 		if info, err := os.Stat(p); err != nil || !sys.Administered(p, info) {
 			return false
 		}
-		if p == filepath.Dir(p) {
-			return true
+	}
+	return true
+}
+
+// guards returns the file and the directories above it whose owner and permissions the CLI
+// checks. On Windows it leaves out the root of the drive, where all users may create
+// directories.
+func guards(path string) (all []string) {
+	for p := path; ; p = filepath.Dir(p) {
+		root := p == filepath.Dir(p)
+		if !root || runtime.GOOS != "windows" {
+			all = append(all, p)
+		}
+		if root {
+			return all
 		}
 	}
 }

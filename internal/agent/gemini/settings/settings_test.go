@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/hostile"
+	"pollux/internal/sys/systest"
 )
 
 // home creates a home for the CLI and a project. The names of files start with
@@ -149,12 +151,23 @@ func TestTrustByTheEnvironment(t *testing.T) {
 // The system's settings override the user's, but only if nobody except root can
 // change them.
 func TestSystemSettings(t *testing.T) {
+	files := map[string]string{user: `{"ide":{"enabled":true}}`, system: `{"ide":{"enabled":false}}`}
+	dir := home(t, files)
+	// The user, or everybody, can write to a temporary directory.
+	s, err := Load(nil, dir)
+	if on, by := s.IDEMode(); err != nil || !on || by.Name != "user" {
+		t.Errorf("in a temporary directory: IDE mode %v, %v", on, err)
+	}
+	owner := map[bool]string{true: "belong to the Administrators", false: "belong to root"}[runtime.GOOS == "windows"]
+	if top := s.Layers[len(s.Layers)-1]; top.Name != "system" || !strings.Contains(top.Skipped, owner) {
+		t.Errorf("in a temporary directory: %+v", top)
+	}
+	if runtime.GOOS == "windows" {
+		t.Skip("only an administrator can make such files, and Wine keeps no owners")
+	}
 	if os.Getuid() != 0 {
 		t.Skip("only root can make files of root's")
 	}
-	files := map[string]string{user: `{"ide":{"enabled":true}}`, system: `{"ide":{"enabled":false}}`}
-	dir := home(t, files)
-	// Everybody can write to a temporary directory.
 	etc, err := os.MkdirTemp("/var", "pollux-test-")
 	if err != nil {
 		t.Fatal(err)
@@ -167,10 +180,6 @@ func TestSystemSettings(t *testing.T) {
 	if err := os.WriteFile(path, []byte(files[system]), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Load(nil, dir)
-	if on, by := s.IDEMode(); err != nil || !on || by.Name != "user" {
-		t.Errorf("in a temporary directory: IDE mode %v, %v", on, err)
-	}
 	t.Setenv("GEMINI_CLI_SYSTEM_SETTINGS_PATH", path)
 	s, err = Load(nil, dir)
 	if on, by := s.IDEMode(); err != nil || on || by.Name != "system" {
@@ -182,6 +191,19 @@ func TestSystemSettings(t *testing.T) {
 	s, err = Load(nil, dir)
 	if on, by := s.IDEMode(); err != nil || !on || by.Name != "user" || s.Layers[1].Skipped == "" {
 		t.Errorf("with a file that all can write: IDE mode %v, %v, %+v", on, err, s.Layers)
+	}
+}
+
+// On Windows, all users may create directories in the root of a drive: Pollux ignored the
+// administrator's settings, which the CLI read.
+func TestGuards(t *testing.T) {
+	got := guards(systest.Abs("/etc/gemini-cli/settings.json"))
+	want := []string{systest.Abs("/etc/gemini-cli/settings.json"), systest.Abs("/etc/gemini-cli"), systest.Abs("/etc")}
+	if runtime.GOOS != "windows" {
+		want = append(want, "/")
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
