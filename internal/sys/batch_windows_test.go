@@ -10,20 +10,14 @@ import (
 	"testing"
 )
 
-// TestPrintArguments is not a test: it is the program that batch files start.
-func TestPrintArguments(t *testing.T) {
-	out := os.Getenv("SYS_TEST_ARGUMENTS")
-	if out == "" {
-		t.Skip("another test starts it")
-	}
+// writeArguments is the program that batch files start: it writes its arguments after --.
+func writeArguments() error {
 	i := slices.Index(os.Args, "--")
 	data, err := json.Marshal(os.Args[i+1:])
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	if err := os.WriteFile(out, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	return os.WriteFile(os.Getenv("SYS_TEST_ARGUMENTS"), data, 0o600)
 }
 
 // A program receives the arguments unchanged, whatever starts it. `fix a & b` ran b.
@@ -42,7 +36,7 @@ func TestCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const run = ` -test.run=TestPrintArguments -- `
+	const run = ` --option -- `
 	write("other.cmd", "@echo off\nif 1==1 (\""+self+"\""+run+"%*)\n")
 	program, err := os.ReadFile(self)
 	if err != nil {
@@ -80,7 +74,7 @@ func TestCommand(t *testing.T) {
 					t.Fatal(err)
 				}
 				out := filepath.Join(t.TempDir(), "out")
-				cmd.Env = append(os.Environ(), "SYS_TEST_ARGUMENTS="+out)
+				cmd.Env = append(os.Environ(), envProgram+"=arguments", "SYS_TEST_ARGUMENTS="+out)
 				if text, err := cmd.CombinedOutput(); err != nil {
 					t.Fatalf("%v: %s", err, text)
 				}

@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -60,8 +61,11 @@ func browse(cmd *exec.Cmd, timeout <-chan time.Time) error {
 // none.
 func browser(url string) *exec.Cmd {
 	for command := range strings.SplitSeq(os.Getenv("BROWSER"), string(os.PathListSeparator)) {
-		if argv := browserCommand(command, url); argv != nil {
-			cmd := exec.Command(argv[0], argv[1:]...)
+		argv := browserCommand(command, url)
+		if argv == nil {
+			continue
+		}
+		if cmd, err := Command(context.Background(), argv[0], argv[1:]...); err == nil {
 			detach(cmd)
 			return cmd
 		}
@@ -71,12 +75,14 @@ func browser(url string) *exec.Cmd {
 	case "darwin":
 		cmd = exec.Command("open", url)
 	case "windows":
-		return exec.Command("rundll32", "url.dll,FileProtocolHandler", url)
+		cmd = exec.Command("rundll32", "url.dll,FileProtocolHandler", url)
 	default:
+		if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
+			return nil
+		}
 		cmd = exec.Command("xdg-open", url)
 	}
-	if os.Getenv("SSH_CONNECTION") != "" ||
-		runtime.GOOS != "darwin" && os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
+	if os.Getenv("SSH_CONNECTION") != "" {
 		return nil
 	}
 	detach(cmd)
@@ -90,7 +96,7 @@ var inTerminal = []string{"browsh", "carbonyl", "elinks", "links", "links2", "ly
 // not installed or needs a terminal. %s in the command stands for the URL, which
 // otherwise is the last argument.
 func browserCommand(command, url string) []string {
-	argv := strings.Fields(command)
+	argv := splitLine(command)
 	if len(argv) == 0 || slices.Contains(inTerminal, strings.TrimSuffix(filepath.Base(argv[0]), ".exe")) {
 		return nil
 	}

@@ -15,28 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain is also the program that tests start.
-func TestMain(m *testing.M) {
-	switch os.Getenv("SYS_TEST_PROGRAM") {
-	case "reuse":
-		if err := reusePID(); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
+var systemPrograms = map[string]func() error{"reuse": reusePID}
 
 // A late Stop killed another program that had got the PID of a child. In a PID
 // namespace the test can choose the next PID.
 func TestStopSparesReusedPID(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), "SYS_TEST_PROGRAM=reuse")
+	cmd := program(t, "reuse")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	if os.Getuid() != 0 {
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER

@@ -68,7 +68,7 @@ func TestEditFile(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.swaps && !swaps {
-				t.Skip("this system cannot swap files")
+				t.Skip("only Linux and macOS swap two files in one step")
 			}
 			dir := t.TempDir()
 			path := filepath.Join(dir, "settings.json")

@@ -193,9 +193,13 @@ func (t foregroundTree) release() {
 
 // detach makes a command independent of this process's console.
 func detach(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{
+	attr := &syscall.SysProcAttr{
 		CreationFlags: windows.DETACHED_PROCESS | windows.CREATE_NEW_PROCESS_GROUP, HideWindow: true,
 	}
+	if cmd.SysProcAttr != nil { // of a batch file
+		attr.CmdLine = cmd.SysProcAttr.CmdLine
+	}
+	cmd.SysProcAttr = attr
 }
 
 // startDetached starts a command outside of the job of this process, if that job allows it.

@@ -14,56 +14,78 @@ import (
 	"time"
 
 	"golang.org/x/sys/windows"
+
+	"pollux/internal/sys/systest"
 )
 
-// TestJobProgram is not a test: it is the processes of a tree.
-func TestJobProgram(t *testing.T) {
-	self := func(role string) *exec.Cmd {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestJobProgram$")
-		cmd.Env = append(os.Environ(), "SYS_TEST_JOB="+role)
-		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-		return cmd
-	}
-	switch os.Getenv("SYS_TEST_JOB") {
-	case "":
-		t.Skip("another test starts it")
-	case "foreground": // as pollux run
-		RunForeground(context.Background(), self("agent"), time.Second)
-		fmt.Println("the agent has ended")
-	case "background": // as pollux bridge
-		c, err := StartChild(self("agent"))
+// systemPrograms are the program of batch files, and the processes of a tree.
+var systemPrograms = map[string]func() error{
+	"arguments": writeArguments,
+	"foreground": func() error { // as pollux run
+		child, err := child("agent")
 		if err != nil {
-			t.Fatal(err)
+			return err
+		}
+		RunForeground(context.Background(), child, time.Second)
+		fmt.Println("the agent has ended")
+		return nil
+	},
+	"background": func() error { // as pollux bridge
+		child, err := child("agent")
+		if err != nil {
+			return err
+		}
+		c, err := StartChild(child)
+		if err != nil {
+			return err
 		}
 		<-c.Done()
-	case "agent":
-		child := self("sleeper")
-		var err error
+		return nil
+	},
+	"agent": func() error {
+		child, err := child("sleeper")
+		if err != nil {
+			return err
+		}
 		if os.Getenv("SYS_TEST_DETACH") != "" {
 			child, err = StartDetached(child)
 		} else {
 			err = child.Start()
 		}
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		fmt.Printf("agent %d\nsleeper %d\n", os.Getpid(), child.Process.Pid)
 		if os.Getenv("SYS_TEST_END") == "" {
 			time.Sleep(time.Hour)
 		}
-	case "sleeper":
+		return nil
+	},
+	"sleeper": func() error {
 		time.Sleep(time.Hour)
-	case "interruptible":
+		return nil
+	},
+	"interruptible": func() error {
 		c := make(chan os.Signal, 1)
 		signal.Notify(c, os.Interrupt)
 		fmt.Println("listens")
 		<-c
 		fmt.Println("interrupted")
-		os.Exit(7)
-	}
+		return exitCode(7)
+	},
 }
 
-// A tree is what TestJobProgram has started.
+// child returns a command of a program that starts one of the programs. It has the
+// streams of this one.
+func child(name string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), envProgram+"="+name)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd, err
+}
+
+// A tree is what one of the programs has started.
 type tree struct {
 	cmd   *exec.Cmd
 	lines *bufio.Reader
@@ -79,8 +101,8 @@ func grow(t *testing.T, role string, env ...string) *tree {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.Close() })
-	cmd := exec.Command(os.Args[0], "-test.run=^TestJobProgram$")
-	cmd.Env = append(os.Environ(), append(env, "SYS_TEST_JOB="+role)...)
+	cmd := program(t, role)
+	cmd.Env = append(cmd.Env, env...)
 	cmd.Stdout, cmd.Stderr = w, w
 	err = cmd.Start()
 	w.Close()
@@ -187,8 +209,8 @@ func TestForegroundIsEnded(t *testing.T) {
 	}
 	defer r.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	cmd := exec.Command(os.Args[0], "-test.run=^TestJobProgram$")
-	cmd.Env, cmd.Stdout = append(os.Environ(), "SYS_TEST_JOB=agent"), w
+	cmd := program(t, "agent")
+	cmd.Stdout = w
 	ended := make(chan error, 1)
 	go func() {
 		ended <- RunForeground(ctx, cmd, 10*time.Millisecond)
@@ -210,6 +232,7 @@ func TestForegroundIsEnded(t *testing.T) {
 // Stop lets a child clean up.
 func TestStopInterruptsTheChild(t *testing.T) {
 	if !hasConsole() {
+		systest.SkipOnWine(t, "it ends a process at Ctrl-Break, and has no console without a terminal")
 		t.Skip("without a console there is no signal")
 	}
 	r, w, err := os.Pipe()
@@ -217,9 +240,8 @@ func TestStopInterruptsTheChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestJobProgram$")
-	cmd.Env, cmd.Stdout = append(os.Environ(), "SYS_TEST_JOB=interruptible"), w
-	cmd.Stderr = w
+	cmd := program(t, "interruptible")
+	cmd.Stdout, cmd.Stderr = w, w
 	c, err := StartChild(cmd)
 	w.Close()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // Each end of a connection knows the user and the process of the other end.
 func TestPeers(t *testing.T) {
 	if !knowsUsers {
-		t.Skip("this system cannot tell")
+		t.Skip("sockets are pipes on Windows, with a list of those who may connect")
 	}
 	dir, err := os.MkdirTemp("", "px") // short enough for a socket
 	if err != nil {

@@ -9,22 +9,8 @@ import (
 	"time"
 )
 
-// pipedEnv makes the test binary a child that copies its input.
-const pipedEnv = "POLLUX_TEST_PIPED"
-
-func TestPipedHelper(t *testing.T) {
-	if os.Getenv(pipedEnv) == "" {
-		t.Skip("only as a child")
-	}
-	io.Copy(os.Stdout, os.Stdin)
-	os.Stderr.WriteString(strings.Repeat("x", 5000) + "the end")
-	os.Exit(3)
-}
-
 func TestStartPiped(t *testing.T) {
-	cmd := exec.Command(os.Args[0], "-test.run=^TestPipedHelper$")
-	cmd.Env = append(os.Environ(), pipedEnv+"=1")
-	c, err := StartPiped(cmd, Stdin|Stdout|Stderr)
+	c, err := StartPiped(program(t, "copy"), Stdin|Stdout|Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package sys
 
 import (
-	"bufio"
 	"io"
 	"net"
 	"os"
@@ -12,22 +11,9 @@ import (
 	"testing"
 )
 
-// TestHelperProcess is not a test: it is the process at the other end.
-func TestHelperProcess(t *testing.T) {
-	addr := os.Getenv("SYS_TEST_DIAL")
-	if addr == "" {
-		t.Skip("another test starts it")
-	}
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bufio.NewReader(conn).ReadString('\n') // until the test closes the connection
-}
-
 func TestPeerProcess(t *testing.T) {
 	if !KnowsPeers {
-		t.Skip("this system cannot tell")
+		t.Skip("Pollux finds the process of a connection on Linux only")
 	}
 	for _, network := range []string{"127.0.0.1:0", "[::1]:0", "0.0.0.0:0"} {
 		t.Run(network, func(t *testing.T) {
@@ -45,8 +31,8 @@ func TestPeerProcess(t *testing.T) {
 			if strings.HasPrefix(network, "[") {
 				host = "::1"
 			}
-			cmd := exec.Command(os.Args[0], "-test.run=^TestHelperProcess$")
-			cmd.Env, cmd.Dir = append(os.Environ(), "SYS_TEST_DIAL="+net.JoinHostPort(host, port)), dir
+			cmd := program(t, "dial")
+			cmd.Env, cmd.Dir = append(cmd.Env, "SYS_TEST_DIAL="+net.JoinHostPort(host, port)), dir
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}

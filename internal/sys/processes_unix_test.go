@@ -3,7 +3,6 @@
 package sys
 
 import (
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,10 +56,6 @@ func TestProcessesIn(t *testing.T) {
 
 // A doctor looks for the temporary directory of an agent that runs elsewhere.
 func TestEnvirons(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	const key = "SYS_TEST_ENVIRONS"
 	in, out, err := os.Pipe()
 	if err != nil {
@@ -68,8 +63,8 @@ func TestEnvirons(t *testing.T) {
 	}
 	defer in.Close()
 	for _, value := range []string{"a=b c", "a=b c", ""} {
-		cmd := exec.Command(self, "-test.run=^TestReadsInput$")
-		cmd.Env, cmd.Stdin = append(os.Environ(), key+"="+value, "SYS_TEST_READ=1"), in
+		cmd := program(t, "wait")
+		cmd.Env, cmd.Stdin = append(cmd.Env, key+"="+value), in
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -82,14 +77,6 @@ func TestEnvirons(t *testing.T) {
 	if got := Environs(key + "_NONE"); len(got) != 0 {
 		t.Errorf("a variable that no process has is %q", got)
 	}
-}
-
-// TestReadsInput is not a test: it is a process that waits for the end of its input.
-func TestReadsInput(t *testing.T) {
-	if os.Getenv("SYS_TEST_READ") == "" {
-		t.Skip("another test starts it")
-	}
-	io.Copy(io.Discard, os.Stdin)
 }
 
 func TestDeviceName(t *testing.T) {

@@ -1,0 +1,5 @@
+//go:build !linux && !windows
+
+package sys
+
+var systemPrograms map[string]func() error
