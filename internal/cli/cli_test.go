@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +99,10 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("TMUX", "")
 	t.Setenv(editor.EnvSocket, "")
+	needsTmux := "run this command in tmux"
+	if runtime.GOOS == "windows" {
+		needsTmux = "which Windows does not have: use --review browser"
+	}
 	for _, tt := range []struct {
 		args string
 		code int
@@ -141,7 +146,7 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		{"run -- claude", 127, "`npm install -g @anthropic-ai/claude-code`"},
 		{"run -- /no/such/claude", 127, "check the command after --"},
 		{"run --socket s", 2, "need --attach"},
-		{"run --review popup", 2, "run this command in tmux"},
+		{"run --review popup", 2, needsTmux},
 		{"run --review paper", 2, "use browser, split, popup or none"},
 		{"demo", 1, "npm install"},
 		{"demo --agent claude", 1, "npm install -g @anthropic-ai/claude-code"},

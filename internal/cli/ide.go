@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -81,11 +82,14 @@ func (f *companionFlags) configWith(log *slog.Logger) (ide.Config, error) {
 		Version: version(), Log: log, Roots: roots, Journal: j,
 		Settings:  editor.Settings{IncludeIgnored: f.includeIgnored},
 		ExtraHost: f.host, ExtraNames: f.hostNames,
-		FindPane: findPane, Preferred: preferredAgent,
+		Preferred: preferredAgent,
 		Pages: func(attach func(io.ReadWriteCloser), base string) (http.Handler, func() string) {
 			s := web.New(attach, base)
 			return s, s.Link
 		},
+	}
+	if runtime.GOOS != "windows" { // which has no tmux
+		cfg.FindPane = findPane
 	}
 	if exe, err := os.Executable(); err == nil {
 		cfg.Connect = []string{exe, "connect"}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -322,6 +323,9 @@ func reviewFlag(cmd *cobra.Command, streams IO) func() (string, error) {
 		case reviewSplit, reviewPopup:
 			if os.Getenv("TMUX") != "" {
 				return where, nil
+			}
+			if cmd.Flags().Changed("review") && runtime.GOOS == "windows" {
+				return wrong("--review " + where + " needs tmux, which Windows does not have: use --review browser")
 			}
 			if cmd.Flags().Changed("review") {
 				return wrong("--review " + where + " needs tmux: run this command in tmux")

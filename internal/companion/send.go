@@ -228,8 +228,11 @@ func (c *Companion) paste(ctx context.Context, p editor.SendParams, to *recipien
 	}
 	pane, err := c.findPane(ctx, to.pid, commands)
 	if errors.Is(err, ErrNoPane) {
-		return editor.SendResult{}, fmt.Errorf("%s runs in a terminal in which Pollux cannot type: "+
-			"start it in the editor's terminal, or in tmux", to.name)
+		where := "the editor's terminal"
+		if c.cfg.FindPane != nil {
+			where += ", or in tmux"
+		}
+		return editor.SendResult{}, fmt.Errorf("%s runs in a terminal in which Pollux cannot type: start it in %s", to.name, where)
 	}
 	if err == nil {
 		err = pane.Paste(ctx, prompt)
@@ -280,8 +283,12 @@ func (c *Companion) sendUnconnected(ctx context.Context, p editor.SendParams) (e
 		command, who = k.Command, k.Name
 	}
 	if p.Start == nil {
-		return editor.SendResult{}, fmt.Errorf("no %s is connected, or runs in a tmux pane in %s: "+
-			"start it with `pollux run --attach -- %s`", who, strings.Join(c.Roots(), ", "), c.kindOf(command).Command)
+		is := "is connected"
+		if c.cfg.FindPane != nil {
+			is = "is connected, or runs in a tmux pane"
+		}
+		return editor.SendResult{}, fmt.Errorf("no %s %s in %s: start it with `pollux run --attach -- %s`",
+			who, is, strings.Join(c.Roots(), ", "), c.kindOf(command).Command)
 	}
 	prompt := c.kindOf(cmp.Or(command, *p.Start)).Prompt(p.PromptParams, c.Roots())
 	return editor.SendResult{Status: editor.SendStart, Agent: command, Prompt: &prompt}, nil

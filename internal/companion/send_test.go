@@ -154,7 +154,8 @@ func TestSend(t *testing.T) {
 			err: "no Loner is connected, or runs in a tmux pane in DIR: start it with `pollux run --attach -- loner`"},
 		{name: "an unknown name", agents: []string{"Fake+"}, send: editor.SendParams{Agent: "x"},
 			err: `no agent is called "x": name one of fake, other, loner`},
-		{name: "no pane", agents: []string{"Fake="}, err: "Fake runs in a terminal in which Pollux cannot type"},
+		{name: "no pane", agents: []string{"Fake="},
+			err: "Fake runs in a terminal in which Pollux cannot type: start it in the editor's terminal, or in tmux"},
 		{name: "the pane refuses", agents: []string{"Fake="},
 			panes: fakePanes{byPID: map[int]string{self: "%1"}, err: errors.New("bash has the foreground: type fg")},
 			err:   "Fake: bash has the foreground"},
@@ -218,6 +219,22 @@ func wantError(t *testing.T, err error, text string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), text) {
 		t.Errorf("the error is %v, want %q", err, text)
+	}
+}
+
+// On Windows, which has no tmux, no error speaks of it.
+func TestSendWithoutTmux(t *testing.T) {
+	c := newBare(t)
+	p := editor.SendParams{PromptParams: editor.PromptParams{Question: "why"}, Agent: "loner"}
+	_, err := c.send(p)
+	wantError(t, err, "no Loner is connected in "+c.dir+": start it with `pollux run --attach -- loner`")
+	s := newFakeSession()
+	s.name, s.pid = "Fake", os.Getpid()
+	c.Connect(s)
+	defer c.Disconnect(s)
+	p.Agent = ""
+	if _, err = c.send(p); err == nil || !strings.HasSuffix(err.Error(), "Pollux cannot type: start it in the editor's terminal") {
+		t.Errorf("the error is %v", err)
 	}
 }
 

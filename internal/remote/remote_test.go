@@ -355,6 +355,9 @@ func TestListenerNoticesThatTheCompanionIsGone(t *testing.T) {
 
 // A socket that another user could have put there is refused.
 func TestForeignSocketsAreRefused(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("another user must own the socket's pipe there, and Wine has one user")
+	}
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}

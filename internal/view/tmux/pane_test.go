@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +19,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if addr := os.Getenv(envFake); addr != "" {
+		os.Exit(beTmux(addr))
+	}
 	if log := os.Getenv("TMUX_TEST_LOG"); log != "" && filepath.Base(os.Args[0]) == "codex" {
 		beAgent(log)
 		return
@@ -62,6 +66,13 @@ func beAgent(log string) {
 	}
 }
 
+func needTmux(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no tmux for Windows")
+	}
+}
+
 // A desk is a tmux server whose first pane has an interactive shell.
 type desk struct {
 	t                    *testing.T
@@ -70,6 +81,7 @@ type desk struct {
 
 func newDesk(t *testing.T) *desk {
 	t.Helper()
+	needTmux(t)
 	for _, program := range []string{"tmux", "ps", "bash"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(err)
@@ -183,6 +195,7 @@ func TestFindPane(t *testing.T) {
 }
 
 func TestPaste(t *testing.T) {
+	needTmux(t)
 	for name, tt := range map[string]struct {
 		prompt editor.Prompt
 		want   string
@@ -228,6 +241,7 @@ func TestPasteUnseen(t *testing.T) {
 
 // Nothing is pasted where something else could read it.
 func TestPasteRefused(t *testing.T) {
+	needTmux(t)
 	idle := editor.Prompt{Text: "touch x", Submit: true, Ready: "ready>", Empty: true}
 	for name, tt := range map[string]struct {
 		prepare func(d *desk, p *Pane)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"pollux/internal/editor"
@@ -19,40 +20,56 @@ import (
 // code that the test gives.
 type fake struct {
 	t     *testing.T
-	calls *bufio.Reader
-	codes *os.File
+	calls chan net.Conn // of tmux
+	popup net.Conn
 	conn  *editor.Conn // the companion's end
 }
 
-const script = `#!/bin/sh
-echo "$*" >%[1]s/calls
-case "$*" in
-"display-popup -E "*) read -r code <%[1]s/codes; exit "$code" ;;
-esac
-`
+// envFake makes the test binary the fake. It holds the address of the test.
+const envFake = "TMUX_TEST_FAKE"
+
+func beTmux(addr string) int {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		panic(err)
+	}
+	args := strings.Join(os.Args[1:], " ")
+	fmt.Fprintln(conn, args)
+	code := 0
+	if strings.HasPrefix(args, "display-popup -E ") {
+		fmt.Fscan(conn, &code)
+	}
+	return code
+}
 
 func newFake(t *testing.T) (*fake, net.Conn) {
 	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("there is no tmux")
-	}
 	dir := t.TempDir()
-	pipe := func(name string) *os.File {
-		path := filepath.Join(dir, name)
-		if out, err := exec.Command("mkfifo", path).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		f, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { f.Close() })
-		return f
-	}
-	if err := os.WriteFile(filepath.Join(dir, "tmux"), fmt.Appendf(nil, script, dir), 0o755); err != nil {
+	if err := copySelf(filepath.Join(dir, "tmux")); err != nil {
 		t.Fatal(err)
 	}
-	f := &fake{t: t, calls: bufio.NewReader(pipe("calls")), codes: pipe("codes")}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fake{t: t, calls: make(chan net.Conn)}
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			select {
+			case f.calls <- conn:
+			case <-t.Context().Done():
+				conn.Close()
+			}
+		}
+	})
+	t.Cleanup(func() { l.Close(); accepting.Wait() })
+	t.Setenv(envFake, l.Addr().String())
+	t.Setenv("GORACE", "atexit_sleep_ms=10")
 	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	mine, theirs := net.Pipe()
 	f.conn = editor.NewConn(context.Background(), editor.NewStream(mine),
@@ -80,14 +97,34 @@ func (f *fake) close(id string) {
 // called waits for the next call of tmux.
 func (f *fake) called(prefix string) {
 	f.t.Helper()
-	line, err := f.calls.ReadString('\n')
+	conn := <-f.calls
+	f.t.Cleanup(func() { conn.Close() })
+	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil || !strings.HasPrefix(line, prefix) {
 		f.t.Fatalf("tmux %q, %v; want %q", line, err, prefix)
 	}
+	f.popup = conn
 }
 
-// exit ends the popup.
-func (f *fake) exit(code int) { fmt.Fprintln(f.codes, code) }
+// exit ends the popup, which is the last call.
+func (f *fake) exit(code int) { fmt.Fprintln(f.popup, code) }
+
+// copySelf makes the test binary a program of another name, which has an extension on
+// Windows.
+func copySelf(path string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if runtime.GOOS != "windows" {
+		return os.Symlink(self, path)
+	}
+	data, err := os.ReadFile(self)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path+".exe", data, 0o700)
+}
 
 func TestPopups(t *testing.T) {
 	f, conn := newFake(t)
@@ -142,7 +179,7 @@ func TestInEnvironment(t *testing.T) {
 		t.Errorf("a secret is in %q", argv)
 	}
 	if runtime.GOOS == "windows" {
-		t.Skip("there is no env")
+		t.Skip("Windows has no env, as it has no tmux")
 	}
 	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
 	if err != nil || string(out) != "ed --x=y|/a b|none\n" {
