@@ -22,6 +22,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if args, ok := asNode(); ok {
+		os.Exit(stub(args))
+	}
 	testscript.Main(m, map[string]func(){
 		"pollux": func() { os.Exit(interruptibleMain()) },
 		"decide": func() { os.Exit(decide(os.Args[1])) },
@@ -79,6 +82,9 @@ func TestScripts(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			// fake PATH ARG... makes a program that is the stub with these arguments. On Windows
+			// it has an extension.
+			"fake": fakeCommand,
 			// await FILE TEXT waits until a background command has written TEXT
 			// to FILE.
 			"await": func(ts *testscript.TestScript, neg bool, args []string) { awaitFile(ts, args[0], args[1]) },

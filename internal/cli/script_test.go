@@ -98,9 +98,24 @@ func stub(args []string) int {
 			select {}
 		case "run": // runs a command
 			fmt.Println("ran")
-			cmd := exec.Command(args[1], args[2:]...)
-			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-			return cmd.Run()
+			return run(args[1], args[2:]...)
+		case "agent": // prints what it is given
+			return fakeAgent(args[1:])
+		case "nested": // starts another agent
+			return fakeNested(args[1:])
+		case "gemini": // answers a prompt
+			return fakeGemini()
+		case "bridges":
+			return askTwoBridges(args[1])
+		case "killpool":
+			return killPool()
+		case "replacepool": // puts a file where the pool's socket was
+			return replacePool(args[1])
+		case "node": // removes a file
+			fmt.Println("v20.0.0")
+			return os.Remove(args[1])
+		case "ls", "cat", "rm", "spoil":
+			return changeFiles(args[0], args[1])
 		default: // a browser writes the URL to $OPENED
 			return sys.WriteFile(os.Getenv("OPENED"), []byte(args[0]+"\n"))
 		}
@@ -111,9 +126,12 @@ func stub(args []string) int {
 		return nil
 	}()
 	var exit exitError
+	var command *exec.ExitError
 	switch {
 	case errors.As(err, &exit):
 		return exit.code
+	case errors.As(err, &command):
+		return command.ExitCode()
 	case err != nil:
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -13,28 +14,38 @@ func TestFileAndLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(dir)
-	if err := os.WriteFile("b:7", nil, 0o600); err != nil {
-		t.Skip(err)
-	}
-	for _, tt := range []struct {
+	type test struct {
 		arg, path string
 		line, end int
 		plain     bool
 		wrong     bool
-	}{
+	}
+	tests := []test{
 		{arg: "a", path: "a"},
 		{arg: "a:1", path: "a", line: 1},
 		{arg: "a:2-30", path: "a", line: 2, end: 30},
 		{arg: "a:b:2-3", path: "a:b", line: 2, end: 3},
-		{arg: "b:7", path: "b:7"}, // a file has that name
-		{arg: "b:7:8", path: "b:7", line: 8},
 		{arg: "a:1", path: "a:1", plain: true},
 		{arg: "a:", path: "a:"},
 		{arg: "a:x", path: "a:x"},
 		{arg: "a:0", wrong: true},
 		{arg: "a:3-2", wrong: true},
 		{arg: "a:99999999999999999999", wrong: true},
-	} {
+	}
+	if runtime.GOOS == "windows" { // no file has a colon in its name
+		volume := filepath.VolumeName(dir)
+		tests = append(tests,
+			test{arg: filepath.Join(dir, "a") + ":2-30", path: "a", line: 2, end: 30},
+			test{arg: filepath.ToSlash(dir) + "/a", path: "a"},
+			test{arg: volume + "a:7", path: "a", line: 7},
+		)
+	} else {
+		if err := os.WriteFile("b:7", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		tests = append(tests, test{arg: "b:7", path: "b:7"}, test{arg: "b:7:8", path: "b:7", line: 8})
+	}
+	for _, tt := range tests {
 		path, line, end, err := fileAndLines(tt.arg, tt.plain)
 		if tt.wrong {
 			if err == nil || !strings.Contains(err.Error(), "write FILE:LINE or FILE:LINE-END") {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -128,6 +129,9 @@ func reportUnreachable(c *doctor.Checker, u *shared.UnreachableError) {
 	if u.PID != 0 {
 		pool = fmt.Sprintf("the pool (process %d)", u.PID)
 		next = fmt.Sprintf("run `kill -CONT %d` if it is stopped, else `kill -KILL %d`", u.PID, u.PID)
+		if runtime.GOOS == "windows" {
+			next = fmt.Sprintf("run `taskkill /F /PID %d`", u.PID)
+		}
 	}
 	c.Warn(name, next, "%s does not answer: the next call replaces it after some seconds, but its agents keep running until it ends", pool)
 }
