@@ -26,9 +26,15 @@ func TestMain(m *testing.M) {
 		os.Exit(stub(args))
 	}
 	testscript.Main(m, map[string]func(){
-		"pollux": func() { os.Exit(interruptibleMain()) },
+		"pollux": func() {
+			systest.UseConsole()
+			os.Exit(interruptibleMain())
+		},
 		"decide": func() { os.Exit(decide(os.Args[1])) },
-		"stub":   func() { os.Exit(stub(os.Args[1:])) },
+		"stub": func() {
+			systest.UseConsole()
+			os.Exit(stub(os.Args[1:]))
+		},
 	})
 }
 

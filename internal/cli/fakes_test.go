@@ -272,3 +272,35 @@ func changeFiles(what, pattern string) error {
 	}
 	return err
 }
+
+// fakeNPM installs a stub instead of the packages of the lock file in this directory.
+func fakeNPM(args []string) error {
+	lock, err := os.ReadFile("package-lock.json")
+	if err != nil {
+		return err
+	}
+	if len(args) < 4 || args[0] != "ci" || args[1] != "--prefix" || args[3] != "--ignore-scripts" || !bytes.Contains(lock, []byte("sha512")) {
+		return fmt.Errorf("npm %q", args)
+	}
+	fmt.Fprintln(os.Stderr, "npm http fetch GET 200 https://registry.npmjs.org/@google/gemini-cli/-/gemini-cli-0.61.0.tgz 1ms")
+	modules := filepath.Join(args[2], "node_modules")
+	bin, pkg := filepath.Join(modules, ".bin"), filepath.Join(modules, "@google", "gemini-cli")
+	if runtime.GOOS == "windows" {
+		pkg = bin // the fake's script is next to its batch file
+	}
+	err = errors.Join(os.MkdirAll(bin, 0o700), installFake(filepath.Join(pkg, "gemini"), os.Getenv("BIN"), "echo", "gemini:"),
+		os.WriteFile(filepath.Join(pkg, "package.json"), []byte(`{"name": "@google/gemini-cli", "version": "0.61.0"}`), 0o600))
+	if err == nil && pkg != bin {
+		err = os.Symlink("../@google/gemini-cli/gemini", filepath.Join(bin, "gemini"))
+	}
+	return err
+}
+
+// fakePager marks the lines that it shows.
+func fakePager(r io.Reader) error {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		fmt.Printf("paged: %s\n", lines.Text())
+	}
+	return lines.Err()
+}

@@ -51,7 +51,9 @@ func pager() string {
 // is set.
 func page(ctx context.Context, streams IO, never bool, write func(io.Writer) error) error {
 	command := pager()
-	paged := fullTerminal(streams.Out) || runtime.GOOS == "windows" && isTerminal(streams.Out) // without TERM
+	// A console of Windows has no TERM.
+	console := runtime.GOOS == "windows" && os.Getenv("TERM") == "" && isTerminal(streams.Out)
+	paged := fullTerminal(streams.Out) || console
 	if never || command == "" || !paged {
 		return write(streams.Out)
 	}

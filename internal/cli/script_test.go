@@ -20,6 +20,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/sys"
+	"pollux/internal/sys/systest"
 )
 
 // decide plays the user: it accepts or rejects the diff of $FILE, or changes it
@@ -99,12 +100,33 @@ func stub(args []string) int {
 		case "run": // runs a command
 			fmt.Println("ran")
 			return run(args[1], args[2:]...)
+		case "shownurl":
+			fmt.Print(shownURL(os.Stdout, args[1]))
+			return nil
+		case "echo":
+			fmt.Println(strings.Join(args[1:], " "))
+			return nil
 		case "agent": // prints what it is given
 			return fakeAgent(args[1:])
 		case "nested": // starts another agent
 			return fakeNested(args[1:])
 		case "gemini": // answers a prompt
 			return fakeGemini()
+		case "terminal": // runs a command whose standard input is a terminal
+			input, err := os.ReadFile(args[1])
+			if err != nil {
+				return err
+			}
+			code, err := systest.InTerminal(string(input), args[2], args[3:]...)
+			return cmp.Or(err, error(exitError{code}))
+		case "npm":
+			return fakeNPM(args[1:])
+		case "brokennpm":
+			return errors.New("npm error code ENOTFOUND")
+		case "paged": // shows a text, as a pager
+			return fakePager(os.Stdin)
+		case "less": // shows the options for less
+			fmt.Println(os.Getenv("LESS"))
 		case "bridges":
 			return askTwoBridges(args[1])
 		case "killpool":

@@ -21,16 +21,16 @@ func TestFileAndLines(t *testing.T) {
 		wrong     bool
 	}
 	tests := []test{
-		{arg: "a", path: "a"},
-		{arg: "a:1", path: "a", line: 1},
-		{arg: "a:2-30", path: "a", line: 2, end: 30},
-		{arg: "a:b:2-3", path: "a:b", line: 2, end: 3},
-		{arg: "a:1", path: "a:1", plain: true},
-		{arg: "a:", path: "a:"},
-		{arg: "a:x", path: "a:x"},
-		{arg: "a:0", wrong: true},
-		{arg: "a:3-2", wrong: true},
-		{arg: "a:99999999999999999999", wrong: true},
+		{arg: "ab", path: "ab"},
+		{arg: "ab:1", path: "ab", line: 1},
+		{arg: "ab:2-30", path: "ab", line: 2, end: 30},
+		{arg: "ab:c:2-3", path: "ab:c", line: 2, end: 3},
+		{arg: "ab:1", path: "ab:1", plain: true},
+		{arg: "ab:", path: "ab:"},
+		{arg: "ab:x", path: "ab:x"},
+		{arg: "ab:0", wrong: true},
+		{arg: "ab:3-2", wrong: true},
+		{arg: "ab:99999999999999999999", wrong: true},
 	}
 	if runtime.GOOS == "windows" { // no file has a colon in its name
 		volume := filepath.VolumeName(dir)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 
 	"pollux/internal/sys"
@@ -39,7 +38,7 @@ func Sockets() ([]string, error) {
 		return nil, err
 	}
 	leftSockets.Remove(dir)
-	entries, err := os.ReadDir(dir)
+	entries, err := sys.ReadDir(dir)
 	var sockets []string
 	for _, e := range entries {
 		if ok, _ := filepath.Match(leftSockets.Pattern, e.Name()); ok && e.Type() == leftSockets.Type {

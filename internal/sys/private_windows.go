@@ -261,9 +261,6 @@ func denyWrites(path string, _ fs.FileInfo) error { return protectPath(path, tru
 
 func makePrivate(dir string, _ fs.FileInfo) error { return protectPath(dir, true) }
 
-// errNotDir replaces [syscall.ENOTDIR], which says on Windows that a path is not found.
-var errNotDir = errors.New("not a directory")
-
 // mkdirAllPrivate is [os.MkdirAll] with directories that the user alone can read.
 func mkdirAllPrivate(dir string) error {
 	switch info, err := os.Stat(dir); {

@@ -57,6 +57,21 @@ func tooLarge(f *os.File, limit int64) error {
 	return &fs.PathError{Op: "read", Path: f.Name(), Err: fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)}
 }
 
+// errNotDir replaces [syscall.ENOTDIR], which says on Windows that a path is not found.
+var errNotDir = errors.New("not a directory")
+
+// ReadDir is [os.ReadDir]. Its error for a file is not [fs.ErrNotExist], which it is for
+// that function on Windows.
+func ReadDir(dir string) ([]fs.DirEntry, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, statErr := os.Stat(dir); statErr == nil {
+			err = &fs.PathError{Op: "open", Path: dir, Err: errNotDir}
+		}
+	}
+	return entries, err
+}
+
 // Cause returns a file system error without the operation and the path, for
 // messages that already contain the path.
 func Cause(err error) error {

@@ -189,7 +189,7 @@ var monthName = lazy.Regexp(`^\d{4}-\d{2}\.jsonl$`)
 
 // months returns the names of the files, the oldest first.
 func months(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
+	entries, err := sys.ReadDir(dir)
 	var names []string
 	for _, e := range entries {
 		if monthName().MatchString(e.Name()) {

@@ -254,7 +254,7 @@ func (j *Journal) file(id, ext string) string { return filepath.Join(j.dir, id+"
 
 // List returns the entries, newest first. It skips entries that cannot be read.
 func (j *Journal) List() ([]Entry, error) {
-	names, err := os.ReadDir(j.dir)
+	names, err := sys.ReadDir(j.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -279,7 +279,7 @@ func (j *Journal) Resolve(ref string) (id string, err error) {
 	if validID().MatchString(ref) || ref == "" {
 		return ref, nil
 	}
-	names, err := os.ReadDir(j.dir)
+	names, err := sys.ReadDir(j.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
