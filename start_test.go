@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,8 +29,29 @@ var (
 	programLimit = startCost{3000, 512 << 10}
 )
 
+// envMain makes the test binary the program.
+const envMain = "POLLUX_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envMain) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
 // A command does not pay for what it does not use.
 func TestStart(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil && runtime.GOOS == "windows" {
+		// The test binary has all packages of the program.
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv(envMain, "1")
+		checkInit(t, self)
+		return
+	}
 	program := filepath.Join(t.TempDir(), "pollux")
 	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
