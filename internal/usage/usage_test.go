@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 				Duration: time.Duration(i) * time.Millisecond, Tokens: agent.Tokens{Input: 1},
 			})
 		}
-		closeAfterAll(r)
+		r.calls.Drain(context.Background()) // Close does not wait for a slow disk
+		r.Close()
 		os.Exit(0)
 	}
 	systest.VerifyTestMain(m)
@@ -50,14 +51,9 @@ func record(dir string, calls ...agent.Usage) string {
 	for _, c := range calls {
 		r.Record(c)
 	}
-	closeAfterAll(r)
-	return log.String()
-}
-
-// closeAfterAll closes a recorder once it has written all calls, however slow the disk is.
-func closeAfterAll(r *Recorder) {
 	r.calls.Drain(context.Background())
 	r.Close()
+	return log.String()
 }
 
 // read returns the report on dir, as of noon.

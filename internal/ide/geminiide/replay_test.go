@@ -153,8 +153,9 @@ func TestReplayHostileFiles(t *testing.T) {
 			hostile.Plant(t, kind, old)
 			current := filepath.Join(tmp, "gemini", "ide", fmt.Sprintf("gemini-ide-server-%d-1.json", self))
 			hostile.Plant(t, kind, current)
+			env := map[string]string{"TMPDIR": tmp, "TEMP": tmp}
 			for _, minor := range []int{20, 61} {
-				l := Replay(Launch{Dir: tmp, Getenv: func(k string) string { return map[string]string{"TMPDIR": tmp}[k] }, PID: os.Getpid(), Minor: minor})
+				l := Replay(Launch{Dir: tmp, Getenv: func(k string) string { return env[k] }, PID: os.Getpid(), Minor: minor})
 				if l.Chosen != nil || len(l.Candidates) != 1 || l.Candidates[0].Err == nil {
 					t.Errorf("0.%d: chose %+v of %+v", minor, l.Chosen, l.Candidates)
 				}
