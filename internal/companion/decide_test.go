@@ -295,8 +295,11 @@ func TestSavedOnce(t *testing.T) {
 		for i, e := range views {
 			all.Go(func() {
 				text := fmt.Sprintln("saved by", i)
-				if res, err := e.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: text}); err == nil && res.Status == editor.StatusAccepted {
+				res, err := e.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: text})
+				if err == nil && res.Status == editor.StatusAccepted {
 					saved <- text
+				} else {
+					t.Logf("round %d: view %d: %+v, %v", round, i, res, err)
 				}
 			})
 		}
