@@ -2,6 +2,7 @@ package sys
 
 import (
 	"net"
+	"os"
 	"syscall"
 )
 
@@ -14,9 +15,13 @@ type Peer struct {
 
 // PeerOf returns the process at the other end of a unix socket, as it was when the
 // connection began. On macOS the process is the one that used that end last, and 0 once
-// that end is closed. PeerOf reports false on systems that cannot tell: all but Linux
-// and macOS.
+// that end is closed. On Windows it returns the process at the other end of a named pipe,
+// and this user, since [ListenSocket] and [DialSocket] refuse others. PeerOf reports false
+// on other systems, which cannot tell.
 func PeerOf(conn net.Conn) (p Peer, ok bool) {
+	if pid, ok := pipePeer(conn); ok {
+		return Peer{UID: os.Getuid(), PID: pid}, true
+	}
 	sc, isSocket := conn.(syscall.Conn)
 	if !isSocket {
 		return p, false

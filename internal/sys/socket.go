@@ -30,7 +30,15 @@ type SocketListener interface {
 // random name of a named pipe, both for the user alone: not all releases of Windows have
 // unix sockets, and the path of a pipe may have any length. The error is [ErrLongPath] if
 // the path is too long.
+//
+// On Windows the path may also be the name of a named pipe; see [IsPipe]. The error is
+// [fs.ErrExist] if the pipe exists. As long as a connection is open, it does.
 func ListenSocket(path string) (SocketListener, error) { return listenSocket(path) }
+
+// IsPipe reports whether a path is the name of a named pipe of this machine, such as
+// \\.\pipe\name. All users of the machine share these names. It always returns false on
+// systems other than Windows.
+func IsPipe(path string) bool { return isPipe(path) }
 
 // ListenPrivate listens where only the user can connect, at a new address: on a
 // unix socket in the directory of [RuntimeDir], or on a named pipe on Windows. name is a
@@ -54,6 +62,9 @@ func IsSocket(path string) (bool, error) {
 // to the owner of a directory that nobody else can write, such as one that was mounted
 // into a container.
 func DialSocket(ctx context.Context, path string) (net.Conn, error) {
+	if IsPipe(path) {
+		return dialSocket(ctx, path)
+	}
 	var info fs.FileInfo
 	if target, err := filepath.EvalSymlinks(path); err == nil { // otherwise the dial fails too
 		if info, err = os.Stat(target); err != nil {

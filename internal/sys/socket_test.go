@@ -22,6 +22,28 @@ func socketDir(t *testing.T) string {
 	return dir
 }
 
+// connect returns both ends of a connection to a listener. On Windows the listener must
+// wait for the client.
+func connect(t *testing.T, l net.Listener, path string) (client, server net.Conn) {
+	t.Helper()
+	accepted := make(chan error, 1)
+	go func() {
+		var err error
+		server, err = l.Accept()
+		accepted <- err
+	}()
+	client, err := DialSocket(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	if err := <-accepted; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	return client, server
+}
+
 // A socket carries bytes both ways, refuses connections once nobody listens, and can be
 // left behind.
 func TestSocket(t *testing.T) {

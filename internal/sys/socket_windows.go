@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 
 	"github.com/Microsoft/go-winio"
@@ -23,8 +24,10 @@ const SocketType = fs.FileMode(0)
 const (
 	// maxRuntimeDir is the longest path of the directory of sockets: there is no limit.
 	maxRuntimeDir = math.MaxInt
+	// pipes starts the name of each pipe of this machine.
+	pipes = `\\.\pipe\`
 	// pipePrefix starts the name of each of our pipes.
-	pipePrefix = `\\.\pipe\pollux-`
+	pipePrefix = pipes + "pollux-"
 	// maxPipeName is more than a pipe's name has, in bytes.
 	maxPipeName = 1 << 10
 	// pipeBuffer is what a pipe holds before a write waits for the reader, in bytes. It
@@ -81,7 +84,19 @@ func (l *pipeListener) Close() error {
 	return l.Listener.Close()
 }
 
+func isPipe(path string) bool { return strings.HasPrefix(path, pipes) }
+
 func listenSocket(path string) (SocketListener, error) {
+	if isPipe(path) {
+		l, err := listenPipe(path)
+		if errors.Is(err, fs.ErrPermission) { // what Windows says if the pipe exists
+			err = &fs.PathError{Op: "listen", Path: path, Err: fs.ErrExist}
+		}
+		if err != nil {
+			return nil, err
+		}
+		return l, nil
+	}
 	name := pipePrefix + rand.Text()
 	l, err := listenPipe(name)
 	if err != nil {
@@ -147,9 +162,12 @@ func isSocket(path string) (bool, error) {
 }
 
 func dialSocket(ctx context.Context, path string) (net.Conn, error) {
-	name, err := pipeOf(path)
-	if err != nil {
-		return nil, err
+	name := path
+	if !isPipe(path) {
+		var err error
+		if name, err = pipeOf(path); err != nil {
+			return nil, err
+		}
 	}
 	conn, err := winio.DialPipeContext(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -166,12 +184,38 @@ func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	return conn, nil
 }
 
+func pipeHandle(conn net.Conn) (windows.Handle, bool) {
+	pipe, ok := conn.(interface{ Fd() uintptr })
+	if !ok {
+		return 0, false
+	}
+	return windows.Handle(pipe.Fd()), true
+}
+
+// pipePeer returns the process at the other end of a pipe.
+func pipePeer(conn net.Conn) (pid int, ok bool) {
+	pipe, ok := pipeHandle(conn)
+	if !ok {
+		return 0, false
+	}
+	var flags, process uint32
+	if err := windows.GetNamedPipeInfo(pipe, &flags, nil, nil, nil); err != nil {
+		return 0, false
+	}
+	get := windows.GetNamedPipeServerProcessId
+	if flags&windows.PIPE_SERVER_END != 0 {
+		get = windows.GetNamedPipeClientProcessId
+	}
+	err := get(pipe, &process)
+	return int(process), err == nil
+}
+
 // ownPipe reports whether a process of the user made the pipe.
 func ownPipe(conn net.Conn) bool {
-	pipe, ok := conn.(interface{ Fd() uintptr })
+	pipe, ok := pipeHandle(conn)
 	if !ok {
 		return false
 	}
-	sd, err := windows.GetSecurityInfo(windows.Handle(pipe.Fd()), windows.SE_KERNEL_OBJECT, windows.OWNER_SECURITY_INFORMATION)
+	sd, err := windows.GetSecurityInfo(pipe, windows.SE_KERNEL_OBJECT, windows.OWNER_SECURITY_INFORMATION)
 	return err == nil && isOwn(ownerIn(sd))
 }
