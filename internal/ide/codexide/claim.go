@@ -1,6 +1,7 @@
 package codexide
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -24,11 +25,14 @@ const (
 	probeInterval = 10 * time.Second
 )
 
-// Socket returns the path of the socket that the companion serves, or "" if Codex CLI
-// uses none on this system.
+// pipe is the named pipe that Codex CLI asks on Windows. It is one for all users.
+const pipe = `\\.\pipe\codex-ipc`
+
+// Socket returns the path of the socket that the companion serves, or the name of the
+// pipe on Windows.
 func Socket() string {
-	if runtime.GOOS == "windows" { // it uses a named pipe
-		return ""
+	if runtime.GOOS == "windows" {
+		return pipe
 	}
 	return SocketIn(os.TempDir())
 }
@@ -40,7 +44,8 @@ func SocketIn(tmp string) string {
 
 // Preferred returns the paths of the sockets that Codex CLI tries before [Socket]. The
 // vendor's own programs serve the first one. The companion leaves all of them to
-// others: a program of the vendor that found its socket taken could not work.
+// others: a program of the vendor that found its socket taken could not work. On Windows
+// there are none.
 func Preferred() (paths []string) {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -74,11 +79,11 @@ func wanted() bool {
 	return err == nil
 }
 
-// A claim is a socket that this process has made and listens on.
+// A claim is a socket or a pipe that this process has made and listens on.
 type claim struct {
 	path     string
 	listener net.Listener
-	file     fs.FileInfo // of the socket
+	file     fs.FileInfo // of the socket; nil for a pipe
 }
 
 var (
@@ -91,6 +96,9 @@ var (
 // newClaim listens on a socket. It replaces a socket of the user that nobody serves,
 // and nothing else.
 func newClaim(path string) (*claim, error) {
+	if sys.IsPipe(path) {
+		return newPipeClaim(path)
+	}
 	if err := sys.PrivateTempDir(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
@@ -118,8 +126,21 @@ func newClaim(path string) (*claim, error) {
 	return &claim{path, l, file}, nil
 }
 
-// held reports whether the path still leads to the claim's socket.
-func (c *claim) held() bool { return c.is(c.path) }
+// newPipeClaim listens on a pipe, unless it exists.
+func newPipeClaim(name string) (*claim, error) {
+	l, err := sys.ListenSocket(name)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, errTaken
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &claim{name, l, nil}, nil
+}
+
+// held reports whether the path still leads to the claim's socket. Nobody can replace a
+// pipe.
+func (c *claim) held() bool { return c.file == nil || c.is(c.path) }
 
 func (c *claim) is(path string) bool {
 	file, err := os.Lstat(path)
@@ -131,9 +152,9 @@ func (c *claim) is(path string) bool {
 func sameSocket(a, b fs.FileInfo) bool { return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) }
 
 // release stops listening. It removes the socket, unless another program has replaced
-// it. Open connections stay.
+// it. Open connections stay, and a pipe with them.
 func (c *claim) release() {
-	if c.held() {
+	if c.file != nil && c.held() {
 		removeSocket(c.path, c.is)
 	}
 	c.listener.Close()
@@ -160,33 +181,56 @@ func removeSocket(path string, may func(path string) bool) bool {
 type probe struct {
 	path string
 
-	file fs.FileInfo // of the socket at the last connection; nil if there is none
-	at   time.Time   // of the last connection
-	pid  int         // of the server; 0 if unknown
-	live bool
+	file    fs.FileInfo // of the socket at the last connection; nil if there is none
+	at      time.Time   // of the last connection
+	pid     int         // of the server; 0 if unknown
+	live    bool
+	foreign bool // the server is another user's
 }
 
 // look returns the server's process, 0 if unknown, and whether there is a server. A
 // server that does not accept, such as a stopped one, counts.
 func (p *probe) look() (pid int, live bool) {
-	file, err := os.Lstat(p.path)
-	if err != nil || file.Mode().Type() != fs.ModeSocket {
-		*p = probe{path: p.path}
-		return 0, false
+	var file fs.FileInfo
+	if !sys.IsPipe(p.path) { // a pipe has no file
+		var err error
+		file, err = os.Lstat(p.path)
+		if err != nil || file.Mode().Type() != fs.ModeSocket {
+			*p = probe{path: p.path}
+			return 0, false
+		}
 	}
-	if p.file == nil || !sameSocket(p.file, file) || time.Since(p.at) >= probeInterval || p.pid > 0 && !sys.Alive(p.pid) {
+	same := file == nil || p.file != nil && sameSocket(p.file, file)
+	if !same || time.Since(p.at) >= probeInterval || p.pid > 0 && !sys.Alive(p.pid) {
 		*p = probe{path: p.path, file: file, at: time.Now()}
-		p.pid, p.live = dial(p.path)
+		p.dial()
 	}
 	return p.pid, p.live
 }
 
-func dial(path string) (pid int, live bool) {
-	conn, err := net.DialTimeout("unix", path, dialTimeout)
+func (p *probe) dial() {
+	conn, err := Dial(p.path)
 	if err != nil {
-		return 0, !sys.Refused(err) && !errors.Is(err, fs.ErrNotExist)
+		p.live = !sys.Refused(err) && !errors.Is(err, fs.ErrNotExist)
+		p.foreign = sys.IsPipe(p.path) && IsForeign(err)
+		return
 	}
 	defer conn.Close()
 	peer, _ := sys.PeerOf(conn)
-	return peer.PID, true
+	p.pid, p.live = peer.PID, true
+}
+
+// Dial connects to a socket or to a pipe. A server of this machine accepts at once.
+func Dial(path string) (net.Conn, error) {
+	if !sys.IsPipe(path) {
+		return net.DialTimeout("unix", path, dialTimeout)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	return sys.DialSocket(ctx, path)
+}
+
+// IsForeign reports whether [Dial] failed because another user has the pipe.
+func IsForeign(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, sys.ErrForeignSocket)
 }

@@ -1,31 +1,77 @@
 package codexide
 
 import (
+	"crypto/rand"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"pollux/internal/sys"
 	"pollux/internal/sys/systest"
 )
 
+// A program is another one than Pollux that serves the agents. It sends its name on each
+// connection.
+type program struct {
+	t        *testing.T
+	path     string
+	name     string
+	listener net.Listener
+}
+
 // listenAt listens as another program does.
-func listenAt(t *testing.T, path string) net.Listener {
+func listenAt(t *testing.T, path string) *program {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
+	if !sys.IsPipe(path) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
-	l, err := net.Listen("unix", path)
+	l, err := sys.ListenSocket(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	t.Cleanup(func() { l.Close() })
-	return l
+	l.SetUnlinkOnClose(false)
+	p := &program{t, path, rand.Text(), l}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		sys.Accept(l, func(conn net.Conn) {
+			conn.Write([]byte(p.name))
+			conn.Close()
+		})
+	})
+	t.Cleanup(func() { l.Close(); serving.Wait() })
+	return p
+}
+
+// mustServe fails the test unless the program has the socket.
+func (p *program) mustServe() {
+	p.t.Helper()
+	conn, err := Dial(p.path)
+	if err != nil {
+		p.t.Fatal("the other program has lost its socket: ", err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	name := make([]byte, len(p.name))
+	if _, err := io.ReadFull(conn, name); err != nil || string(name) != p.name {
+		p.t.Errorf("the other program has lost its socket: %q, %v", name, err)
+	}
+}
+
+// onlyFiles skips a test of what only the file of a socket needs.
+func onlyFiles(t *testing.T, path string) {
+	t.Helper()
+	if sys.IsPipe(path) {
+		t.Skip("a pipe has no file")
+	}
 }
 
 // stat returns the file of a socket, which must be there.
@@ -46,8 +92,9 @@ func TestClaim(t *testing.T) {
 	}{
 		{"nothing there", func(*testing.T, string) {}, nil},
 		{"a server", func(t *testing.T, path string) { listenAt(t, path) }, errTaken},
-		{"a dead server's socket", func(t *testing.T, path string) { listenAt(t, path).Close() }, nil},
+		{"a dead server's socket", func(t *testing.T, path string) { listenAt(t, path).listener.Close() }, nil},
 		{"a file", func(t *testing.T, path string) {
+			onlyFiles(t, path)
 			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -56,6 +103,7 @@ func TestClaim(t *testing.T) {
 			}
 		}, errForeign},
 		{"a public directory", func(t *testing.T, path string) {
+			onlyFiles(t, path)
 			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -73,21 +121,27 @@ func TestClaim(t *testing.T) {
 				t.Fatalf("the claim returns %v, want %v", err, tt.want)
 			}
 			if err != nil {
-				if !os.SameFile(before, stat(t, path)) {
+				if !sys.IsPipe(path) && !os.SameFile(before, stat(t, path)) {
 					t.Error("the file was replaced")
 				}
 				return
 			}
-			if !c.held() || stat(t, path).Mode().Perm() != 0o600 || stat(t, filepath.Dir(path)).Mode().Perm() != 0o700 {
-				t.Errorf("held: %v; modes %v and %v", c.held(), stat(t, path).Mode(), stat(t, filepath.Dir(path)).Mode())
+			if !c.held() {
+				t.Error("the claim is not held")
+			}
+			if !sys.IsPipe(path) && (stat(t, path).Mode().Perm() != 0o600 || stat(t, filepath.Dir(path)).Mode().Perm() != 0o700) {
+				t.Errorf("modes %v and %v", stat(t, path).Mode(), stat(t, filepath.Dir(path)).Mode())
 			}
 			if _, err := newClaim(path); !errors.Is(err, errTaken) {
 				t.Errorf("a second claim returns %v", err)
 			}
 			c.release()
-			if left, _ := os.ReadDir(filepath.Dir(path)); len(left) > 0 {
-				t.Errorf("these files stay: %v", left)
+			if !sys.IsPipe(path) {
+				if left, _ := os.ReadDir(filepath.Dir(path)); len(left) > 0 {
+					t.Errorf("these files stay: %v", left)
+				}
 			}
+			listenAt(t, path).mustServe() // it is free
 		})
 	}
 }
@@ -95,6 +149,7 @@ func TestClaim(t *testing.T) {
 // A directory that another user could have prepared is not used.
 func TestClaimInALink(t *testing.T) {
 	m := newMachine(t)
+	onlyFiles(t, m.socket)
 	systest.Link(t, m.dir, filepath.Dir(m.socket))
 	if c, err := newClaim(m.socket); err == nil {
 		c.release()
@@ -105,6 +160,7 @@ func TestClaimInALink(t *testing.T) {
 // The server of another program that has replaced the socket keeps its own.
 func TestReplacedClaim(t *testing.T) {
 	path := newMachine(t).socket
+	onlyFiles(t, path)
 	c, err := newClaim(path)
 	if err != nil {
 		t.Fatal(err)
@@ -112,21 +168,19 @@ func TestReplacedClaim(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	listenAt(t, path)
-	theirs := stat(t, path)
+	theirs := listenAt(t, path)
 	if c.held() {
 		t.Error("the claim is held")
 	}
 	c.release()
-	if !os.SameFile(theirs, stat(t, path)) {
-		t.Error("the other program has lost its socket")
-	}
+	theirs.mustServe()
 }
 
 // A server that comes between the question and the removal keeps its socket.
 func TestRemoveSocket(t *testing.T) {
 	path := newMachine(t).socket
-	listenAt(t, path)
+	onlyFiles(t, path)
+	first := listenAt(t, path)
 	theirs := stat(t, path)
 	if removeSocket(path, func(string) bool { return false }) {
 		t.Error("the socket was removed")
@@ -134,11 +188,7 @@ func TestRemoveSocket(t *testing.T) {
 	if !os.SameFile(theirs, stat(t, path)) {
 		t.Error("another file is there")
 	}
-	conn, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn.Close()
+	first.mustServe()
 	// Two servers came: the last one stays.
 	if removeSocket(path, func(string) bool { listenAt(t, path); return false }) {
 		t.Error("the socket was removed")
@@ -167,49 +217,51 @@ func waitNote(t *testing.T, s *Server, text string) {
 func TestOwner(t *testing.T) {
 	m := newMachine(t)
 	dir := project(t, "a.txt")
-	l := listenAt(t, m.socket)
-	theirs := stat(t, m.socket)
+	theirs := listenAt(t, m.socket)
 	s := m.start(newBackend(dir).with(filepath.Join(dir, "a.txt")), "1-1.sock")
 	waitNote(t, s, "another program (process "+strconv.Itoa(os.Getpid())+") answers Codex CLI's /ide on "+m.socket)
-	if !os.SameFile(theirs, stat(t, m.socket)) {
-		t.Error("the other program has lost its socket")
-	}
-	l.Close() // its socket stays, as if it were killed
-	// The server looks again at once only if the process has ended or the socket is new.
-	if err := os.Chtimes(m.socket, time.Now(), time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	waitNote(t, s, "")
-	if got := m.ask(dir); got != "a.txt" {
-		t.Errorf("the agent receives %q", got)
-	}
-	// Another one comes, and goes.
-	if err := os.Remove(m.socket); err != nil {
-		t.Fatal(err)
-	}
-	listenAt(t, m.socket)
-	waitNote(t, s, "another program")
-	if err := os.Remove(m.socket); err != nil {
-		t.Fatal(err)
+	theirs.mustServe()
+	theirs.listener.Close() // its socket stays, as if it were killed
+	if !sys.IsPipe(m.socket) {
+		// The server looks again at once only if the process has ended or the socket is new.
+		if err := os.Chtimes(m.socket, time.Now(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	waitNote(t, s, "")
 	if got := m.ask(dir); got != "a.txt" {
 		t.Errorf("the agent receives %q", got)
+	}
+	if !sys.IsPipe(m.socket) { // nobody can replace a pipe
+		// Another one comes, and goes.
+		if err := os.Remove(m.socket); err != nil {
+			t.Fatal(err)
+		}
+		listenAt(t, m.socket)
+		waitNote(t, s, "another program")
+		if err := os.Remove(m.socket); err != nil {
+			t.Fatal(err)
+		}
+		waitNote(t, s, "")
+		if got := m.ask(dir); got != "a.txt" {
+			t.Errorf("the agent receives %q", got)
+		}
 	}
 	s.Unpublish()
-	if _, err := os.Lstat(m.socket); err == nil {
-		t.Error("the socket is still there")
-	}
+	m.mustBeFree()
 }
 
 // Agents ask a server on another socket first. The companion reports it and does not
 // touch it.
 func TestPreferred(t *testing.T) {
 	m := newMachine(t)
-	l := listenAt(t, m.first)
+	if sys.IsPipe(m.socket) {
+		t.Skip("Codex CLI tries no other pipe")
+	}
+	l := listenAt(t, m.first).listener
 	s := m.start(newBackend(project(t)), "1-1.sock")
 	waitNote(t, s, "answers Codex CLI's /ide on "+m.first)
-	if m.ask("/elsewhere") != errNoClient {
+	if m.ask(systest.Abs("/elsewhere")) != errNoClient {
 		t.Error("older agents find nobody")
 	}
 	stat(t, m.first)
@@ -230,20 +282,21 @@ func TestStepBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
 			s := m.start(newBackend(project(t)), "1-1.sock")
+			older := m.dial() // an agent that keeps its connection
+			older.send(contextRequest(m.dir))
+			older.receive()
 			a := m.dial()
 			a.send(message)
 			a.receive()
 			a.ended()
-			if _, err := os.Lstat(m.socket); err == nil {
-				t.Error("the companion keeps the socket")
+			if sys.IsPipe(m.socket) {
+				older.ended() // as long as it is open, nobody else can serve the pipe
 			}
+			m.mustBeFree()
 			waitNote(t, s, "leaves it free")
-			listenAt(t, m.socket)
-			theirs := stat(t, m.socket)
+			theirs := listenAt(t, m.socket)
 			s.Close(t.Context())
-			if !os.SameFile(theirs, stat(t, m.socket)) {
-				t.Error("the other program has lost its socket")
-			}
+			theirs.mustServe()
 		})
 	}
 }
@@ -254,14 +307,16 @@ func TestUnwanted(t *testing.T) {
 	t.Setenv("CODEX_HOME", filepath.Join(m.dir, "none"))
 	t.Setenv("PATH", m.dir)
 	s := m.start(newBackend(project(t)), "1-1.sock")
-	if _, err := os.Lstat(filepath.Dir(m.socket)); err == nil || s.Note() != "" {
-		t.Errorf("the companion listens, note %q", s.Note())
+	m.mustBeFree()
+	if s.Note() != "" {
+		t.Errorf("the note is %q", s.Note())
 	}
 }
 
 // A failure to listen is a note, and no reason not to start.
 func TestCannotListen(t *testing.T) {
 	m := newMachine(t)
+	onlyFiles(t, m.socket)
 	m.socket = filepath.Join(m.dir, strings.Repeat("long", 30), "ipc.sock")
 	s := m.start(newBackend(project(t)), "1-1.sock")
 	if !strings.Contains(s.Note(), "TMPDIR") {

@@ -1,13 +1,13 @@
 package codexide
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -59,17 +59,28 @@ type machine struct {
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("Codex CLI uses a named pipe on Windows")
-	}
 	dir, err := os.MkdirTemp("", "px") // short, for a socket's path
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	t.Setenv("CODEX_HOME", dir) // somebody uses Codex CLI
-	return &machine{
-		t: t, dir: dir, socket: filepath.Join(dir, "codex-ipc", "ipc.sock"), first: filepath.Join(dir, "first.sock"),
+	socket := filepath.Join(dir, "codex-ipc", "ipc.sock")
+	if sys.IsPipe(Socket()) {
+		socket = Socket() + "-test-" + rand.Text()
+	}
+	return &machine{t: t, dir: dir, socket: socket, first: filepath.Join(dir, "first.sock")}
+}
+
+// mustBeFree fails the test if there is a socket for the agents.
+func (m *machine) mustBeFree() {
+	m.t.Helper()
+	if conn, err := Dial(m.socket); err == nil {
+		conn.Close()
+		m.t.Error("somebody serves the socket")
+	}
+	if _, err := os.Lstat(m.socket); !sys.IsPipe(m.socket) && err == nil {
+		m.t.Error("the socket is still there")
 	}
 }
 
@@ -87,7 +98,7 @@ func (m *machine) start(b *backend, name string) *Server {
 		}
 		return others
 	}})
-	l, err := net.Listen("unix", own)
+	l, err := sys.ListenSocket(own)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -131,7 +142,7 @@ type agent struct {
 
 func (m *machine) dial() *agent {
 	m.t.Helper()
-	conn, err := net.Dial("unix", m.socket)
+	conn, err := Dial(m.socket)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -163,9 +174,11 @@ func (a *agent) receive() (res response) {
 // ended waits until the server has closed the connection.
 func (a *agent) ended() {
 	a.t.Helper()
-	if data, err := readFrame(a.conn, maxAnswer); err == nil {
+	data, err := readFrame(a.conn, maxAnswer)
+	if err == nil {
 		a.t.Fatalf("the connection goes on: %s", data)
-	} else if errors.Is(err, os.ErrDeadlineExceeded) {
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		a.t.Fatal("the connection stays open")
 	}
 }
@@ -240,7 +253,7 @@ func TestAsk(t *testing.T) {
 	dir := project(t, "a.txt")
 	b := newBackend(dir)
 	m.start(b, "1-1.sock")
-	for asked, want := range map[string]error{dir: nil, "/elsewhere": ErrOtherFolder} {
+	for asked, want := range map[string]error{dir: nil, systest.Abs("/elsewhere"): ErrOtherFolder} {
 		a := m.dial()
 		if err := Ask(a.conn, asked); !errors.Is(err, want) {
 			t.Errorf("in %s: %v", asked, err)
@@ -277,7 +290,7 @@ func TestAnswer(t *testing.T) {
 			t.Errorf("the agent receives %q", got)
 		}
 	}
-	for _, other := range []string{"/elsewhere", "", "relative", filepath.Dir(dir)} {
+	for _, other := range []string{systest.Abs("/elsewhere"), "", "relative", filepath.Dir(dir)} {
 		if got := m.ask(other); got != errNoClient {
 			t.Errorf("in %q the agent receives %q", other, got)
 		}
@@ -358,7 +371,7 @@ func TestSiblings(t *testing.T) {
 	m.start(owner, "1-1.sock")
 	m.start(early, "2-2.sock")
 	m.start(late, "3-3.sock")
-	for dir, want := range map[string]string{outer: "outer", inner: "late", "/elsewhere": errNoClient} {
+	for dir, want := range map[string]string{outer: "outer", inner: "late", systest.Abs("/elsewhere"): errNoClient} {
 		if got := m.ask(dir); got != want {
 			t.Errorf("in %s the agent receives %q, want %q", dir, got, want)
 		}
@@ -391,7 +404,7 @@ func TestStoppedSibling(t *testing.T) {
 	dir := project(t, "a.txt")
 	m.start(newBackend(dir).with(filepath.Join(dir, "a.txt")), "1-1.sock")
 	stopped := filepath.Join(m.dir, "2-2.sock")
-	l, err := net.Listen("unix", stopped)
+	l, err := sys.ListenSocket(stopped)
 	if err != nil {
 		t.Fatal(err)
 	}

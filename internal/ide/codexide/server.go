@@ -149,9 +149,6 @@ func (s *Server) watch() {
 // Publish lets agents find the server. A failure is no reason not to start, since the
 // user may not have the agent.
 func (s *Server) Publish(_, _ []string) error {
-	if s.cfg.Socket == "" {
-		return nil
-	}
 	s.claiming.Lock()
 	s.published = true
 	s.claiming.Unlock()
@@ -249,14 +246,17 @@ func (s *Server) claimLocked() string {
 	if !wanted() {
 		return ""
 	}
-	if pid, live := s.owner.look(); live {
-		if s.isSibling(pid) {
-			return ""
+	// Whether a pipe exists is only known from an attempt to make it.
+	if !sys.IsPipe(s.cfg.Socket) {
+		if note, live := s.ownerLocked(); live {
+			return note
 		}
-		return served(s.cfg.Socket, pid)
 	}
 	c, err := newClaim(s.cfg.Socket)
 	switch {
+	case errors.Is(err, errTaken) && sys.IsPipe(s.cfg.Socket):
+		note, _ := s.ownerLocked()
+		return note
 	case errors.Is(err, errTaken):
 		return "" // the next look tells by whom
 	case err != nil:
@@ -268,8 +268,33 @@ func (s *Server) claimLocked() string {
 	}
 	s.failure = ""
 	s.claim = c
-	s.running.Go(func() { sys.ServeConns(s.ctx, c.listener, s.serveConn) })
+	s.owner = probe{path: s.cfg.Socket}
+	ctx, stop := context.WithCancel(s.ctx)
+	s.running.Go(func() {
+		defer stop()
+		sys.ServeConns(ctx, c.listener, func(conn net.Conn) {
+			if s.serveConn(conn) && c.file == nil {
+				stop() // the pipe is there until the last connection has ended
+			}
+		})
+	})
 	return ""
+}
+
+// ownerLocked returns whether another program has the socket, and a note about it, or ""
+// if it is another companion.
+func (s *Server) ownerLocked() (note string, live bool) {
+	pid, live := s.owner.look()
+	switch {
+	case !live:
+		return "", false
+	case s.owner.foreign:
+		return fmt.Sprintf("a program of another user has %s, and Windows has one for all users, so Codex CLI does not receive "+
+			"what is open here: end that program to change that", s.cfg.Socket), true
+	case s.isSibling(pid):
+		return "", true
+	}
+	return served(s.cfg.Socket, pid), true
 }
 
 // stepBack leaves the socket to another program for a while. The program may look for a
@@ -286,23 +311,29 @@ func (s *Server) stepBack() {
 	s.check.Set()
 }
 
-// serveConn serves an agent on the socket. It refuses other users.
-func (s *Server) serveConn(conn net.Conn) {
+// serveConn serves an agent on the socket. It refuses other users. It reports whether the
+// other side is a program for which the server has stepped back.
+func (s *Server) serveConn(conn net.Conn) (steppedBack bool) {
 	defer s.onPanic()
 	peer, ok := sys.PeerOf(conn)
 	if ok && peer.UID != os.Getuid() {
-		return
+		return false
 	}
 	select {
 	case s.conns <- struct{}{}:
 		defer func() { <-s.conns }()
 	default:
-		return
+		return false
 	}
-	err := s.serveRequests(conn, func(req request) (response, bool) { return s.answer(req, peer.PID) })
+	err := s.serveRequests(conn, func(req request) (response, bool) {
+		res, more := s.answer(req, peer.PID)
+		steppedBack = !more
+		return res, more
+	})
 	if err != nil && s.ctx.Err() == nil {
 		s.cfg.Log.Debug("a connection for Codex CLI failed", "err", err)
 	}
+	return steppedBack
 }
 
 // serveRequests answers the requests on a connection, until it ends or answer reports

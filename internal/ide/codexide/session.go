@@ -83,7 +83,12 @@ const title = "Codex CLI"
 func (s *Session) Client() (name, version string) { return title, "" }
 
 // Transport implements [companion.Session].
-func (s *Session) Transport() string { return "socket" }
+func (s *Session) Transport() string {
+	if sys.IsPipe(Socket()) {
+		return "pipe"
+	}
+	return "socket"
+}
 
 // Process implements [companion.Session].
 func (s *Session) Process() companion.Process {
