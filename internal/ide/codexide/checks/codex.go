@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"time"
 
@@ -25,8 +24,8 @@ const (
 
 // Codex checks whether /ide in Codex CLI finds a companion.
 func Codex(_ context.Context, c *doctor.Checker) {
-	if runtime.GOOS == "windows" {
-		c.OK("socket", "Codex CLI uses a named pipe on Windows, which doctor does not check")
+	if pipe := codexide.Socket(); sys.IsPipe(pipe) {
+		checkPipe(c, pipe)
 		return
 	}
 	for _, path := range codexide.Preferred() {
@@ -62,6 +61,27 @@ func Codex(_ context.Context, c *doctor.Checker) {
 		c.Fail("user", "start Codex CLI and the editor as the same user", "another user's program serves %s", path)
 		return
 	}
+	checkAnswer(c, conn, path)
+}
+
+// checkPipe checks whether a companion serves the pipe that Codex CLI asks on Windows.
+func checkPipe(c *doctor.Checker, pipe string) {
+	conn, err := codexide.Dial(pipe)
+	switch {
+	case err == nil:
+		defer conn.Close()
+		checkAnswer(c, conn, pipe)
+	case sys.Refused(err):
+		c.Fail("companion", startOne, "no companion serves %s", pipe)
+	case codexide.IsForeign(err):
+		c.Fail("user", "end that program: Windows has one such pipe for all users", "another user's program serves %s", pipe)
+	default:
+		c.Fail("socket", "end that program", "the program that serves %s does not answer: %s", pipe, doctor.Reason(err))
+	}
+}
+
+// checkAnswer checks what the program answers that serves the socket or pipe.
+func checkAnswer(c *doctor.Checker, conn net.Conn, path string) {
 	switch err := codexide.Ask(conn, c.Dir); {
 	case err == nil:
 		c.OK("socket", "the companion on %s answers for this folder", path)

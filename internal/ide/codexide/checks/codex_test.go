@@ -1,6 +1,8 @@
 package checks
 
 import (
+	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"io"
 	"net"
@@ -15,19 +17,22 @@ import (
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
 	"pollux/internal/ide/codexide"
+	"pollux/internal/sys"
 	"pollux/internal/sys/systest"
 )
 
 func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 
-// listen serves a socket in a directory that is private. It answers each request with
-// a text, or not at all if that is empty.
+// listen serves a pipe, or a socket in a directory that is private. It answers each request
+// with a text, or not at all if that is empty.
 func listen(t *testing.T, path, answer string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
+	if !sys.IsPipe(path) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
-	l, err := net.Listen("unix", path)
+	l, err := sys.ListenSocket(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +73,61 @@ func useTMPDIR(t *testing.T, tmp string) {
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 }
 
+// Windows has a pipe in place of the socket.
+func TestPipe(t *testing.T) {
+	if !sys.IsPipe(codexide.Socket()) {
+		t.Skip("it uses a socket here")
+	}
+	for name, tt := range map[string]struct {
+		answer string
+		nobody bool // serves the pipe
+		away   bool // no companion of Pollux runs
+		want   []string
+	}{
+		"healthy":          {answer: hasFolder},
+		"no pipe":          {nobody: true, want: []string{"failed companion"}},
+		"another program":  {answer: hasFolder, away: true, want: []string{"warning rival"}},
+		"another folder":   {answer: noFolder, want: []string{"failed companion"}},
+		"another protocol": {answer: "HTTP", want: []string{"failed socket"}},
+		"no answer":        {want: []string{"failed socket"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pipe := codexide.Socket() + "-test-" + rand.Text()
+			if !tt.nobody {
+				listen(t, pipe, tt.answer)
+			}
+			check := func(_ context.Context, c *doctor.Checker) { checkPipe(c, pipe) }
+			examine(t, t.TempDir(), tt.away, check, tt.want)
+		})
+	}
+}
+
+// examine runs a check, which must find problems.
+func examine(t *testing.T, dir string, away bool, check doctor.Check, want []string) doctor.Report {
+	t.Helper()
+	cfg := doctor.Config{Dir: dir}
+	if !away {
+		cfg.Running = []editor.Running{{Status: editor.Status{Roots: []string{dir}}}}
+	}
+	report := doctor.Examine(t.Context(), cfg, []doctor.Part{{Checks: []doctor.Check{check}}})
+	var got []string
+	for _, f := range report.Findings {
+		if f.Status != doctor.OK {
+			got = append(got, string(f.Status)+" "+f.Check)
+		}
+		if f.Status != doctor.OK && f.Next == "" {
+			t.Errorf("%s names no next step: %s", f.Check, f.Text)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q: %+v", got, want, report.Findings)
+	}
+	return report
+}
+
 func TestCodex(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("it uses a pipe on Windows")
+	if sys.IsPipe(codexide.Socket()) {
+		t.Skip("it uses a pipe here")
 	}
 	own := func(t *testing.T) string { return codexide.SocketIn(os.Getenv("TMPDIR")) }
 	for name, tt := range map[string]struct {
@@ -146,23 +203,7 @@ func TestCodex(t *testing.T) {
 			t.Setenv("CODEX_HOME", filepath.Join(tmp, "codex"))
 			t.Setenv("TMPDIR", tmp)
 			tt.make(t)
-			cfg := doctor.Config{Dir: dir}
-			if !tt.away {
-				cfg.Running = []editor.Running{{Status: editor.Status{Roots: []string{dir}}}}
-			}
-			report := doctor.Examine(t.Context(), cfg, []doctor.Part{{Checks: []doctor.Check{Codex}}})
-			var got []string
-			for _, f := range report.Findings {
-				if f.Status != doctor.OK {
-					got = append(got, string(f.Status)+" "+f.Check)
-				}
-				if f.Status != doctor.OK && f.Next == "" {
-					t.Errorf("%s names no next step: %s", f.Check, f.Text)
-				}
-			}
-			if !slices.Equal(got, tt.want) {
-				t.Errorf("found %q, want %q: %+v", got, tt.want, report.Findings)
-			}
+			report := examine(t, dir, tt.away, Codex, tt.want)
 			if name != "others can write" {
 				return
 			}
