@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"pollux/internal/sys/systest"
 )
 
 // Tokens are in private files: no other user may read them, wherever the files are.
@@ -29,7 +31,7 @@ func TestPrivate(t *testing.T) {
 	shared := filepath.Join(base, "shared")
 	open := func(path string) {
 		t.Helper()
-		if err := share(path); err != nil {
+		if err := systest.Share(path); err != nil {
 			t.Fatal(err)
 		}
 		if info := state(path); Private(path, info) || !OthersWrite(path, info) {

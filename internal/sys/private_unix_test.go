@@ -8,9 +8,6 @@ import (
 	"testing"
 )
 
-// share gives all permissions to all users.
-func share(path string) error { return os.Chmod(path, 0o777) }
-
 // foreignDir returns a directory of another user.
 func foreignDir(t *testing.T) string {
 	t.Helper()

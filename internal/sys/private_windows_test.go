@@ -6,21 +6,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/windows"
-)
 
-// share gives all rights to all users.
-func share(path string) error {
-	h, err := openSecurity(path, false, true)
-	if err != nil {
-		return err
-	}
-	defer windows.CloseHandle(h)
-	sd, err := windows.SecurityDescriptorFromString("D:P(A;OICI;FA;;;WD)")
-	if err != nil {
-		return err
-	}
-	return windows.SetKernelObjectSecurity(h, windows.DACL_SECURITY_INFORMATION|windows.PROTECTED_DACL_SECURITY_INFORMATION, sd)
-}
+	"pollux/internal/sys/systest"
+)
 
 // foreignDir returns a directory of the system's installer or, in Wine, of root.
 func foreignDir(t *testing.T) string {
@@ -53,7 +41,7 @@ func TestOwnerOnlyList(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := share(path); err != nil {
+	if err := systest.Share(path); err != nil {
 		t.Fatal(err)
 	}
 	h, err := openSecurity(path, false, true)
