@@ -4,30 +4,45 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"pollux/internal/sys"
 	"pollux/internal/sys/systest"
 )
 
 func TestMain(m *testing.M) {
-	if fault, ok := os.LookupEnv(faultEnv); ok && os.Getenv(doEnv) == "" {
-		companionMain(fault)
-		return
-	}
-	if what := os.Getenv(doEnv); what != "" {
-		do(what)
-		return
+	// The kit starts this program in several roles.
+	if len(os.Args) > 2 {
+		if play := roles[os.Args[1]]; play != nil {
+			play(os.Args[2], os.Args[3:]...)
+			return
+		}
 	}
 	// Most of the time the tests wait for processes or for silence.
 	flag.Set("test.parallel", "24")
 	systest.VerifyTestMain(m)
+}
+
+var roles = map[string]func(arg string, more ...string){
+	"companion": companionMain,
+	"do":        func(what string, _ ...string) { do(what) },
+	"launcher":  launcherMain,
+	"left":      leftMain,
+}
+
+func self(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // Every check of the kit can fail: a companion with one fault fails the checks
@@ -82,23 +97,25 @@ func TestFaults(t *testing.T) {
 	} {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
-			if runtime.GOOS == "windows" {
-				t.Skip("signals")
-			}
 			if fault == "everywhere" && len(addresses()) == 0 {
 				t.Skip("this machine has no other address")
 			}
-			self, err := os.Executable()
-			if err != nil {
-				t.Fatal(err)
-			}
+			self := self(t)
 			actions := make(map[Action]string)
 			for _, a := range []Action{Open, Edit, Accept, Reject} {
-				actions[a] = fmt.Sprintf("%s=%s %s", doEnv, a, self)
+				actions[a] = fmt.Sprintf(`"%s" do %s`, self, a)
+			}
+			command := []string{self, "companion", fault}
+			if !sys.CanAskToEnd() {
+				// Windows without a console. A companion that does not end with its input
+				// is not asked to, and its end is not checked.
+				command = append(command, withInput)
+				if fault == "stays" {
+					want = ""
+				}
 			}
 			report, err := Run(t.Context(), Config{
-				Command: []string{"env", faultEnv + "=" + fault, self}, Actions: actions, Errors: os.Stderr,
-				timeouts: timeoutsFor(fault),
+				Command: command, Actions: actions, Errors: os.Stderr, timeouts: timeoutsFor(fault),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -131,22 +148,15 @@ func TestFaults(t *testing.T) {
 // On Windows the kit can ask a companion to end only from a console. Without one it killed
 // the companion, which then failed the checks of its end.
 func TestCannotAskToEnd(t *testing.T) {
-	for fault, want := range map[string]Outcome{withInput: Pass, "": Skipped} {
-		t.Run("fault "+fault, func(t *testing.T) {
+	for option, want := range map[string]Outcome{withInput: Pass, "": Skipped} {
+		t.Run("option "+option, func(t *testing.T) {
 			t.Parallel()
-			if runtime.GOOS == "windows" {
-				t.Skip("env")
-			}
-			self, err := os.Executable()
-			if err != nil {
-				t.Fatal(err)
-			}
-			to := timeoutsFor(fault)
+			to := timeoutsFor("")
 			if want == Skipped {
 				to.remove = 50 * time.Millisecond
 			}
 			report, err := Run(t.Context(), Config{
-				Command: []string{"env", faultEnv + "=" + fault, self}, Errors: os.Stderr, timeouts: to, mute: true,
+				Command: []string{self(t), "companion", "", option}, Errors: os.Stderr, timeouts: to, mute: true,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -195,19 +205,18 @@ func timeoutsFor(fault string) *timeouts {
 // A process that a launcher leaves behind, with standard error open, delays
 // nothing.
 func TestLauncherThatLeavesSomethingBehind(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("no setsid")
-	}
-	pidFile := filepath.Join(t.TempDir(), "pid")
+	addressFile := filepath.Join(t.TempDir(), "address")
 	t.Cleanup(func() {
-		text, _ := os.ReadFile(pidFile)
-		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
-		if p, err := os.FindProcess(pid); err == nil {
-			p.Kill()
+		address, err := os.ReadFile(addressFile)
+		if err != nil {
+			t.Error(err)
+		}
+		// On Windows it has ended: no process can leave the launcher's job.
+		if conn, err := net.Dial("tcp", string(address)); err == nil {
+			conn.Close()
 		}
 	})
-	script := "setsid sh -c 'echo $$ >" + pidFile + "; exec sleep 600' & while [ ! -s " + pidFile + " ]; do sleep 0.01; done"
-	_, err := Run(t.Context(), Config{Command: []string{"sh", "-c", script}, Errors: io.Discard})
+	_, err := Run(t.Context(), Config{Command: []string{self(t), "launcher", addressFile}, Errors: io.Discard})
 	if err == nil || !strings.Contains(err.Error(), "ended before it made a discovery file") {
 		t.Errorf("%v", err)
 	}

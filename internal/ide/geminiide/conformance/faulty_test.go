@@ -3,21 +3,26 @@ package conformance
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
-	"syscall"
+
+	"pollux/internal/sys"
+	"pollux/internal/sys/systest"
 )
 
 // A faulty is a small companion that follows the contract except for one fault,
-// which the environment names and the kit must find.
+// which an argument names and the kit must find.
 type faulty struct {
 	fault string
 	port  int
@@ -34,16 +39,13 @@ type session struct {
 }
 
 const (
-	faultEnv = "POLLUX_TEST_FAULT"
-	doEnv    = "POLLUX_TEST_DO"
-
-	// withInput is the "fault" of a companion that ends with its standard input.
-	withInput = "ends with its input"
+	// withInput makes the companion end with its standard input, too.
+	withInput = "-with-input"
 
 	secret = "0123456789abcdef0123456789abcdef"
 )
 
-func companionMain(fault string) {
+func companionMain(fault string, options ...string) {
 	host := "127.0.0.1"
 	if fault == "everywhere" {
 		host = ""
@@ -55,12 +57,12 @@ func companionMain(fault string) {
 	f := &faulty{fault: fault, port: l.Addr().(*net.TCPAddr).Port, sessions: make(map[string]*session)}
 	wd, _ := os.Getwd()
 	file := map[string]any{"port": f.port, "workspacePath": wd, "authToken": secret, "ideInfo": map[string]string{"name": "faulty", "displayName": "Faulty"}}
-	pid, mode := os.Getpid(), os.FileMode(0o600)
+	pid := os.Getpid()
 	switch fault {
 	case "elsewhere":
-		file["workspacePath"] = "/elsewhere"
+		file["workspacePath"] = systest.Abs("/elsewhere")
 	case "everything":
-		file["workspacePath"] = wd + ":"
+		file["workspacePath"] = wd + string(os.PathListSeparator)
 	case "no folder":
 		file["workspacePath"] = ""
 	case "short token":
@@ -71,31 +73,35 @@ func companionMain(fault string) {
 		file["ideInfo"] = map[string]string{"name": "vscode", "displayName": "VS Code"}
 	case "dead pid":
 		pid = 1<<22 - 1
-	case "readable":
-		mode = 0o644
 	}
 	name := fmt.Sprintf("gemini-ide-server-%d-%d.json", pid, f.port)
 	if fault == "other name" {
 		name = fmt.Sprintf("gemini-ide-server-%d.json", pid)
 	}
 	dir := filepath.Join(os.Getenv("TMPDIR"), "gemini", "ide")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := sys.PrivateDir(dir); err != nil {
 		panic(err)
 	}
 	data, _ := json.Marshal(file)
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, data, mode); err != nil {
+	err = sys.WriteFile(path+".new", data)
+	if fault == "readable" {
+		err = errors.Join(err, systest.Share(path+".new"))
+	}
+	if err := errors.Join(err, os.Rename(path+".new", path)); err != nil {
 		panic(err)
 	}
 	server := &http.Server{Handler: f}
 	go server.Serve(l)
 	end := make(chan os.Signal, 1)
-	signal.Notify(end, syscall.SIGTERM)
-	if fault == withInput {
-		io.Copy(io.Discard, os.Stdin)
-	} else {
-		<-end
+	signal.Notify(end, sys.TerminationSignals...)
+	if slices.Contains(options, withInput) {
+		go func() {
+			io.Copy(io.Discard, os.Stdin)
+			end <- os.Interrupt
+		}()
 	}
+	<-end
 	if fault == "stays" {
 		select {}
 	}
@@ -112,6 +118,38 @@ func companionMain(fault string) {
 	}
 	f.mu.Unlock()
 	server.Shutdown(context.Background())
+}
+
+// launcherMain leaves a process behind that is in no group of its own parent and has
+// its standard error.
+func launcherMain(addressFile string, _ ...string) {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		panic(err)
+	}
+	cmd := exec.Command(self, "left", addressFile)
+	cmd.Stdout, cmd.Stderr = w, os.Stderr
+	if _, err := sys.StartDetached(cmd); err != nil {
+		panic(err)
+	}
+	r.Read(make([]byte, 1))
+}
+
+// leftMain waits for a connection to the address that it writes to a file.
+func leftMain(addressFile string, _ ...string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err == nil {
+		err = os.WriteFile(addressFile, []byte(l.Addr().String()), 0o600)
+	}
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("listens")
+	l.Accept()
 }
 
 // do asks the companion to act as if the user did something.
