@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // Own reports whether a file belongs to the user that runs this process. info is its
@@ -56,7 +57,11 @@ var ErrForeign = errors.New("the directory belongs to another user")
 // user alone, and the files in them inherit it. An existing directory gets such a list
 // unless it is [Private] already.
 func PrivateDir(dir string) error {
-	if err := mkdirAllPrivate(dir); err != nil {
+	err := mkdirAllPrivate(dir)
+	if errors.Is(err, syscall.ENOTDIR) {
+		return fmt.Errorf("%w: remove it", err)
+	}
+	if err != nil {
 		return err
 	}
 	info, err := os.Lstat(dir)

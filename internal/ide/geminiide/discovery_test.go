@@ -52,6 +52,7 @@ func TestNodeTempDirIsNodes(t *testing.T) {
 	}
 	for _, env := range [][]string{{}, {"TMPDIR=/a/"}, {"TMPDIR=/a//"}, {"TMPDIR=/"}, {"TMP=/b/", "TEMP=/c"}, {"TEMP=/c"}, {"TMPDIR=", "TMP=/d"}} {
 		cmd := exec.Command(node, "-p", "require('os').tmpdir()")
+		env = append(env, "SystemRoot="+os.Getenv("SystemRoot")) // Windows needs it
 		cmd.Env = env
 		out, err := cmd.Output()
 		if err != nil {
@@ -72,10 +73,7 @@ func TestNodeTempDirIsNodes(t *testing.T) {
 }
 
 func TestWorkspacePath(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("Unix paths")
-	}
-	for _, tt := range []struct {
+	tests := []struct {
 		roots []string
 		want  string
 	}{
@@ -84,7 +82,18 @@ func TestWorkspacePath(t *testing.T) {
 		{[]string{"/a", "", "/b c"}, "/a:/b c"},
 		{[]string{"/a:b", "/100%"}, "/a%3Ab:/100%"},
 		{[]string{"/x%41"}, "/x%41"},
-	} {
+	}
+	if runtime.GOOS == "windows" {
+		tests = append(tests[:2], []struct {
+			roots []string
+			want  string
+		}{
+			{[]string{`C:\a`, "", `D:\b c`}, `C:\a;D:\b c`},
+			{[]string{`C:\a;b`, `\\host\share\100%`}, `C:\a%3Bb;\\host\share\100%`},
+			{[]string{`C:\x%41`}, `C:\x%41`},
+		}...)
+	}
+	for _, tt := range tests {
 		if got := WorkspacePath(tt.roots); got != tt.want {
 			t.Errorf("WorkspacePath(%q) = %q, want %q", tt.roots, got, tt.want)
 		}
@@ -183,14 +192,25 @@ func TestPublishWritesTheContractsFile(t *testing.T) {
 }
 
 func TestPublishRefusesSomebodyElsesPlace(t *testing.T) {
-	dir, _ := isolate(t)
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	systest.Link(t, t.TempDir(), dir)
-	_, err := Publish(Endpoint{Port: 1, PIDs: []int{1}})
-	if err == nil || !strings.Contains(err.Error(), "remove it") {
-		t.Errorf("Publish through a symbolic link = %v, want an error that names the next step", err)
+	for name, place := range map[string]func(t *testing.T, dir string){
+		"a symbolic link": func(t *testing.T, dir string) { systest.Link(t, t.TempDir(), dir) },
+		"a file": func(t *testing.T, dir string) {
+			if err := os.WriteFile(dir, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, _ := isolate(t)
+			if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			place(t, dir)
+			_, err := Publish(Endpoint{Port: 1, PIDs: []int{1}})
+			if err == nil || !strings.Contains(err.Error(), "remove it") {
+				t.Errorf("Publish = %v, want an error that names the next step", err)
+			}
+		})
 	}
 }
 
