@@ -81,7 +81,7 @@ func TestNewSelection(t *testing.T) {
 	}
 }
 
-// The place of a file counts, not the links that lead there.
+// The place of a file counts, not the path that leads there.
 func TestSelectionAndLinks(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -91,26 +91,34 @@ func TestSelectionAndLinks(t *testing.T) {
 	if err := os.Mkdir(root, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{filepath.Join(root, "a"), filepath.Join(dir, "outside")} {
+	inside, outside := filepath.Join(root, "a"), filepath.Join(dir, "outside")
+	for _, path := range []string{inside, outside} {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, target := range map[string]string{
-		"link": root, "project/out": filepath.Join(dir, "outside"), "project/in": filepath.Join(root, "a"),
-	} {
-		systest.Link(t, target, filepath.Join(dir, name))
+	// link returns a link in the project.
+	link := func(t *testing.T, target string) string {
+		path := filepath.Join(root, filepath.Base(t.Name()))
+		systest.Link(t, target, path)
+		return path
 	}
-	for open, want := range map[string]string{
-		"project/a": "project/a", "link/a": "project/a", "project/in": "project/in", "project/out": "", "outside": "",
+	for name, tt := range map[string]struct {
+		open func(t *testing.T) string
+		want string
+	}{
+		"inside":             {func(*testing.T) string { return inside }, inside},
+		"by another path":    {func(t *testing.T) string { return filepath.Join(systest.Alias(t, root), "a") }, inside},
+		"outside":            {func(*testing.T) string { return outside }, ""},
+		"a link to a file":   {func(t *testing.T) string { return link(t, inside) }, filepath.Join(root, "a_link_to_a_file")},
+		"a link that leaves": {func(t *testing.T) string { return link(t, outside) }, ""},
 	} {
-		f := companion.File{Path: filepath.Join(dir, open), Active: true}
-		if want != "" {
-			want = filepath.Join(dir, want)
-		}
-		if m := NewSelection(companion.Context{Files: []companion.File{f}}, []string{root}, 0); m.FilePath != want {
-			t.Errorf("%s: %q, want %q", open, m.FilePath, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			f := companion.File{Path: tt.open(t), Active: true}
+			if m := NewSelection(companion.Context{Files: []companion.File{f}}, []string{root}, 0); m.FilePath != tt.want {
+				t.Errorf("%s: %q, want %q", f.Path, m.FilePath, tt.want)
+			}
+		})
 	}
 }
 

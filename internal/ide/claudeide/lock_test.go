@@ -84,12 +84,12 @@ func TestLockFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	project, link := filepath.Join(dir, "project"), filepath.Join(dir, "link")
+	project := filepath.Join(dir, "project")
 	if err := os.Mkdir(project, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	systest.Link(t, project, link)
-	s, _ := publish(t, []string{link}, nil)
+	alias := systest.Alias(t, project) // an agent has the real path
+	s, _ := publish(t, []string{alias}, nil)
 	path := filepath.Join(s.cfg.Dir, strconv.Itoa(s.Port())+".lock")
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -117,7 +117,7 @@ func TestLockFile(t *testing.T) {
 			}
 		}
 	}
-	if err := s.SetRoots([]string{dir, link}); err != nil {
+	if err := s.SetRoots([]string{dir, alias}); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.folders(t); got != dir+" "+project {
@@ -493,12 +493,9 @@ func TestEndpoint(t *testing.T) {
 			t.Errorf("%s: the file has %+v, %v", name, e, err)
 		}
 	}
-	if runtime.GOOS == "windows" {
-		return
-	}
 	// Others can write to the directory, so anybody can have chosen the token.
 	place(endpoint{fourth.Port(), "chosen", deadPID})
-	if err := os.Chmod(state, 0o777); err != nil {
+	if err := systest.Share(state); err != nil {
 		t.Fatal(err)
 	}
 	if s := listen("/a"); s.token == "chosen" {

@@ -58,15 +58,14 @@ func TestLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	link := filepath.Join(actual, "link")
-	systest.Link(t, actual, link)
-	s := publish(t, cfg, nil, "/project", link)
+	project, other := systest.Abs("/project"), systest.Abs("/other")
+	s := publish(t, cfg, nil, project, systest.Alias(t, actual))
 	l := only(t, cfg.Dir)
 	if l.PID != os.Getpid() || l.IDEName != "Test" || l.Headers["Authorization"] != "Nonce "+s.nonce || l.IsTrusted ||
 		time.Since(time.UnixMilli(l.Timestamp)).Abs() > time.Minute || l.SocketPath != s.address {
 		t.Errorf("%+v", l)
 	}
-	if got := l.WorkspaceFolders; len(got) != 2 || got[0] != "/project" || got[1] != actual {
+	if got := l.WorkspaceFolders; len(got) != 2 || got[0] != project || got[1] != actual {
 		t.Errorf("the folders are %q", got)
 	}
 	if !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\.lock$`).
@@ -82,10 +81,10 @@ func TestLock(t *testing.T) {
 			}
 		}
 	}
-	if err := s.SetRoots([]string{"/other"}); err != nil {
+	if err := s.SetRoots([]string{other}); err != nil {
 		t.Fatal(err)
 	}
-	if got := only(t, cfg.Dir).WorkspaceFolders; len(got) != 1 || got[0] != "/other" {
+	if got := only(t, cfg.Dir).WorkspaceFolders; len(got) != 1 || got[0] != other {
 		t.Errorf("the folders are %q", got)
 	}
 	s.Unpublish()

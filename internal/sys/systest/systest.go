@@ -36,6 +36,21 @@ func TryLink(target, path string) error {
 	return err
 }
 
+// Alias returns another path of a directory: through a symbolic link or, where links cannot
+// be made, in upper case.
+func Alias(t testing.TB, dir string) string {
+	t.Helper()
+	alias := filepath.Join(t.TempDir(), "alias")
+	err := TryLink(dir, alias)
+	if err == nil {
+		return alias
+	}
+	if runtime.GOOS != "windows" {
+		t.Fatal(err)
+	}
+	return strings.ToUpper(dir)
+}
+
 // SetTemp makes dir the temporary directory, for Go and for Node, on each system.
 func SetTemp(t testing.TB, dir string) {
 	t.Helper()

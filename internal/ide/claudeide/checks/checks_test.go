@@ -2,12 +2,12 @@ package checks
 
 import (
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -195,9 +195,6 @@ func TestClaude(t *testing.T) {
 
 // Fix narrows what others can read, and removes only what our own companions left.
 func TestClaudeFix(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("Windows has no permission bits")
-	}
 	r := newRoom(t)
 	mark := &lockfile.Mark{Host: lockfile.Here()}
 	lock := claudeide.Lock{PID: deadPID, WorkspaceFolders: []string{r.project}, Transport: "ws"}
@@ -206,10 +203,9 @@ func TestClaudeFix(t *testing.T) {
 	ours := r.write(2, lock)
 	kept := r.lock(0, func(l *claudeide.Lock) { l.Pollux = mark })
 	dir := filepath.Dir(ours)
-	for path, mode := range map[string]os.FileMode{dir: 0o777, kept: 0o644} {
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+	// On Unix, others can only read kept.
+	if err := errors.Join(systest.Share(dir), systest.Share(kept), os.Chmod(kept, 0o644)); err != nil {
+		t.Fatal(err)
 	}
 	_, report := r.found(Claude)
 	if err := report.Fix(); err != nil {
@@ -220,9 +216,9 @@ func TestClaudeFix(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	for path, want := range map[string]os.FileMode{dir: 0o700, kept: 0o600} {
-		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
-			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+	for _, path := range []string{dir, kept} {
+		if info, err := os.Stat(path); err != nil || !sys.Private(path, info) {
+			t.Errorf("%s is open to others: %v, %v", path, info.Mode(), err)
 		}
 	}
 }
