@@ -47,6 +47,19 @@ func ListenPrivate(name string) (l net.Listener, scheme, address string, err err
 	return listenPrivate(name)
 }
 
+// DialPrivate connects to an address of [ListenPrivate], of this program or another one. It
+// does not check who listens on a unix socket; a pipe must be of this user. The error is
+// [errors.ErrUnsupported] for a scheme of another system.
+func DialPrivate(ctx context.Context, scheme, address string) (net.Conn, error) {
+	switch {
+	case scheme == "unix":
+		return new(net.Dialer).DialContext(ctx, "unix", address)
+	case scheme == "pipe" && IsPipe(address):
+		return DialSocket(ctx, address)
+	}
+	return nil, errors.ErrUnsupported
+}
+
 // IsSocket reports whether a file is a socket of [ListenSocket], served or not. It follows
 // no symbolic link. On Windows, where a socket is a regular file, its content decides.
 func IsSocket(path string) (bool, error) {

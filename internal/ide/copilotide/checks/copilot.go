@@ -152,10 +152,6 @@ func checkServer(ctx context.Context, c *doctor.Checker, l lock) {
 		c.Fail("user", "start Copilot CLI and the editor as the same user", "%s is not your file", l.Path)
 		return
 	}
-	if l.Scheme != "unix" {
-		c.OK("port", "%s serves a named pipe, which doctor does not check", l.name())
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	status, err := post(ctx, l)
@@ -167,6 +163,8 @@ func checkServer(ctx context.Context, c *doctor.Checker, l lock) {
 			"%s refuses agents: nothing shows its changes", l.name())
 	case err == nil:
 		c.OK("port", "%s answers", l.name())
+	case errors.Is(err, errors.ErrUnsupported):
+		c.OK("port", "%s has an address of another system, which doctor cannot check", l.name())
 	case ctx.Err() != nil:
 		c.Fail("port", "continue it (fg), or restart that editor", "%s does not answer: it is stopped or hangs", l.name())
 	default:
@@ -179,7 +177,7 @@ func post(ctx context.Context, l lock) (int, error) {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", l.SocketPath)
+			return sys.DialPrivate(ctx, l.Scheme, l.SocketPath)
 		},
 	}}
 	const discover = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{}}`

@@ -2,17 +2,16 @@ package checks
 
 import (
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"pollux/internal/doctor"
+	"pollux/internal/sys"
 	"pollux/internal/sys/systest"
 )
 
@@ -30,8 +29,7 @@ type room struct {
 // lock writes a lock file, whose server answers with the status.
 func (r *room) lock(status int, change func(lock map[string]any)) {
 	r.t.Helper()
-	socket := filepath.Join(r.home, "s.sock")
-	l, err := net.Listen("unix", socket)
+	l, scheme, address, err := sys.ListenPrivate("test")
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -46,7 +44,7 @@ func (r *room) lock(status int, change func(lock map[string]any)) {
 	server.Start()
 	r.t.Cleanup(server.Close)
 	lock := map[string]any{
-		"socketPath": socket, "scheme": "unix", "headers": map[string]string{"Authorization": "Nonce secret-nonce"},
+		"socketPath": address, "scheme": scheme, "headers": map[string]string{"Authorization": "Nonce secret-nonce"},
 		"pid": os.Getpid(), "ideName": "Test", "timestamp": 1, "workspaceFolders": []string{r.project},
 	}
 	if change != nil {
@@ -72,9 +70,6 @@ func (r *room) write(name, text string) {
 }
 
 func TestCopilot(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("it uses pipes on Windows")
-	}
 	folder := func(path string) func(map[string]any) {
 		return func(lock map[string]any) { lock["workspaceFolders"] = []string{path} }
 	}
@@ -85,14 +80,12 @@ func TestCopilot(t *testing.T) {
 		"healthy":          {func(r *room) { r.lock(http.StatusOK, nil) }, nil},
 		"healthy, a slash": {func(r *room) { r.lock(http.StatusBadRequest, folder(r.project+"/")) }, nil},
 		"no companion":     {func(*room) {}, []string{"failed companion"}},
-		"another folder":   {func(r *room) { r.lock(http.StatusOK, folder("/elsewhere")) }, []string{"failed companion"}},
+		"another folder":   {func(r *room) { r.lock(http.StatusOK, folder(systest.Abs("/elsewhere"))) }, []string{"failed companion"}},
 		"a folder above":   {func(r *room) { r.lock(http.StatusOK, folder(filepath.Dir(r.project))) }, []string{"failed workspace"}},
 		"a folder below":   {func(r *room) { r.lock(http.StatusOK, folder(filepath.Join(r.project, "sub"))) }, []string{"failed workspace"}},
 		"a symbolic link": {func(r *room) {
 			link := filepath.Join(r.home, "link")
-			if err := os.Symlink(r.project, link); err != nil {
-				r.t.Skip(err)
-			}
+			systest.Link(r.t, r.project, link)
 			r.lock(http.StatusOK, folder(link))
 		}, []string{"failed symlink"}},
 		"a process that has ended": {func(r *room) {
@@ -104,8 +97,11 @@ func TestCopilot(t *testing.T) {
 		"a wrong nonce": {func(r *room) { r.lock(http.StatusUnauthorized, nil) }, []string{"failed token"}},
 		"no view":       {func(r *room) { r.lock(http.StatusServiceUnavailable, nil) }, []string{"failed view"}},
 		"nobody at the socket": {func(r *room) {
-			r.lock(http.StatusOK, func(lock map[string]any) { lock["socketPath"] = filepath.Join(r.home, "gone.sock") })
+			r.lock(http.StatusOK, func(lock map[string]any) { lock["socketPath"] = lock["socketPath"].(string) + "-gone" })
 		}, []string{"failed port"}},
+		"a socket of another system": {func(r *room) {
+			r.lock(http.StatusOK, func(lock map[string]any) { lock["scheme"] = "vsock" })
+		}, nil},
 		"no connections": {func(r *room) {
 			r.lock(http.StatusOK, nil)
 			r.write("settings.json", `{"ide":{"autoConnect":false}}`)
@@ -140,7 +136,8 @@ func TestCopilot(t *testing.T) {
 			if err := os.Mkdir(r.project, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			t.Setenv("HOME", r.home)
+			systest.SetHome(t, r.home)
+			t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(root, "run"))
 			t.Setenv("COPILOT_HOME", "")
 			t.Setenv("COPILOT_ALLOW_ALL", "")
 			tt.make(r)
