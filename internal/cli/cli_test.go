@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,17 @@ func TestMain(m *testing.M) {
 			os.Exit(interruptibleMain())
 		},
 		"decide": func() { os.Exit(decide(os.Args[1])) },
+		// interrupt PID presses Ctrl-C.
+		"interrupt": func() {
+			pid, err := strconv.Atoi(os.Args[1])
+			if err == nil {
+				err = systest.Interrupt(pid)
+			}
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+		},
 		"stub": func() {
 			systest.UseConsole()
 			os.Exit(stub(os.Args[1:]))
