@@ -108,6 +108,8 @@ func stub(args []string) int {
 			return nil
 		case "agent": // prints what it is given
 			return fakeAgent(args[1:])
+		case "propose": // proposes a change, and waits to be killed
+			return fakeProposal(args[1], args[2])
 		case "nested": // starts another agent
 			return fakeNested(args[1:])
 		case "gemini": // answers a prompt

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pollux/internal/ide/geminiide/client"
+	"pollux/internal/sys"
+	"pollux/internal/sys/systest"
+)
+
+// A place is where a test starts companions.
+type place struct{ project, discovery string }
+
+// newPlace makes a private home with a project.
+func newPlace(t *testing.T) place {
+	t.Helper()
+	tmp := t.TempDir()
+	project, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := sys.ShortTempDir("px")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(run) })
+	systest.SetTemp(t, tmp)
+	systest.SetHome(t, t.TempDir())
+	t.Setenv("POLLUX_RUNTIME_DIR", run)
+	t.Setenv("POLLUX_STATE_DIR", t.TempDir())
+	return place{project, filepath.Join(tmp, "gemini", "ide", "*.json")}
+}
+
+// files returns the discovery files.
+func (p place) files() []string {
+	files, _ := filepath.Glob(p.discovery)
+	return files
+}
+
+// start starts pollux, and waits until it shows a line with that text on the stream.
+func (p place) start(t *testing.T, stream func(*exec.Cmd) (io.ReadCloser, error), text string, args ...string) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
+	cmd := exec.Command("pollux", args...)
+	cmd.Dir = p.project
+	systest.OwnConsole(cmd)
+	out, err := stream(cmd)
+	if err == nil {
+		cmd.Stdin, err = os.Open(os.DevNull)
+	}
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	for lines := bufio.NewReader(out); ; {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatalf("it did not show %q, but %q, %v", text, line, err)
+		}
+		if strings.Contains(line, text) {
+			return cmd, lines
+		}
+	}
+}
+
+// standalone starts a companion, and waits until it is found.
+func (p place) standalone(t *testing.T) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
+	return p.start(t, (*exec.Cmd).StderrPipe, "/review/#", "ide", "--standalone")
+}
+
+// Ctrl-C ends a companion with success, and nothing is left behind.
+func TestCtrlC(t *testing.T) {
+	p := newPlace(t)
+	cmd, lines := p.standalone(t)
+	if len(p.files()) == 0 {
+		t.Error("there is no discovery file")
+	}
+	// Another program presses the keys: on Windows it leaves its console for that.
+	if out, err := exec.Command("interrupt", strconv.Itoa(cmd.Process.Pid)).CombinedOutput(); err != nil {
+		cmd.Process.Kill()
+		t.Errorf("%v: %s", err, out)
+	}
+	rest, _ := io.ReadAll(lines)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, rest)
+	}
+	if left := p.files(); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// A killed `pollux run` takes its agent with it. What the user has edited is in the journal,
+// and the next companion removes the discovery file.
+func TestKilledRun(t *testing.T) {
+	p := newPlace(t)
+	file := filepath.Join(p.project, "a.txt")
+	const proposed, edited = "proposed\n", "edited by the user\n"
+	if err := os.WriteFile(file, []byte("before\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd, lines := p.start(t, (*exec.Cmd).StdoutPipe, "proposed", "run", "--no-browser", "--", "stub", "propose", file, proposed)
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte(edited), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	edit := exec.Command("decide", "edit")
+	edit.Env = append(os.Environ(), "FILE="+file, "TEXT="+text)
+	if out, err := edit.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+
+	stale := p.files()
+	if len(stale) == 0 {
+		t.Fatal("there is no discovery file")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS != "darwin" { // where nothing ends the agent
+		io.Copy(io.Discard, lines) // until the agent has ended, which has this pipe too
+	}
+	cmd.Wait()
+
+	next, _ := p.standalone(t)
+	files := p.files()
+	if len(files) == 0 || slices.ContainsFunc(files, func(f string) bool { return slices.Contains(stale, f) }) {
+		t.Errorf("the discovery files are %q after %q", files, stale)
+	}
+	next.Process.Kill()
+	next.Wait()
+	show := exec.Command("pollux", "journal", "show", "@")
+	show.Dir = p.project
+	if out, err := show.CombinedOutput(); string(out) != edited || err != nil {
+		t.Errorf("the journal has %q, %v", out, err)
+	}
+	if now, err := os.ReadFile(file); string(now) != "before\n" || err != nil {
+		t.Errorf("the file has %q, %v", now, err)
+	}
+}
+
+// fakeProposal plays an agent that proposes a change and waits to be killed.
+func fakeProposal(path, text string) error {
+	port, err := strconv.Atoi(os.Getenv("GEMINI_CLI_IDE_SERVER_PORT"))
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	c, err := client.Dial(ctx, port, os.Getenv("GEMINI_CLI_IDE_AUTH_TOKEN"))
+	if err != nil {
+		return err
+	}
+	if err := c.OpenDiff(ctx, path, text); err != nil {
+		return err
+	}
+	fmt.Println("proposed")
+	time.Sleep(time.Hour)
+	return nil
+}
