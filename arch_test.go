@@ -74,7 +74,7 @@ var allowed = map[string][]string{
 	"pollux/internal/logfile":                   {"sys"},
 	"pollux/internal/outbox":                    {},
 	"pollux/internal/paths":                     {"sys"},
-	"pollux/internal/remote":                    {"editor", "jsonl", "paths", "sys", "termtext"},
+	"pollux/internal/remote":                    {"editor", "jsonl", "lazy", "paths", "sys", "termtext"},
 	"pollux/internal/sys":                       {},
 	"pollux/internal/sys/systest":               {},
 	"pollux/internal/termtext":                  {},

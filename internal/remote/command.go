@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pollux/internal/lazy"
 	"pollux/internal/paths"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
@@ -61,9 +62,10 @@ const (
 	stopTimeout = time.Second
 	// maxTail limits what is kept of its standard error, in bytes.
 	maxTail = 2000
-	// exitNotFound is the exit code with which shells report an unknown command. Those of
-	// Windows only say so.
-	exitNotFound = 127
+	// exitNotFound is the exit code with which shells report an unknown command; cmd ends
+	// with exitNotFoundCmd or, as PowerShell, with 1.
+	exitNotFound    = 127
+	exitNotFoundCmd = 9009
 )
 
 // A command is a connection over the standard streams of a child process.
@@ -140,6 +142,20 @@ func (c *command) lastErrors() string {
 	return termtext.Line(string(c.stderr.Bytes()), maxTail)
 }
 
+// quotedName matches the program's name as the shells of Windows quote it, in all languages.
+var quotedName = lazy.Regexp(`['"]pollux(\.exe)?['"]`)
+
+// unknownCommand reports whether a shell ended since it does not know pollux. text is the
+// end of its standard error, which is in the user's language on Windows.
+func unknownCommand(code int, text string) bool {
+	switch {
+	case code == exitNotFound, code == exitNotFoundCmd, strings.Contains(text, "CommandNotFoundException"),
+		strings.Contains(text, "is not recognized as"), strings.Contains(text, "internal or external command"):
+		return true
+	}
+	return code == 1 && quotedName().MatchString(text) && !strings.Contains(text, "pollux: ")
+}
+
 // NoAnswer returns the error for users of a connection on which no program of the kind
 // what, such as "companion", has answered. err is the connection's error. It closes the
 // connection.
@@ -157,7 +173,7 @@ func NoAnswer(ctx context.Context, conn io.ReadWriteCloser, what string, err err
 		}
 		switch {
 		case ctx.Err() != nil:
-		case c.child.ExitCode() == exitNotFound || strings.Contains(why, "is not recognized as") || strings.Contains(why, "internal or external command"):
+		case unknownCommand(c.child.ExitCode(), why):
 			why += "; install pollux there, in a directory of the PATH that this command has there"
 		case strings.Contains(why, "pollux: unknown command"):
 			why += "; install the same version of pollux there"

@@ -415,3 +415,23 @@ func TestRelayOfAnAgentThatLeaves(t *testing.T) {
 	}
 	agent.Close()
 }
+
+// A Windows in another language reports an unknown command in that language.
+func TestUnknownCommand(t *testing.T) {
+	for text, want := range map[string]map[int]bool{
+		"sh: 1: pollux: not found": {127: true, 1: false},
+		`'pollux' is not recognized as an internal or external command, operable program or batch file.`:           {1: true},
+		`Der Befehl "pollux" ist entweder falsch geschrieben oder konnte nicht gefunden werden.`:                   {1: true, 9009: true, 255: false},
+		`'pollux' n'est pas reconnu en tant que commande interne ou externe, un programme exécutable`:              {1: true},
+		`Die Benennung "pollux" wurde nicht erkannt. + FullyQualifiedErrorId : CommandNotFoundException`:           {1: true},
+		`pollux: The term 'pollux' is not recognized as a name of a cmdlet, function, script file, or executable.`: {1: true},
+		`pollux: no companion runs for C:\"pollux": start one`:                                                     {1: false},
+		"Permission denied (publickey).": {255: false, 1: false},
+	} {
+		for code, want := range want {
+			if unknownCommand(code, text) != want {
+				t.Errorf("exit code %d, %q: %v", code, text, !want)
+			}
+		}
+	}
+}
