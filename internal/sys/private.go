@@ -58,7 +58,7 @@ var ErrForeign = errors.New("the directory belongs to another user")
 // unless it is [Private] already.
 func PrivateDir(dir string) error {
 	err := mkdirAllPrivate(dir)
-	if errors.Is(err, syscall.ENOTDIR) {
+	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, errNotDir) {
 		return fmt.Errorf("%w: remove it", err)
 	}
 	if err != nil {
