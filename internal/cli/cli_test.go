@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 			os.Exit(interruptibleMain())
 		},
 		"decide": func() { os.Exit(decide(os.Args[1])) },
-		// interrupt PID presses Ctrl-C.
-		"interrupt": func() {
+		// ctrlc PID presses Ctrl-C.
+		"ctrlc": func() {
 			pid, err := strconv.Atoi(os.Args[1])
 			if err == nil {
 				err = systest.Interrupt(pid)

@@ -91,7 +91,7 @@ func TestCtrlC(t *testing.T) {
 		t.Error("there is no discovery file")
 	}
 	// Another program presses the keys: on Windows it leaves its console for that.
-	if out, err := exec.Command("interrupt", strconv.Itoa(cmd.Process.Pid)).CombinedOutput(); err != nil {
+	if out, err := exec.Command("ctrlc", strconv.Itoa(cmd.Process.Pid)).CombinedOutput(); err != nil {
 		cmd.Process.Kill()
 		t.Errorf("%v: %s", err, out)
 	}
