@@ -595,8 +595,19 @@ var lifecycleChecks = []check{
 		default:
 			sys.SignalTree(r.child.PID(), syscall.SIGTERM)
 		}
-		// A process that COMMAND started may need a moment.
-		if !soon(r.timeouts.remove, func() bool { _, err := os.Stat(r.path); return errors.Is(err, os.ErrNotExist) }) {
+		gone := func() bool { _, err := os.Stat(r.path); return errors.Is(err, os.ErrNotExist) }
+		ended := func() bool {
+			select {
+			case <-r.child.Done():
+				return true
+			default:
+				return false
+			}
+		}
+		// A process that COMMAND started may need a moment, but not on Windows, where it ends
+		// with COMMAND.
+		soon(r.timeouts.remove, func() bool { return gone() || !asked && ended() })
+		if !gone() {
 			if !asked && sys.Alive(r.child.PID()) {
 				r.lives = skip("it does not end with its standard input, and without a console the kit cannot send it Ctrl-Break: " +
 					"run the kit in a terminal")

@@ -28,6 +28,7 @@ type faulty struct {
 	port  int
 
 	mu       sync.Mutex
+	wrote    sync.Cond // a stream has written its queue, or has ended
 	sessions map[string]*session
 }
 
@@ -36,6 +37,8 @@ type session struct {
 	queue []string
 	wake  chan bool
 	live  bool
+	// The stream has taken and written so many messages of queue.
+	taken, written int
 }
 
 const (
@@ -55,6 +58,7 @@ func companionMain(fault string, options ...string) {
 		panic(err)
 	}
 	f := &faulty{fault: fault, port: l.Addr().(*net.TCPAddr).Port, sessions: make(map[string]*session)}
+	f.wrote.L = &f.mu
 	wd, _ := os.Getwd()
 	file := map[string]any{"port": f.port, "workspacePath": wd, "authToken": secret, "ideInfo": map[string]string{"name": "faulty", "displayName": "Faulty"}}
 	pid := os.Getpid()
@@ -300,6 +304,10 @@ func (f *faulty) call(s *session, tool string, args map[string]any) any {
 	delete(diffs, path)
 	if f.fault == "rejects at close" {
 		s.say(`{"method":"ide/diffRejected","params":{"filePath":%s}}`, path)
+		// It comes before the answer, which the kit waits for.
+		for all := s.taken + len(s.queue); s.live && s.written < all; {
+			f.wrote.Wait()
+		}
 	}
 	answer, _ := json.Marshal(map[string]string{"content": text})
 	switch f.fault {
@@ -409,18 +417,23 @@ func (f *faulty) stream(w http.ResponseWriter, r *http.Request, s *session) {
 	f.mu.Unlock()
 	for open := true; ; {
 		f.mu.Lock()
-		queue := s.queue
-		s.queue = nil
 		if !open || r.Context().Err() != nil {
-			s.queue, s.live = queue, false
+			s.live = false
+			f.wrote.Broadcast()
 			f.mu.Unlock()
 			return
 		}
+		queue := s.queue
+		s.queue, s.taken = nil, s.taken+len(s.queue)
 		f.mu.Unlock()
 		for _, m := range queue {
 			fmt.Fprintf(w, "data: %s\n\n", `{"jsonrpc":"2.0",`+m[1:])
 		}
 		w.(http.Flusher).Flush()
+		f.mu.Lock()
+		s.written += len(queue)
+		f.wrote.Broadcast()
+		f.mu.Unlock()
 		select {
 		case _, open = <-s.wake:
 		case <-r.Context().Done():
