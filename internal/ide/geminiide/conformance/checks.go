@@ -531,9 +531,9 @@ func (r *run) decided(a Action, file, text string, before func() error, want str
 	if err := r.can(a); err != nil {
 		return err
 	}
-	// A late notification may belong to an earlier check.
+	// Late notifications may belong to earlier checks.
 	if c, err := r.session(); err == nil {
-		r.quiet(c)
+		r.settle(c)
 	}
 	return r.opened(file, text, func() error {
 		if before != nil {

@@ -220,6 +220,18 @@ func (r *run) quiet(c *client.CLI) error {
 	return nil
 }
 
+// maxLate is more outcomes than earlier checks leave.
+const maxLate = 20
+
+// settle waits until no outcome comes.
+func (r *run) settle(c *client.CLI) {
+	for range maxLate {
+		if err := r.quiet(c); err == nil || errors.Is(err, errEnded) {
+			return
+		}
+	}
+}
+
 // context waits for a context that fits.
 func (r *run) context(c *client.CLI, within time.Duration, fits func(geminiide.Context) bool) error {
 	var v geminiide.Context
