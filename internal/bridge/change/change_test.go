@@ -2,6 +2,7 @@ package change
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -235,6 +236,20 @@ func stateOf(t *testing.T, tr tree) state {
 		t.Fatal(err)
 	}
 	return s
+}
+
+func TestGitSaysWhyItEnded(t *testing.T) {
+	for want, cause := range map[string]error{
+		"git took longer than 1m0s":                nil,
+		"git was stopped: Pollux is shutting down": errors.New("Pollux is shutting down"),
+	} {
+		ctx, cancel := context.WithDeadlineCause(t.Context(), time.Now(), cause)
+		defer cancel()
+		g := git{ctx: ctx, dir: t.TempDir()}
+		if _, err := g.output("version"); err == nil || err.Error() != want {
+			t.Errorf("the error is %v; want %q", err, want)
+		}
+	}
 }
 
 // envMark is the file that the test program creates instead of running tests.

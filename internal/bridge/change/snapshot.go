@@ -322,8 +322,11 @@ func (g *git) run(out io.Writer, args ...string) error {
 	var stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = out, &stderr
 	if err := cmd.Run(); err != nil {
-		if err := context.Cause(g.ctx); err != nil {
-			return fmt.Errorf("git took too long: %w", err)
+		switch err := context.Cause(g.ctx); {
+		case errors.Is(err, context.DeadlineExceeded):
+			return fmt.Errorf("git took longer than %v", snapshotTimeout)
+		case err != nil:
+			return fmt.Errorf("git was stopped: %w", err)
 		}
 		line, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
 		if line == "" {
