@@ -281,7 +281,6 @@ func TestDecisionsStayInTheWorkspace(t *testing.T) {
 // Two views save the text that a killed CLI left, and only one of them
 // succeeds.
 func TestSavedOnce(t *testing.T) {
-	systest.SkipOnWine(t, "it replaces no file that somebody reads at that moment")
 	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 1 })
 	views := []*plugin{w.attach(true), w.attach(true), w.attach(true), w.attach(true)}
 	path := w.file("f", "old\n")

@@ -71,7 +71,12 @@ func editFile(path, before, after string, mode fs.FileMode, late func()) error {
 	if err := exchange(temp, path); errors.Is(err, fs.ErrNotExist) {
 		return changed
 	} else if err != nil {
-		return os.Rename(temp, path)
+		return rename(func() error { return os.Rename(temp, path) }, func() error {
+			if is, err := holds(path, before); err != nil || !is {
+				return changed
+			}
+			return nil
+		})
 	}
 	if is, err := holds(temp, before); err == nil && is {
 		return nil

@@ -39,7 +39,7 @@ func writeFile(path string, write func(*os.File) (int, error)) error {
 	_, err = write(f)
 	err = errors.Join(err, f.Close())
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = rename(func() error { return os.Rename(f.Name(), path) }, func() error { return nil })
 	}
 	if err != nil {
 		os.Remove(f.Name())
@@ -84,8 +84,9 @@ func ReplaceFile(path, text string) error {
 //
 // The file keeps its mode and owner. ReplaceIn writes a new file and renames it,
 // so that a reader sees either the old content or the new one. If that would
-// break hard links, or lose the owner or (on Linux) extended attributes, it
-// writes the old file in place instead.
+// break hard links, or lose the owner, extended attributes (on Linux), or data
+// streams and attributes such as "hidden" (on Windows), it writes the old file in
+// place instead.
 func ReplaceIn(root *os.Root, name, text string) error {
 	dir := filepath.Dir(name)
 	info, err := root.Lstat(name)
@@ -108,11 +109,24 @@ func ReplaceIn(root *os.Root, name, text string) error {
 	if err != nil {
 		return err
 	}
-	if err := root.Rename(temp, name); err != nil {
+	err = rename(func() error { return root.Rename(temp, name) }, func() error { return unchanged(root, name, info) })
+	if err != nil {
 		root.Remove(temp)
-		return err
 	}
-	return nil
+	return err
+}
+
+// unchanged returns an error if the file below root is not in the state of info, which is
+// nil if there was no file.
+func unchanged(root *os.Root, name string, info fs.FileInfo) error {
+	now, err := root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) && info == nil {
+		return nil
+	}
+	if err == nil && (info == nil || !os.SameFile(info, now) || !info.ModTime().Equal(now.ModTime()) || info.Size() != now.Size()) {
+		err = fmt.Errorf("%s was changed by another program: try again", filepath.Join(root.Name(), name))
+	}
+	return err
 }
 
 // checkWritable returns an error for a file that must not be replaced.

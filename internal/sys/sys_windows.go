@@ -109,7 +109,41 @@ func memory(pid int) int64 {
 	return int64(counters.workingSet)
 }
 
-func bound(*os.Root, string, fs.FileInfo) bool { return false }
+// bound reports whether a new file in its place would lose something: further hard links,
+// attributes such as "hidden", or data streams.
+func bound(root *os.Root, name string, _ fs.FileInfo) bool {
+	f, err := root.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	h := windows.Handle(f.Fd())
+	var info windows.ByHandleFileInformation
+	if err := windows.GetFileInformationByHandle(h, &info); err != nil {
+		return false
+	}
+	const attributes = windows.FILE_ATTRIBUTE_HIDDEN | windows.FILE_ATTRIBUTE_SYSTEM | windows.FILE_ATTRIBUTE_ENCRYPTED
+	return info.NumberOfLinks > 1 || info.FileAttributes&attributes != 0 || hasStreams(h)
+}
+
+// fileStreamInformation is the class of information that lists a file's data streams.
+const fileStreamInformation = 22
+
+// hasStreams reports whether the file has data streams besides its content.
+func hasStreams(h windows.Handle) bool {
+	// A FILE_STREAM_INFORMATION for each stream. The first is for the content, and says in
+	// its first field whether another follows.
+	var list [64]uint32
+	var status windows.IO_STATUS_BLOCK
+	err := windows.NtQueryInformationFile(h, &status, (*byte)(unsafe.Pointer(&list)), uint32(unsafe.Sizeof(list)), fileStreamInformation)
+	return errors.Is(err, windows.STATUS_BUFFER_OVERFLOW) || err == nil && list[0] != 0
+}
+
+// refused reports whether Windows may have refused to rename a file because a program keeps
+// one of the two files open.
+func refused(err error) bool {
+	return errors.Is(err, windows.ERROR_SHARING_VIOLATION) || errors.Is(err, windows.ERROR_ACCESS_DENIED)
+}
 
 func environs(string) []string { return nil }
 

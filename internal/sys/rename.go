@@ -1,0 +1,30 @@
+package sys
+
+import "time"
+
+// maxRenameDelay limits the delay after a rename that failed.
+const maxRenameDelay = 100 * time.Millisecond
+
+// renameTimeout limits how long a rename waits for other programs.
+const renameTimeout = time.Second
+
+// rename calls do, which renames a file. Windows refuses that while another program, such
+// as a virus scanner, keeps one of the two files open. Then rename calls do again, up to
+// [renameTimeout]. It does not if check fails, which it calls before.
+func rename(do, check func() error) error {
+	return renameIf(refused, do, check)
+}
+
+func renameIf(refused func(error) bool, do, check func() error) error {
+	delay := time.Millisecond
+	for start := time.Now(); ; delay = min(2*delay, maxRenameDelay) {
+		err := do()
+		if err == nil || !refused(err) || time.Since(start) >= renameTimeout {
+			return err
+		}
+		time.Sleep(delay)
+		if err := check(); err != nil {
+			return err
+		}
+	}
+}

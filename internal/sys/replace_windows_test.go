@@ -1,0 +1,104 @@
+package sys
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/windows"
+
+	"pollux/internal/sys/systest"
+)
+
+func attributes(t *testing.T, path string) uint32 {
+	t.Helper()
+	name, err := windows.UTF16PtrFromString(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := windows.GetFileAttributes(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestReplaceFileKeepsAttributes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "old, and longer", 0o600)
+	name, err := windows.UTF16PtrFromString(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := windows.SetFileAttributes(name, windows.FILE_ATTRIBUTE_HIDDEN|windows.FILE_ATTRIBUTE_SYSTEM); err != nil {
+		t.Fatal(err)
+	}
+	if attributes(t, path)&windows.FILE_ATTRIBUTE_HIDDEN == 0 {
+		systest.SkipOnWine(t, "it keeps no attributes")
+	}
+	replace(t, path, "new")
+	if a := attributes(t, path); a&windows.FILE_ATTRIBUTE_HIDDEN == 0 || a&windows.FILE_ATTRIBUTE_SYSTEM == 0 {
+		t.Errorf("the attributes are %#x", a)
+	}
+}
+
+func TestReplaceFileKeepsStreams(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "old", 0o600)
+	if err := os.WriteFile(path+":note", []byte("mine"), 0o600); err != nil {
+		systest.SkipOnWine(t, "it has no data streams")
+		t.Fatal(err)
+	}
+	replace(t, path, "new")
+	if got, err := os.ReadFile(path + ":note"); err != nil || string(got) != "mine" {
+		t.Errorf("the stream holds %q, %v", got, err)
+	}
+}
+
+// open opens a file as a program does that lets nobody write, rename or remove it.
+func open(t *testing.T, path string) (closeFile func()) {
+	t.Helper()
+	name, err := windows.UTF16PtrFromString(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := windows.CreateFile(name, windows.GENERIC_READ, windows.FILE_SHARE_READ, nil, windows.OPEN_EXISTING, windows.FILE_ATTRIBUTE_NORMAL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() { windows.CloseHandle(h) }
+}
+
+func TestReplaceFileWaitsForOtherPrograms(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	write(t, path, "old", 0o600)
+	closeFile := open(t, path)
+	first := true
+	err := renameIf(refused, func() error {
+		write(t, path+".new", "new", 0o600)
+		return os.Rename(path+".new", path)
+	}, func() error {
+		if first {
+			closeFile()
+		}
+		first = false
+		return nil
+	})
+	if got, _ := os.ReadFile(path); err != nil || first || string(got) != "new" {
+		t.Errorf("the file holds %q, %v; it was open: %v", got, err, !first)
+	}
+
+	defer open(t, path)()
+	err = ReplaceFile(path, "newer")
+	if !errors.Is(err, windows.ERROR_SHARING_VIOLATION) && !errors.Is(err, windows.ERROR_ACCESS_DENIED) {
+		t.Errorf("the error is %v", err)
+	}
+	if got, _ := os.ReadFile(path); string(got) != "new" {
+		t.Errorf("the file holds %q", got)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".pollux-*")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
