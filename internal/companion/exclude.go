@@ -255,7 +255,9 @@ const (
 )
 
 // parse reads the rules. Like git and Gemini CLI, it ignores case where the system does.
+// Like git, it skips a byte order mark.
 func (f *ignoreFile) parse(data []byte, key func(string) string) {
+	data = bytes.TrimPrefix(data, []byte(bom))
 	rules := bytes.Count(data, []byte("\n")) + 1
 	cost := len(data) + rules*ruleCost + bytes.Count(data, []byte("/"))*partCost
 	if cost > maxDecisionCost {
