@@ -16,11 +16,14 @@ import (
 
 // target returns the file of a block, relative to dir and with slashes. The file
 // must be in dir, even after symbolic links are resolved, and must not belong to
-// git.
+// git. Its name must be one that a file can have; see [paths.Special].
 func target(dir string, b block) (string, error) {
 	abs := filepath.FromSlash(b.path)
 	if !filepath.IsAbs(abs) {
 		abs = filepath.Join(dir, abs)
+	}
+	if why := paths.Special(abs); why != "" {
+		return "", fmt.Errorf("%s cannot be changed: %s", b.path, why)
 	}
 	resolved := paths.Real(abs)
 	if b.create {

@@ -3,6 +3,7 @@ package change
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -142,6 +143,11 @@ func TestOverlayRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	paths := []string{outside, filepath.Join(dir, "..", "x"), filepath.Join(dir, ".git", "config"), filepath.Join(dir, "binary")}
+	if runtime.GOOS == "windows" { // git applies no diff of these
+		for _, name := range []string{"NUL", "con.txt", "new.txt:stream", "binary.", ".git::$INDEX_ALLOCATION\\config"} {
+			paths = append(paths, dir+`\`+name)
+		}
+	}
 	if link := filepath.Join(dir, "link"); systest.TryLink(outside, link) == nil {
 		paths = append(paths, link)
 	}
