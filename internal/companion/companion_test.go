@@ -367,6 +367,31 @@ func TestAcceptRejectClose(t *testing.T) {
 	}
 }
 
+// On Windows an agent may write slashes. Editors get the name that they use, and the agent
+// gets its own back.
+func TestSlashesInAPath(t *testing.T) {
+	w := newWorld(t, nil)
+	c, e := w.connect(), w.attach(true)
+	path := w.file("f", "old\n")
+	if err := c.openDiff(filepath.ToSlash(path), "new\n"); err != nil {
+		t.Fatal(err)
+	}
+	d := get(t, e.opened)
+	if d.Path != path || !d.Exists || d.Original != "old\n" {
+		t.Errorf("the editor shows %+v", d)
+	}
+	if err := e.Reject(t.Context(), d.ID); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf(`{"jsonrpc":"2.0","method":"ide/diffRejected","params":{"filePath":%q}}`, filepath.ToSlash(path))
+	if got := c.outcome(); got != want {
+		t.Errorf("the CLI received %s, want %s", got, want)
+	}
+	if entries, err := w.journal.List(); err != nil || len(entries) != 1 || entries[0].Path != path {
+		t.Errorf("journal = %+v, %v", entries, err)
+	}
+}
+
 func TestSupersededDiffIsNotAnswered(t *testing.T) {
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)

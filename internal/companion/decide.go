@@ -94,7 +94,7 @@ func (c *Companion) accept(a editor.DiffAccept) (editor.DiffAcceptResult, error)
 	}
 	c.stepLocked(d, evAccept)
 	d.content, d.entry.text, d.entry.unwritten = a.Content, &a.Content, true
-	c.watch.soon(d.proposal.Path, now.state)
+	c.watch.soon(d.path(), now.state)
 	// Queued under the lock, so that no later answer for the path overtakes it.
 	// The journal already has the text; it gets the state a moment later.
 	answer := d.answer(a.Content)
@@ -306,7 +306,7 @@ func (c *Companion) save(a editor.DiffAccept) (editor.DiffAcceptResult, error) {
 // the file in the journal.
 func (c *Companion) write(d *diff, now file, content string) error {
 	if now.exists {
-		e := journal.Entry{Path: d.proposal.Path, Real: d.target.actual(), State: journal.Replaced}
+		e := journal.Entry{Path: d.path(), Real: d.target.actual(), State: journal.Replaced}
 		if _, err := c.journal.Add(e, now.text); err != nil {
 			return err
 		}

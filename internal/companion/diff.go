@@ -246,10 +246,11 @@ const (
 // other answer. A change that cannot be displayed is not an error: the user
 // answers it in the agent's terminal.
 func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
-	if !filepath.IsAbs(p.Path) || filepath.Clean(p.Path) != p.Path {
+	path := filepath.FromSlash(p.Path)
+	if !filepath.IsAbs(path) || filepath.Clean(path) != path {
 		return fmt.Errorf("the path %q is not a plain absolute path: pass one without . and ..", p.Path)
 	}
-	t, err := newTarget(p.Path, c.Roots())
+	t, err := newTarget(path, c.Roots())
 	name, version := s.Client()
 	d := &diff{
 		id: journal.NewID(), companion: c, session: s, client: strings.TrimSpace(cmp.Or(name, "the agent") + " " + version),
@@ -346,6 +347,10 @@ func (d *diff) noticeMessage() editor.Message {
 		d.agent, d.proposal.Path, d.notice)}
 }
 
+// path returns the path of the file as editors name it. On Windows an agent may write
+// slashes, and receives them in the answer.
+func (d *diff) path() string { return filepath.FromSlash(d.proposal.Path) }
+
 // openLocked returns the diff that a session has open for a path, or nil. There
 // is at most one, since a second supersedes the first.
 func (c *Companion) openLocked(s Session, path string) *diff {
@@ -389,7 +394,7 @@ func (c *Companion) Withdraw(ctx context.Context, s Session, path string) (strin
 		return "", fmt.Errorf("no diff is open for %s", path)
 	}
 	if d.notice == "" { // otherwise its state is not known
-		c.watch.soon(path, d.base.state)
+		c.watch.soon(d.path(), d.base.state)
 	}
 	known, lastEditor := d.content, d.editor
 	answers, _ := c.stepLocked(d, evClose)
@@ -535,7 +540,7 @@ func byAge(a, b *diff) int { return strings.Compare(a.id, b.id) }
 // statusLocked returns the diff without its text.
 func (d *diff) statusLocked() editor.DiffStatus {
 	return editor.DiffStatus{
-		ID: d.id, Path: d.proposal.Path, State: states[d.state], Notice: d.notice,
+		ID: d.id, Path: d.path(), State: states[d.state], Notice: d.notice,
 		Agent: d.agent, Client: d.client, Opened: d.opened.UnixMilli(),
 	}
 }

@@ -101,7 +101,7 @@ func (c *Companion) writeEntry(d *diff, state journal.State, unwritten bool, tex
 	if !e.exists {
 		crlf, mark := d.restored()
 		_, err := c.journal.Add(journal.Entry{
-			ID: d.id, Time: d.opened, Path: d.proposal.Path, Real: d.target.actual(), Client: d.client, State: state,
+			ID: d.id, Time: d.opened, Path: d.path(), Real: d.target.actual(), Client: d.client, State: state,
 			CRLF: crlf, BOM: mark,
 		}, d.proposal.Text)
 		if err != nil {

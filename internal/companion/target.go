@@ -25,7 +25,7 @@ const maxFile = 64 << 20
 // workspace root, so that no symbolic link leads out of the workspace, no matter
 // when it was made.
 type target struct {
-	path string // absolute, as the agent named it
+	path string // absolute, as the agent named it, with the separators of the system
 	root string // the workspace root that holds it, a real path
 	name string // its real path, relative to root
 }
