@@ -26,6 +26,11 @@ func (s style) fromURL(text string) (path string, ok bool) {
 		rest := text[len(scheme):]
 		if s.windows() && hasDrive(rest) { // not valid, but some programs write it
 			text = scheme + "/" + rest
+		} else if host, below, ok := strings.Cut(rest, "/"); ok && s.windows() {
+			// The library decodes no %24 in a host, such as that of \\wsl$\Ubuntu.
+			if name, err := url.PathUnescape(host); err == nil && !strings.ContainsAny(name, `/\%?#@:`) {
+				text = scheme + name + "/" + below
+			}
 		}
 	}
 	u, err := url.Parse(text)
@@ -44,6 +49,9 @@ func (s style) fromURL(text string) (path string, ok bool) {
 	case host != "":
 		return `\\` + host + path, true
 	case hasDrive(path[1:]):
+		if len(path) == len(`\C:`) { // which is not the root, but the working directory there
+			path += `\`
+		}
 		return strings.ToUpper(path[1:2]) + path[2:], true
 	case strings.HasPrefix(path, `\\`): // file:////server/share
 		return path, true

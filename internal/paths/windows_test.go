@@ -27,12 +27,15 @@ func TestURLs(t *testing.T) {
 		{unix, "file:", "", ""},
 		{windows, "file:///C:/Users/me/a%20b", `C:\Users\me\a b`, ""},
 		{windows, "file:///c%3A/Users/me", `C:\Users\me`, "file:///C:/Users/me"}, // VS Code
-		{windows, "file:///C:", `C:`, ""},
+		{windows, "file:///C:", `C:\`, "file:///C:/"},                            // C: alone is the working directory on it
 		{windows, "FILE:///c:/x", `C:\x`, "file:///C:/x"},
 		{windows, "file://C:/x", `C:\x`, "file:///C:/x"},
 		{windows, "file://localhost/C:/x", `C:\x`, "file:///C:/x"},
 		{windows, "file://server/share/a%23b", `\\server\share\a#b`, ""},
 		{windows, "file:////server/share/x", `\\server\share\x`, "file://server/share/x"},
+		{windows, "file://wsl%24/Ubuntu/home", `\\wsl$\Ubuntu\home`, "file://wsl$/Ubuntu/home"}, // VS Code
+		{windows, "file://a%2Fb/share", "", ""},
+		{windows, "file://a%5Cb/share", "", ""},
 		{windows, "file:///home/me", "", ""},
 		{windows, "file:///", "", ""},
 		{windows, "file://%zz/x", "", ""},
