@@ -163,7 +163,7 @@ func (d *demo) write() (string, error) {
 			return "", err
 		}
 	}
-	project, err := filepath.EvalSymlinks(d.project)
+	project, err := sys.EvalSymlinks(d.project)
 	if err != nil {
 		return "", err
 	}

@@ -116,12 +116,12 @@ func ownCommand() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	target, err := filepath.EvalSymlinks(self)
+	target, err := sys.EvalSymlinks(self)
 	if err != nil {
 		return self, nil
 	}
 	if found, err := exec.LookPath("pollux"); err == nil && filepath.IsAbs(found) {
-		if t, err := filepath.EvalSymlinks(found); err == nil && t == target {
+		if t, err := sys.EvalSymlinks(found); err == nil && t == target {
 			return found, nil
 		}
 	}

@@ -24,7 +24,7 @@ func Real(path string) string {
 
 // Existing returns the path of a file without symbolic links, as the disk spells it: all
 // spellings of an absolute path that lead to one file give one path. The error is that of
-// [filepath.EvalSymlinks].
+// [sys.EvalSymlinks].
 func Existing(path string) (string, error) { return thisDisk().existing(path) }
 
 func (d *disk) real(path string) string {

@@ -22,13 +22,13 @@ type disk struct {
 	stat  func(path string) (os.FileInfo, error)
 }
 
-// thisDisk is nil on systems where [filepath.EvalSymlinks] returns the disk's spelling:
+// thisDisk is nil on systems where [sys.EvalSymlinks] returns the disk's spelling:
 // Linux takes two spellings for two files, and Windows spells the path itself.
 func thisDisk() *disk {
 	if runtime.GOOS != "darwin" {
 		return nil
 	}
-	return &disk{local, filepath.EvalSymlinks, sys.DiskPath, readNames, os.Lstat}
+	return &disk{local, sys.EvalSymlinks, sys.DiskPath, readNames, os.Lstat}
 }
 
 func readNames(dir string) ([]string, error) {
@@ -43,7 +43,7 @@ func readNames(dir string) ([]string, error) {
 // existing returns the path of a file without symbolic links, as the disk spells it.
 func (d *disk) existing(path string) (string, error) {
 	if d == nil {
-		return filepath.EvalSymlinks(path)
+		return sys.EvalSymlinks(path)
 	}
 	path, err := d.resolve(path)
 	if err != nil || !filepath.IsAbs(path) {

@@ -50,7 +50,7 @@ func writeFile(path string, write func(*os.File) (int, error)) error {
 // linkTarget returns path with its symbolic links resolved. The file may not
 // exist, but a symbolic link to nothing is an error.
 func linkTarget(path string) (string, error) {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
+	if target, err := EvalSymlinks(path); err == nil {
 		return target, nil
 	} else if _, err := os.Lstat(path); err == nil {
 		return "", fmt.Errorf("%s is a symbolic link to a file that does not exist: create that file, or remove the link", path)

@@ -79,7 +79,7 @@ func DialSocket(ctx context.Context, path string) (net.Conn, error) {
 		return dialSocket(ctx, path)
 	}
 	var info fs.FileInfo
-	if target, err := filepath.EvalSymlinks(path); err == nil { // otherwise the dial fails too
+	if target, err := EvalSymlinks(path); err == nil { // otherwise the dial fails too
 		if info, err = os.Stat(target); err != nil {
 			return nil, err
 		}

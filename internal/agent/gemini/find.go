@@ -43,7 +43,7 @@ func locate(from agent.Source) (agent.Program, error) {
 		return agent.Program{}, fault(agent.NotInstalled, tidy(from.Env, err.Error()))
 	}
 	c := agent.Program{Path: path, Argv: argv}
-	script, err := filepath.EvalSymlinks(argv[len(argv)-1])
+	script, err := sys.EvalSymlinks(argv[len(argv)-1])
 	if err != nil {
 		return agent.Program{}, fault(agent.NotInstalled, err.Error())
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -229,7 +228,7 @@ func (r *Runner) fileKey(from agent.Source) string {
 	if err != nil {
 		return ""
 	}
-	resolved, _ := filepath.EvalSymlinks(path)
+	resolved, _ := sys.EvalSymlinks(path)
 	changed, id := sys.Stamp(info)
 	return fmt.Sprint(resolved, info.Size(), info.ModTime().UnixNano(), changed, id)
 }

@@ -176,7 +176,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 		return report, err
 	}
 	defer os.RemoveAll(root)
-	if root, err = filepath.EvalSymlinks(root); err != nil {
+	if root, err = sys.EvalSymlinks(root); err != nil {
 		return report, err
 	}
 	r := &run{
