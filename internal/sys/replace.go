@@ -135,7 +135,7 @@ func checkWritable(path string, info fs.FileInfo) error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is not a regular file: choose another file", path)
 	case info.Mode().Perm()&0o200 == 0:
-		return fmt.Errorf("%s is read-only: make it writable with chmod u+w", path)
+		return fmt.Errorf("%s is read-only: make it writable with %s", path, makeWritable)
 	}
 	return nil
 }

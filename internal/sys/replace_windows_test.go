@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/windows"
@@ -40,6 +41,15 @@ func TestReplaceFileKeepsAttributes(t *testing.T) {
 	replace(t, path, "new")
 	if a := attributes(t, path); a&windows.FILE_ATTRIBUTE_HIDDEN == 0 || a&windows.FILE_ATTRIBUTE_SYSTEM == 0 {
 		t.Errorf("the attributes are %#x", a)
+	}
+}
+
+// The error named chmod, which Windows does not have.
+func TestReplaceFileReadOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "old", 0o400)
+	if err := ReplaceFile(path, "new"); err == nil || !strings.Contains(err.Error(), "attrib -r") {
+		t.Errorf("the error is %v", err)
 	}
 }
 
