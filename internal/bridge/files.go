@@ -92,6 +92,10 @@ func within(dir, name string) (string, error) {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(dir, name)
 	}
+	outside := fmt.Errorf("it is outside %s", dir)
+	if paths.OnOtherServer([]string{dir}, name) {
+		return "", outside
+	}
 	path, err := paths.Existing(name)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -101,7 +105,7 @@ func within(dir, name string) (string, error) {
 	}
 	rel, ok := paths.Rel(dir, path)
 	if !ok {
-		return "", fmt.Errorf("it is outside %s", dir)
+		return "", outside
 	}
 	return rel, nil
 }

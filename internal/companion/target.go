@@ -75,11 +75,15 @@ func newTarget(path string, roots []string) (target, error) {
 	if why := paths.Special(path); why != "" {
 		return target{}, errors.New(why)
 	}
+	outside := fmt.Errorf("it is not inside the workspace (%s)", strings.Join(roots, ", "))
+	if paths.OnOtherServer(roots, path) {
+		return target{}, outside
+	}
 	return within(diskTimeout, func() (target, error) {
 		actual := paths.Real(path)
 		i := slices.IndexFunc(roots, func(r string) bool { return paths.Contains(r, actual) })
 		if i < 0 {
-			return target{}, fmt.Errorf("it is not inside the workspace (%s)", strings.Join(roots, ", "))
+			return target{}, outside
 		}
 		root := rootAsSpelled(roots[i], actual)
 		name, err := filepath.Rel(root, actual)

@@ -2,6 +2,7 @@ package paths
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -17,6 +18,36 @@ func ToURL(path string) string { return local.toURL(path) }
 // device or for a part of a file, and a dot or a space at the end of a name is lost, so
 // that the path would lead to another file than its name says.
 func Special(path string) string { return local.special(path) }
+
+// OnOtherServer reports whether a path is on a network share of Windows that holds none of
+// the roots. It does not read the disk: a look at such a file sends the user's credentials
+// to the server that the path names.
+func OnOtherServer(roots []string, path string) bool { return local.onOtherServer(roots, path) }
+
+func (s style) onOtherServer(roots []string, path string) bool {
+	share := s.share(path)
+	return share != "" && !slices.ContainsFunc(roots, func(root string) bool { return s.key(s.share(root)) == s.key(share) })
+}
+
+// share returns the server and the share of a path, or "" for a path on a drive. A device
+// counts as a share.
+func (s style) share(path string) string {
+	if !s.windows() {
+		return ""
+	}
+	path = strings.ReplaceAll(path, "/", `\`)
+	for _, prefix := range []string{`\??\`, `\\.\`} { // other names of the same
+		if rest, ok := strings.CutPrefix(path, prefix); ok {
+			path = `\\?\` + rest
+		}
+	}
+	rest, ok := strings.CutPrefix(plain(path), `\\`)
+	names := strings.SplitN(rest, `\`, 3)
+	if !ok || len(names) < 2 {
+		return ""
+	}
+	return names[0] + `\` + names[1]
+}
 
 func (s style) windows() bool { return s.separator == `\` }
 

@@ -82,6 +82,23 @@ func TestPlain(t *testing.T) {
 	}
 }
 
+// A look at \\host\share sends the user's credentials there.
+func TestOnOtherServer(t *testing.T) {
+	roots := []string{`C:\work`, `\\HOST\share\app`}
+	for path, want := range map[string]bool{
+		`\\evil\share\x`: true, `//evil/share/x`: true, `\\?\UNC\evil\share\x`: true, `\\host\other\x`: true, `\\evil\share`: true,
+		`\\host\Share\x`: false, `\\?\unc\host\share\x`: false, `C:\work\x`: false, `D:\x`: false, `\\?\D:\x`: false, `\x`: false,
+		`\\.\UNC\evil\share\x`: true, `\??\UNC\evil\share\x`: true, `\\?\GLOBALROOT\Device\Mup\evil\share`: true, `\\.\D:\x`: false,
+	} {
+		if got := windows.onOtherServer(roots, path); got != want {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+	if unix.onOtherServer([]string{"/work"}, "//evil/share/x") {
+		t.Error("Unix has no such paths")
+	}
+}
+
 // An agent that proposes a change of NUL, or of a stream, would change something else
 // than the file that the user sees.
 func TestSpecial(t *testing.T) {

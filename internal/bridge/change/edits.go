@@ -25,6 +25,10 @@ func target(dir string, b block) (string, error) {
 	if why := paths.Special(abs); why != "" {
 		return "", fmt.Errorf("%s cannot be changed: %s", b.path, why)
 	}
+	outside := fmt.Errorf("%s is outside the working directory", b.path)
+	if paths.OnOtherServer([]string{dir}, abs) {
+		return "", outside
+	}
 	resolved := paths.Real(abs)
 	if b.create {
 		if _, err := os.Lstat(abs); err == nil {
@@ -41,7 +45,7 @@ func target(dir string, b block) (string, error) {
 	}
 	rel, ok := paths.Rel(dir, resolved)
 	if !ok || rel == "." {
-		return "", fmt.Errorf("%s is outside the working directory", b.path)
+		return "", outside
 	}
 	rel = filepath.ToSlash(rel)
 	if slices.Contains(strings.Split(strings.ToLower(rel), "/"), ".git") {

@@ -37,7 +37,9 @@ func newOverlay(dir string) *Overlay { return &Overlay{dir: dir, files: make(map
 // load reads a file into the overlay, unless it was read before, and returns its
 // path in o.files.
 func (o *Overlay) load(name string) (path string, err error) {
-	_, err = os.Lstat(name)
+	if !paths.OnOtherServer([]string{o.dir}, name) { // which target refuses
+		_, err = os.Lstat(name)
+	}
 	create := errors.Is(err, os.ErrNotExist)
 	if path, err = target(o.dir, block{path: name, create: create}); err != nil {
 		return "", err
