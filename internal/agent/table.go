@@ -142,6 +142,9 @@ type Command struct {
 	Env []string
 	// Unlinked names the user's credentials that the process cannot see.
 	Unlinked []string
+	// Log is the path of a file, which does not exist yet, to which the process appends what
+	// it would otherwise write to standard error; "" if it writes there.
+	Log string
 }
 
 // Cmd returns the command line that runs a program in dir. It returns an error

@@ -43,10 +43,13 @@ func acpCommand(l agent.Launch) (agent.Command, error) {
 		}
 		c.Env = append(c.Env, "GEMINI_CLI_HOME="+home)
 	}
-	if runtime.GOOS != "windows" {
-		// Without this, the CLI does not print its log on standard error.
-		c.Env = append(c.Env, "GEMINI_DEBUG_LOG_FILE=/dev/stderr")
+	// As a server, the CLI writes its log to this file only.
+	log := "/dev/stderr"
+	if runtime.GOOS == "windows" {
+		log = filepath.Join(l.TempDir, "log")
+		c.Log = log
 	}
+	c.Env = append(c.Env, "GEMINI_DEBUG_LOG_FILE="+log)
 	return c, nil
 }
 

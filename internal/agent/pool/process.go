@@ -46,6 +46,7 @@ type process struct {
 	child    *sys.Child
 	conn     *acp.Conn
 	stderr   *os.File
+	logFile  *logFile
 	timeout  time.Duration // for requests that need no model
 	err      error         // why it did not start
 
@@ -141,12 +142,21 @@ func (w *process) launch(temp *agent.TempDir) (err error) {
 	if err != nil {
 		return err
 	}
+	if command.Log != "" {
+		if w.logFile, err = createLog(command.Log, w.noter()); err != nil {
+			return err
+		}
+	}
 	child, err := sys.StartPiped(cmd, sys.Stdin|sys.Stdout|sys.Stderr)
 	if err != nil {
+		w.logFile.close()
 		return err
 	}
 	w.child, w.stderr = child.Child, child.Stderr
 	w.readers.Go(w.readStderr)
+	if w.logFile != nil {
+		w.readers.Go(func() { w.logFile.follow(w.child.Done()) })
+	}
 	w.conn = acp.NewConn(child.Stdout, child.Stdin, w.key.change, w)
 	return nil
 }
@@ -348,38 +358,49 @@ func (w *process) prepare(ctx context.Context, limit int) bool {
 	return true
 }
 
-// readStderr keeps the end of standard error and acts on the signs in it.
 func (w *process) readStderr() {
 	buf := make([]byte, 32<<10)
-	monitor := w.agent.ACP.Monitor(w.source.Env)
+	note := w.noter()
 	for {
 		n, err := w.stderr.Read(buf)
-		signs := monitor.Read(buf[:n])
-		w.mu.Lock()
-		w.errText = append(w.errText, buf[:n]...)
-		if over := len(w.errText) - maxStderr; over > 0 {
-			w.errText = append(w.errText[:0], w.errText[over:]...)
-		}
-		w.unenforced = w.unenforced || signs.Unenforced
-		unenforced := w.unenforced
-		turns := make([]*turn, 0, len(w.turns))
-		for _, t := range w.turns {
-			turns = append(turns, t)
-		}
-		w.mu.Unlock()
-		for _, r := range signs.Retries {
-			announce(r, turns)
-		}
-		if signs.SearchLoop {
-			endSearch(turns)
-		}
-		if unenforced {
-			for _, t := range turns {
-				t.change(func() {}) // wake its goroutine
-			}
+		if n > 0 {
+			note(buf[:n])
 		}
 		if err != nil {
 			return
+		}
+	}
+}
+
+// noter returns a function that keeps the end of what an agent writes to a stream of
+// errors, and acts on the signs in it.
+func (w *process) noter() func([]byte) {
+	monitor := w.agent.ACP.Monitor(w.source.Env)
+	return func(b []byte) { w.note(monitor.Read(b), b) }
+}
+
+func (w *process) note(signs agent.Signs, b []byte) {
+	w.mu.Lock()
+	w.errText = append(w.errText, b...)
+	if over := len(w.errText) - maxStderr; over > 0 {
+		w.errText = append(w.errText[:0], w.errText[over:]...)
+	}
+	w.unenforced = w.unenforced || signs.Unenforced
+	unenforced := w.unenforced
+	turns := make([]*turn, 0, len(w.turns))
+	for _, t := range w.turns {
+		turns = append(turns, t)
+	}
+	w.mu.Unlock()
+	for _, r := range signs.Retries {
+		announce(r, turns)
+	}
+	if signs.SearchLoop {
+		endSearch(turns)
+	}
+	if unenforced {
+		for _, t := range turns {
+			t.change(func() {}) // wake its goroutine
 		}
 	}
 }

@@ -164,6 +164,7 @@ func content(req agent.Request, prompt string) ([]acp.Content, error) {
 
 // fault returns an error if the process ignores its policy.
 func (w *process) fault() *agent.Error {
+	w.logFile.read()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.unenforced {

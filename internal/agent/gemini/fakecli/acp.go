@@ -78,6 +78,16 @@ type rpc struct {
 	} `json:"params"`
 }
 
+// logf writes to the log. As a server, the CLI writes it to this file only.
+func logf(format string, args ...any) {
+	f, err := os.OpenFile(os.Getenv("GEMINI_DEBUG_LOG_FILE"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	fmt.Fprintf(f, format, args...)
+}
+
 func runACP(version string) {
 	switch version {
 	case NoACP:
@@ -230,7 +240,7 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 				end("cancelled")
 				return
 			case <-time.After(5 * time.Millisecond):
-				fmt.Fprintln(os.Stderr, "[LOG] Model fallback activated: switching from a to b")
+				logf("[LOG] Model fallback activated: switching from a to b\n")
 			}
 		}
 	case "narrate":
@@ -243,11 +253,11 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 		hang()
 		return
 	case "no-policy":
-		fmt.Fprintln(os.Stderr, "Policy file error in a: Failed to read policy")
+		logf("Policy file error in a: Failed to read policy\n")
 		hang()
 		return
 	case "retry":
-		fmt.Fprintf(os.Stderr, "Attempt 1 failed: You exceeded your current quota. Retrying after %dms...\n", n)
+		logf("Attempt 1 failed: You exceeded your current quota. Retrying after %dms...\n", n)
 		select {
 		case <-cancel:
 			end("cancelled")
