@@ -18,7 +18,7 @@ import (
 // askEnv returns the environment of pollux ask with the real Gemini CLI.
 func (w *world) askEnv() []string {
 	w.t.Helper()
-	return append(slices.Clone(w.env), "GEMINI_CLI_PATH="+installed(w.t, "gemini-"+current, "node_modules", ".bin", "gemini"))
+	return append(slices.Clone(w.env), "GEMINI_CLI_PATH="+geminiCLI(w.t))
 }
 
 // ask runs pollux ask on pipes. It returns what a pipe receives, and the exit code.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"pollux/internal/fakemodel"
+	"pollux/internal/paths"
 )
 
 // The CLI listed the names of files anywhere, and read the transcripts of
@@ -59,16 +60,17 @@ func bridgeReadsOnlyItsDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	chats := filepath.Dir(transcripts[0])
+	slash := filepath.ToSlash // patterns have no backslashes
 	steps = []step{
-		{"glob", "pattern", outside + "/secretn*"}, {"glob", "pattern", "../secretn*"}, {"glob", "pattern", ".{.,x}/secretn*"},
-		{"glob", "pattern", "{x,}" + outside + "/secretn*"}, {"glob", "pattern", "[.][.]/secretn*"}, {"glob", "pattern", "{[,]}.]{[,]}.]/secretn*"}, {"glob", "pattern", w.home + "/.gemini/secretn*"},
-		{"glob", "pattern", chats + "/*"}, {"list_directory", "dir_path", chats}, {"list_directory", "dir_path", up},
+		{"glob", "pattern", slash(outside) + "/secretn*"}, {"glob", "pattern", outside + "/secretn*"}, {"glob", "pattern", "../secretn*"}, {"glob", "pattern", ".{.,x}/secretn*"},
+		{"glob", "pattern", "{x,}" + slash(outside) + "/secretn*"}, {"glob", "pattern", "[.][.]/secretn*"}, {"glob", "pattern", "{[,]}.]{[,]}.]/secretn*"}, {"glob", "pattern", slash(w.home) + "/.gemini/secretn*"},
+		{"glob", "pattern", slash(chats) + "/*"}, {"list_directory", "dir_path", chats}, {"list_directory", "dir_path", up},
 		{"read_file", "file_path", transcripts[0]}, {"read_file", "file_path", filepath.Join(up, filepath.Base(transcripts[0]))},
 		{"read_file", "file_path", strings.ReplaceAll(filepath.Join(up, filepath.Base(transcripts[0])), "..", "%2e%2e")},
-		{"read_file", "file_path", filepath.Join(w.home, ".gemini", "GEMINI.md")}, {"read_file", "file_path", "file://" + transcripts[0]},
+		{"read_file", "file_path", filepath.Join(w.home, ".gemini", "GEMINI.md")}, {"read_file", "file_path", "file://" + transcripts[0]}, {"read_file", "file_path", paths.ToURL(transcripts[0])}, {"read_file", "file_path", slash(transcripts[0])},
 		{"grep_search", "dir_path", chats}, {"grep_search", "dir_path", up}, {"grep_search", "include_pattern", "../**"},
 		// Inside.
-		{"glob", "pattern", "src/*.{txt,md}"}, {"glob", "pattern", "**/*.{test,spec}.txt"}, {"glob", "pattern", w.project + "/src/*.txt"}, {"read_file", "file_path", "src/inside.txt"},
+		{"glob", "pattern", "src/*.{txt,md}"}, {"glob", "pattern", "**/*.{test,spec}.txt"}, {"glob", "pattern", slash(w.project) + "/src/*.txt"}, {"read_file", "file_path", "src/inside.txt"},
 		{"read_file", "file_path", filepath.Join(w.project, "src", "inside.txt")}, {"list_directory", "dir_path", w.project},
 		{"list_directory", "dir_path", "src"}, {"grep_search", "pattern", "PUB"},
 	}

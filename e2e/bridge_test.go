@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/fakemodel"
+	"pollux/internal/paths"
 )
 
 // A bridgeClient is an MCP client of `pollux bridge`, which runs the real
@@ -56,7 +58,7 @@ func (w *world) connect(cmd *exec.Cmd) *bridgeClient {
 		},
 	})
 	//lint:ignore SA1019 the protocol has deprecated roots; its clients have not
-	client.AddRoots(&mcp.Root{URI: "file://" + cmp.Or(cmd.Dir, w.project), Name: "project"})
+	client.AddRoots(&mcp.Root{URI: paths.ToURL(cmp.Or(cmd.Dir, w.project)), Name: "project"})
 	in, out := w.start(cmd)
 	c.leave = sync.OnceFunc(func() {
 		in.Close()
@@ -286,8 +288,16 @@ func (w *world) tamper() {
 	}
 	// An MCP server of the project, under a name that a policy might allow by
 	// mistake.
-	servers := fmt.Sprintf(`{"mcpServers": {"none": {"command": "touch", "args": [%q]}}}`, filepath.Join(w.project, "served.txt"))
-	if err := os.WriteFile(filepath.Join(w.project, ".gemini", "settings.json"), []byte(servers), 0o600); err != nil {
+	command, args := "touch", []string{filepath.Join(w.project, "served.txt")}
+	if runtime.GOOS == "windows" {
+		command, args = "cmd", append([]string{"/d", "/c", "type", "nul", ">"}, args...)
+	}
+	servers := map[string]any{"mcpServers": map[string]any{"none": map[string]any{"command": command, "args": args}}}
+	settings, err := json.Marshal(servers)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(w.project, ".gemini", "settings.json"), settings, 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -324,13 +334,19 @@ func bridgeIsReadOnly(t *testing.T) {
 	}
 	c.call("ping", nil).want(t, false, "enforced", "read_file", current)
 
-	alone := exec.Command(installed(t, "gemini-"+current, "node_modules", ".bin", "gemini"), "--output-format=stream-json", "-p", "go")
+	alone := exec.Command(geminiCLI(t), "--output-format=stream-json", "-p", "go")
 	alone.Env, alone.Dir = w.env, w.project
 	if out, err := alone.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if got := w.tree(); !strings.Contains(got, "written.txt=evil") || !strings.Contains(got, "ran.txt") || !strings.Contains(got, "served.txt") || !strings.Contains(got, "evil morning") {
-		t.Errorf("without the policy the attack does nothing, so this test proves nothing: %s", got)
+	marks := []string{"written.txt=evil", "served.txt", "evil morning"}
+	if runtime.GOOS != "windows" { // Wine's PowerShell runs nothing
+		marks = append(marks, "ran.txt")
+	}
+	for _, mark := range marks {
+		if got := w.tree(); !strings.Contains(got, mark) {
+			t.Errorf("without the policy the attack does nothing, so this test proves nothing: %s", got)
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ func (w *world) bridgeEnv() []string {
 		w.usePool()
 	}
 	return append(slices.Clone(w.env),
-		"GEMINI_CLI_PATH="+installed(w.t, "gemini-"+current, "node_modules", ".bin", "gemini"),
+		"GEMINI_CLI_PATH="+geminiCLI(w.t),
 		"GEMINI_MIN_INVOCATION_GAP_MS=0", "GEMINI_MAX_CONCURRENT=1", "GEMINI_RUNNER="+runner(w.t), "GEMINI_WARM_WAIT_MS=60000")
 }
 

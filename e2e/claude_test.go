@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -515,7 +514,7 @@ func TestClaudeTraps(t *testing.T) {
 		e, cli := w.claudeInEditor()
 		cli.ask("change it")
 		d := next(t, "diff", e.opened)
-		syscall.Kill(cli.PID, syscall.SIGKILL)
+		kill(cli.PID)
 		for c := range e.events {
 			if c.State == editor.StateOrphaned {
 				break

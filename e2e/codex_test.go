@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"pollux/internal/editor"
@@ -65,7 +64,7 @@ func killBelow(t *testing.T, dir string) {
 	for _, link := range all {
 		if exe, err := os.Readlink(link); err == nil && strings.HasPrefix(exe, dir+"/") {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(link)))
-			syscall.Kill(pid, syscall.SIGKILL)
+			kill(pid)
 			waitGone(t, pid)
 		}
 	}
@@ -151,7 +150,7 @@ func TestCodex(t *testing.T) {
 		if got := w.pollux("status"); !strings.Contains(got, "agent Codex CLI (pid ") || !strings.Contains(got, ") in "+w.project+", connected") {
 			t.Errorf("status prints %s", got)
 		}
-		syscall.Kill(cli.PID, syscall.SIGKILL)
+		kill(cli.PID)
 		waitFor(t, "the end of the agent", func() bool { return len(e.agents(t)) == 0 })
 		e.Client.Close()
 		e.cmd.Wait()

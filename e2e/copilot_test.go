@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"pollux/internal/editor"
@@ -426,7 +425,7 @@ func TestCopilotTraps(t *testing.T) {
 		e, cli := w.copilotInEditor()
 		cli.ask("change it")
 		d := next(t, "diff", e.opened)
-		syscall.Kill(cli.PID, syscall.SIGKILL)
+		kill(cli.PID)
 		for c := range e.events {
 			if c.State == editor.StateOrphaned {
 				break

@@ -320,8 +320,7 @@ func TestDoctor(t *testing.T) {
 		"a stopped companion": {want: []string{"failed companion/port"},
 			then: func(p *patient) {
 				p.tamper(noStdio)
-				p.editor.cmd.Process.Signal(syscall.SIGSTOP)
-				p.t.Cleanup(func() { p.editor.cmd.Process.Signal(syscall.SIGCONT) })
+				suspend(p.t, p.editor.cmd.Process.Pid)
 			}},
 		"a file of a companion that has ended, beside": {want: []string{"warning companion/stale"}, cli: connects,
 			then: func(p *patient) {
@@ -394,10 +393,10 @@ func TestDoctor(t *testing.T) {
 				root(p)
 				dir := filepath.Join(p.home, "full")
 				p.write(filepath.Join(dir, "f"), "")
-				if err := syscall.Mount("none", dir, "tmpfs", syscall.MS_RDONLY, "size=64k"); err != nil {
-					p.t.Skipf("no mounts here: %v", err)
+				if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "ro,size=64k", "none", dir).CombinedOutput(); err != nil {
+					p.t.Skipf("no mounts here: %v\n%s", err, out)
 				}
-				p.t.Cleanup(func() { syscall.Unmount(dir, 0) })
+				p.t.Cleanup(func() { exec.Command("umount", dir).Run() })
 				p.set("POLLUX_STATE_DIR=" + dir)
 			}},
 		"not signed in": {want: []string{"failed bridge/auth"},

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"pollux/internal/agent"
@@ -37,7 +36,7 @@ func newFarPool(t *testing.T, script fakemodel.Script) farPool {
 		"PATH=" + os.Getenv("PATH"), "HOME=" + tmp, "TMPDIR=" + tmp, "XDG_RUNTIME_DIR=" + tmp, "LANG=C.UTF-8",
 		"GORACE=" + os.Getenv("GORACE"), "GEMINI_CLI_PATH=/not/here", "GEMINI_WARM_WAIT_MS=60000",
 	}
-	w.env = append(w.env, "GEMINI_CLI_PATH="+installed(t, "gemini-"+current, "node_modules", ".bin", "gemini"), "GEMINI_WARM_WAIT_MS=60000")
+	w.env = append(w.env, "GEMINI_CLI_PATH="+geminiCLI(t), "GEMINI_WARM_WAIT_MS=60000")
 	t.Cleanup(func() {
 		w.pollux("pool", "stop")
 		for _, pattern := range []string{"tmp/pollux/pool-*", "tmp/pollux-bridge-*", "home/tmp/pollux/pool-*", "home/tmp/pollux-*"} {
@@ -170,9 +169,9 @@ func TestPoolSSH(t *testing.T) {
 func TestPoolSSHLost(t *testing.T) {
 	for name, end := range map[string]func(f farPool, c *bridgeClient){
 		"ssh": func(f farPool, c *bridgeClient) {
-			syscall.Kill(children(f.t, c.cmd.Process.Pid)[0], syscall.SIGKILL)
+			kill(children(f.t, c.cmd.Process.Pid)[0])
 		},
-		"pool": func(f farPool, _ *bridgeClient) { syscall.Kill(f.pool().PID, syscall.SIGKILL) },
+		"pool": func(f farPool, _ *bridgeClient) { kill(f.pool().PID) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			again := make(chan struct{})

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -288,8 +287,7 @@ func TestPoolDoesNotAnswer(t *testing.T) {
 	waiting := c.ask("please wait")
 	w.asked("please wait", 1)
 	p := w.onlyPool()
-	send(t, p.PID, syscall.SIGSTOP)
-	t.Cleanup(func() { syscall.Kill(p.PID, syscall.SIGCONT) })
+	resume := suspend(t, p.PID)
 	close(g.open)
 	fresh := w.bridge("POLLUX_POOL_IDLE_MS=20000").ask("a new session")
 	next(t, "answer", waiting).want(t, false, "please wait")
@@ -297,7 +295,7 @@ func TestPoolDoesNotAnswer(t *testing.T) {
 	if after := w.onlyPool(); after.PID == p.PID {
 		t.Errorf("the pool's state is %+v", after)
 	}
-	send(t, p.PID, syscall.SIGCONT)
+	resume()
 	waitGone(t, p.PID)
 	if len(w.pools()) != 1 {
 		t.Error("the first pool removed the socket of the second")
@@ -423,7 +421,7 @@ func TestRefusedVersionLeavesNoProcess(t *testing.T) {
 	w.usePool()
 	cli := filepath.Join(w.home, "wrapper")
 	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = --version ]; then\n\twhile [ ! -e $0.open ]; do sleep 0.1; done\n\techo 0.34.0\n\texit\nfi\nexec %s \"$@\"\n",
-		installed(t, "gemini-"+current, "node_modules", ".bin", "gemini"))
+		geminiCLI(t))
 	if err := os.WriteFile(cli, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}

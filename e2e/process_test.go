@@ -6,11 +6,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"pollux/editors/editortest"
+	"pollux/internal/sys"
+	"pollux/internal/sys/systest"
 )
 
 var signals = map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP, "SIGKILL": syscall.SIGKILL}
@@ -23,6 +26,24 @@ func send(t *testing.T, pid int, signal os.Signal) {
 	}
 	if err != nil {
 		t.Fatalf("process %d: %v", pid, err)
+	}
+}
+
+// suspend stops a process until resume is called or the test ends.
+func suspend(t *testing.T, pid int) (resume func()) {
+	t.Helper()
+	if err := systest.Suspend(pid); err != nil {
+		t.Fatalf("process %d: %v", pid, err)
+	}
+	resume = sync.OnceFunc(func() { systest.Resume(pid) })
+	t.Cleanup(resume)
+	return resume
+}
+
+// kill kills a process that may have ended.
+func kill(pid int) {
+	if p, err := os.FindProcess(pid); err == nil {
+		p.Kill()
 	}
 }
 
@@ -41,7 +62,7 @@ func killSession(t *testing.T, pid int) {
 		fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
 		if len(fields) > 3 && fields[3] == strconv.Itoa(pid) {
 			p, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			syscall.Kill(p, syscall.SIGKILL)
+			kill(p)
 		}
 	}
 }
@@ -54,7 +75,7 @@ func endCLIs(t *testing.T, pids []int) {
 		program, _ := os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe")
 		isAgent := func(name string) bool { return strings.HasPrefix(filepath.Base(program), name) }
 		if slices.ContainsFunc([]string{"node", "claude", "copilot", "codex", "opencode"}, isAgent) {
-			syscall.Kill(pid, syscall.SIGKILL)
+			kill(pid)
 			waitGone(t, pid)
 		}
 	}
@@ -63,16 +84,12 @@ func endCLIs(t *testing.T, pids []int) {
 // children returns the descendants of pid.
 func children(t *testing.T, pid int) (all []int) {
 	t.Helper()
-	lists, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
+	below, err := systest.Children(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, list := range lists {
-		data, _ := os.ReadFile(list)
-		for f := range strings.FieldsSeq(string(data)) {
-			child, _ := strconv.Atoi(f)
-			all = append(append(all, child), children(t, child)...)
-		}
+	for _, child := range below {
+		all = append(append(all, child), children(t, child)...)
 	}
 	return all
 }
@@ -80,7 +97,7 @@ func children(t *testing.T, pid int) (all []int) {
 // waitGone waits until a process that is not our child has exited.
 func waitGone(t *testing.T, pid int) {
 	t.Helper()
-	for start := time.Now(); syscall.Kill(pid, 0) == nil; time.Sleep(editortest.PollInterval(start)) {
+	for start := time.Now(); sys.Alive(pid); time.Sleep(editortest.PollInterval(start)) {
 		if time.Since(start) > stepTimeout {
 			t.Fatalf("process %d outlived pollux", pid)
 		}

