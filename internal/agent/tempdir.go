@@ -46,7 +46,7 @@ func NewTempDir() (*TempDir, error) {
 	staleDirs.Remove(os.TempDir())
 	path, err := sys.MkdirTemp("", fmt.Sprintf("%s%d-", tempPrefix, os.Getpid()))
 	if err != nil {
-		return nil, fmt.Errorf("no temporary directory (%w): set TMPDIR to a directory that you can write to", err)
+		return nil, fmt.Errorf("no temporary directory (%w): set %s to a directory that you can write to", err, sys.TempVars)
 	}
 	lock, _ := sys.Lock(filepath.Join(path, lockName))
 	return &TempDir{path, lock}, nil

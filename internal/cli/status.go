@@ -106,8 +106,7 @@ func companions(ctx context.Context, errs io.Writer, link bool) (entries []compa
 	entries = []companionEntry{} // which JSON shows as a list
 	for _, c := range all {
 		if c.Stopped {
-			fmt.Fprintf(errs,
-				"pollux: the companion at %s does not answer: if it is stopped, type `fg` in its terminal\n", c.Socket)
+			fmt.Fprintf(errs, "pollux: %v\n", editor.ErrorSilent(c.Socket))
 			stopped++
 			continue
 		}

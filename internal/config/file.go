@@ -31,13 +31,15 @@ func FilePath(getenv func(string) string) (string, error) {
 	dir := getenv("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(dir) {
 		var err error
+		variable := "HOME"
 		if runtime.GOOS == "windows" {
+			variable = "APPDATA"
 			dir, err = os.UserConfigDir()
 		} else if dir, err = os.UserHomeDir(); err == nil {
 			dir = filepath.Join(dir, ".config")
 		}
 		if err != nil {
-			return "", fmt.Errorf("no home directory (%w): set HOME or %s", err, EnvFile)
+			return "", fmt.Errorf("no home directory (%w): set %s or %s", err, variable, EnvFile)
 		}
 	}
 	return filepath.Join(dir, "pollux", "config.toml"), nil

@@ -26,12 +26,12 @@ func Disk(more ...Directory) Check {
 func checkDisk(c *Checker, more []Directory) {
 	state, err := sys.StateDir()
 	if err != nil {
-		c.Fail("disk", "set HOME or POLLUX_STATE_DIR", "there is no directory for the journal: %v", err)
+		c.Fail("disk", "set "+sys.DataVar+" or POLLUX_STATE_DIR", "there is no directory for the journal: %v", err)
 		return
 	}
 	runtime, err := sys.RuntimeDir()
 	if err != nil {
-		c.Fail("disk", "set TMPDIR to a directory you own",
+		c.Fail("disk", "set "+sys.TempVars+" to a directory you own",
 			"there is no directory for the companions' sockets: %v", err)
 		return
 	}

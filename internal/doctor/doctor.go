@@ -23,7 +23,6 @@ import (
 	"strings"
 
 	"pollux/internal/editor"
-	"pollux/internal/lazy"
 	"pollux/internal/paths"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
@@ -232,16 +231,8 @@ func Print(w io.Writer, f Finding) {
 // FixCommand is the command that makes the changes of [Report.Fix].
 const FixCommand = "pollux doctor --fix"
 
-var bare = lazy.Regexp(`^[\w@%+=:,./~-]+$`)
-
-// Word returns a text as one word of a shell command that the user can paste.
-func Word(s string) string {
-	s = termtext.Line(s, maxText)
-	if bare().MatchString(s) {
-		return s
-	}
-	return termtext.Word(s)
-}
+// Word returns a text as one word of a command that the user can paste.
+func Word(s string) string { return sys.Quote(termtext.Line(s, maxText)) }
 
 // Short returns an untrusted text in one short line, to quote in a finding.
 func Short(s string) string { return termtext.Line(s, 300) }

@@ -9,9 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"pollux/internal/paths"
+	"pollux/internal/sys"
 )
 
 // AnswerTimeout limits a conversation with a companion. A companion that is
@@ -85,9 +88,16 @@ func ReviewPage(ctx context.Context, socket string, self Implementation) (st Sta
 		return c.Call(ctx, MethodReviewLink, nil, &link)
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("the companion at %s does not answer: if it is stopped, type `fg` in its terminal", socket)
+		err = ErrorSilent(socket)
 	}
 	return st, link, err
+}
+
+// ErrorSilent returns the error for a companion that does not answer on its socket.
+func ErrorSilent(socket string) error {
+	name, _, _ := strings.Cut(filepath.Base(socket), "-")
+	pid, _ := strconv.Atoi(name) // see [SocketPath]
+	return fmt.Errorf("the companion at %s does not answer: %s", socket, sys.AwakenAdvice(pid))
 }
 
 func talk(ctx context.Context, socket string, self Implementation,

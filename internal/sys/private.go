@@ -82,7 +82,7 @@ func PrivateDir(dir string) error {
 func PrivateTempDir(dir string) error {
 	err := PrivateDir(dir)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, ErrForeign) {
-		return fmt.Errorf("%w: set %s to a directory that you own, also for the agent", err, TempVar)
+		return fmt.Errorf("%w: set %s to a directory that you own, also for the agent", err, TempVars)
 	}
 	return err
 }

@@ -8,12 +8,6 @@ import (
 	"syscall"
 )
 
-// TempVar is the environment variable that names the temporary directory.
-const TempVar = "TMPDIR"
-
-// makeWritable is the command that makes a file writable.
-const makeWritable = "chmod u+w"
-
 func own(_ string, info fs.FileInfo) bool { return ownedBy(info, os.Getuid()) }
 
 func ownedBy(info fs.FileInfo, uid int) bool {

@@ -13,12 +13,6 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// TempVar is the environment variable that names the temporary directory.
-const TempVar = "TEMP"
-
-// makeWritable is the command that makes a file writable.
-const makeWritable = "attrib -r"
-
 // Identifiers of groups and accounts that are the same on each Windows.
 const (
 	sidCreatorOwner   = "S-1-3-0" // stands for whoever creates a file

@@ -121,7 +121,7 @@ func StateDir() (string, error) {
 	if runtime.GOOS == "windows" {
 		d, err := os.UserCacheDir()
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("no directory for application data (%w): set %s or POLLUX_STATE_DIR", err, DataVar)
 		}
 		return filepath.Join(d, "pollux", "state"), nil
 	}

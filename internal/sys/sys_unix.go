@@ -19,6 +19,17 @@ import (
 // TerminationSignals are the signals on which a process cleans up and ends.
 var TerminationSignals = []os.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT}
 
+// Variables to set, as messages name them: TempVars for the temporary directory, HomeVar for
+// the home directory, and DataVar for the directory from which [StateDir] is derived.
+const (
+	TempVars = "TMPDIR"
+	HomeVar  = "HOME"
+	DataVar  = "HOME"
+)
+
+// makeWritable is the command that makes a read-only file writable.
+const makeWritable = "chmod u+w"
+
 // Refused reports whether a dial failed because nobody listens.
 func Refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 

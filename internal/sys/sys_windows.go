@@ -20,6 +20,17 @@ import (
 // TerminationSignals are the signals on which a process cleans up and ends.
 var TerminationSignals = []os.Signal{os.Interrupt, windows.SIGTERM}
 
+// Variables to set, as messages name them: TempVars for the temporary directory, HomeVar for
+// the home directory, and DataVar for the directory from which [StateDir] is derived.
+const (
+	TempVars = "TEMP and TMP" // Node.js reads TEMP first, Go reads TMP
+	HomeVar  = "USERPROFILE"
+	DataVar  = "LOCALAPPDATA"
+)
+
+// makeWritable is the command that makes a read-only file writable.
+const makeWritable = "attrib -r"
+
 // Refused reports whether a dial failed because nobody listens.
 func Refused(err error) bool { return errors.Is(err, windows.WSAECONNREFUSED) }
 

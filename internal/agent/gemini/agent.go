@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"pollux/internal/agent"
+	"pollux/internal/sys"
 )
 
 // maxPrompt limits a prompt, in bytes: the CLI reads 8 MiB of its standard input
@@ -85,7 +86,7 @@ var remedies = map[agent.Kind]agent.Remedy{
 // CLI splits a list of policies at commas.
 func checkTempDir(dir string) error {
 	if strings.Contains(dir, ",") {
-		return fmt.Errorf("the temporary directory %s has a comma in its name: set TMPDIR to one without", dir)
+		return fmt.Errorf("the temporary directory %s has a comma in its name: set %s to one without", dir, sys.TempVars)
 	}
 	return nil
 }

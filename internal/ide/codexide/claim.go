@@ -115,7 +115,7 @@ func newClaim(path string) (*claim, error) {
 		if _, taken := os.Lstat(path); taken == nil {
 			return nil, errTaken // another server was faster
 		}
-		return nil, fmt.Errorf("%w: set %s to a directory that you own and that has a short path, also for the agent", err, sys.TempVar)
+		return nil, fmt.Errorf("%w: set %s to a directory that you own and that has a short path, also for the agent", err, sys.TempVars)
 	}
 	l.SetUnlinkOnClose(false)
 	file, err := os.Lstat(path)

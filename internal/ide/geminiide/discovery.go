@@ -392,7 +392,7 @@ func (p *Publication) writeCLILocked(c cli, e Endpoint) error {
 }
 
 func errForeign(path string) error {
-	return fmt.Errorf("%s belongs to another user: set %s to a directory that you own, for the CLI too", path, sys.TempVar)
+	return fmt.Errorf("%s belongs to another user: set %s to a directory that you own, for the CLI too", path, sys.TempVars)
 }
 
 // maxLinks bounds the symbolic links of a path, as systems do.
@@ -446,7 +446,7 @@ walk:
 		}
 		return nil
 	}
-	return fmt.Errorf("%s has too many symbolic links: set %s to a directory that you own, for the CLI too", dir, sys.TempVar)
+	return fmt.Errorf("%s has too many symbolic links: set %s to a directory that you own, for the CLI too", dir, sys.TempVars)
 }
 
 // Remove deletes the files, and the directories that Publish made if they are

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -59,7 +58,7 @@ func (p *Pool) Check(ctx context.Context, c *doctor.Checker) {
 	}
 	if p.Off {
 		c.Add(doctor.Finding{
-			Check: name, Status: doctor.OK, Next: "unset POLLUX_POOL to share them",
+			Check: name, Status: doctor.OK, Next: sys.UnsetCommand("POLLUX_POOL") + " to share them",
 			Text: "POLLUX_POOL=off: bridges that are started here share no processes",
 		})
 		return
@@ -128,10 +127,7 @@ func reportUnreachable(c *doctor.Checker, u *shared.UnreachableError) {
 	pool, next := "the pool at "+u.Socket, "end the process that serves it"
 	if u.PID != 0 {
 		pool = fmt.Sprintf("the pool (process %d)", u.PID)
-		next = fmt.Sprintf("run `kill -CONT %d` if it is stopped, else `kill -KILL %d`", u.PID, u.PID)
-		if runtime.GOOS == "windows" {
-			next = fmt.Sprintf("run `taskkill /F /PID %d`", u.PID)
-		}
+		next = sys.AwakenOrKill(u.PID)
 	}
 	c.Warn(name, next, "%s does not answer: the next call replaces it after some seconds, but its agents keep running until it ends", pool)
 }

@@ -70,11 +70,11 @@ func (c *claude) checkAutoConnect() {
 	auto, set := isTrue(os.Getenv(claudeide.EnvAutoConnect)), isFalse(os.Getenv(claudeide.EnvAutoConnect))
 	switch {
 	case set:
-		c.Fail("auto-connect", "unset "+claudeide.EnvAutoConnect+", or type /ide in Claude Code",
+		c.Fail("auto-connect", sys.UnsetCommand(claudeide.EnvAutoConnect)+", or type /ide in Claude Code",
 			"%s=%s keeps Claude Code from connecting by itself, even with --ide or %s",
 			claudeide.EnvAutoConnect, doctor.Short(os.Getenv(claudeide.EnvAutoConnect)), claudeide.EnvPort)
 	case isTrue(os.Getenv("CLAUDE_CODE_SIMPLE")):
-		c.Fail("auto-connect", "unset CLAUDE_CODE_SIMPLE", "CLAUDE_CODE_SIMPLE keeps Claude Code from connecting by itself")
+		c.Fail("auto-connect", sys.UnsetCommand("CLAUDE_CODE_SIMPLE"), "CLAUDE_CODE_SIMPLE keeps Claude Code from connecting by itself")
 	case auto:
 		c.OK("auto-connect", "Claude Code connects by itself (%s)", claudeide.EnvAutoConnect)
 	case os.Getenv(claudeide.EnvPort) != "":
@@ -106,7 +106,7 @@ func isFalse(v string) bool {
 func (c *claude) checkDirectory() {
 	dir, err := claudeide.Dir()
 	if err != nil {
-		c.Fail("directory", "set HOME", "there is no directory for lock files: %v", err)
+		c.Fail("directory", "set "+sys.HomeVar, "there is no directory for lock files: %v", err)
 		return
 	}
 	info, err := os.Stat(dir)
@@ -114,7 +114,7 @@ func (c *claude) checkDirectory() {
 	case err != nil && errors.Is(err, os.ErrNotExist):
 		return // the first companion makes it
 	case err != nil || !info.IsDir():
-		c.Fail("directory", "rm "+doctor.Word(dir), "%s is not a directory, so no companion can write its lock file", dir)
+		c.Fail("directory", sys.RemoveCommand(dir), "%s is not a directory, so no companion can write its lock file", dir)
 		return
 	case !sys.Own(dir, info):
 		c.Fail("directory", "start Claude Code and the editor as the same user",
@@ -173,7 +173,7 @@ func checkStale(c *doctor.Checker, locks []claudeide.Found) {
 func (c *claude) findLock() (lock claudeide.Found, ok bool) {
 	matches := c.search.Claude()
 	if port := os.Getenv(claudeide.EnvPort); port != "" && (len(matches) != 1 || matches[0].Port != c.search.Port()) {
-		next := "unset " + claudeide.EnvPort
+		next := sys.UnsetCommand(claudeide.EnvPort)
 		if len(matches) == 1 {
 			c.Warn("variables", next, "%s=%s names a server without a lock file", claudeide.EnvPort, doctor.Short(port))
 		} else {
@@ -262,7 +262,7 @@ func (c *claude) isBelow(f claudeide.Found) bool {
 	if i < 0 || f.Covers(c.Dir) || !f.Live() {
 		return false
 	}
-	c.Fail("workspace", "cd "+doctor.Word(f.WorkspaceFolders[i])+", or "+startOne,
+	c.Fail("workspace", sys.EnterCommand(c.Dir, f.WorkspaceFolders[i])+", or "+startOne,
 		"%s is for %s, but this is %s", name(f), doctor.Short(f.WorkspaceFolders[i]), c.Dir)
 	return true
 }
@@ -318,7 +318,7 @@ func probe(ctx context.Context, c *doctor.Checker, f claudeide.Found, host strin
 	case sys.Refused(err):
 		c.Fail("port", "restart that editor", "nothing listens on %s of %s", host, name(f))
 	case ctx.Err() != nil:
-		c.Fail("port", "continue it (fg), or restart that editor", "%s does not answer: it is stopped or hangs", name(f))
+		c.Fail("port", sys.AwakenCommand(0, "restart that editor"), "%s does not answer: it is stopped or hangs", name(f))
 	default:
 		c.Fail("port", "restart that editor", "%s does not answer: %s", name(f), doctor.Reason(err))
 	}

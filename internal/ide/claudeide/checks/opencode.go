@@ -8,6 +8,7 @@ import (
 
 	"pollux/internal/doctor"
 	"pollux/internal/ide/claudeide"
+	"pollux/internal/sys"
 )
 
 // Opencode checks why opencode does not connect to a companion.
@@ -21,7 +22,7 @@ func Opencode(ctx context.Context, c *doctor.Checker) {
 		}
 	}
 	if len(set) > 0 {
-		c.Fail("variables", "unset "+strings.Join(set, " "),
+		c.Fail("variables", sys.UnsetCommand(set...),
 			"opencode connects to the port in %s without a token, is refused, and reads no lock file", set[0])
 		return
 	}

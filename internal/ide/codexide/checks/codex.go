@@ -44,7 +44,7 @@ func Codex(_ context.Context, c *doctor.Checker) {
 		explainNone(c, path)
 		return
 	case err != nil || info.Mode().Type() != fs.ModeSocket:
-		c.Fail("socket", "rm "+doctor.Word(path), "%s is not a socket, so no companion can serve it", path)
+		c.Fail("socket", sys.RemoveCommand(path), "%s is not a socket, so no companion can serve it", path)
 		return
 	case !sys.Own(path, info):
 		c.Fail("user", "start Codex CLI and the editor as the same user",
@@ -105,9 +105,9 @@ func checkDirectory(c *doctor.Checker, dir string) bool {
 	case errors.Is(err, fs.ErrNotExist):
 		return true
 	case err != nil || !info.IsDir():
-		c.Fail("directory", "rm "+doctor.Word(dir), "%s is not a directory", dir)
+		c.Fail("directory", sys.RemoveCommand(dir), "%s is not a directory", dir)
 	case !sys.Own(dir, info):
-		c.Fail("directory", "export TMPDIR=~/tmp (a directory you own), for the editor and Codex CLI",
+		c.Fail("directory", sys.OwnTempDir()+", for the editor and Codex CLI",
 			"%s belongs to another user: Codex CLI refuses it", dir)
 	case sys.OthersWrite(dir, info):
 		c.Add(doctor.Finding{

@@ -73,7 +73,7 @@ func (l lock) name() string { return cmp.Or(doctor.Short(l.IDEName), "a program 
 func Copilot(ctx context.Context, c *doctor.Checker) {
 	home, err := copilotide.Home()
 	if err != nil {
-		c.Fail("settings", "set HOME", "there is no home directory, so Copilot CLI has no settings: %v", err)
+		c.Fail("settings", "set "+sys.HomeVar, "there is no home directory, so Copilot CLI has no settings: %v", err)
 		return
 	}
 	checkSettings(c, filepath.Join(home, "settings.json"))
@@ -110,7 +110,7 @@ func checkSettings(c *doctor.Checker, path string) {
 	}
 	yes := []string{"true", "1", "yes", "on", "y"}
 	if v := os.Getenv("COPILOT_ALLOW_ALL"); slices.Contains(yes, strings.ToLower(strings.TrimSpace(v))) {
-		c.Warn("mode", "unset COPILOT_ALLOW_ALL",
+		c.Warn("mode", sys.UnsetCommand("COPILOT_ALLOW_ALL"),
 			"COPILOT_ALLOW_ALL makes Copilot CLI write without a review, as --allow-all-tools does")
 	}
 }
@@ -132,7 +132,7 @@ func explainNone(c *doctor.Checker, locks []lock) {
 					"%s names its folder %s, which is a symbolic link: Copilot CLI compares it with %s",
 					l.name(), doctor.Short(folder), c.Dir)
 			case paths.Contains(folder, c.Dir), paths.Contains(c.Dir, folder):
-				c.Fail("workspace", "cd "+doctor.Word(folder)+", or type /ide",
+				c.Fail("workspace", sys.EnterCommand(c.Dir, folder)+", or type /ide",
 					"%s is for %s, but this is %s: Copilot CLI connects by itself only in the same folder",
 					l.name(), doctor.Short(folder), c.Dir)
 			default:
@@ -166,7 +166,7 @@ func checkServer(ctx context.Context, c *doctor.Checker, l lock) {
 	case errors.Is(err, errors.ErrUnsupported):
 		c.OK("port", "%s has an address of another system, which doctor cannot check", l.name())
 	case ctx.Err() != nil:
-		c.Fail("port", "continue it (fg), or restart that editor", "%s does not answer: it is stopped or hangs", l.name())
+		c.Fail("port", sys.AwakenCommand(0, "restart that editor"), "%s does not answer: it is stopped or hangs", l.name())
 	default:
 		c.Fail("port", "restart that editor", "%s does not answer on %s", l.name(), doctor.Short(l.SocketPath))
 	}

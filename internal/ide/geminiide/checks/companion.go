@@ -89,7 +89,7 @@ func (p *Protocol) Variables(_ context.Context, c *doctor.Checker) {
 	set := slices.DeleteFunc(slices.Clone(ideVariables), func(key string) bool { return env(key) == "" })
 	switch {
 	case gone != "":
-		c.Warn("variables", "unset "+strings.Join(set, " "),
+		c.Warn("variables", sys.UnsetCommand(set...),
 			"this terminal's variables (%s, ...) name a companion that has ended: %s", set[0], gone)
 	case len(set) > 0:
 		c.OK("variables", "this terminal's variables name a companion that is running")
@@ -126,7 +126,7 @@ func (p *Protocol) Companion(ctx context.Context, dc *doctor.Checker) {
 		return
 	}
 	if !chosen.Own {
-		c.Fail("user", "rm "+doctor.Word(chosen.Path)+", or start Gemini CLI as the user who started that editor",
+		c.Fail("user", sys.RemoveCommand(chosen.Path)+", or start Gemini CLI as the user who started that editor",
 			"Gemini CLI %s will use %s, which is not your file", c.Program.Version, chosen.Path)
 		return
 	}
@@ -313,7 +313,7 @@ func (c *checker) checkWorkspace(chosen *geminiide.Candidate) bool {
 			return false
 		}
 		first, _, _ := strings.Cut(*path, string(os.PathListSeparator))
-		c.Fail("workspace", "cd "+doctor.Word(first)+", or here: "+startOne,
+		c.Fail("workspace", sys.EnterCommand(c.Dir, first)+", or here: "+startOne,
 			"%s is for %s, but this is %s", name(chosen), folders(*path), c.Dir)
 	default:
 		if claimsAll(path) {

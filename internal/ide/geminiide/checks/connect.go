@@ -201,15 +201,12 @@ func (c *checker) failUnreachable(ctx context.Context, chosen *geminiide.Candida
 		c.Fail("token", "restart that companion",
 			"%s refuses the token in %s (HTTP %d)", name(chosen), chosen.Path, status.Code)
 	case errors.As(err, &status):
-		c.Fail("port", "rm "+doctor.Word(chosen.Path)+", then restart the companion",
+		c.Fail("port", sys.RemoveCommand(chosen.Path)+", then restart the companion",
 			"the program that listens on port %s is not a companion (HTTP %d); the file that names it is %s",
 			port, status.Code, chosen.Path)
 	case errors.Is(err, context.DeadlineExceeded):
-		next := "continue it (fg), or stop it"
-		if chosen.File.Pollux > 0 {
-			next = fmt.Sprintf("kill -CONT %d, or fg in its terminal", chosen.File.Pollux)
-		}
-		c.Fail("port", next, "%s accepts connections but does not answer: is it suspended (Ctrl-Z)?", name(chosen))
+		c.Fail("port", sys.AwakenCommand(chosen.File.Pollux, "stop it"),
+			"%s accepts connections but does not answer: %s", name(chosen), sys.Suspended())
 	case sys.Refused(err):
 		c.Fail("port", "restart that companion",
 			"nothing listens on port %s, which %s names: its companion, process %d, runs elsewhere or hangs",

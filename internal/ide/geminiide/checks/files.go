@@ -17,7 +17,7 @@ import (
 // checkDirectory checks that the discovery files belong to the user, and that
 // nobody else can read or change them.
 func (c *checker) checkDirectory() {
-	const ownDir = "export TMPDIR=~/tmp (a directory you own), for the editor and the CLI"
+	ownDir := sys.OwnTempDir() + ", for the editor and the CLI"
 	for _, dir := range []string{filepath.Dir(c.lookup.Dir), c.lookup.Dir} {
 		info, err := os.Lstat(dir)
 		switch {
@@ -27,7 +27,7 @@ func (c *checker) checkDirectory() {
 			c.Fail("directory", ownDir, "%s cannot be examined: %v", dir, doctor.Reason(err))
 			return
 		case !info.IsDir():
-			c.Fail("directory", "rm "+doctor.Word(dir),
+			c.Fail("directory", sys.RemoveCommand(dir),
 				"%s is not a directory, so no companion can publish itself", dir)
 			return
 		case !sys.Own(dir, info) && env("SUDO_USER") != "":
@@ -69,7 +69,7 @@ func (c *checker) openToOthers() []string {
 func (c *checker) checkStale(ctx context.Context) {
 	for _, candidate := range c.lookup.Candidates {
 		if candidate.Err != nil && !errors.Is(candidate.Err, geminiide.ErrOtherUser) {
-			c.Warn("file", "rm "+doctor.Word(candidate.Path), "Gemini CLI skips %s: %v", candidate.Path, candidate.Err)
+			c.Warn("file", sys.RemoveCommand(candidate.Path), "Gemini CLI skips %s: %v", candidate.Path, candidate.Err)
 		}
 	}
 	stale := geminiide.Stale([]int{c.lookup.PID})
