@@ -164,7 +164,7 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		{"ide --listen 0.0.0.0", 2, "name one IP address"},
 		{"lsp --listen localhost", 2, "name one IP address"},
 		{"review", 1, "`pollux open`"},
-		{"run gemini", 2, "goes after --, as in `pollux run -- gemini`"},
+		{"run gemini", 2, "goes after --, as in `pollux run " + sys.EndOfFlags() + " gemini`"},
 		{"run", 1, "npm install"},
 		{"run -- nosuchprogram", 127, "check the command after --"},
 		{"run -- claude", 127, "`npm install -g @anthropic-ai/claude-code`"},

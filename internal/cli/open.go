@@ -88,7 +88,8 @@ func choosePage(ctx context.Context, errs io.Writer, dir string) (string, error)
 	if len(found) > 1 {
 		fmt.Fprintf(errs, "pollux: %d companions serve %s; the others open with\n", len(found), termtext.Visible(paths.Short(dir)))
 		for _, c := range found[1:] {
-			fmt.Fprintf(errs, "  pollux open --socket %s  # %s\n", termtext.Visible(c.Socket), companionName(c.Status))
+			command := "pollux open --socket " + sys.Quote(termtext.Visible(c.Socket))
+			fmt.Fprintf(errs, "  %s\n", sys.Explained(command, companionName(c.Status)))
 		}
 	}
 	return found[0].Socket, nil
@@ -104,10 +105,19 @@ func noPage(ctx context.Context, dir string) error {
 	for _, c := range all {
 		if len(c.Roots) > 0 {
 			return fmt.Errorf("no companion is running for %s: start one with `pollux run`, "+
-				"or name the directory of another one, such as `pollux open %s`", dir, paths.Short(c.Roots[0]))
+				"or name the directory of another one, such as `pollux open %s`", dir, shortWord(c.Roots[0]))
 		}
 	}
 	return fmt.Errorf("no companion is running for %s: start one with `pollux run`", dir)
+}
+
+// shortWord returns a path as one word of a command, with ~ for the home directory if the
+// shell expands that.
+func shortWord(path string) string {
+	if short := paths.Short(path); sys.Quote(short) == short {
+		return short
+	}
+	return sys.Quote(path)
 }
 
 // companionName returns what to call a companion: its editor, workspace and process.

@@ -65,8 +65,8 @@ mode; opencode and Codex CLI never do.`,
 		Args:              cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
-				return usageError{fmt.Errorf("unknown argument %q: the command to run goes after --, as in `pollux run -- %s`",
-					args[0], args[0])}
+				return usageError{fmt.Errorf("unknown argument %q: the command to run goes after --, as in `pollux run %s %s`",
+					args[0], sys.EndOfFlags(), args[0])}
 			}
 			where, err := review()
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -118,5 +119,16 @@ func TestFind(t *testing.T) {
 	}
 	if _, err := Connect(ctx, filepath.Join(run, "none")); !errors.Is(err, ErrGone) {
 		t.Errorf("a socket that is not there: %v", err)
+	}
+}
+
+// Windows has no fg: there the error names the process to end.
+func TestErrorSilent(t *testing.T) {
+	path, err := SocketPath(12, 34)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ErrorSilent(path).Error(); !strings.HasSuffix(got, " does not answer: "+sys.AwakenAdvice(12)) {
+		t.Error(got)
 	}
 }

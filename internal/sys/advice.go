@@ -39,6 +39,27 @@ func isASCIIAlnum(r rune) bool {
 // PowerShell also ends a text at quotes such as “, and takes brackets for a pattern.
 func literal(path string) bool { return !strings.ContainsAny(path, "%$`\"“”„[]") }
 
+// Explained returns a line that shows a command and says what it is about.
+func Explained(command, about string) string { return explained(runtime.GOOS, command, about) }
+
+func explained(goos, command, about string) string {
+	if goos == "windows" { // cmd has no comments
+		return about + ": " + command
+	}
+	return command + "  # " + about
+}
+
+// EndOfFlags returns the argument -- as the user must type it. PowerShell does not pass on a
+// bare one to a script, such as the one that npm installs for a program.
+func EndOfFlags() string { return endOfFlags(runtime.GOOS) }
+
+func endOfFlags(goos string) string {
+	if goos == "windows" {
+		return `"--"`
+	}
+	return "--"
+}
+
 // RemoveCommand returns what removes a file.
 func RemoveCommand(path string) string {
 	info, err := os.Lstat(path)

@@ -3,6 +3,7 @@ package sys
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -13,6 +14,9 @@ func TestAdvice(t *testing.T) {
 		{quote("linux", "/a b/it's"), `'/a b/it'\''s'`, quote("windows", `C:\Users\Jo Ann\x (1).json`), `"C:\Users\Jo Ann\x (1).json"`},
 		{quote("linux", "/ä"), `'/ä'`, quote("windows", `C:\Jürgen~1`), `"C:\Jürgen~1"`},
 		{quote("linux", ""), `''`, quote("windows", `\\host\share\a,b&c`), `"\\host\share\a,b&c"`},
+
+		{explained("linux", "pollux open", "a"), "pollux open  # a", explained("windows", "pollux open", "a"), "a: pollux open"},
+		{endOfFlags("linux"), "--", endOfFlags("windows"), `"--"`},
 
 		{removeCommand("linux", "/a b", true), `rm '/a b'`, removeCommand("windows", `C:\a b`, true), `del "C:\a b"`},
 		{removeCommand("linux", "/a", false), `rm /a`, removeCommand("windows", `C:\a`, true), `del C:\a`},
@@ -68,5 +72,24 @@ func TestRemoveCommandRemoves(t *testing.T) {
 	}
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
 		t.Errorf("%s: the file is still there (%v)", command, err)
+	}
+}
+
+// The command that the error names makes a file writable.
+func TestReadOnlyFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a b.txt")
+	if err := os.WriteFile(path, nil, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	err := ReplaceFile(path, "new")
+	if err == nil || !strings.HasSuffix(err.Error(), " with "+makeWritable) {
+		t.Fatalf("ReplaceFile of a read-only file: %v", err)
+	}
+	command := makeWritable + ` "` + path + `"`
+	if out, err := Shell(command).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	if err := ReplaceFile(path, "new"); err != nil {
+		t.Error(err)
 	}
 }

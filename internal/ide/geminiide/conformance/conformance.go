@@ -307,7 +307,7 @@ func (r *run) discover() error {
 			return fmt.Errorf("%s ended before it made a discovery file (exit code %d); it must stay in the foreground",
 				r.cfg.Command[0], r.child.ExitCode())
 		case <-deadline.C:
-			return fmt.Errorf("%s made no discovery file in $TMPDIR/gemini/ide within %v",
+			return fmt.Errorf("%s made no discovery file in gemini/ide in its temporary directory within %v",
 				r.cfg.Command[0], r.timeouts.start)
 		case <-tick.C:
 		}
