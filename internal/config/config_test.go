@@ -150,6 +150,9 @@ func TestProblems(t *testing.T) {
 		"[companion]\nlisten = true":             "2: companion.listen is true: write a string, in quotes",
 		"[bridge]\nprompts-dir = \"x/y\"":        `2: bridge.prompts-dir is "x/y": write an absolute path, or one that starts with ~/`,
 		"[bridge]\ncommand = \"./gemini\"":       `2: bridge.command is "./gemini": write an absolute path`,
+		"[run]\ndir = \"C:\\Users\\me\"":         `2: not valid TOML: expected eight hexadecimal digits after '\U', but got "C:\\Us" instead: write a path with backslashes in single quotes`,
+		"[bridge]\nprompts-dir = \"C:\\app\"":    `2: not valid TOML: invalid escape in string '\a': write a path with backslashes in single quotes`,
+		"[bridge]\nprompts-dir = \"C:\\temp\"":   `2: bridge.prompts-dir is "C:\temp": write a path with backslashes in single quotes`,
 		"[bridge]\nmodel = \"--yolo\"":           `2: bridge.model is "--yolo", which is not a valid model name: set it to one such as`,
 		"[log]\nlevel = \"info\"\nlevel = \"x\"": `3: not valid TOML: Key 'log.level' has already been defined`,
 	} {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/BurntSushi/toml"
 
@@ -69,12 +70,19 @@ func (v *Values) problem(line int, format string, args ...any) {
 	v.Problems = append(v.Problems, &Problem{Origin: Origin{File: v.Path, Line: line}, Text: fmt.Sprintf(format, args...)})
 }
 
+// singleQuotes is the next step for a path in which TOML reads backslashes as escapes.
+const singleQuotes = "write a path with backslashes in single quotes"
+
 // decode sets the values that a file holds.
 func (v *Values) decode(text string) {
 	var top map[string]toml.Primitive
 	md, err := toml.Decode(text, &top)
 	if err != nil {
-		v.problem(position(err), "not valid TOML: %s: correct it", message(err))
+		problem, next := message(err), "correct it"
+		if strings.Contains(problem, `\`) { // an escape that TOML does not have, as in "C:\app"
+			next = singleQuotes
+		}
+		v.problem(position(err), "not valid TOML: %s: %s", problem, next)
 		return
 	}
 	tables := make(map[string]map[string]toml.Primitive)
@@ -215,6 +223,9 @@ func (s Setting) fromFile(raw any) (any, error) {
 	case Model:
 		return s.model(text)
 	case Path, Program:
+		if strings.ContainsFunc(text, unicode.IsControl) { // as in "C:\temp"
+			return nil, errors.New(": " + singleQuotes)
+		}
 		path := expand(text)
 		if path != "" && !filepath.IsAbs(path) && (s.Kind == Path || filepath.Base(path) != path) {
 			return nil, errors.New(": write an absolute path, or one that starts with ~/")
