@@ -31,7 +31,7 @@ $TEXT), or do them yourself with --interactive. Otherwise these checks are
 skipped. On Windows the shell is cmd: write %FILE% and %TEXT%.
 
 The companion's workspace is its working directory, and its temporary directory
-is in TMPDIR. With --interactive the editor needs a separate window:
+is in TMPDIR, TMP and TEMP. With --interactive the editor needs a separate window:
 
     pollux conformance --interactive -- xterm -e nvim one.txt
 

@@ -28,8 +28,8 @@ it was, in a private directory: the latest 1,000, for at least two weeks. Nothin
 lost when an agent, an editor or Pollux ends at the wrong moment.
 
 The list shows the latest entry first. Where a command takes an ID, a unique
-prefix of it is enough, and @ is the latest entry. Paths are relative to the
-working directory if the file is in it.
+prefix of it is enough, and @ is the latest entry (in PowerShell, write "@"). Paths
+are relative to the working directory if the file is in it.
 
 ` + stateHelp(),
 		Example: `  pollux journal --here --state rejected
