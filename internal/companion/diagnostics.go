@@ -108,6 +108,9 @@ func (c *Companion) shareable(reported []editor.FileDiagnostics, path string) (
 	files []editor.FileDiagnostics, names []string,
 ) {
 	roots := c.Roots()
+	if paths.OnOtherServer(roots, path) {
+		return nil, nil
+	}
 	actual := ""
 	if path != "" {
 		actual = paths.Real(path)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -324,8 +325,8 @@ func createPrivate(path string) (*os.File, error) {
 // privateTemp makes a new file private before it has content.
 func privateTemp(path string) error { return protectPath(path, false) }
 
-// keepOwner gives the file temp the owner and the access control list of the file that it
-// will replace.
+// keepOwner gives the file temp the owner, the access control list and the attributes of
+// the file that it will replace.
 func keepOwner(_ *os.File, temp, replaced string, info fs.FileInfo) error {
 	was, err := securityOf(replaced, info)
 	if err != nil {
@@ -351,5 +352,25 @@ func keepOwner(_ *os.File, temp, replaced string, info fs.FileInfo) error {
 	if control&windows.SE_DACL_PROTECTED != 0 {
 		what = windows.DACL_SECURITY_INFORMATION | windows.PROTECTED_DACL_SECURITY_INFORMATION
 	}
-	return windows.SetKernelObjectSecurity(h, what, was)
+	if err := windows.SetKernelObjectSecurity(h, what, was); err != nil {
+		return err
+	}
+	return hide(temp, info)
+}
+
+// hide hides a file if the file of info is hidden.
+func hide(path string, info fs.FileInfo) error {
+	data, ok := info.Sys().(*syscall.Win32FileAttributeData)
+	if !ok {
+		return nil
+	}
+	attributes := data.FileAttributes & (windows.FILE_ATTRIBUTE_HIDDEN | windows.FILE_ATTRIBUTE_SYSTEM)
+	if attributes == 0 {
+		return nil
+	}
+	name, err := windows.UTF16PtrFromString(path)
+	if err != nil {
+		return err
+	}
+	return windows.SetFileAttributes(name, attributes)
 }

@@ -84,9 +84,9 @@ func ReplaceFile(path, text string) error {
 //
 // The file keeps its mode and owner. ReplaceIn writes a new file and renames it,
 // so that a reader sees either the old content or the new one. If that would
-// break hard links, or lose the owner, extended attributes (on Linux), or data
-// streams and attributes such as "hidden" (on Windows), it writes the old file in
-// place instead.
+// break hard links, or lose the owner, extended attributes (on Linux) or data
+// streams (on Windows), it writes the old file in place instead. On Windows it also
+// does if another program keeps the file open for longer than a second.
 func ReplaceIn(root *os.Root, name, text string) error {
 	dir := filepath.Dir(name)
 	info, err := root.Lstat(name)
@@ -112,6 +112,9 @@ func ReplaceIn(root *os.Root, name, text string) error {
 	err = rename(func() error { return root.Rename(temp, name) }, func() error { return unchanged(root, name, info) })
 	if err != nil {
 		root.Remove(temp)
+	}
+	if info != nil && refused(err) && overwrite(root, name, info, text) == nil {
+		return nil // the program that has the file open lets others write it
 	}
 	return err
 }

@@ -39,6 +39,9 @@ func TestReplaceFileKeepsAttributes(t *testing.T) {
 		systest.SkipOnWine(t, "it keeps no attributes")
 	}
 	replace(t, path, "new")
+	if err := EditFile(path, "new", "newer", 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if a := attributes(t, path); a&windows.FILE_ATTRIBUTE_HIDDEN == 0 || a&windows.FILE_ATTRIBUTE_SYSTEM == 0 {
 		t.Errorf("the attributes are %#x", a)
 	}
@@ -66,14 +69,14 @@ func TestReplaceFileKeepsStreams(t *testing.T) {
 	}
 }
 
-// open opens a file as a program does that lets nobody write, rename or remove it.
-func open(t *testing.T, path string) (closeFile func()) {
+// open opens a file as a program does that lets nobody rename or remove it.
+func open(t *testing.T, path string, share uint32) (closeFile func()) {
 	t.Helper()
 	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := windows.CreateFile(name, windows.GENERIC_READ, windows.FILE_SHARE_READ, nil, windows.OPEN_EXISTING, windows.FILE_ATTRIBUTE_NORMAL, 0)
+	h, err := windows.CreateFile(name, windows.GENERIC_READ, share, nil, windows.OPEN_EXISTING, windows.FILE_ATTRIBUTE_NORMAL, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +87,7 @@ func TestReplaceFileWaitsForOtherPrograms(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	write(t, path, "old", 0o600)
-	closeFile := open(t, path)
+	closeFile := open(t, path, windows.FILE_SHARE_READ)
 	first := true
 	err := renameIf(refused, func() error {
 		write(t, path+".new", "new", 0o600)
@@ -100,8 +103,14 @@ func TestReplaceFileWaitsForOtherPrograms(t *testing.T) {
 		t.Errorf("the file holds %q, %v; it was open: %v", got, err, !first)
 	}
 
-	defer open(t, path)()
-	err = ReplaceFile(path, "newer")
+	closeFile = open(t, path, windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE) // as programs in Go and Java do
+	if err := ReplaceFile(path, "newer, in place"); err != nil {
+		t.Error(err)
+	}
+	closeFile()
+	replace(t, path, "new")
+	defer open(t, path, windows.FILE_SHARE_READ)()
+	err = ReplaceFile(path, "newest")
 	if !errors.Is(err, windows.ERROR_SHARING_VIOLATION) && !errors.Is(err, windows.ERROR_ACCESS_DENIED) {
 		t.Errorf("the error is %v", err)
 	}

@@ -84,7 +84,9 @@ func (l *pipeListener) Close() error {
 	return l.Listener.Close()
 }
 
-func isPipe(path string) bool { return strings.HasPrefix(path, pipes) }
+func isPipe(path string) bool {
+	return len(path) >= len(pipes) && strings.EqualFold(path[:len(pipes)], pipes)
+}
 
 func listenSocket(path string) (SocketListener, error) {
 	if isPipe(path) {

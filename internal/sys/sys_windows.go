@@ -121,7 +121,7 @@ func memory(pid int) int64 {
 }
 
 // bound reports whether a new file in its place would lose something: further hard links,
-// attributes such as "hidden", or data streams.
+// encryption, or data streams.
 func bound(root *os.Root, name string, _ fs.FileInfo) bool {
 	f, err := root.Open(name)
 	if err != nil {
@@ -133,8 +133,7 @@ func bound(root *os.Root, name string, _ fs.FileInfo) bool {
 	if err := windows.GetFileInformationByHandle(h, &info); err != nil {
 		return false
 	}
-	const attributes = windows.FILE_ATTRIBUTE_HIDDEN | windows.FILE_ATTRIBUTE_SYSTEM | windows.FILE_ATTRIBUTE_ENCRYPTED
-	return info.NumberOfLinks > 1 || info.FileAttributes&attributes != 0 || hasStreams(h)
+	return info.NumberOfLinks > 1 || info.FileAttributes&windows.FILE_ATTRIBUTE_ENCRYPTED != 0 || hasStreams(h)
 }
 
 // fileStreamInformation is the class of information that lists a file's data streams.
