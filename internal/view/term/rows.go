@@ -99,8 +99,13 @@ func layOut(original, proposed, text string) (rows []row, changes []change) {
 		oldLine, newLine = oldLine+1, newLine+1
 	}
 	rows = folded(rows)
+	crlf := usesCRLF(original) && usesCRLF(proposed) && usesCRLF(text)
 	for i := range rows {
-		rows[i].shown = termtext.Visible(rows[i].text)
+		line := rows[i].text
+		if crlf {
+			line = strings.TrimSuffix(line, "\r")
+		}
+		rows[i].shown = termtext.Visible(line)
 	}
 	markWords(rows)
 	for _, p := range paired(rows) {
@@ -110,6 +115,13 @@ func layOut(original, proposed, text string) (rows []row, changes []change) {
 		}
 	}
 	return rows, changes
+}
+
+// usesCRLF reports whether each line of a text that ends does so with CR and LF, and no
+// other place has one of the two. A text in one line without an end may use any line ends.
+func usesCRLF(text string) bool {
+	n := strings.Count(text, "\r\n")
+	return strings.Count(text, "\n") == n && strings.Count(text, "\r") == n
 }
 
 // firstDifference returns the first column in which two lines differ.

@@ -59,6 +59,29 @@ func TestLayOut(t *testing.T) {
 	}
 }
 
+// On Windows, each line of a change of Copilot CLI ended in a sign for the carriage return.
+func TestLineEnds(t *testing.T) {
+	for _, test := range []struct{ name, original, proposed, want string }{
+		{"CRLF", "a\r\nb\r\n", "a\r\nB\r\n", " a\n-b\n+B\n"},
+		{"CRLF, without a last one", "a\r\nb", "a\r\nB", " a\n-b\n+B\n"},
+		{"CRLF in a new file", "", "a\r\nb\r\n", "+a\n+b\n"},
+		{"other ones than on disk", "a\n", "a\r\n", "-a\n+a␍\n"},
+		{"mixed", "a\r\nb\n", "a\r\nB\n", " a␍\n-b\n+B\n"},
+		{"a carriage return inside a line", "a\r\n", "A\rB\r\n", "-a␍\n+A␍B␍\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			rows, _ := layOut(test.original, test.proposed, test.proposed)
+			var got strings.Builder
+			for _, r := range rows {
+				got.WriteString(signs[r.kind].sign + r.shown + "\n")
+			}
+			if got.String() != test.want {
+				t.Errorf("it shows\n%swant\n%s", got.String(), test.want)
+			}
+		})
+	}
+}
+
 // Undoing every change gives the file.
 func FuzzUndo(f *testing.F) {
 	f.Add("a\nb\nc\n", "A\nb\nC\nd\n")

@@ -171,7 +171,7 @@ func linesOf(ctx context.Context, path, text string) [][]syntax.Span {
 	}
 	lines := hunk.Split(text)
 	for i, l := range lines {
-		lines[i] = termtext.Visible(l)
+		lines[i] = termtext.Visible(strings.TrimSuffix(l, "\r"))
 	}
 	return syntax.Lines(ctx, path, strings.Join(lines, "\n"))
 }
