@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,6 +97,35 @@ func (f Found) Live() bool {
 // empty one.
 func (l Lock) Covers(folder string) bool {
 	return slices.ContainsFunc(l.WorkspaceFolders, func(f string) bool { return f != "" && paths.Contains(f, folder) })
+}
+
+// Spelling returns the working directory as the terminal or the editor spells it, or "" on
+// systems where Claude Code finds its folder in any spelling: see [Lock.Spells].
+func Spelling() string {
+	if runtime.GOOS != "windows" {
+		return ""
+	}
+	dir, _ := os.Getwd()
+	return dir
+}
+
+// inSpelling adds to the folders of a lock the one that contains dir, in dir's spelling. A
+// Claude Code that starts in the same terminal, or in one of the same editor, has that.
+func inSpelling(folders []string, dir string) []string {
+	for _, folder := range folders {
+		rel, ok := paths.Rel(folder, dir)
+		if !ok {
+			continue
+		}
+		for ; rel != "."; rel = filepath.Dir(rel) {
+			dir = filepath.Dir(dir)
+		}
+		if !slices.Contains(folders, dir) {
+			return append(folders, dir)
+		}
+		break
+	}
+	return folders
 }
 
 // overlaps reports whether an agent can run in a folder that both have. It would

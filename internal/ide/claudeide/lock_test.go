@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"pollux/internal/ide/lockfile"
+	"pollux/internal/paths"
 	"pollux/internal/sys"
 	"pollux/internal/sys/systest"
 )
@@ -77,6 +79,30 @@ func (s *Server) folders(t *testing.T) string {
 		}
 	}
 	return "no lock file"
+}
+
+// A Claude Code in C:\Work did not connect to a companion that was started there, if the disk
+// says C:\work.
+func TestInSpelling(t *testing.T) {
+	one, two := systest.Abs("/work/one"), systest.Abs("/work/two")
+	upper := systest.Abs("/WORK/One")
+	for dir, added := range map[string]string{
+		one:                            "",
+		filepath.Join(one, "Sub"):      "",
+		upper:                          upper,
+		filepath.Join(upper, "a", "b"): upper,
+		systest.Abs("/work"):           "",
+		systest.Abs("/Work/ones"):      "",
+		"":                             "",
+	} {
+		want := []string{two, one}
+		if added != "" && paths.Same(one, added) { // not on Linux
+			want = append(want, added)
+		}
+		if got := inSpelling([]string{two, one}, dir); !slices.Equal(got, want) {
+			t.Errorf("in %q: %q, want %q", dir, got, want)
+		}
+	}
 }
 
 func TestLockFile(t *testing.T) {

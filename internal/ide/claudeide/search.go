@@ -21,8 +21,11 @@ import (
 // A Search replays how an agent looks for its server.
 type Search struct {
 	// Dir is the agent's folder, a real path.
-	Dir    string
-	Getenv func(string) string
+	Dir string
+	// Spelling is the folder as the agent's terminal spells it. It is empty on systems
+	// where that does not matter to Claude Code: see [Lock.Spells].
+	Spelling string
+	Getenv   func(string) string
 }
 
 // Dirs returns the directories with lock files that Claude Code reads. opencode reads
@@ -62,7 +65,7 @@ func (s Search) Port() int {
 func (s Search) Claude() (matches []Found) {
 	for _, f := range s.Locks() {
 		named := f.Port == s.Port()
-		if !named && !f.Covers(s.Dir) && s.Getenv("CLAUDE_CODE_IDE_SKIP_VALID_CHECK") == "" || !f.Live() {
+		if !named && !s.matches(f) && s.Getenv("CLAUDE_CODE_IDE_SKIP_VALID_CHECK") == "" || !f.Live() {
 			continue
 		}
 		if named {
@@ -71,6 +74,35 @@ func (s Search) Claude() (matches []Found) {
 		matches = append(matches, f)
 	}
 	return matches
+}
+
+// matches reports whether Claude Code finds its folder in a lock.
+func (s Search) matches(f Found) bool {
+	return f.Covers(s.Dir) && (s.Spelling == "" || f.Spells(s.Spelling))
+}
+
+// Spells reports whether a folder of the lock contains the path, in the same letters.
+// Claude Code for Windows takes C:\Work and C:\work for two folders, and its own one as
+// its terminal spells it. It only ignores the case of the drive.
+func (l Lock) Spells(path string) bool {
+	path = upperDrive(path)
+	return slices.ContainsFunc(l.WorkspaceFolders, func(folder string) bool {
+		if folder == "" {
+			return false
+		}
+		folder = strings.TrimSuffix(upperDrive(folder), string(filepath.Separator))
+		rest, ok := strings.CutPrefix(path, folder)
+		return ok && (rest == "" || os.IsPathSeparator(rest[0]))
+	})
+}
+
+// upperDrive cleans a path and writes its drive as a capital letter.
+func upperDrive(path string) string {
+	path = filepath.Clean(path)
+	if drive, rest, ok := strings.Cut(path, ":"); ok && len(drive) == 1 {
+		path = strings.ToUpper(drive) + ":" + rest
+	}
+	return path
 }
 
 // Opencode returns the lock that opencode connects to: of those that cover the folder,

@@ -38,6 +38,7 @@ func TestSearch(t *testing.T) {
 	for name, tt := range map[string]struct {
 		locks    map[int]string // the lowest port is the newest
 		env      map[string]string
+		spelling string
 		claude   []int
 		opencode int
 	}{
@@ -57,6 +58,11 @@ func TestSearch(t *testing.T) {
 		"the port of a dead one": {locks: map[int]string{2: lock(deadPID, dir)}, env: map[string]string{EnvPort: "2"}, opencode: 2},
 		"without the check": {locks: map[int]string{1: lock(alive, "/x")},
 			env: map[string]string{"CLAUDE_CODE_IDE_SKIP_VALID_CHECK": "1"}, claude: []int{1}},
+		"the same letters": {locks: map[int]string{1: lock(alive, "/work/", dir)}, spelling: "/work/Project",
+			claude: []int{1}, opencode: 1},
+		"other letters": {locks: map[int]string{1: lock(alive, dir, dir+"s")}, spelling: "/work/Project", opencode: 1},
+		"other letters, by the port": {locks: map[int]string{1: lock(alive, dir)}, spelling: "/work/Project",
+			env: map[string]string{EnvPort: "1"}, claude: []int{1}, opencode: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			home := t.TempDir()
@@ -69,7 +75,7 @@ func TestSearch(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s := Search{Dir: dir, Getenv: getenv(tt.env)}
+			s := Search{Dir: dir, Spelling: tt.spelling, Getenv: getenv(tt.env)}
 			if got := ports(s.Claude()); len(got) != len(tt.claude) || len(got) > 0 && got[0] != tt.claude[0] {
 				t.Errorf("Claude Code chooses %v, want %v", got, tt.claude)
 			}
@@ -77,6 +83,26 @@ func TestSearch(t *testing.T) {
 				t.Errorf("opencode chooses %d, want %d", got.Port, tt.opencode)
 			}
 		})
+	}
+}
+
+// Claude Code for Windows ignores the case of the drive, and of nothing else.
+func TestSpells(t *testing.T) {
+	for _, tt := range []struct {
+		folder, path string
+		want         bool
+	}{
+		{"C:/work/app", "C:/work/app", true},
+		{"C:/work/app", "c:/work/app/Sub", true},
+		{"c:/work/app/", "C:/work/app", true},
+		{"C:/work/app", "C:/Work/app", false},
+		{"C:/work/app", "C:/work/apps", false},
+		{"C:/", "c:/Work", true},
+		{"", "C:/work", false},
+	} {
+		if got := (Lock{WorkspaceFolders: []string{tt.folder}}).Spells(tt.path); got != tt.want {
+			t.Errorf("%s, %s: %v", tt.folder, tt.path, got)
+		}
 	}
 }
 

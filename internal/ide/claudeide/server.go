@@ -330,7 +330,7 @@ func (s *Server) Publish(roots, _ []string) error {
 		name = "Pollux"
 	}
 	lock := Lock{
-		PID: os.Getpid(), WorkspaceFolders: lockfile.Folders(roots), IDEName: name, Transport: transport,
+		PID: os.Getpid(), WorkspaceFolders: inSpelling(lockfile.Folders(roots), Spelling()), IDEName: name, Transport: transport,
 		RunningInWindows: runtime.GOOS == "windows", AuthToken: s.token,
 		Pollux: lockfile.NewMark(),
 	}
@@ -345,7 +345,7 @@ func (s *Server) Publish(roots, _ []string) error {
 
 // SetRoots publishes other workspace roots.
 func (s *Server) SetRoots(roots []string) error {
-	folders := lockfile.Folders(roots)
+	folders := inSpelling(lockfile.Folders(roots), Spelling())
 	s.mu.Lock()
 	s.lock.WorkspaceFolders = folders
 	s.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -187,6 +188,37 @@ func TestClaude(t *testing.T) {
 			}
 			tt.make(r)
 			if got, report := r.found(Claude); !slices.Equal(got, tt.want) {
+				t.Errorf("found %q, want %q: %+v", got, tt.want, report.Findings)
+			}
+		})
+	}
+}
+
+// Doctor said that Claude Code connects, which it does not in a terminal that has the folder
+// in other letters.
+func TestSpelling(t *testing.T) {
+	if runtime.GOOS != "windows" {
+		t.Skip("it matters to Claude Code on Windows only")
+	}
+	upper := strings.ToUpper
+	for name, tt := range map[string]struct {
+		folders func(project string) []string
+		dir     func(project string) string
+		want    []string
+	}{
+		"as on disk":       {func(p string) []string { return []string{p} }, filepath.Clean, nil},
+		"other letters":    {func(p string) []string { return []string{p} }, upper, []string{"failed spelling"}},
+		"both in the lock": {func(p string) []string { return []string{p, upper(p)} }, upper, nil},
+		"another folder":   {func(p string) []string { return []string{p + "2"} }, upper, []string{"failed companion"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoom(t)
+			t.Setenv(claudeide.EnvAutoConnect, "true")
+			r.lock(0, func(l *claudeide.Lock) { l.WorkspaceFolders = tt.folders(r.project) })
+			t.Chdir(tt.dir(r.project))
+			got, report := r.found(Claude)
+			got = slices.DeleteFunc(got, func(f string) bool { return f == "warning mode" })
+			if !slices.Equal(got, tt.want) {
 				t.Errorf("found %q, want %q: %+v", got, tt.want, report.Findings)
 			}
 		})

@@ -58,7 +58,12 @@ func Claude(ctx context.Context, dc *doctor.Checker) {
 }
 
 func newSearch(c *doctor.Checker) claudeide.Search {
-	return claudeide.Search{Dir: c.Dir, Getenv: os.Getenv}
+	s := claudeide.Search{Dir: c.Dir, Getenv: os.Getenv}
+	// A link, which Claude Code resolves, is more than a spelling.
+	if dir := claudeide.Spelling(); paths.Same(dir, c.Dir) {
+		s.Spelling = dir
+	}
+	return s
 }
 
 // ClaudeHome returns the directory of Claude Code's settings.
@@ -206,7 +211,7 @@ func (c *claude) explainNone() {
 		return
 	}
 	locks := c.search.Locks()
-	for _, explain := range []func(claudeide.Found) bool{c.isContainer, c.isGone, c.isLink, c.isBelow} {
+	for _, explain := range []func(claudeide.Found) bool{c.isContainer, c.isGone, c.isSpelling, c.isLink, c.isBelow} {
 		if slices.ContainsFunc(locks, explain) {
 			return
 		}
@@ -240,6 +245,17 @@ func (c *claude) isGone(f claudeide.Found) bool {
 		why = fmt.Sprintf("its process %d has ended", f.PID)
 	}
 	c.Fail("lock", startOne, "%s has this folder, but %s: Claude Code deletes its lock file", name(f), why)
+	return true
+}
+
+// isSpelling reports a lock that has this folder in other letters than this terminal.
+func (c *claude) isSpelling(f claudeide.Found) bool {
+	if c.search.Spelling == "" || !f.Covers(c.Dir) || !f.Live() {
+		return false
+	}
+	c.Fail("spelling", "cd "+doctor.Word(c.Dir)+", or "+attach,
+		"%s has this folder, but this terminal spells it %s: Claude Code compares capital letters, too",
+		name(f), doctor.Short(c.search.Spelling))
 	return true
 }
 
