@@ -30,6 +30,10 @@ func TestTextRules(t *testing.T) {
 			t.Errorf("Holds(%q)", text)
 		}
 	}
+	// On Windows, every new file was said to hold something else than what was accepted.
+	if !rules.Holds("a\r\nb\r\n", "a\nb\n") {
+		t.Error("Holds: a new file of Windows has CRLF")
+	}
 }
 
 func TestHint(t *testing.T) {
