@@ -385,13 +385,14 @@ func (e Entry) written(text string) string {
 	return text
 }
 
-// InFile reports whether the entry's file holds the entry's text now.
+// InFile reports whether the entry's file holds the entry's text now. Line ends do not
+// count: agents choose those of a file that they write as a whole.
 func (j *Journal) InFile(e Entry) (bool, error) {
 	text, err := j.Text(e.ID)
 	if err != nil {
 		return false, err
 	}
-	text = e.written(text)
+	text = withLF(e.written(text))
 	path := cmp.Or(e.Real, e.Path)
 	info, err := os.Stat(path)
 	switch {
@@ -399,9 +400,11 @@ func (j *Journal) InFile(e Entry) (bool, error) {
 		return false, nil
 	case err != nil:
 		return false, err
-	case info.Size() != int64(len(text)):
+	case info.Size() < int64(len(text)), info.Size() > int64(len(text)+strings.Count(text, "\n")):
 		return false, nil
 	}
 	data, err := sys.ReadFile(path, maxFile)
-	return string(data) == text, err
+	return withLF(string(data)) == text, err
 }
+
+func withLF(text string) string { return strings.ReplaceAll(text, "\r\n", "\n") }

@@ -247,6 +247,39 @@ func TestRestore(t *testing.T) {
 	}
 }
 
+// A new file that Copilot CLI wrote on Windows, with CRLF, was said to hold another text.
+func TestInFile(t *testing.T) {
+	j := New(t.TempDir())
+	path := filepath.Join(t.TempDir(), "f.txt")
+	for _, tt := range []struct {
+		crlf           bool
+		proposal, disk string
+		want           bool
+	}{
+		{false, "a\nb\n", "a\nb\n", true},
+		{false, "a\nb\n", "a\r\nb\r\n", true},
+		{true, "a\nb\n", "a\nb\n", true},
+		{true, "a\nb\n", "a\r\nb\r\n", true},
+		{false, "a\r\nb\n", "a\nb\n", true},
+		{false, "a\nb\n", "a\rb\r", false},
+		{false, "a\nb\n", "a\nB\n", false},
+		{false, "a\nb\n", "a\nb", false},
+		{false, "a\n", "a\nbc\n", false},
+	} {
+		e := Entry{Path: path, CRLF: tt.crlf, State: Closed}
+		var err error
+		if e.ID, err = j.Add(e, tt.proposal); err == nil {
+			err = os.WriteFile(path, []byte(tt.disk), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := j.InFile(e); got != tt.want || err != nil {
+			t.Errorf("%+v: %v, %v", tt, got, err)
+		}
+	}
+}
+
 func TestConcurrentUse(t *testing.T) {
 	j := New(t.TempDir())
 	var wg sync.WaitGroup
