@@ -62,7 +62,8 @@ var demoAgents = []demoAgent{
 				"numStartups": 1, "hasCompletedOnboarding": true, "theme": "dark", "autoUpdates": false,
 				"hasSeenAutoDefaultNudge": true,
 				"customApiKeyResponses":   map[string]any{"approved": []string{demoKey[len(demoKey)-20:]}},
-				"projects": map[string]any{project: map[string]any{
+				// Also on Windows, its names of projects have slashes.
+				"projects": map[string]any{filepath.ToSlash(project): map[string]any{
 					"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true,
 				}},
 			}}
