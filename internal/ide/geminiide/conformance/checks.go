@@ -460,7 +460,7 @@ var diffChecks = []check{
 				return err
 			}
 			return r.opened(r.name("one.txt"), proposed, func() error {
-				r.cli.Pause()
+				r.pause(r.cli)
 				doErr := r.do(Accept, r.name("one.txt"), "")
 				if err := r.resume(r.cli); err != nil {
 					return err

@@ -116,13 +116,14 @@ type timeouts struct {
 	answer time.Duration            // for an answer or a notification
 	effect map[Action]time.Duration // for the effect of an action's command, if not answer
 	quiet  time.Duration            // for an unexpected notification
+	notice time.Duration            // for the end of a stream to be noticed
 	remove time.Duration            // for a companion that ends to remove its file
 	end    time.Duration            // for its server, its process and its streams to end
 }
 
 var usualTimeouts = timeouts{
 	start: 20 * time.Second, output: time.Second, answer: 5 * time.Second, quiet: 700 * time.Millisecond,
-	remove: 20 * time.Second, end: 5 * time.Second,
+	notice: 200 * time.Millisecond, remove: 20 * time.Second, end: 5 * time.Second,
 }
 
 // personTimeout is how long to wait for the effect of what a person does.

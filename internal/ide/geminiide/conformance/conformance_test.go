@@ -178,7 +178,7 @@ func timeoutsFor(fault string) *timeouts {
 	const never, soon = 50 * time.Millisecond, 5 * time.Second
 	to := &timeouts{
 		start: 2 * time.Minute, output: time.Minute, answer: time.Minute, effect: make(map[Action]time.Duration),
-		quiet: never, remove: time.Minute, end: time.Minute,
+		quiet: never, notice: never, remove: time.Minute, end: time.Minute,
 	}
 	switch fault {
 	case "says it twice", "rejects at close", "one for all": // must be noticed meanwhile

@@ -125,6 +125,16 @@ func (r *run) listen(c *client.CLI) error {
 	return nil
 }
 
+// pause closes the stream of a session. A companion that has not noticed it yet may send
+// an outcome to nobody.
+func (r *run) pause(c *client.CLI) {
+	c.Pause()
+	select {
+	case <-time.After(r.timeouts.notice):
+	case <-r.ctx.Done():
+	}
+}
+
 // resume opens the stream of a session again. A companion may need a moment to
 // notice that the last one has ended.
 func (r *run) resume(c *client.CLI) error {
