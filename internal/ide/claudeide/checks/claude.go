@@ -253,7 +253,7 @@ func (c *claude) isSpelling(f claudeide.Found) bool {
 	if c.search.Spelling == "" || !f.Covers(c.Dir) || !f.Live() {
 		return false
 	}
-	c.Fail("spelling", "cd "+doctor.Word(c.Dir)+", or "+attach,
+	c.Fail("spelling", sys.EnterCommand(c.Dir, c.Dir)+", or "+attach,
 		"%s has this folder, but this terminal spells it %s: Claude Code compares capital letters, too",
 		name(f), doctor.Short(c.search.Spelling))
 	return true
