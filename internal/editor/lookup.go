@@ -97,7 +97,7 @@ func ReviewPage(ctx context.Context, socket string, self Implementation) (st Sta
 func ErrorSilent(socket string) error {
 	name, _, _ := strings.Cut(filepath.Base(socket), "-")
 	pid, _ := strconv.Atoi(name) // see [SocketPath]
-	return fmt.Errorf("the companion at %s does not answer: %s", socket, sys.AwakenAdvice(pid))
+	return fmt.Errorf("the companion at %s does not answer: %s", socket, sys.ResumeAdvice(pid))
 }
 
 func talk(ctx context.Context, socket string, self Implementation,

@@ -128,7 +128,7 @@ func TestErrorSilent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := ErrorSilent(path).Error(); !strings.HasSuffix(got, " does not answer: "+sys.AwakenAdvice(12)) {
+	if got := ErrorSilent(path).Error(); !strings.HasSuffix(got, " does not answer: "+sys.ResumeAdvice(12)) {
 		t.Error(got)
 	}
 }

@@ -112,13 +112,13 @@ func killCommand(goos string, pid int) string {
 	return fmt.Sprintf("kill -KILL %d", pid)
 }
 
-// AwakenCommand returns what to do about a process that does not answer: on Unix it may be
-// stopped. pid is 0 if it is not known; otherwise then says what else helps.
-func AwakenCommand(pid int, otherwise string) string {
-	return awakenCommand(runtime.GOOS, pid, otherwise)
+// ResumeCommand returns what to do about a process that does not answer: on Unix it may be
+// suspended. If pid is 0, because it is not known, otherwise says what else helps.
+func ResumeCommand(pid int, otherwise string) string {
+	return resumeCommand(runtime.GOOS, pid, otherwise)
 }
 
-func awakenCommand(goos string, pid int, otherwise string) string {
+func resumeCommand(goos string, pid int, otherwise string) string {
 	switch {
 	case goos == "windows" && pid > 0:
 		return killCommand(goos, pid) + ", then start it again"
@@ -130,10 +130,10 @@ func awakenCommand(goos string, pid int, otherwise string) string {
 	return "continue it (fg), or " + otherwise
 }
 
-// AwakenOrKill returns the advice about a process of which nobody needs the state.
-func AwakenOrKill(pid int) string { return awakenOrKill(runtime.GOOS, pid) }
+// ResumeOrKill returns what to do about such a process if it may be killed.
+func ResumeOrKill(pid int) string { return resumeOrKill(runtime.GOOS, pid) }
 
-func awakenOrKill(goos string, pid int) string {
+func resumeOrKill(goos string, pid int) string {
 	kill := killCommand(goos, pid)
 	if goos == "windows" {
 		return fmt.Sprintf("run `%s`", kill)
@@ -141,10 +141,11 @@ func awakenOrKill(goos string, pid int) string {
 	return fmt.Sprintf("run `kill -CONT %d` if it is stopped, else `%s`", pid, kill)
 }
 
-// AwakenAdvice returns the advice as a clause of an error. pid is 0 if it is not known.
-func AwakenAdvice(pid int) string { return awakenAdvice(runtime.GOOS, pid) }
+// ResumeAdvice returns what to do about such a process as a clause of an error. pid is 0 if
+// it is not known.
+func ResumeAdvice(pid int) string { return resumeAdvice(runtime.GOOS, pid) }
 
-func awakenAdvice(goos string, pid int) string {
+func resumeAdvice(goos string, pid int) string {
 	switch {
 	case goos != "windows":
 		return "if it is stopped, type `fg` in its terminal"

@@ -9,8 +9,8 @@ const maxRenameDelay = 100 * time.Millisecond
 const renameTimeout = time.Second
 
 // rename calls do, which renames a file. Windows refuses that while another program, such
-// as a virus scanner, keeps one of the two files open. Then rename calls do again, up to
-// [renameTimeout]. It does not if check fails, which it calls before.
+// as a virus scanner, keeps one of the two files open. Then rename calls do again, until
+// [renameTimeout]. Before each further call it calls check, and returns the error of that.
 func rename(do, check func() error) error {
 	return renameIf(refused, do, check)
 }

@@ -127,7 +127,7 @@ func reportUnreachable(c *doctor.Checker, u *shared.UnreachableError) {
 	pool, next := "the pool at "+u.Socket, "end the process that serves it"
 	if u.PID != 0 {
 		pool = fmt.Sprintf("the pool (process %d)", u.PID)
-		next = sys.AwakenOrKill(u.PID)
+		next = sys.ResumeOrKill(u.PID)
 	}
 	c.Warn(name, next, "%s does not answer: the next call replaces it after some seconds, but its agents keep running until it ends", pool)
 }

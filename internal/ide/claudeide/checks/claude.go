@@ -334,7 +334,7 @@ func probe(ctx context.Context, c *doctor.Checker, f claudeide.Found, host strin
 	case sys.Refused(err):
 		c.Fail("port", "restart that editor", "nothing listens on %s of %s", host, name(f))
 	case ctx.Err() != nil:
-		c.Fail("port", sys.AwakenCommand(0, "restart that editor"), "%s does not answer: it is stopped or hangs", name(f))
+		c.Fail("port", sys.ResumeCommand(0, "restart that editor"), "%s does not answer: it is stopped or hangs", name(f))
 	default:
 		c.Fail("port", "restart that editor", "%s does not answer: %s", name(f), doctor.Reason(err))
 	}

@@ -166,7 +166,7 @@ func checkServer(ctx context.Context, c *doctor.Checker, l lock) {
 	case errors.Is(err, errors.ErrUnsupported):
 		c.OK("port", "%s has an address of another system, which doctor cannot check", l.name())
 	case ctx.Err() != nil:
-		c.Fail("port", sys.AwakenCommand(0, "restart that editor"), "%s does not answer: it is stopped or hangs", l.name())
+		c.Fail("port", sys.ResumeCommand(0, "restart that editor"), "%s does not answer: it is stopped or hangs", l.name())
 	default:
 		c.Fail("port", "restart that editor", "%s does not answer on %s", l.name(), doctor.Short(l.SocketPath))
 	}

@@ -205,7 +205,7 @@ func (c *checker) failUnreachable(ctx context.Context, chosen *geminiide.Candida
 			"the program that listens on port %s is not a companion (HTTP %d); the file that names it is %s",
 			port, status.Code, chosen.Path)
 	case errors.Is(err, context.DeadlineExceeded):
-		c.Fail("port", sys.AwakenCommand(chosen.File.Pollux, "stop it"),
+		c.Fail("port", sys.ResumeCommand(chosen.File.Pollux, "stop it"),
 			"%s accepts connections but does not answer: %s", name(chosen), sys.Suspended())
 	case sys.Refused(err):
 		c.Fail("port", "restart that companion",
