@@ -56,25 +56,29 @@ func StartChild(cmd *exec.Cmd) (*Child, error) {
 	go func() {
 		runtime.LockOSThread() // the parent-death signal is bound to this thread
 		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		if err != nil {
-			started <- err
-			return
+		p, err := startAdopted(cmd)
+		started <- err
+		if err == nil {
+			c.run(p)
 		}
-		p, err := adopt(cmd)
-		if err != nil {
-			cmd.Process.Kill()
-			cmd.Wait()
-			started <- err
-			return
-		}
-		started <- nil
-		c.run(p)
 	}()
 	if err := <-started; err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+func startAdopted(cmd *exec.Cmd) (process, error) {
+	defer guardStart()()
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p, err := adopt(cmd)
+	if err != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+	return p, err
 }
 
 func newChild(cmd *exec.Cmd) *Child {

@@ -138,6 +138,59 @@ func (j *job) empty() {
 	}
 }
 
+// guard is a job of this process itself, in which its children are from the moment of their
+// creation.
+var guard struct {
+	sync.Mutex
+	job    *job // nil before the first start, and where the system permits none
+	tried  bool
+	starts int // that are in progress
+}
+
+// guardStart makes the end of this process also end what it is starting, until done is
+// called. A child enters its own job only after its creation: if this process was killed in
+// between, the child stayed, suspended.
+func guardStart() (done func()) {
+	guard.Lock()
+	defer guard.Unlock()
+	if !guard.tried {
+		guard.tried = true
+		guard.job = newGuard()
+	}
+	if guard.job == nil {
+		return func() {}
+	}
+	if guard.starts++; guard.starts == 1 {
+		guard.job.limit(windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK | windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE)
+	}
+	return func() {
+		guard.Lock()
+		defer guard.Unlock()
+		if guard.starts--; guard.starts == 0 {
+			guard.job.limit(windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK)
+		}
+	}
+}
+
+// newGuard puts this process into a job that children may leave if they ask for it, or
+// returns nil.
+func newGuard() *job {
+	handle, err := windows.CreateJobObject(nil, nil)
+	if err != nil {
+		return nil
+	}
+	j := &job{job: handle}
+	err = j.limit(windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK)
+	if err == nil {
+		err = windows.AssignProcessToJobObject(handle, windows.CurrentProcess())
+	}
+	if err != nil {
+		j.close()
+		return nil
+	}
+	return j
+}
+
 // A jobProcess is a [process] that leads its own process group.
 type jobProcess struct{ *job }
 
@@ -171,6 +224,7 @@ type foregroundTree struct{ *job }
 // such as a pool.
 func startForeground(cmd *exec.Cmd) (foregroundTree, error) {
 	suspend(cmd)
+	defer guardStart()()
 	if err := cmd.Start(); err != nil {
 		return foregroundTree{}, err
 	}

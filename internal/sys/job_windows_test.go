@@ -61,6 +61,20 @@ var systemPrograms = map[string]func() error{
 		}
 		return nil
 	},
+	"starting": func() error { // as pollux between a child's creation and its job
+		child, err := child("sleeper")
+		if err != nil {
+			return err
+		}
+		suspend(child)
+		defer guardStart()()
+		if err := child.Start(); err != nil {
+			return err
+		}
+		fmt.Printf("agent %d\nsleeper %d\n", os.Getpid(), child.Process.Pid)
+		time.Sleep(time.Hour)
+		return nil
+	},
 	"sleeper": func() error {
 		time.Sleep(time.Hour)
 		return nil
@@ -153,7 +167,7 @@ const treeTimeout = time.Minute
 
 // An agent lived on after Pollux was killed.
 func TestKilledPolluxLeavesNoProcess(t *testing.T) {
-	for _, role := range []string{"foreground", "background"} {
+	for _, role := range []string{"foreground", "background", "starting"} {
 		t.Run(role, func(t *testing.T) {
 			tr := grow(t, role)
 			if err := tr.cmd.Process.Kill(); err != nil {

@@ -165,6 +165,8 @@ func LeaveInterruptToChild() (undo func()) {
 	return func() { signal.Stop(c) }
 }
 
+func guardStart() (done func()) { return func() {} }
+
 func leadGroup(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
