@@ -104,6 +104,7 @@ func (s *session) prompt(ctx context.Context, req agent.Request, prompt string, 
 		defer close(over)
 		var err error
 		reply, err = w.conn.Prompt(s.id, content)
+		w.logFile.read() // for what it says about this turn
 		answered <- err
 		w.mu.Lock()
 		delete(w.turns, s.id)
