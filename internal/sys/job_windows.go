@@ -47,18 +47,16 @@ type job struct {
 
 // newJob puts a command that was started suspended into a job with these limits, and runs it.
 func newJob(cmd *exec.Cmd, limits uint32) (_ *job, err error) {
-	j := &job{cmd: cmd}
+	j, err := createJob(limits)
+	if err != nil {
+		return nil, err
+	}
+	j.cmd = cmd
 	defer func() {
 		if err != nil {
 			j.close()
 		}
 	}()
-	if j.job, err = windows.CreateJobObject(nil, nil); err != nil {
-		return nil, err
-	}
-	if err = j.limit(limits); err != nil {
-		return nil, err
-	}
 	const access = windows.PROCESS_SET_QUOTA | windows.PROCESS_TERMINATE | windows.SYNCHRONIZE
 	if j.process, err = windows.OpenProcess(access, false, uint32(cmd.Process.Pid)); err != nil {
 		return nil, err
@@ -67,6 +65,20 @@ func newJob(cmd *exec.Cmd, limits uint32) (_ *job, err error) {
 		return nil, err
 	}
 	if err = resume(cmd.Process.Pid); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+// createJob returns a job in which no process is.
+func createJob(limits uint32) (*job, error) {
+	handle, err := windows.CreateJobObject(nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	j := &job{job: handle}
+	if err := j.limit(limits); err != nil {
+		j.close()
 		return nil, err
 	}
 	return j, nil
@@ -138,57 +150,47 @@ func (j *job) empty() {
 	}
 }
 
-// guard is a job of this process itself, in which its children are from the moment of their
-// creation.
-var guard struct {
+// guard returns a job of this process itself, in which its children are from the moment of
+// their creation, or nil where the system permits none. Children may leave it if they ask for
+// that.
+var guard = sync.OnceValue(func() *job {
+	j, err := createJob(windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK)
+	if err != nil {
+		return nil
+	}
+	if err := windows.AssignProcessToJobObject(j.job, windows.CurrentProcess()); err != nil {
+		j.close()
+		return nil
+	}
+	return j
+})
+
+// starts counts the starts that are in progress.
+var starts struct {
 	sync.Mutex
-	job    *job // nil before the first start, and where the system permits none
-	tried  bool
-	starts int // that are in progress
+	n int
 }
 
 // guardStart makes the end of this process also end what it is starting, until done is
 // called. A child enters its own job only after its creation: if this process was killed in
 // between, the child stayed, suspended.
 func guardStart() (done func()) {
-	guard.Lock()
-	defer guard.Unlock()
-	if !guard.tried {
-		guard.tried = true
-		guard.job = newGuard()
-	}
-	if guard.job == nil {
+	j := guard()
+	if j == nil {
 		return func() {}
 	}
-	if guard.starts++; guard.starts == 1 {
-		guard.job.limit(windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK | windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE)
+	starts.Lock()
+	defer starts.Unlock()
+	if starts.n++; starts.n == 1 {
+		j.limit(windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK | windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE)
 	}
 	return func() {
-		guard.Lock()
-		defer guard.Unlock()
-		if guard.starts--; guard.starts == 0 {
-			guard.job.limit(windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK)
+		starts.Lock()
+		defer starts.Unlock()
+		if starts.n--; starts.n == 0 {
+			j.limit(windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK)
 		}
 	}
-}
-
-// newGuard puts this process into a job that children may leave if they ask for it, or
-// returns nil.
-func newGuard() *job {
-	handle, err := windows.CreateJobObject(nil, nil)
-	if err != nil {
-		return nil
-	}
-	j := &job{job: handle}
-	err = j.limit(windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK)
-	if err == nil {
-		err = windows.AssignProcessToJobObject(handle, windows.CurrentProcess())
-	}
-	if err != nil {
-		j.close()
-		return nil
-	}
-	return j
 }
 
 // A jobProcess is a [process] that leads its own process group.
@@ -224,16 +226,10 @@ type foregroundTree struct{ *job }
 // such as a pool.
 func startForeground(cmd *exec.Cmd) (foregroundTree, error) {
 	suspend(cmd)
-	defer guardStart()()
-	if err := cmd.Start(); err != nil {
-		return foregroundTree{}, err
-	}
-	j, err := newJob(cmd, windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE|windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK)
-	if err != nil {
-		cmd.Process.Kill()
-		cmd.Wait()
-	}
-	return foregroundTree{j}, err
+	return startAdopted(cmd, func(cmd *exec.Cmd) (foregroundTree, error) {
+		j, err := newJob(cmd, windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE|windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK)
+		return foregroundTree{j}, err
+	})
 }
 
 // terminate does nothing: a Ctrl-Break would reach this process too.

@@ -12,14 +12,14 @@ const renameTimeout = time.Second
 // as a virus scanner, keeps one of the two files open. Then rename calls do again, until
 // [renameTimeout]. Before each further call it calls check, and returns the error of that.
 func rename(do, check func() error) error {
-	return renameIf(refused, do, check)
+	return renameIf(inUse, do, check)
 }
 
-func renameIf(refused func(error) bool, do, check func() error) error {
+func renameIf(inUse func(error) bool, do, check func() error) error {
 	delay := time.Millisecond
 	for start := time.Now(); ; delay = min(2*delay, maxRenameDelay) {
 		err := do()
-		if err == nil || !refused(err) || time.Since(start) >= renameTimeout {
+		if err == nil || !inUse(err) || time.Since(start) >= renameTimeout {
 			return err
 		}
 		time.Sleep(delay)

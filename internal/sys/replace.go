@@ -113,7 +113,7 @@ func ReplaceIn(root *os.Root, name, text string) error {
 	if err != nil {
 		root.Remove(temp)
 	}
-	if info != nil && refused(err) && overwrite(root, name, info, text) == nil {
+	if info != nil && inUse(err) && overwrite(root, name, info, text) == nil {
 		return nil // the program that has the file open lets others write it
 	}
 	return err

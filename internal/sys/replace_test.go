@@ -130,7 +130,7 @@ func TestReplaceInStaysInside(t *testing.T) {
 // On Windows, a virus scanner or another program can keep a file open for a moment.
 func TestRenameWaitsForOtherPrograms(t *testing.T) {
 	busy, other, changed := errors.New("busy"), errors.New("other"), errors.New("changed")
-	refused := func(err error) bool { return err == busy }
+	inUse := func(err error) bool { return err == busy }
 	for name, test := range map[string]struct {
 		results []error // of the attempts; the last one repeats
 		check   error
@@ -147,7 +147,7 @@ func TestRenameWaitsForOtherPrograms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start, attempts := time.Now(), 0
-				err := renameIf(refused, func() error {
+				err := renameIf(inUse, func() error {
 					attempts++
 					return test.results[min(attempts, len(test.results))-1]
 				}, func() error { return test.check })

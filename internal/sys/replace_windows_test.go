@@ -89,7 +89,7 @@ func TestReplaceFileWaitsForOtherPrograms(t *testing.T) {
 	write(t, path, "old", 0o600)
 	closeFile := open(t, path, windows.FILE_SHARE_READ)
 	first := true
-	err := renameIf(refused, func() error {
+	err := renameIf(inUse, func() error {
 		write(t, path+".new", "new", 0o600)
 		return os.Rename(path+".new", path)
 	}, func() error {

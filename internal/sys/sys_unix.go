@@ -89,7 +89,7 @@ func bound(root *os.Root, name string, info fs.FileInfo) bool {
 	return hasAttributes(f)
 }
 
-func refused(error) bool { return false }
+func inUse(error) bool { return false }
 
 func freeSpace(dir string) (int64, error) {
 	var st syscall.Statfs_t

@@ -149,9 +149,8 @@ func hasStreams(h windows.Handle) bool {
 	return errors.Is(err, windows.STATUS_BUFFER_OVERFLOW) || err == nil && list[0] != 0
 }
 
-// refused reports whether Windows may have refused to rename a file because a program keeps
-// one of the two files open.
-func refused(err error) bool {
+// inUse reports whether an error may mean that another program keeps the file open.
+func inUse(err error) bool {
 	return errors.Is(err, windows.ERROR_SHARING_VIOLATION) || errors.Is(err, windows.ERROR_ACCESS_DENIED)
 }
 
