@@ -51,7 +51,7 @@ func quote(path string) string {
 	if paths.IsWindows(path) {
 		return `"` + strings.ReplaceAll(path, `"`, "") + `"`
 	}
-	return termtext.Word(path)
+	return sys.PosixWord(path)
 }
 
 const (
@@ -145,7 +145,7 @@ func (c *command) lastErrors() string {
 // quotedName matches the program's name as the shells of Windows quote it, in all languages.
 var quotedName = lazy.Regexp(`['"]pollux(\.exe)?['"]`)
 
-// unknownCommand reports whether a shell ended since it does not know pollux. text is the
+// unknownCommand reports whether a shell ended because it does not know pollux. text is the
 // end of its standard error, which is in the user's language on Windows.
 func unknownCommand(code int, text string) bool {
 	switch {

@@ -28,8 +28,11 @@ func quote(goos, word string) string {
 	case goos == "windows":
 		return `"` + word + `"`
 	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	return PosixWord(word)
 }
+
+// PosixWord returns a text quoted as one word for a POSIX shell.
+func PosixWord(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 func isASCIIAlnum(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'

@@ -140,9 +140,6 @@ func JSON(data []byte) []byte {
 	return out
 }
 
-// Word returns s quoted as one word for a POSIX shell.
-func Word(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-
 // Count returns a number with its noun, such as "1 file" or "2 files".
 func Count(n int, noun string) string {
 	if n == 1 {
