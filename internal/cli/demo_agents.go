@@ -62,7 +62,7 @@ var demoAgents = []demoAgent{
 				"numStartups": 1, "hasCompletedOnboarding": true, "theme": "dark", "autoUpdates": false,
 				"hasSeenAutoDefaultNudge": true,
 				"customApiKeyResponses":   map[string]any{"approved": []string{demoKey[len(demoKey)-20:]}},
-				// Also on Windows, its names of projects have slashes.
+				// It names projects with slashes, also on Windows.
 				"projects": map[string]any{filepath.ToSlash(project): map[string]any{
 					"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true,
 				}},

@@ -19,7 +19,8 @@ func newLSP(streams IO) *cobra.Command {
 		Long: `Runs a companion as a language server on standard input and output, for editors
 that Pollux has no plugin for. It infers the cursor and the selection from the
 editor's requests to language servers. It announces changes with a message and as
-code actions; you review them on the page or with pollux review. ` + "`pollux help editors`" + ` shows how to set up each editor.`,
+code actions; you review them on the page or with pollux review.
+` + "`pollux help editors`" + ` shows how to set up each editor.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()

@@ -116,7 +116,7 @@ func TestBrowse(t *testing.T) {
 		t.Setenv("SYS_TEST_ARGUMENTS", tt.arguments)
 		cmd := browser(url)
 		if cmd == nil {
-			t.Fatalf("%s is no command", tt.command)
+			t.Fatalf("%s is not a command", tt.command)
 		}
 		err := browse(cmd, nil)
 		got, _ := os.ReadFile(file)

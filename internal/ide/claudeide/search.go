@@ -81,7 +81,7 @@ func (s Search) matches(f Found) bool {
 	return f.Covers(s.Dir) && (s.Spelling == "" || f.Spells(s.Spelling))
 }
 
-// Spells reports whether a folder of the lock contains the path, in the same letters.
+// Spells reports whether a folder of the lock contains the path, in the same case.
 // Claude Code for Windows takes C:\Work and C:\work for two folders, and its own one as
 // its terminal spells it. It only ignores the case of the drive.
 func (l Lock) Spells(path string) bool {

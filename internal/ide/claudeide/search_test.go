@@ -58,10 +58,10 @@ func TestSearch(t *testing.T) {
 		"the port of a dead one": {locks: map[int]string{2: lock(deadPID, dir)}, env: map[string]string{EnvPort: "2"}, opencode: 2},
 		"without the check": {locks: map[int]string{1: lock(alive, "/x")},
 			env: map[string]string{"CLAUDE_CODE_IDE_SKIP_VALID_CHECK": "1"}, claude: []int{1}},
-		"the same letters": {locks: map[int]string{1: lock(alive, "/work/", dir)}, spelling: "/work/Project",
+		"the same case": {locks: map[int]string{1: lock(alive, "/work/", dir)}, spelling: "/work/Project",
 			claude: []int{1}, opencode: 1},
-		"other letters": {locks: map[int]string{1: lock(alive, dir, dir+"s")}, spelling: "/work/Project", opencode: 1},
-		"other letters, by the port": {locks: map[int]string{1: lock(alive, dir)}, spelling: "/work/Project",
+		"another case": {locks: map[int]string{1: lock(alive, dir, dir+"s")}, spelling: "/work/Project", opencode: 1},
+		"another case, by the port": {locks: map[int]string{1: lock(alive, dir)}, spelling: "/work/Project",
 			env: map[string]string{EnvPort: "1"}, claude: []int{1}, opencode: 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -195,7 +195,7 @@ func TestClaude(t *testing.T) {
 }
 
 // Doctor said that Claude Code connects, which it does not in a terminal that has the folder
-// in other letters.
+// in another case.
 func TestSpelling(t *testing.T) {
 	if runtime.GOOS != "windows" {
 		t.Skip("it matters to Claude Code on Windows only")
@@ -207,7 +207,7 @@ func TestSpelling(t *testing.T) {
 		want    []string
 	}{
 		"as on disk":       {func(p string) []string { return []string{p} }, filepath.Clean, nil},
-		"other letters":    {func(p string) []string { return []string{p} }, upper, []string{"failed spelling"}},
+		"another case":     {func(p string) []string { return []string{p} }, upper, []string{"failed spelling"}},
 		"both in the lock": {func(p string) []string { return []string{p, upper(p)} }, upper, nil},
 		"another folder":   {func(p string) []string { return []string{p + "2"} }, upper, []string{"failed companion"}},
 	} {

@@ -248,13 +248,13 @@ func (c *claude) isGone(f claudeide.Found) bool {
 	return true
 }
 
-// isSpelling reports a lock that has this folder in other letters than this terminal.
+// isSpelling reports a lock that has this folder in another case than this terminal.
 func (c *claude) isSpelling(f claudeide.Found) bool {
 	if c.search.Spelling == "" || !f.Covers(c.Dir) || !f.Live() {
 		return false
 	}
 	c.Fail("spelling", sys.EnterCommand(c.Dir, c.Dir)+", or "+attach,
-		"%s has this folder, but this terminal spells it %s: Claude Code compares capital letters, too",
+		"%s has this folder, but this terminal spells it %s: Claude Code distinguishes upper and lower case",
 		name(f), doctor.Short(c.search.Spelling))
 	return true
 }
