@@ -123,6 +123,14 @@ func TestPageAnotherTookThePlace(t *testing.T) {
 	}
 }
 
+// The half second ended while the page was drawing, and Accept and Reject stayed grey.
+func TestPageSettlesWhileItDraws(t *testing.T) {
+	s := newStage(t, change("a"))
+	s.page(shows("#path", "a.txt"))
+	s.pass(499)
+	s.page(chromedp.Evaluate[chromedp.Void]("run(1)"), settled)
+}
+
 // A change that replaced another one behind the Keys dialog was never seen.
 func TestPageBehindTheKeys(t *testing.T) {
 	s := newStage(t, change("a"), change("b"))

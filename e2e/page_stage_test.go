@@ -42,14 +42,16 @@ type stage struct {
 	asked  chan struct{}                                 // after each request
 }
 
-// clock replaces the page's clock and its visibility. expire ends the timeout
-// of a request.
+// clock replaces the page's clock and its visibility. run makes the clock advance by a
+// number of milliseconds each time the page reads it. expire ends the timeout of a
+// request.
 const clock = `{
-  let now = 1000, hidden = false;
-  performance.now = () => now;
+  let now = 1000, step = 0, hidden = false;
+  performance.now = () => (now += step) - step;
   Object.defineProperty(Event.prototype, "timeStamp", { get: () => now });
   Object.defineProperty(document, "hidden", { get: () => hidden });
   window.pass = (ms) => { now += ms; return now; };
+  window.run = (ms) => { step = ms; };
   window.hide = (h) => { hidden = h; document.dispatchEvent(new Event("visibilitychange")); };
   const after = window.setTimeout, limits = new Map();
   window.setTimeout = (f, ms, ...args) => {

@@ -50,8 +50,9 @@ export class Settling {
     this.at = Math.max(from + settleDelay, this.at === Infinity ? 0 : this.at);
     clearTimeout(this.timer);
     const check = () => {
+      const settled = this.settled(); // before changed, which takes time
       this.changed();
-      if (!this.settled()) this.timer = window.setTimeout(check, this.at - performance.now());
+      if (!settled) this.timer = window.setTimeout(check, this.at - performance.now());
     };
     check();
   }
