@@ -148,7 +148,7 @@ var vimChoices = []choice{
 	{[]string{"3G0l", "C-v", "jl"}, "bc\nhi", "2:1-3:3"},
 	{[]string{"4G0l", "C-v", "kl"}, "bc\nhi", "2:1-3:3"},
 	{[]string{"3G0l", "C-v", "j$"}, "bcdef\nhijkl", "2:1-3:6"},
-	{[]string{"G0v$"}, "ghijkl", "3:0-3:6"}, // no line end after it
+	{[]string{"G0v$"}, "ghijkl", "3:0-3:6"}, // no line ending after it
 }
 
 var emacsChoices = []choice{

@@ -47,17 +47,17 @@ func TestChangeModeReturnsEdits(t *testing.T) {
 // the same diff as in the structured content.
 func TestTextHoldsADiffThatApplies(t *testing.T) {
 	for name, test := range map[string]struct{ before, after string }{
-		"blank lines after":       {"one\n\n\n\n", "1\n\n\n\n"},
-		"blank lines, then text":  {"one\n\n\n\ntwo\n", "1\n\n\n\ntwo\n"},
-		"spaces after":            {"one\n  \n\t\n", "1\n  \n\t\n"},
-		"no final line end":       {"one\ntwo", "1\ntwo"},
-		"no final line end, here": {"one\ntwo", "one\n2"},
-		"CRLF":                    {"one\r\n\r\n\r\n", "1\r\n\r\n\r\n"},
-		"CRLF, no final line end": {"one\r\n\r\ntwo", "1\r\n\r\ntwo"},
-		"blank lines go":          {"one\n\n\n", "one\n"},
-		"blank lines come":        {"one\n", "one\n\n\n"},
-		"a new file":              {"", "new\n\n\n"},
-		"an empty one":            {"", ""},
+		"blank lines after":          {"one\n\n\n\n", "1\n\n\n\n"},
+		"blank lines, then text":     {"one\n\n\n\ntwo\n", "1\n\n\n\ntwo\n"},
+		"spaces after":               {"one\n  \n\t\n", "1\n  \n\t\n"},
+		"no final line ending":       {"one\ntwo", "1\ntwo"},
+		"no final line ending, here": {"one\ntwo", "one\n2"},
+		"CRLF":                       {"one\r\n\r\n\r\n", "1\r\n\r\n\r\n"},
+		"CRLF, no final line ending": {"one\r\n\r\ntwo", "1\r\n\r\ntwo"},
+		"blank lines go":             {"one\n\n\n", "one\n"},
+		"blank lines come":           {"one\n", "one\n\n\n"},
+		"a new file":                 {"", "new\n\n\n"},
+		"an empty one":               {"", ""},
 	} {
 		for _, response := range []string{"", "I did it.\n\n"} {
 			t.Run(name+"/"+strings.TrimSpace(response), func(t *testing.T) {

@@ -122,7 +122,7 @@ func (c Client) Plan(remove bool) (*Plan, error) {
 }
 
 // change returns the settings with the bridge added or removed. It keeps a byte
-// order mark and the line ends.
+// order mark and the line endings.
 func (c Client) change(goos, settings, command string, remove bool) (string, error) {
 	text, mark := strings.CutPrefix(settings, "\ufeff")
 	crlf := strings.Contains(text, "\r\n")

@@ -3,7 +3,7 @@
 // then start the companion. It creates a [Plan]. The command line shows it to
 // the user and applies it.
 //
-// A plan keeps everything else in a file: other entries, comments, line ends and
+// A plan keeps everything else in a file: other entries, comments, line endings and
 // byte order marks.
 package install
 

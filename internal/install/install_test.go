@@ -73,7 +73,7 @@ func TestInstallKeepsWhatIsThere(t *testing.T) {
 			t.Errorf("%s is not valid: %v", got, err)
 		}
 	}
-	// A byte order mark and line ends are kept.
+	// A byte order mark and line endings are kept.
 	c := Client{key: "mcpServers"}
 	got, err := c.change("linux", "\ufeff{\r\n  \"a\": 1\r\n}\r\n", "pollux", false)
 	if err != nil || !strings.HasPrefix(got, "\ufeff{\r\n") || strings.Count(got, "\n") != strings.Count(got, "\r\n") {

@@ -161,7 +161,7 @@ func removeMember(o *hujson.Object, name string) {
 	o.AfterExtra = before(comment, o.AfterExtra)
 }
 
-// before joins a comment, which may need a line end, to the text after it.
+// before joins a comment, which may need a line ending, to the text after it.
 func before(comment string, rest hujson.Extra) hujson.Extra {
 	if strings.Contains(comment, "//") && !strings.HasPrefix(string(rest), "\n") {
 		comment += "\n"

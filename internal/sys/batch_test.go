@@ -41,7 +41,7 @@ func TestShims(t *testing.T) {
 	}{
 		"npm, Node.js on the PATH":          {text: npmShim, want: "/path/node.exe --no-warnings=DEP0040 /npm/node_modules/@google/gemini-cli/bundle/gemini.js"},
 		"npm, Node.js next to it":           {text: npmShim, exists: []string{"/npm/node.exe"}, want: "/npm/node.exe --no-warnings=DEP0040 /npm/node_modules/@google/gemini-cli/bundle/gemini.js"},
-		"Windows line ends":                 {text: strings.ReplaceAll(npmShim, "\n", "\r\n"), want: "/path/node.exe --no-warnings=DEP0040 /npm/node_modules/@google/gemini-cli/bundle/gemini.js"},
+		"Windows line endings":              {text: strings.ReplaceAll(npmShim, "\n", "\r\n"), want: "/path/node.exe --no-warnings=DEP0040 /npm/node_modules/@google/gemini-cli/bundle/gemini.js"},
 		"of a project":                      {text: strings.ReplaceAll(npmShim, `node_modules\`, `..\`), want: "/path/node.exe --no-warnings=DEP0040 /@google/gemini-cli/bundle/gemini.js"},
 		"spaces in the script":              {text: strings.ReplaceAll(npmShim, "gemini-cli", "gemini cli"), want: "/path/node.exe --no-warnings=DEP0040 /npm/node_modules/@google/gemini cli/bundle/gemini.js"},
 		"another interpreter":               {text: strings.NewReplacer("node.exe", "bun.exe", `_prog=node"`, `_prog=bun"`).Replace(npmShim), want: "/path/bun.exe --no-warnings=DEP0040 /npm/node_modules/@google/gemini-cli/bundle/gemini.js"},

@@ -48,7 +48,7 @@ func classOf(r rune) class {
 	return shown
 }
 
-// Line returns s in one line. Line ends and tabs become spaces; other control
+// Line returns s in one line. Line endings and tabs become spaces; other control
 // and hidden characters are dropped. A text longer than limit bytes is cut and
 // ends in "..."; a limit of 0 means none.
 func Line(s string, limit int) string {

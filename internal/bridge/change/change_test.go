@@ -43,7 +43,7 @@ func TestChanges(t *testing.T) {
 		{name: "in place of an empty line", answer: "**FILE: blank.txt:2-2**\n===OLD===\n===NEW===\nx\n===END===", file: "blank.txt", want: "a\nx\nb\n"},
 		{name: "CRLF", answer: changetest.Block("crlf.txt:2-2", "two", "2\n2b"), file: "crlf.txt", want: "one\r\n2\r\n2b\r\nthree\r\n"},
 		{name: "CRLF in the answer", answer: strings.ReplaceAll(changetest.Block("a.txt:1-1", "one", "1"), "\n", "\r\n"), file: "a.txt", want: "1\ntwo\nthree\ntwo\n"},
-		{name: "no final line end", answer: changetest.Block("open.txt:2-2", "two", "2"), file: "open.txt", want: "one\n2"},
+		{name: "no final line ending", answer: changetest.Block("open.txt:2-2", "two", "2"), file: "open.txt", want: "one\n2"},
 		{name: "new file", answer: "**NEW FILE: sub/new.txt**\n===NEW===\nhello\n\nyou\n===END===", file: "sub/new.txt", want: "hello\n\nyou\n"},
 		{name: "new empty file", answer: "**NEW FILE: empty.txt**\n===NEW===\n===END===", file: "empty.txt", want: ""},
 		// The agent puts a backslash before each @ of a prompt. The model may
@@ -54,7 +54,7 @@ func TestChanges(t *testing.T) {
 		{name: "escaped, told apart", answer: changetest.Block("list.pl:1-1", "f(@l);", `f(\@l);`), file: "list.pl", want: "f(\\@l);\n"},
 		{name: "escaped, not to be told apart", answer: "**NEW FILE: x.pl**\n===NEW===\nf(\\@l);\n===END===", words: []string{"may mean @ or be meant literally", "ask again without @"}},
 		{name: "not sent", answer: changetest.Block("at.py:2-2", "def f(): pass", `x = "\@"`), file: "at.py", want: "@a\nx = \"\\@\"\n"},
-		{name: "mixed line ends", answer: changetest.Block("mixed.txt:1-1", "one", "1\n1b") + changetest.Block("mixed.txt:3-3", "three", "3\n3b"), file: "mixed.txt", want: "1\n1b\ntwo\r\n3\r\n3b\r\nfour\n"},
+		{name: "mixed line endings", answer: changetest.Block("mixed.txt:1-1", "one", "1\n1b") + changetest.Block("mixed.txt:3-3", "three", "3\n3b"), file: "mixed.txt", want: "1\n1b\ntwo\r\n3\r\n3b\r\nfour\n"},
 		{name: "an empty file", answer: "**FILE: void.txt**\n===OLD===\n===NEW===\nx\ny\n===END===", file: "void.txt", want: "x\ny\n"},
 		{name: "an empty file's first line", answer: "**FILE: void.txt:1-1**\n===OLD===\n\n===NEW===\nx\n===END===", file: "void.txt", want: "x\n"},
 		{name: "a code block before", answer: "Like so:\n```\nx\n```\n" + changetest.Block("a.txt:1-1", "one", "1"), file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "Like so:\n```\nx\n```"},
@@ -131,7 +131,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// Git for Windows converts line ends by default. A file has CRLF on disk and LF in the
+// Git for Windows converts line endings by default. A file has CRLF on disk and LF in the
 // repository. The diff applies, the file keeps its CRLF, and git shows no other change.
 func TestAutocrlf(t *testing.T) {
 	files := map[string]string{

@@ -62,8 +62,8 @@ type file struct {
 	path   string
 	create bool
 	text   string
-	eol    string   // the most frequent line end
-	lines  []string // without line ends
+	eol    string   // the most frequent line ending
+	lines  []string // without line endings
 	edits  []placed
 }
 
@@ -98,7 +98,7 @@ func readFile(dir, path string, create bool) (*file, error) {
 	return f, nil
 }
 
-// splitLines splits a text into lines that keep their line ends.
+// splitLines splits a text into lines that keep their line endings.
 func splitLines(text string) []string {
 	return slices.Collect(strings.Lines(text))
 }
@@ -212,7 +212,7 @@ func (f *file) find(b block, e *Edit) error {
 	return fmt.Errorf("%s contains the OLD part of a block %d times, and the block has no line numbers", f.path, found)
 }
 
-// apply returns the text after the edits. It keeps the line ends.
+// apply returns the text after the edits. It keeps the line endings.
 func (f *file) apply() string {
 	if f.create {
 		text := f.edits[0].New
@@ -226,7 +226,7 @@ func (f *file) apply() string {
 	for _, e := range edits {
 		eol := f.eol
 		if e.StartLine > 0 && strings.HasSuffix(lines[e.StartLine-1], "\n") {
-			// A file may mix both kinds of line ends: keep the kind of the
+			// A file may mix both kinds of line endings: keep the kind of the
 			// replaced lines.
 			eol = lines[e.StartLine-1][len(strings.TrimRight(lines[e.StartLine-1], "\r\n")):]
 		}
@@ -238,7 +238,7 @@ func (f *file) apply() string {
 			lines = with
 			continue
 		}
-		// Do not add a final line end to a file without one.
+		// Do not add a final line ending to a file without one.
 		if last := lines[e.EndLine-1]; !strings.HasSuffix(last, "\n") {
 			if n := len(with); n > 0 {
 				with[n-1] = strings.TrimSuffix(with[n-1], eol)

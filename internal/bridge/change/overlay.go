@@ -113,7 +113,7 @@ func (o *Overlay) Write(name, text string) error {
 		f.written = true
 		o.order = append(o.order, path)
 	}
-	f.after = keepLineEnds(f.before, text)
+	f.after = keepLineEndings(f.before, text)
 	return nil
 }
 
@@ -173,16 +173,16 @@ func between(path, before, after string) (all []Edit) {
 	return all
 }
 
-// keepLineEnds returns text with the line ends of the text before. Unchanged
-// lines keep theirs, other lines get the line end of the line before them.
-// Models write line feeds, and agents use one kind of line end throughout.
-func keepLineEnds(before, text string) string {
+// keepLineEndings returns text with the line endings of the text before. Unchanged
+// lines keep theirs, other lines get the line ending of the line before them.
+// Models write line feeds, and agents use one kind of line ending throughout.
+func keepLineEndings(before, text string) string {
 	if !strings.Contains(before, "\r\n") {
 		return text
 	}
 	plain := func(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }
 	old, changed := slices.Collect(strings.Lines(before)), slices.Collect(strings.Lines(plain(text)))
-	// end returns the line end of line i of old, or of the nearest line before
+	// end returns the line ending of line i of old, or of the nearest line before
 	// it that has one.
 	end := func(i int) string {
 		for i = min(i, len(old)-1); i >= 0; i-- {

@@ -26,7 +26,7 @@ func TestOverlay(t *testing.T) {
 		{"lines go", "a\nb\nc\n", "a\n", []Edit{{StartLine: 2, EndLine: 3, Old: "b\nc", Delete: true}}},
 		{"an empty file", "", "x\ny\n", []Edit{{New: "x\ny"}}},
 		{"emptied", "a\n", "", []Edit{{StartLine: 1, EndLine: 1, Old: "a", Delete: true}}},
-		{"no final line end", "a\nb", "a\nB", []Edit{{StartLine: 2, EndLine: 2, Old: "b", New: "B"}}},
+		{"no final line ending", "a\nb", "a\nB", []Edit{{StartLine: 2, EndLine: 2, Old: "b", New: "B"}}},
 		{"CRLF, written with LF", "a\r\nb\r\n", "a\nB\n", []Edit{{StartLine: 2, EndLine: 2, Old: "b", New: "B"}}},
 		{"before and after the last line", "a\nb\n", "a\nX\nb\nY\n", []Edit{{StartLine: 2, EndLine: 2, Old: "b", New: "X\nb\nY"}}},
 		{"nothing", "a\n", "a\n", nil},
@@ -84,7 +84,7 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
-// Lines that stay keep their line ends, whatever the agent writes.
+// Lines that stay keep their line endings, whatever the agent writes.
 func TestKeepLineEnds(t *testing.T) {
 	for _, test := range [][3]string{
 		{"a\nb\n", "a\nB\n", "a\nB\n"},
@@ -97,7 +97,7 @@ func TestKeepLineEnds(t *testing.T) {
 		{"\r\n", "x\ny\n", "x\r\ny\r\n"},
 		{"a\r\nb\r\n", "x\na\nb\n", "x\r\na\r\nb\r\n"},
 	} {
-		if got := keepLineEnds(test[0], test[1]); got != test[2] {
+		if got := keepLineEndings(test[0], test[1]); got != test[2] {
 			t.Errorf("%q to %q is %q, want %q", test[0], test[1], got, test[2])
 		}
 	}

@@ -385,7 +385,7 @@ func (e Entry) written(text string) string {
 	return text
 }
 
-// InFile reports whether the entry's file holds the entry's text now. Line ends do not
+// InFile reports whether the entry's file holds the entry's text now. Line endings do not
 // count: agents choose those of a file that they write as a whole.
 func (j *Journal) InFile(e Entry) (bool, error) {
 	text, err := j.Text(e.ID)

@@ -118,7 +118,7 @@ func layOut(original, proposed, text string) (rows []row, changes []change) {
 }
 
 // usesCRLF reports whether each line of a text that ends does so with CR and LF, and no
-// other place has one of the two. A text in one line without an end may use any line ends.
+// other place has one of the two. A text in one line without an end may use any line endings.
 func usesCRLF(text string) bool {
 	n := strings.Count(text, "\r\n")
 	return strings.Count(text, "\n") == n && strings.Count(text, "\r") == n

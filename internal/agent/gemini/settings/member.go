@@ -80,7 +80,7 @@ func setInStyle(o *hujson.Object, name string, value hujson.Value, indent string
 	o.Members = append(o.Members, m)
 }
 
-// onOneLine reports whether an object with members contains neither a line end nor a
+// onOneLine reports whether an object with members contains neither a line ending nor a
 // comment outside of its values.
 func onOneLine(o *hujson.Object) bool {
 	blank := func(e hujson.Extra) bool { return len(bytes.Trim(e, " \t")) == 0 }
