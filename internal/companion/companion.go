@@ -75,6 +75,7 @@ type Companion struct {
 
 	mu       sync.Mutex
 	roots    []string
+	env      map[string]string // since the last change of the roots; nil before
 	sessions []Session        // the one that acted last is the last
 	diffs    map[string]*diff // open, accepted and orphaned, by ID
 	conns    []*conn          // attached clients, in the order they came
@@ -232,11 +233,13 @@ func (c *Companion) SetRoots(roots []string) error {
 	if same {
 		return nil
 	}
-	env := editor.Env{Env: c.host.Env()}
+	c.store.change(func() {}) // other ignore files apply
+	env := c.host.Env()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.env = env
 	for _, d := range c.conns {
-		d.notify(editor.MethodEnv, env)
+		d.envLocked()
 	}
 	return nil
 }

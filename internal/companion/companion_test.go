@@ -550,6 +550,25 @@ func TestRootsChange(t *testing.T) {
 	}
 }
 
+// The browser page receives no token, also when the workspace's directories change.
+func TestPageGetsNoToken(t *testing.T) {
+	w := newWorld(t, nil)
+	page, e := w.serve(true, w.AttachPage), w.own()
+	if page.info.Token != "" || page.info.Env != nil {
+		t.Errorf("it receives %+v", page.info)
+	}
+	if err := e.Update(t.Context(), editor.Snapshot{Roots: []string{t.TempDir()}}); err != nil {
+		t.Fatal(err)
+	}
+	get(t, e.envs)
+	if _, err := page.Status(t.Context()); err != nil { // it has received what came before
+		t.Fatal(err)
+	}
+	if len(page.envs) > 0 {
+		t.Errorf("it receives %v", <-page.envs)
+	}
+}
+
 func TestEditorNames(t *testing.T) {
 	for name, says := range map[string]string{"vscode": "vscode", "": "no name", "Neo Vim": "no name"} {
 		_, err := ide.Start(ide.Config{Editor: editor.Info{Name: name, DisplayName: "X"}, Journal: journal.New(t.TempDir())})

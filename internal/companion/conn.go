@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -30,6 +31,8 @@ type conn struct {
 	ended    bool
 	c        *Companion // after initialize
 	params   editor.InitializeParams
+
+	env map[string]string // what the client was told; once attached, guarded by Companion.mu
 
 	out  *editor.Outbox
 	left chan struct{} // closed when the client has left and is detached
@@ -151,7 +154,7 @@ func (d *conn) dispatch(req *editor.Request) (any, error) {
 	switch req.Method {
 	case editor.MethodContextUpdate:
 		return with(req, func(s editor.Snapshot) (any, error) {
-			d.c.store.update(d, s)
+			defer d.c.store.update(d, s) // last: the ignore files of the roots apply to it
 			if len(s.Roots) == 0 || !d.owner {
 				return nil, nil
 			}
@@ -256,6 +259,7 @@ func (d *conn) initialize(req *editor.Request) (any, error) {
 	}
 	if !d.page {
 		res.Token, res.Env = c.host.Token(), c.host.Env()
+		d.env = res.Env
 	}
 	for _, k := range c.host.Agents() {
 		res.Agents = append(res.Agents, k.AgentKind)
@@ -270,6 +274,7 @@ func (c *Companion) attach(d *conn) {
 	defer c.mu.Unlock()
 	c.conns = append(c.conns, d)
 	d.notify(editor.MethodClients, editor.Clients{Clients: c.clientsLocked()})
+	d.envLocked()
 	if d.params.Trusted != nil {
 		c.store.update(d, editor.Snapshot{Trusted: d.params.Trusted})
 	}
@@ -282,6 +287,14 @@ func (c *Companion) attach(d *conn) {
 				d.notify(editor.MethodMessage, diff.noticeMessage())
 			}
 		}
+	}
+}
+
+// envLocked sends the environment of agents if the client has another one.
+func (d *conn) envLocked() {
+	if env := d.c.env; env != nil && !d.page && !maps.Equal(env, d.env) {
+		d.env = env
+		d.notify(editor.MethodEnv, editor.Env{Env: env})
 	}
 }
 

@@ -32,6 +32,77 @@ func (fakeHost) Prompt(editor.PromptParams, []string) editor.Prompt {
 	return editor.Prompt{Text: "of the host"}
 }
 
+// A rootsHost changes the workspace's directories while a client reads the environment.
+type rootsHost struct {
+	fakeHost
+	change func()
+	roots  string
+}
+
+func (h *rootsHost) Env() map[string]string {
+	env := map[string]string{"ROOTS": h.roots}
+	if change := h.change; change != nil {
+		h.change = nil
+		change()
+	}
+	return env
+}
+
+func (h *rootsHost) SetRoots(roots []string) error {
+	h.roots = roots[0]
+	return nil
+}
+
+// A client that attaches while the workspace's directories change receives the new
+// environment.
+func TestAttachWhileRootsChange(t *testing.T) {
+	h := &rootsHost{}
+	c := newBareWith(t, h)
+	other, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.change = func() {
+		if err := c.SetRoots([]string{other}); err != nil {
+			t.Error(err)
+		}
+	}
+	envs := make(chan editor.Env, 10)
+	c.attach(t, editor.InitializeParams{}, editor.Handler{Env: func(e editor.Env) { envs <- e }})
+	if got := receive(t, envs).Env["ROOTS"]; got != other {
+		t.Errorf("it receives %q, want %q", got, other)
+	}
+}
+
+// The ignore files of a new directory of the workspace apply at once.
+func TestRootsDecideWhatIsShared(t *testing.T) {
+	c := newBare(t)
+	other, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(other, "hidden.txt")
+	for path, text := range map[string]string{path: "", filepath.Join(other, ".gitignore"): "hidden.txt\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := c.connect(t, newFakeSession())
+	defer c.Disconnect(s)
+	c.SetContext(editor.Snapshot{Files: []editor.File{{Path: path, Active: true}}})
+	receive(t, s.changed)
+	if n := len(c.Context().Files); n != 1 {
+		t.Fatalf("%d files, want 1", n)
+	}
+	if err := c.SetRoots([]string{other}); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, s.changed)
+	if files := c.Context().Files; len(files) > 0 {
+		t.Errorf("it shares %v", files)
+	}
+}
+
 // A fakeSession is an agent with no rules for texts, which waits for the outcome
 // of each proposal.
 type fakeSession struct {
@@ -82,13 +153,18 @@ type bare struct {
 
 func newBare(t *testing.T) *bare {
 	t.Helper()
+	return newBareWith(t, fakeHost{})
+}
+
+func newBareWith(t *testing.T, h Host) *bare {
+	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	j := journal.New(filepath.Join(t.TempDir(), "journal"))
 	c, err := New(Config{
-		Host: fakeHost{}, Editor: editor.Info{Name: "test", DisplayName: "Test"}, Roots: []string{dir}, Journal: j,
+		Host: h, Editor: editor.Info{Name: "test", DisplayName: "Test"}, Roots: []string{dir}, Journal: j,
 	})
 	if err != nil {
 		t.Fatal(err)
