@@ -210,10 +210,8 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 				m.message = fmt.Sprintf("%s, which proposed %s, has ended: y writes the file, r discards it",
 					it.AgentName(), filepath.Base(it.Path))
 			}
-			if msg.Content != nil && *msg.Content != it.text {
-				it.text = *msg.Content
-				it.version++
-				it.layOut()
+			if msg.Content != nil {
+				m.follow(it)
 			}
 		}
 	case agents:
@@ -535,7 +533,7 @@ func (m *model) edit(it *item) tea.Cmd {
 	cmd.Cancel = func() error { return sys.SignalTree(cmd.Process.Pid, syscall.SIGHUP) } // it may save
 	cmd.WaitDelay = editorTimeout
 	// This runs when the editor has ended, before the loop handles the messages that
-	// arrived in the meantime.
+	// arrived in the meantime. The loop may handle the first of them before edited.
 	return tea.ExecProcess(cmd, func(err error) tea.Msg {
 		data, readErr := os.ReadFile(path)
 		text := string(data)
@@ -552,7 +550,7 @@ func (m *model) edit(it *item) tea.Cmd {
 			return edited{problem: "the change was decided while you edited: your text is in " + path}
 		}
 		os.RemoveAll(dir)
-		return edited{id: id, text: text}
+		return edited{id: id}
 	})
 }
 
@@ -561,11 +559,24 @@ func (m *model) edited(msg edited) {
 		m.message = msg.problem
 		return
 	}
-	if i := m.find(msg.id); i >= 0 && msg.text != m.items[i].text {
-		m.items[i].text = msg.text
-		m.items[i].layOut()
+	if i := m.find(msg.id); i >= 0 && m.follow(m.items[i]) {
 		m.show()
 	}
+}
+
+// follow takes over the latest text of a diff, and reports whether it is another one.
+// Messages about a diff may be older: they wait while the user's editor runs.
+func (m *model) follow(it *item) bool {
+	text, mine, pending := m.texts.get(it.ID)
+	if !pending || text == it.text {
+		return false
+	}
+	it.text = text
+	if !mine {
+		it.version++
+	}
+	it.layOut()
+	return true
 }
 
 // wide is how many columns a terminal needs for texts side by side.

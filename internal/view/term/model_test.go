@@ -242,6 +242,52 @@ func TestSettledStays(t *testing.T) {
 	})
 }
 
+// Messages wait while the user's editor runs, and one of them may be handled before what
+// the editor wrote. The screen showed an older text, and y accepted that.
+func TestMessagesWaitForTheEditor(t *testing.T) {
+	other := func(b *bench, text string) changed {
+		b.texts.set("1", text)
+		return changed{ID: "1", Content: &text}
+	}
+	for name, test := range map[string]struct {
+		happens func(b *bench) []tea.Msg // while the editor runs; the messages afterwards
+		want    string
+		settled bool
+	}{
+		"the user changed nothing": {func(b *bench) []tea.Msg {
+			first := other(b, "theirs\n")
+			return []tea.Msg{first, edited{id: "1"}}
+		}, "theirs", false},
+		"the user wrote last": {func(b *bench) []tea.Msg {
+			first, second := other(b, "first\n"), other(b, "second\n")
+			b.texts.edit("1", "mine\n")
+			return []tea.Msg{first, edited{id: "1"}, second}
+		}, "mine", true},
+		"another client wrote last": {func(b *bench) []tea.Msg {
+			b.texts.edit("1", "mine\n")
+			return []tea.Msg{edited{id: "1"}, other(b, "theirs\n")}
+		}, "theirs", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, Config{})
+				b.open("1", "new\n")
+				time.Sleep(time.Second)
+				for _, msg := range test.happens(b) {
+					b.send(msg)
+				}
+				b.sees(t, "+"+test.want)
+				if got := b.model.items[0].text; got != test.want+"\n" {
+					t.Errorf("y accepts %q", got)
+				}
+				if b.model.settled != test.settled {
+					t.Errorf("settled is %v", b.model.settled)
+				}
+			})
+		})
+	}
+}
+
 // If the terminal reports key repeats, a held key never decides, however late the first
 // repeat comes.
 func TestHeldKey(t *testing.T) {

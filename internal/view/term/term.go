@@ -139,12 +139,13 @@ type texts struct {
 
 	mu     sync.Mutex
 	byID   map[string]string
+	mine   map[string]bool // by ID: the text is this client's, not another one's
 	unsent map[string]bool // by ID
 	kept   []string        // files with texts of the user for diffs that are closed
 }
 
 func newTexts() *texts {
-	t := &texts{byID: make(map[string]string), unsent: make(map[string]bool)}
+	t := &texts{byID: make(map[string]string), mine: make(map[string]bool), unsent: make(map[string]bool)}
 	t.edits = outbox.New(outbox.Limits[string]{}, t.send, nil)
 	return t
 }
@@ -157,6 +158,15 @@ func (t *texts) set(id, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.byID[id] = text
+	delete(t.mine, id)
+}
+
+// get returns the text of a diff, and whether the user made it here.
+func (t *texts) get(id string) (text string, mine, pending bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text, pending = t.byID[id]
+	return text, t.mine[id], pending
 }
 
 // edit stores a text of the user, and queues it for the companion. It reports whether
@@ -168,6 +178,7 @@ func (t *texts) edit(id, text string) bool {
 		return false
 	}
 	t.byID[id] = text
+	t.mine[id] = true
 	t.unsent[id] = true
 	t.edits.Put(id)
 	return true
@@ -211,6 +222,7 @@ func (t *texts) take(id string) *string {
 		return nil
 	}
 	delete(t.byID, id)
+	delete(t.mine, id)
 	return &text
 }
 
@@ -233,6 +245,6 @@ type (
 		result editor.DiffAcceptResult
 		err    error
 	}
-	// edited is the text that the user's editor left, or a problem with it.
-	edited struct{ id, text, problem string }
+	// edited means that the user's editor has ended. problem is empty if its text is known.
+	edited struct{ id, problem string }
 )
