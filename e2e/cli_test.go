@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -458,17 +459,28 @@ func TestCompanionRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	cli.expect("1 open file")
-	e.cmd.Process.Kill()
-	<-e.Done()
-	e.cmd.Wait()
 	// The CLI's old connection tries twice to reconnect. A failure after /ide
 	// enable would close the new connection, so wait for both.
 	attempts := make(chan bool, 10)
-	gap := &http.Server{Addr: fmt.Sprintf("127.0.0.1:%d", e.info.Port), Handler: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+	gap := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 		http.NotFound(rw, nil)
 		attempts <- true
 	})}
-	go gap.ListenAndServe()
+	var resume []func() // once somebody listens
+	for _, pid := range append(children(t, cli.cmd.Process.Pid), cli.cmd.Process.Pid) {
+		resume = append(resume, suspend(t, pid))
+	}
+	e.cmd.Process.Kill()
+	<-e.Done()
+	e.cmd.Wait()
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", e.info.Port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go gap.Serve(l)
+	for _, f := range resume {
+		f()
+	}
 	next(t, "first attempt", attempts)
 	next(t, "second attempt", attempts)
 	gap.Close()

@@ -815,7 +815,7 @@ func TestEditorDecidesOnlyWhenAsked(t *testing.T) {
 // longSettleDelay a test can press keys too early even on a busy machine.
 const (
 	settleDelay     = 500
-	longSettleDelay = 5000
+	longSettleDelay = 20_000
 )
 
 // appeared is the message about a decision that comes too early.
@@ -928,13 +928,13 @@ func TestEditorTooEarly(t *testing.T) {
 func TestEditorHeldKey(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := idle(t, kind, "one\n")
-		d.settle(2000)
+		d.settle(8000)
 		if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
 			t.Fatal(err)
 		}
 		d.until(d.State.Shown, path)
 		d.enter()
-		if err := d.Hold(40, 100*time.Millisecond, "C-c", "C-c"); err != nil {
+		if err := d.Hold(100, 100*time.Millisecond, "C-c", "C-c"); err != nil {
 			t.Fatal(err)
 		}
 		d.see(appeared)

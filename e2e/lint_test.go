@@ -215,8 +215,9 @@ func TestEditorDiagnostics(t *testing.T) {
 		before := want("one", "x bad", "three")
 		var got string
 		waitFor(t, "the editor to check the file", func() bool {
-			got = c.diagnostics(t, map[string]any{"uri": "file://" + path})
-			return strings.Contains(got, badMessage)
+			var ok bool
+			got, ok = c.diagnostics(t, map[string]any{"uri": "file://" + path})
+			return ok && strings.Contains(got, badMessage)
 		})
 		if got != before {
 			t.Errorf("before the write: %s, want %s", got, before)
@@ -228,15 +229,16 @@ func TestEditorDiagnostics(t *testing.T) {
 		if err := os.WriteFile(path, []byte("one\nx bad\n"+third+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got = c.diagnostics(t, map[string]any{})
+		got, _ = c.diagnostics(t, map[string]any{})
 		if after := want("one", "x bad", third); got != after {
 			t.Errorf("after the write: %s, want %s", got, after)
 		}
 	})
 }
 
-// diagnostics calls getDiagnostics, and returns the answer with its names in order.
-func (c *ideClient) diagnostics(t *testing.T, args map[string]any) string {
+// diagnostics calls getDiagnostics, and returns the answer with its names in order. It
+// reports whether the editor had one: while an editor starts, it may not answer in time.
+func (c *ideClient) diagnostics(t *testing.T, args map[string]any) (answer string, ok bool) {
 	t.Helper()
 	c.write(toJSON(t, map[string]any{
 		"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": "getDiagnostics", "arguments": args},
@@ -255,14 +257,17 @@ func (c *ideClient) diagnostics(t *testing.T, args map[string]any) string {
 		if m.ID == nil {
 			continue
 		}
-		if m.Result.IsError || len(m.Result.Content) != 1 {
+		if len(m.Result.Content) != 1 {
 			t.Fatalf("getDiagnostics: %+v", m.Result)
+		}
+		if m.Result.IsError {
+			return m.Result.Content[0].Text, false
 		}
 		var v any
 		if err := json.Unmarshal([]byte(m.Result.Content[0].Text), &v); err != nil {
 			t.Fatal(err)
 		}
-		return toJSON(t, v)
+		return toJSON(t, v), true
 	}
 }
 
@@ -279,7 +284,8 @@ func TestClaudeDiagnostics(t *testing.T) {
 	eachLinter(t, edits, func(t *testing.T, d *desk, l linter, path string) {
 		c := d.dialIDE()
 		waitFor(t, "the editor to check the file", func() bool {
-			return strings.Contains(c.diagnostics(t, map[string]any{}), badMessage)
+			got, ok := c.diagnostics(t, map[string]any{})
+			return ok && strings.Contains(got, badMessage)
 		})
 		cli := d.claude([]string{"CLAUDE_CODE_AUTO_CONNECT_IDE=true"})
 		cli.see("In a b.txt")
@@ -338,6 +344,9 @@ func TestClaudeDiagnosticsWithoutReview(t *testing.T) {
 			e.mu.Unlock()
 			if busy {
 				close(ready)
+			} else { // an editor checks a file after it has read it again
+				for next(t, "changed file", e.changed) != path {
+				}
 			}
 			if err := e.DiagnosticsChanged(w.context(), path); err != nil {
 				t.Fatal(err)

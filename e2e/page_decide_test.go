@@ -141,7 +141,7 @@ func TestPageBehindTheKeys(t *testing.T) {
 	s.page(shows("#path", "b.txt"))
 	s.settle()
 	s.page(chromedp.KeyEvent(kb.Escape),
-		chromedp.Poll[chromedp.Void](`!document.querySelector("#keys").open && document.querySelector("#accept").ariaDisabled === "true"`, chromedp.WithPollingTimeout(stepTimeout)))
+		isTrue(`!document.querySelector("#keys").open && document.querySelector("#accept").ariaDisabled === "true"`))
 	s.ctrlEnter()
 	s.page(shows("#hint", tooEarly))
 	s.settle()
@@ -158,7 +158,7 @@ func TestPageOrphanJustAppeared(t *testing.T) {
 	s.settle()
 	s.page(chromedp.Focus(chromedp.CSS("#reject")))
 	s.tell(editor.MethodDiffChanged, editor.DiffChange{ID: "a", State: editor.StateOrphaned})
-	s.page(shows("#reject", "Discard"), chromedp.Poll[chromedp.Void](`document.activeElement.id === "reject" && document.activeElement.ariaDisabled === "true"`))
+	s.page(shows("#reject", "Discard"), isTrue(`document.activeElement.id === "reject" && document.activeElement.ariaDisabled === "true"`))
 	s.page(chromedp.KeyEvent(kb.Enter), shows("#hint", tooEarly))
 	s.ctrlEnter()
 	s.settle()
@@ -209,11 +209,11 @@ func TestPageReconnects(t *testing.T) {
 	// Another client decides on a and b.
 	s.up(change("c"), change("d"))
 	s.page(shows("#status", "1 connected"), shows(".name", "d.txt"), shows("#path", "c.txt"), shows(".cm-merge-b", "sent later"))
-	s.page(chromedp.Poll[chromedp.Void](`[...document.querySelectorAll("#list .name")].map(e => e.innerText).join() === "c.txt,d.txt"`))
+	s.page(isTrue(`[...document.querySelectorAll("#list .name")].map(e => e.innerText).join() === "c.txt,d.txt"`))
 	s.page(shows(".toast", "The change to a.txt was answered while this page was not connected."))
 	// The text of b is not lost: it stays, even after a reload, until the user
 	// has seen it.
-	lost := chromedp.Poll[chromedp.Void](`[...document.querySelectorAll(".toast textarea")].map(e => e.value).join().includes("unsent ")`)
+	lost := isTrue(`[...document.querySelectorAll(".toast textarea")].map(e => e.value).join().includes("unsent ")`)
 	s.page(lost, shows(".toast", "The change to b.txt was answered before your last edits reached Pollux."))
 	s.page(chromedp.Reload(), shows("#path", "c.txt"), shows(".cm-merge-b", "sent later"), lost)
 	s.page(chromedp.Click(chromedp.CSS(".toast.warning button")), chromedp.Reload(), shows("#path", "c.txt"))
@@ -240,7 +240,7 @@ func TestPageKeepIsNoDecision(t *testing.T) {
 	s.page(chromedp.Click(chromedp.CSS(".cm-chunkButtons button")), shows("#kept", "Not decided yet: press Accept."))
 	chunks := func(want int) {
 		t.Helper()
-		s.page(chromedp.Poll[chromedp.Void](fmt.Sprintf(`document.querySelectorAll(".cm-deletedChunk, .cm-merge-a .cm-changedLine").length === %d`, want), chromedp.WithPollingTimeout(stepTimeout)))
+		s.page(isTrue(fmt.Sprintf(`document.querySelectorAll(".cm-deletedChunk, .cm-merge-a .cm-changedLine").length === %d`, want)))
 	}
 	chunks(1)
 	// In the light theme the buttons were white on white.
@@ -254,7 +254,7 @@ func TestPageKeepIsNoDecision(t *testing.T) {
 	s.page(chromedp.Click(chromedp.CSS(".cm-chunkButtons button")))
 	chunks(0)
 	s.page(shows("#kept", "Not decided yet: press Accept."))
-	s.page(chromedp.Click(chromedp.CSS("#unkeep")), chromedp.Poll[chromedp.Void](`document.querySelector("#kept").hidden`))
+	s.page(chromedp.Click(chromedp.CSS("#unkeep")), isTrue(`document.querySelector("#kept").hidden`))
 	chunks(2)
 	s.settle()
 	s.press("#accept", 1)

@@ -89,5 +89,5 @@ func TestPageSingleKeysTooEarly(t *testing.T) {
 
 // gone waits until no element matches.
 func gone(selector string) chromedp.Action[chromedp.Void] {
-	return chromedp.Poll[chromedp.Void](`!document.querySelector(`+quote(selector)+`)`, chromedp.WithPollingTimeout(stepTimeout))
+	return isTrue(`!document.querySelector(` + quote(selector) + `)`)
 }

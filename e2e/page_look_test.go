@@ -108,7 +108,7 @@ func TestPageContrast(t *testing.T) {
 func TestPageTheme(t *testing.T) {
 	s := newStage(t, change("a"))
 	is := func(want string) chromedp.Action[chromedp.Void] {
-		return chromedp.Poll[chromedp.Void](`getComputedStyle(document.body).backgroundColor === `+quote(want), chromedp.WithPollingTimeout(stepTimeout))
+		return isTrue(`getComputedStyle(document.body).backgroundColor === ` + quote(want))
 	}
 	const white, black = "rgb(255, 255, 255)", "rgb(22, 24, 29)"
 	s.page(shows("#path", "a.txt"), is(white), dark, is(black))
@@ -137,10 +137,10 @@ func TestPageNotifies(t *testing.T) {
 	s.page(chromedp.Reload(), shows("#none", "No pending changes"))
 	list := func(want string) {
 		t.Helper()
-		s.page(chromedp.Poll[chromedp.Void](`window.asked + " " + window.shown.map(n => n.text).join(", ") === `+quote(want), chromedp.WithPollingTimeout(stepTimeout)))
+		s.page(isTrue(`window.asked + " " + window.shown.map(n => n.text).join(", ") === ` + quote(want)))
 	}
 	s.tell(editor.MethodDiffOpen, change("a"))
-	s.page(chromedp.Poll[chromedp.Void](`document.title === "(1) a.txt – Pollux review"`, chromedp.WithPollingTimeout(stepTimeout)))
+	s.page(isTrue(`document.title === "(1) a.txt – Pollux review"`))
 	list("0 ")
 	s.page(chromedp.Click(chromedp.CSS("#notify")), shows("#notify[aria-pressed=true]", "Notify me"))
 	list("1 ")
@@ -165,7 +165,7 @@ func TestPageRelativePaths(t *testing.T) {
 	s.page(chromedp.Reload(), shows("#path", "sub/dir/a.txt"))
 	text := func(selector, want string) {
 		t.Helper()
-		s.page(chromedp.Poll[chromedp.Void](fmt.Sprintf(`document.querySelector(%s).textContent.replace("\u200e", "") === %s`, quote(selector), quote(want)), chromedp.WithPollingTimeout(stepTimeout)))
+		s.page(isTrue(fmt.Sprintf(`document.querySelector(%s).textContent.replace("\u200e", "") === %s`, quote(selector), quote(want))))
 	}
 	text(`[data-id="a"] .where`, "sub/dir")
 	text(`[data-id="b"] .where`, "/home/project-2")
@@ -190,7 +190,7 @@ func TestPageNamesAgents(t *testing.T) {
 	s.tell(editor.MethodClients, editor.Clients{Clients: agents})
 	want := "Gemini CLI 0.61.0 (pid 123, tty pts/3)\nGemini CLI 0.61.0 (pid 124, tty pts/4)"
 	s.page(shows("#status", "2 connected"),
-		chromedp.Poll[chromedp.Void](`document.querySelector("#status").title === `+strconv.Quote(want), chromedp.WithPollingTimeout(stepTimeout)))
+		isTrue(`document.querySelector("#status").title === `+strconv.Quote(want)))
 }
 
 // A tab whose companion had ended said "reconnecting" for ever.
@@ -216,7 +216,7 @@ func TestPageOldMessages(t *testing.T) {
 	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "b", Reason: editor.ReasonUnwritten})
 	s.page(shows(".toast.warning", "b.txt was accepted but not written."), shows(".toast.warning", "a.txt"))
 	s.tell(editor.MethodDiffOpen, change("a"))
-	s.page(shows("#path", "a.txt"), chromedp.Poll[chromedp.Void](`[...document.querySelectorAll(".toast")].map(e => e.innerText).join().startsWith("b.txt")`, chromedp.WithPollingTimeout(stepTimeout)))
+	s.page(shows("#path", "a.txt"), isTrue(`[...document.querySelectorAll(".toast")].map(e => e.innerText).join().startsWith("b.txt")`))
 }
 
 // The languages that a file's name chooses.

@@ -54,7 +54,7 @@ func typed(text string) chromedp.Action[chromedp.Void] {
 
 // lateText waits for a text that the page offers to copy.
 func lateText(text string) chromedp.Action[chromedp.Void] {
-	return chromedp.Poll[chromedp.Void](`[...document.querySelectorAll(".toast textarea")].some(e => e.value.includes(`+strconv.Quote(text)+`))`, chromedp.WithPollingTimeout(stepTimeout))
+	return isTrue(`[...document.querySelectorAll(".toast textarea")].some(e => e.value.includes(` + strconv.Quote(text) + `))`)
 }
 
 // Text typed after Accept was shown as accepted, and was lost.
@@ -70,7 +70,7 @@ func TestPageTypedAfterAccept(t *testing.T) {
 	s.page(typed("late "), shows(".cm-merge-b", "late a"))
 	s.tell(editor.MethodDiffChanged, editor.DiffChange{ID: "a", State: editor.StateAccepted})
 	s.page(shows("#accepted", "Accepted. Waiting for the agent to write a.txt."), lateText("one\nlate a\n"), shows(".toast.warning", "a.txt"))
-	s.page(chromedp.Poll[chromedp.Void](`!document.querySelector(".cm-merge-b").innerText.includes("late")`, chromedp.WithPollingTimeout(stepTimeout)))
+	s.page(isTrue(`!document.querySelector(".cm-merge-b").innerText.includes("late")`))
 	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "a", Reason: editor.ReasonAccepted})
 
 	// Text typed before Accept is part of the accepted text.
@@ -153,7 +153,7 @@ func TestPageNewLinkInOldTab(t *testing.T) {
 	s.up(change("b"))
 	next(t, "connection of the page", arrived)
 	s.page(chromedp.Evaluate[chromedp.Void](`window.before = sessionStorage["pollux-secret"]; location = `+quote(link)),
-		chromedp.Poll[chromedp.Void](`sessionStorage["pollux-secret"] !== before`, chromedp.WithPollingTimeout(stepTimeout)))
+		isTrue(`sessionStorage["pollux-secret"] !== before`))
 	close(refuse)
 	s.page(shows("#path", "b.txt"), shows("#status", "1 connected"), chromedp.Reload(), shows("#path", "b.txt"))
 }

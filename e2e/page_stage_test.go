@@ -258,7 +258,7 @@ func (s *stage) pass(ms int) {
 // settle advances the clock until the page allows a decision.
 func (s *stage) settle() {
 	s.t.Helper()
-	s.page(chromedp.Poll[chromedp.Void](`pass(100) && document.querySelector("#accept").getAttribute("aria-disabled") !== "true"`, chromedp.WithPollingTimeout(stepTimeout)))
+	s.page(isTrue(`pass(100) && document.querySelector("#accept").getAttribute("aria-disabled") !== "true"`))
 }
 
 // press sends the press and release of a mouse click, the n-th of several.

@@ -130,13 +130,18 @@ func onPage(t *testing.T, ctx context.Context, actions ...chromedp.Action[chrome
 	}
 }
 
+// isTrue waits until an expression in JavaScript is true.
+func isTrue(expression string) chromedp.Action[chromedp.Void] {
+	return chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(stepTimeout))
+}
+
 // shows waits until an element that the user can see contains the text.
 func shows(selector, text string) chromedp.Action[chromedp.Void] {
-	return chromedp.Poll[chromedp.Void](`[...document.querySelectorAll(`+quote(selector)+`)].some(e => e.checkVisibility() && e.innerText.includes(`+quote(text)+`))`, chromedp.WithPollingTimeout(stepTimeout))
+	return isTrue(`[...document.querySelectorAll(` + quote(selector) + `)].some(e => e.checkVisibility() && e.innerText.includes(` + quote(text) + `))`)
 }
 
 // settled waits until the page allows a decision on the change in view.
-var settled = chromedp.Poll[chromedp.Void](`document.querySelector("#accept").getAttribute("aria-disabled") !== "true"`, chromedp.WithPollingTimeout(stepTimeout))
+var settled = isTrue(`document.querySelector("#accept").getAttribute("aria-disabled") !== "true"`)
 
 // edit presses the key that moves the focus into the text. chromedp.KeyEvent would also
 // send the character, which a browser does not if the page has handled the key.

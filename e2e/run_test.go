@@ -73,8 +73,7 @@ func TestDemo(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 	// The journal is deleted, so the page must not recommend it.
-	onPage(t, ctx, chromedp.Poll[chromedp.Void](`document.querySelector("#none").textContent === "Pollux has ended or cannot be reached."`,
-		chromedp.WithPollingTimeout(stepTimeout)))
+	onPage(t, ctx, isTrue(`document.querySelector("#none").textContent === "Pollux has ended or cannot be reached."`))
 }
 
 // pollux run offers to turn IDE mode on, and the CLI connects.

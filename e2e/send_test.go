@@ -92,7 +92,7 @@ func TestSendToClaude(t *testing.T) {
 	shell.press("C-z")
 	shell.see("Stopped")
 	w.refused("bash has the foreground of tmux pane %0", "a.txt", "touch x")
-	shell.ask("fg")
+	shell.ask("clear; fg") // not the text that is still there
 	shell.see("← for agents")
 	w.pollux("send", "a.txt", "and now?")
 	w.wantPrompt("and now?")

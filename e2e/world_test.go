@@ -263,6 +263,8 @@ type plugin struct {
 	closed chan editor.DiffClose
 	events chan editor.DiffChange
 	texts  chan string // messages for the user
+	// changed receives the files that another program has written.
+	changed chan string
 
 	mu   sync.Mutex
 	text map[string]string // the texts in the open diffs
@@ -327,6 +329,7 @@ func (w *world) edit(change func(*editor.InitializeParams)) *plugin {
 		t: w.t, cmd: cmd, text: make(map[string]string),
 		opened: make(chan editor.Diff, 100), closed: make(chan editor.DiffClose, 100),
 		events: make(chan editor.DiffChange, 100), texts: make(chan string, 100),
+		changed: make(chan string, 1000),
 	}
 	e.Client = editor.NewClient(pipes{out, in}, editor.Handler{
 		DiffOpen: func(d editor.Diff) error { e.leave(d.ID, d.Text()); e.opened <- d; return nil },
@@ -344,6 +347,7 @@ func (w *world) edit(change func(*editor.InitializeParams)) *plugin {
 			return report(p)
 		},
 		DiffChanged: func(c editor.DiffChange) { e.events <- c },
+		FileChanged: func(c editor.FileChanged) { e.changed <- c.Path },
 		Message:     func(m editor.Message) { e.texts <- m.Text },
 	})
 	w.t.Cleanup(func() {
