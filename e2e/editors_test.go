@@ -381,6 +381,11 @@ func handsOf(kind editortest.Kind) hands {
 	return vimHands
 }
 
+// kindOf returns the kind of editor with a name.
+func kindOf(name string) editortest.Kind {
+	return editortest.Kinds[slices.IndexFunc(editortest.Kinds, func(k editortest.Kind) bool { return k.Name == name })]
+}
+
 // eachEditor runs a test with each editor.
 func eachEditor(t *testing.T, test func(t *testing.T, kind editortest.Kind, h hands)) {
 	for _, kind := range editortest.Kinds {
@@ -594,8 +599,7 @@ func TestEditorInline(t *testing.T) {
 // The user goes from Vim's terminal to the diff by a command. Vim does not wait for Enter
 // afterwards.
 func TestVimLeavesItsTerminal(t *testing.T) {
-	vim := editortest.Kinds[slices.IndexFunc(editortest.Kinds, func(k editortest.Kind) bool { return k.Name == "vim" })]
-	d, c, path := idle(t, vim, "one\n")
+	d, c, path := idle(t, kindOf("vim"), "one\n")
 	d.ask(`extend(g:, {'pollux': {'cli': ['cat']}})`)
 	d.command("open")
 	d.until(d.State.Terminal, "1")
@@ -709,6 +713,60 @@ func TestEditorRestartsPollux(t *testing.T) {
 		}
 		d.cli()
 	})
+}
+
+// later waits until a timer of the editor has run that starts now.
+func (d *desk) later(ms int) {
+	d.t.Helper()
+	if d.Name == "emacs" {
+		d.ask(fmt.Sprintf("(progn (setq px-later 0) (run-at-time %g nil (lambda () (setq px-later 1))) 0)", float64(ms)/1000))
+		d.until("px-later", "1")
+		return
+	}
+	d.ask(fmt.Sprintf("len(extend(g:, {'later': 0})) + timer_start(%d, {-> extend(g:, {'later': 1})})", ms))
+	d.until("g:later", "1")
+}
+
+// The user stops Pollux while it keeps crashing, in the pause before the next start. It
+// started nevertheless.
+func TestEditorStopsARestart(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, _ hands) {
+		w := newWorld(t, silent)
+		d := w.sit(kind, w.file("a.txt", "one\n"))
+		for range 3 {
+			old := d.companion()
+			send(t, old, syscall.SIGKILL)
+			waitFor(t, "a new one", func() bool { pid := d.companion(); return pid != 0 && pid != old })
+			d.until(d.State.Started, "1")
+		}
+		send(t, d.companion(), syscall.SIGKILL)
+		d.until(d.State.Started, "0")
+		d.command("stop")
+		d.later(4500) // the pause is 4 s
+		if pid := d.companion(); pid != 0 {
+			t.Errorf("process %d was started", pid)
+		}
+	})
+}
+
+// The working directory changes while Pollux starts, as a session or a rooter plugin does
+// it. The companion kept the old workspace.
+func TestEditorChangesDirectoryAtStart(t *testing.T) {
+	for _, name := range []string{"nvim", "vim"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, silent)
+			other := filepath.Join(w.project, "other")
+			if err := os.Mkdir(other, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			d := w.sit(kindOf(name), w.file("a.txt", "one\n"))
+			d.command("stop")
+			d.until(d.State.Started, "0")
+			d.ask("execute(['Pollux start', 'cd other'])")
+			d.until(d.State.Started, "1")
+			waitFor(t, "the new workspace", func() bool { return strings.Contains(w.pollux("status"), other) })
+		})
+	}
 }
 
 // Saving a copy of the text decides nothing. After the companion was killed,
@@ -940,6 +998,59 @@ func TestEditorHeldKey(t *testing.T) {
 		d.see(appeared)
 		d.undecided(c, path, "two\n")
 	})
+}
+
+// A change is superseded while the user types in it. Keys in the new one restart the delay
+// too, so that a key meant for the old text does not decide on the new one.
+func TestEditorTypesOn(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		d, c, path := waits(t, kind, "one\n", "two\n")
+		d.enter()
+		const delay = 8000 // ms
+		d.settle(delay)
+		if err := c.OpenDiff(d.context(), path, "three\n"); err != nil {
+			t.Fatal(err)
+		}
+		d.holds(d.State.Proposal, "three\n")
+		d.until(d.State.Inside, "1")
+		if err := d.Hold(delay/100+10, 100*time.Millisecond, "Right", "Left"); err != nil {
+			t.Fatal(err)
+		}
+		if got := d.ask(d.State.Ready); got != "" {
+			t.Errorf("the user can decide on %s while typing", got)
+		}
+		d.undecided(c, path, "three\n")
+	})
+}
+
+// The user looks at something else right after a change has appeared, and comes back. The
+// delay never ended.
+func TestEmacsComesBack(t *testing.T) {
+	d, c, path := idle(t, kindOf("emacs"), "one\n")
+	d.settle(2000)
+	if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
+		t.Fatal(err)
+	}
+	d.until(d.State.Shown, path)
+	d.ask("(progn (setq px-windows (current-window-configuration)) (switch-to-buffer \"*scratch*\") (delete-other-windows) 0)")
+	d.later(1000)
+	d.ask("(progn (set-window-configuration px-windows) 0)")
+	d.shows(path)
+}
+
+// The companion ends right after a change has appeared. The text above the proposal says
+// so, also when the delay is over.
+func TestEmacsSaysThatPolluxHasEnded(t *testing.T) {
+	d, c, path := idle(t, kindOf("emacs"), "one\n")
+	d.settle(2000)
+	if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
+		t.Fatal(err)
+	}
+	d.until(d.State.Shown, path)
+	send(t, d.companion(), syscall.SIGKILL)
+	d.see("the companion has ended")
+	d.later(3000)
+	d.see("the companion has ended")
 }
 
 // The window is too small for a change. The change waits, the user reads how to

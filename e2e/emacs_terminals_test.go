@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"pollux/editors/editortest"
 	"pollux/internal/fakemodel"
 )
 
@@ -73,8 +72,7 @@ const initEl = "; -*- lexical-binding: t -*-\n(setq native-comp-deferred-compila
 func (w *world) sitInEmacs(init string, files ...string) *desk {
 	w.t.Helper()
 	w.config(".emacs.d/init.el", initEl+init)
-	i := slices.IndexFunc(editortest.Kinds, func(kind editortest.Kind) bool { return kind.Name == "emacs" })
-	return w.sit(editortest.Kinds[i], files...)
+	return w.sit(kindOf("emacs"), files...)
 }
 
 // eachEmacsTerminal runs a test with each package. It passes the lines of init.el that

@@ -312,7 +312,7 @@ Pass CALLBACK an error message or nil, and the result."
     (pollux--lost)
     (force-mode-line-update t)
     (when (eq pollux--stopping 'restart)
-      (run-at-time 0 nil #'pollux--launch))
+      (run-at-time 0 nil #'pollux--relaunch))
     (unless pollux--stopping
       (pollux--note "pollux exited with code %s. %s" code last)
       (when (and was (> (- (float-time) pollux--started) 10))
@@ -325,7 +325,12 @@ Pass CALLBACK an error message or nil, and the result."
         (pollux--say "Pollux keeps exiting: %s (M-x pollux-start tries again)" last))
        (t
         (run-at-time (if (= pollux--failures 1) 0 (* 0.25 (expt 2 pollux--failures))) nil
-                     #'pollux--launch))))))
+                     #'pollux--relaunch))))))
+
+(defun pollux--relaunch ()
+  "Start `pollux ide', unless the user has stopped it in the meantime."
+  (unless (eq pollux--stopping t)
+    (pollux--launch)))
 
 (defun pollux-stop ()
   "Stop Pollux.
@@ -782,6 +787,8 @@ written."
             (replace-regexp-in-string
              "%" "%%"
              (cond
+              ((pollux--diff-lost d)
+               " the companion has ended: C-x C-w saves the text, `pollux journal' has it too")
               ((equal (pollux--diff-state d) "accepted")
                (format " %s: accepted; waiting for the agent to write the file" (pollux--name d)))
               ((not (pollux--diff-settled d))
@@ -813,17 +820,20 @@ next timer.")
 
 (defun pollux--rest (d delays part)
   "Wait for PART of the delay after which D can be decided on.
-Do nothing if the delay has restarted: DELAYS counts the starts."
+Start again while D is out of view.  Do nothing if the delay has restarted:
+DELAYS counts the starts."
   (run-at-time
    (/ pollux--settle 1000.0 pollux--settle-parts) nil
    (lambda ()
-     (when (and (= delays (pollux--diff-delays d)) (pollux--visible d))
-       (if (< part pollux--settle-parts)
-           (pollux--rest d delays (1+ part))
+     (when (and (= delays (pollux--diff-delays d)) (buffer-live-p (pollux--diff-buffer d)))
+       (cond
+        ((not (pollux--visible d)) (pollux--rest d delays 1))
+        ((< part pollux--settle-parts) (pollux--rest d delays (1+ part)))
+        (t
          (setf (pollux--diff-settled d) (float-time))
          (pollux--caption d)
          (force-mode-line-update t)
-         (run-hooks 'pollux-diff-ready-hook))))))
+         (run-hooks 'pollux-diff-ready-hook)))))))
 
 (defun pollux--can-decide-p (d)
   "Return non-nil if D can be decided on; a command counts from its start."
@@ -1204,9 +1214,7 @@ A key that was meant for the text must not overwrite."
   "Handle the end of the companion: keep the shown diff so that it can be saved."
   (dolist (d pollux--diffs)
     (setf (pollux--diff-lost d) t)
-    (when (buffer-live-p (pollux--diff-buffer d))
-      (with-current-buffer (pollux--diff-buffer d)
-        (setq header-line-format " the companion has ended: C-x C-w saves the text, `pollux journal' has it too"))))
+    (pollux--caption d))
   (setq pollux--diffs (seq-filter #'pollux--diff-buffer pollux--diffs)))
 
 (defun pollux--reload (path)

@@ -208,12 +208,13 @@ end
 local function initialize()
   local opts = config.get()
   local v = vim.version()
+  local roots = require("pollux.context").roots()
   M.request("initialize", {
     protocol = PROTOCOL,
     client = { name = "pollux.nvim", version = VERSION },
     editor = { name = "neovim", displayName = "Neovim" },
     pid = vim.fn.getpid(),
-    roots = require("pollux.context").roots(),
+    roots = roots,
     diff = true,
     diagnostics = true,
     settings = {
@@ -238,7 +239,7 @@ local function initialize()
     previous = { port = result.port, token = result.token }
     set_env(result.env)
     M.note(("started: Neovim %d.%d, pollux %s, port %d"):format(v.major, v.minor, result.server.version, result.port))
-    require("pollux.context").start()
+    require("pollux.context").start(roots)
     require("pollux.diagnostics").start()
     M.event("Started")
   end)
@@ -279,7 +280,7 @@ local function ended(_, code)
     )
   else
     vim.defer_fn(function()
-      if not job then
+      if not job and not stopping then
         M.launch()
       end
     end, failures == 1 and 0 or 250 * 2 ^ failures)

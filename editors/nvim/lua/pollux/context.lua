@@ -278,9 +278,11 @@ local function hold()
   end, SELECTION_DELAY)
 end
 
-function M.start()
+--- Starts to report the context. roots is what Pollux was started with; the workspace may
+--- have changed since.
+function M.start(roots)
   M.stop()
-  list_dirty, last_roots, M.roots_due, held = true, M.roots(), false, nil
+  list_dirty, last_roots, M.roots_due, held = true, roots, true, nil
   group = vim.api.nvim_create_augroup("pollux_context", {})
   local function on(events, f)
     vim.api.nvim_create_autocmd(events, { group = group, callback = f })

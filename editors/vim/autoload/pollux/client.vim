@@ -188,7 +188,7 @@ def Received(_: channel, message: dict<any>)
   endif
 enddef
 
-def Initialized(error: string, result: dict<any>)
+def Initialized(error: string, result: dict<any>, roots: list<string>)
   if error != ''
     Say(error, 'error')
     Stop()
@@ -203,7 +203,7 @@ def Initialized(error: string, result: dict<any>)
   previous = {port: result.port, token: result.token}
   SetEnv(result.env)
   Note(printf('started: Vim %d, pollux %s, port %d', v:versionlong, result.server.version, result.port))
-  context.Start()
+  context.Start(roots)
   diagnostics.Start()
   Event('Started')
 enddef
@@ -237,7 +237,7 @@ def Ended(_: job, code: number)
   elseif failures >= MAX_FAILURES
     Say(printf('Pollux keeps exiting: %s (:Pollux start tries again)', last ?? 'see :Pollux log'), 'error')
   else
-    timer_start(failures == 1 ? 0 : 250 * float2nr(pow(2, failures)), (_) => Launch())
+    timer_start(failures == 1 ? 0 : 250 * float2nr(pow(2, failures)), (_) => Relaunch())
   endif
 enddef
 
@@ -271,6 +271,7 @@ def Launch()
     return
   endif
   running = true
+  var roots = context.Roots()
   var settings: dict<any> = {
     includeIgnored: !!options.Option('include_ignored'), reviewPage: !!options.Option('review_page'),
   }
@@ -280,11 +281,18 @@ def Launch()
     client: {name: 'pollux.vim', version: VERSION},
     editor: {name: 'vim', displayName: 'Vim'},
     pid: getpid(),
-    roots: context.Roots(),
+    roots: roots,
     diff: true,
     diagnostics: true,
     settings: settings,
-  }, Initialized)
+  }, (failure, result) => Initialized(failure, result, roots))
+enddef
+
+# Starts Pollux after a crash, unless the user has stopped it in the meantime.
+def Relaunch()
+  if !stopping
+    Launch()
+  endif
 enddef
 
 # Starts Pollux, unless it is running.
@@ -306,6 +314,7 @@ enddef
 # Stops Pollux. Agents that wait for an answer receive a rejection.
 export def Stop()
   stopping = true
+  restart = false
   if running
     var ending = job
     ch_close_in(job)

@@ -252,10 +252,13 @@ def Hold()
   })
 enddef
 
-export def Start()
+# Starts to report the context. roots is what Pollux was started with; the workspace may
+# have changed since.
+export def Start(roots: list<string>)
   list_dirty = true
   held = false
-  last_roots = Roots()
+  last_roots = roots
+  roots_due = true
   augroup pollux_context
     autocmd!
     autocmd CursorMoved,CursorMovedI,WinEnter,TabEnter,TextChanged,InsertLeave * Moved()

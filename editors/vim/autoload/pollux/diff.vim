@@ -444,12 +444,12 @@ enddef
 def Hide(d: dict<any>)
   if shown == d.diff.id
     shown = ''
+    FollowKeys(false)
   endif
   timer_stop(d.pause)
   d.text = TextOf(d)
   d.settled = false
   d.delays += 1
-  FollowKeys(false)
   d.hiding = true
   if bufnr() == d.buf && mode() =~ '^[iR]'
     # Keys that are still queued were meant for the proposal.
