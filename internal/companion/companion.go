@@ -76,10 +76,10 @@ type Companion struct {
 	mu       sync.Mutex
 	roots    []string
 	env      map[string]string // since the last change of the roots; nil before
-	sessions []Session        // the one that acted last is the last
-	diffs    map[string]*diff // open, accepted and orphaned, by ID
-	conns    []*conn          // attached clients, in the order they came
-	writes   map[*write]bool  // whose checks somebody waits for
+	sessions []Session         // the one that acted last is the last
+	diffs    map[string]*diff  // open, accepted and orphaned, by ID
+	conns    []*conn           // attached clients, in the order they came
+	writes   map[*write]bool   // whose checks somebody waits for
 	closing  bool
 	attached sync.WaitGroup
 
