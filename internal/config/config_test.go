@@ -94,11 +94,11 @@ pool.enabled = false
 root = ["~/src", '%s']
 listen = "10.0.0.1"
 [bridge]
-command = "~/bin/gemini"
+command = '~%cbin/gemini'
 warm-wait = "1m30s"
 warm-memory-mb = 2_048
 prompts-dir = '''%s'''
-`, x, a), map[string]string{"GEMINI_WARM_AHEAD": "YES", "GEMINI_IDLE_TIMEOUT_MS": "1000"})
+`, x, filepath.Separator, a), map[string]string{"GEMINI_WARM_AHEAD": "YES", "GEMINI_IDLE_TIMEOUT_MS": "1000"})
 	if err := v.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -235,9 +235,9 @@ func (s Setting) fromFile(raw any) (any, error) {
 	return expand(text), nil
 }
 
-// expand replaces ~/ at the start of a path by the home directory.
+// expand replaces ~/ at the start of a path, and ~\ on Windows, by the home directory.
 func expand(path string) string {
-	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+	if rest, ok := strings.CutPrefix(path, "~"); ok && rest != "" && os.IsPathSeparator(rest[0]) {
 		if home, err := os.UserHomeDir(); err == nil {
 			return filepath.Join(home, rest)
 		}

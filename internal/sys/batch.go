@@ -181,6 +181,10 @@ func (s shim) argv(dir string, exists func(path string) bool, lookPath func(stri
 	return argv, nil
 }
 
+// batchPercent is a percent sign for cmd.exe. %cd:~,% is always empty; in front of the name
+// of a variable, it keeps cmd.exe from replacing that.
+const batchPercent = "%%cd:~,%"
+
 // errBatchArg reports an argument that cmd.exe cannot pass on.
 var errBatchArg = errors.New("it is a batch file, which cannot receive line breaks in its arguments: leave them out, or start the program that the file starts")
 
@@ -193,7 +197,7 @@ func batchLine(shell, file string, args []string) (string, error) {
 	}
 	var b strings.Builder
 	// Extensions on, delayed expansion off, no AutoRun. The outer quotes are removed.
-	fmt.Fprintf(&b, `"%s" /e:ON /v:OFF /d /c ""%s"`, shell, file)
+	fmt.Fprintf(&b, `"%s" /e:ON /v:OFF /d /c ""%s"`, shell, strings.ReplaceAll(file, "%", batchPercent))
 	for _, arg := range args {
 		if strings.ContainsAny(arg, "\r\n\x00") {
 			return "", fmt.Errorf("%s: %w", file, errBatchArg)
@@ -223,10 +227,9 @@ func writeBatchArg(b *strings.Builder, arg string) {
 			b.WriteByte('"')
 			backslashes = 0
 		case '%':
-			// %cd:~,% is always empty. In front of the name of a variable, it keeps
-			// cmd.exe from replacing that.
-			b.WriteString("%%cd:~,")
+			b.WriteString(batchPercent)
 			backslashes = 0
+			continue
 		default:
 			backslashes = 0
 		}

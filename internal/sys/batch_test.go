@@ -107,6 +107,9 @@ func TestBatchLine(t *testing.T) {
 			t.Errorf("%q\n got %s, %v\nwant %s", tt.args, got, err, want)
 		}
 	}
+	if got, err := batchLine(shell, `C:\%TEMP%\x.cmd`, nil); err != nil || got != `"`+shell+`" /e:ON /v:OFF /d /c ""C:\%%cd:~,%TEMP%%cd:~,%\x.cmd""` {
+		t.Errorf("a folder called %%TEMP%%: %s, %v", got, err)
+	}
 	for _, arg := range []string{"two\nlines", "two\r\nlines", "a\rb", "nul\x00"} {
 		if line, err := batchLine(shell, file, []string{arg}); !errors.Is(err, errBatchArg) {
 			t.Errorf("%q: %s, %v", arg, line, err)

@@ -27,7 +27,8 @@ func TestCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "a & b (c)")
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	odd := filepath.Join(dir, "%TEMP% 50%")
+	if err := os.MkdirAll(odd, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	write := func(name, text string) {
@@ -37,7 +38,9 @@ func TestCommand(t *testing.T) {
 		}
 	}
 	const run = ` --option -- `
-	write("other.cmd", "@echo off\nif 1==1 (\""+self+"\""+run+"%*)\n")
+	for _, name := range []string{"other.cmd", filepath.Join(filepath.Base(odd), "odd.cmd")} {
+		write(name, "@echo off\nif 1==1 (\""+self+"\""+run+"%*)\n")
+	}
 	program, err := os.ReadFile(self)
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +66,7 @@ func TestCommand(t *testing.T) {
 		"unicode":   {"Grüße, 世界", "🌍", "\u00a0"},
 		"tab":       {"a\tb"},
 	} {
-		for _, program := range []string{self, "npm", filepath.Join(dir, "npm.cmd"), "other", filepath.Join(dir, "other.cmd"), "outer"} {
+		for _, program := range []string{self, "npm", filepath.Join(dir, "npm.cmd"), "other", filepath.Join(dir, "other.cmd"), filepath.Join(odd, "odd.cmd"), "outer"} {
 			t.Run(name+"/"+filepath.Base(program), func(t *testing.T) {
 				all := args
 				if program == self {
