@@ -93,16 +93,21 @@ func (e Editor) planPackage(p *Plan, dir, command string, remove bool) error {
 	case exists(dir):
 		return fmt.Errorf("%s was not made by pollux install: remove it by hand", dir)
 	}
-	files := make(map[string]string)
-	if !remove {
-		if files, err = packageFiles(e.Name); err != nil {
-			return err
-		}
-		e.extra(files, command)
+	files, err := packageFiles(e.Name)
+	if err != nil {
+		return err
 	}
+	e.extra(files, command)
 	sums := make(map[string]string)
 	for name, text := range files {
 		sums[name] = sum(text)
+		// An update that failed may have written it.
+		if now, err := sys.ReadFile(filepath.Join(dir, filepath.FromSlash(name)), maxFile); err == nil && string(now) == text {
+			had[name] = sums[name]
+		}
+	}
+	if remove {
+		clear(files)
 	}
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(had)) {
@@ -136,6 +141,9 @@ func (e Editor) planPackage(p *Plan, dir, command string, remove bool) error {
 		p.removes(manifest, string(data))
 	} else if text, err := json.MarshalIndent(sums, "", "  "); err == nil && !remove && string(text)+"\n" != string(data) {
 		p.writes(manifest, string(data), string(text)+"\n")
+		if len(data) > 0 {
+			p.last = append(p.last, manifest) // until then, the old one is right
+		}
 	}
 	p.Text += strings.Join(lines, "\n")
 	if len(lines) > 0 {

@@ -28,6 +28,7 @@ type Plan struct {
 	Text string
 
 	write  map[string]string // new contents by path
+	last   []string          // paths in write; they are written when all else is done
 	remove []string          // paths of files
 	before map[string]string // contents by path when the plan was made; "" for a missing file
 	dirs   []string          // package directories; they are removed once they are empty
@@ -69,10 +70,10 @@ func (p *Plan) Apply() error {
 		return errors.New("the files have changed since; nothing was written: run this command again")
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.write)) {
-		if err := os.MkdirAll(filepath.Dir(name), p.dirMode); err != nil {
-			return err
+		if slices.Contains(p.last, name) {
+			continue
 		}
-		if err := sys.EditFile(name, p.before[name], p.write[name], p.fileMode); err != nil {
+		if err := p.put(name); err != nil {
 			return err
 		}
 	}
@@ -83,7 +84,20 @@ func (p *Plan) Apply() error {
 		for d := filepath.Dir(name); p.owns(d) && os.Remove(d) == nil; d = filepath.Dir(d) {
 		}
 	}
+	for _, name := range p.last {
+		if err := p.put(name); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// put writes a file of the plan.
+func (p *Plan) put(name string) error {
+	if err := os.MkdirAll(filepath.Dir(name), p.dirMode); err != nil {
+		return err
+	}
+	return sys.EditFile(name, p.before[name], p.write[name], p.fileMode)
 }
 
 // owns reports whether a directory belongs to Pollux's package.

@@ -2,6 +2,7 @@ package install
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,6 +14,7 @@ import (
 	"github.com/tailscale/hujson"
 
 	"pollux/internal/hostile"
+	"pollux/internal/sys/systest"
 )
 
 func TestInstallKeepsWhatIsThere(t *testing.T) {
@@ -262,4 +264,67 @@ func apply(c Client) error {
 		return err
 	}
 	return p.Apply()
+}
+
+// An update fails halfway: the disk is full, or a file is read-only. Another attempt
+// updates the rest, and --remove removes everything. Both were refused.
+func TestInstallAfterAFailedUpdate(t *testing.T) {
+	for _, remove := range []bool{false, true} {
+		systest.SetHome(t, t.TempDir())
+		t.Setenv("XDG_CONFIG_HOME", "")
+		vim := Editors[slices.IndexFunc(Editors, func(e Editor) bool { return e.Name == "vim" })]
+		change := func(remove bool) error {
+			p, err := vim.Plan(remove)
+			if err == nil {
+				err = p.Apply()
+			}
+			return err
+		}
+		if err := change(false); err != nil {
+			t.Fatal(err)
+		}
+		dir, err := vim.dir(here())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What is there becomes an older version.
+		sums := make(map[string]string)
+		data, err := os.ReadFile(filepath.Join(dir, manifestName))
+		if err == nil {
+			err = json.Unmarshal(data, &sums)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := slices.Sorted(maps.Keys(sums))
+		for _, name := range names {
+			sums[name] = sum("old\n")
+			if err := os.WriteFile(filepath.Join(dir, name), []byte("old\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		data, err = json.Marshal(sums)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, manifestName), data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := filepath.Join(dir, names[len(names)-1])
+		if err := os.Chmod(last, 0o400); err != nil {
+			t.Fatal(err)
+		}
+		if err := change(false); err == nil {
+			t.Fatal("the update did not fail")
+		}
+		if err := os.Chmod(last, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := change(remove); err != nil {
+			t.Errorf("remove %v: %v", remove, err)
+		}
+		if exists(last) == remove {
+			t.Errorf("remove %v: %s exists: %v", remove, last, !remove)
+		}
+	}
 }
