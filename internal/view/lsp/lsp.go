@@ -645,9 +645,17 @@ func (s *server) accept(d editor.Diff, overwrite string) error {
 	case err != nil:
 		return err
 	case res.Status == editor.StatusConflict:
-		if s.ask(res.Message, []messageAction{{"Overwrite"}, {"Not now"}}) == "Overwrite" {
-			return s.accept(d, res.Version)
+		if s.ask(res.Message, []messageAction{{"Overwrite"}, {"Not now"}}) != "Overwrite" {
+			return nil
 		}
+		now, err := s.diff(d.ID)
+		if err != nil {
+			return err
+		}
+		if now.Text() != d.Text() {
+			return fmt.Errorf("the text of %s was edited meanwhile: look at it, then accept it again", filepath.Base(d.Path))
+		}
+		return s.accept(now, res.Version)
 	case res.Status == editor.StatusRefused:
 		return errors.New(res.Message)
 	}

@@ -32,13 +32,14 @@ type desk struct {
 	companion *jsonrpc2.Conn
 
 	mu     sync.Mutex
-	said   []string                     // methods and texts that the editor got
-	told   editor.Snapshot              // the last one that the companion received
-	init   editor.InitializeParams      // how it was introduced
-	calls  []string                     // the server's diff/... requests
-	choose string                       // what the user chooses; "" for nothing, "?" for an editor that cannot ask
-	accept []editor.DiffAcceptResult    // what the companion answers
-	texts  map[string]editor.DiffAccept // the accepted ones
+	said   []string                      // methods and texts that the editor got
+	told   editor.Snapshot               // the last one that the companion received
+	init   editor.InitializeParams       // how it was introduced
+	calls  []string                      // the server's diff/... requests
+	choose string                        // what the user chooses; "" for nothing, "?" for an editor that cannot ask
+	accept []editor.DiffAcceptResult     // what the companion answers
+	texts  map[string]editor.DiffAccept  // the accepted ones
+	asked  func(actions []messageAction) // before the user chooses
 }
 
 func (d *desk) do(f func()) {
@@ -112,6 +113,9 @@ func sit(t *testing.T) *desk {
 		case editor.MethodDiffReject:
 			d.calls = append(d.calls, "reject")
 			return struct{}{}, nil
+		case editor.MethodDiffSave:
+			d.calls = append(d.calls, "save")
+			return editor.DiffAcceptResult{Status: editor.StatusAccepted}, nil
 		}
 		return nil, &jsonrpc2.Error{Code: -32601}
 	}))
@@ -130,6 +134,9 @@ func sit(t *testing.T) *desk {
 		}
 		json.Unmarshal(*req.Params, &p)
 		d.said = append(d.said, req.Method+" "+p.Message+p.URI)
+		if d.asked != nil && len(p.Actions) > 0 {
+			d.asked(p.Actions)
+		}
 		switch {
 		case req.Method == "window/showDocument":
 			return map[string]any{"success": true}, nil
@@ -297,6 +304,54 @@ func TestOffers(t *testing.T) {
 				if got := string(d.call("textDocument/codeAction", doc(nil))); got != "[]" {
 					t.Errorf("actions after it: %s", got)
 				}
+			})
+		})
+	}
+}
+
+// While the editor asks whether to overwrite a file, the user edits the text on the review
+// page, or the agent ends. The text from before was accepted.
+func TestOverwriteLater(t *testing.T) {
+	edited := "mine\n"
+	for name, test := range map[string]struct {
+		change editor.DiffChange
+		said   string
+		saves  bool
+	}{
+		"edited":         {editor.DiffChange{ID: "1", Content: &edited}, "the text of x.go was edited meanwhile", false},
+		"the agent ends": {editor.DiffChange{ID: "1", State: editor.StateOrphaned}, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := sit(t)
+				d.choose = "Accept"
+				d.accept = []editor.DiffAcceptResult{{Status: editor.StatusConflict, Version: "v", Message: "it has changed"}}
+				d.asked = func(actions []messageAction) {
+					if !slices.Contains(actions, messageAction{"Overwrite"}) {
+						return
+					}
+					d.choose = "Overwrite"
+					d.companion.Notify(t.Context(), editor.MethodDiffChanged, test.change)
+					// The server handles it before the user's answer.
+					d.companion.Call(t.Context(), editor.MethodDiffOpen, editor.Diff{ID: "2", Path: systest.Abs("/home/a b/y.go"), State: editor.StateAccepted}, nil)
+				}
+				d.initialize()
+				diff := editor.Diff{ID: "1", Path: systest.Abs("/home/a b/x.go"), State: editor.StateOpen, Proposed: "new\n", Agent: "Gemini CLI"}
+				if err := d.companion.Call(t.Context(), editor.MethodDiffOpen, diff, nil); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				d.do(func() {
+					if said := strings.Join(d.said, "\n"); !strings.Contains(said, test.said) {
+						t.Errorf("the editor received %q, want %q", said, test.said)
+					}
+					if got := d.texts["1"]; got.Overwrite != "" {
+						t.Errorf("it accepts %+v", got)
+					}
+					if saves := slices.Contains(d.calls, "save"); saves != test.saves {
+						t.Errorf("saved: %v", saves)
+					}
+				})
 			})
 		})
 	}
