@@ -229,27 +229,32 @@ func (p *Pane) Paste(ctx context.Context, prompt editor.Prompt) error {
 				"finish that, then send again", p.id)
 		}
 	}
+	if !prompt.Submit {
+		return p.put(ctx, prompt.Text, "-p")
+	}
+	before, err := p.signs(ctx, prompt)
+	if err != nil {
+		return err
+	}
 	if err := p.put(ctx, prompt.Text, "-p"); err != nil {
 		return err
 	}
-	if !prompt.Submit {
-		return nil
-	}
-	if err := p.accepted(ctx, prompt); err != nil {
+	if err := p.accepted(ctx, prompt, before); err != nil {
 		return err
 	}
 	return p.put(ctx, "\r")
 }
 
 // accepted waits until the agent shows the pasted text, and then for [enterDelay]. A
-// dialog that ignores the text would take Enter for an answer.
-func (p *Pane) accepted(ctx context.Context, prompt editor.Prompt) error {
+// dialog that ignores the text would take Enter for an answer. before is what
+// [Pane.signs] returned before the paste.
+func (p *Pane) accepted(ctx context.Context, prompt editor.Prompt, before int) error {
 	late := fmt.Errorf("it has not shown the pasted text yet: press Enter in tmux pane %s when it does", p.id)
 	looking, cancel := context.WithTimeout(ctx, acceptTimeout)
 	defer cancel()
 	for {
-		has, err := p.has(looking, prompt)
-		if err == nil && has {
+		n, err := p.signs(looking, prompt)
+		if err == nil && n > before {
 			break
 		}
 		if err == nil {
@@ -268,21 +273,25 @@ func (p *Pane) accepted(ctx context.Context, prompt editor.Prompt) error {
 // folded starts what agents show in place of a long paste: "[Pasted text #1]".
 const folded = "[Past"
 
-// has reports whether the input line has the prompt, as far as the screen tells.
-func (p *Pane) has(ctx context.Context, prompt editor.Prompt) (bool, error) {
+// signs counts the signs on the screen that the input line has the prompt. Text that is
+// there before the paste, such as an earlier question, is none.
+func (p *Pane) signs(ctx context.Context, prompt editor.Prompt) (n int, err error) {
 	if prompt.Empty {
 		waits, err := p.shows(ctx, prompt.Ready)
-		return !waits, err
+		if err == nil && !waits {
+			n = 1
+		}
+		return n, err
+	}
+	screen, err := p.screen(ctx)
+	if err != nil {
+		return 0, err
 	}
 	start, _, _ := strings.Cut(prompt.Text, "\n")
 	if runes := []rune(start); len(runes) > 10 {
 		start = string(runes[:10]) // the agent may wrap the line after it
 	}
-	shown, err := p.shows(ctx, start)
-	if err != nil || shown {
-		return shown, err
-	}
-	return p.shows(ctx, folded)
+	return strings.Count(screen, start) + strings.Count(screen, folded), nil
 }
 
 // pause waits. It returns an error if ctx ends first.
@@ -297,8 +306,13 @@ func pause(ctx context.Context, delay time.Duration) error {
 
 // shows reports whether the pane's screen has a text.
 func (p *Pane) shows(ctx context.Context, text string) (bool, error) {
-	out, err := p.run(ctx, nil, "capture-pane", "-p", "-t", p.id)
-	return strings.Contains(out, text), err
+	screen, err := p.screen(ctx)
+	return strings.Contains(screen, text), err
+}
+
+// screen returns the text on the pane's screen.
+func (p *Pane) screen(ctx context.Context) (string, error) {
+	return p.run(ctx, nil, "capture-pane", "-p", "-t", p.id)
 }
 
 // put pastes a text if the agent has the foreground. The options are those of

@@ -34,6 +34,10 @@ const prompting = "ready> "
 // unseen is a text that the agent ignores, as in a dialog.
 const unseen = "unseen"
 
+// again is a question about which the agent asks something. It shows the question above
+// that, and ignores other text until Enter.
+const again = "asked again"
+
 // beAgent behaves as an agent: it shows that its input line is empty, until something is
 // typed. It writes what it reads to a file.
 func beAgent(log string) {
@@ -43,6 +47,7 @@ func beAgent(log string) {
 	const erase = "\x1b[2J\x1b[H"
 	fmt.Print("\x1b[?2004h" + erase + prompting)
 	buf := make([]byte, 4096)
+	asked, asks := false, false
 	for {
 		n, err := os.Stdin.Read(buf)
 		if err != nil {
@@ -57,7 +62,15 @@ func beAgent(log string) {
 		text := strings.NewReplacer("\x1b[200~", "", "\x1b[201~", "", "\n", "\r\n").Replace(string(buf[:n]))
 		switch {
 		case strings.Contains(string(buf[:n]), "\r"):
-			fmt.Print(erase + prompting)
+			if asks = asked; asks {
+				fmt.Print(erase + "> " + again + "\r\nRun rm? 1. Yes 2. No")
+			} else {
+				fmt.Print(erase + prompting)
+			}
+		case asks: // it ignores the text
+		case text == again:
+			asked = true
+			fmt.Print(erase + "typed " + text)
 		case text == unseen:
 			fmt.Print(erase + "typed")
 		default:
@@ -235,6 +248,24 @@ func TestPasteUnseen(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	if got := d.typed(); strings.Contains(got, "\r") {
+		t.Errorf("typed %q", got)
+	}
+}
+
+// The screen still shows an earlier question like this one, and the agent asks something.
+// Enter answered that.
+func TestPasteSeenBefore(t *testing.T) {
+	d := newDesk(t)
+	p := d.start()
+	prompt := editor.Prompt{Text: again, Submit: true}
+	if err := p.Paste(t.Context(), prompt); err != nil {
+		t.Fatal(err)
+	}
+	d.wait("the agent's question", func() bool { return strings.Contains(d.screen(), "Run rm?") })
+	if err := p.Paste(t.Context(), prompt); err == nil || !strings.Contains(err.Error(), "it has not shown the pasted text yet") {
+		t.Errorf("the error is %v", err)
+	}
+	if got := d.typed(); strings.Count(got, "\r") != 1 {
 		t.Errorf("typed %q", got)
 	}
 }
