@@ -347,12 +347,12 @@ func (c *Companion) tell(level, text string) {
 	}
 }
 
-// fileChanged notifies the editors of a file that another program wrote.
-func (c *Companion) fileChanged(path string) {
+// fileChanged notifies the editors of a file that another program wrote. now is its state.
+func (c *Companion) fileChanged(path string, now fileState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for w := range c.writes {
-		w.noticed = w.noticed || w.named(path)
+		w.noticed = w.noticed || w.named(path) && now != w.before
 	}
 	for _, d := range c.conns {
 		d.notify(editor.MethodFileChanged, editor.FileChanged{Path: path})

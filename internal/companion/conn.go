@@ -180,9 +180,9 @@ func (d *conn) dispatch(req *editor.Request) (any, error) {
 	case editor.MethodDiffEdit:
 		return with(req, func(ch editor.DiffChange) (any, error) { d.c.edit(d, ch); return nil, nil })
 	case editor.MethodDiffAccept:
-		return with(req, func(a editor.DiffAccept) (any, error) { return d.c.accept(a) })
+		return with(req, func(a editor.DiffAccept) (any, error) { return d.decide(a, d.c.accept) })
 	case editor.MethodDiffSave:
-		return with(req, func(a editor.DiffAccept) (any, error) { return d.c.save(a) })
+		return with(req, func(a editor.DiffAccept) (any, error) { return d.decide(a, d.c.save) })
 	case editor.MethodDiffReject:
 		return with(req, func(id editor.DiffID) (any, error) { return struct{}{}, d.c.reject(id.ID) })
 	case editor.MethodDiffList:
@@ -213,6 +213,15 @@ func (d *conn) dispatch(req *editor.Request) (any, error) {
 		return editor.Link{URL: url}, err
 	}
 	return nil, &editor.Error{Code: editor.CodeMethodNotFound, Message: "unknown method " + req.Method}
+}
+
+// decide accepts or saves a diff. If that has no effect, the client's text is an edit.
+func (d *conn) decide(a editor.DiffAccept, decide func(editor.DiffAccept) (editor.DiffAcceptResult, error)) (any, error) {
+	res, err := decide(a)
+	if a.Content != "" && isText(a.Content) && (err != nil || res.Status != editor.StatusAccepted) {
+		d.c.edit(d, editor.DiffChange{ID: a.ID, Content: &a.Content})
+	}
+	return res, err
 }
 
 // onPanic, when deferred, unpublishes the companion before a panic continues.

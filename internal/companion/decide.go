@@ -24,7 +24,7 @@ var (
 // the user cannot decide now, the result has a status. In any case, check first
 // writes the text to the journal.
 func (c *Companion) check(a editor.DiffAccept, ev event) (d *diff, now file, res editor.DiffAcceptResult, err error) {
-	if !utf8.ValidString(a.Content) || strings.ContainsRune(a.Content, 0) {
+	if !isText(a.Content) {
 		return nil, now, res, errors.New("the text holds NUL bytes or invalid UTF-8: remove them, then accept again")
 	}
 	c.mu.Lock()
@@ -59,6 +59,9 @@ func (c *Companion) check(a editor.DiffAccept, ev event) (d *diff, now file, res
 	}
 	return d, now, res, nil
 }
+
+// isText reports whether a file may get the text.
+func isText(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
 // refusesLocked returns why the event cannot happen to the diff now.
 func (d *diff) refusesLocked(ev event) error {

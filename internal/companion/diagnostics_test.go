@@ -330,6 +330,49 @@ func TestBeforeWrite(t *testing.T) {
 	}
 }
 
+// An agent announces a second write of a file right after the first. Each wait ends with
+// the report about its own text.
+func TestBeforeWriteTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBare(t)
+		path := b.file(t, "a")
+		k := b.checker(t, true, inFile(path, problem(1, "error", "old")))
+		announce := func() (checked func(context.Context)) {
+			_, checked, err := b.BeforeWrite(t.Context(), path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return checked
+		}
+		write := func(text string) {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		report := func() {
+			if err := k.DiagnosticsChanged(t.Context(), path); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		wait := func(checked func(context.Context), want time.Duration) {
+			t.Helper()
+			start := time.Now()
+			if checked(t.Context()); time.Since(start) != want {
+				t.Errorf("it waited %v, want %v", time.Since(start), want)
+			}
+		}
+		first := announce()
+		write("first\n")
+		second := announce()
+		time.Sleep(4 * lookSoonInterval)
+		report()
+		write("second, longer\n")
+		wait(first, checkDelay)
+		wait(second, checkTimeout)
+	})
+}
+
 func TestBeforeWriteUnchecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBare(t)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pollux/internal/editor"
@@ -56,7 +57,7 @@ func TestHungMount(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := newWatcher(func() []string { return []string{hung, good} }, func(p string) fileState { hangs(p); return stateOf(p) }, func(p string) { changed <- p })
+	w := newWatcher(func() []string { return []string{hung, good} }, func(p string) fileState { hangs(p); return stateOf(p) }, func(p string, _ fileState) { changed <- p })
 	w.look(true)
 	w.soon(hung, stateOf(hung))
 	w.soon(good, stateOf(good))
@@ -81,4 +82,26 @@ func TestHungMount(t *testing.T) {
 	}
 	s.close()
 	w.close()
+}
+
+// A file has changed, and before the next look an agent announces a write. The editors
+// kept the old text.
+func TestWatcherReportsWhatCameBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var size atomic.Int64
+		state := func(string) fileState { return fileState{exists: true, size: size.Load()} }
+		changed := make(chan fileState, 10)
+		w := newWatcher(func() []string { return []string{"a"} }, state, func(_ string, now fileState) { changed <- now })
+		defer w.close()
+		w.look(true)
+		time.Sleep(lookInterval + time.Millisecond)
+		for range 2 {
+			size.Add(1)
+			w.soon("a", state(""))
+			time.Sleep(4 * lookSoonInterval)
+			if len(changed) != 1 || <-changed != state("") {
+				t.Fatal("it does not report the change")
+			}
+		}
+	})
 }

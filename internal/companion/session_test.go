@@ -237,6 +237,42 @@ func (b *bare) view(t *testing.T) *view {
 	return v
 }
 
+// The user accepts an edited text, but the file has changed on disk. The text that the
+// agent and the journal get, if the user then answers in the agent's terminal, is this
+// one, also if the editor does not say it again. It was the one before.
+func TestConflictKeepsTheText(t *testing.T) {
+	c := newBare(t)
+	v, other := c.view(t), c.view(t)
+	s := c.connect(t, newFakeSession())
+	defer c.Disconnect(s)
+	path := filepath.Join(c.dir, "f")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("old\n")
+	if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "new\n"}); err != nil {
+		t.Fatal(err)
+	}
+	d := receive(t, v.opened)
+	receive(t, other.opened)
+	write("theirs\n")
+	if res, err := v.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"}); err != nil || res.Status != editor.StatusConflict {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	list, err := other.Diffs(t.Context())
+	if err != nil || len(list) != 1 || list[0].Text() != "mine\n" {
+		t.Errorf("another client sees %+v, %v", list, err)
+	}
+	if text, err := c.Withdraw(t.Context(), s, path); err != nil || text != "mine\n" {
+		t.Errorf("the agent receives %q, %v", text, err)
+	}
+	if text, err := c.journal.Text(d.ID); err != nil || text != "mine\n" {
+		t.Errorf("the journal has %q, %v", text, err)
+	}
+}
+
 // The core has no agent's rules. An agent without rules receives every text
 // unchanged, even an empty one, and all open files; a restore writes what such
 // an agent would.

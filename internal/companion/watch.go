@@ -17,7 +17,7 @@ import (
 // nothing. It holds no lock while it looks at a file.
 type watcher struct {
 	open    func() []string
-	changed func(path string)
+	changed func(path string, now fileState)
 	states  prober[fileState]
 	wake    outbox.Signal
 	cancel  context.CancelFunc
@@ -56,7 +56,7 @@ const (
 	urgentTimeout    = 5 * time.Second
 )
 
-func newWatcher(open func() []string, state func(path string) fileState, changed func(string)) *watcher {
+func newWatcher(open func() []string, state func(path string) fileState, changed func(string, fileState)) *watcher {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &watcher{
 		open: open, changed: changed, wake: outbox.NewSignal(), cancel: cancel,
@@ -78,11 +78,14 @@ func (w *watcher) look(on bool) {
 	}
 }
 
-// soon announces that a file is about to be written. now is its state.
+// soon announces that a file is about to be written. now is its state. A change before that
+// which was not reported yet still is.
 func (w *watcher) soon(path string, now fileState) {
 	w.mu.Lock()
 	w.urgent[path] = time.Now().Add(urgentTimeout)
-	w.known[path] = now
+	if _, seen := w.known[path]; !seen {
+		w.known[path] = now
+	}
 	w.mu.Unlock()
 	w.wake.Set()
 }
@@ -117,16 +120,17 @@ func (w *watcher) run(ctx context.Context) {
 		if on && time.Since(looked) >= lookInterval {
 			open, looked = w.open(), time.Now()
 		}
-		for _, path := range w.step(open, unsettled) {
-			w.changed(path)
+		for path, now := range w.step(open, unsettled) {
+			w.changed(path, now)
 		}
 	}
 }
 
-// step looks at the files once and returns those that have changed. A file has
+// step looks at the files once and returns those that have changed, with their states. A file has
 // changed when it looks the same twice and differs from what it was: a reader in
 // the middle of a write would get half of it.
-func (w *watcher) step(open []string, unsettled map[string]fileState) (changed []string) {
+func (w *watcher) step(open []string, unsettled map[string]fileState) map[string]fileState {
+	changed := make(map[string]fileState)
 	states := make(map[string]fileState)
 	left := newBudget()
 	for path := range w.due(open, unsettled) {
@@ -147,7 +151,7 @@ func (w *watcher) step(open []string, unsettled map[string]fileState) (changed [
 		case waits && before == state:
 			delete(unsettled, p)
 			w.known[p] = state
-			changed = append(changed, p)
+			changed[p] = state
 		default:
 			unsettled[p] = state
 		}
