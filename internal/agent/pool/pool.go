@@ -314,7 +314,7 @@ func (p *Pool) attempt(ctx context.Context, req agent.Request, emit func(agent.E
 	}
 	if err == nil && req.Session != "" {
 		p.mu.Lock()
-		if p.all[s.w] && !s.w.retired {
+		if p.all[s.w] && !s.w.retired && (s.initial != "" || s.model == "") { // otherwise it cannot go back to its model
 			p.named[conversation{s.w.key.source, req.Session}] = s
 		}
 		p.mu.Unlock()
@@ -471,8 +471,11 @@ func (p *Pool) process(ctx context.Context, from agent.Source, program agent.Pro
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w.retired {
+	switch {
+	case w.retired:
 		return nil, fmt.Errorf("%w: it has ended already", errCold)
+	case w.inputs != inputs:
+		return nil, fmt.Errorf("%w: it started with other settings", errCold)
 	}
 	w.running++
 	return w, nil

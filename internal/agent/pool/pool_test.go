@@ -1,6 +1,7 @@
 package pool_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -211,6 +212,18 @@ func TestWarmConversation(t *testing.T) {
 		t.Error("no error")
 	}
 	say("fake:remember six", "fake:remember replayed", "fake:remember replayed")
+}
+
+// A question of a conversation names a model, as after a fallback. The next one, which
+// names none, gets the default model again.
+func TestWarmConversationsModel(t *testing.T) {
+	s := sit(t, agent.Warmed, "0.61.0", nil)
+	for _, model := range []string{"gemini-other", "", "gemini-other", ""} {
+		r, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:remember x", Session: "mine", Replay: "again", Model: model})
+		if want := cmp.Or(model, "gemini-fake"); err != nil || r.Model != want {
+			t.Errorf("%q answers, want %q; %v", r.Model, want, err)
+		}
+	}
 }
 
 // If a process ends before any output, another one is asked, once.

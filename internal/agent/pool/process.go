@@ -79,8 +79,9 @@ type process struct {
 type session struct {
 	w  *process
 	id string
-	// model is the selected model. One request at a time uses the session.
-	model string
+	// model is the selected model, and initial the one for requests that name none; ""
+	// if the agent has not said it. One request at a time uses the session.
+	model, initial string
 }
 
 // A preparedSession waits for a request.
@@ -286,7 +287,7 @@ func (w *process) create() (*session, error) {
 	w.mu.Lock()
 	w.sessions++
 	w.mu.Unlock()
-	return &session{w: w, id: s.ID, model: s.Model}, err
+	return &session{w: w, id: s.ID, model: s.Model, initial: s.Model}, err
 }
 
 // takePrepared returns a prepared session, or nil.

@@ -268,6 +268,31 @@ func TestWaitForAStartAhead(t *testing.T) {
 	})
 }
 
+// The settings have changed since a process started. A request does not use it, although
+// it waited for it.
+func TestStartWithOlderSettings(t *testing.T) {
+	p, w := idlePool(), idleProcess()
+	defer p.cancel(nil)
+	w.inputs = "older"
+	p.starting[key{}] = w
+	close(w.ready)
+	if _, err := p.process(t.Context(), agent.Source{}, agent.Program{}, key{}, false); !errors.Is(err, errCold) || w.running > 0 {
+		t.Errorf("%v; %d running", err, w.running)
+	}
+}
+
+// An agent says right before its answer that it ignores its policy. The answer is none of a
+// read-only agent.
+func TestPolicyIgnoredAtTheEnd(t *testing.T) {
+	w := idleProcess()
+	w.unenforced = true
+	_, err := w.conclude(newTurn(w.agent, nil, false), acp.PromptResult{}, nil)
+	var fault *agent.Error
+	if !errors.As(err, &fault) || fault.Kind != agent.Unenforceable {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 // A request that waits for its turn to create a session takes the one that was
 // prepared meanwhile.
 func TestPreparedWhileWaiting(t *testing.T) {

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,14 +78,14 @@ func (s *session) prompt(ctx context.Context, req agent.Request, prompt string, 
 	if err != nil {
 		return agent.Result{}, nil, err
 	}
-	if req.Model != "" && req.Model != s.model {
+	if model := cmp.Or(req.Model, s.initial); model != "" && model != s.model {
 		setting, cancel := context.WithTimeoutCause(ctx, w.timeout, errMute)
-		err := w.conn.SetModel(setting, s.id, req.Model)
+		err := w.conn.SetModel(setting, s.id, model)
 		cancel()
 		if err != nil {
 			return agent.Result{}, nil, w.failure(ctx, err)
 		}
-		s.model = req.Model
+		s.model = model
 	}
 	if fault := w.fault(); fault != nil {
 		return agent.Result{}, nil, fault
@@ -198,6 +199,9 @@ func (w *process) turnFault(t *turn, idle time.Duration) *agent.Error {
 
 // conclude returns the result of a finished turn.
 func (w *process) conclude(t *turn, reply acp.PromptResult, err error) (agent.Result, error) {
+	if fault := w.fault(); fault != nil {
+		return t.result(), fault
+	}
 	model, tokens := w.agent.ACP.Usage(reply.Meta)
 	t.mu.Lock()
 	t.transcript.SetUsage(model, tokens)
