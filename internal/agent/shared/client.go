@@ -607,6 +607,10 @@ func (c *clientConn) answered(run int) {
 // run asks the pool. If the connection ends before the answer, the error is errLost, and
 // released is not called.
 func (c *clientConn) run(ctx context.Context, p runParams, req agent.Request, emit func(agent.Event), released func()) (agent.Result, error) {
+	if ctx.Err() != nil {
+		released()
+		return agent.Result{}, context.Cause(ctx)
+	}
 	r := &clientRun{req: req, events: outbox.NewQueue(outbox.Limits[agent.Event]{}), released: released}
 	c.mu.Lock()
 	c.last++
@@ -614,7 +618,7 @@ func (c *clientConn) run(ctx context.Context, p runParams, req agent.Request, em
 	c.runs[p.Run] = r
 	c.mu.Unlock()
 	if deadline, ok := ctx.Deadline(); ok {
-		p.TimeLeft = time.Until(deadline)
+		p.TimeLeft = max(time.Until(deadline), 1) // 0 means none
 	}
 	began := time.Now()
 	queued := time.Duration(0)
@@ -628,7 +632,15 @@ func (c *clientConn) run(ctx context.Context, p runParams, req agent.Request, em
 	}
 	var reply runResult
 	answered := make(chan error, 1)
-	go func() { answered <- c.rpc.Call(context.Background(), methodRun, p, &reply) }()
+	sent := make(chan struct{})
+	go func() {
+		call, err := c.rpc.DispatchCall(context.Background(), methodRun, p)
+		close(sent)
+		if err == nil {
+			err = call.Wait(context.Background(), &reply)
+		}
+		answered <- err
+	}()
 	cancelled := ctx.Done()
 	var partial <-chan time.Time
 	for {
@@ -641,8 +653,10 @@ func (c *clientConn) run(ctx context.Context, p runParams, req agent.Request, em
 		case <-cancelled:
 			cancelled = nil
 			partial = time.After(partialTimeout)
-			// A pool that does not read must not delay this.
-			go c.rpc.Notify(context.Background(), methodCancel, runID{p.Run})
+			go func() { // a pool that does not read must not delay this
+				<-sent // otherwise the pool would not know what to cancel
+				c.rpc.Notify(context.Background(), methodCancel, runID{p.Run})
+			}()
 		case <-partial:
 			go func() { c.conclude(ctx, p.Run, &reply, <-answered, released) }()
 			if queued == 0 {

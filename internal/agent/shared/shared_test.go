@@ -278,6 +278,24 @@ func TestCancel(t *testing.T) {
 	until(t, "the end of the run", func() bool { return p.status().Sessions[0].Requests == 0 })
 }
 
+// The user cancels a request before it has been sent, or while a large prompt is on its way.
+// The pool worked on it to the end.
+func TestCancelEarly(t *testing.T) {
+	path := socket(t)
+	p := startPool(t, path, hang(), time.Hour)
+	c := newTestClient(t, path, nil)
+	if _, err := c.Check(t.Context(), agent.Source{}); err != nil { // connects
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(time.Millisecond, cancel) // it takes longer to encode this
+	run(t, c, ctx, agent.Request{Prompt: strings.Repeat("\x01", 8<<20)}, ignore)
+	until(t, "the end of the run", func() bool { return p.status().Sessions[0].Requests == 0 })
+	if _, err := run(t, c, ctx, agent.Request{}, ignore); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // The files of change mode are the bridge's: each attempt has new ones.
 func TestFiles(t *testing.T) {
 	s := &script{run: func(_ context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
