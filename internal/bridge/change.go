@@ -58,13 +58,18 @@ func schemaOf(kind, description string) map[string]any {
 	return map[string]any{"type": kind, "description": description}
 }
 
-// change asks for changes and returns them without writing them. It compares the
-// files on disk before and after the run, to verify that nothing was written.
-func (c *call) change(ctx context.Context, talk *conversation, prompt, limit string, attached attachments) (Answer, error) {
+// beginChange records the state of the files. Call it before any of them is read.
+func (c *call) beginChange(ctx context.Context) (*change.Task, error) {
 	task, err := change.Begin(ctx, c.dir)
 	if err != nil {
-		return Answer{}, fmt.Errorf("cannot record the state of the files, so no changes were requested: %w", err)
+		return nil, fmt.Errorf("cannot record the state of the files, so no changes were requested: %w", err)
 	}
+	return task, nil
+}
+
+// change asks for changes and returns them without writing them. It compares the
+// files on disk before and after the run, to verify that nothing was written.
+func (c *call) change(ctx context.Context, task *change.Task, talk *conversation, prompt, limit string, attached attachments) (Answer, error) {
 	limit = strings.Replace(limit, "Answer in", "Around the changes write", 1)
 	fill := func(template string) string {
 		tools := strings.Join(c.b.cfg.Agent.WriteTools, ", ")
@@ -79,7 +84,7 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 		},
 	})
 	// Also verify after the deadline, once no process is left that could write.
-	err = c.wait()
+	err := c.wait()
 	task.Tidy()
 	if err == nil {
 		err = task.Verify(context.WithoutCancel(ctx))
@@ -91,6 +96,9 @@ func (c *call) change(ctx context.Context, talk *conversation, prompt, limit str
 			err = fmt.Errorf("files changed while %s ran, so its edits may not fit: %s", name, next)
 		} else {
 			err = fmt.Errorf("cannot tell whether files changed while %s ran (%w): %s", name, err, next)
+		}
+		if askErr != nil {
+			err = fmt.Errorf("%w; and %w", err, askErr)
 		}
 		changes := &Changes{AppliedWrites: true, Error: err.Error()}
 		changes.Edits, changes.Response = []change.Edit{}, result.Partial()

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -121,6 +123,48 @@ func TestSnapshotSeesWrites(t *testing.T) {
 	}
 	if _, err := changing(t, changetest.Block("a.txt:1-1", "one", "1"), write("ignored", "x"), files, true); err != nil {
 		t.Errorf("a write that git ignores: %v", err)
+	}
+}
+
+// The reason why a call failed is told, also if files changed during it: another attempt
+// would fail too.
+func TestWrittenAndFailed(t *testing.T) {
+	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n"})
+	b := newTestBridge(t, script(func(_ context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
+		err := os.WriteFile(filepath.Join(dir, "b.txt"), nil, 0o600)
+		return agent.Result{}, errors.Join(err, &agent.Error{Kind: agent.Auth, Remedy: agent.Remedy{What: "it is not signed in", Next: "sign in"}})
+	}), nil)
+	_, err := b.Query(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: dir}}, nil)
+	wantWords(t, err, "files changed while Gemini CLI ran", "it is not signed in")
+	var fault *agent.Error
+	if !errors.As(err, &fault) || fault.Kind != agent.Auth {
+		t.Errorf("the kind is not in %v", err)
+	}
+}
+
+// The user saves an attached file while its state is recorded. Its edits fit the text that
+// the model received.
+func TestSavedWhileItBegins(t *testing.T) {
+	git, err := exec.LookPath("git")
+	if err != nil || runtime.GOOS == "windows" {
+		t.Skip("it needs a git in a script of sh: ", err)
+	}
+	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n"})
+	bin := t.TempDir()
+	// The first call of git saves the file.
+	wrapper := fmt.Sprintf("#!/bin/sh\nmkdir '%s/saved' 2>/dev/null && printf 'saved\\n' > '%s/a.txt'\nexec '%s' \"$@\"\n", bin, dir, git)
+	if err := os.WriteFile(filepath.Join(bin, "git"), []byte(wrapper), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	prompt := ""
+	b := newTestBridge(t, script(func(_ context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
+		prompt = r.Prompt
+		return say(changetest.Block("a.txt:1-1", "saved", "1"))
+	}), nil)
+	a, err := b.Query(t.Context(), QueryInput{Prompt: "x", Files: []string{"a.txt"}, ChangeMode: true, Common: Common{WorkingDirectory: dir}}, nil)
+	if err != nil || len(a.Changes.Edits) != 1 || !strings.Contains(prompt, "saved") {
+		t.Errorf("%+v, %v; the prompt is %q", a.Changes, err, prompt)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"pollux/internal/agent"
+	"pollux/internal/bridge/change"
 	"pollux/internal/paths"
 )
 
@@ -132,13 +133,19 @@ func (c *call) query(ctx context.Context, in QueryInput, limit string) (a Answer
 			c.model, c.meta.Model = talk.model, talk.model
 		}
 	}
+	var task *change.Task
+	if in.ChangeMode {
+		if task, err = c.beginChange(ctx); err != nil {
+			return Answer{}, err
+		}
+	}
 	files, err := c.attach(in.Files, in.RequireFiles)
 	if err != nil {
 		return Answer{}, err
 	}
 	prompt := in.Prompt + files.text
 	if in.ChangeMode {
-		a, err = c.change(ctx, talk, prompt, limit, files)
+		a, err = c.change(ctx, task, talk, prompt, limit, files)
 	} else {
 		var result agent.Result
 		result, err = c.ask(ctx, question{prompt: prompt + limit, images: files.images, session: talk.id, replay: talk.replay(prompt + limit)})
