@@ -109,13 +109,8 @@ causes.`,
 				for _, f := range fixes {
 					fmt.Fprintf(streams.Err, "  - %s\n", f)
 				}
-				err := applyFixes(ctx, streams, report, yes)
-				if ctx.Err() != nil {
-					fmt.Fprintln(streams.Err, "\npollux: nothing was changed")
-					return interrupted
-				}
-				if err != nil {
-					if asJSON {
+				if err := applyFixes(ctx, streams, report, yes); err != nil {
+					if asJSON && !errors.Is(err, interrupted) {
 						err = errors.Join(err, printJSON(streams.Out, report))
 					}
 					return err
@@ -152,13 +147,18 @@ causes.`,
 func applyFixes(ctx context.Context, streams IO, report doctor.Report, beforehand bool) error {
 	if !beforehand {
 		yes, err := confirm(ctx, streams, "Proceed?")
-		if err != nil {
+		switch {
+		case ctx.Err() != nil: // see below
+		case err != nil:
 			fmt.Fprintln(streams.Err)
 			return errors.New("not a terminal; nothing was changed: use --fix --yes")
-		}
-		if !yes {
+		case !yes:
 			return errors.New("nothing was changed")
 		}
+	}
+	if ctx.Err() != nil {
+		fmt.Fprintln(streams.Err, "\npollux: nothing was changed")
+		return interrupted
 	}
 	return report.Fix()
 }
