@@ -187,17 +187,25 @@ func (c *Conn) SetModel(ctx context.Context, session, model string) error {
 	return c.call(ctx, "session/set_model", setModel{session, model}, nil)
 }
 
-// Prompt sends a prompt and waits for the end of the turn, or of the connection.
-func (c *Conn) Prompt(session string, content []Content) (PromptResult, error) {
+// Prompt sends a prompt and waits for the end of the turn, or of the connection. It closes
+// sent when the prompt is on its way.
+func (c *Conn) Prompt(session string, content []Content, sent chan<- struct{}) (PromptResult, error) {
 	var res PromptResult
-	err := c.rpc.Call(context.Background(), "session/prompt", prompt{session, content}, &res)
+	turn, err := c.rpc.DispatchCall(context.Background(), "session/prompt", prompt{session, content})
+	close(sent)
+	if err == nil {
+		err = turn.Wait(context.Background(), &res)
+	}
 	return res, responseError(err)
 }
 
-// Cancel asks the agent to end the turn of a session. It never blocks, even if
-// the agent does not read.
-func (c *Conn) Cancel(session string) {
-	go c.rpc.Notify(context.Background(), "session/cancel", sessionRef{session})
+// Cancel asks the agent to end the turn of a session, once its prompt is on its way: see
+// [Conn.Prompt]. It never blocks, even if the agent does not read.
+func (c *Conn) Cancel(session string, sent <-chan struct{}) {
+	go func() {
+		<-sent // otherwise there is nothing to cancel yet
+		c.rpc.Notify(context.Background(), "session/cancel", sessionRef{session})
+	}()
 }
 
 // call sends a request and waits for the response. It ends with the context even

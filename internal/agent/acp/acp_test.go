@@ -37,6 +37,30 @@ func TestACPWriterThatDoesNotRead(t *testing.T) {
 	<-received
 }
 
+// A large prompt is cancelled while it is encoded. The cancellation came first, and the agent
+// ignored it.
+func TestACPCancelFollowsThePrompt(t *testing.T) {
+	in, toAgent := io.Pipe()
+	fromAgent, out := io.Pipe()
+	c := NewConn(fromAgent, toAgent, false, nil)
+	sent, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.Prompt("s", []Content{{Type: "text", Text: strings.Repeat("\x01", 1<<20)}}, sent)
+	}()
+	c.Cancel("s", sent)
+	messages := json.NewDecoder(in)
+	for _, want := range []string{"session/prompt", "session/cancel"} {
+		var m struct{ Method string }
+		if err := messages.Decode(&m); err != nil || m.Method != want {
+			t.Errorf("the agent reads %q, %v; want %q", m.Method, err, want)
+		}
+	}
+	in.Close()
+	out.Close()
+	<-ended
+}
+
 func TestACPMessages(t *testing.T) {
 	for line, want := range map[string]bool{
 		`{"jsonrpc":"2.0","method":"m"}`:                true,

@@ -100,11 +100,11 @@ func (s *session) prompt(ctx context.Context, req agent.Request, prompt string, 
 	w.mu.Unlock()
 	var reply acp.PromptResult
 	answered := make(chan error, 1)
-	over := make(chan struct{})
+	over, sent := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
 		var err error
-		reply, err = w.conn.Prompt(s.id, content)
+		reply, err = w.conn.Prompt(s.id, content, sent)
 		w.logFile.read() // for what it says about this turn
 		answered <- err
 		w.mu.Lock()
@@ -137,7 +137,7 @@ func (s *session) prompt(ctx context.Context, req agent.Request, prompt string, 
 			err = fault
 		}
 		if err != nil {
-			w.conn.Cancel(s.id)
+			w.conn.Cancel(s.id, sent)
 			return t.result(), over, err
 		}
 	}
