@@ -495,6 +495,7 @@ type clientRun struct {
 	events   *outbox.Queue[agent.Event]
 	released func()
 	answered bool // guarded by clientConn.mu
+	free     bool // the pool no longer works on it; guarded by clientConn.mu
 
 	mu      sync.Mutex // guards the fields below, and is held while Files is called
 	attempt int
@@ -591,15 +592,33 @@ func (c *clientConn) check(ctx context.Context, r *checkResult) error {
 func (c *clientConn) answered(run int) {
 	c.mu.Lock()
 	r := c.runs[run]
+	free := false
 	if r != nil {
 		r.answered = true
-		if c.ended {
+		if free = r.free || c.ended; free {
 			delete(c.runs, run)
 		}
 	}
-	ended := c.ended
 	c.mu.Unlock()
-	if r != nil && ended {
+	if free {
+		r.released()
+	}
+}
+
+// free notes that the pool no longer works on a run. Before its answer that says little: the
+// answer may be that the run must be sent to another pool.
+func (c *clientConn) free(run int) {
+	c.mu.Lock()
+	r := c.runs[run]
+	answered := false
+	if r != nil {
+		r.free = true
+		if answered = r.answered; answered {
+			delete(c.runs, run)
+		}
+	}
+	c.mu.Unlock()
+	if answered {
 		r.released()
 	}
 }
@@ -731,9 +750,7 @@ func (c *clientConn) handle(ctx context.Context, req *jsonrpc2.Request) {
 		}
 	case methodReleased:
 		if p, err := params[runID](req); err == nil {
-			if r := c.drop(p.Run); r != nil {
-				r.released()
-			}
+			c.free(p.Run)
 		}
 	case methodAttempt, methodRead, methodWrite:
 		p, err := params[fileParams](req)

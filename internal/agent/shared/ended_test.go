@@ -282,6 +282,50 @@ func TestReleasedWithTheConnection(t *testing.T) {
 	}
 }
 
+// A request waits for its turn in a pool that ends. The pool releases it, and then says that
+// another one must answer it. The caller thought that nobody worked on it any more.
+func TestReleasedByAnEndingPool(t *testing.T) {
+	started := make(chan struct{})
+	first := newMortal(t, func(ctx context.Context, req agent.Request) (agent.Result, error) {
+		close(started)
+		<-ctx.Done()
+		req.Released()
+		return agent.Result{}, context.Cause(ctx)
+	})
+	var release func()
+	second := newMortal(t, func(_ context.Context, req agent.Request) (agent.Result, error) {
+		if req.Prompt == "waits" {
+			release = req.Released
+		} else {
+			req.Released()
+		}
+		return agent.Result{Answer: "of the second"}, nil
+	})
+	c := clientOf(t, first, second)
+	turn := agent.Turn{Limit: 1}
+	var other sync.WaitGroup
+	other.Go(func() { c.Run(t.Context(), agent.Request{Turn: turn}, ignore) })
+	<-started
+	released := make(chan struct{})
+	end := sync.OnceFunc(func() { go first.server.stop(true) })
+	r, err := c.Run(t.Context(), agent.Request{Prompt: "waits", Turn: turn, Released: func() { close(released) }}, func(ev agent.Event) {
+		if q, ok := ev.(agent.Queued); ok && q.Position > 0 {
+			end()
+		}
+	})
+	if err != nil || r.Answer != "of the second" {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	select {
+	case <-released:
+		t.Error("it was released too early")
+	default:
+	}
+	release()
+	<-released
+	other.Wait()
+}
+
 // A caller that gave up while the client connected turned the pool off for all others.
 func TestGivingUpIsNoFailureOfThePool(t *testing.T) {
 	m := newMortal(t, answers("ok"))
