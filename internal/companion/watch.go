@@ -126,8 +126,8 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// step looks at the files once and returns those that have changed, with their states. A file has
-// changed when it looks the same twice and differs from what it was: a reader in
+// step looks at the files once and returns those that have changed, with their states. A
+// file has changed when it looks the same twice and differs from what it was: a reader in
 // the middle of a write would get half of it.
 func (w *watcher) step(open []string, unsettled map[string]fileState) map[string]fileState {
 	changed := make(map[string]fileState)
