@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"hash/maphash"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 
@@ -100,7 +102,10 @@ func (x *excluder) match(path string, roots []string) bool {
 		return false
 	}
 	parts := strings.Split(rel, string(filepath.Separator))
-	sources := x.sources(top, parts)
+	sources, err := x.sources(top, parts)
+	if err != nil {
+		return true
+	}
 	hash := maphash.Comparable(hashSeed, top)
 	for _, s := range sources {
 		hash = hash*31 + maphash.Comparable(hashSeed, s)
@@ -158,31 +163,74 @@ func (x *excluder) decide(sources []ignoreSource, parts []string) (excluded bool
 }
 
 // sources returns the ignore files that exist for a file, the least specific
-// first.
-func (x *excluder) sources(top string, parts []string) (sources []ignoreSource) {
-	add := func(path string, depth int) {
+// first. It is an error if one may exist that cannot be read.
+func (x *excluder) sources(top string, parts []string) (sources []ignoreSource, err error) {
+	add := func(path string, depth int) error {
 		info, err := os.Stat(path)
-		if err != nil || !info.Mode().IsRegular() {
-			return
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+			return nil
+		case err != nil:
+			return err
+		case !info.Mode().IsRegular():
+			return nil
 		}
 		state := ignoreState{size: info.Size(), modified: info.ModTime().UnixNano()}
 		state.changed, state.id = sys.Stamp(info)
 		sources = append(sources, ignoreSource{path, depth, state})
+		return nil
 	}
 	if config := gitConfigDir(); config != "" {
-		add(filepath.Join(config, "ignore"), 0)
+		add(filepath.Join(config, "ignore"), 0) // git, too, works without it if it cannot be read
 	}
-	add(filepath.Join(top, ".git", "info", "exclude"), 0)
+	git, err := gitDir(top)
+	if err != nil {
+		return nil, err
+	}
+	errs := []error{add(filepath.Join(git, "info", "exclude"), 0)}
 	dir := top
 	for i := range parts {
-		add(filepath.Join(dir, ".gitignore"), i)
+		errs = append(errs, add(filepath.Join(dir, ".gitignore"), i))
 		for _, name := range x.names {
-			add(filepath.Join(dir, name), i)
+			errs = append(errs, add(filepath.Join(dir, name), i))
 		}
 		dir = filepath.Join(dir, parts[i])
 	}
-	return sources
+	return sources, errors.Join(errs...)
 }
+
+// gitDir returns the directory that a repository shares with its other work trees. In a
+// linked work tree and in a submodule, .git is a file that names another directory.
+func gitDir(top string) (string, error) {
+	dir := filepath.Join(top, ".git")
+	info, err := os.Stat(dir)
+	if err != nil || !info.Mode().IsRegular() {
+		return dir, nil
+	}
+	data, err := sys.ReadFile(dir, maxGitFile)
+	if err != nil {
+		return "", err
+	}
+	in := func(base, name string) string {
+		if name = strings.TrimSpace(name); filepath.IsAbs(name) {
+			return name
+		}
+		return filepath.Join(base, name)
+	}
+	name, _ := strings.CutPrefix(string(data), "gitdir:")
+	dir = in(top, name)
+	common, err := sys.ReadFile(filepath.Join(dir, "commondir"), maxGitFile)
+	switch {
+	case err == nil:
+		return in(dir, string(common)), nil
+	case errors.Is(err, fs.ErrNotExist): // a submodule
+		return dir, nil
+	}
+	return "", err
+}
+
+// maxGitFile limits a file that contains a path, in bytes.
+const maxGitFile = 16 << 10
 
 // gitConfigDir returns the directory of git's user settings, on every system.
 func gitConfigDir() string {

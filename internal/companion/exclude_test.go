@@ -194,6 +194,15 @@ func TestUnreadableRulesExclude(t *testing.T) {
 			}
 		})
 	}
+	t.Run("loop", func(t *testing.T) {
+		root := t.TempDir()
+		writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
+		systest.Link(t, ".gitignore", filepath.Join(root, ".gitignore"))
+		var x excluder
+		if !x.excluded(filepath.Join(root, "main.go"), nil) {
+			t.Error("a file whose rules nobody could read is sent")
+		}
+	})
 	t.Run("unreadable", func(t *testing.T) {
 		root := t.TempDir()
 		writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
@@ -204,4 +213,30 @@ func TestUnreadableRulesExclude(t *testing.T) {
 			t.Error("a file whose rules nobody could read is sent")
 		}
 	})
+}
+
+// The excludes of a repository also apply in its linked work trees, and those of a submodule
+// in the submodule. There, .git is a file.
+func TestExcludesOfAnotherWorkTree(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	root := t.TempDir()
+	at := func(name string) string { return filepath.Join(root, filepath.FromSlash(name)) }
+	for name, text := range map[string]string{
+		"main/.git/info/exclude":             "notes.txt\n",
+		"main/.git/worktrees/w/commondir":    "../..\n",
+		"tree/.git":                          "gitdir: " + at("main/.git/worktrees/w") + "\n",
+		"main/.git/modules/sub/info/exclude": "secret.txt\n",
+		"main/sub/.git":                      "gitdir: ../.git/modules/sub\n",
+	} {
+		writeFile(t, at(name), text)
+	}
+	var x excluder
+	for name, want := range map[string]bool{
+		"main/notes.txt": true, "tree/notes.txt": true, "tree/deep/notes.txt": true, "tree/main.go": false,
+		"main/sub/secret.txt": true, "main/sub/notes.txt": false,
+	} {
+		if got := x.excluded(at(name), nil); got != want {
+			t.Errorf("%s: excluded = %v, want %v", name, got, want)
+		}
+	}
 }

@@ -212,7 +212,9 @@ func (c *Checker) WarnOpen(paths []string) {
 		Apply: func() error {
 			var errs []error
 			for _, path := range paths {
-				errs = append(errs, sys.Narrow(path))
+				if err := sys.Narrow(path); !errors.Is(err, fs.ErrNotExist) { // its companion may have ended
+					errs = append(errs, err)
+				}
 			}
 			return errors.Join(errs...)
 		},

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"testing"
 )
@@ -36,5 +37,17 @@ func TestExamine(t *testing.T) {
 	}
 	if err := report.Fix(); err == nil || err.Error() != "fix two: cannot" || fixed != 1 {
 		t.Errorf("Fix: %v, fixed %d", err, fixed)
+	}
+}
+
+// A companion ends while doctor asks, and its file with it. The other fixes are made.
+func TestFixOfAFileThatIsGone(t *testing.T) {
+	fixed := false
+	report := Examine(t.Context(), Config{}, []Part{{Name: Companion, Checks: []Check{func(_ context.Context, c *Checker) {
+		c.WarnOpen([]string{filepath.Join(t.TempDir(), "gone.json")})
+		c.Add(Finding{Check: "other", Status: Warning, Fix: "fix it", Apply: func() error { fixed = true; return nil }})
+	}}}})
+	if err := report.Fix(); err != nil || !fixed {
+		t.Errorf("%v; the other one: %v", err, fixed)
 	}
 }

@@ -84,7 +84,9 @@ func (c *checker) checkStale(ctx context.Context) {
 			var errs []error
 			for _, path := range geminiide.Stale([]int{c.lookup.PID}) {
 				if slices.Contains(stale, path) { // only what the user has seen, if it is still stale
-					errs = append(errs, os.Remove(path))
+					if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+						errs = append(errs, err)
+					}
 				}
 			}
 			return errors.Join(errs...)
