@@ -134,15 +134,24 @@ func (c *CLI) Listen(ctx context.Context) error {
 		end()
 		return err
 	}
-	if !opening() || res.StatusCode != http.StatusOK ||
-		!strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
-		text, _ := io.ReadAll(io.LimitReader(res.Body, 1000))
+	content := res.Header.Get("Content-Type")
+	if res.StatusCode != http.StatusOK || !strings.HasPrefix(content, "text/event-stream") {
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 1000)) // it may be a stream, which ends with ctx
 		res.Body.Close()
 		end()
-		if ctx.Err() != nil {
+		if errors.Is(ctx.Err(), context.Canceled) {
 			return context.Cause(ctx)
 		}
-		return &StatusError{res.StatusCode, "no stream: " + strings.TrimSpace(string(text))}
+		why := strings.TrimSpace(string(text))
+		if res.StatusCode == http.StatusOK {
+			why = fmt.Sprintf("the content type is %q, not text/event-stream", content)
+		}
+		return &StatusError{res.StatusCode, "no stream: " + why}
+	}
+	if !opening() {
+		res.Body.Close()
+		end()
+		return context.Cause(ctx)
 	}
 	c.Ended = nil
 	c.stream = func() { res.Body.Close(); end() }

@@ -1,8 +1,15 @@
 package client
 
 import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 )
 
 func TestMessages(t *testing.T) {
@@ -16,5 +23,23 @@ func TestMessages(t *testing.T) {
 		if got := messages(body); !slices.Equal(got, want) {
 			t.Errorf("%q has %q, want %q", body, got, want)
 		}
+	}
+}
+
+// A companion answers with a stream of another content type, which does not end. Listen
+// waited for its end.
+func TestListenToAnotherStream(t *testing.T) {
+	companion := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	defer companion.Close()
+	c := &CLI{to: Endpoint{Port: companion.Listener.Addr().(*net.TCPAddr).Port}}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	var status *StatusError
+	if err := c.Listen(ctx); !errors.As(err, &status) || !strings.Contains(status.Text, `the content type is "text/plain"`) {
+		t.Errorf("the error is %v", err)
 	}
 }
