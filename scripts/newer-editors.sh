@@ -33,3 +33,4 @@ for e in "nvim --version" "vim --version" "emacs --version" "kak -version" "hx -
 done
 in_root env POLLUX_BINARY=/repo/pollux POLLUX_E2E=require sh -c "cd /repo/e2e && ./e2e.test -test.v -test.run '$pattern'" | tee "$root/e2e.log" |
 	grep --line-buffered -E '^ *--- |^(PASS|FAIL|panic)|_test.go'
+grep -qx PASS "$root/e2e.log"
