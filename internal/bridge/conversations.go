@@ -52,8 +52,9 @@ type exchange struct{ prompt, answer string }
 type keeper interface {
 	// Keep stores a conversation of n exchanges. It does not wait.
 	Keep(session string, n int, data []byte)
-	// Kept returns a conversation that has more than n exchanges, or nil.
-	Kept(ctx context.Context, session string, n int) []byte
+	// Kept returns a conversation that has more than n exchanges, or nil if there is none.
+	// It fails if it cannot find out.
+	Kept(ctx context.Context, session string, n int) ([]byte, error)
 }
 
 // A keptConversation is the form of a conversation in a keeper.
@@ -136,7 +137,12 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 	gone := fmt.Errorf("there is no session %q: it was closed, or not used for %d minutes; omit %s to "+
 		"start a new one", shorten(id, 60), int(conversationTTL.Minutes()), cs.names.Session)
 	if c == nil {
-		if c = cs.fetch(ctx, id); c == nil {
+		var err error
+		if c, err = cs.fetch(ctx, id); err != nil {
+			return nil, cmp.Or(context.Cause(ctx), fmt.Errorf("the session %q is not one of this bridge, and it cannot "+
+				"be looked up elsewhere: %w", shorten(id, 60), err))
+		}
+		if c == nil {
 			return nil, gone
 		}
 	}
@@ -147,7 +153,7 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 	}
 	var newer []byte
 	if cs.keeper != nil { // another bridge may have continued it
-		newer = cs.keeper.Kept(ctx, id, len(c.said))
+		newer, _ = cs.keeper.Kept(ctx, id, len(c.said)) // without an answer, this one is the newest known
 	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -167,23 +173,26 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 }
 
 // fetch returns a conversation of another bridge, or nil if there is none.
-func (cs *conversations) fetch(ctx context.Context, id string) *conversation {
+func (cs *conversations) fetch(ctx context.Context, id string) (*conversation, error) {
 	if cs.keeper == nil {
-		return nil
+		return nil, nil
 	}
 	c := &conversation{id: id, turn: make(chan struct{}, 1)}
 	c.turn <- struct{}{}
-	data := cs.keeper.Kept(ctx, id, 0)
-	if data == nil || !c.restore(data) {
-		return nil
+	data, err := cs.keeper.Kept(ctx, id, 0)
+	if err != nil || data == nil {
+		return nil, err
+	}
+	if !c.restore(data) {
+		return nil, errUnreadable
 	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if other := cs.byID[id]; other != nil { // fetched by another call
-		return other
+		return other, nil
 	}
 	cs.byID[id] = c
-	return c
+	return c, nil
 }
 
 // give ends a turn. It stores the exchange, which is nil if the query failed,

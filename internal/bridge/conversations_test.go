@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -66,22 +67,23 @@ type keptParrot struct {
 	*parrot
 	said map[string]int
 	data map[string][]byte
+	err  error // of Kept
 }
 
 func (p *keptParrot) Keep(id string, n int, data []byte) { p.said[id], p.data[id] = n, data }
 
-func (p *keptParrot) Kept(_ context.Context, id string, n int) []byte {
-	if p.said[id] <= n {
-		return nil
+func (p *keptParrot) Kept(_ context.Context, id string, n int) ([]byte, error) {
+	if p.err != nil || p.said[id] <= n {
+		return nil, p.err
 	}
-	return p.data[id]
+	return p.data[id], nil
 }
 
 // Another bridge of the pool continues a conversation whose ID it was given, with all that
 // was said, in the same directory and with the same model. The first bridge then sees what
 // the other one added.
 func TestConversationOfAnotherBridge(t *testing.T) {
-	p := &keptParrot{newParrot(), make(map[string]int), make(map[string][]byte)}
+	p := &keptParrot{parrot: newParrot(), said: make(map[string]int), data: make(map[string][]byte)}
 	start := func() *Bridge {
 		cfg := Configure(agents.Default(), config.Defaults())
 		cfg.StartInterval, cfg.StartJitter = 0, 0
@@ -119,6 +121,12 @@ func TestConversationOfAnotherBridge(t *testing.T) {
 	}
 	_, err = two.Query(t.Context(), QueryInput{Prompt: "x", SessionID: "guessed"}, nil)
 	wantWords(t, err, "no session")
+
+	// If the pool cannot be asked, that is the error. A bridge's own conversations continue.
+	p.err = errors.New("the pool is away")
+	ask(one, id, "fourth")
+	_, err = start().Query(t.Context(), QueryInput{Prompt: "x", SessionID: id}, nil)
+	wantWords(t, err, id, "cannot be looked up", "the pool is away")
 }
 
 func TestConversationsAreBounded(t *testing.T) {

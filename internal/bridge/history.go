@@ -43,29 +43,38 @@ func NewHistory(dir string, report func(error)) *History { return &History{dir: 
 // sessionID matches the ID of a conversation.
 var sessionID = lazy.Regexp(`^[A-Z2-7]{26}$`)
 
-// Last returns the ID of the conversation that was used last in a directory, or "".
-func (h *History) Last(dir string) string {
-	dir, err := workingDirectory(dir)
+// errUnreadable reports a conversation in a form that this version does not know.
+var errUnreadable = errors.New("the conversation cannot be read")
+
+// Last returns the ID of the conversation that was used last in a directory, or "" if there
+// is none. It fails if the directory does not exist or the history cannot be read.
+func (h *History) Last(dir string) (id string, err error) {
+	dir, err = workingDirectory(dir)
 	if err != nil {
-		return ""
+		return "", err
 	}
-	for _, f := range h.files() {
+	files, err := h.files()
+	for _, f := range files {
 		if strings.HasPrefix(f.Name(), dirHash(dir)+"-") {
-			return sessionOf(f.Name())
+			return sessionOf(f.Name()), nil
 		}
 	}
-	return ""
+	return "", err
 }
 
-// Has reports whether the history has a conversation.
-func (h *History) Has(id string) bool { return h.path(id) != "" }
+// Has reports whether the history has a conversation. It fails if the history cannot be
+// read.
+func (h *History) Has(id string) (bool, error) {
+	path, err := h.path(id)
+	return path != "", err
+}
 
 // Add keeps a copy of a conversation of another bridge, and returns the ID of the copy.
 // data is what the keeper of that bridge returned.
 func (h *History) Add(data []byte) (id string, err error) {
 	c := &conversation{id: rand.Text()}
 	if !c.restore(data) {
-		return "", errors.New("the conversation cannot be read")
+		return "", errUnreadable
 	}
 	if _, err := workingDirectory(c.dir); err != nil {
 		return "", fmt.Errorf("the directory of the conversation, %w", err)
@@ -86,17 +95,26 @@ func (h *History) Keep(id string, _ int, data []byte) {
 }
 
 // Kept implements keeper.
-func (h *History) Kept(_ context.Context, id string, n int) []byte {
-	path := h.path(id)
-	if path == "" {
-		return nil
+func (h *History) Kept(_ context.Context, id string, n int) ([]byte, error) {
+	path, err := h.path(id)
+	if err != nil || path == "" {
+		return nil, err
 	}
 	data, err := os.ReadFile(path)
-	var k keptConversation
-	if err != nil || json.Unmarshal(data, &k) != nil || len(k.Said) <= n {
-		return nil
+	if errors.Is(err, fs.ErrNotExist) { // removed in the meantime, because it was old
+		return nil, nil
 	}
-	return data
+	if err != nil {
+		return nil, err
+	}
+	var k keptConversation
+	if json.Unmarshal(data, &k) != nil {
+		return nil, errUnreadable
+	}
+	if len(k.Said) <= n {
+		return nil, nil
+	}
+	return data, nil
 }
 
 // write writes the file of a conversation, and removes old ones.
@@ -110,28 +128,33 @@ func (h *History) write(id, dir string, data []byte) error {
 	if err := sys.WriteFile(filepath.Join(h.dir, dirHash(dir)+"-"+id+".json"), data); err != nil {
 		return err
 	}
-	for i, f := range h.files() {
+	files, err := h.files()
+	for i, f := range files {
 		if info, err := f.Info(); err == nil && (i >= maxHistory || time.Since(info.ModTime()) > HistoryTTL) {
 			os.Remove(filepath.Join(h.dir, f.Name()))
 		}
 	}
 	sys.TempFiles.Remove(h.dir)
-	return nil
+	return err
 }
 
 // path returns the path of a conversation's file, or "" if there is none.
-func (h *History) path(id string) string {
-	for _, f := range h.files() {
+func (h *History) path(id string) (string, error) {
+	files, err := h.files()
+	for _, f := range files {
 		if sessionID().MatchString(id) && sessionOf(f.Name()) == id {
-			return filepath.Join(h.dir, f.Name())
+			return filepath.Join(h.dir, f.Name()), nil
 		}
 	}
-	return ""
+	return "", err
 }
 
 // files returns the files of conversations, the last used first.
-func (h *History) files() []fs.DirEntry {
-	entries, _ := os.ReadDir(h.dir) // without a directory there are none
+func (h *History) files() ([]fs.DirEntry, error) {
+	entries, err := os.ReadDir(h.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
 	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return sessionOf(e.Name()) == "" })
 	used := make(map[string]time.Time)
 	for _, e := range entries {
@@ -140,7 +163,7 @@ func (h *History) files() []fs.DirEntry {
 		}
 	}
 	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int { return used[b.Name()].Compare(used[a.Name()]) })
-	return entries
+	return entries, err
 }
 
 // sessionOf returns the ID in the name of a file, or "" for another file.

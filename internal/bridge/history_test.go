@@ -35,13 +35,29 @@ func TestHistory(t *testing.T) {
 		}
 		return a.Meta.SessionID
 	}
-	if id := history.Last(one); id != "" || history.Has("x") {
+	last := func(dir string) string {
+		t.Helper()
+		id, err := history.Last(dir)
+		if err != nil {
+			t.Error(err)
+		}
+		return id
+	}
+	has := func(id string) bool {
+		t.Helper()
+		known, err := history.Has(id)
+		if err != nil {
+			t.Error(err)
+		}
+		return known
+	}
+	if id := last(one); id != "" || has("x") {
 		t.Errorf("an empty history has %q", id)
 	}
 	first := ask(one, "", "my name is Ann")
 	other := ask(two, "", "and mine is Ben")
-	if history.Last(one) != first || history.Last(two) != other || !history.Has(first) {
-		t.Errorf("the last conversations are %q and %q, want %q and %q", history.Last(one), history.Last(two), first, other)
+	if last(one) != first || last(two) != other || !has(first) {
+		t.Errorf("the last conversations are %q and %q, want %q and %q", last(one), last(two), first, other)
 	}
 	ask(one, first, "what is my name?")
 	if replay := p.last().Replay; !strings.Contains(replay, "my name is Ann") || !strings.Contains(replay, "what is my name?") {
@@ -54,8 +70,12 @@ func TestHistory(t *testing.T) {
 	}
 
 	// A copy is another conversation in the same directory.
-	id, err := history.Add(history.Kept(t.Context(), first, 0))
-	if err != nil || id == first || !history.Has(id) || !history.Has(first) {
+	data, err := history.Kept(t.Context(), first, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := history.Add(data)
+	if err != nil || id == first || !has(id) || !has(first) {
 		t.Errorf("a copy of %q is %q, %v", first, id, err)
 	}
 	if _, err := history.Add([]byte("{}")); err == nil {
@@ -79,7 +99,7 @@ func TestHistory(t *testing.T) {
 		}
 	}
 	ask(two, other, "still here?")
-	if history.Has(first) || !history.Has(other) {
+	if has(first) || !has(other) {
 		t.Error("an old conversation is not removed, or a new one is")
 	}
 	if len(failures) > 0 {
@@ -95,8 +115,34 @@ func TestHistoryReadsOnlyItsFiles(t *testing.T) {
 	}
 	h := NewHistory(filepath.Join(dir, "ask"), func(err error) { t.Error(err) })
 	for _, id := range []string{"../x", "x", "", "*", strings.Repeat("A", 26)} {
-		if h.Has(id) || h.Kept(t.Context(), id, 0) != nil {
-			t.Errorf("there is a conversation %q", id)
+		known, err := h.Has(id)
+		data, err2 := h.Kept(t.Context(), id, 0)
+		if known || data != nil || err != nil || err2 != nil {
+			t.Errorf("there is a conversation %q, or an error: %v, %v", id, err, err2)
 		}
+	}
+}
+
+// A history that cannot be read is an error. It is not taken for an empty one.
+func TestHistoryUnreadable(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ask") // where the directory should be
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := NewHistory(file, func(error) {})
+	id := strings.Repeat("A", 26)
+	_, last := h.Last(t.TempDir())
+	_, has := h.Has(id)
+	_, kept := h.Kept(t.Context(), id, 0)
+	if last == nil || has == nil || kept == nil {
+		t.Errorf("without a directory to read: %v, %v, %v", last, has, kept)
+	}
+
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, dirHash(dir)+"-"+id+".json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := NewHistory(dir, func(error) {}).Kept(t.Context(), id, 0); err == nil {
+		t.Errorf("a damaged conversation is %q", data)
 	}
 }

@@ -44,7 +44,11 @@ func (a *asking) find(ctx context.Context, cfg bridge.Config) error {
 	id := a.in.SessionID
 	if a.resume {
 		dir := a.in.WorkingDirectory
-		if a.in.SessionID = a.history.Last(dir); a.in.SessionID == "" {
+		last, err := a.history.Last(dir)
+		if err != nil {
+			return fmt.Errorf("the last conversation cannot be looked up: %w", err)
+		}
+		if a.in.SessionID = last; last == "" {
 			if dir == "" {
 				dir, _ = os.Getwd()
 			}
@@ -52,11 +56,23 @@ func (a *asking) find(ctx context.Context, cfg bridge.Config) error {
 		}
 		return nil
 	}
-	if id == "" || a.history.Has(id) {
+	if id == "" {
 		return nil
 	}
-	data := a.pooled(ctx, cfg, id)
-	if data == nil {
+	known, err := a.history.Has(id)
+	if known {
+		return nil
+	}
+	var data []byte
+	if err == nil {
+		data, err = a.pooled(ctx, cfg, id)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return interrupted
+	case err != nil:
+		return fmt.Errorf("the conversation %q cannot be looked up: %w", id, err)
+	case data == nil:
 		return fmt.Errorf("there is no conversation %q: its ID is the sessionId of an answer, in `pollux ask --json` "+
 			"or in a session of the pool that is still running", id)
 	}
@@ -71,23 +87,27 @@ func (a *asking) find(ctx context.Context, cfg bridge.Config) error {
 
 // pooled returns a conversation of another bridge, or nil. It asks the pool that the flags
 // select or, without them, the one on this machine, which it does not start.
-func (a *asking) pooled(ctx context.Context, cfg bridge.Config, id string) []byte {
+func (a *asking) pooled(ctx context.Context, cfg bridge.Config, id string) ([]byte, error) {
 	if a.there.away() {
 		runner, err := a.there.open(cfg)
 		if err != nil {
-			return nil
+			return nil, err
 		}
 		defer runner.Close()
 		return runner.(*shared.Client).Kept(ctx, id, 0)
 	}
 	path, err := shared.SocketPath(build())
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	h := hello(cfg)
 	client := shared.NewClient(shared.Config{Hello: &h, Log: cfg.Log, Connect: func(ctx context.Context) (io.ReadWriteCloser, error) {
 		return shared.Dial(ctx, path)
 	}})
 	defer client.Close()
-	return client.Kept(ctx, id, 0)
+	data, err := client.Kept(ctx, id, 0)
+	if shared.Ended(err) { // there is no pool
+		return nil, nil
+	}
+	return data, err
 }

@@ -281,7 +281,7 @@ func (c *Client) connect(ctx context.Context) (*clientConn, error) {
 	defer cancel()
 	conn, err := c.open(opening)
 	for range maxAttempts - 1 {
-		if !ended(err) || opening.Err() != nil {
+		if !Ended(err) || opening.Err() != nil {
 			break
 		}
 		conn, err = c.open(opening)
@@ -299,8 +299,9 @@ func (c *Client) connect(ctx context.Context) (*clientConn, error) {
 	return nil, err
 }
 
-// ended reports whether a pool ended while a client connected to it.
-func ended(err error) bool {
+// Ended reports whether an error of a connection says that no pool is there, or that it
+// ended while a client connected to it.
+func Ended(err error) bool {
 	signs := []error{io.EOF, io.ErrUnexpectedEOF, fs.ErrNotExist, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE}
 	return slices.ContainsFunc(signs, func(sign error) bool { return errors.Is(err, sign) })
 }
@@ -432,19 +433,23 @@ func (c *Client) Keep(session string, n int, data []byte) {
 	}
 }
 
-// Kept returns a conversation that has more than n exchanges at the pool, or nil.
-func (c *Client) Kept(ctx context.Context, session string, n int) []byte {
-	conn, err := c.connect(ctx)
-	if err != nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
-	defer cancel()
+// Kept returns a conversation that has more than n exchanges at the pool, or nil. It fails
+// if the pool cannot be asked.
+func (c *Client) Kept(ctx context.Context, session string, n int) ([]byte, error) {
 	var known conversation
-	if conn.rpc.Call(ctx, methodKept, conversation{Session: session, N: n}, &known) != nil {
-		return nil
+	conn, err := c.connect(ctx)
+	if err == nil {
+		asking, cancel := context.WithTimeoutCause(ctx, stateTimeout, errors.New("it does not answer"))
+		defer cancel()
+		err = conn.rpc.Call(asking, methodKept, conversation{Session: session, N: n}, &known)
+		if err != nil {
+			err = cmp.Or(context.Cause(asking), err)
+		}
 	}
-	return known.Data
+	if err != nil {
+		return nil, fmt.Errorf("the pool cannot be asked for it: %w", err)
+	}
+	return known.Data, nil
 }
 
 // Workers implements [agent.Runner]: it returns the processes of the pool.

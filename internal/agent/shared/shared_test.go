@@ -507,7 +507,13 @@ func TestConversationIsPassedOn(t *testing.T) {
 	one.Keep("not its own", 1, []byte(`"x"`))
 	wants := func(c *Client, session string, n int, want string) {
 		t.Helper()
-		until(t, want, func() bool { return string(c.Kept(ctx, session, n)) == want })
+		until(t, want, func() bool {
+			data, err := c.Kept(ctx, session, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(data) == want
+		})
 	}
 	wants(one, "a", 1, "")
 	wants(two, "a", 0, `"first"`)
@@ -517,6 +523,13 @@ func TestConversationIsPassedOn(t *testing.T) {
 	wants(one, "a", 1, `"second"`)
 	two.Close()
 	wants(one, "a", 1, "")
+
+	away := errors.New("away")
+	three := NewClient(Config{Connect: func(context.Context) (io.ReadWriteCloser, error) { return nil, away }})
+	defer three.Close()
+	if data, err := three.Kept(ctx, "a", 0); !errors.Is(err, away) {
+		t.Errorf("without a pool, it has %q, %v", data, err)
+	}
 }
 
 // The pool ends when nobody has asked it anything for a while, even if bridges are
