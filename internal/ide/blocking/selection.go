@@ -132,8 +132,8 @@ type Feed struct {
 	// Delays are the times after which the context is sent again, because the agent
 	// may have dropped it. The first one is 0.
 	Delays []time.Duration
-	// SkipNothing is set for an agent that shows something odd if the first message says
-	// that nothing is open.
+	// SkipNothing is set for an agent that shows something odd if a message says that
+	// nothing is open before one has named a file.
 	SkipNothing bool
 
 	wake    outbox.Signal // the context has changed
@@ -180,7 +180,7 @@ func (f *Feed) Run(ctx context.Context) {
 	refreshed := time.Now()
 	left := f.Delays
 	var sent Selection
-	first := true
+	first, named := true, false // named: a file was sent
 	for {
 		again := false
 		select {
@@ -204,7 +204,7 @@ func (f *Feed) Run(ctx context.Context) {
 		if !ok {
 			return
 		}
-		if m == sent && !again && !first || f.SkipNothing && m.FilePath == "" && sent.FilePath == "" {
+		if m == sent && !again && !first || f.SkipNothing && m.FilePath == "" && !named {
 			continue
 		}
 		if err := f.Send(m); errors.Is(err, ErrDropped) {
@@ -212,7 +212,7 @@ func (f *Feed) Run(ctx context.Context) {
 		} else if err != nil {
 			return // the session ends
 		}
-		sent, first = m, false
+		sent, first, named = m, false, named || m.FilePath != ""
 	}
 }
 

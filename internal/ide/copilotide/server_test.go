@@ -567,6 +567,10 @@ func TestContext(t *testing.T) {
 		if got := last(a); got != "" {
 			f.t.Errorf("with nothing open: %s", got)
 		}
+		a.stream()
+		if got := last(a); got != "" {
+			f.t.Errorf("with nothing open, on the next stream: %s", got)
+		}
 		show(3)
 		if got := last(a); !strings.Contains(got, `"selection_changed"`) || !strings.Contains(got, `"line":2`) {
 			f.t.Errorf("first: %s", got)
@@ -602,6 +606,10 @@ func TestContext(t *testing.T) {
 		a.stream()
 		if got := last(a); !strings.Contains(got, `"filePath":""`) {
 			f.t.Errorf("closed while no stream was open: %s", got)
+		}
+		a.stream() // the last message may have been lost with the old one
+		if got := last(a); !strings.Contains(got, `"filePath":""`) {
+			f.t.Errorf("on a stream after the one with the last message: %s", got)
 		}
 	})
 }
