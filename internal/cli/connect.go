@@ -137,7 +137,7 @@ this command ends. To run a single agent, use instead
 			if publish {
 				ctx, stop := untilSignal(cmd.Context())
 				defer stop()
-				return withRemote(ctx, streams.Err, &flags, func(p published) error {
+				return withRemote(ctx, streams.Err, &flags, func(ctx context.Context, p published) error {
 					fmt.Fprintf(streams.Err,
 						"pollux: connected to the companion of %s; agents started in %s find it until this command ends\n",
 						p.editor, strings.Join(p.roots, ", "))
@@ -179,11 +179,13 @@ type published struct {
 	gone   <-chan struct{}   // closed when the connection has ended
 }
 
-// withRemote publishes a remote companion on this machine while f runs.
-func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, f func(published) error) error {
-	// Until f runs and handles signals, they end this function.
-	own, stop := untilSignal(ctx)
+// withRemote publishes a remote companion on this machine while f runs. A signal ends the
+// context of f, but for an interrupt, which f handles: before f runs, it ends withRemote.
+func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, f func(context.Context, published) error) error {
+	ctx, stop := untilTerminated(ctx)
 	defer stop()
+	own, stopInterrupt := untilSignal(ctx)
+	defer stopInterrupt()
 	target, paths, err := flags.target(own)
 	if err != nil {
 		return err
@@ -229,8 +231,10 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, f func(
 		return err
 	}
 	defer pub.Remove()
-	stop()
-	return f(published{editor: title, roots: roots, env: end.Env(), gone: listener.Gone()})
+	if own.Err() != nil {
+		return interrupted
+	}
+	return f(ctx, published{editor: title, roots: roots, env: end.Env(), gone: listener.Gone()})
 }
 
 // pipe connects the standard streams to a companion's socket until one of them

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -170,4 +172,42 @@ func fakeProposal(path, text string) error {
 	fmt.Println("proposed")
 	time.Sleep(time.Hour)
 	return nil
+}
+
+// A request to end is not lost while the agent of a remote companion starts. The discovery
+// file is removed.
+func TestSignalWhileAnAgentStarts(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a process cannot send itself a signal there")
+	}
+	p := newPlace(t)
+	p.standalone(t)
+	before := p.files()
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var flags remoteFlags
+	flags.maps = []string{here + "=" + p.project}
+	err = withRemote(t.Context(), io.Discard, &flags, func(ctx context.Context, _ published) error {
+		if files := p.files(); len(files) <= len(before) {
+			t.Errorf("discovery files: %q", files)
+		}
+		if err := self.Signal(syscall.SIGTERM); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Minute):
+			return errors.New("the signal was lost")
+		}
+	})
+	if files := p.files(); err != nil || !slices.Equal(files, before) {
+		t.Errorf("%v; discovery files: %q", err, files)
+	}
 }

@@ -99,8 +99,8 @@ mode; opencode and Codex CLI never do.`,
 				}
 			}
 			if attach && s.agent.Remote && (remote.away() || remote.socket != "") {
-				return withRemote(cmd.Context(), streams.Err, &remote, func(p published) error {
-					ctx, stop := leaveInterruptToAgent(cmd.Context())
+				return withRemote(cmd.Context(), streams.Err, &remote, func(ctx context.Context, p published) error {
+					ctx, stop := leaveInterruptToAgent(ctx)
 					defer stop()
 					fmt.Fprintf(streams.Err, "pollux: connected to the companion of %s\n", p.editor)
 					return s.run(ctx, streams, p.env)
