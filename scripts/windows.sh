@@ -101,6 +101,8 @@ if [ -z "${POLLUX_WINDOWS_RUN:-}" ]; then
 		[ "${1:-}" != bridge ] || add_cli
 	) 9>"$cache/lock"
 	[ "${1:-}" != create ] || exit 0
+	# A run that was killed leaves 1 GB.
+	find "$runs" -mindepth 1 -maxdepth 1 -mtime +0 -exec rm -rf --one-file-system {} +
 	POLLUX_WINDOWS_RUN=$(mktemp -d "$runs/XXXXXX")
 	export POLLUX_WINDOWS_RUN
 	trap 'rm -rf --one-file-system "$POLLUX_WINDOWS_RUN"' EXIT
