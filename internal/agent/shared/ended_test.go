@@ -286,8 +286,9 @@ func TestReleasedWithTheConnection(t *testing.T) {
 // another one must answer it. The caller thought that nobody worked on it any more.
 func TestReleasedByAnEndingPool(t *testing.T) {
 	started := make(chan struct{})
+	start := sync.OnceFunc(func() { close(started) })
 	first := newMortal(t, func(ctx context.Context, req agent.Request) (agent.Result, error) {
-		close(started)
+		start() // the other request may get its turn in the moment in which the pool ends
 		<-ctx.Done()
 		req.Released()
 		return agent.Result{}, context.Cause(ctx)
