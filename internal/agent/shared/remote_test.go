@@ -153,6 +153,44 @@ func TestNewDirectoriesAreRemoved(t *testing.T) {
 	}
 }
 
+// An agent that still works on a cancelled request may create a directory.
+func TestNewDirectoriesOfACancelledRequest(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "new", "file")
+	ctx, cancel := context.WithCancel(t.Context())
+	returned := make(chan struct{})
+	m := newMortal(t, func(ctx context.Context, req agent.Request) (agent.Result, error) {
+		if _, err := req.Change.Files().Read(file); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		<-ctx.Done()
+		go func() {
+			<-returned
+			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+				t.Error(err)
+			}
+			req.Released()
+		}()
+		return agent.Result{}, context.Cause(ctx)
+	})
+	released := make(chan struct{})
+	req := agent.Request{
+		Dir: dir, Change: &agent.Change{Files: func() agent.Files { return memory{} }}, Released: func() { close(released) },
+	}
+	if _, err := clientOf(t, m).Run(ctx, req, ignore); err == nil {
+		t.Error("it was not cancelled")
+	}
+	close(returned)
+	<-released
+	if exists(filepath.Dir(file)) {
+		t.Error("the directory was left")
+	}
+}
+
 // The agent works in the real directory. The bridge's files have the name that the bridge
 // has sent, also if the agent names them through a link, such as /tmp on a Mac.
 func TestLinkedDirectory(t *testing.T) {

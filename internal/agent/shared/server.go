@@ -465,7 +465,11 @@ func (c *serverConn) ask(ctx context.Context, req agent.Request, emit func(agent
 	req.Dir = w.real
 	if req.Change != nil {
 		req.Change = w.change(req.Change)
-		defer w.tidy()
+		released := req.Released
+		req.Released = func() {
+			w.tidy()
+			released()
+		}
 	}
 	return c.server.Runner.Run(ctx, req, emit)
 }
