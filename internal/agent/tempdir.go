@@ -13,15 +13,14 @@ import (
 )
 
 // A TempDir holds the directories of an agent's processes. It stays locked while
-// its owner runs, so that a later owner can remove the directories of a killed
-// one.
+// its owner runs, so that a later owner of one with that name can remove the directories
+// of a killed one.
 type TempDir struct {
 	Path string
 	lock *os.File // nil if the file system has no locks
 }
 
 const (
-	tempPrefix = "pollux-bridge-"
 	// lockName is the file in a TempDir that its owner keeps locked.
 	lockName = "lock"
 	// staleTTL is the age at which a directory without a lock is removed. It is
@@ -30,21 +29,20 @@ const (
 	staleTTL = time.Hour
 )
 
-var staleDirs = sys.Leftovers{
-	Pattern: tempPrefix + "*", Type: fs.ModeDir, Lock: lockName, MinAge: staleTTL, PID: pidOf,
-}
-
-// pidOf returns the PID in the name of a TempDir.
-func pidOf(name string) int {
-	pid, _, _ := strings.Cut(strings.TrimPrefix(name, tempPrefix), "-")
-	n, _ := strconv.Atoi(pid)
-	return n
-}
-
-// NewTempDir removes what killed processes left behind and creates a directory.
-func NewTempDir() (*TempDir, error) {
-	staleDirs.Remove(os.TempDir())
-	path, err := sys.MkdirTemp("", fmt.Sprintf("%s%d-", tempPrefix, os.Getpid()))
+// NewTempDir creates a directory whose name begins with "pollux-" and the given name, in
+// the directory for temporary files. It removes those with that name that killed processes
+// left behind.
+func NewTempDir(name string) (*TempDir, error) {
+	prefix := "pollux-" + name + "-"
+	stale := sys.Leftovers{
+		Pattern: prefix + "*", Type: fs.ModeDir, Lock: lockName, MinAge: staleTTL, PID: func(name string) int {
+			pid, _, _ := strings.Cut(strings.TrimPrefix(name, prefix), "-")
+			n, _ := strconv.Atoi(pid)
+			return n
+		},
+	}
+	stale.Remove(os.TempDir())
+	path, err := sys.MkdirTemp("", fmt.Sprintf("%s%d-", prefix, os.Getpid()))
 	if err != nil {
 		return nil, fmt.Errorf("no temporary directory (%w): set %s to a directory that you can write to", err, sys.TempVars)
 	}

@@ -17,8 +17,8 @@ func TestStaleDirectoriesAreRemoved(t *testing.T) {
 	for _, name := range []string{"TMPDIR", "TMP", "TEMP"} {
 		t.Setenv(name, tmp)
 	}
-	dead := filepath.Join(os.TempDir(), tempPrefix+"4194305-x")
-	alive := filepath.Join(os.TempDir(), fmt.Sprintf("%s%d-x", tempPrefix, os.Getpid()))
+	dead := filepath.Join(os.TempDir(), "pollux-test-4194305-x")
+	alive := filepath.Join(os.TempDir(), fmt.Sprintf("pollux-test-%d-x", os.Getpid()))
 	young := dead + "-young" // its process may be in another container
 	long := time.Now().Add(-2 * staleTTL)
 	for _, d := range []string{dead, alive, young} {
@@ -35,7 +35,7 @@ func TestStaleDirectoriesAreRemoved(t *testing.T) {
 	// A locked directory is in use, whatever its PID and age. The lock of a killed
 	// process is gone, so its directory is removed at once.
 	locked := func(name string) (string, *os.File) {
-		dir := filepath.Join(os.TempDir(), tempPrefix+name)
+		dir := filepath.Join(os.TempDir(), "pollux-test-"+name)
 		if err := os.MkdirAll(filepath.Join(dir, "worker-1", "home"), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestStaleDirectoriesAreRemoved(t *testing.T) {
 	}
 	killed, lock := locked(fmt.Sprintf("%d-killed", os.Getpid()))
 	lock.Close()
-	temp, err := NewTempDir()
+	temp, err := NewTempDir("test")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,16 +3,15 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
+	"pollux/internal/agent"
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
@@ -50,8 +49,8 @@ model stay on this machine, too. Pollux does not control what else it sends.`,
 			if i < 0 {
 				return usageError{fmt.Errorf("the demo cannot run %q: use --agent %s", name, strings.Join(names, " or --agent "))}
 			}
-			agent := ide.LaunchOf(name)
-			argv, err := command(cmd.Context(), streams, agent)
+			launch := ide.LaunchOf(name)
+			argv, err := command(cmd.Context(), streams, launch)
 			if err != nil {
 				return err
 			}
@@ -61,12 +60,12 @@ model stay on this machine, too. Pollux does not control what else it sends.`,
 				return err
 			}
 			defer report()
-			leftDemos.Remove(os.TempDir())
-			dir, err := os.MkdirTemp("", fmt.Sprintf("pollux-demo-%d-", os.Getpid()))
+			temp, err := agent.NewTempDir("demo")
 			if err != nil {
 				return err
 			}
-			defer os.RemoveAll(dir)
+			defer temp.Close()
+			dir := temp.Path
 			cfg.Journal = journal.New(filepath.Join(dir, "journal"))
 			d := demo{agent: demoAgents[i], project: filepath.Join(dir, "greeter"), home: filepath.Join(dir, "home")}
 			if d.project, err = d.write(); err != nil {
@@ -79,9 +78,9 @@ model stay on this machine, too. Pollux does not control what else it sends.`,
 			defer model.Close()
 			cfg.Roots = []string{d.project}
 			fmt.Fprintf(streams.Err, "pollux: a sample project, a scripted model, the real %s\n"+
-				"pollux: type any request, then look at the review page; %s ends the demo\n", agent.Title, d.agent.end)
+				"pollux: type any request, then look at the review page; %s ends the demo\n", launch.Title, d.agent.end)
 			return runAgent(cmd.Context(), streams, cfg, session{
-				agent: agent, argv: argv, dir: d.project, review: where, env: d.agent.env(d.home, model.URL),
+				agent: launch, argv: argv, dir: d.project, review: where, env: d.agent.env(d.home, model.URL),
 				started: func(h *ide.Host) { h.Companion.SetContext(d.context()) },
 			})
 		},
@@ -95,12 +94,6 @@ model stay on this machine, too. Pollux does not control what else it sends.`,
 	cmd.RegisterFlagCompletionFunc("agent", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
-
-// leftDemos finds the directories of demos that were killed.
-var leftDemos = sys.Leftovers{Pattern: "pollux-demo-*-*", Type: fs.ModeDir, PID: func(name string) int {
-	pid, _ := strconv.Atoi(strings.Split(name, "-")[2])
-	return pid
-}}
 
 // A demo is the sample project and the scripted model.
 type demo struct {

@@ -78,7 +78,7 @@ func New(row *agent.Agent, opts agent.Options) (*Runner, error) {
 			return nil, err
 		}
 	}
-	temp, err := agent.NewTempDir()
+	temp, err := agent.NewTempDir("bridge")
 	if err != nil {
 		return nil, err
 	}

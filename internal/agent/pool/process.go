@@ -410,7 +410,7 @@ func (w *process) note(signs agent.Signs, b []byte) {
 // process. It does not ask the model. It returns the time until the session was
 // ready. If the agent reported the problem, the error is an [*agent.Error].
 func Probe(ctx context.Context, row *agent.Agent, program agent.Program, dir string) (took time.Duration, err error) {
-	temp, err := agent.NewTempDir()
+	temp, err := agent.NewTempDir("bridge")
 	if err != nil {
 		return 0, err
 	}

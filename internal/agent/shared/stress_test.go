@@ -445,7 +445,7 @@ func wantNothingLeft(t *testing.T, home string) {
 			break
 		}
 	}
-	next, err := agent.NewTempDir()
+	next, err := agent.NewTempDir("bridge")
 	if err != nil {
 		t.Fatal(err)
 	}
