@@ -63,6 +63,7 @@ func TestInstallKeepsWhatIsThere(t *testing.T) {
 		"{\"mcpServers\": {\"x\": {}, // about x\n\"pollux\": {}}}":            "{\"mcpServers\": {\"x\": {} // about x}}",
 		"{\"mcpServers\": {\"pollux\": {}, // about it\n\"x\": {}}}":           "{\"mcpServers\": { // about it\n\"x\": {}}}",
 		"{\"mcpServers\": {\n  \"pollux\": {\"command\": \"y\"}\n}, \"a\": 1}": "{\"mcpServers\": {\n}, \"a\": 1}",
+		`{"mcpServers": {"pollux": {}, "x": {}, "pollux": {}}}`:                `{"mcpServers": { "x": {}}}`,
 	} {
 		got, err := changeJSON(before, "mcpServers", entry, true)
 		if err != nil || got != want && !strings.Contains(before, "//") {

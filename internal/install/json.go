@@ -44,7 +44,9 @@ func changeJSON(text, key string, entry serverEntry, remove bool) (string, error
 	case remove && old == nil:
 		return text, nil
 	case remove:
-		removeMember(list, serverName)
+		for settings.Member(list, serverName) != nil { // a hand-edited file may have several
+			removeMember(list, serverName)
+		}
 	case old != nil && hasURL(old):
 		return "", fmt.Errorf("its %s has an entry %s with a url, which is a different server: rename or remove it first",
 			key, serverName)
