@@ -383,6 +383,12 @@ Agents that wait for an answer receive a rejection."
          (file-regular-p file)
          (expand-file-name file))))
 
+(defun pollux--visiting (path)
+  "Return the buffer that visits PATH, or nil.
+PATH comes from an agent: a look at it connects to no other machine."
+  (let ((non-essential t))
+    (find-buffer-visiting path)))
+
 (defun pollux--rebuild ()
   "Update the list of open files."
   (setq pollux--files-due nil
@@ -558,7 +564,7 @@ a plist of other fields."
 (defun pollux--checked-files (path)
   "Return the files that have Flymake or Flycheck, with their diagnostics.
 With PATH, only that file."
-  (cl-loop for buffer in (if path (delq nil (list (find-buffer-visiting path))) (buffer-list))
+  (cl-loop for buffer in (if path (delq nil (list (pollux--visiting path))) (buffer-list))
            for file = (pollux--file buffer)
            when (and file (with-current-buffer buffer
                             (or (bound-and-true-p flymake-mode) (bound-and-true-p flycheck-mode))))
@@ -883,7 +889,7 @@ A key for a diff that has just appeared restarts its delay."
   (pollux--tidy d)
   (let* ((base (pollux--beside (pollux--diff-path d)))
          (file (file-name-nondirectory (pollux--diff-path d)))
-         (dirty (when-let ((b (find-buffer-visiting (pollux--diff-path d))))
+         (dirty (when-let ((b (pollux--visiting (pollux--diff-path d))))
                   (and (buffer-modified-p b) b)))
          (inline (or (eq pollux-layout 'inline)
                      (and (eq pollux-layout 'auto) (< (window-width base) pollux--min-columns))))
@@ -1219,7 +1225,7 @@ A key that was meant for the text must not overwrite."
 
 (defun pollux--reload (path)
   "Handle file/changed: another program has written PATH; read it again."
-  (when-let ((buffer (find-buffer-visiting path)))
+  (when-let ((buffer (pollux--visiting path)))
     (with-current-buffer buffer
       (cond
        ((buffer-modified-p)

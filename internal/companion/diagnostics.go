@@ -20,7 +20,7 @@ const (
 	// answerTimeout is how long the editors may take to report diagnostics.
 	answerTimeout = 300 * time.Millisecond
 	// diagnosticsTimeout bounds a call of [Companion.Diagnostics]: the answers, and
-	// then the look at the ignore files.
+	// the looks at the disk before and after them.
 	diagnosticsTimeout = 350 * time.Millisecond
 
 	maxDiagnosticFiles = 500
@@ -52,6 +52,18 @@ func (c *Companion) diagnostics(ctx context.Context, path string) (
 	files []editor.FileDiagnostics, names []string, err error,
 ) {
 	deadline := time.Now().Add(diagnosticsTimeout)
+	if path != "" {
+		// The agent's model chooses the path, and a look of an editor at it can have effects:
+		// Emacs runs ssh for /ssh:host:/x, and Windows sends the user's credentials to the
+		// server of a share.
+		send, err := within(diagnosticsTimeout-answerTimeout, func() (bool, error) {
+			_, ok := c.sends(c.Roots(), path)
+			return ok, nil
+		})
+		if err != nil || !send {
+			return nil, nil, err
+		}
+	}
 	reported, err := c.reported(ctx, path)
 	if err != nil || len(reported) == 0 {
 		return nil, nil, err
@@ -108,20 +120,14 @@ func (c *Companion) shareable(reported []editor.FileDiagnostics, path string) (
 	files []editor.FileDiagnostics, names []string,
 ) {
 	roots := c.Roots()
-	if paths.OnOtherServer(roots, path) {
-		return nil, nil
-	}
 	actual := ""
 	if path != "" {
 		actual = paths.Real(path)
 	}
 	byPath := make(map[string]*editor.FileDiagnostics)
 	for _, f := range reported {
-		if !filepath.IsAbs(f.Path) || !utf8.ValidString(f.Path) {
-			continue
-		}
-		name, ok := paths.In(roots, filepath.Clean(f.Path))
-		if !ok || !regular(name) || c.excluded(name) {
+		name, ok := c.sends(roots, f.Path)
+		if !ok {
 			continue
 		}
 		if actual != "" {
@@ -144,6 +150,16 @@ func (c *Companion) shareable(reported []editor.FileDiagnostics, path string) (
 		files = append(files, *f)
 	}
 	return files, names
+}
+
+// sends reports whether agents may receive what the editors report about a file in one of
+// the roots, and returns the name that [paths.In] returns. It reads the disk.
+func (c *Companion) sends(roots []string, path string) (name string, ok bool) {
+	if !filepath.IsAbs(path) || !utf8.ValidString(path) || paths.OnOtherServer(roots, path) {
+		return "", false
+	}
+	name, ok = paths.In(roots, filepath.Clean(path))
+	return name, ok && regular(name) && !c.excluded(name)
 }
 
 // limitDiagnostics puts the files in order, those that are open first, and bounds what they
