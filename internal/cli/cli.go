@@ -37,7 +37,7 @@ var Version = "devel"
 
 // Main runs the command line of this process and returns its exit code.
 func Main() int {
-	sys.SurviveClosedPipes()
+	sys.PrepareProcess()
 	return Run(context.Background(), IO{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:])
 }
 

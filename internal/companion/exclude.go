@@ -29,8 +29,9 @@ import (
 // costs only a few stats.
 type excluder struct {
 	names []string // of ignore files, in addition to .gitignore
-	// style, if set, replaces that of this system in tests.
+	// style and stat, if set, replace those of this system in tests.
 	style func(string) string
+	stat  func(string) (fs.FileInfo, error)
 
 	mu sync.Mutex // not held while a file is read
 	// files holds parsed ignore files by path; cost is the sum of their costs.
@@ -166,14 +167,9 @@ func (x *excluder) decide(sources []ignoreSource, parts []string) (excluded bool
 // first. It is an error if one may exist that cannot be read.
 func (x *excluder) sources(top string, parts []string) (sources []ignoreSource, err error) {
 	add := func(path string, depth int) error {
-		info, err := os.Stat(path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
-			return nil
-		case err != nil:
+		info, err := x.regular(path)
+		if err != nil || info == nil {
 			return err
-		case !info.Mode().IsRegular():
-			return nil
 		}
 		state := ignoreState{size: info.Size(), modified: info.ModTime().UnixNano()}
 		state.changed, state.id = sys.Stamp(info)
@@ -183,7 +179,7 @@ func (x *excluder) sources(top string, parts []string) (sources []ignoreSource, 
 	if config := gitConfigDir(); config != "" {
 		add(filepath.Join(config, "ignore"), 0) // git, too, works without it if it cannot be read
 	}
-	git, err := gitDir(top)
+	git, err := x.gitDir(top)
 	if err != nil {
 		return nil, err
 	}
@@ -199,13 +195,33 @@ func (x *excluder) sources(top string, parts []string) (sources []ignoreSource, 
 	return sources, errors.Join(errs...)
 }
 
+// regular returns the state of a regular file, or nil if there is none. It fails if there may
+// be one that cannot be read.
+func (x *excluder) regular(path string) (fs.FileInfo, error) {
+	stat := os.Stat
+	if x.stat != nil {
+		stat = x.stat
+	}
+	info, err := stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case info.Mode().Type() == fs.ModeIrregular: // a file on Windows whose content is elsewhere
+		return nil, sys.ErrNotRegular
+	case !info.Mode().IsRegular():
+		return nil, nil
+	}
+	return info, nil
+}
+
 // gitDir returns the directory that a repository shares with its other work trees. In a
 // linked work tree and in a submodule, .git is a file that names another directory.
-func gitDir(top string) (string, error) {
+func (x *excluder) gitDir(top string) (string, error) {
 	dir := filepath.Join(top, ".git")
-	info, err := os.Stat(dir)
-	if err != nil || !info.Mode().IsRegular() {
-		return dir, nil
+	if info, err := x.regular(dir); err != nil || info == nil {
+		return dir, err
 	}
 	data, err := sys.ReadFile(dir, maxGitFile)
 	if err != nil {

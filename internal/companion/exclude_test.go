@@ -2,6 +2,7 @@ package companion
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -203,6 +204,20 @@ func TestUnreadableRulesExclude(t *testing.T) {
 			t.Error("a file whose rules nobody could read is sent")
 		}
 	})
+	for _, name := range []string{".gitignore", ".git"} {
+		t.Run("elsewhere "+name, func(t *testing.T) { // as OneDrive's files on Windows
+			root := t.TempDir()
+			x := excluder{stat: func(path string) (fs.FileInfo, error) {
+				if path == filepath.Join(root, name) {
+					return irregular{}, nil
+				}
+				return os.Stat(path)
+			}}
+			if !x.excluded(filepath.Join(root, "main.go"), []string{root}) {
+				t.Error("a file whose rules nobody could read is sent")
+			}
+		})
+	}
 	t.Run("unreadable", func(t *testing.T) {
 		root := t.TempDir()
 		writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
@@ -214,6 +229,11 @@ func TestUnreadableRulesExclude(t *testing.T) {
 		}
 	})
 }
+
+// An irregular is what Go says of a file that OneDrive keeps.
+type irregular struct{ fs.FileInfo }
+
+func (irregular) Mode() fs.FileMode { return fs.ModeIrregular | 0o666 }
 
 // The excludes of a repository also apply in its linked work trees, and those of a submodule
 // in the submodule. There, .git is a file.

@@ -33,9 +33,9 @@ const makeWritable = "chmod u+w"
 // Refused reports whether a dial failed because nobody listens.
 func Refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// SurviveClosedPipes makes a write to a pipe that nobody reads return an error, instead
+// PrepareProcess makes a write to a pipe that nobody reads return an error, instead
 // of ending the process before it can clean up.
-func SurviveClosedPipes() {
+func PrepareProcess() {
 	// Catch and drop the signal: children would inherit an ignored one.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 }

@@ -34,8 +34,15 @@ const makeWritable = "attrib -r"
 // Refused reports whether a dial failed because nobody listens.
 func Refused(err error) bool { return errors.Is(err, windows.WSAECONNREFUSED) }
 
-// SurviveClosedPipes does nothing: a write to such a pipe fails on Windows.
-func SurviveClosedPipes() {}
+// PrepareProcess makes the files of OneDrive and similar programs look like others. They are
+// reparse points, which Go takes to be something else than files.
+func PrepareProcess() {
+	const disguise = 1 // PHCM_DISGUISE_PLACEHOLDER
+	set := windows.NewLazySystemDLL("ntdll.dll").NewProc("RtlSetProcessPlaceholderCompatibilityMode")
+	if set.Find() == nil { // since Windows 10 1803
+		set.Call(disguise)
+	}
+}
 
 func alive(pid int) bool {
 	const stillActive = 259
