@@ -15,9 +15,11 @@ func Children(pid int) (children []int, err error) {
 		return nil, err
 	}
 	defer windows.CloseHandle(snap)
+	start := started(pid)
 	entry := windows.ProcessEntry32{Size: uint32(unsafe.Sizeof(windows.ProcessEntry32{}))}
 	for err = windows.Process32First(snap, &entry); err == nil; err = windows.Process32Next(snap, &entry) {
-		if int(entry.ParentProcessID) == pid {
+		// Another process may have had the PID, and the child may be older.
+		if int(entry.ParentProcessID) == pid && started(int(entry.ProcessID)) >= start {
 			children = append(children, int(entry.ProcessID))
 		}
 	}
@@ -25,6 +27,20 @@ func Children(pid int) (children []int, err error) {
 		return nil, err
 	}
 	return children, nil
+}
+
+// started returns when a process started, in nanoseconds since 1970, or 0 if it has ended.
+func started(pid int) int64 {
+	h, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
+	if err != nil {
+		return 0
+	}
+	defer windows.CloseHandle(h)
+	var created, exited, kernel, user windows.Filetime
+	if windows.GetProcessTimes(h, &created, &exited, &kernel, &user) != nil {
+		return 0
+	}
+	return created.Nanoseconds()
 }
 
 // KillGroup kills a process. Windows has no process groups in this sense.
