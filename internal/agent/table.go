@@ -158,8 +158,8 @@ func (c Command) Cmd(p Program, dir string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd.Dir, cmd.Env = dir, c.Env
-	return cmd, nil
+	cmd.Env = c.Env
+	return cmd, sys.SetDir(cmd, dir)
 }
 
 // OneShot describes how an agent answers one request and exits.

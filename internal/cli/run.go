@@ -473,11 +473,14 @@ const killDelay = 4 * time.Second
 // reach both.
 func (s session) foreground(ctx context.Context, streams IO, env []string) error {
 	cmd, err := sys.Command(context.Background(), s.argv[0], s.argv[1:]...)
+	if err == nil {
+		err = sys.SetDir(cmd, s.dir)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot start %s (%w)", s.argv[0], err)
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.In, streams.Out, streams.Err
-	cmd.Env, cmd.Dir = env, s.dir
+	cmd.Env = env
 	err = sys.RunForeground(ctx, cmd, killDelay)
 	var exit *exec.ExitError
 	switch {

@@ -49,7 +49,9 @@ func ConnectCommand(dir string) string {
 // it is a Windows path.
 func quote(path string) string {
 	if paths.IsWindows(path) {
-		return `"` + strings.ReplaceAll(path, `"`, "") + `"`
+		path = strings.ReplaceAll(path, `"`, "")
+		end := path[len(strings.TrimRight(path, `\`)):] // in front of a quote, two stand for one
+		return `"` + path + end + `"`
 	}
 	return sys.PosixWord(path)
 }

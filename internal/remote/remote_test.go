@@ -312,6 +312,7 @@ func TestSSH(t *testing.T) {
 		{"", "-oProxyCommand=x", "/a b'c", `ssh|-o|BatchMode=yes|-T|--|-oProxyCommand=x|pollux connect --dir '/a b'\''c'`},
 		{"ssh -F x", "h", "", "ssh|-F|x|-o|BatchMode=yes|-T|--|h|pollux connect"},
 		{"", "h", `C:\a b`, `ssh|-o|BatchMode=yes|-T|--|h|pollux connect --dir "C:\a b"`},
+		{"", "h", `C:\`, `ssh|-o|BatchMode=yes|-T|--|h|pollux connect --dir "C:\\"`},
 	} {
 		t.Setenv("POLLUX_SSH", tt.ssh)
 		if got := strings.Join(SSH(tt.host, ConnectCommand(tt.dir))().Args, "|"); got != tt.want {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,21 @@ import (
 // arguments for cmd.exe, and returns an error if that is not possible.
 func Command(ctx context.Context, program string, args ...string) (*exec.Cmd, error) {
 	return command(ctx, program, args)
+}
+
+// SetDir sets the directory in which a command of [Command] runs, "" for that of this
+// process. On Windows, it returns an error for a batch file in a directory on a server:
+// cmd.exe would run it in the directory of Windows.
+func SetDir(cmd *exec.Cmd, dir string) error {
+	cmd.Dir = dir
+	if dir == "" {
+		dir, _ = os.Getwd()
+	}
+	if runsInShell(cmd) && strings.HasPrefix(dir, `\\`) {
+		return fmt.Errorf("a batch file cannot run in %s: connect a drive letter to that directory with `net use`, "+
+			"and work on the drive", dir)
+	}
+	return nil
 }
 
 // Direct returns the program and the first arguments that a file starts: the file itself,

@@ -11,6 +11,8 @@ func command(ctx context.Context, program string, args []string) (*exec.Cmd, err
 	return exec.CommandContext(ctx, program, args...), nil
 }
 
+func runsInShell(*exec.Cmd) bool { return false }
+
 func direct(path string, _ func(string) (string, error)) ([]string, error) {
 	return []string{path}, nil
 }

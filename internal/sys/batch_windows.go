@@ -38,6 +38,9 @@ func command(ctx context.Context, program string, args []string) (*exec.Cmd, err
 	return cmd, nil
 }
 
+// runsInShell reports whether a command runs a batch file.
+func runsInShell(cmd *exec.Cmd) bool { return cmd.SysProcAttr != nil && cmd.SysProcAttr.CmdLine != "" }
+
 const (
 	// maxShim bounds the size of a batch file of npm, in bytes.
 	maxShim = 16 << 10

@@ -127,3 +127,32 @@ func TestDirect(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// In a directory on a server, cmd.exe would run a batch file in the directory of Windows.
+func TestSetDir(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tool.cmd")
+	if err := os.WriteFile(file, []byte("@echo %cd%\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		program, dir string
+		ok           bool
+	}{
+		{file, `\\server\share\project`, false},
+		{file, `C:\`, true},
+		{file, "", true},
+		{self, `\\server\share\project`, true},
+	} {
+		cmd, err := Command(t.Context(), tt.program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := SetDir(cmd, tt.dir); (err == nil) != tt.ok || cmd.Dir != tt.dir {
+			t.Errorf("%s in %q: %v, and the directory is %q", tt.program, tt.dir, err, cmd.Dir)
+		}
+	}
+}

@@ -48,10 +48,10 @@ var (
 // between two clients costs another process.
 func environment(env agent.Env) []string {
 	return env.Only(func(name string) bool {
+		// Proxy variables may be in lower case, and Windows ignores the case of names.
+		name = strings.ToUpper(name)
 		hasPrefix := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
-		// Proxy variables may be in lower case, and Windows has Path instead of
-		// PATH.
-		return (slices.Contains(envNames, strings.ToUpper(name)) || slices.ContainsFunc(envPrefixes, hasPrefix)) &&
+		return (slices.Contains(envNames, name) || slices.ContainsFunc(envPrefixes, hasPrefix)) &&
 			!slices.ContainsFunc(envDropped, hasPrefix)
 	})
 }

@@ -21,9 +21,10 @@ func TestEnvironment(t *testing.T) {
 	env := childEnv([]string{
 		"HOME=/h", "Path=C:\\x", "https_proxy=p", "NODE_EXTRA_CA_CERTS=c", "GEMINI_API_KEY=k", "GOOGLE_CLOUD_PROJECT=p", "CLOUDSDK_X=1", "LC_ALL=C",
 		"AWS_SECRET_ACCESS_KEY=s", "ANTHROPIC_API_KEY=a", "NODE_OPTIONS=--inspect", "GEMINI_CLI_IDE_SERVER_PORT=1", "GEMINI_SANDBOX=docker", "TMPDIR=/tmp", "LD_PRELOAD=x", "TERM=xterm", "TMUX=t", "GEMINI_SESSION_ID=1", "GEMINI_WARM_AHEAD=1",
+		"Google_Api_Key=g", "Gemini_Sandbox=docker",
 	}, tmp)
 	want := []string{
-		"CLOUDSDK_X=1", "GEMINI_API_KEY=k", "GOOGLE_CLOUD_PROJECT=p", "HOME=/h", "LC_ALL=C", "NODE_EXTRA_CA_CERTS=c", "Path=C:\\x", "https_proxy=p",
+		"CLOUDSDK_X=1", "GEMINI_API_KEY=k", "GOOGLE_CLOUD_PROJECT=p", "Google_Api_Key=g", "HOME=/h", "LC_ALL=C", "NODE_EXTRA_CA_CERTS=c", "Path=C:\\x", "https_proxy=p",
 		"NO_COLOR=1", "FORCE_COLOR=0", "TERM=dumb", "GEMINI_CLI_NO_RELAUNCH=true", "NODE_OPTIONS=--max-old-space-size=8192", "NO_BROWSER=true", "TMPDIR=" + tmp,
 	}
 	if runtime.GOOS == "windows" {

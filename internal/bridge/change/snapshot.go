@@ -312,7 +312,7 @@ func (g *git) run(out io.Writer, args ...string) error {
 	cmd.Dir = g.dir
 	cmd.WaitDelay = time.Second
 	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "GIT_") {
+		if !strings.HasPrefix(strings.ToUpper(kv), "GIT_") { // Windows ignores the case of names
 			cmd.Env = append(cmd.Env, kv)
 		}
 	}
