@@ -59,20 +59,11 @@ func onePiece() {
 
 // Emacs answers a request that arrives together with the answer to its own.
 func TestEmacsRequestWithAnswer(t *testing.T) {
-	if _, err := exec.LookPath("emacs"); err != nil {
-		if os.Getenv("POLLUX_E2E") == "require" {
-			t.Fatalf("%v: run scripts/setup.sh", err)
-		}
-		t.Skip(err)
-	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	emacs := exec.CommandContext(ctx, "emacs", "-Q", "--batch",
-		"-l", filepath.Join(repo, "editors", "emacs", "pollux.el"), "--eval", fmt.Sprintf(`
+	emacs := batchEmacs(t, filepath.Join(repo, "editors", "emacs"), fmt.Sprintf(`
 		(progn
 		  (defvar said nil)
 		  (advice-add 'pollux--say :before (lambda (&rest args) (setq said args)))
@@ -82,9 +73,87 @@ func TestEmacsRequestWithAnswer(t *testing.T) {
 		  (pollux--call 'diff/accept '(:id "1"))
 		  (with-timeout (20 (error "No message: %%S" said))
 		    (while (not said) (accept-process-output nil 1))))`, self))
-	emacs.Env = append(os.Environ(), onePieceEnv+"=1", "HOME="+t.TempDir())
+	emacs.Env = append(emacs.Env, onePieceEnv+"=1")
 	out, err := emacs.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "pollux: answered") {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// batchEmacs returns a command that evaluates an expression in an Emacs that has loaded the
+// plugin in dir.
+func batchEmacs(t *testing.T, dir, expression string) *exec.Cmd {
+	t.Helper()
+	if _, err := exec.LookPath("emacs"); err != nil {
+		if os.Getenv("POLLUX_E2E") == "require" {
+			t.Fatalf("%v: run scripts/setup.sh", err)
+		}
+		t.Skip(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	emacs := exec.CommandContext(ctx, "emacs", "-Q", "--batch", "-l", filepath.Join(dir, "pollux.el"), "--eval", expression)
+	emacs.Env = append(os.Environ(), "HOME="+t.TempDir())
+	return emacs
+}
+
+// What differs on other systems, and can be shown on Linux.
+func TestEmacsElsewhere(t *testing.T) {
+	plugin, project := t.TempDir(), t.TempDir()
+	source, err := os.ReadFile(filepath.Join(repo, "editors", "emacs", "pollux.el"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(project, "Jürgen", "pollux")
+	ran := filepath.Join(project, "ran")
+	for path, text := range map[string]string{
+		filepath.Join(plugin, "pollux.el"): string(source),
+		filepath.Join(plugin, "command"):   program + "\n",
+		program:                            "#!/bin/sh\n",
+		filepath.Join(project, "ssh"):      "#!/bin/sh\ntouch " + ran + "\n",
+		filepath.Join(project, "a.txt"):    "a\n",
+		filepath.Join(project, "b.txt"):    "b\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(project, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, expression, want string }{
+		{
+			"the program's path is not ASCII", `(progn (prefer-coding-system 'windows-1252) (setq file-name-coding-system 'utf-8)
+			        (message "%s" (string-suffix-p "/J\u00fcrgen/pollux" (pollux--program))))`, "t\n",
+		},
+		{
+			"Windows has no terminals",
+			`(let ((system-type 'windows-nt)) (condition-case err (pollux--backend) (error (message "%s" err))))`,
+			"Emacs for Windows has no terminal",
+		},
+		{
+			"an agent names a file on another machine", `(message "%s" (list (pollux--visiting "/ssh:host.invalid:/x") (file-exists-p "` + ran + `")))`, "(nil nil)\n",
+		},
+		{
+			"an agent has another name for the file", `(progn (find-file "` + project + `/a.txt")
+			        (set-window-buffer (split-window) (find-file-noselect "` + project + `/b.txt"))
+			        (message "%s" (buffer-name (window-buffer (pollux--beside "` + link + `/b.txt")))))`, "b.txt\n",
+		},
+		{
+			"the program has been removed",
+			`(progn (delete-directory "` + project + `" t) (message "got %s" (pollux--program)))`, "got pollux\n",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			emacs := batchEmacs(t, plugin, tt.expression)
+			emacs.Env = append(emacs.Env, "PATH="+project+":"+os.Getenv("PATH"))
+			if out, err := emacs.CombinedOutput(); err != nil || !strings.Contains(string(out), tt.want) {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }

@@ -163,9 +163,11 @@ that is already open stays as it is."
   (let ((noted (expand-file-name "command" pollux--here)))
     (or pollux-command
         (and (file-readable-p noted)
-             (with-temp-buffer
-               (insert-file-contents noted)
-               (string-trim (buffer-string))))
+             (let ((program (with-temp-buffer
+                              (let ((coding-system-for-read 'utf-8))
+                                (insert-file-contents noted))
+                              (string-trim (buffer-string)))))
+               (and (file-executable-p program) program)))
         "pollux")))
 
 (defun pollux--set-env (env)
@@ -771,7 +773,8 @@ written."
 (defun pollux--beside (path)
   "Return the window next to which a diff of PATH opens."
   (let ((windows (seq-remove #'window-dedicated-p (window-list nil 'no-minibuffer))))
-    (or (seq-find (lambda (w) (equal (buffer-file-name (window-buffer w)) path)) windows)
+    (or (when-let ((buffer (pollux--visiting path)))
+          (seq-find (lambda (w) (eq (window-buffer w) buffer)) windows))
         (seq-find (lambda (w) (buffer-file-name (window-buffer w))) windows)
         (seq-find (lambda (w) (not (pollux--terminal-p (window-buffer w)))) windows)
         (selected-window))))
@@ -1488,10 +1491,17 @@ Vterm without its compiled module offers to compile it."
     (error (pollux--note "%s does not work: %s" backend (error-message-string err))
            nil)))
 
+(defun pollux--terminals-p ()
+  "Return non-nil if programs can run in a terminal of Emacs."
+  (not (eq system-type 'windows-nt)))
+
 (defun pollux--backend ()
   "Load the package for the agent's terminal, and return it."
   (let ((chosen pollux-terminal-backend))
-    (cond ((memq chosen '(nil auto))
+    (cond ((not (pollux--terminals-p))
+           (user-error "Emacs for Windows has no terminal: run `pollux run --attach' in %s"
+                       (car (pollux--roots))))
+          ((memq chosen '(nil auto))
            (seq-find #'pollux--works-p (mapcar #'car pollux--backends)))
           ((not (assq chosen pollux--backends))
            (user-error "Set pollux-terminal-backend to auto, eat, vterm or term, not to %S" chosen))
@@ -1679,8 +1689,9 @@ While the agent starts, it reads its input late."
 Start an agent if none is running."
   (when (and (plist-get params :path) (buffer-modified-p))
     (pollux--say "the agent reads the file as last saved"))
-  (let* ((result (pollux--call 'send (append params (list :terminals (pollux--running-terminals)
-                                                          :start (pollux--default-agent)))))
+  (let* ((result (pollux--call 'send (append params (list :terminals (pollux--running-terminals))
+                                             (when (pollux--terminals-p)
+                                               (list :start (pollux--default-agent))))))
          (prompt (plist-get result :prompt))
          (agent (plist-get result :agent)))
     (pcase (plist-get result :status)

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
@@ -27,6 +28,9 @@ type Editor struct {
 	// versions are next to the directory and match the pattern.
 	dir      func(machine) (string, error)
 	versions string
+	// desktop reports whether the editor is often not started from a shell, and so
+	// may not have the user's PATH.
+	desktop bool
 	// extra adds files that are not in the repository's folder, by name.
 	extra func(files map[string]string, command string)
 
@@ -51,7 +55,7 @@ var Editors = []Editor{
 		Next: "restart Neovim and type :Pollux open; :help pollux is the manual"},
 	{Name: "vim", Title: "Vim", dir: vimDir, extra: addHelpTags,
 		Next: "restart Vim and type :Pollux open; :help pollux is the manual"},
-	{Name: "emacs", Title: "Emacs", dir: emacsDir, versions: "pollux-[0-9]*", extra: addEmacsPackage,
+	{Name: "emacs", Title: "Emacs", dir: emacsDir, versions: "pollux-[0-9]*", extra: addEmacsPackage, desktop: true,
 		Next: "restart Emacs and type M-x pollux-open; `pollux help editors` is the manual"},
 	{Name: "kakoune", Title: "Kakoune", config: configFile("kak", "kakrc"), block: "kakoune/pollux.kak",
 		Aliases: []string{"kak"}, posix: "install Pollux for Linux in WSL, where Kakoune runs",
@@ -77,7 +81,11 @@ func nvimDir(m machine) (string, error) {
 }
 
 func vimDir(m machine) (string, error) {
-	home, err := m.unixHome("USERPROFILE")
+	drive := m.getenv("HOMEDRIVE") // which Vim prefers to USERPROFILE
+	if drive != "" {
+		drive += cmp.Or(m.getenv("HOMEPATH"), `\`)
+	}
+	home, err := m.unixHome(drive, m.getenv("USERPROFILE"))
 	if err != nil {
 		return "", err
 	}
@@ -99,7 +107,7 @@ func vimDir(m machine) (string, error) {
 // emacsDir returns the package's directory. Like Emacs, it prefers ~/.emacs.d
 // unless only the XDG directory exists.
 func emacsDir(m machine) (string, error) {
-	home, err := m.unixHome("APPDATA")
+	home, err := m.unixHome(m.getenv("APPDATA"))
 	if err != nil {
 		return "", err
 	}
@@ -109,7 +117,12 @@ func emacsDir(m machine) (string, error) {
 		config = filepath.Join(home, ".config")
 	}
 	modern := filepath.Join(config, "emacs")
-	if !m.exists(dir) && !m.exists(filepath.Join(home, ".emacs")) && m.exists(modern) {
+	names := []string{".emacs"}
+	if m.goos == "windows" {
+		names = append(names, ".emacs.el", ".emacs.elc", "_emacs", "_emacs.el", "_emacs.elc")
+	}
+	old := m.exists(dir) || slices.ContainsFunc(names, func(name string) bool { return m.exists(filepath.Join(home, name)) })
+	if !old && m.exists(modern) {
 		dir = modern
 	}
 	return below(dir, nil, "elpa", "pollux-"+emacsVersion())

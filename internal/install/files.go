@@ -31,7 +31,7 @@ func (e Editor) Plan(remove bool) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if found, err := exec.LookPath("pollux"); err == nil && found == command {
+	if found, err := exec.LookPath("pollux"); err == nil && found == command && !e.desktop {
 		command = "pollux"
 	}
 	p := newPlan(0o666, 0o755)

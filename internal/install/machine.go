@@ -44,11 +44,11 @@ func (m machine) home() (string, error) {
 }
 
 // unixHome returns the home directory of programs that come from Unix. On Windows, HOME
-// has precedence over what they otherwise use, the directory that the variable names.
-func (m machine) unixHome(variable string) (string, error) {
+// has precedence over what they otherwise use: the first of the directories that is named.
+func (m machine) unixHome(others ...string) (string, error) {
 	if m.goos == "windows" {
-		for _, name := range []string{"HOME", variable} {
-			if dir := m.getenv(name); m.isAbs(dir) {
+		for _, dir := range append([]string{m.getenv("HOME")}, others...) {
+			if m.isAbs(dir) {
 				return dir, nil
 			}
 		}

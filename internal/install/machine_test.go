@@ -41,12 +41,18 @@ func TestLocations(t *testing.T) {
 		{program: "vim", goos: "linux", env: unix, exists: []string{"/h/.config/vim/vimrc", "/h/.vimrc"}, want: "/h/.vim" + own},
 		{program: "vim", goos: "windows", env: windows, want: "C:/Users/me/vimfiles" + own},
 		{program: "vim", goos: "windows", env: with(windows, "HOME=D:/home"), want: "D:/home/vimfiles" + own},
+		{program: "vim", goos: "windows", env: with(windows, "HOMEDRIVE=H:", "HOMEPATH=/me"), want: "H:/me/vimfiles" + own},
+		{program: "vim", goos: "windows", env: with(windows, "HOMEDRIVE=H:", "HOMEPATH=/me", "HOME=D:/home"), want: "D:/home/vimfiles" + own},
 		{program: "vim", goos: "windows", env: windows, exists: []string{"C:/Users/me/.config/vim/vimrc"}, want: "C:/Users/me/vimfiles" + own},
 
 		{program: "emacs", goos: "linux", env: unix, want: "/h/.emacs.d/elpa/pollux-VERSION"},
 		{program: "emacs", goos: "linux", env: unix, exists: []string{"/h/.config/emacs"}, want: "/h/.config/emacs/elpa/pollux-VERSION"},
 		{program: "emacs", goos: "linux", env: unix, exists: []string{"/h/.config/emacs", "/h/.emacs"}, want: "/h/.emacs.d/elpa/pollux-VERSION"},
 		{program: "emacs", goos: "windows", env: windows, want: "C:/Users/me/AppData/Roaming/.emacs.d/elpa/pollux-VERSION"},
+		{
+			program: "emacs", goos: "windows", env: with(windows, "HOME=C:/h"), exists: []string{"C:/h/.config/emacs", "C:/h/_emacs.el"},
+			want: "C:/h/.emacs.d/elpa/pollux-VERSION",
+		},
 		{program: "emacs", goos: "windows", env: with(windows, "HOME=D:/home"), want: "D:/home/.emacs.d/elpa/pollux-VERSION"},
 		{program: "emacs", goos: "windows", env: windows, exists: []string{"C:/Users/me/AppData/Roaming/.config/emacs"},
 			want: "C:/Users/me/AppData/Roaming/.config/emacs/elpa/pollux-VERSION"},
