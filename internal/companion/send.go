@@ -174,18 +174,21 @@ func (c *Companion) recipient(p editor.SendParams) (*recipient, error) {
 // agent is not known, its name decides.
 func inTerminal(t editor.Terminal, all []*recipient) *recipient {
 	for _, r := range all {
-		if r.pid > 0 && sys.Within(r.pid, t.PID) || r.pid == 0 && t.Agent != "" && r.command == t.Agent {
+		if r.pid > 0 && sys.Within(r.pid, t.PID) || r.pid == 0 && t.Agent != "" && r.command == sys.CommandName(t.Agent) {
 			return r
 		}
 	}
 	return nil
 }
 
-// kindOf returns the agent with a command. For an empty one, it is the agent that
-// `pollux run` starts.
+// kindOf returns the agent with a command, which may have an extension of Windows. For an
+// empty one, it is the agent that `pollux run` starts.
 func (c *Companion) kindOf(command string) AgentKind {
 	if command == "" && c.cfg.Preferred != nil {
 		command = c.cfg.Preferred()
+	}
+	if command != "" {
+		command = sys.CommandName(command)
 	}
 	kinds := c.host.Agents()
 	for _, k := range kinds {

@@ -1,11 +1,11 @@
 package ide
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"pollux/internal/editor"
+	"pollux/internal/sys"
 )
 
 // A Launch defines how to start an agent in a terminal, connected to a companion.
@@ -50,17 +50,11 @@ func Launches() (all []Launch) {
 	return all
 }
 
-// executableExts are the extensions of commands on Windows.
-var executableExts = []string{".exe", ".cmd", ".bat", ".ps1"}
-
 // LaunchOf returns how to start a command, which may have a path and an extension.
 // A command that is not in the table may be a wrapper: it is started as the first
 // agent is, and receives the variables for all agents.
 func LaunchOf(command string) Launch {
-	name := filepath.Base(command)
-	if ext := filepath.Ext(name); slices.Contains(executableExts, strings.ToLower(ext)) {
-		name = strings.TrimSuffix(name, ext)
-	}
+	name := sys.CommandName(command)
 	all := Launches()
 	if i := slices.IndexFunc(all, func(l Launch) bool { return l.Name == name }); i >= 0 {
 		return all[i]

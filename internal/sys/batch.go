@@ -44,6 +44,17 @@ func Direct(path string, lookPath func(string) (string, error)) ([]string, error
 	return direct(path, lookPath)
 }
 
+// CommandName returns the name of a program without its directory and without the extension
+// that it has on Windows.
+func CommandName(path string) string {
+	name := filepath.Base(path)
+	switch ext := filepath.Ext(name); strings.ToLower(ext) {
+	case ".exe", ".cmd", ".bat", ".ps1":
+		return strings.TrimSuffix(name, ext)
+	}
+	return name
+}
+
 // isBatch reports whether Windows runs a file in cmd.exe.
 func isBatch(path string) bool {
 	// Windows ignores dots and spaces at the end of a name.
