@@ -42,7 +42,7 @@ func editFile(path, before, after string, mode fs.FileMode, late func()) error {
 	}
 	defer root.Close()
 	TempFiles.RemoveIn(root, ".")
-	temp, err := writeTemp(root, filepath.Base(path), after, mode, info)
+	temp, err := writeTemp(root, filepath.Base(path), after, mode, info, privateTemp)
 	if errors.Is(err, errOwner) {
 		return fmt.Errorf("%s %w: edit it as that user", path, err)
 	}

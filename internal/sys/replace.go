@@ -86,8 +86,13 @@ func ReplaceFile(path, text string) error {
 // so that a reader sees either the old content or the new one. If that would
 // break hard links, or lose the owner, extended attributes (on Linux) or data
 // streams (on Windows), it writes the old file in place instead. On Windows it also
-// does if another program keeps the file open for longer than a second.
+// does if another program keeps the file open for longer than a second, and where new files
+// do not belong to their user, as on FAT and on many file servers.
 func ReplaceIn(root *os.Root, name, text string) error {
+	return replaceIn(root, name, text, privateTemp)
+}
+
+func replaceIn(root *os.Root, name, text string, private func(path string) error) error {
 	dir := filepath.Dir(name)
 	info, err := root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -102,7 +107,7 @@ func ReplaceIn(root *os.Root, name, text string) error {
 	if info != nil && bound(root, name, info) {
 		return overwrite(root, name, info, text)
 	}
-	temp, err := writeTemp(root, name, text, 0o666, info)
+	temp, err := writeTemp(root, name, text, 0o666, info, private)
 	if errors.Is(err, errOwner) {
 		return overwrite(root, name, info, text)
 	}
@@ -149,8 +154,8 @@ var errOwner = errors.New("belongs to another user")
 // writeTemp writes a temporary file beside the file name below root, and returns
 // its name below root. If it will replace a file, it gets that file's mode and owner,
 // otherwise the mode less the umask. The error wraps [errOwner] if it cannot have that
-// owner.
-func writeTemp(root *os.Root, name, text string, mode fs.FileMode, replaced fs.FileInfo) (temp string, err error) {
+// owner. private makes a file that only the user may read private before it has content.
+func writeTemp(root *os.Root, name, text string, mode fs.FileMode, replaced fs.FileInfo, private func(path string) error) (temp string, err error) {
 	if replaced != nil {
 		mode = 0o600 // until it has the owner
 	}
@@ -161,7 +166,10 @@ func writeTemp(root *os.Root, name, text string, mode fs.FileMode, replaced fs.F
 	}
 	path := filepath.Join(root.Name(), temp)
 	if mode.Perm()&0o077 == 0 {
-		err = privateTemp(path)
+		err = private(path)
+		if replaced != nil && errors.Is(err, ErrForeign) {
+			err = errOwner
+		}
 	}
 	if err == nil {
 		_, err = f.WriteString(text)

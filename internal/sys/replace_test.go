@@ -127,6 +127,40 @@ func TestReplaceInStaysInside(t *testing.T) {
 	}
 }
 
+// On a FAT volume and on many file servers, a new file does not belong to the user who
+// makes it. Accepted text could not be saved there on Windows.
+func TestReplaceInWhereFilesBelongToOthers(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	write(t, path, "old", 0o600)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	before, err := root.Lstat("f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := func(path string) error { return &fs.PathError{Op: "protect", Path: path, Err: ErrForeign} }
+	if err := replaceIn(root, "f", "new", foreign); err != nil {
+		t.Error(err)
+	}
+	if got, _ := os.ReadFile(path); string(got) != "new" {
+		t.Errorf("the file holds %q", got)
+	}
+	if after, err := root.Lstat("f"); err != nil || !os.SameFile(before, after) {
+		t.Errorf("another file is in its place: %v", err)
+	}
+	if names, _ := filepath.Glob(filepath.Join(dir, ".*")); len(names) > 0 {
+		t.Errorf("left behind: %q", names)
+	}
+	broken := errors.New("broken")
+	if err := replaceIn(root, "f", "newer", func(string) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("another error: %v", err)
+	}
+}
+
 // On Windows, a virus scanner or another program can keep a file open for a moment.
 func TestRenameWaitsForOtherPrograms(t *testing.T) {
 	busy, other, changed := errors.New("busy"), errors.New("other"), errors.New("changed")
