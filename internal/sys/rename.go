@@ -1,6 +1,9 @@
 package sys
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // maxRenameDelay limits the delay after a rename that failed.
 const maxRenameDelay = 100 * time.Millisecond
@@ -8,21 +11,32 @@ const maxRenameDelay = 100 * time.Millisecond
 // renameTimeout limits how long a rename waits for other programs.
 const renameTimeout = time.Second
 
-// rename calls do, which renames a file. Windows refuses that while another program, such
-// as a virus scanner, keeps one of the two files open. Then rename calls do again, until
-// [renameTimeout]. Before each further call it calls check, and returns the error of that.
+// rename is [RetryRename] for a file. It waits no longer than [renameTimeout].
 func rename(do, check func() error) error {
-	return renameIf(inUse, do, check)
+	return RetryRename(context.Background(), renameTimeout, do, check)
 }
 
-func renameIf(inUse func(error) bool, do, check func() error) error {
+// RetryRename calls do, which renames a file or a directory. Windows refuses that while
+// another program, such as a virus scanner, keeps the file or one below the directory open.
+// Then RetryRename calls do again, until the timeout. Before each further call it calls
+// check, and returns the error of that. If the context ends while it waits, the error is
+// its [context.Cause].
+func RetryRename(ctx context.Context, timeout time.Duration, do, check func() error) error {
+	return retryIf(ctx, inUse, timeout, do, check)
+}
+
+func retryIf(ctx context.Context, inUse func(error) bool, timeout time.Duration, do, check func() error) error {
 	delay := time.Millisecond
 	for start := time.Now(); ; delay = min(2*delay, maxRenameDelay) {
 		err := do()
-		if err == nil || !inUse(err) || time.Since(start) >= renameTimeout {
+		if err == nil || !inUse(err) || time.Since(start) >= timeout {
 			return err
 		}
-		time.Sleep(delay)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(delay):
+		}
 		if err := check(); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -181,7 +182,7 @@ func TestRenameWaitsForOtherPrograms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start, attempts := time.Now(), 0
-				err := renameIf(inUse, func() error {
+				err := retryIf(t.Context(), inUse, renameTimeout, func() error {
 					attempts++
 					return test.results[min(attempts, len(test.results))-1]
 				}, func() error { return test.check })
@@ -194,6 +195,24 @@ func TestRenameWaitsForOtherPrograms(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Ctrl-C ends the wait for other programs.
+func TestRenameEndsWithContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy, interrupted := errors.New("busy"), errors.New("interrupted")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		attempts := 0
+		err := retryIf(ctx, func(error) bool { return true }, time.Hour, func() error {
+			if attempts++; attempts == 3 {
+				cancel(interrupted)
+			}
+			return busy
+		}, func() error { return nil })
+		if err != interrupted || attempts != 3 {
+			t.Errorf("after %d attempts: %v", attempts, err)
+		}
+	})
 }
 
 // Between the first attempt and the next one, another program may write the file.

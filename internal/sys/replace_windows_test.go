@@ -89,7 +89,7 @@ func TestReplaceFileWaitsForOtherPrograms(t *testing.T) {
 	write(t, path, "old", 0o600)
 	closeFile := open(t, path, windows.FILE_SHARE_READ)
 	first := true
-	err := renameIf(inUse, func() error {
+	err := rename(func() error {
 		write(t, path+".new", "new", 0o600)
 		return os.Rename(path+".new", path)
 	}, func() error {

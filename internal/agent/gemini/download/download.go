@@ -107,10 +107,27 @@ func Install(ctx context.Context, fetched func()) (string, error) {
 	if _, ok := find(tmp); !ok {
 		return "", errors.New("npm installed no command named gemini")
 	}
+	return place(ctx, tmp, dir, os.Rename)
+}
+
+// renameTimeout is how long a virus scanner may take for the new files.
+const renameTimeout = 20 * time.Second
+
+// errPlaced reports that another process has installed the release.
+var errPlaced = errors.New("the release is installed")
+
+// place renames the new tree to dir and returns the path of the release's command. Windows
+// refuses that while a virus scanner reads one of the files.
+func place(ctx context.Context, tree, dir string, rename func(from, to string) error) (string, error) {
 	if _, ok := find(dir); !ok { // it may be damaged
 		os.RemoveAll(dir)
 	}
-	err = os.Rename(tmp, dir)
+	err := sys.RetryRename(ctx, renameTimeout, func() error { return rename(tree, dir) }, func() error {
+		if _, ok := find(dir); ok {
+			return errPlaced
+		}
+		return nil
+	})
 	if path, ok := find(dir); ok { // also if another process was faster
 		return path, nil
 	}

@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pollux/internal/agent"
@@ -231,6 +233,72 @@ func TestInstallInterrupted(t *testing.T) {
 	}
 	if names := left(t, data); len(names) > 0 {
 		t.Errorf("left %v", names)
+	}
+}
+
+// On Windows, a virus scanner that reads the new files keeps their directory from being
+// renamed. The download failed at its end.
+func TestPlaceWaitsForVirusScanner(t *testing.T) {
+	if runtime.GOOS != "windows" {
+		t.Skip("only Windows refuses to rename a directory with an open file")
+	}
+	const accessDenied = syscall.Errno(5)
+	interrupted := errors.New("interrupted")
+	for _, test := range []struct {
+		name string
+		// rename is what happens at an attempt, the first one is 1.
+		rename   func(attempt int, from, to string, interrupt func()) error
+		attempts int // 0 if it is not known
+		err      error
+	}{
+		{"it reads for a moment", func(attempt int, from, to string, _ func()) error {
+			if attempt <= 3 {
+				return &os.LinkError{Op: "rename", Old: from, New: to, Err: accessDenied}
+			}
+			return os.Rename(from, to)
+		}, 4, nil},
+		{"another process is faster", func(attempt int, from, to string, _ func()) error {
+			if attempt == 3 {
+				return errors.Join(os.Rename(from, to), accessDenied)
+			}
+			return accessDenied
+		}, 3, nil},
+		{"Ctrl-C", func(attempt int, _, _ string, interrupt func()) error {
+			if attempt == 3 {
+				interrupt()
+			}
+			return accessDenied
+		}, 3, interrupted},
+		{"it does not end", func(int, string, string, func()) error { return accessDenied }, 0, accessDenied},
+		{"another error", func(int, string, string, func()) error { return errors.ErrUnsupported }, 1, errors.ErrUnsupported},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				base := t.TempDir()
+				tree, dir := filepath.Join(base, "download"), filepath.Join(base, "release")
+				installed := filepath.Join("node_modules", ".bin", "gemini.cmd")
+				if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(tree, installed)), 0o700),
+					os.WriteFile(filepath.Join(tree, installed), nil, 0o700)); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				start, attempts := time.Now(), 0
+				path, err := place(ctx, tree, dir, func(from, to string) error {
+					attempts++
+					return test.rename(attempts, from, to, func() { cancel(interrupted) })
+				})
+				if !errors.Is(err, test.err) || test.err == nil && path != filepath.Join(dir, installed) {
+					t.Errorf("placed %q, %v", path, err)
+				}
+				if test.attempts > 0 && attempts != test.attempts {
+					t.Errorf("%d attempts", attempts)
+				}
+				if took := time.Since(start); (took >= renameTimeout) != (test.attempts == 0) {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
 	}
 }
 
