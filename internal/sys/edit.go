@@ -55,13 +55,10 @@ func editFile(path, before, after string, mode fs.FileMode, late func()) error {
 	switch is, err := holds(path, before); {
 	case errors.Is(err, fs.ErrNotExist) && before == "":
 		late()
-		err := os.Link(temp, path) // unlike a rename, it replaces nothing
-		if errors.Is(err, fs.ErrExist) {
-			return changed
-		} else if err != nil { // not every file system has links
-			return os.Rename(temp, path)
+		if err := putNew(temp, path, os.Link, os.Rename); !errors.Is(err, fs.ErrExist) {
+			return err
 		}
-		return nil
+		return changed
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	case !is:
@@ -96,6 +93,21 @@ func editFile(path, before, after string, mode fs.FileMode, late func()) error {
 		}
 		latest = string(there)
 	}
+}
+
+// putNew gives a temporary file its name. The error is [fs.ErrExist] if there is such a file.
+func putNew(temp, path string, link, move func(from, to string) error) error {
+	err := link(temp, path) // unlike a rename, it replaces nothing
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	// Not every file system has links.
+	return rename(func() error { return move(temp, path) }, func() error {
+		if _, err := os.Lstat(path); err == nil {
+			return fs.ErrExist
+		}
+		return nil
+	})
 }
 
 // keep renames a temporary file so that no cleanup removes it.

@@ -2,10 +2,12 @@ package sys
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"golang.org/x/sys/windows"
 
@@ -120,4 +122,57 @@ func TestReplaceFileWaitsForOtherPrograms(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(dir, ".pollux-*")); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
+}
+
+// A new file that a virus scanner read kept `pollux install` from writing settings, and a
+// companion from listening.
+func TestNewFileWaitsForOtherPrograms(t *testing.T) {
+	for name, put := range map[string]func(from, to string, move func(from, to string) error) error{
+		"settings": func(from, to string, move func(from, to string) error) error {
+			noLinks := func(string, string) error { return windows.ERROR_INVALID_FUNCTION } // as FAT says
+			return putNew(from, to, noLinks, move)
+		},
+		"socket": func(from, to string, move func(from, to string) error) error {
+			return renameNew(from, to, func(from, to *uint16, _ uint32) error {
+				return move(windows.UTF16PtrToString(from), windows.UTF16PtrToString(to))
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dir := t.TempDir()
+				from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+				write(t, from, "new", 0o600)
+				attempts := 0
+				busy := func(from, to string) error {
+					if attempts++; attempts <= 3 {
+						return windows.ERROR_ACCESS_DENIED
+					}
+					return os.Rename(from, to)
+				}
+				if err := put(from, to, busy); err != nil || attempts != 4 {
+					t.Errorf("after %d attempts: %v", attempts, err)
+				}
+				if got, _ := os.ReadFile(to); string(got) != "new" {
+					t.Errorf("the file holds %q", got)
+				}
+			})
+		})
+	}
+}
+
+// A file that another program makes while [EditFile] waits stays.
+func TestNewFileSeesOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+		write(t, from, "new", 0o600)
+		err := putNew(from, to, func(string, string) error { return windows.ERROR_INVALID_FUNCTION }, func(string, string) error {
+			write(t, to, "theirs", 0o600)
+			return windows.ERROR_ACCESS_DENIED
+		})
+		if got, _ := os.ReadFile(to); !errors.Is(err, fs.ErrExist) || string(got) != "theirs" {
+			t.Errorf("the file holds %q, %v", got, err)
+		}
+	})
 }

@@ -112,7 +112,7 @@ func listenSocket(path string) (SocketListener, error) {
 	}
 	_, err = f.WriteString(name)
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = renameNew(f.Name(), path)
+		err = renameNew(f.Name(), path, windows.MoveFileEx)
 	}
 	if err != nil {
 		l.Close()
@@ -124,7 +124,7 @@ func listenSocket(path string) (SocketListener, error) {
 }
 
 // renameNew renames a file. It fails if the new name exists.
-func renameNew(from, to string) error {
+func renameNew(from, to string, move func(from, to *uint16, flags uint32) error) error {
 	failed := func(err error) error { return &os.LinkError{Op: "rename", Old: from, New: to, Err: err} }
 	old, err := windows.UTF16PtrFromString(from)
 	if err != nil {
@@ -134,7 +134,7 @@ func renameNew(from, to string) error {
 	if err != nil {
 		return failed(err)
 	}
-	if err := windows.MoveFileEx(old, name, 0); err != nil {
+	if err := rename(func() error { return move(old, name, 0) }, func() error { return nil }); err != nil {
 		return failed(err)
 	}
 	return nil
