@@ -42,6 +42,17 @@ type pipeListener struct {
 	keep atomic.Bool
 }
 
+// pipeSecurity returns the security descriptor of a pipe that only the user can open. The
+// pipe of an elevated process also has a label, so that only elevated processes can write to
+// it: the list alone lets all processes of the user in.
+func pipeSecurity(user string, elevated bool) string {
+	s := "O:" + user + "D:P(A;;GA;;;" + user + ")"
+	if elevated {
+		s += "S:(ML;;NW;;;HI)" // mandatory label, no write up, high
+	}
+	return s
+}
+
 // listenPipe listens on a pipe that only the user can open.
 func listenPipe(name string) (*pipeListener, error) {
 	user, err := currentUser()
@@ -49,7 +60,7 @@ func listenPipe(name string) (*pipeListener, error) {
 		return nil, err
 	}
 	l, err := winio.ListenPipe(name, &winio.PipeConfig{
-		SecurityDescriptor: "O:" + user.String() + "D:P(A;;GA;;;" + user.String() + ")",
+		SecurityDescriptor: pipeSecurity(user.String(), Elevated()),
 		MessageMode:        true, // so that an end can close its writing side
 		InputBufferSize:    pipeBuffer, OutputBufferSize: pipeBuffer,
 	})

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"io/fs"
 	"testing"
+
+	"github.com/Microsoft/go-winio"
+	"golang.org/x/sys/windows"
 )
 
 // A pipe with a name that other programs know has one server at a time, which is the first
@@ -37,4 +40,54 @@ func TestNamedPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	again.Close()
+}
+
+// A process without raised rights could connect to the pool of an elevated one, which runs
+// the program that a client names.
+func TestPipeSecurity(t *testing.T) {
+	user, err := currentUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	me := user.String()
+	for elevated, want := range map[bool]string{
+		false: "O:" + me + "D:P(A;;GA;;;" + me + ")",
+		true:  "O:" + me + "D:P(A;;GA;;;" + me + ")S:(ML;;NW;;;HI)",
+	} {
+		got := pipeSecurity(me, elevated)
+		if got != want {
+			t.Errorf("elevated %v: %s, want %s", elevated, got, want)
+		}
+		if _, err := winio.SddlToSecurityDescriptor(got); err != nil {
+			t.Errorf("elevated %v: %v", elevated, err)
+		}
+	}
+}
+
+// The pipe of an elevated process has the label, and the process can still connect to it.
+func TestPipeOfElevatedProcess(t *testing.T) {
+	if !Elevated() {
+		t.Skip("the tests do not run as administrator")
+	}
+	name := pipePrefix + rand.Text()
+	l, err := ListenSocket(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, server := connect(t, l, name)
+	defer client.Close()
+	defer server.Close()
+	pipe, ok := pipeHandle(client)
+	if !ok {
+		t.Fatal("the connection is no pipe")
+	}
+	sd, err := windows.GetSecurityInfo(pipe, windows.SE_KERNEL_OBJECT, windows.LABEL_SECURITY_INFORMATION)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, _, err := sd.SACL()
+	if err != nil || list == nil || list.AceCount != 1 {
+		t.Fatalf("the pipe has no label: %s, %v", sd, err)
+	}
 }

@@ -91,6 +91,8 @@ func bound(root *os.Root, name string, info fs.FileInfo) bool {
 
 func inUse(error) bool { return false }
 
+func elevated() bool { return false }
+
 func freeSpace(dir string) (int64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {

@@ -35,14 +35,24 @@ var killed = sys.Leftovers{Pattern: socketPattern, Type: sys.SocketType, Abandon
 var ErrRunning = errors.New("a pool is running already")
 
 // SocketPath returns the path of the pool's socket. Its name depends on build, which
-// identifies this build of Pollux: bridges of another version use another pool.
+// identifies this build of Pollux: bridges of another version use another pool. So do
+// bridges with raised rights, see [sys.Elevated]: nobody else may have a pool run a program
+// with these rights.
 func SocketPath(build string) (string, error) {
 	dir, err := sys.RuntimeDir()
 	if err != nil {
 		return "", err
 	}
+	return filepath.Join(dir, socketName(build, sys.Elevated())), nil
+}
+
+func socketName(build string, elevated bool) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", Protocol, build))
-	return filepath.Join(dir, "pool-"+hex.EncodeToString(sum[:6])+".sock"), nil
+	name := "pool-" + hex.EncodeToString(sum[:6])
+	if elevated {
+		name += "-elevated"
+	}
+	return name + ".sock"
 }
 
 // Sockets returns the paths of the sockets of all pools, running or not.

@@ -1,6 +1,9 @@
 package shared
 
-import "testing"
+import (
+	"path/filepath"
+	"testing"
+)
 
 // A pool that ended removed the socket of its successor, whose file had the same number:
 // its listener was closed twice.
@@ -19,5 +22,28 @@ func TestClosedTwice(t *testing.T) {
 	first.Close()
 	if !exists(path) {
 		t.Error("the socket of the second pool is gone")
+	}
+}
+
+// Bridges use one pool if they have the same build and the same rights. A bridge without
+// raised rights used the pool of an elevated one on Windows.
+func TestSocketName(t *testing.T) {
+	type pool struct {
+		build    string
+		elevated bool
+	}
+	names := make(map[string]pool)
+	for _, p := range []pool{{"1", false}, {"1", true}, {"2", false}, {"2", true}} {
+		name := socketName(p.build, p.elevated)
+		if other, ok := names[name]; ok {
+			t.Errorf("%v and %v share %s", other, p, name)
+		}
+		names[name] = p
+		if again := socketName(p.build, p.elevated); again != name {
+			t.Errorf("%v has %s and %s", p, name, again)
+		}
+		if ok, _ := filepath.Match(socketPattern, name); !ok {
+			t.Errorf("nobody finds %s", name)
+		}
 	}
 }

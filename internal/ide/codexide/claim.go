@@ -185,7 +185,7 @@ type probe struct {
 	at      time.Time   // of the last connection
 	pid     int         // of the server; 0 if unknown
 	live    bool
-	foreign bool // the server is another user's
+	foreign bool // see [IsForeign]
 }
 
 // look returns the server's process, 0 if unknown, and whether there is a server. A
@@ -230,7 +230,8 @@ func Dial(path string) (net.Conn, error) {
 	return sys.DialSocket(ctx, path)
 }
 
-// IsForeign reports whether [Dial] failed because another user has the pipe.
+// IsForeign reports whether [Dial] failed because another user, or an elevated program of this
+// user, has the pipe.
 func IsForeign(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, sys.ErrForeignSocket)
 }
