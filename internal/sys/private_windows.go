@@ -54,17 +54,14 @@ func ownerOnlyAttributes(dir bool) (*windows.SecurityAttributes, error) {
 	return &windows.SecurityAttributes{Length: uint32(unsafe.Sizeof(windows.SecurityAttributes{})), SecurityDescriptor: sd}, nil
 }
 
-// openSecurity opens a file to read its security descriptor, and also to change its list
-// if write is set. It does not follow a link if follow is not set.
-func openSecurity(path string, follow, write bool) (windows.Handle, error) {
+// openSecurity opens a file to read its security descriptor, with further rights. It does not
+// follow a link if follow is not set.
+func openSecurity(path string, follow bool, rights uint32) (windows.Handle, error) {
 	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {
 		return 0, err
 	}
-	access := uint32(windows.READ_CONTROL | windows.FILE_READ_ATTRIBUTES)
-	if write {
-		access |= windows.WRITE_DAC
-	}
+	access := windows.READ_CONTROL | windows.FILE_READ_ATTRIBUTES | rights
 	flags := uint32(windows.FILE_FLAG_BACKUP_SEMANTICS) // needed for directories
 	if !follow {
 		flags |= windows.FILE_FLAG_OPEN_REPARSE_POINT
@@ -82,7 +79,7 @@ func followed(info fs.FileInfo) bool { return info.Mode()&(fs.ModeSymlink|fs.Mod
 
 // securityOf returns a file's owner and access control list.
 func securityOf(path string, info fs.FileInfo) (*windows.SECURITY_DESCRIPTOR, error) {
-	h, err := openSecurity(path, followed(info), false)
+	h, err := openSecurity(path, followed(info), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -214,10 +211,23 @@ func protect(h windows.Handle, dir bool) error {
 	return windows.SetKernelObjectSecurity(h, what, sd)
 }
 
+// openToProtect opens a file for [protect], without following a link. It opens a directory
+// with the right to list it if it can: whether SetSecurityInfo passes a list on depends on the
+// rights of the handle, and Microsoft does not document which it needs.
+func openToProtect(path string) (windows.Handle, error) {
+	if info, err := os.Lstat(path); err == nil && info.IsDir() {
+		h, err := openSecurity(path, false, windows.WRITE_DAC|windows.FILE_LIST_DIRECTORY|windows.SYNCHRONIZE)
+		if err == nil {
+			return h, nil
+		}
+	}
+	return openSecurity(path, false, windows.WRITE_DAC)
+}
+
 // protectPath is [protect] for a file of the user. It does not follow a link. With
 // ifShared it leaves a file alone that is private already.
 func protectPath(path string, ifShared bool) error {
-	h, err := openSecurity(path, false, true)
+	h, err := openToProtect(path)
 	if err != nil {
 		return err
 	}
@@ -336,7 +346,7 @@ func keepOwner(_ *os.File, temp, replaced string, info fs.FileInfo) error {
 	if err != nil {
 		return err
 	}
-	h, err := openSecurity(temp, false, true)
+	h, err := openSecurity(temp, false, windows.WRITE_DAC)
 	if err != nil {
 		return err
 	}

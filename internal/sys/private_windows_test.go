@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -44,7 +45,7 @@ func TestOwnerOnlyList(t *testing.T) {
 	if err := systest.Share(path); err != nil {
 		t.Fatal(err)
 	}
-	h, err := openSecurity(path, false, true)
+	h, err := openSecurity(path, false, windows.WRITE_DAC)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,5 +87,38 @@ func TestRightsOfOthers(t *testing.T) {
 		if got := rightsOfOthers(sd, trusted()...); got != want {
 			t.Errorf("%s: %#x, want %#x", list, got, want)
 		}
+	}
+}
+
+// Windows lets others read a file in a directory that they may not open, if they know its
+// name and its own list lets them.
+func TestPrivateDirPassesItsListOn(t *testing.T) {
+	systest.SkipOnWine(t, "it passes no list on")
+	shared := filepath.Join(t.TempDir(), "shared")
+	file := filepath.Join(shared, "sub", "f")
+	if err := os.Mkdir(shared, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := systest.Share(shared); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o777), os.WriteFile(file, nil, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	isPrivate := func() bool {
+		info, err := os.Lstat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Private(file, info)
+	}
+	if isPrivate() {
+		t.Fatal("others cannot read the file at first")
+	}
+	if err := PrivateDir(shared); err != nil {
+		t.Fatal(err)
+	}
+	if !isPrivate() {
+		t.Error("others can still read the file")
 	}
 }
