@@ -19,8 +19,12 @@ import (
 // onePieceEnv makes the test binary a companion for [TestEmacsRequestWithAnswer].
 const onePieceEnv = "POLLUX_E2E_ONE_PIECE"
 
-// onePiece is a companion that writes each answer and a request in one piece, and then
-// exits. It reports the answer to its request with a message.
+// endEnv names the file that [onePiece] makes when it has cleaned up.
+const endEnv = "POLLUX_E2E_END"
+
+// onePiece is a companion that writes each answer and a request in one piece. It reports the
+// answer to its request with a message. At the end of its input it cleans up, for a while,
+// and exits.
 func onePiece() {
 	var piece bytes.Buffer
 	stream := editor.NewStream(struct {
@@ -34,6 +38,10 @@ func onePiece() {
 			Method string          `json:"method"`
 		}
 		if stream.ReadObject(&m) != nil {
+			if end := os.Getenv(endEnv); end != "" {
+				time.Sleep(100 * time.Millisecond)
+				os.WriteFile(end, nil, 0o600)
+			}
 			os.Exit(0)
 		}
 		var out []map[string]any
@@ -77,6 +85,28 @@ func TestEmacsRequestWithAnswer(t *testing.T) {
 	out, err := emacs.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "pollux: answered") {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Emacs for Windows lets Pollux clean up when it ends. It would kill Pollux at once, as its
+// signal does to the companion here.
+func TestEmacsLetsPolluxEnd(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := filepath.Join(t.TempDir(), "end")
+	emacs := batchEmacs(t, filepath.Join(repo, "editors", "emacs"), fmt.Sprintf(`
+		(progn
+		  (setq pollux-command %q
+		        system-type 'windows-nt)
+		  (pollux-start)
+		  (with-timeout (20 (error "It did not start"))
+		    (while (not (pollux-ready-p)) (accept-process-output nil 1))))`, self))
+	emacs.Env = append(emacs.Env, onePieceEnv+"=1", endEnv+"="+end)
+	out, err := emacs.CombinedOutput()
+	if _, gone := os.Stat(end); err != nil || gone != nil {
+		t.Errorf("%v, %v\n%s", err, gone, out)
 	}
 }
 

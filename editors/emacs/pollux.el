@@ -248,6 +248,8 @@ Pass CALLBACK an error message or nil, and the result."
      (t
       (setq pollux--stopping nil
             pollux--started (float-time))
+      (when (eq system-type 'windows-nt)
+        (add-hook 'kill-emacs-hook #'pollux--exit))
       (let* ((errors (get-buffer-create " *pollux errors*"))
              (connection
               (make-instance
@@ -341,6 +343,15 @@ Agents that wait for an answer receive a rejection."
   (setq pollux--stopping t)
   (when (and pollux--connection (jsonrpc-running-p pollux--connection))
     (process-send-eof (jsonrpc--process pollux--connection))))
+
+(defun pollux--exit ()
+  "Stop Pollux, and wait a moment for its end.
+Emacs for Windows kills its processes before they can clean up."
+  (pollux-stop)
+  (when-let ((process (and pollux--connection (jsonrpc--process pollux--connection))))
+    (with-timeout (2)
+      (while (process-live-p process)
+        (accept-process-output process 0.05)))))
 
 ;;;; Context
 
