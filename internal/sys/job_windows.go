@@ -241,11 +241,10 @@ func (t foregroundTree) release() {
 	t.close()
 }
 
-// detach makes a command independent of this process's console.
+// detach makes a command independent of this process's console. The command gets none, and
+// its windows are visible.
 func detach(cmd *exec.Cmd) {
-	attr := &syscall.SysProcAttr{
-		CreationFlags: windows.DETACHED_PROCESS | windows.CREATE_NEW_PROCESS_GROUP, HideWindow: true,
-	}
+	attr := &syscall.SysProcAttr{CreationFlags: windows.DETACHED_PROCESS | windows.CREATE_NEW_PROCESS_GROUP}
 	if cmd.SysProcAttr != nil { // of a batch file
 		attr.CmdLine = cmd.SysProcAttr.CmdLine
 	}
@@ -253,15 +252,18 @@ func detach(cmd *exec.Cmd) {
 }
 
 // startDetached starts a command outside of the job of this process, if that job allows it.
+// The command shows no window.
 func startDetached(cmd *exec.Cmd) (*exec.Cmd, error) {
 	detach(cmd)
+	cmd.SysProcAttr.HideWindow = true
 	again := *cmd // a command cannot be started twice
+	attr := *cmd.SysProcAttr
+	again.SysProcAttr = &attr
 	cmd.SysProcAttr.CreationFlags |= windows.CREATE_BREAKAWAY_FROM_JOB
 	err := cmd.Start()
 	if !errors.Is(err, windows.ERROR_ACCESS_DENIED) {
 		return cmd, err
 	}
-	detach(&again)
 	return &again, again.Start()
 }
 

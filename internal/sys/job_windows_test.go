@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -74,6 +75,14 @@ var systemPrograms = map[string]func() error{
 		fmt.Printf("agent %d\nsleeper %d\n", os.Getpid(), child.Process.Pid)
 		time.Sleep(time.Hour)
 		return nil
+	},
+	"window": func() error {
+		var info windows.StartupInfo
+		if err := windows.GetStartupInfo(&info); err != nil {
+			return err
+		}
+		hidden := info.Flags&windows.STARTF_USESHOWWINDOW != 0 && info.ShowWindow == windows.SW_HIDE
+		return os.WriteFile(os.Getenv("SYS_TEST_WINDOW"), []byte(fmt.Sprintf("hidden: %v", hidden)), 0o600)
 	},
 	"sleeper": func() error {
 		time.Sleep(time.Hour)
@@ -272,6 +281,35 @@ func TestStopInterruptsTheChild(t *testing.T) {
 	rest, _ := io.ReadAll(r)
 	if code := c.ExitCode(); code != 7 {
 		t.Errorf("exit code %d; %s", code, rest)
+	}
+}
+
+// The browser was started with the request to hide its first window.
+func TestBrowserIsVisible(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "window")
+	t.Setenv("SYS_TEST_WINDOW", file)
+	t.Setenv(envProgram, "window")
+	t.Setenv("BROWSER", self)
+	if err := browse(browser("http://x/"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != "hidden: false" {
+		t.Errorf("the browser's window is %q, %v", got, err)
+	}
+	// The pool has nothing to show.
+	cmd, err := StartDetached(exec.Command(self))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != "hidden: true" {
+		t.Errorf("the pool's window is %q, %v", got, err)
 	}
 }
 
