@@ -9,8 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -84,9 +82,6 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// editorTimeout limits how long the user's editor may run after it was asked to end.
-const editorTimeout = 10 * time.Second
-
 func newConfigEdit(streams IO) *cobra.Command {
 	return &cobra.Command{
 		Use:   "edit",
@@ -110,8 +105,7 @@ func newConfigEdit(streams IO) *cobra.Command {
 				return fmt.Errorf("cannot start the editor (%w): set EDITOR, or edit %s yourself", err, path)
 			}
 			edit.Stdin, edit.Stdout, edit.Stderr = streams.In, streams.Out, streams.Err
-			edit.Cancel = func() error { return sys.SignalTree(edit.Process.Pid, syscall.SIGHUP) } // it may save
-			edit.WaitDelay = editorTimeout
+			sys.LetSave(edit)
 			if err := edit.Run(); err != nil {
 				return fmt.Errorf("the editor %s failed (%w): set EDITOR, or edit %s yourself", editor[0], err, path)
 			}

@@ -24,6 +24,12 @@ const (
 	DefaultPager  = defaultPager
 )
 
+// LetSave sets what the end of the context of cmd, the user's editor, does to it: it may lose
+// no text that is not saved. On Unix it receives SIGHUP, as when its terminal closes, and has
+// ten seconds to save. Windows has no way to ask: there the command runs until the user ends
+// it. An editor in a console that closes is notified by the system.
+func LetSave(cmd *exec.Cmd) { letSave(cmd) }
+
 // splitWindows is [SplitLine] on Windows. exists reports whether a program is installed.
 func splitWindows(line string, exists func(program string) bool) []string {
 	line = strings.TrimSpace(line)

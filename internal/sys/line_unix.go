@@ -6,6 +6,8 @@ import (
 	"context"
 	"os/exec"
 	"strings"
+	"syscall"
+	"time"
 )
 
 const (
@@ -18,6 +20,14 @@ func lineCommand(ctx context.Context, line string, args []string) (*exec.Cmd, er
 		line += ` "$@"`
 	}
 	return exec.CommandContext(ctx, "sh", append([]string{"-c", line, "sh"}, args...)...), nil
+}
+
+// saveTimeout limits how long an editor may run after it was asked to end.
+const saveTimeout = 10 * time.Second
+
+func letSave(cmd *exec.Cmd) {
+	cmd.Cancel = func() error { return SignalTree(cmd.Process.Pid, syscall.SIGHUP) }
+	cmd.WaitDelay = saveTimeout
 }
 
 func splitLine(line string) []string { return strings.Fields(line) }

@@ -19,6 +19,11 @@ func lineCommand(ctx context.Context, line string, args []string) (*exec.Cmd, er
 	return Command(ctx, words[0], append(words[1:], args...)...)
 }
 
+func letSave(cmd *exec.Cmd) {
+	cmd.Cancel = func() error { return nil }
+	cmd.WaitDelay = 0
+}
+
 func splitLine(line string) []string {
 	return splitWindows(line, func(program string) bool {
 		_, err := exec.LookPath(program)

@@ -8,7 +8,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -71,6 +74,18 @@ var programs = map[string]func() error{
 			return errors.New(n + " arguments")
 		}
 		return os.WriteFile(os.Getenv("SYS_TEST_OPENED"), []byte(os.Args[len(os.Args)-1]), 0o600)
+	},
+	// Waits for SIGHUP, on Windows for the end of its input, and then writes $SYS_TEST_SAVED.
+	"editor": func() error {
+		end := make(chan os.Signal, 1)
+		signal.Notify(end, syscall.SIGHUP)
+		fmt.Println("listens")
+		if runtime.GOOS == "windows" {
+			io.Copy(io.Discard, os.Stdin)
+		} else {
+			<-end
+		}
+		return os.WriteFile(os.Getenv("SYS_TEST_SAVED"), nil, 0o600)
 	},
 	"fail": func() error { return exitCode(1) },
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -273,13 +272,8 @@ func (m *model) quit() tea.Cmd {
 	return tea.Quit
 }
 
-const (
-	// answerTimeout limits the wait for the companion's answer.
-	answerTimeout = 10 * time.Second
-	// editorTimeout limits how long the user's editor may run after it was asked to
-	// end.
-	editorTimeout = 10 * time.Second
-)
+// answerTimeout limits the wait for the companion's answer.
+const answerTimeout = 10 * time.Second
 
 // decide asks the companion to accept or save the text, or to reject the change.
 func (m *model) decide(it *item, accept bool, overwrite string) tea.Cmd {
@@ -530,8 +524,7 @@ func (m *model) edit(it *item) tea.Cmd {
 		m.message = "the editor cannot start: " + err.Error()
 		return nil
 	}
-	cmd.Cancel = func() error { return sys.SignalTree(cmd.Process.Pid, syscall.SIGHUP) } // it may save
-	cmd.WaitDelay = editorTimeout
+	sys.LetSave(cmd)
 	// This runs when the editor has ended, before the loop handles the messages that
 	// arrived in the meantime. The loop may handle the first of them before edited.
 	return tea.ExecProcess(cmd, func(err error) tea.Msg {
