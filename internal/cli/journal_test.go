@@ -320,6 +320,28 @@ func TestJournalOnATerminal(t *testing.T) {
 	}
 }
 
+// On Windows, more showed the bytes of another code page.
+func TestDefaultPager(t *testing.T) {
+	t.Setenv("PAGER", "")
+	os.Unsetenv("PAGER")
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	install := func(name string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name+map[bool]string{true: ".exe"}[runtime.GOOS == "windows"]), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	install("more")
+	if got := pager(); got != "" {
+		t.Errorf("without less, the pager is %q", got)
+	}
+	install("less")
+	if got := pager(); got != "less" {
+		t.Errorf("the pager is %q", got)
+	}
+}
+
 // The shell completes the IDs of entries, the latest first.
 func TestJournalCompletion(t *testing.T) {
 	j := newTestJournal(t)

@@ -29,16 +29,14 @@ func fullTerminal(stream any) bool {
 // coloured reports whether a stream shows colours and the user wants them.
 func coloured(stream any) bool { return fullTerminal(stream) && os.Getenv("NO_COLOR") == "" }
 
-// pager returns the command that shows long output, as git chooses it: $PAGER, or less.
-// On Windows, more replaces a missing less. It returns "" for none.
+// pager returns the command that shows long output, as git chooses it: $PAGER, or less if it
+// is installed. It returns "" for none.
 func pager() string {
 	command, set := os.LookupEnv("PAGER")
 	if !set {
-		for _, name := range []string{"less", sys.DefaultPager} {
-			if _, err := exec.LookPath(name); err == nil {
-				command = name
-				break
-			}
+		const less = "less" // not more of Windows, which does not expect UTF-8
+		if _, err := exec.LookPath(less); err == nil {
+			command = less
 		}
 	}
 	if command = strings.TrimSpace(command); command == "cat" {

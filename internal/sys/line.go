@@ -18,11 +18,8 @@ func LineCommand(ctx context.Context, line string, args ...string) (*exec.Cmd, e
 // the path of a program that exists.
 func SplitLine(line string) []string { return splitLine(line) }
 
-// DefaultEditor and DefaultPager are programs that every machine with this system has.
-const (
-	DefaultEditor = defaultEditor
-	DefaultPager  = defaultPager
-)
+// DefaultEditor is a program that every machine with this system has.
+const DefaultEditor = defaultEditor
 
 // LetSave sets what the end of the context of cmd, the user's editor, does to it: it may lose
 // no text that is not saved. On Unix it receives SIGHUP, as when its terminal closes, and has

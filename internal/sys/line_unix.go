@@ -10,10 +10,7 @@ import (
 	"time"
 )
 
-const (
-	defaultEditor = "vi"
-	defaultPager  = "less"
-)
+const defaultEditor = "vi"
 
 func lineCommand(ctx context.Context, line string, args []string) (*exec.Cmd, error) {
 	if len(args) > 0 {

@@ -6,10 +6,7 @@ import (
 	"os/exec"
 )
 
-const (
-	defaultEditor = "notepad"
-	defaultPager  = "more"
-)
+const defaultEditor = "notepad"
 
 func lineCommand(ctx context.Context, line string, args []string) (*exec.Cmd, error) {
 	words := splitLine(line)
