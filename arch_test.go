@@ -375,6 +375,19 @@ func TestBuildTags(t *testing.T) {
 	}
 }
 
+// TestTempDirs checks that the product makes its directories in the one for temporary files
+// with sys.MkdirTemp: others could read one of os.MkdirTemp on Windows.
+func TestTempDirs(t *testing.T) {
+	needGo(t)
+	out, err := exec.Command("git", "grep", "-nE", `os\.MkdirTemp\((""|os\.TempDir)`, "--", "*.go", ":!*_test.go").Output()
+	if err != nil && len(out) > 0 {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		t.Errorf("%s: call sys.MkdirTemp", strings.TrimSpace(line))
+	}
+}
+
 // TestDependenciesHaveReasons checks that docs/DEPENDENCIES.md gives a reason
 // for each direct dependency and each tool of the three modules.
 func TestDependenciesHaveReasons(t *testing.T) {

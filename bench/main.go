@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"pollux/internal/agent/gemini/fakecli"
+	"pollux/internal/sys"
 )
 
 // A setup names the programs to measure.
@@ -156,7 +157,7 @@ func describeMachine() string {
 
 // scratch creates a temporary directory and returns its real path.
 func scratch() (string, error) {
-	dir, err := os.MkdirTemp("", "pollux-bench-")
+	dir, err := sys.MkdirTemp("", "pollux-bench-")
 	if err != nil {
 		return "", err
 	}

@@ -508,7 +508,7 @@ func restored(source, text string, changes []change) string {
 
 // edit opens the text in the user's editor.
 func (m *model) edit(it *item) tea.Cmd {
-	dir, err := os.MkdirTemp("", "pollux-edit-") // 0700
+	dir, err := sys.MkdirTemp("", "pollux-edit-")
 	if err != nil {
 		m.message = err.Error()
 		return nil

@@ -172,7 +172,7 @@ type run struct {
 // companion cannot be started.
 func Run(ctx context.Context, cfg Config) (Report, error) {
 	report := Report{Command: cfg.Command}
-	root, err := os.MkdirTemp("", "pollux-conformance-")
+	root, err := sys.MkdirTemp("", "pollux-conformance-")
 	if err != nil {
 		return report, err
 	}
