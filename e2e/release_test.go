@@ -79,6 +79,21 @@ func TestNpmPackage(t *testing.T) {
 	}
 }
 
+// On Windows, Ctrl-Break and the end of the console killed the binary before it cleaned up:
+// they ended the launcher, or it forwarded a signal, which kills there.
+func TestNpmLauncherSignals(t *testing.T) {
+	for platform, want := range map[string]string{
+		"linux": "survives SIGINT,SIGTERM,SIGHUP, sends SIGTERM,SIGHUP",
+		"win32": "survives SIGINT,SIGBREAK,SIGHUP, sends ",
+	} {
+		launcher := filepath.Join(repo, "release", "npm", "pollux.js")
+		out, err := exec.Command("node", filepath.Join(repo, "e2e", "testdata", "launcher.cjs"), launcher, platform).CombinedOutput()
+		if got := strings.TrimSuffix(string(out), "\n"); err != nil || got != want {
+			t.Errorf("%s: it %s (%v), want %s", platform, got, err, want)
+		}
+	}
+}
+
 // The entry for the MCP registry and the npm package have the same name and
 // version.
 func TestRegistryEntry(t *testing.T) {
