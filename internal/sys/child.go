@@ -56,7 +56,7 @@ func StartChild(cmd *exec.Cmd) (*Child, error) {
 	go func() {
 		runtime.LockOSThread() // the parent-death signal is bound to this thread
 		defer runtime.UnlockOSThread()
-		p, err := startAdopted(cmd, adopt)
+		p, err := startLeader(cmd)
 		started <- err
 		if err == nil {
 			c.run(p)
@@ -66,20 +66,6 @@ func StartChild(cmd *exec.Cmd) (*Child, error) {
 		return nil, err
 	}
 	return c, nil
-}
-
-// startAdopted starts the command and passes it to adopt. If that fails, it kills the process.
-func startAdopted[P any](cmd *exec.Cmd, adopt func(*exec.Cmd) (P, error)) (p P, err error) {
-	defer guardStart()()
-	if err := cmd.Start(); err != nil {
-		return p, err
-	}
-	p, err = adopt(cmd)
-	if err != nil {
-		cmd.Process.Kill()
-		cmd.Wait()
-	}
-	return p, err
 }
 
 func newChild(cmd *exec.Cmd) *Child {

@@ -12,22 +12,16 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// leadGroup makes the child start suspended, so that it enters its job before it runs and
-// everything it starts is in the job too. If this process has no console, the child gets
-// one that is not visible.
+// leadGroup makes the child lead a process group. If this process has no console, the child
+// gets one that is not visible.
 func leadGroup(cmd *exec.Cmd) {
-	suspend(cmd)
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
 	cmd.SysProcAttr.CreationFlags |= windows.CREATE_NEW_PROCESS_GROUP
 	if !hasConsole() {
 		cmd.SysProcAttr.CreationFlags |= windows.CREATE_NO_WINDOW
 	}
-}
-
-func suspend(cmd *exec.Cmd) {
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.CreationFlags |= windows.CREATE_SUSPENDED
 }
 
 // hasConsole reports whether this process started with a console.
@@ -45,39 +39,18 @@ type job struct {
 	job, process windows.Handle
 }
 
-// newJob puts a command that was started suspended into a job with these limits, and runs it.
-func newJob(cmd *exec.Cmd, limits uint32) (_ *job, err error) {
-	j, err := createJob(limits)
-	if err != nil {
-		return nil, err
-	}
-	j.cmd = cmd
-	defer func() {
-		if err != nil {
-			j.close()
-		}
-	}()
-	const access = windows.PROCESS_SET_QUOTA | windows.PROCESS_TERMINATE | windows.SYNCHRONIZE
-	if j.process, err = windows.OpenProcess(access, false, uint32(cmd.Process.Pid)); err != nil {
-		return nil, err
-	}
-	if err = windows.AssignProcessToJobObject(j.job, j.process); err != nil {
-		return nil, err
-	}
-	if err = resume(cmd.Process.Pid); err != nil {
-		return nil, err
-	}
-	return j, nil
-}
-
-// createJob returns a job in which no process is.
-func createJob(limits uint32) (*job, error) {
+// startJob starts a command in a new job with these limits. See [job.start].
+func startJob(cmd *exec.Cmd, limits uint32) (*job, error) {
 	handle, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	j := &job{job: handle}
-	if err := j.limit(limits); err != nil {
+	j := &job{cmd: cmd, job: handle}
+	if err = j.limit(limits); err == nil {
+		err = j.start()
+	}
+	if err != nil {
+		j.kill()
 		j.close()
 		return nil, err
 	}
@@ -89,29 +62,6 @@ func (j *job) limit(flags uint32) error {
 	limits.BasicLimitInformation.LimitFlags = flags
 	_, err := windows.SetInformationJobObject(j.job, windows.JobObjectExtendedLimitInformation,
 		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits)))
-	return err
-}
-
-// resume runs a process that was started suspended. It has one thread.
-func resume(pid int) error {
-	snap, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
-	if err != nil {
-		return err
-	}
-	defer windows.CloseHandle(snap)
-	e := windows.ThreadEntry32{Size: uint32(unsafe.Sizeof(windows.ThreadEntry32{}))}
-	for err = windows.Thread32First(snap, &e); err == nil; err = windows.Thread32Next(snap, &e) {
-		if e.OwnerProcessID != uint32(pid) {
-			continue
-		}
-		thread, err := windows.OpenThread(windows.THREAD_SUSPEND_RESUME, false, e.ThreadID)
-		if err != nil {
-			return err
-		}
-		defer windows.CloseHandle(thread)
-		_, err = windows.ResumeThread(thread)
-		return err
-	}
 	return err
 }
 
@@ -150,54 +100,11 @@ func (j *job) empty() {
 	}
 }
 
-// guard returns a job of this process itself, in which its children are from the moment of
-// their creation, or nil where the system permits none. Children may leave it if they ask for
-// that.
-var guard = sync.OnceValue(func() *job {
-	j, err := createJob(windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK)
-	if err != nil {
-		return nil
-	}
-	if err := windows.AssignProcessToJobObject(j.job, windows.CurrentProcess()); err != nil {
-		j.close()
-		return nil
-	}
-	return j
-})
-
-// starts counts the starts that are in progress.
-var starts struct {
-	sync.Mutex
-	n int
-}
-
-// guardStart makes the end of this process also end what it is starting, until done is
-// called. A child enters its own job only after its creation: if this process was killed in
-// between, the child stayed, suspended.
-func guardStart() (done func()) {
-	j := guard()
-	if j == nil {
-		return func() {}
-	}
-	starts.Lock()
-	defer starts.Unlock()
-	if starts.n++; starts.n == 1 {
-		j.limit(windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK | windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE)
-	}
-	return func() {
-		starts.Lock()
-		defer starts.Unlock()
-		if starts.n--; starts.n == 0 {
-			j.limit(windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK)
-		}
-	}
-}
-
 // A jobProcess is a [process] that leads its own process group.
 type jobProcess struct{ *job }
 
-func adopt(cmd *exec.Cmd) (process, error) {
-	j, err := newJob(cmd, windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE)
+func startLeader(cmd *exec.Cmd) (process, error) {
+	j, err := startJob(cmd, windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE)
 	return jobProcess{j}, err
 }
 
@@ -225,11 +132,8 @@ type foregroundTree struct{ *job }
 // startForeground starts a command in a job that its children may leave if they ask for it,
 // such as a pool.
 func startForeground(cmd *exec.Cmd) (foregroundTree, error) {
-	suspend(cmd)
-	return startAdopted(cmd, func(cmd *exec.Cmd) (foregroundTree, error) {
-		j, err := newJob(cmd, windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE|windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK)
-		return foregroundTree{j}, err
-	})
+	j, err := startJob(cmd, windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE|windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK)
+	return foregroundTree{j}, err
 }
 
 // terminate does nothing: a Ctrl-Break would reach this process too.

@@ -3,14 +3,17 @@ package sys
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +33,18 @@ var systemPrograms = map[string]func() error{
 		RunForeground(context.Background(), child, time.Second)
 		fmt.Println("the agent has ended")
 		return nil
+	},
+	"npm": func() error { // as Node.js, which starts pollux run in a job
+		child, err := child("foreground")
+		if err != nil {
+			return err
+		}
+		_, err = startJob(child, windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE|
+			windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK|windows.JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK)
+		if err != nil {
+			return err
+		}
+		return child.Wait()
 	},
 	"background": func() error { // as pollux bridge
 		child, err := child("agent")
@@ -62,20 +77,6 @@ var systemPrograms = map[string]func() error{
 		}
 		return nil
 	},
-	"starting": func() error { // as pollux between a child's creation and its job
-		child, err := child("sleeper")
-		if err != nil {
-			return err
-		}
-		suspend(child)
-		defer guardStart()()
-		if err := child.Start(); err != nil {
-			return err
-		}
-		fmt.Printf("agent %d\nsleeper %d\n", os.Getpid(), child.Process.Pid)
-		time.Sleep(time.Hour)
-		return nil
-	},
 	"window": func() error {
 		var info windows.StartupInfo
 		if err := windows.GetStartupInfo(&info); err != nil {
@@ -83,6 +84,18 @@ var systemPrograms = map[string]func() error{
 		}
 		hidden := info.Flags&windows.STARTF_USESHOWWINDOW != 0 && info.ShowWindow == windows.SW_HIDE
 		return os.WriteFile(os.Getenv("SYS_TEST_WINDOW"), []byte(fmt.Sprintf("hidden: %v", hidden)), 0o600)
+	},
+	"describe": func() error {
+		in, err := io.ReadAll(os.Stdin)
+		if err != nil {
+			return err
+		}
+		dir, err := os.Getwd()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "%q\n%q\n%q\n%q\n", os.Args, in, dir, os.Environ())
+		return exitCode(7)
 	},
 	"sleeper": func() error {
 		time.Sleep(time.Hour)
@@ -176,7 +189,7 @@ const treeTimeout = time.Minute
 
 // An agent lived on after Pollux was killed.
 func TestKilledPolluxLeavesNoProcess(t *testing.T) {
-	for _, role := range []string{"foreground", "background", "starting"} {
+	for _, role := range []string{"foreground", "background"} {
 		t.Run(role, func(t *testing.T) {
 			tr := grow(t, role)
 			if err := tr.cmd.Process.Kill(); err != nil {
@@ -195,7 +208,7 @@ func TestKilledPolluxLeavesNoProcess(t *testing.T) {
 // What an agent in the foreground has started for the user, such as a browser, stays when
 // the agent ends. What a child has started does not.
 func TestEndOfTheAgent(t *testing.T) {
-	for role, stays := range map[string]bool{"foreground": true, "background": false} {
+	for role, stays := range map[string]bool{"foreground": true, "npm": true, "background": false} {
 		t.Run(role, func(t *testing.T) {
 			tr := grow(t, role, "SYS_TEST_END=1")
 			if err := tr.cmd.Wait(); err != nil {
@@ -281,6 +294,70 @@ func TestStopInterruptsTheChild(t *testing.T) {
 	rest, _ := io.ReadAll(r)
 	if code := c.ExitCode(); code != 7 {
 		t.Errorf("exit code %d; %s", code, rest)
+	}
+}
+
+// A child receives what it does from os/exec.
+func TestChildStartsAsWithExec(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	env := append(os.Environ(), envProgram+"=describe")
+	run := func(cmd *exec.Cmd, start func(*exec.Cmd) int) string {
+		t.Helper()
+		out, err := os.Create(filepath.Join(dir, "out"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer out.Close()
+		cmd.Stderr = out
+		if cmd.Env == nil {
+			cmd.Env = env
+		}
+		if code := start(cmd); code != 7 {
+			t.Errorf("exit code %d", code)
+		}
+		text, err := os.ReadFile(out.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	for name, command := range map[string]func() *exec.Cmd{
+		"arguments": func() *exec.Cmd { return exec.Command(self, "", `a "b"\`, "Grüße, 世界", "50%") },
+		"environment": func() *exec.Cmd {
+			cmd := exec.Command(self)
+			cmd.Env = append(env, "b=1", "A=ä🌍", "B=2", "a(x)=", "a=3", `=Q:=Q:\x`, "none")
+			return cmd
+		},
+		"directory":    func() *exec.Cmd { return &exec.Cmd{Path: self, Args: []string{"x"}, Dir: dir} },
+		"no extension": func() *exec.Cmd { return exec.Command(strings.TrimSuffix(self, ".exe")) },
+		"relative to directory": func() *exec.Cmd {
+			return &exec.Cmd{Path: `.\` + filepath.Base(self), Args: []string{"x"}, Dir: filepath.Dir(self)}
+		},
+		"a command line instead": func() *exec.Cmd { return &exec.Cmd{Path: self, SysProcAttr: &syscall.SysProcAttr{CmdLine: `x  "y z"`}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := run(command(), func(cmd *exec.Cmd) int { cmd.Run(); return cmd.ProcessState.ExitCode() })
+			got := run(command(), func(cmd *exec.Cmd) int {
+				c, err := StartChild(cmd)
+				if err != nil {
+					t.Fatal(err)
+				}
+				<-c.Done()
+				return c.ExitCode()
+			})
+			if got != want {
+				t.Errorf("it gets\n%s, from os/exec\n%s", got, want)
+			}
+		})
+	}
+	for program, want := range map[string]error{"none": exec.ErrNotFound, filepath.Join(dir, "none.exe"): fs.ErrNotExist} {
+		if _, err := StartChild(exec.Command(program)); !errors.Is(err, want) {
+			t.Errorf("%s: %v", program, err)
+		}
 	}
 }
 

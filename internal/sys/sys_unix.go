@@ -167,8 +167,6 @@ func LeaveInterruptToChild() (undo func()) {
 	return func() { signal.Stop(c) }
 }
 
-func guardStart() (done func()) { return func() {} }
-
 func leadGroup(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -185,9 +183,17 @@ type unixProcess struct {
 	exitWatch
 }
 
-func adopt(cmd *exec.Cmd) (process, error) {
+func startLeader(cmd *exec.Cmd) (process, error) {
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
 	w, err := watchExit(cmd.Process.Pid)
-	return &unixProcess{cmd, w}, err
+	if err != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+		return nil, err
+	}
+	return &unixProcess{cmd, w}, nil
 }
 
 func (p *unixProcess) terminate() { p.signal(syscall.SIGTERM) }
