@@ -8,10 +8,10 @@ import (
 )
 
 // RunForeground runs a command and waits for it, as [exec.Cmd.Run] does. The command has
-// no context of its own, and on Windows its standard streams must be files (or nil). It stays in the process group of this process, so that the keys
-// of a terminal reach both, and ends when this process ends for any reason: with a
-// parent-death signal on Linux, with a job object on Windows, where everything that it
-// has started ends too.
+// no context of its own, and on Windows its standard streams must be files (or nil). It
+// stays in the process group of this process, so that the keys of a terminal reach both,
+// and ends when this process ends for any reason: with a parent-death signal on Linux, with
+// a job object on Windows, where everything that it has started ends too.
 //
 // When ctx ends, RunForeground asks the command and its descendants to end, and kills
 // them after the grace period. Windows has no way to ask.
