@@ -139,8 +139,8 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 	if c == nil {
 		var err error
 		if c, err = cs.fetch(ctx, id); err != nil {
-			return nil, cmp.Or(context.Cause(ctx), fmt.Errorf("the session %q is not one of this bridge, and it cannot "+
-				"be looked up elsewhere: %w", shorten(id, 60), err))
+			return nil, cmp.Or(context.Cause(ctx), fmt.Errorf("this bridge has no session %q now, and it cannot be "+
+				"looked up elsewhere (%w): try again, or omit %s to start a new one", shorten(id, 60), err, cs.names.Session))
 		}
 		if c == nil {
 			return nil, gone

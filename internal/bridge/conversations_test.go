@@ -126,7 +126,7 @@ func TestConversationOfAnotherBridge(t *testing.T) {
 	p.err = errors.New("the pool is away")
 	ask(one, id, "fourth")
 	_, err = start().Query(t.Context(), QueryInput{Prompt: "x", SessionID: id}, nil)
-	wantWords(t, err, id, "cannot be looked up", "the pool is away")
+	wantWords(t, err, id, "cannot be looked up", "the pool is away", "omit sessionId")
 }
 
 func TestConversationsAreBounded(t *testing.T) {

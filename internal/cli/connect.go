@@ -182,9 +182,9 @@ type published struct {
 // withRemote publishes a remote companion on this machine while f runs. A signal ends the
 // context of f, but for an interrupt, which f handles: before f runs, it ends withRemote.
 func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, f func(context.Context, published) error) error {
-	ctx, stop := untilTerminated(ctx)
+	running, stop := untilTerminated(ctx)
 	defer stop()
-	own, stopInterrupt := untilSignal(ctx)
+	own, stopInterrupt := untilSignal(running)
 	defer stopInterrupt()
 	target, paths, err := flags.target(own)
 	if err != nil {
@@ -234,7 +234,7 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, f func(
 	if own.Err() != nil {
 		return interrupted
 	}
-	return f(ctx, published{editor: title, roots: roots, env: end.Env(), gone: listener.Gone()})
+	return f(running, published{editor: title, roots: roots, env: end.Env(), gone: listener.Gone()})
 }
 
 // pipe connects the standard streams to a companion's socket until one of them

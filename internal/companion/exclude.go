@@ -3,6 +3,7 @@ package companion
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"io/fs"
 	"os"
@@ -26,7 +27,7 @@ import (
 // A repository may have any number of ignore files of any size, and each cursor
 // movement needs new decisions. So the excluder limits its memory, and keeps a
 // decision until one of its ignore files changes. Until then, the same question
-// costs only a few stats.
+// costs only a few stats, and in a linked work tree or a submodule two small reads.
 type excluder struct {
 	names []string // of ignore files, in addition to .gitignore
 	// style and stat, if set, replace those of this system in tests.
@@ -227,18 +228,23 @@ func (x *excluder) gitDir(top string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	in := func(base, name string) string {
-		if name = strings.TrimSpace(name); filepath.IsAbs(name) {
-			return name
+	in := func(base, name string) (string, error) {
+		if name = strings.TrimSpace(name); !filepath.IsAbs(name) {
+			name = filepath.Join(base, name)
 		}
-		return filepath.Join(base, name)
+		if paths.OnOtherServer([]string{top}, name) {
+			return "", fmt.Errorf("git's directory %s is on another server", name)
+		}
+		return name, nil
 	}
 	name, _ := strings.CutPrefix(string(data), "gitdir:")
-	dir = in(top, name)
+	if dir, err = in(top, name); err != nil {
+		return "", err
+	}
 	common, err := sys.ReadFile(filepath.Join(dir, "commondir"), maxGitFile)
 	switch {
 	case err == nil:
-		return in(dir, string(common)), nil
+		return in(dir, string(common))
 	case errors.Is(err, fs.ErrNotExist): // a submodule
 		return dir, nil
 	}

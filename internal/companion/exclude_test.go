@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -228,6 +229,34 @@ func TestUnreadableRulesExclude(t *testing.T) {
 			t.Error("a file whose rules nobody could read is sent")
 		}
 	})
+}
+
+// A look at a file on another server sends the user's credentials there.
+func TestGitDirectoryOnAnotherServer(t *testing.T) {
+	if runtime.GOOS != "windows" {
+		t.Skip("only Windows has such paths")
+	}
+	for name, files := range map[string]map[string]string{
+		"gitdir":    {".git": `gitdir: \\server\share\git`},
+		"slashes":   {".git": "gitdir: //server/share/git"},
+		"commondir": {".git": "gitdir: git", "git/commondir": `\\server\share\git`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			for file, text := range files {
+				writeFile(t, filepath.Join(root, file), text+"\n")
+			}
+			x := excluder{stat: func(path string) (fs.FileInfo, error) {
+				if strings.HasPrefix(filepath.Clean(path), `\\server`) {
+					t.Errorf("it looks at %s", path)
+				}
+				return os.Stat(path)
+			}}
+			if !x.excluded(filepath.Join(root, "main.go"), nil) {
+				t.Error("a file whose rules nobody could read is sent")
+			}
+		})
+	}
 }
 
 // An irregular is what Go says of a file that OneDrive keeps.

@@ -448,6 +448,9 @@ func (p *Pool) process(ctx context.Context, from agent.Source, program agent.Pro
 		p.retireLocked(w)
 	}
 	w, err := p.startLocked(from, program, k, inputs, !ahead)
+	if err == nil && w.inputs != inputs {
+		err = errors.New("one is starting with other settings")
+	}
 	var enough <-chan time.Time
 	if err == nil && !ahead {
 		if w.awaited.IsZero() {
@@ -471,11 +474,8 @@ func (p *Pool) process(ctx context.Context, from agent.Source, program agent.Pro
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case w.retired:
+	if w.retired {
 		return nil, fmt.Errorf("%w: it has ended already", errCold)
-	case w.inputs != inputs:
-		return nil, fmt.Errorf("%w: it started with other settings", errCold)
 	}
 	w.running++
 	return w, nil

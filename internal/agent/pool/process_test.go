@@ -268,14 +268,14 @@ func TestWaitForAStartAhead(t *testing.T) {
 	})
 }
 
-// The settings have changed since a process started. A request does not use it, although
-// it waited for it.
+// The settings have changed since a process started. A request neither waits for it nor uses
+// it.
 func TestStartWithOlderSettings(t *testing.T) {
 	p, w := idlePool(), idleProcess()
 	defer p.cancel(nil)
 	w.inputs = "older"
 	p.starting[key{}] = w
-	close(w.ready)
+	// It is not ready yet.
 	if _, err := p.process(t.Context(), agent.Source{}, agent.Program{}, key{}, false); !errors.Is(err, errCold) || w.running > 0 {
 		t.Errorf("%v; %d running", err, w.running)
 	}

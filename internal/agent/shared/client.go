@@ -18,6 +18,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/outbox"
+	"pollux/internal/sys"
 )
 
 const (
@@ -302,8 +303,8 @@ func (c *Client) connect(ctx context.Context) (*clientConn, error) {
 // Ended reports whether an error of a connection says that no pool is there, or that it
 // ended while a client connected to it.
 func Ended(err error) bool {
-	signs := []error{io.EOF, io.ErrUnexpectedEOF, fs.ErrNotExist, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE}
-	return slices.ContainsFunc(signs, func(sign error) bool { return errors.Is(err, sign) })
+	signs := []error{io.EOF, io.ErrUnexpectedEOF, fs.ErrNotExist, syscall.ECONNRESET, syscall.EPIPE}
+	return sys.Refused(err) || slices.ContainsFunc(signs, func(sign error) bool { return errors.Is(err, sign) })
 }
 
 func (c *Client) open(ctx context.Context) (*clientConn, error) {

@@ -3,6 +3,8 @@ package shared
 import (
 	"path/filepath"
 	"testing"
+
+	"pollux/internal/sys"
 )
 
 // A pool that ended removed the socket of its successor, whose file had the same number:
@@ -45,5 +47,21 @@ func TestSocketName(t *testing.T) {
 		if ok, _ := filepath.Match(socketPattern, name); !ok {
 			t.Errorf("nobody finds %s", name)
 		}
+	}
+}
+
+// A pool that was killed leaves its socket. Nobody is there, which is no error of a connection.
+func TestEndedAfterAKill(t *testing.T) {
+	path := socket(t)
+	l, err := sys.ListenSocket(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Dial(t.Context(), path); err == nil || !Ended(err) {
+		t.Errorf("the error is %v", err)
 	}
 }

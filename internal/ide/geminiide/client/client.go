@@ -136,15 +136,15 @@ func (c *CLI) Listen(ctx context.Context) error {
 	}
 	content := res.Header.Get("Content-Type")
 	if res.StatusCode != http.StatusOK || !strings.HasPrefix(content, "text/event-stream") {
-		text, _ := io.ReadAll(io.LimitReader(res.Body, 1000)) // it may be a stream, which ends with ctx
+		why := fmt.Sprintf("the content type is %q, not text/event-stream", content)
+		if res.StatusCode != http.StatusOK {
+			text, _ := io.ReadAll(io.LimitReader(res.Body, 1000))
+			why = strings.TrimSpace(string(text))
+		}
 		res.Body.Close()
 		end()
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return context.Cause(ctx)
-		}
-		why := strings.TrimSpace(string(text))
-		if res.StatusCode == http.StatusOK {
-			why = fmt.Sprintf("the content type is %q, not text/event-stream", content)
 		}
 		return &StatusError{res.StatusCode, "no stream: " + why}
 	}
