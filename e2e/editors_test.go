@@ -28,8 +28,17 @@ type desk struct {
 	t *testing.T
 }
 
-// sit installs the plugin and starts an editor on files of the project.
+// sit installs the plugin, starts an editor on files of the project, and waits for its
+// companion.
 func (w *world) sit(kind editortest.Kind, files ...string) *desk {
+	w.t.Helper()
+	d := w.begin(kind, files...)
+	d.until(kind.State.Started, "1")
+	return d
+}
+
+// begin installs the plugin and starts an editor on files of the project.
+func (w *world) begin(kind editortest.Kind, files ...string) *desk {
 	w.t.Helper()
 	if _, err := exec.LookPath(kind.Binary); err != nil {
 		if os.Getenv("POLLUX_E2E") == "require" {
@@ -66,7 +75,6 @@ func (w *world) open(kind editortest.Kind, dir string, files ...string) *desk {
 		waitGone(w.t, e.PID)
 		endCLIs(w.t, below)
 	})
-	d.until(kind.State.Started, "1")
 	return d
 }
 
@@ -523,6 +531,44 @@ func TestEditorBytes(t *testing.T) {
 		if got := accepted(t, c); got != big {
 			t.Errorf("%d bytes came back as %d", len(big), len(got))
 		}
+	})
+}
+
+// In another encoding, Vim's JSON functions damage texts, and the damaged text became the
+// user's. The plugin says what to do and starts no companion.
+func TestVimEncoding(t *testing.T) {
+	t.Run("latin1", func(t *testing.T) {
+		w := newWorld(t, silent)
+		w.env = append(w.env, "LC_ALL=C")
+		d := w.begin(kindOf("vim"), w.file("a.txt", "one\n"))
+		d.see("add `set encoding=utf-8` to your vimrc")
+		if pid := d.companion(); pid != 0 {
+			t.Errorf("process %d was started", pid)
+		}
+	})
+	t.Run("utf-8 in the vimrc", func(t *testing.T) {
+		w := newWorld(t, silent)
+		w.env = append(w.env, "LC_ALL=C")
+		w.config(".vim/vimrc", "set encoding=utf-8\n")
+		path := w.file("a.txt", "one\n")
+		d := w.sit(kindOf("vim"), path)
+		c := d.cli()
+		const text = "naïve → 日本\n"
+		if err := c.OpenDiff(d.context(), path, text); err != nil {
+			t.Fatal(err)
+		}
+		d.shows(path)
+		d.command("accept")
+		if got := written(t, c, path); got != text {
+			t.Errorf("%q came back as %q", text, got)
+		}
+	})
+	t.Run("changed while Pollux runs", func(t *testing.T) {
+		d, c, _ := waits(t, kindOf("vim"), "one\n", "naïve\n")
+		d.press(":set encoding=latin1", "Enter")
+		d.see("add `set encoding=utf-8` to your vimrc")
+		received(t, c, "a rejection", rejected)
+		waitFor(t, "the companion to end", func() bool { return d.companion() == 0 })
 	})
 }
 

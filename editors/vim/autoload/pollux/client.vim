@@ -249,8 +249,17 @@ def Error(_: channel, line: string)
   Note(line)
 enddef
 
+# Reports whether Vim can exchange texts with Pollux; if not, tells the user what to do. In
+# other encodings Vim's JSON functions damage texts.
+def CanEncode(): bool
+  if &encoding !=# 'utf-8'
+    Say(printf('Vim uses the encoding %s: add `set encoding=utf-8` to your vimrc', &encoding), 'error')
+  endif
+  return &encoding ==# 'utf-8'
+enddef
+
 def Launch()
-  if running
+  if running || !CanEncode()
     return
   endif
   var command = options.Command()
@@ -321,3 +330,14 @@ export def Stop()
     timer_start(STOP_TIMEOUT, (_) => job_stop(ending))
   endif
 enddef
+
+def EncodingChanged()
+  if running && !CanEncode()
+    Stop()
+  endif
+enddef
+
+augroup pollux_client
+  autocmd!
+  autocmd OptionSet encoding EncodingChanged()
+augroup END
