@@ -1256,6 +1256,134 @@ func bareOf(path string) string {
 	}), ":")
 }
 
+// do calls a function of the plugin in Vim, or of the plugin's Lua module in Neovim, with
+// one argument.
+func (d *desk) do(vim, module, function string, argument any) {
+	d.t.Helper()
+	d.ask(fmt.Sprintf(`len(extend(g:, {'argument': json_decode('%s')}))`, toJSON(d.t, argument)))
+	if d.Name == "vim" {
+		d.ask(fmt.Sprintf(`execute('call %s(g:argument)')`, vim))
+	} else {
+		d.ask(fmt.Sprintf(`luaeval('(function() require("%s").%s(_A) return 1 end)()', g:argument)`, module, function))
+	}
+}
+
+// fakeCoc is a vimrc with a stand-in for coc.nvim.
+const fakeCoc = `
+	let g:coc_service_initialized = 1
+	let g:coc_list = []
+	function! CocActionAsync(name, Callback)
+		call a:Callback(v:null, g:coc_list)
+	endfunction
+`
+
+// finds makes Neovim, or coc.nvim in Vim, find a problem in a file.
+func (d *desk) finds(path string) {
+	d.t.Helper()
+	if d.Name == "nvim" {
+		d.ask(fmt.Sprintf(`luaeval('(function()
+			vim.diagnostic.set(vim.api.nvim_create_namespace("test"), vim.fn.bufadd(_A), {{lnum = 0, col = 0, message = "bad"}})
+			return 1 end)()', '%s')`, path))
+		return
+	}
+	d.ask(fmt.Sprintf(`len(extend(g:, {'coc_list': json_decode('%s')}))`, toJSON(d.t, []any{map[string]any{
+		"file": path, "severity": "Error", "message": "bad", "location": map[string]any{"range": map[string]any{
+			"start": map[string]int{"line": 0, "character": 0}, "end": map[string]int{"line": 0, "character": 3},
+		}},
+	}})))
+	d.ask(`execute('doautocmd <nomodeline> User CocDiagnosticChange')`)
+}
+
+// wantProblem checks that the plugin reports one problem about the file at a path.
+func (d *desk) wantProblem(path string) {
+	d.t.Helper()
+	report := `json_encode(pollux#diagnostics#Report('` + path + `'))`
+	if d.Name == "nvim" {
+		report = `json_encode(luaeval('require("pollux.diagnostics").report(_A)', '` + path + `'))`
+	}
+	var r editor.DiagnosticsResult
+	if err := json.Unmarshal([]byte(d.ask(report)), &r); err != nil {
+		d.t.Fatal(err)
+	}
+	if len(r.Files) != 1 || len(r.Files[0].Diagnostics) != 1 {
+		d.t.Errorf("the diagnostics of %s are %+v", path, r)
+	}
+}
+
+// On Windows coc.nvim writes the drive of a path in lower case. A file with errors was
+// reported as one without.
+func TestVimCocOtherCase(t *testing.T) {
+	w := newWorld(t, silent)
+	w.config(".vim/vimrc", fakeCoc+"set fileignorecase\n")
+	path := w.file("a.txt", "one\n")
+	d := w.sit(kindOf("vim"), path)
+	d.finds(filepath.Join(w.project, "A.TXT"))
+	d.wantProblem(path)
+}
+
+// An agent writes the path of an open file in another way: the system ignores case, the
+// path has a link, or its characters mean something in patterns. The plugins did not find
+// the buffer: they showed no unsaved changes, and the diff beside another file; they kept
+// the old text, and reported no diagnostics.
+func TestEditorOtherNames(t *testing.T) {
+	const special = "a[1]{b}* ?.txt"
+	for _, name := range []string{"nvim", "vim"} {
+		for what, test := range map[string]struct{ open, asked, before string }{
+			"another case":       {"a.txt", "A.TXT", "set fileignorecase"},
+			"special characters": {special, special, ""},
+			"part of a name":     {"a.txt", "a.txt", "edit a.txt.txt | edit b.txt"},
+			"a link":             {"link.txt", "link.txt", ""},
+			"a link's target":    {"link.txt", "a.txt", ""},
+			"a linked directory": {"link/a.txt", "link/a.txt", ""},
+			"through a link":     {"a.txt", "link/a.txt", ""},
+		} {
+			t.Run(name+" "+what, func(t *testing.T) {
+				w := newWorld(t, silent)
+				w.config(".vim/vimrc", fakeCoc)
+				for _, file := range []string{"a.txt", "a.txt.txt", special} {
+					w.file(file, "one\n")
+				}
+				for link, target := range map[string]string{"link": w.project, "link.txt": "a.txt"} {
+					if err := os.Symlink(target, filepath.Join(w.project, link)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				d := w.sit(kindOf(name), w.file("b.txt", "b\n"))
+				d.press(":"+test.before, "Enter")
+				open, asked := filepath.Join(w.project, test.open), filepath.Join(w.project, test.asked)
+				d.press(":execute 'belowright split' fnameescape('"+open+"')", "Enter", "ggOdirty", "Escape")
+				d.until("mode() .. getline(1) .. bufname()->fnamemodify(':t')", "ndirty"+filepath.Base(open))
+
+				d.do("pollux#diff#Open", "pollux.diff", "open", map[string]any{
+					"id": "1", "path": asked, "original": "one\n", "proposed": "two\n", "exists": true, "state": "pending",
+				})
+				windows := d.ask(`range(1, winnr('$'))->map({_, w -> winbufnr(w)->bufname()->fnamemodify(':t')})->join(' | ')`)
+				if want := strings.Join([]string{
+					"b.txt", filepath.Base(asked), filepath.Base(asked), filepath.Base(open), filepath.Base(open),
+				}, " | "); windows != want {
+					t.Errorf("the windows are %s, want %s", windows, want)
+				}
+
+				d.do("pollux#diff#Reload", "pollux.diff", "reload", asked)
+				d.see("unsaved changes are kept")
+				d.ask(`len([setbufvar(bufadd('` + open + `'), '&modified', 0)])`)
+				target, err := filepath.EvalSymlinks(open)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Rename(w.file("new.txt", "written\n"), target); err != nil { // as agents do
+					t.Fatal(err)
+				}
+				d.do("pollux#diff#Reload", "pollux.diff", "reload", asked)
+				d.holds(`json_encode({'text': getbufline(bufadd('`+open+`'), 1, '$')->join("\n")})`, "written\n")
+
+				d.finds(open)
+				d.wantProblem(asked)
+			})
+		}
+	}
+}
+
 // The open files that the CLI receives follow what the user does.
 func TestEditorFollowsFiles(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {

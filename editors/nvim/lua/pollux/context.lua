@@ -41,6 +41,39 @@ local function file_of(buf)
   return vim.fn.fnamemodify(name, ":p")
 end
 
+-- Returns a path without links, in one spelling.
+local function resolved(path)
+  local real = vim.fn.resolve(vim.fn.fnamemodify(path, ":p"))
+  if vim.fn.has("win32") == 1 then
+    real = real:gsub("\\", "/")
+  end
+  return vim.o.fileignorecase and vim.fn.tolower(real) or real
+end
+
+--- Returns the loaded buffers of the file at a path, which agents may spell in another way,
+--- or all its buffers. Neovim knows the rules of the system, but a file that was replaced is
+--- another one for it until it reads the file again.
+function M.buffers(path, all)
+  local real, same, found = resolved(path), {}, {}
+  for _, name in ipairs({ path, vim.fn.resolve(path) }) do
+    if vim.fn.bufexists(name) == 1 then
+      same[vim.fn.bufadd(name)] = true -- bufnr() would take the path for a pattern
+    end
+  end
+  for _, buf in ipairs(vim.api.nvim_list_bufs()) do
+    local name = vim.api.nvim_buf_get_name(buf)
+    if
+      (all or vim.api.nvim_buf_is_loaded(buf))
+      and vim.bo[buf].buftype == ""
+      and name ~= ""
+      and (same[buf] or resolved(name) == real)
+    then
+      table.insert(found, buf)
+    end
+  end
+  return found
+end
+
 --- Returns the workspace: the working directories of Neovim and its tabs, and the roots
 --- of its language servers.
 function M.roots()

@@ -55,10 +55,10 @@ end
 
 --- Returns what Pollux asks for: the diagnostics of a file, or of all files.
 function M.report(path)
-  local files, wanted = {}, path and vim.fn.resolve(path)
-  for _, buf in ipairs(vim.api.nvim_list_bufs()) do
+  local files = {}
+  for _, buf in ipairs(path and context.buffers(path, true) or vim.api.nvim_list_bufs()) do
     local file = path_of(buf)
-    if file and (not path or file == path or vim.fn.resolve(file) == wanted) then
+    if file then
       local found = M.of(buf)
       if #found > 0 or checked(buf) then
         table.insert(files, { path = file, diagnostics = found })

@@ -13,6 +13,7 @@
 local client = require("pollux.client")
 local colors = require("pollux.colors")
 local config = require("pollux.config")
+local context = require("pollux.context")
 
 local M = {}
 
@@ -151,8 +152,8 @@ local function highlight(buf, path)
   if vim.fn.has("nvim-0.8") == 1 then
     ft = vim.filetype.match({ filename = path, buf = buf })
   else
-    local target = vim.fn.bufnr(path)
-    ft = target > 0 and vim.bo[target].filetype
+    local target = context.buffers(path)[1]
+    ft = target and vim.bo[target].filetype
   end
   if not ft or ft == "" then
     return
@@ -178,8 +179,8 @@ local function scratch(d, what, buftype, text)
   vim.bo[buf].undolevels = -1
   local form = fill(buf, text)
   vim.bo[buf].undolevels = levels
-  local target = vim.fn.bufnr("^" .. vim.fn.fnameescape(d.diff.path) .. "$")
-  if target > 0 and valid_buf(target) then
+  local target = context.buffers(d.diff.path)[1]
+  if target then
     for _, o in ipairs({ "tabstop", "shiftwidth", "softtabstop", "expandtab", "autoindent" }) do
       vim.bo[buf][o] = vim.bo[target][o]
     end
@@ -193,11 +194,12 @@ end
 local function beside(path)
   local best, rank = nil, 0
   local last = vim.fn.win_getid(vim.fn.winnr("#"))
+  local target = context.buffers(path)[1]
   for _, win in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
     local buf = vim.api.nvim_win_get_buf(win)
     if vim.api.nvim_win_get_config(win).relative == "" and vim.bo[buf].buftype ~= "terminal" then
       local r = 1
-      if vim.fn.fnamemodify(vim.api.nvim_buf_get_name(buf), ":p") == path then
+      if buf == target then
         r = 4
       elseif vim.bo[buf].buftype == "" then
         r = win == last and 3 or 2
@@ -773,16 +775,9 @@ end
 
 -- Returns the buffer of the file, if it has unsaved changes.
 local function dirty_buffer(path)
-  for _, buf in ipairs(vim.api.nvim_list_bufs()) do
-    if
-      vim.api.nvim_buf_is_loaded(buf)
-      and vim.bo[buf].modified
-      and vim.bo[buf].buftype == ""
-      and vim.fn.resolve(vim.fn.fnamemodify(vim.api.nvim_buf_get_name(buf), ":p")) == path
-    then
-      return buf
-    end
-  end
+  return vim.tbl_filter(function(buf)
+    return vim.bo[buf].modified
+  end, context.buffers(path))[1]
 end
 
 show = function(d)
@@ -936,26 +931,21 @@ end
 
 --- Handles file/changed: another program has written a file.
 function M.reload(path)
-  for _, buf in ipairs(vim.api.nvim_list_bufs()) do
-    if vim.api.nvim_buf_is_loaded(buf) and vim.bo[buf].buftype == "" then
-      local file = vim.fn.fnamemodify(vim.api.nvim_buf_get_name(buf), ":p")
-      if file == path or vim.fn.resolve(file) == path then
-        if vim.bo[buf].modified then
-          client.say(
-            vim.fn.fnamemodify(path, ":~:.") .. " was written; your unsaved changes are kept (:e! reads the file)",
-            "warning"
-          )
-        elseif vim.fn.filereadable(path) == 1 then
-          vim.bo[buf].autoread = true
-          vim.cmd("silent! checktime " .. buf)
-          vim.api.nvim_buf_call(buf, function()
-            vim.cmd("setlocal autoread<")
-          end)
-        end
-      end
+  for _, buf in ipairs(context.buffers(path)) do
+    if vim.bo[buf].modified then
+      client.say(
+        vim.fn.fnamemodify(path, ":~:.") .. " was written; your unsaved changes are kept (:e! reads the file)",
+        "warning"
+      )
+    elseif vim.fn.filereadable(vim.api.nvim_buf_get_name(buf)) == 1 then
+      vim.bo[buf].autoread = true
+      vim.cmd("silent! checktime " .. buf)
+      vim.api.nvim_buf_call(buf, function()
+        vim.cmd("setlocal autoread<")
+      end)
     end
   end
-  require("pollux.context").soon()
+  context.soon()
 end
 
 -- Returns the diff that a command decides on. One that is not in view is shown instead.

@@ -37,6 +37,28 @@ def IsFile(b: dict<any>): bool
     && b.name !~ '^\a[[:alnum:]+.-]\+://' && filereadable(b.name)
 enddef
 
+# Returns a path without links, in one spelling.
+def Resolved(path: string): string
+  var real = resolve(fnamemodify(path, ':p'))
+  if has('win32')
+    real = tr(real, '\', '/')
+  endif
+  return &fileignorecase ? tolower(real) : real
+enddef
+
+# Returns the loaded buffers of the file at a path, which agents may spell in another way.
+# Vim knows the rules of the system, but a file that was replaced is another one for it
+# until it reads the file again.
+export def Buffers(path: string): list<number>
+  var real = Resolved(path)
+  # bufnr() would take the path for a pattern.
+  var same = [path, resolve(path)]->filter((_, name) => bufexists(name))->mapnew((_, name) => bufadd(name))
+  return getbufinfo({bufloaded: 1})
+    ->filter((_, b) => b.name != '' && getbufvar(b.bufnr, '&buftype') == ''
+      && (index(same, b.bufnr) >= 0 || Resolved(b.name) == real))
+    ->mapnew((_, b) => b.bufnr)
+enddef
+
 # Returns the workspace: the working directories of Vim and its tabs.
 export def Roots(): list<string>
   var roots: list<string> = []

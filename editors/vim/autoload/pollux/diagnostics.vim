@@ -59,13 +59,21 @@ def Ale(buf: number, found: list<dict<any>>): bool
   return true
 enddef
 
+def CocChecks(buf: number): bool
+  return !!get(g:, 'coc_service_initialized') && !!get(g:, 'coc_enabled', 1) && !!getbufvar(buf, 'coc_enabled', 1)
+enddef
+
 def Coc(buf: number, found: list<dict<any>>): bool
-  if !get(g:, 'coc_service_initialized') || !get(g:, 'coc_enabled', 1) || !getbufvar(buf, 'coc_enabled', 1)
+  if !CocChecks(buf)
     return false
   endif
-  var path = fnamemodify(bufname(buf), ':p')
+  var tail = fnamemodify(bufname(buf), ':t')
+  var same: dict<bool> = {} # by path: on Windows, coc.nvim writes drives in lower case
   for e in coc_found
-    if e.file ==# path
+    if !has_key(same, e.file)
+      same[e.file] = fnamemodify(e.file, ':t') ==? tail && index(context.Buffers(e.file), buf) >= 0
+    endif
+    if same[e.file]
       add(found, FromServer(extend({range: e.location.range}, e, 'keep'), tolower(e.severity)))
     endif
   endfor
@@ -103,12 +111,10 @@ enddef
 # Returns the files that are open, by buffer: only the one at the path, unless it is empty.
 def Files(path = ''): dict<string>
   var files: dict<string> = {}
-  for b in getbufinfo({bufloaded: 1})
-    if b.name != '' && getbufvar(b.bufnr, '&buftype') == '' && b.name !~ '^\a[[:alnum:]+.-]\+://'
-      var file = fnamemodify(b.name, ':p')
-      if path == '' || resolve(file) == resolve(path)
-        files[b.bufnr] = file
-      endif
+  for buf in path == '' ? getbufinfo({bufloaded: 1})->mapnew((_, b) => b.bufnr) : context.Buffers(path)
+    var name = getbufinfo(buf)[0].name
+    if name != '' && getbufvar(buf, '&buftype') == '' && name !~ '^\a[[:alnum:]+.-]\+://'
+      files[buf] = fnamemodify(name, ':p')
     endif
   endfor
   return files
@@ -162,10 +168,10 @@ export def Reloaded(path: string)
 enddef
 
 def AskCoc()
-  call('CocActionAsync', ['diagnosticList', (error, list) => {
+  call('g:CocActionAsync', ['diagnosticList', (error, list) => {
     if type(list) == v:t_list
       coc_found = list
-      Announce((buf, _) => Coc(buf, []))
+      Announce((buf, _) => CocChecks(buf))
     endif
   }])
 enddef
@@ -177,7 +183,7 @@ export def Start()
     autocmd User CocDiagnosticChange AskCoc()
     autocmd User lsp_diagnostics_updated LspUpdated()
   augroup END
-  if exists('*CocActionAsync') && get(g:, 'coc_service_initialized')
+  if exists('*g:CocActionAsync') && get(g:, 'coc_service_initialized')
     AskCoc()
   endif
 enddef

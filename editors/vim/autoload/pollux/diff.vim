@@ -152,12 +152,7 @@ export def Buffer(): number
 enddef
 
 def Target(path: string): number
-  for b in getbufinfo({bufloaded: 1})
-    if getbufvar(b.bufnr, '&buftype') == '' && b.name != '' && resolve(fnamemodify(b.name, ':p')) == path
-      return b.bufnr
-    endif
-  endfor
-  return 0
+  return get(context.Buffers(path), 0, 0)
 enddef
 
 def Scratch(d: dict<any>, what: string, buftype: string, text: string): number
@@ -207,9 +202,10 @@ def Beside(path: string): number
   var best = win_getid()
   var rank = 0
   var last = win_getid(winnr('#'))
+  var target = Target(path)
   for w in getwininfo()->filter((_, w) => w.tabnr == tabpagenr() && !w.terminal && win_gettype(w.winid) !~ 'popup')
     var r = 1
-    if fnamemodify(bufname(w.bufnr), ':p') == path
+    if w.bufnr == target
       r = 4
     elseif getbufvar(w.bufnr, '&buftype') == ''
       r = w.winid == last ? 3 : 2
@@ -943,16 +939,17 @@ enddef
 
 # Handles file/changed: another program has written a file.
 export def Reload(path: string)
-  var buf = Target(path)
-  if buf > 0 && getbufvar(buf, '&modified')
-    client.Say(fnamemodify(path, ':~:.')
-      .. ' was written; your unsaved changes are kept (:e! reads the file)', 'warning')
-  elseif buf > 0 && filereadable(path)
-    setbufvar(buf, '&autoread', 1)
-    execute 'silent! checktime' buf
-    setbufvar(buf, '&autoread', -1) # the global value
-    redraw
-  endif
+  for buf in context.Buffers(path)
+    if getbufvar(buf, '&modified')
+      client.Say(fnamemodify(path, ':~:.')
+        .. ' was written; your unsaved changes are kept (:e! reads the file)', 'warning')
+    elseif filereadable(getbufinfo(buf)[0].name)
+      setbufvar(buf, '&autoread', 1)
+      execute 'silent! checktime' buf
+      setbufvar(buf, '&autoread', -1) # the global value
+      redraw
+    endif
+  endfor
   context.Soon()
 enddef
 
