@@ -22,6 +22,7 @@ local pending = {} -- callbacks by id of the request
 local stderr = {}
 local MAX_FAILURES = 5 -- failed starts in a row
 local STOP_TIMEOUT = 5000 -- ms until Pollux is killed
+local EXIT_TIMEOUT = 3000 -- ms until Pollux is killed when Neovim exits; Pollux needs up to 2000
 
 function M.note(text)
   table.insert(M.log, os.date("%H:%M:%S ") .. text)
@@ -246,6 +247,9 @@ local function initialize()
 end
 
 local function ended(_, code)
+  if vim.v.exiting ~= vim.NIL then
+    return
+  end
   local was = M.info
   job, M.info, M.agents = nil, nil, {}
   local waiting = pending
@@ -314,6 +318,16 @@ function M.launch()
     return
   end
   job = channel
+  vim.api.nvim_create_autocmd("VimLeavePre", {
+    group = vim.api.nvim_create_augroup("pollux_client", {}),
+    callback = function()
+      -- Neovim kills what still runs; on Windows there is no gentle signal.
+      if job then
+        pcall(vim.fn.chanclose, job, "stdin")
+        vim.fn.jobwait({ job }, EXIT_TIMEOUT)
+      end
+    end,
+  })
   initialize()
 end
 

@@ -273,7 +273,8 @@ def Launch()
   started = reltime()
   job = job_start([command, 'ide'], {
     in_mode: 'lsp', out_mode: 'lsp', err_mode: 'nl', noblock: 1,
-    out_cb: Received, err_cb: Error, exit_cb: Ended, stoponexit: 'term',
+    out_cb: Received, err_cb: Error, exit_cb: Ended,
+    stoponexit: '', # the end of its input ends it; Windows has no gentle signal
   })
   if job_status(job) != 'run'
     Say(printf('cannot start `%s`', command), 'error')
