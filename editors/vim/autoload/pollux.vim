@@ -44,6 +44,18 @@ export def Command(): string
   return filereadable(noted) ? readfile(noted, '', 1)[0] : 'pollux'
 enddef
 
+# Returns the full path of the binary, or an empty string if it is not installed. On Windows,
+# job_start() finds no batch files, such as those of npm, and would start a program in the
+# current directory.
+export def Program(): string
+  const variable = 'NoDefaultCurrentDirectoryInExePath'
+  const before = getenv(variable)
+  setenv(variable, '1')
+  const path = exepath(Command())
+  setenv(variable, before)
+  return path
+enddef
+
 # Returns a short text for 'statusline': the number of pending changes, or that an agent is
 # connected; otherwise an empty string.
 export def Statusline(): string

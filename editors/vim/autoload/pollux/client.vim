@@ -262,22 +262,22 @@ def Launch()
   if running || !CanEncode()
     return
   endif
-  var command = options.Command()
-  if executable(command) == 0
-    Say(printf('`%s` is not installed, or not on the PATH: see :help pollux-install', command), 'error')
+  var program = options.Program()
+  if program == ''
+    Say(printf('`%s` is not installed, or not on the PATH: see :help pollux-install', options.Command()), 'error')
     return
   endif
   stopping = false
   restart = false
   stderr = []
   started = reltime()
-  job = job_start([command, 'ide'], {
+  job = job_start([program, 'ide'], {
     in_mode: 'lsp', out_mode: 'lsp', err_mode: 'nl', noblock: 1,
     out_cb: Received, err_cb: Error, exit_cb: Ended,
     stoponexit: '', # the end of its input ends it; Windows has no gentle signal
   })
   if job_status(job) != 'run'
-    Say(printf('cannot start `%s`', command), 'error')
+    Say(printf('cannot start `%s`', program), 'error')
     return
   endif
   running = true

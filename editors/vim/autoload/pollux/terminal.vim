@@ -56,7 +56,7 @@ def Split()
 enddef
 
 def Argv(name: string, args: list<string>): list<string>
-  var argv = [options.Command(), 'run', '--attach']
+  var argv = [options.Program(), 'run', '--attach']
   var cli = name == '' || name == DefaultName() ? Chosen() : [name]
   return empty(cli) ? argv : argv + ['--'] + cli + args
 enddef
