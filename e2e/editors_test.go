@@ -1494,3 +1494,37 @@ func TestEditorQuitsGently(t *testing.T) {
 		})
 	}
 }
+
+// The configured agent never shows that it is ready, as one that Pollux does not know. The
+// question waited without end, and the user was told nothing.
+func TestEditorAgentNeverReady(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		w := newWorld(t, silent)
+		switch kind.Name {
+		case "nvim":
+			w.config(".config/nvim/init.vim", "let g:pollux = {'cli': ['cat']}\n")
+		case "vim":
+			w.config(".vim/vimrc", "let g:pollux = {'cli': ['cat']}\n")
+		case "emacs":
+			w.config(".emacs.d/init.el", initEl+`(setq pollux-cli '("cat"))`)
+		}
+		d := w.sit(kind, w.file("a.txt", "one\ntwo\nthree\n"))
+		d.ask(d.State.SetMaxWaits(3))
+		d.press(h.send("why is this so?")...)
+		d.see("was not sent: @a.txt lines 1-2: why is this so?")
+	})
+}
+
+// A question about several problems has several lines. Neovim could not show a log with it,
+// and Vim showed it in one line.
+func TestEditorLog(t *testing.T) {
+	for _, name := range []string{"nvim", "vim"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, silent)
+			d := w.sit(kindOf(name), w.file("a.txt", "one\n"))
+			d.do("pollux#client#Note", "pollux.client", "note", "first line\nsecond line")
+			d.command("log")
+			d.until("getline('$')", "second line")
+		})
+	}
+}

@@ -43,6 +43,9 @@ type State struct {
 	// sets it.
 	Settle    string
 	SetSettle func(ms int) string
+	// SetMaxWaits sets how often the plugin checks whether an agent that it has started is
+	// ready.
+	SetMaxWaits func(times int) string
 	// Inside is "1" while the cursor is in the diff.
 	Inside string
 	// Proposal is the text of the diff's buffer, as JSON.
@@ -95,6 +98,9 @@ var Kinds = []Kind{
 			SetSettle: func(ms int) string {
 				return fmt.Sprintf(`luaeval('(function() require("pollux.diff").settle = %d return 1 end)()')`, ms)
 			},
+			SetMaxWaits: func(times int) string {
+				return fmt.Sprintf(`luaeval('(function() require("pollux.terminal").max_waits = %d return 1 end)()')`, times)
+			},
 			Inside:   `bufname() =~# '^pollux://.*/proposed/' ? 1 : 0`,
 			Proposal: `luaeval('vim.json.encode((function() local d = require("pollux.diff").current() return {text = table.concat(vim.api.nvim_buf_get_lines(d.buf, 0, -1, false), "\n")} end)())')`,
 			Waiting:  `luaeval('#require("pollux.diff").waiting()')`,
@@ -124,19 +130,20 @@ var Kinds = []Kind{
 		ask:     func(e *Editor, expression string) (string, error) { return e.vim.ask(expression) },
 		Command: exCommand,
 		State: State{
-			Started:   `pollux#client#Ready() ? 1 : 0`,
-			Port:      `pollux#client#Info().port`,
-			Token:     `pollux#client#Info().token`,
-			Shown:     `pollux#diff#Shown()`,
-			Ready:     `pollux#diff#Ready()`,
-			Settle:    `pollux#diff#Settle()`,
-			SetSettle: func(ms int) string { return fmt.Sprintf("pollux#diff#Settle(%d)", ms) },
-			Inside:    `bufname() =~# '^pollux://.*/proposed/' ? 1 : 0`,
-			Proposal:  `json_encode({'text': join(getbufline(pollux#diff#Buffer(), 1, '$'), "\n")})`,
-			Waiting:   `len(pollux#diff#Waiting())`,
-			Width:     `winwidth(0)`,
-			Lines:     `&lines`,
-			Line:      `line(".")`,
+			Started:     `pollux#client#Ready() ? 1 : 0`,
+			Port:        `pollux#client#Info().port`,
+			Token:       `pollux#client#Info().token`,
+			Shown:       `pollux#diff#Shown()`,
+			Ready:       `pollux#diff#Ready()`,
+			Settle:      `pollux#diff#Settle()`,
+			SetSettle:   func(ms int) string { return fmt.Sprintf("pollux#diff#Settle(%d)", ms) },
+			SetMaxWaits: func(times int) string { return fmt.Sprintf("pollux#terminal#MaxWaits(%d)", times) },
+			Inside:      `bufname() =~# '^pollux://.*/proposed/' ? 1 : 0`,
+			Proposal:    `json_encode({'text': join(getbufline(pollux#diff#Buffer(), 1, '$'), "\n")})`,
+			Waiting:     `len(pollux#diff#Waiting())`,
+			Width:       `winwidth(0)`,
+			Lines:       `&lines`,
+			Line:        `line(".")`,
 			Changed: func(field, value string) string {
 				return fmt.Sprintf(
 					`execute('call pollux#diff#Changed({"id": pollux#diff#Waiting()[0].diff.id, "%s": "%s"})')`, field, value)
@@ -176,19 +183,20 @@ var Kinds = []Kind{
 		},
 		Command: func(name string) []string { return []string{"M-x", "pollux-" + name, "Enter"} },
 		State: State{
-			Started:   `(if (pollux-ready-p) 1 0)`,
-			Port:      `(plist-get pollux--info :port)`,
-			Token:     `(plist-get pollux--info :token)`,
-			Shown:     `(let ((d (pollux--current))) (if (and d (buffer-live-p (pollux--diff-buffer d))) (pollux--diff-path d) ""))`,
-			Ready:     `(let ((d (pollux--current))) (if (and d (pollux--diff-settled d)) (pollux--diff-path d) ""))`,
-			Settle:    `pollux--settle`,
-			SetSettle: func(ms int) string { return fmt.Sprintf("(setq pollux--settle %d)", ms) },
-			Inside:    `(if pollux--this 1 0)`,
-			Proposal:  `(with-current-buffer (pollux--diff-buffer (pollux--current)) (json-encode (list :text (buffer-substring-no-properties (point-min) (point-max)))))`,
-			Waiting:   `(length (pollux-waiting))`,
-			Width:     `(window-width)`,
-			Lines:     `(display-pixel-height)`,
-			Line:      `(line-number-at-pos nil t)`,
+			Started:     `(if (pollux-ready-p) 1 0)`,
+			Port:        `(plist-get pollux--info :port)`,
+			Token:       `(plist-get pollux--info :token)`,
+			Shown:       `(let ((d (pollux--current))) (if (and d (buffer-live-p (pollux--diff-buffer d))) (pollux--diff-path d) ""))`,
+			Ready:       `(let ((d (pollux--current))) (if (and d (pollux--diff-settled d)) (pollux--diff-path d) ""))`,
+			Settle:      `pollux--settle`,
+			SetSettle:   func(ms int) string { return fmt.Sprintf("(setq pollux--settle %d)", ms) },
+			SetMaxWaits: func(times int) string { return fmt.Sprintf("(setq pollux--max-waits %d)", times) },
+			Inside:      `(if pollux--this 1 0)`,
+			Proposal:    `(with-current-buffer (pollux--diff-buffer (pollux--current)) (json-encode (list :text (buffer-substring-no-properties (point-min) (point-max)))))`,
+			Waiting:     `(length (pollux-waiting))`,
+			Width:       `(window-width)`,
+			Lines:       `(display-pixel-height)`,
+			Line:        `(line-number-at-pos nil t)`,
 			Changed: func(field, value string) string {
 				return fmt.Sprintf(`(progn (pollux--diff-changed (list :id (pollux--diff-id (car (pollux-waiting))) :%s "%s")) 1)`, field, value)
 			},

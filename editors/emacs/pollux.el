@@ -1669,13 +1669,22 @@ While the agent starts, it reads its input late."
   (when (eq (plist-get prompt :submit) t)
     (pollux--enter buffer prompt pollux--max-polls)))
 
-(defun pollux--type-when-ready (buffer prompt)
-  "Type PROMPT into BUFFER once the agent, which has just been started, is ready."
+(defvar pollux--max-waits 600
+  "Checks before an agent that was started counts as not ready.
+They take about a minute: the user may have to sign in first, or to
+trust the folder.  Tests set it.")
+
+(defun pollux--type-when-ready (buffer prompt &optional count)
+  "Type PROMPT into BUFFER once the agent, which has just been started, is ready.
+Check COUNT times, by default `pollux--max-waits'."
   (cond
    ((not (pollux--live-p buffer))
     (pollux--say "the agent has ended; your question was: %s" (plist-get prompt :text)))
    ((pollux--waits-p buffer prompt) (pollux--type buffer prompt))
-   (t (run-at-time pollux--poll-interval nil #'pollux--type-when-ready buffer prompt))))
+   ((eql count 0)
+    (pollux--say "the agent is still not ready; your question was not sent: %s" (plist-get prompt :text)))
+   (t (run-at-time pollux--poll-interval nil #'pollux--type-when-ready
+                   buffer prompt (1- (or count pollux--max-waits))))))
 
 (defun pollux--target ()
   "Return Pollux's parameters for the file and the lines of the region."

@@ -50,7 +50,7 @@ local function show_log()
   vim.cmd("botright new")
   local buf = vim.api.nvim_get_current_buf()
   vim.bo[buf].buftype, vim.bo[buf].bufhidden, vim.bo[buf].swapfile = "nofile", "wipe", false
-  vim.api.nvim_buf_set_lines(buf, 0, -1, false, client.log)
+  vim.api.nvim_buf_set_lines(buf, 0, -1, false, vim.split(table.concat(client.log, "\n"), "\n"))
   vim.bo[buf].modifiable = false
   vim.cmd("normal! G")
 end

@@ -2,7 +2,11 @@
 local client = require("pollux.client")
 local config = require("pollux.config")
 
-local M = {}
+local M = {
+  -- Checks before an agent that was started counts as not ready, for about a minute: the user
+  -- may have to sign in first, or to trust the folder. Tests set it.
+  max_waits = 600,
+}
 
 -- The terminals, the last used one first. Each has the name of its agent ("" for the
 -- one that `pollux run` chooses), buf, and job while the agent runs.
@@ -194,15 +198,18 @@ local function type_in(t, prompt)
 end
 
 -- Types a prompt when the agent, which has just been started, is ready.
-local function type_when_ready(t, prompt)
+local function type_when_ready(t, prompt, checks)
   if not t.job then
     return client.say("the agent has ended; your question was: " .. prompt.text, "warning")
   end
   if waits(t, prompt) then
     return type_in(t, prompt)
   end
+  if checks == 0 then
+    return client.say("the agent is still not ready; your question was not sent: " .. prompt.text, "warning")
+  end
   vim.defer_fn(function()
-    type_when_ready(t, prompt)
+    type_when_ready(t, prompt, checks - 1)
   end, POLL_INTERVAL)
 end
 
@@ -236,7 +243,7 @@ function M.send(params)
   elseif result.status == "start" then
     local t = M.open(result.agent ~= "" and result.agent or nil)
     if t then
-      type_when_ready(t, result.prompt)
+      type_when_ready(t, result.prompt, M.max_waits)
     end
   else
     client.say("sent to " .. result.agent .. (result.pane and " in tmux pane " .. result.pane or ""))

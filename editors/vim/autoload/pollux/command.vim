@@ -76,7 +76,7 @@ enddef
 def Log()
   botright new
   setlocal buftype=nofile bufhidden=wipe noswapfile
-  setline(1, client.Log())
+  setline(1, client.Log()->join("\n")->split("\n", true))
   setlocal nomodifiable
   normal! G
 enddef

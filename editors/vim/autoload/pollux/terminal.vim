@@ -9,6 +9,10 @@ const ENTER_DELAY = 300 # ms after a paste; an earlier Enter would become part o
 const POLL_INTERVAL = 100 # ms between two checks of the terminal's screen
 const MAX_POLLS = 100 # checks before a question counts as not accepted
 
+# Checks before an agent that was started counts as not ready, for about a minute: the user
+# may have to sign in first, or to trust the folder.
+var max_waits = 600
+
 # The terminals, the last used one first: {name, buf}. The name is that of the agent, or
 # empty for the one that `pollux run` chooses.
 var terminals: list<dict<any>> = []
@@ -168,14 +172,22 @@ def TypeIn(buf: number, prompt: dict<any>)
   endif
 enddef
 
+# Returns how often an agent that was started is checked; tests set it.
+export def MaxWaits(times = 0): number
+  max_waits = times > 0 ? times : max_waits
+  return max_waits
+enddef
+
 # Types a prompt when the agent, which has just been started, is ready.
-def TypeWhenReady(buf: number, prompt: dict<any>)
+def TypeWhenReady(buf: number, prompt: dict<any>, waits = max_waits)
   if !Running(buf)
     client.Say('the agent has ended; your question was: ' .. prompt.text, 'warning')
   elseif Waits(buf, prompt)
     TypeIn(buf, prompt)
+  elseif waits > 0
+    timer_start(POLL_INTERVAL, (_) => TypeWhenReady(buf, prompt, waits - 1))
   else
-    timer_start(POLL_INTERVAL, (_) => TypeWhenReady(buf, prompt))
+    client.Say('the agent is still not ready; your question was not sent: ' .. prompt.text, 'warning')
   endif
 enddef
 
