@@ -1528,3 +1528,26 @@ func TestEditorLog(t *testing.T) {
 		})
 	}
 }
+
+// On Windows the directories of Neovim can end in a backslash, and C: without a separator is
+// not the root of the drive.
+func TestNeovimRootsOnWindows(t *testing.T) {
+	d, _, _ := idle(t, kindOf("nvim"), "one\n")
+	for dir, want := range map[string]string{
+		`C:\proj\`: `C:\proj`, `C:/proj/`: `C:/proj`, `C:\`: `C:\`, `C:/`: `C:/`, `\\server\share\`: `\\server\share`,
+	} {
+		got := d.ask(fmt.Sprintf(`json_encode({'text': luaeval('(function()
+			local has = vim.fn.has
+			vim.fn.has = function(what) return what == "win32" and 1 or has(what) end
+			vim.fn.getcwd = function() return _A end
+			vim.fn.fnamemodify = function(name) return name end
+			vim.fn.isdirectory = function() return 1 end
+			local roots = require("pollux.context").roots()
+			vim.fn.has, vim.fn.getcwd, vim.fn.fnamemodify, vim.fn.isdirectory = nil, nil, nil, nil
+			return roots[1]
+		end)()', '%s')})`, dir))
+		if want := toJSON(t, map[string]string{"text": want}); strings.ReplaceAll(got, " ", "") != want {
+			t.Errorf("the workspace of %s is %s, want %s", dir, got, want)
+		}
+	}
+}

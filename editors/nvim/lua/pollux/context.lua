@@ -78,10 +78,12 @@ end
 --- of its language servers.
 function M.roots()
   local roots, seen = {}, {}
+  local separators = vim.fn.has("win32") == 1 and "[/\\]+$" or "/+$"
   local function add(dir)
     dir = dir and vim.fn.fnamemodify(dir, ":p")
-    if dir and #dir > 1 then
-      dir = dir:gsub("/+$", "")
+    local bare = dir and dir:gsub(separators, "") or ""
+    if bare ~= "" and not bare:find("^%a:$") then -- C: is the working directory of that drive
+      dir = bare
     end
     if dir and not seen[dir] and vim.fn.isdirectory(dir) == 1 then
       seen[dir] = true
