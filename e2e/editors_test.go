@@ -1203,7 +1203,8 @@ func TestEditorSupersededWhileTyping(t *testing.T) {
 	})
 }
 
-// The plugin reports a missing program and one that is too old.
+// The plugin reports a program that is missing, too old or broken since the plugin was
+// installed.
 func TestEditorWithoutPollux(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		for name, test := range map[string]struct{ script, says string }{
@@ -1223,15 +1224,20 @@ func TestEditorWithoutPollux(t *testing.T) {
 				if err := os.Mkdir(own, 0o700); err != nil {
 					t.Fatal(err)
 				}
-				bare := os.Getenv("PATH")
-				w.env = append(w.env, "PATH="+filepath.Dir(polluxBinary)+":"+bare)
+				program := filepath.Join(own, "pollux")
+				if err := os.Symlink(polluxBinary, program); err != nil {
+					t.Fatal(err)
+				}
+				w.env = append(w.env, "PATH="+own+":"+bareOf(os.Getenv("PATH")))
 				w.pollux("install", kind.Name, "--yes")
+				if err := os.Remove(program); err != nil {
+					t.Fatal(err)
+				}
 				if test.script != "" {
-					if err := os.WriteFile(filepath.Join(own, "pollux"), []byte(test.script), 0o700); err != nil {
+					if err := os.WriteFile(program, []byte(test.script), 0o700); err != nil {
 						t.Fatal(err)
 					}
 				}
-				w.env = append(w.env, "PATH="+own+":"+bareOf(bare))
 				e, err := kind.Start(w.context(), dir, w.project, w.env, path)
 				if err != nil {
 					t.Fatal(err)
