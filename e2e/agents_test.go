@@ -283,9 +283,9 @@ func TestEditorTurn(t *testing.T) {
 		d.enter()
 		want := "A\nb\nc\nd\nE\n"
 		if !a.readOnly {
-			d.press(h.nextHunk...)
+			d.mapped(h.nextHunk)
 			d.until(d.State.Line, "5")
-			d.press(h.undoHunk...)
+			d.mapped(h.undoHunk)
 			want = "A\nb\nc\nd\ne\n"
 		}
 		d.holds(d.State.Proposal, want)

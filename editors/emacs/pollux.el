@@ -398,7 +398,7 @@ Emacs for Windows kills its processes before they can clean up."
 
 (defun pollux--visiting (path)
   "Return the buffer that visits PATH, or nil.
-PATH comes from an agent: a look at it connects to no other machine."
+PATH comes from an agent, so looking it up connects to no other machine."
   (let ((non-essential t))
     (find-buffer-visiting path)))
 
@@ -1682,7 +1682,7 @@ Check COUNT times, by default `pollux--max-waits'."
     (pollux--say "the agent has ended; your question was: %s" (plist-get prompt :text)))
    ((pollux--waits-p buffer prompt) (pollux--type buffer prompt))
    ((eql count 0)
-    (pollux--say "the agent is still not ready; your question was not sent: %s" (plist-get prompt :text)))
+    (pollux--say "the agent is still not ready: send your question again when it is. It was not sent: %s" (plist-get prompt :text)))
    (t (run-at-time pollux--poll-interval nil #'pollux--type-when-ready
                    buffer prompt (1- (or count pollux--max-waits))))))
 

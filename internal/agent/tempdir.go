@@ -13,8 +13,8 @@ import (
 )
 
 // A TempDir holds the directories of an agent's processes. It stays locked while
-// its owner runs, so that a later owner of one with that name can remove the directories
-// of a killed one.
+// its owner runs. If the owner was killed, the next call of [NewTempDir] with that name
+// removes it.
 type TempDir struct {
 	Path string
 	lock *os.File // nil if the file system has no locks

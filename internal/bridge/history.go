@@ -43,8 +43,8 @@ func NewHistory(dir string, report func(error)) *History { return &History{dir: 
 // sessionID matches the ID of a conversation.
 var sessionID = lazy.Regexp(`^[A-Z2-7]{26}$`)
 
-// errUnreadable reports a conversation in a form that this version does not know.
-var errUnreadable = errors.New("the conversation cannot be read")
+// errUnreadable reports a conversation in a format that this version does not know.
+var errUnreadable = errors.New("this version of Pollux does not know its format")
 
 // Last returns the ID of the conversation that was used last in a directory, or "" if there
 // is none. It fails if the directory does not exist or the history cannot be read.

@@ -46,7 +46,7 @@ func (a *asking) find(ctx context.Context, cfg bridge.Config) error {
 		dir := a.in.WorkingDirectory
 		last, err := a.history.Last(dir)
 		if err != nil {
-			return fmt.Errorf("the last conversation cannot be looked up: %w", err)
+			return fmt.Errorf("the last conversation cannot be looked up (%w): try again, or ask without --continue", err)
 		}
 		if a.in.SessionID = last; last == "" {
 			if dir == "" {
@@ -71,7 +71,7 @@ func (a *asking) find(ctx context.Context, cfg bridge.Config) error {
 	case ctx.Err() != nil:
 		return interrupted
 	case err != nil:
-		return fmt.Errorf("the conversation %q cannot be looked up: %w", id, err)
+		return fmt.Errorf("the conversation %q cannot be looked up (%w): try again, or ask without --session", id, err)
 	case data == nil:
 		return fmt.Errorf("there is no conversation %q: its ID is the sessionId of an answer, in `pollux ask --json` "+
 			"or in a session of the pool that is still running", id)

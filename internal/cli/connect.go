@@ -180,7 +180,7 @@ type published struct {
 }
 
 // withRemote publishes a remote companion on this machine while f runs. A signal ends the
-// context of f, but for an interrupt, which f handles: before f runs, it ends withRemote.
+// context of f. An interrupt does not, since f handles it; before f runs, it ends withRemote.
 func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, f func(context.Context, published) error) error {
 	running, stop := untilTerminated(ctx)
 	defer stop()

@@ -34,7 +34,7 @@ func coloured(stream any) bool { return fullTerminal(stream) && os.Getenv("NO_CO
 func pager() string {
 	command, set := os.LookupEnv("PAGER")
 	if !set {
-		const less = "less" // not more of Windows, which does not expect UTF-8
+		const less = "less" // not Windows' own `more`, which does not expect UTF-8
 		if _, err := exec.LookPath(less); err == nil {
 			command = less
 		}

@@ -20,7 +20,7 @@ const (
 	// answerTimeout is how long the editors may take to report diagnostics.
 	answerTimeout = 300 * time.Millisecond
 	// diagnosticsTimeout bounds a call of [Companion.Diagnostics]: the answers, and
-	// the looks at the disk before and after them.
+	// reading the disk before and after them.
 	diagnosticsTimeout = 350 * time.Millisecond
 
 	maxDiagnosticFiles = 500
@@ -53,9 +53,9 @@ func (c *Companion) diagnostics(ctx context.Context, path string) (
 ) {
 	deadline := time.Now().Add(diagnosticsTimeout)
 	if path != "" {
-		// The agent's model chooses the path, and a look of an editor at it can have effects:
-		// Emacs runs ssh for /ssh:host:/x, and Windows sends the user's credentials to the
-		// server of a share.
+		// The agent's model chooses the path, and an editor that looks it up can cause side
+		// effects: Emacs runs ssh for /ssh:host:/x, and Windows sends the user's credentials to
+		// the server of a share.
 		send, err := within(diagnosticsTimeout-answerTimeout, func() (bool, error) {
 			_, ok := c.sends(c.Roots(), path)
 			return ok, nil

@@ -79,7 +79,7 @@ func (w *watcher) look(on bool) {
 }
 
 // soon announces that a file is about to be written. now is its state. A change before that
-// which was not reported yet still is.
+// is still reported.
 func (w *watcher) soon(path string, now fileState) {
 	w.mu.Lock()
 	w.urgent[path] = time.Now().Add(urgentTimeout)

@@ -43,8 +43,8 @@ func (m machine) home() (string, error) {
 	return "", errors.New("no home directory: set " + name)
 }
 
-// unixHome returns the home directory of programs that come from Unix. On Windows, HOME
-// has precedence over what they otherwise use: the first of the directories that is named.
+// unixHome returns the home directory of programs that come from Unix. On Windows it is
+// HOME, otherwise the first of others that is an absolute path.
 func (m machine) unixHome(others ...string) (string, error) {
 	if m.goos == "windows" {
 		for _, dir := range append([]string{m.getenv("HOME")}, others...) {

@@ -31,8 +31,8 @@ func SetDir(cmd *exec.Cmd, dir string) error {
 		dir, _ = os.Getwd()
 	}
 	if runsInShell(cmd) && strings.HasPrefix(dir, `\\`) {
-		return fmt.Errorf("a batch file cannot run in %s: connect a drive letter to that directory with `net use`, "+
-			"and work on the drive", dir)
+		return fmt.Errorf("a batch file cannot run in %s: map a drive letter to that directory with `net use`, "+
+			"and work there", dir)
 	}
 	return nil
 }

@@ -21,10 +21,10 @@ func SplitLine(line string) []string { return splitLine(line) }
 // DefaultEditor is a program that every machine with this system has.
 const DefaultEditor = defaultEditor
 
-// LetSave sets what the end of the context of cmd, the user's editor, does to it: it may lose
-// no text that is not saved. On Unix it receives SIGHUP, as when its terminal closes, and has
-// ten seconds to save. Windows has no way to ask: there the command runs until the user ends
-// it. An editor in a console that closes is notified by the system.
+// LetSave lets cmd, the user's editor, save its text when the context of cmd ends. On Unix the
+// editor receives SIGHUP, as when its terminal closes, and has ten seconds to save. Windows has
+// no way to ask: there it runs until the user ends it, or until the system notifies it that its
+// console closes.
 func LetSave(cmd *exec.Cmd) { letSave(cmd) }
 
 // splitWindows is [SplitLine] on Windows. exists reports whether a program is installed.

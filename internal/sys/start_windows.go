@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// procThreadAttributeJobList is PROC_THREAD_ATTRIBUTE_JOB_LIST, which Windows has since
-// version 10.
+// procThreadAttributeJobList is PROC_THREAD_ATTRIBUTE_JOB_LIST, which Windows 10 and
+// later have.
 const procThreadAttributeJobList = 0x2000d
 
 // start starts the command in the job, as [exec.Cmd.Start] does. Its standard streams must be
@@ -25,8 +25,8 @@ const procThreadAttributeJobList = 0x2000d
 // the creation flags have one.
 //
 // The command is in the job from its creation on, which os/exec cannot do. It could enter the
-// job later, before it runs. But if this process was killed before that, the command would
-// stay, suspended. In a job of this process, which would prevent that, it would also be in each
+// job later, before it runs. But if this process were killed before that, the suspended
+// command would stay. In a job of this process, which would prevent that, it would also be in each
 // job around that one, such as the one of Node.js, whose end ends all processes in it.
 func (j *job) start() (err error) {
 	cmd := j.cmd

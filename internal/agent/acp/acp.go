@@ -188,7 +188,7 @@ func (c *Conn) SetModel(ctx context.Context, session, model string) error {
 }
 
 // Prompt sends a prompt and waits for the end of the turn, or of the connection. It closes
-// sent when the prompt is on its way.
+// sent once the prompt has been sent, or could not be.
 func (c *Conn) Prompt(session string, content []Content, sent chan<- struct{}) (PromptResult, error) {
 	var res PromptResult
 	turn, err := c.rpc.DispatchCall(context.Background(), "session/prompt", prompt{session, content})

@@ -448,7 +448,7 @@ func (c *Client) Kept(ctx context.Context, session string, n int) ([]byte, error
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the pool cannot be asked for it: %w", err)
+		return nil, fmt.Errorf("cannot ask the pool: %w", err)
 	}
 	return known.Data, nil
 }

@@ -289,8 +289,8 @@ func (s *Server) ownerLocked() (note string, live bool) {
 	case !live:
 		return "", false
 	case s.owner.foreign:
-		return fmt.Sprintf("a program of another user, or one that runs as administrator, has %s, and Windows has one for all, "+
-			"so Codex CLI does not receive what is open here: end that program to change that", s.cfg.Socket), true
+		return fmt.Sprintf("a program of another user, or one that runs as administrator, has %s. Windows has only one such pipe, "+
+			"so Codex CLI does not receive what is open here: end that program", s.cfg.Socket), true
 	case s.isSibling(pid):
 		return "", true
 	}

@@ -273,8 +273,8 @@ func (p *Pane) accepted(ctx context.Context, prompt editor.Prompt, before int) e
 // folded starts what agents show in place of a long paste: "[Pasted text #1]".
 const folded = "[Past"
 
-// signs counts the signs on the screen that the input line has the prompt. Text that is
-// there before the paste, such as an earlier question, is none.
+// signs counts the signs on the screen that the input line has the prompt. Text that was
+// there before the paste, such as an earlier question, counts too: compare two counts.
 func (p *Pane) signs(ctx context.Context, prompt editor.Prompt) (n int, err error) {
 	if prompt.Empty {
 		waits, err := p.shows(ctx, prompt.Ready)

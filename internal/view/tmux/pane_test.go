@@ -38,6 +38,8 @@ const unseen = "unseen"
 // that, and ignores other text until Enter.
 const again = "asked again"
 
+const pasteBegin, pasteEnd = "\x1b[200~", "\x1b[201~"
+
 // beAgent behaves as an agent: it shows that its input line is empty, until something is
 // typed. It writes what it reads to a file.
 func beAgent(log string) {
@@ -48,6 +50,7 @@ func beAgent(log string) {
 	fmt.Print("\x1b[?2004h" + erase + prompting)
 	buf := make([]byte, 4096)
 	asked, asks := false, false
+	read := "" // since it last looked
 	for {
 		n, err := os.Stdin.Read(buf)
 		if err != nil {
@@ -59,9 +62,15 @@ func beAgent(log string) {
 		}
 		f.Write(buf[:n])
 		f.Close()
-		text := strings.NewReplacer("\x1b[200~", "", "\x1b[201~", "", "\n", "\r\n").Replace(string(buf[:n]))
+		read += string(buf[:n])
+		if strings.HasPrefix(pasteBegin, read) || strings.HasPrefix(read, pasteBegin) && !strings.Contains(read, pasteEnd) {
+			continue // the rest of a paste follows
+		}
+		entered := strings.Contains(read, "\r")
+		text := strings.NewReplacer(pasteBegin, "", pasteEnd, "", "\n", "\r\n").Replace(read)
+		read = ""
 		switch {
-		case strings.Contains(string(buf[:n]), "\r"):
+		case entered:
 			if asks = asked; asks {
 				fmt.Print(erase + "> " + again + "\r\nRun rm? 1. Yes 2. No")
 			} else {

@@ -50,9 +50,9 @@ local function resolved(path)
   return vim.o.fileignorecase and vim.fn.tolower(real) or real
 end
 
---- Returns the loaded buffers of the file at a path, which agents may spell in another way,
---- or all its buffers. Neovim knows the rules of the system, but a file that was replaced is
---- another one for it until it reads the file again.
+--- Returns the loaded buffers of the file at a path; with all, also those not loaded. Agents
+--- may spell the path in another way. Neovim compares files as the system does, but takes a
+--- replaced file for another one until it reads it again.
 function M.buffers(path, all)
   local real, same, found = resolved(path), {}, {}
   for _, name in ipairs({ path, vim.fn.resolve(path) }) do

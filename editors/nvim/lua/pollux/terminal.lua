@@ -206,7 +206,7 @@ local function type_when_ready(t, prompt, checks)
     return type_in(t, prompt)
   end
   if checks == 0 then
-    return client.say("the agent is still not ready; your question was not sent: " .. prompt.text, "warning")
+    return client.say("the agent is still not ready: send your question again when it is. It was not sent: " .. prompt.text, "warning")
   end
   vim.defer_fn(function()
     type_when_ready(t, prompt, checks - 1)

@@ -253,7 +253,7 @@ enddef
 # other encodings Vim's JSON functions damage texts.
 def CanEncode(): bool
   if &encoding !=# 'utf-8'
-    Say(printf('Vim uses the encoding %s: add `set encoding=utf-8` to your vimrc', &encoding), 'error')
+    Say(printf('Vim uses the encoding %s: add `set encoding=utf-8` to your vimrc and restart Vim', &encoding), 'error')
   endif
   return &encoding ==# 'utf-8'
 enddef

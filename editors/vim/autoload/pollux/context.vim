@@ -47,8 +47,8 @@ def Resolved(path: string): string
 enddef
 
 # Returns the loaded buffers of the file at a path, which agents may spell in another way.
-# Vim knows the rules of the system, but a file that was replaced is another one for it
-# until it reads the file again.
+# Vim compares files as the system does, but takes a replaced file for another one until it
+# reads it again.
 export def Buffers(path: string): list<number>
   var real = Resolved(path)
   # bufnr() would take the path for a pattern.

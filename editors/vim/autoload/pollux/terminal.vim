@@ -187,7 +187,7 @@ def TypeWhenReady(buf: number, prompt: dict<any>, waits = max_waits)
   elseif waits > 0
     timer_start(POLL_INTERVAL, (_) => TypeWhenReady(buf, prompt, waits - 1))
   else
-    client.Say('the agent is still not ready; your question was not sent: ' .. prompt.text, 'warning')
+    client.Say('the agent is still not ready: send your question again when it is. It was not sent: ' .. prompt.text, 'warning')
   endif
 enddef
 

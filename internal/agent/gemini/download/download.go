@@ -110,7 +110,7 @@ func Install(ctx context.Context, fetched func()) (string, error) {
 	return place(ctx, tmp, dir, os.Rename)
 }
 
-// renameTimeout is how long a virus scanner may take for the new files.
+// renameTimeout limits the wait for a virus scanner that reads the new files.
 const renameTimeout = 20 * time.Second
 
 // errPlaced reports that another process has installed the release.

@@ -74,7 +74,7 @@ func checkPipe(c *doctor.Checker, pipe string) {
 	case sys.Refused(err):
 		c.Fail("companion", startOne, "no companion serves %s", pipe)
 	case codexide.IsForeign(err):
-		c.Fail("user", "end that program: Windows has one such pipe for all",
+		c.Fail("user", "end that program: Windows has only one such pipe",
 			"a program of another user, or one that runs as administrator, serves %s", pipe)
 	default:
 		c.Fail("socket", "end that program", "the program that serves %s does not answer: %s", pipe, doctor.Reason(err))
