@@ -325,7 +325,7 @@ func TestEditorEveryWayToLeave(t *testing.T) {
 			d.reads(a.asks)
 			d.leaveTerminal(h)
 			d.enter()
-			d.press(keys...)
+			d.decide(keys)
 			d.until(d.State.Shown, "")
 			d.reads(a.ready)
 			w.wantFile(path, "one\n")

@@ -103,6 +103,16 @@ func (d *desk) mapped(keys []string) {
 	d.ask(`feedkeys("\<` + strings.Join(keys, `>\<`) + `>", 'm')`)
 }
 
+// decide presses the keys of a decision; those with Ctrl-C are mapped.
+func (d *desk) decide(keys []string) {
+	d.t.Helper()
+	if keys[0] == "C-c" {
+		d.mapped(keys)
+	} else {
+		d.press(keys...)
+	}
+}
+
 // command runs one of the plugin's commands.
 func (d *desk) command(name string) {
 	d.t.Helper()
@@ -490,7 +500,7 @@ func TestEditorEveryWayOut(t *testing.T) {
 		for _, keys := range h.accepts {
 			t.Logf("%q", keys)
 			again()
-			d.press(keys...)
+			d.decide(keys)
 			if text := written(t, c, path); text != "one\ntwo\n" {
 				t.Errorf("%q: accepted %q", keys, text)
 			}
@@ -499,7 +509,7 @@ func TestEditorEveryWayOut(t *testing.T) {
 		for _, keys := range h.rejects {
 			t.Logf("%q", keys)
 			again()
-			d.press(keys...)
+			d.decide(keys)
 			received(t, c, fmt.Sprintf("%q as a rejection", keys), rejected)
 			d.until(d.State.Shown, "")
 			if d.Name != "emacs" {
@@ -577,7 +587,7 @@ func TestVimEncoding(t *testing.T) {
 	t.Run("changed while Pollux runs", func(t *testing.T) {
 		d, c, _ := waits(t, kindOf("vim"), "one\n", "naïve\n")
 		d.press(":set encoding=latin1", "Enter")
-		d.see("add `set encoding=utf-8` to your vimrc")
+		d.until("match(pollux#client#Log(), 'add `set encoding=utf-8` to your vimrc') >= 0", "1")
 		received(t, c, "a rejection", rejected)
 		waitFor(t, "the companion to end", func() bool { return d.companion() == 0 })
 	})

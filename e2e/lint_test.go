@@ -226,13 +226,22 @@ func TestEditorDiagnostics(t *testing.T) {
 		if l.wide {
 			third = "\U0001F600 bad three"
 		}
-		if err := os.WriteFile(path, []byte("one\nx bad\n"+third+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		got, _ = c.diagnostics(t, map[string]any{})
-		if after := want("one", "x bad", third); got != after {
-			t.Errorf("after the write: %s, want %s", got, after)
-		}
+		// The agent waits for the editor for a bounded time: a slow machine needs several writes.
+		waitFor(t, "what the editor found in the text that was written", func() bool {
+			third = "!" + third // so that no answer fits two of them
+			if _, ok := c.diagnostics(t, map[string]any{"uri": "file://" + path}); !ok {
+				return false
+			}
+			if err := os.WriteFile(path, []byte("one\nx bad\n"+third+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got, _ = c.diagnostics(t, map[string]any{})
+			after := want("one", "x bad", third)
+			if got != after {
+				t.Logf("after a write: %s, want %s", got, after)
+			}
+			return got == after
+		})
 	})
 }
 

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,10 +30,10 @@ func send(t *testing.T, pid int, signal os.Signal) {
 	}
 }
 
-// suspend stops a process until resume is called or the test ends.
+// suspend stops a process, which may have ended, until resume is called or the test ends.
 func suspend(t *testing.T, pid int) (resume func()) {
 	t.Helper()
-	if err := systest.Suspend(pid); err != nil {
+	if err := systest.Suspend(pid); err != nil && !errors.Is(err, syscall.ESRCH) {
 		t.Fatalf("process %d: %v", pid, err)
 	}
 	resume = sync.OnceFunc(func() { systest.Resume(pid) })

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide/client"
 	"pollux/internal/sys"
 	"pollux/internal/sys/systest"
@@ -42,6 +43,7 @@ func newPlace(t *testing.T) place {
 	systest.SetHome(t, t.TempDir())
 	t.Setenv("POLLUX_RUNTIME_DIR", run)
 	t.Setenv("POLLUX_STATE_DIR", t.TempDir())
+	t.Setenv(editor.EnvSocket, "")
 	return place{project, filepath.Join(tmp, "gemini", "ide", "*.json")}
 }
 

@@ -21,7 +21,7 @@ const (
 	answerTimeout = 300 * time.Millisecond
 	// diagnosticsTimeout bounds a call of [Companion.Diagnostics]: the answers, and
 	// reading the disk before and after them.
-	diagnosticsTimeout = 350 * time.Millisecond
+	diagnosticsTimeout = 400 * time.Millisecond
 
 	maxDiagnosticFiles = 500
 	maxFileDiagnostics = 250
