@@ -587,7 +587,7 @@ func TestVimEncoding(t *testing.T) {
 	t.Run("changed while Pollux runs", func(t *testing.T) {
 		d, c, _ := waits(t, kindOf("vim"), "one\n", "naïve\n")
 		d.press(":set encoding=latin1", "Enter")
-		d.until("match(pollux#client#Log(), 'add `set encoding=utf-8` to your vimrc') >= 0", "1")
+		d.see("add `set encoding=utf-8` to your vimrc")
 		received(t, c, "a rejection", rejected)
 		waitFor(t, "the companion to end", func() bool { return d.companion() == 0 })
 	})

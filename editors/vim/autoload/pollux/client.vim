@@ -23,6 +23,7 @@ var previous: dict<any> = {} # port and token of a companion that crashed
 var agents: list<any> = [] # the connected agents
 var log: list<string> = []
 var stderr: list<string> = []
+var unshown: list<list<string>> = [] # messages for the user, with their levels
 
 export def Ready(): bool
   return !empty(info)
@@ -50,7 +51,19 @@ enddef
 # Shows the user a message. level is 'info', 'warning' or 'error'.
 export def Say(text: string, level = 'info')
   Note(text)
-  timer_start(0, (_) => Show(text, level))
+  add(unshown, [text, level])
+  if len(unshown) == 1
+    timer_start(0, ShowNext)
+  endif
+enddef
+
+# Shows the oldest message. Vim runs several timers that are due in no certain order.
+def ShowNext(_: number)
+  var [text, level] = remove(unshown, 0)
+  if !empty(unshown)
+    timer_start(0, ShowNext)
+  endif
+  Show(text, level)
 enddef
 
 def Show(text: string, level: string)
@@ -223,6 +236,8 @@ def Ended(_: job, code: number)
   if stopping
     if restart
       Launch()
+    else
+      CanEncode() # last, so that the user sees it
     endif
     return
   endif
@@ -333,7 +348,7 @@ export def Stop()
 enddef
 
 def EncodingChanged()
-  if running && !CanEncode()
+  if running && &encoding !=# 'utf-8'
     Stop()
   endif
 enddef
