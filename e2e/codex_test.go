@@ -57,17 +57,22 @@ func (w *world) codex() screen {
 
 // killBelow ends the processes whose program is in a directory.
 func killBelow(t *testing.T, dir string) {
-	all, err := filepath.Glob("/proc/[0-9]*/exe")
+	all, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		t.Error(err)
 	}
-	for _, link := range all {
-		if exe, err := os.Readlink(link); err == nil && strings.HasPrefix(exe, dir+"/") {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(link)))
+	for _, process := range all {
+		if pid, _ := strconv.Atoi(filepath.Base(process)); isBelow(pid, dir) {
 			kill(pid)
 			waitGone(t, pid)
 		}
 	}
+}
+
+// isBelow reports whether the program of a process is in a directory.
+func isBelow(pid int, dir string) bool {
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil && strings.HasPrefix(exe, dir+"/")
 }
 
 // codexSocket returns the socket that Codex CLI asks.
