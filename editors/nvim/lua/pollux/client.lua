@@ -292,13 +292,14 @@ local function ended(_, code)
 end
 
 function M.launch()
-  local command = config.get().command
-  if vim.fn.executable(command) == 0 then
+  local program = config.program()
+  if program == "" then
+    local command = config.get().command
     M.say(("`%s` is not installed, or not on the PATH: see :help pollux-install"):format(command), "error")
     return
   end
   stopping, stderr, started = false, {}, vim.loop.now()
-  local ok, channel = pcall(vim.fn.jobstart, { command, "ide" }, {
+  local ok, channel = pcall(vim.fn.jobstart, { program, "ide" }, {
     on_stdout = reader(),
     on_stderr = function(_, data)
       for _, line in ipairs(data) do
@@ -314,7 +315,7 @@ function M.launch()
     on_exit = ended,
   })
   if not ok or channel <= 0 then
-    M.say(("cannot start `%s`: %s"):format(command, tostring(channel)), "error")
+    M.say(("cannot start `%s`: %s"):format(program, tostring(channel)), "error")
     return
   end
   job = channel

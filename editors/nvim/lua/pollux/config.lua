@@ -41,6 +41,17 @@ function M.get()
   return options
 end
 
+--- Returns the full path of the binary, or an empty string if it is not installed. On
+--- Windows, Neovim would start a program in the current directory.
+function M.program()
+  local variable = "NoDefaultCurrentDirectoryInExePath"
+  local before = vim.env[variable]
+  vim.env[variable] = "1"
+  local path = vim.fn.exepath(M.get().command)
+  vim.env[variable] = before
+  return path
+end
+
 function M.set(opts)
   options = vim.tbl_deep_extend("force", defaults, check(vim.g.pollux or {}), check(opts or {}))
 end

@@ -7,17 +7,12 @@ function M.check()
   local ok, info, warn, bad =
     h.ok or h.report_ok, h.info or h.report_info, h.warn or h.report_warn, h.error or h.report_error
   local client = require("pollux.client")
-  local opts = require("pollux.config").get()
+  local config = require("pollux.config")
+  local opts, program = config.get(), config.program()
 
   start("pollux")
-  if vim.fn.executable(opts.command) == 1 then
-    ok(
-      ("`%s` is %s: %s"):format(
-        opts.command,
-        vim.fn.exepath(opts.command),
-        vim.trim(vim.fn.system({ opts.command, "--version" }))
-      )
-    )
+  if program ~= "" then
+    ok(("`%s` is %s: %s"):format(opts.command, program, vim.trim(vim.fn.system({ program, "--version" }))))
   else
     bad(("`%s` is not on the PATH"):format(opts.command), { ":help pollux-install" })
     return

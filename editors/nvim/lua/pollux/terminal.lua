@@ -78,7 +78,7 @@ local function split()
 end
 
 local function command(name, args)
-  local argv = { config.get().command, "run", "--attach" }
+  local argv = { config.program(), "run", "--attach" }
   local own = name ~= "" and { name } or {}
   local cli = (name == "" or name == default_name()) and chosen() or own
   if #cli > 0 then
@@ -206,7 +206,10 @@ local function type_when_ready(t, prompt, checks)
     return type_in(t, prompt)
   end
   if checks == 0 then
-    return client.say("the agent is still not ready: send your question again when it is. It was not sent: " .. prompt.text, "warning")
+    return client.say(
+      "the agent is still not ready: send your question again when it is. It was not sent: " .. prompt.text,
+      "warning"
+    )
   end
   vim.defer_fn(function()
     type_when_ready(t, prompt, checks - 1)
