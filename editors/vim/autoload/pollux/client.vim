@@ -57,7 +57,7 @@ export def Say(text: string, level = 'info')
   endif
 enddef
 
-# Shows the oldest message. Vim runs several timers that are due in no certain order.
+# Shows the oldest message. Vim runs timers that are due together in no particular order.
 def ShowNext(_: number)
   var [text, level] = remove(unshown, 0)
   if !empty(unshown)
