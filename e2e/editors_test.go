@@ -586,8 +586,13 @@ func TestVimEncoding(t *testing.T) {
 	})
 	t.Run("changed while Pollux runs", func(t *testing.T) {
 		d, c, _ := waits(t, kindOf("vim"), "one\n", "naïve\n")
+		if err := d.Resize(90, 50); err != nil {
+			t.Fatal(err)
+		}
+		d.until(d.State.Width, "90")
 		d.press(":set encoding=latin1", "Enter")
-		d.see("add `set encoding=utf-8` to your vimrc")
+		d.see("Vim uses the encod...") // a longer text would ask for Enter
+		d.see("to your vimrc and restart Vim")
 		received(t, c, "a rejection", rejected)
 		waitFor(t, "the companion to end", func() bool { return d.companion() == 0 })
 	})

@@ -83,7 +83,7 @@ def Fitting(text: string): string
   if strdisplaywidth(text) <= v:echospace
     return text
   endif
-  const head = strcharpart(text, 0, v:echospace / 3) .. '…'
+  const head = strcharpart(text, 0, v:echospace / 3) .. (&encoding ==# 'utf-8' ? '…' : '...')
   var tail = text
   while strdisplaywidth(head .. tail) > v:echospace
     tail = strcharpart(tail, 1)
